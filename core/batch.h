@@ -1,0 +1,41 @@
+// What a step computes on.
+
+#ifndef TANDEM_CORE_BATCH_H_
+#define TANDEM_CORE_BATCH_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace tandem {
+
+// Some samples, stacked along dimension 0. On a rank that holds a middle stage
+// of a pipeline both tensors are undefined.
+struct Batch {
+  at::Tensor inputs;   // [size, ...]
+  at::Tensor targets;  // [size, ...], int64 class numbers
+  int64_t size = 0;
+};
+
+// What a batch, or several, came to. Sums, so that they can be added up across
+// batches and ranks.
+struct Score {
+  double loss_sum = 0;  // over the predictions
+  int64_t correct = 0;  // predictions whose greatest logit is the target's
+  int64_t count = 0;    // predictions: samples, or tokens
+
+  double loss() const { return count == 0 ? 0 : loss_sum / count; }
+  double accuracy() const {
+    return count == 0 ? 0 : static_cast<double>(correct) / count;
+  }
+  Score& operator+=(const Score& other) {
+    loss_sum += other.loss_sum;
+    correct += other.correct;
+    count += other.count;
+    return *this;
+  }
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_BATCH_H_

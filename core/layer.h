@@ -1,0 +1,51 @@
+// A model is a list of layers, so that it can be cut between any two of them.
+//
+// `LayerSpec` is a layer that is not made yet (DeepSpeed's LayerSpec): any rank
+// can make any part of a model alone, with the same initial values, because
+// these are a function of (seed, parameter name).
+
+#ifndef TANDEM_CORE_LAYER_H_
+#define TANDEM_CORE_LAYER_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace torch {
+namespace nn {
+class Module;
+}  // namespace nn
+}  // namespace torch
+
+namespace tandem {
+
+// One layer: maps a tensor to a tensor.
+struct Layer {
+  // Prefix of its state names: parameter `weight` of layer "conv1" is
+  // "conv1.weight", as in PyTorch.
+  std::string name;
+  // Holds the parameters and buffers; null for a layer without any.
+  std::shared_ptr<torch::nn::Module> module;
+  // Calls the module's forward. Differentiable.
+  std::function<at::Tensor(const at::Tensor&)> forward;
+};
+
+// How to make a layer.
+struct LayerSpec {
+  std::string name;
+  std::string type;  // PyTorch's class name where there is one: "Linear"
+  // Makes the layer on the CPU, in float32. Its initial values depend on
+  // nothing but `seed` and the parameters' full names.
+  std::function<Layer(uint64_t seed)> make;
+};
+
+using LayerList = std::vector<Layer>;
+using LayerSpecs = std::vector<LayerSpec>;
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_LAYER_H_

@@ -1,0 +1,36 @@
+// Samples that can be asked for by number.
+
+#ifndef TANDEM_DATASETS_DATASET_H_
+#define TANDEM_DATASETS_DATASET_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/batch.h"
+
+namespace tandem {
+
+// A map-style data set (torch.utils.data.Dataset). Thread-safe: a loader calls
+// `Get` from several threads.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual int64_t size() const = 0;
+
+  // Shape of one sample's input, without the batch dimension.
+  virtual std::vector<int64_t> input_shape() const = 0;
+
+  // Number of classes; for tokens, the size of the vocabulary.
+  virtual int64_t classes() const = 0;
+
+  // The samples with these numbers, in this order, each in [0, size()).
+  virtual absl::StatusOr<Batch> Get(
+      absl::Span<const int64_t> indices) const = 0;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_DATASETS_DATASET_H_

@@ -1,0 +1,71 @@
+// How a job trains: one of the corners of the mesh data x pipe. The training
+// loop does not know which one it has.
+
+#ifndef TANDEM_PARALLEL_STRATEGY_H_
+#define TANDEM_PARALLEL_STRATEGY_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/batch.h"
+
+namespace tandem {
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+// The loss of a batch, ready for backward, and what to report of it.
+struct LossResult {
+  at::Tensor loss;  // scalar: the mean over the predictions
+  Score score;      // `loss_sum` is a double sum of what `loss` is the mean of
+};
+using LossFunction = std::function<LossResult(const at::Tensor& outputs,
+                                              const at::Tensor& targets)>;
+
+// Trains and evaluates this rank's part of a model. Collective: every rank of
+// the job calls the same methods in the same order. Not thread-safe.
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  // "single", "ddp", ...: what --strategy calls it.
+  virtual std::string name() const = 0;
+
+  // One step: forward, backward, synchronisation, clipping, update. `batch` is
+  // this rank's share of the global batch. Returns the score of the global
+  // batch, the same on every rank.
+  virtual absl::StatusOr<Score> TrainStep(const Batch& batch,
+                                          double learning_rate) = 0;
+
+  // Scores this rank's share of an evaluation batch; issues no collective, so
+  // that ranks may have different numbers of batches.
+  virtual absl::StatusOr<Score> Evaluate(const Batch& batch) = 0;
+
+  // The sum of every replica's `score`, on every rank.
+  virtual absl::StatusOr<Score> Sum(const Score& score) = 0;
+
+  // What this rank holds, by full name ("layer1.0.conv1.weight"). Tensors alias
+  // the live ones.
+  virtual NamedTensors Parameters() const = 0;
+  virtual NamedTensors Buffers() const = 0;
+
+  // Optimizer state by "PARAMETER.STATE" ("fc.weight.momentum_buffer"), with
+  // PyTorch's state names; a parameter that has not been stepped has none.
+  // Copies.
+  virtual NamedTensors OptimizerState() const = 0;
+
+  // Replaces values: each tensor has a counterpart of the same name, shape and
+  // dtype among Parameters() and Buffers(), and nothing is missing; else an
+  // error that names the first that differs, and nothing is changed.
+  virtual absl::Status LoadModelState(const NamedTensors& state) = 0;
+  virtual absl::Status LoadOptimizerState(const NamedTensors& state) = 0;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STRATEGY_H_

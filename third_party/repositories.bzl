@@ -1,0 +1,43 @@
+"""Everything that tandem needs from elsewhere, pinned."""
+
+load("//third_party/abseil:workspace.bzl", "abseil")
+load("//third_party/bazel_skylib:workspace.bzl", "bazel_skylib")
+load("//third_party/benchmark:workspace.bzl", "benchmark")
+load("//third_party/clang_format:workspace.bzl", "clang_format")
+load("//third_party/fashion_mnist:workspace.bzl", "fashion_mnist")
+load("//third_party/gflags:workspace.bzl", "gflags")
+load("//third_party/glog:workspace.bzl", "glog")
+load("//third_party/gloo:workspace.bzl", "gloo")
+load("//third_party/googletest:workspace.bzl", "googletest")
+load("//third_party/libtorch:workspace.bzl", "libtorch")
+load("//third_party/nlohmann_json:workspace.bzl", "nlohmann_json")
+load("//third_party/platforms:workspace.bzl", "platforms")
+load("//third_party/remote_coverage_tools:workspace.bzl", "remote_coverage_tools")
+load("//third_party/rules_cc:workspace.bzl", "rules_cc")
+load("//third_party/rules_java:workspace.bzl", "rules_java")
+load("//third_party/zlib:workspace.bzl", "zlib")
+
+_REPOSITORIES = {
+    "bazel_skylib": bazel_skylib,
+    "clang_format": clang_format,
+    "com_github_gflags_gflags": gflags,
+    "com_github_google_benchmark": benchmark,
+    "com_github_google_glog": glog,
+    "com_google_absl": abseil,
+    "com_google_googletest": googletest,
+    "fashion_mnist": fashion_mnist,
+    "gloo": gloo,
+    "libtorch": libtorch,
+    "nlohmann_json": nlohmann_json,
+    "platforms": platforms,
+    "remote_coverage_tools": remote_coverage_tools,
+    "rules_cc": rules_cc,
+    "rules_java": rules_java,
+    "zlib": zlib,
+}
+
+def tandem_dependencies():
+    """Declares each repository that the workspace has not declared before this call."""
+    for name, declare in _REPOSITORIES.items():
+        if not native.existing_rule(name):
+            declare()
