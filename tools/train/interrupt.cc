@@ -1,8 +1,11 @@
 #include "tools/train/interrupt.h"
 
 #include <signal.h>
+#include <string.h>
 
 #include <atomic>
+
+#include "absl/strings/str_cat.h"
 
 namespace tandem {
 namespace {
@@ -25,5 +28,10 @@ void HandleInterrupts() {
 }
 
 int InterruptSignal() { return interrupt_signal.load(); }
+
+absl::Status InterruptError() {
+  return absl::CancelledError(
+      absl::StrCat("stopped by SIG", sigabbrev_np(interrupt_signal.load())));
+}
 
 }  // namespace tandem

@@ -3,6 +3,8 @@
 #ifndef TANDEM_TOOLS_TRAIN_INTERRUPT_H_
 #define TANDEM_TOOLS_TRAIN_INTERRUPT_H_
 
+#include "absl/status/status.h"
+
 namespace tandem {
 
 // Handles SIGINT and SIGTERM from now on: the first one sets the wish to stop,
@@ -12,6 +14,10 @@ void HandleInterrupts();
 
 // The signal that asked to stop, or 0.
 int InterruptSignal();
+
+// What a job that stops at InterruptSignal() ends with: Cancelled, with the
+// signal's name.
+absl::Status InterruptError();
 
 }  // namespace tandem
 
