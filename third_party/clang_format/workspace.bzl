@@ -5,7 +5,7 @@ load("//third_party/fetch:repositories.bzl", "wheels")
 def clang_format():
     wheels(
         name = "clang_format",
-        build_file = "//third_party/clang_format:clang_format.BUILD",
+        build_file = Label("//third_party/clang_format:clang_format.BUILD"),
         members = ["clang_format/data/bin/clang-format"],
         wheels = {
             "clang_format-14.0.6-py2.py3-none-manylinux_2_12_x86_64.manylinux2010_x86_64.whl": [

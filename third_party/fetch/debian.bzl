@@ -9,8 +9,9 @@ def _bring(ctx, origin):
             origin.name,
             origin.version,
             origin.pattern,
-            str(ctx.path("_debian")),
+            str(ctx.path(origin.folder)),
         ],
+        environment = {"TANDEM_STRICT": ctx.os.environ.get("TANDEM_STRICT", "")},
         timeout = 900,
     )
     place = "Debian's package %s %s" % (origin.name, origin.version)
@@ -23,8 +24,8 @@ def _bring(ctx, origin):
 
 def debian_source(name, version, pattern):
     """Origin: the upstream tarball (`pattern`: its file name) of a Debian source package."""
-    return struct(bring = _bring, kind = "source", name = name, version = version, pattern = pattern)
+    return struct(bring = _bring, kind = "source", folder = "_debian", name = name, version = version, pattern = pattern)
 
 def debian_binary(name, version):
     """Origin: a Debian binary package (.deb)."""
-    return struct(bring = _bring, kind = "binary", name = name, version = version, pattern = name + "_*.deb")
+    return struct(bring = _bring, kind = "binary", folder = "_debian", name = name, version = version, pattern = name + "_*.deb")

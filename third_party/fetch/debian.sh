@@ -4,6 +4,7 @@
 # Needs no root: apt runs on a state of its own, with the machine's Debian
 # package sources. When VERSION has been superseded, takes the version that is
 # there and says so on stderr: the caller's sha256 decides whether it will do.
+# TANDEM_STRICT=1 makes that an error.
 set -euo pipefail
 mode=$1 name=$2 version=$3 pattern=$4 folder=$5
 
@@ -14,7 +15,7 @@ rm -rf "$folder"
 mkdir -p "$folder/state/lists/partial" "$folder/cache/archives/partial" "$folder/parts" "$folder/files"
 : >"$folder/state/status"
 
-# The machine's own list, Debian's entries only (others may not resolve), for
+# The machine's own lists, Debian's entries only (others may not resolve), for
 # binary and source packages both.
 shopt -s nullglob
 for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
@@ -26,6 +27,8 @@ for list in /etc/apt/sources.list.d/*.sources; do
   grep -q 'debian' "$list" || continue
   sed 's/^Types:.*/Types: deb deb-src/' "$list" >"$folder/parts/$(basename "$list")"
 done
+
+[ -n "$(ls "$folder/parts")" ] || fail "no package source in /etc/apt names Debian"
 
 apt=(-o Dir::State="$folder/state" -o Dir::State::status="$folder/state/status"
   -o Dir::Cache="$folder/cache" -o Dir::Etc::sourcelist=/dev/null
@@ -42,6 +45,7 @@ download() {
   esac >"$log" 2>&1
 }
 if ! download "$name=$version"; then
+  [ "${TANDEM_STRICT:-}" != 1 ] || fail "superseded, and TANDEM_STRICT=1 asks for this version: $(tail -n 2 "$log")"
   download "$name" || fail "apt-get: $(tail -n 2 "$log")"
   echo "Debian has superseded $name $version; took the version that is there" >&2
 fi

@@ -14,7 +14,7 @@ with an error that names the package.
 """
 
 # Repository rules that call `fetch` list these as their `environ`.
-FETCH_ENVIRON = ["TANDEM_MIRROR"]
+FETCH_ENVIRON = ["TANDEM_MIRROR", "TANDEM_STRICT"]
 
 def _sha256(ctx, path):
     result = ctx.execute(["sha256sum", str(path)])
@@ -35,6 +35,9 @@ def _from_mirror(ctx, package, filename, sha256):
     folder = ctx.os.environ.get("TANDEM_MIRROR", "")
     if not folder:
         return False
+    if not folder.startswith("/") or not ctx.path(folder).exists:
+        fail(("\n\n%s: TANDEM_MIRROR is %s, which is not the absolute path of a folder here. " +
+              "Give --repo_env=TANDEM_MIRROR=/absolute/path, or leave it out.\n") % (package, folder))
     path = ctx.path(folder + "/" + filename)
     if not path.exists:
         return False
@@ -61,7 +64,8 @@ def fetch(ctx, package, filename, sha256, origins):
       filename: the file's name, here and in a mirror folder.
       sha256: of the file.
       origins: where to bring it from, tried in order until one answers without an error.
-        An origin is a struct with a function `bring`(ctx, origin) -> struct(path, place, error).
+        An origin is a struct with a function `bring`(ctx, origin) -> struct(path, place, error)
+        and the folder that it works in.
 
     Returns:
       the path of the file.
@@ -74,12 +78,13 @@ def fetch(ctx, package, filename, sha256, origins):
         brought = origin.bring(ctx, origin)
         if brought.error:
             errors.append(brought.error.strip())
+            ctx.delete(origin.folder)
             continue
         _check(ctx, package, brought.path, sha256, brought.place)
 
         # By way of a URL, so that the file lands in the repository cache too.
         ctx.download("file://" + str(brought.path), filename, sha256 = sha256)
-        ctx.delete(brought.path.dirname)
+        ctx.delete(origin.folder)
         return ctx.path(filename)
     fail(("\n\n%s: cannot fetch %s\n  %s\nWithout internet, put the file into a folder and name it: " +
           "--repo_env=TANDEM_MIRROR=/that/folder (docs/dependencies.md).\n") %

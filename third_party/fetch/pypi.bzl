@@ -5,8 +5,8 @@ _PLATFORMS = ["manylinux_2_28_x86_64", "manylinux_2_25_x86_64", "manylinux_2_17_
 
 def _bring(ctx, origin):
     place = "PyPI's package %s %s" % (origin.name, origin.version)
-    folder = str(ctx.path("_pypi"))
-    ctx.file("_pypi/requirements.txt", "%s==%s --hash=sha256:%s\n" % (origin.name, origin.version, origin.sha256))
+    folder = str(ctx.path(origin.folder))
+    ctx.file(origin.folder + "/requirements.txt", "%s==%s --hash=sha256:%s\n" % (origin.name, origin.version, origin.sha256))
     command = ["python3", "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     command += ["--disable-pip-version-check", "--require-hashes", "--python-version=3.11"]
     command += ["--platform=" + platform for platform in _PLATFORMS]
@@ -14,8 +14,8 @@ def _bring(ctx, origin):
     result = ctx.execute(command, timeout = 3600)
     if result.return_code != 0:
         return struct(path = None, place = place, error = "%s: %s" % (place, result.stderr))
-    return struct(path = ctx.path("_pypi/wheel").readdir()[0], place = place, error = None)
+    return struct(path = ctx.path(origin.folder + "/wheel").readdir()[0], place = place, error = None)
 
 def pypi_wheel(name, version, sha256):
     """Origin: the wheel of a Python package, for x86-64 Linux, whatever Python the machine has."""
-    return struct(bring = _bring, name = name, version = version, sha256 = sha256)
+    return struct(bring = _bring, folder = "_pypi", name = name, version = version, sha256 = sha256)

@@ -5,7 +5,7 @@ load("//third_party/fetch:repositories.bzl", "wheels")
 def libtorch():
     wheels(
         name = "libtorch",
-        build_file = "//third_party/libtorch:libtorch.BUILD",
+        build_file = Label("//third_party/libtorch:libtorch.BUILD"),
         members = [
             "torch/include/*",
             "torch/lib/libc10.so",

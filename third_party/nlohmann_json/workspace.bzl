@@ -5,7 +5,7 @@ load("//third_party/fetch:repositories.bzl", "source_archive")
 def nlohmann_json():
     source_archive(
         name = "nlohmann_json",
-        build_file = "//third_party/nlohmann_json:nlohmann_json.BUILD",
+        build_file = Label("//third_party/nlohmann_json:nlohmann_json.BUILD"),
         debian_package = "nlohmann-json3",
         debian_version = "3.11.2-2",
         filename = "nlohmann-json3_3.11.2.orig.tar.gz",

@@ -5,5 +5,5 @@ load("//third_party/fetch:local.bzl", "written_repository")
 def remote_coverage_tools():
     written_repository(
         name = "remote_coverage_tools",
-        files = {"//third_party/remote_coverage_tools:coverage.BUILD": "BUILD"},
+        files = {Label("//third_party/remote_coverage_tools:coverage.BUILD"): "BUILD"},
     )

@@ -6,7 +6,7 @@ def rules_cc():
     written_repository(
         name = "rules_cc",
         files = {
-            "//third_party/rules_cc:cc.BUILD": "cc/BUILD",
-            "//third_party/rules_cc:defs.bzl": "cc/defs.bzl",
+            Label("//third_party/rules_cc:cc.BUILD"): "cc/BUILD",
+            Label("//third_party/rules_cc:defs.bzl"): "cc/defs.bzl",
         },
     )

@@ -6,7 +6,7 @@ def rules_java():
     written_repository(
         name = "rules_java",
         files = {
-            "//third_party/rules_java:defs.bzl": "java/defs.bzl",
-            "//third_party/rules_java:java.BUILD": "java/BUILD",
+            Label("//third_party/rules_java:defs.bzl"): "java/defs.bzl",
+            Label("//third_party/rules_java:java.BUILD"): "java/BUILD",
         },
     )

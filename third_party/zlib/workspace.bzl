@@ -5,7 +5,7 @@ load("//third_party/fetch:repositories.bzl", "source_archive")
 def zlib():
     source_archive(
         name = "zlib",
-        build_file = "//third_party/zlib:zlib.BUILD",
+        build_file = Label("//third_party/zlib:zlib.BUILD"),
         debian_package = "zlib",
         debian_version = "1:1.2.13.dfsg-1",
         filename = "zlib_1.2.13.dfsg.orig.tar.bz2",

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Builds and runs docs/examples/consumer, a workspace that uses tandem as an
+# external repository, as its users would: in a copy that knows this checkout by
+# its path, with an output base of its own.
+#   tools/check_consumer.sh
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+
+work=$(mktemp -d)
+startup=(--output_base="$work/output" --max_idle_secs=60)
+finish() {
+  (cd "$work/consumer" && bazel "${startup[@]}" shutdown) || true
+  # Bazel's output folders are read-only.
+  chmod -R u+w "$work" && rm -rf "$work"
+}
+trap finish EXIT
+
+mkdir "$work/consumer"
+cd "$work/consumer"
+cp -r "$root/docs/examples/consumer/." .
+rm -f bazel-*
+sed -i "s|path = \"../../..\"|path = \"$root\"|" WORKSPACE
+grep -qF "path = \"$root\"" WORKSPACE
+# The machine's settings: a disk cache, for one.
+[ ! -f "$root/user.bazelrc" ] || cp "$root/user.bazelrc" .
+grep -qs disk_cache user.bazelrc ||
+  echo "build --disk_cache=${XDG_CACHE_HOME:-$HOME/.cache}/tandem/bazel-disk-cache" >>user.bazelrc
+
+bazel "${startup[@]}" build //:all
+# Labels that the main workspace alone knows would show here.
+bazel "${startup[@]}" query 'deps(@tandem//core/... + @tandem//datasets/... + @tandem//models/... + @tandem//parallel/...)' \
+  --output=package --noshow_progress >/dev/null
+bazel "${startup[@]}" run //:main
+echo "check_consumer: tandem works from another workspace"

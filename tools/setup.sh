@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Installs what a Debian 12 machine must have before Bazel can build tandem:
+# Bazel, a C++ compiler, pip (which fetches LibTorch) and the certificates to
+# download with. Everything else is fetched by the build itself.
+#   tools/setup.sh
+# Run it as root, or as a user with sudo. What is there already is left alone:
+# a second run does nothing.
+set -euo pipefail
+
+fail() { echo "setup: $*" >&2; exit 1; }
+
+[ "$(uname -sm)" = "Linux x86_64" ] ||
+  fail "tandem builds on Linux x86_64; this is $(uname -sm)."
+
+# Bazelisk, another compiler and so on count too: only what is missing is
+# installed.
+missing=()
+command -v bazel >/dev/null || missing+=(bazel-bootstrap)
+command -v g++ >/dev/null || missing+=(g++)
+python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
+[ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
+command -v git >/dev/null || missing+=(git)
+
+if [ "${#missing[@]}" -eq 0 ]; then
+  echo "setup: Bazel, a C++ compiler, pip, git and certificates are there. Nothing to do."
+  exit 0
+fi
+
+id=unknown version=
+[ ! -r /etc/os-release ] || { id=$(. /etc/os-release && echo "${ID:-}") version=$(. /etc/os-release && echo "${VERSION_ID:-}"); }
+[ "$id" = debian ] ||
+  fail "this system is '$id', and only Debian is known here. Provide by hand: ${missing[*]} (Debian's names; Bazel 4.2.3, or Bazelisk)."
+[ "$version" = 12 ] ||
+  echo "setup: tandem is tested on Debian 12; this is Debian ${version:-of an unknown version}. Trying all the same." >&2
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null ||
+    fail "installing needs root, and sudo is not here. Run as root: apt-get install ${missing[*]}"
+  as_root=(sudo)
+fi
+apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get)
+
+echo "setup: installing with apt-get: ${missing[*]}"
+"${apt[@]}" update -qq ||
+  fail "apt-get update failed: are the package sources of this machine reachable?"
+"${apt[@]}" install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+  fail "apt-get could not install ${missing[*]} (see above)."
+echo "setup: done. Next: bazel run //tools:train"
