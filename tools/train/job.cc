@@ -39,6 +39,13 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenData(
   data.split = split;
   data.data_dir = options.data_dir;
   data.seed = options.seed;
+  data.classes = options.synthetic_classes;
+  data.length = split == Split::kTrain ? options.synthetic_samples
+                                       : (options.synthetic_samples + 7) / 8;
+  if (!options.synthetic_shape.empty()) {
+    data.image_shape = options.synthetic_shape;
+    data.context = options.synthetic_shape.front();
+  }
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
                           MakeDataset(data));
   return dataset;

@@ -71,7 +71,7 @@ absl::Status Validate(const TrainOptions& options) {
       AtLeast("log_every", options.log_every, 1),
       AtLeast("save_every", options.save_every, 0),
       AtLeast("synthetic_classes", options.synthetic_classes, 2),
-      AtLeast("synthetic_samples", options.synthetic_samples, 1),
+      AtLeast("synthetic_samples", options.synthetic_samples, 0),
       OneOf("optimizer", options.optimizer, {"sgd", "adam", "adamw"}),
       OneOf("lr_schedule", options.lr_schedule, {"constant", "step", "cosine"}),
       OneOf("device", options.device, {"cpu", "cuda"}),

@@ -19,7 +19,7 @@ struct TrainOptions {
   std::string data_dir;
   std::vector<int64_t> synthetic_shape;  // empty: the data set's own default
   int64_t synthetic_classes = 10;
-  int64_t synthetic_samples = 4096;
+  int64_t synthetic_samples = 0;  // 0: the data set's own default
 
   int64_t epochs = 1;
   int64_t max_steps = 0;    // 0: no limit but the epochs

@@ -27,9 +27,9 @@ ABSL_FLAG(std::string, synthetic_shape, "",
           "(the default), the context length for tokens (128).");
 ABSL_FLAG(int64_t, synthetic_classes, 10,
           "Number of classes of --dataset=synthetic.");
-ABSL_FLAG(int64_t, synthetic_samples, 4096,
-          "Number of training samples of a synthetic data set; a quarter as "
-          "many to test on.");
+ABSL_FLAG(int64_t, synthetic_samples, 0,
+          "Number of training samples of a synthetic data set (0: 10240 images "
+          "or 8192 token sequences); an eighth as many to test on.");
 ABSL_FLAG(int64_t, epochs, 1, "Passes over the training set.");
 ABSL_FLAG(int64_t, max_steps, 0,
           "Stop after this many steps in all, resumed ones included; 0: after "
