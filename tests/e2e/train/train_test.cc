@@ -124,7 +124,8 @@ TEST(TrainTest, EveryModelTrains) {
   };
   const Flags images = {"--dataset=synthetic", "--synthetic_shape=3,32,32"};
   const Flags tokens = {"--dataset=synthetic_tokens", "--synthetic_shape=16"};
-  const Flags vectors = {"--dataset=synthetic", "--synthetic_shape=10"};
+  const Flags vectors = {"--dataset=synthetic", "--synthetic_shape=10",
+                         "--synthetic_classes=5"};
   for (const Case& c : std::vector<Case>{{"cnn", images},
                                          {"mlp_wide", images},
                                          {"mlp_deep", images},
