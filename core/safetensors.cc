@@ -16,6 +16,7 @@
 #include "core/atomic_file.h"
 #include "core/dtype_names.h"
 #include "core/status_macros.h"
+#include "core/torch_status.h"
 
 namespace tandem {
 namespace {
@@ -172,7 +173,10 @@ const SafetensorsEntry* SafetensorsReader::Find(const std::string& name) const {
 
 absl::StatusOr<at::Tensor> SafetensorsReader::Read(
     const SafetensorsEntry& entry) const {
-  at::Tensor tensor = at::empty(entry.shape, entry.dtype);
+  TANDEM_ASSIGN_OR_RETURN(
+      at::Tensor tensor,
+      CatchTorchOr([&] { return at::empty(entry.shape, entry.dtype); },
+                   absl::StrCat(path_, ": tensor ", entry.name)));
   TANDEM_RETURN_IF_ERROR(ReadAt(data_begin_ + entry.begin,
                                 tensor.mutable_data_ptr(), entry.bytes()));
   return tensor;
