@@ -3,6 +3,7 @@
 // Top to bottom: flags, who am I, (as a launcher: start the ranks,) the job,
 // the loop.
 
+#include <chrono>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "core/launch_flags.h"
 #include "core/launcher.h"
 #include "core/logging.h"
+#include "core/resolve_launch.h"
 #include "core/status_macros.h"
 #include "core/store.h"
 #include "tools/train/interrupt.h"
@@ -73,6 +75,22 @@ int RunRank(const TrainOptions& options, const Launch& launch) {
   return kDone;
 }
 
+// Starts this node's ranks, each of which runs this program again.
+int StartRanks(const LaunchPlan& plan, const TrainOptions& options, int argc,
+               char** argv) {
+  const std::chrono::milliseconds timeout(
+      static_cast<int64_t>(options.timeout_s * 1e3));
+  ServedStore served;
+  LauncherOptions launcher;
+  launcher.serve_store = [&](const std::string& host,
+                             int port) -> absl::StatusOr<int> {
+    TANDEM_ASSIGN_OR_RETURN(served, ServeTcpStore(host, port, timeout));
+    return served.port;
+  };
+  return RunLauncher(plan, std::vector<std::string>(argv, argv + argc),
+                     launcher);
+}
+
 int Main(int argc, char** argv) {
   const auto leftovers = ParseCommandLine(argc, argv, kUsage);
   if (!leftovers.ok()) return Fail(leftovers.status(), kRefused);
@@ -87,6 +105,7 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<LaunchPlan> plan =
       ResolveLaunch(LaunchSettingsFromFlags(), Environment::OfProcess());
   if (!plan.ok()) return Fail(plan.status(), kRefused);
+  if (plan->is_launcher) return StartRanks(*plan, *options, argc, argv);
   return RunRank(*options, plan->launch);
 }
 

@@ -27,6 +27,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Connect(
   communication.timeout = timeout;
   communication.backend = options.backend;
   communication.interface = options.interface;
+  communication.all_local = launch.local_world_size == launch.world_size;
+  communication.master_host = launch.rendezvous.host;
   TANDEM_ASSIGN_OR_RETURN(auto store, OpenStore(launch, timeout));
   return Communicator::Create(std::move(store), launch.rank, launch.world_size,
                               "world", communication);
@@ -61,10 +63,31 @@ absl::StatusOr<LayerList> MakeLayersFor(const TrainOptions& options,
   return MakeLayers(specs, options.seed);
 }
 
+OptimizerOptions OptimizerOptionsOf(const TrainOptions& options) {
+  if (options.optimizer == "sgd") {
+    SgdOptions sgd;
+    sgd.momentum = options.momentum;
+    sgd.nesterov = options.nesterov;
+    sgd.weight_decay = options.weight_decay;
+    return sgd;
+  }
+  if (options.optimizer == "adam") {
+    AdamOptions adam;
+    adam.weight_decay = options.weight_decay;
+    return adam;
+  }
+  AdamWOptions adamw;
+  adamw.weight_decay = options.weight_decay;
+  return adamw;
+}
+
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const Job& job) {
   TANDEM_ASSIGN_OR_RETURN(LayerList layers,
                           MakeLayersFor(job.options, *job.train_data));
   ReplicatedOptions replicated;
+  replicated.optimizer = OptimizerOptionsOf(job.options);
+  replicated.clip_norm = job.options.clip_grad_norm;
+  TANDEM_ASSIGN_OR_RETURN(replicated.device, DeviceOf(job));
   return Replicated::Create(std::move(layers), CrossEntropy, replicated,
                             *job.world);
 }

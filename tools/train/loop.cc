@@ -26,6 +26,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+LearningRateOptions LearningRateOptionsOf(const TrainOptions& options,
+                                          int64_t steps_in_all) {
+  LearningRateOptions rate;
+  rate.learning_rate = ResolvedLearningRate(options);
+  rate.warmup_steps = options.lr_warmup_steps;
+  if (options.lr_schedule == "step") rate.decay = LearningRateDecay::kStep;
+  if (options.lr_schedule == "cosine") rate.decay = LearningRateDecay::kCosine;
+  rate.decay_steps = options.lr_step_size;
+  rate.gamma = options.lr_gamma;
+  rate.total_steps = steps_in_all;
+  return rate;
+}
+
 // The state of one run. Epochs and steps are counted from 0 inside, from 1 in
 // what is shown.
 class Loop {
@@ -53,6 +66,7 @@ class Loop {
   std::shared_ptr<DistributedSampler> sampler_;
   std::unique_ptr<Loader> loader_;
   int64_t steps_in_all_ = 0;
+  LearningRateOptions learning_rate_;
   TrainPosition position_;
   int64_t saved_step_ = -1;  // that of the last checkpoint
   StepMeter meter_;
@@ -96,7 +110,8 @@ absl::Status Loop::OpenTrainingSet() {
   if (options().max_steps > 0) {
     steps_in_all_ = std::min(steps_in_all_, options().max_steps);
   }
-  return absl::OkStatus();
+  learning_rate_ = LearningRateOptionsOf(options(), steps_in_all_);
+  return ValidateLearningRate(learning_rate_);
 }
 
 absl::Status Loop::Resume() {
@@ -151,9 +166,7 @@ absl::Status Loop::TrainStep(const Batch& batch, int64_t epoch) {
   if (summary_.startup_ms == 0) summary_.startup_ms = MillisecondsSinceStart();
   // The line before has been reported, the next one begins.
   if (position_.step % options().log_every == 0) meter_.Reset();
-  TANDEM_ASSIGN_OR_RETURN(
-      const double learning_rate,
-      LearningRateAt(options(), steps_in_all_, position_.step));
+  const double learning_rate = LearningRateAt(learning_rate_, position_.step);
   TANDEM_ASSIGN_OR_RETURN(const Score score,
                           job_.strategy->TrainStep(batch, learning_rate));
   const Clock::time_point now = Clock::now();

@@ -95,7 +95,14 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
   Say(absl::StrFormat("  weights_sha256     %s", summary.weights_sha256));
   if (!summary.checkpoint.empty()) {
     Say(absl::StrFormat("  checkpoint         %s", summary.checkpoint));
+    Say("what to try next");
+    Say(absl::StrFormat("  go on training     --epochs=3 --resume=%s",
+                        summary.checkpoint));
+  } else {
+    Say("what to try next");
   }
+  Say("  on two ranks       --nproc_per_node=2");
+  Say("  another network    --model=resnet18 (--help lists all)");
   return metrics_->Write({{"event", "summary"},
                           {"loss", summary.last_steps.loss()},
                           {"test_accuracy", summary.test.accuracy()},
