@@ -21,8 +21,9 @@ struct Rendezvous {
   // True when the launcher serves the TCPStore (torchrun's agent, or our own):
   // every rank is then a client. Else rank 0 serves it.
   bool served_by_launcher = false;
-  // What to put before this job's keys in a store that a launcher serves, for
-  // the launcher keeps keys of its own there; empty: nothing.
+  // What to put before this job's keys, the same on every rank: tells them from
+  // the launcher's own, and the attempts of a restarted job apart. Empty:
+  // nothing.
   std::string key_prefix;
 };
 
