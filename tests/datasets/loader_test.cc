@@ -392,24 +392,26 @@ TEST(LoaderTest, CanBeDestroyedOrRestartedAtAnyMoment) {
       const auto loader = MakeLoader(23, sampler, BatchesOf(4, workers));
       loader->StartEpoch(1);
       for (int64_t i = 0; i < taken; ++i) Take(*loader);
-      EXPECT_EQ(Flat(Epoch(*loader, 2)), sampler->Indices());
+      const Indices epoch_2 = Flat(Epoch(*loader, 2));
+      EXPECT_EQ(epoch_2, sampler->Indices());
       loader->StartEpoch(3);
       for (int64_t i = 0; i < taken; ++i) Take(*loader);
     }
   }
 }
 
-TEST(LoaderTest, ABatchOfTheLastRoundIsNotTakenForOneOfThis) {
+TEST(LoaderTest, ABatchOfTheLastEpochIsNotTakenForOneOfThis) {
   const auto numbers = std::make_shared<Numbers>(20);
-  numbers->late_sample = 0;
-  const auto loader =
-      MakeLoader(numbers, MakeSampler(20, InOrder()), BatchesOf(4, 2));
+  const auto sampler = MakeSampler(20);
+  numbers->late_sample = sampler->Indices()[0];
+  const auto loader = MakeLoader(numbers, sampler, BatchesOf(4, 1));
   loader->StartEpoch();
   while (numbers->reads() == 0) std::this_thread::yield();
-  // One worker holds batch 0 of the first round when the second begins.
-  loader->StartEpoch();
+  // The worker holds epoch 0's first batch when epoch 1 begins.
+  loader->StartEpoch(1);
   numbers->released.Notify();
-  EXPECT_EQ(Flat(TakeAll(*loader)), Range(20));
+  const Indices epoch_1 = Flat(TakeAll(*loader));
+  EXPECT_EQ(epoch_1, sampler->Indices());
 }
 
 TEST(LoaderTest, NextBeforeAnEpochIsAnError) {
