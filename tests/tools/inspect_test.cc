@@ -16,7 +16,7 @@ struct Outcome {
   std::string output;  // standard output and error
 };
 
-Outcome Run(const std::string& arguments) {
+Outcome RunInspect(const std::string& arguments) {
   const std::string command = "tools/inspect " + arguments + " 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   std::string output;
@@ -31,18 +31,18 @@ Outcome Run(const std::string& arguments) {
 const char kFile[] = "tests/core/data/python.safetensors";
 
 TEST(Inspect, PrintsAFileOfAnotherTool) {
-  const Outcome table = Run(kFile);
+  const Outcome table = RunInspect(kFile);
   EXPECT_EQ(table.exit_code, 0);
   EXPECT_TRUE(absl::StrContains(table.output, "12 tensors, 198 bytes"))
       << table.output;
-  const Outcome json = Run(std::string("--json ") + kFile);
+  const Outcome json = RunInspect(std::string("--json ") + kFile);
   EXPECT_EQ(json.exit_code, 0);
   EXPECT_TRUE(absl::StartsWith(json.output, "{\"file\":")) << json.output;
 }
 
 TEST(Inspect, PathsAreFromWhereTheUserStands) {
   setenv("BUILD_WORKING_DIRECTORY", "/nowhere", 1);
-  const Outcome outcome = Run("here");
+  const Outcome outcome = RunInspect("here");
   unsetenv("BUILD_WORKING_DIRECTORY");
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_TRUE(absl::StrContains(outcome.output, "/nowhere/here"))
@@ -50,16 +50,16 @@ TEST(Inspect, PathsAreFromWhereTheUserStands) {
 }
 
 TEST(Inspect, WhatItCannotDoIsALineAndExitCodeOne) {
-  const Outcome bad = Run("tests/tools/BUILD");
+  const Outcome bad = RunInspect("tests/tools/BUILD");
   EXPECT_EQ(bad.exit_code, 1);
   EXPECT_TRUE(absl::StartsWith(bad.output, "inspect: tests/tools/BUILD"))
       << bad.output;
   for (const char* arguments : {"", "--what", "a b"}) {
-    const Outcome outcome = Run(arguments);
+    const Outcome outcome = RunInspect(arguments);
     EXPECT_EQ(outcome.exit_code, 1) << arguments;
     EXPECT_TRUE(absl::StrContains(outcome.output, "usage: ")) << arguments;
   }
-  EXPECT_EQ(Run("--help").exit_code, 0);
+  EXPECT_EQ(RunInspect("--help").exit_code, 0);
 }
 
 }  // namespace
