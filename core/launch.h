@@ -21,6 +21,9 @@ struct Rendezvous {
   // True when the launcher serves the TCPStore (torchrun's agent, or our own):
   // every rank is then a client. Else rank 0 serves it.
   bool served_by_launcher = false;
+  // Put before every key: tells the attempts of a restarted job apart on a
+  // store that outlives them. The same on every rank.
+  std::string key_prefix;
 };
 
 // One rank's place. 0 <= local_rank < local_world_size; rank < world_size;
