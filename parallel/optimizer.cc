@@ -5,24 +5,17 @@
 
 #include <algorithm>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/describe_tensor.h"
 #include "core/status_macros.h"
 
 namespace tandem {
 namespace {
 
 constexpr char kStep[] = "step";
-
-std::string Describe(const at::Tensor& tensor) {
-  if (!tensor.defined()) return "nothing";
-  std::ostringstream out;
-  out << tensor.scalar_type() << " " << tensor.sizes();
-  return out.str();
-}
 
 using TensorsByName = std::map<std::string, at::Tensor>;
 
@@ -138,9 +131,9 @@ absl::Status Optimizer::CheckState(const NamedTensors& state) const {
       const at::Tensor& source = given[name];
       if (!source.defined() || source.sizes() != tensor.sizes() ||
           source.scalar_type() != tensor.scalar_type()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("optimizer state ", name, ": expected ",
-                         Describe(tensor), ", got ", Describe(source)));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "optimizer state ", name, ": expected ", DescribeTensor(tensor),
+            ", got ", DescribeTensor(source)));
       }
       ++found;
     }
