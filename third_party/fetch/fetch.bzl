@@ -46,14 +46,8 @@ def _from_mirror(ctx, package, filename, sha256):
     return True
 
 def _from_cache(ctx, filename, sha256):
-    # The URL leads nowhere: this asks the repository cache and nothing else.
-    # When the cache has no such file, Bazel prints the URL: hence its words.
-    return ctx.download(
-        "file:///not-yet-in-the-repository-cache/" + filename,
-        filename,
-        sha256 = sha256,
-        allow_fail = True,
-    ).success
+    # Without a URL, Bazel asks the repository cache and nothing else.
+    return ctx.download([], filename, sha256 = sha256, allow_fail = True).success
 
 def fetch(ctx, package, filename, sha256, origins):
     """Brings the pinned file `filename` into the repository being built.
