@@ -8,13 +8,18 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "core/launch.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -28,24 +33,42 @@ struct CommunicatorOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   // Which backend serves CPU tensors: "gloo".
   std::string backend = "gloo";
-  // The network interface or local address that Gloo binds; empty: loopback
-  // when every rank is on this host, else the one that reaches the master.
+  // The network interface ("eth0") or local address that Gloo binds. Empty:
+  // loopback when every rank is on this host; else what GLOO_SOCKET_IFNAME
+  // names, else the address from which this host reaches `master_host`.
   std::string interface;
+  // Is every rank on this host?
+  bool all_local = true;
+  // Where rank 0 or the launcher is; needed unless `all_local`.
+  std::string master_host;
 };
 
 // A group of ranks. Every collective must be called by all of them in the same
 // order; it blocks until it is done and returns
 //   DeadlineExceeded when others did not come within the timeout,
 //   Unavailable when a connection to another rank broke,
-// with a message that names the operation, this rank and the group. A group of
-// one rank answers at once and opens no connection. Tensors are dense,
-// contiguous, of the same shape and dtype on every rank.
+//   InvalidArgument for a tensor that it does not take,
+// with a message that names the operation, this rank and the group, and the
+// ranks that were not heard of. After the first two the group is of no more
+// use: every later collective returns the same error at once.
+//
+// A group of one rank answers at once and opens no connection; so does any
+// group for a tensor without elements. Tensors are dense, contiguous, on the
+// backend's device ("gloo": CPU), of the same shape and dtype on every rank
+// (which is not checked).
 //
 // Not thread-safe: one thread at a time issues collectives.
 class Communicator {
  public:
+  // All ranks of a job, named "world", through the store that
+  // `launch.rendezvous` asks for. `options.all_local` and `master_host` are
+  // taken from `launch`.
+  static absl::StatusOr<std::unique_ptr<Communicator>> ForLaunch(
+      const Launch& launch, CommunicatorOptions options);
+
   // Connects rank `rank` of `size` through `store`. `name` tells groups apart
-  // on one store and in messages ("world", "data of stage 1").
+  // on one store and in messages ("world", "data of stage 1"): a store takes
+  // each name once. DeadlineExceeded names the ranks that did not come.
   static absl::StatusOr<std::unique_ptr<Communicator>> Create(
       c10::intrusive_ptr<c10d::Store> store, int rank, int size,
       const std::string& name, const CommunicatorOptions& options);
@@ -58,11 +81,12 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
 
-  // In place: `tensor` becomes the sum over all ranks.
+  // In place: `tensor` becomes the sum over all ranks, the same bits on each.
+  // Not for bool and complex numbers.
   absl::Status AllReduceSum(at::Tensor tensor);
   // In place: `tensor` becomes that of rank `root`.
   absl::Status Broadcast(at::Tensor tensor, int root);
-  // Every rank's tensor, by rank.
+  // Every rank's tensor, by rank: new tensors.
   absl::StatusOr<std::vector<at::Tensor>> AllGather(const at::Tensor& tensor);
   // Every rank's string (of any length), by rank.
   absl::StatusOr<std::vector<std::string>> AllGatherString(
@@ -71,6 +95,7 @@ class Communicator {
 
   // A group of some of these ranks (this one included), in the given order.
   // Only they need to call this; they must give the same list and name.
+  // Ranks count within this group.
   absl::StatusOr<std::unique_ptr<Communicator>> Subgroup(
       absl::Span<const int> ranks, const std::string& name);
 
@@ -83,12 +108,27 @@ class Communicator {
   Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                std::string name, CommunicatorOptions options);
 
-  c10::intrusive_ptr<c10d::Store> store_;
+  static absl::StatusOr<std::unique_ptr<Communicator>> Connect(
+      c10::intrusive_ptr<c10d::Store> store,
+      std::unique_ptr<Communicator> group, const std::string& key);
+
+  // Runs a collective, which may throw, and makes a message of its failure.
+  absl::Status Collective(absl::string_view operation,
+                          absl::FunctionRef<void()> run);
+  absl::Status CheckTensor(absl::string_view operation,
+                           const at::Tensor& tensor) const;
+  // "all-reduce #3 of group \"world\" on rank 1 of 4"
+  std::string Describe(absl::string_view operation) const;
+
+  c10::intrusive_ptr<c10d::Store> store_;  // keys of this group alone
   int rank_;
   int size_;
   std::string name_;
   CommunicatorOptions options_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
+  int64_t sequence_ = 0;                  // collectives so far
+  absl::Status broken_;                   // the first failure
+  std::map<std::string, int> subgroups_;  // how often each was made
 };
 
 }  // namespace tandem

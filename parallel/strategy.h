@@ -4,28 +4,15 @@
 #ifndef TANDEM_PARALLEL_STRATEGY_H_
 #define TANDEM_PARALLEL_STRATEGY_H_
 
-#include <ATen/core/Tensor.h>
-
-#include <functional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/batch.h"
+#include "core/loss.h"
+#include "core/named_tensors.h"
 
 namespace tandem {
-
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
-
-// The loss of a batch, ready for backward, and what to report of it.
-struct LossResult {
-  at::Tensor loss;  // scalar: the mean over the predictions
-  Score score;      // `loss_sum` is a double sum of what `loss` is the mean of
-};
-using LossFunction = std::function<LossResult(const at::Tensor& outputs,
-                                              const at::Tensor& targets)>;
 
 // Trains and evaluates this rank's part of a model. Collective: every rank of
 // the job calls the same methods in the same order. Not thread-safe.

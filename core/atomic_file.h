@@ -1,0 +1,71 @@
+// Files that are there whole or not at all.
+
+#ifndef TANDEM_CORE_ATOMIC_FILE_H_
+#define TANDEM_CORE_ATOMIC_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tandem {
+
+// Writes a new file beside its destination, and puts it there when it is
+// complete: synced, renamed, the directory synced. Until then, and after any
+// failure, the destination is as it was. Destroyed without Commit, it removes
+// what it wrote. Only a process killed in the middle leaves its file behind,
+// named PATH.tmp.XXXXXX.
+//
+//   TANDEM_ASSIGN_OR_RETURN(auto file, AtomicFile::Create("run/model.bin"));
+//   TANDEM_RETURN_IF_ERROR(file->Append(header));
+//   TANDEM_RETURN_IF_ERROR(file->Append(data, size));
+//   TANDEM_RETURN_IF_ERROR(file->Commit());
+//
+// The directory must exist. Errors name the path, what was tried and the
+// system's reason: NotFound, PermissionDenied, ResourceExhausted (disk full,
+// quota, file too large), else Unavailable. After an error the only use left is
+// to destroy the object. A destination that is a symbolic link is replaced by
+// the file. Not thread-safe.
+class AtomicFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(
+      const std::string& path);
+
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  absl::Status Append(const void* data, size_t size);
+  absl::Status Append(absl::string_view data) {
+    return Append(data.data(), data.size());
+  }
+
+  // To be called once, last.
+  absl::Status Commit();
+
+  const std::string& path() const { return path_; }
+  // Bytes so far.
+  uint64_t size() const { return size_; }
+
+ private:
+  AtomicFile(std::string path, std::string temporary, int descriptor);
+  absl::Status Close();
+  void Discard();
+
+  std::string path_;
+  std::string temporary_;  // empty once there is nothing to remove
+  int descriptor_;         // -1 once closed
+  uint64_t size_ = 0;
+};
+
+// All of `contents` as the file at `path`.
+absl::Status WriteFileAtomically(const std::string& path,
+                                 absl::string_view contents);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_ATOMIC_FILE_H_

@@ -1,0 +1,25 @@
+// What moves the bytes of a communicator: c10d backends by name.
+
+#ifndef TANDEM_CORE_BACKEND_H_
+#define TANDEM_CORE_BACKEND_H_
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "absl/status/statusor.h"
+#include "core/communicator.h"
+
+namespace tandem {
+
+// A process group of `size` ranks that meet through `store`, on the backend
+// that `options.backend` names: "gloo", for CPU tensors. InvalidArgument for
+// an unknown name lists the known ones. A further backend is one more file
+// like gloo_backend.cc and one more line in backend.cc.
+absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
+    const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+    const CommunicatorOptions& options);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_BACKEND_H_

@@ -1,0 +1,131 @@
+#include "core/checkpoint.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "core/safetensors.h"
+#include "core/status_macros.h"
+
+namespace tandem {
+namespace {
+
+constexpr char kOptimizerPrefix[] = "optimizer.";
+constexpr char kVersionKey[] = "tandem.checkpoint";
+constexpr char kVersion[] = "1";
+constexpr char kOptionPrefix[] = "tandem.option.";
+
+SafetensorsMetadata MetadataOf(const TrainingProgress& progress) {
+  SafetensorsMetadata metadata = {
+      {"format", "pt"},
+      {kVersionKey, kVersion},
+      {"tandem.step", absl::StrCat(progress.step)},
+      {"tandem.epoch", absl::StrCat(progress.epoch)},
+      {"tandem.sampler_position", absl::StrCat(progress.sampler_position)},
+      {"tandem.seed", absl::StrCat(progress.seed)},
+      {"tandem.world_size", absl::StrCat(progress.world_size)},
+      {"tandem.model", progress.model},
+  };
+  for (const auto& [name, value] : progress.options) {
+    metadata[kOptionPrefix + name] = value;
+  }
+  return metadata;
+}
+
+absl::StatusOr<std::string> Text(const SafetensorsMetadata& metadata,
+                                 const std::string& key) {
+  const auto found = metadata.find(key);
+  if (found != metadata.end()) return found->second;
+  return absl::InvalidArgumentError(absl::StrCat("its metadata lacks ", key));
+}
+
+template <typename Integer>
+absl::Status ReadNumber(const SafetensorsMetadata& metadata,
+                        const std::string& key, Integer* number) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string text, Text(metadata, key));
+  if (absl::SimpleAtoi(text, number) && *number >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "its metadata has ", key, " = '", text, "', expected a number >= 0"));
+}
+
+absl::StatusOr<TrainingProgress> ProgressOf(
+    const SafetensorsMetadata& metadata) {
+  if (!IsCheckpointMetadata(metadata)) {
+    return absl::InvalidArgumentError(
+        "it holds tensors, but is no checkpoint of a training job");
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::string version,
+                          Text(metadata, kVersionKey));
+  if (version != kVersion) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("it is of checkpoint version '", version,
+                     "', this program reads ", kVersion));
+  }
+  TrainingProgress progress;
+  TANDEM_RETURN_IF_ERROR(ReadNumber(metadata, "tandem.step", &progress.step));
+  TANDEM_RETURN_IF_ERROR(ReadNumber(metadata, "tandem.epoch", &progress.epoch));
+  TANDEM_RETURN_IF_ERROR(ReadNumber(metadata, "tandem.sampler_position",
+                                    &progress.sampler_position));
+  TANDEM_RETURN_IF_ERROR(ReadNumber(metadata, "tandem.seed", &progress.seed));
+  TANDEM_RETURN_IF_ERROR(
+      ReadNumber(metadata, "tandem.world_size", &progress.world_size));
+  TANDEM_ASSIGN_OR_RETURN(progress.model, Text(metadata, "tandem.model"));
+  for (const auto& [key, value] : metadata) {
+    absl::string_view name = key;
+    if (absl::ConsumePrefix(&name, kOptionPrefix)) {
+      progress.options[std::string(name)] = value;
+    }
+  }
+  return progress;
+}
+
+}  // namespace
+
+bool IsOptimizerStateName(absl::string_view name) {
+  return absl::StartsWith(name, kOptimizerPrefix);
+}
+
+bool IsCheckpointMetadata(const std::map<std::string, std::string>& metadata) {
+  return metadata.count(kVersionKey) != 0;
+}
+
+absl::Status SaveCheckpoint(const std::string& path,
+                            const Checkpoint& checkpoint) {
+  NamedTensors tensors = checkpoint.model;
+  for (const auto& each : tensors) {
+    if (IsOptimizerStateName(each.first)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot save parameter or buffer ", each.first,
+                       ": names that begin with '", kOptimizerPrefix,
+                       "' are kept for optimizer state"));
+    }
+  }
+  for (const auto& [name, tensor] : checkpoint.optimizer) {
+    tensors.emplace_back(kOptimizerPrefix + name, tensor);
+  }
+  return WriteSafetensors(path, tensors, MetadataOf(checkpoint.progress));
+}
+
+absl::StatusOr<Checkpoint> LoadCheckpoint(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(auto reader, SafetensorsReader::Open(path));
+  auto progress = ProgressOf(reader->metadata());
+  if (!progress.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot resume from ", path, ": ", progress.status().message()));
+  }
+  Checkpoint checkpoint;
+  checkpoint.progress = *std::move(progress);
+  for (const SafetensorsEntry& entry : reader->entries()) {
+    TANDEM_ASSIGN_OR_RETURN(at::Tensor tensor, reader->Read(entry));
+    absl::string_view name = entry.name;
+    const bool is_state = absl::ConsumePrefix(&name, kOptimizerPrefix);
+    NamedTensors& kind = is_state ? checkpoint.optimizer : checkpoint.model;
+    kind.emplace_back(std::string(name), std::move(tensor));
+  }
+  return checkpoint;
+}
+
+}  // namespace tandem

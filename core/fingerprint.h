@@ -1,0 +1,30 @@
+// One number that says whether two sets of weights are the same.
+
+#ifndef TANDEM_CORE_FINGERPRINT_H_
+#define TANDEM_CORE_FINGERPRINT_H_
+
+#include <string>
+
+#include "core/named_tensors.h"
+
+namespace tandem {
+
+// SHA-256 of `tensors`, as 64 hexadecimal digits: over names, shapes, dtypes
+// and the bits of the values, not over memory. The order in which they are
+// given, strides and device do not matter. Hashed is
+//
+//   "tandem weights 1\n", then for each tensor in byte order of the names
+//     u64 length of the name, the name,
+//     u64 length of the dtype's name, that name ("F32", core/dtype_names.h),
+//     u64 number of dimensions, u64 each size,
+//     the values, row-major;
+//
+// all numbers and values little-endian. Values are compared as bits: 0 and -0
+// differ, so do NaNs with different payloads.
+//
+// Requires: distinct names; dense tensors of dtypes that have a name.
+std::string WeightsSha256(const NamedTensors& tensors);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_FINGERPRINT_H_

@@ -1,0 +1,71 @@
+#include "core/gloo_backend.h"
+
+#include <net/if.h>
+
+#include <cstdlib>
+#include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/sockets.h"
+#include "core/status_macros.h"
+#include "core/torch_status.h"
+
+namespace tandem {
+namespace {
+
+using c10d::ProcessGroupGloo;
+
+// Interfaces and addresses to bind, in order of precedence.
+absl::StatusOr<std::vector<std::string>> PlacesToBind(
+    const CommunicatorOptions& options) {
+  if (!options.interface.empty()) return {{options.interface}};
+  if (options.all_local) return {{"127.0.0.1"}};
+  // PyTorch's name for it: one interface, or several with commas between.
+  const char* names = std::getenv("GLOO_SOCKET_IFNAME");
+  if (names != nullptr && *names != '\0') {
+    return std::vector<std::string>(absl::StrSplit(names, ','));
+  }
+  if (options.master_host.empty()) {
+    return absl::InvalidArgumentError(
+        "ranks on several hosts need a network interface to bind, or the "
+        "master's address to find it by; neither is given");
+  }
+  TANDEM_ASSIGN_OR_RETURN(std::string address,
+                          LocalAddressTowards(options.master_host));
+  return {{address}};
+}
+
+std::shared_ptr<::gloo::transport::Device> MakeDevice(
+    const std::string& place) {
+  if (if_nametoindex(place.c_str()) != 0) {
+    return ProcessGroupGloo::createDeviceForInterface(place);
+  }
+  return ProcessGroupGloo::createDeviceForHostname(place);
+}
+
+}  // namespace
+
+absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGlooBackend(
+    const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+    const CommunicatorOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(std::vector<std::string> places,
+                          PlacesToBind(options));
+  auto gloo = ProcessGroupGloo::Options::create(options.timeout);
+  for (const std::string& place : places) {
+    TANDEM_RETURN_IF_ERROR(CatchTorch(
+        [&] { gloo->devices.push_back(MakeDevice(place)); },
+        absl::StrCat("cannot bind the network interface or address \"", place,
+                     "\"")));
+  }
+  return CatchTorchOr(
+      [&]() -> c10::intrusive_ptr<c10d::Backend> {
+        return c10::make_intrusive<ProcessGroupGloo>(store, rank, size, gloo);
+      },
+      "connect the ranks");
+}
+
+}  // namespace tandem

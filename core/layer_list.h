@@ -1,0 +1,38 @@
+// A model, or a stage of one, once it is made: what is done with all of its
+// layers together.
+//
+// Not thread-safe where two threads use the same layers. Exceptions of LibTorch
+// (an input of the wrong shape) pass through.
+
+#ifndef TANDEM_CORE_LAYER_LIST_H_
+#define TANDEM_CORE_LAYER_LIST_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "core/layer.h"
+#include "core/named_tensors.h"
+
+namespace tandem {
+
+// Makes each layer, on the CPU, in float32 and in training mode. The values
+// depend on `seed` and the names alone: part of a model's specs gives the same
+// as all of them.
+LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed);
+
+// Sends `input` through all layers; an empty list gives it back.
+at::Tensor Forward(const LayerList& layers, const at::Tensor& input);
+
+// Parameters (buffers: BatchNorm's running statistics) by full name, in the
+// order of the layers and, within one, in that of torch::nn::Module's
+// named_parameters(). They alias the live tensors.
+NamedTensors NamedParameters(const LayerList& layers);
+NamedTensors NamedBuffers(const LayerList& layers);
+
+// torch::nn::Module::train(on) for every layer.
+void SetTraining(const LayerList& layers, bool on);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_LAYER_LIST_H_

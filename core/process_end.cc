@@ -1,0 +1,33 @@
+#include "core/process_end.h"
+
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace tandem {
+
+std::string SignalName(int signal) {
+  const char* name = sigabbrev_np(signal);
+  if (name == nullptr) return absl::StrCat("signal ", signal);
+  return absl::StrCat("SIG", name);
+}
+
+std::string DescribeEnd(int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    const int signal = WTERMSIG(wait_status);
+    return absl::StrCat("killed by signal ", signal, " (", SignalName(signal),
+                        ")");
+  }
+  return absl::StrCat("exit code ", WEXITSTATUS(wait_status));
+}
+
+int ShellExitCode(int wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
+                                  : WEXITSTATUS(wait_status);
+}
+
+}  // namespace tandem

@@ -1,0 +1,97 @@
+#include "core/roll_call.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "core/call_within.h"
+#include "core/torch_status.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+
+// What a store that answers needs beyond the timeout to say that it has passed.
+constexpr milliseconds kGrace = std::chrono::seconds(5);
+
+std::vector<std::string> KeysOfAll(absl::string_view what, int size) {
+  std::vector<std::string> keys;
+  for (int r = 0; r < size; ++r) keys.push_back(absl::StrCat(what, "/", r));
+  return keys;
+}
+
+std::string RankList(const std::vector<int>& ranks) {
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
+                      absl::StrJoin(ranks, ", "));
+}
+
+// The ranks whose keys are not there.
+std::vector<int> Missing(c10d::Store& store,
+                         const std::vector<std::string>& keys) {
+  std::vector<int> missing;
+  for (size_t r = 0; r < keys.size(); ++r) {
+    if (!store.check({keys[r]})) missing.push_back(static_cast<int>(r));
+  }
+  return missing;
+}
+
+// What TellFailure says, from a store that answers.
+std::string ReadFailures(c10d::Store& store, int rank, int size,
+                         const std::string& operation, milliseconds patience) {
+  const std::vector<std::string> keys = KeysOfAll("failed", size);
+  store.set(keys[rank], operation);
+  // Running out of patience is no error: it tells who is missing.
+  CatchTorch([&] { store.wait(keys, patience); }).IgnoreError();
+  std::vector<int> silent;
+  std::string others;
+  for (int r = 0; r < size; ++r) {
+    if (!store.check({keys[r]})) {
+      silent.push_back(r);
+    } else if (r != rank) {
+      absl::StrAppend(&others, "; rank ", r, " failed in ",
+                      store.get_to_str(keys[r]));
+    }
+  }
+  if (silent.empty()) return others.substr(2);
+  return absl::StrCat("not heard of: ", RankList(silent), others);
+}
+
+// True, or what went wrong.
+absl::StatusOr<bool> Meet(c10d::Store& store, int rank, int size,
+                          milliseconds timeout) {
+  const std::vector<std::string> keys = KeysOfAll("came", size);
+  if (store.add(keys[rank], 1) > 1) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("rank ", rank, " has joined a group of this name before"));
+  }
+  const absl::Status met = CatchTorch([&] { store.wait(keys, timeout); });
+  if (met.ok()) return true;
+  if (met.code() != absl::StatusCode::kDeadlineExceeded) return met;
+  const std::vector<int> missing = Missing(store, keys);
+  if (missing.empty()) return true;  // the last came at the last moment
+  return absl::DeadlineExceededError(
+      absl::StrCat(RankList(missing), " did not come within ",
+                   absl::FormatDuration(absl::FromChrono(timeout))));
+}
+
+}  // namespace
+
+absl::Status MeetAtStore(const StorePtr& store, int rank, int size,
+                         milliseconds timeout) {
+  const auto met = CallWithin<bool>(
+      timeout + kGrace, [=] { return Meet(*store, rank, size, timeout); });
+  return met.status();
+}
+
+std::string TellFailure(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                        int size, const std::string& operation,
+                        milliseconds patience) {
+  absl::StatusOr<std::string> told = CallWithin<std::string>(2 * patience, [=] {
+    return ReadFailures(*store, rank, size, operation, patience);
+  });
+  return told.ok() ? *told : "";
+}
+
+}  // namespace tandem

@@ -1,0 +1,85 @@
+#include "core/testing/thread_ranks.h"
+
+#include <glog/logging.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "core/status_macros.h"
+#include "core/store.h"
+#include "core/torch_status.h"
+
+namespace tandem {
+namespace {
+
+// What the threads have come to.
+class Outcome {
+ public:
+  explicit Outcome(int n) {
+    for (int r = 0; r < n; ++r) running_.insert(r);
+  }
+
+  void Report(int rank, const absl::Status& status) {
+    absl::MutexLock lock(&mutex_);
+    running_.erase(rank);
+    if (first_.ok()) first_ = Annotate(status, absl::StrCat("rank ", rank));
+  }
+
+  absl::Status Wait(absl::Duration patience) {
+    absl::MutexLock lock(&mutex_);
+    const auto done = [this] { return running_.empty(); };
+    // The threads use what the caller has on its stack: nobody can go on.
+    CHECK(mutex_.AwaitWithTimeout(absl::Condition(&done), patience))
+        << "ranks " << absl::StrJoin(running_, ", ")
+        << " did not return within " << absl::FormatDuration(patience)
+        << "; the first failure so far: " << first_;
+    return first_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::set<int> running_;
+  absl::Status first_;
+};
+
+}  // namespace
+
+absl::Status RunThreadRanks(
+    int n, const std::function<absl::Status(Communicator&)>& fn) {
+  CommunicatorOptions options;
+  options.timeout = std::chrono::seconds(30);
+  return RunThreadRanks(n, fn, options);
+}
+
+absl::Status RunThreadRanks(
+    int n, const std::function<absl::Status(Communicator&)>& fn,
+    const CommunicatorOptions& options) {
+  const StorePtr store = NewHashStore(options.timeout);
+  Outcome outcome(n);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < n; ++rank) {
+    threads.emplace_back([&, rank] {
+      outcome.Report(
+          rank, CatchTorch([&]() -> absl::Status {
+            TANDEM_ASSIGN_OR_RETURN(
+                std::unique_ptr<Communicator> world,
+                Communicator::Create(store, rank, n, "world", options));
+            return fn(*world);
+          }));
+    });
+  }
+  const absl::Status first =
+      outcome.Wait(2 * absl::FromChrono(options.timeout) + absl::Minutes(1));
+  for (std::thread& thread : threads) thread.join();
+  return first;
+}
+
+}  // namespace tandem

@@ -1,0 +1,35 @@
+// For tests: the ranks of a group as threads of one process.
+
+#ifndef TANDEM_CORE_TESTING_THREAD_RANKS_H_
+#define TANDEM_CORE_TESTING_THREAD_RANKS_H_
+
+#include <chrono>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "core/communicator.h"
+
+namespace tandem {
+
+// Calls `fn` on `n` threads, each with its rank's communicator: Gloo over a
+// HashStore and loopback, named "world". Returns the first failure, in time,
+// as "rank 2: ..."; exceptions are failures too.
+//
+// Collectives end by `options.timeout`, 30 s unless it is given. A thread that
+// waits for something else cannot be stopped: when ranks have not returned
+// after twice the timeout and a minute, the process dies with a message that
+// names them.
+//
+//   absl::Status status = RunThreadRanks(3, [](Communicator& world) {
+//     return world.Barrier();
+//   });
+//   EXPECT_TRUE(status.ok()) << status;
+absl::Status RunThreadRanks(
+    int n, const std::function<absl::Status(Communicator&)>& fn);
+absl::Status RunThreadRanks(
+    int n, const std::function<absl::Status(Communicator&)>& fn,
+    const CommunicatorOptions& options);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_TESTING_THREAD_RANKS_H_

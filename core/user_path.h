@@ -1,0 +1,21 @@
+// Paths as the user means them.
+
+#ifndef TANDEM_CORE_USER_PATH_H_
+#define TANDEM_CORE_USER_PATH_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace tandem {
+
+// `path`, a path that a user typed, from where the user stands. `bazel run`
+// starts a program elsewhere and says in BUILD_WORKING_DIRECTORY where it was
+// called: a relative path is put after that. An absolute path, one that begins
+// with "~" (the shell's affair) and an empty one stay as they are; so does
+// every path when the variable is not set.
+std::string UserPath(absl::string_view path);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_USER_PATH_H_

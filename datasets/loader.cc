@@ -1,0 +1,176 @@
+#include "datasets/loader.h"
+
+#include <ATen/Context.h>
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "core/status_macros.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kMaxWorkers = 1024;
+
+absl::Status CheckOptions(const LoaderOptions& options) {
+  if (options.batch_size < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the batch size is ", options.batch_size, "; it must be at least 1"));
+  }
+  if (options.workers < 0 || options.workers > kMaxWorkers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--workers=", options.workers, ": expected 0 to ",
+                     kMaxWorkers, " threads"));
+  }
+  if (options.prefetch_factor < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("prefetch_factor is ",
+                                                   options.prefetch_factor,
+                                                   "; it must be at least 1"));
+  }
+  return absl::OkStatus();
+}
+
+// What LibTorch throws has a stack trace behind its first line.
+absl::Status FromException(const std::exception& exception) {
+  const std::string what = exception.what();
+  return absl::InternalError(what.substr(0, what.find('\n')));
+}
+
+absl::StatusOr<Batch> GetOrCatch(const Dataset& dataset,
+                                 absl::Span<const int64_t> indices, bool pin) {
+  try {
+    TANDEM_ASSIGN_OR_RETURN(Batch batch, dataset.Get(indices));
+    if (pin) {
+      batch.inputs = batch.inputs.pin_memory();
+      batch.targets = batch.targets.pin_memory();
+    }
+    return batch;
+  } catch (const std::exception& exception) {
+    return FromException(exception);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> BatchSizePerReplica(int64_t global_batch_size,
+                                            int64_t data_degree) {
+  if (global_batch_size < 1 || data_degree < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--batch_size=", global_batch_size, " over a data degree of ",
+        data_degree, ": both must be at least 1"));
+  }
+  const int64_t rest = global_batch_size % data_degree;
+  if (rest == 0) return global_batch_size / data_degree;
+  const int64_t below = global_batch_size - rest;
+  const int64_t above = below + data_degree;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--batch_size=", global_batch_size,
+                   " (global) does not divide by the data degree ", data_degree,
+                   ": every replica needs the same number of samples; take ",
+                   below > 0 ? absl::StrCat(below, " or ") : "", above));
+}
+
+absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(
+    std::shared_ptr<const Dataset> dataset,
+    std::shared_ptr<DistributedSampler> sampler, const LoaderOptions& options) {
+  TANDEM_RETURN_IF_ERROR(CheckOptions(options));
+  if (sampler->length() != dataset->size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the sampler is for ", sampler->length(),
+                     " samples, but the data set ", "has ", dataset->size()));
+  }
+  return std::unique_ptr<Loader>(
+      new Loader(std::move(dataset), std::move(sampler), options));
+}
+
+Loader::Loader(std::shared_ptr<const Dataset> dataset,
+               std::shared_ptr<DistributedSampler> sampler,
+               const LoaderOptions& options)
+    : dataset_(std::move(dataset)),
+      sampler_(std::move(sampler)),
+      options_(options) {
+  if (options.workers == 0) return;
+  prefetcher_ = std::make_unique<Prefetcher>(
+      options.workers, options.workers * options.prefetch_factor);
+}
+
+void Loader::StartEpoch() {
+  plan_ = std::make_shared<const Plan>(
+      Plan{sampler_->state(), sampler_->Indices()});
+  delivered_ = 0;
+  failure_ = absl::OkStatus();
+  if (prefetcher_ == nullptr) return;
+  prefetcher_->Start(
+      [this, plan = plan_](int64_t number) { return Read(*plan, number); },
+      num_batches());
+}
+
+void Loader::StartEpoch(int64_t epoch) {
+  sampler_->set_epoch(epoch);
+  StartEpoch();
+}
+
+absl::StatusOr<std::optional<Batch>> Loader::Next() {
+  if (plan_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "the loader has no epoch yet: call StartEpoch before Next");
+  }
+  TANDEM_RETURN_IF_ERROR(failure_);
+  if (delivered_ == num_batches()) return std::nullopt;
+  TANDEM_ASSIGN_OR_RETURN(Batch batch, Take());
+  ++delivered_;
+  return batch;
+}
+
+int64_t Loader::num_batches() const {
+  if (plan_ == nullptr) return 0;
+  const int64_t samples = plan_->indices.size();
+  const int64_t size = options_.batch_size;
+  return options_.drop_last ? samples / size : (samples + size - 1) / size;
+}
+
+SamplerState Loader::state() const {
+  if (plan_ == nullptr) return sampler_->state();
+  if (delivered_ == num_batches()) {
+    return {plan_->start.epoch, sampler_->length()};
+  }
+  return sampler_->After(plan_->start, delivered_ * options_.batch_size);
+}
+
+absl::Span<const int64_t> Loader::IndicesOf(const Plan& plan,
+                                            int64_t number) const {
+  return absl::MakeConstSpan(plan.indices)
+      .subspan(number * options_.batch_size, options_.batch_size);
+}
+
+absl::StatusOr<Batch> Loader::Read(const Plan& plan, int64_t number) const {
+  const absl::Span<const int64_t> indices = IndicesOf(plan, number);
+  const bool pin = options_.pin_memory && at::hasCUDA();
+  absl::StatusOr<Batch> batch = GetOrCatch(*dataset_, indices, pin);
+  if (batch.ok()) return batch;
+  return absl::Status(batch.status().code(),
+                      absl::StrCat("cannot read batch ", number, " of epoch ",
+                                   plan.start.epoch, ", first sample ",
+                                   indices[0], ": ", batch.status().message()));
+}
+
+absl::StatusOr<Batch> Loader::Take() {
+  std::optional<absl::StatusOr<Batch>> batch =
+      prefetcher_ == nullptr ? Read(*plan_, delivered_)
+                             : prefetcher_->Take(options_.timeout);
+  if (!batch.has_value()) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "batch ", delivered_, " of epoch ", plan_->start.epoch,
+        ", first sample ", IndicesOf(*plan_, delivered_)[0],
+        ", was not read within ", absl::FormatDuration(options_.timeout),
+        ": is the data set's storage slow or stuck?"));
+  }
+  failure_ = batch->status();
+  return *std::move(batch);
+}
+
+}  // namespace tandem

@@ -1,0 +1,83 @@
+#include "datasets/registry.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/status_macros.h"
+#include "datasets/mnist.h"
+#include "datasets/synthetic.h"
+
+namespace tandem {
+namespace {
+
+using DatasetOrError = absl::StatusOr<std::unique_ptr<Dataset>>;
+
+int64_t LengthOr(const DatasetOptions& options, int64_t train_length) {
+  if (options.length != 0) return options.length;
+  return options.split == Split::kTrain ? train_length : train_length / 8;
+}
+
+DatasetOrError MakeFashionMnist(const DatasetOptions& options) {
+  std::string folder = options.data_dir;
+  if (folder.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(folder, BundledFashionMnist());
+  }
+  return OpenMnist(folder, options.split, kFashionMnistPixels);
+}
+
+DatasetOrError MakeMnist(const DatasetOptions& options) {
+  if (options.data_dir.empty()) {
+    return absl::InvalidArgumentError(
+        "--dataset=mnist needs --data_dir, the folder of its four IDX files; "
+        "only fashion_mnist comes with the program");
+  }
+  return OpenMnist(options.data_dir, options.split, kMnistPixels);
+}
+
+DatasetOrError MakeImages(const DatasetOptions& options) {
+  return MakeSyntheticImages({options.image_shape, options.classes,
+                              LengthOr(options, 10240), options.seed,
+                              options.split});
+}
+
+DatasetOrError MakeTokens(const DatasetOptions& options) {
+  return MakeSyntheticTokens({options.vocabulary, options.context,
+                              LengthOr(options, 8192), options.seed,
+                              options.split});
+}
+
+struct Entry {
+  const char* name;
+  DatasetOrError (*make)(const DatasetOptions& options);
+};
+
+constexpr Entry kEntries[] = {
+    {"fashion_mnist", MakeFashionMnist},
+    {"mnist", MakeMnist},
+    {"synthetic", MakeImages},
+    {"synthetic_tokens", MakeTokens},
+};
+
+}  // namespace
+
+const std::vector<std::string>& DatasetNames() {
+  static const auto* const names = [] {
+    auto* result = new std::vector<std::string>;
+    for (const Entry& entry : kEntries) result->push_back(entry.name);
+    return result;
+  }();
+  return *names;
+}
+
+DatasetOrError MakeDataset(const DatasetOptions& options) {
+  for (const Entry& entry : kEntries) {
+    if (options.name == entry.name) return entry.make(options);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown data set '", options.name, "'; known are ",
+                   absl::StrJoin(DatasetNames(), ", ")));
+}
+
+}  // namespace tandem

@@ -1,0 +1,134 @@
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/status_macros.h"
+#include "datasets/check_indices.h"
+#include "datasets/split_mix.h"
+#include "datasets/synthetic.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kPatches = 4;  // along height, and along width
+constexpr float kContrast = 0.5f;
+constexpr int64_t kNoiseValues = int64_t{1} << 16;
+constexpr int64_t kMaxElements = int64_t{1} << 31;
+// Keys of the things that are drawn.
+enum Draw : uint64_t { kNoise, kPattern, kTrainSample, kTestSample };
+
+class SyntheticImages : public Dataset {
+ public:
+  explicit SyntheticImages(const SyntheticImagesOptions& options)
+      : options_(options),
+        sample_key_(SplitMix(options.seed, options.split == Split::kTrain
+                                               ? kTrainSample
+                                               : kTestSample)),
+        pattern_key_(SplitMix(options.seed, kPattern)) {
+    const std::vector<int64_t>& shape = options_.shape;
+    width_ = shape.empty() ? 1 : shape.back();
+    height_ = shape.size() < 2 ? 1 : shape[shape.size() - 2];
+    for (size_t i = 0; i + 2 < shape.size(); ++i) channels_ *= shape[i];
+    // Rows begin anywhere in the first kNoiseValues and need no wrapping.
+    noise_.resize(kNoiseValues + width_);
+    const uint64_t key = SplitMix(options.seed, kNoise);
+    for (size_t i = 0; i < noise_.size(); ++i) {
+      noise_[i] = (SplitMixUniform(key, i) - 0.5f) * 3.4641016f;  // sqrt(12)
+    }
+  }
+
+  int64_t size() const override { return options_.length; }
+  std::vector<int64_t> input_shape() const override { return options_.shape; }
+  int64_t classes() const override { return options_.classes; }
+
+  absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices) const override {
+    TANDEM_RETURN_IF_ERROR(CheckIndices(indices, size()));
+    const int64_t count = indices.size();
+    std::vector<int64_t> shape = {count};
+    shape.insert(shape.end(), options_.shape.begin(), options_.shape.end());
+    Batch batch{at::empty(shape, at::kFloat), at::empty({count}, at::kLong),
+                count};
+    float* input = batch.inputs.mutable_data_ptr<float>();
+    int64_t* target = batch.targets.mutable_data_ptr<int64_t>();
+    for (int64_t index : indices) {
+      const uint64_t key = SplitMix(sample_key_, index);
+      const int64_t label = SplitMix(key, 0) % options_.classes;
+      *target++ = label;
+      input = WriteImage(key, label, input);
+    }
+    return batch;
+  }
+
+ private:
+  // Returns the end of what it wrote.
+  float* WriteImage(uint64_t sample_key, int64_t label, float* out) const {
+    const uint64_t label_key = SplitMix(pattern_key_, label);
+    uint64_t row = 0;
+    for (int64_t channel = 0; channel < channels_; ++channel) {
+      for (int64_t y = 0; y < height_; ++y) {
+        const int64_t first_patch =
+            (channel * kPatches + y * kPatches / height_) * kPatches;
+        const uint64_t bits = SplitMix(sample_key, ++row);
+        WriteRow(label_key, first_patch, &noise_[bits % kNoiseValues], out);
+        out += width_;
+      }
+    }
+    return out;
+  }
+
+  void WriteRow(uint64_t label_key, int64_t first_patch, const float* noise,
+                float* out) const {
+    for (int64_t patch = 0; patch < kPatches; ++patch) {
+      const float brightness =
+          kContrast * (2 * SplitMixUniform(label_key, first_patch + patch) - 1);
+      const int64_t end = (patch + 1) * width_ / kPatches;
+      for (int64_t x = patch * width_ / kPatches; x < end; ++x) {
+        out[x] = noise[x] + brightness;
+      }
+    }
+  }
+
+  const SyntheticImagesOptions options_;
+  const uint64_t sample_key_;
+  const uint64_t pattern_key_;
+  int64_t channels_ = 1;
+  int64_t height_ = 1;
+  int64_t width_ = 1;
+  std::vector<float> noise_;
+};
+
+absl::Status CheckShape(const std::vector<int64_t>& shape) {
+  int64_t elements = 1;
+  for (int64_t size : shape) {
+    if (size < 1 || size > kMaxElements / elements) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "synthetic images of shape [", absl::StrJoin(shape, ", "),
+          "]: each size must be at least 1 and their product at most ",
+          kMaxElements));
+    }
+    elements *= size;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> MakeSyntheticImages(
+    const SyntheticImagesOptions& options) {
+  TANDEM_RETURN_IF_ERROR(CheckShape(options.shape));
+  if (options.classes < 1 || options.length < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("synthetic images: ", options.classes, " classes and ",
+                     options.length, " samples were asked for; there must be ",
+                     "at least 1 class and 0 samples"));
+  }
+  return std::make_unique<SyntheticImages>(options);
+}
+
+}  // namespace tandem

@@ -1,0 +1,24 @@
+// Cross entropy, for images and for tokens.
+
+#ifndef TANDEM_MODELS_CLASSIFICATION_LOSS_H_
+#define TANDEM_MODELS_CLASSIFICATION_LOSS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include "core/loss.h"
+
+namespace tandem {
+
+// torch.nn.CrossEntropyLoss, with its bits: a LossFunction.
+//
+// `outputs` are logits [n, classes] with int64 `targets` [n], or [n, tokens,
+// classes] with [n, tokens]; targets lie in [0, classes). Every target is one
+// prediction, and `loss` is the mean over them (NaN when there is none, as in
+// PyTorch). A prediction is correct when its greatest logit, the first of
+// equals, is the target's. Throws c10::Error on shapes that do not fit and, on
+// the CPU, on targets out of range. Waits for the device once.
+LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets);
+
+}  // namespace tandem
+
+#endif  // TANDEM_MODELS_CLASSIFICATION_LOSS_H_

@@ -1,0 +1,25 @@
+#include "models/gpt.h"
+
+#include "absl/strings/str_cat.h"
+#include "models/basic_layers.h"
+#include "models/gpt_block.h"
+
+namespace tandem {
+
+LayerSpecs Gpt(const GptOptions& options) {
+  const InitialRule rule = GptInitialValues(options.layers);
+  LayerSpecs specs = {GptEmbedding("transformer", options.vocabulary,
+                                   options.context, options.width, rule)};
+  for (int64_t i = 0; i < options.layers; ++i) {
+    specs.push_back(GptBlock(absl::StrCat("transformer.h.", i), options.width,
+                             options.heads, rule));
+  }
+  specs.push_back(LayerNormLayer("transformer.ln_f", options.width));
+  specs.push_back(LinearLayer("lm_head", options.width, options.vocabulary,
+                              /*bias=*/false, rule));
+  return specs;
+}
+
+LayerSpecs GptTiny() { return Gpt(GptOptions()); }
+
+}  // namespace tandem

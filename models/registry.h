@@ -1,0 +1,33 @@
+// The models by name: what --model chooses from.
+
+#ifndef TANDEM_MODELS_REGISTRY_H_
+#define TANDEM_MODELS_REGISTRY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/layer.h"
+
+namespace tandem {
+
+struct ModelOptions {
+  std::string name = "cnn";  // one of KnownModels()
+  // Of one sample, without the batch dimension: [channels, height, width], or
+  // [tokens] for gpt_tiny, or [10] for the toys; an MLP takes any.
+  std::vector<int64_t> input_shape;
+  int64_t classes = 0;  // for tokens, the size of the vocabulary
+};
+
+// cnn, gpt_tiny, mlp_deep, ..., in alphabetical order.
+std::vector<std::string> KnownModels();
+
+// The layers of a model, not made yet. InvalidArgument for a name that is not
+// known (the message lists those that are) and for an input shape or a number
+// of classes that the model cannot take (it says what it takes). Thread-safe.
+absl::StatusOr<LayerSpecs> MakeModel(const ModelOptions& options);
+
+}  // namespace tandem
+
+#endif  // TANDEM_MODELS_REGISTRY_H_

@@ -1,0 +1,72 @@
+#include "models/resnet.h"
+
+#include <array>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "models/basic_layers.h"
+#include "models/resnet_block.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kStemChannels = 64;
+
+struct Architecture {
+  LayerSpec (*block)(const std::string& name, int64_t in_channels,
+                     int64_t channels, int64_t stride);
+  int64_t expansion;
+  std::array<int, 4> blocks;  // in layer1 ... layer4
+};
+
+LayerSpecs Stem(int64_t channels) {
+  Conv2dShape conv;
+  conv.in_channels = channels;
+  conv.out_channels = kStemChannels;
+  conv.kernel_size = 7;
+  conv.stride = 2;
+  conv.padding = 3;
+  conv.bias = false;
+  return {
+      Conv2dLayer("conv1", conv, ResnetInitialValues),
+      BatchNorm2dLayer("bn1", kStemChannels),
+      ReluLayer("relu"),
+      MaxPool2dLayer("maxpool", 3, 2, 1),
+  };
+}
+
+LayerSpecs Resnet(const Architecture& architecture,
+                  const ResnetOptions& options) {
+  LayerSpecs specs = Stem(options.channels);
+  int64_t in_channels = kStemChannels;
+  int64_t channels = kStemChannels;
+  for (int group = 0; group < 4; ++group, channels *= 2) {
+    for (int i = 0; i < architecture.blocks[group]; ++i) {
+      const int64_t stride = group > 0 && i == 0 ? 2 : 1;
+      specs.push_back(
+          architecture.block(absl::StrCat("layer", group + 1, ".", i),
+                             in_channels, channels, stride));
+      in_channels = channels * architecture.expansion;
+    }
+  }
+  specs.push_back(GlobalAvgPool2dLayer("avgpool"));
+  specs.push_back(FlattenLayer("flatten"));
+  specs.push_back(LinearLayer("fc", in_channels, options.classes));
+  return specs;
+}
+
+}  // namespace
+
+LayerSpecs Resnet18(const ResnetOptions& options) {
+  return Resnet({BasicBlock, kBasicBlockExpansion, {2, 2, 2, 2}}, options);
+}
+
+LayerSpecs Resnet34(const ResnetOptions& options) {
+  return Resnet({BasicBlock, kBasicBlockExpansion, {3, 4, 6, 3}}, options);
+}
+
+LayerSpecs Resnet50(const ResnetOptions& options) {
+  return Resnet({Bottleneck, kBottleneckExpansion, {3, 4, 6, 3}}, options);
+}
+
+}  // namespace tandem

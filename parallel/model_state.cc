@@ -1,0 +1,108 @@
+#include "parallel/model_state.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/describe_tensor.h"
+#include "core/status_macros.h"
+
+namespace tandem {
+namespace {
+
+// A line for each tensor. Names hold no line breaks.
+std::string DescribeModel(const NamedTensors& model) {
+  std::string text;
+  for (const auto& [name, tensor] : model) {
+    absl::StrAppend(&text, name, ": ", DescribeTensor(tensor),
+                    tensor.requires_grad() ? "" : " without gradient", "\n");
+  }
+  return text;
+}
+
+absl::Status FirstDifference(int rank, const std::string& theirs,
+                             const std::string& rank0s) {
+  const std::vector<std::string> a = absl::StrSplit(rank0s, '\n');
+  const std::vector<std::string> b = absl::StrSplit(theirs, '\n');
+  const size_t at =
+      std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+  const auto line = [at](const std::vector<std::string>& lines) {
+    return at < lines.size() && !lines[at].empty() ? lines[at]
+                                                   : std::string("no more");
+  };
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the model of rank ", rank, " differs from that of rank 0: tensor ", at,
+      " is ", line(b), " there, ", line(a),
+      " on rank 0; start all ranks with the same flags"));
+}
+
+}  // namespace
+
+absl::Status CopyModelState(const NamedTensors& state,
+                            const NamedTensors& model) {
+  const std::map<std::string, at::Tensor> given(state.begin(), state.end());
+  std::map<std::string, at::Tensor> known(model.begin(), model.end());
+  for (const auto& [name, tensor] : model) {
+    const auto source = given.find(name);
+    if (source == given.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "model state lacks ", name, " (", DescribeTensor(tensor), ")"));
+    }
+    if (source->second.sizes() != tensor.sizes() ||
+        source->second.scalar_type() != tensor.scalar_type()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "model state ", name, ": expected ", DescribeTensor(tensor), ", got ",
+          DescribeTensor(source->second)));
+    }
+  }
+  for (const auto& each : state) {
+    if (known.count(each.first) == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model state ", each.first,
+                       " has no place in the model: is it another model's?"));
+    }
+  }
+  at::NoGradGuard no_grad;
+  for (auto& [name, tensor] : known) tensor.copy_(given.at(name));
+  return absl::OkStatus();
+}
+
+absl::Status CheckSameModel(const NamedTensors& model,
+                            Communicator& communicator) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          communicator.AllGatherString(DescribeModel(model)));
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] != all[0]) return FirstDifference(rank, all[rank], all[0]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BroadcastFromRank0(const std::vector<at::Tensor>& tensors,
+                                Communicator& communicator) {
+  if (communicator.size() == 1) return absl::OkStatus();
+  at::NoGradGuard no_grad;
+  std::map<at::ScalarType, std::vector<at::Tensor>> by_dtype;
+  for (const at::Tensor& tensor : tensors) {
+    by_dtype[tensor.scalar_type()].push_back(tensor);
+  }
+  for (auto& [dtype, same] : by_dtype) {
+    std::vector<at::Tensor> flat;
+    for (const at::Tensor& tensor : same) flat.push_back(tensor.flatten());
+    const at::Tensor all = at::cat(flat);
+    TANDEM_RETURN_IF_ERROR(communicator.Broadcast(all, /*root=*/0));
+    int64_t at = 0;
+    for (at::Tensor& tensor : same) {
+      tensor.copy_(all.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+      at += tensor.numel();
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

@@ -1,0 +1,35 @@
+// A model's parameters and buffers as a whole: alike on all ranks, replaced
+// from a file.
+
+#ifndef TANDEM_PARALLEL_MODEL_STATE_H_
+#define TANDEM_PARALLEL_MODEL_STATE_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/communicator.h"
+#include "core/named_tensors.h"
+
+namespace tandem {
+
+// Copies each tensor of `state` into its counterpart in `model`.
+// InvalidArgument and nothing changed unless both have the same names, shapes
+// and dtypes; the message names the first that differs.
+absl::Status CopyModelState(const NamedTensors& state,
+                            const NamedTensors& model);
+
+// InvalidArgument, on every rank alike, unless all ranks of `communicator` have
+// the same names, shapes, dtypes and requires_grad, in the same order; the
+// message names the first rank and tensor that differ from rank 0's.
+// Collective.
+absl::Status CheckSameModel(const NamedTensors& model,
+                            Communicator& communicator);
+
+// Every rank's `tensors` take the values of rank 0's. They must be alike on all
+// ranks. One broadcast serves all tensors of one dtype. Collective.
+absl::Status BroadcastFromRank0(const std::vector<at::Tensor>& tensors,
+                                Communicator& communicator);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_MODEL_STATE_H_

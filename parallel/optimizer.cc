@@ -1,0 +1,181 @@
+#include "parallel/optimizer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/scalar_tensor.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/describe_tensor.h"
+#include "core/status_macros.h"
+
+namespace tandem {
+namespace {
+
+constexpr char kStep[] = "step";
+
+using TensorsByName = std::map<std::string, at::Tensor>;
+
+}  // namespace
+
+Optimizer::Optimizer(Traits traits, const FlatBuffers& buffers)
+    : traits_(std::move(traits)) {
+  for (const auto& buffer : buffers) {
+    Part part;
+    part.buffer = buffer.get();
+    part.steps.resize(buffer->slots().size());
+    for (size_t i = 0; i < traits_.buffers.size(); ++i) {
+      part.state.push_back(buffer->NewZeros());
+    }
+    parts_.push_back(std::move(part));
+  }
+}
+
+void Optimizer::Step(double learning_rate) {
+  at::NoGradGuard no_grad;
+  for (Part& part : parts_) StepPart(part, learning_rate);
+}
+
+int64_t Optimizer::NextSteps(int64_t steps) const {
+  return traits_.counts_steps ? steps + 1 : 1;
+}
+
+void Optimizer::StepPart(Part& part, double learning_rate) {
+  const std::vector<FlatSlot>& slots = part.buffer->slots();
+  for (size_t begin = 0; begin < slots.size();) {
+    size_t end = begin;
+    while (end < slots.size() && part.buffer->has_gradient(end) &&
+           part.steps[end] == part.steps[begin]) {
+      ++end;
+    }
+    if (end == begin) {
+      ++begin;
+      continue;
+    }
+    // Whole slots, padding included: kernels then see whole vectors, and a
+    // value's bits do not depend on the run that it is part of.
+    const int64_t from = slots[begin].offset;
+    const int64_t length = slots[end - 1].end - from;
+    Range range{part.buffer->values().narrow(0, from, length),
+                part.buffer->grads().narrow(0, from, length),
+                {},
+                part.steps[begin]};
+    for (const at::Tensor& state : part.state) {
+      range.state.push_back(state.narrow(0, from, length));
+    }
+    if (length > 0) StepRange(range, learning_rate);
+    for (; begin < end; ++begin) {
+      part.steps[begin] = NextSteps(part.steps[begin]);
+    }
+  }
+}
+
+std::vector<Optimizer::Place> Optimizer::PlacesInOrder() const {
+  std::vector<Place> places;
+  for (size_t p = 0; p < parts_.size(); ++p) {
+    for (size_t s = 0; s < parts_[p].steps.size(); ++s)
+      places.push_back({p, s});
+  }
+  const auto position = [this](const Place& place) {
+    return parts_[place.part].buffer->slots()[place.slot].position;
+  };
+  std::sort(places.begin(), places.end(), [&](const Place& a, const Place& b) {
+    return position(a) < position(b);
+  });
+  return places;
+}
+
+// Views, under full names; "step" is a copy.
+NamedTensors Optimizer::SlotState(const Part& part, size_t slot) const {
+  const FlatSlot& place = part.buffer->slots()[slot];
+  NamedTensors state;
+  for (size_t i = 0; i < part.state.size(); ++i) {
+    state.emplace_back(absl::StrCat(place.name, ".", traits_.buffers[i]),
+                       part.buffer->View(part.state[i], place));
+  }
+  if (traits_.counts_steps) {
+    state.emplace_back(absl::StrCat(place.name, ".", kStep),
+                       at::scalar_tensor(part.steps[slot]));
+  }
+  return state;
+}
+
+NamedTensors Optimizer::State() const {
+  NamedTensors state;
+  for (const Place& place : PlacesInOrder()) {
+    const Part& part = parts_[place.part];
+    if (part.steps[place.slot] == 0) continue;
+    for (const auto& [name, tensor] : SlotState(part, place.slot)) {
+      state.emplace_back(name, tensor.clone(at::MemoryFormat::Contiguous));
+    }
+  }
+  return state;
+}
+
+absl::Status Optimizer::CheckState(const NamedTensors& state) const {
+  TensorsByName given;
+  for (const auto& [name, tensor] : state) given[name] = tensor;
+  size_t found = 0;
+  std::set<std::string> known;
+  for (const Place& place : PlacesInOrder()) {
+    const NamedTensors wanted = SlotState(parts_[place.part], place.slot);
+    const bool any =
+        std::any_of(wanted.begin(), wanted.end(),
+                    [&](const auto& each) { return given.count(each.first); });
+    for (const auto& [name, tensor] : wanted) {
+      known.insert(name);
+      if (!any) continue;
+      const at::Tensor& source = given[name];
+      if (!source.defined() || source.sizes() != tensor.sizes() ||
+          source.scalar_type() != tensor.scalar_type()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "optimizer state ", name, ": expected ", DescribeTensor(tensor),
+            ", got ", DescribeTensor(source)));
+      }
+      ++found;
+    }
+  }
+  if (found == given.size()) return absl::OkStatus();
+  for (const auto& each : given) {
+    if (known.count(each.first) != 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "optimizer state ", each.first, " has no place here: ", traits_.name,
+        " keeps ",
+        traits_.buffers.empty() ? "none" : absl::StrJoin(traits_.buffers, ", "),
+        " for each trained parameter"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Optimizer::LoadState(const NamedTensors& state) {
+  TANDEM_RETURN_IF_ERROR(CheckState(state));
+  at::NoGradGuard no_grad;
+  const TensorsByName given(state.begin(), state.end());
+  for (Part& part : parts_) {
+    for (at::Tensor& tensor : part.state) tensor.zero_();
+    for (size_t slot = 0; slot < part.steps.size(); ++slot) {
+      LoadSlot(part, slot, given);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Optimizer::LoadSlot(Part& part, size_t slot,
+                         const std::map<std::string, at::Tensor>& given) {
+  part.steps[slot] = 0;
+  for (const auto& [name, view] : SlotState(part, slot)) {
+    const auto source = given.find(name);
+    if (source == given.end()) return;
+    view.copy_(source->second);
+    part.steps[slot] = 1;
+  }
+  if (traits_.counts_steps) {
+    const std::string& name = part.buffer->slots()[slot].name;
+    part.steps[slot] = given.at(absl::StrCat(name, ".", kStep)).item<float>();
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,96 @@
+#include "core/layer_list.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+class Child : public torch::nn::Module {
+ public:
+  Child() { register_buffer("count", at::zeros({})); }
+};
+
+// x -> factor * x, with a child that holds a buffer.
+class Scale : public torch::nn::Module {
+ public:
+  explicit Scale(double factor) {
+    register_module("child", std::make_shared<Child>());
+    register_parameter("factor", at::full({1}, factor));
+  }
+  at::Tensor forward(const at::Tensor& x) { return x * parameters()[0]; }
+};
+
+LayerSpec ScaleSpec(const std::string& name) {
+  return {name, "Scale", [name](uint64_t seed) {
+            auto module = std::make_shared<Scale>(static_cast<double>(seed));
+            return Layer{name, module, [module](const at::Tensor& x) {
+                           return module->forward(x);
+                         }};
+          }};
+}
+
+LayerSpec AddOne(const std::string& name) {
+  return {
+      name, "AddOne", [name](uint64_t) {
+        return Layer{name, nullptr, [](const at::Tensor& x) { return x + 1; }};
+      }};
+}
+
+std::vector<std::string> Names(const NamedTensors& tensors) {
+  std::vector<std::string> names;
+  for (const auto& item : tensors) names.push_back(item.first);
+  return names;
+}
+
+LayerList Example() {
+  return MakeLayers({ScaleSpec("b"), AddOne("one"), ScaleSpec("a.0")}, 3);
+}
+
+TEST(LayerListTest, ForwardGoesThroughAllLayersInOrder) {
+  const at::Tensor output = Forward(Example(), at::full({2}, 5.0));
+  EXPECT_TRUE(output.equal(at::full({2}, (5.0 * 3 + 1) * 3)));
+}
+
+TEST(LayerListTest, AnEmptyListGivesTheInputBack) {
+  const at::Tensor input = at::full({2}, 5.0);
+  EXPECT_TRUE(Forward({}, input).is_same(input));
+  EXPECT_TRUE(NamedParameters({}).empty());
+  EXPECT_TRUE(NamedBuffers({}).empty());
+}
+
+TEST(LayerListTest, NamesAreTheLayersNameAndTheModules) {
+  const LayerList layers = Example();
+  EXPECT_EQ(Names(NamedParameters(layers)),
+            (std::vector<std::string>{"b.factor", "a.0.factor"}));
+  EXPECT_EQ(Names(NamedBuffers(layers)),
+            (std::vector<std::string>{"b.child.count", "a.0.child.count"}));
+}
+
+TEST(LayerListTest, NamedTensorsAliasTheLiveOnes) {
+  const LayerList layers = Example();
+  NamedBuffers(layers)[0].second.fill_(9);
+  EXPECT_EQ(NamedBuffers(layers)[0].second.item<double>(), 9);
+  NamedParameters(layers)[0].second.detach().fill_(0);
+  EXPECT_TRUE(
+      Forward(layers, at::full({1}, 5.0)).detach().equal(at::full({1}, 3.0)));
+}
+
+TEST(LayerListTest, SetTrainingReachesChildren) {
+  const LayerList layers = Example();
+  for (bool on : {false, true}) {
+    SetTraining(layers, on);
+    EXPECT_EQ(layers[0].module->is_training(), on);
+    EXPECT_EQ(layers[2].module->children()[0]->is_training(), on);
+  }
+}
+
+}  // namespace
+}  // namespace tandem

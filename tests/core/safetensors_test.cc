@@ -1,0 +1,192 @@
+#include "core/safetensors.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "core/fingerprint.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Path(const std::string& name) {
+  return fs::path(testing::TempDir()) / name;
+}
+
+std::string FileBytes(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void WriteBytes(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+at::Tensor Get(const SafetensorsReader& reader, const std::string& name) {
+  const SafetensorsEntry* entry = reader.Find(name);
+  if (entry == nullptr) return {};
+  auto tensor = reader.Read(*entry);
+  return tensor.ok() ? *tensor : at::Tensor();
+}
+
+bool Same(const at::Tensor& a, const at::Tensor& b) {
+  return a.defined() && b.defined() && a.scalar_type() == b.scalar_type() &&
+         a.sizes() == b.sizes() && a.equal(b);
+}
+
+// tests/core/data/make_safetensors.py made the file.
+TEST(Safetensors, ReadsWhatThePythonPackageWrote) {
+  auto reader = SafetensorsReader::Open("tests/core/data/python.safetensors");
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const std::pair<const char*, at::ScalarType> dtypes[] = {
+      {"u8", at::kByte},   {"i8", at::kChar},   {"i16", at::kShort},
+      {"i32", at::kInt},   {"i64", at::kLong},  {"f16", at::kHalf},
+      {"f32", at::kFloat}, {"f64", at::kDouble}};
+  for (const auto& [name, dtype] : dtypes) {
+    EXPECT_TRUE(Same(Get(**reader, name),
+                     at::arange(6, at::kLong).to(dtype).view({2, 3})))
+        << name;
+  }
+  EXPECT_TRUE(
+      Same(Get(**reader, "bool"),
+           at::arange(6, at::kLong).remainder(2).to(at::kBool).view({2, 3})));
+  EXPECT_TRUE(Same(Get(**reader, "scalar"), at::scalar_tensor(3.5)));
+  EXPECT_TRUE(Same(Get(**reader, "empty"), at::zeros({0, 4})));
+  EXPECT_TRUE(Same(Get(**reader, "name with \"quotes\" and \xc3\xbc"),
+                   at::ones({1}, at::kLong)));
+  EXPECT_EQ((*reader)->entries().size(), 12u);
+  EXPECT_EQ((*reader)->metadata(),
+            (SafetensorsMetadata{{"by", "safetensors for Python"},
+                                 {"format", "pt"}}));
+  EXPECT_EQ((*reader)->Find("none"), nullptr);
+}
+
+TEST(Safetensors, ReadsBackWhatItWrote) {
+  const std::string path = Path("roundtrip");
+  NamedTensors tensors = {
+      {"z", at::arange(6, at::kLong).view({2, 3}).t()},
+      {"scalar", at::scalar_tensor(2.5, at::kDouble)},
+      {"half", at::arange(5).to(at::kBFloat16)},
+      {"empty", at::empty({3, 0})},
+      {"flag", at::ones({3}, at::kBool)},
+      {"nhwc", at::arange(24.)
+                   .view({1, 2, 3, 4})
+                   .contiguous(at::MemoryFormat::ChannelsLast)},
+      {"leaf", at::ones({7}).requires_grad_(true)},
+  };
+  ASSERT_TRUE(WriteSafetensors(path, tensors, {{"step", "7"}}).ok());
+  auto reader = SafetensorsReader::Open(path);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ((*reader)->entries().size(), tensors.size());
+  for (const auto& [name, tensor] : tensors) {
+    EXPECT_TRUE(Same(Get(**reader, name), tensor)) << name;
+  }
+  EXPECT_EQ((*reader)->metadata(), (SafetensorsMetadata{{"step", "7"}}));
+  for (const SafetensorsEntry& entry : (*reader)->entries()) {
+    EXPECT_EQ(entry.begin % c10::elementSize(entry.dtype), 0u) << entry.name;
+  }
+  auto all = (*reader)->ReadAll();
+  ASSERT_TRUE(all.ok());
+  EXPECT_EQ(WeightsSha256(*all), WeightsSha256(tensors));
+}
+
+TEST(Safetensors, FileDoesNotDependOnTheOrderGiven) {
+  const at::Tensor a = at::arange(3.);
+  const at::Tensor b = at::arange(5, at::kByte);
+  ASSERT_TRUE(WriteSafetensors(Path("ab"), {{"a", a}, {"b", b}}).ok());
+  ASSERT_TRUE(WriteSafetensors(Path("ba"), {{"b", b}, {"a", a}}).ok());
+  EXPECT_EQ(FileBytes(Path("ab")), FileBytes(Path("ba")));
+}
+
+TEST(Safetensors, NoTensorsMakeAFile) {
+  ASSERT_TRUE(WriteSafetensors(Path("none"), {}).ok());
+  auto reader = SafetensorsReader::Open(Path("none"));
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_TRUE((*reader)->entries().empty());
+}
+
+TEST(Safetensors, RefusesToWriteWhatHasNoPlaceInAFile) {
+  const at::Tensor one = at::ones({1});
+  const NamedTensors bad[] = {
+      {{"a", one}, {"a", one}},
+      {{"__metadata__", one}},
+      {{"undefined", at::Tensor()}},
+      {{"sparse", one.to_sparse()}},
+      {{"complex", one.to(at::kComplexDouble)}},
+  };
+  for (const NamedTensors& tensors : bad) {
+    const absl::Status status = WriteSafetensors(Path("bad"), tensors);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE(absl::StrContains(status.message(), tensors[0].first))
+        << status;
+    EXPECT_FALSE(fs::exists(Path("bad")));
+  }
+}
+
+absl::Status OpenError(const std::string& path) {
+  return SafetensorsReader::Open(path).status();
+}
+
+TEST(Safetensors, MissingFileAndDirectoryAreNamed) {
+  EXPECT_EQ(OpenError(Path("absent")).code(), absl::StatusCode::kNotFound);
+  const absl::Status status = OpenError(testing::TempDir());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::StrContains(status.message(), "not a regular file"));
+  EXPECT_TRUE(absl::StrContains(status.message(), testing::TempDir()));
+}
+
+TEST(Safetensors, EveryTruncationIsAnError) {
+  ASSERT_TRUE(WriteSafetensors(Path("whole"), {{"a", at::arange(3.)}}).ok());
+  const std::string whole = FileBytes(Path("whole"));
+  for (size_t n = 0; n < whole.size(); ++n) {
+    WriteBytes(Path("cut"), whole.substr(0, n));
+    const absl::Status status = OpenError(Path("cut"));
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << n;
+    EXPECT_TRUE(absl::StrContains(status.message(), Path("cut"))) << status;
+  }
+  WriteBytes(Path("cut"), whole + "x");
+  EXPECT_FALSE(OpenError(Path("cut")).ok());
+}
+
+TEST(Safetensors, HugeHeaderIsRefusedBeforeItIsRead) {
+  WriteBytes(Path("huge"), std::string(8, '\xff') + "{}");
+  EXPECT_TRUE(absl::StrContains(OpenError(Path("huge")).message(),
+                                "the format allows 100000000"));
+  WriteBytes(Path("huge"), std::string("\x64\0\0\0\0\0\0\0{}", 10));
+  EXPECT_TRUE(absl::StrContains(OpenError(Path("huge")).message(),
+                                "a header of 100 bytes, it has 2"));
+}
+
+TEST(WeightsSha256, IsOverNamesAndValuesNotMemory) {
+  const at::Tensor a = at::arange(24.).view({2, 3, 2, 2});
+  const at::Tensor b = at::arange(3, at::kLong);
+  const std::string digest = WeightsSha256({{"a", a}, {"b", b}});
+  EXPECT_EQ(digest, WeightsSha256(
+                        {{"b", b},
+                         {"a", a.contiguous(at::MemoryFormat::ChannelsLast)}}));
+  EXPECT_NE(digest, WeightsSha256({{"a", a}}));
+  EXPECT_NE(digest, WeightsSha256({{"a", a}, {"c", b}}));
+  EXPECT_NE(digest, WeightsSha256({{"a", a.view({6, 4})}, {"b", b}}));
+  EXPECT_NE(digest, WeightsSha256({{"a", a}, {"b", b.to(at::kInt)}}));
+  EXPECT_NE(digest, WeightsSha256({{"a", a.add(1)}, {"b", b}}));
+}
+
+// Python: hashlib.sha256(b"tandem weights 1\n" + pack("<Q", 1) + b"w" +
+// pack("<Q", 3) + b"F32" + pack("<QQQ", 2, 1, 2) + pack("<ff", 1, 2)).
+TEST(WeightsSha256, HashesTheBytesItSays) {
+  EXPECT_EQ(WeightsSha256({{"w", at::arange(1., 3.).view({1, 2})}}),
+            "8ea254c951db843b7881abc2c62878d53f4c0e13bf297ede87b8f5139c9a2323");
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,34 @@
+#include "core/user_path.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace tandem {
+namespace {
+
+TEST(UserPathTest, ARelativePathIsTakenFromWhereTheUserStands) {
+  setenv("BUILD_WORKING_DIRECTORY", "/home/me", 1);
+  EXPECT_EQ(UserPath("runs/1"), "/home/me/runs/1");
+  EXPECT_EQ(UserPath("../data"), "/home/me/../data");
+  EXPECT_EQ(UserPath("."), "/home/me/.");
+  setenv("BUILD_WORKING_DIRECTORY", "/", 1);
+  EXPECT_EQ(UserPath("runs"), "/runs");
+}
+
+TEST(UserPathTest, OtherPathsStayAsTheyAre) {
+  setenv("BUILD_WORKING_DIRECTORY", "/home/me", 1);
+  EXPECT_EQ(UserPath("/tmp/x"), "/tmp/x");
+  EXPECT_EQ(UserPath("~/x"), "~/x");
+  EXPECT_EQ(UserPath(""), "");
+}
+
+TEST(UserPathTest, WithoutBazelRunEveryPathStays) {
+  unsetenv("BUILD_WORKING_DIRECTORY");
+  EXPECT_EQ(UserPath("runs/1"), "runs/1");
+  setenv("BUILD_WORKING_DIRECTORY", "", 1);
+  EXPECT_EQ(UserPath("runs/1"), "runs/1");
+}
+
+}  // namespace
+}  // namespace tandem

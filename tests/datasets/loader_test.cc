@@ -1,0 +1,205 @@
+// Also tests datasets/prefetcher.h. Where a job stands and how it goes on:
+// loader_resume_test.cc.
+
+#include "datasets/loader.h"
+
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/datasets/numbers.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(LoaderTest, TheSequenceDoesNotDependOnTheWorkers) {
+  for (int64_t length : {0, 1, 10, 101}) {
+    for (bool drop_last : {false, true}) {
+      for (int64_t workers : {0, 1, 2, 5}) {
+        const auto sampler = MakeSampler(length);
+        LoaderOptions options = BatchesOf(10, workers);
+        options.drop_last = drop_last;
+        const auto loader =
+            MakeLoader(std::make_shared<Numbers>(length), sampler, options);
+        for (int64_t epoch : {0, 1, 7}) {
+          const std::vector<Indices> batches = Epoch(*loader, epoch);
+          EXPECT_EQ(loader->num_batches(), batches.size());
+          Indices expected = sampler->Indices();
+          if (drop_last) expected.resize(length / 10 * 10);
+          EXPECT_EQ(Flat(batches), expected);
+          for (size_t i = 0; i + 1 < batches.size(); ++i) {
+            EXPECT_EQ(batches[i].size(), 10);
+          }
+          EXPECT_THAT(Take(*loader), ElementsAre());  // and remains at the end
+        }
+      }
+    }
+  }
+}
+
+TEST(LoaderTest, WhatAnotherOwnerDoesToTheSamplerReachesTheLoader) {
+  for (int64_t workers : {0, 3}) {
+    const auto sampler = MakeSampler(30);
+    const auto loader = MakeLoader(std::make_shared<Numbers>(30), sampler,
+                                   BatchesOf(4, workers));
+    loader->StartEpoch();
+    const std::vector<Indices> epoch_0 = TakeAll(*loader);
+    sampler->set_epoch(1);
+    loader->StartEpoch();
+    const std::vector<Indices> epoch_1 = TakeAll(*loader);
+    EXPECT_NE(epoch_0, epoch_1);
+    EXPECT_EQ(Flat(epoch_1), sampler->Indices());
+  }
+}
+
+TEST(LoaderTest, AnErrorNamesTheBatchAndStaysUntilTheNextEpoch) {
+  for (int64_t workers : {0, 1, 3}) {
+    const auto numbers = std::make_shared<Numbers>(20);
+    numbers->bad_sample = 9;
+    const auto loader =
+        MakeLoader(numbers, MakeSampler(20, InOrder()), BatchesOf(4, workers));
+    loader->StartEpoch(6);
+    EXPECT_THAT(Take(*loader), ElementsAre(0, 1, 2, 3));
+    EXPECT_THAT(Take(*loader), ElementsAre(4, 5, 6, 7));
+    for (int i = 0; i < 2; ++i) {
+      const absl::Status status = loader->Next().status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+      EXPECT_EQ(status.message(),
+                "cannot read batch 2 of epoch 6, first sample 8: unreadable");
+    }
+    EXPECT_EQ(loader->state(), (SamplerState{6, 8}));
+    loader->StartEpoch();
+    EXPECT_THAT(Take(*loader), ElementsAre(0, 1, 2, 3));
+  }
+}
+
+TEST(LoaderTest, AnExceptionBecomesAStatusOfOneLine) {
+  for (int64_t workers : {0, 2}) {
+    const auto numbers = std::make_shared<Numbers>(20);
+    numbers->throwing_sample = 0;
+    const auto loader =
+        MakeLoader(numbers, MakeSampler(20, InOrder()), BatchesOf(4, workers));
+    loader->StartEpoch();
+    const absl::Status status = loader->Next().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_EQ(status.message(),
+              "cannot read batch 0 of epoch 0, first sample 0: boom");
+  }
+}
+
+TEST(LoaderTest, ALateWorkerIsNamedAndCanBeWaitedForAgain) {
+  const auto numbers = std::make_shared<Numbers>(20);
+  numbers->late_sample = 5;
+  LoaderOptions options = BatchesOf(4, 2);
+  options.timeout = absl::Milliseconds(20);
+  const auto loader = MakeLoader(numbers, MakeSampler(20, InOrder()), options);
+  loader->StartEpoch();
+  absl::StatusOr<std::optional<Batch>> batch = loader->Next();
+  while (absl::IsDeadlineExceeded(batch.status())) batch = loader->Next();
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  const absl::Status status = loader->Next().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("batch 1 of epoch 0, first sample 4"),
+                    HasSubstr("within 20ms")));
+  EXPECT_EQ(loader->state(), (SamplerState{0, 4}));
+  numbers->released.Notify();
+  do {
+    batch = loader->Next();
+  } while (absl::IsDeadlineExceeded(batch.status()));
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ((*batch)->inputs.const_data_ptr<int64_t>()[0], 4);
+}
+
+TEST(LoaderTest, CanBeDestroyedOrRestartedAtAnyMoment) {
+  for (int64_t workers : {0, 1, 4}) {
+    for (int64_t taken = 0; taken <= 6; ++taken) {
+      const auto sampler = MakeSampler(23);
+      const auto loader = MakeLoader(std::make_shared<Numbers>(23), sampler,
+                                     BatchesOf(4, workers));
+      loader->StartEpoch(1);
+      for (int64_t i = 0; i < taken; ++i) Take(*loader);
+      const Indices epoch_2 = Flat(Epoch(*loader, 2));
+      EXPECT_EQ(epoch_2, sampler->Indices());
+      loader->StartEpoch(3);
+      for (int64_t i = 0; i < taken; ++i) Take(*loader);
+    }
+  }
+}
+
+TEST(LoaderTest, ABatchOfTheLastEpochIsNotTakenForOneOfThis) {
+  const auto numbers = std::make_shared<Numbers>(20);
+  const auto sampler = MakeSampler(20);
+  numbers->late_sample = sampler->Indices()[0];
+  const auto loader = MakeLoader(numbers, sampler, BatchesOf(4, 1));
+  loader->StartEpoch();
+  while (numbers->reads() == 0) std::this_thread::yield();
+  // The worker holds epoch 0's first batch when epoch 1 begins.
+  loader->StartEpoch(1);
+  numbers->released.Notify();
+  const Indices epoch_1 = Flat(TakeAll(*loader));
+  EXPECT_EQ(epoch_1, sampler->Indices());
+}
+
+TEST(LoaderTest, NextBeforeAnEpochIsAnError) {
+  const auto loader =
+      MakeLoader(std::make_shared<Numbers>(3), MakeSampler(3), BatchesOf(1));
+  EXPECT_EQ(loader->num_batches(), 0);
+  const absl::Status status = loader->Next().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("StartEpoch"));
+}
+
+TEST(LoaderTest, PinnedMemoryIsOfNoEffectWithoutAGpu) {
+  LoaderOptions options = BatchesOf(2);
+  options.pin_memory = true;
+  const auto loader = MakeLoader(std::make_shared<Numbers>(3),
+                                 MakeSampler(3, InOrder()), options);
+  loader->StartEpoch();
+  EXPECT_THAT(Take(*loader), ElementsAre(0, 1));
+}
+
+TEST(LoaderTest, RefusesWhatMakesNoSense) {
+  const auto error = [](int64_t length, const LoaderOptions& options) {
+    return std::string(Loader::Create(std::make_shared<Numbers>(3),
+                                      MakeSampler(length), options)
+                           .status()
+                           .message());
+  };
+  EXPECT_THAT(error(4, BatchesOf(1)), AllOf(HasSubstr("4"), HasSubstr("3")));
+  EXPECT_THAT(error(3, BatchesOf(0)), HasSubstr("batch size is 0"));
+  EXPECT_THAT(error(3, BatchesOf(1, -1)), HasSubstr("--workers=-1"));
+  EXPECT_THAT(error(3, BatchesOf(1, 1025)), HasSubstr("0 to 1024"));
+  LoaderOptions no_prefetch = BatchesOf(1, 1);
+  no_prefetch.prefetch_factor = 0;
+  EXPECT_THAT(error(3, no_prefetch), HasSubstr("prefetch_factor is 0"));
+}
+
+TEST(BatchSizePerReplicaTest, DividesOrNamesBothNumbers) {
+  EXPECT_EQ(*BatchSizePerReplica(256, 1), 256);
+  EXPECT_EQ(*BatchSizePerReplica(256, 8), 32);
+  EXPECT_EQ(*BatchSizePerReplica(7, 7), 1);
+  const auto error = [](int64_t batch_size, int64_t degree) {
+    return std::string(
+        BatchSizePerReplica(batch_size, degree).status().message());
+  };
+  EXPECT_THAT(error(100, 7),
+              AllOf(HasSubstr("--batch_size=100"), HasSubstr("data degree 7"),
+                    HasSubstr("take 98 or 105")));
+  EXPECT_THAT(error(3, 8), HasSubstr("take 8"));
+  EXPECT_THAT(error(0, 2), HasSubstr("at least 1"));
+  EXPECT_THAT(error(8, 0), HasSubstr("at least 1"));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,188 @@
+// What a user can get wrong: one clear line, an exit code, nothing left behind.
+
+#include <dirent.h>
+
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+int FilesIn(const std::string& folder) {
+  int files = 0;
+  DIR* open = opendir(folder.c_str());
+  if (open == nullptr) return 0;
+  while (const dirent* entry = readdir(open)) files += entry->d_name[0] != '.';
+  closedir(open);
+  return files;
+}
+
+struct Refusal {
+  std::string name;
+  Flags flags;
+  std::vector<std::string> says;
+  int exit_code;
+};
+
+class RefusalTest : public testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusalTest, SaysWhatIsWrongInOneLine) {
+  Program program(kTrain, SmallJob(GetParam().flags));
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.err;
+  for (const std::string& text : GetParam().says) {
+    EXPECT_THAT(result.err, HasSubstr(text));
+  }
+  EXPECT_THAT(result.err, Not(HasSubstr("frame #")));
+  EXPECT_THAT(result.err, Not(HasSubstr("Exception raised from")));
+  EXPECT_TRUE(program.LivingProcesses().empty());
+}
+
+std::string FileWith(const std::string& name, const std::string& contents) {
+  const std::string path = NewFolder("file") + "/" + name;
+  std::ofstream(path) << contents;
+  return path;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RefusalTest,
+    testing::Values(
+        Refusal{
+            "UnknownFlag", {"--bach_size=8"}, {"bach_size", "batch_size"}, 2},
+        Refusal{"NotANumber", {"--epochs=many"}, {"epochs", "many"}, 2},
+        Refusal{"StrayWord", {"resnet18"}, {"resnet18"}, 2},
+        Refusal{"UnknownModel",
+                {"--model=resnet19"},
+                {"resnet19", "resnet18", "gpt_tiny"},
+                2},
+        Refusal{"UnknownDataset",
+                {"--dataset=cifar"},
+                {"cifar", "fashion_mnist", "synthetic"},
+                2},
+        Refusal{"ModelAndDataDoNotFit", {"--model=gpt_tiny"}, {"gpt_tiny"}, 2},
+        Refusal{"BatchDoesNotDivide",
+                {"--nproc_per_node=2", "--batch_size=15"},
+                {"15", "2"},
+                2},
+        Refusal{"BatchBeyondTheData",
+                {"--batch_size=1000"},
+                {"--batch_size=1000", "96"},
+                1},
+        Refusal{"MissingData",
+                {"--dataset=mnist", "--data_dir=/nonexistent"},
+                {"/nonexistent"},
+                2},
+        Refusal{"MissingCheckpoint",
+                {"--resume=/nonexistent/x.safetensors"},
+                {"/nonexistent/x.safetensors"},
+                1},
+        Refusal{"NoCheckpoint",
+                {"--resume=" + FileWith("garbage", "not a checkpoint")},
+                {"garbage"},
+                1},
+        Refusal{"UnwritableFolder",
+                {"--save_dir=/proc/nowhere", "--max_steps=1"},
+                {"/proc/nowhere"},
+                1},
+        Refusal{"UnwritableMetrics",
+                {"--metrics_file=/nonexistent/m.jsonl"},
+                {"/nonexistent/m.jsonl"},
+                2},
+        Refusal{"ContradictoryStrategy",
+                {"--strategy=single", "--nproc_per_node=2"},
+                {"single"},
+                2},
+        Refusal{"NoSuchDevice", {"--device=cuda"}, {"cuda"}, 2},
+        Refusal{"UnknownBackend",
+                {"--backend=carrier_pigeon", "--nproc_per_node=2"},
+                {"carrier_pigeon", "gloo"},
+                2},
+        Refusal{"Diverged",
+                {"--learning_rate=1e30", "--epochs=5"},
+                {"diverged", "--learning_rate"},
+                1}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(OtherModelTest, ResumingNamesWhatDiffers) {
+  const std::string folder = NewFolder("other");
+  RunJobForEvents(SmallJob({"--max_steps=1", "--save_dir=" + folder}));
+  const ProgramResult result =
+      RunProgram(kTrain, SmallJob({"--model=mlp_deep", "--resume=" + folder}));
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("mlp_small"));
+  EXPECT_THAT(result.err, HasSubstr("mlp_deep"));
+}
+
+// A file may hold 64 KiB (bash counts in KiB), a checkpoint of mlp_small more.
+TEST(FullDiskTest, LeavesTheLastCheckpointAndNoHalfOne) {
+  const std::string folder = NewFolder("full");
+  RunJobForEvents(SmallJob({"--max_steps=1", "--save_dir=" + folder}));
+  ASSERT_EQ(FilesIn(folder), 2);  // the checkpoint, and "latest"
+  std::string command = "ulimit -f 64; trap '' XFSZ; exec tools/train";
+  for (const std::string& flag : SmallJob(
+           {"--max_steps=2", "--resume=" + folder, "--save_dir=" + folder})) {
+    command += " " + flag;
+  }
+  std::string bash;
+  for (char c :
+       std::string(getenv("TEST_SRCDIR")) + "/" + getenv("TEST_WORKSPACE")) {
+    if (c == '/') bash += "../";
+  }
+  const ProgramResult result = RunProgram(bash + "bin/bash", {"-c", command});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr(folder));
+  EXPECT_THAT(result.err, HasSubstr("File too large"));
+  EXPECT_EQ(FilesIn(folder), 2);
+  const ProgramResult latest =
+      RunProgram(kInspect, {folder + "/latest.safetensors"});
+  EXPECT_EQ(latest.exit_code, 0) << latest.err;
+}
+
+TEST(HelpTest, ListsEveryFlag) {
+  const ProgramResult result = RunProgram(kTrain, {"--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  for (const char* flag : {"model",
+                           "dataset",
+                           "data_dir",
+                           "epochs",
+                           "max_steps",
+                           "batch_size",
+                           "learning_rate",
+                           "momentum",
+                           "weight_decay",
+                           "optimizer",
+                           "seed",
+                           "device",
+                           "intra_op_threads",
+                           "nproc_per_node",
+                           "workers",
+                           "log_every",
+                           "save_dir",
+                           "save_every",
+                           "resume",
+                           "eval_only",
+                           "metrics_file",
+                           "nnodes",
+                           "node_rank",
+                           "master_addr",
+                           "master_port",
+                           "world_size",
+                           "rank",
+                           "local_rank",
+                           "dist_url",
+                           "timeout",
+                           "log_dir",
+                           "strategy",
+                           "backend"}) {
+    EXPECT_THAT(result.out, HasSubstr("--" + std::string(flag) + " "));
+  }
+}
+
+}  // namespace
+}  // namespace tandem

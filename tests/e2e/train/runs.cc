@@ -1,0 +1,52 @@
+#include "tests/e2e/train/runs.h"
+
+#include <fstream>
+
+#include "gtest/gtest.h"
+
+namespace tandem {
+
+Flags SmallJob(const Flags& more) {
+  Flags flags = {"--model=mlp_small",       "--dataset=synthetic",
+                 "--synthetic_shape=1,8,8", "--synthetic_samples=96",
+                 "--batch_size=16",         "--intra_op_threads=1",
+                 "--log_every=1",           "--save_dir="};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+Events ReadEvents(const std::string& path) {
+  Events events;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    events.push_back(nlohmann::json::parse(line));
+  }
+  return events;
+}
+
+Events EventsOf(const Events& events, const std::string& kind) {
+  Events some;
+  for (const nlohmann::json& event : events) {
+    if (event["event"] == kind) some.push_back(event);
+  }
+  return some;
+}
+
+Events RunJobForEvents(Flags flags, ProgramResult* program,
+                       const ProgramOptions& options) {
+  const std::string metrics = NewFolder("metrics") + "/metrics.jsonl";
+  flags.push_back("--metrics_file=" + metrics);
+  const ProgramResult result = RunProgram(kTrain, flags, options);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  if (program != nullptr) *program = result;
+  return ReadEvents(metrics);
+}
+
+std::string Fingerprint(const Events& events) {
+  const Events summaries = EventsOf(events, "summary");
+  EXPECT_EQ(summaries.size(), 1);
+  if (summaries.empty()) return "";
+  return summaries[0]["weights_sha256"];
+}
+
+}  // namespace tandem

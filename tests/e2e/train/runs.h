@@ -1,0 +1,40 @@
+// Runs of //tools:train, as a user starts them, and what they leave. For tests.
+
+#ifndef TANDEM_TESTS_E2E_TRAIN_RUNS_H_
+#define TANDEM_TESTS_E2E_TRAIN_RUNS_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/program.h"
+
+namespace tandem {
+
+using Flags = std::vector<std::string>;
+using Events = std::vector<nlohmann::json>;
+
+constexpr char kTrain[] = "tools/train";
+constexpr char kInspect[] = "tools/inspect";
+
+// A job of six steps an epoch that takes a moment: mlp_small on 96 synthetic
+// images, without checkpoints. Later flags override earlier ones.
+Flags SmallJob(const Flags& more = {});
+
+// The lines of a metrics file.
+Events ReadEvents(const std::string& path);
+
+// Those of one kind: "step".
+Events EventsOf(const Events& events, const std::string& kind);
+
+// Runs a job with a metrics file of its own; expects it to succeed. `program`
+// tells of the run, when it is not null.
+Events RunJobForEvents(Flags flags, ProgramResult* program = nullptr,
+                       const ProgramOptions& options = ProgramOptions());
+
+// The summary's weights_sha256.
+std::string Fingerprint(const Events& events);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TESTS_E2E_TRAIN_RUNS_H_

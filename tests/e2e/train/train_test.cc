@@ -1,0 +1,162 @@
+// A job from its start to its summary, on one rank and on several.
+
+#include <cmath>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::vector<double> Losses(const Events& events) {
+  std::vector<double> losses;
+  for (const auto& step : EventsOf(events, "step")) {
+    losses.push_back(step["loss"]);
+  }
+  return losses;
+}
+
+TEST(TrainTest, FashionMnistOnOneRank) {
+  const std::string folder = NewFolder("job");
+  ProgramResult program;
+  const Events events = RunJobForEvents(
+      {"--max_steps=60", "--log_every=20", "--save_dir=" + folder}, &program);
+
+  ASSERT_GE(events.size(), 6);
+  EXPECT_EQ(events.front()["event"], "settings");
+  EXPECT_EQ(events.front()["dataset"], "fashion_mnist");
+  EXPECT_EQ(events.front()["strategy"], "single");
+  EXPECT_EQ(events.back()["event"], "summary");
+
+  const Events steps = EventsOf(events, "step");
+  ASSERT_EQ(steps.size(), 3);
+  EXPECT_EQ(steps[0]["step"], 20);
+  EXPECT_EQ(steps[2]["step"], 60);
+  EXPECT_EQ(steps[2]["epoch"], 1);
+  EXPECT_NEAR(steps[0]["learning_rate"].get<double>(), 0.05, 1e-9);
+  EXPECT_LT(steps[2]["loss"], steps[0]["loss"]);
+  EXPECT_GT(steps[2]["samples_per_s"], 0);
+  EXPECT_GT(steps[2]["step_ms"], 0);
+
+  const Events evaluations = EventsOf(events, "eval");
+  ASSERT_EQ(evaluations.size(), 1);
+  EXPECT_EQ(evaluations[0]["count"], 10000);
+  // 60 steps of 64 images: far from trained, far from chance.
+  EXPECT_GT(evaluations[0]["accuracy"], 0.5);
+
+  const auto& summary = events.back();
+  EXPECT_EQ(summary["test_accuracy"], evaluations[0]["accuracy"]);
+  EXPECT_EQ(summary["loss"], steps[2]["loss"]);
+  EXPECT_GT(summary["samples_per_s"], 0);
+  EXPECT_GT(summary["step_ms_median"], 0);
+  EXPECT_GT(summary["peak_rss_mib"], 50);
+  EXPECT_GT(summary["startup_ms"], 0);
+  EXPECT_EQ(summary["weights_sha256"].get<std::string>().size(), 64);
+
+  EXPECT_THAT(program.out, HasSubstr("settings"));
+  EXPECT_THAT(program.out, HasSubstr("step 60/60"));
+  EXPECT_THAT(program.out, HasSubstr("test accuracy"));
+  EXPECT_THAT(program.out, HasSubstr("next"));
+  // stderr is no terminal: no bar, no escape sequences.
+  EXPECT_THAT(program.err, Not(HasSubstr("\x1b")));
+
+  const std::string checkpoint = folder + "/step-000000060.safetensors";
+  EXPECT_THAT(program.out, HasSubstr(checkpoint));
+  const ProgramResult inspected = RunProgram(kInspect, {checkpoint});
+  EXPECT_EQ(inspected.exit_code, 0) << inspected.err;
+  EXPECT_THAT(inspected.out, HasSubstr(Fingerprint(events)));
+}
+
+TEST(TrainTest, TheSameJobTwiceGivesTheSameBits) {
+  const Flags job = SmallJob({"--epochs=2"});
+  EXPECT_EQ(Fingerprint(RunJobForEvents(job)),
+            Fingerprint(RunJobForEvents(job)));
+  EXPECT_NE(Fingerprint(RunJobForEvents(job)),
+            Fingerprint(RunJobForEvents(SmallJob({"--epochs=2", "--seed=1"}))));
+}
+
+TEST(TrainTest, TheNumberOfWorkersChangesNothing) {
+  const std::string none =
+      Fingerprint(RunJobForEvents(SmallJob({"--workers=0"})));
+  EXPECT_EQ(Fingerprint(RunJobForEvents(SmallJob({"--workers=3"}))), none);
+}
+
+// Ranks see other samples in one step than a single rank does, but the same
+// global batch: as many steps, and the same loss as far as sums go.
+class RanksTest : public testing::TestWithParam<int> {};
+
+TEST_P(RanksTest, TrainTheSameGlobalBatch) {
+  const std::string ranks = std::to_string(GetParam());
+  // Batches of the whole set: the order of samples is of no consequence.
+  const Flags job =
+      SmallJob({"--epochs=6", "--batch_size=96", "--synthetic_samples=96"});
+  const Events one = RunJobForEvents(job);
+  Flags several = job;
+  several.push_back("--nproc_per_node=" + ranks);
+  ProgramResult program;
+  const Events many = RunJobForEvents(several, &program);
+  EXPECT_EQ(many.front()["strategy"], "ddp");
+  EXPECT_EQ(many.front()["mesh"], "data " + ranks + " x pipe 1");
+  const std::vector<double> expected = Losses(one);
+  const std::vector<double> found = Losses(many);
+  ASSERT_EQ(found.size(), 6);
+  for (size_t step = 0; step < 6; ++step) {
+    EXPECT_NEAR(found[step], expected[step], 1e-4 * expected[step]) << step;
+  }
+  EXPECT_NE(found.front(), found.back());
+  // Each test sample counts once, on any number of ranks.
+  EXPECT_EQ(EventsOf(many, "eval")[0]["count"],
+            EventsOf(one, "eval")[0]["count"]);
+  // Rank 0 speaks for the job.
+  EXPECT_THAT(program.out, Not(HasSubstr("rank 1")));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RanksTest, testing::Values(2, 3));
+
+TEST(TrainTest, EveryModelTrains) {
+  struct Case {
+    const char* model;
+    Flags flags;
+  };
+  const Flags images = {"--dataset=synthetic", "--synthetic_shape=3,32,32"};
+  const Flags tokens = {"--dataset=synthetic_tokens", "--synthetic_shape=16"};
+  const Flags vectors = {"--dataset=synthetic", "--synthetic_shape=10",
+                         "--synthetic_classes=5"};
+  for (const Case& c : std::vector<Case>{{"cnn", images},
+                                         {"mlp_wide", images},
+                                         {"mlp_deep", images},
+                                         {"resnet18", images},
+                                         {"resnet50", images},
+                                         {"gpt_tiny", tokens},
+                                         {"toy", vectors},
+                                         {"toy_mp", vectors}}) {
+    Flags flags = SmallJob(c.flags);
+    flags.push_back(std::string("--model=") + c.model);
+    flags.push_back("--synthetic_samples=8");
+    flags.push_back("--batch_size=4");
+    flags.push_back("--optimizer=adamw");
+    const Events steps = EventsOf(RunJobForEvents(flags), "step");
+    ASSERT_EQ(steps.size(), 2) << c.model;
+    EXPECT_TRUE(std::isfinite(steps[1]["loss"].get<double>())) << c.model;
+  }
+}
+
+TEST(TrainTest, LearningRateWarmsUpAndDecays) {
+  const Events steps = EventsOf(
+      RunJobForEvents(SmallJob({"--learning_rate=0.1", "--lr_warmup_steps=2",
+                                "--lr_schedule=step", "--lr_step_size=2"})),
+      "step");
+  std::vector<double> rates;
+  for (const auto& step : steps) rates.push_back(step["learning_rate"]);
+  ASSERT_EQ(rates.size(), 6);
+  EXPECT_LT(rates[0], 0.1);
+  EXPECT_NEAR(rates[2], 0.1, 1e-12);
+  EXPECT_LT(rates[5], 0.02);
+}
+
+}  // namespace
+}  // namespace tandem

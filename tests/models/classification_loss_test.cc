@@ -1,0 +1,94 @@
+#include "models/classification_loss.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+at::Tensor RandomLogits(at::IntArrayRef shape) {
+  return at::empty(shape).normal_(0, 3, at::detail::createCPUGenerator(5));
+}
+
+TEST(CrossEntropyTest, HasTheBitsOfPytorchsLossAndGradient) {
+  const at::Tensor targets = at::arange(37, at::kLong) % 7;
+  const at::Tensor ours = RandomLogits({37, 7}).requires_grad_();
+  const at::Tensor theirs = RandomLogits({37, 7}).requires_grad_();
+  const LossResult result = CrossEntropy(ours, targets);
+  const at::Tensor expected = at::cross_entropy_loss(theirs, targets);
+  EXPECT_TRUE(result.loss.equal(expected));
+  result.loss.backward();
+  expected.backward();
+  EXPECT_TRUE(ours.grad().equal(theirs.grad()));
+}
+
+TEST(CrossEntropyTest, ScoresInClosedForm) {
+  // Two sure and right, one sure and wrong, one without an opinion.
+  const at::Tensor logits =
+      at::tensor({100., 0., 0., 100., 100., 0., 0., 0.}).view({4, 2});
+  const Score score =
+      CrossEntropy(logits.to(at::kFloat), at::tensor({0, 1, 1, 1}, at::kLong))
+          .score;
+  EXPECT_NEAR(score.loss_sum, 100 + std::log(2.0), 1e-6);
+  EXPECT_EQ(score.correct, 2);
+  EXPECT_EQ(score.count, 4);
+}
+
+TEST(CrossEntropyTest, OfEqualLogitsTheFirstIsTheGuess) {
+  const at::Tensor logits = at::zeros({3, 5});
+  EXPECT_EQ(
+      CrossEntropy(logits, at::tensor({0, 1, 4}, at::kLong)).score.correct, 1);
+}
+
+TEST(CrossEntropyTest, LossIsTheMeanOfWhatTheScoreSums) {
+  const LossResult result =
+      CrossEntropy(RandomLogits({101, 10}), at::arange(101, at::kLong) % 10);
+  EXPECT_NEAR(result.loss.item<double>(), result.score.loss(), 1e-6);
+}
+
+TEST(CrossEntropyTest, EveryTokenIsAPrediction) {
+  const at::Tensor logits = RandomLogits({3, 5, 11});
+  const at::Tensor targets = (at::arange(15, at::kLong) % 11).view({3, 5});
+  const LossResult tokens = CrossEntropy(logits, targets);
+  const LossResult rows =
+      CrossEntropy(logits.view({15, 11}), targets.view({15}));
+  EXPECT_TRUE(tokens.loss.equal(rows.loss));
+  EXPECT_EQ(tokens.score.loss_sum, rows.score.loss_sum);
+  EXPECT_EQ(tokens.score.correct, rows.score.correct);
+  EXPECT_EQ(tokens.score.count, 15);
+}
+
+TEST(CrossEntropyTest, AnEmptyBatchScoresNothing) {
+  const LossResult result =
+      CrossEntropy(at::zeros({0, 10}), at::zeros({0}, at::kLong));
+  EXPECT_TRUE(std::isnan(result.loss.item<double>()));
+  EXPECT_EQ(result.score.loss_sum, 0);
+  EXPECT_EQ(result.score.count, 0);
+}
+
+TEST(CrossEntropyTest, RefusesShapesThatDoNotFit) {
+  const auto targets = [](at::IntArrayRef shape) {
+    return at::zeros(shape, at::kLong);
+  };
+  EXPECT_THROW(CrossEntropy(at::zeros({3, 5}), targets({4})), c10::Error);
+  EXPECT_THROW(CrossEntropy(at::zeros({3, 5}), targets({3, 5})), c10::Error);
+  EXPECT_THROW(CrossEntropy(at::zeros({5}), targets({})), c10::Error);
+  EXPECT_THROW(CrossEntropy(at::zeros({2, 3, 5}), targets({2, 4})), c10::Error);
+}
+
+TEST(CrossEntropyTest, RefusesATargetThatIsNoClass) {
+  EXPECT_THROW(CrossEntropy(at::zeros({1, 5}), at::tensor({5}, at::kLong)),
+               c10::Error);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""Writes testdata/torchvision_parity.json: what PyTorch's own models compute.
+
+Needs torch 2.11.0 and torchvision 0.26.0:
+
+    python3 make_torchvision_parity.py testdata/torchvision_parity.json
+
+Weights are not stored: both sides fill every parameter and buffer from its name
+by the same formula (`formula` below; in C++, tests/models/formula_values.h).
+"""
+
+import json
+import math
+import sys
+
+import numpy as np
+import torch
+import torchvision
+from torch import nn
+from torch.nn import functional as F
+
+MASK = (1 << 64) - 1
+CLASSES = 10
+
+
+def fnv1a(name):
+    value = 0xCBF29CE484222325
+    for byte in name.encode():
+        value = ((value ^ byte) * 0x100000001B3) & MASK
+    return value
+
+
+def uniform(name, count):
+    """`count` doubles in [-1, 1): splitmix64 of (hash of the name) + index."""
+    with np.errstate(over="ignore"):
+        x = np.arange(count, dtype=np.uint64) + np.uint64(fnv1a(name))
+        x = x + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        x = x ^ (x >> np.uint64(31))
+    return (x >> np.uint64(40)).astype(np.float64) / 2**23 - 1
+
+
+def formula(name, shape):
+    count = math.prod(shape)
+    if name == "input":
+        offset, scale = 0.0, 1.0
+    elif name.endswith("running_var"):
+        offset, scale = 1.0, 0.5
+    elif len(shape) > 1:
+        offset, scale = 0.0, math.sqrt(6.0 / (count // shape[0]))
+    elif name.endswith("weight"):
+        offset, scale = 0.5, 0.25
+    else:
+        offset, scale = 0.0, 0.125
+    values = offset + scale * uniform(name, count)
+    return torch.from_numpy(values.astype(np.float32)).reshape(shape)
+
+
+def fill(model):
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.copy_(formula(name, tuple(tensor.shape)))
+    return model
+
+
+class Conv1D(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(inputs, outputs))
+        self.bias = nn.Parameter(torch.empty(outputs))
+
+    def forward(self, x):
+        return x @ self.weight + self.bias
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.c_attn = Conv1D(width, 3 * width)
+        self.c_proj = Conv1D(width, width)
+
+    def forward(self, x):
+        n, t, width = x.shape
+        q, k, v = (
+            y.view(n, t, self.heads, width // self.heads).transpose(1, 2)
+            for y in self.c_attn(x).split(width, dim=2)
+        )
+        scores = q @ k.transpose(-2, -1) / math.sqrt(width // self.heads)
+        future = torch.ones(t, t, dtype=torch.bool).triu(1)
+        weights = scores.masked_fill(future, -math.inf).softmax(-1)
+        return self.c_proj((weights @ v).transpose(1, 2).reshape(n, t, width))
+
+
+class Mlp(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.c_fc = Conv1D(width, 4 * width)
+        self.c_proj = Conv1D(4 * width, width)
+
+    def forward(self, x):
+        return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width)
+        self.attn = Attention(width, heads)
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = Mlp(width)
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp(self.ln_2(x))
+
+
+class Gpt2(nn.Module):
+    """GPT-2 with attention written out, under Hugging Face's names."""
+
+    def __init__(self, layers=4, width=128, heads=4, context=128, vocabulary=256):
+        super().__init__()
+        self.transformer = nn.ModuleDict(
+            {
+                "wte": nn.Embedding(vocabulary, width),
+                "wpe": nn.Embedding(context, width),
+                "h": nn.ModuleList(Block(width, heads) for _ in range(layers)),
+                "ln_f": nn.LayerNorm(width),
+            }
+        )
+        self.lm_head = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, tokens):
+        parts = self.transformer
+        x = parts["wte"](tokens) + parts["wpe"](torch.arange(tokens.shape[1]))
+        for block in parts["h"]:
+            x = block(x)
+        return self.lm_head(parts["ln_f"](x))
+
+
+def rounded(tensor):
+    return [float(f"{x:.9g}") for x in tensor.detach().flatten().tolist()]
+
+
+def names_and_shapes(items):
+    return [[name, list(tensor.shape)] for name, tensor in items]
+
+
+def gradient_norm(model):
+    squares = (p.grad.double().square().sum() for p in model.parameters())
+    return math.sqrt(sum(squares))
+
+
+def resnet_case(make):
+    full = make()
+    inputs = formula("input", (4, 3, 64, 64))
+    model = fill(make(num_classes=CLASSES)).eval()
+    evaluated = model(inputs)
+    model.train()
+    trained = model(inputs)
+    loss = F.cross_entropy(trained, torch.arange(4))
+    loss.backward()
+    model.eval()
+    return {
+        "parameters": names_and_shapes(full.named_parameters()),
+        "buffers": names_and_shapes(full.named_buffers()),
+        "eval": rounded(evaluated),
+        "train": rounded(trained),
+        "eval_after_train": rounded(model(inputs)),
+        "loss": loss.item(),
+        "gradient_norm": gradient_norm(model),
+    }
+
+
+def gpt_case():
+    model = fill(Gpt2())
+    index = torch.arange(2 * 128).view(2, 128)
+    tokens = (index * index * 3 + index * 7) % 256
+    logits = model(tokens)
+    targets = (tokens * 5 + 1) % 256
+    loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    loss.backward()
+    return {
+        "parameters": names_and_shapes(model.named_parameters()),
+        "logits": rounded(logits[:, [0, 1, 2, 63, 127], :16]),
+        "loss": loss.item(),
+        "gradient_norm": gradient_norm(model),
+    }
+
+
+def main():
+    torch.manual_seed(0)
+    cases = {
+        "made_with": f"torch {torch.__version__}, torchvision {torchvision.__version__}",
+        "resnet18": resnet_case(torchvision.models.resnet18),
+        "resnet34": resnet_case(torchvision.models.resnet34),
+        "resnet50": resnet_case(torchvision.models.resnet50),
+        "gpt_tiny": gpt_case(),
+    }
+    with open(sys.argv[1], "w") as file:
+        json.dump(cases, file, separators=(",", ":"))
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main()

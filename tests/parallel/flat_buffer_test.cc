@@ -1,0 +1,199 @@
+#include "parallel/flat_buffer.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "gtest/gtest.h"
+#include "parallel/gradient_clipping.h"
+
+namespace tandem {
+namespace {
+
+at::Tensor Leaf(const at::Tensor& values) {
+  return values.clone().requires_grad_(true);
+}
+
+TEST(FlatBuffer, ParametersBecomeViewsAndKeepTheirValues) {
+  const at::Tensor a = Leaf(at::arange(6.).view({2, 3}));
+  const at::Tensor b = Leaf(at::arange(17.));
+  const at::Tensor scalar = Leaf(at::scalar_tensor(3.));
+  const FlatBuffers buffers =
+      MakeFlatBuffers({{"a", a}, {"b", b}, {"scalar", scalar}});
+  ASSERT_EQ(buffers.size(), 1u);
+  const FlatBuffer& flat = *buffers[0];
+  ASSERT_EQ(flat.slots().size(), 3u);
+  EXPECT_EQ(flat.slots()[0].name, "scalar");  // the last is the first
+  EXPECT_EQ(flat.slots()[0].position, 2);
+  EXPECT_EQ(flat.slots()[1].name, "b");
+  EXPECT_EQ(flat.slots()[1].offset, 16);
+  EXPECT_EQ(flat.slots()[1].numel, 17);
+  EXPECT_EQ(flat.slots()[2].offset, 48);
+  EXPECT_EQ(flat.values().numel(), 64);
+  EXPECT_TRUE(a.equal(at::arange(6.).view({2, 3})));
+  EXPECT_TRUE(b.equal(at::arange(17.)));
+  EXPECT_TRUE(scalar.equal(at::scalar_tensor(3.)));
+  flat.values().fill_(7);
+  EXPECT_EQ(a.sum().item<float>(), 42);
+  EXPECT_TRUE(flat.CheckViews().ok());
+}
+
+TEST(FlatBuffer, EveryParameterBeginsOn64Bytes) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    NamedTensors parameters;
+    for (int64_t size : {1, 2, 3, 0, 7, 16, 17, 64}) {
+      parameters.emplace_back(std::to_string(size),
+                              at::ones({size}, dtype).requires_grad_(true));
+    }
+    const FlatBuffers buffers = MakeFlatBuffers(parameters);
+    ASSERT_EQ(buffers.size(), 1u);
+    for (const auto& [name, tensor] : parameters) {
+      if (tensor.numel() == 0) continue;
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data_ptr()) % 64, 0u);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.grad().data_ptr()) % 64, 0u);
+    }
+    EXPECT_EQ(buffers[0]->values().nbytes() % 64, 0u);
+    EXPECT_EQ(buffers[0]->values().sum().item<float>(), 110);  // padding: 0
+  }
+}
+
+TEST(FlatBuffer, SharedOnceFrozenNotAndDtypesApart) {
+  const at::Tensor tied = Leaf(at::ones({4}));
+  const at::Tensor frozen = at::ones({4});
+  const at::Tensor wide = Leaf(at::ones({4}, at::kDouble));
+  const FlatBuffers buffers = MakeFlatBuffers(
+      {{"wte", tied}, {"frozen", frozen}, {"wide", wide}, {"head", tied}});
+  ASSERT_EQ(buffers.size(), 2u);
+  ASSERT_EQ(buffers[0]->slots().size(), 1u);
+  EXPECT_EQ(buffers[0]->slots()[0].name, "wte");
+  EXPECT_EQ(buffers[1]->slots()[0].name, "wide");
+  EXPECT_EQ(buffers[1]->slots()[0].position, 2);
+  EXPECT_FALSE(frozen.grad().defined());
+  EXPECT_TRUE(MakeFlatBuffers({{"frozen", frozen}}).empty());
+}
+
+TEST(FlatBuffer, KeepsChannelsLast) {
+  const at::Tensor plain = at::randn({8, 3, 3, 3});
+  const at::Tensor weight =
+      Leaf(plain.contiguous(at::MemoryFormat::ChannelsLast));
+  const FlatBuffers buffers = MakeFlatBuffers({{"weight", weight}});
+  EXPECT_TRUE(weight.is_contiguous(at::MemoryFormat::ChannelsLast));
+  EXPECT_EQ(weight.grad().strides(), weight.strides());
+  EXPECT_TRUE(weight.equal(plain));
+  at::conv2d(at::randn({2, 3, 5, 5}), weight).sum().backward();
+  EXPECT_TRUE(buffers[0]->CheckViews().ok());
+}
+
+TEST(FlatBuffer, WhatOverlapsItselfBecomesContiguous) {
+  const at::Tensor rows =
+      at::arange(3.).expand({4, 3}).detach().requires_grad_(true);
+  const FlatBuffers buffers = MakeFlatBuffers({{"rows", rows}});
+  EXPECT_TRUE(rows.is_contiguous());
+  EXPECT_TRUE(rows.equal(at::arange(3.).expand({4, 3})));
+}
+
+TEST(FlatBuffer, BackwardAddsToTheBuffer) {
+  const at::Tensor a = Leaf(at::arange(3.));
+  const at::Tensor b = Leaf(at::ones({2}));
+  const FlatBuffers buffers = MakeFlatBuffers({{"a", a}, {"b", b}});
+  FlatBuffer& flat = *buffers[0];
+  a.mul(2).sum().add(b.mul(3).sum()).backward();
+  a.sum().backward();
+  EXPECT_TRUE(flat.CheckViews().ok());
+  const at::Tensor grads = flat.grads();
+  EXPECT_TRUE(grads.narrow(0, 16, 3).equal(at::full({3}, 3.)));
+  EXPECT_TRUE(grads.narrow(0, 0, 2).equal(at::full({2}, 3.)));
+  flat.ZeroGrad();
+  EXPECT_EQ(a.grad().sum().item<float>(), 0);
+}
+
+TEST(FlatBuffer, KnowsWhichParametersGotAGradient) {
+  const at::Tensor a = Leaf(at::ones({3}));
+  const at::Tensor b = Leaf(at::ones({3}));
+  const FlatBuffers buffers = MakeFlatBuffers({{"b", b}, {"a", a}});
+  FlatBuffer& flat = *buffers[0];  // a, b
+  EXPECT_FALSE(flat.has_gradient(0));
+  a.sum().backward();
+  EXPECT_TRUE(flat.has_gradient(0));
+  EXPECT_FALSE(flat.has_gradient(1));
+  flat.ZeroGrad();
+  EXPECT_FALSE(flat.has_gradient(0));
+  // A gradient of zeros is one all the same.
+  b.mul(0).sum().backward();
+  EXPECT_FALSE(flat.has_gradient(0));
+  EXPECT_TRUE(flat.has_gradient(1));
+}
+
+TEST(FlatBuffer, ReplacedGradientIsNamed) {
+  const at::Tensor a = Leaf(at::ones({3}));
+  at::Tensor b = Leaf(at::ones({3}));
+  const FlatBuffers buffers = MakeFlatBuffers({{"a", a}, {"b", b}});
+  b.mutable_grad() = at::zeros({3});
+  const absl::Status status = buffers[0]->CheckViews();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(absl::StrContains(status.message(), "parameter b ")) << status;
+}
+
+TEST(FlatBuffer, ParametersOutliveIt) {
+  const at::Tensor a = Leaf(at::ones({3}));
+  MakeFlatBuffers({{"a", a}});
+  a.sum().backward();
+  EXPECT_TRUE(a.grad().equal(at::ones({3})));
+}
+
+// 3, 4 and 12 make 13.
+class ClippingTest : public testing::Test {
+ protected:
+  ClippingTest() {
+    a_.mutable_grad().fill_(3);
+    b_.mutable_grad().fill_(-4);
+    wide_.mutable_grad().fill_(12);
+  }
+  at::Tensor a_ = Leaf(at::ones({1}));
+  at::Tensor b_ = Leaf(at::ones({1}));
+  at::Tensor wide_ = Leaf(at::ones({1}, at::kDouble));
+  FlatBuffers buffers_ =
+      MakeFlatBuffers({{"a", a_}, {"wide", wide_}, {"b", b_}});
+};
+
+TEST_F(ClippingTest, ScalesToTheNorm) {
+  EXPECT_DOUBLE_EQ(GradientNorm(buffers_), 13);
+  EXPECT_DOUBLE_EQ(ClipGradientNorm(buffers_, 6.5), 13);
+  EXPECT_NEAR(a_.grad().item<float>(), 1.5, 1e-6);
+  EXPECT_NEAR(b_.grad().item<float>(), -2, 1e-6);
+  EXPECT_NEAR(wide_.grad().item<double>(), 6, 1e-6);
+}
+
+TEST_F(ClippingTest, LeavesSmallGradientsAlone) {
+  EXPECT_DOUBLE_EQ(ClipGradientNorm(buffers_, 14), 13);
+  EXPECT_EQ(a_.grad().item<float>(), 3);
+}
+
+TEST_F(ClippingTest, DoesNotHideANaN) {
+  a_.mutable_grad().fill_(std::nan(""));
+  EXPECT_TRUE(std::isnan(ClipGradientNorm(buffers_, 1)));
+  EXPECT_TRUE(std::isnan(b_.grad().item<float>()));
+}
+
+TEST_F(ClippingTest, ClampsValues) {
+  ClipGradientValue(buffers_, 3.5);
+  EXPECT_EQ(a_.grad().item<float>(), 3);
+  EXPECT_EQ(b_.grad().item<float>(), -3.5);
+  EXPECT_EQ(wide_.grad().item<double>(), 3.5);
+}
+
+TEST(Clipping, NothingToClip) {
+  EXPECT_EQ(ClipGradientNorm({}, 1), 0);
+  ClipGradientValue({}, 1);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,85 @@
+#include "tools/inspection.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "core/checkpoint.h"
+#include "core/fingerprint.h"
+#include "core/safetensors.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+std::string Path(const std::string& name) {
+  return std::filesystem::path(testing::TempDir()) / name;
+}
+
+std::string SaveExample() {
+  Checkpoint checkpoint;
+  checkpoint.model = {{"w", at::arange(6.).view({2, 3})},
+                      {"b", at::arange(4, at::kLong)}};
+  checkpoint.optimizer = {{"a.momentum_buffer", at::ones({5})}};
+  checkpoint.progress.step = 7;
+  EXPECT_TRUE(SaveCheckpoint(Path("example"), checkpoint).ok());
+  return WeightsSha256(checkpoint.model);
+}
+
+TEST(Inspection, FingerprintIsThatOfParametersAndBuffersOnly) {
+  const std::string expected = SaveExample();
+  const auto inspection = Inspect(Path("example"));
+  ASSERT_TRUE(inspection.ok()) << inspection.status();
+  EXPECT_TRUE(inspection->is_checkpoint);
+  EXPECT_EQ(inspection->weights_sha256, expected);
+  EXPECT_EQ(inspection->weight_tensors, 2);
+  EXPECT_EQ(inspection->weight_values, 10);
+  EXPECT_EQ(inspection->bytes, 24u + 32u + 20u);
+  ASSERT_EQ(inspection->tensors.size(), 3u);
+  EXPECT_EQ(inspection->tensors[0].name, "b");
+  EXPECT_EQ(inspection->tensors[1].name, "w");
+  EXPECT_EQ(inspection->tensors[2].name, "optimizer.a.momentum_buffer");
+}
+
+TEST(Inspection, TableAndJsonSayTheSame) {
+  const std::string sha256 = SaveExample();
+  const auto inspection = Inspect(Path("example"));
+  ASSERT_TRUE(inspection.ok()) << inspection.status();
+  const std::string table = InspectionTable(*inspection);
+  for (const std::string& part :
+       {std::string("F32"), std::string("[2, 3]"), std::string("24\n"),
+        std::string("3 tensors, 76 bytes"), std::string("tandem.step = 7"),
+        "weights_sha256 " + sha256 + "\n"}) {
+    EXPECT_TRUE(absl::StrContains(table, part)) << part << " in\n" << table;
+  }
+  const auto json = nlohmann::json::parse(InspectionJson(*inspection));
+  EXPECT_EQ(json["weights_sha256"], sha256);
+  EXPECT_EQ(json["checkpoint"], true);
+  EXPECT_EQ(json["metadata"]["tandem.step"], "7");
+  EXPECT_EQ(
+      json["tensors"][1],
+      nlohmann::json(
+          {{"name", "w"}, {"dtype", "F32"}, {"shape", {2, 3}}, {"bytes", 24}}));
+}
+
+// What "optimizer." means is a matter of our checkpoints alone.
+TEST(Inspection, EveryTensorOfAForeignFileCounts) {
+  const NamedTensors tensors = {{"optimizer.x", at::ones({1})}};
+  ASSERT_TRUE(WriteSafetensors(Path("foreign"), tensors).ok());
+  const auto inspection = Inspect(Path("foreign"));
+  ASSERT_TRUE(inspection.ok());
+  EXPECT_FALSE(inspection->is_checkpoint);
+  EXPECT_EQ(inspection->weights_sha256, WeightsSha256(tensors));
+}
+
+TEST(Inspection, BadFileIsNamed) {
+  const absl::Status status = Inspect(Path("absent")).status();
+  EXPECT_TRUE(absl::StrContains(status.message(), Path("absent"))) << status;
+}
+
+}  // namespace
+}  // namespace tandem

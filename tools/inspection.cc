@@ -1,0 +1,110 @@
+#include "tools/inspection.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "core/checkpoint.h"
+#include "core/dtype_names.h"
+#include "core/fingerprint.h"
+#include "core/safetensors.h"
+#include "core/status_macros.h"
+
+namespace tandem {
+namespace {
+
+bool IsWeight(const Inspection& inspection, const SafetensorsEntry& entry) {
+  return !inspection.is_checkpoint || !IsOptimizerStateName(entry.name);
+}
+
+int64_t ValuesIn(const SafetensorsEntry& entry) {
+  return entry.bytes() / c10::elementSize(entry.dtype);
+}
+
+std::string ShapeText(const SafetensorsEntry& entry) {
+  return absl::StrCat("[", absl::StrJoin(entry.shape, ", "), "]");
+}
+
+}  // namespace
+
+absl::StatusOr<Inspection> Inspect(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(auto reader, SafetensorsReader::Open(path));
+  Inspection inspection;
+  inspection.path = path;
+  inspection.metadata = reader->metadata();
+  inspection.is_checkpoint = IsCheckpointMetadata(reader->metadata());
+  inspection.tensors = reader->entries();
+  std::sort(
+      inspection.tensors.begin(), inspection.tensors.end(),
+      [&](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+        return std::make_tuple(!IsWeight(inspection, a), std::cref(a.name)) <
+               std::make_tuple(!IsWeight(inspection, b), std::cref(b.name));
+      });
+  NamedTensors weights;
+  for (const SafetensorsEntry& entry : inspection.tensors) {
+    inspection.bytes += entry.bytes();
+    if (!IsWeight(inspection, entry)) continue;
+    ++inspection.weight_tensors;
+    inspection.weight_values += ValuesIn(entry);
+    TANDEM_ASSIGN_OR_RETURN(at::Tensor tensor, reader->Read(entry));
+    weights.emplace_back(entry.name, std::move(tensor));
+  }
+  inspection.weights_sha256 = WeightsSha256(weights);
+  return inspection;
+}
+
+std::string InspectionTable(const Inspection& inspection) {
+  size_t name_width = 4;
+  size_t shape_width = 5;
+  for (const SafetensorsEntry& entry : inspection.tensors) {
+    name_width = std::max(name_width, entry.name.size());
+    shape_width = std::max(shape_width, ShapeText(entry).size());
+  }
+  std::string table;
+  const auto add = [&](absl::string_view name, absl::string_view dtype,
+                       absl::string_view shape, absl::string_view bytes) {
+    absl::StrAppendFormat(&table, "%-*s  %-7s  %-*s  %12s\n", name_width, name,
+                          dtype, shape_width, shape, bytes);
+  };
+  add("name", "dtype", "shape", "bytes");
+  for (const SafetensorsEntry& entry : inspection.tensors) {
+    add(entry.name, DtypeName(entry.dtype), ShapeText(entry),
+        absl::StrCat(entry.bytes()));
+  }
+  absl::StrAppend(&table, "\n", inspection.path, ": ",
+                  inspection.is_checkpoint ? "a checkpoint" : "tensors", "\n",
+                  inspection.tensors.size(), " tensors, ", inspection.bytes,
+                  " bytes; parameters and buffers: ", inspection.weight_tensors,
+                  " tensors, ", inspection.weight_values, " values\n");
+  for (const auto& [key, value] : inspection.metadata) {
+    absl::StrAppend(&table, "  ", key, " = ", value, "\n");
+  }
+  absl::StrAppend(&table, "weights_sha256 ", inspection.weights_sha256, "\n");
+  return table;
+}
+
+std::string InspectionJson(const Inspection& inspection) {
+  nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
+  for (const SafetensorsEntry& entry : inspection.tensors) {
+    tensors.push_back({{"name", entry.name},
+                       {"dtype", std::string(DtypeName(entry.dtype))},
+                       {"shape", entry.shape},
+                       {"bytes", entry.bytes()}});
+  }
+  nlohmann::ordered_json json = {{"file", inspection.path},
+                                 {"checkpoint", inspection.is_checkpoint},
+                                 {"metadata", inspection.metadata},
+                                 {"tensors", std::move(tensors)},
+                                 {"weight_tensors", inspection.weight_tensors},
+                                 {"weight_values", inspection.weight_values},
+                                 {"bytes", inspection.bytes},
+                                 {"weights_sha256", inspection.weights_sha256}};
+  // A path need not be UTF-8.
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace tandem

@@ -1,0 +1,40 @@
+// What a file of tensors holds.
+
+#ifndef TANDEM_TOOLS_INSPECTION_H_
+#define TANDEM_TOOLS_INSPECTION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/safetensors_header.h"
+
+namespace tandem {
+
+struct Inspection {
+  std::string path;
+  bool is_checkpoint = false;  // of tandem; else any safetensors file
+  SafetensorsMetadata metadata;
+  std::vector<SafetensorsEntry> tensors;  // by name, optimizer state last
+  int64_t weight_tensors = 0;             // without optimizer state
+  int64_t weight_values = 0;
+  uint64_t bytes = 0;  // of all values
+  // WeightsSha256 of all tensors but optimizer state: for a checkpoint, the
+  // number that the job printed when it saved.
+  std::string weights_sha256;
+};
+
+// Reads the file at `path` wholly. Errors as SafetensorsReader.
+absl::StatusOr<Inspection> Inspect(const std::string& path);
+
+// A table for people: a line for each tensor, totals, metadata, fingerprint.
+std::string InspectionTable(const Inspection& inspection);
+
+// One JSON object on one line: file, checkpoint, metadata, tensors (name,
+// dtype, shape, bytes), weight_tensors, weight_values, bytes, weights_sha256.
+std::string InspectionJson(const Inspection& inspection);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_INSPECTION_H_

@@ -1,0 +1,115 @@
+// Trains a model, on one rank or on many. docs/training.md, or --help.
+//
+// Top to bottom: flags, who am I, (as a launcher: start the ranks,) the job,
+// the loop.
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/command_line.h"
+#include "core/environment.h"
+#include "core/launch.h"
+#include "core/launch_flags.h"
+#include "core/launcher.h"
+#include "core/logging.h"
+#include "core/resolve_launch.h"
+#include "core/status_macros.h"
+#include "core/store.h"
+#include "tools/train/interrupt.h"
+#include "tools/train/job.h"
+#include "tools/train/loop.h"
+#include "tools/train/metrics.h"
+#include "tools/train/options.h"
+#include "tools/train/report.h"
+
+namespace tandem {
+namespace {
+
+constexpr char kUsage[] =
+    "Trains a network, on one rank or on many.\n\n"
+    "  train                              Fashion-MNIST, one epoch, all cores\n"
+    "  train --nproc_per_node=2           the same on two ranks\n"
+    "  train --model=resnet18 --epochs=3  another network, for longer\n";
+
+enum ExitCode { kDone = 0, kFailed = 1, kRefused = 2 };
+
+absl::StatusOr<Report> OpenReport(const Job& job) {
+  if (!job.speaks()) return Report::Silent();
+  TANDEM_ASSIGN_OR_RETURN(MetricsFile metrics,
+                          MetricsFile::Open(job.options.metrics_file));
+  return Report::Speaking(std::move(metrics));
+}
+
+// One line on stderr; the launcher, where there is one, adds the rank.
+int Fail(const absl::Status& status, ExitCode code) {
+  absl::FPrintF(stderr, "train: %s\n", status.message());
+  return code;
+}
+
+int FailOrStop(const absl::Status& status, ExitCode code) {
+  // Whatever broke after the wish to stop, broke because ranks stopped.
+  if (InterruptSignal() == 0) return Fail(status, code);
+  absl::FPrintF(stderr, "train: %s\n", InterruptError().message());
+  return 128 + InterruptSignal();
+}
+
+int RunRank(const TrainOptions& options, const Launch& launch) {
+  HandleInterrupts();
+  LoggingOptions logging;
+  logging.rank = launch.rank;
+  logging.log_dir = options.log_dir;
+  absl::Status logs = InitLogging("train", logging);
+  if (!logs.ok()) return Fail(logs, kRefused);
+  absl::StatusOr<Job> job = SetUpJob(options, launch);
+  if (!job.ok()) return FailOrStop(job.status(), kRefused);
+  absl::StatusOr<Report> report = OpenReport(*job);
+  if (!report.ok()) return Fail(report.status(), kRefused);
+  const absl::Status status = RunJob(*job, *report);
+  report->EndProgress();
+  if (!status.ok()) return FailOrStop(status, kFailed);
+  return kDone;
+}
+
+// Starts this node's ranks, each of which runs this program again.
+int StartRanks(const LaunchPlan& plan, const TrainOptions& options, int argc,
+               char** argv) {
+  const std::chrono::milliseconds timeout(
+      static_cast<int64_t>(options.timeout_s * 1e3));
+  ServedStore served;
+  LauncherOptions launcher;
+  launcher.serve_store = [&](const std::string& host,
+                             int port) -> absl::StatusOr<int> {
+    TANDEM_ASSIGN_OR_RETURN(served, ServeTcpStore(host, port, timeout));
+    return served.port;
+  };
+  return RunLauncher(plan, std::vector<std::string>(argv, argv + argc),
+                     launcher);
+}
+
+int Main(int argc, char** argv) {
+  const auto leftovers = ParseCommandLine(argc, argv, kUsage);
+  if (!leftovers.ok()) return Fail(leftovers.status(), kRefused);
+  if (!leftovers->empty()) {
+    return Fail(absl::InvalidArgumentError(
+                    absl::StrCat("'", leftovers->front(),
+                                 "' is no flag: options look like --epochs=3")),
+                kRefused);
+  }
+  const absl::StatusOr<TrainOptions> options = TrainOptionsFromFlags();
+  if (!options.ok()) return Fail(options.status(), kRefused);
+  const absl::StatusOr<LaunchPlan> plan =
+      ResolveLaunch(LaunchSettingsFromFlags(), Environment::OfProcess());
+  if (!plan.ok()) return Fail(plan.status(), kRefused);
+  if (plan->is_launcher) return StartRanks(*plan, *options, argc, argv);
+  return RunRank(*options, plan->launch);
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) { return tandem::Main(argc, argv); }
