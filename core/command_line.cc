@@ -186,6 +186,17 @@ void AppendWrapped(absl::string_view text, absl::string_view indent,
   absl::StrAppend(&out, line, "\n");
 }
 
+// For --helpfull and the like.
+void DescribeToAbseil(absl::string_view usage) {
+  absl::SetProgramUsageMessage(usage);
+  absl::FlagsUsageConfig config;
+  config.contains_help_flags = [](absl::string_view file) {
+    return !IsAbseils(file);
+  };
+  config.normalize_filename = ShortFile;
+  absl::SetFlagsUsageConfig(config);
+}
+
 }  // namespace
 
 std::string HelpText(absl::string_view usage) {
@@ -228,14 +239,12 @@ int EditDistance(absl::string_view a, absl::string_view b) {
 
 absl::StatusOr<std::vector<std::string>> ParseCommandLine(
     int argc, char** argv, absl::string_view usage) {
-  absl::SetProgramUsageMessage(usage);
-  absl::FlagsUsageConfig config;
-  config.contains_help_flags = [](absl::string_view file) {
-    return !IsAbseils(file);
-  };
-  config.normalize_filename = ShortFile;
-  absl::SetFlagsUsageConfig(config);
-
+  // Abseil takes the message once in a process.
+  static const bool once = [usage] {
+    DescribeToAbseil(usage);
+    return true;
+  }();
+  static_cast<void>(once);
   Reader reader(argc, argv);
   TANDEM_RETURN_IF_ERROR(reader.Read());
   if (reader.asks_for_help()) {

@@ -35,7 +35,8 @@ ABSL_FLAG(std::vector<std::string>, behaviour, {},
 ABSL_FLAG(std::string, pid_dir, "",
           "Where each rank leaves its process number, in a file of its rank's "
           "name; ranks wait for each other's before they act.");
-ABSL_FLAG(std::string, metrics_file, "", "Rank 0 writes who it is here too.");
+ABSL_FLAG(std::string, metrics_file, "",
+          "Rank 0 writes one step here, whose loss is 1 / world size.");
 ABSL_FLAG(int, grace_ms, 5000, "The launcher's grace periods.");
 
 namespace tandem {
@@ -174,7 +175,12 @@ int RunRank(const Launch& launch) {
   }
   std::cout << who << std::endl;
   const std::string file = absl::GetFlag(FLAGS_metrics_file);
-  if (!file.empty() && launch.rank == 0) std::ofstream(file) << who << "\n";
+  if (!file.empty() && launch.rank == 0) {
+    std::ofstream(file) << nlohmann::json({{"event", "step"},
+                                           {"launcher", launch.launcher},
+                                           {"loss", 1.0 / launch.world_size}})
+                        << "\n";
+  }
   LeavePid(absl::StrCat(launch.rank));
   AwaitPids(launch.world_size);
   for (const std::string& entry : absl::GetFlag(FLAGS_behaviour)) {
