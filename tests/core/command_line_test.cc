@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "core/edit_distance.h"
 #include "core/launch_flags.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

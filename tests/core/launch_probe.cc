@@ -48,7 +48,8 @@ std::atomic<int> signals_seen{0};
 
 void CountSignal(int) { ++signals_seen; }
 
-void SleepLong() { std::this_thread::sleep_for(std::chrono::seconds(60)); }
+// Longer than any test waits.
+void SleepLong() { std::this_thread::sleep_for(std::chrono::minutes(10)); }
 
 nlohmann::json ToJson(const Launch& launch) {
   return {{"rank", launch.rank},
@@ -120,14 +121,15 @@ void AwaitPids(int world_size) {
   }
 }
 
-// Says how many of `signal` came within half a second of the first.
+// Says how many of `signal` came within half a second of the first; ends as a
+// program that was stopped if it is one that stops.
 int CountSignals(int signal) {
   std::signal(signal, CountSignal);
   LeavePid(absl::StrCat("ready_", getpid()));
   while (signals_seen == 0) std::this_thread::sleep_for(milliseconds(5));
   std::this_thread::sleep_for(milliseconds(500));
   std::cout << "signals " << signals_seen << std::endl;
-  return 10;
+  return signal == SIGINT ? 10 : 0;
 }
 
 int SleepWithChild() {

@@ -76,7 +76,7 @@ TEST(SubprocessTest, TellsTheSignalThatKilledIt) {
 }
 
 TEST(SubprocessTest, WaitGivesUpAtItsTimeout) {
-  Subprocess process = Start(Shell("sleep 60"));
+  Subprocess process = Start(Shell("sleep 600"));
   EXPECT_EQ(process.Wait(milliseconds(20)), std::nullopt);
 }
 
@@ -97,7 +97,7 @@ TEST(SubprocessTest, StopKillsWhatDoesNotListen) {
 }
 
 TEST(SubprocessTest, ItsOwnChildrenGoWithIt) {
-  Subprocess process = Start(Shell("sleep 61 & echo $!; exit 0"));
+  Subprocess process = Start(Shell("sleep 600 & echo $!; exit 0"));
   // The pipe ends only when the last one that could write to it has ended.
   EXPECT_TRUE(process.Wait(seconds(60)).has_value());
   const int grandchild = std::stoi(Output(process));
@@ -107,7 +107,7 @@ TEST(SubprocessTest, ItsOwnChildrenGoWithIt) {
 TEST(SubprocessTest, GoesWhenItsObjectGoes) {
   int pid;
   {
-    Subprocess process = Start(Shell("sleep 60"));
+    Subprocess process = Start(Shell("sleep 600"));
     pid = process.pid();
     Subprocess moved = std::move(process);
     EXPECT_EQ(moved.pid(), pid);
