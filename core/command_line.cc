@@ -1,10 +1,8 @@
 #include "core/command_line.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +17,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/edit_distance.h"
 #include "core/status_macros.h"
 
 namespace tandem {
@@ -186,6 +185,17 @@ void AppendWrapped(absl::string_view text, absl::string_view indent,
   absl::StrAppend(&out, line, "\n");
 }
 
+// For --helpfull and the like.
+void DescribeToAbseil(absl::string_view usage) {
+  absl::SetProgramUsageMessage(usage);
+  absl::FlagsUsageConfig config;
+  config.contains_help_flags = [](absl::string_view file) {
+    return !IsAbseils(file);
+  };
+  config.normalize_filename = ShortFile;
+  absl::SetFlagsUsageConfig(config);
+}
+
 }  // namespace
 
 std::string HelpText(absl::string_view usage) {
@@ -211,31 +221,14 @@ std::string HelpText(absl::string_view usage) {
   return out;
 }
 
-int EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<int> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = row[0];
-    row[0] = static_cast<int>(i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const int replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
 absl::StatusOr<std::vector<std::string>> ParseCommandLine(
     int argc, char** argv, absl::string_view usage) {
-  absl::SetProgramUsageMessage(usage);
-  absl::FlagsUsageConfig config;
-  config.contains_help_flags = [](absl::string_view file) {
-    return !IsAbseils(file);
-  };
-  config.normalize_filename = ShortFile;
-  absl::SetFlagsUsageConfig(config);
-
+  // Abseil takes the message once in a process.
+  static const bool once = [usage] {
+    DescribeToAbseil(usage);
+    return true;
+  }();
+  static_cast<void>(once);
   Reader reader(argc, argv);
   TANDEM_RETURN_IF_ERROR(reader.Read());
   if (reader.asks_for_help()) {

@@ -31,10 +31,6 @@ absl::StatusOr<std::vector<std::string>> ParseCommandLine(
 // What --help prints.
 std::string HelpText(absl::string_view usage);
 
-// The number of characters to insert, remove or replace to make `b` of `a`
-// (Levenshtein's distance).
-int EditDistance(absl::string_view a, absl::string_view b);
-
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_COMMAND_LINE_H_

@@ -22,7 +22,7 @@ set -euo pipefail
 program=""
 launchers="tandem,torchrun,mpirun,srun"
 install=0
-torch_dir="${XDG_CACHE_HOME:-$HOME/.cache}/tandem/torchrun"
+torch_dir="${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/tandem/torchrun"
 capture=""
 while (($#)); do
   case "$1" in
@@ -233,6 +233,7 @@ compare() {
   for launcher in ${launchers//,/ }; do
     local file="$work/$launcher.jsonl"
     losses "$file" > "$file.losses"
+    grep -q '^"loss"' "$file.losses" || fail "no losses under $launcher"
     reference="${reference:-$file.losses}"
     verdict=""
     if ! cmp -s "$reference" "$file.losses"; then

@@ -35,7 +35,8 @@ ABSL_FLAG(std::vector<std::string>, behaviour, {},
 ABSL_FLAG(std::string, pid_dir, "",
           "Where each rank leaves its process number, in a file of its rank's "
           "name; ranks wait for each other's before they act.");
-ABSL_FLAG(std::string, metrics_file, "", "Rank 0 writes who it is here too.");
+ABSL_FLAG(std::string, metrics_file, "",
+          "Rank 0 writes one step here, whose loss is 1 / world size.");
 ABSL_FLAG(int, grace_ms, 5000, "The launcher's grace periods.");
 
 namespace tandem {
@@ -47,7 +48,8 @@ std::atomic<int> signals_seen{0};
 
 void CountSignal(int) { ++signals_seen; }
 
-void SleepLong() { std::this_thread::sleep_for(std::chrono::seconds(60)); }
+// Longer than any test waits.
+void SleepLong() { std::this_thread::sleep_for(std::chrono::minutes(10)); }
 
 nlohmann::json ToJson(const Launch& launch) {
   return {{"rank", launch.rank},
@@ -119,14 +121,15 @@ void AwaitPids(int world_size) {
   }
 }
 
-// Says how many of `signal` came within half a second of the first.
+// Says how many of `signal` came within half a second of the first; ends as a
+// program that was stopped if it is one that stops.
 int CountSignals(int signal) {
   std::signal(signal, CountSignal);
   LeavePid(absl::StrCat("ready_", getpid()));
   while (signals_seen == 0) std::this_thread::sleep_for(milliseconds(5));
   std::this_thread::sleep_for(milliseconds(500));
   std::cout << "signals " << signals_seen << std::endl;
-  return 10;
+  return signal == SIGINT ? 10 : 0;
 }
 
 int SleepWithChild() {
@@ -174,7 +177,12 @@ int RunRank(const Launch& launch) {
   }
   std::cout << who << std::endl;
   const std::string file = absl::GetFlag(FLAGS_metrics_file);
-  if (!file.empty() && launch.rank == 0) std::ofstream(file) << who << "\n";
+  if (!file.empty() && launch.rank == 0) {
+    std::ofstream(file) << nlohmann::json({{"event", "step"},
+                                           {"launcher", launch.launcher},
+                                           {"loss", 1.0 / launch.world_size}})
+                        << "\n";
+  }
   LeavePid(absl::StrCat(launch.rank));
   AwaitPids(launch.world_size);
   for (const std::string& entry : absl::GetFlag(FLAGS_behaviour)) {

@@ -22,7 +22,8 @@ using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-void SleepLong() { std::this_thread::sleep_for(std::chrono::seconds(60)); }
+// Longer than this test may take.
+void SleepLong() { std::this_thread::sleep_for(std::chrono::minutes(10)); }
 
 std::string FileOf(int rank) {
   return absl::StrCat(::testing::TempDir(), "/spawn_", getppid(), "_", rank);
