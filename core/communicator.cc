@@ -10,6 +10,7 @@
 #include <set>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -136,11 +137,24 @@ absl::Status Communicator::CheckTensor(absl::string_view operation,
       absl::StrCat(operation, " of group \"", name_, "\": ", fault));
 }
 
-absl::Status Communicator::Collective(absl::string_view operation,
-                                      absl::FunctionRef<void()> run) {
+absl::Mutex& Communicator::IssueMutex() {
+  static auto* const mutex = new absl::Mutex;
+  return *mutex;
+}
+
+absl::Status Communicator::Collective(
+    absl::string_view operation,
+    absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()> issue) {
   if (!broken_.ok()) return broken_;
   ++sequence_;
-  const absl::Status status = CatchTorch([&] { run(); });
+  const absl::Status status = CatchTorch([&] {
+    c10::intrusive_ptr<c10d::Work> work;
+    {
+      absl::MutexLock lock(&IssueMutex());
+      work = issue();
+    }
+    work->wait();
+  });
   if (status.ok()) return status;
   const std::string others = TellFailure(
       store_, rank_, size_, absl::StrCat(operation, " #", sequence_),
@@ -162,10 +176,9 @@ absl::Status Communicator::AllReduceSum(at::Tensor tensor) {
                      TypeOf(tensor), "; convert it first"));
   }
   if (size_ == 1 || tensor.numel() == 0) return absl::OkStatus();
-  return Collective("all-reduce", [&] {
-    TensorList tensors = {tensor.detach()};
-    process_group_->allreduce(tensors)->wait();
-  });
+  TensorList tensors = {tensor.detach()};
+  return Collective("all-reduce",
+                    [&] { return process_group_->allreduce(tensors); });
 }
 
 absl::Status Communicator::Broadcast(at::Tensor tensor, int root) {
@@ -176,12 +189,11 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root) {
                      root, " among ", size_));
   }
   if (size_ == 1 || tensor.numel() == 0) return absl::OkStatus();
-  return Collective("broadcast", [&] {
-    TensorList tensors = {Bytes(tensor)};
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    process_group_->broadcast(tensors, options)->wait();
-  });
+  TensorList tensors = {Bytes(tensor)};
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  return Collective(
+      "broadcast", [&] { return process_group_->broadcast(tensors, options); });
 }
 
 absl::StatusOr<TensorList> Communicator::AllGather(const at::Tensor& tensor) {
@@ -193,12 +205,11 @@ absl::StatusOr<TensorList> Communicator::AllGather(const at::Tensor& tensor) {
     for (at::Tensor& one : all) one.copy_(mine);
     return all;
   }
-  TANDEM_RETURN_IF_ERROR(Collective("all-gather", [&] {
-    TensorList in = {Bytes(mine)};
-    std::vector<TensorList> out(1);
-    for (at::Tensor& one : all) out[0].push_back(Bytes(one));
-    process_group_->allgather(out, in)->wait();
-  }));
+  TensorList in = {Bytes(mine)};
+  std::vector<TensorList> out(1);
+  for (at::Tensor& one : all) out[0].push_back(Bytes(one));
+  TANDEM_RETURN_IF_ERROR(Collective(
+      "all-gather", [&] { return process_group_->allgather(out, in); }));
   return all;
 }
 
@@ -225,7 +236,7 @@ absl::StatusOr<std::vector<std::string>> Communicator::AllGatherString(
 
 absl::Status Communicator::Barrier() {
   if (size_ == 1) return absl::OkStatus();
-  return Collective("barrier", [&] { process_group_->barrier()->wait(); });
+  return Collective("barrier", [&] { return process_group_->barrier(); });
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(

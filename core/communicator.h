@@ -18,12 +18,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "core/launch.h"
 
 namespace c10d {
 class ProcessGroup;
 class Store;
+class Work;
 }  // namespace c10d
 
 namespace tandem {
@@ -99,10 +101,16 @@ class Communicator {
   absl::StatusOr<std::unique_ptr<Communicator>> Subgroup(
       absl::Span<const int> ranks, const std::string& name);
 
-  // For what this class does not offer. Null when size() is 1.
+  // For what this class does not offer. Null when size() is 1. Issue its
+  // collectives under IssueMutex(), and wait for them without it.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const {
     return process_group_;
   }
+
+  // One for the process. Threads that issue on different groups at the same
+  // time would meet in LibTorch's flight recorder, which all groups share and
+  // which looks its map of groups up without a lock (LibTorch 2.11).
+  static absl::Mutex& IssueMutex();
 
  private:
   Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
@@ -112,9 +120,10 @@ class Communicator {
       c10::intrusive_ptr<c10d::Store> store,
       std::unique_ptr<Communicator> group, const std::string& key);
 
-  // Runs a collective, which may throw, and makes a message of its failure.
-  absl::Status Collective(absl::string_view operation,
-                          absl::FunctionRef<void()> run);
+  // Issues a collective and waits for it; makes a message of its failure.
+  absl::Status Collective(
+      absl::string_view operation,
+      absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()> issue);
   absl::Status CheckTensor(absl::string_view operation,
                            const at::Tensor& tensor) const;
   // "all-reduce #3 of group \"world\" on rank 1 of 4"
