@@ -1,5 +1,7 @@
 // A small convolutional network: what the trainer trains when nothing is said.
-// About 89 % on Fashion-MNIST's test images after one epoch.
+// On Fashion-MNIST's test images it comes to about 87 % after one epoch of SGD
+// (batch 64, learning rate 0.05, momentum 0.9), and to 89 % when the learning
+// rate decays along a cosine.
 
 #ifndef TANDEM_MODELS_CNN_H_
 #define TANDEM_MODELS_CNN_H_

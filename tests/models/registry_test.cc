@@ -23,7 +23,7 @@ constexpr uint64_t kSeed = 11;
 ModelOptions OptionsFor(const std::string& name) {
   if (name == "gpt_tiny") return {name, {128}, 256};
   if (name == "toy" || name == "toy_mp") return {name, {10}, 5};
-  return {name, {3, 32, 33}, 7};
+  return {name, {3, 16, 33}, 7};
 }
 
 at::Tensor InputFor(const ModelOptions& options) {
