@@ -105,6 +105,9 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<LaunchPlan> plan =
       ResolveLaunch(LaunchSettingsFromFlags(), Environment::OfProcess());
   if (!plan.ok()) return Fail(plan.status(), kRefused);
+  // Before any rank is started: one line, not one a rank.
+  const absl::Status fits = CheckLayout(*options, plan->launch.world_size);
+  if (!fits.ok()) return Fail(fits, kRefused);
   if (plan->is_launcher) return StartRanks(*plan, *options, argc, argv);
   return RunRank(*options, plan->launch);
 }

@@ -105,6 +105,14 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const Job& job) {
 
 }  // namespace
 
+absl::Status CheckLayout(const TrainOptions& options, int world_size) {
+  TANDEM_ASSIGN_OR_RETURN(const Mesh mesh,
+                          Mesh::Create(world_size, /*pipe=*/1));
+  TANDEM_RETURN_IF_ERROR(
+      StrategyFor(mesh, /*devices_per_rank=*/1, options.strategy).status());
+  return BatchSizePerReplica(options.batch_size, mesh.data()).status();
+}
+
 absl::StatusOr<Job> SetUpJob(const TrainOptions& options,
                              const Launch& launch) {
   Job job;
@@ -112,8 +120,6 @@ absl::StatusOr<Job> SetUpJob(const TrainOptions& options,
   job.launch = launch;
   TANDEM_ASSIGN_OR_RETURN(job.mesh,
                           Mesh::Create(launch.world_size, /*pipe=*/1));
-  TANDEM_RETURN_IF_ERROR(
-      StrategyFor(job.mesh, /*devices_per_rank=*/1, options.strategy).status());
   TANDEM_ASSIGN_OR_RETURN(
       job.batch_size_per_replica,
       BatchSizePerReplica(options.batch_size, job.mesh.data()));

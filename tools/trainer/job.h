@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/communicator.h"
 #include "core/launch.h"
@@ -31,6 +32,9 @@ struct Job {
   bool speaks() const { return launch.rank == 0; }
   int data_rank() const { return mesh.CoordinatesOf(launch.rank).data; }
 };
+
+// Whether the options suit this many ranks: mesh, strategy, batch size.
+absl::Status CheckLayout(const TrainOptions& options, int world_size);
 
 // Flags to a job: whom to talk to, where on the mesh, data, model, strategy.
 // Collective: every rank of the job calls it.

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 // Goes on until it is stopped.
 Flags LongJob(const Flags& more = {}) {
-  Flags flags = SmallJob({"--epochs=1000000"});
+  Flags flags = SmallJob({"--epochs=1000000", "--batch_size=12"});
   flags.insert(flags.end(), more.begin(), more.end());
   return flags;
 }
