@@ -1,5 +1,6 @@
 #include "core/gloo_backend.h"
 
+#include <glog/logging.h>
 #include <net/if.h>
 
 #include <cstdlib>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/sockets.h"
@@ -18,6 +20,10 @@ namespace tandem {
 namespace {
 
 using c10d::ProcessGroupGloo;
+
+bool IsLoopback(const std::string& host) {
+  return absl::StartsWith(host, "127.") || host == "::1" || host == "localhost";
+}
 
 // Interfaces and addresses to bind, in order of precedence.
 absl::StatusOr<std::vector<std::string>> PlacesToBind(
@@ -32,10 +38,16 @@ absl::StatusOr<std::vector<std::string>> PlacesToBind(
   if (options.master_host.empty()) {
     return absl::InvalidArgumentError(
         "ranks on several hosts need a network interface to bind, or the "
-        "master's address to find it by; neither is given");
+        "master's address to find it by, but neither is given: set "
+        "GLOO_SOCKET_IFNAME, for example to eth0");
   }
   TANDEM_ASSIGN_OR_RETURN(std::string address,
                           LocalAddressTowards(options.master_host));
+  // Debian gives a host's own name the address 127.0.1.1.
+  LOG_IF(WARNING, IsLoopback(address) && !IsLoopback(options.master_host))
+      << "the master address " << options.master_host << " is " << address
+      << " on this host, which other hosts cannot reach; use an address of "
+      << "the network instead";
   return {{address}};
 }
 

@@ -62,10 +62,12 @@ std::string ReadFailures(c10d::Store& store, int rank, int size,
 absl::StatusOr<bool> Meet(c10d::Store& store, int rank, int size,
                           milliseconds timeout) {
   const std::vector<std::string> keys = KeysOfAll("came", size);
-  if (store.add(keys[rank], 1) > 1) {
+  if (store.add(absl::StrCat("joined/", rank), 1) > 1) {
     return absl::AlreadyExistsError(
         absl::StrCat("rank ", rank, " has joined a group of this name before"));
   }
+  // Not `add`: on a HashStore that wakes nobody who waits for the key.
+  store.set(keys[rank], std::string("1"));
   const absl::Status met = CatchTorch([&] { store.wait(keys, timeout); });
   if (met.ok()) return true;
   if (met.code() != absl::StatusCode::kDeadlineExceeded) return met;

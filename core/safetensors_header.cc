@@ -90,7 +90,6 @@ class HeaderReader : public nlohmann::json_sax<Json> {
                           : absl::StrCat("'", name_, "': ", what);
     return false;
   }
-  // Objects and arrays belong to a key, except the outermost object.
   bool Enter() {
     ++depth_;
     return true;

@@ -20,12 +20,12 @@
 #include "core/resolve_launch.h"
 #include "core/status_macros.h"
 #include "core/store.h"
-#include "tools/train/interrupt.h"
-#include "tools/train/job.h"
-#include "tools/train/loop.h"
-#include "tools/train/metrics.h"
-#include "tools/train/options.h"
-#include "tools/train/report.h"
+#include "tools/trainer/interrupt.h"
+#include "tools/trainer/job.h"
+#include "tools/trainer/loop.h"
+#include "tools/trainer/metrics.h"
+#include "tools/trainer/options.h"
+#include "tools/trainer/report.h"
 
 namespace tandem {
 namespace {

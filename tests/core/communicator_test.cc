@@ -9,7 +9,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
+#include <iterator>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +20,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "core/launch.h"
 #include "core/status_macros.h"
 #include "core/store.h"
 #include "core/testing/thread_ranks.h"
@@ -274,6 +278,56 @@ TEST(CommunicatorTest, RanksOnSeveralHostsBindWhereTheyReachTheMaster) {
   status = RunThreadRanks(
       2, [](Communicator& world) { return world.Barrier(); }, options);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+}
+
+// Two ranks that meet as `where` says; each is a node of its own when `nnodes`
+// is 2.
+void ExpectWorldOfTwo(const Rendezvous& where, int nnodes) {
+  const auto rank_main = [&](int rank) {
+    Launch launch;
+    launch.rank = rank;
+    launch.world_size = 2;
+    launch.nnodes = nnodes;
+    launch.rendezvous = where;
+    auto world = Communicator::ForLaunch(launch, WithTimeout(30000));
+    ASSERT_TRUE(world.ok()) << world.status();
+    EXPECT_EQ((*world)->name(), "world");
+    at::Tensor tensor = at::ones({3});
+    const absl::Status status = (*world)->AllReduceSum(tensor);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(tensor.sum().item<float>(), 6);
+    EXPECT_THAT(ListeningSockets(), Each(StartsWith("127.0.0.1:")));
+    // Rank 0 may serve the store and the other may still look at its sockets.
+    EXPECT_TRUE((*world)->Barrier().ok());
+  };
+  std::thread other(rank_main, 1);
+  rank_main(0);
+  other.join();
+}
+
+TEST(CommunicatorTest, AWorldIsMadeFromALaunch) {
+  Rendezvous file;
+  file.kind = Rendezvous::Kind::kFile;
+  file.path = ::testing::TempDir() + "/world";
+  ExpectWorldOfTwo(file, 1);
+
+  auto served = ServeTcpStore("127.0.0.1", 0, std::chrono::seconds(30));
+  ASSERT_TRUE(served.ok()) << served.status();
+  Rendezvous tcp;
+  tcp.kind = Rendezvous::Kind::kTcp;
+  tcp.host = "127.0.0.1";
+  tcp.port = served->port;
+  tcp.served_by_launcher = true;
+  for (const int nnodes : {1, 2}) {
+    tcp.key_prefix = absl::StrCat("attempt_", nnodes);
+    ExpectWorldOfTwo(tcp, nnodes);
+  }
+}
+
+TEST(CommunicatorTest, AWorldOfOneNeedsNoRendezvous) {
+  auto world = Communicator::ForLaunch(Launch{}, WithTimeout(30000));
+  ASSERT_TRUE(world.ok()) << world.status();
+  EXPECT_EQ((*world)->size(), 1);
 }
 
 TEST(CommunicatorTest, AnUnknownBackendListsTheKnown) {

@@ -158,6 +158,24 @@ TEST(Safetensors, EveryTruncationIsAnError) {
   EXPECT_FALSE(OpenError(Path("cut")).ok());
 }
 
+TEST(Safetensors, ChangedBytesAreAnErrorOrAnotherFileButNeverACrash) {
+  ASSERT_TRUE(WriteSafetensors(Path("whole"), {{"a", at::arange(3.)}}).ok());
+  const std::string whole = FileBytes(Path("whole"));
+  for (size_t at = 0; at < whole.size(); ++at) {
+    for (const char byte : {'\0', '0', '9', '"', '{', '}', '[', ',', '\xff'}) {
+      std::string changed = whole;
+      changed[at] = byte;
+      WriteBytes(Path("changed"), changed);
+      auto reader = SafetensorsReader::Open(Path("changed"));
+      if (reader.ok()) {
+        EXPECT_TRUE((*reader)->ReadAll().ok()) << at << " " << byte;
+      } else {
+        EXPECT_EQ(reader.status().code(), absl::StatusCode::kInvalidArgument);
+      }
+    }
+  }
+}
+
 TEST(Safetensors, HugeHeaderIsRefusedBeforeItIsRead) {
   WriteBytes(Path("huge"), std::string(8, '\xff') + "{}");
   EXPECT_TRUE(absl::StrContains(OpenError(Path("huge")).message(),

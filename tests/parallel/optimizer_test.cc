@@ -35,7 +35,7 @@ std::vector<at::Tensor> MakeParameters() {
   return parameters;
 }
 
-// Parameter p gets a gradient at step s? The first two always differ.
+// Whether the loss of that step depends on parameter `p`.
 bool HasGradient(int step, size_t p) {
   if (p == 1) return step % 3 == 1;
   if (p == 2) return step % 4 != 0;

@@ -1,0 +1,110 @@
+#include "core/device.h"
+
+#include <ATen/ThreadLocalState.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/torch_status.h"
+
+namespace tandem {
+namespace {
+
+absl::Status CheckGpus(int first, int count) {
+  const auto& cuda = at::detail::getCUDAHooks();
+  if (!cuda.hasCUDART()) {
+    return absl::FailedPreconditionError(
+        "--device=cuda: this program is built without CUDA; use --device=cpu, "
+        "or build it with --config=cuda");
+  }
+  const int found = cuda.getNumGPUs();
+  if (first + count <= found) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("--device=cuda: this rank needs GPUs ", first, " to ",
+                   first + count - 1, ", but ", found,
+                   " GPUs were found; start fewer ranks on this host, or "
+                   "use --device=cpu"));
+}
+
+}  // namespace
+
+absl::StatusOr<c10::DeviceType> ParseDeviceType(absl::string_view flag) {
+  if (flag == "cpu") return c10::DeviceType::CPU;
+  if (flag == "cuda") return c10::DeviceType::CUDA;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--device=", flag, " is not known; known are: cpu, cuda"));
+}
+
+absl::StatusOr<std::vector<c10::Device>> DevicesOf(int local_rank,
+                                                   int devices_per_rank,
+                                                   c10::DeviceType type) {
+  if (local_rank < 0 || devices_per_rank < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "local rank ", local_rank, " with ", devices_per_rank,
+        " devices: a rank counts from 0 and has at least one device"));
+  }
+  if (type == c10::DeviceType::CPU) {
+    return std::vector<c10::Device>(devices_per_rank, c10::Device(type));
+  }
+  const int first = local_rank * devices_per_rank;
+  absl::Status checked = CheckGpus(first, devices_per_rank);
+  if (!checked.ok()) return checked;
+  std::vector<c10::Device> devices;
+  for (int i = 0; i < devices_per_rank; ++i) {
+    devices.emplace_back(type, static_cast<c10::DeviceIndex>(first + i));
+  }
+  return devices;
+}
+
+Place::Place(c10::Device device)
+    : device_(device), thread_([this] { Loop(); }) {}
+
+Place::~Place() {
+  {
+    absl::MutexLock lock(&mutex_);
+    ending_ = true;
+  }
+  thread_.join();
+}
+
+absl::Status Place::Run(Work work) {
+  if (std::this_thread::get_id() == thread_.get_id()) {
+    return CatchTorch(work);
+  }
+  return Submit(std::move(work)).get();
+}
+
+std::future<absl::Status> Place::Submit(Work work) {
+  std::packaged_task<absl::Status()> task(
+      [work = std::move(work), state = at::ThreadLocalState()] {
+        const at::ThreadLocalStateGuard settings(state);
+        return CatchTorch(work);
+      });
+  std::future<absl::Status> result = task.get_future();
+  absl::MutexLock lock(&mutex_);
+  queue_.push_back(std::move(task));
+  return result;
+}
+
+void Place::Loop() {
+  c10::OptionalDeviceGuard guard;
+  if (device_.type() != c10::DeviceType::CPU) guard.reset_device(device_);
+  const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return ending_ || !queue_.empty();
+  };
+  while (true) {
+    std::packaged_task<absl::Status()> task;
+    {
+      absl::MutexLock lock(&mutex_, absl::Condition(&has_work));
+      if (queue_.empty()) return;
+      task = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    task();
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,52 @@
+#include "tools/trainer/evaluation.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "core/status_macros.h"
+#include "datasets/distributed_sampler.h"
+#include "datasets/loader.h"
+#include "tools/trainer/interrupt.h"
+
+namespace tandem {
+namespace {
+
+// Big enough to keep the cores busy, small enough to fit beside a model.
+constexpr int64_t kBatchSize = 256;
+
+absl::StatusOr<std::unique_ptr<Loader>> TestLoader(const Job& job) {
+  DistributedSamplerOptions sampling;
+  sampling.num_replicas = job.mesh.data();
+  sampling.rank = job.data_rank();
+  sampling.shuffle = false;
+  sampling.even = false;
+  TANDEM_ASSIGN_OR_RETURN(
+      std::shared_ptr<DistributedSampler> sampler,
+      DistributedSampler::Create(job.test_data->size(), sampling));
+  LoaderOptions loading;
+  loading.batch_size = kBatchSize;
+  loading.workers = job.options.workers;
+  return Loader::Create(job.test_data, std::move(sampler), loading);
+}
+
+}  // namespace
+
+absl::StatusOr<Score> EvaluateTestSet(Job& job, Report& report) {
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Loader> loader, TestLoader(job));
+  loader->StartEpoch();
+  report.StartProgress("evaluation", loader->num_batches());
+  Score mine;
+  for (int64_t done = 1;; ++done) {
+    TANDEM_ASSIGN_OR_RETURN(std::optional<Batch> batch, loader->Next());
+    if (!batch.has_value()) break;
+    if (InterruptSignal() != 0) return InterruptError();
+    TANDEM_ASSIGN_OR_RETURN(const Score score, job.strategy->Evaluate(*batch));
+    mine += score;
+    report.ShowProgress(done, "");
+  }
+  report.EndProgress();
+  return job.strategy->Sum(mine);
+}
+
+}  // namespace tandem

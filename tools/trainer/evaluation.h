@@ -1,0 +1,19 @@
+// Scores a model on a data set.
+
+#ifndef TANDEM_TOOLS_TRAINER_EVALUATION_H_
+#define TANDEM_TOOLS_TRAINER_EVALUATION_H_
+
+#include "absl/status/statusor.h"
+#include "core/batch.h"
+#include "tools/trainer/job.h"
+#include "tools/trainer/report.h"
+
+namespace tandem {
+
+// The score of the test set: each sample counts exactly once, on any number of
+// ranks. The same on every rank. Collective.
+absl::StatusOr<Score> EvaluateTestSet(Job& job, Report& report);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_EVALUATION_H_

@@ -1,0 +1,37 @@
+#include "tools/trainer/interrupt.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include <atomic>
+
+#include "absl/strings/str_cat.h"
+
+namespace tandem {
+namespace {
+
+std::atomic<int> interrupt_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free,
+              "a signal handler may touch only lock-free atomics");
+
+void OnSignal(int signal_number) { interrupt_signal.store(signal_number); }
+
+}  // namespace
+
+void HandleInterrupts() {
+  struct sigaction action = {};
+  action.sa_handler = OnSignal;
+  // Back to the default after the first: a second signal ends the process.
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+int InterruptSignal() { return interrupt_signal.load(); }
+
+absl::Status InterruptError() {
+  return absl::CancelledError(
+      absl::StrCat("stopped by SIG", sigabbrev_np(interrupt_signal.load())));
+}
+
+}  // namespace tandem

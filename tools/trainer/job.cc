@@ -1,0 +1,145 @@
+#include "tools/trainer/job.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/device.h"
+#include "core/layer_list.h"
+#include "core/status_macros.h"
+#include "core/store.h"
+#include "datasets/loader.h"
+#include "datasets/registry.h"
+#include "models/classification_loss.h"
+#include "models/registry.h"
+#include "parallel/replicated.h"
+#include "tools/trainer/process.h"
+
+namespace tandem {
+namespace {
+
+absl::StatusOr<std::unique_ptr<Communicator>> Connect(
+    const TrainOptions& options, const Launch& launch) {
+  const std::chrono::milliseconds timeout(
+      static_cast<int64_t>(options.timeout_s * 1e3));
+  CommunicatorOptions communication;
+  communication.timeout = timeout;
+  communication.backend = options.backend;
+  communication.interface = options.interface;
+  communication.all_local = launch.local_world_size == launch.world_size;
+  communication.master_host = launch.rendezvous.host;
+  TANDEM_ASSIGN_OR_RETURN(auto store, OpenStore(launch, timeout));
+  return Communicator::Create(std::move(store), launch.rank, launch.world_size,
+                              "world", communication);
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenData(
+    const TrainOptions& options, Split split) {
+  DatasetOptions data;
+  data.name = options.dataset;
+  data.split = split;
+  data.data_dir = options.data_dir;
+  data.seed = options.seed;
+  data.classes = options.synthetic_classes;
+  data.length = split == Split::kTrain ? options.synthetic_samples
+                                       : (options.synthetic_samples + 7) / 8;
+  if (!options.synthetic_shape.empty()) {
+    data.image_shape = options.synthetic_shape;
+    data.context = options.synthetic_shape.front();
+  }
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
+                          MakeDataset(data));
+  return dataset;
+}
+
+absl::StatusOr<LayerList> MakeLayersFor(const TrainOptions& options,
+                                        const Dataset& data) {
+  ModelOptions model;
+  model.name = options.model;
+  model.input_shape = data.input_shape();
+  model.classes = data.classes();
+  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeModel(model));
+  return MakeLayers(specs, options.seed);
+}
+
+absl::StatusOr<c10::Device> DeviceOf(const Job& job) {
+  TANDEM_ASSIGN_OR_RETURN(const c10::DeviceType type,
+                          ParseDeviceType(job.options.device));
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<c10::Device> devices,
+      DevicesOf(job.launch.local_rank, /*devices_per_rank=*/1, type));
+  return devices.front();
+}
+
+OptimizerOptions OptimizerOptionsOf(const TrainOptions& options) {
+  if (options.optimizer == "sgd") {
+    SgdOptions sgd;
+    sgd.momentum = options.momentum;
+    sgd.nesterov = options.nesterov;
+    sgd.weight_decay = options.weight_decay;
+    return sgd;
+  }
+  if (options.optimizer == "adam") {
+    AdamOptions adam;
+    adam.weight_decay = options.weight_decay;
+    return adam;
+  }
+  AdamWOptions adamw;
+  adamw.weight_decay = options.weight_decay;
+  return adamw;
+}
+
+absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const Job& job) {
+  TANDEM_ASSIGN_OR_RETURN(LayerList layers,
+                          MakeLayersFor(job.options, *job.train_data));
+  ReplicatedOptions replicated;
+  replicated.optimizer = OptimizerOptionsOf(job.options);
+  replicated.clip_norm = job.options.clip_grad_norm;
+  TANDEM_ASSIGN_OR_RETURN(replicated.device, DeviceOf(job));
+  return Replicated::Create(std::move(layers), CrossEntropy, replicated,
+                            *job.world);
+}
+
+}  // namespace
+
+absl::StatusOr<Job> SetUpJob(const TrainOptions& options,
+                             const Launch& launch) {
+  Job job;
+  job.options = options;
+  job.launch = launch;
+  TANDEM_ASSIGN_OR_RETURN(job.mesh,
+                          Mesh::Create(launch.world_size, /*pipe=*/1));
+  TANDEM_RETURN_IF_ERROR(
+      StrategyFor(job.mesh, /*devices_per_rank=*/1, options.strategy).status());
+  TANDEM_ASSIGN_OR_RETURN(
+      job.batch_size_per_replica,
+      BatchSizePerReplica(options.batch_size, job.mesh.data()));
+  job.intra_op_threads =
+      IntraOpThreads(options.intra_op_threads, launch.local_world_size);
+  ConfigureProcess(job.intra_op_threads);
+  TANDEM_ASSIGN_OR_RETURN(job.train_data, OpenData(options, Split::kTrain));
+  TANDEM_ASSIGN_OR_RETURN(job.test_data, OpenData(options, Split::kTest));
+  TANDEM_ASSIGN_OR_RETURN(job.world, Connect(options, launch));
+  TANDEM_ASSIGN_OR_RETURN(job.strategy, MakeStrategy(job));
+  return job;
+}
+
+Report::Settings DescribeJob(const Job& job) {
+  Report::Settings settings = {
+      {"strategy", job.strategy->name()},
+      {"mesh", job.mesh.ToString()},
+      {"launcher", job.launch.launcher},
+      {"batch_per_replica", absl::StrCat(job.batch_size_per_replica)},
+      {"intra_op_threads", absl::StrCat(job.intra_op_threads)},
+      {"training_samples", absl::StrCat(job.train_data->size())},
+      {"test_samples", absl::StrCat(job.test_data->size())},
+  };
+  const Report::Settings asked = Describe(job.options);
+  settings.insert(settings.begin(), asked.begin(), asked.end());
+  return settings;
+}
+
+}  // namespace tandem

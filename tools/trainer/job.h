@@ -1,0 +1,44 @@
+// One rank's part of a training job, set up and ready to run.
+
+#ifndef TANDEM_TOOLS_TRAINER_JOB_H_
+#define TANDEM_TOOLS_TRAINER_JOB_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "core/communicator.h"
+#include "core/launch.h"
+#include "core/mesh.h"
+#include "datasets/dataset.h"
+#include "parallel/strategy.h"
+#include "tools/trainer/options.h"
+#include "tools/trainer/report.h"
+
+namespace tandem {
+
+struct Job {
+  TrainOptions options;
+  Launch launch;
+  Mesh mesh;
+  int intra_op_threads = 1;
+  int64_t batch_size_per_replica = 0;
+  std::unique_ptr<Communicator> world;
+  std::shared_ptr<const Dataset> train_data;
+  std::shared_ptr<const Dataset> test_data;
+  std::unique_ptr<Strategy> strategy;
+
+  bool speaks() const { return launch.rank == 0; }
+  int data_rank() const { return mesh.CoordinatesOf(launch.rank).data; }
+};
+
+// Flags to a job: whom to talk to, where on the mesh, data, model, strategy.
+// Collective: every rank of the job calls it.
+absl::StatusOr<Job> SetUpJob(const TrainOptions& options, const Launch& launch);
+
+// Every resolved setting, for the report.
+Report::Settings DescribeJob(const Job& job);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_JOB_H_

@@ -1,0 +1,73 @@
+#include "tools/trainer/process.h"
+
+#include <ATen/Parallel.h>
+#include <malloc.h>
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/numbers.h"
+
+namespace tandem {
+namespace {
+
+int AvailableCores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+// Field 22 of /proc/self/stat: start time in clock ticks after boot. The
+// program's name, in parentheses, may hold spaces: count behind it.
+double StartAfterBoot() {
+  std::ifstream file("/proc/self/stat");
+  std::string text((std::istreambuf_iterator<char>(file)),
+                   std::istreambuf_iterator<char>());
+  std::istringstream fields(text.substr(text.rfind(')') + 1));
+  std::string field;
+  for (int number = 3; number <= 22; ++number) fields >> field;
+  return std::atof(field.c_str()) / sysconf(_SC_CLK_TCK);
+}
+
+}  // namespace
+
+int IntraOpThreads(int64_t requested, int local_world_size) {
+  if (requested > 0) return static_cast<int>(requested);
+  const char* omp = std::getenv("OMP_NUM_THREADS");
+  int threads = 0;
+  if (omp != nullptr && absl::SimpleAtoi(omp, &threads) && threads > 0) {
+    return threads;
+  }
+  return std::max(1, AvailableCores() / local_world_size);
+}
+
+void ConfigureProcess(int intra_op_threads) {
+  at::set_num_threads(intra_op_threads);
+  constexpr int kGreatestMmapThreshold = 32 << 20;  // glibc's limit
+  mallopt(M_MMAP_THRESHOLD, kGreatestMmapThreshold);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
+double PeakRssMib() {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("VmHWM:", 0) == 0) {
+      return std::atof(line.c_str() + 6) / 1024;
+    }
+  }
+  return 0;
+}
+
+double MillisecondsSinceStart() {
+  timespec now;
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return (now.tv_sec + now.tv_nsec * 1e-9 - StartAfterBoot()) * 1e3;
+}
+
+}  // namespace tandem

@@ -1,0 +1,29 @@
+// What a process chooses for itself: threads, allocator. For programs; a
+// library leaves these alone.
+
+#ifndef TANDEM_TOOLS_TRAINER_PROCESS_H_
+#define TANDEM_TOOLS_TRAINER_PROCESS_H_
+
+#include <cstdint>
+
+namespace tandem {
+
+// Threads for one rank's operators: `requested`, or OMP_NUM_THREADS, or this
+// process's cores (its CPU affinity) shared by `local_world_size` ranks; at
+// least 1.
+int IntraOpThreads(int64_t requested, int local_world_size);
+
+// Sets LibTorch's thread count, and glibc's allocator to keep big blocks: the
+// temporaries of a training step are as big in every step, and to map, fault
+// and unmap them each time costs several percent of a ResNet-18's step.
+void ConfigureProcess(int intra_op_threads);
+
+// The most memory that this process has held (VmHWM), in MiB; 0 if unknown.
+double PeakRssMib();
+
+// Milliseconds since this process was started (to 10 ms, the kernel's tick).
+double MillisecondsSinceStart();
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_PROCESS_H_

@@ -1,0 +1,34 @@
+// A job to a checkpoint, and back.
+
+#ifndef TANDEM_TOOLS_TRAINER_SAVING_H_
+#define TANDEM_TOOLS_TRAINER_SAVING_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "datasets/distributed_sampler.h"
+#include "tools/trainer/job.h"
+
+namespace tandem {
+
+// Where a job stands.
+struct TrainPosition {
+  int64_t step = 0;  // steps done
+  SamplerState sampler;
+};
+
+// Writes DIR/step-000000042.safetensors and points DIR/latest.safetensors at
+// it, with DIR = --save_dir, made when missing. Rank 0 does the work; the
+// others return at once. Gives the file's path. An error leaves what was there
+// before.
+absl::StatusOr<std::string> SaveJob(const Job& job,
+                                    const TrainPosition& position);
+
+// Loads a checkpoint, a file or a folder's latest, into the job. Every rank
+// calls it and reads the file.
+absl::StatusOr<TrainPosition> ResumeJob(Job& job, const std::string& path);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_SAVING_H_

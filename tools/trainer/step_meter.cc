@@ -1,0 +1,52 @@
+#include "tools/trainer/step_meter.h"
+
+#include <algorithm>
+
+namespace tandem {
+namespace {
+
+double Ratio(double numerator, double denominator) {
+  return denominator > 0 ? numerator / denominator : 0;
+}
+
+}  // namespace
+
+void StepMeter::Add(const Score& score, int64_t samples, Duration time) {
+  window_score_ += score;
+  ++window_steps_;
+  window_samples_ += samples;
+  window_s_ += time.count();
+  total_samples_ += samples;
+  total_s_ += time.count();
+  step_ms_.push_back(static_cast<float>(time.count() * 1e3));
+}
+
+double StepMeter::samples_per_s() const {
+  return Ratio(window_samples_, window_s_);
+}
+
+double StepMeter::step_ms() const {
+  return Ratio(window_s_ * 1e3, window_steps_);
+}
+
+void StepMeter::Reset() {
+  window_score_ = Score();
+  window_steps_ = 0;
+  window_samples_ = 0;
+  window_s_ = 0;
+}
+
+double StepMeter::total_samples_per_s() const {
+  return Ratio(total_samples_, total_s_);
+}
+
+double StepMeter::median_step_ms() const {
+  if (step_ms_.empty()) return 0;
+  std::vector<float> sorted = step_ms_;
+  std::sort(sorted.begin(), sorted.end());
+  const size_t middle = sorted.size() / 2;
+  if (sorted.size() % 2 == 1) return sorted[middle];
+  return (sorted[middle - 1] + sorted[middle]) / 2.0;
+}
+
+}  // namespace tandem

@@ -1,0 +1,46 @@
+// Times the steps of a job, and sums their scores between two reports.
+
+#ifndef TANDEM_TOOLS_TRAINER_STEP_METER_H_
+#define TANDEM_TOOLS_TRAINER_STEP_METER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "core/batch.h"
+
+namespace tandem {
+
+// Not thread-safe.
+class StepMeter {
+ public:
+  using Duration = std::chrono::duration<double>;
+
+  // One step of `samples` samples, over all replicas, took `time` (from one
+  // step's end to the next: waiting for the batch included).
+  void Add(const Score& score, int64_t samples, Duration time);
+
+  // What came since the last Reset.
+  const Score& score() const { return window_score_; }
+  double samples_per_s() const;
+  double step_ms() const;
+  int64_t steps_since_reset() const { return window_steps_; }
+  void Reset();
+
+  // What came in all. 0 before the first step.
+  double total_samples_per_s() const;
+  double median_step_ms() const;
+
+ private:
+  Score window_score_;
+  int64_t window_steps_ = 0;
+  int64_t window_samples_ = 0;
+  double window_s_ = 0;
+  int64_t total_samples_ = 0;
+  double total_s_ = 0;
+  std::vector<float> step_ms_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_STEP_METER_H_
