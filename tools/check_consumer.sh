@@ -19,6 +19,10 @@ mkdir "$work/consumer"
 cd "$work/consumer"
 cp -r "$root/docs/examples/consumer/." .
 rm -f bazel-*
+# Which Bazel, and where Debian keeps it.
+cp "$root/.bazelversion" .
+mkdir tools
+cp "$root/tools/bazel" tools/
 sed -i "s|path = \"../../..\"|path = \"$root\"|" WORKSPACE
 grep -qF "path = \"$root\"" WORKSPACE
 # The machine's settings: a disk cache, for one.
@@ -30,5 +34,7 @@ bazel "${startup[@]}" build //:all
 # Labels that the main workspace alone knows would show here.
 bazel "${startup[@]}" query 'deps(@tandem//core/... + @tandem//datasets/... + @tandem//models/... + @tandem//parallel/...)' \
   --output=package --noshow_progress >/dev/null
-bazel "${startup[@]}" run //:main
+output=$(bazel "${startup[@]}" run //:main)
+echo "$output"
+grep -q 'ddp on data 2 x pipe 1, epoch 2' <<<"$output"
 echo "check_consumer: tandem works from another workspace"
