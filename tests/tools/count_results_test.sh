@@ -20,7 +20,7 @@ counts "2 0" 0 "$(completed //a:t '"success":true')" "$(summary //a:t PASSED)" "
 counts "1 2" 3 "$(summary //a:t PASSED)" "$(summary //a:u FAILED)" "$(summary //a:v TIMEOUT)"
 counts "1 1" 1 "$(summary //a:t PASSED)" "$(completed //a:lib '')"
 counts "0 1" 1 "$(completed //a:t '')" "$(summary //a:t NO_STATUS)"
-counts "0 1" 1 "$(aborted configuredLabel //a:t ANALYSIS_FAILURE)"
+counts "0 1" 1 "$(aborted targetCompleted //a:t ANALYSIS_FAILURE)" "$(aborted configuredLabel //a:t.cc ANALYSIS_FAILURE)"
 counts "1 0" 0 "$(summary //a:t PASSED)" "$(aborted targetCompleted //a:u SKIPPED)"
 counts "0 1" 1 '{"id":{"pattern":{"pattern":["//..."]}},"aborted":{"reason":"LOADING_FAILURE"}}'
 # A failure that names no target: Bazel itself, or no tests at all.
