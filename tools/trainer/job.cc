@@ -10,7 +10,6 @@
 #include "core/device.h"
 #include "core/layer_list.h"
 #include "core/status_macros.h"
-#include "core/store.h"
 #include "datasets/loader.h"
 #include "datasets/registry.h"
 #include "models/classification_loss.h"
@@ -23,17 +22,12 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<Communicator>> Connect(
     const TrainOptions& options, const Launch& launch) {
-  const std::chrono::milliseconds timeout(
-      static_cast<int64_t>(options.timeout_s * 1e3));
   CommunicatorOptions communication;
-  communication.timeout = timeout;
+  communication.timeout =
+      std::chrono::milliseconds(static_cast<int64_t>(options.timeout_s * 1e3));
   communication.backend = options.backend;
   communication.interface = options.interface;
-  communication.all_local = launch.local_world_size == launch.world_size;
-  communication.master_host = launch.rendezvous.host;
-  TANDEM_ASSIGN_OR_RETURN(auto store, OpenStore(launch, timeout));
-  return Communicator::Create(std::move(store), launch.rank, launch.world_size,
-                              "world", communication);
+  return Communicator::ForLaunch(launch, communication);
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenData(

@@ -48,6 +48,7 @@ int IntraOpThreads(int64_t requested, int local_world_size) {
 }
 
 void ConfigureProcess(int intra_op_threads) {
+  setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
   at::set_num_threads(intra_op_threads);
   constexpr int kGreatestMmapThreshold = 32 << 20;  // glibc's limit
   mallopt(M_MMAP_THRESHOLD, kGreatestMmapThreshold);

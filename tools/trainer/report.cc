@@ -19,7 +19,10 @@ Report Report::Speaking(MetricsFile metrics) {
 void Report::Say(const std::string& line) {
   if (silent()) return;
   if (progress_ != nullptr) progress_->Clear();
-  absl::PrintF("%s\n", line);
+  // A launcher forwards stderr, so that Clear may come after this line: a
+  // terminal is told on stdout too to take the bar away.
+  const bool terminal = isatty(STDOUT_FILENO) != 0;
+  absl::PrintF("%s%s\n", terminal ? "\r\x1b[K" : "", line);
   std::fflush(stdout);
 }
 
@@ -52,7 +55,7 @@ absl::Status Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
   if (silent()) return absl::OkStatus();
   Say(absl::StrFormat(
       "epoch %d  step %*d/%d  loss %.4f  accuracy %5.2f %%  lr %.3g  "
-      "%7.0f samples/s  %.1f ms/step",
+      "%.0f samples/s  %.1f ms",
       step.epoch, static_cast<int>(absl::StrCat(steps_in_all).size()),
       step.step, steps_in_all, step.score.loss(), 100 * step.score.accuracy(),
       step.learning_rate, step.samples_per_s, step.step_ms));

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/process_testing.h"
 #include "tests/e2e/train/runs.h"
 
 namespace tandem {
@@ -116,6 +117,31 @@ TEST_P(RanksTest, TrainTheSameGlobalBatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RanksTest, testing::Values(2, 3));
+
+// Two launchers on this host stand for two nodes.
+TEST(TrainTest, TwoNodesTrainAsTwoRanksOfOne) {
+  const Events expected =
+      RunJobForEvents(SmallJob({"--epochs=2", "--nproc_per_node=2"}));
+  const std::string metrics = NewFolder("nodes") + "/metrics.jsonl";
+  const Flags job = SmallJob({"--epochs=2", "--nnodes=2", "--nproc_per_node=1",
+                              "--master_addr=127.0.0.1",
+                              "--master_port=" + std::to_string(FreePort()),
+                              "--metrics_file=" + metrics});
+  auto node = [&](const std::string& rank) {
+    Flags flags = job;
+    flags.push_back("--node_rank=" + rank);
+    return flags;
+  };
+  Program second(kTrain, node("1"));
+  Program first(kTrain, node("0"));
+  const ProgramResult first_result = first.Wait();
+  const ProgramResult second_result = second.Wait();
+  EXPECT_EQ(first_result.exit_code, 0) << first_result.err;
+  EXPECT_EQ(second_result.exit_code, 0) << second_result.err;
+  EXPECT_EQ(Fingerprint(ReadEvents(metrics)), Fingerprint(expected));
+  EXPECT_TRUE(first.LivingProcesses().empty());
+  EXPECT_TRUE(second.LivingProcesses().empty());
+}
 
 TEST(TrainTest, EveryModelTrains) {
   struct Case {
