@@ -152,7 +152,7 @@ int Act(const std::string& action, int number) {
   if (action == "raise") {
     std::cerr << "about to raise" << std::endl;
     // Under a sanitizer some signals have handlers, which report and exit.
-    signal(number, SIG_DFL);
+    std::signal(number, SIG_DFL);
     raise(number);
   }
   if (action == "count") return CountSignals(number);

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <future>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -122,9 +123,10 @@ TEST(SpawnTest, TheTimeoutNamesWhoStillRuns) {
 }
 
 TEST(SpawnTest, RefusesAProcessWithThreads) {
-  std::thread other(SleepLong);
+  std::promise<void> end;
+  std::thread other([&end] { end.get_future().wait(); });
   const absl::Status status = Spawn([](int) { return absl::OkStatus(); }, 1);
-  pthread_cancel(other.native_handle());
+  end.set_value();
   other.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("2 threads"));
