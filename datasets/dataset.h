@@ -23,6 +23,9 @@ class Dataset {
   // Shape of one sample's input, without the batch dimension.
   virtual std::vector<int64_t> input_shape() const = 0;
 
+  // Whether inputs are token numbers (int64), else float32 values.
+  virtual bool tokens() const { return false; }
+
   // Number of classes; for tokens, the size of the vocabulary.
   virtual int64_t classes() const = 0;
 

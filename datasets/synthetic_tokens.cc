@@ -43,6 +43,7 @@ class SyntheticTokens : public Dataset {
   std::vector<int64_t> input_shape() const override {
     return {options_.context};
   }
+  bool tokens() const override { return true; }
   int64_t classes() const override { return options_.vocabulary; }
 
   absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices) const override {

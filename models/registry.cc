@@ -110,6 +110,15 @@ absl::StatusOr<LayerSpecs> MakeModel(const ModelOptions& options) {
                      absl::StrJoin(KnownModels(), ", ")));
   }
   TANDEM_RETURN_IF_ERROR(CheckPositive(options));
+  const bool takes_tokens = options.name == "gpt_tiny";
+  if (options.tokens != takes_tokens) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model ", options.name, " takes ",
+        takes_tokens ? "token numbers" : "real numbers (float32)",
+        ", but the data's inputs are ",
+        options.tokens ? "token numbers" : "real numbers (float32)",
+        ": choose another model or data set"));
+  }
   return maker->second(options);
 }
 

@@ -18,6 +18,7 @@ struct ModelOptions {
   // [tokens] for gpt_tiny, or [10] for the toys; an MLP takes any.
   std::vector<int64_t> input_shape;
   int64_t classes = 0;  // for tokens, the size of the vocabulary
+  bool tokens = false;  // inputs are token numbers (int64), else float32 values
 };
 
 // cnn, gpt_tiny, mlp_deep, ..., in alphabetical order.

@@ -20,6 +20,7 @@
 #include "core/resolve_launch.h"
 #include "core/status_macros.h"
 #include "core/store.h"
+#include "core/torch_status.h"
 #include "tools/trainer/interrupt.h"
 #include "tools/trainer/job.h"
 #include "tools/trainer/loop.h"
@@ -36,7 +37,21 @@ constexpr char kUsage[] =
     "  train --nproc_per_node=2           the same on two ranks\n"
     "  train --model=resnet18 --epochs=3  another network, for longer\n";
 
-enum ExitCode { kDone = 0, kFailed = 1, kRefused = 2 };
+constexpr int kFailed = 1;
+constexpr int kRefused = 2;
+
+// What the user can mend in what they gave is refused; the rest failed.
+int ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+      return kRefused;
+    default:
+      return kFailed;
+  }
+}
 
 absl::StatusOr<Report> OpenReport(const Job& job) {
   if (!job.speaks()) return Report::Silent();
@@ -46,33 +61,36 @@ absl::StatusOr<Report> OpenReport(const Job& job) {
 }
 
 // One line on stderr; the launcher, where there is one, adds the rank.
-int Fail(const absl::Status& status, ExitCode code) {
+int Fail(const absl::Status& status) {
   absl::FPrintF(stderr, "train: %s\n", status.message());
-  return code;
+  return ExitCodeOf(status);
 }
 
-int FailOrStop(const absl::Status& status, ExitCode code) {
-  // Whatever broke after the wish to stop, broke because ranks stopped.
-  if (InterruptSignal() == 0) return Fail(status, code);
-  absl::FPrintF(stderr, "train: %s\n", InterruptError().message());
-  return 128 + InterruptSignal();
-}
-
-int RunRank(const TrainOptions& options, const Launch& launch) {
-  HandleInterrupts();
+absl::Status StartLogging(const TrainOptions& options, const Launch& launch) {
   LoggingOptions logging;
   logging.rank = launch.rank;
   logging.log_dir = options.log_dir;
-  absl::Status logs = InitLogging("train", logging);
-  if (!logs.ok()) return Fail(logs, kRefused);
-  absl::StatusOr<Job> job = SetUpJob(options, launch);
-  if (!job.ok()) return FailOrStop(job.status(), kRefused);
-  absl::StatusOr<Report> report = OpenReport(*job);
-  if (!report.ok()) return Fail(report.status(), kRefused);
-  const absl::Status status = RunJob(*job, *report);
-  report->EndProgress();
-  if (!status.ok()) return FailOrStop(status, kFailed);
-  return kDone;
+  return InitLogging("train", logging);
+}
+
+absl::Status TrainAsRank(const TrainOptions& options, const Launch& launch) {
+  TANDEM_RETURN_IF_ERROR(StartLogging(options, launch));
+  TANDEM_ASSIGN_OR_RETURN(Job job, SetUpJob(options, launch));
+  TANDEM_ASSIGN_OR_RETURN(Report report, OpenReport(job));
+  // From here on there is a loop that looks; until here a signal just ends us.
+  HandleInterrupts();
+  return RunJob(job, report);
+}
+
+int RunRank(const TrainOptions& options, const Launch& launch) {
+  const absl::Status status =
+      CatchTorch([&] { return TrainAsRank(options, launch); });
+  // Whatever broke after the wish to stop, broke because ranks stopped.
+  const int signal_number = InterruptSignal();
+  if (status.ok()) return 0;
+  if (signal_number == 0) return Fail(status);
+  absl::FPrintF(stderr, "train: %s\n", InterruptError().message());
+  return 128 + signal_number;
 }
 
 // Starts this node's ranks, each of which runs this program again.
@@ -93,21 +111,20 @@ int StartRanks(const LaunchPlan& plan, const TrainOptions& options, int argc,
 
 int Main(int argc, char** argv) {
   const auto leftovers = ParseCommandLine(argc, argv, kUsage);
-  if (!leftovers.ok()) return Fail(leftovers.status(), kRefused);
+  if (!leftovers.ok()) return Fail(leftovers.status());
   if (!leftovers->empty()) {
     return Fail(absl::InvalidArgumentError(
-                    absl::StrCat("'", leftovers->front(),
-                                 "' is no flag: options look like --epochs=3")),
-                kRefused);
+        absl::StrCat("'", leftovers->front(),
+                     "' is no flag: options look like --epochs=3")));
   }
   const absl::StatusOr<TrainOptions> options = TrainOptionsFromFlags();
-  if (!options.ok()) return Fail(options.status(), kRefused);
+  if (!options.ok()) return Fail(options.status());
   const absl::StatusOr<LaunchPlan> plan =
       ResolveLaunch(LaunchSettingsFromFlags(), Environment::OfProcess());
-  if (!plan.ok()) return Fail(plan.status(), kRefused);
+  if (!plan.ok()) return Fail(plan.status());
   // Before any rank is started: one line, not one a rank.
   const absl::Status fits = CheckLayout(*options, plan->launch.world_size);
-  if (!fits.ok()) return Fail(fits, kRefused);
+  if (!fits.ok()) return Fail(fits);
   if (plan->is_launcher) return StartRanks(*plan, *options, argc, argv);
   return RunRank(*options, plan->launch);
 }

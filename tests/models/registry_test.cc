@@ -21,7 +21,7 @@ constexpr int64_t kBatch = 2;
 constexpr uint64_t kSeed = 11;
 
 ModelOptions OptionsFor(const std::string& name) {
-  if (name == "gpt_tiny") return {name, {128}, 256};
+  if (name == "gpt_tiny") return {name, {128}, 256, true};
   if (name == "toy" || name == "toy_mp") return {name, {10}, 5};
   return {name, {3, 16, 33}, 7};
 }
@@ -137,8 +137,10 @@ TEST(RegistryTest, AnInputThatDoesNotFitSaysWhatDoes) {
   }
   EXPECT_THAT(Error({"cnn", {1, 3, 28}, 10}), HasSubstr("at least 4 x 4"));
   EXPECT_THAT(Error({"gpt_tiny", {1, 28, 28}, 10}), HasSubstr("token numbers"));
-  EXPECT_THAT(Error({"gpt_tiny", {129}, 256}), HasSubstr("up to 128"));
-  EXPECT_THAT(Error({"gpt_tiny", {128}, 257}), HasSubstr("up to 256"));
+  EXPECT_THAT(Error({"mlp_small", {128}, 256, true}),
+              HasSubstr("but the data's inputs are token numbers"));
+  EXPECT_THAT(Error({"gpt_tiny", {129}, 256, true}), HasSubstr("up to 128"));
+  EXPECT_THAT(Error({"gpt_tiny", {128}, 257, true}), HasSubstr("up to 256"));
   EXPECT_THAT(Error({"toy", {11}, 5}), HasSubstr("takes inputs [10]"));
   EXPECT_THAT(Error({"toy_mp", {10}, 6}), HasSubstr("with 5 classes"));
 }
@@ -161,7 +163,7 @@ TEST(RegistryTest, SmallestInputsWork) {
 }
 
 TEST(RegistryTest, AnyNumberOfTokensUpToTheContextWorks) {
-  const LayerList layers = Make({"gpt_tiny", {1}, 256});
+  const LayerList layers = Make({"gpt_tiny", {1}, 256, true});
   const at::Tensor input = at::arange(3, at::kLong).view({3, 1});
   EXPECT_EQ(Forward(layers, input).sizes().vec(),
             (std::vector<int64_t>{3, 1, 256}));

@@ -16,15 +16,23 @@ static_assert(std::atomic<int>::is_always_lock_free,
 
 void OnSignal(int signal_number) { interrupt_signal.store(signal_number); }
 
-}  // namespace
-
-void HandleInterrupts() {
+void Handle(int signal_number) {
+  struct sigaction before = {};
+  sigaction(signal_number, nullptr, &before);
+  // Started with the signal ignored (nohup, a shell's "&"): so it stays.
+  if (before.sa_handler == SIG_IGN) return;
   struct sigaction action = {};
   action.sa_handler = OnSignal;
   // Back to the default after the first: a second signal ends the process.
   action.sa_flags = SA_RESETHAND | SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  sigaction(signal_number, &action, nullptr);
+}
+
+}  // namespace
+
+void HandleInterrupts() {
+  Handle(SIGINT);
+  Handle(SIGTERM);
 }
 
 int InterruptSignal() { return interrupt_signal.load(); }

@@ -8,8 +8,9 @@
 namespace tandem {
 
 // Handles SIGINT and SIGTERM from now on: the first one sets the wish to stop,
-// a second one ends the process as if it were not handled. For programs: a
-// library leaves signals alone.
+// a second one ends the process as if it were not handled. One that the process
+// was started to ignore stays ignored. For programs: a library leaves signals
+// alone.
 void HandleInterrupts();
 
 // The signal that asked to stop, or 0.

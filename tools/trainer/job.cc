@@ -16,6 +16,7 @@
 #include "models/registry.h"
 #include "parallel/replicated.h"
 #include "tools/trainer/process.h"
+#include "tools/trainer/save_folder.h"
 
 namespace tandem {
 namespace {
@@ -55,6 +56,7 @@ absl::StatusOr<LayerList> MakeLayersFor(const TrainOptions& options,
   model.name = options.model;
   model.input_shape = data.input_shape();
   model.classes = data.classes();
+  model.tokens = data.tokens();
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeModel(model));
   return MakeLayers(specs, options.seed);
 }
@@ -117,8 +119,13 @@ absl::StatusOr<Job> SetUpJob(const TrainOptions& options,
   TANDEM_ASSIGN_OR_RETURN(
       job.batch_size_per_replica,
       BatchSizePerReplica(options.batch_size, job.mesh.data()));
+  const bool binds = launch.launcher == "slurm" || launch.launcher == "openmpi";
+  if (launch.rank == 0 && !options.eval_only) {
+    TANDEM_RETURN_IF_ERROR(PrepareSaveFolder(options.save_dir));
+  }
   job.intra_op_threads =
-      IntraOpThreads(options.intra_op_threads, launch.local_world_size);
+      IntraOpThreads(options.intra_op_threads, launch.local_world_size,
+                     /*bound=*/binds && IsBoundToCores());
   ConfigureProcess(job.intra_op_threads);
   TANDEM_ASSIGN_OR_RETURN(job.train_data, OpenData(options, Split::kTrain));
   TANDEM_ASSIGN_OR_RETURN(job.test_data, OpenData(options, Split::kTest));

@@ -75,7 +75,7 @@ class Loop {
 };
 
 absl::Status Loop::Run() {
-  TANDEM_RETURN_IF_ERROR(OpenTrainingSet());
+  if (!options().eval_only) TANDEM_RETURN_IF_ERROR(OpenTrainingSet());
   TANDEM_RETURN_IF_ERROR(Resume());
   if (options().eval_only) {
     TANDEM_RETURN_IF_ERROR(Evaluate(position_.sampler.epoch));
@@ -120,6 +120,7 @@ absl::Status Loop::Resume() {
   saved_step_ = position_.step;
   report_.Say(absl::StrFormat("resumed %s at step %d", options().resume,
                               position_.step));
+  if (options().eval_only) return absl::OkStatus();
   return sampler_->Restore(position_.sampler);
 }
 
@@ -133,7 +134,7 @@ absl::Status Loop::Train() {
     return Evaluate(epoch);
   }
   for (; !done(); ++epoch) TANDEM_RETURN_IF_ERROR(TrainEpoch(epoch));
-  return options().save_dir.empty() ? absl::OkStatus() : Save();
+  return absl::OkStatus();
 }
 
 absl::Status Loop::TrainEpoch(int64_t epoch) {
@@ -158,7 +159,10 @@ absl::Status Loop::TrainEpoch(int64_t epoch) {
     if (due) TANDEM_RETURN_IF_ERROR(Save());
   }
   report_.EndProgress();
-  return steps > 0 ? Evaluate(epoch) : absl::OkStatus();
+  if (steps == 0) return absl::OkStatus();
+  // First of all: nothing that comes now may cost the epoch.
+  TANDEM_RETURN_IF_ERROR(Save());
+  return Evaluate(epoch);
 }
 
 absl::Status Loop::TrainStep(const Batch& batch, int64_t epoch) {

@@ -9,9 +9,9 @@
 namespace tandem {
 namespace {
 
-absl::Status FileError(const std::string& path, const char* what) {
-  return absl::UnavailableError(absl::StrCat(
-      "--metrics_file=", path, ": cannot ", what, ": ", std::strerror(errno)));
+std::string FileError(const std::string& path, const char* what) {
+  return absl::StrCat("--metrics_file=", path, ": cannot ", what, ": ",
+                      std::strerror(errno));
 }
 
 }  // namespace
@@ -20,7 +20,9 @@ absl::StatusOr<MetricsFile> MetricsFile::Open(const std::string& path) {
   MetricsFile metrics(path);
   if (path.empty()) return metrics;
   metrics.file_.reset(std::fopen(path.c_str(), "w"));
-  if (metrics.file_ == nullptr) return FileError(path, "open for writing");
+  if (metrics.file_ == nullptr) {
+    return absl::FailedPreconditionError(FileError(path, "open for writing"));
+  }
   return metrics;
 }
 
@@ -29,7 +31,7 @@ absl::Status MetricsFile::Write(const nlohmann::ordered_json& event) {
   const std::string line = event.dump() + "\n";
   if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() ||
       std::fflush(file_.get()) != 0) {
-    return FileError(path_, "write");
+    return absl::UnavailableError(FileError(path_, "write"));
   }
   return absl::OkStatus();
 }

@@ -12,6 +12,13 @@ absl::Status AtLeast(const char* flag, double given, double least) {
       absl::StrCat("--", flag, "=", given, ": must be at least ", least));
 }
 
+absl::Status Between(const char* flag, double given, double least,
+                     double most) {
+  if (given >= least && given <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, "=", given, ": must be from ", least, " to ", most));
+}
+
 absl::Status OneOf(const char* flag, const std::string& given,
                    const std::vector<std::string>& known) {
   for (const std::string& name : known) {
@@ -29,7 +36,41 @@ absl::Status FirstError(std::initializer_list<absl::Status> checks) {
   return absl::OkStatus();
 }
 
+bool IsSynthetic(const TrainOptions& options) {
+  return options.dataset.rfind("synthetic", 0) == 0;
+}
+
+absl::Status CheckData(const TrainOptions& options) {
+  const bool shaped =
+      !options.synthetic_shape.empty() || options.synthetic_samples > 0;
+  const bool from_files =
+      options.dataset == "fashion_mnist" || options.dataset == "mnist";
+  if (shaped && from_files) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--synthetic_shape and --synthetic_samples are for --dataset=synthetic "
+        "and synthetic_tokens, but --dataset=",
+        options.dataset, " was given"));
+  }
+  if (!options.data_dir.empty() && IsSynthetic(options)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--data_dir=", options.data_dir, " was given, but --dataset=",
+        options.dataset, " is made up and reads no files"));
+  }
+  if (options.dataset == "synthetic_tokens" &&
+      options.synthetic_shape.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--synthetic_shape=", absl::StrJoin(options.synthetic_shape, ","),
+        ": --dataset=synthetic_tokens takes one number, the context length"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckTogether(const TrainOptions& options) {
+  if (options.nesterov && options.optimizer != "sgd") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--nesterov is sgd's, but --optimizer=", options.optimizer,
+                     " was given"));
+  }
   if (options.lr_schedule == "step" && options.lr_step_size == 0) {
     return absl::InvalidArgumentError(
         "--lr_schedule=step needs --lr_step_size=STEPS, the steps between two "
@@ -55,9 +96,9 @@ absl::Status CheckTogether(const TrainOptions& options) {
 
 absl::Status Validate(const TrainOptions& options) {
   return FirstError({
-      AtLeast("epochs", options.epochs, 1),
-      AtLeast("max_steps", options.max_steps, 0),
-      AtLeast("batch_size", options.batch_size, 1),
+      Between("epochs", options.epochs, 1, 1e9),
+      Between("max_steps", options.max_steps, 0, 1e15),
+      Between("batch_size", options.batch_size, 1, 1e9),
       AtLeast("learning_rate", options.learning_rate, 0),
       AtLeast("momentum", options.momentum, 0),
       AtLeast("weight_decay", options.weight_decay, 0),
@@ -65,16 +106,17 @@ absl::Status Validate(const TrainOptions& options) {
       AtLeast("lr_step_size", options.lr_step_size, 0),
       AtLeast("lr_gamma", options.lr_gamma, 0),
       AtLeast("clip_grad_norm", options.clip_grad_norm, 0),
-      AtLeast("intra_op_threads", options.intra_op_threads, 0),
-      AtLeast("workers", options.workers, 0),
-      AtLeast("timeout", options.timeout_s, 0.001),
+      Between("intra_op_threads", options.intra_op_threads, 0, 1024),
+      Between("workers", options.workers, 0, 1024),
+      Between("timeout", options.timeout_s, 0.001, 1e7),
       AtLeast("log_every", options.log_every, 1),
       AtLeast("save_every", options.save_every, 0),
-      AtLeast("synthetic_classes", options.synthetic_classes, 2),
-      AtLeast("synthetic_samples", options.synthetic_samples, 0),
+      Between("synthetic_classes", options.synthetic_classes, 2, 1e6),
+      Between("synthetic_samples", options.synthetic_samples, 0, 1e9),
       OneOf("optimizer", options.optimizer, {"sgd", "adam", "adamw"}),
       OneOf("lr_schedule", options.lr_schedule, {"constant", "step", "cosine"}),
       OneOf("device", options.device, {"cpu", "cuda"}),
+      CheckData(options),
       CheckTogether(options),
   });
 }
@@ -91,6 +133,9 @@ std::vector<std::pair<std::string, std::string>> Describe(
       {"model", options.model},
       {"dataset", options.dataset},
       {"data_dir", options.data_dir},
+      {"synthetic_shape", absl::StrJoin(options.synthetic_shape, ",")},
+      {"synthetic_samples", text(options.synthetic_samples)},
+      {"synthetic_classes", text(options.synthetic_classes)},
       {"epochs", text(options.epochs)},
       {"max_steps", text(options.max_steps)},
       {"batch_size", text(options.batch_size)},
@@ -101,14 +146,21 @@ std::vector<std::pair<std::string, std::string>> Describe(
       {"weight_decay", text(options.weight_decay)},
       {"lr_schedule", options.lr_schedule},
       {"lr_warmup_steps", text(options.lr_warmup_steps)},
+      {"lr_step_size", text(options.lr_step_size)},
+      {"lr_gamma", text(options.lr_gamma)},
       {"clip_grad_norm", text(options.clip_grad_norm)},
       {"seed", text(options.seed)},
       {"device", options.device},
+      {"backend", options.backend},
+      {"interface", options.interface},
+      {"timeout", text(options.timeout_s)},
       {"workers", text(options.workers)},
       {"log_every", text(options.log_every)},
       {"save_dir", options.save_dir},
       {"save_every", text(options.save_every)},
       {"resume", options.resume},
+      {"eval_only", options.eval_only ? "true" : "false"},
+      {"log_dir", options.log_dir},
       {"metrics_file", options.metrics_file},
   };
 }

@@ -48,7 +48,7 @@ struct TrainOptions {
 
   int64_t log_every = 25;
   std::string save_dir = "checkpoints";
-  int64_t save_every = 0;  // in steps; 0: at the end alone
+  int64_t save_every = 0;  // in steps; 0: after each epoch alone
   std::string resume;
   std::string metrics_file;
   std::string log_dir;

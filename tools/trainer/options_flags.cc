@@ -86,7 +86,8 @@ ABSL_FLAG(int64_t, log_every, 25, "Steps between two lines of progress.");
 ABSL_FLAG(std::string, save_dir, "checkpoints",
           "Folder for checkpoints; empty: save none.");
 ABSL_FLAG(int64_t, save_every, 0,
-          "Steps between two checkpoints; 0: one, at the end.");
+          "Steps between two checkpoints; one comes after each epoch, and at "
+          "the end, in any case.");
 ABSL_FLAG(std::string, resume, "",
           "Checkpoint to go on from: a file, or a folder (its latest).");
 ABSL_FLAG(std::string, metrics_file, "",

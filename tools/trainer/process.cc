@@ -17,10 +17,19 @@
 namespace tandem {
 namespace {
 
-int AvailableCores() {
+int CoresOfAffinity() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
   return std::max(1, CPU_COUNT(&set));
+}
+
+// The control group's quota in cores ("QUOTA PERIOD", or "max PERIOD");
+// `unlimited` where there is none.
+int CoresOfQuota(int unlimited) {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  double quota = 0, period = 0;
+  if (!(file >> quota >> period) || period <= 0) return unlimited;
+  return std::max(1, static_cast<int>(quota / period));
 }
 
 // Field 22 of /proc/self/stat: start time in clock ticks after boot. The
@@ -37,14 +46,20 @@ double StartAfterBoot() {
 
 }  // namespace
 
-int IntraOpThreads(int64_t requested, int local_world_size) {
+int IntraOpThreads(int64_t requested, int local_world_size, bool bound) {
   if (requested > 0) return static_cast<int>(requested);
   const char* omp = std::getenv("OMP_NUM_THREADS");
   int threads = 0;
   if (omp != nullptr && absl::SimpleAtoi(omp, &threads) && threads > 0) {
     return threads;
   }
-  return std::max(1, AvailableCores() / local_world_size);
+  const int cores = CoresOfAffinity();
+  const int available = std::min(cores, CoresOfQuota(cores));
+  return std::max(1, bound ? available : available / local_world_size);
+}
+
+bool IsBoundToCores() {
+  return CoresOfAffinity() < sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 void ConfigureProcess(int intra_op_threads) {

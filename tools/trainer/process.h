@@ -8,10 +8,15 @@
 
 namespace tandem {
 
-// Threads for one rank's operators: `requested`, or OMP_NUM_THREADS, or this
-// process's cores (its CPU affinity) shared by `local_world_size` ranks; at
-// least 1.
-int IntraOpThreads(int64_t requested, int local_world_size);
+// Threads for one rank's operators: `requested`, or OMP_NUM_THREADS, or the
+// cores that this process may use (its CPU affinity, its control group's quota)
+// shared by `local_world_size` ranks; at least 1. Where the launcher has given
+// each rank cores of its own (`bound`: srun and mpirun can), they are not
+// shared again.
+int IntraOpThreads(int64_t requested, int local_world_size, bool bound);
+
+// Whether this process may use only some of the machine's cores.
+bool IsBoundToCores();
 
 // Sets LibTorch's thread count, and glibc's allocator to keep big blocks: the
 // temporaries of a training step are as big in every step, and to map, fault

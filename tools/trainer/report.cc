@@ -93,8 +93,10 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
         "%.1f ms a step (median)",
         summary.steps, summary.samples_per_s, summary.step_ms_median));
   }
-  Say(absl::StrFormat("  start to first step %.0f ms, peak memory %.0f MiB",
-                      summary.startup_ms, summary.peak_rss_mib));
+  if (summary.steps > 0) {
+    Say(absl::StrFormat("  start to first step %.0f ms", summary.startup_ms));
+  }
+  Say(absl::StrFormat("  peak memory        %.0f MiB", summary.peak_rss_mib));
   Say(absl::StrFormat("  weights_sha256     %s", summary.weights_sha256));
   if (!summary.checkpoint.empty()) {
     Say(absl::StrFormat("  checkpoint         %s", summary.checkpoint));

@@ -1,22 +1,21 @@
 #include "tools/trainer/saving.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <system_error>
+#include <map>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "core/checkpoint.h"
 #include "core/status_macros.h"
+#include "tools/trainer/save_folder.h"
 
 namespace tandem {
 namespace {
 
-constexpr char kLatest[] = "latest.safetensors";
+// What decides a job's course beside its model and seed.
+std::map<std::string, std::string> OptionsToKeep(const TrainOptions& options) {
+  return {{"dataset", options.dataset},
+          {"optimizer", options.optimizer},
+          {"batch_size", absl::StrCat(options.batch_size)}};
+}
 
 Checkpoint CheckpointOf(const Job& job, const TrainPosition& position) {
   Checkpoint checkpoint;
@@ -31,60 +30,34 @@ Checkpoint CheckpointOf(const Job& job, const TrainPosition& position) {
   checkpoint.progress.seed = job.options.seed;
   checkpoint.progress.world_size = job.launch.world_size;
   checkpoint.progress.model = job.options.model;
-  checkpoint.progress.options = {{"dataset", job.options.dataset},
-                                 {"optimizer", job.options.optimizer}};
+  checkpoint.progress.options = OptionsToKeep(job.options);
   return checkpoint;
 }
 
-absl::Status MakeFolder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      "--save_dir=", folder, ": cannot make the folder: ", error.message()));
-}
-
-// Points FOLDER/latest.safetensors at `name`, in one step: a reader sees the
-// old link or the new one.
-absl::Status PointLatestAt(const std::string& folder, const std::string& name) {
-  const std::string latest = absl::StrCat(folder, "/", kLatest);
-  const std::string beside = absl::StrCat(latest, ".", getpid());
-  unlink(beside.c_str());
-  if (symlink(name.c_str(), beside.c_str()) == 0 &&
-      rename(beside.c_str(), latest.c_str()) == 0) {
-    return absl::OkStatus();
-  }
-  const int error = errno;
-  unlink(beside.c_str());
-  return absl::UnavailableError(absl::StrCat(latest, ": cannot point at ", name,
-                                             ": ", std::strerror(error)));
-}
-
-std::string FileOf(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) return path;
-  return absl::StrCat(path, "/", kLatest);
-}
-
-// What must be as it was for the checkpoint to mean anything.
-absl::Status CheckSame(const char* what, const std::string& flag,
+// What must be as it was, for the job to go on with the same bits.
+absl::Status CheckSame(const std::string& path, const char* flag,
                        const std::string& then, const std::string& now) {
   if (then == now) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--resume=", what, ": the checkpoint is of --", flag, "=",
-                   then, ", but this job has --", flag, "=", now));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--resume=", path, ": the checkpoint is of a job with --", flag, "=",
+      then, ", but this one has --", flag, "=", now, ": give the same"));
 }
 
-absl::Status CheckFits(const std::string& path, const Checkpoint& checkpoint,
+absl::Status CheckFits(const std::string& path,
+                       const TrainingProgress& progress,
                        const TrainOptions& options) {
-  TANDEM_RETURN_IF_ERROR(CheckSame(path.c_str(), "model",
-                                   checkpoint.progress.model, options.model));
+  TANDEM_RETURN_IF_ERROR(
+      CheckSame(path, "model", progress.model, options.model));
   // Its weights alone are wanted.
   if (options.eval_only) return absl::OkStatus();
-  const auto optimizer = checkpoint.progress.options.find("optimizer");
-  if (optimizer == checkpoint.progress.options.end()) return absl::OkStatus();
-  return CheckSame(path.c_str(), "optimizer", optimizer->second,
-                   options.optimizer);
+  TANDEM_RETURN_IF_ERROR(CheckSame(path, "seed", absl::StrCat(progress.seed),
+                                   absl::StrCat(options.seed)));
+  for (const auto& [name, now] : OptionsToKeep(options)) {
+    const auto then = progress.options.find(name);
+    if (then == progress.options.end()) continue;
+    TANDEM_RETURN_IF_ERROR(CheckSame(path, name.c_str(), then->second, now));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -92,20 +65,18 @@ absl::Status CheckFits(const std::string& path, const Checkpoint& checkpoint,
 absl::StatusOr<std::string> SaveJob(const Job& job,
                                     const TrainPosition& position) {
   const std::string& folder = job.options.save_dir;
-  const std::string name =
-      absl::StrFormat("step-%09d.safetensors", position.step);
+  const std::string name = CheckpointName(position.step);
   const std::string path = absl::StrCat(folder, "/", name);
   if (job.launch.rank != 0) return path;
-  TANDEM_RETURN_IF_ERROR(MakeFolder(folder));
   TANDEM_RETURN_IF_ERROR(SaveCheckpoint(path, CheckpointOf(job, position)));
   TANDEM_RETURN_IF_ERROR(PointLatestAt(folder, name));
   return path;
 }
 
 absl::StatusOr<TrainPosition> ResumeJob(Job& job, const std::string& path) {
-  const std::string file = FileOf(path);
-  TANDEM_ASSIGN_OR_RETURN(const Checkpoint checkpoint, LoadCheckpoint(file));
-  TANDEM_RETURN_IF_ERROR(CheckFits(path, checkpoint, job.options));
+  TANDEM_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
+                          LoadCheckpoint(CheckpointFile(path)));
+  TANDEM_RETURN_IF_ERROR(CheckFits(path, checkpoint.progress, job.options));
   TANDEM_RETURN_IF_ERROR(job.strategy->LoadModelState(checkpoint.model));
   if (!job.options.eval_only) {
     TANDEM_RETURN_IF_ERROR(

@@ -19,14 +19,15 @@ struct TrainPosition {
 };
 
 // Writes DIR/step-000000042.safetensors and points DIR/latest.safetensors at
-// it, with DIR = --save_dir, made when missing. Rank 0 does the work; the
-// others return at once. Gives the file's path. An error leaves what was there
-// before.
+// it, with DIR = --save_dir. Rank 0 does the work; the others return at once.
+// Gives the file's path. An error leaves what was there before.
 absl::StatusOr<std::string> SaveJob(const Job& job,
                                     const TrainPosition& position);
 
 // Loads a checkpoint, a file or a folder's latest, into the job. Every rank
-// calls it and reads the file.
+// calls it and reads the file. InvalidArgument when it is of a job with another
+// model, seed, data set, batch size or optimizer (all but the model do not
+// matter under --eval_only).
 absl::StatusOr<TrainPosition> ResumeJob(Job& job, const std::string& path);
 
 }  // namespace tandem

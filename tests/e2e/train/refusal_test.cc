@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 
+#include <algorithm>
 #include <fstream>
 #include <regex>
 
@@ -40,6 +41,11 @@ TEST_P(RefusalTest, SaysWhatIsWrongInOneLine) {
   for (const std::string& text : GetParam().says) {
     EXPECT_THAT(result.err, HasSubstr(text));
   }
+  const bool alone = result.err.find("tandem:") == std::string::npos;
+  if (alone) {
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1)
+        << result.err;
+  }
   EXPECT_THAT(result.err, Not(HasSubstr("frame #")));
   EXPECT_THAT(result.err, Not(HasSubstr("Exception raised from")));
   EXPECT_TRUE(program.LivingProcesses().empty());
@@ -74,23 +80,24 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"BatchBeyondTheData",
                 {"--batch_size=1000"},
                 {"--batch_size=1000", "96"},
-                1},
+                2},
         Refusal{"MissingData",
-                {"--dataset=mnist", "--data_dir=/nonexistent"},
+                {"--dataset=mnist", "--data_dir=/nonexistent",
+                 "--synthetic_shape=", "--synthetic_samples=0"},
                 {"/nonexistent"},
                 2},
         Refusal{"MissingCheckpoint",
                 {"--resume=/nonexistent/x.safetensors"},
                 {"/nonexistent/x.safetensors"},
-                1},
+                2},
         Refusal{"NoCheckpoint",
                 {"--resume=" + FileWith("garbage", "not a checkpoint")},
                 {"garbage"},
-                1},
+                2},
         Refusal{"UnwritableFolder",
-                {"--save_dir=/proc/nowhere", "--max_steps=1"},
+                {"--save_dir=/proc/nowhere"},
                 {"/proc/nowhere"},
-                1},
+                2},
         Refusal{"UnwritableMetrics",
                 {"--metrics_file=/nonexistent/m.jsonl"},
                 {"/nonexistent/m.jsonl"},
@@ -99,6 +106,18 @@ INSTANTIATE_TEST_SUITE_P(
                 {"--strategy=single", "--nproc_per_node=2"},
                 {"single"},
                 2},
+        Refusal{"TokensForAnMlp",
+                {"--dataset=synthetic_tokens", "--synthetic_shape=16"},
+                {"mlp_small", "token numbers"},
+                2},
+        Refusal{"ModelBeyondMemory",
+                {"--model=mlp_wide", "--synthetic_shape=1,32768,32768"},
+                {"memory"},
+                1},
+        Refusal{"MasterAddressOfAnotherMachine",
+                {"--nproc_per_node=2", "--master_addr=203.0.113.7"},
+                {"203.0.113.7"},
+                1},
         Refusal{"NoSuchDevice", {"--device=cuda"}, {"cuda"}, 2},
         Refusal{"UnknownBackend",
                 {"--backend=carrier_pigeon", "--nproc_per_node=2"},
@@ -110,15 +129,27 @@ INSTANTIATE_TEST_SUITE_P(
                 1}),
     [](const auto& info) { return info.param.name; });
 
-TEST(OtherModelTest, ResumingNamesWhatDiffers) {
+// A job goes on only as what it was.
+class OtherJobTest : public testing::TestWithParam<Flags> {};
+
+TEST_P(OtherJobTest, ResumingNamesWhatDiffers) {
   const std::string folder = NewFolder("other");
-  RunJobForEvents(SmallJob({"--max_steps=1", "--save_dir=" + folder}));
-  const ProgramResult result =
-      RunProgram(kTrain, SmallJob({"--model=mlp_deep", "--resume=" + folder}));
-  EXPECT_NE(result.exit_code, 0);
-  EXPECT_THAT(result.err, HasSubstr("mlp_small"));
-  EXPECT_THAT(result.err, HasSubstr("mlp_deep"));
+  const Flags was = SmallJob({"--max_steps=1", "--save_dir=" + folder});
+  RunJobForEvents(was);
+  Flags other = SmallJob({"--resume=" + folder});
+  other.push_back(GetParam()[0]);
+  const ProgramResult result = RunProgram(kTrain, other);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr(GetParam()[0]));
+  EXPECT_THAT(result.err, HasSubstr(GetParam()[1]));
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, OtherJobTest,
+    testing::Values(Flags{"--model=mlp_deep", "--model=mlp_small"},
+                    Flags{"--seed=7", "--seed=0"},
+                    Flags{"--batch_size=32", "--batch_size=16"},
+                    Flags{"--optimizer=adam", "--optimizer=sgd"}));
 
 // A file may hold 64 KiB (bash counts in KiB), a checkpoint of mlp_small more.
 TEST(FullDiskTest, LeavesTheLastCheckpointAndNoHalfOne) {

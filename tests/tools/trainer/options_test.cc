@@ -1,6 +1,7 @@
 #include "tools/trainer/options.h"
 
 #include <functional>
+#include <limits>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -32,9 +33,9 @@ INSTANTIATE_TEST_SUITE_P(
     All, BadOptionTest,
     testing::Values(
         BadOption{[](TrainOptions& o) { o.epochs = 0; },
-                  "--epochs=0: must be at least 1"},
+                  "--epochs=0: must be from 1"},
         BadOption{[](TrainOptions& o) { o.batch_size = -8; },
-                  "--batch_size=-8: must be at least 1"},
+                  "--batch_size=-8: must be from 1"},
         BadOption{[](TrainOptions& o) { o.learning_rate = -0.5; },
                   "--learning_rate=-0.5: must be at least 0"},
         BadOption{[](TrainOptions& o) { o.timeout_s = 0; }, "--timeout=0"},
@@ -49,6 +50,29 @@ INSTANTIATE_TEST_SUITE_P(
                     o.momentum = 0;
                   },
                   "--nesterov needs a momentum"},
+        BadOption{[](TrainOptions& o) {
+                    o.nesterov = true;
+                    o.optimizer = "adam";
+                  },
+                  "--nesterov is sgd's"},
+        BadOption{[](TrainOptions& o) { o.synthetic_samples = 7; },
+                  "--dataset=fashion_mnist"},
+        BadOption{[](TrainOptions& o) {
+                    o.dataset = "synthetic";
+                    o.data_dir = "/data";
+                  },
+                  "reads no files"},
+        BadOption{[](TrainOptions& o) {
+                    o.dataset = "synthetic_tokens";
+                    o.synthetic_shape = {3, 8, 8};
+                  },
+                  "--synthetic_shape=3,8,8"},
+        BadOption{[](TrainOptions& o) {
+                    o.timeout_s = std::numeric_limits<double>::infinity();
+                  },
+                  "--timeout=inf"},
+        BadOption{[](TrainOptions& o) { o.intra_op_threads = 5000000000; },
+                  "--intra_op_threads"},
         BadOption{[](TrainOptions& o) { o.eval_only = true; },
                   "name it with --resume"},
         BadOption{[](TrainOptions& o) {

@@ -13,14 +13,15 @@ namespace {
 
 TEST(ProcessTest, ThreadsAreThoseAskedForThenOmpsThenTheCoresShared) {
   setenv("OMP_NUM_THREADS", "3", 1);
-  EXPECT_EQ(IntraOpThreads(5, 2), 5);
-  EXPECT_EQ(IntraOpThreads(0, 2), 3);
+  EXPECT_EQ(IntraOpThreads(5, 2, false), 5);
+  EXPECT_EQ(IntraOpThreads(0, 2, false), 3);
   setenv("OMP_NUM_THREADS", "many", 1);
-  const int all = IntraOpThreads(0, 1);
+  const int all = IntraOpThreads(0, 1, false);
   EXPECT_GE(all, 1);
   unsetenv("OMP_NUM_THREADS");
-  EXPECT_EQ(IntraOpThreads(0, 1), all);
-  EXPECT_EQ(IntraOpThreads(0, 10000), 1);
+  EXPECT_EQ(IntraOpThreads(0, 1, false), all);
+  EXPECT_EQ(IntraOpThreads(0, 10000, false), 1);
+  EXPECT_EQ(IntraOpThreads(0, 10000, /*bound=*/true), all);
 }
 
 TEST(ProcessTest, ConfigureSetsLibTorchsThreads) {
