@@ -33,7 +33,7 @@ ABSL_FLAG(int64_t, synthetic_samples, 0,
 ABSL_FLAG(int64_t, epochs, 1, "Passes over the training set.");
 ABSL_FLAG(int64_t, max_steps, 0,
           "Stop after this many steps in all, resumed ones included; 0: after "
-          "the epochs.");
+          "the epochs. Where it ends the job, a cosine schedule ends too.");
 ABSL_FLAG(int64_t, batch_size, 64,
           "Samples a step, over all ranks together: must divide by the number "
           "of replicas.");
