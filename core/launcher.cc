@@ -16,6 +16,7 @@
 #include "core/process_end.h"
 #include "core/rank_process.h"
 #include "core/signal_pipe.h"
+#include "core/sockets.h"
 #include "core/status_macros.h"
 
 namespace tandem {
@@ -44,6 +45,7 @@ class Launcher {
   void AwaitEvents();
   void HandleSignals();
   void SignalAll(int signal);
+  void Suspend();
   void Reap();
   void HandleEnds(const std::vector<RankProcess*>& ended);
   void ReportDeath(RankProcess& dead);
@@ -69,8 +71,8 @@ class Launcher {
 
 absl::Status Launcher::Start(const std::vector<std::string>& argv) {
   TANDEM_ASSIGN_OR_RETURN(
-      signals_, SignalPipe::Install(
-                    {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}));
+      signals_, SignalPipe::Install({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1,
+                                     SIGUSR2, SIGTSTP}));
   TANDEM_ASSIGN_OR_RETURN(const int port, ServeStore());
   for (int i = 0; i < plan_.launch.local_world_size; ++i) {
     TANDEM_ASSIGN_OR_RETURN(RankProcess rank,
@@ -85,6 +87,9 @@ absl::StatusOr<int> Launcher::ServeStore() {
   if (rendezvous.kind != Rendezvous::Kind::kTcp ||
       plan_.launch.node_rank != 0) {
     return rendezvous.port;
+  }
+  if (plan_.launch.nnodes > 1) {
+    TANDEM_RETURN_IF_ERROR(CheckOthersCanReach(rendezvous.host));
   }
   return options_.serve_store(rendezvous.host, rendezvous.port);
 }
@@ -137,14 +142,18 @@ void Launcher::AwaitEvents() {
 void Launcher::HandleSignals() {
   while (const std::optional<int> signal = signals_->Next()) {
     if (*signal == SIGCHLD) continue;
-    if (!StopsRanks(*signal)) {
+    if (*signal == SIGTSTP) {
+      Suspend();
+    } else if (!StopsRanks(*signal)) {
       SignalAll(*signal);
     } else if (stop_signal_ == 0) {
       stop_signal_ = *signal;
       Say(absl::StrCat(SignalName(*signal),
                        " passed on to the ranks; a second one kills them"));
       SignalAll(*signal);
-      kill_at_ = Clock::now() + options_.stop_grace;
+      // Ranks that are being stopped because one died get no more time.
+      const Clock::time_point at = Clock::now() + options_.stop_grace;
+      kill_at_ = std::min(kill_at_.value_or(at), at);
     } else {
       kill_at_ = Clock::now();
     }
@@ -155,6 +164,13 @@ void Launcher::SignalAll(int signal) {
   for (RankProcess& rank : ranks_) {
     if (!rank.end.has_value()) rank.process.Signal(signal);
   }
+}
+
+// Ctrl-Z: the ranks, in groups of their own, do not get it from the terminal.
+void Launcher::Suspend() {
+  SignalAll(SIGTSTP);
+  raise(SIGSTOP);  // until the shell's fg or bg
+  SignalAll(SIGCONT);
 }
 
 void Launcher::Reap() {

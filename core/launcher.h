@@ -23,7 +23,8 @@ struct LauncherOptions {
       serve_store;
   // How long ranks have to end after SIGTERM when one has died.
   std::chrono::milliseconds death_grace = std::chrono::seconds(5);
-  // How long ranks have to end after SIGINT, SIGTERM or SIGHUP was passed on.
+  // How long ranks have to end after SIGINT, SIGTERM or SIGHUP was passed on,
+  // unless a death has set an earlier end.
   std::chrono::milliseconds stop_grace = std::chrono::seconds(30);
   // How many lines of a dead rank's stderr to repeat.
   int last_lines = 20;
@@ -39,7 +40,8 @@ struct LauncherOptions {
 // if it is one; the others' output comes line by line behind "[rank 3] ".
 //
 // SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on; a second of the
-// first three kills. When a rank dies, stderr says which and how, with its last
+// first three kills. SIGTSTP stops the ranks and then this process, and they go
+// on when it does. When a rank dies, stderr says which and how, with its last
 // lines; the others are stopped. If this process is killed, so are the ranks.
 //
 // Takes over those signals, SIGCHLD and SIGPIPE while it runs. Call from the

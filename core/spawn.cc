@@ -108,7 +108,8 @@ class Ranks {
     }
     for (Rank* rank : Running()) {
       kill(rank->pid, SIGKILL);
-      waitpid(rank->pid, nullptr, 0);
+      int end = 0;
+      HasEnded(rank->pid, 0, &end);
       Close(*rank);
     }
   }
@@ -167,7 +168,7 @@ class Ranks {
     for (Rank* rank : Running()) {
       Read(*rank);
       int end = 0;
-      if (waitpid(rank->pid, &end, WNOHANG) != rank->pid) continue;
+      if (!HasEnded(rank->pid, WNOHANG, &end)) continue;
       Read(*rank);
       Close(*rank);
       (rank->told.empty() ? first : told).Update(StatusOf(*rank, end));

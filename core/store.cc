@@ -66,6 +66,9 @@ absl::StatusOr<StorePtr> OpenTcpStore(const Launch& launch,
     return ConnectTcpStore(where.host, where.port, timeout);
   }
   TANDEM_RETURN_IF_ERROR(CheckPort(where.port, 1));
+  if (launch.nnodes > 1) {
+    TANDEM_RETURN_IF_ERROR(CheckOthersCanReach(where.host));
+  }
   TANDEM_ASSIGN_OR_RETURN(ServedStore served,
                           ServeTcpStore(where.host, where.port, timeout));
   return served.store;
@@ -99,7 +102,10 @@ absl::StatusOr<StorePtr> ConnectTcpStore(const std::string& host, int port,
       "--master_port the same on every node?)");
   // c10d's client would print a stack trace for every try that fails, and wait
   // for ever for a server that accepts and does not answer.
-  TANDEM_RETURN_IF_ERROR(Annotate(WaitForListener(host, port, timeout), what));
+  const absl::Status reached = WaitForListener(host, port, timeout);
+  if (absl::IsInvalidArgument(reached))
+    return reached;  // long before `timeout`
+  TANDEM_RETURN_IF_ERROR(Annotate(reached, what));
   auto store = CallWithin<StorePtr>(timeout, [=]() -> StorePtr {
     return c10::make_intrusive<c10d::TCPStore>(host, TcpOptions(port, timeout));
   });

@@ -34,7 +34,8 @@ absl::StatusOr<ServedStore> ServeTcpStore(const std::string& host, int port,
                                           std::chrono::milliseconds timeout);
 
 // Connects to a TCPStore, trying again until `timeout`: the server may start
-// later. DeadlineExceeded or Unavailable name `host` and `port`.
+// later. DeadlineExceeded or Unavailable name `host` and `port`;
+// InvalidArgument a host that could not be resolved for 10 s.
 absl::StatusOr<StorePtr> ConnectTcpStore(const std::string& host, int port,
                                          std::chrono::milliseconds timeout);
 
@@ -51,7 +52,8 @@ StorePtr NewHashStore(std::chrono::milliseconds timeout);
 
 // The store of a job, as `launch.rendezvous` says: a FileStore, a TCPStore that
 // the launcher or rank 0 serves on rendezvous.host, or for one rank a
-// HashStore.
+// HashStore. InvalidArgument where rank 0 would serve nodes that cannot reach
+// it (CheckOthersCanReach).
 absl::StatusOr<StorePtr> OpenStore(const Launch& launch,
                                    std::chrono::milliseconds timeout);
 

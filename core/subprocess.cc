@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/process_end.h"
 #include "core/status_macros.h"
 
 namespace tandem {
@@ -196,10 +197,13 @@ Subprocess::~Subprocess() {
 std::optional<int> Subprocess::Poll() {
   if (end_.has_value()) return end_;
   siginfo_t info = {};
-  if (waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-      info.si_pid == 0) {
-    return std::nullopt;
+  if (waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+    // Where SIGCHLD is ignored nothing is left to reap. The number may be
+    // somebody else's by now, so the group is left alone.
+    if (errno == ECHILD) end_ = kUnknownEnd;
+    return end_;
   }
+  if (info.si_pid == 0) return std::nullopt;
   // Until it is reaped its number, and so its group's, is nobody else's.
   kill(-pid_, SIGKILL);
   int status = 0;

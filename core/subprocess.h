@@ -52,7 +52,8 @@ class Subprocess {
   int out_fd() const { return out_fd_; }
   int err_fd() const { return err_fd_; }
 
-  // The child's wait status once it has ended (see process_end.h).
+  // The child's wait status once it has ended (see process_end.h): kUnknownEnd
+  // where this process ignores SIGCHLD; its own children are then left alone.
   std::optional<int> Poll();
   std::optional<int> Wait(std::chrono::milliseconds timeout);
 

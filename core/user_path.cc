@@ -9,6 +9,10 @@
 namespace tandem {
 
 std::string UserPath(absl::string_view path) {
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && *home != '\0' && absl::StartsWith(path, "~/")) {
+    return absl::StrCat(absl::StripSuffix(home, "/"), path.substr(1));
+  }
   const char* stands = std::getenv("BUILD_WORKING_DIRECTORY");
   if (stands == nullptr || *stands == '\0' || path.empty() ||
       absl::StartsWith(path, "/") || absl::StartsWith(path, "~")) {

@@ -3,13 +3,12 @@
 #include <ATen/Context.h>
 
 #include <algorithm>
-#include <exception>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "core/status_macros.h"
+#include "core/torch_status.h"
 
 namespace tandem {
 namespace {
@@ -34,24 +33,16 @@ absl::Status CheckOptions(const LoaderOptions& options) {
   return absl::OkStatus();
 }
 
-// What LibTorch throws has a stack trace behind its first line.
-absl::Status FromException(const std::exception& exception) {
-  const std::string what = exception.what();
-  return absl::InternalError(what.substr(0, what.find('\n')));
-}
-
 absl::StatusOr<Batch> GetOrCatch(const Dataset& dataset,
                                  absl::Span<const int64_t> indices, bool pin) {
-  try {
+  return CatchTorchOr([&]() -> absl::StatusOr<Batch> {
     TANDEM_ASSIGN_OR_RETURN(Batch batch, dataset.Get(indices));
     if (pin) {
       batch.inputs = batch.inputs.pin_memory();
       batch.targets = batch.targets.pin_memory();
     }
     return batch;
-  } catch (const std::exception& exception) {
-    return FromException(exception);
-  }
+  });
 }
 
 }  // namespace

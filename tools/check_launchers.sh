@@ -7,8 +7,9 @@
 #     --program FILE     what to run; not given: //tools:train, built here
 #     --launchers LIST   which, with commas; not given: all, namely
 #                        tandem,torchrun,mpirun,srun
-#     --install          fetch what is missing: OpenMPI, Slurm and munge with
-#                        apt, as root; torch with pip into a virtual environment
+#     --install          fetch what is missing: OpenMPI, Slurm and munge (and
+#                        Python's venv) with apt, which needs root; torch with
+#                        pip into a virtual environment
 #     --torch_dir DIR    that environment's place, kept for the next time; not
 #                        given: ~/.cache/tandem/torchrun. Needs 5 GB there.
 #     --capture DIR      instead: store each launcher's environment variables,
@@ -81,19 +82,36 @@ while read -r name; do
   unset "$name"
 done < <(compgen -e | grep -E '^(RANK|WORLD_SIZE|LOCAL_|GROUP_|MASTER_|SLURM_|OMPI_|PMIX?_|TORCHELASTIC_|TANDEM_)' || true)
 
+apt() {
+  DEBIAN_FRONTEND=noninteractive apt-get -q "$@" > "$work/apt.log" 2>&1 ||
+    { cat "$work/apt.log" >&2; fail "apt-get $1 failed"; }
+}
+
+updated=0
+install_packages() {  # install_packages WHAT_FOR DEBIAN_PACKAGE...
+  local what="$1"
+  shift
+  ((install)) || fail "$what is missing; --install fetches it (Debian's $*)"
+  ((EUID == 0)) ||
+    fail "$what is missing, and only root can install it: run this as root, or" \
+      "first: apt-get install $*"
+  say "installing $*"
+  ((updated)) || apt update
+  updated=1
+  apt install -y --no-install-recommends "$@"
+}
+
 need() {  # need COMMAND DEBIAN_PACKAGE...
   local command="$1"
   shift
-  command -v "$command" > /dev/null && return
-  ((install)) || fail "$command is missing; --install fetches it (Debian's $*)"
-  say "installing $*"
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
-    "$@" > "$work/apt.log" 2>&1 || { cat "$work/apt.log" >&2; fail "apt-get failed"; }
+  command -v "$command" > /dev/null || install_packages "$command" "$@"
 }
 
 need_torchrun() {
   [[ -x "$torch_dir/bin/torchrun" ]] && return
   ((install)) || fail "torchrun is missing in $torch_dir; --install fetches it"
+  python3 -c 'import ensurepip, venv' 2> /dev/null ||
+    install_packages "Python's venv module" python3-venv
   say "installing torch 2.11.0 in $torch_dir (5 GB)"
   python3 -m venv "$torch_dir"
   "$torch_dir/bin/pip" install -q torch==2.11.0 numpy

@@ -8,8 +8,12 @@ clang_format=$PWD/$1
 shift
 cd "$BUILD_WORKSPACE_DIRECTORY"
 
-# Tracked and new files alike; not what git ignores.
-mapfile -t files < <(git ls-files --cached --others --exclude-standard -- '*.h' '*.cc' | sort -u)
+# Tracked and new files alike; not what git ignores, nor what has been removed
+# but is still tracked.
+files=()
+while IFS= read -r file; do
+  [ ! -f "$file" ] || files+=("$file")
+done < <(git ls-files --cached --others --exclude-standard -- '*.h' '*.cc' | sort -u)
 
 case ${1:-} in
   "") "$clang_format" -i "${files[@]}" ;;

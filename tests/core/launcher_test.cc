@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -212,6 +213,34 @@ TEST(LauncherTest, OtherSignalsArePassedOn) {
   job.process().Signal(SIGUSR1);
   EXPECT_EQ(job.Wait(), 0);
   EXPECT_THAT(job.out(), HasSubstr("[rank 1] signals 1\n"));
+}
+
+// The state letter of /proc: T when stopped.
+char StateOf(int pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string stat;
+  std::getline(file, stat);
+  const size_t name_end = stat.rfind(')');
+  return name_end == std::string::npos ? '?' : stat[name_end + 2];
+}
+
+TEST(LauncherTest, CtrlZStopsTheRanksAndTheyGoOnWithTheLauncher) {
+  const std::string dir = MakeTestDir();
+  RunningProgram job(Probe({Nproc(2), absl::StrCat("--pid_dir=", dir),
+                            "--behaviour=0:sleep,1:sleep"}));
+  std::vector<int> all = AwaitRanks(dir, 2);
+  all.push_back(job.process().pid());
+  kill(job.process().pid(), SIGTSTP);
+  for (const int pid : all) {
+    EXPECT_TRUE(Eventually([&] { return StateOf(pid) == 'T'; })) << pid;
+  }
+  kill(job.process().pid(), SIGCONT);
+  for (const int pid : all) {
+    EXPECT_TRUE(Eventually([&] { return StateOf(pid) != 'T'; })) << pid;
+  }
+  job.process().Signal(SIGTERM);
+  EXPECT_EQ(job.Wait(), 143);
+  ExpectGone({all[0], all[1]});
 }
 
 TEST(LauncherTest, ASecondCtrlCKills) {

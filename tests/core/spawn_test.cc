@@ -137,6 +137,20 @@ TEST(SpawnTest, RefusesANegativeCount) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST(SpawnTest, EndsWhereSigchldIsIgnoredToo) {
+  std::signal(SIGCHLD, SIG_IGN);
+  EXPECT_TRUE(Spawn([](int) { return absl::OkStatus(); }, 2).ok());
+  const absl::Status dead = Spawn(
+      [](int rank) {
+        if (rank == 1) _exit(3);
+        return absl::OkStatus();
+      },
+      2);
+  EXPECT_EQ(dead.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(dead.message(), HasSubstr("rank 1"));
+  std::signal(SIGCHLD, SIG_DFL);
+}
+
 TEST(SpawnTest, RanksGoWithTheirParent) {
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);

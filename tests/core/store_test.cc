@@ -190,10 +190,5 @@ TEST(OpenStoreTest, OneRankNeedsNobody) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(SocketsTest, TowardsLoopbackIsLoopback) {
-  EXPECT_EQ(LocalAddressTowards("127.0.0.1").value(), "127.0.0.1");
-  EXPECT_FALSE(LocalAddressTowards("no.such.host.invalid").ok());
-}
-
 }  // namespace
 }  // namespace tandem

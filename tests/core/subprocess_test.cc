@@ -115,6 +115,17 @@ TEST(SubprocessTest, GoesWhenItsObjectGoes) {
   EXPECT_FALSE(IsRunning(pid));
 }
 
+TEST(SubprocessTest, EndsWhereSigchldIsIgnoredToo) {
+  signal(SIGCHLD, SIG_IGN);
+  Subprocess process = Start(Shell("exit 0"));
+  const auto end = process.Wait(seconds(60));
+  EXPECT_EQ(end, kUnknownEnd);
+  EXPECT_THAT(DescribeEnd(*end), HasSubstr("SIGCHLD"));
+  EXPECT_EQ(ShellExitCode(*end), 255);
+  EXPECT_EQ(Start(Shell("sleep 600")).Stop(seconds(60)), kUnknownEnd);
+  signal(SIGCHLD, SIG_DFL);
+}
+
 TEST(SubprocessTest, GetsNoOtherFileDescriptors) {
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);

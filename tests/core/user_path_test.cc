@@ -19,8 +19,21 @@ TEST(UserPathTest, ARelativePathIsTakenFromWhereTheUserStands) {
 TEST(UserPathTest, OtherPathsStayAsTheyAre) {
   setenv("BUILD_WORKING_DIRECTORY", "/home/me", 1);
   EXPECT_EQ(UserPath("/tmp/x"), "/tmp/x");
-  EXPECT_EQ(UserPath("~/x"), "~/x");
+  EXPECT_EQ(UserPath("~you/x"), "~you/x");
   EXPECT_EQ(UserPath(""), "");
+}
+
+TEST(UserPathTest, ALeadingTildeIsHome) {
+  setenv("BUILD_WORKING_DIRECTORY", "/somewhere", 1);
+  setenv("HOME", "/home/me", 1);
+  EXPECT_EQ(UserPath("~/x"), "/home/me/x");
+  EXPECT_EQ(UserPath("~/"), "/home/me/");
+  unsetenv("BUILD_WORKING_DIRECTORY");
+  EXPECT_EQ(UserPath("~/x"), "/home/me/x");
+  setenv("HOME", "/", 1);
+  EXPECT_EQ(UserPath("~/x"), "/x");
+  unsetenv("HOME");
+  EXPECT_EQ(UserPath("~/x"), "~/x");
 }
 
 TEST(UserPathTest, WithoutBazelRunEveryPathStays) {

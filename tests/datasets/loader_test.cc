@@ -97,6 +97,19 @@ TEST(LoaderTest, AnExceptionBecomesAStatusOfOneLine) {
   }
 }
 
+TEST(LoaderTest, WhatLibTorchRefusesKeepsItsCode) {
+  const auto numbers = std::make_shared<Numbers>(20);
+  numbers->refusing_sample = 5;
+  const auto loader =
+      MakeLoader(numbers, MakeSampler(20, InOrder()), BatchesOf(4, 0));
+  loader->StartEpoch();
+  ASSERT_TRUE(loader->Next().ok());
+  const absl::Status status = loader->Next().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "cannot read batch 1 of epoch 0, first sample 4: no such sample");
+}
+
 TEST(LoaderTest, ALateWorkerIsNamedAndCanBeWaitedForAgain) {
   const auto numbers = std::make_shared<Numbers>(20);
   numbers->late_sample = 5;

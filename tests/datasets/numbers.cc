@@ -1,6 +1,7 @@
 #include "tests/datasets/numbers.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@ absl::StatusOr<Batch> Numbers::Get(absl::Span<const int64_t> indices) const {
   for (int64_t index : indices) {
     if (index == bad_sample) return absl::DataLossError("unreadable");
     if (index == throwing_sample) throw std::runtime_error("boom\nframe #0");
+    TORCH_CHECK(index != refusing_sample, "no such sample");
     if (index == late_sample) released.WaitForNotification();
   }
   // Lets workers overtake each other.

@@ -32,9 +32,11 @@ class Numbers : public Dataset {
   // Calls of Get.
   int64_t reads() const { return reads_; }
 
-  // Samples that make Get fail, throw, or wait for `released`.
+  // Samples that make Get fail, throw, throw as LibTorch does, or wait for
+  // `released`.
   int64_t bad_sample = -1;
   int64_t throwing_sample = -1;
+  int64_t refusing_sample = -1;
   int64_t late_sample = -1;
   mutable absl::Notification released;
 
