@@ -132,6 +132,15 @@ int CountSignals(int signal) {
   return signal == SIGINT ? 10 : 0;
 }
 
+// Goes on when `signal` comes, having told that it came.
+void IgnoreSignal(int signal) {
+  std::signal(signal, CountSignal);
+  LeavePid(absl::StrCat("ready_", getpid()));
+  while (signals_seen == 0) std::this_thread::sleep_for(milliseconds(5));
+  LeavePid(absl::StrCat("ignored_", getpid()));
+  SleepLong();
+}
+
 int SleepWithChild() {
   if (fork() == 0) {
     LeavePid("grandchild");
@@ -156,11 +165,7 @@ int Act(const std::string& action, int number) {
     raise(number);
   }
   if (action == "count") return CountSignals(number);
-  if (action == "ignore") {
-    std::signal(number, SIG_IGN);
-    LeavePid(absl::StrCat("ready_", getpid()));
-    SleepLong();
-  }
+  if (action == "ignore") IgnoreSignal(number);
   if (action == "sleep") SleepLong();
   if (action == "grandchild") return SleepWithChild();
   if (action == "bar") {
