@@ -30,7 +30,9 @@ void ConfigureProcess(int intra_op_threads);
 // The most memory that this process has held (VmHWM), in MiB; 0 if unknown.
 double PeakRssMib();
 
-// Milliseconds since this process was started (to 10 ms, the kernel's tick).
+// Milliseconds since this program was started: since its process was (to 10 ms,
+// the kernel's tick). `bazel run` first builds and then becomes the program;
+// there, since the program was loaded.
 double MillisecondsSinceStart();
 
 }  // namespace tandem
