@@ -99,8 +99,9 @@ absl::Status Loop::OpenTrainingSet() {
   loading.pin_memory = options().device == "cuda";
   TANDEM_ASSIGN_OR_RETURN(loader_,
                           Loader::Create(job_.train_data, sampler_, loading));
-  loader_->StartEpoch(0);
-  const int64_t steps_per_epoch = loader_->num_batches();
+  // Of a whole epoch: the sampler stands at the beginning of its first.
+  const int64_t steps_per_epoch =
+      sampler_->num_samples() / job_.batch_size_per_replica;
   if (steps_per_epoch == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--batch_size=", options().batch_size, ": the training set has only ",
@@ -222,9 +223,7 @@ absl::Status Loop::Summarise() {
   summary_.samples_per_s = meter_.total_samples_per_s();
   summary_.step_ms_median = meter_.median_step_ms();
   summary_.peak_rss_mib = PeakRssMib();
-  NamedTensors weights = job_.strategy->Parameters();
-  for (auto& buffer : job_.strategy->Buffers()) weights.push_back(buffer);
-  summary_.weights_sha256 = WeightsSha256(weights);
+  summary_.weights_sha256 = WeightsSha256(ModelState(*job_.strategy));
   return report_.ShowSummary(summary_);
 }
 

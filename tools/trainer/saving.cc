@@ -19,10 +19,7 @@ std::map<std::string, std::string> OptionsToKeep(const TrainOptions& options) {
 
 Checkpoint CheckpointOf(const Job& job, const TrainPosition& position) {
   Checkpoint checkpoint;
-  checkpoint.model = job.strategy->Parameters();
-  const NamedTensors buffers = job.strategy->Buffers();
-  checkpoint.model.insert(checkpoint.model.end(), buffers.begin(),
-                          buffers.end());
+  checkpoint.model = ModelState(*job.strategy);
   checkpoint.optimizer = job.strategy->OptimizerState();
   checkpoint.progress.step = position.step;
   checkpoint.progress.epoch = position.sampler.epoch;
@@ -61,6 +58,13 @@ absl::Status CheckFits(const std::string& path,
 }
 
 }  // namespace
+
+NamedTensors ModelState(const Strategy& strategy) {
+  NamedTensors state = strategy.Parameters();
+  const NamedTensors buffers = strategy.Buffers();
+  state.insert(state.end(), buffers.begin(), buffers.end());
+  return state;
+}
 
 absl::StatusOr<std::string> SaveJob(const Job& job,
                                     const TrainPosition& position) {

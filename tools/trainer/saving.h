@@ -7,7 +7,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "core/named_tensors.h"
 #include "datasets/distributed_sampler.h"
+#include "parallel/strategy.h"
 #include "tools/trainer/job.h"
 
 namespace tandem {
@@ -17,6 +19,10 @@ struct TrainPosition {
   int64_t step = 0;  // steps done
   SamplerState sampler;
 };
+
+// What the strategy holds of the model: parameters, then buffers. They alias
+// the live tensors.
+NamedTensors ModelState(const Strategy& strategy);
 
 // Writes DIR/step-000000042.safetensors and points DIR/latest.safetensors at
 // it, with DIR = --save_dir. Rank 0 does the work; the others return at once.
