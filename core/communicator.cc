@@ -115,11 +115,6 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Connect(
   return group;
 }
 
-std::string Communicator::Describe(absl::string_view operation) const {
-  return absl::StrCat(operation, " #", sequence_, " of group \"", name_,
-                      "\" on rank ", rank_, " of ", size_);
-}
-
 absl::Status Communicator::CheckTensor(absl::string_view operation,
                                        const at::Tensor& tensor) const {
   std::string fault;
@@ -142,43 +137,84 @@ absl::Mutex& Communicator::IssueMutex() {
   return *mutex;
 }
 
-absl::Status Communicator::Collective(
-    absl::string_view operation,
-    absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()> issue) {
+absl::Status Communicator::Broke(const absl::Status& status,
+                                 absl::string_view operation,
+                                 int64_t sequence) {
   if (!broken_.ok()) return broken_;
-  ++sequence_;
-  const absl::Status status = CatchTorch([&] {
-    c10::intrusive_ptr<c10d::Work> work;
-    {
-      absl::MutexLock lock(&IssueMutex());
-      work = issue();
-    }
-    work->wait();
-  });
-  if (status.ok()) return status;
-  const std::string others = TellFailure(
-      store_, rank_, size_, absl::StrCat(operation, " #", sequence_),
-      Patience(options_.timeout));
+  const std::string what = absl::StrCat(operation, " #", sequence);
+  const std::string others =
+      TellFailure(store_, rank_, size_, what, Patience(options_.timeout));
   broken_ = absl::Status(
       status.code(),
-      absl::StrCat(Describe(operation), " failed (timeout ",
+      absl::StrCat(what, " of group \"", name_, "\" on rank ", rank_, " of ",
+                   size_, " failed (timeout ",
                    absl::FormatDuration(absl::FromChrono(options_.timeout)),
                    others.empty() ? "" : "; ", others,
                    "): ", status.message()));
   return broken_;
 }
 
+absl::StatusOr<PendingCollective> Communicator::Start(
+    absl::string_view operation, Issue issue) {
+  if (!broken_.ok()) return broken_;
+  const int64_t sequence = ++sequence_;
+  PendingCollective pending;
+  pending.started_ = PendingCollective::Clock::now();
+  auto work = CatchTorchOr([&] {
+    absl::MutexLock lock(&IssueMutex());
+    return issue();
+  });
+  if (!work.ok()) return Broke(work.status(), operation, sequence);
+  pending.end_time_ =
+      std::make_shared<std::atomic<PendingCollective::Clock::rep>>(0);
+  pending.wait_ = [this, sequence, operation = std::string(operation),
+                   work = *std::move(work), end = pending.end_time_] {
+    const absl::Status status = CatchTorch([&] { work->wait(); });
+    end->store(PendingCollective::Clock::now().time_since_epoch().count());
+    return status.ok() ? status : Broke(status, operation, sequence);
+  };
+  return pending;
+}
+
+absl::Status Communicator::Collective(absl::string_view operation,
+                                      Issue issue) {
+  TANDEM_ASSIGN_OR_RETURN(PendingCollective pending, Start(operation, issue));
+  return pending.Wait();
+}
+
 absl::Status Communicator::AllReduceSum(at::Tensor tensor) {
+  TANDEM_ASSIGN_OR_RETURN(PendingCollective pending,
+                          StartAllReduceSum(std::move(tensor)));
+  return pending.Wait();
+}
+
+absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
+    at::Tensor tensor, double factor) {
   TANDEM_RETURN_IF_ERROR(CheckTensor("all-reduce", tensor));
   if (tensor.scalar_type() == at::kBool || tensor.is_complex()) {
     return absl::InvalidArgumentError(
         absl::StrCat("all-reduce of group \"", name_, "\": cannot sum ",
                      TypeOf(tensor), "; convert it first"));
   }
-  if (size_ == 1 || tensor.numel() == 0) return absl::OkStatus();
+  if (tensor.numel() == 0) return PendingCollective();
+  if (factor != 1) tensor.detach().mul_(factor);
+  if (size_ == 1) return PendingCollective();
   TensorList tensors = {tensor.detach()};
-  return Collective("all-reduce",
-                    [&] { return process_group_->allreduce(tensors); });
+  return Start("all-reduce",
+               [&] { return process_group_->allreduce(tensors); });
+}
+
+absl::StatusOr<at::Tensor> Communicator::NewBuffer(
+    int64_t numel, const at::TensorOptions& options) {
+  return CatchTorchOr([&] { return at::zeros({numel}, options); });
+}
+
+void Communicator::Abort(const absl::Status& reason) {
+  if (!broken_.ok() || size_ == 1) return;
+  broken_ = reason;
+  TellFailure(store_, rank_, size_, std::string(reason.message()),
+              std::chrono::milliseconds(0));
+  process_group_ = nullptr;
 }
 
 absl::Status Communicator::Broadcast(at::Tensor tensor, int root) {

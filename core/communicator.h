@@ -21,6 +21,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "core/launch.h"
+#include "core/pending_collective.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -86,6 +87,12 @@ class Communicator {
   // In place: `tensor` becomes the sum over all ranks, the same bits on each.
   // Not for bool and complex numbers.
   absl::Status AllReduceSum(at::Tensor tensor);
+  // Starts the same and returns at once. Each rank's tensor is multiplied by
+  // `factor` before it is summed (PyTorch's DDP: divide, then sum); only for
+  // floating-point tensors if that is not 1. Collectives of a group run in the
+  // order in which they were started.
+  absl::StatusOr<PendingCollective> StartAllReduceSum(at::Tensor tensor,
+                                                      double factor = 1);
   // In place: `tensor` becomes that of rank `root`.
   absl::Status Broadcast(at::Tensor tensor, int root);
   // Every rank's tensor, by rank: new tensors.
@@ -94,6 +101,19 @@ class Communicator {
   absl::StatusOr<std::vector<std::string>> AllGatherString(
       const std::string& mine);
   absl::Status Barrier();
+
+  // Zeros, [numel], 64-byte aligned, in the memory that this group's backend
+  // moves with the fewest copies (memory that ranks of one host share, where it
+  // has such): for buffers that live long and are reduced often. Every rank
+  // asks for the same sizes in the same order, for a tensor's place must be the
+  // same on all. It may outlive the communicator.
+  absl::StatusOr<at::Tensor> NewBuffer(int64_t numel,
+                                       const at::TensorOptions& options);
+
+  // Tells the others that this rank gives up, and why, so that what they wait
+  // for fails at once and not by timeout; the group is of no more use. Not
+  // collective. For a rank that has failed between two collectives.
+  void Abort(const absl::Status& reason);
 
   // A group of some of these ranks (this one included), in the given order.
   // Only they need to call this; they must give the same list and name.
@@ -120,15 +140,19 @@ class Communicator {
       c10::intrusive_ptr<c10d::Store> store,
       std::unique_ptr<Communicator> group, const std::string& key);
 
-  // Issues a collective and waits for it; makes a message of its failure.
-  absl::Status Collective(
-      absl::string_view operation,
-      absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()> issue);
+  using Issue = absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()>;
+
+  // Starts a collective. The error of one that could not be started has been
+  // noted already.
+  absl::StatusOr<PendingCollective> Start(absl::string_view operation,
+                                          Issue issue);
+  // Starts a collective and waits for it.
+  absl::Status Collective(absl::string_view operation, Issue issue);
+  // Makes a message of a failure; notes it as what broke the group.
+  absl::Status Broke(const absl::Status& status, absl::string_view operation,
+                     int64_t sequence);
   absl::Status CheckTensor(absl::string_view operation,
                            const at::Tensor& tensor) const;
-  // "all-reduce #3 of group \"world\" on rank 1 of 4"
-  std::string Describe(absl::string_view operation) const;
-
   c10::intrusive_ptr<c10d::Store> store_;  // keys of this group alone
   int rank_;
   int size_;
