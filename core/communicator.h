@@ -83,6 +83,7 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::string& name() const { return name_; }
+  const std::string& backend() const { return options_.backend; }
 
   // In place: `tensor` becomes the sum over all ranks, the same bits on each.
   // Not for bool and complex numbers.
