@@ -17,9 +17,9 @@ absl::StatusOr<BucketReduction> BucketReduction::Start(
     if (!finish.ok()) return Annotate(finish.status(), purpose());
     reduction.finish_ = *std::move(finish);
   } else {
-    auto started = group.StartAllReduceSum(bucket.buffer, 1.0 / group.size());
-    if (!started.ok()) return Annotate(started.status(), purpose());
-    reduction.all_reduce_ = *std::move(started);
+    TANDEM_ASSIGN_OR_RETURN(
+        reduction.all_reduce_,
+        group.StartAllReduceSum(bucket.buffer, 1.0 / group.size(), purpose));
   }
   reduction.bucket_ = std::move(bucket);
   reduction.purpose_ = std::move(purpose);
@@ -27,10 +27,15 @@ absl::StatusOr<BucketReduction> BucketReduction::Start(
 }
 
 absl::Status BucketReduction::Finish() {
-  const absl::Status status =
-      finish_ ? CatchTorch([&] { return finish_(); }) : all_reduce_.Wait();
+  absl::Status status;
+  if (finish_) {
+    status = CatchTorch([&] { return finish_(); });
+    if (!status.ok()) status = Annotate(status, purpose_());
+  } else {
+    status = all_reduce_.Wait();  // which names the purpose itself
+  }
   ended_ = finish_ ? Clock::now() : all_reduce_.ended();
-  return status.ok() ? status : Annotate(status, purpose_());
+  return status;
 }
 
 }  // namespace tandem

@@ -23,7 +23,7 @@ class BucketReduction {
 
   // "bucket 1 (fc.weight) of step 4": what an error is about. Only asked for
   // when there is something to say.
-  using Purpose = std::function<std::string()>;
+  using Purpose = CollectivePurpose;
 
   // Starts it. A null `hook` means the all-reduce. `group` and what `purpose`
   // refers to must outlive this.

@@ -53,4 +53,19 @@ void AddStepTimes(nanoseconds forward, const ReducerTimes& step,
           &data->avg_backward_compute_comm_overlap_time);
 }
 
+std::vector<std::pair<std::string, double>> ToList(const DdpLoggingData& data) {
+  const auto number = [](int64_t n) { return static_cast<double>(n); };
+  return {
+      {"num_buckets", number(data.num_buckets)},
+      {"num_parameter_tensors", number(data.num_parameter_tensors)},
+      {"total_parameter_size_bytes", number(data.total_parameter_size_bytes)},
+      {"iteration", number(data.iteration)},
+      {"avg_forward_compute_time", number(data.avg_forward_compute_time)},
+      {"avg_backward_compute_time", number(data.avg_backward_compute_time)},
+      {"avg_backward_comm_time", number(data.avg_backward_comm_time)},
+      {"avg_backward_compute_comm_overlap_time",
+       number(data.avg_backward_compute_comm_overlap_time)},
+  };
+}
+
 }  // namespace tandem

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/reducer.h"
@@ -46,6 +47,9 @@ struct DdpLoggingData {
 // that overlap counted once.
 void AddStepTimes(std::chrono::nanoseconds forward, const ReducerTimes& step,
                   DdpLoggingData* data);
+
+// The numbers, by name, for a report.
+std::vector<std::pair<std::string, double>> ToList(const DdpLoggingData& data);
 
 }  // namespace tandem
 

@@ -12,7 +12,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/fault_point.h"
 #include "core/status_macros.h"
+#include "core/trace.h"
 
 namespace tandem {
 namespace {
@@ -220,6 +222,7 @@ void Reducer::StartBuckets(bool all) {
       return;
     }
     running_.push_back(*std::move(started));
+    status_ = FaultPoint("bucket", static_cast<int64_t>(index));
   }
 }
 
@@ -286,7 +289,28 @@ absl::Status Reducer::Average() {
   TANDEM_RETURN_IF_ERROR(WaitForBuckets());
   TANDEM_RETURN_IF_ERROR(SettleUse());
   times_.ended = ReducerTimes::Clock::now();
+  if (Trace::OfProcess().is_on()) AddToTrace();
   return absl::OkStatus();
+}
+
+void Reducer::AddToTrace() const {
+  Trace& trace = Trace::OfProcess();
+  trace.Add(
+      {"compute", "backward", "", times_.began, times_.gradients_ready, {}});
+  trace.Add({"compute",
+             "wait for gradients",
+             "",
+             times_.gradients_ready,
+             times_.ended,
+             {}});
+  for (size_t b = 0; b < times_.buckets.size(); ++b) {
+    trace.Add({"communication",
+               absl::StrCat("all-reduce of bucket ", b),
+               "",
+               times_.buckets[b].started,
+               times_.buckets[b].ended,
+               {{"what", Purpose(b)}}});
+  }
 }
 
 absl::Status Reducer::CheckMarks() {

@@ -143,6 +143,7 @@ class Reducer {
   absl::Status StartExchangeOfUse();
   absl::Status WaitForBuckets();
   absl::Status SettleUse();
+  void AddToTrace() const;
 
   std::vector<FlatBuffer*> buffers_;
   Communicator& group_;

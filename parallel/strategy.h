@@ -5,6 +5,8 @@
 #define TANDEM_PARALLEL_STRATEGY_H_
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -45,6 +47,12 @@ class Strategy {
   // PyTorch's state names; a parameter that has not been stepped has none.
   // Copies.
   virtual NamedTensors OptimizerState() const = 0;
+
+  // What this rank measured of itself, by name, for a report: PyTorch's names
+  // of DDPLoggingData where it has them. Empty: nothing.
+  virtual std::vector<std::pair<std::string, double>> Measurements() const {
+    return {};
+  }
 
   // Replaces values: each tensor has a counterpart of the same name, shape and
   // dtype among Parameters() and Buffers(), and nothing is missing; else an
