@@ -86,6 +86,11 @@ void Reducer::AssignBuckets() {
   const std::vector<int64_t> rank_of = RankOfPositions();
   buckets_ = MakeBuckets(buffers_, options_.buckets, rank_of);
   for (Bucket& bucket : buckets_) TrimDead(&bucket);
+  buckets_.erase(std::remove_if(buckets_.begin(), buckets_.end(),
+                                [](const Bucket& bucket) {
+                                  return bucket.end == bucket.first;
+                                }),
+                 buckets_.end());
   if (!options_.delayed.empty()) InsertDelayed(rank_of);
   for (size_t b = 0; b < buckets_.size(); ++b) {
     for (size_t i = buckets_[b].first; i < buckets_[b].end; ++i) {
@@ -97,9 +102,10 @@ void Reducer::AssignBuckets() {
 // What no rank uses comes last in its buffer, and need not travel.
 void Reducer::TrimDead(Bucket* bucket) const {
   const std::vector<FlatSlot>& slots = bucket->buffer->slots();
-  for (size_t i = bucket->end; i > bucket->first; --i) {
-    if (!places_[slots[i - 1].position].dead) return;
-    bucket->length = slots[i - 1].offset - bucket->offset;
+  while (bucket->end > bucket->first &&
+         places_[slots[bucket->end - 1].position].dead) {
+    --bucket->end;
+    bucket->length = slots[bucket->end].offset - bucket->offset;
   }
 }
 
@@ -236,7 +242,6 @@ GradBucket Reducer::DescribeBucket(size_t index) const {
   if (!hook_) return described;
   for (size_t i = bucket.first; i < bucket.end; ++i) {
     const FlatSlot& slot = bucket.buffer->slots()[i];
-    if (places_[slot.position].dead) continue;
     described.gradients.push_back(
         bucket.buffer->View(bucket.buffer->grads(), slot));
     described.parameters.push_back(slot.parameter);
