@@ -10,12 +10,10 @@
 #include <set>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/time.h"
 #include "core/backend.h"
 #include "core/roll_call.h"
 #include "core/status_macros.h"
@@ -25,13 +23,7 @@
 namespace tandem {
 namespace {
 
-using std::chrono::milliseconds;
 using TensorList = std::vector<at::Tensor>;
-
-// How long a failed rank waits for the others to say where they failed.
-milliseconds Patience(milliseconds timeout) {
-  return std::min<milliseconds>(timeout, std::chrono::seconds(2));
-}
 
 // The tensor's own bytes: backends know few dtypes, and moving needs none.
 at::Tensor Bytes(const at::Tensor& tensor) {
@@ -132,64 +124,16 @@ absl::Status Communicator::CheckTensor(absl::string_view operation,
       absl::StrCat(operation, " of group \"", name_, "\": ", fault));
 }
 
-absl::Mutex& Communicator::IssueMutex() {
-  static auto* const mutex = new absl::Mutex;
-  return *mutex;
-}
-
-absl::Status Communicator::Broke(const absl::Status& status,
-                                 absl::string_view operation,
-                                 int64_t sequence) {
-  if (!broken_.ok()) return broken_;
-  const std::string what = absl::StrCat(operation, " #", sequence);
-  const std::string others =
-      TellFailure(store_, rank_, size_, what, Patience(options_.timeout));
-  broken_ = absl::Status(
-      status.code(),
-      absl::StrCat(what, " of group \"", name_, "\" on rank ", rank_, " of ",
-                   size_, " failed (timeout ",
-                   absl::FormatDuration(absl::FromChrono(options_.timeout)),
-                   others.empty() ? "" : "; ", others,
-                   "): ", status.message()));
-  return broken_;
-}
-
-absl::StatusOr<PendingCollective> Communicator::Start(
-    absl::string_view operation, Issue issue) {
-  if (!broken_.ok()) return broken_;
-  const int64_t sequence = ++sequence_;
-  PendingCollective pending;
-  pending.started_ = PendingCollective::Clock::now();
-  auto work = CatchTorchOr([&] {
-    absl::MutexLock lock(&IssueMutex());
-    return issue();
-  });
-  if (!work.ok()) return Broke(work.status(), operation, sequence);
-  pending.end_time_ =
-      std::make_shared<std::atomic<PendingCollective::Clock::rep>>(0);
-  pending.wait_ = [this, sequence, operation = std::string(operation),
-                   work = *std::move(work), end = pending.end_time_] {
-    const absl::Status status = CatchTorch([&] { work->wait(); });
-    end->store(PendingCollective::Clock::now().time_since_epoch().count());
-    return status.ok() ? status : Broke(status, operation, sequence);
-  };
-  return pending;
-}
-
-absl::Status Communicator::Collective(absl::string_view operation,
-                                      Issue issue) {
-  TANDEM_ASSIGN_OR_RETURN(PendingCollective pending, Start(operation, issue));
-  return pending.Wait();
-}
-
-absl::Status Communicator::AllReduceSum(at::Tensor tensor) {
-  TANDEM_ASSIGN_OR_RETURN(PendingCollective pending,
-                          StartAllReduceSum(std::move(tensor)));
+absl::Status Communicator::AllReduceSum(at::Tensor tensor,
+                                        const CollectivePurpose& purpose) {
+  TANDEM_ASSIGN_OR_RETURN(
+      PendingCollective pending,
+      StartAllReduceSum(std::move(tensor), /*factor=*/1, purpose));
   return pending.Wait();
 }
 
 absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
-    at::Tensor tensor, double factor) {
+    at::Tensor tensor, double factor, const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckTensor("all-reduce", tensor));
   if (tensor.scalar_type() == at::kBool || tensor.is_complex()) {
     return absl::InvalidArgumentError(
@@ -200,7 +144,7 @@ absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
   if (factor != 1) tensor.detach().mul_(factor);
   if (size_ == 1) return PendingCollective();
   TensorList tensors = {tensor.detach()};
-  return Start("all-reduce",
+  return Start("all-reduce", purpose,
                [&] { return process_group_->allreduce(tensors); });
 }
 
@@ -209,15 +153,8 @@ absl::StatusOr<at::Tensor> Communicator::NewBuffer(
   return CatchTorchOr([&] { return at::zeros({numel}, options); });
 }
 
-void Communicator::Abort(const absl::Status& reason) {
-  if (!broken_.ok() || size_ == 1) return;
-  broken_ = reason;
-  TellFailure(store_, rank_, size_, std::string(reason.message()),
-              std::chrono::milliseconds(0));
-  process_group_ = nullptr;
-}
-
-absl::Status Communicator::Broadcast(at::Tensor tensor, int root) {
+absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
+                                     const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckTensor("broadcast", tensor));
   if (root < 0 || root >= size_) {
     return absl::InvalidArgumentError(
@@ -228,11 +165,13 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root) {
   TensorList tensors = {Bytes(tensor)};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  return Collective(
-      "broadcast", [&] { return process_group_->broadcast(tensors, options); });
+  return Collective("broadcast", purpose, [&] {
+    return process_group_->broadcast(tensors, options);
+  });
 }
 
-absl::StatusOr<TensorList> Communicator::AllGather(const at::Tensor& tensor) {
+absl::StatusOr<TensorList> Communicator::AllGather(
+    const at::Tensor& tensor, const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckTensor("all-gather", tensor));
   const at::Tensor mine = tensor.detach();
   TensorList all;
@@ -244,24 +183,26 @@ absl::StatusOr<TensorList> Communicator::AllGather(const at::Tensor& tensor) {
   TensorList in = {Bytes(mine)};
   std::vector<TensorList> out(1);
   for (at::Tensor& one : all) out[0].push_back(Bytes(one));
-  TANDEM_RETURN_IF_ERROR(Collective(
-      "all-gather", [&] { return process_group_->allgather(out, in); }));
+  TANDEM_RETURN_IF_ERROR(Collective("all-gather", purpose, [&] {
+    return process_group_->allgather(out, in);
+  }));
   return all;
 }
 
 absl::StatusOr<std::vector<std::string>> Communicator::AllGatherString(
-    const std::string& mine) {
+    const std::string& mine, const CollectivePurpose& purpose) {
   // The lengths first, then all strings in blocks of the longest.
   TANDEM_ASSIGN_OR_RETURN(
       TensorList lengths,
-      AllGather(at::full({1}, static_cast<int64_t>(mine.size()), at::kLong)));
+      AllGather(at::full({1}, static_cast<int64_t>(mine.size()), at::kLong),
+                purpose));
   int64_t longest = 0;
   for (const at::Tensor& length : lengths) {
     longest = std::max(longest, *length.const_data_ptr<int64_t>());
   }
   at::Tensor block = at::zeros({longest}, at::kByte);
   if (!mine.empty()) std::memcpy(block.data_ptr(), mine.data(), mine.size());
-  TANDEM_ASSIGN_OR_RETURN(TensorList blocks, AllGather(block));
+  TANDEM_ASSIGN_OR_RETURN(TensorList blocks, AllGather(block, purpose));
   std::vector<std::string> strings;
   for (int r = 0; r < size_; ++r) {
     strings.emplace_back(static_cast<const char*>(blocks[r].const_data_ptr()),
@@ -270,9 +211,10 @@ absl::StatusOr<std::vector<std::string>> Communicator::AllGatherString(
   return strings;
 }
 
-absl::Status Communicator::Barrier() {
+absl::Status Communicator::Barrier(const CollectivePurpose& purpose) {
   if (size_ == 1) return absl::OkStatus();
-  return Collective("barrier", [&] { return process_group_->barrier(); });
+  return Collective("barrier", purpose,
+                    [&] { return process_group_->barrier(); });
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(

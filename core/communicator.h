@@ -51,9 +51,9 @@ struct CommunicatorOptions {
 //   DeadlineExceeded when others did not come within the timeout,
 //   Unavailable when a connection to another rank broke,
 //   InvalidArgument for a tensor that it does not take,
-// with a message that names the operation, this rank and the group, and the
-// ranks that were not heard of. After the first two the group is of no more
-// use: every later collective returns the same error at once.
+// with a message that names the operation, what it is for, this rank and the
+// group, and the ranks that were not heard of. After the first two the group is
+// of no more use: every later collective returns the same error at once.
 //
 // A group of one rank answers at once and opens no connection; so does any
 // group for a tensor without elements. Tensors are dense, contiguous, on the
@@ -83,24 +83,29 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::string& name() const { return name_; }
+  const std::string& backend() const { return options_.backend; }
 
   // In place: `tensor` becomes the sum over all ranks, the same bits on each.
   // Not for bool and complex numbers.
-  absl::Status AllReduceSum(at::Tensor tensor);
+  absl::Status AllReduceSum(at::Tensor tensor,
+                            const CollectivePurpose& purpose = nullptr);
   // Starts the same and returns at once. Each rank's tensor is multiplied by
   // `factor` before it is summed (PyTorch's DDP: divide, then sum); only for
   // floating-point tensors if that is not 1. Collectives of a group run in the
   // order in which they were started.
-  absl::StatusOr<PendingCollective> StartAllReduceSum(at::Tensor tensor,
-                                                      double factor = 1);
+  absl::StatusOr<PendingCollective> StartAllReduceSum(
+      at::Tensor tensor, double factor = 1,
+      const CollectivePurpose& purpose = nullptr);
   // In place: `tensor` becomes that of rank `root`.
-  absl::Status Broadcast(at::Tensor tensor, int root);
+  absl::Status Broadcast(at::Tensor tensor, int root,
+                         const CollectivePurpose& purpose = nullptr);
   // Every rank's tensor, by rank: new tensors.
-  absl::StatusOr<std::vector<at::Tensor>> AllGather(const at::Tensor& tensor);
+  absl::StatusOr<std::vector<at::Tensor>> AllGather(
+      const at::Tensor& tensor, const CollectivePurpose& purpose = nullptr);
   // Every rank's string (of any length), by rank.
   absl::StatusOr<std::vector<std::string>> AllGatherString(
-      const std::string& mine);
-  absl::Status Barrier();
+      const std::string& mine, const CollectivePurpose& purpose = nullptr);
+  absl::Status Barrier(const CollectivePurpose& purpose = nullptr);
 
   // Zeros, [numel], 64-byte aligned, in the memory that this group's backend
   // moves with the fewest copies (memory that ranks of one host share, where it
@@ -142,15 +147,26 @@ class Communicator {
 
   using Issue = absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()>;
 
+  // Of a collective that was started.
+  struct Call {
+    const char* operation;
+    int64_t sequence;
+    CollectivePurpose purpose;
+
+    std::string What() const;  // "all-reduce #3 (bucket 1 of step 4)"
+  };
+
   // Starts a collective. The error of one that could not be started has been
   // noted already.
-  absl::StatusOr<PendingCollective> Start(absl::string_view operation,
+  absl::StatusOr<PendingCollective> Start(const char* operation,
+                                          const CollectivePurpose& purpose,
                                           Issue issue);
   // Starts a collective and waits for it.
-  absl::Status Collective(absl::string_view operation, Issue issue);
+  absl::Status Collective(const char* operation,
+                          const CollectivePurpose& purpose, Issue issue);
+  absl::Status WaitFor(const Call& call, c10d::Work& work);
   // Makes a message of a failure; notes it as what broke the group.
-  absl::Status Broke(const absl::Status& status, absl::string_view operation,
-                     int64_t sequence);
+  absl::Status Broke(const absl::Status& status, const Call& call);
   absl::Status CheckTensor(absl::string_view operation,
                            const at::Tensor& tensor) const;
   c10::intrusive_ptr<c10d::Store> store_;  // keys of this group alone
@@ -160,6 +176,7 @@ class Communicator {
   CommunicatorOptions options_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   int64_t sequence_ = 0;                  // collectives so far
+  bool tells_end_ = true;                 // does the backend have futures?
   absl::Status broken_;                   // the first failure
   std::map<std::string, int> subgroups_;  // how often each was made
 };

@@ -15,7 +15,9 @@ double GradientNorm(const FlatBuffers& buffers) {
   at::NoGradGuard no_grad;
   std::map<int64_t, at::Tensor> norms;  // by the parameter's position
   for (const auto& buffer : buffers) {
-    for (const FlatSlot& slot : buffer->slots()) {
+    for (size_t i = 0; i < buffer->slots().size(); ++i) {
+      if (!buffer->has_gradient(i)) continue;
+      const FlatSlot& slot = buffer->slots()[i];
       const at::Tensor grad =
           buffer->grads().narrow(0, slot.offset, slot.numel);
       norms[slot.position] = at::linalg_vector_norm(grad);

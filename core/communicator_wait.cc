@@ -1,0 +1,113 @@
+// How a Communicator starts collectives, waits for them and fails.
+
+#include <algorithm>
+#include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "core/communicator.h"
+#include "core/roll_call.h"
+#include "core/status_macros.h"
+#include "core/torch_status.h"
+
+namespace tandem {
+namespace {
+
+using Clock = PendingCollective::Clock;
+using EndTime = std::shared_ptr<std::atomic<Clock::rep>>;
+
+// How long a failed rank waits for the others to say where they failed.
+std::chrono::milliseconds Patience(std::chrono::milliseconds timeout) {
+  return std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(2));
+}
+
+// The first to tell is right: the others come later.
+void NoteEnd(const EndTime& end) {
+  Clock::rep unknown = 0;
+  end->compare_exchange_strong(unknown,
+                               Clock::now().time_since_epoch().count());
+}
+
+// Has `end` set by the thread that completes the work. Unimplemented where the
+// backend has no futures.
+absl::Status NoteEndOnCompletion(c10d::Work& work, const EndTime& end) {
+  return CatchTorch([&] {
+    work.getFuture()->addCallback([end](c10::ivalue::Future&) { NoteEnd(end); },
+                                  /*uses_future=*/false);
+  });
+}
+
+}  // namespace
+
+absl::Mutex& Communicator::IssueMutex() {
+  static auto* const mutex = new absl::Mutex;
+  return *mutex;
+}
+
+std::string Communicator::Call::What() const {
+  const std::string what = absl::StrCat(operation, " #", sequence);
+  return purpose ? absl::StrCat(what, " (", purpose(), ")") : what;
+}
+
+absl::Status Communicator::Broke(const absl::Status& status, const Call& call) {
+  if (!broken_.ok()) return broken_;
+  const std::string what = call.What();
+  const std::string others =
+      TellFailure(store_, rank_, size_, what, Patience(options_.timeout));
+  broken_ = absl::Status(
+      status.code(),
+      absl::StrCat(what, " of group \"", name_, "\" on rank ", rank_, " of ",
+                   size_, " failed (timeout ",
+                   absl::FormatDuration(absl::FromChrono(options_.timeout)),
+                   others.empty() ? "" : "; ", others,
+                   "): ", status.message()));
+  return broken_;
+}
+
+absl::StatusOr<PendingCollective> Communicator::Start(
+    const char* operation, const CollectivePurpose& purpose, Issue issue) {
+  if (!broken_.ok()) return broken_;
+  Call call{operation, ++sequence_, purpose};
+  PendingCollective pending;
+  pending.started_ = Clock::now();
+  auto work = CatchTorchOr([&] {
+    absl::MutexLock lock(&IssueMutex());
+    return issue();
+  });
+  if (!work.ok()) return Broke(work.status(), call);
+  const auto end = std::make_shared<std::atomic<Clock::rep>>(0);
+  if (tells_end_) tells_end_ = NoteEndOnCompletion(**work, end).ok();
+  pending.end_time_ = end;
+  pending.wait_ = [this, end, call = std::move(call), work = *std::move(work)] {
+    absl::Status status = WaitFor(call, *work);
+    NoteEnd(end);
+    return status;
+  };
+  return pending;
+}
+
+absl::Status Communicator::WaitFor(const Call& call, c10d::Work& work) {
+  const absl::Status status = CatchTorch([&] { work.wait(); });
+  return status.ok() ? status : Broke(status, call);
+}
+
+absl::Status Communicator::Collective(const char* operation,
+                                      const CollectivePurpose& purpose,
+                                      Issue issue) {
+  TANDEM_ASSIGN_OR_RETURN(PendingCollective pending,
+                          Start(operation, purpose, issue));
+  return pending.Wait();
+}
+
+void Communicator::Abort(const absl::Status& reason) {
+  if (!broken_.ok() || size_ == 1) return;
+  broken_ = reason;
+  TellFailure(store_, rank_, size_, std::string(reason.message()),
+              std::chrono::milliseconds(0));
+  process_group_ = nullptr;
+}
+
+}  // namespace tandem
