@@ -7,7 +7,6 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -20,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "core/communicator_options.h"
 #include "core/launch.h"
 #include "core/pending_collective.h"
 
@@ -31,20 +31,7 @@ class Work;
 
 namespace tandem {
 
-struct CommunicatorOptions {
-  // How long any collective waits for the other ranks (PyTorch's default).
-  std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  // Which backend serves CPU tensors: "gloo".
-  std::string backend = "gloo";
-  // The network interface ("eth0") or local address that Gloo binds. Empty:
-  // loopback when every rank is on this host; else what GLOO_SOCKET_IFNAME
-  // names, else the address from which this host reaches `master_host`.
-  std::string interface;
-  // Is every rank on this host?
-  bool all_local = true;
-  // Where rank 0 or the launcher is; needed unless `all_local`.
-  std::string master_host;
-};
+class StragglerWatch;
 
 // A group of ranks. Every collective must be called by all of them in the same
 // order; it blocks until it is done and returns
@@ -174,7 +161,8 @@ class Communicator {
   std::string name_;
   CommunicatorOptions options_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
-  int64_t sequence_ = 0;                  // collectives so far
+  std::unique_ptr<StragglerWatch> straggler_watch_;  // null: no warnings
+  int64_t sequence_ = 0;                             // collectives so far
   bool tells_end_ = true;                 // does the backend have futures?
   absl::Status broken_;                   // the first failure
   std::map<std::string, int> subgroups_;  // how often each was made

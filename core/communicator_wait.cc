@@ -11,6 +11,7 @@
 #include "core/communicator.h"
 #include "core/roll_call.h"
 #include "core/status_macros.h"
+#include "core/straggler_watch.h"
 #include "core/torch_status.h"
 
 namespace tandem {
@@ -90,7 +91,10 @@ absl::StatusOr<PendingCollective> Communicator::Start(
 }
 
 absl::Status Communicator::WaitFor(const Call& call, c10d::Work& work) {
-  const absl::Status status = CatchTorch([&] { work.wait(); });
+  const absl::Status status =
+      straggler_watch_ ? straggler_watch_->Wait(work, call.sequence,
+                                                [&] { return call.What(); })
+                       : CatchTorch([&] { work.wait(); });
   return status.ok() ? status : Broke(status, call);
 }
 

@@ -1,7 +1,5 @@
 #include "core/roll_call.h"
 
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
@@ -20,11 +18,6 @@ std::vector<std::string> KeysOfAll(absl::string_view what, int size) {
   std::vector<std::string> keys;
   for (int r = 0; r < size; ++r) keys.push_back(absl::StrCat(what, "/", r));
   return keys;
-}
-
-std::string RankList(const std::vector<int>& ranks) {
-  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
-                      absl::StrJoin(ranks, ", "));
 }
 
 // The ranks whose keys are not there.
@@ -79,6 +72,11 @@ absl::StatusOr<bool> Meet(c10d::Store& store, int rank, int size,
 }
 
 }  // namespace
+
+std::string RankList(const std::vector<int>& ranks) {
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
+                      absl::StrJoin(ranks, ", "));
+}
 
 absl::Status MeetAtStore(const StorePtr& store, int rank, int size,
                          milliseconds timeout) {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "core/store.h"
@@ -25,6 +26,9 @@ absl::Status MeetAtStore(const StorePtr& store, int rank, int size,
 std::string TellFailure(const StorePtr& store, int rank, int size,
                         const std::string& operation,
                         std::chrono::milliseconds patience);
+
+// "rank 3", "ranks 1, 2".
+std::string RankList(const std::vector<int>& ranks);
 
 }  // namespace tandem
 
