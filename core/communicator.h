@@ -37,10 +37,11 @@ class StragglerWatch;
 // order; it blocks until it is done and returns
 //   DeadlineExceeded when others did not come within the timeout,
 //   Unavailable when a connection to another rank broke,
+//   Aborted when another rank gave up (Abort), with its reason,
 //   InvalidArgument for a tensor that it does not take,
 // with a message that names the operation, what it is for, this rank and the
-// group, and the ranks that were not heard of. After the first two the group is
-// of no more use: every later collective returns the same error at once.
+// group, and the ranks that were not heard of. After the first three the group
+// is of no more use: every later collective returns the same error at once.
 //
 // A group of one rank answers at once and opens no connection; so does any
 // group for a tensor without elements. Tensors are dense, contiguous, on the
@@ -102,8 +103,10 @@ class Communicator {
                                        const at::TensorOptions& options);
 
   // Tells the others that this rank gives up, and why, so that what they wait
-  // for fails at once and not by timeout; the group is of no more use. Not
-  // collective. For a rank that has failed between two collectives.
+  // for, or start later, fails at once and not by timeout; the group is of no
+  // more use. Not collective. For a rank that has failed between two
+  // collectives. What it has started itself fails, too, with `reason`, which
+  // must be an error. Other groups, subgroups included, go on.
   void Abort(const absl::Status& reason);
 
   // A group of some of these ranks (this one included), in the given order.
@@ -153,6 +156,8 @@ class Communicator {
   absl::Status WaitFor(const Call& call, c10d::Work& work);
   // Makes a message of a failure; notes it as what broke the group.
   absl::Status Broke(const absl::Status& status, const Call& call);
+  // What runs in this group, here and on other ranks, ends with an error.
+  void BreakConnections();
   absl::Status CheckTensor(absl::string_view operation,
                            const at::Tensor& tensor) const;
   c10::intrusive_ptr<c10d::Store> store_;  // keys of this group alone
