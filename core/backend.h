@@ -15,7 +15,14 @@ namespace tandem {
 // A process group of `size` ranks that meet through `store`, on the backend
 // that `options.backend` names: "gloo", for CPU tensors. InvalidArgument for
 // an unknown name lists the known ones. A further backend is one more file
-// like gloo_backend.cc and one more line in backend.cc.
+// like gloo_backend.cc and one more line in backend.cc. Of a backend is asked:
+//   collectives run in the order in which they were started;
+//   Work::wait(timeout) throws when the timeout passes, the work goes on, and a
+//   later wait() tells its end; wait() ends by `options.timeout` or soon after;
+//   Work::getFuture() completes on the thread that completes the work, before
+//   wait() returns, or throws;
+//   abort() ends what runs and what is started later, here and on the other
+//   ranks, with an error, at once; it may be called twice.
 absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
     const CommunicatorOptions& options);

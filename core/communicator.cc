@@ -18,6 +18,7 @@
 #include "core/roll_call.h"
 #include "core/status_macros.h"
 #include "core/store.h"
+#include "core/straggler_watch.h"
 #include "core/torch_status.h"
 
 namespace tandem {
@@ -104,6 +105,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Connect(
   if (!made.ok()) return Annotate(made.status(), what);
   g.process_group_ = *std::move(made);
   g.process_group_->setGroupName(key);
+  if (g.options_.straggler_warning.count() > 0) {
+    g.straggler_watch_ = std::make_unique<StragglerWatch>(
+        g.store_, g.name_, g.rank_, g.size_, g.options_.straggler_warning);
+  }
   return group;
 }
 

@@ -7,7 +7,6 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -20,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "core/communicator_options.h"
 #include "core/launch.h"
 #include "core/pending_collective.h"
 
@@ -31,29 +31,17 @@ class Work;
 
 namespace tandem {
 
-struct CommunicatorOptions {
-  // How long any collective waits for the other ranks (PyTorch's default).
-  std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  // Which backend serves CPU tensors: "gloo".
-  std::string backend = "gloo";
-  // The network interface ("eth0") or local address that Gloo binds. Empty:
-  // loopback when every rank is on this host; else what GLOO_SOCKET_IFNAME
-  // names, else the address from which this host reaches `master_host`.
-  std::string interface;
-  // Is every rank on this host?
-  bool all_local = true;
-  // Where rank 0 or the launcher is; needed unless `all_local`.
-  std::string master_host;
-};
+class StragglerWatch;
 
 // A group of ranks. Every collective must be called by all of them in the same
 // order; it blocks until it is done and returns
 //   DeadlineExceeded when others did not come within the timeout,
 //   Unavailable when a connection to another rank broke,
+//   Aborted when another rank gave up (Abort), with its reason,
 //   InvalidArgument for a tensor that it does not take,
 // with a message that names the operation, what it is for, this rank and the
-// group, and the ranks that were not heard of. After the first two the group is
-// of no more use: every later collective returns the same error at once.
+// group, and the ranks that were not heard of. After the first three the group
+// is of no more use: every later collective returns the same error at once.
 //
 // A group of one rank answers at once and opens no connection; so does any
 // group for a tensor without elements. Tensors are dense, contiguous, on the
@@ -116,8 +104,10 @@ class Communicator {
                                        const at::TensorOptions& options);
 
   // Tells the others that this rank gives up, and why, so that what they wait
-  // for fails at once and not by timeout; the group is of no more use. Not
-  // collective. For a rank that has failed between two collectives.
+  // for, or start later, fails at once and not by timeout; the group is of no
+  // more use. Not collective. For a rank that has failed between two
+  // collectives. What it has started itself fails, too, with `reason`, which
+  // must be an error. Other groups, subgroups included, go on.
   void Abort(const absl::Status& reason);
 
   // A group of some of these ranks (this one included), in the given order.
@@ -167,6 +157,8 @@ class Communicator {
   absl::Status WaitFor(const Call& call, c10d::Work& work);
   // Makes a message of a failure; notes it as what broke the group.
   absl::Status Broke(const absl::Status& status, const Call& call);
+  // What runs in this group, here and on other ranks, ends with an error.
+  void BreakConnections();
   absl::Status CheckTensor(absl::string_view operation,
                            const at::Tensor& tensor) const;
   c10::intrusive_ptr<c10d::Store> store_;  // keys of this group alone
@@ -175,7 +167,8 @@ class Communicator {
   std::string name_;
   CommunicatorOptions options_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
-  int64_t sequence_ = 0;                  // collectives so far
+  std::unique_ptr<StragglerWatch> straggler_watch_;  // null: no warnings
+  int64_t sequence_ = 0;                             // collectives so far
   bool tells_end_ = true;                 // does the backend have futures?
   absl::Status broken_;                   // the first failure
   std::map<std::string, int> subgroups_;  // how often each was made

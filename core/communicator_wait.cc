@@ -11,6 +11,7 @@
 #include "core/communicator.h"
 #include "core/roll_call.h"
 #include "core/status_macros.h"
+#include "core/straggler_watch.h"
 #include "core/torch_status.h"
 
 namespace tandem {
@@ -55,16 +56,28 @@ std::string Communicator::Call::What() const {
 absl::Status Communicator::Broke(const absl::Status& status, const Call& call) {
   if (!broken_.ok()) return broken_;
   const std::string what = call.What();
-  const std::string others =
-      TellFailure(store_, rank_, size_, what, Patience(options_.timeout));
+  const Failures failures =
+      TellFailure(store_, rank_, size_, what, Patience(options_.timeout),
+                  [this] { BreakConnections(); });
+  const std::string head =
+      absl::StrCat(what, " of group \"", name_, "\" on rank ", rank_, " of ",
+                   size_, " failed");
+  if (!failures.gave_up.empty()) {
+    broken_ = absl::AbortedError(absl::StrCat(head, ": ", failures.gave_up));
+    return broken_;
+  }
   broken_ = absl::Status(
       status.code(),
-      absl::StrCat(what, " of group \"", name_, "\" on rank ", rank_, " of ",
-                   size_, " failed (timeout ",
+      absl::StrCat(head, " (timeout ",
                    absl::FormatDuration(absl::FromChrono(options_.timeout)),
-                   others.empty() ? "" : "; ", others,
+                   failures.others.empty() ? "" : "; ", failures.others,
                    "): ", status.message()));
   return broken_;
+}
+
+void Communicator::BreakConnections() {
+  // Nothing is left to do about an error of a group that is given up.
+  CatchTorch([&] { process_group_->abort(); }).IgnoreError();
 }
 
 absl::StatusOr<PendingCollective> Communicator::Start(
@@ -90,7 +103,10 @@ absl::StatusOr<PendingCollective> Communicator::Start(
 }
 
 absl::Status Communicator::WaitFor(const Call& call, c10d::Work& work) {
-  const absl::Status status = CatchTorch([&] { work.wait(); });
+  const absl::Status status =
+      straggler_watch_ ? straggler_watch_->Wait(work, call.sequence,
+                                                [&] { return call.What(); })
+                       : CatchTorch([&] { work.wait(); });
   return status.ok() ? status : Broke(status, call);
 }
 
@@ -105,9 +121,9 @@ absl::Status Communicator::Collective(const char* operation,
 void Communicator::Abort(const absl::Status& reason) {
   if (!broken_.ok() || size_ == 1) return;
   broken_ = reason;
-  TellFailure(store_, rank_, size_, std::string(reason.message()),
-              std::chrono::milliseconds(0));
-  process_group_ = nullptr;
+  // The note first: who sees the connection break looks for it.
+  TellGivingUp(store_, rank_, std::string(reason.message()));
+  BreakConnections();
 }
 
 }  // namespace tandem

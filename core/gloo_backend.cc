@@ -21,6 +21,17 @@ namespace {
 
 using c10d::ProcessGroupGloo;
 
+// Its like in LibTorch ignores abort(): works would run on to their timeouts,
+// and the destructor waits for them.
+class GlooBackend : public ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+
+  void abort() override {
+    for (const auto& context : contexts_) context->closeConnections();
+  }
+};
+
 bool IsLoopback(const std::string& host) {
   return absl::StartsWith(host, "127.") || host == "::1" || host == "localhost";
 }
@@ -75,7 +86,7 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGlooBackend(
   }
   return CatchTorchOr(
       [&]() -> c10::intrusive_ptr<c10d::Backend> {
-        return c10::make_intrusive<ProcessGroupGloo>(store, rank, size, gloo);
+        return c10::make_intrusive<GlooBackend>(store, rank, size, gloo);
       },
       "connect the ranks");
 }
