@@ -80,6 +80,10 @@ absl::Status Replicated::Prepare(LayerList layers) {
   }
   TANDEM_ASSIGN_OR_RETURN(
       optimizer_, MakeOptimizer(options_.optimizer, ddp_->flat_buffers()));
+  if (options_.averaging) {
+    TANDEM_ASSIGN_OR_RETURN(
+        averager_, PeriodicParameterAverager::Create(*options_.averaging));
+  }
   TANDEM_ASSIGN_OR_RETURN(sums_, data_.NewBuffer(3, at::kDouble));
   return absl::OkStatus();
 }
@@ -102,7 +106,7 @@ absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
     const Batch part = Part(batch, i, parts);
     const bool last = i + 1 == parts;
     std::optional<NoSyncGuard> no_sync;
-    if (!last) no_sync.emplace(ddp_->no_sync());
+    if (!last || !averages_gradients()) no_sync.emplace(ddp_->no_sync());
     LossResult result;
     {
       TraceScope scope("compute", "forward");
@@ -169,11 +173,36 @@ absl::StatusOr<Score> Replicated::Step(const Batch& batch,
   ddp_->ZeroGrad();
   absl::StatusOr<Score> score = ForwardBackward(batch);
   if (!score.ok()) return Annotate(score.status(), "training step");
+  const bool averaged = averages_gradients();
   TANDEM_RETURN_IF_ERROR(Update(learning_rate));
-  if (options_.ddp.broadcast_buffers) {
-    TANDEM_RETURN_IF_ERROR(BroadcastFromRank0(Values(buffers_), data_));
-  }
+  TANDEM_RETURN_IF_ERROR(MakeAlike(averaged));
   return score;
+}
+
+bool Replicated::averages_gradients() const {
+  return !averager_ || averager_->in_warmup();
+}
+
+// After an update: what the ranks have each for themselves.
+absl::Status Replicated::MakeAlike(bool gradients_were_averaged) {
+  alike_ = gradients_were_averaged;
+  if (averager_) {
+    alike_ = alike_ || averager_->averages_now();
+    TANDEM_RETURN_IF_ERROR(averager_->AfterStep(ddp_->flat_buffers(), data_));
+  }
+  if (!alike_ || !options_.ddp.broadcast_buffers) return absl::OkStatus();
+  return BroadcastFromRank0(Values(buffers_), data_);
+}
+
+void Replicated::ResumeAt(int64_t steps) {
+  if (averager_) averager_->set_step(steps);
+}
+
+absl::Status Replicated::Synchronise() {
+  if (alike_) return absl::OkStatus();
+  alike_ = true;
+  TANDEM_RETURN_IF_ERROR(AverageParameters(ddp_->flat_buffers(), data_));
+  return BroadcastFromRank0(Values(buffers_), data_);
 }
 
 absl::StatusOr<Score> Replicated::TrainStep(const Batch& batch,

@@ -7,6 +7,7 @@
 #include <c10/core/Device.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "parallel/ddp_options.h"
 #include "parallel/distributed_data_parallel.h"
 #include "parallel/make_optimizer.h"
+#include "parallel/parameter_averaging.h"
 #include "parallel/strategy.h"
 
 namespace tandem {
@@ -35,6 +37,10 @@ struct ReplicatedOptions {
   // Each batch is cut into as many equal parts, whose gradients add up; only
   // the last one's backward averages over ranks.
   int64_t accumulation_steps = 1;
+  // If set, replicas train apart, each on its own gradients, and parameters are
+  // averaged instead (post-local SGD); buffers are broadcast then. Optimizer
+  // state stays each rank's own.
+  std::optional<ParameterAveragingOptions> averaging;
   OptimizerOptions optimizer = SgdOptions{};
   double clip_norm = 0;   // see ClipGradientNorm; 0: off
   double clip_value = 0;  // see ClipGradientValue; 0: off. Before the norm
@@ -48,8 +54,8 @@ struct ReplicatedOptions {
 // (options.ddp must allow it, except with one rank) is left alone.
 //
 // After every step parameters, buffers and optimizer state hold the same bits
-// on all ranks. A loss that is NaN or infinite shows in the score; the step is
-// done all the same.
+// on all ranks (but for options.averaging). A loss that is NaN or infinite
+// shows in the score; the step is done all the same.
 //
 // Errors: InvalidArgument when ranks have different models, when nothing is to
 // be trained, when a batch is empty, does not divide or does not fit the model;
@@ -70,6 +76,8 @@ class Replicated : public Strategy {
   std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;
+  void ResumeAt(int64_t steps) override;
+  absl::Status Synchronise() override;
   absl::StatusOr<Score> Evaluate(const Batch& batch) override;
   absl::StatusOr<Score> Sum(const Score& score) override;
   NamedTensors Parameters() const override { return parameters_; }
@@ -90,6 +98,8 @@ class Replicated : public Strategy {
   absl::Status StartSumOfScores(const Score& score);
   absl::StatusOr<Score> SumOfScores();
   absl::Status Update(double learning_rate);
+  absl::Status MakeAlike(bool gradients_were_averaged);
+  bool averages_gradients() const;
 
   LossFunction loss_;
   ReplicatedOptions options_;
@@ -98,7 +108,9 @@ class Replicated : public Strategy {
   NamedTensors buffers_;
   std::unique_ptr<DistributedDataParallel<LayerList>> ddp_;
   std::unique_ptr<Optimizer> optimizer_;
-  at::Tensor sums_;  // [3], double: a score under way
+  std::optional<PeriodicParameterAverager> averager_;
+  bool alike_ = true;  // replicas are, at the moment
+  at::Tensor sums_;    // [3], double: a score under way
   PendingCollective summing_;
 };
 

@@ -4,6 +4,7 @@
 #ifndef TANDEM_PARALLEL_STRATEGY_H_
 #define TANDEM_PARALLEL_STRATEGY_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,14 @@ class Strategy {
   // batch, the same on every rank.
   virtual absl::StatusOr<Score> TrainStep(const Batch& batch,
                                           double learning_rate) = 0;
+
+  // Tells how many steps were done before the next one, when a job goes on from
+  // a checkpoint: for what goes by their number.
+  virtual void ResumeAt(int64_t steps) { static_cast<void>(steps); }
+
+  // Makes replicas alike that train apart for a while: to be called before
+  // evaluation and before saving. Nothing to do for most strategies.
+  virtual absl::Status Synchronise() { return absl::OkStatus(); }
 
   // Scores this rank's share of an evaluation batch; issues no collective, so
   // that ranks may have different numbers of batches.
