@@ -34,8 +34,9 @@ namespace tandem {
 struct CommunicatorOptions {
   // How long any collective waits for the other ranks (PyTorch's default).
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  // Which backend serves CPU tensors: "gloo".
-  std::string backend = "gloo";
+  // Which backend serves CPU tensors: "shm", shared memory between the ranks of
+  // a host and Gloo between hosts; or "gloo", sockets between all.
+  std::string backend = "shm";
   // The network interface ("eth0") or local address that Gloo binds. Empty:
   // loopback when every rank is on this host; else what GLOO_SOCKET_IFNAME
   // names, else the address from which this host reaches `master_host`.
@@ -57,7 +58,7 @@ struct CommunicatorOptions {
 //
 // A group of one rank answers at once and opens no connection; so does any
 // group for a tensor without elements. Tensors are dense, contiguous, on the
-// backend's device ("gloo": CPU), of the same shape and dtype on every rank
+// backend's device (CPU for both), of the same shape and dtype on every rank
 // (which is not checked).
 //
 // Not thread-safe: one thread at a time issues collectives.
