@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
@@ -146,16 +147,32 @@ absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
                      TypeOf(tensor), "; convert it first"));
   }
   if (tensor.numel() == 0) return PendingCollective();
-  if (factor != 1) tensor.detach().mul_(factor);
+  c10d::AllreduceOptions options;
+  if (factor != 1 && size_ > 1 && BackendMultiplies(options_.backend)) {
+    options.reduceOp = c10d::makeNCCLPreMulSum(factor);
+  } else if (factor != 1) {
+    tensor.detach().mul_(factor);
+  }
   if (size_ == 1) return PendingCollective();
   TensorList tensors = {tensor.detach()};
-  return Start("all-reduce", purpose,
-               [&] { return process_group_->allreduce(tensors); });
+  // Not through c10d's dispatcher: it takes longer than a small all-reduce.
+  return Start("all-reduce", purpose, [&] {
+    return process_group_->getBackend(tensors[0].device().type())
+        ->allreduce(tensors, options);
+  });
 }
 
 absl::StatusOr<at::Tensor> Communicator::NewBuffer(
     int64_t numel, const at::TensorOptions& options) {
-  return CatchTorchOr([&] { return at::zeros({numel}, options); });
+  return CatchTorchOr([&] {
+    if (process_group_ != nullptr && numel > 0 && options.device().is_cpu()) {
+      const auto backend = process_group_->getBackend(c10::DeviceType::CPU);
+      if (backend->supportsTensorAlloc(-1)) {
+        return backend->allocateTensor(numel, options);
+      }
+    }
+    return at::zeros({numel}, options);
+  });
 }
 
 absl::Status Communicator::Broadcast(at::Tensor tensor, int root,

@@ -45,7 +45,7 @@ class StragglerWatch;
 //
 // A group of one rank answers at once and opens no connection; so does any
 // group for a tensor without elements. Tensors are dense, contiguous, on the
-// backend's device ("gloo": CPU), of the same shape and dtype on every rank
+// backend's device (CPU for both), of the same shape and dtype on every rank
 // (which is not checked).
 //
 // Not thread-safe: one thread at a time issues collectives.

@@ -14,8 +14,9 @@ struct CommunicatorOptions {
   // When a rank has waited so long in a collective, a warning names the ranks
   // that are late. 0: no warnings.
   std::chrono::milliseconds straggler_warning{0};
-  // Which backend serves CPU tensors: "gloo".
-  std::string backend = "gloo";
+  // Which backend serves CPU tensors: "shm", shared memory between the ranks of
+  // a host and Gloo between hosts; or "gloo", sockets between all.
+  std::string backend = "shm";
   // The network interface ("eth0") or local address that Gloo binds. Empty:
   // loopback when every rank is on this host; else what GLOO_SOCKET_IFNAME
   // names, else the address from which this host reaches `master_host`.
