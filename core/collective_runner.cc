@@ -120,7 +120,10 @@ absl::Status CollectiveRunner::Agree(const std::string& what,
 
 void CollectiveRunner::BreakConnections() {
   // Nothing is left to do about an error of a group that is given up.
-  CatchTorch([&] { process_group_->abort(); }).IgnoreError();
+  CatchTorch([&] {
+    absl::MutexLock lock(&IssueMutex());
+    process_group_->abort();
+  }).IgnoreError();
 }
 
 absl::StatusOr<PendingCollective> CollectiveRunner::Start(
