@@ -7,19 +7,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "core/backend.h"
-#include "core/roll_call.h"
+#include "core/collective_runner.h"
 #include "core/status_macros.h"
-#include "core/store.h"
-#include "core/straggler_watch.h"
 #include "core/torch_status.h"
 
 namespace tandem {
@@ -44,74 +38,7 @@ bool Serves(const c10d::ProcessGroup& group, const at::Tensor& tensor) {
   return false;
 }
 
-// Rank `me` of the group must be in `ranks`, each of [0, size) once at most.
-absl::Status CheckRanks(absl::Span<const int> ranks, int me, int size) {
-  const std::set<int> unique(ranks.begin(), ranks.end());
-  if (!unique.empty() && unique.size() == ranks.size() &&
-      *unique.begin() >= 0 && *unique.rbegin() < size &&
-      unique.count(me) == 1) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "ranks {", absl::StrJoin(ranks, ", "), "} must be different, in 0 .. ",
-      size - 1, ", and this rank, ", me, ", one of them"));
-}
-
 }  // namespace
-
-Communicator::Communicator(StorePtr store, int rank, int size, std::string name,
-                           CommunicatorOptions options)
-    : store_(std::move(store)),
-      rank_(rank),
-      size_(size),
-      name_(std::move(name)),
-      options_(std::move(options)) {}
-
-Communicator::~Communicator() = default;
-
-absl::StatusOr<std::unique_ptr<Communicator>> Communicator::ForLaunch(
-    const Launch& launch, CommunicatorOptions options) {
-  options.all_local = launch.nnodes == 1;
-  options.master_host = launch.rendezvous.host;
-  TANDEM_ASSIGN_OR_RETURN(StorePtr store, OpenStore(launch, options.timeout));
-  return Create(std::move(store), launch.rank, launch.world_size, "world",
-                options);
-}
-
-absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
-    StorePtr store, int rank, int size, const std::string& name,
-    const CommunicatorOptions& options) {
-  if (size < 1 || rank < 0 || rank >= size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("group \"", name, "\": there is no rank ", rank, " of ",
-                     size, "; ranks count from 0"));
-  }
-  auto group = std::unique_ptr<Communicator>(
-      new Communicator(nullptr, rank, size, name, options));
-  return Connect(std::move(store), std::move(group), name);
-}
-
-absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Connect(
-    StorePtr store, std::unique_ptr<Communicator> group,
-    const std::string& key) {
-  Communicator& g = *group;
-  g.store_ = c10::make_intrusive<c10d::PrefixStore>(key, std::move(store));
-  if (g.size_ == 1) return group;
-  const std::string what =
-      absl::StrCat("group \"", g.name_, "\", rank ", g.rank_, " of ", g.size_);
-  const absl::Status met =
-      MeetAtStore(g.store_, g.rank_, g.size_, g.options_.timeout);
-  if (!met.ok()) return Annotate(met, what);
-  auto made = MakeProcessGroup(g.store_, g.rank_, g.size_, g.options_);
-  if (!made.ok()) return Annotate(made.status(), what);
-  g.process_group_ = *std::move(made);
-  g.process_group_->setGroupName(key);
-  if (g.options_.straggler_warning.count() > 0) {
-    g.straggler_watch_ = std::make_unique<StragglerWatch>(
-        g.store_, g.name_, g.rank_, g.size_, g.options_.straggler_warning);
-  }
-  return group;
-}
 
 absl::Status Communicator::CheckTensor(absl::string_view operation,
                                        const at::Tensor& tensor) const {
@@ -130,6 +57,21 @@ absl::Status Communicator::CheckTensor(absl::string_view operation,
       absl::StrCat(operation, " of group \"", name_, "\": ", fault));
 }
 
+absl::Status Communicator::Agree(const std::string& what,
+                                 const at::Tensor& tensor,
+                                 const CollectivePurpose& purpose) {
+  if (runner_ == nullptr) return absl::OkStatus();
+  return runner_->Agree(what, tensor, purpose);
+}
+
+absl::Mutex& Communicator::IssueMutex() {
+  return CollectiveRunner::IssueMutex();
+}
+
+void Communicator::Abort(const absl::Status& reason) {
+  if (runner_ != nullptr) runner_->Abort(reason);
+}
+
 absl::Status Communicator::AllReduceSum(at::Tensor tensor,
                                         const CollectivePurpose& purpose) {
   TANDEM_ASSIGN_OR_RETURN(
@@ -146,6 +88,7 @@ absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
         absl::StrCat("all-reduce of group \"", name_, "\": cannot sum ",
                      TypeOf(tensor), "; convert it first"));
   }
+  TANDEM_RETURN_IF_ERROR(Agree("all-reduce", tensor, purpose));
   if (tensor.numel() == 0) return PendingCollective();
   c10d::AllreduceOptions options;
   if (factor != 1 && size_ > 1 && BackendMultiplies(options_.backend)) {
@@ -156,7 +99,7 @@ absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
   if (size_ == 1) return PendingCollective();
   TensorList tensors = {tensor.detach()};
   // Not through c10d's dispatcher: it takes longer than a small all-reduce.
-  return Start("all-reduce", purpose, [&] {
+  return runner_->Start("all-reduce", purpose, [&] {
     return process_group_->getBackend(tensors[0].device().type())
         ->allreduce(tensors, options);
   });
@@ -183,11 +126,13 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
         absl::StrCat("broadcast of group \"", name_, "\": there is no rank ",
                      root, " among ", size_));
   }
+  TANDEM_RETURN_IF_ERROR(
+      Agree(absl::StrCat("broadcast from rank ", root), tensor, purpose));
   if (size_ == 1 || tensor.numel() == 0) return absl::OkStatus();
   TensorList tensors = {Bytes(tensor)};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  return Collective("broadcast", purpose, [&] {
+  return runner_->Run("broadcast", purpose, [&] {
     return process_group_->broadcast(tensors, options);
   });
 }
@@ -195,6 +140,7 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
 absl::StatusOr<TensorList> Communicator::AllGather(
     const at::Tensor& tensor, const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckTensor("all-gather", tensor));
+  TANDEM_RETURN_IF_ERROR(Agree("all-gather", tensor, purpose));
   const at::Tensor mine = tensor.detach();
   TensorList all;
   for (int r = 0; r < size_; ++r) all.push_back(at::empty_like(mine));
@@ -205,7 +151,7 @@ absl::StatusOr<TensorList> Communicator::AllGather(
   TensorList in = {Bytes(mine)};
   std::vector<TensorList> out(1);
   for (at::Tensor& one : all) out[0].push_back(Bytes(one));
-  TANDEM_RETURN_IF_ERROR(Collective("all-gather", purpose, [&] {
+  TANDEM_RETURN_IF_ERROR(runner_->Run("all-gather", purpose, [&] {
     return process_group_->allgather(out, in);
   }));
   return all;
@@ -235,26 +181,9 @@ absl::StatusOr<std::vector<std::string>> Communicator::AllGatherString(
 
 absl::Status Communicator::Barrier(const CollectivePurpose& purpose) {
   if (size_ == 1) return absl::OkStatus();
-  return Collective("barrier", purpose,
-                    [&] { return process_group_->barrier(); });
-}
-
-absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(
-    absl::Span<const int> ranks, const std::string& name) {
-  absl::Status checked = CheckRanks(ranks, rank_, size_);
-  if (!checked.ok()) {
-    return Annotate(checked, absl::StrCat("subgroup \"", name, "\""));
-  }
-  // Other subgroups of this name may stand beside this one, or come after it.
-  const std::string members =
-      absl::StrCat(name, "/", absl::StrJoin(ranks, ","));
-  const std::string key =
-      absl::StrCat("sub/", members, "/", subgroups_[members]++);
-  const int rank = static_cast<int>(
-      std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
-  auto group = std::unique_ptr<Communicator>(new Communicator(
-      nullptr, rank, static_cast<int>(ranks.size()), name, options_));
-  return Connect(store_, std::move(group), key);
+  TANDEM_RETURN_IF_ERROR(Agree("barrier", at::Tensor(), purpose));
+  return runner_->Run("barrier", purpose,
+                      [&] { return process_group_->barrier(); });
 }
 
 }  // namespace tandem

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -26,12 +25,11 @@
 namespace c10d {
 class ProcessGroup;
 class Store;
-class Work;
 }  // namespace c10d
 
 namespace tandem {
 
-class StragglerWatch;
+class CollectiveRunner;
 
 // A group of ranks. Every collective must be called by all of them in the same
 // order; it blocks until it is done and returns
@@ -46,14 +44,15 @@ class StragglerWatch;
 // A group of one rank answers at once and opens no connection; so does any
 // group for a tensor without elements. Tensors are dense, contiguous, on the
 // backend's device (CPU for both), of the same shape and dtype on every rank
-// (which is not checked).
+// (checked only with `check_collectives`).
 //
 // Not thread-safe: one thread at a time issues collectives.
 class Communicator {
  public:
   // All ranks of a job, named "world", through the store that
   // `launch.rendezvous` asks for. `options.all_local` and `master_host` are
-  // taken from `launch`.
+  // taken from `launch`. TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment
+  // turns `options.check_collectives` on.
   static absl::StatusOr<std::unique_ptr<Communicator>> ForLaunch(
       const Launch& launch, CommunicatorOptions options);
 
@@ -135,43 +134,20 @@ class Communicator {
       c10::intrusive_ptr<c10d::Store> store,
       std::unique_ptr<Communicator> group, const std::string& key);
 
-  using Issue = absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()>;
-
-  // Of a collective that was started.
-  struct Call {
-    const char* operation;
-    int64_t sequence;
-    CollectivePurpose purpose;
-
-    std::string What() const;  // "all-reduce #3 (bucket 1 of step 4)"
-  };
-
-  // Starts a collective. The error of one that could not be started has been
-  // noted already.
-  absl::StatusOr<PendingCollective> Start(const char* operation,
-                                          const CollectivePurpose& purpose,
-                                          Issue issue);
-  // Starts a collective and waits for it.
-  absl::Status Collective(const char* operation,
-                          const CollectivePurpose& purpose, Issue issue);
-  absl::Status WaitFor(const Call& call, c10d::Work& work);
-  // Makes a message of a failure; notes it as what broke the group.
-  absl::Status Broke(const absl::Status& status, const Call& call);
-  // What runs in this group, here and on other ranks, ends with an error.
-  void BreakConnections();
   absl::Status CheckTensor(absl::string_view operation,
                            const at::Tensor& tensor) const;
+  // Do all ranks start this? See CollectiveRunner.
+  absl::Status Agree(const std::string& what, const at::Tensor& tensor,
+                     const CollectivePurpose& purpose);
+
   c10::intrusive_ptr<c10d::Store> store_;  // keys of this group alone
   int rank_;
   int size_;
   std::string name_;
   CommunicatorOptions options_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
-  std::unique_ptr<StragglerWatch> straggler_watch_;  // null: no warnings
-  int64_t sequence_ = 0;                             // collectives so far
-  bool tells_end_ = true;                 // does the backend have futures?
-  absl::Status broken_;                   // the first failure
-  std::map<std::string, int> subgroups_;  // how often each was made
+  std::unique_ptr<CollectiveRunner> runner_;  // null when size_ is 1
+  std::map<std::string, int> subgroups_;      // how often each was made
 };
 
 }  // namespace tandem

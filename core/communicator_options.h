@@ -14,6 +14,11 @@ struct CommunicatorOptions {
   // When a rank has waited so long in a collective, a warning names the ranks
   // that are late. 0: no warnings.
   std::chrono::milliseconds straggler_warning{0};
+  // Compares across ranks, before each collective, its operation, shape, dtype,
+  // kind of device and root; a disagreement is InvalidArgument on every rank
+  // and names what the two are for. To find errors: ranks then wait for each
+  // other at each start, so nothing overlaps.
+  bool check_collectives = false;
   // Which backend serves CPU tensors: "shm", shared memory between the ranks of
   // a host and Gloo between hosts; or "gloo", sockets between all.
   std::string backend = "shm";

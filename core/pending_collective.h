@@ -40,7 +40,7 @@ class PendingCollective {
   Clock::time_point ended() const;
 
  private:
-  friend class Communicator;
+  friend class CollectiveRunner;
 
   // Set by whoever completes the work, on any thread. Ticks of Clock.
   using EndTime = std::shared_ptr<std::atomic<Clock::rep>>;

@@ -1,5 +1,7 @@
 #include "core/roll_call.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
@@ -96,6 +98,14 @@ absl::StatusOr<bool> Meet(c10d::Store& store, int rank, int size,
 }
 
 }  // namespace
+
+bool SomebodyFailed(c10d::Store& store, int size) {
+  std::vector<std::string> keys = KeysOfAll("failed", size);
+  keys.push_back(kGaveUp);
+  return std::any_of(keys.begin(), keys.end(), [&](const std::string& key) {
+    return store.check({key});
+  });
+}
 
 std::string RankList(const std::vector<int>& ranks) {
   return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",

@@ -40,6 +40,9 @@ Failures TellFailure(const StorePtr& store, int rank, int size,
 // Notes on the store that `rank` gives up, and why. Takes 2 s at most.
 void TellGivingUp(const StorePtr& store, int rank, const std::string& reason);
 
+// Whether a rank has called one of these two. Throws what the store throws.
+bool SomebodyFailed(c10d::Store& store, int size);
+
 // "rank 3", "ranks 1, 2".
 std::string RankList(const std::vector<int>& ranks);
 
