@@ -21,15 +21,15 @@ struct SlotSum {
 
 void AppendSums(const FlatBuffer& buffer, double p,
                 std::vector<SlotSum>* sums) {
-  std::vector<at::Tensor> gradients;
+  std::vector<ElementRange> ranges;
   for (size_t i = 0; i < buffer.slots().size(); ++i) {
     const FlatSlot& slot = buffer.slots()[i];
     if (!buffer.has_gradient(i) || slot.numel == 0) continue;
-    gradients.push_back(buffer.grads().narrow(0, slot.offset, slot.numel));
+    ranges.push_back({slot.offset, slot.numel});
     sums->push_back({&slot, 0});
   }
-  SlotSum* next = sums->data() + sums->size() - gradients.size();
-  for (double sum : PowerSums(gradients, p)) (next++)->sum = sum;
+  SlotSum* next = sums->data() + sums->size() - ranges.size();
+  for (double sum : PowerSums(buffer.grads(), ranges, p)) (next++)->sum = sum;
 }
 
 // One for each gradient that has elements, in the order of the parameters.

@@ -205,5 +205,30 @@ TEST(GradientClippingTest, NamesTheOptionThatIsWrong) {
   EXPECT_TRUE(absl::StartsWith(error({1, std::nan("")}), "norm_type"));
 }
 
+TEST(GradientClippingTest, ValuesAreClamped) {
+  Twins twins({at::full({3}, 3.), at::full({1}, -4.),
+               at::full({2, 2}, 12., at::kDouble)});
+  ClipGradientValue(twins.buffers, 3.5);
+  EXPECT_TRUE(twins.flat[0].grad().equal(at::full({3}, 3.)));
+  EXPECT_TRUE(twins.flat[1].grad().equal(at::full({1}, -3.5)));
+  EXPECT_TRUE(twins.flat[2].grad().equal(at::full({2, 2}, 3.5, at::kDouble)));
+}
+
+TEST(GradientClippingTest, NothingToClip) {
+  EXPECT_EQ(GradientNorm({}), 0);
+  EXPECT_EQ(ClipGradientNorm({}, 1), 0);
+  ClipGradientValue({}, 1);
+}
+
+// Doubles are summed without AVX2, floats with it where there is any.
+TEST(GradientClippingTest, VectorsOfTheMachineChangeNoBit) {
+  for (int64_t size : {1, 15, 16, 17, 1000, 100003}) {
+    const at::Tensor values = at::linspace(-3, 2, size).sin();
+    EXPECT_EQ(GradientNorm(Twins({values}).buffers),
+              GradientNorm(Twins({values.to(at::kDouble)}).buffers))
+        << size;
+  }
+}
+
 }  // namespace
 }  // namespace tandem
