@@ -6,34 +6,15 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/communicator.h"
 #include "parallel/communication_hook.h"
+#include "parallel/low_rank_gradient.h"
 #include "parallel/power_sgd.h"
 
 namespace tandem {
-
-// A gradient that is compressed.
-struct LowRankGradient {
-  std::string name;
-  at::Tensor gradient;  // [rows, columns], in the bucket's buffer
-  at::Tensor p;         // [rows, rank], in PowerSgdBucket::ps
-  at::Tensor q;         // [columns, rank], in PowerSgdBucket::qs
-  // What compression lost in the last step, plus, during a step, the gradient:
-  // [rows, columns] and the same as the parameter has it. Undefined without
-  // error feedback.
-  at::Tensor error;
-  at::Tensor error_view;
-
-  // What is compressed.
-  const at::Tensor& matrix() const {
-    return error.defined() ? error : gradient;
-  }
-};
 
 struct PowerSgdBucket {
   std::vector<LowRankGradient> low_rank;

@@ -1,26 +1,19 @@
 #include "parallel/power_sgd_state.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/isfinite.h>
-#include <ATen/ops/mm.h>
-#include <ATen/ops/randn.h>
 #include <ATen/ops/scalar_tensor.h>
 
-#include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "core/describe_tensor.h"
 #include "core/pending_collective.h"
-#include "core/random.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 #include "parallel/all_reduce_mean.h"
 #include "parallel/compression_hooks.h"
-#include "parallel/orthogonalize.h"
 
 namespace tandem {
 namespace {
@@ -103,7 +96,9 @@ absl::StatusOr<FinishReduction> PowerSgdState::Start(const GradBucket& bucket,
   }
   TANDEM_RETURN_IF_ERROR(CatchTorch(
       [&] {
-        for (const auto& each : laid_out->low_rank) ComputeP(each, iter);
+        for (const LowRankGradient& each : laid_out->low_rank) {
+          ComputeP(each, options_, iter);
+        }
       },
       "PowerSGD"));
   TANDEM_ASSIGN_OR_RETURN(step->ps, group.StartAllReduceSum(laid_out->ps));
@@ -118,11 +113,13 @@ absl::Status PowerSgdState::Finish(Step& step) const {
   TANDEM_RETURN_IF_ERROR(step.uncompressed.Wait());
   ScatterUncompressed(bucket);
   TANDEM_RETURN_IF_ERROR(step.ps.Wait());
-  for (const auto& each : bucket.low_rank) ComputeQ(each);
+  for (const LowRankGradient& each : bucket.low_rank) ComputeQ(each, options_);
   TANDEM_ASSIGN_OR_RETURN(PendingCollective qs,
                           StartAllReduceMean(bucket.qs, *step.group));
   TANDEM_RETURN_IF_ERROR(qs.Wait());
-  for (const auto& each : bucket.low_rank) Decompress(each, step.iter);
+  for (const LowRankGradient& each : bucket.low_rank) {
+    Decompress(each, options_, step.iter);
+  }
   return absl::OkStatus();
 }
 
@@ -141,7 +138,7 @@ absl::StatusOr<PowerSgdBucket*> PowerSgdState::LaidOut(const GradBucket& bucket,
 absl::Status PowerSgdState::Restore(const LowRankGradient& each) {
   Kept& kept = kept_[each.name];
   if (options_.warm_start) {
-    if (!kept.q.defined()) RandomizeQ(each, stats_.iter);
+    if (!kept.q.defined()) RandomizeQ(each, options_, stats_.iter);
     TANDEM_RETURN_IF_ERROR(
         CopyIfFits(absl::StrCat(each.name, kQ), kept.q, each.q));
     kept.q = each.q;
@@ -152,59 +149,6 @@ absl::Status PowerSgdState::Restore(const LowRankGradient& each) {
     kept.error = each.error_view;
   }
   return absl::OkStatus();
-}
-
-// The same numbers on every rank; others for each parameter and iteration, so
-// that what one projection misses another sees.
-void PowerSgdState::RandomizeQ(const LowRankGradient& each,
-                               int64_t iter) const {
-  at::Generator generator = GeneratorFor(
-      options_.random_seed, absl::StrCat("power_sgd/", iter, "/", each.name));
-  each.q.copy_(at::randn(each.q.sizes(), generator, at::kFloat));
-}
-
-void PowerSgdState::OrthogonalizeQ(const LowRankGradient& each,
-                                   int64_t iter) const {
-  const int64_t dependent =
-      Orthogonalize(each.q, options_.orthogonalization_epsilon);
-  if (dependent == 0) return;
-  // A column of zeros would stay one for ever.
-  const at::Tensor known = each.q.clone();
-  RandomizeQ(each, iter);
-  for (int64_t k = 0; k < known.size(1); ++k) {
-    const at::Tensor column = known.select(1, k);
-    if (column.count_nonzero().item<int64_t>() != 0) {
-      each.q.select(1, k).copy_(column);
-    }
-  }
-  Orthogonalize(each.q, options_.orthogonalization_epsilon);
-}
-
-void PowerSgdState::ComputeP(const LowRankGradient& each, int64_t iter) const {
-  if (!options_.warm_start) RandomizeQ(each, iter);
-  OrthogonalizeQ(each, iter);
-  if (each.error.defined()) each.error.add_(each.gradient);
-  at::Tensor p = each.p;
-  at::mm_out(p, each.matrix(), each.q);
-}
-
-void PowerSgdState::ComputeQ(const LowRankGradient& each) const {
-  Orthogonalize(each.p, options_.orthogonalization_epsilon);
-  at::Tensor q = each.q;
-  at::mm_out(q, each.matrix().t(), each.p);
-}
-
-void PowerSgdState::Decompress(const LowRankGradient& each,
-                               int64_t iter) const {
-  at::Tensor gradient = each.gradient;
-  at::mm_out(gradient, each.p, each.q.t());
-  // All ranks see the same Q.
-  if (at::isfinite(each.q).all().item<bool>()) {
-    if (each.error.defined()) each.error.sub_(gradient);
-    return;
-  }
-  RandomizeQ(each, iter + 1);
-  if (each.error.defined()) each.error.zero_();
 }
 
 NamedTensors PowerSgdState::State() const {

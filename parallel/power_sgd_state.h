@@ -48,12 +48,7 @@ class PowerSgdState : public std::enable_shared_from_this<PowerSgdState> {
   absl::StatusOr<PowerSgdBucket*> LaidOut(const GradBucket& bucket,
                                           Communicator& group);
   absl::Status Restore(const LowRankGradient& each);
-  void RandomizeQ(const LowRankGradient& each, int64_t iter) const;
-  void OrthogonalizeQ(const LowRankGradient& each, int64_t iter) const;
-  void ComputeP(const LowRankGradient& each, int64_t iter) const;
   absl::Status Finish(Step& step) const;
-  void ComputeQ(const LowRankGradient& each) const;
-  void Decompress(const LowRankGradient& each, int64_t iter) const;
 
   PowerSgdOptions options_;
   CommunicationHook all_reduce_;

@@ -9,13 +9,11 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
-#include "parallel/gradient_clipping.h"
 
 namespace tandem {
 namespace {
@@ -236,57 +234,6 @@ TEST(FlatBuffer, ParametersOutliveIt) {
   MakeFlatBuffers({{"a", a}});
   a.sum().backward();
   EXPECT_TRUE(a.grad().equal(at::ones({3})));
-}
-
-// 3, 4 and 12 make 13.
-class ClippingTest : public testing::Test {
- protected:
-  ClippingTest() {
-    for (const auto& buffer : buffers_) {
-      for (size_t i = 0; i < buffer->slots().size(); ++i) {
-        buffer->set_has_gradient(i, true);
-      }
-    }
-    a_.mutable_grad().fill_(3);
-    b_.mutable_grad().fill_(-4);
-    wide_.mutable_grad().fill_(12);
-  }
-  at::Tensor a_ = Leaf(at::ones({1}));
-  at::Tensor b_ = Leaf(at::ones({1}));
-  at::Tensor wide_ = Leaf(at::ones({1}, at::kDouble));
-  FlatBuffers buffers_ =
-      MakeFlatBuffers({{"a", a_}, {"wide", wide_}, {"b", b_}});
-};
-
-TEST_F(ClippingTest, ScalesToTheNorm) {
-  EXPECT_DOUBLE_EQ(GradientNorm(buffers_), 13);
-  EXPECT_DOUBLE_EQ(ClipGradientNorm(buffers_, 6.5), 13);
-  EXPECT_NEAR(a_.grad().item<float>(), 1.5, 1e-6);
-  EXPECT_NEAR(b_.grad().item<float>(), -2, 1e-6);
-  EXPECT_NEAR(wide_.grad().item<double>(), 6, 1e-6);
-}
-
-TEST_F(ClippingTest, LeavesSmallGradientsAlone) {
-  EXPECT_DOUBLE_EQ(ClipGradientNorm(buffers_, 14), 13);
-  EXPECT_EQ(a_.grad().item<float>(), 3);
-}
-
-TEST_F(ClippingTest, DoesNotHideANaN) {
-  a_.mutable_grad().fill_(std::nan(""));
-  EXPECT_TRUE(std::isnan(ClipGradientNorm(buffers_, 1)));
-  EXPECT_TRUE(std::isnan(b_.grad().item<float>()));
-}
-
-TEST_F(ClippingTest, ClampsValues) {
-  ClipGradientValue(buffers_, 3.5);
-  EXPECT_EQ(a_.grad().item<float>(), 3);
-  EXPECT_EQ(b_.grad().item<float>(), -3.5);
-  EXPECT_EQ(wide_.grad().item<double>(), 3.5);
-}
-
-TEST(Clipping, NothingToClip) {
-  EXPECT_EQ(ClipGradientNorm({}, 1), 0);
-  ClipGradientValue({}, 1);
 }
 
 }  // namespace

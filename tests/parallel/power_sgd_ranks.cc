@@ -79,7 +79,7 @@ absl::Status ReduceNormal(int step, Communicator& world, PowerSgd& power_sgd,
   return driver.CheckAlike(world);
 }
 
-at::Tensor Find(const NamedTensors& state, const std::string& name) {
+at::Tensor StateTensor(const NamedTensors& state, const std::string& name) {
   for (const auto& each : state) {
     if (each.first == name) return each.second;
   }

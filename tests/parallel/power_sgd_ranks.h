@@ -40,7 +40,7 @@ absl::Status Close(const HookDriver& driver, const std::string& name,
                    const at::Tensor& expected, double tolerance);
 
 // The tensor of that name; undefined when there is none.
-at::Tensor Find(const NamedTensors& state, const std::string& name);
+at::Tensor StateTensor(const NamedTensors& state, const std::string& name);
 
 // Runs fn on n ranks, each with its PowerSgd and its PowerSgdBuckets().
 using OnRank =

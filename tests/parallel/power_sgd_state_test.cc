@@ -75,8 +75,9 @@ TEST(PowerSgdTest, GoesOnFromASavedState) {
           if (step == 3) saved = whole.State();
           TANDEM_RETURN_IF_ERROR(ReduceNormal(step, world, whole, driver));
         }
-        EXPECT_EQ(Find(saved, "conv.q").sizes(), at::IntArrayRef({45, 2}));
-        EXPECT_EQ(Find(saved, "conv.error").sizes(),
+        EXPECT_EQ(StateTensor(saved, "conv.q").sizes(),
+                  at::IntArrayRef({45, 2}));
+        EXPECT_EQ(StateTensor(saved, "conv.error").sizes(),
                   at::IntArrayRef({16, 5, 3, 3}));
         TANDEM_ASSIGN_OR_RETURN(PowerSgd resumed, PowerSgd::Create(options));
         TANDEM_RETURN_IF_ERROR(resumed.LoadState(saved));
@@ -90,7 +91,7 @@ TEST(PowerSgdTest, GoesOnFromASavedState) {
         }
         const NamedTensors ends = resumed.State();
         for (const auto& [name, tensor] : whole.State()) {
-          EXPECT_TRUE(Find(ends, name).equal(tensor)) << name;
+          EXPECT_TRUE(StateTensor(ends, name).equal(tensor)) << name;
         }
         return absl::OkStatus();
       });

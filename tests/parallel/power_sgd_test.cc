@@ -106,7 +106,7 @@ TEST(PowerSgdTest, ErrorFeedbackLosesNothing) {
             sent.add_(driver.gradient(name));
             wanted.add_(MeanNormal(step, n, name, sizes));
           }
-          at::Tensor left = Find(power_sgd.State(), name + ".error");
+          at::Tensor left = StateTensor(power_sgd.State(), name + ".error");
           EXPECT_GT(left.abs().max().item<float>(), 1);
           TANDEM_RETURN_IF_ERROR(world.AllReduceSum(left));
           EXPECT_TRUE(at::allclose(sent + left / n, wanted, 1e-4, 1e-4))
@@ -196,8 +196,8 @@ TEST(PowerSgdTest, CompressesOnlyWhatGetsSmallerByTheRateAskedFor) {
          HookDriver& driver) -> absl::Status {
         TANDEM_RETURN_IF_ERROR(ReduceNormal(0, world, power_sgd, driver));
         const NamedTensors state = power_sgd.State();
-        EXPECT_FALSE(Find(state, "weight.q").defined());
-        EXPECT_TRUE(Find(state, "conv.q").defined());
+        EXPECT_FALSE(StateTensor(state, "weight.q").defined());
+        EXPECT_TRUE(StateTensor(state, "conv.q").defined());
         return absl::OkStatus();
       });
   EXPECT_TRUE(status.ok()) << status;
@@ -264,7 +264,8 @@ TEST(PowerSgdTest, WorksOnHalfPrecisionUnderAWrapper) {
         });
         TANDEM_RETURN_IF_ERROR(driver.Reduce(hook, world));
         TANDEM_RETURN_IF_ERROR(driver.CheckAlike(world));
-        EXPECT_EQ(Find(power_sgd.State(), "weight.q").scalar_type(), at::kHalf);
+        EXPECT_EQ(StateTensor(power_sgd.State(), "weight.q").scalar_type(),
+                  at::kHalf);
         return Close(driver, "weight", MeanLowRank(0, 2, 2, "weight", {24, 17}),
                      2e-2);
       });
