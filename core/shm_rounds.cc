@@ -96,8 +96,8 @@ absl::Status ShmRounds::TimedOut(RanksAwaited awaited) const {
   for (int r = 0; r < size(); ++r) {
     if (awaited(r)) ranks.push_back(r);
   }
-  return absl::DeadlineExceededError(absl::StrCat(
-      "timed out waiting for ", NamesOfRanks(*segment_, ranks)));
+  return absl::DeadlineExceededError(
+      absl::StrCat("timed out waiting for ", NamesOfRanks(*segment_, ranks)));
 }
 
 absl::Status ShmRounds::Await(ShmDeadline deadline) {
@@ -174,8 +174,8 @@ absl::StatusOr<std::byte*> ShmRounds::PeerMemory(int peer, int64_t offset,
     TANDEM_ASSIGN_OR_RETURN(arena, SharedMapping::Map(fd, size));
   }
   if (begin > arena.bytes() || length > arena.bytes() - begin) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "rank ", peer, " names memory that it does not share"));
+    return absl::OutOfRangeError(
+        absl::StrCat("rank ", peer, " names memory that it does not share"));
   }
   return arena.data() + begin;
 }
