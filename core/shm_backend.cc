@@ -270,6 +270,22 @@ ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
   return Issue(OpType::BARRIER, MakeBarrier(), options.timeout, {});
 }
 
+ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
+  return c10::make_intrusive<ShmMailWork>(
+      OpType::SEND, std::shared_ptr<ShmMail>(group_, &group_->mail()),
+      group_->mail().Send(In(Single(tensors)), CheckRoot(to, size_), tag,
+                          std::make_shared<Tensors>(tensors)),
+      timeout_);
+}
+
+ShmBackend::WorkPtr ShmBackend::recv(Tensors& tensors, int from, int tag) {
+  return c10::make_intrusive<ShmMailWork>(
+      OpType::RECV, std::shared_ptr<ShmMail>(group_, &group_->mail()),
+      group_->mail().Receive(Out(Single(tensors)), CheckRoot(from, size_), tag,
+                             std::make_shared<Tensors>(tensors)),
+      timeout_);
+}
+
 at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
   TORCH_CHECK(options.device().is_cpu(), "shm allocates CPU tensors");
   const auto dtype = c10::typeMetaToScalarType(options.dtype());

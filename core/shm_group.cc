@@ -31,6 +31,7 @@ ShmGroup::ShmGroup(int rank, ShmSegment segment, ShmConnections connections,
   segment_.page(rank).pid.store(getpid());
   monitor_ = std::make_unique<ShmMonitor>(&segment_, &connections_.peers);
   queue_ = std::make_unique<ShmQueue>(&segment_, rank, &connections_);
+  mail_ = std::make_unique<ShmMail>(&segment_, rank, &connections_);
 }
 
 ShmGroup::~ShmGroup() { Close(); }
@@ -38,6 +39,7 @@ ShmGroup::~ShmGroup() { Close(); }
 void ShmGroup::Close() {
   if (std::exchange(closed_, true)) return;
   queue_->Close();
+  mail_->Close();
   segment_.SetState(rank_, ShmRankState::kLeft);
   monitor_.reset();
   for (ShmPeer& peer : connections_.peers) peer.socket = OwnedFd();

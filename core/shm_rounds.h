@@ -78,8 +78,7 @@ class ShmRounds {
 
   bool Arrived(int rank) const;
   absl::Status CheckNotes() const;
-  template <typename Done>
-  bool Spin(Done done) const;
+  bool spins() const;
   // Until `done`, of which `signal` tells; fails when a rank that is awaited
   // will not come, or at the deadline.
   template <typename Done>
