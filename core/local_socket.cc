@@ -45,8 +45,8 @@ absl::StatusOr<Address> AddressOf(const std::string& name) {
     return absl::InvalidArgumentError("local socket: the name is too long");
   }
   std::copy(name.begin(), name.end(), result.address.sun_path + 1);
-  result.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
-                                         name.size());
+  result.length =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return result;
 }
 

@@ -20,8 +20,8 @@ constexpr unsigned kNoExecSeal = 0x0008U;  // MFD_NOEXEC_SEAL, Linux 6.3
 
 int CreateMemfd() {
   constexpr unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  const int fd =
-      static_cast<int>(syscall(SYS_memfd_create, "tandem", flags | kNoExecSeal));
+  const int fd = static_cast<int>(
+      syscall(SYS_memfd_create, "tandem", flags | kNoExecSeal));
   if (fd >= 0 || errno != EINVAL) return fd;
   return static_cast<int>(syscall(SYS_memfd_create, "tandem", flags));
 }
@@ -70,8 +70,8 @@ absl::StatusOr<OwnedFd> NewSharedMemory(size_t bytes) {
 absl::Status ReserveSharedMemory(int fd, size_t offset, size_t bytes) {
   int result;
   do {
-    result = fallocate(fd, 0, static_cast<off_t>(offset),
-                       static_cast<off_t>(bytes));
+    result =
+        fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   } while (result != 0 && errno == EINTR);
   if (result == 0) return absl::OkStatus();
   return absl::ResourceExhaustedError(

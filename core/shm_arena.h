@@ -57,7 +57,7 @@ class ShmArena {
   const pid_t owner_;
   mutable absl::Mutex mutex_;
   size_t end_ ABSL_GUARDED_BY(mutex_) = 0;  // of what was ever used
-  std::map<size_t, size_t> free_ ABSL_GUARDED_BY(mutex_);  // offset, bytes
+  std::map<size_t, size_t> free_ ABSL_GUARDED_BY(mutex_);     // offset, bytes
   std::map<uintptr_t, Extent> used_ ABSL_GUARDED_BY(mutex_);  // by address
 };
 

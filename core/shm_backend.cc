@@ -72,10 +72,9 @@ std::vector<Bytes> Cut(const Bytes& whole, size_t count,
   std::vector<Bytes> parts;
   size_t begin = 0;
   for (size_t r = 0; r < count; ++r) {
-    const size_t bytes =
-        splits.empty() ? whole.size / count
-        : rows == 0    ? 0
-                       : whole.size / rows * splits[r];
+    const size_t bytes = splits.empty() ? whole.size / count
+                         : rows == 0    ? 0
+                                        : whole.size / rows * splits[r];
     TORCH_CHECK(bytes <= whole.size - begin, "splits exceed the tensor");
     parts.push_back({whole.data + begin, bytes});
     begin += bytes;
@@ -118,8 +117,7 @@ ShmBackend::WorkPtr ShmBackend::Issue(OpType type, ShmCollectivePtr collective,
   ++issued_;
   using Held = std::pair<Tensors, Tensors>;
   auto task = group_->queue().Issue(
-      std::move(collective),
-      std::make_shared<Held>(outputs, std::move(inputs)),
+      std::move(collective), std::make_shared<Held>(outputs, std::move(inputs)),
       timeout == c10d::kUnsetTimeout ? timeout_ : timeout);
   return c10::make_intrusive<ShmWork>(
       type, std::shared_ptr<ShmQueue>(group_, &group_->queue()),
@@ -134,10 +132,9 @@ ShmBackend::WorkPtr ShmBackend::allreduce(
       ReductionOf(options.reduceOp, tensor.scalar_type(), size_);
   const int64_t offset =
       group_->arena().OffsetOf(bytes.data, bytes.size).value_or(-1);
-  return Issue(
-      OpType::ALLREDUCE,
-      MakeAllReduce(bytes, offset, reduction, SumOf(reduction)),
-      options.timeout, tensors);
+  return Issue(OpType::ALLREDUCE,
+               MakeAllReduce(bytes, offset, reduction, SumOf(reduction)),
+               options.timeout, tensors);
 }
 
 ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(
@@ -154,10 +151,10 @@ ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(
 
 ShmBackend::WorkPtr ShmBackend::broadcast(
     Tensors& tensors, const c10d::BroadcastOptions& options) {
-  return Issue(OpType::BROADCAST,
-               MakeBroadcast(Out(Single(tensors)),
-                             CheckRoot(options.rootRank, size_)),
-               options.timeout, tensors);
+  return Issue(
+      OpType::BROADCAST,
+      MakeBroadcast(Out(Single(tensors)), CheckRoot(options.rootRank, size_)),
+      options.timeout, tensors);
 }
 
 ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors,
@@ -251,8 +248,8 @@ ShmBackend::WorkPtr ShmBackend::_reduce_scatter_base(
                options.timeout, {output}, {input});
 }
 
-ShmBackend::WorkPtr ShmBackend::alltoall(
-    Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs,
+                                         const c10d::AllToAllOptions& options) {
   return Issue(
       OpType::ALLTOALL,
       MakeAllToAll(Each(inputs, size_, &In), Each(outputs, size_, &Out)),
@@ -262,15 +259,31 @@ ShmBackend::WorkPtr ShmBackend::alltoall(
 ShmBackend::WorkPtr ShmBackend::alltoall_base(
     at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
     std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
-  return Issue(OpType::ALLTOALL_BASE,
-               MakeAllToAll(Cut(In(input), size_, input_splits, Rows(input)),
-                            Cut(Out(output), size_, output_splits,
-                                Rows(output))),
-               options.timeout, {output}, {input});
+  return Issue(
+      OpType::ALLTOALL_BASE,
+      MakeAllToAll(Cut(In(input), size_, input_splits, Rows(input)),
+                   Cut(Out(output), size_, output_splits, Rows(output))),
+      options.timeout, {output}, {input});
 }
 
 ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
   return Issue(OpType::BARRIER, MakeBarrier(), options.timeout, {});
+}
+
+ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
+  return c10::make_intrusive<ShmMailWork>(
+      OpType::SEND, std::shared_ptr<ShmMail>(group_, &group_->mail()),
+      group_->mail().Send(In(Single(tensors)), CheckRoot(to, size_), tag,
+                          std::make_shared<Tensors>(tensors)),
+      timeout_);
+}
+
+ShmBackend::WorkPtr ShmBackend::recv(Tensors& tensors, int from, int tag) {
+  return c10::make_intrusive<ShmMailWork>(
+      OpType::RECV, std::shared_ptr<ShmMail>(group_, &group_->mail()),
+      group_->mail().Receive(Out(Single(tensors)), CheckRoot(from, size_), tag,
+                             std::make_shared<Tensors>(tensors)),
+      timeout_);
 }
 
 at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {

@@ -79,6 +79,9 @@ class ShmBackend : public c10d::Backend {
                         const c10d::AllToAllOptions& options = {}) override;
   WorkPtr barrier(const c10d::BarrierOptions& options = {}) override;
 
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+
   // Zeros, [size], of any dtype, in memory that the ranks of this host can map.
   // The tensor may outlive the backend.
   at::Tensor allocateTensor(long size, at::TensorOptions options = {}) override;

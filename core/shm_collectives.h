@@ -71,8 +71,8 @@ ShmCollectivePtr MakeReduceScatter(std::vector<ConstBytes> inputs,
 ShmCollectivePtr MakeAllGather(ConstBytes input,
                                std::vector<MutableBytes> outputs);
 // The same; `outputs` of other ranks than `root` are empty vectors.
-ShmCollectivePtr MakeGather(ConstBytes input,
-                            std::vector<MutableBytes> outputs, int root);
+ShmCollectivePtr MakeGather(ConstBytes input, std::vector<MutableBytes> outputs,
+                            int root);
 
 // Among `size` ranks; `inputs` of others than `root` are empty vectors.
 ShmCollectivePtr MakeScatter(std::vector<ConstBytes> inputs,

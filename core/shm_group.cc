@@ -13,9 +13,8 @@ absl::StatusOr<std::shared_ptr<ShmGroup>> ShmGroup::Create(
     std::chrono::milliseconds timeout) {
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<ShmArena> arena,
                           ShmArena::OfProcess());
-  TANDEM_ASSIGN_OR_RETURN(
-      ShmConnections connections,
-      ConnectShm(store, rank, size, arena->fd(), timeout));
+  TANDEM_ASSIGN_OR_RETURN(ShmConnections connections,
+                          ConnectShm(store, rank, size, arena->fd(), timeout));
   TANDEM_ASSIGN_OR_RETURN(
       ShmSegment segment,
       ShmSegment::Map(std::move(connections.segment), size));
@@ -32,6 +31,7 @@ ShmGroup::ShmGroup(int rank, ShmSegment segment, ShmConnections connections,
   segment_.page(rank).pid.store(getpid());
   monitor_ = std::make_unique<ShmMonitor>(&segment_, &connections_.peers);
   queue_ = std::make_unique<ShmQueue>(&segment_, rank, &connections_);
+  mail_ = std::make_unique<ShmMail>(&segment_, rank, &connections_);
 }
 
 ShmGroup::~ShmGroup() { Close(); }
@@ -39,6 +39,7 @@ ShmGroup::~ShmGroup() { Close(); }
 void ShmGroup::Close() {
   if (std::exchange(closed_, true)) return;
   queue_->Close();
+  mail_->Close();
   segment_.SetState(rank_, ShmRankState::kLeft);
   monitor_.reset();
   for (ShmPeer& peer : connections_.peers) peer.socket = OwnedFd();

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "core/shm_arena.h"
 #include "core/shm_connect.h"
+#include "core/shm_mail.h"
 #include "core/shm_monitor.h"
 #include "core/shm_queue.h"
 #include "core/shm_segment.h"
@@ -34,6 +35,7 @@ class ShmGroup {
   // Tensors in it hold it.
   const std::shared_ptr<ShmArena>& shared_arena() const { return arena_; }
   ShmQueue& queue() { return *queue_; }
+  ShmMail& mail() { return *mail_; }
 
   // Finishes what is queued and leaves: a peer that waits for more is told so.
   // The second time it does nothing.
@@ -49,6 +51,7 @@ class ShmGroup {
   const std::shared_ptr<ShmArena> arena_;
   std::unique_ptr<ShmMonitor> monitor_;
   std::unique_ptr<ShmQueue> queue_;
+  std::unique_ptr<ShmMail> mail_;
   bool closed_ = false;
 };
 

@@ -24,11 +24,12 @@ const char* NameOf(ReduceKind kind) {
 }
 
 std::string TypeOf(const ShmNote& note) {
-  if (note.dtype < 0 || note.dtype >= static_cast<int>(c10::ScalarType::NumOptions)) {
+  if (note.dtype < 0 ||
+      note.dtype >= static_cast<int>(c10::ScalarType::NumOptions)) {
     return "";
   }
-  return absl::StrCat(
-      " of ", c10::toString(static_cast<c10::ScalarType>(note.dtype)));
+  return absl::StrCat(" of ",
+                      c10::toString(static_cast<c10::ScalarType>(note.dtype)));
 }
 
 }  // namespace

@@ -43,8 +43,7 @@ std::shared_ptr<ShmTask> ShmQueue::Issue(ShmCollectivePtr collective,
   }
   tasks_.push_back(task);
   // Who sleeps for this rank is woken by Begin(), and asks again if need be.
-  const bool awaited =
-      !task->begun_ && segment_->page(rank_).rounds.awaited();
+  const bool awaited = !task->begun_ && segment_->page(rank_).rounds.awaited();
   if (task->collective_->is_long() || awaited) Hurry();
   return task;
 }
@@ -121,8 +120,7 @@ void ShmQueue::RunFront(bool in_background) {
 }
 
 absl::Status ShmQueue::Execute(ShmTask& task) {
-  const ShmDeadline deadline =
-      std::chrono::steady_clock::now() + task.timeout_;
+  const ShmDeadline deadline = std::chrono::steady_clock::now() + task.timeout_;
   if (!task.begun_) task.collective_->Begin(rounds_);
   return task.collective_->Finish(rounds_, deadline);
 }

@@ -3,33 +3,21 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "core/shm_operation_names.h"
 #include "core/shm_states.h"
+#include "core/spin.h"
 #include "core/status_macros.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace tandem {
 namespace {
 
 using std::chrono::steady_clock;
 
-// About what it takes to put a thread to sleep and to wake it again.
-constexpr std::chrono::microseconds kSpin(50);
 // A peer may have issued the same collective and left it for later, when its
 // own thread waits for it. If it does not come to that, its worker is asked.
 constexpr std::chrono::microseconds kPatience(200);
 // Nothing should need this: the states are looked at now and then all the same.
 constexpr std::chrono::seconds kLongestSleep(1);
-
-void Pause() {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
-}
 
 }  // namespace
 
@@ -50,19 +38,9 @@ bool ShmRounds::Arrived(int rank) const {
   return Reached(segment_->page(rank).rounds.value(), round_);
 }
 
-template <typename Done>
-bool ShmRounds::Spin(Done done) const {
-  const bool spin = in_background_ ? connections_->two_cores_for_each
-                                   : connections_->core_for_each;
-  if (!spin || done()) return done();
-  const auto end = steady_clock::now() + kSpin;
-  do {
-    for (int i = 0; i < 32; ++i) {
-      if (done()) return true;
-      Pause();
-    }
-  } while (steady_clock::now() < end);
-  return done();
+bool ShmRounds::spins() const {
+  return in_background_ ? connections_->two_cores_for_each
+                        : connections_->core_for_each;
 }
 
 template <typename Done>
@@ -96,15 +74,15 @@ absl::Status ShmRounds::TimedOut(RanksAwaited awaited) const {
   for (int r = 0; r < size(); ++r) {
     if (awaited(r)) ranks.push_back(r);
   }
-  return absl::DeadlineExceededError(absl::StrCat(
-      "timed out waiting for ", NamesOfRanks(*segment_, ranks)));
+  return absl::DeadlineExceededError(
+      absl::StrCat("timed out waiting for ", NamesOfRanks(*segment_, ranks)));
 }
 
 absl::Status ShmRounds::Await(ShmDeadline deadline) {
   const auto missing = [this](int rank) { return !Arrived(rank); };
   for (int r = 0; r < size(); ++r) {
     const auto arrived = [&] { return Arrived(r); };
-    if (r == rank_ || Spin(arrived)) continue;
+    if (r == rank_ || SpinUntil(spins(), arrived)) continue;
     TANDEM_RETURN_IF_ERROR(
         SleepUntil(segment_->page(r).rounds, deadline, arrived, missing));
   }
@@ -153,7 +131,7 @@ absl::Status ShmRounds::AwaitBlocks(int64_t blocks, ShmDeadline deadline) {
   const auto done = [&] {
     return Reached(finished.value(), static_cast<uint32_t>(target));
   };
-  if (!Spin(done)) {
+  if (!SpinUntil(spins(), done)) {
     TANDEM_RETURN_IF_ERROR(
         SleepUntil(finished, deadline, done, [this](int rank) {
           return rank != rank_ && segment_->page(rank).working.load() != 0;
@@ -174,8 +152,8 @@ absl::StatusOr<std::byte*> ShmRounds::PeerMemory(int peer, int64_t offset,
     TANDEM_ASSIGN_OR_RETURN(arena, SharedMapping::Map(fd, size));
   }
   if (begin > arena.bytes() || length > arena.bytes() - begin) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "rank ", peer, " names memory that it does not share"));
+    return absl::OutOfRangeError(
+        absl::StrCat("rank ", peer, " names memory that it does not share"));
   }
   return arena.data() + begin;
 }

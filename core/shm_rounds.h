@@ -38,7 +38,9 @@ class ShmRounds {
   int size() const { return segment_->size(); }
 
   // Where this rank writes for the round that it arrives at next.
-  std::byte* NextSlot() const { return segment_->slot(rank_, (round_ + 1) % 2); }
+  std::byte* NextSlot() const {
+    return segment_->slot(rank_, (round_ + 1) % 2);
+  }
   // Does not wait.
   void Arrive(const ShmNote& note);
   // Waits until all have arrived at this rank's round.
@@ -64,7 +66,8 @@ class ShmRounds {
 
   // The memory of rank `peer`'s arena from `offset`, `bytes` long. OutOfRange
   // when it does not have that much.
-  absl::StatusOr<std::byte*> PeerMemory(int peer, int64_t offset, int64_t bytes);
+  absl::StatusOr<std::byte*> PeerMemory(int peer, int64_t offset,
+                                        int64_t bytes);
 
   // Threads that are not the one that issues collectives spin only where every
   // rank has two cores.
@@ -75,13 +78,12 @@ class ShmRounds {
 
   bool Arrived(int rank) const;
   absl::Status CheckNotes() const;
-  template <typename Done>
-  bool Spin(Done done) const;
+  bool spins() const;
   // Until `done`, of which `signal` tells; fails when a rank that is awaited
   // will not come, or at the deadline.
   template <typename Done>
-  absl::Status SleepUntil(SharedSignal& signal, ShmDeadline deadline,
-                          Done done, RanksAwaited awaited);
+  absl::Status SleepUntil(SharedSignal& signal, ShmDeadline deadline, Done done,
+                          RanksAwaited awaited);
   absl::Status TimedOut(RanksAwaited awaited) const;
   void RingBells() const;
 

@@ -38,8 +38,7 @@ absl::Status CheckPresence(const ShmSegment& segment, int me,
     return absl::UnavailableError(
         absl::StrCat("this rank", GaveUp(segment, me)));
   }
-  const std::vector<int> died =
-      RanksIn(segment, ShmRankState::kDied, matters);
+  const std::vector<int> died = RanksIn(segment, ShmRankState::kDied, matters);
   if (!died.empty()) {
     return absl::UnavailableError(
         absl::StrCat(NamesOfRanks(segment, died), " died"));
@@ -50,8 +49,7 @@ absl::Status CheckPresence(const ShmSegment& segment, int me,
     return absl::UnavailableError(
         absl::StrCat("rank ", gave_up[0], GaveUp(segment, gave_up[0])));
   }
-  const std::vector<int> left =
-      RanksIn(segment, ShmRankState::kLeft, matters);
+  const std::vector<int> left = RanksIn(segment, ShmRankState::kLeft, matters);
   if (left.empty()) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat(NamesOfRanks(segment, left), " left the group"));

@@ -74,4 +74,28 @@ c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
   return future_;
 }
 
+ShmMailWork::ShmMailWork(c10d::OpType type, std::shared_ptr<ShmMail> mail,
+                         std::shared_ptr<ShmMessage> message,
+                         std::chrono::milliseconds timeout)
+    : c10d::Work(-1, type),
+      mail_(std::move(mail)),
+      message_(std::move(message)),
+      timeout_(timeout) {}
+
+bool ShmMailWork::isCompleted() { return mail_->Test(*message_); }
+
+bool ShmMailWork::isSuccess() const {
+  return message_->done() && message_->status.ok();
+}
+
+std::exception_ptr ShmMailWork::exception() const {
+  return message_->done() ? ToException(message_->status) : nullptr;
+}
+
+bool ShmMailWork::wait(std::chrono::milliseconds /*timeout*/) {
+  const absl::Status status = mail_->Wait(*message_, timeout_);
+  if (!status.ok()) std::rethrow_exception(ToException(status));
+  return true;
+}
+
 }  // namespace tandem

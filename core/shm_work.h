@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/shm_mail.h"
 #include "core/shm_queue.h"
 
 namespace tandem {
@@ -39,6 +40,27 @@ class ShmWork : public c10d::Work {
   const std::shared_ptr<ShmTask> task_;
   const std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+// A send or a receive. It has no future.
+class ShmMailWork : public c10d::Work {
+ public:
+  ShmMailWork(c10d::OpType type, std::shared_ptr<ShmMail> mail,
+              std::shared_ptr<ShmMessage> message,
+              std::chrono::milliseconds timeout);
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  int sourceRank() const override { return message_->peer; }
+  // The group's timeout holds, whatever `timeout` says; it counts from here.
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  void synchronize() override { wait(); }
+
+ private:
+  const std::shared_ptr<ShmMail> mail_;
+  const std::shared_ptr<ShmMessage> message_;
+  const std::chrono::milliseconds timeout_;
 };
 
 }  // namespace tandem

@@ -205,8 +205,8 @@ void CallCombine(void* out, const void* a, const void* b, int64_t count,
                  double factor) {
   static const auto run = Choose<Combine<T, Op, kScaling>, T*, const T*,
                                  const T*, int64_t, double>();
-  run(static_cast<T*>(out), static_cast<const T*>(a),
-      static_cast<const T*>(b), count, factor);
+  run(static_cast<T*>(out), static_cast<const T*>(a), static_cast<const T*>(b),
+      count, factor);
 }
 
 template <typename T, bool kDivide>
@@ -232,9 +232,8 @@ template <typename T>
 CombineLoop SumLoop(Scaling scaling) {
   if (scaling == Scaling::kNone) return &CallCombine<T, Sum, Scaling::kNone>;
   if constexpr (std::is_floating_point_v<T>) {
-    return scaling == Scaling::kBoth
-               ? &CallCombine<T, Sum, Scaling::kBoth>
-               : &CallCombine<T, Sum, Scaling::kSecond>;
+    return scaling == Scaling::kBoth ? &CallCombine<T, Sum, Scaling::kBoth>
+                                     : &CallCombine<T, Sum, Scaling::kSecond>;
   }
   return nullptr;
 }

@@ -35,8 +35,7 @@ absl::Status Refuse(const Reduction& reduction) {
 absl::StatusOr<VectorSum> VectorSum::Make(const Reduction& reduction) {
   VectorSum sum;
   sum.reduction_ = reduction;
-  sum.element_bytes_ =
-      static_cast<int64_t>(c10::elementSize(reduction.dtype));
+  sum.element_bytes_ = static_cast<int64_t>(c10::elementSize(reduction.dtype));
   sum.half_ = FindHalfLoops(reduction.dtype);
   const bool half = sum.half_.widen != nullptr;
   const auto type = half ? c10::ScalarType::Float : reduction.dtype;
@@ -52,8 +51,8 @@ absl::StatusOr<VectorSum> VectorSum::Make(const Reduction& reduction) {
   sum.divide_ = FindDivideLoop(type);
   const bool scales = reduction.factor != 1 || reduction.divisor != 1;
   if (sum.first_ == nullptr || sum.next_ == nullptr ||
-      (scales && (reduction.kind != ReduceKind::kSum ||
-                  sum.multiply_ == nullptr))) {
+      (scales &&
+       (reduction.kind != ReduceKind::kSum || sum.multiply_ == nullptr))) {
     return Refuse(reduction);
   }
   return sum;
@@ -71,8 +70,7 @@ void VectorSum::LoadHalf(const void* term, int64_t begin, int64_t count,
 }
 
 void VectorSum::AccumulateHalf(absl::Span<const void* const> terms,
-                               int64_t begin, int64_t count,
-                               float* out) const {
+                               int64_t begin, int64_t count, float* out) const {
   alignas(64) float next[kHalfBlock];
   LoadHalf(terms[0], begin, count, out);
   for (const void* term : terms.subspan(1)) {

@@ -43,8 +43,8 @@ class VectorSum {
   // Reduces `count` elements of every array in `terms` (one at least) and
   // writes the result to each of `results`, which may be among the terms but
   // overlap them in no other way.
-  void Run(absl::Span<const void* const> terms,
-           absl::Span<void* const> results, int64_t count) const;
+  void Run(absl::Span<const void* const> terms, absl::Span<void* const> results,
+           int64_t count) const;
 
  private:
   VectorSum() = default;
