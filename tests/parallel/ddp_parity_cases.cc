@@ -74,7 +74,6 @@ class Job {
 
  private:
   absl::Status Prepare();
-  absl::Status PrepareOptimizers();
   absl::Status Microbatch(int step, int microbatch, int count);
   absl::Status Train(int step);
   void Update();
@@ -82,9 +81,8 @@ class Job {
   const ParityCase& job_;
   Communicator& world_;
   std::shared_ptr<ParityMlp> model_;
-  std::unique_ptr<DistributedDataParallel<ParityMlp>> ddp_;
-  FlatBuffers ignored_;  // what the wrapper leaves alone
-  std::vector<std::unique_ptr<Optimizer>> optimizers_;
+  std::unique_ptr<DistributedDataParallel<std::shared_ptr<ParityMlp>>> ddp_;
+  std::unique_ptr<Optimizer> optimizer_;
   ParityResult result_;
 };
 
@@ -102,23 +100,8 @@ absl::Status Job::Prepare() {
   if (job_.hook) {
     TANDEM_RETURN_IF_ERROR(ddp_->register_comm_hook(job_.hook()));
   }
-  return PrepareOptimizers();
-}
-
-absl::Status Job::PrepareOptimizers() {
-  NamedTensors ignored;
-  for (const auto& parameter : model_->named_parameters()) {
-    if (absl::c_linear_search(job_.options.parameters_to_ignore,
-                              parameter.key())) {
-      ignored.emplace_back(parameter.key(), parameter.value());
-    }
-  }
-  ignored_ = MakeFlatBuffers(ignored);
-  for (const FlatBuffers* buffers : {&ddp_->flat_buffers(), &ignored_}) {
-    TANDEM_ASSIGN_OR_RETURN(auto optimizer,
-                            MakeOptimizer(job_.optimizer, *buffers));
-    optimizers_.push_back(std::move(optimizer));
-  }
+  TANDEM_ASSIGN_OR_RETURN(optimizer_,
+                          MakeOptimizer(job_.optimizer, ddp_->flat_buffers()));
   return absl::OkStatus();
 }
 
@@ -164,9 +147,8 @@ void Job::Update() {
   if (job_.clip_value > 0) {
     ClipGradientValue(ddp_->flat_buffers(), job_.clip_value);
   }
-  for (const auto& optimizer : optimizers_) optimizer->Step(kLearningRate);
+  optimizer_->Step(kLearningRate);
   ddp_->ZeroGrad();
-  for (const auto& buffer : ignored_) buffer->ZeroGrad();
 }
 
 absl::StatusOr<ParityResult> Job::Run() {
