@@ -1,0 +1,210 @@
+#include "tools/bench/bench_rank.h"
+
+#include <sched.h>
+
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "absl/memory/memory.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "core/communicator.h"
+#include "core/launch.h"
+#include "core/status_macros.h"
+#include "core/torch_status.h"
+#include "models/classification_loss.h"
+#include "parallel/replicated.h"
+#include "tools/bench/bench_case.h"
+#include "tools/bench/bench_inputs.h"
+#include "tools/bench/op_profile.h"
+#include "tools/bench/roofline.h"
+#include "tools/bench/usage.h"
+#include "tools/trainer/process.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::chrono::minutes kTimeout(2);
+
+absl::Status BindToCore(int core) {
+  if (core < 0) return absl::OkStatus();
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  if (sched_setaffinity(0, sizeof(set), &set) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("binding to core ", core));
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Connect(
+    const BenchRankOptions& options, int rank, int ranks) {
+  Launch launch;
+  launch.rank = launch.local_rank = rank;
+  launch.world_size = launch.local_world_size = ranks;
+  if (ranks > 1) {
+    launch.rendezvous.kind = Rendezvous::Kind::kFile;
+    launch.rendezvous.path = options.rendezvous;
+  }
+  CommunicatorOptions communication;
+  communication.timeout = kTimeout;
+  communication.backend = options.backend;
+  return Communicator::ForLaunch(launch, communication);
+}
+
+OptimizerOptions OptimizerOf(const BenchCase& bench) {
+  if (bench.optimizer == "adamw") return AdamWOptions();
+  SgdOptions sgd;
+  sgd.momentum = 0.9;
+  return sgd;
+}
+
+absl::StatusOr<std::unique_ptr<Replicated>> MakeTrainer(
+    const BenchCase& bench, const NamedTensors& state, Communicator& group) {
+  TANDEM_ASSIGN_OR_RETURN(LayerList layers, MakeCaseLayers(bench));
+  ReplicatedOptions options;
+  options.optimizer = OptimizerOf(bench);
+  TANDEM_ASSIGN_OR_RETURN(
+      std::unique_ptr<Replicated> trainer,
+      Replicated::Create(std::move(layers), CrossEntropy, options, group));
+  TANDEM_RETURN_IF_ERROR(trainer->LoadModelState(state));
+  return trainer;
+}
+
+class BenchRank {
+ public:
+  static absl::StatusOr<std::unique_ptr<BenchRank>> Create(
+      const BenchRankOptions& options) {
+    auto rank = absl::WrapUnique(new BenchRank);
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<BenchCase> cases,
+                            CasesNamed({options.model}));
+    rank->case_ = cases.front();
+    TANDEM_ASSIGN_OR_RETURN(rank->inputs_,
+                            ReadBenchInputs(options.inputs, options.rank));
+    TANDEM_ASSIGN_OR_RETURN(rank->world_,
+                            Connect(options, options.rank, options.ranks));
+    TANDEM_ASSIGN_OR_RETURN(rank->alone_, Connect(options, 0, 1));
+    TANDEM_ASSIGN_OR_RETURN(
+        rank->trainer_,
+        MakeTrainer(rank->case_, rank->inputs_.state, *rank->world_));
+    return rank;
+  }
+
+  absl::StatusOr<json> Do(const std::string& command) {
+    std::istringstream words(command);
+    std::string verb;
+    int64_t count = 1;
+    words >> verb >> count;
+    if (verb == "losses") return Losses(count);
+    if (verb == "steps") return Steps(*trainer_, count);
+    if (verb == "memory") return json{{"peak_mib", PeakRssMib()}};
+    if (verb == "gemm") return json{{"gflops", GemmGflops()}};
+    if (verb == "all_reduce") return AllReduce();
+    if (verb == "local" || verb == "profile") return Local(verb, count);
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown command '", command, "'"));
+  }
+
+ private:
+  BenchRank() = default;
+
+  absl::StatusOr<Score> Step(Strategy& trainer) {
+    const Batch& batch = inputs_.batches[step_++ % inputs_.batches.size()];
+    return trainer.TrainStep(batch, case_.learning_rate);
+  }
+
+  absl::Status RunSteps(Strategy& trainer, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      TANDEM_RETURN_IF_ERROR(Step(trainer).status());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<json> Losses(int64_t count) {
+    json losses = json::array();
+    for (int64_t i = 0; i < count; ++i) {
+      TANDEM_ASSIGN_OR_RETURN(const Score score, Step(*trainer_));
+      losses.push_back(score.loss());
+    }
+    return json{{"losses", losses}};
+  }
+
+  absl::StatusOr<json> Steps(Strategy& trainer, int64_t count) {
+    TANDEM_RETURN_IF_ERROR(RunSteps(trainer, 1));
+    const Usage before = Usage::Now();
+    TANDEM_RETURN_IF_ERROR(RunSteps(trainer, count));
+    const Usage used = Usage::Now() - before;
+    return json{{"ms", used.wall_ms / count},
+                {"cpu_ms", used.cpu_ms / count},
+                {"faults", used.faults / count}};
+  }
+
+  absl::StatusOr<json> Local(const std::string& verb, int64_t count) {
+    if (local_ == nullptr) {
+      TANDEM_ASSIGN_OR_RETURN(local_,
+                              MakeTrainer(case_, inputs_.state, *alone_));
+      TANDEM_RETURN_IF_ERROR(RunSteps(*local_, 2));
+    }
+    if (verb == "local") return Steps(*local_, count);
+    OpProfile profile;
+    TANDEM_RETURN_IF_ERROR(RunSteps(*local_, count));
+    return profile.Take(count);
+  }
+
+  absl::StatusOr<json> AllReduce() {
+    int64_t numel = 0;
+    for (const auto& each : trainer_->Parameters()) {
+      numel += each.second.numel();
+    }
+    TANDEM_ASSIGN_OR_RETURN(const double ms, AllReduceMs(*world_, numel));
+    return json{{"ms", ms}};
+  }
+
+  BenchCase case_;
+  BenchInputs inputs_;
+  std::unique_ptr<Communicator> world_;
+  std::unique_ptr<Communicator> alone_;
+  std::unique_ptr<Replicated> trainer_;
+  std::unique_ptr<Replicated> local_;
+  size_t step_ = 0;
+};
+
+absl::Status Answer(const BenchRankOptions& options) {
+  std::ifstream commands(options.commands);
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<BenchRank> rank,
+                          BenchRank::Create(options));
+  for (std::string line; std::getline(commands, line);) {
+    TANDEM_ASSIGN_OR_RETURN(const json answer, rank->Do(line));
+    std::cout << answer.dump() << std::endl;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunBenchRank(const BenchRankOptions& options) {
+  TANDEM_RETURN_IF_ERROR(BindToCore(options.core));
+  ConfigureProcess(options.threads);
+  const absl::Status status = CatchTorch([&] { return Answer(options); });
+  if (!status.ok()) {
+    std::cout << json{{"error", std::string(status.message())}}.dump()
+              << std::endl;
+  }
+  return status;
+}
+
+absl::Status WriteInputsOf(const BenchRankOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<BenchCase> cases,
+                          CasesNamed({options.model}));
+  return CatchTorch([&] {
+    return WriteBenchInputs(cases.front(), options.ranks, options.inputs);
+  });
+}
+
+}  // namespace tandem

@@ -1,0 +1,124 @@
+#include "tools/bench/bench_report.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tools/bench/median.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kOpsShown = 12;
+
+void AppendBreakdown(const CaseResult& result, const SideResult& side,
+                     std::string* table) {
+  const double step = Median(side.step_ms);
+  const double local = Median(side.local_ms);
+  const double exposed = std::max(0.0, step - local);
+  absl::StrAppendFormat(
+      table, "%-10s %-8s %9.2f %9.2f %9.2f %7.0f %% %9.2f %9.2f %9.0f\n",
+      result.bench.name, side.name, step, local, exposed,
+      100 * exposed / result.all_reduce_ms, result.all_reduce_ms,
+      result.bench.gflop / result.gemm_gflops * 1e3, side.faults);
+}
+
+// What an operator does, for the profile's sums.
+std::string KindOf(const std::string& op) {
+  if (absl::StrContains(op, "_fused_")) return "optimizer";
+  if (absl::StrContains(op, "convolution") || absl::EndsWith(op, "mm") ||
+      absl::EndsWith(op, "_mm_") || absl::StrContains(op, "addmm") ||
+      absl::StrContains(op, "attention")) {
+    return "matrices";
+  }
+  return "the rest";
+}
+
+}  // namespace
+
+std::string SpeedTable(const std::vector<CaseResult>& results) {
+  std::string table = absl::StrFormat("%-10s %-8s %9s %9s %7s %15s %14s\n",
+                                      "case", "peer", "ours ms", "peer ms",
+                                      "ratio", "(min to max)", "MiB ours/peer");
+  for (const CaseResult& result : results) {
+    for (const SideResult& peer : result.peers) {
+      if (!peer.failure.empty()) {
+        absl::StrAppend(&table, result.bench.name, " ", peer.name,
+                        ": did not run: ", peer.failure, "\n");
+        continue;
+      }
+      const Ratio ratio = RatioOf(peer.step_ms, result.ours.step_ms);
+      absl::StrAppendFormat(
+          &table, "%-10s %-8s %9.3f %9.3f %7.2f %7.2f to %4.2f %7.0f /%5.0f\n",
+          result.bench.name, peer.name, Median(result.ours.step_ms),
+          Median(peer.step_ms), ratio.ratio, ratio.min, ratio.max,
+          result.ours.peak_mib, peer.peak_mib);
+    }
+  }
+  return table;
+}
+
+std::string BreakdownTable(const std::vector<CaseResult>& results) {
+  std::string table = absl::StrFormat(
+      "%-10s %-8s %9s %9s %9s %9s %9s %9s %9s\n", "case", "side", "step ms",
+      "alone ms", "exposed", "share", "reduce ms", "GEMM ms", "faults");
+  for (const CaseResult& result : results) {
+    AppendBreakdown(result, result.ours, &table);
+    for (const SideResult& peer : result.peers) {
+      if (peer.failure.empty()) AppendBreakdown(result, peer, &table);
+    }
+  }
+  return table;
+}
+
+std::string ProfileTable(const CaseResult& result) {
+  const double wall = result.profile.at("wall_ms");
+  std::map<std::string, double> kinds;
+  double in_ops = 0;
+  for (const json& op : result.profile.at("ops")) {
+    kinds[KindOf(op.at("name"))] += op.at("ms").get<double>();
+    in_ops += op.at("ms").get<double>();
+  }
+  std::string table =
+      absl::StrFormat("%s, alone, %.2f ms a step", result.bench.name, wall);
+  for (const auto& [kind, ms] : kinds) {
+    absl::StrAppendFormat(&table, ", %s %.2f", kind, ms);
+  }
+  absl::StrAppendFormat(&table, ", outside operators %.2f\n", wall - in_ops);
+  const json& ops = result.profile.at("ops");
+  for (size_t i = 0; i < std::min(ops.size(), kOpsShown); ++i) {
+    absl::StrAppendFormat(
+        &table, "  %9.3f ms %7.1f calls  %s\n", ops[i].at("ms").get<double>(),
+        ops[i].at("calls").get<double>(), ops[i].at("name").get<std::string>());
+  }
+  return table;
+}
+
+json BenchJson(const std::vector<CaseResult>& results,
+               const StartupResult& startup) {
+  json cases = json::array();
+  for (const CaseResult& result : results) {
+    for (const SideResult& peer : result.peers) {
+      if (!peer.failure.empty()) continue;
+      const Ratio ratio = RatioOf(peer.step_ms, result.ours.step_ms);
+      cases.push_back({{"name", result.bench.name},
+                       {"ours_ms", Median(result.ours.step_ms)},
+                       {"peer_ms", Median(peer.step_ms)},
+                       {"peer", peer.name},
+                       {"ratio", ratio.ratio},
+                       {"ratio_min", ratio.min},
+                       {"ratio_max", ratio.max}});
+    }
+  }
+  return {{"cases", cases},
+          {"startup",
+           {{"ours_ms", startup.ours_ms},
+            {"peer_ms", startup.peer_ms},
+            {"ratio", startup.ours_ms / startup.peer_ms}}}};
+}
+
+}  // namespace tandem

@@ -1,0 +1,34 @@
+// What the benchmark says: tables for people, JSON for programs.
+
+#ifndef TANDEM_TOOLS_BENCH_BENCH_REPORT_H_
+#define TANDEM_TOOLS_BENCH_BENCH_REPORT_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/bench/run_case.h"
+#include "tools/bench/startup.h"
+
+namespace tandem {
+
+// One line for each case and peer: times, their ratio and its spread, memory.
+std::string SpeedTable(const std::vector<CaseResult>& results);
+
+// Where tandem's and the peers' steps go: computation, exposed communication
+// and its share of the communication, limits of the machine.
+std::string BreakdownTable(const std::vector<CaseResult>& results);
+
+// The operators in which tandem's local steps spend most.
+std::string ProfileTable(const CaseResult& result);
+
+// {"cases": [{"name", "ours_ms", "peer_ms", "peer", "ratio", "ratio_min",
+// "ratio_max"}, ...], "startup": {"ours_ms", "peer_ms", "ratio"}}. A case has
+// an entry for each peer that was measured; its ratio is peer / ours. The
+// start-up's ratio is ours / peer.
+nlohmann::json BenchJson(const std::vector<CaseResult>& results,
+                         const StartupResult& startup);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_BENCH_BENCH_REPORT_H_

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""One rank of Python's DistributedDataParallel in tools/bench_ddp, which starts it.
+
+Takes the flags and the commands of tandem's own ranks (tools/bench/bench_rank.h):
+reads a line from the FIFO that --commands names, trains, answers with a line of
+JSON. In between it sleeps in read().
+"""
+
+import argparse
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+
+
+def parse_flags():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--core", type=int, required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--optimizer", required=True)
+    parser.add_argument("--learning_rate", type=float, required=True)
+    parser.add_argument("--inputs", required=True)
+    parser.add_argument("--rendezvous", required=True)
+    parser.add_argument("--commands", required=True)
+    parser.add_argument("--compile", action="store_true")
+    return parser.parse_args()
+
+
+flags = parse_flags()
+if flags.core >= 0:  # before the import: threads that it starts are bound too
+    os.sched_setaffinity(0, {flags.core})
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+from models import make_model  # noqa: E402
+
+DTYPES = {"F32": torch.float32, "I64": torch.int64}
+
+
+def read_safetensors(path):
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        data = bytearray(file.read())
+    tensors = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        flat = torch.frombuffer(data[begin:end], dtype=DTYPES[entry["dtype"]])
+        tensors[name] = flat.reshape(entry["shape"]).clone()
+    return tensors
+
+
+def read_inputs(path, rank):
+    """(state dict, batches of this rank)"""
+    tensors = read_safetensors(path)
+    state = {
+        name.removeprefix("state."): tensor
+        for name, tensor in tensors.items()
+        if name.startswith("state.")
+    }
+    batches = []
+    while (prefix := f"batch.{rank}.{len(batches)}.") + "inputs" in tensors:
+        batches.append((tensors[prefix + "inputs"], tensors[prefix + "targets"]))
+    return state, batches
+
+
+def make_optimizer(model):
+    if flags.optimizer == "adamw":
+        return torch.optim.AdamW(model.parameters(), lr=flags.learning_rate, fused=True)
+    return torch.optim.SGD(
+        model.parameters(), lr=flags.learning_rate, momentum=0.9, fused=True
+    )
+
+
+class Trainer:
+    def __init__(self, model, batches):
+        self.model = model
+        self.optimizer = make_optimizer(model)
+        if flags.compile:
+            self.model = torch.compile(model)
+        self.batches = batches
+        self.next = 0
+
+    def step(self):
+        inputs, targets = self.batches[self.next % len(self.batches)]
+        self.next += 1
+        self.optimizer.zero_grad(set_to_none=True)
+        logits = self.model(inputs)
+        loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten())
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def steps(self, count):
+        self.step()
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        start = time.perf_counter()
+        for _ in range(count):
+            self.step()
+        wall = time.perf_counter() - start
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return {
+            "ms": wall * 1e3 / count,
+            "cpu_ms": cpu * 1e3 / count,
+            "faults": (after.ru_minflt - before.ru_minflt) / count,
+        }
+
+
+def peak_mib():
+    # ru_maxrss would count what the parent had before exec.
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return 0
+
+
+class Rank:
+    def __init__(self):
+        self.state, self.batches = read_inputs(flags.inputs, flags.rank)
+        model = make_model(flags.model, self.state)
+        parallel = DistributedDataParallel(
+            model, gradient_as_bucket_view=True, static_graph=True
+        )
+        self.trainer = Trainer(parallel, self.batches)
+        self.local = None
+
+    def local_steps(self, count):
+        if self.local is None:
+            model = make_model(flags.model, self.state)
+            self.local = Trainer(model, self.batches)
+            self.local.steps(2)
+        return self.local.steps(count)
+
+    def do(self, verb, count=1):
+        if verb == "losses":
+            return {"losses": [self.trainer.step().item() for _ in range(count)]}
+        if verb == "steps":
+            return self.trainer.steps(count)
+        if verb == "local":
+            return self.local_steps(count)
+        if verb == "memory":
+            return {"peak_mib": peak_mib()}
+        raise ValueError(f"unknown command {verb}")
+
+
+def serve():
+    torch.set_num_threads(flags.threads)
+    dist.init_process_group(
+        "gloo",
+        init_method="file://" + flags.rendezvous,
+        rank=flags.rank,
+        world_size=flags.ranks,
+    )
+    rank = Rank()
+    with open(flags.commands) as commands:
+        for line in commands:
+            verb, *numbers = line.split()
+            answer = rank.do(verb, *map(int, numbers))
+            print(json.dumps(answer), flush=True)
+
+
+def main():
+    try:
+        serve()
+    except Exception as error:  # the parent reports it, whatever it is
+        print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True)
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    # Gloo's threads sometimes abort a process that ends the usual way.
+    os._exit(code)

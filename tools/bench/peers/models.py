@@ -1,0 +1,168 @@
+"""The benchmark's models in plain PyTorch, under the names that tandem uses.
+
+Each is made to fit a state dict, whose values are then loaded into it.
+"""
+
+from collections import OrderedDict
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+GPT_HEADS = 4
+
+
+def mlp(state):
+    shapes = [state[f"fc{i}.weight"].shape for i in range(1, len(state) // 2 + 1)]
+    parts = OrderedDict(flatten=nn.Flatten())
+    for i, (outputs, inputs) in enumerate(shapes, start=1):
+        parts[f"fc{i}"] = nn.Linear(inputs, outputs)
+        if i < len(shapes):
+            parts[f"relu{i}"] = nn.ReLU()
+    return nn.Sequential(parts)
+
+
+class BasicBlock(nn.Module):
+    """torchvision's."""
+
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False),
+                nn.BatchNorm2d(outputs),
+            )
+
+    def forward(self, x):
+        shortcut = x if self.downsample is None else self.downsample(x)
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        out += shortcut
+        return self.relu(out)
+
+
+class ResNet18(nn.Module):
+    """torchvision's."""
+
+    def __init__(self, channels, classes):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.MaxPool2d(3, 2, 1)
+        self.layer1 = nn.Sequential(BasicBlock(64, 64, 1), BasicBlock(64, 64, 1))
+        self.layer2 = nn.Sequential(BasicBlock(64, 128, 2), BasicBlock(128, 128, 1))
+        self.layer3 = nn.Sequential(BasicBlock(128, 256, 2), BasicBlock(256, 256, 1))
+        self.layer4 = nn.Sequential(BasicBlock(256, 512, 2), BasicBlock(512, 512, 1))
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(512, classes)
+
+    def forward(self, x):
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(self.avgpool(x).flatten(1))
+
+
+class Conv1D(nn.Module):
+    """A linear layer whose weight is stored as [in, out], as GPT-2 has it."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(inputs, outputs))
+        self.bias = nn.Parameter(torch.empty(outputs))
+
+    def forward(self, x):
+        rows = x.reshape(-1, self.weight.shape[0])
+        return torch.addmm(self.bias, rows, self.weight).view(*x.shape[:-1], -1)
+
+
+class Attention(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.c_attn = Conv1D(width, 3 * width)
+        self.c_proj = Conv1D(width, width)
+
+    def forward(self, x):
+        q, k, v = (
+            part.unflatten(2, (GPT_HEADS, -1)).transpose(1, 2)
+            for part in self.c_attn(x).chunk(3, dim=-1)
+        )
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.c_proj(heads.transpose(1, 2).flatten(2))
+
+
+class Mlp(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.c_fc = Conv1D(width, 4 * width)
+        self.c_proj = Conv1D(4 * width, width)
+
+    def forward(self, x):
+        return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width)
+        self.attn = Attention(width)
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = Mlp(width)
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp(self.ln_2(x))
+
+
+class Gpt2(nn.Module):
+    def __init__(self, layers, width, context, vocabulary):
+        super().__init__()
+        self.transformer = nn.ModuleDict(
+            {
+                "wte": nn.Embedding(vocabulary, width),
+                "wpe": nn.Embedding(context, width),
+                "h": nn.ModuleList(Block(width) for _ in range(layers)),
+                "ln_f": nn.LayerNorm(width),
+            }
+        )
+        self.lm_head = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, tokens):
+        parts = self.transformer
+        positions = torch.arange(tokens.shape[1])
+        x = parts["wte"](tokens) + parts["wpe"](positions)
+        for block in parts["h"]:
+            x = block(x)
+        return self.lm_head(parts["ln_f"](x))
+
+
+def gpt2(state):
+    vocabulary, width = state["transformer.wte.weight"].shape
+    context = state["transformer.wpe.weight"].shape[0]
+    layers = sum(name.endswith("attn.c_attn.weight") for name in state)
+    return Gpt2(layers, width, context, vocabulary)
+
+
+def resnet18(state):
+    channels = state["conv1.weight"].shape[1]
+    classes = state["fc.weight"].shape[0]
+    return ResNet18(channels, classes)
+
+
+def make_model(name, state):
+    if name.startswith("mlp"):
+        model = mlp(state)
+    elif name == "resnet18":
+        model = resnet18(state)
+    elif name == "gpt_tiny":
+        model = gpt2(state)
+    else:
+        raise ValueError(f"no model is called {name}")
+    model.load_state_dict(state)
+    return model

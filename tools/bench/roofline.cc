@@ -1,0 +1,49 @@
+#include "tools/bench/roofline.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "core/status_macros.h"
+#include "tools/bench/median.h"
+#include "tools/bench/usage.h"
+
+namespace tandem {
+
+double GemmGflops() {
+  constexpr int64_t kSize = 1024;
+  constexpr int kRepeats = 20;
+  at::NoGradGuard no_grad;
+  const at::Tensor a = at::ones({kSize, kSize});
+  const at::Tensor b = at::ones({kSize, kSize});
+  at::Tensor c = at::empty({kSize, kSize});
+  double best_ms = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRepeats; ++i) {
+    const Usage before = Usage::Now();
+    at::mm_out(c, a, b);
+    best_ms = std::min(best_ms, (Usage::Now() - before).wall_ms);
+  }
+  return 2.0 * kSize * kSize * kSize / best_ms / 1e6;
+}
+
+absl::StatusOr<double> AllReduceMs(Communicator& group, int64_t numel) {
+  constexpr int kRepeats = 9;
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor buffer,
+                          group.NewBuffer(numel, at::kFloat));
+  std::vector<double> times;
+  for (int i = 0; i <= kRepeats; ++i) {
+    TANDEM_RETURN_IF_ERROR(group.Barrier());
+    const Usage before = Usage::Now();
+    TANDEM_RETURN_IF_ERROR(group.AllReduceSum(buffer));
+    // The first touches the memory.
+    if (i > 0) times.push_back((Usage::Now() - before).wall_ms);
+  }
+  return Median(times);
+}
+
+}  // namespace tandem

@@ -1,0 +1,23 @@
+// How fast this machine is at best: what a step's time is compared with.
+
+#ifndef TANDEM_TOOLS_BENCH_ROOFLINE_H_
+#define TANDEM_TOOLS_BENCH_ROOFLINE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "core/communicator.h"
+
+namespace tandem {
+
+// The best rate, in 1e9 operations a second, of the float32 product of two
+// 1024 x 1024 matrices, with this process's threads. Takes about half a second.
+double GemmGflops();
+
+// Median of several all-reduces of `numel` float32 numbers, in milliseconds.
+// Collective.
+absl::StatusOr<double> AllReduceMs(Communicator& group, int64_t numel);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_BENCH_ROOFLINE_H_

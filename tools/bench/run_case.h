@@ -1,0 +1,59 @@
+// One case of the benchmark: tandem and its peers side by side.
+
+#ifndef TANDEM_TOOLS_BENCH_RUN_CASE_H_
+#define TANDEM_TOOLS_BENCH_RUN_CASE_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/bench/bench_case.h"
+
+namespace tandem {
+
+struct BenchOptions {
+  std::vector<std::string> peers = {"eager", "compile"};
+  std::string python;
+  std::string backend;
+  int ranks = 2;
+  int threads = 1;
+  int rounds = 9;
+  int64_t steps = 0;   // in a round; 0: as the case says
+  std::string folder;  // scratch, an existing one
+};
+
+// What one side came to. Times are in milliseconds; where ranks differ, they
+// are the slowest rank's.
+struct SideResult {
+  std::string name;              // "tandem", "eager", "compile"
+  std::string failure;           // why there are no figures; empty: there are
+  std::vector<double> losses;    // of the first steps, means over the ranks
+  std::vector<double> step_ms;   // a step, by round
+  std::vector<double> local_ms;  // a step without the other ranks
+  double cpu_ms = 0;             // processor time of a step
+  double faults = 0;             // page faults of a step
+  double peak_mib = 0;           // the most memory of a rank
+};
+
+struct CaseResult {
+  BenchCase bench;
+  SideResult ours;
+  std::vector<SideResult> peers;
+  double gemm_gflops = 0;    // of a rank, while all ranks multiply
+  double all_reduce_ms = 0;  // of as many numbers as the model has gradients
+  nlohmann::json profile;    // of rank 0's local step: see op_profile.h
+};
+
+// Starts all sides from the same weights and batches, and compares losses
+// before it measures anything; then the sides take turns. Prints what it does
+// on stderr.
+//
+// An error when a side fails or losses differ. Only a peer "compile" that
+// cannot compile is no error: its result says why.
+absl::StatusOr<CaseResult> RunCase(const BenchCase& bench,
+                                   const BenchOptions& options);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_BENCH_RUN_CASE_H_

@@ -1,0 +1,184 @@
+// tandem's distributed data parallel against PyTorch's, side by side.
+// docs/performance.md, or --help.
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/atomic_file.h"
+#include "core/command_line.h"
+#include "core/environment.h"
+#include "core/status_macros.h"
+#include "core/user_path.h"
+#include "tools/bench/bench_case.h"
+#include "tools/bench/bench_report.h"
+#include "tools/bench/python.h"
+#include "tools/bench/run_case.h"
+#include "tools/bench/startup.h"
+
+ABSL_FLAG(std::vector<std::string>, cases, {},
+          "Which cases: mlp_small, mlp_wide, resnet18, gpt_tiny. Empty: all.");
+ABSL_FLAG(std::vector<std::string>, peers,
+          (std::vector<std::string>{"eager", "compile"}),
+          "What tandem is compared with: eager, PyTorch's "
+          "DistributedDataParallel; compile, the same under torch.compile.");
+ABSL_FLAG(std::string, python, "",
+          "Python that imports torch 2.11.0. Empty: $TANDEM_PEER_PYTHON, or "
+          "python3.");
+ABSL_FLAG(std::string, backend, "gloo",
+          "What moves tandem's gradients; the peers use Gloo.");
+ABSL_FLAG(int, ranks, 2, "Processes on each side.");
+ABSL_FLAG(int, threads, 1, "Threads for each process's operators.");
+ABSL_FLAG(int, rounds, 9, "How often the sides take turns.");
+ABSL_FLAG(int, steps, 0, "Steps in a round. 0: as many as suit the case.");
+ABSL_FLAG(bool, startup, true, "Measure the time to the first step as well.");
+ABSL_FLAG(bool, profile, false,
+          "Show in which operators tandem's steps spend their time.");
+ABSL_FLAG(std::string, json, "", "File to write the figures to.");
+
+namespace tandem {
+namespace {
+
+constexpr char kUsage[] =
+    "Trains the same models with tandem and with Python's\n"
+    "DistributedDataParallel (Gloo), from the same weights, on the same "
+    "batches "
+    "and\ncores, in turns, and compares the times of a step.\n\n"
+    "  bench_ddp                             all cases, both peers\n"
+    "  bench_ddp --cases=mlp_small --json=r  one case, figures also in a "
+    "file\n";
+
+// A folder that goes with this object.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "bench_ddp.XXXXXX").string();
+    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+absl::Status CheckPositive(const char* flag, int value, int least) {
+  if (value >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, "=", value, ": expected at least ", least));
+}
+
+absl::StatusOr<BenchOptions> OptionsFromFlags() {
+  BenchOptions options;
+  options.peers = absl::GetFlag(FLAGS_peers);
+  for (const std::string& peer : options.peers) {
+    if (peer == "eager" || peer == "compile") continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--peers: '", peer, "' is neither eager nor compile"));
+  }
+  if (options.peers.empty()) {
+    return absl::InvalidArgumentError("--peers: expected at least one");
+  }
+  options.backend = absl::GetFlag(FLAGS_backend);
+  options.ranks = absl::GetFlag(FLAGS_ranks);
+  options.threads = absl::GetFlag(FLAGS_threads);
+  options.rounds = absl::GetFlag(FLAGS_rounds);
+  options.steps = absl::GetFlag(FLAGS_steps);
+  TANDEM_RETURN_IF_ERROR(CheckPositive("ranks", options.ranks, 2));
+  TANDEM_RETURN_IF_ERROR(CheckPositive("threads", options.threads, 1));
+  TANDEM_RETURN_IF_ERROR(CheckPositive("rounds", options.rounds, 1));
+  TANDEM_RETURN_IF_ERROR(CheckPositive("steps", absl::GetFlag(FLAGS_steps), 0));
+  std::string python = absl::GetFlag(FLAGS_python);
+  if (python.find('/') != std::string::npos) python = UserPath(python);
+  TANDEM_ASSIGN_OR_RETURN(options.python,
+                          FindPython(python, Environment::OfProcess()));
+  return options;
+}
+
+// A case's files are its own: ranks that meet through a file want a new one.
+absl::StatusOr<CaseResult> RunInOwnFolder(const BenchCase& bench,
+                                          BenchOptions options) {
+  options.folder += "/" + bench.name;
+  std::error_code failed;
+  std::filesystem::create_directory(options.folder, failed);
+  if (failed) {
+    return absl::InternalError(
+        absl::StrCat("making ", options.folder, ": ", failed.message()));
+  }
+  return RunCase(bench, options);
+}
+
+absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
+  TANDEM_ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path));
+  TANDEM_RETURN_IF_ERROR(file->Append(json.dump(2) + "\n"));
+  return file->Commit();
+}
+
+absl::Status Show(const std::vector<CaseResult>& results,
+                  const StartupResult& startup) {
+  absl::PrintF("\n%s\n%s\n", SpeedTable(results), BreakdownTable(results));
+  if (absl::GetFlag(FLAGS_profile)) {
+    for (const CaseResult& result : results) {
+      absl::PrintF("%s\n", ProfileTable(result));
+    }
+  }
+  if (startup.peer_ms > 0) {
+    absl::PrintF(
+        "start to first step: ours %.0f ms, torchrun %.0f ms, ratio %.3f\n",
+        startup.ours_ms, startup.peer_ms, startup.ours_ms / startup.peer_ms);
+  }
+  const std::string path = absl::GetFlag(FLAGS_json);
+  if (path.empty()) return absl::OkStatus();
+  return WriteJson(UserPath(path), BenchJson(results, startup));
+}
+
+absl::Status Run(int argc, char** argv) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
+                          ParseCommandLine(argc, argv, kUsage));
+  if (!leftovers.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", leftovers.front(), "' is no flag"));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<BenchCase> cases,
+                          CasesNamed(absl::GetFlag(FLAGS_cases)));
+  TANDEM_ASSIGN_OR_RETURN(BenchOptions options, OptionsFromFlags());
+  const ScratchFolder scratch;
+  options.folder = scratch.path();
+  if (options.folder.empty()) {
+    return absl::InternalError("cannot make a temporary folder");
+  }
+  std::vector<CaseResult> results;
+  for (const BenchCase& bench : cases) {
+    TANDEM_ASSIGN_OR_RETURN(results.emplace_back(),
+                            RunInOwnFolder(bench, options));
+  }
+  StartupResult startup;
+  if (absl::GetFlag(FLAGS_startup)) {
+    TANDEM_ASSIGN_OR_RETURN(startup, MeasureStartup(options));
+  }
+  return Show(results, startup);
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  const absl::Status status = tandem::Run(argc, argv);
+  if (status.ok()) return 0;
+  absl::FPrintF(stderr, "bench_ddp: %s\n", status.message());
+  return 1;
+}
