@@ -149,7 +149,9 @@ TEST_P(BackendTest, AnErrorOnOneRankIsToldByAll) {
     const ProgramResult result = ranks[rank].Wait();
     EXPECT_EQ(result.exit_code, 1) << result.err;
     EXPECT_THAT(result.err, HasSubstr("before_optimizer")) << "rank " << rank;
-    if (rank != kCulprit) EXPECT_THAT(result.err, HasSubstr("rank 1"));
+    if (rank != kCulprit) {
+      EXPECT_THAT(result.err, HasSubstr("rank 1"));
+    }
   }
   EXPECT_LT(steady_clock::now() - began, seconds(60));
   ranks.ExpectNoProcessLeft();
