@@ -38,8 +38,9 @@ class CollectiveRunner;
 //   Aborted when another rank gave up (Abort), with its reason,
 //   InvalidArgument for a tensor that it does not take,
 // with a message that names the operation, what it is for, this rank and the
-// group, and the ranks that were not heard of. After the first three the group
-// is of no more use: every later collective returns the same error at once.
+// group, and the ranks that were not heard of. After the first three, and a
+// disagreement that `check_collectives` found, the group is of no more use:
+// every later collective returns the same error at once.
 //
 // A group of one rank answers at once and opens no connection; so does any
 // group for a tensor without elements. Tensors are dense, contiguous, on the
@@ -104,8 +105,8 @@ class Communicator {
   // Tells the others that this rank gives up, and why, so that what they wait
   // for, or start later, fails at once and not by timeout; the group is of no
   // more use. Not collective. For a rank that has failed between two
-  // collectives. What it has started itself fails, too, with `reason`, which
-  // must be an error. Other groups, subgroups included, go on.
+  // collectives. What it has started itself fails with `reason`, an error.
+  // Other groups, subgroups included, go on.
   void Abort(const absl::Status& reason);
 
   // A group of some of these ranks (this one included), in the given order.
@@ -135,9 +136,6 @@ class Communicator {
 
   absl::Status CheckTensor(absl::string_view operation,
                            const at::Tensor& tensor) const;
-  // Do all ranks start this? See CollectiveRunner.
-  absl::Status Agree(const std::string& what, const at::Tensor& tensor,
-                     const CollectivePurpose& purpose);
 
   c10::intrusive_ptr<c10d::Store> store_;  // keys of this group alone
   int rank_;
