@@ -1,5 +1,4 @@
-// Some ranks that talk to each other: a c10d process group, with errors as
-// Status.
+// Ranks that talk to each other: a c10d process group, errors as Status.
 
 #ifndef TANDEM_CORE_COMMUNICATOR_H_
 #define TANDEM_CORE_COMMUNICATOR_H_
@@ -110,8 +109,8 @@ class Communicator {
   void Abort(const absl::Status& reason);
 
   // A group of some of these ranks (this one included), in the given order.
-  // Only they need to call this; they must give the same list and name.
-  // Ranks count within this group.
+  // Only they call this, with the same list and name. Ranks count within this
+  // group.
   absl::StatusOr<std::unique_ptr<Communicator>> Subgroup(
       absl::Span<const int> ranks, const std::string& name);
 
@@ -121,9 +120,8 @@ class Communicator {
     return process_group_;
   }
 
-  // One for the process. Threads that issue on different groups at the same
-  // time would meet in LibTorch's flight recorder, which all groups share and
-  // which looks its map of groups up without a lock (LibTorch 2.11).
+  // One for the process: LibTorch's flight recorder, which all groups share,
+  // looks its map of groups up without a lock (LibTorch 2.11).
   static absl::Mutex& IssueMutex();
 
  private:
