@@ -1,5 +1,7 @@
 #include "core/collective_runner.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -164,6 +166,7 @@ absl::Status CollectiveRunner::Run(const char* operation,
 }
 
 void CollectiveRunner::Abort(const absl::Status& reason) {
+  CHECK(!reason.ok()) << "a rank gives up for a reason";
   if (!broken_.ok()) return;
   broken_ = reason;
   // The note first: who sees the connection break looks for it.

@@ -39,6 +39,13 @@ bool Serves(const c10d::ProcessGroup& group, const at::Tensor& tensor) {
   return false;
 }
 
+// Do all ranks start this? There is no runner in a group of one.
+absl::Status Agree(CollectiveRunner* runner, const std::string& what,
+                   const at::Tensor& tensor, const CollectivePurpose& purpose) {
+  if (runner == nullptr) return absl::OkStatus();
+  return runner->Agree(what, tensor, purpose);
+}
+
 }  // namespace
 
 absl::Status Communicator::CheckTensor(absl::string_view operation,
@@ -56,13 +63,6 @@ absl::Status Communicator::CheckTensor(absl::string_view operation,
   }
   return absl::InvalidArgumentError(
       absl::StrCat(operation, " of group \"", name_, "\": ", fault));
-}
-
-absl::Status Communicator::Agree(const std::string& what,
-                                 const at::Tensor& tensor,
-                                 const CollectivePurpose& purpose) {
-  if (runner_ == nullptr) return absl::OkStatus();
-  return runner_->Agree(what, tensor, purpose);
 }
 
 absl::Mutex& Communicator::IssueMutex() {
@@ -89,7 +89,7 @@ absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
         absl::StrCat("all-reduce of group \"", name_, "\": cannot sum ",
                      TypeOf(tensor), "; convert it first"));
   }
-  TANDEM_RETURN_IF_ERROR(Agree("all-reduce", tensor, purpose));
+  TANDEM_RETURN_IF_ERROR(Agree(runner_.get(), "all-reduce", tensor, purpose));
   if (tensor.numel() == 0) return PendingCollective();
   c10d::AllreduceOptions options;
   if (factor != 1 && size_ > 1 && BackendMultiplies(options_.backend)) {
@@ -127,8 +127,9 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
         absl::StrCat("broadcast of group \"", name_, "\": there is no rank ",
                      root, " among ", size_));
   }
-  TANDEM_RETURN_IF_ERROR(
-      Agree(absl::StrCat("broadcast from rank ", root), tensor, purpose));
+  TANDEM_RETURN_IF_ERROR(Agree(runner_.get(),
+                               absl::StrCat("broadcast from rank ", root),
+                               tensor, purpose));
   if (size_ == 1 || tensor.numel() == 0) return absl::OkStatus();
   TensorList tensors = {Bytes(tensor)};
   c10d::BroadcastOptions options;
@@ -141,7 +142,7 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
 absl::StatusOr<TensorList> Communicator::AllGather(
     const at::Tensor& tensor, const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckTensor("all-gather", tensor));
-  TANDEM_RETURN_IF_ERROR(Agree("all-gather", tensor, purpose));
+  TANDEM_RETURN_IF_ERROR(Agree(runner_.get(), "all-gather", tensor, purpose));
   const at::Tensor mine = tensor.detach();
   TensorList all;
   for (int r = 0; r < size_; ++r) all.push_back(at::empty_like(mine));
@@ -182,7 +183,8 @@ absl::StatusOr<std::vector<std::string>> Communicator::AllGatherString(
 
 absl::Status Communicator::Barrier(const CollectivePurpose& purpose) {
   if (size_ == 1) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(Agree("barrier", at::Tensor(), purpose));
+  TANDEM_RETURN_IF_ERROR(
+      Agree(runner_.get(), "barrier", at::Tensor(), purpose));
   return runner_->Run("barrier", purpose,
                       [&] { return process_group_->barrier(); });
 }

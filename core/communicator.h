@@ -1,5 +1,4 @@
-// Some ranks that talk to each other: a c10d process group, with errors as
-// Status.
+// Ranks that talk to each other: a c10d process group, errors as Status.
 
 #ifndef TANDEM_CORE_COMMUNICATOR_H_
 #define TANDEM_CORE_COMMUNICATOR_H_
@@ -38,8 +37,9 @@ class CollectiveRunner;
 //   Aborted when another rank gave up (Abort), with its reason,
 //   InvalidArgument for a tensor that it does not take,
 // with a message that names the operation, what it is for, this rank and the
-// group, and the ranks that were not heard of. After the first three the group
-// is of no more use: every later collective returns the same error at once.
+// group, and the ranks that were not heard of. After the first three, and a
+// disagreement that `check_collectives` found, the group is of no more use:
+// every later collective returns the same error at once.
 //
 // A group of one rank answers at once and opens no connection; so does any
 // group for a tensor without elements. Tensors are dense, contiguous, on the
@@ -105,13 +105,13 @@ class Communicator {
   // Tells the others that this rank gives up, and why, so that what they wait
   // for, or start later, fails at once and not by timeout; the group is of no
   // more use. Not collective. For a rank that has failed between two
-  // collectives. What it has started itself fails, too, with `reason`, which
-  // must be an error. Other groups, subgroups included, go on.
+  // collectives. What it has started itself fails with `reason`, an error.
+  // Other groups, subgroups included, go on.
   void Abort(const absl::Status& reason);
 
   // A group of some of these ranks (this one included), in the given order.
-  // Only they need to call this; they must give the same list and name.
-  // Ranks count within this group.
+  // Only they call this, with the same list and name. Ranks count within this
+  // group.
   absl::StatusOr<std::unique_ptr<Communicator>> Subgroup(
       absl::Span<const int> ranks, const std::string& name);
 
@@ -121,9 +121,8 @@ class Communicator {
     return process_group_;
   }
 
-  // One for the process. Threads that issue on different groups at the same
-  // time would meet in LibTorch's flight recorder, which all groups share and
-  // which looks its map of groups up without a lock (LibTorch 2.11).
+  // One for the process: LibTorch's flight recorder, which all groups share,
+  // looks its map of groups up without a lock (LibTorch 2.11).
   static absl::Mutex& IssueMutex();
 
  private:
@@ -136,9 +135,6 @@ class Communicator {
 
   absl::Status CheckTensor(absl::string_view operation,
                            const at::Tensor& tensor) const;
-  // Do all ranks start this? See CollectiveRunner.
-  absl::Status Agree(const std::string& what, const at::Tensor& tensor,
-                     const CollectivePurpose& purpose);
 
   c10::intrusive_ptr<c10d::Store> store_;  // keys of this group alone
   int rank_;

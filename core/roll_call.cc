@@ -16,9 +16,10 @@ using std::chrono::milliseconds;
 // What a store that answers needs beyond the timeout to say that it has passed.
 constexpr milliseconds kGrace = std::chrono::seconds(5);
 
-// What one that answers needs to take a note, and to give several.
+// What one that answers needs to take a note, and to give several: a FileStore
+// counts whole seconds, and so waits up to one longer than it was told.
 constexpr milliseconds kNoteTime = std::chrono::seconds(2);
-constexpr milliseconds kReadTime = std::chrono::seconds(1);
+constexpr milliseconds kReadTime = std::chrono::seconds(2);
 
 constexpr char kGaveUp[] = "gave up";
 
@@ -126,11 +127,13 @@ Failures TellFailure(const StorePtr& store, int rank, int size,
     notes.set(absl::StrCat("failed/", rank), operation);
   });
   then();
-  if (!answers) return {};
+  const Failures no_answer{
+      "", "the store, which rank 0 or the launcher serves, does not answer"};
+  if (!answers) return no_answer;
   absl::StatusOr<Failures> told = CallWithin<Failures>(
       patience + kReadTime,
       [=] { return ReadFailures(*store, rank, size, patience); });
-  return told.ok() ? *told : Failures();
+  return told.ok() ? *told : no_answer;
 }
 
 void TellGivingUp(const StorePtr& store, int rank, const std::string& reason) {

@@ -24,13 +24,13 @@ absl::Status MeetAtStore(const StorePtr& store, int rank, int size,
 struct Failures {
   // The first that gave up, and why: "rank 1 gave up: disk full". Else empty.
   std::string gave_up;
-  // "not heard of: rank 2; rank 0 failed in barrier #7". Empty when the store
-  // itself does not answer, or somebody gave up.
+  // "not heard of: rank 2; rank 0 failed in barrier #7", or that the store does
+  // not answer. Empty when somebody gave up.
   std::string others;
 };
 
 // Notes on the store that `rank` failed in `operation`, calls `then`, gives the
-// others `patience` to note theirs, and returns what they did. Takes 3 s and
+// others `patience` to note theirs, and returns what they did. Takes 4 s and
 // `patience` at most, whatever the store does.
 Failures TellFailure(const StorePtr& store, int rank, int size,
                      const std::string& operation,

@@ -76,33 +76,58 @@ class RankProcess {
 
 using Store = absl::StatusOr<StorePtr>;
 
-// The world meets, then rank `victim` sends itself `signal`, and the others
-// wait for it in an all-reduce of that timeout. Communicators are destroyed
-// before the result is written: that must not hang either.
-absl::Status MeetAndLose(Store store, int rank, int size, int victim,
-                         int signal, std::chrono::milliseconds timeout) {
-  TANDEM_RETURN_IF_ERROR(store.status());
-  CommunicatorOptions options;
-  options.timeout = kLong;
+using Clock = std::chrono::steady_clock;
+
+struct Loss {
+  int victim;
+  int signal;
+  CommunicatorOptions options;  // of the group that loses the rank
+};
+
+Loss Lose(int victim, int signal, std::chrono::milliseconds timeout) {
+  Loss loss{victim, signal, {}};
+  loss.options.timeout = timeout;
+  return loss;
+}
+
+// The world meets, then the victim sends itself the signal, and the others wait
+// for it in an all-reduce, from `*since`.
+absl::Status MeetAndLose(const StorePtr& store, int rank, int size,
+                         const Loss& loss, Clock::time_point* since) {
+  CommunicatorOptions patient;
+  patient.timeout = kLong;
   TANDEM_RETURN_IF_ERROR(
-      Communicator::Create(*store, rank, size, "meet", options)
+      Communicator::Create(store, rank, size, "meet", patient)
           .value()
           ->Barrier());
-  options.timeout = timeout;
   TANDEM_ASSIGN_OR_RETURN(
       std::unique_ptr<Communicator> world,
-      Communicator::Create(*store, rank, size, "world", options));
+      Communicator::Create(store, rank, size, "world", loss.options));
   TANDEM_RETURN_IF_ERROR(world->Barrier());
   // One rank may leave the barrier while another is still inside.
-  (*store)->set(absl::StrCat("left barrier/", rank), std::string("1"));
-  if (rank == victim) {
+  store->set(absl::StrCat("left barrier/", rank), std::string("1"));
+  if (rank == loss.victim) {
     for (int r = 0; r < size; ++r) {
-      (*store)->wait({absl::StrCat("left barrier/", r)});
+      store->wait({absl::StrCat("left barrier/", r)});
     }
-    raise(signal);
+    raise(loss.signal);
   }
+  *since = Clock::now();
   at::Tensor tensor = at::ones({997});
-  return world->AllReduceSum(tensor);
+  return world->AllReduceSum(tensor,
+                             [] { return "bucket 1 (fc.weight) of step 4"; });
+}
+
+// The same, and that the rank was done, its communicators destroyed, within
+// 10 s of the timeout.
+absl::Status LoseInTime(Store store, int rank, int size, const Loss& loss) {
+  TANDEM_RETURN_IF_ERROR(store.status());
+  Clock::time_point since;
+  absl::Status status = MeetAndLose(*store, rank, size, loss, &since);
+  if (Clock::now() - since > loss.options.timeout + std::chrono::seconds(10)) {
+    return absl::InternalError("more than 10 s after the timeout");
+  }
+  return status;
 }
 
 TEST(BrokenPeerTest, AKilledRankIsUnavailableToTheOthers) {
@@ -110,8 +135,8 @@ TEST(BrokenPeerTest, AKilledRankIsUnavailableToTheOthers) {
   std::vector<std::unique_ptr<RankProcess>> ranks;
   for (int r = 0; r < 3; ++r) {
     ranks.push_back(std::make_unique<RankProcess>(r, [&, r] {
-      return MeetAndLose(OpenFileStore(path, r, 3, "", kLong), r, 3, 1, SIGKILL,
-                         kLong);
+      return LoseInTime(OpenFileStore(path, r, 3, "", kLong), r, 3,
+                        Lose(1, SIGKILL, kLong));
     }));
   }
   for (const int r : {0, 2}) {
@@ -124,29 +149,71 @@ TEST(BrokenPeerTest, AKilledRankIsUnavailableToTheOthers) {
   EXPECT_EQ(ranks[1]->Result(), "");
 }
 
-TEST(BrokenPeerTest, AFrozenRankThatServesTheStoreTimesOut) {
+TEST(BrokenPeerTest, AFrozenRankIsNamedByAllWithWhatTheyWaitedFor) {
+  const std::string path = TestFile(".store");
+  std::vector<std::unique_ptr<RankProcess>> ranks;
+  for (int r = 0; r < 3; ++r) {
+    ranks.push_back(std::make_unique<RankProcess>(r, [&, r] {
+      return LoseInTime(OpenFileStore(path, r, 3, "", kLong), r, 3,
+                        Lose(2, SIGSTOP, kShort));
+    }));
+  }
+  for (const int r : {0, 1}) {
+    EXPECT_THAT(
+        ranks[r]->Result(),
+        AllOf(HasSubstr(absl::StrCat("all-reduce #2 (bucket 1 (fc.weight) of "
+                                     "step 4) of group \"world\" on rank ",
+                                     r, " of 3")),
+              HasSubstr("not heard of: rank 2;"),
+              HasSubstr(absl::StrCat("rank ", 1 - r, " failed in"))));
+  }
+}
+
+// Rank 0 serves the store and freezes; what rank 1 says.
+std::string FreezeTheServer(const Loss& loss) {
   int port_pipe[2];
-  ASSERT_EQ(pipe(port_pipe), 0);
+  EXPECT_EQ(pipe(port_pipe), 0);
   RankProcess server(0, [&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(ServedStore served,
                             ServeTcpStore("127.0.0.1", 0, kLong));
     EXPECT_EQ(write(port_pipe[1], &served.port, sizeof(served.port)),
               ssize_t{sizeof(served.port)});
-    return MeetAndLose(served.store, 0, 2, 0, SIGSTOP, kShort);
+    return LoseInTime(served.store, 0, 2, loss);
   });
   RankProcess client(1, [&]() -> absl::Status {
     int port = 0;
     EXPECT_EQ(read(port_pipe[0], &port, sizeof(port)), ssize_t{sizeof(port)});
-    return MeetAndLose(ConnectTcpStore("127.0.0.1", port, kLong), 1, 2, 0,
-                       SIGSTOP, kShort);
+    return LoseInTime(ConnectTcpStore("127.0.0.1", port, kLong), 1, 2, loss);
   });
-  EXPECT_THAT(
-      client.Result(),
-      AllOf(StartsWith("DEADLINE_EXCEEDED"),
-            HasSubstr("all-reduce #2 of group \"world\" on rank 1 of 2"),
-            HasSubstr("timeout 1.5s")));
+  std::string result = client.Result();
   close(port_pipe[0]);
   close(port_pipe[1]);
+  return result;
+}
+
+TEST(BrokenPeerTest, AFrozenRankThatServesTheStoreTimesOut) {
+  EXPECT_THAT(FreezeTheServer(Lose(0, SIGSTOP, kShort)),
+              AllOf(StartsWith("DEADLINE_EXCEEDED"),
+                    HasSubstr("of group \"world\" on rank 1 of 2"),
+                    HasSubstr("timeout 1.5s; the store, which rank 0 or the "
+                              "launcher serves, does not answer")));
+}
+
+TEST(BrokenPeerTest, SoItDoesWhereStragglersAreWatched) {
+  Loss loss = Lose(0, SIGSTOP, kShort);
+  loss.options.straggler_warning = std::chrono::milliseconds(200);
+  EXPECT_THAT(FreezeTheServer(loss),
+              AllOf(StartsWith("DEADLINE_EXCEEDED"), HasSubstr("bucket 1")));
+}
+
+TEST(BrokenPeerTest, SoItDoesWhereCollectivesAreChecked) {
+  Loss loss = Lose(0, SIGSTOP, kShort);
+  loss.options.check_collectives = true;
+  EXPECT_THAT(FreezeTheServer(loss),
+              AllOf(StartsWith("DEADLINE_EXCEEDED"),
+                    HasSubstr("the store, over which ranks compare what they "
+                              "start, did not answer; this rank started "
+                              "all-reduce of Float [997] on cpu (bucket 1")));
 }
 
 }  // namespace
