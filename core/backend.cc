@@ -2,12 +2,17 @@
 
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/gloo_backend.h"
+#include "core/hierarchical_backend.h"
+#include "core/host_identity.h"
 #include "core/shm_backend.h"
 #include "core/status_macros.h"
+#include "core/store.h"
+#include "core/torch_status.h"
 
 namespace tandem {
 namespace {
@@ -24,10 +29,37 @@ struct KnownBackend {
   bool multiplies;  // does an all-reduce take PREMUL_SUM?
 };
 
+// All ranks' hosts, from the store.
+absl::StatusOr<HostLayout> FindHosts(const StorePtr& store, int rank, int size,
+                                     const CommunicatorOptions& options) {
+  const auto key = [](int r) { return absl::StrCat("host of ", r); };
+  std::vector<std::string> hosts;
+  TANDEM_RETURN_IF_ERROR(CatchTorch(
+      [&] {
+        store->set(key(rank),
+                   options.host.empty() ? HostIdentity() : options.host);
+        for (int r = 0; r < size; ++r) {
+          store->wait({key(r)}, options.timeout);
+          hosts.push_back(store->get_to_str(key(r)));
+        }
+      },
+      "find out who shares a host"));
+  return HostLayout(hosts);
+}
+
 absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeShmBackend(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
     const CommunicatorOptions& options) {
-  return ShmBackend::Create(store, rank, size, options.timeout);
+  TANDEM_ASSIGN_OR_RETURN(const HostLayout layout,
+                          FindHosts(store, rank, size, options));
+  if (layout.host_count() == 1) {
+    return ShmBackend::Create(store, rank, size, options.timeout);
+  }
+  return HierarchicalBackend::Create(
+      store, rank, layout, options.timeout,
+      [&](const StorePtr& its, int its_rank, int its_size) {
+        return MakeGlooBackend(its, its_rank, its_size, options);
+      });
 }
 
 constexpr KnownBackend kBackends[] = {

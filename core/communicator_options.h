@@ -22,6 +22,9 @@ struct CommunicatorOptions {
   // Which backend serves CPU tensors: "shm", shared memory between the ranks of
   // a host and Gloo between hosts; or "gloo", sockets between all.
   std::string backend = "shm";
+  // What tells hosts apart: ranks that name the same one share memory. Empty:
+  // HostIdentity(). For tests, which have one host alone.
+  std::string host;
   // The network interface ("eth0") or local address that Gloo binds. Empty:
   // loopback when every rank is on this host; else what GLOO_SOCKET_IFNAME
   // names, else the address from which this host reaches `master_host`.

@@ -97,9 +97,10 @@ int CheckRoot(int64_t root, int size) {
 
 absl::StatusOr<c10::intrusive_ptr<ShmBackend>> ShmBackend::Create(
     const StorePtr& store, int rank, int size,
-    std::chrono::milliseconds timeout) {
-  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<ShmGroup> group,
-                          ShmGroup::Create(store, rank, size, timeout));
+    std::chrono::milliseconds timeout, std::vector<int> names) {
+  TANDEM_ASSIGN_OR_RETURN(
+      std::shared_ptr<ShmGroup> group,
+      ShmGroup::Create(store, rank, size, timeout, std::move(names)));
   return c10::make_intrusive<ShmBackend>(std::move(group), timeout);
 }
 

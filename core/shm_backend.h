@@ -29,9 +29,10 @@ namespace tandem {
 // Thread-safe as other backends: one thread issues collectives.
 class ShmBackend : public c10d::Backend {
  public:
+  // See ShmGroup::Create().
   static absl::StatusOr<c10::intrusive_ptr<ShmBackend>> Create(
       const StorePtr& store, int rank, int size,
-      std::chrono::milliseconds timeout);
+      std::chrono::milliseconds timeout, std::vector<int> names = {});
 
   ShmBackend(std::shared_ptr<ShmGroup> group,
              std::chrono::milliseconds timeout);

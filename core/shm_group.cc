@@ -10,7 +10,7 @@ namespace tandem {
 
 absl::StatusOr<std::shared_ptr<ShmGroup>> ShmGroup::Create(
     const StorePtr& store, int rank, int size,
-    std::chrono::milliseconds timeout) {
+    std::chrono::milliseconds timeout, std::vector<int> names) {
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<ShmArena> arena,
                           ShmArena::OfProcess());
   TANDEM_ASSIGN_OR_RETURN(ShmConnections connections,
@@ -18,6 +18,7 @@ absl::StatusOr<std::shared_ptr<ShmGroup>> ShmGroup::Create(
   TANDEM_ASSIGN_OR_RETURN(
       ShmSegment segment,
       ShmSegment::Map(std::move(connections.segment), size));
+  segment.set_names(std::move(names));
   return std::shared_ptr<ShmGroup>(
       new ShmGroup(rank, std::move(segment), std::move(connections), arena));
 }

@@ -5,7 +5,7 @@
 
 #include <chrono>
 #include <memory>
-#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/shm_arena.h"
@@ -20,10 +20,11 @@ namespace tandem {
 
 class ShmGroup {
  public:
-  // Meets the other ranks of this host on `store`; see ConnectShm().
+  // Meets the other ranks of this host on `store`; see ConnectShm(). `names`:
+  // what messages call the ranks, unless it is empty.
   static absl::StatusOr<std::shared_ptr<ShmGroup>> Create(
       const StorePtr& store, int rank, int size,
-      std::chrono::milliseconds timeout);
+      std::chrono::milliseconds timeout, std::vector<int> names = {});
 
   ~ShmGroup();
   ShmGroup(const ShmGroup&) = delete;

@@ -1,5 +1,7 @@
 #include "core/shm_rounds.h"
 
+#include <sched.h>
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -31,6 +33,7 @@ void ShmRounds::Arrive(const ShmNote& note) {
   ++round_;
   ShmRankPage& mine = segment_->page(rank_);
   mine.notes[round_ % 2] = note;
+  mine.cpu.store(sched_getcpu(), std::memory_order_relaxed);
   mine.rounds.Add(1);
 }
 
@@ -38,9 +41,21 @@ bool ShmRounds::Arrived(int rank) const {
   return Reached(segment_->page(rank).rounds.value(), round_);
 }
 
+// Not while a peer may be waiting for this very processor: the system places
+// a thread that is woken beside the one that wakes it.
 bool ShmRounds::spins() const {
-  return in_background_ ? connections_->two_cores_for_each
-                        : connections_->core_for_each;
+  if (!(in_background_ ? connections_->two_cores_for_each
+                       : connections_->core_for_each)) {
+    return false;
+  }
+  const int cpu = sched_getcpu();
+  for (int r = 0; r < size(); ++r) {
+    if (r != rank_ && !Arrived(r) &&
+        segment_->page(r).cpu.load(std::memory_order_relaxed) == cpu) {
+      return false;
+    }
+  }
+  return true;
 }
 
 template <typename Done>
@@ -98,9 +113,10 @@ absl::Status ShmRounds::CheckNotes() const {
         its.variant == mine.variant) {
       continue;
     }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ranks disagree on what they do: rank ", r, " is in ",
-        DescribeNote(its), ", rank ", rank_, " in ", DescribeNote(mine)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("ranks disagree on what they do: rank ", segment_->name(r),
+                     " is in ", DescribeNote(its), ", rank ",
+                     segment_->name(rank_), " in ", DescribeNote(mine)));
   }
   return absl::OkStatus();
 }
@@ -152,8 +168,8 @@ absl::StatusOr<std::byte*> ShmRounds::PeerMemory(int peer, int64_t offset,
     TANDEM_ASSIGN_OR_RETURN(arena, SharedMapping::Map(fd, size));
   }
   if (begin > arena.bytes() || length > arena.bytes() - begin) {
-    return absl::OutOfRangeError(
-        absl::StrCat("rank ", peer, " names memory that it does not share"));
+    return absl::OutOfRangeError(absl::StrCat(
+        "rank ", segment_->name(peer), " names memory that it does not share"));
   }
   return arena.data() + begin;
 }

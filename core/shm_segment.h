@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -50,6 +52,7 @@ struct ShmRankPage {
   std::atomic<uint32_t> working{0};       // does it hold a block of a tensor?
   std::atomic<uint32_t> state{0};         // ShmRankState
   std::atomic<int32_t> pid{0};
+  std::atomic<int32_t> cpu{-1};  // on which it last arrived
   static constexpr size_t kReasonBytes = 1024;
   char reason[kReasonBytes];  // of kGaveUp; ends with a zero
   alignas(64) ShmNote notes[2];
@@ -104,12 +107,17 @@ class ShmSegment {
   void SetState(int rank, ShmRankState state, absl::string_view reason = "");
   std::string reason(int rank) const;
 
+  // What messages call the ranks, where they are some of a larger group.
+  void set_names(std::vector<int> names) { names_ = std::move(names); }
+  int name(int rank) const { return names_.empty() ? rank : names_[rank]; }
+
  private:
   void RaiseAlarm() const;
 
   OwnedFd fd_;
   SharedMapping mapping_;
   int size_ = 0;
+  std::vector<int> names_;
 };
 
 }  // namespace tandem

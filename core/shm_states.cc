@@ -27,8 +27,8 @@ std::string NamesOfRanks(const ShmSegment& segment,
   return absl::StrCat(
       ranks.size() == 1 ? "rank " : "ranks ",
       absl::StrJoin(ranks, ", ", [&](std::string* out, int rank) {
-        absl::StrAppend(out, rank, " (pid ", segment.page(rank).pid.load(),
-                        ")");
+        absl::StrAppend(out, segment.name(rank), " (pid ",
+                        segment.page(rank).pid.load(), ")");
       }));
 }
 
@@ -46,8 +46,8 @@ absl::Status CheckPresence(const ShmSegment& segment, int me,
   const std::vector<int> gave_up =
       RanksIn(segment, ShmRankState::kGaveUp, matters);
   if (!gave_up.empty()) {
-    return absl::UnavailableError(
-        absl::StrCat("rank ", gave_up[0], GaveUp(segment, gave_up[0])));
+    return absl::UnavailableError(absl::StrCat(
+        "rank ", segment.name(gave_up[0]), GaveUp(segment, gave_up[0])));
   }
   const std::vector<int> left = RanksIn(segment, ShmRankState::kLeft, matters);
   if (left.empty()) return absl::OkStatus();

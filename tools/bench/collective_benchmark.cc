@@ -7,12 +7,13 @@
 //   in place  shm, tensors of Communicator::NewBuffer: nothing is copied
 //   staged    shm, tensors from elsewhere: through slots of shared memory
 //   gloo      sockets on loopback
-// Every rank has one thread. Ranks are not pinned.
+// Every rank has one thread, and is bound to a core unless --nopin.
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <glog/logging.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,6 +33,7 @@
 #include "core/store.h"
 
 ABSL_FLAG(int, ranks, 2, "processes");
+ABSL_FLAG(bool, pin, true, "bind each rank to a core of its own");
 ABSL_FLAG(int, rounds, 15, "how often each way takes its turn at a size");
 
 namespace tandem {
@@ -96,8 +98,16 @@ absl::Status MeasureSize(const std::vector<Way>& ways, int64_t bytes) {
   return absl::OkStatus();
 }
 
+void BindToCore(int rank) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(rank % static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)), &cores);
+  PCHECK(sched_setaffinity(0, sizeof(cores), &cores) == 0);
+}
+
 absl::Status RunRank(const std::string& path, int rank, int size) {
   at::set_num_threads(1);
+  if (absl::GetFlag(FLAGS_pin)) BindToCore(rank);
   TANDEM_ASSIGN_OR_RETURN(StorePtr store,
                           OpenFileStore(path, rank, size, "", kTimeout));
   CommunicatorOptions options;
