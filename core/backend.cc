@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/gloo_backend.h"
+#include "core/shm_backend.h"
 #include "core/status_macros.h"
 
 namespace tandem {
@@ -20,11 +21,20 @@ struct KnownBackend {
   c10::DeviceType device;
   c10d::ProcessGroup::BackendType type;
   MakeBackend make;
+  bool multiplies;  // does an all-reduce take PREMUL_SUM?
 };
 
+absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeShmBackend(
+    const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+    const CommunicatorOptions& options) {
+  return ShmBackend::Create(store, rank, size, options.timeout);
+}
+
 constexpr KnownBackend kBackends[] = {
+    {"shm", c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM,
+     &MakeShmBackend, true},
     {"gloo", c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO,
-     &MakeGlooBackend},
+     &MakeGlooBackend, false},
 };
 
 absl::StatusOr<const KnownBackend*> FindBackend(const std::string& name) {
@@ -50,6 +60,11 @@ absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
   group->setBackend(known->device, known->type, backend);
   group->setDefaultBackend(known->type);
   return group;
+}
+
+bool BackendMultiplies(const std::string& name) {
+  const absl::StatusOr<const KnownBackend*> known = FindBackend(name);
+  return known.ok() && (*known)->multiplies;
 }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "absl/status/statusor.h"
@@ -13,12 +14,24 @@
 namespace tandem {
 
 // A process group of `size` ranks that meet through `store`, on the backend
-// that `options.backend` names: "gloo", for CPU tensors. InvalidArgument for
-// an unknown name lists the known ones. A further backend is one more file
-// like gloo_backend.cc and one more line in backend.cc.
+// that `options.backend` names: "shm" or "gloo", both for CPU tensors.
+// InvalidArgument for an unknown name lists the known ones. A further backend
+// is one more file like gloo_backend.cc and one more line in backend.cc. Of a
+// backend is asked:
+//   collectives run in the order in which they were started;
+//   Work::wait(timeout) throws when the timeout passes, the work goes on, and a
+//   later wait() tells its end; wait() ends by `options.timeout` or soon after;
+//   Work::getFuture() completes on the thread that completes the work, before
+//   wait() returns, or throws;
+//   abort() ends what runs and what is started later, here and on the other
+//   ranks, with an error, at once; it may be called twice.
 absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
     const CommunicatorOptions& options);
+
+// Does an all-reduce of this backend take c10d's PREMUL_SUM, which multiplies
+// each rank's tensor as it is summed?
+bool BackendMultiplies(const std::string& name);
 
 }  // namespace tandem
 

@@ -7,31 +7,19 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/time/time.h"
-#include "core/backend.h"
-#include "core/roll_call.h"
+#include "core/collective_runner.h"
 #include "core/status_macros.h"
-#include "core/store.h"
 #include "core/torch_status.h"
 
 namespace tandem {
 namespace {
 
-using std::chrono::milliseconds;
 using TensorList = std::vector<at::Tensor>;
-
-// How long a failed rank waits for the others to say where they failed.
-milliseconds Patience(milliseconds timeout) {
-  return std::min<milliseconds>(timeout, std::chrono::seconds(2));
-}
 
 // The tensor's own bytes: backends know few dtypes, and moving needs none.
 at::Tensor Bytes(const at::Tensor& tensor) {
@@ -50,70 +38,7 @@ bool Serves(const c10d::ProcessGroup& group, const at::Tensor& tensor) {
   return false;
 }
 
-// Rank `me` of the group must be in `ranks`, each of [0, size) once at most.
-absl::Status CheckRanks(absl::Span<const int> ranks, int me, int size) {
-  const std::set<int> unique(ranks.begin(), ranks.end());
-  if (!unique.empty() && unique.size() == ranks.size() &&
-      *unique.begin() >= 0 && *unique.rbegin() < size &&
-      unique.count(me) == 1) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "ranks {", absl::StrJoin(ranks, ", "), "} must be different, in 0 .. ",
-      size - 1, ", and this rank, ", me, ", one of them"));
-}
-
 }  // namespace
-
-Communicator::Communicator(StorePtr store, int rank, int size, std::string name,
-                           CommunicatorOptions options)
-    : store_(std::move(store)),
-      rank_(rank),
-      size_(size),
-      name_(std::move(name)),
-      options_(std::move(options)) {}
-
-Communicator::~Communicator() = default;
-
-absl::StatusOr<std::unique_ptr<Communicator>> Communicator::ForLaunch(
-    const Launch& launch, CommunicatorOptions options) {
-  options.all_local = launch.nnodes == 1;
-  options.master_host = launch.rendezvous.host;
-  TANDEM_ASSIGN_OR_RETURN(StorePtr store, OpenStore(launch, options.timeout));
-  return Create(std::move(store), launch.rank, launch.world_size, "world",
-                options);
-}
-
-absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
-    StorePtr store, int rank, int size, const std::string& name,
-    const CommunicatorOptions& options) {
-  if (size < 1 || rank < 0 || rank >= size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("group \"", name, "\": there is no rank ", rank, " of ",
-                     size, "; ranks count from 0"));
-  }
-  auto group = std::unique_ptr<Communicator>(
-      new Communicator(nullptr, rank, size, name, options));
-  return Connect(std::move(store), std::move(group), name);
-}
-
-absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Connect(
-    StorePtr store, std::unique_ptr<Communicator> group,
-    const std::string& key) {
-  Communicator& g = *group;
-  g.store_ = c10::make_intrusive<c10d::PrefixStore>(key, std::move(store));
-  if (g.size_ == 1) return group;
-  const std::string what =
-      absl::StrCat("group \"", g.name_, "\", rank ", g.rank_, " of ", g.size_);
-  const absl::Status met =
-      MeetAtStore(g.store_, g.rank_, g.size_, g.options_.timeout);
-  if (!met.ok()) return Annotate(met, what);
-  auto made = MakeProcessGroup(g.store_, g.rank_, g.size_, g.options_);
-  if (!made.ok()) return Annotate(made.status(), what);
-  g.process_group_ = *std::move(made);
-  g.process_group_->setGroupName(key);
-  return group;
-}
 
 absl::Status Communicator::CheckTensor(absl::string_view operation,
                                        const at::Tensor& tensor) const {
@@ -132,108 +57,90 @@ absl::Status Communicator::CheckTensor(absl::string_view operation,
       absl::StrCat(operation, " of group \"", name_, "\": ", fault));
 }
 
+absl::Status Communicator::Agree(const std::string& what,
+                                 const at::Tensor& tensor,
+                                 const CollectivePurpose& purpose) {
+  if (runner_ == nullptr) return absl::OkStatus();
+  return runner_->Agree(what, tensor, purpose);
+}
+
 absl::Mutex& Communicator::IssueMutex() {
-  static auto* const mutex = new absl::Mutex;
-  return *mutex;
+  return CollectiveRunner::IssueMutex();
 }
 
-absl::Status Communicator::Broke(const absl::Status& status,
-                                 absl::string_view operation,
-                                 int64_t sequence) {
-  if (!broken_.ok()) return broken_;
-  const std::string what = absl::StrCat(operation, " #", sequence);
-  const std::string others =
-      TellFailure(store_, rank_, size_, what, Patience(options_.timeout));
-  broken_ = absl::Status(
-      status.code(),
-      absl::StrCat(what, " of group \"", name_, "\" on rank ", rank_, " of ",
-                   size_, " failed (timeout ",
-                   absl::FormatDuration(absl::FromChrono(options_.timeout)),
-                   others.empty() ? "" : "; ", others,
-                   "): ", status.message()));
-  return broken_;
+void Communicator::Abort(const absl::Status& reason) {
+  if (runner_ != nullptr) runner_->Abort(reason);
 }
 
-absl::StatusOr<PendingCollective> Communicator::Start(
-    absl::string_view operation, Issue issue) {
-  if (!broken_.ok()) return broken_;
-  const int64_t sequence = ++sequence_;
-  PendingCollective pending;
-  pending.started_ = PendingCollective::Clock::now();
-  auto work = CatchTorchOr([&] {
-    absl::MutexLock lock(&IssueMutex());
-    return issue();
-  });
-  if (!work.ok()) return Broke(work.status(), operation, sequence);
-  pending.end_time_ =
-      std::make_shared<std::atomic<PendingCollective::Clock::rep>>(0);
-  pending.wait_ = [this, sequence, operation = std::string(operation),
-                   work = *std::move(work), end = pending.end_time_] {
-    const absl::Status status = CatchTorch([&] { work->wait(); });
-    end->store(PendingCollective::Clock::now().time_since_epoch().count());
-    return status.ok() ? status : Broke(status, operation, sequence);
-  };
-  return pending;
-}
-
-absl::Status Communicator::Collective(absl::string_view operation,
-                                      Issue issue) {
-  TANDEM_ASSIGN_OR_RETURN(PendingCollective pending, Start(operation, issue));
-  return pending.Wait();
-}
-
-absl::Status Communicator::AllReduceSum(at::Tensor tensor) {
-  TANDEM_ASSIGN_OR_RETURN(PendingCollective pending,
-                          StartAllReduceSum(std::move(tensor)));
+absl::Status Communicator::AllReduceSum(at::Tensor tensor,
+                                        const CollectivePurpose& purpose) {
+  TANDEM_ASSIGN_OR_RETURN(
+      PendingCollective pending,
+      StartAllReduceSum(std::move(tensor), /*factor=*/1, purpose));
   return pending.Wait();
 }
 
 absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
-    at::Tensor tensor, double factor) {
+    at::Tensor tensor, double factor, const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckTensor("all-reduce", tensor));
   if (tensor.scalar_type() == at::kBool || tensor.is_complex()) {
     return absl::InvalidArgumentError(
         absl::StrCat("all-reduce of group \"", name_, "\": cannot sum ",
                      TypeOf(tensor), "; convert it first"));
   }
+  TANDEM_RETURN_IF_ERROR(Agree("all-reduce", tensor, purpose));
   if (tensor.numel() == 0) return PendingCollective();
-  if (factor != 1) tensor.detach().mul_(factor);
+  c10d::AllreduceOptions options;
+  if (factor != 1 && size_ > 1 && BackendMultiplies(options_.backend)) {
+    options.reduceOp = c10d::makeNCCLPreMulSum(factor);
+  } else if (factor != 1) {
+    tensor.detach().mul_(factor);
+  }
   if (size_ == 1) return PendingCollective();
   TensorList tensors = {tensor.detach()};
-  return Start("all-reduce",
-               [&] { return process_group_->allreduce(tensors); });
+  // Not through c10d's dispatcher: it takes longer than a small all-reduce.
+  return runner_->Start("all-reduce", purpose, [&] {
+    return process_group_->getBackend(tensors[0].device().type())
+        ->allreduce(tensors, options);
+  });
 }
 
 absl::StatusOr<at::Tensor> Communicator::NewBuffer(
     int64_t numel, const at::TensorOptions& options) {
-  return CatchTorchOr([&] { return at::zeros({numel}, options); });
+  return CatchTorchOr([&] {
+    if (process_group_ != nullptr && numel > 0 && options.device().is_cpu()) {
+      const auto backend = process_group_->getBackend(c10::DeviceType::CPU);
+      if (backend->supportsTensorAlloc(-1)) {
+        return backend->allocateTensor(numel, options);
+      }
+    }
+    return at::zeros({numel}, options);
+  });
 }
 
-void Communicator::Abort(const absl::Status& reason) {
-  if (!broken_.ok() || size_ == 1) return;
-  broken_ = reason;
-  TellFailure(store_, rank_, size_, std::string(reason.message()),
-              std::chrono::milliseconds(0));
-  process_group_ = nullptr;
-}
-
-absl::Status Communicator::Broadcast(at::Tensor tensor, int root) {
+absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
+                                     const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckTensor("broadcast", tensor));
   if (root < 0 || root >= size_) {
     return absl::InvalidArgumentError(
         absl::StrCat("broadcast of group \"", name_, "\": there is no rank ",
                      root, " among ", size_));
   }
+  TANDEM_RETURN_IF_ERROR(
+      Agree(absl::StrCat("broadcast from rank ", root), tensor, purpose));
   if (size_ == 1 || tensor.numel() == 0) return absl::OkStatus();
   TensorList tensors = {Bytes(tensor)};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  return Collective(
-      "broadcast", [&] { return process_group_->broadcast(tensors, options); });
+  return runner_->Run("broadcast", purpose, [&] {
+    return process_group_->broadcast(tensors, options);
+  });
 }
 
-absl::StatusOr<TensorList> Communicator::AllGather(const at::Tensor& tensor) {
+absl::StatusOr<TensorList> Communicator::AllGather(
+    const at::Tensor& tensor, const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckTensor("all-gather", tensor));
+  TANDEM_RETURN_IF_ERROR(Agree("all-gather", tensor, purpose));
   const at::Tensor mine = tensor.detach();
   TensorList all;
   for (int r = 0; r < size_; ++r) all.push_back(at::empty_like(mine));
@@ -244,24 +151,26 @@ absl::StatusOr<TensorList> Communicator::AllGather(const at::Tensor& tensor) {
   TensorList in = {Bytes(mine)};
   std::vector<TensorList> out(1);
   for (at::Tensor& one : all) out[0].push_back(Bytes(one));
-  TANDEM_RETURN_IF_ERROR(Collective(
-      "all-gather", [&] { return process_group_->allgather(out, in); }));
+  TANDEM_RETURN_IF_ERROR(runner_->Run("all-gather", purpose, [&] {
+    return process_group_->allgather(out, in);
+  }));
   return all;
 }
 
 absl::StatusOr<std::vector<std::string>> Communicator::AllGatherString(
-    const std::string& mine) {
+    const std::string& mine, const CollectivePurpose& purpose) {
   // The lengths first, then all strings in blocks of the longest.
   TANDEM_ASSIGN_OR_RETURN(
       TensorList lengths,
-      AllGather(at::full({1}, static_cast<int64_t>(mine.size()), at::kLong)));
+      AllGather(at::full({1}, static_cast<int64_t>(mine.size()), at::kLong),
+                purpose));
   int64_t longest = 0;
   for (const at::Tensor& length : lengths) {
     longest = std::max(longest, *length.const_data_ptr<int64_t>());
   }
   at::Tensor block = at::zeros({longest}, at::kByte);
   if (!mine.empty()) std::memcpy(block.data_ptr(), mine.data(), mine.size());
-  TANDEM_ASSIGN_OR_RETURN(TensorList blocks, AllGather(block));
+  TANDEM_ASSIGN_OR_RETURN(TensorList blocks, AllGather(block, purpose));
   std::vector<std::string> strings;
   for (int r = 0; r < size_; ++r) {
     strings.emplace_back(static_cast<const char*>(blocks[r].const_data_ptr()),
@@ -270,27 +179,11 @@ absl::StatusOr<std::vector<std::string>> Communicator::AllGatherString(
   return strings;
 }
 
-absl::Status Communicator::Barrier() {
+absl::Status Communicator::Barrier(const CollectivePurpose& purpose) {
   if (size_ == 1) return absl::OkStatus();
-  return Collective("barrier", [&] { return process_group_->barrier(); });
-}
-
-absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(
-    absl::Span<const int> ranks, const std::string& name) {
-  absl::Status checked = CheckRanks(ranks, rank_, size_);
-  if (!checked.ok()) {
-    return Annotate(checked, absl::StrCat("subgroup \"", name, "\""));
-  }
-  // Other subgroups of this name may stand beside this one, or come after it.
-  const std::string members =
-      absl::StrCat(name, "/", absl::StrJoin(ranks, ","));
-  const std::string key =
-      absl::StrCat("sub/", members, "/", subgroups_[members]++);
-  const int rank = static_cast<int>(
-      std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
-  auto group = std::unique_ptr<Communicator>(new Communicator(
-      nullptr, rank, static_cast<int>(ranks.size()), name, options_));
-  return Connect(store_, std::move(group), key);
+  TANDEM_RETURN_IF_ERROR(Agree("barrier", at::Tensor(), purpose));
+  return runner_->Run("barrier", purpose,
+                      [&] { return process_group_->barrier(); });
 }
 
 }  // namespace tandem

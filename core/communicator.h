@@ -7,65 +7,52 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "core/communicator_options.h"
 #include "core/launch.h"
 #include "core/pending_collective.h"
 
 namespace c10d {
 class ProcessGroup;
 class Store;
-class Work;
 }  // namespace c10d
 
 namespace tandem {
 
-struct CommunicatorOptions {
-  // How long any collective waits for the other ranks (PyTorch's default).
-  std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  // Which backend serves CPU tensors: "gloo".
-  std::string backend = "gloo";
-  // The network interface ("eth0") or local address that Gloo binds. Empty:
-  // loopback when every rank is on this host; else what GLOO_SOCKET_IFNAME
-  // names, else the address from which this host reaches `master_host`.
-  std::string interface;
-  // Is every rank on this host?
-  bool all_local = true;
-  // Where rank 0 or the launcher is; needed unless `all_local`.
-  std::string master_host;
-};
+class CollectiveRunner;
 
 // A group of ranks. Every collective must be called by all of them in the same
 // order; it blocks until it is done and returns
 //   DeadlineExceeded when others did not come within the timeout,
 //   Unavailable when a connection to another rank broke,
+//   Aborted when another rank gave up (Abort), with its reason,
 //   InvalidArgument for a tensor that it does not take,
-// with a message that names the operation, this rank and the group, and the
-// ranks that were not heard of. After the first two the group is of no more
-// use: every later collective returns the same error at once.
+// with a message that names the operation, what it is for, this rank and the
+// group, and the ranks that were not heard of. After the first three the group
+// is of no more use: every later collective returns the same error at once.
 //
 // A group of one rank answers at once and opens no connection; so does any
 // group for a tensor without elements. Tensors are dense, contiguous, on the
-// backend's device ("gloo": CPU), of the same shape and dtype on every rank
-// (which is not checked).
+// backend's device (CPU for both), of the same shape and dtype on every rank
+// (checked only with `check_collectives`).
 //
 // Not thread-safe: one thread at a time issues collectives.
 class Communicator {
  public:
   // All ranks of a job, named "world", through the store that
   // `launch.rendezvous` asks for. `options.all_local` and `master_host` are
-  // taken from `launch`.
+  // taken from `launch`. TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment
+  // turns `options.check_collectives` on.
   static absl::StatusOr<std::unique_ptr<Communicator>> ForLaunch(
       const Launch& launch, CommunicatorOptions options);
 
@@ -83,24 +70,29 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::string& name() const { return name_; }
+  const std::string& backend() const { return options_.backend; }
 
   // In place: `tensor` becomes the sum over all ranks, the same bits on each.
   // Not for bool and complex numbers.
-  absl::Status AllReduceSum(at::Tensor tensor);
+  absl::Status AllReduceSum(at::Tensor tensor,
+                            const CollectivePurpose& purpose = nullptr);
   // Starts the same and returns at once. Each rank's tensor is multiplied by
   // `factor` before it is summed (PyTorch's DDP: divide, then sum); only for
   // floating-point tensors if that is not 1. Collectives of a group run in the
   // order in which they were started.
-  absl::StatusOr<PendingCollective> StartAllReduceSum(at::Tensor tensor,
-                                                      double factor = 1);
+  absl::StatusOr<PendingCollective> StartAllReduceSum(
+      at::Tensor tensor, double factor = 1,
+      const CollectivePurpose& purpose = nullptr);
   // In place: `tensor` becomes that of rank `root`.
-  absl::Status Broadcast(at::Tensor tensor, int root);
+  absl::Status Broadcast(at::Tensor tensor, int root,
+                         const CollectivePurpose& purpose = nullptr);
   // Every rank's tensor, by rank: new tensors.
-  absl::StatusOr<std::vector<at::Tensor>> AllGather(const at::Tensor& tensor);
+  absl::StatusOr<std::vector<at::Tensor>> AllGather(
+      const at::Tensor& tensor, const CollectivePurpose& purpose = nullptr);
   // Every rank's string (of any length), by rank.
   absl::StatusOr<std::vector<std::string>> AllGatherString(
-      const std::string& mine);
-  absl::Status Barrier();
+      const std::string& mine, const CollectivePurpose& purpose = nullptr);
+  absl::Status Barrier(const CollectivePurpose& purpose = nullptr);
 
   // Zeros, [numel], 64-byte aligned, in the memory that this group's backend
   // moves with the fewest copies (memory that ranks of one host share, where it
@@ -111,8 +103,10 @@ class Communicator {
                                        const at::TensorOptions& options);
 
   // Tells the others that this rank gives up, and why, so that what they wait
-  // for fails at once and not by timeout; the group is of no more use. Not
-  // collective. For a rank that has failed between two collectives.
+  // for, or start later, fails at once and not by timeout; the group is of no
+  // more use. Not collective. For a rank that has failed between two
+  // collectives. What it has started itself fails, too, with `reason`, which
+  // must be an error. Other groups, subgroups included, go on.
   void Abort(const absl::Status& reason);
 
   // A group of some of these ranks (this one included), in the given order.
@@ -140,28 +134,20 @@ class Communicator {
       c10::intrusive_ptr<c10d::Store> store,
       std::unique_ptr<Communicator> group, const std::string& key);
 
-  using Issue = absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()>;
-
-  // Starts a collective. The error of one that could not be started has been
-  // noted already.
-  absl::StatusOr<PendingCollective> Start(absl::string_view operation,
-                                          Issue issue);
-  // Starts a collective and waits for it.
-  absl::Status Collective(absl::string_view operation, Issue issue);
-  // Makes a message of a failure; notes it as what broke the group.
-  absl::Status Broke(const absl::Status& status, absl::string_view operation,
-                     int64_t sequence);
   absl::Status CheckTensor(absl::string_view operation,
                            const at::Tensor& tensor) const;
+  // Do all ranks start this? See CollectiveRunner.
+  absl::Status Agree(const std::string& what, const at::Tensor& tensor,
+                     const CollectivePurpose& purpose);
+
   c10::intrusive_ptr<c10d::Store> store_;  // keys of this group alone
   int rank_;
   int size_;
   std::string name_;
   CommunicatorOptions options_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
-  int64_t sequence_ = 0;                  // collectives so far
-  absl::Status broken_;                   // the first failure
-  std::map<std::string, int> subgroups_;  // how often each was made
+  std::unique_ptr<CollectiveRunner> runner_;  // null when size_ is 1
+  std::map<std::string, int> subgroups_;      // how often each was made
 };
 
 }  // namespace tandem

@@ -1,8 +1,10 @@
 #include "core/gloo_backend.h"
 
+#include <ATen/ops/empty.h>
 #include <glog/logging.h>
 #include <net/if.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -20,6 +22,36 @@ namespace tandem {
 namespace {
 
 using c10d::ProcessGroupGloo;
+
+// LibTorch's own ignores abort(): works would run on to their timeouts, and the
+// destructor waits for them.
+class GlooBackend : public ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+
+  // When a receive times out, Gloo gives an exception to every pair of the
+  // context, and what uses one of them, then or later, fails. (What is received
+  // after Context::closeConnections waits for its timeout.)
+  void abort() override {
+    for (size_t c = 0; c < contexts_.size(); ++c) {
+      for (int r = 0; r < getSize(); ++r) {
+        if (r != getRank()) FailToReceive(r, kTag + static_cast<int>(c));
+      }
+    }
+  }
+
+ private:
+  // Nobody sends with these. The tag chooses the context, by its remainder.
+  static constexpr int kTag = 1 << 30;
+
+  void FailToReceive(int from, int tag) {
+    std::vector<at::Tensor> tensors = {at::empty({1}, at::kByte)};
+    // A pair that is broken already throws at once; the next may not be.
+    CatchTorch([&] {
+      recv(tensors, from, tag)->wait(std::chrono::milliseconds(1));
+    }).IgnoreError();
+  }
+};
 
 bool IsLoopback(const std::string& host) {
   return absl::StartsWith(host, "127.") || host == "::1" || host == "localhost";
@@ -75,7 +107,7 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGlooBackend(
   }
   return CatchTorchOr(
       [&]() -> c10::intrusive_ptr<c10d::Backend> {
-        return c10::make_intrusive<ProcessGroupGloo>(store, rank, size, gloo);
+        return c10::make_intrusive<GlooBackend>(store, rank, size, gloo);
       },
       "connect the ranks");
 }

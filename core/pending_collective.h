@@ -7,10 +7,17 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 
 namespace tandem {
+
+// What a collective is for: "bucket 1 (fc2.weight, fc2.bias) of step 4". Called
+// only when something is to be said, by the thread that starts or waits, and at
+// the latest before Wait() returns. A copy of one that captures two pointers or
+// less costs nothing. May be null.
+using CollectivePurpose = std::function<std::string()>;
 
 // The tensors of the collective must not be touched before Wait() has returned;
 // the communicator that started it must outlive that. One that was never waited
@@ -26,13 +33,14 @@ class PendingCollective {
   // blocking collective. A second call gives the same answer.
   absl::Status Wait();
 
-  // When it was started, and when its last byte had come; the second is known
-  // after Wait(). Epoch for one that had nothing to do. For traces.
+  // When it was started, and when its last byte had come (if the backend does
+  // not tell: when Wait() returned); the second is known after Wait(). Epoch
+  // for one that had nothing to do. For traces.
   Clock::time_point started() const { return started_; }
   Clock::time_point ended() const;
 
  private:
-  friend class Communicator;
+  friend class CollectiveRunner;
 
   // Set by whoever completes the work, on any thread. Ticks of Clock.
   using EndTime = std::shared_ptr<std::atomic<Clock::rep>>;

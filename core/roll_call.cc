@@ -1,6 +1,6 @@
 #include "core/roll_call.h"
 
-#include <vector>
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,15 +16,16 @@ using std::chrono::milliseconds;
 // What a store that answers needs beyond the timeout to say that it has passed.
 constexpr milliseconds kGrace = std::chrono::seconds(5);
 
+// What one that answers needs to take a note, and to give several.
+constexpr milliseconds kNoteTime = std::chrono::seconds(2);
+constexpr milliseconds kReadTime = std::chrono::seconds(1);
+
+constexpr char kGaveUp[] = "gave up";
+
 std::vector<std::string> KeysOfAll(absl::string_view what, int size) {
   std::vector<std::string> keys;
   for (int r = 0; r < size; ++r) keys.push_back(absl::StrCat(what, "/", r));
   return keys;
-}
-
-std::string RankList(const std::vector<int>& ranks) {
-  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
-                      absl::StrJoin(ranks, ", "));
 }
 
 // The ranks whose keys are not there.
@@ -38,24 +39,42 @@ std::vector<int> Missing(c10d::Store& store,
 }
 
 // What TellFailure says, from a store that answers.
-std::string ReadFailures(c10d::Store& store, int rank, int size,
-                         const std::string& operation, milliseconds patience) {
+Failures ReadFailures(c10d::Store& store, int rank, int size,
+                      milliseconds patience) {
+  Failures failures;
+  if (store.check({kGaveUp})) {
+    failures.gave_up = store.get_to_str(kGaveUp);
+    return failures;
+  }
   const std::vector<std::string> keys = KeysOfAll("failed", size);
-  store.set(keys[rank], operation);
   // Running out of patience is no error: it tells who is missing.
   CatchTorch([&] { store.wait(keys, patience); }).IgnoreError();
   std::vector<int> silent;
-  std::string others;
+  std::vector<std::string> parts;
   for (int r = 0; r < size; ++r) {
     if (!store.check({keys[r]})) {
       silent.push_back(r);
     } else if (r != rank) {
-      absl::StrAppend(&others, "; rank ", r, " failed in ",
-                      store.get_to_str(keys[r]));
+      parts.push_back(
+          absl::StrCat("rank ", r, " failed in ", store.get_to_str(keys[r])));
     }
   }
-  if (silent.empty()) return others.substr(2);
-  return absl::StrCat("not heard of: ", RankList(silent), others);
+  if (!silent.empty()) {
+    parts.insert(parts.begin(),
+                 absl::StrCat("not heard of: ", RankList(silent)));
+  }
+  failures.others = absl::StrJoin(parts, "; ");
+  return failures;
+}
+
+// Whether the store took the note in time.
+bool Note(const StorePtr& store, std::function<void(c10d::Store&)> write) {
+  return CallWithin<bool>(kNoteTime,
+                          [=] {
+                            write(*store);
+                            return true;
+                          })
+      .ok();
 }
 
 // True, or what went wrong.
@@ -80,6 +99,19 @@ absl::StatusOr<bool> Meet(c10d::Store& store, int rank, int size,
 
 }  // namespace
 
+bool SomebodyFailed(c10d::Store& store, int size) {
+  std::vector<std::string> keys = KeysOfAll("failed", size);
+  keys.push_back(kGaveUp);
+  return std::any_of(keys.begin(), keys.end(), [&](const std::string& key) {
+    return store.check({key});
+  });
+}
+
+std::string RankList(const std::vector<int>& ranks) {
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
+                      absl::StrJoin(ranks, ", "));
+}
+
 absl::Status MeetAtStore(const StorePtr& store, int rank, int size,
                          milliseconds timeout) {
   const auto met = CallWithin<bool>(
@@ -87,13 +119,26 @@ absl::Status MeetAtStore(const StorePtr& store, int rank, int size,
   return met.status();
 }
 
-std::string TellFailure(const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                        int size, const std::string& operation,
-                        milliseconds patience) {
-  absl::StatusOr<std::string> told = CallWithin<std::string>(2 * patience, [=] {
-    return ReadFailures(*store, rank, size, operation, patience);
+Failures TellFailure(const StorePtr& store, int rank, int size,
+                     const std::string& operation, milliseconds patience,
+                     absl::FunctionRef<void()> then) {
+  const bool answers = Note(store, [=](c10d::Store& notes) {
+    notes.set(absl::StrCat("failed/", rank), operation);
   });
-  return told.ok() ? *told : "";
+  then();
+  if (!answers) return {};
+  absl::StatusOr<Failures> told = CallWithin<Failures>(
+      patience + kReadTime,
+      [=] { return ReadFailures(*store, rank, size, patience); });
+  return told.ok() ? *told : Failures();
+}
+
+void TellGivingUp(const StorePtr& store, int rank, const std::string& reason) {
+  Note(store, [=](c10d::Store& notes) {
+    const std::string text = absl::StrCat("rank ", rank, " gave up: ", reason);
+    // The first is the cause: others may give up because of it.
+    notes.compareSet(kGaveUp, std::string(), text);
+  });
 }
 
 }  // namespace tandem

@@ -6,7 +6,9 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "core/store.h"
 
@@ -18,13 +20,31 @@ namespace tandem {
 absl::Status MeetAtStore(const StorePtr& store, int rank, int size,
                          std::chrono::milliseconds timeout);
 
-// For the message of a failed collective: notes on the store that `rank` failed
-// in `operation`, gives the others `patience` to note theirs, and returns what
-// they did: "not heard of: rank 2; rank 0 failed in barrier #7". Empty when the
-// store itself does not answer in time.
-std::string TellFailure(const StorePtr& store, int rank, int size,
-                        const std::string& operation,
-                        std::chrono::milliseconds patience);
+// What the ranks of a group say about the end of it.
+struct Failures {
+  // The first that gave up, and why: "rank 1 gave up: disk full". Else empty.
+  std::string gave_up;
+  // "not heard of: rank 2; rank 0 failed in barrier #7". Empty when the store
+  // itself does not answer, or somebody gave up.
+  std::string others;
+};
+
+// Notes on the store that `rank` failed in `operation`, calls `then`, gives the
+// others `patience` to note theirs, and returns what they did. Takes 3 s and
+// `patience` at most, whatever the store does.
+Failures TellFailure(const StorePtr& store, int rank, int size,
+                     const std::string& operation,
+                     std::chrono::milliseconds patience,
+                     absl::FunctionRef<void()> then);
+
+// Notes on the store that `rank` gives up, and why. Takes 2 s at most.
+void TellGivingUp(const StorePtr& store, int rank, const std::string& reason);
+
+// Whether a rank has called one of these two. Throws what the store throws.
+bool SomebodyFailed(c10d::Store& store, int size);
+
+// "rank 3", "ranks 1, 2".
+std::string RankList(const std::vector<int>& ranks);
 
 }  // namespace tandem
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,35 +27,42 @@ int64_t AlignUp(int64_t elements, const at::Tensor& like) {
   return (elements + unit - 1) / unit * unit;
 }
 
-// Notes that a gradient has been accumulated. Called with the gradients that
-// went in: none when backward reached the parameter with an undefined one.
-class NoteGradient : public torch::autograd::FunctionPostHook {
- public:
-  NoteGradient(std::shared_ptr<std::vector<char>> flags, size_t index)
-      : flags_(std::move(flags)), index_(index) {}
-
-  torch::autograd::variable_list operator()(
-      const torch::autograd::variable_list& outputs,
-      const torch::autograd::variable_list& inputs) override {
-    if (!inputs.empty() && inputs[0].defined()) (*flags_)[index_] = 1;
-    return outputs;
-  }
-
- private:
-  std::shared_ptr<std::vector<char>> flags_;
-  size_t index_;
-};
-
 bool LiesIn(const at::Tensor& view, const at::Tensor& flat, int64_t offset) {
-  return view.defined() && view.is_alias_of(flat) &&
-         view.storage_offset() == offset;
+  return view.defined() && !view.is_sparse() && view.is_alias_of(flat) &&
+         view.storage_offset() == flat.storage_offset() + offset;
 }
 
 }  // namespace
 
+// What hooks hold: whose they are, while it lives.
+struct FlatBuffer::Link {
+  FlatBuffer* buffer;
+};
+
+// Hangs on a parameter's gradient accumulator. Called with the gradients that
+// went in: none when backward reached the parameter with an undefined one.
+class FlatBuffer::Gather : public torch::autograd::FunctionPostHook {
+ public:
+  Gather(std::shared_ptr<Link> link, size_t id)
+      : link_(std::move(link)), id_(id) {}
+
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& outputs,
+      const torch::autograd::variable_list& inputs) override {
+    const bool any = !inputs.empty() && inputs[0].defined();
+    if (any && link_->buffer != nullptr) link_->buffer->Gathered(id_);
+    return outputs;
+  }
+
+ private:
+  std::shared_ptr<Link> link_;
+  size_t id_;
+};
+
 FlatBuffer::FlatBuffer(const NamedTensors& parameters,
-                       const std::vector<int64_t>& positions)
-    : has_gradient_(std::make_shared<std::vector<char>>(parameters.size())) {
+                       const std::vector<int64_t>& positions,
+                       const Allocate& allocate, int64_t group)
+    : group_(group), link_(std::make_shared<Link>(Link{this})) {
   CHECK(!parameters.empty());
   CHECK_EQ(parameters.size(), positions.size());
   const at::Tensor& first = parameters[0].second;
@@ -67,60 +75,130 @@ FlatBuffer::FlatBuffer(const NamedTensors& parameters,
         << name;
     const int64_t end = size + AlignUp(parameter.numel(), first);
     slots_.push_back(
-        {name, parameter, positions[i], size, parameter.numel(), end});
+        {name, parameter, positions[i], i, size, parameter.numel(), end});
+    index_of_.push_back(i);
     size = end;
   }
-  values_ = at::zeros({size}, first.options().requires_grad(false));
-  grads_ = at::zeros_like(values_);
+  const at::TensorOptions options = first.options().requires_grad(false);
+  values_ = at::zeros({size}, options);
+  grads_ = allocate ? allocate(size, options) : at::zeros_like(values_);
+  CHECK_EQ(grads_.numel(), size);
   CHECK_EQ(reinterpret_cast<uintptr_t>(values_.data_ptr()) % kAlignment, 0u);
   CHECK_EQ(reinterpret_cast<uintptr_t>(grads_.data_ptr()) % kAlignment, 0u);
-  for (const FlatSlot& slot : slots_) Place(slot);
-  NoteGradients();
+  for (size_t i = 0; i < slots_.size(); ++i) Place(i);
+  GatherGradients();
 }
 
-FlatBuffer::~FlatBuffer() = default;
+FlatBuffer::~FlatBuffer() { link_->buffer = nullptr; }
 
-// `slot` by value: a tensor is a handle, and set_data wants a mutable one.
-void FlatBuffer::Place(FlatSlot slot) {
+void FlatBuffer::Place(size_t i) {
   at::NoGradGuard no_grad;
-  at::Tensor& parameter = slot.parameter;
+  at::Tensor& parameter = slots_[i].parameter;
   // What overlaps itself, or has holes, cannot keep its strides.
   if (!parameter.is_non_overlapping_and_dense()) {
     parameter.set_data(parameter.detach().contiguous());
   }
-  const at::Tensor value = View(values_, slot);
+  const at::Tensor value = View(values_, slots_[i]);
   value.copy_(parameter);
   parameter.set_data(value);
-  parameter.mutable_grad() = View(grads_, slot);
+  if (has_gradient(i)) {
+    const at::Tensor grad = View(grads_, slots_[i]);
+    grad.copy_(parameter.grad());
+    parameter.mutable_grad() = grad;
+  }
 }
 
-void FlatBuffer::NoteGradients() {
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    auto accumulator =
-        torch::autograd::impl::grad_accumulator(slots_[i].parameter);
-    accumulator->add_post_hook(
-        std::make_unique<NoteGradient>(has_gradient_, i));
+void FlatBuffer::GatherGradients() {
+  for (const FlatSlot& slot : slots_) {
+    auto accumulator = torch::autograd::impl::grad_accumulator(slot.parameter);
+    accumulator->add_post_hook(std::make_unique<Gather>(link_, slot.id));
     accumulators_.push_back(std::move(accumulator));
   }
 }
 
-at::Tensor FlatBuffer::NewZeros() const { return at::zeros_like(values_); }
+void FlatBuffer::Gathered(size_t id) {
+  at::NoGradGuard no_grad;
+  FlatSlot& slot = slots_[index_of_[id]];
+  const at::Tensor& grad = slot.parameter.grad();
+  if (!LiesIn(grad, grads_, slot.offset)) {
+    const at::Tensor place = View(grads_, slot);
+    // Autograd's own tensor: nobody else has it, as a rule.
+    if (grad.is_sparse()) {
+      place.zero_().add_(grad);
+    } else {
+      place.copy_(grad);
+    }
+    slot.parameter.mutable_grad() = place;
+  }
+  if (on_gradient_) on_gradient_(slot);
+}
+
+at::Tensor FlatBuffer::AddState() {
+  state_.push_back(at::zeros_like(values_));
+  return state_.back();
+}
 
 at::Tensor FlatBuffer::View(const at::Tensor& flat,
                             const FlatSlot& slot) const {
   return flat.as_strided(slot.parameter.sizes(), slot.parameter.strides(),
-                         slot.offset);
+                         flat.storage_offset() + slot.offset);
 }
 
 void FlatBuffer::ZeroGrad() {
-  grads_.zero_();
-  std::fill(has_gradient_->begin(), has_gradient_->end(), 0);
+  for (FlatSlot& slot : slots_) slot.parameter.mutable_grad().reset();
+}
+
+void FlatBuffer::set_has_gradient(size_t i, bool on) {
+  FlatSlot& slot = slots_[i];
+  if (!on) {
+    slot.parameter.mutable_grad().reset();
+  } else if (!has_gradient(i)) {
+    slot.parameter.mutable_grad() = View(grads_, slot);
+  }
+}
+
+void FlatBuffer::Reorder(const std::vector<size_t>& order) {
+  CHECK_EQ(order.size(), slots_.size());
+  at::NoGradGuard no_grad;
+  std::vector<bool> graded;
+  std::vector<FlatSlot> before;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    graded.push_back(has_gradient(order[i]));
+    before.push_back(slots_[order[i]]);
+  }
+  slots_ = before;
+  int64_t offset = 0;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    FlatSlot& slot = slots_[i];
+    const int64_t length = slot.end - slot.offset;
+    slot.offset = offset;
+    slot.end = offset += length;
+    index_of_[slot.id] = i;
+  }
+  CHECK_EQ(offset, values_.numel()) << "not a permutation";
+  std::vector<at::Tensor> all = {values_, grads_};
+  all.insert(all.end(), state_.begin(), state_.end());
+  for (const at::Tensor& flat : all) {
+    const at::Tensor old = flat.clone();
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      const int64_t length = slots_[i].end - slots_[i].offset;
+      flat.narrow(0, slots_[i].offset, length)
+          .copy_(old.narrow(0, before[i].offset, length));
+    }
+  }
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    FlatSlot& slot = slots_[i];
+    slot.parameter.set_data(View(values_, slot));
+    slot.parameter.mutable_grad().reset();
+    set_has_gradient(i, graded[i]);
+  }
 }
 
 absl::Status FlatBuffer::CheckViews() const {
   for (const FlatSlot& slot : slots_) {
+    const at::Tensor& grad = slot.parameter.grad();
     if (!LiesIn(slot.parameter, values_, slot.offset) ||
-        !LiesIn(slot.parameter.grad(), grads_, slot.offset)) {
+        (grad.defined() && !LiesIn(grad, grads_, slot.offset))) {
       return absl::InternalError(absl::StrCat(
           "parameter ", slot.name,
           " or its gradient was replaced by another tensor since training ",
@@ -130,31 +208,35 @@ absl::Status FlatBuffer::CheckViews() const {
   return absl::OkStatus();
 }
 
-FlatBuffers MakeFlatBuffers(const NamedTensors& parameters) {
-  struct Group {
+FlatBuffers MakeFlatBuffers(const NamedTensors& parameters,
+                            const FlatBufferOptions& options) {
+  CHECK(options.groups.empty() || options.groups.size() == parameters.size());
+  struct Part {
     NamedTensors parameters;
     std::vector<int64_t> positions;
+    int64_t group;
   };
-  std::vector<Group> groups;
-  std::map<std::pair<std::string, at::ScalarType>, size_t> group_of;
+  std::vector<Part> parts;
+  std::map<std::tuple<std::string, at::ScalarType, int64_t>, size_t> part_of;
   std::set<c10::TensorImpl*> seen;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& tensor = parameters[i].second;
-    if (!tensor.requires_grad()) continue;
+    const int64_t group = options.groups.empty() ? 0 : options.groups[i];
+    if (!tensor.requires_grad() || group < 0) continue;
     if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
-    const auto [at, fresh] = group_of.try_emplace(
-        {tensor.device().str(), tensor.scalar_type()}, groups.size());
-    if (fresh) groups.emplace_back();
-    Group& group = groups[at->second];
-    group.parameters.push_back(parameters[i]);
-    group.positions.push_back(i);
+    const auto [at, fresh] = part_of.try_emplace(
+        {tensor.device().str(), tensor.scalar_type(), group}, parts.size());
+    if (fresh) parts.push_back({{}, {}, group});
+    Part& part = parts[at->second];
+    part.parameters.push_back(parameters[i]);
+    part.positions.push_back(i);
   }
   FlatBuffers buffers;
-  for (Group& group : groups) {
-    std::reverse(group.parameters.begin(), group.parameters.end());
-    std::reverse(group.positions.begin(), group.positions.end());
-    buffers.push_back(
-        std::make_unique<FlatBuffer>(group.parameters, group.positions));
+  for (Part& part : parts) {
+    std::reverse(part.parameters.begin(), part.parameters.end());
+    std::reverse(part.positions.begin(), part.positions.end());
+    buffers.push_back(std::make_unique<FlatBuffer>(
+        part.parameters, part.positions, options.allocate, part.group));
   }
   return buffers;
 }

@@ -1,41 +1,115 @@
 #include "parallel/gradient_clipping.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/stack.h>
 #include <glog/logging.h>
 
 #include <algorithm>
-#include <map>
+#include <cmath>
+#include <string>
 #include <vector>
 
-namespace tandem {
+#include "absl/strings/str_cat.h"
+#include "parallel/power_sum.h"
 
-double GradientNorm(const FlatBuffers& buffers) {
-  at::NoGradGuard no_grad;
-  std::map<int64_t, at::Tensor> norms;  // by the parameter's position
-  for (const auto& buffer : buffers) {
-    for (const FlatSlot& slot : buffer->slots()) {
-      const at::Tensor grad =
-          buffer->grads().narrow(0, slot.offset, slot.numel);
-      norms[slot.position] = at::linalg_vector_norm(grad);
+namespace tandem {
+namespace {
+
+struct SlotSum {
+  const FlatSlot* slot;
+  double sum;
+};
+
+void AppendSums(const FlatBuffer& buffer, double p,
+                std::vector<SlotSum>* sums) {
+  std::vector<ElementRange> ranges;
+  for (size_t i = 0; i < buffer.slots().size(); ++i) {
+    const FlatSlot& slot = buffer.slots()[i];
+    if (!buffer.has_gradient(i) || slot.numel == 0) continue;
+    ranges.push_back({slot.offset, slot.numel});
+    sums->push_back({&slot, 0});
+  }
+  SlotSum* next = sums->data() + sums->size() - ranges.size();
+  for (double sum : PowerSums(buffer.grads(), ranges, p)) (next++)->sum = sum;
+}
+
+// One for each gradient that has elements, in the order of the parameters.
+std::vector<SlotSum> SumsInOrder(const FlatBuffers& buffers, double p) {
+  std::vector<SlotSum> sums;
+  for (const auto& buffer : buffers) AppendSums(*buffer, p, &sums);
+  std::sort(sums.begin(), sums.end(), [](const SlotSum& a, const SlotSum& b) {
+    return a.slot->position < b.slot->position;
+  });
+  return sums;
+}
+
+double Norm(const std::vector<SlotSum>& sums, double p) {
+  double all = 0;
+  for (const SlotSum& each : sums) {
+    if (!std::isinf(p)) {
+      all += each.sum;
+    } else if (!(each.sum <= all)) {  // a NaN is greater than all
+      all = each.sum;
+      if (std::isnan(all)) break;
     }
   }
-  if (norms.empty()) return 0;
-  std::vector<at::Tensor> in_order;
-  const at::Tensor& first = norms.begin()->second;
-  for (const auto& each : norms) in_order.push_back(each.second.to(first));
-  return at::linalg_vector_norm(at::stack(in_order)).item<double>();
+  return NormOfPowerSum(all, p);
+}
+
+void Scale(const FlatBuffers& buffers, double max_norm, double norm) {
+  const double scale = max_norm / (norm + 1e-6);
+  if (scale >= 1) return;  // not so for a NaN
+  at::NoGradGuard no_grad;
+  for (const auto& buffer : buffers) buffer->grads().mul_(scale);
+}
+
+absl::Status CheckFinite(const std::vector<SlotSum>& sums, double norm,
+                         double norm_type) {
+  if (std::isfinite(norm)) return absl::OkStatus();
+  std::string culprit = "it overflows";
+  for (const SlotSum& each : sums) {
+    if (std::isfinite(each.sum)) continue;
+    culprit =
+        absl::StrCat("the gradient of ", each.slot->name, " is not finite");
+    break;
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the norm (of order ", norm_type, ") of all gradients is ",
+                   norm, " and cannot be clipped: ", culprit,
+                   "; look for the step in which the loss overflows, or turn "
+                   "error_if_nonfinite off"));
+}
+
+}  // namespace
+
+double GradientNorm(const FlatBuffers& buffers, double norm_type) {
+  return Norm(SumsInOrder(buffers, norm_type), norm_type);
 }
 
 double ClipGradientNorm(const FlatBuffers& buffers, double max_norm) {
   CHECK_GT(max_norm, 0);
-  at::NoGradGuard no_grad;
   const double norm = GradientNorm(buffers);
-  // Not std::min, which would drop a NaN.
-  double scale = max_norm / (norm + 1e-6);
-  if (scale > 1) scale = 1;
-  for (const auto& buffer : buffers) buffer->grads().mul_(scale);
+  Scale(buffers, max_norm, norm);
+  return norm;
+}
+
+absl::StatusOr<double> ClipGradientNorm(const FlatBuffers& buffers,
+                                        const ClipNormOptions& options) {
+  if (!(options.max_norm > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_norm must be greater than 0, got ", options.max_norm));
+  }
+  if (!(options.norm_type > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("norm_type must be greater than 0 (2, 1, infinity), got ",
+                     options.norm_type));
+  }
+  const std::vector<SlotSum> sums = SumsInOrder(buffers, options.norm_type);
+  const double norm = Norm(sums, options.norm_type);
+  if (options.error_if_nonfinite) {
+    const absl::Status finite = CheckFinite(sums, norm, options.norm_type);
+    if (!finite.ok()) return finite;
+  }
+  Scale(buffers, options.max_norm, norm);
   return norm;
 }
 

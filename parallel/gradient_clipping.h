@@ -3,19 +3,41 @@
 #ifndef TANDEM_PARALLEL_GRADIENT_CLIPPING_H_
 #define TANDEM_PARALLEL_GRADIENT_CLIPPING_H_
 
+#include "absl/status/statusor.h"
 #include "parallel/flat_buffer.h"
 
 namespace tandem {
 
-// The 2-norm of all gradients of `buffers` together, as PyTorch has it: the
-// norm of the parameters' norms, in the order of the parameters that the
-// buffers were made of, not in that of the buffers.
-double GradientNorm(const FlatBuffers& buffers);
+// Parameters without a gradient take no part in what follows. The gradients
+// must be complete: after backward, and averaged.
+
+// The p-norm, p = norm_type, of all gradients of `buffers` together; infinity
+// is the greatest magnitude. 0 without gradients. Summed in double and in the
+// order of the parameters that the buffers were made of, not in that of the
+// buffers: on CPU it depends neither on the layout nor on the number of
+// threads. (PyTorch takes the norm of the parameters' norms, in float: the same
+// but for its rounding, which was seen to reach 1e-4 of the norm for parameters
+// with millions of elements.) Requires norm_type > 0.
+double GradientNorm(const FlatBuffers& buffers, double norm_type = 2);
 
 // clip_grad_norm_: scales all gradients by max_norm / (norm + 1e-6) if that is
 // less than 1. Returns the norm before. One that is not finite makes every
 // gradient NaN or zero, as in PyTorch. Requires max_norm > 0.
 double ClipGradientNorm(const FlatBuffers& buffers, double max_norm);
+
+// The arguments of clip_grad_norm_, with its defaults.
+struct ClipNormOptions {
+  double max_norm = 1;  // no default there
+  double norm_type = 2;
+  bool error_if_nonfinite = false;
+};
+
+// The same. InvalidArgument unless max_norm > 0 and norm_type > 0; with
+// error_if_nonfinite FailedPrecondition for a norm that is not finite: the
+// message names the first parameter with such a gradient, and nothing changes.
+// After averaging this happens on all ranks alike.
+absl::StatusOr<double> ClipGradientNorm(const FlatBuffers& buffers,
+                                        const ClipNormOptions& options);
 
 // clip_grad_value_: every element into [-clip_value, clip_value]. Requires
 // clip_value > 0.

@@ -28,7 +28,7 @@ Optimizer::Optimizer(Traits traits, const FlatBuffers& buffers)
     part.buffer = buffer.get();
     part.steps.resize(buffer->slots().size());
     for (size_t i = 0; i < traits_.buffers.size(); ++i) {
-      part.state.push_back(buffer->NewZeros());
+      part.state.push_back(buffer->AddState());
     }
     parts_.push_back(std::move(part));
   }
@@ -48,7 +48,7 @@ void Optimizer::StepPart(Part& part, double learning_rate) {
   for (size_t begin = 0; begin < slots.size();) {
     size_t end = begin;
     while (end < slots.size() && part.buffer->has_gradient(end) &&
-           part.steps[end] == part.steps[begin]) {
+           part.steps[slots[end].id] == part.steps[slots[begin].id]) {
       ++end;
     }
     if (end == begin) {
@@ -62,13 +62,14 @@ void Optimizer::StepPart(Part& part, double learning_rate) {
     Range range{part.buffer->values().narrow(0, from, length),
                 part.buffer->grads().narrow(0, from, length),
                 {},
-                part.steps[begin]};
+                part.steps[slots[begin].id]};
     for (const at::Tensor& state : part.state) {
       range.state.push_back(state.narrow(0, from, length));
     }
     if (length > 0) StepRange(range, learning_rate);
     for (; begin < end; ++begin) {
-      part.steps[begin] = NextSteps(part.steps[begin]);
+      int64_t& steps = part.steps[slots[begin].id];
+      steps = NextSteps(steps);
     }
   }
 }
@@ -98,7 +99,7 @@ NamedTensors Optimizer::SlotState(const Part& part, size_t slot) const {
   }
   if (traits_.counts_steps) {
     state.emplace_back(absl::StrCat(place.name, ".", kStep),
-                       at::scalar_tensor(part.steps[slot]));
+                       at::scalar_tensor(part.steps[place.id]));
   }
   return state;
 }
@@ -107,7 +108,7 @@ NamedTensors Optimizer::State() const {
   NamedTensors state;
   for (const Place& place : PlacesInOrder()) {
     const Part& part = parts_[place.part];
-    if (part.steps[place.slot] == 0) continue;
+    if (part.steps[part.buffer->slots()[place.slot].id] == 0) continue;
     for (const auto& [name, tensor] : SlotState(part, place.slot)) {
       state.emplace_back(name, tensor.clone(at::MemoryFormat::Contiguous));
     }
@@ -165,16 +166,17 @@ absl::Status Optimizer::LoadState(const NamedTensors& state) {
 
 void Optimizer::LoadSlot(Part& part, size_t slot,
                          const std::map<std::string, at::Tensor>& given) {
-  part.steps[slot] = 0;
+  const FlatSlot& place = part.buffer->slots()[slot];
+  int64_t& steps = part.steps[place.id];
+  steps = 0;
   for (const auto& [name, view] : SlotState(part, slot)) {
     const auto source = given.find(name);
     if (source == given.end()) return;
     view.copy_(source->second);
-    part.steps[slot] = 1;
+    steps = 1;
   }
   if (traits_.counts_steps) {
-    const std::string& name = part.buffer->slots()[slot].name;
-    part.steps[slot] = given.at(absl::StrCat(name, ".", kStep)).item<float>();
+    steps = given.at(absl::StrCat(place.name, ".", kStep)).item<float>();
   }
 }
 

@@ -79,7 +79,7 @@ class Optimizer {
   struct Part {
     FlatBuffer* buffer;
     std::vector<at::Tensor> state;  // as Traits::buffers
-    std::vector<int64_t> steps;     // by slot
+    std::vector<int64_t> steps;     // by slot id
   };
   struct Place {
     size_t part;

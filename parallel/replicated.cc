@@ -1,16 +1,18 @@
 #include "parallel/replicated.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/empty.h>
 #include <torch/nn/module.h>
 
-#include <utility>
-#include <vector>
+#include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "core/fault_point.h"
 #include "core/layer_list.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
+#include "core/trace.h"
 #include "parallel/gradient_clipping.h"
 #include "parallel/model_state.h"
 #include "parallel/option_checks.h"
@@ -18,38 +20,24 @@
 namespace tandem {
 namespace {
 
-// What every rank adds to: score, then a one for each parameter used. Doubles
-// hold counts exactly.
-std::vector<double> Pack(const Score& score, const FlatBuffers& flat) {
-  std::vector<double> packed = {score.loss_sum,
-                                static_cast<double>(score.correct),
-                                static_cast<double>(score.count)};
-  for (const auto& buffer : flat) {
-    for (size_t i = 0; i < buffer->slots().size(); ++i) {
-      packed.push_back(buffer->has_gradient(i));
-    }
-  }
-  return packed;
-}
-
-Score Unpack(const at::Tensor& sums, const FlatBuffers& flat) {
-  const double* next = sums.const_data_ptr<double>();
-  Score score;
-  score.loss_sum = *next++;
-  score.correct = static_cast<int64_t>(*next++);
-  score.count = static_cast<int64_t>(*next++);
-  for (const auto& buffer : flat) {
-    for (size_t i = 0; i < buffer->slots().size(); ++i) {
-      buffer->set_has_gradient(i, *next++ > 0);
-    }
-  }
-  return score;
-}
-
 std::vector<at::Tensor> Values(const NamedTensors& tensors) {
   std::vector<at::Tensor> values;
   for (const auto& each : tensors) values.push_back(each.second);
   return values;
+}
+
+// Part `index` of `count`: sizes differ by one at most, the greater first
+// (torch's tensor_split).
+Batch Part(const Batch& batch, int64_t index, int64_t count) {
+  if (count == 1) return batch;
+  const int64_t base = batch.size / count;
+  const int64_t more = batch.size % count;
+  const int64_t first = index * base + std::min(index, more);
+  Batch part;
+  part.size = base + (index < more);
+  part.inputs = batch.inputs.narrow(0, first, part.size);
+  part.targets = batch.targets.narrow(0, first, part.size);
+  return part;
 }
 
 }  // namespace
@@ -59,129 +47,192 @@ absl::StatusOr<std::unique_ptr<Replicated>> Replicated::Create(
     Communicator& data) {
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_norm", options.clip_norm));
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_value", options.clip_value));
+  if (options.accumulation_steps < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("accumulation_steps must be at least 1, but ",
+                     options.accumulation_steps, " was given"));
+  }
   auto strategy = std::unique_ptr<Replicated>(
-      new Replicated(std::move(layers), std::move(loss), options, data));
-  TANDEM_RETURN_IF_ERROR(CatchTorch([&] { return strategy->Prepare(); }));
+      new Replicated(std::move(loss), options, data));
+  TANDEM_RETURN_IF_ERROR(
+      CatchTorch([&] { return strategy->Prepare(std::move(layers)); }));
   return strategy;
 }
 
-Replicated::Replicated(LayerList layers, LossFunction loss,
-                       const ReplicatedOptions& options, Communicator& data)
-    : layers_(std::move(layers)),
-      loss_(std::move(loss)),
-      options_(options),
-      data_(data) {}
+Replicated::Replicated(LossFunction loss, const ReplicatedOptions& options,
+                       Communicator& data)
+    : loss_(std::move(loss)), options_(options), data_(data) {}
 
-absl::Status Replicated::Prepare() {
-  for (const Layer& layer : layers_) {
+absl::Status Replicated::Prepare(LayerList layers) {
+  for (const Layer& layer : layers) {
     if (layer.module != nullptr) layer.module->to(options_.device);
   }
-  parameters_ = NamedParameters(layers_);
-  buffers_ = NamedBuffers(layers_);
-  flat_ = MakeFlatBuffers(parameters_);
-  if (flat_.empty()) {
-    return absl::InvalidArgumentError(
-        "the model has no parameter that requires a gradient: nothing to "
-        "train");
+  parameters_ = NamedParameters(layers);
+  buffers_ = NamedBuffers(layers);
+  DistributedDataParallelOptions ddp = options_.ddp;
+  ddp.broadcast_buffers = false;  // TrainStep does it
+  // With one rank there is nobody to disagree with.
+  if (data_.size() == 1) ddp.find_unused_parameters = true;
+  TANDEM_ASSIGN_OR_RETURN(
+      ddp_, MakeDistributedDataParallel(std::move(layers), data_, ddp));
+  if (options_.hook) {
+    TANDEM_RETURN_IF_ERROR(ddp_->register_comm_hook(options_.hook));
   }
-  TANDEM_ASSIGN_OR_RETURN(optimizer_, MakeOptimizer(options_.optimizer, flat_));
-  return CopyFromRank0();
-}
-
-absl::Status Replicated::CopyFromRank0() {
-  if (data_.size() == 1) return absl::OkStatus();
-  NamedTensors model = parameters_;
-  model.insert(model.end(), buffers_.begin(), buffers_.end());
-  TANDEM_RETURN_IF_ERROR(CheckSameModel(model, data_));
-  // Trained parameters lie in the flat buffers, which need no copies.
-  std::vector<at::Tensor> others = Values(buffers_);
-  for (const auto& each : parameters_) {
-    if (!each.second.requires_grad()) others.push_back(each.second);
+  TANDEM_ASSIGN_OR_RETURN(
+      optimizer_, MakeOptimizer(options_.optimizer, ddp_->flat_buffers()));
+  if (options_.averaging) {
+    TANDEM_ASSIGN_OR_RETURN(
+        averager_, PeriodicParameterAverager::Create(*options_.averaging));
   }
-  for (const auto& buffer : flat_) {
-    TANDEM_RETURN_IF_ERROR(data_.Broadcast(buffer->values(), /*root=*/0));
-  }
-  return BroadcastFromRank0(others, data_);
+  TANDEM_ASSIGN_OR_RETURN(sums_, data_.NewBuffer(3, at::kDouble));
+  return absl::OkStatus();
 }
 
 std::string Replicated::name() const {
   return data_.size() == 1 ? "single" : "ddp";
 }
 
-LossResult Replicated::Loss(const Batch& batch) const {
-  const at::Tensor outputs = Forward(layers_, batch.inputs.to(options_.device));
-  return loss_(outputs, batch.targets.to(options_.device));
+absl::StatusOr<LossResult> Replicated::Loss(const Batch& batch) {
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor outputs,
+                          ddp_->Forward(batch.inputs.to(options_.device)));
+  return CatchTorchOr(
+      [&] { return loss_(outputs, batch.targets.to(options_.device)); });
 }
 
-Score Replicated::ForwardBackward(const Batch& batch) {
-  for (const auto& buffer : flat_) buffer->ZeroGrad();
-  const LossResult result = Loss(batch);
-  result.loss.backward();
-  return result.score;
-}
-
-absl::Status Replicated::SumScoreAndUse(Score* score) {
-  if (data_.size() == 1) return absl::OkStatus();
-  const at::Tensor sums = at::tensor(Pack(*score, flat_), at::kDouble);
-  TANDEM_RETURN_IF_ERROR(data_.AllReduceSum(sums));
-  *score = Unpack(sums, flat_);
-  return absl::OkStatus();
-}
-
-absl::Status Replicated::AverageGradients() {
-  if (data_.size() == 1) return absl::OkStatus();
-  for (const auto& buffer : flat_) {
-    // Scaled before it is summed, and by a factor, as PyTorch does it.
-    buffer->grads().mul_(1.0 / data_.size());
-    TANDEM_RETURN_IF_ERROR(data_.AllReduceSum(buffer->grads()));
+absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
+  const int64_t parts = std::min(options_.accumulation_steps, batch.size);
+  Score score;
+  for (int64_t i = 0; i < parts; ++i) {
+    const Batch part = Part(batch, i, parts);
+    const bool last = i + 1 == parts;
+    std::optional<NoSyncGuard> no_sync;
+    if (!last || !averages_gradients()) no_sync.emplace(ddp_->no_sync());
+    LossResult result;
+    {
+      TraceScope scope("compute", "forward");
+      TANDEM_ASSIGN_OR_RETURN(result, Loss(part));
+    }
+    score += result.score;
+    if (last) TANDEM_RETURN_IF_ERROR(FaultPoint("after_forward"));
+    // On its way while backward runs.
+    if (last) TANDEM_RETURN_IF_ERROR(StartSumOfScores(score));
+    if (parts > 1) {
+      result.loss = result.loss.mul(static_cast<double>(part.size) /
+                                    static_cast<double>(batch.size));
+    }
+    TANDEM_RETURN_IF_ERROR(ddp_->Backward(result.loss));
   }
+  return SumOfScores();
+}
+
+absl::Status Replicated::StartSumOfScores(const Score& score) {
+  auto* sums = sums_.mutable_data_ptr<double>();
+  sums[0] = score.loss_sum;
+  sums[1] = static_cast<double>(score.correct);
+  sums[2] = static_cast<double>(score.count);
+  TANDEM_ASSIGN_OR_RETURN(
+      summing_, data_.StartAllReduceSum(sums_, 1, [] { return "the loss"; }));
   return absl::OkStatus();
 }
 
-void Replicated::Update(double learning_rate) {
-  if (options_.clip_value > 0) ClipGradientValue(flat_, options_.clip_value);
-  if (options_.clip_norm > 0) ClipGradientNorm(flat_, options_.clip_norm);
-  optimizer_->Step(learning_rate);
+absl::StatusOr<Score> Replicated::SumOfScores() {
+  TANDEM_RETURN_IF_ERROR(summing_.Wait());
+  const auto* sums = sums_.const_data_ptr<double>();
+  Score score;
+  score.loss_sum = sums[0];
+  score.correct = static_cast<int64_t>(sums[1]);
+  score.count = static_cast<int64_t>(sums[2]);
+  return score;
 }
 
-absl::StatusOr<Score> Replicated::TrainStep(const Batch& batch,
-                                            double learning_rate) {
+absl::Status Replicated::Update(double learning_rate) {
+  for (const auto& buffer : ddp_->flat_buffers()) {
+    TANDEM_RETURN_IF_ERROR(buffer->CheckViews());
+  }
+  TANDEM_RETURN_IF_ERROR(FaultPoint("before_optimizer"));
+  TraceScope scope("compute", "optimizer");
+  const FlatBuffers& flat = ddp_->flat_buffers();
+  return CatchTorch(
+      [&] {
+        if (options_.clip_value > 0) {
+          ClipGradientValue(flat, options_.clip_value);
+        }
+        if (options_.clip_norm > 0) ClipGradientNorm(flat, options_.clip_norm);
+        optimizer_->Step(learning_rate);
+      },
+      "optimizer step");
+}
+
+absl::StatusOr<Score> Replicated::Step(const Batch& batch,
+                                       double learning_rate) {
   if (batch.size == 0) {
     return absl::InvalidArgumentError(
         "a training step needs at least one sample on every rank");
   }
-  SetTraining(layers_, true);
-  TANDEM_ASSIGN_OR_RETURN(
-      Score score,
-      CatchTorchOr([&] { return ForwardBackward(batch); }, "training step"));
-  for (const auto& buffer : flat_) {
-    TANDEM_RETURN_IF_ERROR(buffer->CheckViews());
+  SetTraining(ddp_->module(), true);
+  ddp_->ZeroGrad();
+  absl::StatusOr<Score> score = ForwardBackward(batch);
+  if (!score.ok()) return Annotate(score.status(), "training step");
+  const bool averaged = averages_gradients();
+  TANDEM_RETURN_IF_ERROR(Update(learning_rate));
+  TANDEM_RETURN_IF_ERROR(MakeAlike(averaged));
+  return score;
+}
+
+bool Replicated::averages_gradients() const {
+  return !averager_ || averager_->in_warmup();
+}
+
+// After an update: what the ranks have each for themselves.
+absl::Status Replicated::MakeAlike(bool gradients_were_averaged) {
+  alike_ = gradients_were_averaged;
+  if (averager_) {
+    alike_ = alike_ || averager_->averages_now();
+    TANDEM_RETURN_IF_ERROR(averager_->AfterStep(ddp_->flat_buffers(), data_));
   }
-  TANDEM_RETURN_IF_ERROR(SumScoreAndUse(&score));
-  TANDEM_RETURN_IF_ERROR(AverageGradients());
-  TANDEM_RETURN_IF_ERROR(
-      CatchTorch([&] { Update(learning_rate); }, "optimizer step"));
-  // DistributedDataParallel does this before each forward: the same, but
-  // evaluation in between sees rank 0's buffers too, without a collective.
-  TANDEM_RETURN_IF_ERROR(BroadcastFromRank0(Values(buffers_), data_));
+  if (!alike_ || !options_.ddp.broadcast_buffers) return absl::OkStatus();
+  return BroadcastFromRank0(Values(buffers_), data_);
+}
+
+void Replicated::ResumeAt(int64_t steps) {
+  if (averager_) averager_->set_step(steps);
+}
+
+absl::Status Replicated::Synchronise() {
+  if (alike_) return absl::OkStatus();
+  alike_ = true;
+  TANDEM_RETURN_IF_ERROR(AverageParameters(ddp_->flat_buffers(), data_));
+  return BroadcastFromRank0(Values(buffers_), data_);
+}
+
+absl::StatusOr<Score> Replicated::TrainStep(const Batch& batch,
+                                            double learning_rate) {
+  absl::StatusOr<Score> score = Step(batch, learning_rate);
+  // Others would wait for this rank in the next collective.
+  if (!score.ok()) data_.Abort(score.status());
   return score;
 }
 
 absl::StatusOr<Score> Replicated::Evaluate(const Batch& batch) {
   if (batch.size == 0) return Score{};
-  SetTraining(layers_, false);
+  SetTraining(ddp_->module(), false);
   at::NoGradGuard no_grad;
-  return CatchTorchOr([&] { return Loss(batch).score; }, "evaluation");
+  const absl::StatusOr<LossResult> result = Loss(batch);
+  if (!result.ok()) return Annotate(result.status(), "evaluation");
+  return result->score;
 }
 
 absl::StatusOr<Score> Replicated::Sum(const Score& score) {
-  if (data_.size() == 1) return score;
-  const at::Tensor sums = at::tensor(Pack(score, {}), at::kDouble);
-  TANDEM_RETURN_IF_ERROR(data_.AllReduceSum(sums));
-  return Unpack(sums, {});
+  TANDEM_RETURN_IF_ERROR(StartSumOfScores(score));
+  return SumOfScores();
 }
 
 NamedTensors Replicated::OptimizerState() const { return optimizer_->State(); }
+
+std::vector<std::pair<std::string, double>> Replicated::Measurements() const {
+  if (data_.size() == 1) return {};
+  return ToList(ddp_->logging_data());
+}
 
 absl::Status Replicated::LoadModelState(const NamedTensors& state) {
   NamedTensors model = parameters_;

@@ -7,7 +7,10 @@
 #include <c10/core/Device.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,37 +19,51 @@
 #include "core/layer.h"
 #include "core/loss.h"
 #include "core/named_tensors.h"
-#include "parallel/flat_buffer.h"
+#include "core/pending_collective.h"
+#include "parallel/communication_hook.h"
+#include "parallel/ddp_options.h"
+#include "parallel/distributed_data_parallel.h"
 #include "parallel/make_optimizer.h"
+#include "parallel/parameter_averaging.h"
 #include "parallel/strategy.h"
 
 namespace tandem {
 
 struct ReplicatedOptions {
+  // Buffers are broadcast after each step, not before forward: the same values,
+  // and evaluation needs no collective.
+  DistributedDataParallelOptions ddp;
+  CommunicationHook hook;  // replaces the all-reduce; null: does not
+  // Each batch is cut into as many equal parts, whose gradients add up; only
+  // the last one's backward averages over ranks.
+  int64_t accumulation_steps = 1;
+  // If set, replicas train apart, each on its own gradients, and parameters are
+  // averaged instead (post-local SGD); buffers are broadcast then. Optimizer
+  // state stays each rank's own.
+  std::optional<ParameterAveragingOptions> averaging;
   OptimizerOptions optimizer = SgdOptions{};
   double clip_norm = 0;   // see ClipGradientNorm; 0: off
   double clip_value = 0;  // see ClipGradientValue; 0: off. Before the norm
   c10::Device device = c10::kCPU;
 };
 
-// As PyTorch's DistributedDataParallel with find_unused_parameters and
-// broadcast_buffers:
-//   At the start every rank takes rank 0's parameters and buffers.
-//   Each step averages the ranks' gradients: the mean of means, equal to the
-//   gradient of the whole batch where all ranks have as many predictions. One
-//   all-reduce of the flat gradient buffer, after backward; a small one before
-//   it sums the scores and tells which parameters were used anywhere. One that
-//   was not is left alone.
-//   Buffers (BatchNorm's running statistics) are rank 0's after each step.
+// DistributedDataParallel as a strategy: at the start every rank takes rank 0's
+// parameters and buffers; each step averages the ranks' gradients while
+// backward runs: the mean of means, equal to the gradient of the whole batch
+// where all ranks have as many predictions. A parameter that no rank used
+// (options.ddp must allow it, except with one rank) is left alone.
+//
 // After every step parameters, buffers and optimizer state hold the same bits
-// on all ranks. A loss that is NaN or infinite shows in the score; the step is
-// done all the same.
+// on all ranks (but for options.averaging). A loss that is NaN or infinite
+// shows in the score; the step is done all the same.
 //
 // Errors: InvalidArgument when ranks have different models, when nothing is to
-// be trained, when a batch is empty or does not fit the model; Internal when a
-// parameter or its gradient was replaced; those of Communicator and of
-// LibTorch. A rank that fails issues no more collectives: the others fail by
-// timeout or broken connection.
+// be trained, when a batch is empty, does not divide or does not fit the model;
+// Internal when a parameter or its gradient was replaced; those of
+// DistributedDataParallel, Communicator and LibTorch. When one rank fails the
+// others fail at once, with its reason.
+//
+// Fault points: "after_forward", "bucket:N", "before_optimizer".
 class Replicated : public Strategy {
  public:
   // Moves `layers` to the device. `data` is the communicator of all replicas;
@@ -59,34 +76,42 @@ class Replicated : public Strategy {
   std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;
+  void ResumeAt(int64_t steps) override;
+  absl::Status Synchronise() override;
   absl::StatusOr<Score> Evaluate(const Batch& batch) override;
   absl::StatusOr<Score> Sum(const Score& score) override;
   NamedTensors Parameters() const override { return parameters_; }
   NamedTensors Buffers() const override { return buffers_; }
   NamedTensors OptimizerState() const override;
+  std::vector<std::pair<std::string, double>> Measurements() const override;
   absl::Status LoadModelState(const NamedTensors& state) override;
   absl::Status LoadOptimizerState(const NamedTensors& state) override;
 
  private:
-  Replicated(LayerList layers, LossFunction loss,
-             const ReplicatedOptions& options, Communicator& data);
+  Replicated(LossFunction loss, const ReplicatedOptions& options,
+             Communicator& data);
 
-  absl::Status Prepare();
-  absl::Status CopyFromRank0();
-  LossResult Loss(const Batch& batch) const;
-  Score ForwardBackward(const Batch& batch);
-  absl::Status SumScoreAndUse(Score* score);
-  absl::Status AverageGradients();
-  void Update(double learning_rate);
+  absl::Status Prepare(LayerList layers);
+  absl::StatusOr<Score> Step(const Batch& batch, double learning_rate);
+  absl::StatusOr<Score> ForwardBackward(const Batch& batch);
+  absl::StatusOr<LossResult> Loss(const Batch& batch);
+  absl::Status StartSumOfScores(const Score& score);
+  absl::StatusOr<Score> SumOfScores();
+  absl::Status Update(double learning_rate);
+  absl::Status MakeAlike(bool gradients_were_averaged);
+  bool averages_gradients() const;
 
-  LayerList layers_;
   LossFunction loss_;
   ReplicatedOptions options_;
   Communicator& data_;
   NamedTensors parameters_;
   NamedTensors buffers_;
-  FlatBuffers flat_;
+  std::unique_ptr<DistributedDataParallel<LayerList>> ddp_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::optional<PeriodicParameterAverager> averager_;
+  bool alike_ = true;  // replicas are, at the moment
+  at::Tensor sums_;    // [3], double: a score under way
+  PendingCollective summing_;
 };
 
 }  // namespace tandem

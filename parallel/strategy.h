@@ -4,7 +4,10 @@
 #ifndef TANDEM_PARALLEL_STRATEGY_H_
 #define TANDEM_PARALLEL_STRATEGY_H_
 
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,6 +32,14 @@ class Strategy {
   virtual absl::StatusOr<Score> TrainStep(const Batch& batch,
                                           double learning_rate) = 0;
 
+  // Tells how many steps were done before the next one, when a job goes on from
+  // a checkpoint: for what goes by their number.
+  virtual void ResumeAt(int64_t steps) { static_cast<void>(steps); }
+
+  // Makes replicas alike that train apart for a while: to be called before
+  // evaluation and before saving. Nothing to do for most strategies.
+  virtual absl::Status Synchronise() { return absl::OkStatus(); }
+
   // Scores this rank's share of an evaluation batch; issues no collective, so
   // that ranks may have different numbers of batches.
   virtual absl::StatusOr<Score> Evaluate(const Batch& batch) = 0;
@@ -45,6 +56,12 @@ class Strategy {
   // PyTorch's state names; a parameter that has not been stepped has none.
   // Copies.
   virtual NamedTensors OptimizerState() const = 0;
+
+  // What this rank measured of itself, by name, for a report: PyTorch's names
+  // of DDPLoggingData where it has them. Empty: nothing.
+  virtual std::vector<std::pair<std::string, double>> Measurements() const {
+    return {};
+  }
 
   // Replaces values: each tensor has a counterpart of the same name, shape and
   // dtype among Parameters() and Buffers(), and nothing is missing; else an

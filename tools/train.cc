@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "core/command_line.h"
 #include "core/environment.h"
+#include "core/fault_point.h"
 #include "core/launch.h"
 #include "core/launch_flags.h"
 #include "core/launcher.h"
@@ -125,6 +126,8 @@ int Main(int argc, char** argv) {
   // Before any rank is started: one line, not one a rank.
   const absl::Status fits = CheckLayout(*options, plan->launch.world_size);
   if (!fits.ok()) return Fail(fits);
+  const absl::Status armed = ArmFaultsFromEnvironment();
+  if (!armed.ok()) return Fail(armed);
   if (plan->is_launcher) return StartRanks(*plan, *options, argc, argv);
   return RunRank(*options, plan->launch);
 }

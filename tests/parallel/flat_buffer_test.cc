@@ -2,18 +2,18 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/embedding.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
-#include <cmath>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
-#include "parallel/gradient_clipping.h"
 
 namespace tandem {
 namespace {
@@ -58,6 +58,7 @@ TEST(FlatBuffer, EveryParameterBeginsOn64Bytes) {
     for (const auto& [name, tensor] : parameters) {
       if (tensor.numel() == 0) continue;
       EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data_ptr()) % 64, 0u);
+      tensor.sum().backward();
       EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.grad().data_ptr()) % 64, 0u);
     }
     EXPECT_EQ(buffers[0]->values().nbytes() % 64, 0u);
@@ -86,9 +87,9 @@ TEST(FlatBuffer, KeepsChannelsLast) {
       Leaf(plain.contiguous(at::MemoryFormat::ChannelsLast));
   const FlatBuffers buffers = MakeFlatBuffers({{"weight", weight}});
   EXPECT_TRUE(weight.is_contiguous(at::MemoryFormat::ChannelsLast));
-  EXPECT_EQ(weight.grad().strides(), weight.strides());
   EXPECT_TRUE(weight.equal(plain));
   at::conv2d(at::randn({2, 3, 5, 5}), weight).sum().backward();
+  EXPECT_EQ(weight.grad().strides(), weight.strides());
   EXPECT_TRUE(buffers[0]->CheckViews().ok());
 }
 
@@ -112,7 +113,92 @@ TEST(FlatBuffer, BackwardAddsToTheBuffer) {
   EXPECT_TRUE(grads.narrow(0, 16, 3).equal(at::full({3}, 3.)));
   EXPECT_TRUE(grads.narrow(0, 0, 2).equal(at::full({2}, 3.)));
   flat.ZeroGrad();
-  EXPECT_EQ(a.grad().sum().item<float>(), 0);
+  EXPECT_FALSE(a.grad().defined());
+  a.sum().backward();
+  EXPECT_TRUE(grads.narrow(0, 16, 3).equal(at::full({3}, 1.)));
+}
+
+// Backward hands over tensors of its own; they end up in the buffer.
+TEST(FlatBuffer, GathersDenseAndSparseGradients) {
+  const at::Tensor table = Leaf(at::ones({4, 2}));
+  const FlatBuffers buffers = MakeFlatBuffers({{"table", table}});
+  const at::Tensor rows = at::arange(2);
+  for (const bool sparse : {false, true}) {
+    buffers[0]->ZeroGrad();
+    at::embedding(table, rows, /*padding_idx=*/-1,
+                  /*scale_grad_by_freq=*/false, sparse)
+        .sum()
+        .backward();
+    EXPECT_TRUE(buffers[0]->CheckViews().ok());
+    EXPECT_EQ(table.grad().sum().item<float>(), 4) << sparse;
+    EXPECT_EQ(table.grad()[0][0].item<float>(), 1) << sparse;
+    EXPECT_FALSE(table.grad().is_sparse());
+  }
+}
+
+TEST(FlatBuffer, TellsOfEachGradient) {
+  const at::Tensor a = Leaf(at::ones({3}));
+  const at::Tensor b = Leaf(at::ones({3}));
+  const FlatBuffers buffers = MakeFlatBuffers({{"a", a}, {"b", b}});
+  std::string told;
+  buffers[0]->set_on_gradient([&](const FlatSlot& slot) {
+    EXPECT_TRUE(buffers[0]->CheckViews().ok());
+    told += slot.name;
+  });
+  a.mul(b).sum().backward();
+  a.sum().backward();
+  EXPECT_EQ(told.size(), 3u) << told;
+  EXPECT_EQ(told.back(), 'a');
+}
+
+TEST(FlatBuffer, GroupsStandApartAndGradientsLieWhereTold) {
+  const at::Tensor a = Leaf(at::ones({3}));
+  const at::Tensor b = Leaf(at::ones({3}));
+  const at::Tensor c = Leaf(at::ones({3}));
+  FlatBufferOptions options;
+  options.groups = {5, 7, 5};
+  std::vector<at::Tensor> made;
+  options.allocate = [&](int64_t numel, const at::TensorOptions& like) {
+    made.push_back(at::zeros({numel}, like));
+    return made.back();
+  };
+  const FlatBuffers buffers =
+      MakeFlatBuffers({{"a", a}, {"b", b}, {"c", c}}, options);
+  ASSERT_EQ(buffers.size(), 2u);
+  EXPECT_EQ(buffers[0]->group(), 5);
+  EXPECT_EQ(buffers[0]->slots().size(), 2u);
+  EXPECT_EQ(buffers[1]->group(), 7);
+  ASSERT_EQ(made.size(), 2u);
+  b.sum().backward();
+  EXPECT_TRUE(b.grad().is_alias_of(made[1]));
+}
+
+TEST(FlatBuffer, ReorderMovesValuesGradientsAndState) {
+  const at::Tensor a = Leaf(at::arange(17.));
+  const at::Tensor b = Leaf(at::full({2, 2}, 5.));
+  const at::Tensor c = Leaf(at::full({3}, 7.));
+  const FlatBuffers buffers = MakeFlatBuffers({{"c", c}, {"b", b}, {"a", a}});
+  FlatBuffer& flat = *buffers[0];  // a, b, c
+  const at::Tensor state = flat.AddState();
+  flat.View(state, flat.slots()[1]).fill_(9);
+  a.mul(a).sum().backward();
+  flat.Reorder({2, 0, 1});
+  EXPECT_EQ(flat.slots()[0].name, "c");
+  EXPECT_EQ(flat.slots()[1].name, "a");
+  EXPECT_EQ(flat.slots()[1].id, 0u);
+  EXPECT_EQ(flat.slots()[1].offset, 16);
+  EXPECT_TRUE(flat.CheckViews().ok());
+  EXPECT_TRUE(a.equal(at::arange(17.)));
+  EXPECT_TRUE(b.equal(at::full({2, 2}, 5.)));
+  EXPECT_TRUE(c.equal(at::full({3}, 7.)));
+  EXPECT_TRUE(a.grad().equal(at::arange(17.).mul(2)));
+  EXPECT_FALSE(flat.has_gradient(0));
+  EXPECT_TRUE(flat.has_gradient(1));
+  EXPECT_EQ(flat.View(state, flat.slots()[2]).sum().item<float>(), 36);
+  EXPECT_EQ(state.sum().item<float>(), 36);
+  // And backward goes on in the new places.
+  c.sum().backward();
+  EXPECT_TRUE(flat.grads().narrow(0, 0, 3).equal(at::ones({3})));
 }
 
 TEST(FlatBuffer, KnowsWhichParametersGotAGradient) {
@@ -136,6 +222,7 @@ TEST(FlatBuffer, ReplacedGradientIsNamed) {
   const at::Tensor a = Leaf(at::ones({3}));
   at::Tensor b = Leaf(at::ones({3}));
   const FlatBuffers buffers = MakeFlatBuffers({{"a", a}, {"b", b}});
+  EXPECT_TRUE(buffers[0]->CheckViews().ok());
   b.mutable_grad() = at::zeros({3});
   const absl::Status status = buffers[0]->CheckViews();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
@@ -147,52 +234,6 @@ TEST(FlatBuffer, ParametersOutliveIt) {
   MakeFlatBuffers({{"a", a}});
   a.sum().backward();
   EXPECT_TRUE(a.grad().equal(at::ones({3})));
-}
-
-// 3, 4 and 12 make 13.
-class ClippingTest : public testing::Test {
- protected:
-  ClippingTest() {
-    a_.mutable_grad().fill_(3);
-    b_.mutable_grad().fill_(-4);
-    wide_.mutable_grad().fill_(12);
-  }
-  at::Tensor a_ = Leaf(at::ones({1}));
-  at::Tensor b_ = Leaf(at::ones({1}));
-  at::Tensor wide_ = Leaf(at::ones({1}, at::kDouble));
-  FlatBuffers buffers_ =
-      MakeFlatBuffers({{"a", a_}, {"wide", wide_}, {"b", b_}});
-};
-
-TEST_F(ClippingTest, ScalesToTheNorm) {
-  EXPECT_DOUBLE_EQ(GradientNorm(buffers_), 13);
-  EXPECT_DOUBLE_EQ(ClipGradientNorm(buffers_, 6.5), 13);
-  EXPECT_NEAR(a_.grad().item<float>(), 1.5, 1e-6);
-  EXPECT_NEAR(b_.grad().item<float>(), -2, 1e-6);
-  EXPECT_NEAR(wide_.grad().item<double>(), 6, 1e-6);
-}
-
-TEST_F(ClippingTest, LeavesSmallGradientsAlone) {
-  EXPECT_DOUBLE_EQ(ClipGradientNorm(buffers_, 14), 13);
-  EXPECT_EQ(a_.grad().item<float>(), 3);
-}
-
-TEST_F(ClippingTest, DoesNotHideANaN) {
-  a_.mutable_grad().fill_(std::nan(""));
-  EXPECT_TRUE(std::isnan(ClipGradientNorm(buffers_, 1)));
-  EXPECT_TRUE(std::isnan(b_.grad().item<float>()));
-}
-
-TEST_F(ClippingTest, ClampsValues) {
-  ClipGradientValue(buffers_, 3.5);
-  EXPECT_EQ(a_.grad().item<float>(), 3);
-  EXPECT_EQ(b_.grad().item<float>(), -3.5);
-  EXPECT_EQ(wide_.grad().item<double>(), 3.5);
-}
-
-TEST(Clipping, NothingToClip) {
-  EXPECT_EQ(ClipGradientNorm({}, 1), 0);
-  ClipGradientValue({}, 1);
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ TEST_P(ReplicasTest, HoldTheSameBitsAfterEveryStep) {
   ReplicatedOptions options;
   options.optimizer = optimizer;
   options.clip_norm = 1;
+  options.ddp.find_unused_parameters = true;
   const absl::Status status = RunThreadRanks(ranks, [&](Communicator& world) {
     int step = 0;
     LayerList layers = PlainModel(10 * world.rank());
@@ -133,6 +134,7 @@ TEST(Replicated, ParameterUsedOnNoRankIsLeftAloneOnOneRankIsStepped) {
                   }));
     ReplicatedOptions options;
     options.optimizer = Momentum();
+    options.ddp.find_unused_parameters = true;
     TANDEM_ASSIGN_OR_RETURN(
         auto strategy,
         Replicated::Create(std::move(layers), CrossEntropy, options, world));

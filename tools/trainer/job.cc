@@ -15,6 +15,7 @@
 #include "models/classification_loss.h"
 #include "models/registry.h"
 #include "parallel/replicated.h"
+#include "tools/trainer/apply_ddp_settings.h"
 #include "tools/trainer/process.h"
 #include "tools/trainer/save_folder.h"
 
@@ -28,6 +29,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Connect(
       std::chrono::milliseconds(static_cast<int64_t>(options.timeout_s * 1e3));
   communication.backend = options.backend;
   communication.interface = options.interface;
+  communication.straggler_warning = std::chrono::milliseconds(
+      static_cast<int64_t>(options.straggler_warning_s * 1e3));
   return Communicator::ForLaunch(launch, communication);
 }
 
@@ -94,6 +97,8 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const Job& job) {
   ReplicatedOptions replicated;
   replicated.optimizer = OptimizerOptionsOf(job.options);
   replicated.clip_norm = job.options.clip_grad_norm;
+  replicated.clip_value = job.options.clip_grad_value;
+  TANDEM_RETURN_IF_ERROR(Apply(job.options.ddp, &replicated));
   TANDEM_ASSIGN_OR_RETURN(replicated.device, DeviceOf(job));
   return Replicated::Create(std::move(layers), CrossEntropy, replicated,
                             *job.world);

@@ -10,8 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/fault_point.h"
 #include "core/fingerprint.h"
 #include "core/status_macros.h"
+#include "core/trace.h"
 #include "datasets/distributed_sampler.h"
 #include "datasets/loader.h"
 #include "parallel/learning_rate.h"
@@ -20,6 +22,7 @@
 #include "tools/trainer/process.h"
 #include "tools/trainer/saving.h"
 #include "tools/trainer/step_meter.h"
+#include "tools/trainer/step_trace.h"
 
 namespace tandem {
 namespace {
@@ -118,6 +121,7 @@ absl::Status Loop::OpenTrainingSet() {
 absl::Status Loop::Resume() {
   if (options().resume.empty()) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(position_, ResumeJob(job_, options().resume));
+  job_.strategy->ResumeAt(position_.step);
   saved_step_ = position_.step;
   report_.Say(absl::StrFormat("resumed %s at step %d", options().resume,
                               position_.step));
@@ -172,8 +176,15 @@ absl::Status Loop::TrainStep(const Batch& batch, int64_t epoch) {
   // The line before has been reported, the next one begins.
   if (position_.step % options().log_every == 0) meter_.Reset();
   const double learning_rate = LearningRateAt(learning_rate_, position_.step);
+  SetFaultContext(job_.launch.rank, position_.step + 1);
+  const bool traced = !options().trace_file.empty() &&
+                      position_.step + 1 == options().trace_step;
+  if (traced) Trace::OfProcess().Start();
   TANDEM_ASSIGN_OR_RETURN(const Score score,
                           job_.strategy->TrainStep(batch, learning_rate));
+  if (traced) {
+    TANDEM_RETURN_IF_ERROR(WriteStepTrace(options().trace_file, *job_.world));
+  }
   const Clock::time_point now = Clock::now();
   meter_.Add(score, options().batch_size, now - last_step_end_);
   last_step_end_ = now;
@@ -204,6 +215,7 @@ absl::Status Loop::ReportSteps(int64_t epoch, double learning_rate) {
 }
 
 absl::Status Loop::Evaluate(int64_t epoch) {
+  TANDEM_RETURN_IF_ERROR(job_.strategy->Synchronise());
   TANDEM_ASSIGN_OR_RETURN(summary_.test, EvaluateTestSet(job_, report_));
   return report_.ShowEvaluation(epoch + 1, summary_.test);
 }
@@ -212,6 +224,7 @@ absl::Status Loop::Save() {
   if (options().save_dir.empty() || saved_step_ == position_.step) {
     return absl::OkStatus();
   }
+  TANDEM_RETURN_IF_ERROR(job_.strategy->Synchronise());
   TANDEM_ASSIGN_OR_RETURN(summary_.checkpoint, SaveJob(job_, position_));
   saved_step_ = position_.step;
   // Saving is not part of the next step's time.
@@ -223,6 +236,9 @@ absl::Status Loop::Summarise() {
   summary_.samples_per_s = meter_.total_samples_per_s();
   summary_.step_ms_median = meter_.median_step_ms();
   summary_.peak_rss_mib = PeakRssMib();
+  if (options().ddp.ddp_logging) {
+    summary_.measurements = job_.strategy->Measurements();
+  }
   summary_.weights_sha256 = WeightsSha256(ModelState(*job_.strategy));
   return report_.ShowSummary(summary_);
 }

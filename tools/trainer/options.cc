@@ -2,39 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tools/trainer/flag_checks.h"
 
 namespace tandem {
 namespace {
-
-absl::Status AtLeast(const char* flag, double given, double least) {
-  if (given >= least) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, "=", given, ": must be at least ", least));
-}
-
-absl::Status Between(const char* flag, double given, double least,
-                     double most) {
-  if (given >= least && given <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--", flag, "=", given, ": must be from ", least, " to ", most));
-}
-
-absl::Status OneOf(const char* flag, const std::string& given,
-                   const std::vector<std::string>& known) {
-  for (const std::string& name : known) {
-    if (given == name) return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, "=", given,
-                   ": unknown; known: ", absl::StrJoin(known, ", ")));
-}
-
-absl::Status FirstError(std::initializer_list<absl::Status> checks) {
-  for (const absl::Status& check : checks) {
-    if (!check.ok()) return check;
-  }
-  return absl::OkStatus();
-}
 
 bool IsSynthetic(const TrainOptions& options) {
   return options.dataset.rfind("synthetic", 0) == 0;
@@ -116,6 +87,11 @@ absl::Status Validate(const TrainOptions& options) {
       OneOf("optimizer", options.optimizer, {"sgd", "adam", "adamw"}),
       OneOf("lr_schedule", options.lr_schedule, {"constant", "step", "cosine"}),
       OneOf("device", options.device, {"cpu", "cuda"}),
+      AtLeast("clip_grad_value", options.clip_grad_value, 0),
+      Between("straggler_warning", options.straggler_warning_s, 0, 1e7),
+      AtLeast("trace_step", options.trace_step, 1),
+      OneOf("backend", options.backend, {"shm", "gloo"}),
+      Validate(options.ddp),
       CheckData(options),
       CheckTogether(options),
   });
@@ -149,11 +125,13 @@ std::vector<std::pair<std::string, std::string>> Describe(
       {"lr_step_size", text(options.lr_step_size)},
       {"lr_gamma", text(options.lr_gamma)},
       {"clip_grad_norm", text(options.clip_grad_norm)},
+      {"clip_grad_value", text(options.clip_grad_value)},
       {"seed", text(options.seed)},
       {"device", options.device},
       {"backend", options.backend},
       {"interface", options.interface},
       {"timeout", text(options.timeout_s)},
+      {"straggler_warning", text(options.straggler_warning_s)},
       {"workers", text(options.workers)},
       {"log_every", text(options.log_every)},
       {"save_dir", options.save_dir},
@@ -161,6 +139,8 @@ std::vector<std::pair<std::string, std::string>> Describe(
       {"resume", options.resume},
       {"eval_only", options.eval_only ? "true" : "false"},
       {"log_dir", options.log_dir},
+      {"trace_file", options.trace_file},
+      {"trace_step", text(options.trace_step)},
       {"metrics_file", options.metrics_file},
   };
 }

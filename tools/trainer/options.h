@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tools/trainer/ddp_settings.h"
 
 namespace tandem {
 
@@ -35,16 +36,19 @@ struct TrainOptions {
   int64_t lr_warmup_steps = 0;
   int64_t lr_step_size = 0;  // in steps
   double lr_gamma = 0.1;
-  double clip_grad_norm = 0;  // 0: off
+  double clip_grad_norm = 0;   // 0: off
+  double clip_grad_value = 0;  // 0: off; before the norm
 
   uint64_t seed = 0;
   std::string device = "cpu";
   int64_t intra_op_threads = 0;  // 0: this machine's cores shared by its ranks
   int64_t workers = 1;
   std::string strategy = "auto";
-  std::string backend = "gloo";
+  DdpSettings ddp;
+  std::string backend = "shm";
   std::string interface;
   double timeout_s = 1800;
+  double straggler_warning_s = 0;  // 0: off
 
   int64_t log_every = 25;
   std::string save_dir = "checkpoints";
@@ -52,6 +56,8 @@ struct TrainOptions {
   std::string resume;
   std::string metrics_file;
   std::string log_dir;
+  std::string trace_file;  // empty: no trace
+  int64_t trace_step = 3;  // which step, from 1
 };
 
 // Reads the flags (options_flags.cc defines them) and checks each by itself:

@@ -61,6 +61,9 @@ ABSL_FLAG(double, lr_gamma, 0.1, "Factor of one decay of --lr_schedule=step.");
 ABSL_FLAG(double, clip_grad_norm, 0,
           "Scale gradients down to this norm where theirs is greater; 0: "
           "off.");
+ABSL_FLAG(double, clip_grad_value, 0,
+          "Clamp every element of the gradients to this magnitude, before "
+          "--clip_grad_norm; 0: off.");
 ABSL_FLAG(uint64_t, seed, 0,
           "Seed of initial values and of the order of samples.");
 ABSL_FLAG(std::string, device, "cpu", "Kind of device to run on: cpu or cuda.");
@@ -73,8 +76,9 @@ ABSL_FLAG(int64_t, workers, 1,
 ABSL_FLAG(std::string, strategy, "auto",
           "How ranks share the work: single, ddp, or auto (follows from the "
           "number of ranks).");
-ABSL_FLAG(std::string, backend, "gloo",
-          "What carries collectives between ranks on the CPU: gloo.");
+ABSL_FLAG(std::string, backend, "shm",
+          "What carries collectives between ranks on the CPU: shm (memory that "
+          "ranks of one host share, Gloo between hosts) or gloo.");
 ABSL_FLAG(std::string, interface, "",
           "Network interface or address for traffic between ranks. Empty: "
           "loopback when all ranks are on this host, else the one that reaches "
@@ -82,6 +86,9 @@ ABSL_FLAG(std::string, interface, "",
 ABSL_FLAG(double, timeout, 1800,
           "Seconds that a rank waits for the others before it gives up and "
           "says who is missing.");
+ABSL_FLAG(double, straggler_warning, 0,
+          "Seconds that a rank waits in a collective before a warning names "
+          "the ranks that are late; 0: never.");
 ABSL_FLAG(int64_t, log_every, 25, "Steps between two lines of progress.");
 ABSL_FLAG(std::string, save_dir, "checkpoints",
           "Folder for checkpoints; empty: save none.");
@@ -94,6 +101,11 @@ ABSL_FLAG(std::string, metrics_file, "",
           "File for machine-readable results: one JSON object a line.");
 ABSL_FLAG(std::string, log_dir, "",
           "Folder for log files, one a rank. Empty: log to stderr alone.");
+ABSL_FLAG(std::string, trace_file, "",
+          "File for a trace of one step on all ranks, in Chrome's format "
+          "(Perfetto opens it).");
+ABSL_FLAG(int64_t, trace_step, 3,
+          "The step that --trace_file shows, counted from 1.");
 
 namespace tandem {
 namespace {
@@ -143,6 +155,7 @@ absl::StatusOr<TrainOptions> TrainOptionsFromFlags() {
   options.lr_step_size = absl::GetFlag(FLAGS_lr_step_size);
   options.lr_gamma = absl::GetFlag(FLAGS_lr_gamma);
   options.clip_grad_norm = absl::GetFlag(FLAGS_clip_grad_norm);
+  options.clip_grad_value = absl::GetFlag(FLAGS_clip_grad_value);
   options.seed = absl::GetFlag(FLAGS_seed);
   options.device = absl::GetFlag(FLAGS_device);
   options.intra_op_threads = absl::GetFlag(FLAGS_intra_op_threads);
@@ -151,12 +164,16 @@ absl::StatusOr<TrainOptions> TrainOptionsFromFlags() {
   options.backend = absl::GetFlag(FLAGS_backend);
   options.interface = absl::GetFlag(FLAGS_interface);
   options.timeout_s = absl::GetFlag(FLAGS_timeout);
+  options.straggler_warning_s = absl::GetFlag(FLAGS_straggler_warning);
+  TANDEM_ASSIGN_OR_RETURN(options.ddp, DdpSettingsFromFlags());
   options.log_every = absl::GetFlag(FLAGS_log_every);
   options.save_dir = PathFlag(absl::GetFlag(FLAGS_save_dir));
   options.save_every = absl::GetFlag(FLAGS_save_every);
   options.resume = PathFlag(absl::GetFlag(FLAGS_resume));
   options.metrics_file = PathFlag(absl::GetFlag(FLAGS_metrics_file));
   options.log_dir = PathFlag(absl::GetFlag(FLAGS_log_dir));
+  options.trace_file = PathFlag(absl::GetFlag(FLAGS_trace_file));
+  options.trace_step = absl::GetFlag(FLAGS_trace_step);
   TANDEM_RETURN_IF_ERROR(Validate(options));
   return options;
 }

@@ -98,6 +98,9 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
   }
   Say(absl::StrFormat("  peak memory        %.0f MiB", summary.peak_rss_mib));
   Say(absl::StrFormat("  weights_sha256     %s", summary.weights_sha256));
+  for (const auto& [name, value] : summary.measurements) {
+    Say(absl::StrFormat("  %s %.0f", name, value));
+  }
   if (!summary.checkpoint.empty()) {
     Say(absl::StrFormat("  checkpoint         %s", summary.checkpoint));
     Say("what to try next");
@@ -108,6 +111,10 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
   }
   Say("  on two ranks       --nproc_per_node=2");
   Say("  another network    --model=resnet18 (--help lists all)");
+  nlohmann::ordered_json measurements = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : summary.measurements) {
+    measurements[name] = value;
+  }
   return metrics_->Write({{"event", "summary"},
                           {"loss", summary.last_steps.loss()},
                           {"test_accuracy", summary.test.accuracy()},
@@ -115,7 +122,8 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
                           {"step_ms_median", summary.step_ms_median},
                           {"peak_rss_mib", summary.peak_rss_mib},
                           {"startup_ms", summary.startup_ms},
-                          {"weights_sha256", summary.weights_sha256}});
+                          {"weights_sha256", summary.weights_sha256},
+                          {"measurements", measurements}});
 }
 
 }  // namespace tandem

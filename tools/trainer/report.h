@@ -36,6 +36,8 @@ struct SummaryReport {
   double startup_ms = 0;
   std::string weights_sha256;
   std::string checkpoint;  // where the last one lies; empty: none
+  // See Strategy::Measurements.
+  std::vector<std::pair<std::string, double>> measurements;
 };
 
 // Speaks for the job on rank 0, and is silent on the others. Not thread-safe.

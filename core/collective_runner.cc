@@ -1,0 +1,174 @@
+#include "core/collective_runner.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "core/collective_check.h"
+#include "core/describe_tensor.h"
+#include "core/roll_call.h"
+#include "core/status_macros.h"
+#include "core/straggler_watch.h"
+#include "core/torch_status.h"
+
+namespace tandem {
+namespace {
+
+using Clock = PendingCollective::Clock;
+using EndTime = std::shared_ptr<std::atomic<Clock::rep>>;
+
+// How long a failed rank waits for the others to say where they failed.
+std::chrono::milliseconds Patience(std::chrono::milliseconds timeout) {
+  return std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(2));
+}
+
+// The first to tell is right: the others come later.
+void NoteEnd(const EndTime& end) {
+  Clock::rep unknown = 0;
+  end->compare_exchange_strong(unknown,
+                               Clock::now().time_since_epoch().count());
+}
+
+// Has `end` set by the thread that completes the work. Unimplemented where the
+// backend has no futures.
+absl::Status NoteEndOnCompletion(c10d::Work& work, const EndTime& end) {
+  return CatchTorch([&] {
+    work.getFuture()->addCallback([end](c10::ivalue::Future&) { NoteEnd(end); },
+                                  /*uses_future=*/false);
+  });
+}
+
+}  // namespace
+
+CollectiveRunner::CollectiveRunner(
+    GroupMember member, const CommunicatorOptions& options,
+    c10::intrusive_ptr<c10d::ProcessGroup> process_group)
+    : member_(std::move(member)),
+      options_(options),
+      process_group_(std::move(process_group)) {
+  const GroupMember& m = member_;
+  if (options_.check_collectives) {
+    check_ = std::make_unique<CollectiveCheck>(m.store, m.rank, m.size,
+                                               options_.timeout);
+  }
+  if (options_.straggler_warning.count() > 0) {
+    watch_ = std::make_unique<StragglerWatch>(m.store, m.name, m.rank, m.size,
+                                              options_.straggler_warning);
+  }
+}
+
+CollectiveRunner::~CollectiveRunner() = default;
+
+absl::Mutex& CollectiveRunner::IssueMutex() {
+  static auto* const mutex = new absl::Mutex;
+  return *mutex;
+}
+
+std::string CollectiveRunner::Call::What() const {
+  const std::string what = absl::StrCat(operation, " #", sequence);
+  return purpose ? absl::StrCat(what, " (", purpose(), ")") : what;
+}
+
+absl::Status CollectiveRunner::Broke(const absl::Status& status,
+                                     const Call& call) {
+  if (!broken_.ok()) return broken_;
+  const std::string what = call.What();
+  const Failures failures =
+      TellFailure(member_.store, member_.rank, member_.size, what,
+                  Patience(options_.timeout), [this] { BreakConnections(); });
+  const std::string head =
+      absl::StrCat(what, " of group \"", member_.name, "\" on rank ",
+                   member_.rank, " of ", member_.size, " failed");
+  if (!failures.gave_up.empty()) {
+    broken_ = absl::AbortedError(absl::StrCat(head, ": ", failures.gave_up));
+    return broken_;
+  }
+  broken_ = absl::Status(
+      status.code(),
+      absl::StrCat(head, " (timeout ",
+                   absl::FormatDuration(absl::FromChrono(options_.timeout)),
+                   failures.others.empty() ? "" : "; ", failures.others,
+                   "): ", status.message()));
+  return broken_;
+}
+
+absl::Status CollectiveRunner::Agree(const std::string& what,
+                                     const at::Tensor& tensor,
+                                     const CollectivePurpose& purpose) {
+  if (check_ == nullptr) return absl::OkStatus();
+  if (!broken_.ok()) return broken_;
+  std::string all = what;
+  if (tensor.defined()) {
+    absl::StrAppend(&all, " of ", DescribeTensor(tensor), " on ",
+                    c10::DeviceTypeName(tensor.device().type(), true));
+  }
+  const absl::Status status = check_->Compare(all, purpose ? purpose() : "");
+  if (status.ok()) return status;
+  const Call call{what, sequence_ + 1, purpose};
+  if (!absl::IsInvalidArgument(status)) return Broke(status, call);
+  // Every rank has seen it: nobody needs to be told.
+  broken_ = Annotate(status, absl::StrCat("collective #", call.sequence,
+                                          " of group \"", member_.name, "\""));
+  BreakConnections();
+  return broken_;
+}
+
+void CollectiveRunner::BreakConnections() {
+  // Nothing is left to do about an error of a group that is given up.
+  CatchTorch([&] {
+    absl::MutexLock lock(&IssueMutex());
+    process_group_->abort();
+  }).IgnoreError();
+}
+
+absl::StatusOr<PendingCollective> CollectiveRunner::Start(
+    const char* operation, const CollectivePurpose& purpose, Issue issue) {
+  if (!broken_.ok()) return broken_;
+  Call call{std::string(operation), ++sequence_, purpose};
+  PendingCollective pending;
+  pending.started_ = Clock::now();
+  auto work = CatchTorchOr([&] {
+    absl::MutexLock lock(&IssueMutex());
+    return issue();
+  });
+  if (!work.ok()) return Broke(work.status(), call);
+  const auto end = std::make_shared<std::atomic<Clock::rep>>(0);
+  if (tells_end_) tells_end_ = NoteEndOnCompletion(**work, end).ok();
+  pending.end_time_ = end;
+  pending.wait_ = [this, end, call = std::move(call), work = *std::move(work)] {
+    absl::Status status = WaitFor(call, *work);
+    NoteEnd(end);
+    return status;
+  };
+  return pending;
+}
+
+absl::Status CollectiveRunner::WaitFor(const Call& call, c10d::Work& work) {
+  const absl::Status status =
+      watch_ ? watch_->Wait(work, call.sequence, [&] { return call.What(); })
+             : CatchTorch([&] { work.wait(); });
+  return status.ok() ? status : Broke(status, call);
+}
+
+absl::Status CollectiveRunner::Run(const char* operation,
+                                   const CollectivePurpose& purpose,
+                                   Issue issue) {
+  TANDEM_ASSIGN_OR_RETURN(PendingCollective pending,
+                          Start(operation, purpose, issue));
+  return pending.Wait();
+}
+
+void CollectiveRunner::Abort(const absl::Status& reason) {
+  if (!broken_.ok()) return;
+  broken_ = reason;
+  // The note first: who sees the connection break looks for it.
+  TellGivingUp(member_.store, member_.rank, std::string(reason.message()));
+  BreakConnections();
+}
+
+}  // namespace tandem

@@ -1,0 +1,98 @@
+// Starts the collectives of one group of ranks, waits for them, and makes a
+// Status of what goes wrong: the part of a Communicator that knows no tensor.
+
+#ifndef TANDEM_CORE_COLLECTIVE_RUNNER_H_
+#define TANDEM_CORE_COLLECTIVE_RUNNER_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "core/communicator_options.h"
+#include "core/pending_collective.h"
+#include "core/store.h"
+
+namespace c10d {
+class ProcessGroup;
+class Work;
+}  // namespace c10d
+
+namespace tandem {
+
+class CollectiveCheck;
+class StragglerWatch;
+
+// Which rank of which group this is.
+struct GroupMember {
+  StorePtr store;  // keys of this group alone
+  int rank = 0;
+  int size = 1;
+  std::string name;
+};
+
+// For a group of at least two ranks. Not thread-safe. It must outlive the Wait
+// of what it started. After the first failure everything fails with that.
+class CollectiveRunner {
+ public:
+  using Issue = absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()>;
+
+  CollectiveRunner(GroupMember member, const CommunicatorOptions& options,
+                   c10::intrusive_ptr<c10d::ProcessGroup> process_group);
+  ~CollectiveRunner();
+
+  // With check_collectives: compares what all ranks are about to start. `what`
+  // is the operation, with the root if it has one; `tensor` may be undefined.
+  absl::Status Agree(const std::string& what, const at::Tensor& tensor,
+                     const CollectivePurpose& purpose);
+
+  // Calls `issue` under IssueMutex().
+  absl::StatusOr<PendingCollective> Start(const char* operation,
+                                          const CollectivePurpose& purpose,
+                                          Issue issue);
+  // Starts and waits.
+  absl::Status Run(const char* operation, const CollectivePurpose& purpose,
+                   Issue issue);
+
+  // Communicator::Abort.
+  void Abort(const absl::Status& reason);
+
+  // Communicator::IssueMutex.
+  static absl::Mutex& IssueMutex();
+
+ private:
+  // One that was started.
+  struct Call {
+    std::string operation;
+    int64_t sequence;
+    CollectivePurpose purpose;
+
+    std::string What() const;  // "all-reduce #3 (bucket 1 of step 4)"
+  };
+
+  absl::Status WaitFor(const Call& call, c10d::Work& work);
+  // Makes a message of a failure, tells it to the others, and keeps it as what
+  // broke the group.
+  absl::Status Broke(const absl::Status& status, const Call& call);
+  // What runs in this group, here and on other ranks, ends with an error.
+  void BreakConnections();
+
+  GroupMember member_;
+  CommunicatorOptions options_;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
+  std::unique_ptr<CollectiveCheck> check_;  // null: unchecked
+  std::unique_ptr<StragglerWatch> watch_;   // null: no warnings
+  int64_t sequence_ = 0;                    // collectives so far
+  bool tells_end_ = true;                   // do works have futures?
+  absl::Status broken_;                     // the first failure
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_COLLECTIVE_RUNNER_H_

@@ -1,0 +1,114 @@
+// How groups of ranks come about.
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/backend.h"
+#include "core/collective_check.h"
+#include "core/collective_runner.h"
+#include "core/communicator.h"
+#include "core/roll_call.h"
+#include "core/status_macros.h"
+#include "core/store.h"
+#include "core/torch_status.h"
+
+namespace tandem {
+namespace {
+
+// Rank `me` of the group must be in `ranks`, each of [0, size) once at most.
+absl::Status CheckRanks(absl::Span<const int> ranks, int me, int size) {
+  const std::set<int> unique(ranks.begin(), ranks.end());
+  if (!unique.empty() && unique.size() == ranks.size() &&
+      *unique.begin() >= 0 && *unique.rbegin() < size &&
+      unique.count(me) == 1) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "ranks {", absl::StrJoin(ranks, ", "), "} must be different, in 0 .. ",
+      size - 1, ", and this rank, ", me, ", one of them"));
+}
+
+}  // namespace
+
+Communicator::Communicator(StorePtr store, int rank, int size, std::string name,
+                           CommunicatorOptions options)
+    : store_(std::move(store)),
+      rank_(rank),
+      size_(size),
+      name_(std::move(name)),
+      options_(std::move(options)) {}
+
+Communicator::~Communicator() = default;
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::ForLaunch(
+    const Launch& launch, CommunicatorOptions options) {
+  options.all_local = launch.nnodes == 1;
+  options.master_host = launch.rendezvous.host;
+  const char* debug = std::getenv("TORCH_DISTRIBUTED_DEBUG");
+  TANDEM_ASSIGN_OR_RETURN(const bool checks,
+                          AsksForCollectiveChecks(debug ? debug : ""));
+  options.check_collectives = options.check_collectives || checks;
+  TANDEM_ASSIGN_OR_RETURN(StorePtr store, OpenStore(launch, options.timeout));
+  return Create(std::move(store), launch.rank, launch.world_size, "world",
+                options);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
+    StorePtr store, int rank, int size, const std::string& name,
+    const CommunicatorOptions& options) {
+  if (size < 1 || rank < 0 || rank >= size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group \"", name, "\": there is no rank ", rank, " of ",
+                     size, "; ranks count from 0"));
+  }
+  auto group = std::unique_ptr<Communicator>(
+      new Communicator(nullptr, rank, size, name, options));
+  return Connect(std::move(store), std::move(group), name);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Connect(
+    StorePtr store, std::unique_ptr<Communicator> group,
+    const std::string& key) {
+  Communicator& g = *group;
+  g.store_ = c10::make_intrusive<c10d::PrefixStore>(key, std::move(store));
+  if (g.size_ == 1) return group;
+  const std::string what =
+      absl::StrCat("group \"", g.name_, "\", rank ", g.rank_, " of ", g.size_);
+  const absl::Status met =
+      MeetAtStore(g.store_, g.rank_, g.size_, g.options_.timeout);
+  if (!met.ok()) return Annotate(met, what);
+  auto made = MakeProcessGroup(g.store_, g.rank_, g.size_, g.options_);
+  if (!made.ok()) return Annotate(made.status(), what);
+  g.process_group_ = *std::move(made);
+  g.process_group_->setGroupName(key);
+  g.runner_ = std::make_unique<CollectiveRunner>(
+      GroupMember{g.store_, g.rank_, g.size_, g.name_}, g.options_,
+      g.process_group_);
+  return group;
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(
+    absl::Span<const int> ranks, const std::string& name) {
+  absl::Status checked = CheckRanks(ranks, rank_, size_);
+  if (!checked.ok()) {
+    return Annotate(checked, absl::StrCat("subgroup \"", name, "\""));
+  }
+  // Other subgroups of this name may stand beside this one, or come after it.
+  const std::string members =
+      absl::StrCat(name, "/", absl::StrJoin(ranks, ","));
+  const std::string key =
+      absl::StrCat("sub/", members, "/", subgroups_[members]++);
+  const int rank = static_cast<int>(
+      std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
+  auto group = std::unique_ptr<Communicator>(new Communicator(
+      nullptr, rank, static_cast<int>(ranks.size()), name, options_));
+  return Connect(store_, std::move(group), key);
+}
+
+}  // namespace tandem

@@ -1,0 +1,54 @@
+// The all-reduce of ranks that share memory.
+
+#ifndef TANDEM_CORE_SHM_ALL_REDUCE_H_
+#define TANDEM_CORE_SHM_ALL_REDUCE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "core/shm_collectives.h"
+
+namespace tandem {
+
+// One of three ways, the same bits in each:
+//   small: every rank copies its tensor into its slot and sums all slots.
+//   in place: all tensors lie in arenas. The ranks divide the tensor in blocks,
+//     of which each takes the next as it gets to it; it sums that block of all
+//     ranks' tensors and writes the sum into all of them. A rank that comes
+//     late finds that the others have done its share.
+//   staged: in chunks through the slots. Up to three ranks each sum all of a
+//     chunk; more divide it and exchange the sums in a second round.
+class ShmAllReduce : public ShmCollective {
+ public:
+  ShmAllReduce(MutableBytes tensor, int64_t offset, const Reduction& reduction,
+               const VectorSum& sum);
+
+  void Begin(ShmRounds& rounds) override;
+  absl::Status Finish(ShmRounds& rounds, ShmDeadline deadline) override;
+  bool begins_cheaply() const override { return true; }
+  bool is_long() const override;
+
+ private:
+  bool small() const { return tensor_.size <= kSmallBytes; }
+  static bool AllInArenas(const ShmRounds& rounds);
+  // Sums [begin, begin + n) of the chunk that is in all slots.
+  void SumSlots(const ShmRounds& rounds, size_t begin, size_t n,
+                std::byte* result) const;
+  absl::Status InPlace(ShmRounds& rounds, ShmDeadline deadline);
+  absl::Status Staged(ShmRounds& rounds, ShmDeadline deadline);
+  // One chunk of the tensor, from its copy into the slots on.
+  absl::Status StageChunk(ShmRounds& rounds, ShmDeadline deadline,
+                          std::byte* chunk, size_t n);
+  absl::Status DivideChunk(ShmRounds& rounds, ShmDeadline deadline,
+                           std::byte* chunk, size_t n);
+
+  const MutableBytes tensor_;
+  const VectorSum sum_;
+  const size_t element_bytes_;
+  ShmNote note_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_SHM_ALL_REDUCE_H_

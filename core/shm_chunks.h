@@ -1,0 +1,49 @@
+// A collective that goes through the slots chunk by chunk.
+
+#ifndef TANDEM_CORE_SHM_CHUNKS_H_
+#define TANDEM_CORE_SHM_CHUNKS_H_
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "core/shm_collectives.h"
+
+namespace tandem {
+
+// In each round this rank writes what the others need of [begin, begin + n)
+// into its slot, and reads theirs. At least one round, with n = 0 perhaps.
+class ShmChunked : public ShmCollective {
+ public:
+  // `bytes` in all, `step` of them a round.
+  ShmChunked(const ShmNote& note, size_t bytes, size_t step)
+      : note_(note), bytes_(bytes), step_(step) {}
+
+  void Begin(ShmRounds& rounds) final;
+  absl::Status Finish(ShmRounds& rounds, ShmDeadline deadline) final;
+  bool begins_cheaply() const final { return written_bytes() <= kSmallBytes; }
+  bool is_long() const final { return bytes_ > kLongBytes; }
+
+  // Above this a collective goes on in the background.
+  static constexpr size_t kLongBytes = 256 << 10;
+
+ protected:
+  virtual void Write(const ShmRounds& rounds, std::byte* slot, size_t begin,
+                     size_t n) = 0;
+  virtual void Read(const ShmRounds& rounds, size_t begin, size_t n) = 0;
+  // What Write() copies in the first round, about.
+  virtual size_t written_bytes() const { return bytes_; }
+
+  size_t step() const { return step_; }
+
+ private:
+  void BeginChunk(ShmRounds& rounds);
+
+  const ShmNote note_;
+  const size_t bytes_;
+  const size_t step_;
+  size_t begin_ = 0;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_SHM_CHUNKS_H_

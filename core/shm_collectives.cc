@@ -1,0 +1,295 @@
+#include "core/shm_collectives.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "core/shm_all_reduce.h"
+#include "core/shm_chunks.h"
+#include "core/shm_operation_names.h"
+#include "core/status_macros.h"
+
+namespace tandem {
+namespace {
+
+// No bytes may come with no address.
+void Copy(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+// A slot's share for each of `ranks` ranks.
+size_t SharePerRank(size_t ranks) { return kSlotBytes / ranks / 64 * 64; }
+
+ShmNote NoteOf(ShmOp operation, size_t bytes, int root = 0) {
+  ShmNote note;
+  note.operation = static_cast<uint32_t>(operation);
+  note.bytes = static_cast<int64_t>(bytes);
+  note.root = root;
+  return note;
+}
+
+ShmNote NoteOf(ShmOp operation, size_t bytes, const Reduction& reduction,
+               int root = 0) {
+  ShmNote note = NoteOf(operation, bytes, root);
+  note.dtype = static_cast<int32_t>(reduction.dtype);
+  note.variant = static_cast<uint32_t>(reduction.kind);
+  return note;
+}
+
+using Terms = absl::InlinedVector<const void*, 16>;
+
+class Barrier : public ShmChunked {
+ public:
+  Barrier() : ShmChunked(NoteOf(ShmOp::kBarrier, 0), 0, kSlotBytes) {}
+
+ private:
+  void Write(const ShmRounds&, std::byte*, size_t, size_t) override {}
+  void Read(const ShmRounds&, size_t, size_t) override {}
+};
+
+class Broadcast : public ShmChunked {
+ public:
+  Broadcast(MutableBytes tensor, int root)
+      : ShmChunked(NoteOf(ShmOp::kBroadcast, tensor.size, root), tensor.size,
+                   kSlotBytes),
+        tensor_(tensor),
+        root_(root) {}
+
+ private:
+  void Write(const ShmRounds& rounds, std::byte* slot, size_t begin,
+             size_t n) override {
+    if (rounds.rank() == root_) Copy(slot, tensor_.data + begin, n);
+  }
+  void Read(const ShmRounds& rounds, size_t begin, size_t n) override {
+    if (rounds.rank() == root_) return;
+    Copy(tensor_.data + begin, rounds.Slot(root_), n);
+  }
+
+  const MutableBytes tensor_;
+  const int root_;
+};
+
+// All-gather and gather: a rank without outputs only gives.
+class Gather : public ShmChunked {
+ public:
+  Gather(const ShmNote& note, ConstBytes input,
+         std::vector<MutableBytes> outputs)
+      : ShmChunked(note, input.size, kSlotBytes),
+        input_(input),
+        outputs_(std::move(outputs)) {}
+
+ private:
+  void Write(const ShmRounds& rounds, std::byte* slot, size_t begin,
+             size_t n) override {
+    Copy(slot, input_.data + begin, n);
+  }
+  void Read(const ShmRounds& rounds, size_t begin, size_t n) override {
+    for (size_t r = 0; r < outputs_.size(); ++r) {
+      Copy(outputs_[r].data + begin, rounds.Slot(static_cast<int>(r)), n);
+    }
+  }
+
+  const ConstBytes input_;
+  const std::vector<MutableBytes> outputs_;
+};
+
+class Scatter : public ShmChunked {
+ public:
+  Scatter(std::vector<ConstBytes> inputs, MutableBytes output, int root,
+          int size)
+      : ShmChunked(NoteOf(ShmOp::kScatter, output.size, root), output.size,
+                   SharePerRank(size)),
+        inputs_(std::move(inputs)),
+        output_(output),
+        root_(root) {}
+
+ private:
+  void Write(const ShmRounds&, std::byte* slot, size_t begin,
+             size_t n) override {
+    for (size_t r = 0; r < inputs_.size(); ++r) {
+      Copy(slot + r * step(), inputs_[r].data + begin, n);
+    }
+  }
+  void Read(const ShmRounds& rounds, size_t begin, size_t n) override {
+    Copy(output_.data + begin, rounds.Slot(root_) + rounds.rank() * step(), n);
+  }
+  size_t written_bytes() const override {
+    return inputs_.size() * output_.size;
+  }
+
+  const std::vector<ConstBytes> inputs_;
+  const MutableBytes output_;
+  const int root_;
+};
+
+class ReduceScatter : public ShmChunked {
+ public:
+  ReduceScatter(std::vector<ConstBytes> inputs, MutableBytes output,
+                const Reduction& reduction, const VectorSum& sum)
+      : ShmChunked(NoteOf(ShmOp::kReduceScatter, output.size, reduction),
+                   output.size, SharePerRank(inputs.size())),
+        inputs_(std::move(inputs)),
+        output_(output),
+        sum_(sum),
+        element_bytes_(c10::elementSize(reduction.dtype)) {}
+
+ private:
+  void Write(const ShmRounds&, std::byte* slot, size_t begin,
+             size_t n) override {
+    for (size_t r = 0; r < inputs_.size(); ++r) {
+      Copy(slot + r * step(), inputs_[r].data + begin, n);
+    }
+  }
+  void Read(const ShmRounds& rounds, size_t begin, size_t n) override {
+    Terms terms;
+    for (int r = 0; r < rounds.size(); ++r) {
+      terms.push_back(rounds.Slot(r) + rounds.rank() * step());
+    }
+    void* const results[] = {output_.data + begin};
+    sum_.Run(terms, results, static_cast<int64_t>(n / element_bytes_));
+  }
+  size_t written_bytes() const override {
+    return inputs_.size() * output_.size;
+  }
+
+  const std::vector<ConstBytes> inputs_;
+  const MutableBytes output_;
+  const VectorSum sum_;
+  const size_t element_bytes_;
+};
+
+class Reduce : public ShmChunked {
+ public:
+  Reduce(MutableBytes tensor, int root, const Reduction& reduction,
+         const VectorSum& sum)
+      : ShmChunked(NoteOf(ShmOp::kReduce, tensor.size, reduction, root),
+                   tensor.size, kSlotBytes),
+        tensor_(tensor),
+        root_(root),
+        sum_(sum),
+        element_bytes_(c10::elementSize(reduction.dtype)) {}
+
+ private:
+  void Write(const ShmRounds&, std::byte* slot, size_t begin,
+             size_t n) override {
+    Copy(slot, tensor_.data + begin, n);
+  }
+  void Read(const ShmRounds& rounds, size_t begin, size_t n) override {
+    if (rounds.rank() != root_) return;
+    Terms terms;
+    for (int r = 0; r < rounds.size(); ++r) terms.push_back(rounds.Slot(r));
+    void* const results[] = {tensor_.data + begin};
+    sum_.Run(terms, results, static_cast<int64_t>(n / element_bytes_));
+  }
+
+  const MutableBytes tensor_;
+  const int root_;
+  const VectorSum sum_;
+  const size_t element_bytes_;
+};
+
+// Not chunks of one size: it goes on until no rank has anything to send.
+class AllToAll : public ShmCollective {
+ public:
+  AllToAll(std::vector<ConstBytes> inputs, std::vector<MutableBytes> outputs)
+      : inputs_(std::move(inputs)),
+        outputs_(std::move(outputs)),
+        share_(SharePerRank(inputs_.size())) {
+    for (const ConstBytes& input : inputs_) {
+      longest_ = std::max(longest_, input.size);
+      bytes_ += input.size;
+    }
+  }
+
+  void Begin(ShmRounds& rounds) override {
+    for (size_t r = 0; r < inputs_.size(); ++r) {
+      const ConstBytes& input = inputs_[r];
+      const size_t from = std::min(begin_, input.size);
+      Copy(rounds.NextSlot() + r * share_, input.data + from,
+           std::min(share_, input.size - from));
+    }
+    ShmNote note = NoteOf(ShmOp::kAllToAll, 0);
+    note.more = begin_ + share_ < longest_ ? 1 : 0;
+    rounds.Arrive(note);
+  }
+
+  absl::Status Finish(ShmRounds& rounds, ShmDeadline deadline) override {
+    for (bool more = true;;) {
+      TANDEM_RETURN_IF_ERROR(rounds.Await(deadline));
+      more = false;
+      for (int r = 0; r < rounds.size(); ++r) {
+        more |= rounds.note(r).more != 0;
+        const MutableBytes& output = outputs_[r];
+        const size_t from = std::min(begin_, output.size);
+        Copy(output.data + from, rounds.Slot(r) + rounds.rank() * share_,
+             std::min(share_, output.size - from));
+      }
+      begin_ += share_;
+      if (!more) return absl::OkStatus();
+      Begin(rounds);
+    }
+  }
+
+  bool begins_cheaply() const override { return bytes_ <= kSmallBytes; }
+  bool is_long() const override { return bytes_ > ShmChunked::kLongBytes; }
+
+ private:
+  const std::vector<ConstBytes> inputs_;
+  const std::vector<MutableBytes> outputs_;
+  const size_t share_;
+  size_t longest_ = 0;
+  size_t bytes_ = 0;
+  size_t begin_ = 0;
+};
+
+}  // namespace
+
+ShmCollectivePtr MakeBarrier() { return std::make_unique<Barrier>(); }
+
+ShmCollectivePtr MakeAllReduce(MutableBytes tensor, int64_t offset,
+                               const Reduction& reduction,
+                               const VectorSum& sum) {
+  return std::make_unique<ShmAllReduce>(tensor, offset, reduction, sum);
+}
+
+ShmCollectivePtr MakeReduce(MutableBytes tensor, int root,
+                            const Reduction& reduction, const VectorSum& sum) {
+  return std::make_unique<Reduce>(tensor, root, reduction, sum);
+}
+
+ShmCollectivePtr MakeReduceScatter(std::vector<ConstBytes> inputs,
+                                   MutableBytes output,
+                                   const Reduction& reduction,
+                                   const VectorSum& sum) {
+  return std::make_unique<ReduceScatter>(std::move(inputs), output, reduction,
+                                         sum);
+}
+
+ShmCollectivePtr MakeAllGather(ConstBytes input,
+                               std::vector<MutableBytes> outputs) {
+  return std::make_unique<Gather>(NoteOf(ShmOp::kAllGather, input.size), input,
+                                  std::move(outputs));
+}
+
+ShmCollectivePtr MakeGather(ConstBytes input, std::vector<MutableBytes> outputs,
+                            int root) {
+  return std::make_unique<Gather>(NoteOf(ShmOp::kGather, input.size, root),
+                                  input, std::move(outputs));
+}
+
+ShmCollectivePtr MakeScatter(std::vector<ConstBytes> inputs,
+                             MutableBytes output, int root, int size) {
+  return std::make_unique<Scatter>(std::move(inputs), output, root, size);
+}
+
+ShmCollectivePtr MakeBroadcast(MutableBytes tensor, int root) {
+  return std::make_unique<Broadcast>(tensor, root);
+}
+
+ShmCollectivePtr MakeAllToAll(std::vector<ConstBytes> inputs,
+                              std::vector<MutableBytes> outputs) {
+  return std::make_unique<AllToAll>(std::move(inputs), std::move(outputs));
+}
+
+}  // namespace tandem

@@ -1,0 +1,90 @@
+// Collectives of ranks that share memory, on plain arrays.
+
+#ifndef TANDEM_CORE_SHM_COLLECTIVES_H_
+#define TANDEM_CORE_SHM_COLLECTIVES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/shm_rounds.h"
+#include "core/vector_sum.h"
+
+namespace tandem {
+
+// Up to this size a tensor goes through one slot, in one round.
+constexpr size_t kSmallBytes = 64 << 10;
+
+// One collective of one rank. The arrays must stay until Finish() has returned.
+// All ranks go through the same collectives in the same order, with the same
+// arguments; where they do not, every rank that sees it returns
+// InvalidArgument.
+class ShmCollective {
+ public:
+  virtual ~ShmCollective() = default;
+
+  // Arrives at the first round, which is possible once the collective before
+  // has finished on this rank. Does not wait.
+  virtual void Begin(ShmRounds& rounds) = 0;
+  // Everything else.
+  virtual absl::Status Finish(ShmRounds& rounds, ShmDeadline deadline) = 0;
+
+  // Does Begin() copy little, so that the thread that issues may call it?
+  virtual bool begins_cheaply() const = 0;
+  // Is it so much that it should go on in the background? What is not is left
+  // for the thread that waits for it.
+  virtual bool is_long() const = 0;
+};
+
+struct ConstBytes {
+  const std::byte* data = nullptr;
+  size_t size = 0;
+};
+struct MutableBytes {
+  std::byte* data = nullptr;
+  size_t size = 0;
+};
+
+using ShmCollectivePtr = std::unique_ptr<ShmCollective>;
+
+ShmCollectivePtr MakeBarrier();
+
+// In place. `offset` is the place in this rank's arena, or -1: when all ranks
+// have one, no byte is copied. `divisor` and `factor` as in Reduction.
+ShmCollectivePtr MakeAllReduce(MutableBytes tensor, int64_t offset,
+                               const Reduction& reduction,
+                               const VectorSum& sum);
+
+// The result is written on `root` alone.
+ShmCollectivePtr MakeReduce(MutableBytes tensor, int root,
+                            const Reduction& reduction, const VectorSum& sum);
+
+// `inputs`: for each rank what it is to get, all of `output`'s size.
+ShmCollectivePtr MakeReduceScatter(std::vector<ConstBytes> inputs,
+                                   MutableBytes output,
+                                   const Reduction& reduction,
+                                   const VectorSum& sum);
+
+// `outputs`: one of `input`'s size for each rank.
+ShmCollectivePtr MakeAllGather(ConstBytes input,
+                               std::vector<MutableBytes> outputs);
+// The same; `outputs` of other ranks than `root` are empty vectors.
+ShmCollectivePtr MakeGather(ConstBytes input, std::vector<MutableBytes> outputs,
+                            int root);
+
+// Among `size` ranks; `inputs` of others than `root` are empty vectors.
+ShmCollectivePtr MakeScatter(std::vector<ConstBytes> inputs,
+                             MutableBytes output, int root, int size);
+
+ShmCollectivePtr MakeBroadcast(MutableBytes tensor, int root);
+
+// What rank r gets, and what comes from rank r. Sizes may differ; that which a
+// rank sends is that which the other expects.
+ShmCollectivePtr MakeAllToAll(std::vector<ConstBytes> inputs,
+                              std::vector<MutableBytes> outputs);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_SHM_COLLECTIVES_H_

@@ -1,0 +1,140 @@
+#include "core/shm_connect.h"
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/cpu_quota.h"
+#include "core/local_socket.h"
+#include "core/shm_segment.h"
+#include "core/status_macros.h"
+#include "core/torch_status.h"
+
+namespace tandem {
+namespace {
+
+constexpr uint64_t kMagic = 0x74616e64656d0001;  // "tandem", version 1
+
+// What two ranks tell each other first. The layout of what they will share
+// must be the same.
+struct Hello {
+  uint64_t magic = kMagic;
+  int32_t rank = 0;
+  int32_t size = 0;
+  uint64_t page_bytes = sizeof(ShmRankPage);
+  uint64_t slot_bytes = kSlotBytes;
+  uint64_t mail_bytes = kMailBytes;
+  cpu_set_t cpus{};
+};
+
+class Connector {
+ public:
+  Connector(const StorePtr& store, int rank, int size, int arena,
+            std::chrono::milliseconds timeout)
+      : store_(store),
+        size_(size),
+        arena_(arena),
+        timeout_(timeout),
+        deadline_(std::chrono::steady_clock::now() + timeout) {
+    mine_.rank = rank;
+    mine_.size = size;
+    sched_getaffinity(0, sizeof(mine_.cpus), &mine_.cpus);
+    cpus_ = mine_.cpus;
+    made_.peers.resize(size);
+  }
+
+  absl::StatusOr<ShmConnections> Run() {
+    TANDEM_ASSIGN_OR_RETURN(LocalListener listener, ListenLocal(size_));
+    if (mine_.rank == 0) {
+      TANDEM_ASSIGN_OR_RETURN(made_.segment, ShmSegment::NewMemory(size_));
+    }
+    TANDEM_RETURN_IF_ERROR(CatchTorch(
+        [&] { store_->set(Key(mine_.rank), listener.name); }, "publish"));
+    for (int r = 0; r < mine_.rank; ++r) {
+      TANDEM_RETURN_IF_ERROR(
+          Annotate(ConnectTo(r), absl::StrCat("connect to rank ", r)));
+    }
+    for (int r = mine_.rank + 1; r < size_; ++r) {
+      TANDEM_RETURN_IF_ERROR(
+          Annotate(AcceptOne(listener), "connection from a further rank"));
+    }
+    const double cores = std::min<double>(CPU_COUNT(&cpus_), CpuQuota());
+    made_.core_for_each = cores >= size_;
+    made_.two_cores_for_each = cores >= 2 * size_;
+    return std::move(made_);
+  }
+
+ private:
+  static std::string Key(int rank) { return absl::StrCat("shm/", rank); }
+
+  absl::Status ConnectTo(int rank) {
+    std::string name;
+    TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
+      store_->wait({Key(rank)}, timeout_);
+      name = store_->get_to_str(Key(rank));
+    }));
+    TANDEM_ASSIGN_OR_RETURN(LocalPeer peer, ConnectLocal(name));
+    TANDEM_RETURN_IF_ERROR(
+        SendWithFds(peer.fd.get(), &mine_, sizeof(mine_), {arena_}));
+    Hello theirs;
+    const int fds = rank == 0 ? 2 : 1;
+    TANDEM_ASSIGN_OR_RETURN(
+        std::vector<OwnedFd> received,
+        ReceiveWithFds(peer.fd.get(), &theirs, sizeof(theirs), fds, deadline_));
+    if (rank == 0) made_.segment = std::move(received[1]);
+    if (theirs.rank != rank) theirs.magic = 0;
+    return Note(theirs, std::move(peer), std::move(received[0]));
+  }
+
+  absl::Status AcceptOne(const LocalListener& listener) {
+    TANDEM_ASSIGN_OR_RETURN(LocalPeer peer,
+                            AcceptLocal(listener.fd.get(), deadline_));
+    Hello theirs;
+    TANDEM_ASSIGN_OR_RETURN(
+        std::vector<OwnedFd> received,
+        ReceiveWithFds(peer.fd.get(), &theirs, sizeof(theirs), 1, deadline_));
+    std::vector<int> fds = {arena_};
+    if (mine_.rank == 0) fds.push_back(made_.segment.get());
+    TANDEM_RETURN_IF_ERROR(
+        SendWithFds(peer.fd.get(), &mine_, sizeof(mine_), fds));
+    return Note(theirs, std::move(peer), std::move(received[0]));
+  }
+
+  absl::Status Note(const Hello& theirs, LocalPeer peer, OwnedFd arena) {
+    if (theirs.magic != mine_.magic || theirs.size != mine_.size ||
+        theirs.page_bytes != mine_.page_bytes ||
+        theirs.slot_bytes != mine_.slot_bytes ||
+        theirs.mail_bytes != mine_.mail_bytes || theirs.rank < 0 ||
+        theirs.rank >= size_ || made_.peers[theirs.rank].socket) {
+      return absl::FailedPreconditionError(
+          "the process at the other end is not a rank of this group, or runs "
+          "another version of this program");
+    }
+    CPU_OR(&cpus_, &cpus_, &theirs.cpus);
+    made_.peers[theirs.rank] =
+        ShmPeer{std::move(peer.fd), std::move(arena), peer.pid};
+    return absl::OkStatus();
+  }
+
+  const StorePtr store_;
+  const int size_;
+  const int arena_;
+  const std::chrono::milliseconds timeout_;
+  const SocketDeadline deadline_;
+  Hello mine_;
+  cpu_set_t cpus_;
+  ShmConnections made_;
+};
+
+}  // namespace
+
+absl::StatusOr<ShmConnections> ConnectShm(const StorePtr& store, int rank,
+                                          int size, int arena,
+                                          std::chrono::milliseconds timeout) {
+  return Connector(store, rank, size, arena, timeout).Run();
+}
+
+}  // namespace tandem

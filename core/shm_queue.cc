@@ -1,0 +1,157 @@
+#include "core/shm_queue.h"
+
+#include <utility>
+
+namespace tandem {
+
+ShmQueue::ShmQueue(ShmSegment* segment, int rank,
+                   const ShmConnections* connections)
+    : segment_(segment), rank_(rank), rounds_(segment, rank, connections) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+ShmQueue::~ShmQueue() { Close(); }
+
+void ShmQueue::Close() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (std::exchange(stop_, true)) return;
+  }
+  Hurry();
+  thread_.join();
+  absl::MutexLock lock(&mutex_);
+  if (failure_.ok()) failure_ = absl::UnavailableError("this rank left");
+}
+
+void ShmQueue::Hurry() { segment_->page(rank_).bell.Add(1); }
+
+std::shared_ptr<ShmTask> ShmQueue::Issue(ShmCollectivePtr collective,
+                                         std::shared_ptr<void> keep,
+                                         std::chrono::milliseconds timeout) {
+  auto task = std::make_shared<ShmTask>();
+  task->collective_ = std::move(collective);
+  task->keep_ = std::move(keep);
+  task->timeout_ = timeout;
+  absl::MutexLock lock(&mutex_);
+  if (!failure_.ok()) {
+    Complete(task, failure_);
+    return task;
+  }
+  if (tasks_.empty() && task->collective_->begins_cheaply()) {
+    task->collective_->Begin(rounds_);
+    task->begun_ = true;
+  }
+  tasks_.push_back(task);
+  // Who sleeps for this rank is woken by Begin(), and asks again if need be.
+  const bool awaited = !task->begun_ && segment_->page(rank_).rounds.awaited();
+  if (task->collective_->is_long() || awaited) Hurry();
+  return task;
+}
+
+absl::Status ShmQueue::Wait(ShmTask& task) {
+  if (task.done()) return task.status();
+  absl::MutexLock lock(&mutex_);
+  while (!task.done()) {
+    if (running_) {
+      changed_.Wait(&mutex_);
+    } else {
+      RunFront(/*in_background=*/false);
+    }
+  }
+  return task.status();
+}
+
+void ShmQueue::OnDone(const std::shared_ptr<ShmTask>& task,
+                      std::function<void()> callback) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!task->done()) {
+      task->on_done_ = std::move(callback);
+      Hurry();
+      return;
+    }
+  }
+  callback();
+}
+
+void ShmQueue::GiveUp(const std::string& reason) {
+  segment_->SetState(rank_, ShmRankState::kGaveUp, reason);
+  absl::MutexLock lock(&mutex_);
+  // Who runs a collective notices by itself.
+  if (!running_) {
+    Fail(absl::UnavailableError("this rank gave up: " + reason));
+  }
+}
+
+void ShmQueue::Run() {
+  SharedSignal& bell = segment_->page(rank_).bell;
+  for (;;) {
+    const uint32_t seen = bell.value();
+    {
+      absl::MutexLock lock(&mutex_);
+      while (!tasks_.empty()) {
+        if (running_) {
+          changed_.Wait(&mutex_);
+        } else {
+          RunFront(/*in_background=*/true);
+        }
+      }
+      if (stop_) return;
+    }
+    bell.Sleep(seen, std::chrono::hours(1));
+  }
+}
+
+void ShmQueue::RunFront(bool in_background) {
+  const std::shared_ptr<ShmTask> task = tasks_.front();
+  running_ = true;
+  mutex_.Unlock();
+  rounds_.set_in_background(in_background);
+  const absl::Status status = Execute(*task);
+  mutex_.Lock();
+  running_ = false;
+  if (status.ok()) {
+    tasks_.pop_front();
+    Complete(task, status);
+  } else {
+    Fail(status);
+  }
+  changed_.SignalAll();
+}
+
+absl::Status ShmQueue::Execute(ShmTask& task) {
+  const ShmDeadline deadline = std::chrono::steady_clock::now() + task.timeout_;
+  if (!task.begun_) task.collective_->Begin(rounds_);
+  return task.collective_->Finish(rounds_, deadline);
+}
+
+void ShmQueue::Complete(const std::shared_ptr<ShmTask>& task,
+                        const absl::Status& status) {
+  task->status_ = status;
+  if (status.ok()) {
+    task->keep_.reset();
+  } else {
+    kept_.push_back(std::move(task->keep_));
+  }
+  task->collective_.reset();
+  task->done_.store(true, std::memory_order_release);
+  if (task->on_done_ == nullptr) return;
+  const std::function<void()> callback = std::move(task->on_done_);
+  mutex_.Unlock();  // it may issue the next one
+  callback();
+  mutex_.Lock();
+}
+
+void ShmQueue::Fail(const absl::Status& status) {
+  if (failure_.ok()) {
+    failure_ = status;
+    segment_->SetState(rank_, ShmRankState::kGaveUp, status.message());
+  }
+  while (!tasks_.empty()) {
+    const std::shared_ptr<ShmTask> task = std::move(tasks_.front());
+    tasks_.pop_front();
+    Complete(task, failure_);
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,112 @@
+#include "core/straggler_watch.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <optional>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "core/call_within.h"
+#include "core/roll_call.h"
+#include "core/torch_status.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+// How long a store may take that answers: the collective may end meanwhile.
+constexpr milliseconds kStorePatience = std::chrono::seconds(1);
+
+// The end of `work`, if it comes in time.
+std::optional<absl::Status> WaitAtMost(c10d::Work& work, milliseconds time) {
+  const absl::Status status = CatchTorch([&] { work.wait(time); });
+  if (status.ok()) return status;
+  if (!work.isCompleted()) return std::nullopt;
+  // What was caught may still be the timeout of this wait.
+  return CatchTorch([&] { work.wait(); });
+}
+
+std::string NoteKey(int rank) { return absl::StrCat("waiting/", rank); }
+
+std::string TimeSince(Clock::time_point start) {
+  const absl::Duration time = absl::FromChrono(Clock::now() - start);
+  return absl::FormatDuration(absl::Trunc(time, absl::Milliseconds(10)));
+}
+
+}  // namespace
+
+StragglerWatch::StragglerWatch(StorePtr store, std::string group, int rank,
+                               int size, milliseconds threshold)
+    : store_(std::move(store)),
+      group_(std::move(group)),
+      rank_(rank),
+      size_(size),
+      threshold_(threshold) {}
+
+absl::Status StragglerWatch::Wait(c10d::Work& work, int64_t sequence,
+                                  absl::FunctionRef<std::string()> what) {
+  const Clock::time_point start = Clock::now();
+  const milliseconds eighth = std::max(threshold_ / 8, milliseconds(1));
+  if (auto end = WaitAtMost(work, eighth)) return *end;
+  LeaveNote(sequence);
+  if (auto end = WaitAtMost(work, threshold_)) return *end;
+  const Finding found = LookForLateRanks(sequence);
+  if (!found.mine) return CatchTorch([&] { work.wait(); });
+  const std::string of_group =
+      absl::StrCat(what(), " of group \"", group_, "\"");
+  if (found.late.empty()) {
+    LOG(WARNING) << "rank " << rank_ << " has waited " << TimeSince(start)
+                 << " for " << of_group << "; "
+                 << (store_answers_ ? "every rank has come to it"
+                                    : "the store does not say who is late");
+    return CatchTorch([&] { work.wait(); });
+  }
+  LOG(WARNING) << RankList(found.late)
+               << (found.late.size() == 1 ? " is" : " are") << " late: rank "
+               << rank_ << " has waited " << TimeSince(start) << " for "
+               << of_group;
+  absl::Status end = CatchTorch([&] { work.wait(); });
+  if (end.ok()) {
+    LOG(WARNING) << RankList(found.late)
+                 << (found.late.size() == 1 ? " was " : " were ")
+                 << TimeSince(start) << " late for " << of_group;
+  }
+  return end;
+}
+
+void StragglerWatch::LeaveNote(int64_t sequence) {
+  if (!store_answers_) return;
+  // If the store is silent, that is said where the note would be read.
+  CallWithin<bool>(kStorePatience, [store = store_, key = NoteKey(rank_),
+                                    sequence] {
+    store->set(key, absl::StrCat(sequence));
+    return true;
+  }).IgnoreError();
+}
+
+StragglerWatch::Finding StragglerWatch::LookForLateRanks(int64_t sequence) {
+  if (!store_answers_) return {};
+  const auto found = CallWithin<Finding>(
+      kStorePatience, [store = store_, size = size_, sequence] {
+        Finding finding;
+        finding.mine = store->add(absl::StrCat("late/", sequence), 1) == 1;
+        const std::string note = absl::StrCat(sequence);
+        for (int r = 0; finding.mine && r < size; ++r) {
+          const std::string key = NoteKey(r);
+          if (!store->check({key}) || store->get_to_str(key) != note) {
+            finding.late.push_back(r);
+          }
+        }
+        return finding;
+      });
+  store_answers_ = found.ok();
+  // A rank that cannot ask tells what it knows.
+  return found.ok() ? *found : Finding{/*mine=*/true, {}};
+}
+
+}  // namespace tandem

@@ -1,0 +1,382 @@
+#include "parallel/reducer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/fault_point.h"
+#include "core/status_macros.h"
+#include "core/trace.h"
+
+namespace tandem {
+namespace {
+
+std::vector<std::string> NamesByPosition(
+    const std::vector<FlatBuffer*>& buffers) {
+  std::vector<std::string> names;
+  for (const FlatBuffer* buffer : buffers) {
+    for (const FlatSlot& slot : buffer->slots()) {
+      const auto position = static_cast<size_t>(slot.position);
+      if (names.size() <= position) names.resize(position + 1);
+      names[position] = slot.name;
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+Reducer::Reducer(std::vector<FlatBuffer*> buffers, Communicator& group,
+                 ReducerOptions options)
+    : buffers_(std::move(buffers)),
+      group_(group),
+      options_(std::move(options)),
+      marks_(NamesByPosition(buffers_), options_.static_graph) {
+  for (FlatBuffer* buffer : buffers_) Register(buffer, /*delayed=*/false);
+  for (FlatBuffer* buffer : options_.delayed) {
+    Register(buffer, /*delayed=*/true);
+  }
+  absl::MutexLock lock(&mutex_);
+  order_ = marks_.Order();
+  use_ = at::zeros({static_cast<int64_t>(places_.size())}, at::kInt);
+  AssignBuckets();
+}
+
+void Reducer::Register(FlatBuffer* buffer, bool delayed) {
+  for (const FlatSlot& slot : buffer->slots()) {
+    const auto position = static_cast<size_t>(slot.position);
+    if (places_.size() <= position) places_.resize(position + 1);
+    places_[position] = {buffer, slot.id, delayed};
+  }
+  buffer->set_on_gradient(
+      [this](const FlatSlot& slot) { MarkReady(slot.position); });
+}
+
+absl::Status Reducer::SetHook(CommunicationHook hook) {
+  if (hook_) {
+    return absl::FailedPreconditionError(
+        "a communication hook is registered already: there can be one");
+  }
+  hook_ = std::move(hook);
+  return absl::OkStatus();
+}
+
+// Whether this step finds out which parameters are used, on any rank.
+bool Reducer::learns_use() const {
+  const bool once =
+      options_.static_graph || options_.skip_all_reduce_unused_params;
+  return once ? steps_ == 0 : options_.find_unused_parameters;
+}
+
+std::vector<int64_t> Reducer::RankOfPositions() const {
+  std::vector<int64_t> rank_of(places_.size());
+  for (size_t i = 0; i < order_.size(); ++i) rank_of[order_[i]] = i;
+  return rank_of;
+}
+
+void Reducer::AssignBuckets() {
+  const std::vector<int64_t> rank_of = RankOfPositions();
+  buckets_ = MakeBuckets(buffers_, options_.buckets, rank_of);
+  for (Bucket& bucket : buckets_) TrimDead(&bucket);
+  buckets_.erase(std::remove_if(buckets_.begin(), buckets_.end(),
+                                [](const Bucket& bucket) {
+                                  return bucket.end == bucket.first;
+                                }),
+                 buckets_.end());
+  if (!options_.delayed.empty()) InsertDelayed(rank_of);
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    for (size_t i = buckets_[b].first; i < buckets_[b].end; ++i) {
+      places_[buckets_[b].buffer->slots()[i].position].bucket = b;
+    }
+  }
+}
+
+// What no rank uses comes last in its buffer, and need not travel.
+void Reducer::TrimDead(Bucket* bucket) const {
+  const std::vector<FlatSlot>& slots = bucket->buffer->slots();
+  while (bucket->end > bucket->first &&
+         places_[slots[bucket->end - 1].position].dead) {
+    --bucket->end;
+    bucket->length = slots[bucket->end].offset - bucket->offset;
+  }
+}
+
+// Right after the bucket of the parameter that they wait for.
+void Reducer::InsertDelayed(const std::vector<int64_t>& rank_of) {
+  BucketOptions whole;
+  whole.limits = {std::numeric_limits<int64_t>::max()};
+  const std::vector<Bucket> delayed =
+      MakeBuckets(options_.delayed, whole, rank_of);
+  const Place& until = places_.at(options_.delayed_until);
+  auto at = buckets_.begin();
+  while (at != buckets_.end() &&
+         !(at->buffer == until.buffer && IndexOf(until) >= at->first &&
+           IndexOf(until) < at->end)) {
+    ++at;
+  }
+  if (at != buckets_.end()) ++at;
+  buckets_.insert(at, delayed.begin(), delayed.end());
+}
+
+bool Reducer::IsDelayed(const Bucket& bucket) const {
+  return places_[bucket.buffer->slots()[bucket.first].position].delayed;
+}
+
+absl::Status Reducer::PrepareForForward() {
+  absl::MutexLock lock(&mutex_);
+  if (active_ && status_.ok()) {
+    status_ = absl::FailedPreconditionError(
+        "the last backward has not come to its end: it threw, and what threw "
+        "was caught outside of Backward()");
+    group_.Abort(status_);
+  }
+  if (rebuilt_ || steps_ == 0 || !status_.ok()) return status_;
+  status_ = Rebuild();
+  return status_;
+}
+
+absl::Status Reducer::Rebuild() {
+  rebuilt_ = true;
+  std::stable_partition(order_.begin(), order_.end(),
+                        [&](int64_t p) { return !places_[p].dead; });
+  const at::Tensor order = at::tensor(order_, at::kLong);
+  TANDEM_RETURN_IF_ERROR(group_.Broadcast(order, /*root=*/0));
+  const auto* positions = order.const_data_ptr<int64_t>();
+  order_.assign(positions, positions + order.numel());
+  const std::vector<int64_t> rank_of = RankOfPositions();
+  for (FlatBuffer* buffer : buffers_) {
+    std::vector<size_t> slots(buffer->slots().size());
+    std::iota(slots.begin(), slots.end(), 0);
+    std::stable_sort(slots.begin(), slots.end(), [&](size_t a, size_t b) {
+      return rank_of[buffer->slots()[a].position] <
+             rank_of[buffer->slots()[b].position];
+    });
+    if (!std::is_sorted(slots.begin(), slots.end())) buffer->Reorder(slots);
+  }
+  AssignBuckets();
+  return absl::OkStatus();
+}
+
+void Reducer::Begin() {
+  absl::MutexLock lock(&mutex_);
+  if (!active_) BeginBackward();
+}
+
+void Reducer::BeginBackward() {
+  active_ = true;
+  averaging_ = synchronise_;
+  if (options_.on_begin) options_.on_begin();
+  if (!averaging_) return;
+  times_ = {};
+  times_.began = ReducerTimes::Clock::now();
+  marks_.Reset();
+  running_.clear();
+  missing_.assign(buckets_.size(), 0);
+  for (size_t p = 0; p < places_.size(); ++p) {
+    const Place& place = places_[p];
+    if (place.buffer == nullptr || place.delayed) continue;
+    if (marks_.expects(p)) ++missing_[place.bucket];
+  }
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    if (IsDelayed(buckets_[b])) missing_[b] = 1;
+  }
+}
+
+void Reducer::MarkReady(int64_t position) {
+  absl::MutexLock lock(&mutex_);
+  if (!active_) BeginBackward();
+  if (!averaging_ || !status_.ok()) return;
+  const Place& place = places_.at(position);
+  CHECK(place.buffer != nullptr) << "position " << position;
+  bool ready = place.delayed;
+  if (!place.delayed) {
+    const absl::StatusOr<bool> marked = marks_.Mark(position);
+    if (!marked.ok()) {
+      status_ = marked.status();
+      return;
+    }
+    ready = *marked;
+    if (ready) --missing_[place.bucket];
+  }
+  if (ready && position == options_.delayed_until) {
+    for (size_t b = 0; b < buckets_.size(); ++b) {
+      if (IsDelayed(buckets_[b])) missing_[b] = 0;
+    }
+  }
+  if (ready) StartBuckets(/*all=*/false);
+}
+
+// Starts buckets in index order: those that are complete, up to the first that
+// is not, or all.
+void Reducer::StartBuckets(bool all) {
+  while (status_.ok() && running_.size() < buckets_.size()) {
+    const size_t index = running_.size();
+    if (!all && missing_[index] > 0) return;
+    absl::StatusOr<BucketReduction> started =
+        BucketReduction::Start(DescribeBucket(index), hook_, group_,
+                               [this, index] { return Purpose(index); });
+    if (!started.ok()) {
+      status_ = started.status();
+      return;
+    }
+    running_.push_back(*std::move(started));
+    status_ = FaultPoint("bucket", static_cast<int64_t>(index));
+  }
+}
+
+GradBucket Reducer::DescribeBucket(size_t index) const {
+  const Bucket& bucket = buckets_[index];
+  GradBucket described;
+  described.index = static_cast<int64_t>(index);
+  described.is_last = index + 1 == buckets_.size();
+  described.buffer =
+      bucket.buffer->grads().narrow(0, bucket.offset, bucket.length);
+  if (!hook_) return described;
+  for (size_t i = bucket.first; i < bucket.end; ++i) {
+    const FlatSlot& slot = bucket.buffer->slots()[i];
+    described.gradients.push_back(
+        bucket.buffer->View(bucket.buffer->grads(), slot));
+    described.parameters.push_back(slot.parameter);
+    described.names.push_back(slot.name);
+  }
+  return described;
+}
+
+std::string Reducer::Purpose(size_t index) const {
+  const Bucket& bucket = buckets_[index];
+  std::vector<std::string> names;
+  for (size_t i = bucket.first; i < bucket.end; ++i) {
+    names.push_back(bucket.buffer->slots()[i].name);
+  }
+  return absl::StrCat("bucket ", index, " (", absl::StrJoin(names, ", "),
+                      ") of step ", steps_ + 1);
+}
+
+absl::Status Reducer::Fail(const absl::Status& reason) {
+  absl::MutexLock lock(&mutex_);
+  active_ = false;
+  if (status_.ok()) status_ = reason;
+  group_.Abort(status_);
+  return status_;
+}
+
+absl::Status Reducer::Finish() {
+  absl::MutexLock lock(&mutex_);
+  if (!active_) return absl::OkStatus();
+  active_ = false;
+  if (!averaging_) return status_;
+  if (status_.ok()) status_ = Average();
+  if (!status_.ok()) {
+    group_.Abort(status_);
+    return status_;
+  }
+  if (!rebuilt_ && steps_ == 0) order_ = marks_.Order();
+  ++steps_;
+  return absl::OkStatus();
+}
+
+absl::Status Reducer::Average() {
+  at::NoGradGuard no_grad;
+  times_.gradients_ready = ReducerTimes::Clock::now();
+  TANDEM_RETURN_IF_ERROR(CheckMarks());
+  ZeroUnused();
+  StartBuckets(/*all=*/true);
+  TANDEM_RETURN_IF_ERROR(status_);
+  if (learns_use()) TANDEM_RETURN_IF_ERROR(StartExchangeOfUse());
+  TANDEM_RETURN_IF_ERROR(WaitForBuckets());
+  TANDEM_RETURN_IF_ERROR(SettleUse());
+  times_.ended = ReducerTimes::Clock::now();
+  if (Trace::OfProcess().is_on()) AddToTrace();
+  return absl::OkStatus();
+}
+
+void Reducer::AddToTrace() const {
+  Trace& trace = Trace::OfProcess();
+  trace.Add(
+      {"compute", "backward", "", times_.began, times_.gradients_ready, {}});
+  trace.Add({"compute",
+             "wait for gradients",
+             "",
+             times_.gradients_ready,
+             times_.ended,
+             {}});
+  for (size_t b = 0; b < times_.buckets.size(); ++b) {
+    trace.Add({"communication",
+               absl::StrCat("all-reduce of bucket ", b),
+               "",
+               times_.buckets[b].started,
+               times_.buckets[b].ended,
+               {{"what", Purpose(b)}}});
+  }
+}
+
+absl::Status Reducer::CheckMarks() {
+  if (options_.static_graph && !marks_.learning()) {
+    return marks_.CheckUnchanged();
+  }
+  if (learns_use() || options_.find_unused_parameters) return absl::OkStatus();
+  return marks_.CheckAllMarked();
+}
+
+// A parameter that this rank did not use adds nothing to the others' mean.
+void Reducer::ZeroUnused() {
+  for (const Place& place : places_) {
+    if (place.buffer == nullptr || place.dead) continue;
+    const size_t i = IndexOf(place);
+    if (place.buffer->has_gradient(i)) continue;
+    const FlatSlot& slot = place.buffer->slots()[i];
+    place.buffer->grads().narrow(0, slot.offset, slot.numel).zero_();
+  }
+}
+
+absl::Status Reducer::StartExchangeOfUse() {
+  auto* use = use_.mutable_data_ptr<int32_t>();
+  for (size_t p = 0; p < places_.size(); ++p) {
+    const Place& place = places_[p];
+    use[p] = place.buffer != nullptr &&
+             (place.delayed || place.buffer->has_gradient(IndexOf(place)));
+  }
+  TANDEM_ASSIGN_OR_RETURN(use_exchange_, group_.StartAllReduceSum(use_));
+  return absl::OkStatus();
+}
+
+absl::Status Reducer::WaitForBuckets() {
+  for (BucketReduction& reduction : running_) {
+    TANDEM_RETURN_IF_ERROR(reduction.Finish());
+    times_.buckets.push_back({reduction.started(), reduction.ended()});
+  }
+  running_.clear();
+  return absl::OkStatus();
+}
+
+// Whoever was used on any rank has the mean as its gradient on every rank.
+absl::Status Reducer::SettleUse() {
+  const bool learns = learns_use();
+  if (learns) {
+    TANDEM_RETURN_IF_ERROR(use_exchange_.Wait());
+    if (marks_.learning()) marks_.Learn();
+  }
+  const auto* use = use_.const_data_ptr<int32_t>();
+  for (size_t p = 0; p < places_.size(); ++p) {
+    Place& place = places_[p];
+    if (place.buffer == nullptr) continue;
+    if (learns && use[p] == 0) {
+      place.dead =
+          options_.static_graph || options_.skip_all_reduce_unused_params;
+      if (place.dead) marks_.Retire(p);
+      continue;
+    }
+    if (!place.dead) place.buffer->set_has_gradient(IndexOf(place), true);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

@@ -1,0 +1,227 @@
+#include "parallel/replica.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "core/status_macros.h"
+#include "core/torch_status.h"
+#include "parallel/model_state.h"
+
+namespace tandem {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+int64_t Bytes(double mib) { return static_cast<int64_t>(mib * (1 << 20)); }
+
+BucketOptions BucketsOf(const DistributedDataParallelOptions& options) {
+  BucketOptions buckets;
+  if (!options.bucket_cap_mb_list.empty()) {
+    buckets.limits.clear();
+    for (double mib : options.bucket_cap_mb_list) {
+      buckets.limits.push_back(std::max<int64_t>(1, Bytes(mib)));
+    }
+  } else if (options.bucket_cap_mb) {
+    buckets.limits = {std::max<int64_t>(1, Bytes(*options.bucket_cap_mb))};
+  }
+  return buckets;
+}
+
+}  // namespace
+
+NoSyncGuard::NoSyncGuard(std::shared_ptr<Reducer> reducer)
+    : reducer_(std::move(reducer)), before_(reducer_->synchronise()) {
+  reducer_->set_synchronise(false);
+}
+
+NoSyncGuard::~NoSyncGuard() {
+  if (reducer_ != nullptr) reducer_->set_synchronise(before_);
+}
+
+Replica::Replica(Communicator& group,
+                 const DistributedDataParallelOptions& options)
+    : group_(group), options_(options) {}
+
+Replica::~Replica() = default;
+
+absl::Status Replica::Prepare(const NamedTensors& parameters,
+                              const NamedTensors& buffers) {
+  TANDEM_RETURN_IF_ERROR(CheckDdpOptions(options_, parameters, buffers));
+  NamedTensors alike;  // on all ranks
+  for (const NamedTensors& part : {parameters, buffers}) {
+    for (const auto& each : part) {
+      if (KindOf(each.first) != Kind::kIgnored) alike.push_back(each);
+    }
+  }
+  for (const auto& [name, tensor] : buffers) {
+    if (KindOf(name) != Kind::kIgnored) buffers_.push_back(tensor);
+  }
+  if (options_.init_sync) TANDEM_RETURN_IF_ERROR(CheckSameModel(alike, group_));
+  TANDEM_RETURN_IF_ERROR(CatchTorch([&] { return Flatten(parameters); }));
+  if (options_.init_sync) TANDEM_RETURN_IF_ERROR(TakeRank0s(alike));
+  MakeReducer(parameters);
+  Describe();
+  return absl::OkStatus();
+}
+
+Replica::Kind Replica::KindOf(const std::string& name) const {
+  if (absl::c_linear_search(options_.parameters_to_ignore, name)) {
+    return Kind::kIgnored;
+  }
+  if (absl::c_linear_search(options_.delay_all_reduce_named_params, name)) {
+    return Kind::kDelayed;
+  }
+  return Kind::kAveraged;
+}
+
+absl::Status Replica::Flatten(const NamedTensors& parameters) {
+  absl::Status allocated;
+  for (const Kind kind : {Kind::kAveraged, Kind::kDelayed, Kind::kIgnored}) {
+    FlatBufferOptions options;
+    for (const auto& each : parameters) {
+      const int64_t group =
+          options_.optimizer_group ? options_.optimizer_group(each.first) : 0;
+      options.groups.push_back(KindOf(each.first) == kind ? group : -1);
+    }
+    if (kind != Kind::kIgnored) {
+      options.allocate = [&](int64_t numel, const at::TensorOptions& like) {
+        auto buffer = group_.NewBuffer(numel, like);
+        if (buffer.ok()) return *std::move(buffer);
+        allocated.Update(buffer.status());
+        return at::zeros({numel}, like);
+      };
+    }
+    for (auto& buffer : MakeFlatBuffers(parameters, options)) {
+      if (kind == Kind::kAveraged) averaged_.push_back(buffer.get());
+      if (kind == Kind::kDelayed) delayed_.push_back(buffer.get());
+      flat_.push_back(std::move(buffer));
+    }
+  }
+  return allocated;
+}
+
+absl::Status Replica::TakeRank0s(const NamedTensors& tensors) {
+  // Trained parameters lie in flat buffers, which need no copies.
+  std::vector<at::Tensor> others;
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.requires_grad()) others.push_back(tensor);
+  }
+  for (const std::vector<FlatBuffer*>& part : {averaged_, delayed_}) {
+    for (const FlatBuffer* buffer : part) {
+      TANDEM_RETURN_IF_ERROR(group_.Broadcast(buffer->values(), /*root=*/0));
+    }
+  }
+  return BroadcastFromRank0(others, group_);
+}
+
+void Replica::MakeReducer(const NamedTensors& parameters) {
+  ReducerOptions options;
+  options.buckets = BucketsOf(options_);
+  options.find_unused_parameters = options_.find_unused_parameters;
+  options.static_graph = options_.static_graph;
+  options.skip_all_reduce_unused_params =
+      options_.skip_all_reduce_unused_params;
+  options.delayed = delayed_;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].first == options_.param_to_hook_all_reduce) {
+      options.delayed_until = static_cast<int64_t>(i);
+    }
+  }
+  options.on_begin = [this] { OnBackwardBegun(); };
+  reducer_ = std::make_shared<Reducer>(averaged_, group_, std::move(options));
+}
+
+void Replica::Describe() {
+  logging_.rank = group_.rank();
+  logging_.world_size = group_.size();
+  logging_.backend_name = group_.backend();
+  logging_.broadcast_buffers = options_.broadcast_buffers;
+  logging_.find_unused_parameters = options_.find_unused_parameters;
+  logging_.static_graph = options_.static_graph;
+  for (const std::vector<FlatBuffer*>& part : {averaged_, delayed_}) {
+    for (const FlatBuffer* buffer : part) {
+      logging_.num_parameter_tensors +=
+          static_cast<int64_t>(buffer->slots().size());
+      for (const FlatSlot& slot : buffer->slots()) {
+        logging_.total_parameter_size_bytes +=
+            static_cast<int64_t>(slot.parameter.nbytes());
+      }
+    }
+  }
+}
+
+// Within autograd's engine, which takes care of what is to be done at the end
+// of the backward under way.
+void Replica::OnBackwardBegun() {
+  torch::autograd::Engine::get_default_engine().queue_callback([this] {
+    const int64_t steps = reducer_->steps();
+    const absl::Status status = reducer_->Finish();
+    TORCH_CHECK(status.ok(), status.message());
+    if (reducer_->steps() == steps) return;  // no_sync
+    logging_.iteration = reducer_->steps();
+    AddStepTimes(forward_time_, reducer_->times(), &logging_);
+  });
+}
+
+absl::Status Replica::BeforeForward() {
+  if (at::GradMode::is_enabled()) {
+    TANDEM_RETURN_IF_ERROR(reducer_->PrepareForForward());
+    if (options_.broadcast_buffers && reducer_->synchronise()) {
+      TANDEM_RETURN_IF_ERROR(BroadcastFromRank0(buffers_, group_));
+    }
+  }
+  forward_began_ = Clock::now();
+  return absl::OkStatus();
+}
+
+void Replica::AfterForward() { forward_time_ = Clock::now() - forward_began_; }
+
+// Begins the backward that passes through `output`, and not one within it
+// (re-entrant checkpointing), whose end would be taken for the whole's.
+void Replica::WatchOutput(const at::Tensor& output) {
+  if (!output.defined() || !output.requires_grad()) return;
+  output.register_hook(
+      [reducer = std::weak_ptr<Reducer>(reducer_)](const at::Tensor&) {
+        if (const auto alive = reducer.lock()) alive->Begin();
+      });
+}
+
+absl::Status Replica::Backward(const at::Tensor& loss) {
+  const absl::Status status = CatchTorch([&] { loss.backward(); });
+  // Of an error of the reducer itself, which came as an exception, this gives
+  // the original.
+  return status.ok() ? status : reducer_->Fail(status);
+}
+
+absl::Status Replica::register_comm_hook(CommunicationHook hook) {
+  if (reducer_->steps() > 0) {
+    return absl::FailedPreconditionError(
+        "a communication hook must be registered before the first step");
+  }
+  logging_.comm_hook = "user";
+  return reducer_->SetHook(std::move(hook));
+}
+
+void Replica::ZeroGrad() {
+  for (const auto& buffer : flat_) buffer->ZeroGrad();
+}
+
+DdpLoggingData Replica::logging_data() const {
+  DdpLoggingData data = logging_;
+  data.has_rebuilt_buckets = reducer_->has_rebuilt_buckets();
+  for (const Bucket& bucket : reducer_->buckets()) {
+    data.bucket_sizes.push_back(
+        bucket.length *
+        static_cast<int64_t>(bucket.buffer->grads().element_size()));
+  }
+  data.num_buckets = static_cast<int64_t>(data.bucket_sizes.size());
+  return data;
+}
+
+}  // namespace tandem

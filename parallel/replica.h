@@ -1,0 +1,105 @@
+// What DistributedDataParallel is, whatever the type of its module.
+
+#ifndef TANDEM_PARALLEL_REPLICA_H_
+#define TANDEM_PARALLEL_REPLICA_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/communicator.h"
+#include "core/named_tensors.h"
+#include "parallel/communication_hook.h"
+#include "parallel/ddp_logging.h"
+#include "parallel/ddp_options.h"
+#include "parallel/flat_buffer.h"
+#include "parallel/reducer.h"
+
+namespace tandem {
+
+// While it lives, backward gathers gradients and averages nothing. It counts
+// when backward begins, so it may be made around forward and backward or around
+// backward alone. Movable.
+class NoSyncGuard {
+ public:
+  explicit NoSyncGuard(std::shared_ptr<Reducer> reducer);
+  ~NoSyncGuard();
+  NoSyncGuard(NoSyncGuard&&) = default;
+  NoSyncGuard& operator=(NoSyncGuard&&) = delete;
+
+ private:
+  std::shared_ptr<Reducer> reducer_;
+  bool before_ = true;
+};
+
+// Parameters and buffers of one replica, and the reducer that keeps it alike to
+// those of the other ranks. See DistributedDataParallel.
+class Replica {
+ public:
+  virtual ~Replica();
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  // loss.backward(), with the gradients averaged over the ranks when it
+  // returns. One may as well call loss.backward(): the same happens, but an
+  // error is thrown (c10::Error), as LibTorch's own are.
+  //
+  // Errors: Reducer::Finish's, and LibTorch's. After one the other ranks fail
+  // too, at once, and the group is of no more use.
+  absl::Status Backward(const at::Tensor& loss);
+
+  // torch's no_sync(): for accumulation over several batches.
+  NoSyncGuard no_sync() { return NoSyncGuard(reducer_); }
+
+  // Replaces the all-reduce; once, before the first step. The same on every
+  // rank.
+  absl::Status register_comm_hook(CommunicationHook hook);
+
+  // For an optimizer, clipping, averaging: every trained parameter, and its
+  // gradient, is in one of these.
+  FlatBuffers& flat_buffers() { return flat_; }
+  // No parameter has a gradient any more.
+  void ZeroGrad();
+
+  DdpLoggingData logging_data() const;
+  const Reducer& reducer() const { return *reducer_; }
+
+ protected:
+  Replica(Communicator& group, const DistributedDataParallelOptions& options);
+
+  absl::Status Prepare(const NamedTensors& parameters,
+                       const NamedTensors& buffers);
+  absl::Status BeforeForward();
+  void AfterForward();
+  void WatchOutput(const at::Tensor& output);
+
+ private:
+  // Which of the parts of flat_ a parameter belongs to.
+  enum class Kind { kAveraged, kDelayed, kIgnored };
+
+  Kind KindOf(const std::string& name) const;
+  absl::Status Flatten(const NamedTensors& parameters);
+  void MakeReducer(const NamedTensors& parameters);
+  absl::Status TakeRank0s(const NamedTensors& tensors);
+  void OnBackwardBegun();
+  void Describe();
+
+  Communicator& group_;
+  DistributedDataParallelOptions options_;
+  std::vector<at::Tensor> buffers_;  // those that are broadcast
+  FlatBuffers flat_;                 // averaged ones, delayed, ignored
+  std::vector<FlatBuffer*> averaged_;
+  std::vector<FlatBuffer*> delayed_;
+  std::shared_ptr<Reducer> reducer_;
+  std::chrono::steady_clock::time_point forward_began_;
+  std::chrono::nanoseconds forward_time_{0};
+  DdpLoggingData logging_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_REPLICA_H_

@@ -1,0 +1,263 @@
+// Graphs that differ between ranks and steps: the cases that PyTorch's own
+// tests of DistributedDataParallel go through (docs/ddp.md says which is
+// which).
+
+#include <ATen/ops/ones.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/parallel/ddp_fixture.h"
+
+namespace tandem {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class DdpGraphs : public DdpTest {};
+
+DistributedDataParallelOptions FindUnused() {
+  DistributedDataParallelOptions options;
+  options.find_unused_parameters = true;
+  return options;
+}
+
+DistributedDataParallelOptions StaticGraph() {
+  DistributedDataParallelOptions options;
+  options.static_graph = true;
+  return options;
+}
+
+// A number is added to one task's parameter; the third task never is used.
+struct Tasks : torch::nn::Module {
+  Tasks()
+      : t0(register_parameter("t0", at::ones({2, 2}))),
+        t1(register_parameter("t1", at::ones({2, 2}))),
+        unused(register_parameter("unused", at::ones({2, 2}))) {}
+  at::Tensor forward(double x, int task) {
+    return (task == 0 ? t0 : t1).add(x).mean();
+  }
+  at::Tensor t0, t1, unused;
+};
+
+TEST_P(DdpGraphs, UsedOnSomeRanksHasAMeanUsedOnNoneHasNothing) {
+  for (const auto& options : {FindUnused(), StaticGraph()}) {
+    OnRanks(2, [&](Communicator& world) -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Tasks>(world, options));
+      for (int step = 0; step < 3; ++step) {
+        TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, 8., world.rank()));
+        EXPECT_TRUE(twins.module->t0.grad().equal(at::full({2, 2}, 0.125)));
+        EXPECT_TRUE(twins.module->t1.grad().equal(at::full({2, 2}, 0.125)));
+        EXPECT_FALSE(twins.module->unused.grad().defined());
+        ZeroBoth(twins);
+      }
+      return absl::OkStatus();
+    });
+  }
+}
+
+TEST_P(DdpGraphs, OneRankUsesAllAnotherUsesSome) {
+  for (const auto& options : {FindUnused(), StaticGraph()}) {
+    OnRanks(3, [&](Communicator& world) -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<TwoLinear>(world, options));
+      for (int step = 0; step < 4; ++step) {
+        TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world),
+                                            true, world.rank() == 0));
+        TANDEM_RETURN_IF_ERROR(
+            ExpectMeanGradients(*twins.module, *twins.alone, world));
+        ZeroBoth(twins);
+      }
+      return absl::OkStatus();
+    });
+  }
+}
+
+// Nobody says that backward must follow.
+TEST_P(DdpGraphs, OutputMayBeIgnored) {
+  for (bool find_unused : {false, true}) {
+    OnRanks(2, [&](Communicator& world) -> absl::Status {
+      DistributedDataParallelOptions options;
+      options.find_unused_parameters = find_unused;
+      TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<TwoLinear>(world, options));
+      for (int step = 0; step < 4; ++step) {
+        TANDEM_RETURN_IF_ERROR(
+            twins.ddp->Forward(ExampleInput(step, world), true, !find_unused)
+                .status());
+      }
+      for (int step = 0; step < 4; ++step) {
+        TANDEM_RETURN_IF_ERROR(
+            BackwardBoth(twins, ExampleInput(step, world), true, !find_unused));
+        TANDEM_RETURN_IF_ERROR(
+            ExpectMeanGradients(*twins.module, *twins.alone, world));
+        ZeroBoth(twins);
+      }
+      return absl::OkStatus();
+    });
+  }
+}
+
+TEST_P(DdpGraphs, ControlFlowThatIsTheSameOnAllRanks) {
+  OnRanks(2, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins,
+                            MakeTwins<TwoLinear>(world, FindUnused()));
+    for (int step = 0; step < 6; ++step) {
+      TANDEM_RETURN_IF_ERROR(
+          BackwardBoth(twins, ExampleInput(step, world), true, step % 2 == 1));
+      TANDEM_RETURN_IF_ERROR(
+          ExpectMeanGradients(*twins.module, *twins.alone, world));
+      ZeroBoth(twins);
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(DdpGraphs, ControlFlowThatDiffersBetweenRanks) {
+  OnRanks(3, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins,
+                            MakeTwins<TwoLinear>(world, FindUnused()));
+    for (int step = 0; step < 6; ++step) {
+      TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world),
+                                          true,
+                                          step % 2 == 1 && world.rank() == 1));
+      TANDEM_RETURN_IF_ERROR(
+          ExpectMeanGradients(*twins.module, *twins.alone, world));
+      ZeroBoth(twins);
+    }
+    return absl::OkStatus();
+  });
+}
+
+// Without ZeroGrad: gradients add up, and that of an unused parameter stays.
+TEST_P(DdpGraphs, GradientOfAParameterThatGoesUnusedStays) {
+  OnRanks(2, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins,
+                            MakeTwins<TwoLinear>(world, FindUnused()));
+    at::Tensor kept;
+    for (int step = 0; step < 5; ++step) {
+      TANDEM_RETURN_IF_ERROR(
+          BackwardBoth(twins, ExampleInput(step, world), true, step < 2));
+      if (step == 1) kept = twins.module->b->weight.grad().clone();
+      if (step > 1) EXPECT_TRUE(twins.module->b->weight.grad().equal(kept));
+      TANDEM_RETURN_IF_ERROR(
+          ExpectMeanGradients(*twins.module, *twins.alone, world));
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(DdpGraphs, UndefinedGradientsStayUndefined) {
+  OnRanks(2, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins,
+                            MakeTwins<TwoLinear>(world, FindUnused()));
+    for (int step = 0; step < 3; ++step) {
+      TANDEM_ASSIGN_OR_RETURN(
+          const at::Tensor outputs,
+          twins.ddp->Forward(ExampleInput(step, world), true, true));
+      auto undefine = std::make_shared<torch::autograd::UndefinedGrad>();
+      TANDEM_RETURN_IF_ERROR(
+          twins.ddp->Backward((*undefine)({outputs.sum()})[0]));
+      EXPECT_FALSE(twins.module->a->weight.grad().defined());
+      EXPECT_FALSE(twins.module->b->weight.grad().defined());
+    }
+    TANDEM_RETURN_IF_ERROR(
+        BackwardBoth(twins, ExampleInput(3, world), true, true));
+    return ExpectMeanGradients(*twins.module, *twins.alone, world);
+  });
+}
+
+// Rank 0 uses one pair of layers, the others another; only the second
+// microbatch is synchronised.
+struct Conditional : torch::nn::Module {
+  Conditional() {
+    for (int i = 0; i < 4; ++i) {
+      layers.push_back(
+          register_module(absl::StrCat("nn", i), torch::nn::Linear(1, 1)));
+    }
+  }
+  at::Tensor forward(const at::Tensor& x, int layer) {
+    return layers[layer](x);
+  }
+  std::vector<torch::nn::Linear> layers;
+};
+
+TEST_P(DdpGraphs, GradientsOfNoSyncCountWhereTheLastBackwardUsesOthers) {
+  OnRanks(2, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins,
+                            MakeTwins<Conditional>(world, FindUnused()));
+    const int first = world.rank() == 0 ? 0 : 2;
+    const at::Tensor input = at::full({1, 1}, 1. + world.rank());
+    {
+      const auto guard = twins.ddp->no_sync();
+      TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, input, first));
+    }
+    TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, input, first + 1));
+    for (const auto& parameter : twins.module->named_parameters()) {
+      EXPECT_TRUE(parameter->grad().defined()) << parameter.key();
+    }
+    return ExpectMeanGradients(*twins.module, *twins.alone, world);
+  });
+}
+
+TEST_P(DdpGraphs, SeveralForwardsBeforeOneBackward) {
+  for (const auto& options :
+       {DistributedDataParallelOptions(), FindUnused(), StaticGraph()}) {
+    OnRanks(2, [&](Communicator& world) -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<TwoLinear>(world, options));
+      for (int step = 0; step < 3; ++step) {
+        const at::Tensor x = ExampleInput(step, world);
+        const at::Tensor y = ExampleInput(step + 10, world);
+        TANDEM_ASSIGN_OR_RETURN(auto first, twins.ddp->Forward(x, true, true));
+        TANDEM_ASSIGN_OR_RETURN(auto second, twins.ddp->Forward(y, true, true));
+        TANDEM_RETURN_IF_ERROR(
+            twins.ddp->Backward(first.sum().add(second.sum())));
+        twins.alone->forward(x, true, true)
+            .sum()
+            .add(twins.alone->forward(y, true, true).sum())
+            .backward();
+        TANDEM_RETURN_IF_ERROR(
+            ExpectMeanGradients(*twins.module, *twins.alone, world));
+        ZeroBoth(twins);
+      }
+      return absl::OkStatus();
+    });
+  }
+}
+
+// One tensor, two names, and unused under both.
+struct SharedUnused : torch::nn::Module {
+  SharedUnused()
+      : used(register_module("used", torch::nn::Linear(4, 3))),
+        unused(register_module("unused", torch::nn::Linear(4, 3))) {
+    bias = register_parameter("bias", unused->bias);
+  }
+  at::Tensor forward(const at::Tensor& x) { return used(x); }
+  torch::nn::Linear used, unused;
+  at::Tensor bias;
+};
+
+TEST_P(DdpGraphs, UnusedParameterOfTwoNames) {
+  for (const auto& options : {FindUnused(), StaticGraph()}) {
+    OnRanks(2, [&](Communicator& world) -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(auto twins,
+                              MakeTwins<SharedUnused>(world, options));
+      for (int step = 0; step < 6; ++step) {
+        TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world)));
+        TANDEM_RETURN_IF_ERROR(
+            ExpectMeanGradients(*twins.module, *twins.alone, world));
+      }
+      return absl::OkStatus();
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, DdpGraphs, testing::Values("gloo", "shm"),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace tandem

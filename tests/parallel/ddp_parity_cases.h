@@ -1,0 +1,62 @@
+// For tests: the jobs of make_ddp_parity.py, and what Python made of them.
+
+#ifndef TANDEM_TESTS_PARALLEL_DDP_PARITY_CASES_H_
+#define TANDEM_TESTS_PARALLEL_DDP_PARITY_CASES_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/communicator.h"
+#include "parallel/communication_hook.h"
+#include "parallel/distributed_data_parallel.h"
+#include "parallel/make_optimizer.h"
+
+namespace tandem {
+
+constexpr int kParitySteps = 5;
+
+// As class Case of the script.
+struct ParityCase {
+  explicit ParityCase(std::string name);
+
+  std::string name;
+  DistributedDataParallelOptions options;
+  OptimizerOptions optimizer;  // SGD with momentum
+  int microbatches = 1;
+  bool one_microbatch_first = false;   // at the first step
+  bool no_sync_around_forward = true;  // and backward; else backward alone
+  double clip_norm = 0;
+  double clip_value = 0;
+  std::function<CommunicationHook()> hook;
+  bool unused = false;
+  int times = 1;
+  std::vector<std::string> frozen;
+};
+// The script's AdamW.
+OptimizerOptions ParityAdamW();
+
+// Where the job ends, as the script writes it: all parameters one after the
+// other, gradients NaN where there is none.
+struct ParityResult {
+  at::Tensor first_gradients;
+  at::Tensor final;
+};
+
+// This rank's part of a job. Collective.
+absl::StatusOr<ParityResult> RunParityCase(const ParityCase& job,
+                                           Communicator& world);
+
+// Runs the job on `ranks` thread ranks and on every rank expects Python's
+// result: bit for bit when `tolerance` is 0 and this machine's kernels give
+// Python's bits for a network alone; else no element further away than the
+// tolerance, 1e-6 when it is 0.
+void ExpectPythonsResult(const ParityCase& job, int ranks,
+                         const std::string& backend, double tolerance);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TESTS_PARALLEL_DDP_PARITY_CASES_H_

@@ -1,0 +1,49 @@
+#include "tools/trainer/apply_ddp_settings.h"
+
+#include <string>
+
+#include "core/status_macros.h"
+#include "parallel/compression_hooks.h"
+#include "parallel/power_sgd.h"
+
+namespace tandem {
+namespace {
+
+absl::StatusOr<CommunicationHook> MakeHook(const DdpSettings& settings) {
+  if (settings.comm_hook == "none") return CommunicationHook();
+  if (settings.comm_hook == "fp16") return Fp16CompressHook();
+  if (settings.comm_hook == "bf16") return Bf16CompressHook();
+  PowerSgdOptions options;
+  options.matrix_approximation_rank = settings.power_sgd_rank;
+  options.start_power_sgd_iter = settings.power_sgd_start_step;
+  TANDEM_ASSIGN_OR_RETURN(const PowerSgd power_sgd, PowerSgd::Create(options));
+  if (settings.comm_hook == "powersgd") return power_sgd.Hook();
+  return Fp16CompressWrapper(power_sgd.Hook());
+}
+
+}  // namespace
+
+absl::Status Apply(const DdpSettings& settings, ReplicatedOptions* options) {
+  DistributedDataParallelOptions& ddp = options->ddp;
+  ddp.broadcast_buffers = settings.broadcast_buffers;
+  ddp.init_sync = settings.init_sync;
+  if (settings.bucket_cap_mb > 0) ddp.bucket_cap_mb = settings.bucket_cap_mb;
+  ddp.bucket_cap_mb_list = settings.bucket_cap_mb_list;
+  ddp.find_unused_parameters = settings.find_unused_parameters;
+  ddp.gradient_as_bucket_view = settings.gradient_as_bucket_view;
+  ddp.static_graph = settings.static_graph;
+  ddp.delay_all_reduce_named_params = settings.delay_all_reduce_named_params;
+  ddp.param_to_hook_all_reduce = settings.param_to_hook_all_reduce;
+  ddp.skip_all_reduce_unused_params = settings.skip_all_reduce_unused_params;
+  ddp.parameters_to_ignore = settings.parameters_to_ignore;
+  TANDEM_ASSIGN_OR_RETURN(options->hook, MakeHook(settings));
+  options->accumulation_steps = settings.gradient_accumulation_steps;
+  if (settings.average_parameters_every > 0) {
+    options->averaging =
+        ParameterAveragingOptions{settings.average_parameters_every,
+                                  settings.average_parameters_warmup_steps};
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

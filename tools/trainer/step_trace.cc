@@ -1,0 +1,20 @@
+#include "tools/trainer/step_trace.h"
+
+#include <vector>
+
+#include "core/atomic_file.h"
+#include "core/status_macros.h"
+#include "core/trace.h"
+
+namespace tandem {
+
+absl::Status WriteStepTrace(const std::string& path, Communicator& world) {
+  const std::string mine = TraceToJson(Trace::OfProcess().Stop(), world.rank());
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          world.AllGatherString(mine));
+  if (world.rank() != 0) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const std::string joined, JoinTraces(all));
+  return WriteFileAtomically(path, joined);
+}
+
+}  // namespace tandem
