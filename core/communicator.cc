@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/backend.h"
 #include "core/collective_runner.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
