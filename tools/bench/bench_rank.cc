@@ -71,6 +71,7 @@ absl::StatusOr<std::unique_ptr<Replicated>> MakeTrainer(
   TANDEM_ASSIGN_OR_RETURN(LayerList layers, MakeCaseLayers(bench));
   ReplicatedOptions options;
   options.optimizer = OptimizerOf(bench);
+  options.ddp.static_graph = true;  // as the peers
   TANDEM_ASSIGN_OR_RETURN(
       std::unique_ptr<Replicated> trainer,
       Replicated::Create(std::move(layers), CrossEntropy, options, group));

@@ -114,11 +114,13 @@ json BenchJson(const std::vector<CaseResult>& results,
                        {"ratio_max", ratio.max}});
     }
   }
-  return {{"cases", cases},
-          {"startup",
-           {{"ours_ms", startup.ours_ms},
-            {"peer_ms", startup.peer_ms},
-            {"ratio", startup.ours_ms / startup.peer_ms}}}};
+  json report = {{"cases", cases}};
+  if (startup.peer_ms > 0) {
+    report["startup"] = {{"ours_ms", startup.ours_ms},
+                         {"peer_ms", startup.peer_ms},
+                         {"ratio", startup.ours_ms / startup.peer_ms}};
+  }
+  return report;
 }
 
 }  // namespace tandem
