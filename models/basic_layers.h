@@ -27,6 +27,10 @@ struct Conv2dShape {
   int64_t stride = 1;
   int64_t padding = 0;
   bool bias = true;
+  // Gives its output channels-last (the same shape, other strides), which is
+  // several times faster where there are few input channels. What follows keeps
+  // that layout, up to MaxPool2dLayer.
+  bool channels_last = false;
 };
 LayerSpec Conv2dLayer(const std::string& name, const Conv2dShape& shape,
                       InitialRule rule = PytorchDefault);
@@ -40,6 +44,7 @@ LayerSpec LayerNormLayer(const std::string& name, int64_t width);
 // Not in place: as the first layer of a stage its input is a leaf.
 LayerSpec ReluLayer(const std::string& name);
 
+// Its output is contiguous, whatever its input's layout.
 LayerSpec MaxPool2dLayer(const std::string& name, int64_t kernel_size,
                          int64_t stride, int64_t padding = 0);
 

@@ -1,6 +1,5 @@
 #include "models/gpt_block.h"
 
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
@@ -13,6 +12,7 @@
 #include <memory>
 
 #include "absl/strings/match.h"
+#include "models/linear_function.h"
 #include "models/module_layer.h"
 
 namespace tandem {
@@ -31,9 +31,7 @@ class Conv1D : public nn::Module {
         bias_(register_parameter("bias", at::empty({out_features}))) {}
 
   at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor rows = x.reshape({-1, weight_.size(0)});
-    return at::addmm(bias_, rows, weight_)
-        .view({x.size(0), x.size(1), weight_.size(1)});
+    return LinearFunction(x, weight_, bias_, WeightLayout::kInOut);
   }
 
  private:

@@ -27,6 +27,7 @@ LayerSpecs Stem(int64_t channels) {
   conv.stride = 2;
   conv.padding = 3;
   conv.bias = false;
+  conv.channels_last = true;
   return {
       Conv2dLayer("conv1", conv, ResnetInitialValues),
       BatchNorm2dLayer("bn1", kStemChannels),

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "models/convolution_function.h"
 #include "models/module_layer.h"
 
 namespace tandem {
@@ -27,10 +28,12 @@ struct ConvNorm {
   ConvNorm(nn::Module& owner, const std::string& conv_name,
            const std::string& norm_name, int64_t in_channels,
            const ConvShape& shape) {
+    stride = shape.stride;
+    padding = shape.kernel_size / 2;
     const auto options =
         nn::Conv2dOptions(in_channels, shape.out_channels, shape.kernel_size)
-            .stride(shape.stride)
-            .padding(shape.kernel_size / 2)
+            .stride(stride)
+            .padding(padding)
             .bias(false);
     conv = owner.register_module(conv_name,
                                  std::make_shared<nn::Conv2dImpl>(options));
@@ -39,9 +42,11 @@ struct ConvNorm {
   }
 
   at::Tensor operator()(const at::Tensor& x) const {
-    return norm->forward(conv->forward(x));
+    return norm->forward(ConvolutionFunction(x, conv->weight, stride, padding));
   }
 
+  int64_t stride;
+  int64_t padding;
   std::shared_ptr<nn::Conv2dImpl> conv;
   std::shared_ptr<nn::BatchNorm2dImpl> norm;
 };

@@ -32,8 +32,8 @@ ABSL_FLAG(std::vector<std::string>, peers,
 ABSL_FLAG(std::string, python, "",
           "Python that imports torch 2.11.0. Empty: $TANDEM_PEER_PYTHON, or "
           "python3.");
-ABSL_FLAG(std::string, backend, "gloo",
-          "What moves tandem's gradients; the peers use Gloo.");
+ABSL_FLAG(std::string, backend, "shm",
+          "What moves tandem's gradients: shm or gloo; the peers use Gloo.");
 ABSL_FLAG(int, ranks, 2, "Processes on each side.");
 ABSL_FLAG(int, threads, 1, "Threads for each process's operators.");
 ABSL_FLAG(int, rounds, 9, "How often the sides take turns.");

@@ -14,6 +14,7 @@
 #include "absl/memory/memory.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "core/caching_allocator.h"
 #include "core/communicator.h"
 #include "core/launch.h"
 #include "core/status_macros.h"
@@ -70,6 +71,7 @@ absl::StatusOr<std::unique_ptr<Replicated>> MakeTrainer(
   TANDEM_ASSIGN_OR_RETURN(LayerList layers, MakeCaseLayers(bench));
   ReplicatedOptions options;
   options.optimizer = OptimizerOf(bench);
+  options.ddp.static_graph = true;  // as the peers
   TANDEM_ASSIGN_OR_RETURN(
       std::unique_ptr<Replicated> trainer,
       Replicated::Create(std::move(layers), CrossEntropy, options, group));
@@ -191,6 +193,11 @@ absl::Status Answer(const BenchRankOptions& options) {
 absl::Status RunBenchRank(const BenchRankOptions& options) {
   TANDEM_RETURN_IF_ERROR(BindToCore(options.core));
   ConfigureProcess(options.threads);
+  if (const char* a = std::getenv("XALLOC")) {
+    BlockCacheOptions cache;
+    cache.huge_pages = std::string(a) == "huge";
+    if (std::string(a) != "glibc") UseCachingAllocator(cache);
+  }
   const absl::Status status = CatchTorch([&] { return Answer(options); });
   if (!status.ok()) {
     std::cout << json{{"error", std::string(status.message())}}.dump()

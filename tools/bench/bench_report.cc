@@ -76,19 +76,19 @@ std::string BreakdownTable(const std::vector<CaseResult>& results) {
 }
 
 std::string ProfileTable(const CaseResult& result) {
-  const double wall = result.profile.at("wall_ms");
+  const double cpu = result.profile.at("cpu_ms");
   std::map<std::string, double> kinds;
   double in_ops = 0;
   for (const json& op : result.profile.at("ops")) {
     kinds[KindOf(op.at("name"))] += op.at("ms").get<double>();
     in_ops += op.at("ms").get<double>();
   }
-  std::string table =
-      absl::StrFormat("%s, alone, %.2f ms a step", result.bench.name, wall);
+  std::string table = absl::StrFormat(
+      "%s, alone, %.2f ms of processor time a step", result.bench.name, cpu);
   for (const auto& [kind, ms] : kinds) {
     absl::StrAppendFormat(&table, ", %s %.2f", kind, ms);
   }
-  absl::StrAppendFormat(&table, ", outside operators %.2f\n", wall - in_ops);
+  absl::StrAppendFormat(&table, ", outside operators %.2f\n", cpu - in_ops);
   const json& ops = result.profile.at("ops");
   for (size_t i = 0; i < std::min(ops.size(), kOpsShown); ++i) {
     absl::StrAppendFormat(
@@ -114,11 +114,13 @@ json BenchJson(const std::vector<CaseResult>& results,
                        {"ratio_max", ratio.max}});
     }
   }
-  return {{"cases", cases},
-          {"startup",
-           {{"ours_ms", startup.ours_ms},
-            {"peer_ms", startup.peer_ms},
-            {"ratio", startup.ours_ms / startup.peer_ms}}}};
+  json report = {{"cases", cases}};
+  if (startup.peer_ms > 0) {
+    report["startup"] = {{"ours_ms", startup.ours_ms},
+                         {"peer_ms", startup.peer_ms},
+                         {"ratio", startup.ours_ms / startup.peer_ms}};
+  }
+  return report;
 }
 
 }  // namespace tandem

@@ -25,7 +25,7 @@ std::string ProfileTable(const CaseResult& result);
 // {"cases": [{"name", "ours_ms", "peer_ms", "peer", "ratio", "ratio_min",
 // "ratio_max"}, ...], "startup": {"ours_ms", "peer_ms", "ratio"}}. A case has
 // an entry for each peer that was measured; its ratio is peer / ours. The
-// start-up's ratio is ours / peer.
+// start-up's ratio is ours / peer; it is left out if it was not measured.
 nlohmann::json BenchJson(const std::vector<CaseResult>& results,
                          const StartupResult& startup);
 

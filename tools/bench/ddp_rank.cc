@@ -21,7 +21,7 @@ ABSL_FLAG(std::string, inputs, "", "File with weights and batches.");
 ABSL_FLAG(bool, write_inputs, false, "Write that file, and end.");
 ABSL_FLAG(std::string, rendezvous, "", "File where ranks meet.");
 ABSL_FLAG(std::string, commands, "", "File that commands come from.");
-ABSL_FLAG(std::string, backend, "gloo", "What moves the gradients.");
+ABSL_FLAG(std::string, backend, "shm", "What moves the gradients.");
 
 namespace tandem {
 namespace {

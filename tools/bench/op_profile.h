@@ -8,8 +8,9 @@
 
 namespace tandem {
 
-// While it lives, every operator that LibTorch's dispatcher calls is timed, on
-// all threads. One at a time in a process.
+// While it lives, the processor time of every operator that LibTorch's
+// dispatcher calls is taken, on the thread that calls it. One at a time in a
+// process.
 class OpProfile {
  public:
   OpProfile();
@@ -17,9 +18,9 @@ class OpProfile {
   OpProfile(const OpProfile&) = delete;
   OpProfile& operator=(const OpProfile&) = delete;
 
-  // What was seen since the beginning, a step: {"wall_ms": .., "ops": [{"name",
-  // "ms": without the operators that it called, "calls"}, ...]}, the longest
-  // first.
+  // What was seen since the beginning, divided by `steps`: {"cpu_ms": of the
+  // process, "ops": [{"name", "ms": without the operators that it called,
+  // "calls"}, ...]}, the longest first.
   nlohmann::json Take(int64_t steps) const;
 
  private:

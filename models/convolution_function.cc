@@ -1,0 +1,129 @@
+#include "models/convolution_function.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/conv2d.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/matrix_product.h"
+
+namespace tandem {
+namespace {
+
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+// [out, in, kernel, kernel] -> [out, in * kernel * kernel]
+at::Tensor WeightRows(const at::Tensor& weight) {
+  return weight.reshape({weight.size(0), -1});
+}
+
+// [n, channels, h, w] -> [n * h * w, channels]
+at::Tensor PixelRows(const at::Tensor& images) {
+  return images.permute({0, 2, 3, 1}).reshape({-1, images.size(1)});
+}
+
+class ConvolutionBackward : public torch::autograd::Node {
+ public:
+  ConvolutionBackward(const at::Tensor& x, const at::Tensor& weight,
+                      const at::Tensor& patches, const PatchShape& shape)
+      : weight_(weight, /*is_output=*/false),
+        patches_(patches),
+        sizes_(x.sizes().vec()),
+        shape_(shape) {}
+
+  std::string name() const override { return "ConvolutionByProductBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    TORCH_CHECK(!at::GradMode::is_enabled(), name(),
+                " cannot itself be differentiated");
+    TORCH_CHECK(patches_.defined(), torch::autograd::ERR_BACKWARD_TWICE);
+    variable_list results(2);
+    if (!gradients[0].defined()) return results;
+    const at::Tensor dy = PixelRows(gradients[0]);
+    const at::Tensor weight = weight_.unpack(shared_from_this());
+    if (task_should_compute_output(0)) {
+      results[0] =
+          SumPatchRows(MatrixProduct(dy, WeightRows(weight)), sizes_, shape_);
+    }
+    if (task_should_compute_output(1)) {
+      results[1] = MatrixProduct(dy.t(), patches_).view(weight.sizes());
+    }
+    return results;
+  }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    weight_.reset_data();
+    patches_.reset();
+  }
+
+ private:
+  SavedVariable weight_;
+  at::Tensor patches_;  // made here: nobody else can change it
+  std::vector<int64_t> sizes_;
+  PatchShape shape_;
+};
+
+bool IsFloatOnCpu(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat &&
+         tensor.layout() == at::kStrided && tensor.dim() == 4;
+}
+
+bool IsForProducts(const at::Tensor& x, const at::Tensor& weight,
+                   const PatchShape& shape) {
+  if (!IsFloatOnCpu(x) || !IsFloatOnCpu(weight)) return false;
+  if (x.size(1) != weight.size(1) || weight.size(2) != weight.size(3) ||
+      shape.kernel == 1) {
+    return false;
+  }
+  const int64_t height = shape.OutputSize(x.size(2));
+  const int64_t width = shape.OutputSize(x.size(3));
+  if (height < 1 || width < 1) return false;
+  const int64_t places = height * width;
+  return places <= kGreatestSmallOutput &&
+         x.size(0) * places * weight.numel() >= kLeastOneDnnProduct;
+}
+
+}  // namespace
+
+at::Tensor ConvolutionFunction(const at::Tensor& x, const at::Tensor& weight,
+                               int64_t stride, int64_t padding) {
+  using torch::autograd::collect_next_edges;
+  const PatchShape shape = {weight.size(-1), stride, padding};
+  if (!IsForProducts(x, weight, shape)) {
+    return at::conv2d(x, weight, /*bias=*/{}, stride, padding);
+  }
+  at::Tensor y;
+  at::Tensor patches;
+  {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const at::NoGradGuard no_grad;
+    patches = PatchRows(x, shape);
+    y = MatrixProduct(patches, WeightRows(weight).t())
+            .view({x.size(0), shape.OutputSize(x.size(2)),
+                   shape.OutputSize(x.size(3)), weight.size(0)})
+            .permute({0, 3, 1, 2})
+            .contiguous();
+  }
+  if (torch::autograd::compute_requires_grad(x, weight)) {
+    std::shared_ptr<ConvolutionBackward> node(
+        new ConvolutionBackward(x, weight, patches, shape),
+        torch::autograd::deleteNode);
+    node->set_next_edges(collect_next_edges(x, weight));
+    torch::autograd::set_history(y, node);
+  }
+  return y;
+}
+
+}  // namespace tandem

@@ -1,0 +1,107 @@
+#include "models/linear_function.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/matrix_product.h"
+
+namespace tandem {
+namespace {
+
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+// [..., n] -> [rows, n]
+at::Tensor Rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+at::Tensor Forward(const at::Tensor& x, const at::Tensor& weight,
+                   const at::Tensor& bias, WeightLayout layout) {
+  const at::Tensor factor =
+      layout == WeightLayout::kOutIn ? weight.t() : weight;
+  if (x.dim() == 2) return MatrixProduct(x, factor, bias);
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = factor.size(1);
+  return MatrixProduct(Rows(x), factor, bias).view(shape);
+}
+
+// Where backward is itself differentiated, what it calls records gradients.
+class LinearBackward : public torch::autograd::Node {
+ public:
+  LinearBackward(const at::Tensor& x, const at::Tensor& weight,
+                 WeightLayout layout)
+      : x_(x, /*is_output=*/false),
+        weight_(weight, /*is_output=*/false),
+        layout_(layout) {}
+
+  std::string name() const override { return "LinearBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    variable_list results(3);
+    if (!gradients[0].defined()) return results;
+    const at::Tensor dy = Rows(gradients[0]);
+    const at::Tensor x = x_.unpack(shared_from_this());
+    if (task_should_compute_output(0)) results[0] = InputGradient(dy, x);
+    if (task_should_compute_output(1)) {
+      const at::Tensor rows = Rows(x);
+      results[1] = layout_ == WeightLayout::kOutIn
+                       ? MatrixProduct(dy.t(), rows)
+                       : MatrixProduct(rows.t(), dy);
+    }
+    if (num_outputs() > 2 && task_should_compute_output(2)) {
+      results[2] = dy.sum(0);
+    }
+    return results;
+  }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    x_.reset_data();
+    weight_.reset_data();
+  }
+
+ private:
+  at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x) {
+    const at::Tensor weight = weight_.unpack(shared_from_this());
+    const at::Tensor dx = MatrixProduct(
+        dy, layout_ == WeightLayout::kOutIn ? weight : weight.t());
+    return x.dim() == 2 ? dx : dx.view(x.sizes());
+  }
+
+  SavedVariable x_;
+  SavedVariable weight_;
+  WeightLayout layout_;
+};
+
+}  // namespace
+
+at::Tensor LinearFunction(const at::Tensor& x, const at::Tensor& weight,
+                          const at::Tensor& bias, WeightLayout layout) {
+  using torch::autograd::collect_next_edges;
+  using torch::autograd::compute_requires_grad;
+  std::shared_ptr<LinearBackward> node;
+  if (compute_requires_grad(x, weight, bias)) {
+    node = std::shared_ptr<LinearBackward>(
+        new LinearBackward(x, weight, layout), torch::autograd::deleteNode);
+    node->set_next_edges(collect_next_edges(x, weight, bias));
+  }
+  at::Tensor y;
+  {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const at::NoGradGuard no_grad;  // MatrixProduct asks
+    y = Forward(x, weight, bias, layout);
+  }
+  if (node != nullptr) torch::autograd::set_history(y, node);
+  return y;
+}
+
+}  // namespace tandem
