@@ -5,19 +5,16 @@
 #include <ATen/ops/full.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/make_optimizer.h"
 #include "tests/parallel/ddp_fixture.h"
 
 namespace tandem {
 namespace {
-
-using testing::HasSubstr;
 
 class DdpBuffers : public DdpTest {};
 
@@ -216,7 +213,7 @@ TEST_P(DdpBuffers, CreateGraphDoesNoHarm) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, DdpBuffers, testing::Values("gloo", "shm"),
-                         testing::PrintToStringParamName());
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace tandem

@@ -6,6 +6,8 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <chrono>
+
 #include "absl/strings/str_cat.h"
 #include "core/testing/thread_ranks.h"
 #include "tests/models/formula_values.h"
@@ -16,7 +18,7 @@ void DdpTest::OnRanks(int n,
                       const std::function<absl::Status(Communicator&)>& body) {
   CommunicatorOptions options;
   options.backend = GetParam();
-  options.timeout = std::chrono::seconds(30);
+  options.timeout = std::chrono::seconds(10);
   const absl::Status status = RunThreadRanks(n, body, options);
   EXPECT_TRUE(status.ok()) << status;
 }
@@ -37,6 +39,7 @@ at::Tensor TwoLinear::forward(at::Tensor x, bool use_a, bool use_b) {
 void FillModule(torch::nn::Module& module) {
   at::NoGradGuard no_grad;
   for (auto& parameter : module.named_parameters()) {
+    if (parameter->numel() == 0) continue;
     at::Tensor values = at::empty(parameter->sizes());
     FillByFormula(parameter.key(), values);
     parameter.value().copy_(values);

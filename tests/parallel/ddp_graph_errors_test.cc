@@ -4,6 +4,9 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <functional>
+#include <memory>
+#include <stdexcept>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -166,7 +169,7 @@ TEST_P(DdpGraphErrors, ModuleCanBeWrappedAnewAfterAFailedBackward) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, DdpGraphErrors,
                          testing::Values("gloo", "shm"),
-                         testing::PrintToStringParamName());
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace tandem

@@ -2,23 +2,20 @@
 // tests of DistributedDataParallel go through (docs/ddp.md says which is
 // which).
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/parallel/ddp_fixture.h"
 
 namespace tandem {
 namespace {
-
-using testing::AnyOf;
-using testing::HasSubstr;
-using testing::Not;
 
 class DdpGraphs : public DdpTest {};
 
@@ -52,8 +49,11 @@ TEST_P(DdpGraphs, UsedOnSomeRanksHasAMeanUsedOnNoneHasNothing) {
       TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Tasks>(world, options));
       for (int step = 0; step < 3; ++step) {
         TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, 8., world.rank()));
-        EXPECT_TRUE(twins.module->t0.grad().equal(at::full({2, 2}, 0.125)));
-        EXPECT_TRUE(twins.module->t1.grad().equal(at::full({2, 2}, 0.125)));
+        for (const at::Tensor& used : {twins.module->t0, twins.module->t1}) {
+          EXPECT_TRUE(used.grad().equal(at::full({2, 2}, 0.125)))
+              << "step " << step << "\n"
+              << used.grad();
+        }
         EXPECT_FALSE(twins.module->unused.grad().defined());
         ZeroBoth(twins);
       }
@@ -143,7 +143,9 @@ TEST_P(DdpGraphs, GradientOfAParameterThatGoesUnusedStays) {
       TANDEM_RETURN_IF_ERROR(
           BackwardBoth(twins, ExampleInput(step, world), true, step < 2));
       if (step == 1) kept = twins.module->b->weight.grad().clone();
-      if (step > 1) EXPECT_TRUE(twins.module->b->weight.grad().equal(kept));
+      if (step > 1) {
+        EXPECT_TRUE(twins.module->b->weight.grad().equal(kept));
+      }
       TANDEM_RETURN_IF_ERROR(
           ExpectMeanGradients(*twins.module, *twins.alone, world));
     }
@@ -257,7 +259,7 @@ TEST_P(DdpGraphs, UnusedParameterOfTwoNames) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, DdpGraphs, testing::Values("gloo", "shm"),
-                         testing::PrintToStringParamName());
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace tandem

@@ -2,8 +2,9 @@
 
 #include <ATen/ops/full.h>
 
-#include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -149,7 +150,7 @@ TEST_P(DdpHooks, ErrorOfAHookIsThatOfBackward) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, DdpHooks, testing::Values("gloo", "shm"),
-                         testing::PrintToStringParamName());
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace tandem

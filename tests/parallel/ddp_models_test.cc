@@ -4,20 +4,18 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/randint.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/embedding.h>
 
+#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/make_optimizer.h"
-#include "tests/models/formula_values.h"
 #include "tests/parallel/ddp_fixture.h"
 
 namespace tandem {
@@ -261,7 +259,7 @@ TEST_P(DdpModels, InputsOfAnyTypeAndTensorsMadeInForward) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, DdpModels, testing::Values("gloo", "shm"),
-                         testing::PrintToStringParamName());
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace tandem

@@ -168,7 +168,7 @@ TEST_P(DdpOptions, LoggingDataDescribesTheJobAndItsTimes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, DdpOptions, testing::Values("gloo", "shm"),
-                         testing::PrintToStringParamName());
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace tandem

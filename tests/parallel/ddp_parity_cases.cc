@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "parallel/gradient_clipping.h"
 #include "tests/parallel/parity_mlp.h"
+#include "tests/parallel/python_optimizer.h"
 
 namespace tandem {
 namespace {
@@ -82,7 +83,8 @@ class Job {
   Communicator& world_;
   std::shared_ptr<ParityMlp> model_;
   std::unique_ptr<DistributedDataParallel<std::shared_ptr<ParityMlp>>> ddp_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<PythonOptimizer> pythons_;
+  std::unique_ptr<Optimizer> tandems_;
   ParityResult result_;
 };
 
@@ -100,7 +102,9 @@ absl::Status Job::Prepare() {
   if (job_.hook) {
     TANDEM_RETURN_IF_ERROR(ddp_->register_comm_hook(job_.hook()));
   }
-  TANDEM_ASSIGN_OR_RETURN(optimizer_,
+  pythons_ =
+      std::make_unique<PythonOptimizer>(job_.optimizer, model_->parameters());
+  TANDEM_ASSIGN_OR_RETURN(tandems_,
                           MakeOptimizer(job_.optimizer, ddp_->flat_buffers()));
   return absl::OkStatus();
 }
@@ -147,14 +151,18 @@ void Job::Update() {
   if (job_.clip_value > 0) {
     ClipGradientValue(ddp_->flat_buffers(), job_.clip_value);
   }
-  optimizer_->Step(kLearningRate);
+  if (job_.pythons_optimizer) {
+    pythons_->Step(kLearningRate);
+  } else {
+    tandems_->Step(kLearningRate);
+  }
   ddp_->ZeroGrad();
 }
 
 absl::StatusOr<ParityResult> Job::Run() {
   at::set_num_threads(1);
   TANDEM_RETURN_IF_ERROR(Prepare());
-  for (int step = 0; step < kParitySteps; ++step) {
+  for (int step = 0; step < job_.steps; ++step) {
     TANDEM_RETURN_IF_ERROR(Train(step));
   }
   result_.final = FlattenParameters(*model_);
@@ -179,10 +187,8 @@ absl::StatusOr<ParityResult> RunParityCase(const ParityCase& job,
 
 void ExpectPythonsResult(const ParityCase& job, int ranks,
                          const std::string& backend, double tolerance) {
-  if (tolerance == 0 && !KernelsGivePythonsBits()) {
-    tolerance = 1e-6;
-    testing::Test::RecordProperty("kernels", "other bits than Python's");
-  }
+  if (tolerance == 0 && !KernelsGivePythonsBits()) tolerance = 1e-6;
+  testing::Test::RecordProperty("bit_for_bit", tolerance == 0);
   CommunicatorOptions options;
   options.backend = backend;
   const auto body = [&](Communicator& world) -> absl::Status {

@@ -17,8 +17,6 @@
 
 namespace tandem {
 
-constexpr int kParitySteps = 5;
-
 // As class Case of the script.
 struct ParityCase {
   explicit ParityCase(std::string name);
@@ -26,6 +24,10 @@ struct ParityCase {
   std::string name;
   DistributedDataParallelOptions options;
   OptimizerOptions optimizer;  // SGD with momentum
+  // The optimizer as Python calls it, so that what differs is the data
+  // parallelism alone; else tandem's.
+  bool pythons_optimizer = true;
+  int steps = 5;
   int microbatches = 1;
   bool one_microbatch_first = false;   // at the first step
   bool no_sync_around_forward = true;  // and backward; else backward alone

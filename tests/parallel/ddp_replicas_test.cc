@@ -4,7 +4,9 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/cat.h>
+#include <torch/nn/utils/convert_parameters.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <tuple>

@@ -12,10 +12,10 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -148,6 +148,7 @@ void ExpectPythons(const Job& job, const std::string& backend) {
   const json& stored = Stored().at(job.stored);
   const double tolerance =
       KernelsGivePythonsBits(job.dtype, stored.at("alone")) ? 0 : job.tolerance;
+  testing::Test::RecordProperty("bit_for_bit", tolerance == 0);
   CommunicatorOptions options;
   options.backend = backend;
   const auto body = [&](Communicator& world) -> absl::Status {
@@ -182,7 +183,7 @@ TEST_P(DdpResnetParity, OneStepInFloat32) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, DdpResnetParity,
                          testing::Values("gloo", "shm"),
-                         testing::PrintToStringParamName());
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace tandem

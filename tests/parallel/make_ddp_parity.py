@@ -155,15 +155,40 @@ class Case:
 
 
 def power_sgd(rank, **options):
+    """The Qs that it begins with are the formula's, not random."""
+    start = 2
+
+    def fill_qs(state, bucket, names):
+        ps, qs = {}, {}
+        for tensor, parameter in zip(bucket.gradients(), bucket.parameters()):
+            matrix = tensor.view(tensor.shape[0], -1)
+            n, m = matrix.shape
+            columns = min(n, m, rank)
+            if columns * (n + m) * state.min_compression_rate < n * m:
+                # The hook takes them in this order.
+                q = formula(names[parameter] + ".q", (m, columns))
+                ps.setdefault(matrix.shape, []).append(torch.empty(n * columns))
+                qs.setdefault(matrix.shape, []).append(q.flatten())
+        index = bucket.index()
+        state.p_memory_dict[index] = torch.cat([p for x in ps.values() for p in x])
+        state.q_memory_dict[index] = torch.cat([q for x in qs.values() for q in x])
+
     def register(ddp):
+        names = {parameter: name for name, parameter in ddp.module.named_parameters()}
         state = powerSGD_hook.PowerSGDState(
             process_group=None,
             matrix_approximation_rank=rank,
-            start_powerSGD_iter=2,
+            start_powerSGD_iter=start,
             orthogonalization_epsilon=1e-8,
             **options,
         )
-        ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+
+        def hook(state, bucket):
+            if state.iter == start and state.warm_start and not state.q_memory_dict:
+                fill_qs(state, bucket, names)
+            return powerSGD_hook.powerSGD_hook(state, bucket)
+
+        ddp.register_comm_hook(state, hook)
 
     return register
 
@@ -201,13 +226,14 @@ CASES = {
     "allreduce_hook": Case(hook=plain_hook(default_hooks.allreduce_hook)),
     "fp16_hook": Case(hook=plain_hook(default_hooks.fp16_compress_hook)),
     "bf16_hook": Case(hook=plain_hook(default_hooks.bf16_compress_hook)),
-    # As many columns as any gradient has: the mean itself, but for rounding.
-    "power_sgd_full_rank": Case(hook=power_sgd(WIDTH, min_compression_rate=0.01)),
     "power_sgd": Case(hook=power_sgd(1, min_compression_rate=1)),
-    "power_sgd_cold": Case(
-        hook=power_sgd(
-            2, min_compression_rate=0.5, warm_start=False, use_error_feedback=False
-        )
+    "power_sgd_rank_2": Case(hook=power_sgd(2, min_compression_rate=0.5)),
+    "power_sgd_without_feedback": Case(
+        hook=power_sgd(1, min_compression_rate=1, use_error_feedback=False)
+    ),
+    # As many columns as any gradient has, so that random Qs do not matter.
+    "power_sgd_full_rank": Case(
+        hook=power_sgd(WIDTH, min_compression_rate=0.01, warm_start=False)
     ),
 }
 
