@@ -42,7 +42,7 @@ struct TrainOptions {
   int64_t intra_op_threads = 0;  // 0: this machine's cores shared by its ranks
   int64_t workers = 1;
   std::string strategy = "auto";
-  std::string backend = "gloo";
+  std::string backend = "shm";
   std::string interface;
   double timeout_s = 1800;
 

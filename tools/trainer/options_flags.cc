@@ -73,8 +73,9 @@ ABSL_FLAG(int64_t, workers, 1,
 ABSL_FLAG(std::string, strategy, "auto",
           "How ranks share the work: single, ddp, or auto (follows from the "
           "number of ranks).");
-ABSL_FLAG(std::string, backend, "gloo",
-          "What carries collectives between ranks on the CPU: gloo.");
+ABSL_FLAG(std::string, backend, "shm",
+          "What carries collectives between ranks on the CPU: shm (memory that "
+          "the ranks of a host share, and Gloo between hosts) or gloo.");
 ABSL_FLAG(std::string, interface, "",
           "Network interface or address for traffic between ranks. Empty: "
           "loopback when all ranks are on this host, else the one that reaches "
