@@ -62,7 +62,8 @@ class SharedMapping {
 absl::StatusOr<OwnedFd> NewSharedMemory(size_t bytes);
 
 // Takes memory for these bytes, growing the file to hold them.
-// ResourceExhausted when there is none; touching them cannot fail afterwards.
+// ResourceExhausted when there is not so much; touching them cannot fail
+// afterwards.
 absl::Status ReserveSharedMemory(int fd, size_t offset, size_t bytes);
 
 // How long the file is.

@@ -101,7 +101,19 @@ absl::Status ShmRounds::Await(ShmDeadline deadline) {
     TANDEM_RETURN_IF_ERROR(
         SleepUntil(segment_->page(r).rounds, deadline, arrived, missing));
   }
+  TANDEM_RETURN_IF_ERROR(CheckAlarms());
   return CheckNotes();
+}
+
+// A rank may have arrived and then waited in vain for this one: what it leaves
+// here must not be taken for success.
+absl::Status ShmRounds::CheckAlarms() {
+  const uint32_t alarms = segment_->page(rank_).rounds.value() / kAlarm;
+  if (alarms == alarms_) return absl::OkStatus();
+  alarms_ = alarms;
+  return CheckPresence(*segment_, rank_, [this](int rank) {
+    return segment_->state(rank) == ShmRankState::kGaveUp;
+  });
 }
 
 absl::Status ShmRounds::CheckNotes() const {

@@ -78,6 +78,7 @@ class ShmRounds {
 
   bool Arrived(int rank) const;
   absl::Status CheckNotes() const;
+  absl::Status CheckAlarms();
   bool spins() const;
   // Until `done`, of which `signal` tells; fails when a rank that is awaited
   // will not come, or at the deadline.
@@ -93,6 +94,7 @@ class ShmRounds {
   std::vector<SharedMapping> arenas_;  // of the peers, as far as needed so far
   bool in_background_ = false;
   uint32_t round_ = 0;
+  uint32_t alarms_ = 0;  // that were looked into
   uint64_t blocks_ = 0;  // of all tensors before this one
 };
 

@@ -6,8 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -22,6 +20,7 @@
 #include "core/communicator.h"
 #include "core/status_macros.h"
 #include "core/store.h"
+#include "tests/core/forked_rank.h"
 
 namespace tandem {
 namespace {
@@ -33,50 +32,18 @@ using ::testing::StartsWith;
 
 constexpr std::chrono::milliseconds kLong = std::chrono::seconds(20);
 constexpr std::chrono::milliseconds kShort(1500);
-constexpr int kBoundSeconds = 40;
-
-std::string TestFile(const std::string& suffix) {
-  return absl::StrCat(
-      ::testing::TempDir(), "/",
-      ::testing::UnitTest::GetInstance()->current_test_info()->name(), suffix);
-}
-
-// A process that calls `fn`, leaves its status in a file, and ends: by the
-// alarm when it hangs, by the kernel when the test ends.
-class RankProcess {
- public:
-  RankProcess(int rank, const std::function<absl::Status()>& fn)
-      : result_(TestFile(absl::StrCat(".result-", rank))), pid_(fork()) {
-    if (pid_ != 0) return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(kBoundSeconds);
-    std::ofstream(result_) << fn().ToString() << std::flush;
-    _exit(0);
-  }
-  ~RankProcess() {
-    kill(pid_, SIGKILL);
-    int ignored;
-    waitpid(pid_, &ignored, 0);
-  }
-  RankProcess(const RankProcess&) = delete;
-
-  // What its function returned; empty when it did not return.
-  std::string Result() {
-    siginfo_t ignored;
-    waitid(P_PID, pid_, &ignored, WEXITED | WNOWAIT);
-    std::ostringstream text;
-    text << std::ifstream(result_).rdbuf();
-    return text.str();
-  }
-
- private:
-  std::string result_;
-  pid_t pid_;
-};
 
 using Store = absl::StatusOr<StorePtr>;
 
 using Clock = std::chrono::steady_clock;
+
+class BrokenPeerTest : public ::testing::TestWithParam<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(Backends, BrokenPeerTest,
+                         ::testing::Values("shm", "gloo"),
+                         [](const ::testing::TestParamInfo<std::string>& info) {
+                           return info.param;
+                         });
 
 struct Loss {
   int victim;
@@ -87,6 +54,7 @@ struct Loss {
 Loss Lose(int victim, int signal, std::chrono::milliseconds timeout) {
   Loss loss{victim, signal, {}};
   loss.options.timeout = timeout;
+  loss.options.backend = BrokenPeerTest::GetParam();
   return loss;
 }
 
@@ -130,30 +98,32 @@ absl::Status LoseInTime(Store store, int rank, int size, const Loss& loss) {
   return status;
 }
 
-TEST(BrokenPeerTest, AKilledRankIsUnavailableToTheOthers) {
+TEST_P(BrokenPeerTest, AKilledRankIsUnavailableToTheOthers) {
   const std::string path = TestFile(".store");
-  std::vector<std::unique_ptr<RankProcess>> ranks;
+  std::vector<std::unique_ptr<ForkedRank>> ranks;
   for (int r = 0; r < 3; ++r) {
-    ranks.push_back(std::make_unique<RankProcess>(r, [&, r] {
+    ranks.push_back(std::make_unique<ForkedRank>(r, [&, r] {
       return LoseInTime(OpenFileStore(path, r, 3, "", kLong), r, 3,
                         Lose(1, SIGKILL, kLong));
     }));
   }
   for (const int r : {0, 2}) {
-    EXPECT_THAT(ranks[r]->Result(),
-                AllOf(StartsWith("UNAVAILABLE"),
-                      HasSubstr(absl::StrCat("of group \"world\" on rank ", r,
-                                             " of 3")),
-                      ContainsRegex("not heard of: ranks? 1")));
+    EXPECT_THAT(
+        ranks[r]->Result(),
+        AllOf(
+            StartsWith("UNAVAILABLE"),
+            HasSubstr(absl::StrCat("of group \"world\" on rank ", r, " of 3")),
+            ContainsRegex("(not heard of: ranks? 1)|(rank 1 .pid [0-9]+. "
+                          "died)")));
   }
   EXPECT_EQ(ranks[1]->Result(), "");
 }
 
-TEST(BrokenPeerTest, AFrozenRankIsNamedByAllWithWhatTheyWaitedFor) {
+TEST_P(BrokenPeerTest, AFrozenRankIsNamedByAllWithWhatTheyWaitedFor) {
   const std::string path = TestFile(".store");
-  std::vector<std::unique_ptr<RankProcess>> ranks;
+  std::vector<std::unique_ptr<ForkedRank>> ranks;
   for (int r = 0; r < 3; ++r) {
-    ranks.push_back(std::make_unique<RankProcess>(r, [&, r] {
+    ranks.push_back(std::make_unique<ForkedRank>(r, [&, r] {
       return LoseInTime(OpenFileStore(path, r, 3, "", kLong), r, 3,
                         Lose(2, SIGSTOP, kShort));
     }));
@@ -173,14 +143,14 @@ TEST(BrokenPeerTest, AFrozenRankIsNamedByAllWithWhatTheyWaitedFor) {
 std::string FreezeTheServer(const Loss& loss) {
   int port_pipe[2];
   EXPECT_EQ(pipe(port_pipe), 0);
-  RankProcess server(0, [&]() -> absl::Status {
+  ForkedRank server(0, [&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(ServedStore served,
                             ServeTcpStore("127.0.0.1", 0, kLong));
     EXPECT_EQ(write(port_pipe[1], &served.port, sizeof(served.port)),
               ssize_t{sizeof(served.port)});
     return LoseInTime(served.store, 0, 2, loss);
   });
-  RankProcess client(1, [&]() -> absl::Status {
+  ForkedRank client(1, [&]() -> absl::Status {
     int port = 0;
     EXPECT_EQ(read(port_pipe[0], &port, sizeof(port)), ssize_t{sizeof(port)});
     return LoseInTime(ConnectTcpStore("127.0.0.1", port, kLong), 1, 2, loss);
@@ -191,7 +161,7 @@ std::string FreezeTheServer(const Loss& loss) {
   return result;
 }
 
-TEST(BrokenPeerTest, AFrozenRankThatServesTheStoreTimesOut) {
+TEST_P(BrokenPeerTest, AFrozenRankThatServesTheStoreTimesOut) {
   EXPECT_THAT(FreezeTheServer(Lose(0, SIGSTOP, kShort)),
               AllOf(StartsWith("DEADLINE_EXCEEDED"),
                     HasSubstr("of group \"world\" on rank 1 of 2"),
@@ -199,14 +169,14 @@ TEST(BrokenPeerTest, AFrozenRankThatServesTheStoreTimesOut) {
                               "launcher serves, does not answer")));
 }
 
-TEST(BrokenPeerTest, SoItDoesWhereStragglersAreWatched) {
+TEST_P(BrokenPeerTest, SoItDoesWhereStragglersAreWatched) {
   Loss loss = Lose(0, SIGSTOP, kShort);
   loss.options.straggler_warning = std::chrono::milliseconds(200);
   EXPECT_THAT(FreezeTheServer(loss),
               AllOf(StartsWith("DEADLINE_EXCEEDED"), HasSubstr("bucket 1")));
 }
 
-TEST(BrokenPeerTest, SoItDoesWhereCollectivesAreChecked) {
+TEST_P(BrokenPeerTest, SoItDoesWhereCollectivesAreChecked) {
   Loss loss = Lose(0, SIGSTOP, kShort);
   loss.options.check_collectives = true;
   EXPECT_THAT(FreezeTheServer(loss),

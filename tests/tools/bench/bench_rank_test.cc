@@ -67,7 +67,7 @@ TEST_F(BenchRankTest, RanksTrainAndMeasureThemselves) {
   ASSERT_EQ(values.size(), 20u);
   EXPECT_NEAR(values[0], std::log(64), 0.1);  // 64 classes, untrained
   EXPECT_LT(values[19], values[0]);
-  for (const std::string& command : {"steps 3", "local 3"}) {
+  for (const char* command : {"steps 3", "local 3"}) {
     for (const json& answer : Ask(*side, command)) {
       EXPECT_GT(answer.at("ms"), 0);
       EXPECT_GT(answer.at("cpu_ms"), 0);
