@@ -67,16 +67,22 @@ TEST_F(BenchRankTest, RanksTrainAndMeasureThemselves) {
   ASSERT_EQ(values.size(), 20u);
   EXPECT_NEAR(values[0], std::log(64), 0.1);  // 64 classes, untrained
   EXPECT_LT(values[19], values[0]);
-  for (const std::string& command : {"steps 3", "local 3"}) {
+  for (const char* command : {"steps 3", "local 3"}) {
     for (const json& answer : Ask(*side, command)) {
       EXPECT_GT(answer.at("ms"), 0);
       EXPECT_GT(answer.at("cpu_ms"), 0);
       EXPECT_GE(answer.at("faults"), 0);
     }
   }
+  for (const json& answer : Ask(*side, "overlap 3")) {
+    EXPECT_GT(answer.at("comm_ms"), 0);
+    EXPECT_LE(answer.at("exposed_ms"), answer.at("comm_ms"));
+  }
   EXPECT_GT(Ask(*side, "memory")[1].at("peak_mib"), 10);
   EXPECT_GT(Ask(*side, "gemm")[0].at("gflops"), 0);
-  EXPECT_GT(Ask(*side, "all_reduce")[0].at("ms"), 0);
+  const json all_reduce = Ask(*side, "all_reduce")[0];
+  EXPECT_GT(all_reduce.at("ms"), 0);
+  EXPECT_GT(all_reduce.at("gloo_ms"), 0);
 }
 
 TEST_F(BenchRankTest, TheProfileNamesTheOptimizer) {

@@ -60,7 +60,7 @@ constexpr char kEcho[] =
 TEST_F(SideTest, EveryRankAnswersEveryCommand) {
   const auto side = Start(kEcho, /*ranks=*/3);
   ASSERT_TRUE(side.ok()) << side.status();
-  for (const std::string& command : {"steps 3", "memory"}) {
+  for (const char* command : {"steps 3", "memory"}) {
     const auto answers = (*side)->Ask(command, seconds(30));
     ASSERT_TRUE(answers.ok()) << answers.status();
     ASSERT_EQ(answers->size(), 3u);
