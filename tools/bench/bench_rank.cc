@@ -15,7 +15,6 @@
 #include "absl/memory/memory.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "core/caching_allocator.h"
 #include "core/communicator.h"
 #include "core/launch.h"
 #include "core/status_macros.h"
@@ -211,11 +210,6 @@ absl::Status Answer(const BenchRankOptions& options) {
 absl::Status RunBenchRank(const BenchRankOptions& options) {
   TANDEM_RETURN_IF_ERROR(BindToCore(options.core));
   ConfigureProcess(options.threads);
-  if (const char* a = std::getenv("XALLOC")) {
-    BlockCacheOptions cache;
-    cache.huge_pages = std::string(a) == "huge";
-    if (std::string(a) != "glibc") UseCachingAllocator(cache);
-  }
   const absl::Status status = CatchTorch([&] { return Answer(options); });
   if (!status.ok()) {
     std::cout << json{{"error", std::string(status.message())}}.dump()

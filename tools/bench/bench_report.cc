@@ -28,10 +28,8 @@ void AppendBreakdown(const CaseResult& result, const SideResult& side,
 // What an operator does, for the profile's sums.
 std::string KindOf(const std::string& op) {
   if (absl::StrContains(op, "_fused_")) return "optimizer";
-  if (absl::StrContains(op, "convolution") || absl::EndsWith(op, "mm") ||
-      absl::EndsWith(op, "_mm_") || absl::StrContains(op, "addmm") ||
-      absl::StrContains(op, "attention")) {
-    return "matrices";
+  for (const char* part : {"onvolution", "mm", "_linear_", "attention"}) {
+    if (absl::StrContains(op, part)) return "matrices";
   }
   return "the rest";
 }
