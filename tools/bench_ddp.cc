@@ -130,7 +130,8 @@ absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
 
 absl::Status Show(const std::vector<CaseResult>& results,
                   const StartupResult& startup) {
-  absl::PrintF("\n%s\n%s\n", SpeedTable(results), BreakdownTable(results));
+  absl::PrintF("\n%s\n%s\n%s\n", SpeedTable(results), BreakdownTable(results),
+               RooflineTable(results));
   if (absl::GetFlag(FLAGS_profile)) {
     for (const CaseResult& result : results) {
       absl::PrintF("%s\n", ProfileTable(result));

@@ -10,6 +10,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/max_pool2d.h>
+#include <torch/nn/module.h>
 
 #include <cmath>
 #include <string>

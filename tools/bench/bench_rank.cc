@@ -5,6 +5,7 @@
 #include <chrono>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -14,7 +15,6 @@
 #include "absl/memory/memory.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "core/caching_allocator.h"
 #include "core/communicator.h"
 #include "core/launch.h"
 #include "core/status_macros.h"
@@ -83,7 +83,7 @@ class BenchRank {
  public:
   static absl::StatusOr<std::unique_ptr<BenchRank>> Create(
       const BenchRankOptions& options) {
-    auto rank = absl::WrapUnique(new BenchRank);
+    auto rank = absl::WrapUnique(new BenchRank(options));
     TANDEM_ASSIGN_OR_RETURN(const std::vector<BenchCase> cases,
                             CasesNamed({options.model}));
     rank->case_ = cases.front();
@@ -105,6 +105,7 @@ class BenchRank {
     words >> verb >> count;
     if (verb == "losses") return Losses(count);
     if (verb == "steps") return Steps(*trainer_, count);
+    if (verb == "overlap") return Overlap(count);
     if (verb == "memory") return json{{"peak_mib", PeakRssMib()}};
     if (verb == "gemm") return json{{"gflops", GemmGflops()}};
     if (verb == "all_reduce") return AllReduce();
@@ -114,7 +115,7 @@ class BenchRank {
   }
 
  private:
-  BenchRank() = default;
+  explicit BenchRank(const BenchRankOptions& options) : options_(options) {}
 
   absl::StatusOr<Score> Step(Strategy& trainer) {
     const Batch& batch = inputs_.batches[step_++ % inputs_.batches.size()];
@@ -147,6 +148,15 @@ class BenchRank {
                 {"faults", used.faults / count}};
   }
 
+  absl::StatusOr<json> Overlap(int64_t count) {
+    TANDEM_RETURN_IF_ERROR(RunSteps(*trainer_, count));
+    std::map<std::string, double> ns;
+    for (const auto& [name, value] : trainer_->Measurements()) ns[name] = value;
+    const double comm_ms = ns["avg_backward_comm_time"] / 1e6;
+    const double both_ms = ns["avg_backward_compute_comm_overlap_time"] / 1e6;
+    return json{{"comm_ms", comm_ms}, {"exposed_ms", comm_ms - both_ms}};
+  }
+
   absl::StatusOr<json> Local(const std::string& verb, int64_t count) {
     if (local_ == nullptr) {
       TANDEM_ASSIGN_OR_RETURN(local_,
@@ -165,9 +175,16 @@ class BenchRank {
       numel += each.second.numel();
     }
     TANDEM_ASSIGN_OR_RETURN(const double ms, AllReduceMs(*world_, numel));
-    return json{{"ms", ms}};
+    BenchRankOptions gloo = options_;
+    gloo.backend = "gloo";
+    gloo.rendezvous += ".gloo";
+    TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> group,
+                            Connect(gloo, gloo.rank, gloo.ranks));
+    TANDEM_ASSIGN_OR_RETURN(const double gloo_ms, AllReduceMs(*group, numel));
+    return json{{"ms", ms}, {"gloo_ms", gloo_ms}};
   }
 
+  BenchRankOptions options_;
   BenchCase case_;
   BenchInputs inputs_;
   std::unique_ptr<Communicator> world_;
@@ -193,11 +210,6 @@ absl::Status Answer(const BenchRankOptions& options) {
 absl::Status RunBenchRank(const BenchRankOptions& options) {
   TANDEM_RETURN_IF_ERROR(BindToCore(options.core));
   ConfigureProcess(options.threads);
-  if (const char* a = std::getenv("XALLOC")) {
-    BlockCacheOptions cache;
-    cache.huge_pages = std::string(a) == "huge";
-    if (std::string(a) != "glibc") UseCachingAllocator(cache);
-  }
   const absl::Status status = CatchTorch([&] { return Answer(options); });
   if (!status.ok()) {
     std::cout << json{{"error", std::string(status.message())}}.dump()

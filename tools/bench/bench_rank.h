@@ -32,12 +32,15 @@ struct BenchRankOptions {
 //   steps N       one step that is not measured, and N that are; {"ms": of a
 //                 step, "cpu_ms": this process's processor time a step,
 //                 "faults": its page faults a step}
-//   local N       the same on a copy of the model that talks to nobody
+//   overlap N     N steps; {"comm_ms": while a bucket of gradients was on its
+//                 way, "exposed_ms": of that, without computation beside it}
+//   local N       the same as steps N, on a copy of the model that talks to
+//                 nobody
 //   profile N     N local steps, with every operator timed (op_profile.h)
 //   memory        {"peak_mib": VmHWM}
 //   gemm          {"gflops": of a product of large matrices}
 //   all_reduce    {"ms": of an all-reduce of as many float32 numbers as the
-//                 model has parameters}
+//                 model has parameters, "gloo_ms": the same over Gloo}
 absl::Status RunBenchRank(const BenchRankOptions& options);
 
 // Writes `options.inputs` for `options.ranks` ranks of `options.model`.

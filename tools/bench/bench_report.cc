@@ -17,23 +17,19 @@ constexpr size_t kOpsShown = 12;
 
 void AppendBreakdown(const CaseResult& result, const SideResult& side,
                      std::string* table) {
-  const double step = Median(side.step_ms);
-  const double local = Median(side.local_ms);
-  const double exposed = std::max(0.0, step - local);
+  const double share =
+      side.comm_ms > 0 ? 100 * side.exposed_ms / side.comm_ms : 0;
   absl::StrAppendFormat(
-      table, "%-10s %-8s %9.2f %9.2f %9.2f %7.0f %% %9.2f %9.2f %9.0f\n",
-      result.bench.name, side.name, step, local, exposed,
-      100 * exposed / result.all_reduce_ms, result.all_reduce_ms,
-      result.bench.gflop / result.gemm_gflops * 1e3, side.faults);
+      table, "%-10s %-8s %9.2f %9.2f %9.2f %9.2f %7.0f %% %9.2f %9.0f\n",
+      result.bench.name, side.name, Median(side.step_ms), Median(side.local_ms),
+      side.comm_ms, side.exposed_ms, share, side.cpu_ms, side.faults);
 }
 
 // What an operator does, for the profile's sums.
 std::string KindOf(const std::string& op) {
   if (absl::StrContains(op, "_fused_")) return "optimizer";
-  if (absl::StrContains(op, "convolution") || absl::EndsWith(op, "mm") ||
-      absl::EndsWith(op, "_mm_") || absl::StrContains(op, "addmm") ||
-      absl::StrContains(op, "attention")) {
-    return "matrices";
+  for (const char* part : {"onvolution", "mm", "_linear_", "attention"}) {
+    if (absl::StrContains(op, part)) return "matrices";
   }
   return "the rest";
 }
@@ -65,12 +61,26 @@ std::string SpeedTable(const std::vector<CaseResult>& results) {
 std::string BreakdownTable(const std::vector<CaseResult>& results) {
   std::string table = absl::StrFormat(
       "%-10s %-8s %9s %9s %9s %9s %9s %9s %9s\n", "case", "side", "step ms",
-      "alone ms", "exposed", "share", "reduce ms", "GEMM ms", "faults");
+      "alone ms", "comm ms", "exposed", "share", "cpu ms", "faults");
   for (const CaseResult& result : results) {
     AppendBreakdown(result, result.ours, &table);
     for (const SideResult& peer : result.peers) {
       if (peer.failure.empty()) AppendBreakdown(result, peer, &table);
     }
+  }
+  return table;
+}
+
+std::string RooflineTable(const std::vector<CaseResult>& results) {
+  std::string table =
+      absl::StrFormat("%-10s %9s %9s %9s %12s %9s\n", "case", "GFLOP",
+                      "GFLOP/s", "GEMM ms", "all-reduce", "Gloo's");
+  for (const CaseResult& result : results) {
+    absl::StrAppendFormat(&table, "%-10s %9.3f %9.0f %9.2f %9.2f ms %6.2f ms\n",
+                          result.bench.name, result.bench.gflop,
+                          result.gemm_gflops,
+                          result.bench.gflop / result.gemm_gflops * 1e3,
+                          result.all_reduce_ms, result.gloo_all_reduce_ms);
   }
   return table;
 }

@@ -15,9 +15,15 @@ namespace tandem {
 // One line for each case and peer: times, their ratio and its spread, memory.
 std::string SpeedTable(const std::vector<CaseResult>& results);
 
-// Where tandem's and the peers' steps go: computation, exposed communication
-// and its share of the communication, limits of the machine.
+// Where tandem's and the peers' steps go: a step, the same without the other
+// ranks, the communication of gradients and what of it is exposed, processor
+// time, page faults.
 std::string BreakdownTable(const std::vector<CaseResult>& results);
+
+// What the machine could do at best, measured in the same run: how long a step
+// would take at the rate of large matrix products, and how long the gradients
+// take with nothing else to do.
+std::string RooflineTable(const std::vector<CaseResult>& results);
 
 // The operators in which tandem's local steps spend most.
 std::string ProfileTable(const CaseResult& result);

@@ -169,6 +169,11 @@ absl::Status Measure(const BenchCase& bench, const BenchOptions& options,
     TANDEM_ASSIGN_OR_RETURN(const std::vector<json> answers,
                             each.side->Ask("memory", kRound));
     each.result.peak_mib = Greatest(answers, "peak_mib");
+    TANDEM_ASSIGN_OR_RETURN(
+        const std::vector<json> overlap,
+        each.side->Ask(absl::StrCat("overlap ", steps), kRound));
+    each.result.comm_ms = Greatest(overlap, "comm_ms");
+    each.result.exposed_ms = Greatest(overlap, "exposed_ms");
   }
   return TakeTurns(std::min(options.rounds, kLocalRounds),
                    absl::StrCat("local ", steps), contenders);
@@ -181,6 +186,7 @@ absl::Status MeasureLimits(Side& ours, CaseResult& result) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<json> all_reduce,
                           ours.Ask("all_reduce", kRound));
   result.all_reduce_ms = Greatest(all_reduce, "ms");
+  result.gloo_all_reduce_ms = Greatest(all_reduce, "gloo_ms");
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<json> profile,
       ours.Ask(absl::StrCat("profile ", kProfiledSteps), kRound));

@@ -33,6 +33,8 @@ struct SideResult {
   std::vector<double> local_ms;  // a step without the other ranks
   double cpu_ms = 0;             // processor time of a step
   double faults = 0;             // page faults of a step
+  double comm_ms = 0;            // while a bucket was on its way
+  double exposed_ms = 0;         // of that, without computation beside it
   double peak_mib = 0;           // the most memory of a rank
 };
 
@@ -40,9 +42,12 @@ struct CaseResult {
   BenchCase bench;
   SideResult ours;
   std::vector<SideResult> peers;
-  double gemm_gflops = 0;    // of a rank, while all ranks multiply
-  double all_reduce_ms = 0;  // of as many numbers as the model has gradients
-  nlohmann::json profile;    // of rank 0's local step: see op_profile.h
+  double gemm_gflops = 0;  // of a rank, while all ranks multiply
+  // Of as many numbers as the model has gradients, over tandem's backend and
+  // over Gloo, with nothing else to do.
+  double all_reduce_ms = 0;
+  double gloo_all_reduce_ms = 0;
+  nlohmann::json profile;  // of rank 0's local step: see op_profile.h
 };
 
 // Starts all sides from the same weights and batches, and compares losses

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
+#include "core/caching_allocator.h"
 
 namespace tandem {
 namespace {
@@ -77,6 +78,9 @@ void ConfigureProcess(int intra_op_threads) {
   constexpr int kGreatestMmapThreshold = 32 << 20;  // glibc's limit
   mallopt(M_MMAP_THRESHOLD, kGreatestMmapThreshold);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#ifndef __SANITIZE_ADDRESS__  // which wants to see every block come and go
+  UseCachingAllocator();
+#endif
 }
 
 double PeakRssMib() {

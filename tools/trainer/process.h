@@ -18,13 +18,13 @@ int IntraOpThreads(int64_t requested, int local_world_size, bool bound);
 // Whether this process may use only some of the machine's cores.
 bool IsBoundToCores();
 
-// Sets LibTorch's thread count, and glibc's allocator to keep big blocks: the
-// temporaries of a training step are as big in every step, and to map, fault
-// and unmap them each time costs several percent of a ResNet-18's step. Turns
-// c10d's flight recorder off unless TORCH_FR_BUFFER_SIZE is set: it takes a
-// stack trace of each collective, and in LibTorch 2.11 its bookkeeping is not
-// safe when several threads issue collectives. Call before any of these is
-// used.
+// Sets LibTorch's thread count, has tensors come from a caching allocator and
+// glibc keep what else is big: the temporaries of a training step are as big in
+// every step, and to map, fault and unmap them each time costs several percent
+// of it (docs/performance.md). Turns c10d's flight recorder off unless
+// TORCH_FR_BUFFER_SIZE is set: it takes a stack trace of each collective, and
+// in LibTorch 2.11 its bookkeeping is not safe when several threads issue
+// collectives. Call before any of these is used.
 void ConfigureProcess(int intra_op_threads);
 
 // The most memory that this process has held (VmHWM), in MiB; 0 if unknown.

@@ -74,9 +74,15 @@ TEST_F(BenchRankTest, RanksTrainAndMeasureThemselves) {
       EXPECT_GE(answer.at("faults"), 0);
     }
   }
+  for (const json& answer : Ask(*side, "overlap 3")) {
+    EXPECT_GT(answer.at("comm_ms"), 0);
+    EXPECT_LE(answer.at("exposed_ms"), answer.at("comm_ms"));
+  }
   EXPECT_GT(Ask(*side, "memory")[1].at("peak_mib"), 10);
   EXPECT_GT(Ask(*side, "gemm")[0].at("gflops"), 0);
-  EXPECT_GT(Ask(*side, "all_reduce")[0].at("ms"), 0);
+  const json all_reduce = Ask(*side, "all_reduce")[0];
+  EXPECT_GT(all_reduce.at("ms"), 0);
+  EXPECT_GT(all_reduce.at("gloo_ms"), 0);
 }
 
 TEST_F(BenchRankTest, TheProfileNamesTheOptimizer) {

@@ -126,6 +126,9 @@ def peak_mib():
     return 0
 
 
+NS_PER_MS = 1e6
+
+
 class Rank:
     def __init__(self):
         self.state, self.batches = read_inputs(flags.inputs, flags.rank)
@@ -133,8 +136,25 @@ class Rank:
         parallel = DistributedDataParallel(
             model, gradient_as_bucket_view=True, static_graph=True
         )
+        self.parallel = parallel
         self.trainer = Trainer(parallel, self.batches)
         self.local = None
+
+    def overlap(self, count):
+        """What DistributedDataParallel's own logger says, in milliseconds."""
+        self.parallel._set_ddp_runtime_logging_sample_rate(1)
+        comm = both = 0
+        self.trainer.step()
+        for _ in range(count):
+            self.trainer.step()  # a step's times are known in the next
+            data = self.parallel._get_ddp_logging_data()
+            comm += data.get("backward_comm_time", 0)
+            both += data.get("backward_compute_comm_overlap_time", 0)
+        self.parallel._set_ddp_runtime_logging_sample_rate(100)
+        return {
+            "comm_ms": comm / count / NS_PER_MS,
+            "exposed_ms": (comm - both) / count / NS_PER_MS,
+        }
 
     def local_steps(self, count):
         if self.local is None:
@@ -148,6 +168,8 @@ class Rank:
             return {"losses": [self.trainer.step().item() for _ in range(count)]}
         if verb == "steps":
             return self.trainer.steps(count)
+        if verb == "overlap":
+            return self.overlap(count)
         if verb == "local":
             return self.local_steps(count)
         if verb == "memory":
