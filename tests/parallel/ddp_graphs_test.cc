@@ -78,30 +78,6 @@ TEST_P(DdpGraphs, OneRankUsesAllAnotherUsesSome) {
   }
 }
 
-// Nobody says that backward must follow.
-TEST_P(DdpGraphs, OutputMayBeIgnored) {
-  for (bool find_unused : {false, true}) {
-    OnRanks(2, [&](Communicator& world) -> absl::Status {
-      DistributedDataParallelOptions options;
-      options.find_unused_parameters = find_unused;
-      TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<TwoLinear>(world, options));
-      for (int step = 0; step < 4; ++step) {
-        TANDEM_RETURN_IF_ERROR(
-            twins.ddp->Forward(ExampleInput(step, world), true, !find_unused)
-                .status());
-      }
-      for (int step = 0; step < 4; ++step) {
-        TANDEM_RETURN_IF_ERROR(
-            BackwardBoth(twins, ExampleInput(step, world), true, !find_unused));
-        TANDEM_RETURN_IF_ERROR(
-            ExpectMeanGradients(*twins.module, *twins.alone, world));
-        ZeroBoth(twins);
-      }
-      return absl::OkStatus();
-    });
-  }
-}
-
 TEST_P(DdpGraphs, ControlFlowThatIsTheSameOnAllRanks) {
   OnRanks(2, [](Communicator& world) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(auto twins,
@@ -206,29 +182,25 @@ TEST_P(DdpGraphs, GradientsOfNoSyncCountWhereTheLastBackwardUsesOthers) {
   });
 }
 
-TEST_P(DdpGraphs, SeveralForwardsBeforeOneBackward) {
-  for (const auto& options :
-       {DistributedDataParallelOptions(), FindUnused(), StaticGraph()}) {
-    OnRanks(2, [&](Communicator& world) -> absl::Status {
-      TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<TwoLinear>(world, options));
-      for (int step = 0; step < 3; ++step) {
-        const at::Tensor x = ExampleInput(step, world);
-        const at::Tensor y = ExampleInput(step + 10, world);
-        TANDEM_ASSIGN_OR_RETURN(auto first, twins.ddp->Forward(x, true, true));
-        TANDEM_ASSIGN_OR_RETURN(auto second, twins.ddp->Forward(y, true, true));
+// PyTorch 2.11 breaks an assertion of its own here.
+TEST_P(DdpGraphs, StaticGraphMayBeginWithNoSync) {
+  OnRanks(2, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins,
+                            MakeTwins<TwoLinear>(world, StaticGraph()));
+    for (int step = 0; step < 4; ++step) {
+      {
+        const auto guard = twins.ddp->no_sync();
         TANDEM_RETURN_IF_ERROR(
-            twins.ddp->Backward(first.sum().add(second.sum())));
-        twins.alone->forward(x, true, true)
-            .sum()
-            .add(twins.alone->forward(y, true, true).sum())
-            .backward();
-        TANDEM_RETURN_IF_ERROR(
-            ExpectMeanGradients(*twins.module, *twins.alone, world));
-        ZeroBoth(twins);
+            BackwardBoth(twins, ExampleInput(step, world), true, true));
       }
-      return absl::OkStatus();
-    });
-  }
+      TANDEM_RETURN_IF_ERROR(
+          BackwardBoth(twins, ExampleInput(step + 10, world), true, true));
+      TANDEM_RETURN_IF_ERROR(
+          ExpectMeanGradients(*twins.module, *twins.alone, world));
+      ZeroBoth(twins);
+    }
+    return absl::OkStatus();
+  });
 }
 
 // One tensor, two names, and unused under both.

@@ -10,8 +10,6 @@
 
 #include <memory>
 #include <string>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -79,39 +77,6 @@ TEST_P(DdpModels, LayerWithoutOutputs) {
       TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world)));
     }
     return ExpectMeanGradients(*twins.module, *twins.alone, world);
-  });
-}
-
-struct Outputs : torch::nn::Module {
-  Outputs() : both(register_module("both", std::make_shared<TwoLinear>())) {}
-  std::tuple<at::Tensor, std::vector<at::Tensor>> forward(const at::Tensor& x) {
-    return {both->forward(x, true, false), {both->forward(x, false, true), x}};
-  }
-  std::shared_ptr<TwoLinear> both;
-};
-
-// Outputs in a structure; one has no gradient; one goes unused at times.
-TEST_P(DdpModels, NestedOutputsOfWhichSomeGoUnused) {
-  OnRanks(2, [](Communicator& world) -> absl::Status {
-    DistributedDataParallelOptions options;
-    options.find_unused_parameters = true;
-    TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Outputs>(world, options));
-    const auto loss = [](const auto& outputs, bool use_first) {
-      const at::Tensor second = std::get<1>(outputs)[0].sum();
-      return use_first ? std::get<0>(outputs).sum().mul(second) : second;
-    };
-    for (int step = 0; step < 6; ++step) {
-      const at::Tensor x = ExampleInput(step, world);
-      TANDEM_ASSIGN_OR_RETURN(const auto outputs, twins.ddp->Forward(x));
-      EXPECT_FALSE(std::get<1>(outputs)[1].requires_grad());
-      const bool use_first = step == 1 || step == 2;
-      TANDEM_RETURN_IF_ERROR(twins.ddp->Backward(loss(outputs, use_first)));
-      loss(twins.alone->forward(x), use_first).backward();
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
-      if (step == 3) ZeroBoth(twins);
-    }
-    return absl::OkStatus();
   });
 }
 
@@ -217,45 +182,6 @@ TEST_P(DdpModels, FrozenParametersAreBroadcastAndLeftOut) {
     EXPECT_FALSE(module->fc->bias.grad().defined());
     return absl::OkStatus();
   });
-}
-
-// A tensor goes in by another name than it came out: state across steps.
-struct State {
-  at::Tensor x;
-  at::Tensor carried;
-};
-struct Recurrent : torch::nn::Module {
-  Recurrent() : fc(register_module("fc", torch::nn::Linear(4, 4))) {}
-  std::pair<at::Tensor, at::Tensor> forward(const State& state) {
-    at::Tensor carried = state.carried;
-    if (!carried.defined()) carried = at::full({2, 4}, 0.5);
-    return {fc(state.x), carried};
-  }
-  torch::nn::Linear fc;
-};
-
-TEST_P(DdpModels, InputsOfAnyTypeAndTensorsMadeInForward) {
-  for (bool static_graph : {false, true}) {
-    OnRanks(2, [&](Communicator& world) -> absl::Status {
-      DistributedDataParallelOptions options;
-      options.static_graph = static_graph;
-      options.broadcast_buffers = false;
-      TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Recurrent>(world, options));
-      at::Tensor carried;
-      for (int step = 0; step < 3; ++step) {
-        const State state{ExampleInput(step, world), carried};
-        TANDEM_ASSIGN_OR_RETURN(const auto outputs, twins.ddp->Forward(state));
-        carried = outputs.second;
-        EXPECT_FALSE(carried.requires_grad());
-        TANDEM_RETURN_IF_ERROR(twins.ddp->Backward(outputs.first.sum()));
-        twins.alone->forward(state).first.sum().backward();
-        TANDEM_RETURN_IF_ERROR(
-            ExpectMeanGradients(*twins.module, *twins.alone, world));
-        ZeroBoth(twins);
-      }
-      return absl::OkStatus();
-    });
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, DdpModels, testing::Values("gloo", "shm"),
