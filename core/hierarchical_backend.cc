@@ -95,6 +95,12 @@ HierarchicalBackend::HierarchicalBackend(int rank, HostLayout layout,
 
 HierarchicalBackend::~HierarchicalBackend() = default;
 
+void HierarchicalBackend::abort() {
+  local_->abort();
+  if (leaders_ != nullptr) leaders_->abort();
+  all_->abort();
+}
+
 HierarchicalBackend::WorkPtr HierarchicalBackend::Run(
     OpType type, Tensors outputs, std::function<void()> steps) {
   ++issued_;

@@ -98,9 +98,7 @@ class HierarchicalBackend : public c10d::Backend {
     return local_->allocateTensor(size, options);
   }
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
-  // Tells the ranks of this host.
-  void Abort(const std::string& reason) { local_->Abort(reason); }
-  void abort() override { Abort("aborted"); }
+  void abort() override;
 
  private:
   // Runs `steps` on the thread; its failure is told on this host.

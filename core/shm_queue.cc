@@ -2,7 +2,12 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
 namespace tandem {
+
+using std::chrono::steady_clock;
 
 ShmQueue::ShmQueue(ShmSegment* segment, int rank,
                    const ShmConnections* connections)
@@ -34,7 +39,7 @@ std::shared_ptr<ShmTask> ShmQueue::Issue(ShmCollectivePtr collective,
   task->timeout_ = timeout;
   absl::MutexLock lock(&mutex_);
   if (!failure_.ok()) {
-    Complete(task, failure_);
+    Complete(*task, failure_);
     return task;
   }
   if (tasks_.empty() && task->collective_->begins_cheaply()) {
@@ -48,26 +53,40 @@ std::shared_ptr<ShmTask> ShmQueue::Issue(ShmCollectivePtr collective,
   return task;
 }
 
-absl::Status ShmQueue::Wait(ShmTask& task) {
+absl::Status ShmQueue::Wait(ShmTask& task, std::chrono::milliseconds timeout) {
   if (task.done()) return task.status();
+  const ShmDeadline patience =
+      timeout.count() > 0 ? steady_clock::now() + timeout : ShmDeadline::max();
   absl::MutexLock lock(&mutex_);
   while (!task.done()) {
     if (running_) {
-      changed_.Wait(&mutex_);
+      WaitForChange(patience);
     } else {
-      RunFront(/*in_background=*/false);
+      RunFront(/*in_background=*/false, patience);
+    }
+    if (!task.done() && steady_clock::now() >= patience) {
+      Hurry();
+      return absl::DeadlineExceededError(
+          absl::StrCat("timed out after ", timeout.count(), " ms"));
     }
   }
   return task.status();
 }
 
-void ShmQueue::OnDone(const std::shared_ptr<ShmTask>& task,
-                      std::function<void()> callback) {
+void ShmQueue::WaitForChange(ShmDeadline patience) {
+  if (patience == ShmDeadline::max()) {
+    changed_.Wait(&mutex_);
+  } else {
+    changed_.WaitWithTimeout(&mutex_,
+                             absl::FromChrono(patience - steady_clock::now()));
+  }
+}
+
+void ShmQueue::OnDone(ShmTask& task, std::function<void()> callback) {
   {
     absl::MutexLock lock(&mutex_);
-    if (!task->done()) {
-      task->on_done_ = std::move(callback);
-      Hurry();
+    if (!task.completing_) {
+      task.on_done_.push_back(std::move(callback));
       return;
     }
   }
@@ -93,7 +112,7 @@ void ShmQueue::Run() {
         if (running_) {
           changed_.Wait(&mutex_);
         } else {
-          RunFront(/*in_background=*/true);
+          RunFront(/*in_background=*/true, ShmDeadline::max());
         }
       }
       if (stop_) return;
@@ -102,44 +121,54 @@ void ShmQueue::Run() {
   }
 }
 
-void ShmQueue::RunFront(bool in_background) {
+void ShmQueue::RunFront(bool in_background, ShmDeadline patience) {
   const std::shared_ptr<ShmTask> task = tasks_.front();
   running_ = true;
   mutex_.Unlock();
   rounds_.set_in_background(in_background);
-  const absl::Status status = Execute(*task);
+  const std::optional<absl::Status> status = Execute(*task, patience);
   mutex_.Lock();
   running_ = false;
-  if (status.ok()) {
+  if (status.has_value() && status->ok()) {
     tasks_.pop_front();
-    Complete(task, status);
-  } else {
-    Fail(status);
+    Complete(*task, *status);
+  } else if (status.has_value()) {
+    Fail(*status);
   }
   changed_.SignalAll();
 }
 
-absl::Status ShmQueue::Execute(ShmTask& task) {
-  const ShmDeadline deadline = std::chrono::steady_clock::now() + task.timeout_;
-  if (!task.begun_) task.collective_->Begin(rounds_);
-  return task.collective_->Finish(rounds_, deadline);
+std::optional<absl::Status> ShmQueue::Execute(ShmTask& task,
+                                              ShmDeadline patience) {
+  if (!task.deadline_.has_value()) {
+    task.deadline_ = steady_clock::now() + task.timeout_;
+  }
+  if (!std::exchange(task.begun_, true)) task.collective_->Begin(rounds_);
+  if (patience < *task.deadline_) {
+    absl::Status all_came = rounds_.Await(patience);
+    if (absl::IsDeadlineExceeded(all_came)) return std::nullopt;
+    if (!all_came.ok()) return all_came;
+  }
+  return task.collective_->Finish(rounds_, *task.deadline_);
 }
 
-void ShmQueue::Complete(const std::shared_ptr<ShmTask>& task,
-                        const absl::Status& status) {
-  task->status_ = status;
+// Callbacks are called without the mutex: they may issue the next one.
+void ShmQueue::Complete(ShmTask& task, const absl::Status& status) {
+  task.status_ = status;
   if (status.ok()) {
-    task->keep_.reset();
+    task.keep_.reset();
   } else {
-    kept_.push_back(std::move(task->keep_));
+    kept_.push_back(std::move(task.keep_));
   }
-  task->collective_.reset();
-  task->done_.store(true, std::memory_order_release);
-  if (task->on_done_ == nullptr) return;
-  const std::function<void()> callback = std::move(task->on_done_);
-  mutex_.Unlock();  // it may issue the next one
-  callback();
-  mutex_.Lock();
+  task.collective_.reset();
+  task.completing_ = true;
+  if (!task.on_done_.empty()) {
+    mutex_.Unlock();
+    for (const std::function<void()>& callback : task.on_done_) callback();
+    mutex_.Lock();
+    task.on_done_.clear();
+  }
+  task.done_.store(true, std::memory_order_release);
 }
 
 void ShmQueue::Fail(const absl::Status& status) {
@@ -150,7 +179,7 @@ void ShmQueue::Fail(const absl::Status& status) {
   while (!tasks_.empty()) {
     const std::shared_ptr<ShmTask> task = std::move(tasks_.front());
     tasks_.pop_front();
-    Complete(task, failure_);
+    Complete(*task, failure_);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,7 +36,9 @@ class ShmTask {
   std::shared_ptr<void> keep_;  // what must live as long as it runs
   std::chrono::milliseconds timeout_{0};
   bool begun_ = false;
-  std::function<void()> on_done_;
+  std::optional<ShmDeadline> deadline_;  // known when it is its turn
+  std::vector<std::function<void()>> on_done_;
+  bool completing_ = false;
   absl::Status status_;
   std::atomic<bool> done_{false};
 };
@@ -63,16 +66,17 @@ class ShmQueue {
                                  std::shared_ptr<void> keep,
                                  std::chrono::milliseconds timeout);
 
-  // Waits, or does the work itself if nobody does.
-  absl::Status Wait(ShmTask& task);
+  // Waits, or does the work itself if nobody does. With a `timeout` above zero:
+  // DeadlineExceeded when it is over and the task is not done; it goes on then.
+  // (When all ranks have come to it, its end is waited for.)
+  absl::Status Wait(ShmTask& task, std::chrono::milliseconds timeout);
 
   // Has the queue's thread run all that is queued.
   void Hurry();
 
   // Calls `callback` when the task is done: at once, or on the thread that
-  // finishes it. One callback a task. Implies Hurry().
-  void OnDone(const std::shared_ptr<ShmTask>& task,
-              std::function<void()> callback);
+  // finishes it, before any Wait() returns.
+  void OnDone(ShmTask& task, std::function<void()> callback);
 
   // Finishes what is queued, within its timeouts, and ends the thread; what is
   // issued from now on fails.
@@ -84,10 +88,15 @@ class ShmQueue {
 
  private:
   void Run();
-  void RunFront(bool in_background) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Execute(ShmTask& task);
-  void Complete(const std::shared_ptr<ShmTask>& task,
-                const absl::Status& status)
+  // Runs the first task to its end, unless the other ranks do not come to it
+  // before `patience` is over: then it stays the first.
+  void RunFront(bool in_background, ShmDeadline patience)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Nothing when the patience is over.
+  std::optional<absl::Status> Execute(ShmTask& task, ShmDeadline patience);
+  void Complete(ShmTask& task, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WaitForChange(ShmDeadline patience)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Fail(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -101,8 +101,9 @@ absl::Status ShmRounds::Await(ShmDeadline deadline) {
     TANDEM_RETURN_IF_ERROR(
         SleepUntil(segment_->page(r).rounds, deadline, arrived, missing));
   }
-  TANDEM_RETURN_IF_ERROR(CheckAlarms());
-  return CheckNotes();
+  // First what all ranks see alike.
+  TANDEM_RETURN_IF_ERROR(CheckNotes());
+  return CheckAlarms();
 }
 
 // A rank may have arrived and then waited in vain for this one: what it leaves

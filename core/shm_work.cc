@@ -53,8 +53,8 @@ std::exception_ptr ShmWork::exception() const {
   return task_->done() ? ToException(task_->status()) : nullptr;
 }
 
-bool ShmWork::wait(std::chrono::milliseconds /*timeout*/) {
-  const absl::Status status = queue_->Wait(*task_);
+bool ShmWork::wait(std::chrono::milliseconds timeout) {
+  const absl::Status status = queue_->Wait(*task_, timeout);
   if (!status.ok()) std::rethrow_exception(ToException(status));
   return true;
 }
@@ -64,13 +64,14 @@ c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
   if (future_ != nullptr) return future_;
   future_ = c10::make_intrusive<c10::ivalue::Future>(
       c10::ListType::create(c10::TensorType::get()));
-  queue_->OnDone(task_, [future = future_, task = task_, outputs = outputs_] {
+  queue_->OnDone(*task_, [future = future_, task = task_, outputs = outputs_] {
     if (task->status().ok()) {
       future->markCompleted(c10::IValue(outputs));
     } else {
       future->setError(ToException(task->status()));
     }
   });
+  if (!task_->done()) queue_->Hurry();
   return future_;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/completion_notice.h"
 #include "core/shm_mail.h"
 #include "core/shm_queue.h"
 
@@ -19,7 +20,7 @@ namespace tandem {
 // InvalidArgument. core/torch_status.h turns them back.
 std::exception_ptr ToException(const absl::Status& status);
 
-class ShmWork : public c10d::Work {
+class ShmWork : public c10d::Work, public NotifiesCompletion {
  public:
   // `outputs` are the tensors that it fills.
   ShmWork(c10d::OpType type, std::shared_ptr<ShmQueue> queue,
@@ -29,9 +30,12 @@ class ShmWork : public c10d::Work {
   bool isSuccess() const override;
   std::exception_ptr exception() const override;
   std::vector<at::Tensor> result() override { return outputs_; }
-  // The group's timeout holds, whatever `timeout` says.
+  // With a `timeout`: throws when it is over; the work goes on.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void synchronize() override { wait(); }
+  void OnCompletion(std::function<void()> callback) override {
+    queue_->OnDone(*task_, std::move(callback));
+  }
   // Completes without anybody's wait(). Holds the outputs.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 

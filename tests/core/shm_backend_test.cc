@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "core/communicator.h"
+#include "core/completion_notice.h"
 #include "core/status_macros.h"
 #include "core/testing/thread_ranks.h"
 #include "core/torch_status.h"
@@ -404,6 +405,42 @@ TEST(ShmBackendTest, FuturesCompleteWithoutAWait) {
                   Sum(3, size, at::kFloat));
     }
   });
+}
+
+TEST(ShmBackendTest, ACompletionIsToldBeforeTheWaitReturns) {
+  OnRanks(2, [](c10d::Backend& b) {
+    for (const int64_t size : kSizes) {
+      Tensors tensors = {Mine(b.getRank(), size, at::kFloat)};
+      auto work = b.allreduce(tensors);
+      int told = 0;
+      auto& notifier = dynamic_cast<NotifiesCompletion&>(*work);
+      notifier.OnCompletion([&] { ++told; });
+      work->wait();
+      EXPECT_EQ(told, 1);
+      notifier.OnCompletion([&] { ++told; });
+      EXPECT_EQ(told, 2);
+    }
+  });
+}
+
+TEST(ShmBackendTest, AWaitMayEndBeforeTheWorkDoes) {
+  for (const int64_t size : {3, 300007}) {
+    OnRanks(2, [&](c10d::Backend& b) {
+      Tensors tensors = {Mine(b.getRank(), size, at::kFloat)};
+      if (b.getRank() == 1) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      }
+      auto work = b.allreduce(tensors);
+      if (b.getRank() == 0) {
+        const absl::Status early =
+            CatchTorch([&] { work->wait(std::chrono::milliseconds(20)); });
+        EXPECT_TRUE(absl::IsDeadlineExceeded(early)) << early;
+        EXPECT_FALSE(work->isCompleted());
+      }
+      work->wait(std::chrono::seconds(20));
+      ExpectEqual(tensors[0], Sum(2, size, at::kFloat));
+    });
+  }
 }
 
 TEST(ShmBackendTest, PollingIsEnough) {
