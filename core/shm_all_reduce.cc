@@ -15,6 +15,8 @@ template <typename T>
 using PerRank = absl::InlinedVector<T, 16>;
 
 constexpr size_t kLine = 64;
+// From here on, what lies in arenas is not copied.
+constexpr size_t kInPlaceBytes = 8 << 10;
 // Large enough that claiming one is cheap, small enough that ranks end
 // together.
 constexpr size_t kMostBlockBytes = 128 << 10;
@@ -41,7 +43,7 @@ ShmAllReduce::ShmAllReduce(MutableBytes tensor, int64_t offset,
   note_.dtype = static_cast<int32_t>(reduction.dtype);
   note_.bytes = static_cast<int64_t>(tensor.size);
   note_.variant = static_cast<uint32_t>(reduction.kind);
-  note_.offset = offset;
+  note_.offset = tensor.size > kInPlaceBytes ? offset : -1;
 }
 
 bool ShmAllReduce::is_long() const {
@@ -49,7 +51,7 @@ bool ShmAllReduce::is_long() const {
 }
 
 void ShmAllReduce::Begin(ShmRounds& rounds) {
-  if (small() && tensor_.size > 0) {
+  if (small() && note_.offset < 0 && tensor_.size > 0) {
     std::memcpy(rounds.NextSlot(), tensor_.data, tensor_.size);
   }
   rounds.Arrive(note_);
@@ -57,19 +59,18 @@ void ShmAllReduce::Begin(ShmRounds& rounds) {
 
 absl::Status ShmAllReduce::Finish(ShmRounds& rounds, ShmDeadline deadline) {
   TANDEM_RETURN_IF_ERROR(rounds.Await(deadline));
-  if (small()) {
-    SumSlots(rounds, 0, tensor_.size, tensor_.data);
-    return absl::OkStatus();
-  }
-  return AllInArenas(rounds) ? InPlace(rounds, deadline)
-                             : Staged(rounds, deadline);
+  // The notes are the same for all ranks, and so is the way.
+  const int in_arenas = CountInArenas(rounds);
+  if (in_arenas == rounds.size()) return InPlace(rounds, deadline);
+  if (in_arenas > 0 || !small()) return Staged(rounds, deadline);
+  SumSlots(rounds, 0, tensor_.size, tensor_.data);
+  return absl::OkStatus();
 }
 
-bool ShmAllReduce::AllInArenas(const ShmRounds& rounds) {
-  for (int r = 0; r < rounds.size(); ++r) {
-    if (rounds.note(r).offset < 0) return false;
-  }
-  return true;
+int ShmAllReduce::CountInArenas(const ShmRounds& rounds) {
+  int count = 0;
+  for (int r = 0; r < rounds.size(); ++r) count += rounds.note(r).offset >= 0;
+  return count;
 }
 
 void ShmAllReduce::SumSlots(const ShmRounds& rounds, size_t begin, size_t n,

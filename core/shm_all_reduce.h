@@ -13,7 +13,8 @@ namespace tandem {
 
 // One of three ways, the same bits in each:
 //   small: every rank copies its tensor into its slot and sums all slots.
-//   in place: all tensors lie in arenas. The ranks divide the tensor in blocks,
+//   in place: all tensors lie in arenas (and are not tiny). The ranks divide
+//   the tensor in blocks,
 //     of which each takes the next as it gets to it; it sums that block of all
 //     ranks' tensors and writes the sum into all of them. A rank that comes
 //     late finds that the others have done its share.
@@ -31,7 +32,7 @@ class ShmAllReduce : public ShmCollective {
 
  private:
   bool small() const { return tensor_.size <= kSmallBytes; }
-  static bool AllInArenas(const ShmRounds& rounds);
+  static int CountInArenas(const ShmRounds& rounds);
   // Sums [begin, begin + n) of the chunk that is in all slots.
   void SumSlots(const ShmRounds& rounds, size_t begin, size_t n,
                 std::byte* result) const;

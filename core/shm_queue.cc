@@ -54,17 +54,17 @@ std::shared_ptr<ShmTask> ShmQueue::Issue(ShmCollectivePtr collective,
 }
 
 absl::Status ShmQueue::Wait(ShmTask& task, std::chrono::milliseconds timeout) {
-  if (task.done()) return task.status();
+  if (task.told_.load(std::memory_order_acquire)) return task.status();
   const ShmDeadline patience =
       timeout.count() > 0 ? steady_clock::now() + timeout : ShmDeadline::max();
   absl::MutexLock lock(&mutex_);
-  while (!task.done()) {
-    if (running_) {
+  while (!Over(task)) {
+    if (!CanRun() || task.done()) {
       WaitForChange(patience);
     } else {
       RunFront(/*in_background=*/false, patience);
     }
-    if (!task.done() && steady_clock::now() >= patience) {
+    if (!Over(task) && steady_clock::now() >= patience) {
       Hurry();
       return absl::DeadlineExceededError(
           absl::StrCat("timed out after ", timeout.count(), " ms"));
@@ -85,7 +85,7 @@ void ShmQueue::WaitForChange(ShmDeadline patience) {
 void ShmQueue::OnDone(ShmTask& task, std::function<void()> callback) {
   {
     absl::MutexLock lock(&mutex_);
-    if (!task.completing_) {
+    if (!task.done()) {
       task.on_done_.push_back(std::move(callback));
       return;
     }
@@ -109,7 +109,7 @@ void ShmQueue::Run() {
     {
       absl::MutexLock lock(&mutex_);
       while (!tasks_.empty()) {
-        if (running_) {
+        if (!CanRun()) {
           changed_.Wait(&mutex_);
         } else {
           RunFront(/*in_background=*/true, ShmDeadline::max());
@@ -161,14 +161,21 @@ void ShmQueue::Complete(ShmTask& task, const absl::Status& status) {
     kept_.push_back(std::move(task.keep_));
   }
   task.collective_.reset();
-  task.completing_ = true;
+  task.done_.store(true, std::memory_order_release);
   if (!task.on_done_.empty()) {
+    task.teller_ = std::this_thread::get_id();
     mutex_.Unlock();
     for (const std::function<void()>& callback : task.on_done_) callback();
     mutex_.Lock();
     task.on_done_.clear();
   }
-  task.done_.store(true, std::memory_order_release);
+  task.told_.store(true, std::memory_order_release);
+}
+
+bool ShmQueue::Over(const ShmTask& task) {
+  // A callback may wait for what it is told of.
+  return task.told_.load() ||
+         (task.done() && task.teller_ == std::this_thread::get_id());
 }
 
 void ShmQueue::Fail(const absl::Status& status) {
@@ -181,6 +188,7 @@ void ShmQueue::Fail(const absl::Status& status) {
     tasks_.pop_front();
     Complete(*task, failure_);
   }
+  changed_.SignalAll();
 }
 
 }  // namespace tandem

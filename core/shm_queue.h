@@ -25,6 +25,8 @@ namespace tandem {
 // A collective that was issued.
 class ShmTask {
  public:
+  // Is its end known? Who waits for it is let go a little later, when all
+  // callbacks have been called.
   bool done() const { return done_.load(std::memory_order_acquire); }
   // Of one that is done.
   const absl::Status& status() const { return status_; }
@@ -38,9 +40,10 @@ class ShmTask {
   bool begun_ = false;
   std::optional<ShmDeadline> deadline_;  // known when it is its turn
   std::vector<std::function<void()>> on_done_;
-  bool completing_ = false;
   absl::Status status_;
   std::atomic<bool> done_{false};
+  std::atomic<bool> told_{false};  // have the callbacks been called?
+  std::thread::id teller_;         // who calls them
 };
 
 // Runs collectives one after the other in the order of Issue(). A long one is
@@ -96,6 +99,12 @@ class ShmQueue {
   std::optional<absl::Status> Execute(ShmTask& task, ShmDeadline patience);
   void Complete(ShmTask& task, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // May who waits for the task be let go?
+  static bool Over(const ShmTask& task);
+  // Whoever has failed ends all tasks.
+  bool CanRun() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !running_ && failure_.ok();
+  }
   void WaitForChange(ShmDeadline patience)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Fail(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

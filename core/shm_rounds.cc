@@ -103,7 +103,9 @@ absl::Status ShmRounds::Await(ShmDeadline deadline) {
   }
   // First what all ranks see alike.
   TANDEM_RETURN_IF_ERROR(CheckNotes());
-  return CheckAlarms();
+  TANDEM_RETURN_IF_ERROR(CheckAlarms());
+  segment_->page(rank_).passed.store(round_, std::memory_order_relaxed);
+  return absl::OkStatus();
 }
 
 // A rank may have arrived and then waited in vain for this one: what it leaves
@@ -113,7 +115,8 @@ absl::Status ShmRounds::CheckAlarms() {
   if (alarms == alarms_) return absl::OkStatus();
   alarms_ = alarms;
   return CheckPresence(*segment_, rank_, [this](int rank) {
-    return segment_->state(rank) == ShmRankState::kGaveUp;
+    return segment_->state(rank) == ShmRankState::kGaveUp &&
+           segment_->page(rank).passed.load() < round_;
   });
 }
 

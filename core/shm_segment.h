@@ -52,7 +52,8 @@ struct ShmRankPage {
   std::atomic<uint32_t> working{0};       // does it hold a block of a tensor?
   std::atomic<uint32_t> state{0};         // ShmRankState
   std::atomic<int32_t> pid{0};
-  std::atomic<int32_t> cpu{-1};  // on which it last arrived
+  std::atomic<uint32_t> passed{0};  // the last round that it has waited for
+  std::atomic<int32_t> cpu{-1};     // on which it last arrived
   static constexpr size_t kReasonBytes = 1024;
   char reason[kReasonBytes];  // of kGaveUp; ends with a zero
   alignas(64) ShmNote notes[2];

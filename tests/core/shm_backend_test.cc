@@ -37,7 +37,7 @@ using ::testing::HasSubstr;
 using Tensors = std::vector<at::Tensor>;
 
 // The last two go through several slots, and are in the background.
-constexpr int64_t kSizes[] = {0, 1, 13, 997, 40009, 300007};
+constexpr int64_t kSizes[] = {0, 1, 13, 997, 5003, 40009, 300007};
 
 // Runs `fn` on `n` ranks, each with a backend, and expects no failure.
 void OnRanks(int n, const std::function<void(c10d::Backend&)>& fn,
@@ -118,10 +118,12 @@ TEST(ShmBackendTest, AllReduceSums) {
 
 TEST(ShmBackendTest, OneRankWithoutSharedMemoryMakesAllStage) {
   OnRanks(3, [](c10d::Backend& b) {
-    const at::Tensor mine = Mine(b.getRank(), 300007, at::kFloat);
-    Tensors tensors = {b.getRank() == 1 ? mine : Shared(b, mine)};
-    b.allreduce(tensors)->wait();
-    ExpectEqual(tensors[0], Sum(3, 300007, at::kFloat));
+    for (const int64_t size : kSizes) {
+      const at::Tensor mine = Mine(b.getRank(), size, at::kFloat);
+      Tensors tensors = {b.getRank() == 1 ? mine : Shared(b, mine)};
+      b.allreduce(tensors)->wait();
+      ExpectEqual(tensors[0], Sum(3, size, at::kFloat));
+    }
   });
 }
 
@@ -356,7 +358,7 @@ TEST(ShmBackendTest, ManyAreIssuedBeforeAnyIsWaitedFor) {
     OnRanks(n, [&](c10d::Backend& b) {
       std::vector<std::pair<Tensors, c10::intrusive_ptr<c10d::Work>>> issued;
       for (int i = 0; i < 60; ++i) {
-        const int64_t size = kSizes[i % 6];
+        const int64_t size = kSizes[i % 7];
         const at::Tensor mine = Mine(b.getRank(), size, at::kFloat);
         Tensors tensors = {i % 2 == 0 ? mine : Shared(b, mine)};
         auto work = b.allreduce(tensors);
