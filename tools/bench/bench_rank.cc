@@ -107,7 +107,7 @@ class BenchRank {
     if (verb == "steps") return Steps(*trainer_, count);
     if (verb == "overlap") return Overlap(count);
     if (verb == "memory") return json{{"peak_mib", PeakRssMib()}};
-    if (verb == "gemm") return json{{"gflops", GemmGflops()}};
+    if (verb == "gemm") return Gemm();
     if (verb == "all_reduce") return AllReduce();
     if (verb == "local" || verb == "profile") return Local(verb, count);
     return absl::InvalidArgumentError(
@@ -167,6 +167,11 @@ class BenchRank {
     OpProfile profile;
     TANDEM_RETURN_IF_ERROR(RunSteps(*local_, count));
     return profile.Take(count);
+  }
+
+  static json Gemm() {
+    const GemmRates rates = MeasureGemm();
+    return {{"mkl_gflops", rates.mkl}, {"one_dnn_gflops", rates.one_dnn}};
   }
 
   absl::StatusOr<json> AllReduce() {

@@ -38,7 +38,8 @@ struct BenchRankOptions {
 //                 nobody
 //   profile N     N local steps, with every operator timed (op_profile.h)
 //   memory        {"peak_mib": VmHWM}
-//   gemm          {"gflops": of a product of large matrices}
+//   gemm          {"mkl_gflops", "one_dnn_gflops"}: of products of large
+//                 matrices
 //   all_reduce    {"ms": of an all-reduce of as many float32 numbers as the
 //                 model has parameters, "gloo_ms": the same over Gloo}
 absl::Status RunBenchRank(const BenchRankOptions& options);

@@ -72,15 +72,16 @@ std::string BreakdownTable(const std::vector<CaseResult>& results) {
 }
 
 std::string RooflineTable(const std::vector<CaseResult>& results) {
-  std::string table =
-      absl::StrFormat("%-10s %9s %9s %9s %12s %9s\n", "case", "GFLOP",
-                      "GFLOP/s", "GEMM ms", "all-reduce", "Gloo's");
+  std::string table = absl::StrFormat(
+      "%-10s %9s %12s %15s %9s %12s %9s\n", "case", "GFLOP", "MKL GFLOP/s",
+      "oneDNN GFLOP/s", "floor ms", "all-reduce", "Gloo's");
   for (const CaseResult& result : results) {
-    absl::StrAppendFormat(&table, "%-10s %9.3f %9.0f %9.2f %9.2f ms %6.2f ms\n",
-                          result.bench.name, result.bench.gflop,
-                          result.gemm_gflops,
-                          result.bench.gflop / result.gemm_gflops * 1e3,
-                          result.all_reduce_ms, result.gloo_all_reduce_ms);
+    const double peak = std::max(result.mkl_gflops, result.one_dnn_gflops);
+    absl::StrAppendFormat(
+        &table, "%-10s %9.3f %12.0f %15.0f %9.2f %9.2f ms %6.2f ms\n",
+        result.bench.name, result.bench.gflop, result.mkl_gflops,
+        result.one_dnn_gflops, result.bench.gflop / peak * 1e3,
+        result.all_reduce_ms, result.gloo_all_reduce_ms);
   }
   return table;
 }

@@ -1,7 +1,6 @@
 #include "tools/bench/roofline.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 
@@ -9,26 +8,37 @@
 #include <limits>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "core/status_macros.h"
+#include "models/matrix_product.h"
 #include "tools/bench/median.h"
 #include "tools/bench/usage.h"
 
 namespace tandem {
 
-double GemmGflops() {
-  constexpr int64_t kSize = 1024;
+namespace {
+
+constexpr int64_t kSize = 1024;
+
+double BestGflops(absl::FunctionRef<void()> multiply) {
   constexpr int kRepeats = 20;
-  at::NoGradGuard no_grad;
-  const at::Tensor a = at::ones({kSize, kSize});
-  const at::Tensor b = at::ones({kSize, kSize});
-  at::Tensor c = at::empty({kSize, kSize});
   double best_ms = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kRepeats; ++i) {
     const Usage before = Usage::Now();
-    at::mm_out(c, a, b);
+    multiply();
     best_ms = std::min(best_ms, (Usage::Now() - before).wall_ms);
   }
   return 2.0 * kSize * kSize * kSize / best_ms / 1e6;
+}
+
+}  // namespace
+
+GemmRates MeasureGemm() {
+  at::NoGradGuard no_grad;
+  const at::Tensor a = at::ones({kSize, kSize});
+  const at::Tensor b = at::ones({kSize, kSize});
+  return {BestGflops([&] { at::mm(a, b); }),
+          BestGflops([&] { MatrixProduct(a, b); })};
 }
 
 absl::StatusOr<double> AllReduceMs(Communicator& group, int64_t numel) {

@@ -10,9 +10,13 @@
 
 namespace tandem {
 
-// The best rate, in 1e9 operations a second, of the float32 product of two
-// 1024 x 1024 matrices, with this process's threads. Takes about half a second.
-double GemmGflops();
+// The best rates, in 1e9 operations a second, of the float32 product of two
+// 1024 x 1024 matrices, with this process's threads.
+struct GemmRates {
+  double mkl;      // at::mm's
+  double one_dnn;  // MatrixProduct's
+};
+GemmRates MeasureGemm();
 
 // Median of several all-reduces of `numel` float32 numbers, in milliseconds.
 // Collective.

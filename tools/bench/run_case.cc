@@ -182,7 +182,8 @@ absl::Status Measure(const BenchCase& bench, const BenchOptions& options,
 absl::Status MeasureLimits(Side& ours, CaseResult& result) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<json> gemm,
                           ours.Ask("gemm", kRound));
-  result.gemm_gflops = gemm.front().at("gflops");
+  result.mkl_gflops = gemm.front().at("mkl_gflops");
+  result.one_dnn_gflops = gemm.front().at("one_dnn_gflops");
   TANDEM_ASSIGN_OR_RETURN(const std::vector<json> all_reduce,
                           ours.Ask("all_reduce", kRound));
   result.all_reduce_ms = Greatest(all_reduce, "ms");

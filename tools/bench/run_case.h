@@ -42,7 +42,9 @@ struct CaseResult {
   BenchCase bench;
   SideResult ours;
   std::vector<SideResult> peers;
-  double gemm_gflops = 0;  // of a rank, while all ranks multiply
+  // Of a rank, while all ranks multiply: at::mm's rate, and MatrixProduct's.
+  double mkl_gflops = 0;
+  double one_dnn_gflops = 0;
   // Of as many numbers as the model has gradients, over tandem's backend and
   // over Gloo, with nothing else to do.
   double all_reduce_ms = 0;

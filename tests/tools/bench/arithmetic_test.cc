@@ -83,7 +83,8 @@ CaseResult ExampleResult() {
   result.peers.push_back(compile);
   result.ours.comm_ms = 2;
   result.ours.exposed_ms = 0.5;
-  result.gemm_gflops = 100;
+  result.mkl_gflops = 50;
+  result.one_dnn_gflops = 100;
   result.all_reduce_ms = 2;
   return result;
 }
