@@ -188,7 +188,7 @@ absl::StatusOr<ParityResult> RunParityCase(const ParityCase& job,
 void ExpectPythonsResult(const ParityCase& job, int ranks,
                          const std::string& backend, double tolerance) {
   if (tolerance == 0 && !KernelsGivePythonsBits()) tolerance = 1e-6;
-  testing::Test::RecordProperty("bit_for_bit", tolerance == 0);
+  testing::Test::RecordProperty("bit_for_bit", tolerance == 0 ? "yes" : "no");
   CommunicatorOptions options;
   options.backend = backend;
   const auto body = [&](Communicator& world) -> absl::Status {
