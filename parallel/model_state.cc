@@ -97,8 +97,11 @@ absl::Status BroadcastFromRank0(const std::vector<at::Tensor>& tensors,
     const at::Tensor all = at::cat(flat);
     TANDEM_RETURN_IF_ERROR(communicator.Broadcast(all, /*root=*/0));
     int64_t at = 0;
-    for (at::Tensor& tensor : same) {
-      tensor.copy_(all.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+    for (const at::Tensor& tensor : same) {
+      // Not counted as a change: what an earlier forward saved for its backward
+      // (BatchNorm's statistics, which backward does not read) stays good.
+      tensor.variable_data().copy_(
+          all.narrow(0, at, tensor.numel()).view(tensor.sizes()));
       at += tensor.numel();
     }
   }

@@ -61,6 +61,9 @@ void Reducer::Register(FlatBuffer* buffer, bool delayed) {
 }
 
 absl::Status Reducer::SetHook(CommunicationHook hook) {
+  if (!hook) {
+    return absl::InvalidArgumentError("the communication hook is empty");
+  }
   if (hook_) {
     return absl::FailedPreconditionError(
         "a communication hook is registered already: there can be one");
@@ -188,6 +191,10 @@ void Reducer::BeginBackward() {
   for (size_t b = 0; b < buckets_.size(); ++b) {
     if (IsDelayed(buckets_[b])) missing_[b] = 1;
   }
+  // Their buckets may start before the end of backward.
+  ZeroUnused([this](const Place& place, size_t position) {
+    return !place.delayed && !marks_.expects(position);
+  });
 }
 
 void Reducer::MarkReady(int64_t position) {
@@ -196,6 +203,14 @@ void Reducer::MarkReady(int64_t position) {
   if (!averaging_ || !status_.ok()) return;
   const Place& place = places_.at(position);
   CHECK(place.buffer != nullptr) << "position " << position;
+  if (place.delayed && place.bucket < running_.size()) {
+    status_ = absl::InvalidArgumentError(absl::StrCat(
+        "parameter ", place.buffer->slots()[IndexOf(place)].name,
+        " of delay_all_reduce_named_params got a gradient after that of "
+        "param_to_hook_all_reduce, for which it was to wait: name one that "
+        "backward reaches later"));
+    return;
+  }
   bool ready = place.delayed;
   if (!place.delayed) {
     const absl::StatusOr<bool> marked = marks_.Mark(position);
@@ -220,6 +235,11 @@ void Reducer::StartBuckets(bool all) {
   while (status_.ok() && running_.size() < buckets_.size()) {
     const size_t index = running_.size();
     if (!all && missing_[index] > 0) return;
+    if (IsDelayed(buckets_[index])) {
+      ZeroUnused([index](const Place& place, size_t /*position*/) {
+        return place.bucket == index;
+      });
+    }
     absl::StatusOr<BucketReduction> started =
         BucketReduction::Start(DescribeBucket(index), hook_, group_,
                                [this, index] { return Purpose(index); });
@@ -287,7 +307,9 @@ absl::Status Reducer::Average() {
   at::NoGradGuard no_grad;
   times_.gradients_ready = ReducerTimes::Clock::now();
   TANDEM_RETURN_IF_ERROR(CheckMarks());
-  ZeroUnused();
+  ZeroUnused([this](const Place& place, size_t /*position*/) {
+    return place.bucket >= running_.size();  // else it is on its way
+  });
   StartBuckets(/*all=*/true);
   TANDEM_RETURN_IF_ERROR(status_);
   if (learns_use()) TANDEM_RETURN_IF_ERROR(StartExchangeOfUse());
@@ -327,9 +349,10 @@ absl::Status Reducer::CheckMarks() {
 }
 
 // A parameter that this rank did not use adds nothing to the others' mean.
-void Reducer::ZeroUnused() {
-  for (const Place& place : places_) {
-    if (place.buffer == nullptr || place.dead) continue;
+void Reducer::ZeroUnused(absl::FunctionRef<bool(const Place&, size_t)> which) {
+  for (size_t p = 0; p < places_.size(); ++p) {
+    const Place& place = places_[p];
+    if (place.buffer == nullptr || place.dead || !which(place, p)) continue;
     const size_t i = IndexOf(place);
     if (place.buffer->has_gradient(i)) continue;
     const FlatSlot& slot = place.buffer->slots()[i];

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "core/communicator.h"
@@ -139,7 +140,8 @@ class Reducer {
   void StartBuckets(bool all);
   absl::Status Average();
   absl::Status CheckMarks();
-  void ZeroUnused();
+  // Of the parameters for which `which` holds.
+  void ZeroUnused(absl::FunctionRef<bool(const Place&, size_t)> which);
   absl::Status StartExchangeOfUse();
   absl::Status WaitForBuckets();
   absl::Status SettleUse();

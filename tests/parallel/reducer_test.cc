@@ -260,7 +260,11 @@ TEST(Reducer, DelayedBuffersGoWhenTheirParameterIsReady) {
     TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
     EXPECT_EQ(rank.log, "+c+b+d+a!-c-b-d-a");
     EXPECT_TRUE(late.grad().equal(at::full({4}, 3.5)));
-    return absl::OkStatus();
+    rank.Mark("cb", 1);
+    late.sum().backward();  // too late
+    ExpectError(rank.reducer().Finish(), absl::StatusCode::kInvalidArgument,
+                "parameter d of delay_all_reduce_named_params got a gradient "
+                "after");
   });
 }
 

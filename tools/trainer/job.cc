@@ -132,6 +132,7 @@ absl::StatusOr<Job> SetUpJob(const TrainOptions& options,
       IntraOpThreads(options.intra_op_threads, launch.local_world_size,
                      /*bound=*/binds && IsBoundToCores());
   ConfigureProcess(job.intra_op_threads);
+  if (launch.world_size > 1) IgnoreBrokenConnections();
   TANDEM_ASSIGN_OR_RETURN(job.train_data, OpenData(options, Split::kTrain));
   TANDEM_ASSIGN_OR_RETURN(job.test_data, OpenData(options, Split::kTest));
   TANDEM_ASSIGN_OR_RETURN(job.world, Connect(options, launch));

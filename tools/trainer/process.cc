@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <malloc.h>
 #include <sched.h>
+#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -82,6 +83,8 @@ void ConfigureProcess(int intra_op_threads) {
   UseCachingAllocator();
 #endif
 }
+
+void IgnoreBrokenConnections() { signal(SIGPIPE, SIG_IGN); }
 
 double PeakRssMib() {
   std::ifstream file("/proc/self/status");

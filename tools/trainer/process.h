@@ -27,6 +27,10 @@ bool IsBoundToCores();
 // collectives. Call before any of these is used.
 void ConfigureProcess(int intra_op_threads);
 
+// A connection that another rank has closed is an error of the call that writes
+// to it (Gloo's do), and not a signal that ends this process unheard.
+void IgnoreBrokenConnections();
+
 // The most memory that this process has held (VmHWM), in MiB; 0 if unknown.
 double PeakRssMib();
 
