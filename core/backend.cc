@@ -94,6 +94,20 @@ absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
   return group;
 }
 
+void AbortBackends(c10d::ProcessGroup& group, const std::string& reason) {
+  for (const c10::Device& device : group.getDeviceTypes()) {
+    const auto backend = group.getBackend(device.type());
+    if (auto* shm = dynamic_cast<ShmBackend*>(backend.get())) {
+      shm->Abort(reason);
+    } else if (auto* hosts =
+                   dynamic_cast<HierarchicalBackend*>(backend.get())) {
+      hosts->Abort(reason);
+    } else {
+      backend->abort();
+    }
+  }
+}
+
 bool BackendMultiplies(const std::string& name) {
   const absl::StatusOr<const KnownBackend*> known = FindBackend(name);
   return known.ok() && (*known)->multiplies;

@@ -29,6 +29,10 @@ absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
     const CommunicatorOptions& options);
 
+// Backend::abort() of the group's backends. Where a backend can tell the other
+// ranks why (shm can), their errors say `reason`.
+void AbortBackends(c10d::ProcessGroup& group, const std::string& reason);
+
 // Does an all-reduce of this backend take c10d's PREMUL_SUM, which multiplies
 // each rank's tensor as it is summed?
 bool BackendMultiplies(const std::string& name);

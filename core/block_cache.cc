@@ -23,7 +23,7 @@ size_t RoundUp(size_t value, size_t unit) {
 char* Map(size_t bytes, bool huge_pages) {
   const size_t spare = bytes + kHugePage;
   void* const mapped = mmap(nullptr, spare, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   char* const begin = static_cast<char*>(mapped);
   char* const data = reinterpret_cast<char*>(

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "core/backend.h"
 #include "core/collective_check.h"
 #include "core/describe_tensor.h"
 #include "core/roll_call.h"
@@ -82,7 +83,8 @@ absl::Status CollectiveRunner::Broke(const absl::Status& status,
   const std::string what = call.What();
   const Failures failures =
       TellFailure(member_.store, member_.rank, member_.size, what,
-                  Patience(options_.timeout), [this] { BreakConnections(); });
+                  Patience(options_.timeout),
+                  [&] { BreakConnections(std::string(status.message())); });
   const std::string head =
       absl::StrCat(what, " of group \"", member_.name, "\" on rank ",
                    member_.rank, " of ", member_.size, " failed");
@@ -116,15 +118,15 @@ absl::Status CollectiveRunner::Agree(const std::string& what,
   // Every rank has seen it: nobody needs to be told.
   broken_ = Annotate(status, absl::StrCat("collective #", call.sequence,
                                           " of group \"", member_.name, "\""));
-  BreakConnections();
+  BreakConnections(std::string(status.message()));
   return broken_;
 }
 
-void CollectiveRunner::BreakConnections() {
+void CollectiveRunner::BreakConnections(const std::string& reason) {
   // Nothing is left to do about an error of a group that is given up.
   CatchTorch([&] {
     absl::MutexLock lock(&IssueMutex());
-    process_group_->abort();
+    AbortBackends(*process_group_, reason);
   }).IgnoreError();
 }
 
@@ -170,8 +172,11 @@ void CollectiveRunner::Abort(const absl::Status& reason) {
   if (!broken_.ok()) return;
   broken_ = reason;
   // The note first: who sees the connection break looks for it.
-  TellGivingUp(member_.store, member_.rank, std::string(reason.message()));
-  BreakConnections();
+  const std::string why(reason.message());
+  TellGivingUp(member_.store, member_.rank, why);
+  BreakConnections(why);
+  AwaitListeners(member_.store, member_.rank, member_.size,
+                 Patience(options_.timeout));
 }
 
 }  // namespace tandem

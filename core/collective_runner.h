@@ -81,7 +81,7 @@ class CollectiveRunner {
   // broke the group.
   absl::Status Broke(const absl::Status& status, const Call& call);
   // What runs in this group, here and on other ranks, ends with an error.
-  void BreakConnections();
+  void BreakConnections(const std::string& reason);
 
   GroupMember member_;
   CommunicatorOptions options_;

@@ -95,8 +95,8 @@ HierarchicalBackend::HierarchicalBackend(int rank, HostLayout layout,
 
 HierarchicalBackend::~HierarchicalBackend() = default;
 
-void HierarchicalBackend::abort() {
-  local_->abort();
+void HierarchicalBackend::Abort(const std::string& reason) {
+  local_->Abort(reason);
   if (leaders_ != nullptr) leaders_->abort();
   all_->abort();
 }

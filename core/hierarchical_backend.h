@@ -98,7 +98,9 @@ class HierarchicalBackend : public c10d::Backend {
     return local_->allocateTensor(size, options);
   }
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
-  void abort() override;
+  // ShmBackend's, for the ranks of this host; the others' connections break.
+  void Abort(const std::string& reason);
+  void abort() override { Abort("aborted"); }
 
  private:
   // Runs `steps` on the thread; its failure is told on this host.

@@ -39,23 +39,45 @@ std::vector<int> Missing(c10d::Store& store,
   return missing;
 }
 
+// Notes that this rank has read the others' notes. Rank 0 may serve the store:
+// it stays until `others` have read them too, or for so long.
+void NoteHeard(c10d::Store& store, int rank, const std::vector<int>& others,
+               milliseconds patience) {
+  store.set(absl::StrCat("heard/", rank), std::string("1"));
+  if (rank != 0 || others.empty()) return;
+  std::vector<std::string> keys;
+  for (int r : others) keys.push_back(absl::StrCat("heard/", r));
+  CatchTorch([&] { store.wait(keys, patience); }).IgnoreError();
+}
+
+std::vector<int> OthersThan(int rank, int size) {
+  std::vector<int> others;
+  for (int r = 0; r < size; ++r) {
+    if (r != rank) others.push_back(r);
+  }
+  return others;
+}
+
 // What TellFailure says, from a store that answers.
 Failures ReadFailures(c10d::Store& store, int rank, int size,
                       milliseconds patience) {
   Failures failures;
   if (store.check({kGaveUp})) {
     failures.gave_up = store.get_to_str(kGaveUp);
+    NoteHeard(store, rank, OthersThan(rank, size), patience);
     return failures;
   }
   const std::vector<std::string> keys = KeysOfAll("failed", size);
   // Running out of patience is no error: it tells who is missing.
   CatchTorch([&] { store.wait(keys, patience); }).IgnoreError();
   std::vector<int> silent;
+  std::vector<int> failed;
   std::vector<std::string> parts;
   for (int r = 0; r < size; ++r) {
     if (!store.check({keys[r]})) {
       silent.push_back(r);
     } else if (r != rank) {
+      failed.push_back(r);
       parts.push_back(
           absl::StrCat("rank ", r, " failed in ", store.get_to_str(keys[r])));
     }
@@ -65,6 +87,7 @@ Failures ReadFailures(c10d::Store& store, int rank, int size,
                  absl::StrCat("not heard of: ", RankList(silent)));
   }
   failures.others = absl::StrJoin(parts, "; ");
+  NoteHeard(store, rank, failed, patience);
   return failures;
 }
 
@@ -131,7 +154,7 @@ Failures TellFailure(const StorePtr& store, int rank, int size,
       "", "the store, which rank 0 or the launcher serves, does not answer"};
   if (!answers) return no_answer;
   absl::StatusOr<Failures> told = CallWithin<Failures>(
-      patience + kReadTime,
+      2 * patience + kReadTime,
       [=] { return ReadFailures(*store, rank, size, patience); });
   return told.ok() ? *told : no_answer;
 }
@@ -142,6 +165,18 @@ void TellGivingUp(const StorePtr& store, int rank, const std::string& reason) {
     // The first is the cause: others may give up because of it.
     notes.compareSet(kGaveUp, std::string(), text);
   });
+}
+
+void AwaitListeners(const StorePtr& store, int rank, int size,
+                    milliseconds patience) {
+  if (rank != 0) return;
+  CallWithin<bool>(patience + kNoteTime,
+                   [=] {
+                     NoteHeard(*store, rank, OthersThan(rank, size), patience);
+                     return true;
+                   })
+      .status()
+      .IgnoreError();
 }
 
 }  // namespace tandem

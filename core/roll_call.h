@@ -40,6 +40,11 @@ Failures TellFailure(const StorePtr& store, int rank, int size,
 // Notes on the store that `rank` gives up, and why. Takes 2 s at most.
 void TellGivingUp(const StorePtr& store, int rank, const std::string& reason);
 
+// After TellGivingUp: rank 0, which may serve the store, stays until the others
+// have read the note, or for so long; other ranks return at once.
+void AwaitListeners(const StorePtr& store, int rank, int size,
+                    std::chrono::milliseconds patience);
+
 // Whether a rank has called one of these two. Throws what the store throws.
 bool SomebodyFailed(c10d::Store& store, int size);
 

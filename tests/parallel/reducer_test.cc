@@ -265,6 +265,7 @@ TEST(Reducer, DelayedBuffersGoWhenTheirParameterIsReady) {
     ExpectError(rank.reducer().Finish(), absl::StatusCode::kInvalidArgument,
                 "parameter d of delay_all_reduce_named_params got a gradient "
                 "after");
+    return absl::OkStatus();
   });
 }
 
