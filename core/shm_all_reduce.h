@@ -13,11 +13,10 @@ namespace tandem {
 
 // One of three ways, the same bits in each:
 //   small: every rank copies its tensor into its slot and sums all slots.
-//   in place: all tensors lie in arenas (and are not tiny). The ranks divide
-//   the tensor in blocks,
-//     of which each takes the next as it gets to it; it sums that block of all
-//     ranks' tensors and writes the sum into all of them. A rank that comes
-//     late finds that the others have done its share.
+//   in place: all tensors lie in arenas, and are not tiny. The ranks divide the
+//     tensor in blocks, of which each takes the next as it gets to it; it sums
+//     that block of all ranks' tensors and writes the sum into all of them. A
+//     rank that comes late finds that the others have done its share.
 //   staged: in chunks through the slots. Up to three ranks each sum all of a
 //     chunk; more divide it and exchange the sums in a second round.
 class ShmAllReduce : public ShmCollective {

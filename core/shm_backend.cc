@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "core/shm_arguments.h"
 #include "core/shm_collectives.h"
 #include "core/shm_reduction.h"
 #include "core/shm_work.h"
@@ -16,82 +17,6 @@ namespace {
 
 using c10d::OpType;
 using Tensors = std::vector<at::Tensor>;
-
-void Check(const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.defined() && tensor.device().is_cpu() &&
-                  tensor.layout() == at::kStrided && tensor.is_contiguous(),
-              "shm takes dense contiguous tensors on the CPU");
-}
-
-// For operations that c10d declares for several devices' tensors.
-template <typename T>
-const T& Single(const std::vector<T>& list) {
-  TORCH_CHECK(list.size() == 1, "shm takes one tensor a collective, not ",
-              list.size());
-  return list[0];
-}
-
-ConstBytes In(const at::Tensor& tensor) {
-  Check(tensor);
-  return {static_cast<const std::byte*>(tensor.const_data_ptr()),
-          tensor.nbytes()};
-}
-
-MutableBytes Out(const at::Tensor& tensor) {
-  Check(tensor);
-  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
-}
-
-template <typename Bytes>
-std::vector<Bytes> Each(const Tensors& tensors, size_t count,
-                        Bytes (*of)(const at::Tensor&)) {
-  TORCH_CHECK(tensors.size() == count, "a tensor for each of ", count,
-              " ranks is needed, not ", tensors.size());
-  std::vector<Bytes> all;
-  for (const at::Tensor& tensor : tensors) all.push_back(of(tensor));
-  return all;
-}
-
-template <typename Bytes>
-void CheckSizes(const std::vector<Bytes>& each, size_t bytes) {
-  for (const Bytes& one : each) {
-    TORCH_CHECK(one.size == bytes, "tensors differ in size: ", one.size,
-                " and ", bytes, " bytes");
-  }
-}
-
-// Cuts a tensor in equal parts, or in splits of rows.
-template <typename Bytes>
-std::vector<Bytes> Cut(const Bytes& whole, size_t count,
-                       const std::vector<int64_t>& splits = {},
-                       int64_t rows = 0) {
-  TORCH_CHECK(!splits.empty() || whole.size % count == 0,
-              "cannot be divided among ", count, " ranks");
-  TORCH_CHECK(splits.empty() || splits.size() == count,
-              "one split for each of ", count, " ranks is needed");
-  std::vector<Bytes> parts;
-  size_t begin = 0;
-  for (size_t r = 0; r < count; ++r) {
-    const size_t bytes = splits.empty() ? whole.size / count
-                         : rows == 0    ? 0
-                                        : whole.size / rows * splits[r];
-    TORCH_CHECK(bytes <= whole.size - begin, "splits exceed the tensor");
-    parts.push_back({whole.data + begin, bytes});
-    begin += bytes;
-  }
-  TORCH_CHECK(begin == whole.size, "splits do not add up to the tensor");
-  return parts;
-}
-
-int64_t Rows(const at::Tensor& tensor) {
-  return tensor.dim() == 0 ? 1 : tensor.size(0);
-}
-
-int CheckRoot(int64_t root, int size) {
-  TORCH_CHECK(root >= 0 && root < size, "there is no rank ", root, " among ",
-              size);
-  return static_cast<int>(root);
-}
 
 }  // namespace
 
@@ -127,8 +52,8 @@ ShmBackend::WorkPtr ShmBackend::Issue(OpType type, ShmCollectivePtr collective,
 
 ShmBackend::WorkPtr ShmBackend::allreduce(
     Tensors& tensors, const c10d::AllreduceOptions& options) {
-  const at::Tensor& tensor = Single(tensors);
-  const MutableBytes bytes = Out(tensor);
+  const at::Tensor& tensor = SingleOf(tensors);
+  const MutableBytes bytes = OutputBytes(tensor);
   const Reduction reduction =
       ReductionOf(options.reduceOp, tensor.scalar_type(), size_);
   const int64_t offset =
@@ -152,28 +77,30 @@ ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(
 
 ShmBackend::WorkPtr ShmBackend::broadcast(
     Tensors& tensors, const c10d::BroadcastOptions& options) {
-  return Issue(
-      OpType::BROADCAST,
-      MakeBroadcast(Out(Single(tensors)), CheckRoot(options.rootRank, size_)),
-      options.timeout, tensors);
+  return Issue(OpType::BROADCAST,
+               MakeBroadcast(OutputBytes(SingleOf(tensors)),
+                             CheckRank(options.rootRank, size_)),
+               options.timeout, tensors);
 }
 
 ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors,
                                        const c10d::ReduceOptions& options) {
-  const at::Tensor& tensor = Single(tensors);
+  const at::Tensor& tensor = SingleOf(tensors);
   const Reduction reduction =
       ReductionOf(options.reduceOp, tensor.scalar_type(), size_);
-  return Issue(OpType::REDUCE,
-               MakeReduce(Out(tensor), CheckRoot(options.rootRank, size_),
-                          reduction, SumOf(reduction)),
-               options.timeout, tensors);
+  return Issue(
+      OpType::REDUCE,
+      MakeReduce(OutputBytes(tensor), CheckRank(options.rootRank, size_),
+                 reduction, SumOf(reduction)),
+      options.timeout, tensors);
 }
 
 ShmBackend::WorkPtr ShmBackend::allgather(
     std::vector<Tensors>& outputs, Tensors& inputs,
     const c10d::AllgatherOptions& options) {
-  const ConstBytes input = In(Single(inputs));
-  std::vector<MutableBytes> each = Each(Single(outputs), size_, &Out);
+  const ConstBytes input = InputBytes(SingleOf(inputs));
+  std::vector<MutableBytes> each =
+      BytesOfEach(SingleOf(outputs), size_, &OutputBytes);
   CheckSizes(each, input.size);
   return Issue(OpType::ALLGATHER, MakeAllGather(input, std::move(each)),
                options.timeout, outputs[0], inputs);
@@ -182,23 +109,23 @@ ShmBackend::WorkPtr ShmBackend::allgather(
 ShmBackend::WorkPtr ShmBackend::_allgather_base(
     at::Tensor& output, at::Tensor& input,
     const c10d::AllgatherOptions& options) {
-  std::vector<MutableBytes> each = Cut(Out(output), size_);
-  CheckSizes(each, In(input).size);
+  std::vector<MutableBytes> each = CutBytes(OutputBytes(output), size_);
+  CheckSizes(each, InputBytes(input).size);
   return Issue(OpType::_ALLGATHER_BASE,
-               MakeAllGather(In(input), std::move(each)), options.timeout,
-               {output}, {input});
+               MakeAllGather(InputBytes(input), std::move(each)),
+               options.timeout, {output}, {input});
 }
 
 ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs,
                                        Tensors& inputs,
                                        const c10d::GatherOptions& options) {
-  const ConstBytes input = In(Single(inputs));
-  const int root = CheckRoot(options.rootRank, size_);
+  const ConstBytes input = InputBytes(SingleOf(inputs));
+  const int root = CheckRank(options.rootRank, size_);
   std::vector<MutableBytes> each;
   Tensors held;
   if (rank_ == root) {
-    held = Single(outputs);
-    each = Each(held, size_, &Out);
+    held = SingleOf(outputs);
+    each = BytesOfEach(held, size_, &OutputBytes);
   }
   CheckSizes(each, input.size);
   return Issue(OpType::GATHER, MakeGather(input, std::move(each), root),
@@ -208,13 +135,13 @@ ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs,
 ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs,
                                         std::vector<Tensors>& inputs,
                                         const c10d::ScatterOptions& options) {
-  const MutableBytes output = Out(Single(outputs));
-  const int root = CheckRoot(options.rootRank, size_);
+  const MutableBytes output = OutputBytes(SingleOf(outputs));
+  const int root = CheckRank(options.rootRank, size_);
   std::vector<ConstBytes> each;
   Tensors held;
   if (rank_ == root) {
-    held = Single(inputs);
-    each = Each(held, size_, &In);
+    held = SingleOf(inputs);
+    each = BytesOfEach(held, size_, &InputBytes);
   }
   CheckSizes(each, output.size);
   return Issue(OpType::SCATTER,
@@ -225,36 +152,37 @@ ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs,
 ShmBackend::WorkPtr ShmBackend::reduce_scatter(
     Tensors& outputs, std::vector<Tensors>& inputs,
     const c10d::ReduceScatterOptions& options) {
-  const at::Tensor& output = Single(outputs);
-  std::vector<ConstBytes> each = Each(Single(inputs), size_, &In);
+  const at::Tensor& output = SingleOf(outputs);
+  std::vector<ConstBytes> each =
+      BytesOfEach(SingleOf(inputs), size_, &InputBytes);
   CheckSizes(each, output.nbytes());
   const Reduction reduction =
       ReductionOf(options.reduceOp, output.scalar_type(), size_);
   return Issue(OpType::REDUCE_SCATTER,
-               MakeReduceScatter(std::move(each), Out(output), reduction,
-                                 SumOf(reduction)),
+               MakeReduceScatter(std::move(each), OutputBytes(output),
+                                 reduction, SumOf(reduction)),
                options.timeout, outputs, inputs[0]);
 }
 
 ShmBackend::WorkPtr ShmBackend::_reduce_scatter_base(
     at::Tensor& output, at::Tensor& input,
     const c10d::ReduceScatterOptions& options) {
-  std::vector<ConstBytes> each = Cut(In(input), size_);
+  std::vector<ConstBytes> each = CutBytes(InputBytes(input), size_);
   CheckSizes(each, output.nbytes());
   const Reduction reduction =
       ReductionOf(options.reduceOp, output.scalar_type(), size_);
   return Issue(OpType::_REDUCE_SCATTER_BASE,
-               MakeReduceScatter(std::move(each), Out(output), reduction,
-                                 SumOf(reduction)),
+               MakeReduceScatter(std::move(each), OutputBytes(output),
+                                 reduction, SumOf(reduction)),
                options.timeout, {output}, {input});
 }
 
 ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                          const c10d::AllToAllOptions& options) {
-  return Issue(
-      OpType::ALLTOALL,
-      MakeAllToAll(Each(inputs, size_, &In), Each(outputs, size_, &Out)),
-      options.timeout, outputs, inputs);
+  return Issue(OpType::ALLTOALL,
+               MakeAllToAll(BytesOfEach(inputs, size_, &InputBytes),
+                            BytesOfEach(outputs, size_, &OutputBytes)),
+               options.timeout, outputs, inputs);
 }
 
 ShmBackend::WorkPtr ShmBackend::alltoall_base(
@@ -262,8 +190,9 @@ ShmBackend::WorkPtr ShmBackend::alltoall_base(
     std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
   return Issue(
       OpType::ALLTOALL_BASE,
-      MakeAllToAll(Cut(In(input), size_, input_splits, Rows(input)),
-                   Cut(Out(output), size_, output_splits, Rows(output))),
+      MakeAllToAll(
+          CutBytes(InputBytes(input), size_, input_splits, RowsOf(input)),
+          CutBytes(OutputBytes(output), size_, output_splits, RowsOf(output))),
       options.timeout, {output}, {input});
 }
 
@@ -274,15 +203,16 @@ ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
 ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
   return c10::make_intrusive<ShmMailWork>(
       OpType::SEND, std::shared_ptr<ShmMail>(group_, &group_->mail()),
-      group_->mail().Send(In(Single(tensors)), CheckRoot(to, size_), tag,
-                          std::make_shared<Tensors>(tensors)),
+      group_->mail().Send(InputBytes(SingleOf(tensors)), CheckRank(to, size_),
+                          tag, std::make_shared<Tensors>(tensors)),
       timeout_);
 }
 
 ShmBackend::WorkPtr ShmBackend::recv(Tensors& tensors, int from, int tag) {
   return c10::make_intrusive<ShmMailWork>(
       OpType::RECV, std::shared_ptr<ShmMail>(group_, &group_->mail()),
-      group_->mail().Receive(Out(Single(tensors)), CheckRoot(from, size_), tag,
+      group_->mail().Receive(OutputBytes(SingleOf(tensors)),
+                             CheckRank(from, size_), tag,
                              std::make_shared<Tensors>(tensors)),
       timeout_);
 }

@@ -4,11 +4,22 @@
 #define TANDEM_CORE_SHM_CHUNKS_H_
 
 #include <cstddef>
+#include <cstring>
 
 #include "absl/status/status.h"
 #include "core/shm_collectives.h"
 
 namespace tandem {
+
+// No bytes may come with no address.
+inline void CopyBytes(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+// A slot's share for each of `ranks` ranks.
+inline size_t SharePerRank(size_t ranks) {
+  return kSlotBytes / ranks / 64 * 64;
+}
 
 // In each round this rank writes what the others need of [begin, begin + n)
 // into its slot, and reads theirs. At least one round, with n = 0 perhaps.

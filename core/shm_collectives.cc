@@ -13,14 +13,6 @@
 namespace tandem {
 namespace {
 
-// No bytes may come with no address.
-void Copy(std::byte* to, const std::byte* from, size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
-}
-
-// A slot's share for each of `ranks` ranks.
-size_t SharePerRank(size_t ranks) { return kSlotBytes / ranks / 64 * 64; }
-
 ShmNote NoteOf(ShmOp operation, size_t bytes, int root = 0) {
   ShmNote note;
   note.operation = static_cast<uint32_t>(operation);
@@ -59,11 +51,11 @@ class Broadcast : public ShmChunked {
  private:
   void Write(const ShmRounds& rounds, std::byte* slot, size_t begin,
              size_t n) override {
-    if (rounds.rank() == root_) Copy(slot, tensor_.data + begin, n);
+    if (rounds.rank() == root_) CopyBytes(slot, tensor_.data + begin, n);
   }
   void Read(const ShmRounds& rounds, size_t begin, size_t n) override {
     if (rounds.rank() == root_) return;
-    Copy(tensor_.data + begin, rounds.Slot(root_), n);
+    CopyBytes(tensor_.data + begin, rounds.Slot(root_), n);
   }
 
   const MutableBytes tensor_;
@@ -82,11 +74,11 @@ class Gather : public ShmChunked {
  private:
   void Write(const ShmRounds& rounds, std::byte* slot, size_t begin,
              size_t n) override {
-    Copy(slot, input_.data + begin, n);
+    CopyBytes(slot, input_.data + begin, n);
   }
   void Read(const ShmRounds& rounds, size_t begin, size_t n) override {
     for (size_t r = 0; r < outputs_.size(); ++r) {
-      Copy(outputs_[r].data + begin, rounds.Slot(static_cast<int>(r)), n);
+      CopyBytes(outputs_[r].data + begin, rounds.Slot(static_cast<int>(r)), n);
     }
   }
 
@@ -108,11 +100,12 @@ class Scatter : public ShmChunked {
   void Write(const ShmRounds&, std::byte* slot, size_t begin,
              size_t n) override {
     for (size_t r = 0; r < inputs_.size(); ++r) {
-      Copy(slot + r * step(), inputs_[r].data + begin, n);
+      CopyBytes(slot + r * step(), inputs_[r].data + begin, n);
     }
   }
   void Read(const ShmRounds& rounds, size_t begin, size_t n) override {
-    Copy(output_.data + begin, rounds.Slot(root_) + rounds.rank() * step(), n);
+    CopyBytes(output_.data + begin, rounds.Slot(root_) + rounds.rank() * step(),
+              n);
   }
   size_t written_bytes() const override {
     return inputs_.size() * output_.size;
@@ -138,7 +131,7 @@ class ReduceScatter : public ShmChunked {
   void Write(const ShmRounds&, std::byte* slot, size_t begin,
              size_t n) override {
     for (size_t r = 0; r < inputs_.size(); ++r) {
-      Copy(slot + r * step(), inputs_[r].data + begin, n);
+      CopyBytes(slot + r * step(), inputs_[r].data + begin, n);
     }
   }
   void Read(const ShmRounds& rounds, size_t begin, size_t n) override {
@@ -173,7 +166,7 @@ class Reduce : public ShmChunked {
  private:
   void Write(const ShmRounds&, std::byte* slot, size_t begin,
              size_t n) override {
-    Copy(slot, tensor_.data + begin, n);
+    CopyBytes(slot, tensor_.data + begin, n);
   }
   void Read(const ShmRounds& rounds, size_t begin, size_t n) override {
     if (rounds.rank() != root_) return;
@@ -187,60 +180,6 @@ class Reduce : public ShmChunked {
   const int root_;
   const VectorSum sum_;
   const size_t element_bytes_;
-};
-
-// Not chunks of one size: it goes on until no rank has anything to send.
-class AllToAll : public ShmCollective {
- public:
-  AllToAll(std::vector<ConstBytes> inputs, std::vector<MutableBytes> outputs)
-      : inputs_(std::move(inputs)),
-        outputs_(std::move(outputs)),
-        share_(SharePerRank(inputs_.size())) {
-    for (const ConstBytes& input : inputs_) {
-      longest_ = std::max(longest_, input.size);
-      bytes_ += input.size;
-    }
-  }
-
-  void Begin(ShmRounds& rounds) override {
-    for (size_t r = 0; r < inputs_.size(); ++r) {
-      const ConstBytes& input = inputs_[r];
-      const size_t from = std::min(begin_, input.size);
-      Copy(rounds.NextSlot() + r * share_, input.data + from,
-           std::min(share_, input.size - from));
-    }
-    ShmNote note = NoteOf(ShmOp::kAllToAll, 0);
-    note.more = begin_ + share_ < longest_ ? 1 : 0;
-    rounds.Arrive(note);
-  }
-
-  absl::Status Finish(ShmRounds& rounds, ShmDeadline deadline) override {
-    for (bool more = true;;) {
-      TANDEM_RETURN_IF_ERROR(rounds.Await(deadline));
-      more = false;
-      for (int r = 0; r < rounds.size(); ++r) {
-        more |= rounds.note(r).more != 0;
-        const MutableBytes& output = outputs_[r];
-        const size_t from = std::min(begin_, output.size);
-        Copy(output.data + from, rounds.Slot(r) + rounds.rank() * share_,
-             std::min(share_, output.size - from));
-      }
-      begin_ += share_;
-      if (!more) return absl::OkStatus();
-      Begin(rounds);
-    }
-  }
-
-  bool begins_cheaply() const override { return bytes_ <= kSmallBytes; }
-  bool is_long() const override { return bytes_ > ShmChunked::kLongBytes; }
-
- private:
-  const std::vector<ConstBytes> inputs_;
-  const std::vector<MutableBytes> outputs_;
-  const size_t share_;
-  size_t longest_ = 0;
-  size_t bytes_ = 0;
-  size_t begin_ = 0;
 };
 
 }  // namespace
@@ -285,11 +224,6 @@ ShmCollectivePtr MakeScatter(std::vector<ConstBytes> inputs,
 
 ShmCollectivePtr MakeBroadcast(MutableBytes tensor, int root) {
   return std::make_unique<Broadcast>(tensor, root);
-}
-
-ShmCollectivePtr MakeAllToAll(std::vector<ConstBytes> inputs,
-                              std::vector<MutableBytes> outputs) {
-  return std::make_unique<AllToAll>(std::move(inputs), std::move(outputs));
 }
 
 }  // namespace tandem

@@ -1,15 +1,8 @@
 #include "core/vector_kernels.h"
 
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
-
 #include <type_traits>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-#define TANDEM_INLINE inline __attribute__((always_inline))
+#include "core/vector_dispatch.h"
 
 namespace tandem {
 namespace {
@@ -102,103 +95,6 @@ struct Scale {
   }
 };
 
-template <typename T>
-struct Widen {
-  static TANDEM_INLINE void Body(float* out, const T* in, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(in[i]);
-  }
-};
-
-template <typename T>
-struct Narrow {
-  static TANDEM_INLINE void Body(T* out, const float* in, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) out[i] = T(in[i]);
-  }
-};
-
-// The same body for each instruction set.
-template <typename Kernel, typename... Args>
-void RunBaseline(Args... args) {
-  Kernel::Body(args...);
-}
-
-#if defined(__x86_64__)
-
-template <typename Kernel, typename... Args>
-__attribute__((target("avx2"))) void RunAvx2(Args... args) {
-  Kernel::Body(args...);
-}
-
-template <typename Kernel, typename... Args>
-__attribute__((
-    target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512"))) void
-RunAvx512(Args... args) {
-  Kernel::Body(args...);
-}
-
-__attribute__((target("avx2,f16c"))) void WidenHalfF16c(float* out,
-                                                        const c10::Half* in,
-                                                        int64_t count) {
-  int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    const __m128i half =
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i));
-    _mm256_storeu_ps(out + i, _mm256_cvtph_ps(half));
-  }
-  Widen<c10::Half>::Body(out + i, in + i, count - i);
-}
-
-__attribute__((target("avx2,f16c"))) void NarrowHalfF16c(c10::Half* out,
-                                                         const float* in,
-                                                         int64_t count) {
-  int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    const __m128i half =
-        _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), half);
-  }
-  Narrow<c10::Half>::Body(out + i, in + i, count - i);
-}
-
-enum class Level { kBaseline, kAvx2, kAvx512 };
-
-Level FindLevel() {
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq")) {
-    return Level::kAvx512;
-  }
-  return __builtin_cpu_supports("avx2") ? Level::kAvx2 : Level::kBaseline;
-}
-
-template <typename Kernel, typename... Args>
-auto Choose() -> void (*)(Args...) {
-  static const Level level = FindLevel();
-  switch (level) {
-    case Level::kAvx512:
-      return &RunAvx512<Kernel, Args...>;
-    case Level::kAvx2:
-      return &RunAvx2<Kernel, Args...>;
-    default:
-      return &RunBaseline<Kernel, Args...>;
-  }
-}
-
-bool HasF16c() {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
-}
-
-#else
-
-template <typename Kernel, typename... Args>
-auto Choose() -> void (*)(Args...) {
-  return &RunBaseline<Kernel, Args...>;
-}
-
-#endif
-
 // A loop over typed arrays, called with untyped ones.
 template <typename T, typename Op, Scaling kScaling>
 void CallCombine(void* out, const void* a, const void* b, int64_t count,
@@ -214,18 +110,6 @@ void CallScale(void* out, const void* in, int64_t count, double factor) {
   static const auto run =
       Choose<Scale<T, kDivide>, T*, const T*, int64_t, double>();
   run(static_cast<T*>(out), static_cast<const T*>(in), count, factor);
-}
-
-template <typename T>
-void CallWiden(float* out, const void* in, int64_t count) {
-  static const auto run = Choose<Widen<T>, float*, const T*, int64_t>();
-  run(out, static_cast<const T*>(in), count);
-}
-
-template <typename T>
-void CallNarrow(void* out, const float* in, int64_t count) {
-  static const auto run = Choose<Narrow<T>, T*, const float*, int64_t>();
-  run(static_cast<T*>(out), in, count);
 }
 
 template <typename T>
@@ -319,24 +203,6 @@ ScaleLoop FindDivideLoop(ScalarType dtype) {
   if (dtype == ScalarType::Float) return &CallScale<float, true>;
   if (dtype == ScalarType::Double) return &CallScale<double, true>;
   return nullptr;
-}
-
-HalfLoops FindHalfLoops(ScalarType dtype) {
-  if (dtype == ScalarType::BFloat16) {
-    return {&CallWiden<c10::BFloat16>, &CallNarrow<c10::BFloat16>};
-  }
-  if (dtype != ScalarType::Half) return {};
-#if defined(__x86_64__)
-  if (HasF16c()) {
-    return {[](float* out, const void* in, int64_t count) {
-              WidenHalfF16c(out, static_cast<const c10::Half*>(in), count);
-            },
-            [](void* out, const float* in, int64_t count) {
-              NarrowHalfF16c(static_cast<c10::Half*>(out), in, count);
-            }};
-  }
-#endif
-  return {&CallWiden<c10::Half>, &CallNarrow<c10::Half>};
 }
 
 }  // namespace tandem

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "core/vector_halves.h"
 #include "core/vector_kernels.h"
 
 namespace tandem {

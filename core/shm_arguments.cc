@@ -1,0 +1,35 @@
+#include "core/shm_arguments.h"
+
+namespace tandem {
+namespace {
+
+void CheckDense(const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.defined() && tensor.device().is_cpu() &&
+                  tensor.layout() == at::kStrided && tensor.is_contiguous(),
+              "shm takes dense contiguous tensors on the CPU");
+}
+
+}  // namespace
+
+ConstBytes InputBytes(const at::Tensor& tensor) {
+  CheckDense(tensor);
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()),
+          tensor.nbytes()};
+}
+
+MutableBytes OutputBytes(const at::Tensor& tensor) {
+  CheckDense(tensor);
+  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
+}
+
+int64_t RowsOf(const at::Tensor& tensor) {
+  return tensor.dim() == 0 ? 1 : tensor.size(0);
+}
+
+int CheckRank(int64_t root, int size) {
+  TORCH_CHECK(root >= 0 && root < size, "there is no rank ", root, " among ",
+              size);
+  return static_cast<int>(root);
+}
+
+}  // namespace tandem

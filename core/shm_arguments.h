@@ -1,0 +1,79 @@
+// The arguments of c10d's operations, checked, as plain arrays. What does not
+// hold is thrown, as c10d's backends do.
+
+#ifndef TANDEM_CORE_SHM_ARGUMENTS_H_
+#define TANDEM_CORE_SHM_ARGUMENTS_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/shm_collectives.h"
+
+namespace tandem {
+
+// For operations that c10d declares for several devices' tensors.
+template <typename T>
+const T& SingleOf(const std::vector<T>& list) {
+  TORCH_CHECK(list.size() == 1, "shm takes one tensor a collective, not ",
+              list.size());
+  return list[0];
+}
+
+// Of a dense contiguous tensor on the CPU.
+ConstBytes InputBytes(const at::Tensor& tensor);
+MutableBytes OutputBytes(const at::Tensor& tensor);
+
+// One tensor for each of `count` ranks, by one of the two above.
+template <typename Bytes>
+std::vector<Bytes> BytesOfEach(const std::vector<at::Tensor>& tensors,
+                               size_t count, Bytes (*of)(const at::Tensor&)) {
+  TORCH_CHECK(tensors.size() == count, "a tensor for each of ", count,
+              " ranks is needed, not ", tensors.size());
+  std::vector<Bytes> all;
+  for (const at::Tensor& tensor : tensors) all.push_back(of(tensor));
+  return all;
+}
+
+template <typename Bytes>
+void CheckSizes(const std::vector<Bytes>& each, size_t bytes) {
+  for (const Bytes& one : each) {
+    TORCH_CHECK(one.size == bytes, "tensors differ in size: ", one.size,
+                " and ", bytes, " bytes");
+  }
+}
+
+// Cuts a tensor in equal parts, or in splits of rows.
+template <typename Bytes>
+std::vector<Bytes> CutBytes(const Bytes& whole, size_t count,
+                            const std::vector<int64_t>& splits = {},
+                            int64_t rows = 0) {
+  TORCH_CHECK(!splits.empty() || whole.size % count == 0,
+              "cannot be divided among ", count, " ranks");
+  TORCH_CHECK(splits.empty() || splits.size() == count,
+              "one split for each of ", count, " ranks is needed");
+  std::vector<Bytes> parts;
+  size_t begin = 0;
+  for (size_t r = 0; r < count; ++r) {
+    const size_t bytes = splits.empty() ? whole.size / count
+                         : rows == 0    ? 0
+                                        : whole.size / rows * splits[r];
+    TORCH_CHECK(bytes <= whole.size - begin, "splits exceed the tensor");
+    parts.push_back({whole.data + begin, bytes});
+    begin += bytes;
+  }
+  TORCH_CHECK(begin == whole.size, "splits do not add up to the tensor");
+  return parts;
+}
+
+// How many rows splits divide.
+int64_t RowsOf(const at::Tensor& tensor);
+
+int CheckRank(int64_t rank, int size);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_SHM_ARGUMENTS_H_

@@ -1,0 +1,113 @@
+// What ranks that share memory say when something goes wrong.
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "tests/core/shm_ranks.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+TEST(ShmErrorsTest, RanksThatDisagreeAreToldWhoDoesWhat) {
+  OnRanks(2, [](c10d::Backend& b) {
+    Tensors tensors = {at::zeros({b.getRank() == 0 ? 10 : 2})};
+    const absl::Status status = CatchTorch([&] {
+      if (b.getRank() == 0) {
+        b.allreduce(tensors)->wait();
+      } else {
+        b.broadcast(tensors)->wait();
+      }
+    });
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("ranks disagree"),
+                      HasSubstr("all-reduce of 40 bytes of Float (sum)"),
+                      HasSubstr("broadcast of 8 bytes, root 0")));
+  });
+}
+
+TEST(ShmErrorsTest, ATimeoutNamesTheRanksThatWereMissing) {
+  for (const int64_t size : {3, 300007}) {
+    OnRanks(
+        3,
+        [&](c10d::Backend& b) {
+          if (b.getRank() == 1) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+            return;
+          }
+          Tensors tensors = {at::zeros({size})};
+          auto work = b.allreduce(tensors);
+          const absl::Status status = CatchTorch([&] { work->wait(); });
+          EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+          EXPECT_THAT(
+              std::string(status.message()),
+              ContainsRegex("timed out waiting for rank 1 .pid [0-9]+.$"));
+          EXPECT_EQ(CatchTorch([&] { b.barrier()->wait(); }), status)
+              << "the group is of no more use";
+        },
+        500);
+  }
+}
+
+TEST(ShmErrorsTest, ARankThatLeavesIsToldAtOnce) {
+  OnRanks(3, [](c10d::Backend& b) {
+    b.barrier()->wait();
+    if (b.getRank() == 2) return;
+    EXPECT_THAT(ErrorOf([&] { b.barrier()->wait(); }),
+                AnyOf(ContainsRegex("^rank 2 .pid [0-9]+. left the group$"),
+                      HasSubstr("gave up: rank 2 (pid ")));
+  });
+}
+
+TEST(ShmErrorsTest, ARankThatGivesUpTellsWhy) {
+  OnRanks(3, [](c10d::Backend& b) {
+    b.barrier()->wait();
+    if (b.getRank() == 2) {
+      static_cast<ShmBackend&>(b).Abort("the data ran out");
+      EXPECT_THAT(ErrorOf([&] { b.barrier()->wait(); }),
+                  HasSubstr("this rank gave up: the data ran out"));
+      return;
+    }
+    Tensors in = {at::zeros({1})};
+    EXPECT_THAT(ErrorOf([&] {
+                  b.getRank() == 0 ? b.barrier()->wait()
+                                   : b.recv(in, 2, 0)->wait();
+                }),
+                HasSubstr("rank 2 gave up: the data ran out"));
+  });
+}
+
+TEST(ShmErrorsTest, WhatItDoesNotTakeIsRefusedAndBreaksNothing) {
+  OnRanks(2, [](c10d::Backend& b) {
+    const auto refused = [&](at::Tensor tensor, c10d::ReduceOp op) {
+      Tensors tensors = {std::move(tensor)};
+      return absl::IsInvalidArgument(
+          CatchTorch([&] { b.allreduce(tensors, With(op)); }));
+    };
+    using Op = c10d::ReduceOp;
+    EXPECT_TRUE(refused(at::zeros({2, 3}).t(), Op(Op::SUM)));
+    EXPECT_TRUE(refused(at::zeros({2}), Op(Op::BAND)));
+    EXPECT_TRUE(refused(at::zeros({2}, at::kInt), Op(Op::AVG)));
+    EXPECT_TRUE(refused(at::zeros({2}, at::kComplexFloat), Op(Op::SUM)));
+    Tensors two = {at::zeros({2}), at::zeros({2})};
+    EXPECT_FALSE(CatchTorch([&] { b.allreduce(two); }).ok());
+    Tensors one = {at::zeros({2})};
+    EXPECT_FALSE(CatchTorch([&] { b.send(one, 2, 0); }).ok());
+    b.barrier()->wait();
+  });
+}
+
+}  // namespace
+}  // namespace tandem

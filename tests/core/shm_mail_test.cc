@@ -1,0 +1,75 @@
+// Messages through shared memory.
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/core/shm_ranks.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ShmMailTest, MessagesOfAnySizeFindTheirReceivers) {
+  for (const int n : {2, 7}) {
+    OnRanks(n, [&](c10d::Backend& b) {
+      const int to = (b.getRank() + 1) % n;
+      const int from = (b.getRank() + n - 1) % n;
+      for (const int64_t size : kSizes) {
+        Tensors out = {Mine(b.getRank(), size, at::kFloat)};
+        Tensors in = {at::empty({size})};
+        // All receive first.
+        auto receive = b.recv(in, from, 3);
+        auto send = b.send(out, to, 3);
+        receive->wait();
+        send->wait();
+        ExpectEqual(in[0], Mine(from, size, at::kFloat));
+      }
+    });
+  }
+}
+
+TEST(ShmMailTest, MessagesAreToldApartByTagAndKeepTheirOrder) {
+  OnRanks(2, [](c10d::Backend& b) {
+    constexpr int64_t kBig = 200003;  // more than goes through at once
+    if (b.getRank() == 0) {
+      std::vector<c10::intrusive_ptr<c10d::Work>> works;
+      std::vector<Tensors> held;
+      for (int i = 0; i < 6; ++i) {
+        held.push_back({at::full({kBig}, i, at::kInt)});
+        works.push_back(b.send(held.back(), 1, i % 3));
+      }
+      for (auto& work : works) work->wait();
+    } else {
+      for (const int tag : {2, 1, 0}) {
+        for (const int i : {tag, tag + 3}) {
+          Tensors in = {at::zeros({kBig}, at::kInt)};
+          b.recv(in, 0, tag)->wait();
+          ExpectEqual(in[0], at::full({kBig}, i, at::kInt));
+        }
+      }
+    }
+  });
+}
+
+TEST(ShmMailTest, AMessageOfAnotherSizeIsRefused) {
+  OnRanks(2, [](c10d::Backend& b) {
+    Tensors three = {at::zeros({3})};
+    Tensors four = {at::zeros({4})};
+    if (b.getRank() == 0) {
+      b.send(three, 1, 5)->wait();
+    } else {
+      EXPECT_THAT(ErrorOf([&] { b.recv(four, 0, 5)->wait(); }),
+                  HasSubstr("rank 0 sent 12 bytes with tag 5, where 16 bytes"));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tandem
