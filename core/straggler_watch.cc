@@ -95,10 +95,11 @@ StragglerWatch::Finding StragglerWatch::LookForLateRanks(int64_t sequence) {
       kStorePatience, [store = store_, size = size_, sequence] {
         Finding finding;
         finding.mine = store->add(absl::StrCat("late/", sequence), 1) == 1;
-        const std::string note = absl::StrCat(sequence);
         for (int r = 0; finding.mine && r < size; ++r) {
           const std::string key = NoteKey(r);
-          if (!store->check({key}) || store->get_to_str(key) != note) {
+          // One that waits for a later collective is ahead.
+          if (!store->check({key}) ||
+              std::stoll(store->get_to_str(key)) < sequence) {
             finding.late.push_back(r);
           }
         }

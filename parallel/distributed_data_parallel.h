@@ -102,7 +102,8 @@ class DistributedDataParallel : public Replica {
     return ddp;
   }
 
-  // The module's forward: a tensor, or a pair, tuple or vector of tensors.
+  // The module's forward, which gives what it likes: best a tensor, or a pair,
+  // tuple or vector of tensors (Watch says why).
   // Collective while gradients are on (buffers come from rank 0).
   template <typename... Args>
   auto Forward(Args&&... args)
@@ -126,7 +127,12 @@ class DistributedDataParallel : public Replica {
                           const DistributedDataParallelOptions& options)
       : Replica(group, options), module_(std::move(module)) {}
 
-  // Backward through any of the outputs is a backward of this replica.
+  // Backward through any of these is a backward of this replica from its
+  // beginning. Outputs of other kinds will do too, unless the module nests a
+  // backward in its own (re-entrant checkpointing): the first gradient then
+  // tells.
+  template <typename T>
+  void Watch(const T&) {}
   void Watch(const at::Tensor& output) { WatchOutput(output); }
   template <typename T>
   void Watch(const std::vector<T>& outputs) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/describe_tensor.h"
 #include "core/status_macros.h"
@@ -21,7 +22,13 @@ std::string DescribeModel(const NamedTensors& model) {
   std::string text;
   for (const auto& [name, tensor] : model) {
     absl::StrAppend(&text, name, ": ", DescribeTensor(tensor),
-                    tensor.requires_grad() ? "" : " without gradient", "\n");
+                    tensor.requires_grad() ? "" : " without gradient");
+    // Channels-last, say: flat buffers are broadcast as they lie.
+    if (!tensor.is_contiguous()) {
+      absl::StrAppend(&text, " of strides [",
+                      absl::StrJoin(tensor.strides(), ", "), "]");
+    }
+    text += '\n';
   }
   return text;
 }
@@ -87,11 +94,13 @@ absl::Status BroadcastFromRank0(const std::vector<at::Tensor>& tensors,
                                 Communicator& communicator) {
   if (communicator.size() == 1) return absl::OkStatus();
   at::NoGradGuard no_grad;
-  std::map<at::ScalarType, std::vector<at::Tensor>> by_dtype;
+  // Shared by device and dtype; in an order that is the same on all ranks.
+  std::map<std::pair<std::string, at::ScalarType>, std::vector<at::Tensor>>
+      groups;
   for (const at::Tensor& tensor : tensors) {
-    by_dtype[tensor.scalar_type()].push_back(tensor);
+    groups[{tensor.device().str(), tensor.scalar_type()}].push_back(tensor);
   }
-  for (auto& [dtype, same] : by_dtype) {
+  for (auto& [kind, same] : groups) {
     std::vector<at::Tensor> flat;
     for (const at::Tensor& tensor : same) flat.push_back(tensor.flatten());
     const at::Tensor all = at::cat(flat);

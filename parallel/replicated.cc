@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/fault_point.h"
 #include "core/layer_list.h"
@@ -19,12 +20,6 @@
 
 namespace tandem {
 namespace {
-
-std::vector<at::Tensor> Values(const NamedTensors& tensors) {
-  std::vector<at::Tensor> values;
-  for (const auto& each : tensors) values.push_back(each.second);
-  return values;
-}
 
 // Part `index` of `count`: sizes differ by one at most, the greater first
 // (torch's tensor_split).
@@ -190,8 +185,18 @@ absl::Status Replicated::MakeAlike(bool gradients_were_averaged) {
     alike_ = alike_ || averager_->averages_now();
     TANDEM_RETURN_IF_ERROR(averager_->AfterStep(ddp_->flat_buffers(), data_));
   }
-  if (!alike_ || !options_.ddp.broadcast_buffers) return absl::OkStatus();
-  return BroadcastFromRank0(Values(buffers_), data_);
+  return alike_ ? BroadcastBuffers() : absl::OkStatus();
+}
+
+absl::Status Replicated::BroadcastBuffers() {
+  if (!options_.ddp.broadcast_buffers) return absl::OkStatus();
+  std::vector<at::Tensor> shared;
+  for (const auto& [name, tensor] : buffers_) {
+    if (absl::c_linear_search(options_.ddp.parameters_to_ignore, name))
+      continue;
+    shared.push_back(tensor);
+  }
+  return BroadcastFromRank0(shared, data_);
 }
 
 void Replicated::ResumeAt(int64_t steps) {
@@ -202,7 +207,7 @@ absl::Status Replicated::Synchronise() {
   if (alike_) return absl::OkStatus();
   alike_ = true;
   TANDEM_RETURN_IF_ERROR(AverageParameters(ddp_->flat_buffers(), data_));
-  return BroadcastFromRank0(Values(buffers_), data_);
+  return BroadcastBuffers();
 }
 
 absl::StatusOr<Score> Replicated::TrainStep(const Batch& batch,

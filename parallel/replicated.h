@@ -99,6 +99,7 @@ class Replicated : public Strategy {
   absl::StatusOr<Score> SumOfScores();
   absl::Status Update(double learning_rate);
   absl::Status MakeAlike(bool gradients_were_averaged);
+  absl::Status BroadcastBuffers();
   bool averages_gradients() const;
 
   LossFunction loss_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "core/layer_list.h"
 #include "core/status_macros.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
@@ -40,6 +41,23 @@ TEST(Replicated, DifferentModelsAreNamedOnEveryRank) {
                 absl::StatusCode::kInvalidArgument,
                 "rank 2 differs from that of rank 0: tensor 2 is fc2.weight: "
                 "Float [4, 7] there, fc2.weight: Float [5, 7] on rank 0");
+    return absl::OkStatus();
+  });
+}
+
+// Flat buffers are broadcast as they lie in memory.
+TEST(Replicated, DifferentMemoryLayoutsAreNamed) {
+  RunRanks(2, [](Communicator& world) {
+    LayerList layers = PlainModel(3);
+    at::Tensor weight = Find(NamedParameters(layers), "fc1.weight");
+    if (world.rank() == 1) {
+      weight.set_data(weight.detach().t().contiguous().t());
+    }
+    ExpectError(Replicated::Create(std::move(layers), CrossEntropy,
+                                   ReplicatedOptions{}, world)
+                    .status(),
+                absl::StatusCode::kInvalidArgument,
+                "tensor 0 is fc1.weight: Float [7, 6] of strides [1, 7] there");
     return absl::OkStatus();
   });
 }

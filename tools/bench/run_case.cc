@@ -13,6 +13,7 @@
 #include "core/process_end.h"
 #include "core/status_macros.h"
 #include "tools/bench/compare_losses.h"
+#include "tools/bench/median.h"
 #include "tools/bench/runfile.h"
 #include "tools/bench/side.h"
 
@@ -109,6 +110,8 @@ absl::StatusOr<std::unique_ptr<Side>> StartSide(const std::string& name,
 
 // A side that runs, with what is known of it so far.
 struct Contender {
+  std::vector<double> cpu_ms;  // by round
+  std::vector<double> faults;
   std::unique_ptr<Side> side;
   SideResult result;
 };
@@ -139,8 +142,10 @@ absl::Status RunRound(const std::string& command, Contender& contender) {
   const bool local = command.rfind("local", 0) == 0;
   (local ? result.local_ms : result.step_ms).push_back(Greatest(answers, "ms"));
   if (local) return absl::OkStatus();
-  result.cpu_ms = Greatest(answers, "cpu_ms");
-  result.faults = Greatest(answers, "faults");
+  contender.cpu_ms.push_back(Greatest(answers, "cpu_ms"));
+  contender.faults.push_back(Greatest(answers, "faults"));
+  result.cpu_ms = Median(contender.cpu_ms);
+  result.faults = Median(contender.faults);
   return absl::OkStatus();
 }
 
