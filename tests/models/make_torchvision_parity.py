@@ -6,7 +6,7 @@ Needs torch 2.11.0 and torchvision 0.26.0:
     python3 make_torchvision_parity.py testdata/torchvision_parity.json
 
 Weights are not stored: both sides fill every parameter and buffer from its name
-by the same formula (`formula` below; in C++, tests/models/formula_values.h),
+by the same formula (formula_values.py; in C++, tests/models/formula_values.h),
 rounded to float32. All is computed in double: in float32 torchvision's own
 ResNet-50 differs by 4e-5 in training mode between one thread and two.
 """
@@ -15,56 +15,14 @@ import json
 import math
 import sys
 
-import numpy as np
 import torch
 import torchvision
 from torch import nn
 from torch.nn import functional as F
 
-MASK = (1 << 64) - 1
+from formula_values import fill, formula
+
 CLASSES = 10
-
-
-def fnv1a(name):
-    value = 0xCBF29CE484222325
-    for byte in name.encode():
-        value = ((value ^ byte) * 0x100000001B3) & MASK
-    return value
-
-
-def uniform(name, count):
-    """`count` doubles in [-1, 1): splitmix64 of (hash of the name) + index."""
-    with np.errstate(over="ignore"):
-        x = np.arange(count, dtype=np.uint64) + np.uint64(fnv1a(name))
-        x = x + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        x = x ^ (x >> np.uint64(31))
-    return (x >> np.uint64(40)).astype(np.float64) / 2**23 - 1
-
-
-def formula(name, shape):
-    count = math.prod(shape)
-    if name == "input":
-        offset, scale = 0.0, 1.0
-    elif name.endswith("running_var"):
-        offset, scale = 1.0, 0.5
-    elif len(shape) > 1:
-        offset, scale = 0.0, math.sqrt(6.0 / (count // shape[0]))
-    elif name.endswith("weight"):
-        offset, scale = 0.5, 0.25
-    else:
-        offset, scale = 0.0, 0.125
-    values = offset + scale * uniform(name, count)
-    return torch.from_numpy(values.astype(np.float32)).reshape(shape)
-
-
-def fill(model):
-    with torch.no_grad():
-        for name, tensor in model.state_dict().items():
-            if tensor.is_floating_point():
-                tensor.copy_(formula(name, tuple(tensor.shape)))
-    return model
 
 
 class Conv1D(nn.Module):
