@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "core/backend.h"
 #include "core/collective_check.h"
+#include "core/completion_notice.h"
 #include "core/describe_tensor.h"
 #include "core/roll_call.h"
 #include "core/status_macros.h"
@@ -40,6 +41,10 @@ void NoteEnd(const EndTime& end) {
 // Has `end` set by the thread that completes the work. Unimplemented where the
 // backend has no futures.
 absl::Status NoteEndOnCompletion(c10d::Work& work, const EndTime& end) {
+  if (auto* const notifier = dynamic_cast<NotifiesCompletion*>(&work)) {
+    notifier->OnCompletion([end] { NoteEnd(end); });
+    return absl::OkStatus();
+  }
   return CatchTorch([&] {
     work.getFuture()->addCallback([end](c10::ivalue::Future&) { NoteEnd(end); },
                                   /*uses_future=*/false);
