@@ -173,11 +173,15 @@ absl::Status Replica::BeforeForward() {
   if (at::GradMode::is_enabled()) {
     TANDEM_RETURN_IF_ERROR(reducer_->PrepareForForward());
     if (options_.broadcast_buffers && reducer_->synchronise()) {
-      TANDEM_RETURN_IF_ERROR(BroadcastFromRank0(buffers_, group_));
+      TANDEM_RETURN_IF_ERROR(BroadcastBuffers());
     }
   }
   forward_began_ = Clock::now();
   return absl::OkStatus();
+}
+
+absl::Status Replica::BroadcastBuffers() {
+  return BroadcastFromRank0(buffers_, group_);
 }
 
 void Replica::AfterForward() { forward_time_ = Clock::now() - forward_began_; }
@@ -204,8 +208,9 @@ absl::Status Replica::register_comm_hook(CommunicationHook hook) {
     return absl::FailedPreconditionError(
         "a communication hook must be registered before the first step");
   }
+  TANDEM_RETURN_IF_ERROR(reducer_->SetHook(std::move(hook)));
   logging_.comm_hook = "user";
-  return reducer_->SetHook(std::move(hook));
+  return absl::OkStatus();
 }
 
 void Replica::ZeroGrad() {

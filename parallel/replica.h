@@ -64,6 +64,8 @@ class Replica {
   FlatBuffers& flat_buffers() { return flat_; }
   // No parameter has a gradient any more.
   void ZeroGrad();
+  // Every rank's buffers become rank 0's, but for ignored ones. Collective.
+  absl::Status BroadcastBuffers();
 
   DdpLoggingData logging_data() const;
   const Reducer& reducer() const { return *reducer_; }

@@ -1,13 +1,11 @@
 #include "parallel/replicated.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
 #include <optional>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/fault_point.h"
 #include "core/layer_list.h"
@@ -190,13 +188,7 @@ absl::Status Replicated::MakeAlike(bool gradients_were_averaged) {
 
 absl::Status Replicated::BroadcastBuffers() {
   if (!options_.ddp.broadcast_buffers) return absl::OkStatus();
-  std::vector<at::Tensor> shared;
-  for (const auto& [name, tensor] : buffers_) {
-    if (absl::c_linear_search(options_.ddp.parameters_to_ignore, name))
-      continue;
-    shared.push_back(tensor);
-  }
-  return BroadcastFromRank0(shared, data_);
+  return ddp_->BroadcastBuffers();
 }
 
 void Replicated::ResumeAt(int64_t steps) {
