@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -29,6 +31,16 @@ struct Hello {
   uint64_t mail_bytes = kMailBytes;
   cpu_set_t cpus{};
 };
+
+// The most ranks of this host that any group of this process has had, `size`
+// included: those of a small group share their cores with all of them.
+int MostRanksSeen(int size) {
+  static std::atomic<int> most{0};
+  int seen = most.load();
+  while (seen < size && !most.compare_exchange_weak(seen, size)) {
+  }
+  return std::max(seen, size);
+}
 
 class Connector {
  public:
@@ -62,8 +74,9 @@ class Connector {
           Annotate(AcceptOne(listener), "connection from a further rank"));
     }
     const double cores = std::min<double>(CPU_COUNT(&cpus_), CpuQuota());
-    made_.core_for_each = cores >= size_;
-    made_.two_cores_for_each = cores >= 2 * size_;
+    const int ranks = MostRanksSeen(size_);
+    made_.core_for_each = cores >= ranks;
+    made_.two_cores_for_each = cores >= 2 * ranks;
     return std::move(made_);
   }
 

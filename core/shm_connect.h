@@ -24,8 +24,9 @@ struct ShmPeer {
 struct ShmConnections {
   OwnedFd segment;             // ShmSegment
   std::vector<ShmPeer> peers;  // by rank; this rank's own entry is empty
-  // Has every rank a core of its own? By their affinity masks and this
-  // process's CpuQuota().
+  // Has every rank a core of its own, those included that were with this one in
+  // an earlier group? By this group's affinity masks and this process's
+  // CpuQuota().
   bool core_for_each = false;
   // Has every rank two?
   bool two_cores_for_each = false;
