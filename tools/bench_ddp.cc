@@ -25,10 +25,11 @@
 
 ABSL_FLAG(std::vector<std::string>, cases, {},
           "Which cases: mlp_small, mlp_wide, resnet18, gpt_tiny. Empty: all.");
-ABSL_FLAG(std::vector<std::string>, peers,
-          (std::vector<std::string>{"eager", "compile"}),
+ABSL_FLAG(std::vector<std::string>, peers, {},
           "What tandem is compared with: eager, PyTorch's "
-          "DistributedDataParallel; compile, the same under torch.compile.");
+          "DistributedDataParallel; compile, the same under torch.compile; "
+          "find_unused, tandem itself with find_unused_parameters. Empty: "
+          "eager, and compile where it runs. A peer that is named must run.");
 ABSL_FLAG(std::string, python, "",
           "Python that imports torch 2.11.0. Empty: $TANDEM_PEER_PYTHON, or "
           "python3.");
@@ -84,14 +85,15 @@ absl::Status CheckPositive(const char* flag, int value, int least) {
 
 absl::StatusOr<BenchOptions> OptionsFromFlags() {
   BenchOptions options;
-  options.peers = absl::GetFlag(FLAGS_peers);
-  for (const std::string& peer : options.peers) {
-    if (peer == "eager" || peer == "compile") continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--peers: '", peer, "' is neither eager nor compile"));
+  const std::vector<std::string> named = absl::GetFlag(FLAGS_peers);
+  if (!named.empty()) {
+    options.peers = named;
+    options.compile_may_fail = false;
   }
-  if (options.peers.empty()) {
-    return absl::InvalidArgumentError("--peers: expected at least one");
+  for (const std::string& peer : options.peers) {
+    if (peer == "eager" || peer == "compile" || peer == "find_unused") continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--peers: '", peer, "': expected eager, compile or find_unused"));
   }
   options.backend = absl::GetFlag(FLAGS_backend);
   options.ranks = absl::GetFlag(FLAGS_ranks);

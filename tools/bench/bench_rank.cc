@@ -67,11 +67,13 @@ OptimizerOptions OptimizerOf(const BenchCase& bench) {
 }
 
 absl::StatusOr<std::unique_ptr<Replicated>> MakeTrainer(
-    const BenchCase& bench, const NamedTensors& state, Communicator& group) {
+    const BenchCase& bench, const NamedTensors& state, bool find_unused,
+    Communicator& group) {
   TANDEM_ASSIGN_OR_RETURN(LayerList layers, MakeCaseLayers(bench));
   ReplicatedOptions options;
   options.optimizer = OptimizerOf(bench);
-  options.ddp.static_graph = true;  // as the peers
+  options.ddp.find_unused_parameters = find_unused;
+  options.ddp.static_graph = !find_unused;  // as the peers
   TANDEM_ASSIGN_OR_RETURN(
       std::unique_ptr<Replicated> trainer,
       Replicated::Create(std::move(layers), CrossEntropy, options, group));
@@ -92,9 +94,9 @@ class BenchRank {
     TANDEM_ASSIGN_OR_RETURN(rank->world_,
                             Connect(options, options.rank, options.ranks));
     TANDEM_ASSIGN_OR_RETURN(rank->alone_, Connect(options, 0, 1));
-    TANDEM_ASSIGN_OR_RETURN(
-        rank->trainer_,
-        MakeTrainer(rank->case_, rank->inputs_.state, *rank->world_));
+    TANDEM_ASSIGN_OR_RETURN(rank->trainer_,
+                            MakeTrainer(rank->case_, rank->inputs_.state,
+                                        options.find_unused, *rank->world_));
     return rank;
   }
 
@@ -159,8 +161,9 @@ class BenchRank {
 
   absl::StatusOr<json> Local(const std::string& verb, int64_t count) {
     if (local_ == nullptr) {
-      TANDEM_ASSIGN_OR_RETURN(local_,
-                              MakeTrainer(case_, inputs_.state, *alone_));
+      TANDEM_ASSIGN_OR_RETURN(
+          local_,
+          MakeTrainer(case_, inputs_.state, options_.find_unused, *alone_));
       TANDEM_RETURN_IF_ERROR(RunSteps(*local_, 2));
     }
     if (verb == "local") return Steps(*local_, count);

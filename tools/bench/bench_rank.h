@@ -21,6 +21,7 @@ struct BenchRankOptions {
   std::string rendezvous;  // a file that does not exist yet
   std::string commands;    // a FIFO, or any file with lines
   std::string backend;
+  bool find_unused = false;  // find_unused_parameters instead of static_graph
 };
 
 // Carries out each line of `commands` and answers it with a line of JSON on

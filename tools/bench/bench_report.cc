@@ -112,9 +112,15 @@ std::string ProfileTable(const CaseResult& result) {
 json BenchJson(const std::vector<CaseResult>& results,
                const StartupResult& startup) {
   json cases = json::array();
+  json failures = json::array();
   for (const CaseResult& result : results) {
     for (const SideResult& peer : result.peers) {
-      if (!peer.failure.empty()) continue;
+      if (!peer.failure.empty()) {
+        failures.push_back({{"name", result.bench.name},
+                            {"peer", peer.name},
+                            {"reason", peer.failure}});
+        continue;
+      }
       const Ratio ratio = RatioOf(peer.step_ms, result.ours.step_ms);
       cases.push_back({{"name", result.bench.name},
                        {"ours_ms", Median(result.ours.step_ms)},
@@ -126,10 +132,11 @@ json BenchJson(const std::vector<CaseResult>& results,
     }
   }
   json report = {{"cases", cases}};
+  if (!failures.empty()) report["failures"] = failures;
   if (startup.peer_ms > 0) {
     report["startup"] = {{"ours_ms", startup.ours_ms},
                          {"peer_ms", startup.peer_ms},
-                         {"ratio", startup.ours_ms / startup.peer_ms}};
+                         {"ratio", startup.peer_ms / startup.ours_ms}};
   }
   return report;
 }

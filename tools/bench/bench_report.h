@@ -29,9 +29,10 @@ std::string RooflineTable(const std::vector<CaseResult>& results);
 std::string ProfileTable(const CaseResult& result);
 
 // {"cases": [{"name", "ours_ms", "peer_ms", "peer", "ratio", "ratio_min",
-// "ratio_max"}, ...], "startup": {"ours_ms", "peer_ms", "ratio"}}. A case has
-// an entry for each peer that was measured; its ratio is peer / ours. The
-// start-up's ratio is ours / peer; it is left out if it was not measured.
+// "ratio_max"}, ...], "failures": [{"name", "peer", "reason"}, ...],
+// "startup": {"ours_ms", "peer_ms", "ratio"}}. A case has an entry for each
+// peer that was measured. All ratios are peer / ours. Failures and start-up are
+// left out if there are none.
 nlohmann::json BenchJson(const std::vector<CaseResult>& results,
                          const StartupResult& startup);
 

@@ -22,6 +22,7 @@ ABSL_FLAG(bool, write_inputs, false, "Write that file, and end.");
 ABSL_FLAG(std::string, rendezvous, "", "File where ranks meet.");
 ABSL_FLAG(std::string, commands, "", "File that commands come from.");
 ABSL_FLAG(std::string, backend, "shm", "What moves the gradients.");
+ABSL_FLAG(bool, find_unused_parameters, false, "Instead of static_graph.");
 
 namespace tandem {
 namespace {
@@ -37,6 +38,7 @@ BenchRankOptions OptionsFromFlags() {
   options.rendezvous = absl::GetFlag(FLAGS_rendezvous);
   options.commands = absl::GetFlag(FLAGS_commands);
   options.backend = absl::GetFlag(FLAGS_backend);
+  options.find_unused = absl::GetFlag(FLAGS_find_unused_parameters);
   return options;
 }
 

@@ -31,6 +31,7 @@ constexpr int kProfiledSteps = 3;
 
 constexpr char kOurs[] = "tandem";
 constexpr char kCompile[] = "compile";
+constexpr char kFindUnused[] = "find_unused";
 
 double Greatest(const std::vector<json>& answers, const char* key) {
   double greatest = 0;
@@ -90,10 +91,13 @@ absl::StatusOr<std::unique_ptr<Side>> StartSide(const std::string& name,
   side.ranks = options.ranks;
   side.folder = options.folder;
   side.environment = SideEnvironment(options);
-  if (name == kOurs) {
+  if (name == kOurs || name == kFindUnused) {
     TANDEM_ASSIGN_OR_RETURN(const std::string program,
                             Runfile("tools/bench/ddp_rank"));
     side.command = {program, "--backend=" + options.backend};
+    if (name == kFindUnused) {
+      side.command.push_back("--find_unused_parameters");
+    }
   } else {
     TANDEM_ASSIGN_OR_RETURN(const std::string script,
                             Runfile("tools/bench/peers/ddp_peer.py"));
@@ -126,7 +130,7 @@ absl::StatusOr<Contender> StartContender(const std::string& name,
   const absl::StatusOr<std::vector<json>> answers = contender.side->Ask(
       absl::StrCat("losses ", bench.compared_steps), kFirstSteps);
   if (!answers.ok()) {
-    if (name != kCompile) return answers.status();
+    if (name != kCompile || !options.compile_may_fail) return answers.status();
     contender.side.reset();
     contender.result.failure = std::string(answers.status().message());
     return contender;

@@ -14,6 +14,7 @@ namespace tandem {
 
 struct BenchOptions {
   std::vector<std::string> peers = {"eager", "compile"};
+  bool compile_may_fail = true;  // torch.compile does not run everywhere
   std::string python;
   std::string backend;
   int ranks = 2;
@@ -26,7 +27,7 @@ struct BenchOptions {
 // What one side came to. Times are in milliseconds; where ranks differ, they
 // are the slowest rank's.
 struct SideResult {
-  std::string name;              // "tandem", "eager", "compile"
+  std::string name;              // "tandem", or a peer (--peers)
   std::string failure;           // why there are no figures; empty: there are
   std::vector<double> losses;    // of the first steps, means over the ranks
   std::vector<double> step_ms;   // a step, by round
@@ -57,7 +58,7 @@ struct CaseResult {
 // on stderr.
 //
 // An error when a side fails or losses differ. Only a peer "compile" that
-// cannot compile is no error: its result says why.
+// cannot compile is none where options.compile_may_fail: its result says why.
 absl::StatusOr<CaseResult> RunCase(const BenchCase& bench,
                                    const BenchOptions& options);
 

@@ -2,11 +2,11 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,6 +32,18 @@ absl::StatusOr<int> MakeFifo(const std::string& path) {
   return fd;
 }
 
+// The rank's own of the cores that this process may use: -1 where there are
+// fewer than ranks.
+int CoreOf(int rank, int ranks) {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return -1;
+  if (CPU_COUNT(&cores) < ranks) return -1;
+  int core = 0;
+  for (int before = rank; !CPU_ISSET(core, &cores) || before-- > 0; ++core) {
+  }
+  return core;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Side>> Side::Start(const SideOptions& options) {
@@ -49,13 +61,12 @@ Side::~Side() {
 absl::Status Side::StartRank(int rank) {
   const std::string stem = absl::StrCat(options_.folder, "/", options_.name);
   const std::string fifo = absl::StrCat(stem, ".", rank);
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
   SubprocessOptions process;
   process.program = options_.command.front();
   process.argv = options_.command;
   for (const std::string& flag :
        {absl::StrCat("--rank=", rank), absl::StrCat("--ranks=", options_.ranks),
-        absl::StrCat("--core=", options_.ranks <= cores ? rank : -1),
+        absl::StrCat("--core=", CoreOf(rank, options_.ranks)),
         absl::StrCat("--rendezvous=", stem, ".rendezvous"),
         absl::StrCat("--commands=", fifo)}) {
     process.argv.push_back(flag);

@@ -20,17 +20,18 @@
 namespace tandem {
 
 struct SideOptions {
-  std::string name;                  // "tandem", "eager", "compile"
+  std::string name;                  // "tandem", or a peer (--peers)
   std::vector<std::string> command;  // program (a path) and arguments
   Environment environment;
   int ranks = 1;
   std::string folder;  // an existing one, for this side's FIFOs and rendezvous
 };
 
-// Each rank is `command` with --rank, --ranks, --core (unless there are fewer
-// cores than ranks, core = rank), --rendezvous and --commands behind it. It
-// reads a line of text for each command from the FIFO that --commands names and
-// writes a line of JSON for each to stdout; other lines are ignored.
+// Each rank is `command` with --rank, --ranks, --core (the rank-th of the cores
+// that this process may use; -1 where there are fewer than ranks), --rendezvous
+// and --commands behind it. It reads a line of text for each command from the
+// FIFO that --commands names and writes a line of JSON for each to stdout;
+// other lines are ignored.
 //
 // Not thread-safe. Destruction kills the ranks.
 class Side {

@@ -97,7 +97,14 @@ TEST(BenchJson, HoldsTheFiguresOfThePeersThatRan) {
                                    {"ratio", 2.0},        {"ratio_min", 2.0},
                                    {"ratio_max", 4.0}};
   EXPECT_EQ(json.at("cases")[0], expected);
-  EXPECT_EQ(json.at("startup").at("ratio"), 0.125);
+  EXPECT_EQ(json.at("startup").at("ratio"), 8);
+}
+
+TEST(BenchJson, NamesThePeersThatDidNotRun) {
+  const nlohmann::json json = BenchJson({ExampleResult()}, {});
+  const nlohmann::json expected = {
+      {{"name", "mlp_small"}, {"peer", "compile"}, {"reason", "no compiler"}}};
+  EXPECT_EQ(json.at("failures"), expected);
 }
 
 TEST(BenchJson, LeavesOutAStartUpThatWasNotMeasured) {
