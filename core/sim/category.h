@@ -1,0 +1,18 @@
+// What an operator's results are for.
+
+#ifndef TANDEM_CORE_SIM_CATEGORY_H_
+#define TANDEM_CORE_SIM_CATEGORY_H_
+
+#include "core/memory_category.h"
+
+namespace tandem {
+namespace sim {
+
+// The thread's MemoryCategoryScope; without one, gradients inside of a backward
+// and kOther elsewhere.
+MemoryCategory CategoryOfResults();
+
+}  // namespace sim
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_SIM_CATEGORY_H_

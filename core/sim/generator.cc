@@ -1,0 +1,79 @@
+#include "core/sim/generator.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/GeneratorImpl.h>
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "core/sim/limits.h"
+
+namespace tandem {
+namespace sim {
+namespace {
+
+// A CPU generator cannot say that it is on another device: it is held here, and
+// kernels are given it.
+class DeviceGenerator final : public c10::GeneratorImpl {
+ public:
+  DeviceGenerator(int8_t device, at::Generator host)
+      : c10::GeneratorImpl(c10::Device(c10::DeviceType::PrivateUse1, device),
+                           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+        host_(std::move(host)) {}
+
+  const at::Generator& host() const { return host_; }
+
+  void set_current_seed(uint64_t seed) override {
+    host_.set_current_seed(seed);
+  }
+  void set_offset(uint64_t offset) override { host_.set_offset(offset); }
+  uint64_t get_offset() const override { return host_.get_offset(); }
+  uint64_t current_seed() const override { return host_.current_seed(); }
+  uint64_t seed() override { return host_.seed(); }
+  void set_state(const c10::TensorImpl& state) override {
+    host_.unsafeGetGeneratorImpl()->set_state(state);
+  }
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    return host_.unsafeGetGeneratorImpl()->get_state();
+  }
+
+ private:
+  c10::GeneratorImpl* clone_impl() const override {
+    return new DeviceGenerator(device_.index(), host_.clone());
+  }
+
+  at::Generator host_;
+};
+
+}  // namespace
+
+at::Generator NewGenerator(int8_t device) {
+  return at::make_generator<DeviceGenerator>(
+      device, at::make_generator<at::CPUGeneratorImpl>());
+}
+
+const at::Generator& DefaultGenerator(int8_t device) {
+  static auto* generators = [] {
+    auto* made = new std::array<at::Generator, kMostDevices>;
+    for (int i = 0; i < kMostDevices; ++i) {
+      (*made)[i] = NewGenerator(static_cast<int8_t>(i));
+    }
+    return made;
+  }();
+  return (*generators)[device];
+}
+
+at::Generator HostGeneratorOf(const at::Generator& generator, int8_t device) {
+  TORCH_CHECK(generator.device().type() == c10::DeviceType::PrivateUse1,
+              "Expected a 'sim' device type for generator but found '",
+              generator.device(), "'");
+  TORCH_CHECK(generator.device().index() == device,
+              "Expected a generator of sim:", static_cast<int>(device),
+              " but found one of ", generator.device());
+  return static_cast<DeviceGenerator*>(generator.unsafeGetGeneratorImpl())
+      ->host();
+}
+
+}  // namespace sim
+}  // namespace tandem

@@ -1,0 +1,102 @@
+#include "core/sim/sim.h"
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+
+#include <mutex>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "core/sim/allocators.h"
+#include "core/sim/device_guard.h"
+#include "core/sim/hooks.h"
+#include "core/sim/limits.h"
+#include "core/sim/register_operators.h"
+#include "core/sim/streams.h"
+#include "core/torch_status.h"
+
+namespace tandem {
+namespace {
+
+// What the process has; written under the mutex, once.
+struct Enabled {
+  std::mutex mutex;
+  bool done = false;
+  SimOptions options;
+};
+
+Enabled& State() {
+  static auto* state = new Enabled;
+  return *state;
+}
+
+bool Same(const SimOptions& a, const SimOptions& b) {
+  const auto all = [](const SimOptions& o) {
+    return std::tie(o.devices, o.memory, o.async, o.most_delay_us,
+                    o.delay_seed);
+  };
+  return all(a) == all(b);
+}
+
+absl::Status Check(const SimOptions& options) {
+  if (options.devices < 1 || options.devices > sim::kMostDevices) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.devices, " simulated devices: expected 1 to ",
+                     sim::kMostDevices));
+  }
+  if (options.memory < 0 || options.most_delay_us < 0) {
+    return absl::InvalidArgumentError(
+        "simulated devices: memory and delay must not be negative");
+  }
+  if (at::detail::getCUDAHooks().hasCUDA()) {
+    return absl::FailedPreconditionError(
+        "simulated devices cannot stand beside CUDA's, which LibTorch finds "
+        "here; hide them with CUDA_VISIBLE_DEVICES=");
+  }
+  return absl::OkStatus();
+}
+
+void Register(const SimOptions& options) {
+  if (options.async) {
+    sim::UseQueues(options.most_delay_us, options.delay_seed);
+  }
+  sim::SetDeviceCount(options.devices);
+  for (int i = 0; i < options.devices; ++i) sim::SetCap(i, options.memory);
+  sim::InstallAllocators();
+  c10::register_privateuse1_backend("sim");
+  sim::RegisterDeviceGuard();
+  sim::RegisterHooks();
+  sim::RegisterOperators();
+  at::globalContext().lazyInitDevice(c10::DeviceType::PrivateUse1);
+}
+
+}  // namespace
+
+absl::Status EnableSim(const SimOptions& options) {
+  const absl::Status checked = Check(options);
+  if (!checked.ok()) return checked;
+  std::lock_guard<std::mutex> lock(State().mutex);
+  if (State().done && Same(options, State().options)) return absl::OkStatus();
+  if (State().done) {
+    return absl::FailedPreconditionError(
+        "simulated devices have been made in this process before, with other "
+        "options");
+  }
+  const absl::Status made =
+      CatchTorch([&] { Register(options); }, "making simulated devices");
+  State().done = made.ok();
+  State().options = options;
+  return made;
+}
+
+bool SimIsEnabled() {
+  std::lock_guard<std::mutex> lock(State().mutex);
+  return State().done;
+}
+
+c10::Device SimDevice(int index) {
+  return c10::Device(c10::DeviceType::PrivateUse1,
+                     static_cast<c10::DeviceIndex>(index));
+}
+
+}  // namespace tandem
