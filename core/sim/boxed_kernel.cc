@@ -1,18 +1,17 @@
 #include "core/sim/boxed_kernel.h"
 
-#include "core/sim/operator_call.h"
 #include "core/sim/operator_traits.h"
+#include "core/sim/queued_call.h"
+#include "core/sim/streams.h"
 
 namespace tandem {
 namespace sim {
 namespace {
 
-void RunNow(const c10::OperatorHandle& op, const OperatorTraits& traits,
-            torch::jit::Stack* stack) {
-  OperatorCall call(op, traits);
-  call.TakeArguments(*stack);
-  call.RunKernel(*stack);
-  call.GiveResults(*stack);
+// Of an operator that nobody has looked at before: after everything else.
+void CallAny(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  SynchroniseAll();
+  CallNow(op, OperatorTraits(op), stack);
 }
 
 }  // namespace
@@ -26,8 +25,9 @@ BoxedKernel::~BoxedKernel() = default;
 void BoxedKernel::operator()(const c10::OperatorHandle& op,
                              c10::DispatchKeySet /*keys*/,
                              torch::jit::Stack* stack) {
-  if (traits_ != nullptr) return RunNow(op, *traits_, stack);
-  RunNow(op, OperatorTraits(op), stack);
+  if (traits_ == nullptr) return CallAny(op, stack);
+  if (IsAsynchronous()) return CallQueued(op, *traits_, stack);
+  CallNow(op, *traits_, stack);
 }
 
 }  // namespace sim

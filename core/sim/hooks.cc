@@ -13,6 +13,7 @@
 #include "core/sim/device_guard.h"
 #include "core/sim/generator.h"
 #include "core/sim/memory.h"
+#include "core/sim/streams.h"
 
 namespace tandem {
 namespace sim {
@@ -62,6 +63,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 
   void resizePrivateUse1Bytes(const c10::Storage& storage,
                               size_t bytes) const override {
+    SynchroniseDevice(storage.device().index());
     c10::DataPtr memory =
         AllocateOnDevice(bytes, storage.device().index(), CategoryOfResults());
     const size_t kept = std::min(bytes, storage.nbytes());

@@ -65,6 +65,10 @@ void OperatorCall::NoteDevices(const c10::IValue& value,
     for (const c10::IValue& each : value.toListRef()) {
       if (each.isTensor()) NoteDevice(each.toTensor(), argument.index);
     }
+  } else if (argument.kind == Kind::kListOfTensorLists && value.isList()) {
+    OperatorTraits::Argument inner = argument;
+    inner.kind = Kind::kTensorList;
+    for (const c10::IValue& each : value.toListRef()) NoteDevices(each, inner);
   }
 }
 
@@ -109,6 +113,13 @@ c10::IValue OperatorCall::ToHost(const c10::IValue& value, Kind kind) {
     }
     return list;
   }
+  if (kind == Kind::kListOfTensorLists && value.isList()) {
+    c10::List<c10::List<at::Tensor>> lists;
+    for (const c10::IValue& each : value.toListRef()) {
+      lists.push_back(ToHost(each, Kind::kTensorList).toTensorList());
+    }
+    return lists;
+  }
   if (value.isStorage()) return aliases_.ToHost(value.toStorage());
   if (value.isDevice()) return c10::Device(c10::DeviceType::CPU);
   if (kind == Kind::kGenerator) {
@@ -144,6 +155,14 @@ c10::IValue OperatorCall::ToDevice(const c10::IValue& value) {
       list.push_back(aliases_.ToDevice(each, device_));
     }
     return list;
+  }
+  if (value.isList() && !value.toListRef().empty() &&
+      value.toListRef()[0].isTensorList()) {
+    c10::List<c10::List<at::Tensor>> lists;
+    for (const c10::IValue& each : value.toListRef()) {
+      lists.push_back(ToDevice(each).toTensorList());
+    }
+    return lists;
   }
   return value;
 }

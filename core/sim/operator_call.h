@@ -43,7 +43,7 @@ class OperatorCall {
   c10::IValue ToHost(const c10::IValue& value, OperatorTraits::Kind kind);
   c10::IValue ToDevice(const c10::IValue& value);
 
-  const c10::OperatorHandle& op_;
+  const c10::OperatorHandle op_;
   const OperatorTraits& traits_;
   CallAliases aliases_;
   int8_t device_ = -1;

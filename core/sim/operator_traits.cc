@@ -21,6 +21,10 @@ c10::TypePtr Inner(const c10::TypePtr& type, c10::TypeKind outer) {
 
 std::optional<Kind> KindOfList(const c10::TypePtr& element) {
   if (element->kind() == c10::TypeKind::TensorType) return Kind::kTensorList;
+  const c10::TypePtr list = Inner(element, c10::TypeKind::ListType);
+  if (list != nullptr && list->kind() == c10::TypeKind::TensorType) {
+    return Kind::kListOfTensorLists;
+  }
   const c10::TypePtr inner = Inner(element, c10::TypeKind::OptionalType);
   if (inner != nullptr && inner->kind() == c10::TypeKind::TensorType) {
     return Kind::kOptionalTensorList;
@@ -85,6 +89,7 @@ OperatorTraits::OperatorTraits(const c10::OperatorHandle& op)
   const std::string& overload = op.operator_name().overload_name;
   name = Intern(overload.empty() ? base : absl::StrCat(base, ".", overload));
   mixes_devices = MixesDevices(base);
+  changes_storage = IsAnyOf(base, {"aten::set_", "aten::resize_"});
   takes_cpu_tensors = TakesCpuTensors(base);
   const auto& returns = op.schema().returns();
   is_view = std::any_of(returns.begin(), returns.end(), [](const auto& each) {

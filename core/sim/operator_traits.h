@@ -19,6 +19,7 @@ struct OperatorTraits {
     kTensor,
     kTensorList,
     kOptionalTensorList,
+    kListOfTensorLists,
     kStorage,
     kDevice,
     kGenerator,
@@ -40,6 +41,7 @@ struct OperatorTraits {
   bool has_cpu_kernel;
   bool is_view;  // results lie in arguments' memory, nothing is computed
   bool depends_on_data;  // shapes of results do
+  bool changes_storage;  // an argument's
 };
 
 }  // namespace sim

@@ -1,6 +1,7 @@
 #include "core/sim/register_operators.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
 #include <torch/library.h>
 
 #include <memory>
@@ -63,14 +64,27 @@ void RegisterNamespace(const std::string& name_space) {
   }
 }
 
+class Silence : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning&) override {}
+};
+
 }  // namespace
 
 void RegisterOperators() {
   RegisterNamespace("aten");
-  RegisterNamespace("c10d");
+  {
+    // c10d's own kernels for such devices ask for a backend of theirs; it warns
+    // that they are replaced.
+    Silence silence;
+    const c10::WarningUtils::WarningHandlerGuard guard(&silence);
+    RegisterNamespace("c10d");
+  }
   Forever("_").fallback(torch::CppFunction::makeFromBoxedFunctor(
       std::make_unique<BoxedKernel>()));
   RegisterSpecialOperators();
+  RegisterRecurrentOperators();
+  RegisterAutocast();
 }
 
 }  // namespace sim

@@ -11,8 +11,12 @@ namespace sim {
 // differs (special_operators.cc). Once; stays until the process ends.
 void RegisterOperators();
 
-// Those that BoxedKernel would get wrong.
+// Those that BoxedKernel would get wrong; recurrent networks, whose gradients
+// LibTorch takes apart differently for devices that it does not know; and which
+// operators autocast casts (CUDA's lists).
 void RegisterSpecialOperators();
+void RegisterRecurrentOperators();
+void RegisterAutocast();
 
 }  // namespace sim
 }  // namespace tandem
