@@ -92,12 +92,14 @@ Failures ReadFailures(c10d::Store& store, int rank, int size,
   return failures;
 }
 
-// Has the store take a note.
+// Has the store take a note. A TCPStore says nothing to that, so it is asked
+// for something: one that is frozen shows at once.
 absl::Status Note(const StorePtr& store,
                   std::function<void(c10d::Store&)> write) {
   return CallWithin<bool>(kNoteTime,
                           [=] {
                             write(*store);
+                            store->check({kGaveUp});
                             return true;
                           })
       .status();
