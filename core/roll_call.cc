@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "core/call_within.h"
+#include "core/store_server.h"
 #include "core/torch_status.h"
 
 namespace tandem {
@@ -91,19 +92,22 @@ Failures ReadFailures(c10d::Store& store, int rank, int size,
   return failures;
 }
 
-// Whether the store took the note in time.
-bool Note(const StorePtr& store, std::function<void(c10d::Store&)> write) {
+// Has the store take a note. A TCPStore says nothing to that, so it is asked
+// for something: one that is frozen shows at once.
+absl::Status Note(const StorePtr& store,
+                  std::function<void(c10d::Store&)> write) {
   return CallWithin<bool>(kNoteTime,
                           [=] {
                             write(*store);
+                            store->check({kGaveUp});
                             return true;
                           })
-      .ok();
+      .status();
 }
 
-// True, or what went wrong.
-absl::StatusOr<bool> Meet(c10d::Store& store, int rank, int size,
-                          milliseconds timeout) {
+// Those that did not come.
+absl::StatusOr<std::vector<int>> Meet(c10d::Store& store, int rank, int size,
+                                      milliseconds timeout) {
   const std::vector<std::string> keys = KeysOfAll("came", size);
   if (store.add(absl::StrCat("joined/", rank), 1) > 1) {
     return absl::AlreadyExistsError(
@@ -112,13 +116,9 @@ absl::StatusOr<bool> Meet(c10d::Store& store, int rank, int size,
   // Not `add`: on a HashStore that wakes nobody who waits for the key.
   store.set(keys[rank], std::string("1"));
   const absl::Status met = CatchTorch([&] { store.wait(keys, timeout); });
-  if (met.ok()) return true;
+  if (met.ok()) return std::vector<int>();
   if (met.code() != absl::StatusCode::kDeadlineExceeded) return met;
-  const std::vector<int> missing = Missing(store, keys);
-  if (missing.empty()) return true;  // the last came at the last moment
-  return absl::DeadlineExceededError(
-      absl::StrCat(RankList(missing), " did not come within ",
-                   absl::FormatDuration(absl::FromChrono(timeout))));
+  return Missing(store, keys);  // nobody, if the last came at the last moment
 }
 
 }  // namespace
@@ -138,25 +138,31 @@ std::string RankList(const std::vector<int>& ranks) {
 
 absl::Status MeetAtStore(const StorePtr& store, int rank, int size,
                          milliseconds timeout) {
-  const auto met = CallWithin<bool>(
+  const auto missing = CallWithin<std::vector<int>>(
       timeout + kGrace, [=] { return Meet(*store, rank, size, timeout); });
-  return met.status();
+  if (absl::IsAlreadyExists(missing.status())) return missing.status();
+  if (!missing.ok()) {
+    return Annotate(missing.status(), DescribeSilence(store, missing.status()));
+  }
+  if (missing->empty()) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      absl::StrCat(RankList(*missing), " did not come within ",
+                   absl::FormatDuration(absl::FromChrono(timeout))));
 }
 
 Failures TellFailure(const StorePtr& store, int rank, int size,
                      const std::string& operation, milliseconds patience,
                      absl::FunctionRef<void()> then) {
-  const bool answers = Note(store, [=](c10d::Store& notes) {
+  const absl::Status noted = Note(store, [=](c10d::Store& notes) {
     notes.set(absl::StrCat("failed/", rank), operation);
   });
   then();
-  const Failures no_answer{
-      "", "the store, which rank 0 or the launcher serves, does not answer"};
-  if (!answers) return no_answer;
+  if (!noted.ok()) return {"", DescribeSilence(store, noted)};
   absl::StatusOr<Failures> told = CallWithin<Failures>(
       2 * patience + kReadTime,
       [=] { return ReadFailures(*store, rank, size, patience); });
-  return told.ok() ? *told : no_answer;
+  return told.ok() ? *told
+                   : Failures{"", DescribeSilence(store, told.status())};
 }
 
 void TellGivingUp(const StorePtr& store, int rank, const std::string& reason) {
@@ -164,7 +170,7 @@ void TellGivingUp(const StorePtr& store, int rank, const std::string& reason) {
     const std::string text = absl::StrCat("rank ", rank, " gave up: ", reason);
     // The first is the cause: others may give up because of it.
     notes.compareSet(kGaveUp, std::string(), text);
-  });
+  }).IgnoreError();
 }
 
 void AwaitListeners(const StorePtr& store, int rank, int size,

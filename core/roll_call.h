@@ -16,7 +16,8 @@ namespace tandem {
 
 // Waits until all `size` ranks have called this with a store of the same keys.
 // DeadlineExceeded after `timeout` names those that have not; AlreadyExists
-// when `rank` has called it before.
+// when `rank` has called it before; else what is wrong with the store, and who
+// serves it.
 absl::Status MeetAtStore(const StorePtr& store, int rank, int size,
                          std::chrono::milliseconds timeout);
 
@@ -24,8 +25,9 @@ absl::Status MeetAtStore(const StorePtr& store, int rank, int size,
 struct Failures {
   // The first that gave up, and why: "rank 1 gave up: disk full". Else empty.
   std::string gave_up;
-  // "not heard of: rank 2; rank 0 failed in barrier #7", or that the store does
-  // not answer. Empty when somebody gave up.
+  // "not heard of: rank 2; rank 0 failed in barrier #7", or who serves the
+  // store, if that is silent (core/store_server.h). Empty when somebody gave
+  // up.
   std::string others;
 };
 

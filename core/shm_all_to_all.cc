@@ -1,6 +1,11 @@
+// An all-to-all of any sizes.
+
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/shm_chunks.h"
 #include "core/shm_collectives.h"
 #include "core/shm_operation_names.h"
@@ -9,13 +14,31 @@
 namespace tandem {
 namespace {
 
+// What one rank sends to another, and what it expects from that one. Every
+// rank's slot begins with one for each rank, so that all see alike who differs.
+struct Sizes {
+  uint64_t sent = 0;
+  uint64_t expected = 0;
+};
+
+constexpr size_t SizesBytes(size_t ranks) {
+  return (ranks * sizeof(Sizes) + 63) / 64 * 64;
+}
+
+Sizes SizesIn(const std::byte* slot, int peer) {
+  Sizes sizes;
+  std::memcpy(&sizes, slot + peer * sizeof(Sizes), sizeof(Sizes));
+  return sizes;
+}
+
 // Not chunks of one size: it goes on until no rank has anything to send.
 class AllToAll : public ShmCollective {
  public:
   AllToAll(std::vector<ConstBytes> inputs, std::vector<MutableBytes> outputs)
       : inputs_(std::move(inputs)),
         outputs_(std::move(outputs)),
-        share_(SharePerRank(inputs_.size())) {
+        shares_(SizesBytes(inputs_.size())),
+        share_((kSlotBytes - shares_) / inputs_.size() / 64 * 64) {
     for (const ConstBytes& input : inputs_) {
       longest_ = std::max(longest_, input.size);
       bytes_ += input.size;
@@ -23,10 +46,13 @@ class AllToAll : public ShmCollective {
   }
 
   void Begin(ShmRounds& rounds) override {
+    std::byte* const slot = rounds.NextSlot();
     for (size_t r = 0; r < inputs_.size(); ++r) {
       const ConstBytes& input = inputs_[r];
+      const Sizes sizes = {input.size, outputs_[r].size};
+      std::memcpy(slot + r * sizeof(Sizes), &sizes, sizeof(Sizes));
       const size_t from = std::min(begin_, input.size);
-      CopyBytes(rounds.NextSlot() + r * share_, input.data + from,
+      CopyBytes(slot + shares_ + r * share_, input.data + from,
                 std::min(share_, input.size - from));
     }
     ShmNote note;
@@ -38,12 +64,14 @@ class AllToAll : public ShmCollective {
   absl::Status Finish(ShmRounds& rounds, ShmDeadline deadline) override {
     for (bool more = true;;) {
       TANDEM_RETURN_IF_ERROR(rounds.Await(deadline));
+      if (begin_ == 0) TANDEM_RETURN_IF_ERROR(CheckSizes(rounds));
       more = false;
       for (int r = 0; r < rounds.size(); ++r) {
         more |= rounds.note(r).more != 0;
         const MutableBytes& output = outputs_[r];
         const size_t from = std::min(begin_, output.size);
-        CopyBytes(output.data + from, rounds.Slot(r) + rounds.rank() * share_,
+        CopyBytes(output.data + from,
+                  rounds.Slot(r) + shares_ + rounds.rank() * share_,
                   std::min(share_, output.size - from));
       }
       begin_ += share_;
@@ -56,8 +84,23 @@ class AllToAll : public ShmCollective {
   bool is_long() const override { return bytes_ > ShmChunked::kLongBytes; }
 
  private:
+  static absl::Status CheckSizes(const ShmRounds& rounds) {
+    for (int from = 0; from < rounds.size(); ++from) {
+      for (int to = 0; to < rounds.size(); ++to) {
+        const uint64_t sent = SizesIn(rounds.Slot(from), to).sent;
+        const uint64_t expected = SizesIn(rounds.Slot(to), from).expected;
+        if (sent == expected) continue;
+        return absl::InvalidArgumentError(absl::StrCat(
+            "in an all-to-all rank ", rounds.name(from), " sends ", sent,
+            " bytes to rank ", rounds.name(to), ", which expects ", expected));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   const std::vector<ConstBytes> inputs_;
   const std::vector<MutableBytes> outputs_;
+  const size_t shares_;  // where they begin in a slot, one for each rank
   const size_t share_;
   size_t longest_ = 0;
   size_t bytes_ = 0;

@@ -22,6 +22,18 @@ MutableBytes OutputBytes(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
 }
 
+void CheckSplits(const std::vector<int64_t>& splits, int64_t rows) {
+  int64_t left = rows;
+  for (const int64_t split : splits) {
+    TORCH_CHECK(split >= 0, "a split cannot be negative, but one is ", split);
+    TORCH_CHECK(split <= left, "splits exceed the tensor, which has ", rows,
+                " rows: they are ", splits);
+    left -= split;
+  }
+  TORCH_CHECK(left == 0, "splits do not add up to the tensor, which has ", rows,
+              " rows: they are ", splits);
+}
+
 int64_t RowsOf(const at::Tensor& tensor) {
   return tensor.dim() == 0 ? 1 : tensor.size(0);
 }

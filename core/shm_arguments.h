@@ -46,7 +46,10 @@ void CheckSizes(const std::vector<Bytes>& each, size_t bytes) {
   }
 }
 
-// Cuts a tensor in equal parts, or in splits of rows.
+// None negative, and `rows` in all.
+void CheckSplits(const std::vector<int64_t>& splits, int64_t rows);
+
+// Cuts a tensor in equal parts, or in splits of rows, which must add up to it.
 template <typename Bytes>
 std::vector<Bytes> CutBytes(const Bytes& whole, size_t count,
                             const std::vector<int64_t>& splits = {},
@@ -55,17 +58,16 @@ std::vector<Bytes> CutBytes(const Bytes& whole, size_t count,
               "cannot be divided among ", count, " ranks");
   TORCH_CHECK(splits.empty() || splits.size() == count,
               "one split for each of ", count, " ranks is needed");
+  if (!splits.empty()) CheckSplits(splits, rows);
   std::vector<Bytes> parts;
   size_t begin = 0;
   for (size_t r = 0; r < count; ++r) {
     const size_t bytes = splits.empty() ? whole.size / count
                          : rows == 0    ? 0
                                         : whole.size / rows * splits[r];
-    TORCH_CHECK(bytes <= whole.size - begin, "splits exceed the tensor");
     parts.push_back({whole.data + begin, bytes});
     begin += bytes;
   }
-  TORCH_CHECK(begin == whole.size, "splits do not add up to the tensor");
   return parts;
 }
 

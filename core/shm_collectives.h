@@ -80,8 +80,8 @@ ShmCollectivePtr MakeScatter(std::vector<ConstBytes> inputs,
 
 ShmCollectivePtr MakeBroadcast(MutableBytes tensor, int root);
 
-// What rank r gets, and what comes from rank r. Sizes may differ; that which a
-// rank sends is that which the other expects.
+// What rank r gets, and what comes from rank r. Sizes may differ; where a rank
+// does not send what the other expects, all get the same InvalidArgument.
 ShmCollectivePtr MakeAllToAll(std::vector<ConstBytes> inputs,
                               std::vector<MutableBytes> outputs);
 

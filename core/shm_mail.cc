@@ -135,26 +135,32 @@ bool ShmMail::Test(ShmMessage& message) {
   return message.done();
 }
 
-absl::Status ShmMail::Wait(ShmMessage& message,
-                           std::chrono::milliseconds timeout) {
-  const auto deadline = steady_clock::now() + timeout;
-  ShmRankPage& mine = segment_->page(rank_);
-  mine.mail_waiters.fetch_add(1);
+bool ShmMail::Await(ShmMessage& message, Deadline until) {
+  SharedSignal& mail = segment_->page(rank_).mail;
   const auto done = [&] { return TryFinish(message); };
   while (!SpinUntil(connections_->core_for_each, done)) {
-    const uint32_t seen = mine.mail.value();
-    if (Test(message)) break;
-    const auto left = deadline - steady_clock::now();
-    if (left.count() <= 0) {
-      const absl::Status late = absl::DeadlineExceededError(absl::StrCat(
-          "timed out waiting for ", NamesOfRanks(*segment_, {message.peer})));
-      segment_->SetState(rank_, ShmRankState::kGaveUp, late.message());
-      Fail(late);
-      break;
-    }
-    mine.mail.Sleep(seen,
-                    std::min<std::chrono::nanoseconds>(left, kLongestSleep));
+    const uint32_t seen = mail.value();
+    if (Test(message)) return true;
+    const auto left = until - steady_clock::now();
+    if (left.count() <= 0) return false;
+    mail.Sleep(seen, std::min<std::chrono::nanoseconds>(left, kLongestSleep));
   }
+  return true;
+}
+
+void ShmMail::GiveUp(const ShmMessage& message) {
+  const absl::Status late = absl::DeadlineExceededError(absl::StrCat(
+      "timed out waiting for ", NamesOfRanks(*segment_, {message.peer})));
+  segment_->SetState(rank_, ShmRankState::kGaveUp, late.message());
+  Fail(late);
+}
+
+absl::Status ShmMail::Wait(ShmMessage& message, Deadline deadline,
+                           Deadline patience) {
+  ShmRankPage& mine = segment_->page(rank_);
+  mine.mail_waiters.fetch_add(1);
+  const bool done = Await(message, std::min(deadline, patience));
+  if (!done && deadline <= patience) GiveUp(message);
   mine.mail_waiters.fetch_sub(1);
   // What came for others meanwhile was told to this thread alone.
   TryFinish(message);
@@ -163,7 +169,10 @@ absl::Status ShmMail::Wait(ShmMessage& message,
     while (Progress()) {
     }
   }
-  return message.status;
+  if (message.done()) return message.status;
+  return absl::DeadlineExceededError(absl::StrCat(
+      "timed out waiting for ", NamesOfRanks(*segment_, {message.peer}),
+      ", which may still come"));
 }
 
 void ShmMail::StartThread() {

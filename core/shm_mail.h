@@ -30,6 +30,8 @@ namespace tandem {
 // and no order of sends and receives locks up. Thread-safe.
 class ShmMail {
  public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
   // Both must outlive this.
   ShmMail(ShmSegment* segment, int rank, const ShmConnections* connections);
   ~ShmMail();
@@ -42,9 +44,11 @@ class ShmMail {
   std::shared_ptr<ShmMessage> Receive(MutableBytes data, int from, int64_t tag,
                                       std::shared_ptr<void> keep);
 
-  // DeadlineExceeded and Unavailable name the other rank; the group is of no
-  // more use after them.
-  absl::Status Wait(ShmMessage& message, std::chrono::milliseconds timeout);
+  // Until `deadline`. DeadlineExceeded and Unavailable name the other rank; the
+  // group is of no more use after them. When `patience` is over before that:
+  // DeadlineExceeded too, and the message goes on.
+  absl::Status Wait(ShmMessage& message, Deadline deadline,
+                    Deadline patience = Deadline::max());
   // Is it done? Looks after the mail first.
   bool Test(ShmMessage& message);
 
@@ -56,6 +60,9 @@ class ShmMail {
   // Moves what can be moved; was it anything?
   bool Progress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TryFinish(ShmMessage& message);
+  // Until it is done or `until`.
+  bool Await(ShmMessage& message, Deadline until);
+  void GiveUp(const ShmMessage& message);
   void Tell(int peer);
   absl::Status Check(const ShmMessage& message) const;
   void Fail(const absl::Status& status);

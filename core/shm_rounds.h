@@ -36,6 +36,8 @@ class ShmRounds {
 
   int rank() const { return rank_; }
   int size() const { return segment_->size(); }
+  // What messages call a rank.
+  int name(int rank) const { return segment_->name(rank); }
 
   // Where this rank writes for the round that it arrives at next.
   std::byte* NextSlot() const {

@@ -78,7 +78,9 @@ void ShmSegment::SetState(int rank, ShmRankState state,
                           absl::string_view reason) {
   ShmRankPage& its = page(rank);
   if (this->state(rank) != ShmRankState::kPresent) return;
-  if (!reason.empty()) {
+  if (state == ShmRankState::kGaveUp) {
+    // Whoever reads the state reads the reason: nobody writes it after that.
+    if (its.reasons.fetch_add(1) != 0) return;
     const size_t n = std::min(reason.size(), ShmRankPage::kReasonBytes - 1);
     std::memcpy(its.reason, reason.data(), n);
     its.reason[n] = '\0';

@@ -52,8 +52,9 @@ struct ShmRankPage {
   std::atomic<uint32_t> working{0};       // does it hold a block of a tensor?
   std::atomic<uint32_t> state{0};         // ShmRankState
   std::atomic<int32_t> pid{0};
-  std::atomic<uint32_t> passed{0};  // the last round that it has waited for
-  std::atomic<int32_t> cpu{-1};     // on which it last arrived
+  std::atomic<uint32_t> passed{0};   // the last round that it has waited for
+  std::atomic<int32_t> cpu{-1};      // on which it last arrived
+  std::atomic<uint32_t> reasons{0};  // how many tried to give one
   static constexpr size_t kReasonBytes = 1024;
   char reason[kReasonBytes];  // of kGaveUp; ends with a zero
   alignas(64) ShmNote notes[2];
@@ -104,7 +105,8 @@ class ShmSegment {
 
   ShmRankState state(int rank) const;
   // Leaves kPresent for `state`, unless that has happened, and wakes everybody.
-  // `reason` is of the page's own rank only.
+  // `reason` is that of kGaveUp, of the page's own rank only; of several that
+  // give one at once, the first is kept, whole.
   void SetState(int rank, ShmRankState state, absl::string_view reason = "");
   std::string reason(int rank) const;
 

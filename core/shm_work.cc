@@ -93,8 +93,15 @@ std::exception_ptr ShmMailWork::exception() const {
   return message_->done() ? ToException(message_->status) : nullptr;
 }
 
-bool ShmMailWork::wait(std::chrono::milliseconds /*timeout*/) {
-  const absl::Status status = mail_->Wait(*message_, timeout_);
+bool ShmMailWork::wait(std::chrono::milliseconds timeout) {
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!deadline_.has_value()) deadline_ = now + timeout_;
+  }
+  const absl::Status status = mail_->Wait(
+      *message_, *deadline_,
+      timeout.count() > 0 ? now + timeout : ShmMail::Deadline::max());
   if (!status.ok()) std::rethrow_exception(ToException(status));
   return true;
 }

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
@@ -57,7 +58,8 @@ class ShmMailWork : public c10d::Work {
   bool isSuccess() const override;
   std::exception_ptr exception() const override;
   int sourceRank() const override { return message_->peer; }
-  // The group's timeout holds, whatever `timeout` says; it counts from here.
+  // With a `timeout`: throws when it is over; the message goes on. The group's
+  // timeout holds as well: it counts from the first call.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void synchronize() override { wait(); }
 
@@ -65,6 +67,7 @@ class ShmMailWork : public c10d::Work {
   const std::shared_ptr<ShmMail> mail_;
   const std::shared_ptr<ShmMessage> message_;
   const std::chrono::milliseconds timeout_;
+  std::optional<std::chrono::steady_clock::time_point> deadline_;
 };
 
 }  // namespace tandem

@@ -3,17 +3,20 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
 #include <system_error>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "core/call_within.h"
 #include "core/sockets.h"
 #include "core/status_macros.h"
+#include "core/store_server.h"
 #include "core/torch_status.h"
 
 namespace tandem {
@@ -59,11 +62,38 @@ absl::Status CheckDirectoryOf(const std::string& path) {
   return absl::OkStatus();
 }
 
+// `make` makes a client once somebody listens at `host` and `port`.
+absl::StatusOr<StorePtr> ConnectClient(const std::string& host, int port,
+                                       milliseconds timeout,
+                                       std::function<StorePtr()> make) {
+  TANDEM_RETURN_IF_ERROR(CheckPort(port, 1));
+  const std::string what = absl::StrCat(
+      "cannot reach the store at ", host, ":", port, " within ",
+      absl::FormatDuration(absl::FromChrono(timeout)),
+      " (is rank 0 or the launcher running there, and are --master_addr and "
+      "--master_port the same on every node?)");
+  // c10d's client would print a stack trace for every try that fails, and wait
+  // for ever for a server that accepts and does not answer.
+  const absl::Status reached = WaitForListener(host, port, timeout);
+  if (absl::IsInvalidArgument(reached))
+    return reached;  // long before `timeout`
+  TANDEM_RETURN_IF_ERROR(Annotate(reached, what));
+  auto store = CallWithin<StorePtr>(timeout, std::move(make));
+  if (!store.ok()) return Annotate(store.status(), what);
+  return store;
+}
+
 absl::StatusOr<StorePtr> OpenTcpStore(const Launch& launch,
                                       milliseconds timeout) {
   const Rendezvous& where = launch.rendezvous;
   if (where.served_by_launcher || launch.rank != 0) {
-    return ConnectTcpStore(where.host, where.port, timeout);
+    const StoreServer server = where.served_by_launcher
+                                   ? StoreServer::kLauncher
+                                   : StoreServer::kRankZero;
+    return ConnectClient(where.host, where.port, timeout, [=]() -> StorePtr {
+      return c10::make_intrusive<ServedTcpStore>(
+          where.host, TcpOptions(where.port, timeout), server);
+    });
   }
   TANDEM_RETURN_IF_ERROR(CheckPort(where.port, 1));
   if (launch.nnodes > 1) {
@@ -94,23 +124,9 @@ absl::StatusOr<ServedStore> ServeTcpStore(const std::string& host, int port,
 
 absl::StatusOr<StorePtr> ConnectTcpStore(const std::string& host, int port,
                                          milliseconds timeout) {
-  TANDEM_RETURN_IF_ERROR(CheckPort(port, 1));
-  const std::string what = absl::StrCat(
-      "cannot reach the store at ", host, ":", port, " within ",
-      absl::FormatDuration(absl::FromChrono(timeout)),
-      " (is rank 0 or the launcher running there, and are --master_addr and "
-      "--master_port the same on every node?)");
-  // c10d's client would print a stack trace for every try that fails, and wait
-  // for ever for a server that accepts and does not answer.
-  const absl::Status reached = WaitForListener(host, port, timeout);
-  if (absl::IsInvalidArgument(reached))
-    return reached;  // long before `timeout`
-  TANDEM_RETURN_IF_ERROR(Annotate(reached, what));
-  auto store = CallWithin<StorePtr>(timeout, [=]() -> StorePtr {
+  return ConnectClient(host, port, timeout, [=]() -> StorePtr {
     return c10::make_intrusive<c10d::TCPStore>(host, TcpOptions(port, timeout));
   });
-  if (!store.ok()) return Annotate(store.status(), what);
-  return store;
 }
 
 absl::StatusOr<StorePtr> OpenFileStore(const std::string& path, int rank,

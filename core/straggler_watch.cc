@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "core/call_within.h"
 #include "core/roll_call.h"
+#include "core/store_server.h"
 #include "core/torch_status.h"
 
 namespace tandem {
@@ -62,8 +63,8 @@ absl::Status StragglerWatch::Wait(c10d::Work& work, int64_t sequence,
   if (found.late.empty()) {
     LOG(WARNING) << "rank " << rank_ << " has waited " << TimeSince(start)
                  << " for " << of_group << "; "
-                 << (store_answers_ ? "every rank has come to it"
-                                    : "the store does not say who is late");
+                 << (silence_.ok() ? "every rank has come to it"
+                                   : DescribeSilence(store_, silence_));
     return CatchTorch([&] { work.wait(); });
   }
   LOG(WARNING) << RankList(found.late)
@@ -80,7 +81,7 @@ absl::Status StragglerWatch::Wait(c10d::Work& work, int64_t sequence,
 }
 
 void StragglerWatch::LeaveNote(int64_t sequence) {
-  if (!store_answers_) return;
+  if (!silence_.ok()) return;
   // If the store is silent, that is said where the note would be read.
   CallWithin<bool>(kStorePatience, [store = store_, key = NoteKey(rank_),
                                     sequence] {
@@ -90,7 +91,7 @@ void StragglerWatch::LeaveNote(int64_t sequence) {
 }
 
 StragglerWatch::Finding StragglerWatch::LookForLateRanks(int64_t sequence) {
-  if (!store_answers_) return {};
+  if (!silence_.ok()) return {};
   const auto found = CallWithin<Finding>(
       kStorePatience, [store = store_, size = size_, sequence] {
         Finding finding;
@@ -105,7 +106,7 @@ StragglerWatch::Finding StragglerWatch::LookForLateRanks(int64_t sequence) {
         }
         return finding;
       });
-  store_answers_ = found.ok();
+  silence_ = found.status();
   // A rank that cannot ask tells what it knows.
   return found.ok() ? *found : Finding{/*mine=*/true, {}};
 }

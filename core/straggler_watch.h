@@ -27,7 +27,7 @@ namespace tandem {
 // Costs nothing while ranks come in time, has no thread, and needs of a backend
 // only that Work::wait(timeout) throws when the timeout passes, while the work
 // goes on. When the store does not answer, each rank says so for itself, once,
-// and asks no more. Not thread-safe.
+// with who serves it, and asks no more. Not thread-safe.
 class StragglerWatch {
  public:
   // `store` holds keys of this group alone; `group` is its name in messages.
@@ -54,7 +54,7 @@ class StragglerWatch {
   int rank_;
   int size_;
   std::chrono::milliseconds threshold_;
-  bool store_answers_ = true;
+  absl::Status silence_;  // what the store's last answer was, if not an answer
 };
 
 }  // namespace tandem

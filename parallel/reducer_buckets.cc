@@ -13,6 +13,12 @@
 #include "parallel/reducer.h"
 
 namespace tandem {
+namespace {
+
+// Messages name so many parameters of a bucket, which may have hundreds.
+constexpr size_t kMostNames = 5;
+
+}  // namespace
 
 std::vector<int64_t> Reducer::RankOfPositions() const {
   std::vector<int64_t> rank_of(places_.size());
@@ -110,12 +116,17 @@ GradBucket Reducer::DescribeBucket(size_t index) const {
 
 std::string Reducer::Purpose(size_t index) const {
   const Bucket& bucket = buckets_[index];
+  const size_t count = bucket.end - bucket.first;
   std::vector<std::string> names;
-  for (size_t i = bucket.first; i < bucket.end; ++i) {
-    names.push_back(bucket.buffer->slots()[i].name);
+  for (size_t i = 0; i < std::min(count, kMostNames); ++i) {
+    names.push_back(bucket.buffer->slots()[bucket.first + i].name);
   }
-  return absl::StrCat("bucket ", index, " (", absl::StrJoin(names, ", "),
-                      ") of step ", steps_ + 1);
+  std::string parameters = absl::StrJoin(names, ", ");
+  if (count > kMostNames) {
+    absl::StrAppend(&parameters, " and ", count - kMostNames, " more");
+  }
+  return absl::StrCat("bucket ", index, " (", parameters, ") of step ",
+                      steps_ + 1);
 }
 
 }  // namespace tandem

@@ -18,9 +18,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/communicator.h"
+#include "core/launch.h"
 #include "core/status_macros.h"
 #include "core/store.h"
 #include "tests/core/forked_rank.h"
+#include "tests/core/process_testing.h"
 
 namespace tandem {
 namespace {
@@ -174,6 +176,49 @@ TEST_P(BrokenPeerTest, SoItDoesWhereStragglersAreWatched) {
   loss.options.straggler_warning = std::chrono::milliseconds(200);
   EXPECT_THAT(FreezeTheServer(loss),
               AllOf(StartsWith("DEADLINE_EXCEEDED"), HasSubstr("bucket 1")));
+}
+
+// Rank 0 of 3 serves the store of a job; what the others say.
+std::vector<std::string> LoseTheServer(const Loss& loss) {
+  Launch launch;
+  launch.world_size = 3;
+  launch.rendezvous.kind = Rendezvous::Kind::kTcp;
+  launch.rendezvous.host = "127.0.0.1";
+  launch.rendezvous.port = FreePort();
+  std::vector<std::unique_ptr<ForkedRank>> ranks;
+  for (launch.rank = 0; launch.rank < 3; ++launch.rank) {
+    ranks.push_back(std::make_unique<ForkedRank>(launch.rank, [&launch, &loss] {
+      return LoseInTime(OpenStore(launch, kLong), launch.rank, 3, loss);
+    }));
+  }
+  return {ranks[1]->Result(), ranks[2]->Result()};
+}
+
+TEST_P(BrokenPeerTest, RankZeroThatServesTheStoreAndFreezesIsNamed) {
+  for (const int warning : {0, 200}) {
+    Loss loss = Lose(0, SIGSTOP, kShort);
+    loss.options.straggler_warning = std::chrono::milliseconds(warning);
+    for (const std::string& said : LoseTheServer(loss)) {
+      EXPECT_THAT(said,
+                  AllOf(StartsWith("DEADLINE_EXCEEDED"), HasSubstr("bucket 1"),
+                        HasSubstr("; not heard of: rank 0 of the job, "
+                                  "which serves the store: it does not "
+                                  "answer)")));
+    }
+  }
+}
+
+TEST_P(BrokenPeerTest, RankZeroThatServesTheStoreAndDiesIsNamed) {
+  for (const int warning : {0, 200}) {
+    Loss loss = Lose(0, SIGKILL, kLong);
+    loss.options.straggler_warning = std::chrono::milliseconds(warning);
+    for (const std::string& said : LoseTheServer(loss)) {
+      EXPECT_THAT(said, AllOf(StartsWith("UNAVAILABLE"), HasSubstr("bucket 1"),
+                              HasSubstr("; not heard of: rank 0 of the job, "
+                                        "which serves the store: its "
+                                        "connection is lost)")));
+    }
+  }
 }
 
 TEST_P(BrokenPeerTest, SoItDoesWhereCollectivesAreChecked) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "tests/core/shm_ranks.h"
 
@@ -105,6 +106,48 @@ TEST(ShmErrorsTest, WhatItDoesNotTakeIsRefusedAndBreaksNothing) {
     EXPECT_FALSE(CatchTorch([&] { b.allreduce(two); }).ok());
     Tensors one = {at::zeros({2})};
     EXPECT_FALSE(CatchTorch([&] { b.send(one, 2, 0); }).ok());
+    b.barrier()->wait();
+  });
+}
+
+TEST(ShmErrorsTest, AnAllToAllOfSizesThatDoNotFitIsToldAlikeByAll) {
+  // In one round, and in several.
+  for (const int64_t size : {3, 300007}) {
+    OnRanks(3, [&](c10d::Backend& b) {
+      Tensors inputs, outputs;
+      for (int r = 0; r < 3; ++r) {
+        inputs.push_back(at::zeros({size}));
+        const bool expects_more = b.getRank() == 2 && r == 1;
+        outputs.push_back(at::zeros({expects_more ? size + 2 : size}));
+      }
+      const absl::Status status =
+          CatchTorch([&] { b.alltoall(outputs, inputs)->wait(); });
+      EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr("rank 1 sends " + std::to_string(4 * size) +
+                            " bytes to rank 2, which expects " +
+                            std::to_string(4 * size + 8)));
+    });
+  }
+}
+
+TEST(ShmErrorsTest, SplitsThatDoNotFitAreRefusedAndBreakNothing) {
+  OnRanks(2, [](c10d::Backend& b) {
+    const auto error = [&](std::vector<int64_t> splits) {
+      at::Tensor in = at::zeros({4, 2});
+      at::Tensor out = at::zeros({4, 2});
+      std::vector<int64_t> halves = {2, 2};
+      return ErrorOf([&] { b.alltoall_base(out, in, halves, splits); }) + "; " +
+             ErrorOf([&] { b.alltoall_base(out, in, splits, halves); });
+    };
+    const auto both = [](const std::string& text) {
+      return ContainsRegex(text + ".*; .*" + text);
+    };
+    EXPECT_THAT(error({-1, 5}), both("a split cannot be negative"));
+    EXPECT_THAT(error({3, 2}), both("exceed the tensor, which has 4 rows"));
+    EXPECT_THAT(error({1, 2}), both("add up to the tensor, which has 4 rows"));
+    EXPECT_THAT(error({int64_t{1} << 61, 4}), both("exceed the tensor"));
+    EXPECT_THAT(error({4}), both("one split for each of 2 ranks"));
     b.barrier()->wait();
   });
 }

@@ -7,6 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
+#include <string>
 #include <vector>
 
 #include "tests/core/shm_ranks.h"
@@ -14,6 +17,7 @@
 namespace tandem {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 TEST(ShmMailTest, MessagesOfAnySizeFindTheirReceivers) {
@@ -69,6 +73,52 @@ TEST(ShmMailTest, AMessageOfAnotherSizeIsRefused) {
                   HasSubstr("rank 0 sent 12 bytes with tag 5, where 16 bytes"));
     }
   });
+}
+
+TEST(ShmMailTest, AWaitThatWasInVainCanBeRepeated) {
+  OnRanks(2, [](c10d::Backend& b) {
+    Tensors word = {at::full({3}, 7, at::kInt)};
+    Tensors asked = {at::zeros({1})};
+    if (b.getRank() == 0) {
+      b.recv(asked, 1, 0)->wait();  // when the other has waited in vain
+      b.send(word, 1, 5)->wait();
+      return;
+    }
+    Tensors in = {at::zeros({3}, at::kInt)};
+    auto receive = b.recv(in, 0, 5);
+    const absl::Status status =
+        CatchTorch([&] { receive->wait(std::chrono::milliseconds(20)); });
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                ContainsRegex("timed out waiting for rank 0 .pid [0-9]+., "
+                              "which may still come"));
+    EXPECT_FALSE(receive->isCompleted());
+    b.send(asked, 0, 0)->wait();
+    EXPECT_TRUE(receive->wait(std::chrono::seconds(30)));
+    ExpectEqual(in[0], word[0]);
+  });
+}
+
+TEST(ShmMailTest, TheGroupsTimeoutHoldsForWaitsOfAnyLength) {
+  std::promise<void> given_up;
+  OnRanks(
+      2,
+      [&](c10d::Backend& b) {
+        if (b.getRank() == 0) {
+          given_up.get_future().wait();
+          return;
+        }
+        Tensors in = {at::zeros({3})};
+        auto receive = b.recv(in, 0, 5);
+        EXPECT_FALSE(CatchTorch([&] {
+                       receive->wait(std::chrono::milliseconds(20));
+                     }).ok());
+        EXPECT_THAT(
+            ErrorOf([&] { receive->wait(std::chrono::hours(1)); }),
+            ContainsRegex("timed out waiting for rank 0 .pid [0-9]+.$"));
+        given_up.set_value();
+      },
+      500);
 }
 
 }  // namespace

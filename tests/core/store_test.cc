@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/sockets.h"
+#include "core/store_server.h"
 #include "tests/core/listening_sockets.h"
 
 namespace tandem {
@@ -106,6 +107,26 @@ TEST(TcpStoreTest, AServerThatIsNoStoreIsAnErrorInBoundedTime) {
   EXPECT_THAT(status.message(),
               AllOf(HasSubstr("127.0.0.1:"), HasSubstr("no answer")));
   close(silent.fd);
+}
+
+TEST(OpenStoreTest, KnowsWhoIsToBeNamedWhenItIsSilent) {
+  auto served = ServeTcpStore("127.0.0.1", 0, kLong);
+  ASSERT_TRUE(served.ok()) << served.status();
+  const absl::Status late = absl::DeadlineExceededError("");
+  const absl::Status lost = absl::UnavailableError("");
+  Launch launch = TcpLaunch(1, 2, served->port);
+  EXPECT_EQ(DescribeSilence(OpenStore(launch, kLong).value(), lost),
+            "not heard of: rank 0 of the job, which serves the store: its "
+            "connection is lost");
+  launch.rendezvous.served_by_launcher = true;
+  launch.rendezvous.key_prefix = "attempt_0/";
+  EXPECT_EQ(DescribeSilence(OpenStore(launch, kLong).value(), late),
+            "not heard of: the launcher, which serves the store: it does not "
+            "answer");
+  EXPECT_EQ(DescribeSilence(served->store, late),
+            "the store, which rank 0 or the launcher serves, does not answer");
+  EXPECT_EQ(DescribeSilence(NewHashStore(kLong), late),
+            "the store does not answer");
 }
 
 TEST(OpenStoreTest, RankZeroServesAndTheOthersMayComeFirst) {

@@ -20,16 +20,19 @@ namespace tandem {
 namespace {
 
 // Parameters "a", "b", "c" of 16 floats, positions 0, 1, 2; buckets of one
-// each, first in the order c, b, a.
+// each, first in the order c, b, a. Or other parameters, of a letter each, and
+// other buckets.
 class Rank {
  public:
-  explicit Rank(Communicator& group, ReducerOptions options = {})
+  explicit Rank(Communicator& group, ReducerOptions options = {},
+                const std::string& names = "abc", int64_t bucket_bytes = 64)
       : group_(group) {
-    for (const char* name : {"a", "b", "c"}) {
-      parameters_.emplace_back(name, at::ones({16}).requires_grad_(true));
+    for (const char name : names) {
+      parameters_.emplace_back(std::string(1, name),
+                               at::ones({16}).requires_grad_(true));
     }
     flat_ = MakeFlatBuffers(parameters_);
-    options.buckets.limits = {64};
+    options.buckets.limits = {bucket_bytes};
     reducer_ = std::make_unique<Reducer>(
         std::vector<FlatBuffer*>{flat_[0].get()}, group, std::move(options));
   }
@@ -287,6 +290,20 @@ TEST(Reducer, ErrorsNameTheParametersAndReachTheOthers) {
     // And it stays so.
     rank.Mark("cba", 1);
     EXPECT_EQ(rank.reducer().Finish().code(), status.code());
+    return absl::OkStatus();
+  });
+}
+
+TEST(Reducer, ErrorsNameTheFirstOfManyParameters) {
+  RunRanks(2, [](Communicator& group) {
+    Rank rank(group, {}, "abcdefg", 7 * 64);
+    rank.Mark(group.rank() == 0 ? "gfedcb" : "gfedcba", 1);
+    const absl::Status status = rank.reducer().Finish();
+    if (group.rank() == 1) {
+      EXPECT_TRUE(absl::StrContains(
+          status.message(), "bucket 0 (g, f, e, d, c and 2 more) of step 1"))
+          << status;
+    }
     return absl::OkStatus();
   });
 }

@@ -1,100 +1,76 @@
-// A rank that dies, freezes or differs, at a named point of a step: what each
-// survivor says, how soon it ends, and that nothing is left.
-//
-// Ranks are started here, without tandem's launcher, which would stop the
-// survivors before they have found out for themselves.
-
-#include <signal.h>
+// A rank that dies, freezes, fails or differs, at a named point of a step: what
+// each survivor says, how soon it ends, and that nothing is left.
 
 #include <chrono>
 #include <iostream>
-#include <memory>
 #include <regex>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/core/process_testing.h"
-#include "tests/e2e/train/runs.h"
+#include "tests/e2e/train/fault_ranks.h"
 
 namespace tandem {
 namespace {
 
 using std::chrono::seconds;
-using std::chrono::steady_clock;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
+using Clock = FaultRanks::Clock;
 
-constexpr int kRanks = 3;
-constexpr int kCulprit = 1;
-constexpr int kTimeout = 4;     // seconds, --timeout
-constexpr int kTimeToSay = 10;  // seconds from then until every rank has ended
+// --timeout, in seconds. That of a death plays no part: it is noticed at once.
+constexpr int kTimeout = 4;
+constexpr int kLongTimeout = 30;
+constexpr int kCells = 24;
 
-class Ranks {
- public:
-  // `flags_of_culprit` are added to those of all.
-  Ranks(const Flags& flags, const std::string& fault,
-        const Flags& flags_of_culprit = {}) {
-    const std::string port = std::to_string(FreePort());
-    for (int rank = 0; rank < kRanks; ++rank) {
-      ProgramOptions options;
-      options.environment = {{"RANK", std::to_string(rank)},
-                             {"LOCAL_RANK", std::to_string(rank)},
-                             {"WORLD_SIZE", std::to_string(kRanks)},
-                             {"LOCAL_WORLD_SIZE", std::to_string(kRanks)},
-                             {"MASTER_ADDR", "127.0.0.1"},
-                             {"MASTER_PORT", port},
-                             {"TANDEM_FAULT", fault}};
-      Flags mine = flags;
-      if (rank == kCulprit) {
-        mine.insert(mine.end(), flags_of_culprit.begin(),
-                    flags_of_culprit.end());
-      }
-      ranks_.push_back(std::make_unique<Program>(kTrain, mine, options));
-    }
-  }
-
-  Program& operator[](int rank) { return *ranks_[rank]; }
-
-  // Stopped by SIGSTOP, or dead.
-  bool CulpritIsOut() {
-    const std::string stat = FileContents(
-        "/proc/" + std::to_string(ranks_[kCulprit]->pid()) + "/stat");
-    const size_t name_end = stat.rfind(')');
-    if (name_end == std::string::npos) return true;
-    const char state = stat[name_end + 2];
-    return state == 'T' || state == 'Z' || state == 'X';
-  }
-
-  // Ends the frozen one, too; then nothing may be left.
-  void ExpectNoProcessLeft() {
-    ranks_[kCulprit]->Signal(SIGKILL);
-    ranks_[kCulprit]->Wait();
-    for (const auto& rank : ranks_) {
-      EXPECT_TRUE(rank->LivingProcesses().empty());
-    }
-  }
-
- private:
-  std::vector<std::unique_ptr<Program>> ranks_;
-};
-
-Flags Job(const std::string& backend) {
-  // Small buckets, so that there are several.
-  return SmallJob({"--epochs=1000", "--batch_size=12", "--bucket_cap_mb=0.02",
-                   "--backend=" + backend,
-                   "--timeout=" + std::to_string(kTimeout)});
+std::string FaultAt(const std::string& point, int rank,
+                    const std::string& action) {
+  return "point=" + point + ",rank=" + std::to_string(rank) +
+         ",step=3,action=" + action;
 }
 
-// Backend, point, action.
-using Cell = std::tuple<std::string, std::string, std::string>;
+// The culprit is out: every other rank says so, and nothing else, in time.
+void ExpectEveryoneNames(FaultRanks& ranks, int culprit,
+                         const std::string& action,
+                         void (*check)(const std::string& said) = nullptr) {
+  ASSERT_TRUE(ranks.AwaitFault());
+  const auto out = Clock::now();
+  const auto bound = seconds(action == "stop" ? kTimeout : 0) + kTimeToSay;
+  for (const int rank : ranks.survivors()) {
+    const ProgramResult result = ranks[rank].Wait();
+    EXPECT_LT(Clock::now() - out, bound) << "rank " << rank;
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    EXPECT_THAT(RanksBlamed(result.err), ElementsAre(culprit)) << result.err;
+    // In which step; a fault after the reduction shows in the next one.
+    EXPECT_TRUE(std::regex_search(result.err, std::regex("of step [34]\\)")))
+        << result.err;
+    if (check != nullptr) check(result.err);
+  }
+  ranks.ExpectNoProcessLeft();
+}
+
+int TimeoutFor(const std::string& action) {
+  return action == "stop" ? kTimeout : kLongTimeout;
+}
+
+// After bucket 1 was started: what was waited for is that one, the one before,
+// which may still have been on its way, or the next.
+void ExpectBucketNamed(const std::string& said) {
+  std::smatch match;
+  ASSERT_TRUE(std::regex_search(
+      said, match, std::regex("bucket ([0-2]) \\(([^)]*)\\) of step 3")))
+      << said;
+  EXPECT_EQ(match[2], kFaultBuckets[std::stoi(match[1])]) << said;
+}
+
+// Backend, point, action, culprit.
+using Cell = std::tuple<std::string, std::string, std::string, int>;
 
 class FaultTest : public testing::TestWithParam<Cell> {
  protected:
   static void TearDownTestSuite() {
-    std::cout << cells_ << " cells: backend x point x action\n";
+    std::cout << cells_ << " cells: backend x point x action x culprit\n";
   }
   static int cells_;
 };
@@ -102,34 +78,13 @@ class FaultTest : public testing::TestWithParam<Cell> {
 int FaultTest::cells_ = 0;
 
 TEST_P(FaultTest, EverySurvivorNamesTheCulpritInTime) {
-  const auto& [backend, point, action] = GetParam();
+  const auto& [backend, point, action, culprit] = GetParam();
   std::cout << "cell " << ++cells_ << ": " << backend << ", " << point << ", "
-            << action << "\n";
-  Ranks ranks(Job(backend),
-              "point=" + point + ",rank=1,step=3,action=" + action);
-  ASSERT_TRUE(Eventually([&] { return ranks.CulpritIsOut(); }));
-  const auto out = steady_clock::now();
-  const auto bound =
-      seconds(action == "stop" ? kTimeout + kTimeToSay : kTimeToSay);
-  for (int rank : {0, 2}) {
-    const ProgramResult result = ranks[rank].Wait();
-    EXPECT_LT(steady_clock::now() - out, bound) << "rank " << rank;
-    EXPECT_EQ(result.exit_code, 1) << result.err;
-    // Names the culprit, and nobody else.
-    EXPECT_TRUE(std::regex_search(
-        result.err, std::regex("(not heard of: rank 1\\b)|(rank 1 \\(pid "
-                               "[0-9]+\\) died)|(waiting for rank 1 \\(pid)")))
-        << result.err;
-    for (const char* innocent : {"0", "2"}) {
-      EXPECT_THAT(result.err,
-                  Not(HasSubstr("not heard of: rank " + std::string(innocent))))
-          << result.err;
-    }
-    // In which step; a fault after the reduction shows in the next one.
-    EXPECT_TRUE(std::regex_search(result.err, std::regex("of step [34]")))
-        << result.err;
-  }
-  ranks.ExpectNoProcessLeft();
+            << action << ", rank " << culprit << "\n";
+  FaultRanks ranks(FaultJob(backend, TimeoutFor(action)), culprit,
+                   FaultAt(point, culprit, action));
+  ExpectEveryoneNames(ranks, culprit, action,
+                      point == "bucket:1" ? &ExpectBucketNamed : nullptr);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cells, FaultTest,
@@ -137,83 +92,100 @@ INSTANTIATE_TEST_SUITE_P(Cells, FaultTest,
                                           testing::Values("after_forward",
                                                           "bucket:1",
                                                           "before_optimizer"),
-                                          testing::Values("kill", "stop")));
+                                          testing::Values("kill", "stop"),
+                                          testing::Values(0, 1)));
+
+TEST(FaultTestCells, NoneIsMissing) {
+  const auto& all = *testing::UnitTest::GetInstance();
+  int cells = 0;
+  for (int s = 0; s < all.total_test_suite_count(); ++s) {
+    const testing::TestSuite& suite = *all.GetTestSuite(s);
+    if (std::string(suite.name()) == "Cells/FaultTest") {
+      cells = suite.total_test_count();
+    }
+  }
+  EXPECT_EQ(cells, kCells);
+}
 
 class BackendTest : public testing::TestWithParam<const char*> {};
 
-TEST_P(BackendTest, AnErrorOnOneRankIsToldByAll) {
-  Ranks ranks(Job(GetParam()),
-              "point=before_optimizer,rank=1,step=3,action=fail");
-  const auto began = steady_clock::now();
-  for (int rank = 0; rank < kRanks; ++rank) {
-    const ProgramResult result = ranks[rank].Wait();
-    EXPECT_EQ(result.exit_code, 1) << result.err;
-    EXPECT_THAT(result.err, HasSubstr("before_optimizer")) << "rank " << rank;
-    if (rank != kCulprit) {
-      EXPECT_THAT(result.err, HasSubstr("rank 1"));
-    }
+// Rank 0, which serves the store, keeps the others waiting until they ask who
+// is late, and then is out.
+TEST_P(BackendTest, APendingWarningPutsNothingOff) {
+  for (const std::string action : {"kill", "stop"}) {
+    Flags flags = FaultJob(GetParam(), TimeoutFor(action));
+    flags.push_back("--straggler_warning=0.5");
+    FaultRanks ranks(flags, 0,
+                     FaultAt("after_forward", 0, "delay:1") + ";" +
+                         FaultAt("after_forward", 0, action));
+    ExpectEveryoneNames(ranks, 0, action);
   }
-  EXPECT_LT(steady_clock::now() - began, seconds(60));
-  ranks.ExpectNoProcessLeft();
+}
+
+TEST_P(BackendTest, AFrozenServerOfTheStoreIsNamedInTheWarning) {
+  Flags flags = FaultJob(GetParam(), kTimeout);
+  flags.push_back("--straggler_warning=0.5");
+  FaultRanks ranks(flags, 0, FaultAt("after_forward", 0, "stop"));
+  ExpectEveryoneNames(ranks, 0, "stop", [](const std::string& said) {
+    EXPECT_TRUE(std::regex_search(
+        said, std::regex("has waited .*; not heard of: rank 0 of the job, "
+                         "which serves the store: it does not answer")))
+        << said;
+  });
+}
+
+TEST_P(BackendTest, AnErrorOnOneRankIsToldByAll) {
+  for (const int culprit : {0, 1}) {
+    FaultRanks ranks(FaultJob(GetParam(), kLongTimeout), culprit,
+                     FaultAt("before_optimizer", culprit, "fail"));
+    ASSERT_TRUE(ranks[culprit].WaitForOutput("TANDEM_FAULT acts at"));
+    const auto failed = Clock::now();
+    for (int rank = 0; rank < kFaultRanks; ++rank) {
+      const ProgramResult result = ranks[rank].Wait();
+      EXPECT_LT(Clock::now() - failed, kTimeToSay) << "rank " << rank;
+      EXPECT_EQ(result.exit_code, 1) << result.err;
+      EXPECT_THAT(result.err, HasSubstr("before_optimizer")) << "rank " << rank;
+      EXPECT_THAT(result.err, HasSubstr("rank " + std::to_string(culprit)));
+      EXPECT_THAT(RanksBlamed(result.err), ElementsAre()) << result.err;
+    }
+    ranks.ExpectNoProcessLeft();
+  }
 }
 
 TEST_P(BackendTest, ADifferentModelIsNamedByAll) {
-  Ranks ranks(Job(GetParam()), "", {"--model=mlp_deep"});
-  for (int rank = 0; rank < kRanks; ++rank) {
+  FaultRanks ranks(FaultJob(GetParam(), kLongTimeout), 1, "",
+                   {"--model=mlp_deep"});
+  const std::string differs = "the model of rank 1 differs from that of rank 0";
+  ASSERT_TRUE(ranks[1].WaitForOutput(differs));
+  const auto found = Clock::now();
+  for (int rank = 0; rank < kFaultRanks; ++rank) {
     const ProgramResult result = ranks[rank].Wait();
+    EXPECT_LT(Clock::now() - found, kTimeToSay) << "rank " << rank;
     EXPECT_EQ(result.exit_code, 2) << result.err;
-    EXPECT_THAT(result.err,
-                HasSubstr("the model of rank 1 differs from that of rank 0"))
-        << "rank " << rank;
+    EXPECT_THAT(result.err, HasSubstr(differs)) << "rank " << rank;
+    EXPECT_THAT(RanksBlamed(result.err), ElementsAre()) << result.err;
   }
   ranks.ExpectNoProcessLeft();
 }
 
 TEST_P(BackendTest, ALateRankIsNamedAndTheJobGoesOn) {
-  Flags flags = Job(GetParam());
+  Flags flags = FaultJob(GetParam(), kLongTimeout);
   flags.push_back("--straggler_warning=0.5");
   flags.push_back("--max_steps=4");
-  Ranks ranks(flags, "point=after_forward,rank=1,step=3,action=delay:1.5");
+  FaultRanks ranks(flags, 1, FaultAt("after_forward", 1, "delay:1.5"));
+  ASSERT_TRUE(ranks[1].WaitForOutput("TANDEM_FAULT acts at"));
+  const auto late = Clock::now();
   std::string said;
-  for (int rank = 0; rank < kRanks; ++rank) {
+  for (int rank = 0; rank < kFaultRanks; ++rank) {
     const ProgramResult result = ranks[rank].Wait();
+    EXPECT_LT(Clock::now() - late, seconds(2) + kTimeToSay) << "rank " << rank;
     EXPECT_EQ(result.exit_code, 0) << result.err;
     said += result.err;
   }
-  EXPECT_TRUE(std::regex_search(said, std::regex("rank 1 .*late"))) << said;
+  EXPECT_TRUE(std::regex_search(said, std::regex("rank 1 is late: rank [02]")))
+      << said;
   EXPECT_THAT(said, HasSubstr("of step 3"));
-}
-
-// PyTorch's DDP logger and a trace tell how much of the all-reduce backward
-// hides.
-TEST_P(BackendTest, TraceShowsAllReduceWhileBackwardRuns) {
-  const std::string folder = NewFolder("trace");
-  Flags flags = Job(GetParam());
-  flags.push_back("--max_steps=4");
-  flags.push_back("--trace_file=" + folder + "/trace.json");
-  flags.push_back("--nproc_per_node=2");
-  const ProgramResult result = RunProgram(kTrain, flags);
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const auto trace =
-      nlohmann::json::parse(FileContents(folder + "/trace.json"));
-  for (int rank : {0, 1}) {
-    double backward_begins = 0, backward_ends = 0, first_all_reduce = 0;
-    int all_reduces = 0;
-    for (const auto& event : trace["traceEvents"]) {
-      if (event["pid"] != rank || event["ph"] != "X") continue;
-      const std::string name = event["name"];
-      const double begin = event["ts"];
-      if (name == "backward") {
-        backward_begins = begin;
-        backward_ends = begin + event["dur"].get<double>();
-      } else if (name.rfind("all-reduce of bucket", 0) == 0) {
-        if (all_reduces++ == 0) first_all_reduce = begin;
-      }
-    }
-    EXPECT_GE(all_reduces, 2) << "rank " << rank;
-    EXPECT_GT(first_all_reduce, backward_begins);
-    EXPECT_LT(first_all_reduce, backward_ends);
-  }
+  ranks.ExpectNoProcessLeft();
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, BackendTest, testing::Values("shm", "gloo"));

@@ -1,0 +1,40 @@
+// Whom to name when the store of a job is silent: who serves it.
+
+#ifndef TANDEM_CORE_STORE_SERVER_H_
+#define TANDEM_CORE_STORE_SERVER_H_
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <string>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "absl/status/status.h"
+
+namespace tandem {
+
+enum class StoreServer { kRankZero, kLauncher };
+
+// A client of a TCPStore that knows who serves it.
+class ServedTcpStore : public c10d::TCPStore {
+ public:
+  ServedTcpStore(const std::string& host, const c10d::TCPStoreOptions& options,
+                 StoreServer server)
+      : TCPStore(host, options), server_(server) {}
+
+  StoreServer server() const { return server_; }
+
+ private:
+  const StoreServer server_;
+};
+
+// What to say of `store`, or of what a PrefixStore stands before, when a call
+// of it ended with `error`: "not heard of: rank 0 of the job, which serves the
+// store: it does not answer", or "... its connection is lost" for Unavailable
+// (the server's process has ended, or the network). Where it is not known who
+// serves: "the store, which rank 0 or the launcher serves, does not answer".
+std::string DescribeSilence(const c10::intrusive_ptr<c10d::Store>& store,
+                            const absl::Status& error);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_STORE_SERVER_H_

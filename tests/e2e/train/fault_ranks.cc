@@ -1,0 +1,107 @@
+#include "tests/e2e/train/fault_ranks.h"
+
+#include <signal.h>
+
+#include <regex>
+
+#include "gtest/gtest.h"
+#include "tests/core/process_testing.h"
+
+namespace tandem {
+namespace {
+
+// Adds every number that `number` finds in the first group of `list`.
+void AddNumbers(const std::string& said, const std::regex& list,
+                const std::regex& number, std::set<int>* numbers) {
+  const std::sregex_iterator end;
+  for (std::sregex_iterator part(said.begin(), said.end(), list); part != end;
+       ++part) {
+    const std::string names = (*part)[1];
+    for (std::sregex_iterator one(names.begin(), names.end(), number);
+         one != end; ++one) {
+      numbers->insert(std::stoi((*one)[1]));
+    }
+  }
+}
+
+}  // namespace
+
+const char* const kFaultBuckets[4] = {
+    "fc8.weight, fc8.bias, fc7.weight, fc7.bias, fc6.weight",
+    "fc6.bias, fc5.weight, fc5.bias, fc4.weight",
+    "fc4.bias, fc3.weight, fc3.bias, fc2.weight",
+    "fc2.bias, fc1.weight, fc1.bias",
+};
+
+Flags FaultJob(const std::string& backend, int timeout_s) {
+  return SmallJob({"--epochs=1000", "--batch_size=12", "--bucket_cap_mb=0.02",
+                   "--backend=" + backend,
+                   "--timeout=" + std::to_string(timeout_s)});
+}
+
+std::set<int> RanksBlamed(const std::string& said) {
+  // "ranks 0, 2"; "ranks 0 (pid 123), 2 (pid 125)".
+  static const std::regex plain("not heard of: ranks? ([0-9]+(, [0-9]+)*)");
+  const std::string with_pid =
+      "ranks? ([0-9]+ \\(pid [0-9]+\\)(, [0-9]+ \\(pid [0-9]+\\))*)";
+  static const std::regex gone(with_pid + " (died|left)");
+  static const std::regex awaited("waiting for " + with_pid);
+  static const std::regex number("([0-9]+)");
+  static const std::regex rank("([0-9]+) \\(pid");
+  std::set<int> blamed;
+  AddNumbers(said, plain, number, &blamed);
+  AddNumbers(said, gone, rank, &blamed);
+  AddNumbers(said, awaited, rank, &blamed);
+  return blamed;
+}
+
+FaultRanks::FaultRanks(const Flags& flags, int culprit,
+                       const std::string& fault, const Flags& more)
+    : culprit_(culprit) {
+  const std::string port = std::to_string(FreePort());
+  for (int rank = 0; rank < kFaultRanks; ++rank) {
+    ProgramOptions options;
+    options.environment = {{"RANK", std::to_string(rank)},
+                           {"LOCAL_RANK", std::to_string(rank)},
+                           {"WORLD_SIZE", std::to_string(kFaultRanks)},
+                           {"LOCAL_WORLD_SIZE", std::to_string(kFaultRanks)},
+                           {"MASTER_ADDR", "127.0.0.1"},
+                           {"MASTER_PORT", port},
+                           {"TANDEM_FAULT", fault}};
+    Flags mine = flags;
+    if (rank == culprit) mine.insert(mine.end(), more.begin(), more.end());
+    ranks_.push_back(std::make_unique<Program>(kTrain, mine, options));
+  }
+}
+
+std::vector<int> FaultRanks::survivors() const {
+  std::vector<int> ranks;
+  for (int r = 0; r < kFaultRanks; ++r) {
+    if (r != culprit_) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+bool FaultRanks::AwaitFault() {
+  return Eventually([this] { return CulpritIsOut(); });
+}
+
+// Stopped by SIGSTOP, or dead.
+bool FaultRanks::CulpritIsOut() const {
+  const std::string stat = FileContents(
+      "/proc/" + std::to_string(ranks_[culprit_]->pid()) + "/stat");
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return true;
+  const char state = stat[name_end + 2];
+  return state == 'T' || state == 'Z' || state == 'X';
+}
+
+void FaultRanks::ExpectNoProcessLeft() {
+  ranks_[culprit_]->Signal(SIGKILL);
+  ranks_[culprit_]->Wait();
+  for (const auto& rank : ranks_) {
+    EXPECT_TRUE(rank->LivingProcesses().empty());
+  }
+}
+
+}  // namespace tandem

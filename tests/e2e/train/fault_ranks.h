@@ -1,0 +1,60 @@
+// Ranks of a training job of which one is to fail, and whom they then name. For
+// tests.
+
+#ifndef TANDEM_TESTS_E2E_TRAIN_FAULT_RANKS_H_
+#define TANDEM_TESTS_E2E_TRAIN_FAULT_RANKS_H_
+
+#include <chrono>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/program.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+
+constexpr int kFaultRanks = 3;
+// From the end of --timeout, or from a death, until every rank has ended.
+constexpr std::chrono::seconds kTimeToSay(10);
+
+// A job that goes on until something ends it, with four buckets.
+Flags FaultJob(const std::string& backend, int timeout_s);
+
+// What those four hold; names as in messages.
+extern const char* const kFaultBuckets[4];
+
+// The ranks that `said` calls dead, missing or gone, and no others: not those
+// that "failed in" something, as survivors do.
+std::set<int> RanksBlamed(const std::string& said);
+
+// Started without tandem's launcher, which would stop the survivors before they
+// have found out for themselves. Rank 0 serves the store.
+class FaultRanks {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `fault` is TANDEM_FAULT of all; `more` are further flags of the culprit.
+  FaultRanks(const Flags& flags, int culprit, const std::string& fault,
+             const Flags& more = {});
+
+  Program& operator[](int rank) { return *ranks_[rank]; }
+  std::vector<int> survivors() const;
+
+  // Waits until the culprit is dead or frozen; false if that does not come.
+  bool AwaitFault();
+
+  // Ends the frozen one, too; then nothing may be left.
+  void ExpectNoProcessLeft();
+
+ private:
+  bool CulpritIsOut() const;
+
+  const int culprit_;
+  std::vector<std::unique_ptr<Program>> ranks_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_TESTS_E2E_TRAIN_FAULT_RANKS_H_

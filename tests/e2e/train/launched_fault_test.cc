@@ -1,0 +1,84 @@
+// A rank that dies or freezes at a named point under tandem's own launcher,
+// which serves the store and stops the others: what is said, how soon all is
+// over, and that nothing is left.
+
+#include <chrono>
+#include <iostream>
+#include <regex>
+#include <string>
+#include <tuple>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/train/fault_ranks.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+using ::testing::ElementsAre;
+
+constexpr int kTimeout = 4;  // seconds, where it plays a part
+constexpr int kLongTimeout = 30;
+
+// Backend, culprit.
+using Cell = std::tuple<std::string, int>;
+
+class LaunchedFaultTest : public testing::TestWithParam<Cell> {
+ protected:
+  // Runs a job whose culprit is hit in step 3, and expects it to be over within
+  // `bound` from then, with nothing left.
+  ProgramResult Run(const std::string& action, int timeout, seconds bound) {
+    const auto& [backend, culprit] = GetParam();
+    std::cout << "cell: " << backend << ", " << action << ", rank " << culprit
+              << ", under the launcher\n";
+    Flags flags = FaultJob(backend, timeout);
+    flags.push_back("--nproc_per_node=" + std::to_string(kFaultRanks));
+    ProgramOptions options;
+    options.environment = {
+        {"TANDEM_FAULT", "point=bucket:1,rank=" + std::to_string(culprit) +
+                             ",step=3,action=" + action}};
+    Program launcher(kTrain, flags, options);
+    EXPECT_TRUE(launcher.WaitForOutput("TANDEM_FAULT acts at"));
+    const auto out = steady_clock::now();
+    ProgramResult result = launcher.Wait();
+    EXPECT_LT(steady_clock::now() - out, bound) << result.err;
+    EXPECT_TRUE(launcher.LivingProcesses().empty());
+    return result;
+  }
+};
+
+TEST_P(LaunchedFaultTest, AKilledRankIsNamedAtOnce) {
+  const int culprit = std::get<1>(GetParam());
+  const ProgramResult result = Run("kill", kLongTimeout, kTimeToSay);
+  EXPECT_EQ(result.exit_code, 128 + 9) << result.err;
+  EXPECT_TRUE(std::regex_search(
+      result.err, std::regex("rank " + std::to_string(culprit) +
+                             " of 3 \\(pid [0-9]+\\) died: .*SIGKILL")))
+      << result.err;
+  EXPECT_FALSE(std::regex_search(
+      result.err,
+      std::regex("rank [" + std::string(culprit == 0 ? "12" : "02") +
+                 "] of 3 \\(pid [0-9]+\\) died")))
+      << result.err;
+}
+
+// The launcher cannot tell a frozen rank from a busy one; the others can.
+TEST_P(LaunchedFaultTest, AFrozenRankIsNamedByTheOthersAndEnded) {
+  const ProgramResult result =
+      Run("stop", kTimeout, seconds(kTimeout) + kTimeToSay);
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(RanksBlamed(result.err), ElementsAre(std::get<1>(GetParam())))
+      << result.err;
+  EXPECT_TRUE(std::regex_search(
+      result.err, std::regex("bucket [0-2] \\(fc[^)]*\\) of step 3")))
+      << result.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cells, LaunchedFaultTest,
+                         testing::Combine(testing::Values("shm", "gloo"),
+                                          testing::Values(0, 1)));
+
+}  // namespace
+}  // namespace tandem
