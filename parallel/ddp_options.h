@@ -41,8 +41,9 @@ struct DistributedDataParallelOptions {
   // step does not overlap.
   bool static_graph = false;
   // These parameters are averaged together, in one piece, when the gradient of
-  // `param_to_hook_all_reduce` is ready; marking them does not matter. Both or
-  // none.
+  // `param_to_hook_all_reduce` is ready. One that has no gradient by then
+  // counts as zero; one that gets its gradient later is an error of Backward.
+  // Both or none.
   std::vector<std::string> delay_all_reduce_named_params;
   std::string param_to_hook_all_reduce;
   // What no rank used in the first step is not averaged in later ones, and must

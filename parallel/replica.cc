@@ -4,6 +4,8 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <utility>
@@ -31,6 +33,17 @@ BucketOptions BucketsOf(const DistributedDataParallelOptions& options) {
     buckets.limits = {std::max<int64_t>(1, Bytes(*options.bucket_cap_mb))};
   }
   return buckets;
+}
+
+// Whether what autograd is doing will bring a gradient to any of these. Not
+// torch::autograd::grad, which hands gradients over instead.
+bool GathersAny(const std::vector<torch::autograd::Node*>& accumulators) {
+  const auto* nodes = torch::autograd::get_current_graph_task_exec_info();
+  if (nodes == nullptr || nodes->empty()) return true;  // all are executed
+  return absl::c_any_of(accumulators, [&](torch::autograd::Node* accumulator) {
+    const auto found = nodes->find(accumulator);
+    return found != nodes->end() && found->second.needed_;
+  });
 }
 
 }  // namespace
@@ -100,6 +113,7 @@ absl::Status Replica::Flatten(const NamedTensors& parameters) {
     for (auto& buffer : MakeFlatBuffers(parameters, options)) {
       if (kind == Kind::kAveraged) averaged_.push_back(buffer.get());
       if (kind == Kind::kDelayed) delayed_.push_back(buffer.get());
+      if (kind == Kind::kIgnored) ignored_.push_back(buffer.get());
       flat_.push_back(std::move(buffer));
     }
   }
@@ -112,10 +126,8 @@ absl::Status Replica::TakeRank0s(const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
     if (!tensor.requires_grad()) others.push_back(tensor);
   }
-  for (const std::vector<FlatBuffer*>& part : {averaged_, delayed_}) {
-    for (const FlatBuffer* buffer : part) {
-      TANDEM_RETURN_IF_ERROR(group_.Broadcast(buffer->values(), /*root=*/0));
-    }
+  for (const FlatBuffer* buffer : averaged_flat_buffers()) {
+    TANDEM_RETURN_IF_ERROR(group_.Broadcast(buffer->values(), /*root=*/0));
   }
   return BroadcastFromRank0(others, group_);
 }
@@ -135,6 +147,15 @@ void Replica::MakeReducer(const NamedTensors& parameters) {
   }
   options.on_begin = [this] { OnBackwardBegun(); };
   reducer_ = std::make_shared<Reducer>(averaged_, group_, std::move(options));
+  std::vector<torch::autograd::Node*> accumulators;
+  for (const FlatBuffer* buffer : averaged_flat_buffers()) {
+    for (const FlatSlot& slot : buffer->slots()) {
+      accumulators.push_back(
+          torch::autograd::impl::grad_accumulator(slot.parameter).get());
+    }
+  }
+  accumulators_ = std::make_shared<const std::vector<torch::autograd::Node*>>(
+      std::move(accumulators));
 }
 
 void Replica::Describe() {
@@ -144,14 +165,12 @@ void Replica::Describe() {
   logging_.broadcast_buffers = options_.broadcast_buffers;
   logging_.find_unused_parameters = options_.find_unused_parameters;
   logging_.static_graph = options_.static_graph;
-  for (const std::vector<FlatBuffer*>& part : {averaged_, delayed_}) {
-    for (const FlatBuffer* buffer : part) {
-      logging_.num_parameter_tensors +=
-          static_cast<int64_t>(buffer->slots().size());
-      for (const FlatSlot& slot : buffer->slots()) {
-        logging_.total_parameter_size_bytes +=
-            static_cast<int64_t>(slot.parameter.nbytes());
-      }
+  for (const FlatBuffer* buffer : averaged_flat_buffers()) {
+    logging_.num_parameter_tensors +=
+        static_cast<int64_t>(buffer->slots().size());
+    for (const FlatSlot& slot : buffer->slots()) {
+      logging_.total_parameter_size_bytes +=
+          static_cast<int64_t>(slot.parameter.nbytes());
     }
   }
 }
@@ -190,10 +209,11 @@ void Replica::AfterForward() { forward_time_ = Clock::now() - forward_began_; }
 // (re-entrant checkpointing), whose end would be taken for the whole's.
 void Replica::WatchOutput(const at::Tensor& output) {
   if (!output.defined() || !output.requires_grad()) return;
-  output.register_hook(
-      [reducer = std::weak_ptr<Reducer>(reducer_)](const at::Tensor&) {
-        if (const auto alive = reducer.lock()) alive->Begin();
-      });
+  output.register_hook([reducer = std::weak_ptr<Reducer>(reducer_),
+                        accumulators = accumulators_](const at::Tensor&) {
+    const auto alive = reducer.lock();
+    if (alive != nullptr && GathersAny(*accumulators)) alive->Begin();
+  });
 }
 
 absl::Status Replica::Backward(const at::Tensor& loss) {
@@ -215,6 +235,24 @@ absl::Status Replica::register_comm_hook(CommunicationHook hook) {
 
 void Replica::ZeroGrad() {
   for (const auto& buffer : flat_) buffer->ZeroGrad();
+}
+
+FlatBufferList Replica::flat_buffers_of(int64_t group) const {
+  std::vector<FlatBuffer*> buffers;
+  for (const auto& buffer : flat_) {
+    if (buffer->group() == group) buffers.push_back(buffer.get());
+  }
+  return FlatBufferList(std::move(buffers));
+}
+
+FlatBufferList Replica::averaged_flat_buffers() const {
+  std::vector<FlatBuffer*> buffers = averaged_;
+  buffers.insert(buffers.end(), delayed_.begin(), delayed_.end());
+  return FlatBufferList(std::move(buffers));
+}
+
+FlatBufferList Replica::ignored_flat_buffers() const {
+  return FlatBufferList(ignored_);
 }
 
 DdpLoggingData Replica::logging_data() const {

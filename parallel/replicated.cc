@@ -40,6 +40,11 @@ absl::StatusOr<std::unique_ptr<Replicated>> Replicated::Create(
     Communicator& data) {
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_norm", options.clip_norm));
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_value", options.clip_value));
+  if (!(options.clip_norm_type > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("clip_norm_type must be greater than 0, but ",
+                     options.clip_norm_type, " was given"));
+  }
   if (options.accumulation_steps < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("accumulation_steps must be at least 1, but ",
@@ -71,8 +76,11 @@ absl::Status Replicated::Prepare(LayerList layers) {
   if (options_.hook) {
     TANDEM_RETURN_IF_ERROR(ddp_->register_comm_hook(options_.hook));
   }
+  std::vector<OptimizerOptions> groups = {options_.optimizer};
+  groups.insert(groups.end(), options_.further_optimizers.begin(),
+                options_.further_optimizers.end());
   TANDEM_ASSIGN_OR_RETURN(
-      optimizer_, MakeOptimizer(options_.optimizer, ddp_->flat_buffers()));
+      optimizer_, GroupedOptimizer::Create(groups, ddp_->flat_buffers()));
   if (options_.averaging) {
     TANDEM_ASSIGN_OR_RETURN(
         averager_, PeriodicParameterAverager::Create(*options_.averaging));
@@ -94,6 +102,7 @@ absl::StatusOr<LossResult> Replicated::Loss(const Batch& batch) {
 
 absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
   const int64_t parts = std::min(options_.accumulation_steps, batch.size);
+  const bool sums = communicates();
   Score score;
   for (int64_t i = 0; i < parts; ++i) {
     const Batch part = Part(batch, i, parts);
@@ -108,14 +117,14 @@ absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
     score += result.score;
     if (last) TANDEM_RETURN_IF_ERROR(FaultPoint("after_forward"));
     // On its way while backward runs.
-    if (last) TANDEM_RETURN_IF_ERROR(StartSumOfScores(score));
+    if (last && sums) TANDEM_RETURN_IF_ERROR(StartSumOfScores(score));
     if (parts > 1) {
       result.loss = result.loss.mul(static_cast<double>(part.size) /
                                     static_cast<double>(batch.size));
     }
     TANDEM_RETURN_IF_ERROR(ddp_->Backward(result.loss));
   }
-  return SumOfScores();
+  return sums ? SumOfScores() : score;
 }
 
 absl::Status Replicated::StartSumOfScores(const Score& score) {
@@ -138,20 +147,32 @@ absl::StatusOr<Score> Replicated::SumOfScores() {
   return score;
 }
 
+// Every rank sees the same averaged gradients, and must clip them alike.
+absl::Status Replicated::Clip() {
+  if (options_.clip_value > 0) {
+    ClipGradientValue(ddp_->flat_buffers(), options_.clip_value);
+  }
+  if (options_.clip_norm == 0) return absl::OkStatus();
+  const ClipNormOptions norm = {options_.clip_norm, options_.clip_norm_type,
+                                options_.error_if_nonfinite};
+  for (const FlatBufferList& part :
+       {ddp_->averaged_flat_buffers(), ddp_->ignored_flat_buffers()}) {
+    TANDEM_RETURN_IF_ERROR(ClipGradientNorm(part, norm).status());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Replicated::Update(double learning_rate) {
   for (const auto& buffer : ddp_->flat_buffers()) {
     TANDEM_RETURN_IF_ERROR(buffer->CheckViews());
   }
   TANDEM_RETURN_IF_ERROR(FaultPoint("before_optimizer"));
   TraceScope scope("compute", "optimizer");
-  const FlatBuffers& flat = ddp_->flat_buffers();
   return CatchTorch(
-      [&] {
-        if (options_.clip_value > 0) {
-          ClipGradientValue(flat, options_.clip_value);
-        }
-        if (options_.clip_norm > 0) ClipGradientNorm(flat, options_.clip_norm);
+      [&]() -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(Clip());
         optimizer_->Step(learning_rate);
+        return absl::OkStatus();
       },
       "optimizer step");
 }
@@ -176,12 +197,18 @@ bool Replicated::averages_gradients() const {
   return !averager_ || averager_->in_warmup();
 }
 
+// Whether the step under way sends anything.
+bool Replicated::communicates() const {
+  return averages_gradients() || averager_->averages_now();
+}
+
 // After an update: what the ranks have each for themselves.
 absl::Status Replicated::MakeAlike(bool gradients_were_averaged) {
   alike_ = gradients_were_averaged;
   if (averager_) {
     alike_ = alike_ || averager_->averages_now();
-    TANDEM_RETURN_IF_ERROR(averager_->AfterStep(ddp_->flat_buffers(), data_));
+    TANDEM_RETURN_IF_ERROR(
+        averager_->AfterStep(ddp_->averaged_flat_buffers(), data_));
   }
   return alike_ ? BroadcastBuffers() : absl::OkStatus();
 }
@@ -198,7 +225,8 @@ void Replicated::ResumeAt(int64_t steps) {
 absl::Status Replicated::Synchronise() {
   if (alike_) return absl::OkStatus();
   alike_ = true;
-  TANDEM_RETURN_IF_ERROR(AverageParameters(ddp_->flat_buffers(), data_));
+  TANDEM_RETURN_IF_ERROR(
+      AverageParameters(ddp_->averaged_flat_buffers(), data_));
   return BroadcastBuffers();
 }
 
