@@ -72,7 +72,7 @@ absl::Status CheckFinite(const std::vector<SlotSum>& sums, double norm,
         absl::StrCat("the gradient of ", each.slot->name, " is not finite");
     break;
   }
-  return absl::FailedPreconditionError(
+  return absl::OutOfRangeError(
       absl::StrCat("the norm (of order ", norm_type, ") of all gradients is ",
                    norm, " and cannot be clipped: ", culprit,
                    "; look for the step in which the loss overflows, or turn "

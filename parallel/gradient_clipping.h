@@ -35,7 +35,7 @@ struct ClipNormOptions {
 };
 
 // The same. InvalidArgument unless max_norm > 0 and norm_type > 0; with
-// error_if_nonfinite FailedPrecondition for a norm that is not finite: the
+// error_if_nonfinite OutOfRange for a norm that is not finite: the
 // message names the first parameter with such a gradient, and nothing changes.
 // After averaging this happens on all ranks alike.
 absl::StatusOr<double> ClipGradientNorm(const FlatBufferList& buffers,

@@ -1,7 +1,6 @@
 #include "parallel/replica.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -81,43 +80,6 @@ absl::Status Replica::Prepare(const NamedTensors& parameters,
   MakeReducer(parameters);
   Describe();
   return absl::OkStatus();
-}
-
-Replica::Kind Replica::KindOf(const std::string& name) const {
-  if (absl::c_linear_search(options_.parameters_to_ignore, name)) {
-    return Kind::kIgnored;
-  }
-  if (absl::c_linear_search(options_.delay_all_reduce_named_params, name)) {
-    return Kind::kDelayed;
-  }
-  return Kind::kAveraged;
-}
-
-absl::Status Replica::Flatten(const NamedTensors& parameters) {
-  absl::Status allocated;
-  for (const Kind kind : {Kind::kAveraged, Kind::kDelayed, Kind::kIgnored}) {
-    FlatBufferOptions options;
-    for (const auto& each : parameters) {
-      const int64_t group =
-          options_.optimizer_group ? options_.optimizer_group(each.first) : 0;
-      options.groups.push_back(KindOf(each.first) == kind ? group : -1);
-    }
-    if (kind != Kind::kIgnored) {
-      options.allocate = [&](int64_t numel, const at::TensorOptions& like) {
-        auto buffer = group_.NewBuffer(numel, like);
-        if (buffer.ok()) return *std::move(buffer);
-        allocated.Update(buffer.status());
-        return at::zeros({numel}, like);
-      };
-    }
-    for (auto& buffer : MakeFlatBuffers(parameters, options)) {
-      if (kind == Kind::kAveraged) averaged_.push_back(buffer.get());
-      if (kind == Kind::kDelayed) delayed_.push_back(buffer.get());
-      if (kind == Kind::kIgnored) ignored_.push_back(buffer.get());
-      flat_.push_back(std::move(buffer));
-    }
-  }
-  return allocated;
 }
 
 absl::Status Replica::TakeRank0s(const NamedTensors& tensors) {
@@ -231,28 +193,6 @@ absl::Status Replica::register_comm_hook(CommunicationHook hook) {
   TANDEM_RETURN_IF_ERROR(reducer_->SetHook(std::move(hook)));
   logging_.comm_hook = "user";
   return absl::OkStatus();
-}
-
-void Replica::ZeroGrad() {
-  for (const auto& buffer : flat_) buffer->ZeroGrad();
-}
-
-FlatBufferList Replica::flat_buffers_of(int64_t group) const {
-  std::vector<FlatBuffer*> buffers;
-  for (const auto& buffer : flat_) {
-    if (buffer->group() == group) buffers.push_back(buffer.get());
-  }
-  return FlatBufferList(std::move(buffers));
-}
-
-FlatBufferList Replica::averaged_flat_buffers() const {
-  std::vector<FlatBuffer*> buffers = averaged_;
-  buffers.insert(buffers.end(), delayed_.begin(), delayed_.end());
-  return FlatBufferList(std::move(buffers));
-}
-
-FlatBufferList Replica::ignored_flat_buffers() const {
-  return FlatBufferList(ignored_);
 }
 
 DdpLoggingData Replica::logging_data() const {

@@ -1,6 +1,5 @@
 #include "parallel/replicated.h"
 
-#include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -13,7 +12,6 @@
 #include "core/torch_status.h"
 #include "core/trace.h"
 #include "parallel/gradient_clipping.h"
-#include "parallel/model_state.h"
 #include "parallel/option_checks.h"
 
 namespace tandem {
@@ -236,37 +234,6 @@ absl::StatusOr<Score> Replicated::TrainStep(const Batch& batch,
   // Others would wait for this rank in the next collective.
   if (!score.ok()) data_.Abort(score.status());
   return score;
-}
-
-absl::StatusOr<Score> Replicated::Evaluate(const Batch& batch) {
-  if (batch.size == 0) return Score{};
-  SetTraining(ddp_->module(), false);
-  at::NoGradGuard no_grad;
-  const absl::StatusOr<LossResult> result = Loss(batch);
-  if (!result.ok()) return Annotate(result.status(), "evaluation");
-  return result->score;
-}
-
-absl::StatusOr<Score> Replicated::Sum(const Score& score) {
-  TANDEM_RETURN_IF_ERROR(StartSumOfScores(score));
-  return SumOfScores();
-}
-
-NamedTensors Replicated::OptimizerState() const { return optimizer_->State(); }
-
-std::vector<std::pair<std::string, double>> Replicated::Measurements() const {
-  if (data_.size() == 1) return {};
-  return ToList(ddp_->logging_data());
-}
-
-absl::Status Replicated::LoadModelState(const NamedTensors& state) {
-  NamedTensors model = parameters_;
-  model.insert(model.end(), buffers_.begin(), buffers_.end());
-  return CopyModelState(state, model);
-}
-
-absl::Status Replicated::LoadOptimizerState(const NamedTensors& state) {
-  return optimizer_->LoadState(state);
 }
 
 }  // namespace tandem
