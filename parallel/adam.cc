@@ -17,7 +17,7 @@ at::Tensor StepNumber(int64_t step, const at::Tensor& values) {
 
 class Adam : public Optimizer {
  public:
-  Adam(const AdamOptions& options, const FlatBuffers& buffers)
+  Adam(const AdamOptions& options, const FlatBufferList& buffers)
       : Optimizer({"Adam", {"exp_avg", "exp_avg_sq"}, /*counts_steps=*/true},
                   buffers),
         options_(options) {}
@@ -37,7 +37,7 @@ class Adam : public Optimizer {
 
 class AdamW : public Optimizer {
  public:
-  AdamW(const AdamWOptions& options, const FlatBuffers& buffers)
+  AdamW(const AdamWOptions& options, const FlatBufferList& buffers)
       : Optimizer({"AdamW", {"exp_avg", "exp_avg_sq"}, /*counts_steps=*/true},
                   buffers),
         options_(options) {}
@@ -67,13 +67,13 @@ absl::Status Check(const Options& options) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdam(
-    const AdamOptions& options, const FlatBuffers& buffers) {
+    const AdamOptions& options, const FlatBufferList& buffers) {
   TANDEM_RETURN_IF_ERROR(Check(options));
   return std::make_unique<Adam>(options, buffers);
 }
 
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdamW(
-    const AdamWOptions& options, const FlatBuffers& buffers) {
+    const AdamWOptions& options, const FlatBufferList& buffers) {
   TANDEM_RETURN_IF_ERROR(Check(options));
   return std::make_unique<AdamW>(options, buffers);
 }

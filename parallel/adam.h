@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "parallel/flat_buffer_list.h"
 #include "parallel/optimizer.h"
 
 namespace tandem {
@@ -32,10 +33,10 @@ struct AdamWOptions {
 // over `buffers`, which must outlive them. State: exp_avg, exp_avg_sq, and step
 // for each parameter. InvalidArgument for betas outside [0, 1) and for negative
 // or non-finite values.
-absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdam(const AdamOptions& options,
-                                                    const FlatBuffers& buffers);
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdam(
+    const AdamOptions& options, const FlatBufferList& buffers);
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdamW(
-    const AdamWOptions& options, const FlatBuffers& buffers);
+    const AdamWOptions& options, const FlatBufferList& buffers);
 
 }  // namespace tandem
 

@@ -1,9 +1,11 @@
 #include "parallel/ddp_options.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/status_macros.h"
 
 namespace tandem {
@@ -18,6 +20,15 @@ absl::Status CheckCap(const char* option, double mib) {
 bool Has(const NamedTensors& tensors, const std::string& name) {
   return absl::c_any_of(tensors,
                         [&](const auto& each) { return each.first == name; });
+}
+
+// The first of many.
+std::string List(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 20;
+  const size_t shown = std::min(names.size(), kShown);
+  std::string list = absl::StrJoin(names.begin(), names.begin() + shown, ", ");
+  if (shown == names.size()) return list;
+  return absl::StrCat(list, " and ", names.size() - shown, " more");
 }
 
 absl::Status CheckTrained(const char* option, const NamedTensors& parameters,
@@ -56,25 +67,45 @@ absl::Status CheckDelayed(const DistributedDataParallelOptions& options,
 absl::Status CheckIgnored(const DistributedDataParallelOptions& options,
                           const NamedTensors& parameters,
                           const NamedTensors& buffers) {
+  std::vector<std::string> unknown;
   for (const std::string& name : options.parameters_to_ignore) {
-    if (Has(parameters, name) || Has(buffers, name)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("parameters_to_ignore names ", name,
-                     ", but the model has no such parameter or buffer"));
+    if (!Has(parameters, name) && !Has(buffers, name)) unknown.push_back(name);
   }
+  if (unknown.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("parameters_to_ignore names ", List(unknown),
+                   ", but the model has no such parameter or buffer"));
+}
+
+absl::Status CheckInitialised(const NamedTensors& parameters) {
+  std::vector<std::string> empty;
   for (const auto& [name, tensor] : parameters) {
-    if (!tensor.defined()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "parameter ", name, " has no value yet: initialise it first"));
-    }
-    if (tensor.requires_grad() &&
-        !absl::c_linear_search(options.parameters_to_ignore, name)) {
+    if (!tensor.defined()) empty.push_back(name);
+  }
+  if (empty.empty()) return absl::OkStatus();
+  const bool one = empty.size() == 1;
+  return absl::InvalidArgumentError(
+      absl::StrCat(one ? "parameter " : "parameters ", List(empty),
+                   one ? " has no value yet: initialise it first"
+                       : " have no values yet: initialise them first"));
+}
+
+absl::Status CheckAnyTrained(const DistributedDataParallelOptions& options,
+                             const NamedTensors& parameters) {
+  std::vector<std::string> ignored;
+  for (const auto& [name, tensor] : parameters) {
+    if (!tensor.requires_grad()) continue;
+    if (!absl::c_linear_search(options.parameters_to_ignore, name)) {
       return absl::OkStatus();
     }
+    ignored.push_back(name);
   }
-  return absl::InvalidArgumentError(
-      "the model has no parameter that requires a gradient: nothing to "
-      "train");
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the model has no parameter that requires a gradient",
+      ignored.empty() ? ": nothing to train"
+                      : absl::StrCat(" and is to be averaged: nothing to train "
+                                     "together; parameters_to_ignore names ",
+                                     List(ignored))));
 }
 
 }  // namespace
@@ -93,8 +124,10 @@ absl::Status CheckDdpOptions(const DistributedDataParallelOptions& options,
   for (double mib : options.bucket_cap_mb_list) {
     TANDEM_RETURN_IF_ERROR(CheckCap("bucket_cap_mb_list", mib));
   }
+  TANDEM_RETURN_IF_ERROR(CheckInitialised(parameters));
   TANDEM_RETURN_IF_ERROR(CheckDelayed(options, parameters));
-  return CheckIgnored(options, parameters, buffers);
+  TANDEM_RETURN_IF_ERROR(CheckIgnored(options, parameters, buffers));
+  return CheckAnyTrained(options, parameters);
 }
 
 }  // namespace tandem

@@ -41,20 +41,23 @@ struct DistributedDataParallelOptions {
   // step does not overlap.
   bool static_graph = false;
   // These parameters are averaged together, in one piece, when the gradient of
-  // `param_to_hook_all_reduce` is ready; marking them does not matter. Both or
-  // none.
+  // `param_to_hook_all_reduce` is ready. One without a gradient by then counts
+  // as zero; one that gets it when they are on their way is an error of
+  // Backward. Both or none.
   std::vector<std::string> delay_all_reduce_named_params;
   std::string param_to_hook_all_reduce;
   // What no rank used in the first step is not averaged in later ones, and must
   // stay unused.
   bool skip_all_reduce_unused_params = false;
   // Neither checked, nor copied, nor averaged; still among flat_buffers(), so
-  // that an optimizer trains them on each rank by itself. PyTorch:
+  // that an optimizer trains them on each rank by itself, but not among
+  // averaged_flat_buffers(): a norm of all gradients differs between ranks, and
+  // averaged parameters clipped by it would too. PyTorch:
   // _set_params_and_buffers_to_ignore_for_model. Buffers may be named too.
   std::vector<std::string> parameters_to_ignore;
   // PyTorch's parameter groups: parameters for which this gives different
   // numbers share no flat buffer, so that each group can have an optimizer of
-  // its own. Null: all in group 0.
+  // its own (flat_buffers_of). Not negative. Null: all in group 0.
   std::function<int64_t(const std::string& name)> optimizer_group;
 };
 

@@ -33,9 +33,9 @@ void AppendSums(const FlatBuffer& buffer, double p,
 }
 
 // One for each gradient that has elements, in the order of the parameters.
-std::vector<SlotSum> SumsInOrder(const FlatBuffers& buffers, double p) {
+std::vector<SlotSum> SumsInOrder(const FlatBufferList& buffers, double p) {
   std::vector<SlotSum> sums;
-  for (const auto& buffer : buffers) AppendSums(*buffer, p, &sums);
+  for (const FlatBuffer* buffer : buffers) AppendSums(*buffer, p, &sums);
   std::sort(sums.begin(), sums.end(), [](const SlotSum& a, const SlotSum& b) {
     return a.slot->position < b.slot->position;
   });
@@ -55,11 +55,11 @@ double Norm(const std::vector<SlotSum>& sums, double p) {
   return NormOfPowerSum(all, p);
 }
 
-void Scale(const FlatBuffers& buffers, double max_norm, double norm) {
+void Scale(const FlatBufferList& buffers, double max_norm, double norm) {
   const double scale = max_norm / (norm + 1e-6);
   if (scale >= 1) return;  // not so for a NaN
   at::NoGradGuard no_grad;
-  for (const auto& buffer : buffers) buffer->grads().mul_(scale);
+  for (const FlatBuffer* buffer : buffers) buffer->grads().mul_(scale);
 }
 
 absl::Status CheckFinite(const std::vector<SlotSum>& sums, double norm,
@@ -72,7 +72,7 @@ absl::Status CheckFinite(const std::vector<SlotSum>& sums, double norm,
         absl::StrCat("the gradient of ", each.slot->name, " is not finite");
     break;
   }
-  return absl::FailedPreconditionError(
+  return absl::OutOfRangeError(
       absl::StrCat("the norm (of order ", norm_type, ") of all gradients is ",
                    norm, " and cannot be clipped: ", culprit,
                    "; look for the step in which the loss overflows, or turn "
@@ -81,18 +81,18 @@ absl::Status CheckFinite(const std::vector<SlotSum>& sums, double norm,
 
 }  // namespace
 
-double GradientNorm(const FlatBuffers& buffers, double norm_type) {
+double GradientNorm(const FlatBufferList& buffers, double norm_type) {
   return Norm(SumsInOrder(buffers, norm_type), norm_type);
 }
 
-double ClipGradientNorm(const FlatBuffers& buffers, double max_norm) {
+double ClipGradientNorm(const FlatBufferList& buffers, double max_norm) {
   CHECK_GT(max_norm, 0);
   const double norm = GradientNorm(buffers);
   Scale(buffers, max_norm, norm);
   return norm;
 }
 
-absl::StatusOr<double> ClipGradientNorm(const FlatBuffers& buffers,
+absl::StatusOr<double> ClipGradientNorm(const FlatBufferList& buffers,
                                         const ClipNormOptions& options) {
   if (!(options.max_norm > 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -113,10 +113,10 @@ absl::StatusOr<double> ClipGradientNorm(const FlatBuffers& buffers,
   return norm;
 }
 
-void ClipGradientValue(const FlatBuffers& buffers, double clip_value) {
+void ClipGradientValue(const FlatBufferList& buffers, double clip_value) {
   CHECK_GT(clip_value, 0);
   at::NoGradGuard no_grad;
-  for (const auto& buffer : buffers) {
+  for (const FlatBuffer* buffer : buffers) {
     buffer->grads().clamp_(-clip_value, clip_value);
   }
 }

@@ -4,12 +4,14 @@
 #define TANDEM_PARALLEL_GRADIENT_CLIPPING_H_
 
 #include "absl/status/statusor.h"
-#include "parallel/flat_buffer.h"
+#include "parallel/flat_buffer_list.h"
 
 namespace tandem {
 
 // Parameters without a gradient take no part in what follows. The gradients
-// must be complete: after backward, and averaged.
+// must be complete: after backward, and averaged. To be the same on every rank,
+// a norm must be of averaged gradients alone: with parameters_to_ignore that is
+// Replica::averaged_flat_buffers().
 
 // The p-norm, p = norm_type, of all gradients of `buffers` together; infinity
 // is the greatest magnitude. 0 without gradients. Summed in double and in the
@@ -18,12 +20,12 @@ namespace tandem {
 // threads. (PyTorch takes the norm of the parameters' norms, in float: the same
 // but for its rounding, which was seen to reach 1e-4 of the norm for parameters
 // with millions of elements.) Requires norm_type > 0.
-double GradientNorm(const FlatBuffers& buffers, double norm_type = 2);
+double GradientNorm(const FlatBufferList& buffers, double norm_type = 2);
 
 // clip_grad_norm_: scales all gradients by max_norm / (norm + 1e-6) if that is
 // less than 1. Returns the norm before. One that is not finite makes every
 // gradient NaN or zero, as in PyTorch. Requires max_norm > 0.
-double ClipGradientNorm(const FlatBuffers& buffers, double max_norm);
+double ClipGradientNorm(const FlatBufferList& buffers, double max_norm);
 
 // The arguments of clip_grad_norm_, with its defaults.
 struct ClipNormOptions {
@@ -33,15 +35,15 @@ struct ClipNormOptions {
 };
 
 // The same. InvalidArgument unless max_norm > 0 and norm_type > 0; with
-// error_if_nonfinite FailedPrecondition for a norm that is not finite: the
+// error_if_nonfinite OutOfRange for a norm that is not finite: the
 // message names the first parameter with such a gradient, and nothing changes.
 // After averaging this happens on all ranks alike.
-absl::StatusOr<double> ClipGradientNorm(const FlatBuffers& buffers,
+absl::StatusOr<double> ClipGradientNorm(const FlatBufferList& buffers,
                                         const ClipNormOptions& options);
 
 // clip_grad_value_: every element into [-clip_value, clip_value]. Requires
 // clip_value > 0.
-void ClipGradientValue(const FlatBuffers& buffers, double clip_value);
+void ClipGradientValue(const FlatBufferList& buffers, double clip_value);
 
 }  // namespace tandem
 

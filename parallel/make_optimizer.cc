@@ -4,7 +4,7 @@ namespace tandem {
 namespace {
 
 struct Maker {
-  const FlatBuffers& buffers;
+  const FlatBufferList& buffers;
 
   auto operator()(const SgdOptions& options) const {
     return MakeSgd(options, buffers);
@@ -20,7 +20,7 @@ struct Maker {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
-    const OptimizerOptions& options, const FlatBuffers& buffers) {
+    const OptimizerOptions& options, const FlatBufferList& buffers) {
   return absl::visit(Maker{buffers}, options);
 }
 

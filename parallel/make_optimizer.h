@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/variant.h"
 #include "parallel/adam.h"
+#include "parallel/flat_buffer_list.h"
 #include "parallel/optimizer.h"
 #include "parallel/sgd.h"
 
@@ -15,9 +16,11 @@ namespace tandem {
 
 using OptimizerOptions = absl::variant<SgdOptions, AdamOptions, AdamWOptions>;
 
-// MakeSgd, MakeAdam or MakeAdamW. `buffers` must outlive the optimizer.
+// MakeSgd, MakeAdam or MakeAdamW. What `buffers` lists must outlive the
+// optimizer: all of a model's flat buffers, or those of one parameter group
+// (Replica::flat_buffers_of).
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
-    const OptimizerOptions& options, const FlatBuffers& buffers);
+    const OptimizerOptions& options, const FlatBufferList& buffers);
 
 }  // namespace tandem
 

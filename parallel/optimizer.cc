@@ -21,11 +21,11 @@ using TensorsByName = std::map<std::string, at::Tensor>;
 
 }  // namespace
 
-Optimizer::Optimizer(Traits traits, const FlatBuffers& buffers)
+Optimizer::Optimizer(Traits traits, const FlatBufferList& buffers)
     : traits_(std::move(traits)) {
-  for (const auto& buffer : buffers) {
+  for (FlatBuffer* buffer : buffers) {
     Part part;
-    part.buffer = buffer.get();
+    part.buffer = buffer;
     part.steps.resize(buffer->slots().size());
     for (size_t i = 0; i < traits_.buffers.size(); ++i) {
       part.state.push_back(buffer->AddState());

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "core/named_tensors.h"
-#include "parallel/flat_buffer.h"
+#include "parallel/flat_buffer_list.h"
 
 namespace tandem {
 
@@ -49,6 +49,8 @@ class Optimizer {
   // place here, a wrong shape or dtype, or a part of a parameter's state
   // missing.
   absl::Status LoadState(const NamedTensors& state);
+  // What LoadState would say, and nothing changed.
+  absl::Status CheckState(const NamedTensors& state) const;
 
  protected:
   struct Traits {
@@ -68,8 +70,8 @@ class Optimizer {
     int64_t steps;                  // done before this one
   };
 
-  // `buffers` must outlive the optimizer.
-  Optimizer(Traits traits, const FlatBuffers& buffers);
+  // What `buffers` lists must outlive the optimizer.
+  Optimizer(Traits traits, const FlatBufferList& buffers);
 
   // Updates range.values and range.state in place.
   virtual void StepRange(const Range& range, double learning_rate) = 0;
@@ -90,7 +92,6 @@ class Optimizer {
   int64_t NextSteps(int64_t steps) const;
   std::vector<Place> PlacesInOrder() const;
   NamedTensors SlotState(const Part& part, size_t slot) const;
-  absl::Status CheckState(const NamedTensors& state) const;
   void LoadSlot(Part& part, size_t slot,
                 const std::map<std::string, at::Tensor>& given);
 

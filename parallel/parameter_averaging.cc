@@ -10,10 +10,10 @@
 
 namespace tandem {
 
-absl::Status AverageParameters(const FlatBuffers& buffers,
+absl::Status AverageParameters(const FlatBufferList& buffers,
                                Communicator& group) {
   std::vector<PendingCollective> pending;
-  for (const auto& buffer : buffers) {
+  for (const FlatBuffer* buffer : buffers) {
     TANDEM_ASSIGN_OR_RETURN(PendingCollective started,
                             StartAllReduceMean(buffer->values(), group));
     pending.push_back(std::move(started));
@@ -42,7 +42,7 @@ bool PeriodicParameterAverager::averages_now() const {
   return !in_warmup() && (step_ - options_.warmup_steps) % options_.period == 0;
 }
 
-absl::Status PeriodicParameterAverager::AfterStep(const FlatBuffers& buffers,
+absl::Status PeriodicParameterAverager::AfterStep(const FlatBufferList& buffers,
                                                   Communicator& group) {
   const bool average = averages_now();
   ++step_;

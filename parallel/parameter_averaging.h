@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/communicator.h"
-#include "parallel/flat_buffer.h"
+#include "parallel/flat_buffer_list.h"
 
 namespace tandem {
 
@@ -17,10 +17,12 @@ namespace tandem {
 // bits on all ranks. One all-reduce a buffer, in place. Parameters that no rank
 // has trained change by rounding at most, and not at all for 1, 2, 4, ...
 // ranks. Optimizer state and the model's buffers stay each rank's own, as in
-// PyTorch.
+// PyTorch. With parameters_to_ignore, give Replica::averaged_flat_buffers():
+// ignored parameters may be of another size on each rank.
 //
 // Errors of Communicator. After one, parameters may differ between ranks.
-absl::Status AverageParameters(const FlatBuffers& buffers, Communicator& group);
+absl::Status AverageParameters(const FlatBufferList& buffers,
+                               Communicator& group);
 
 // Names, meaning and defaults of PyTorch's PeriodicModelAverager, except that
 // `period` has no default there.
@@ -48,7 +50,7 @@ class PeriodicParameterAverager {
 
   // To be called after each optimizer step, by every rank: averages if this
   // step asks for it. Collective then.
-  absl::Status AfterStep(const FlatBuffers& buffers, Communicator& group);
+  absl::Status AfterStep(const FlatBufferList& buffers, Communicator& group);
 
   // Whether the coming call of AfterStep will average.
   bool averages_now() const;

@@ -1,9 +1,10 @@
 #include "parallel/replica.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <utility>
@@ -31,6 +32,17 @@ BucketOptions BucketsOf(const DistributedDataParallelOptions& options) {
     buckets.limits = {std::max<int64_t>(1, Bytes(*options.bucket_cap_mb))};
   }
   return buckets;
+}
+
+// Whether what autograd is doing will bring a gradient to any of these. Not
+// torch::autograd::grad, which hands gradients over instead.
+bool GathersAny(const std::vector<torch::autograd::Node*>& accumulators) {
+  const auto* nodes = torch::autograd::get_current_graph_task_exec_info();
+  if (nodes == nullptr || nodes->empty()) return true;  // all are executed
+  return absl::c_any_of(accumulators, [&](torch::autograd::Node* accumulator) {
+    const auto found = nodes->find(accumulator);
+    return found != nodes->end() && found->second.needed_;
+  });
 }
 
 }  // namespace
@@ -70,52 +82,14 @@ absl::Status Replica::Prepare(const NamedTensors& parameters,
   return absl::OkStatus();
 }
 
-Replica::Kind Replica::KindOf(const std::string& name) const {
-  if (absl::c_linear_search(options_.parameters_to_ignore, name)) {
-    return Kind::kIgnored;
-  }
-  if (absl::c_linear_search(options_.delay_all_reduce_named_params, name)) {
-    return Kind::kDelayed;
-  }
-  return Kind::kAveraged;
-}
-
-absl::Status Replica::Flatten(const NamedTensors& parameters) {
-  absl::Status allocated;
-  for (const Kind kind : {Kind::kAveraged, Kind::kDelayed, Kind::kIgnored}) {
-    FlatBufferOptions options;
-    for (const auto& each : parameters) {
-      const int64_t group =
-          options_.optimizer_group ? options_.optimizer_group(each.first) : 0;
-      options.groups.push_back(KindOf(each.first) == kind ? group : -1);
-    }
-    if (kind != Kind::kIgnored) {
-      options.allocate = [&](int64_t numel, const at::TensorOptions& like) {
-        auto buffer = group_.NewBuffer(numel, like);
-        if (buffer.ok()) return *std::move(buffer);
-        allocated.Update(buffer.status());
-        return at::zeros({numel}, like);
-      };
-    }
-    for (auto& buffer : MakeFlatBuffers(parameters, options)) {
-      if (kind == Kind::kAveraged) averaged_.push_back(buffer.get());
-      if (kind == Kind::kDelayed) delayed_.push_back(buffer.get());
-      flat_.push_back(std::move(buffer));
-    }
-  }
-  return allocated;
-}
-
 absl::Status Replica::TakeRank0s(const NamedTensors& tensors) {
   // Trained parameters lie in flat buffers, which need no copies.
   std::vector<at::Tensor> others;
   for (const auto& [name, tensor] : tensors) {
     if (!tensor.requires_grad()) others.push_back(tensor);
   }
-  for (const std::vector<FlatBuffer*>& part : {averaged_, delayed_}) {
-    for (const FlatBuffer* buffer : part) {
-      TANDEM_RETURN_IF_ERROR(group_.Broadcast(buffer->values(), /*root=*/0));
-    }
+  for (const FlatBuffer* buffer : averaged_flat_buffers()) {
+    TANDEM_RETURN_IF_ERROR(group_.Broadcast(buffer->values(), /*root=*/0));
   }
   return BroadcastFromRank0(others, group_);
 }
@@ -135,6 +109,15 @@ void Replica::MakeReducer(const NamedTensors& parameters) {
   }
   options.on_begin = [this] { OnBackwardBegun(); };
   reducer_ = std::make_shared<Reducer>(averaged_, group_, std::move(options));
+  std::vector<torch::autograd::Node*> accumulators;
+  for (const FlatBuffer* buffer : averaged_flat_buffers()) {
+    for (const FlatSlot& slot : buffer->slots()) {
+      accumulators.push_back(
+          torch::autograd::impl::grad_accumulator(slot.parameter).get());
+    }
+  }
+  accumulators_ = std::make_shared<const std::vector<torch::autograd::Node*>>(
+      std::move(accumulators));
 }
 
 void Replica::Describe() {
@@ -144,14 +127,12 @@ void Replica::Describe() {
   logging_.broadcast_buffers = options_.broadcast_buffers;
   logging_.find_unused_parameters = options_.find_unused_parameters;
   logging_.static_graph = options_.static_graph;
-  for (const std::vector<FlatBuffer*>& part : {averaged_, delayed_}) {
-    for (const FlatBuffer* buffer : part) {
-      logging_.num_parameter_tensors +=
-          static_cast<int64_t>(buffer->slots().size());
-      for (const FlatSlot& slot : buffer->slots()) {
-        logging_.total_parameter_size_bytes +=
-            static_cast<int64_t>(slot.parameter.nbytes());
-      }
+  for (const FlatBuffer* buffer : averaged_flat_buffers()) {
+    logging_.num_parameter_tensors +=
+        static_cast<int64_t>(buffer->slots().size());
+    for (const FlatSlot& slot : buffer->slots()) {
+      logging_.total_parameter_size_bytes +=
+          static_cast<int64_t>(slot.parameter.nbytes());
     }
   }
 }
@@ -190,10 +171,11 @@ void Replica::AfterForward() { forward_time_ = Clock::now() - forward_began_; }
 // (re-entrant checkpointing), whose end would be taken for the whole's.
 void Replica::WatchOutput(const at::Tensor& output) {
   if (!output.defined() || !output.requires_grad()) return;
-  output.register_hook(
-      [reducer = std::weak_ptr<Reducer>(reducer_)](const at::Tensor&) {
-        if (const auto alive = reducer.lock()) alive->Begin();
-      });
+  output.register_hook([reducer = std::weak_ptr<Reducer>(reducer_),
+                        accumulators = accumulators_](const at::Tensor&) {
+    const auto alive = reducer.lock();
+    if (alive != nullptr && GathersAny(*accumulators)) alive->Begin();
+  });
 }
 
 absl::Status Replica::Backward(const at::Tensor& loss) {
@@ -211,10 +193,6 @@ absl::Status Replica::register_comm_hook(CommunicationHook hook) {
   TANDEM_RETURN_IF_ERROR(reducer_->SetHook(std::move(hook)));
   logging_.comm_hook = "user";
   return absl::OkStatus();
-}
-
-void Replica::ZeroGrad() {
-  for (const auto& buffer : flat_) buffer->ZeroGrad();
 }
 
 DdpLoggingData Replica::logging_data() const {

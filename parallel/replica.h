@@ -17,6 +17,7 @@
 #include "parallel/ddp_logging.h"
 #include "parallel/ddp_options.h"
 #include "parallel/flat_buffer.h"
+#include "parallel/flat_buffer_list.h"
 #include "parallel/reducer.h"
 
 namespace tandem {
@@ -48,6 +49,10 @@ class Replica {
   // returns. One may as well call loss.backward(): the same happens, but an
   // error is thrown (c10::Error), as LibTorch's own are.
   //
+  // torch::autograd::grad gathers no gradients, and so averages nothing: what
+  // it returns is this rank's own. It may come before Backward (a penalty on
+  // gradients).
+  //
   // Errors: Reducer::Finish's, and LibTorch's. After one the other ranks fail
   // too, at once, and the group is of no more use.
   absl::Status Backward(const at::Tensor& loss);
@@ -62,6 +67,13 @@ class Replica {
   // For an optimizer, clipping, averaging: every trained parameter, and its
   // gradient, is in one of these.
   FlatBuffers& flat_buffers() { return flat_; }
+  // Those of one of options.optimizer_group's groups, for an optimizer of its
+  // own; empty: nothing trained is in that group.
+  FlatBufferList flat_buffers_of(int64_t group) const;
+  // Those whose gradients are averaged, and so alike on all ranks; and those of
+  // ignored parameters, which are each rank's own.
+  FlatBufferList averaged_flat_buffers() const;
+  FlatBufferList ignored_flat_buffers() const;
   // No parameter has a gradient any more.
   void ZeroGrad();
   // Every rank's buffers become rank 0's, but for ignored ones. Collective.
@@ -96,6 +108,9 @@ class Replica {
   FlatBuffers flat_;                 // averaged ones, delayed, ignored
   std::vector<FlatBuffer*> averaged_;
   std::vector<FlatBuffer*> delayed_;
+  std::vector<FlatBuffer*> ignored_;
+  // What gathers the gradients that are averaged.
+  std::shared_ptr<const std::vector<torch::autograd::Node*>> accumulators_;
   std::shared_ptr<Reducer> reducer_;
   std::chrono::steady_clock::time_point forward_began_;
   std::chrono::nanoseconds forward_time_{0};

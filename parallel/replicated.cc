@@ -1,6 +1,5 @@
 #include "parallel/replicated.h"
 
-#include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -13,7 +12,6 @@
 #include "core/torch_status.h"
 #include "core/trace.h"
 #include "parallel/gradient_clipping.h"
-#include "parallel/model_state.h"
 #include "parallel/option_checks.h"
 
 namespace tandem {
@@ -40,6 +38,11 @@ absl::StatusOr<std::unique_ptr<Replicated>> Replicated::Create(
     Communicator& data) {
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_norm", options.clip_norm));
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_value", options.clip_value));
+  if (!(options.clip_norm_type > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("clip_norm_type must be greater than 0, but ",
+                     options.clip_norm_type, " was given"));
+  }
   if (options.accumulation_steps < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("accumulation_steps must be at least 1, but ",
@@ -71,8 +74,11 @@ absl::Status Replicated::Prepare(LayerList layers) {
   if (options_.hook) {
     TANDEM_RETURN_IF_ERROR(ddp_->register_comm_hook(options_.hook));
   }
+  std::vector<OptimizerOptions> groups = {options_.optimizer};
+  groups.insert(groups.end(), options_.further_optimizers.begin(),
+                options_.further_optimizers.end());
   TANDEM_ASSIGN_OR_RETURN(
-      optimizer_, MakeOptimizer(options_.optimizer, ddp_->flat_buffers()));
+      optimizer_, GroupedOptimizer::Create(groups, ddp_->flat_buffers()));
   if (options_.averaging) {
     TANDEM_ASSIGN_OR_RETURN(
         averager_, PeriodicParameterAverager::Create(*options_.averaging));
@@ -94,6 +100,7 @@ absl::StatusOr<LossResult> Replicated::Loss(const Batch& batch) {
 
 absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
   const int64_t parts = std::min(options_.accumulation_steps, batch.size);
+  const bool sums = communicates();
   Score score;
   for (int64_t i = 0; i < parts; ++i) {
     const Batch part = Part(batch, i, parts);
@@ -108,14 +115,14 @@ absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
     score += result.score;
     if (last) TANDEM_RETURN_IF_ERROR(FaultPoint("after_forward"));
     // On its way while backward runs.
-    if (last) TANDEM_RETURN_IF_ERROR(StartSumOfScores(score));
+    if (last && sums) TANDEM_RETURN_IF_ERROR(StartSumOfScores(score));
     if (parts > 1) {
       result.loss = result.loss.mul(static_cast<double>(part.size) /
                                     static_cast<double>(batch.size));
     }
     TANDEM_RETURN_IF_ERROR(ddp_->Backward(result.loss));
   }
-  return SumOfScores();
+  return sums ? SumOfScores() : score;
 }
 
 absl::Status Replicated::StartSumOfScores(const Score& score) {
@@ -138,20 +145,32 @@ absl::StatusOr<Score> Replicated::SumOfScores() {
   return score;
 }
 
+// Every rank sees the same averaged gradients, and must clip them alike.
+absl::Status Replicated::Clip() {
+  if (options_.clip_value > 0) {
+    ClipGradientValue(ddp_->flat_buffers(), options_.clip_value);
+  }
+  if (options_.clip_norm == 0) return absl::OkStatus();
+  const ClipNormOptions norm = {options_.clip_norm, options_.clip_norm_type,
+                                options_.error_if_nonfinite};
+  for (const FlatBufferList& part :
+       {ddp_->averaged_flat_buffers(), ddp_->ignored_flat_buffers()}) {
+    TANDEM_RETURN_IF_ERROR(ClipGradientNorm(part, norm).status());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Replicated::Update(double learning_rate) {
   for (const auto& buffer : ddp_->flat_buffers()) {
     TANDEM_RETURN_IF_ERROR(buffer->CheckViews());
   }
   TANDEM_RETURN_IF_ERROR(FaultPoint("before_optimizer"));
   TraceScope scope("compute", "optimizer");
-  const FlatBuffers& flat = ddp_->flat_buffers();
   return CatchTorch(
-      [&] {
-        if (options_.clip_value > 0) {
-          ClipGradientValue(flat, options_.clip_value);
-        }
-        if (options_.clip_norm > 0) ClipGradientNorm(flat, options_.clip_norm);
+      [&]() -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(Clip());
         optimizer_->Step(learning_rate);
+        return absl::OkStatus();
       },
       "optimizer step");
 }
@@ -176,12 +195,18 @@ bool Replicated::averages_gradients() const {
   return !averager_ || averager_->in_warmup();
 }
 
+// Whether the step under way sends anything.
+bool Replicated::communicates() const {
+  return averages_gradients() || averager_->averages_now();
+}
+
 // After an update: what the ranks have each for themselves.
 absl::Status Replicated::MakeAlike(bool gradients_were_averaged) {
   alike_ = gradients_were_averaged;
   if (averager_) {
     alike_ = alike_ || averager_->averages_now();
-    TANDEM_RETURN_IF_ERROR(averager_->AfterStep(ddp_->flat_buffers(), data_));
+    TANDEM_RETURN_IF_ERROR(
+        averager_->AfterStep(ddp_->averaged_flat_buffers(), data_));
   }
   return alike_ ? BroadcastBuffers() : absl::OkStatus();
 }
@@ -198,7 +223,8 @@ void Replicated::ResumeAt(int64_t steps) {
 absl::Status Replicated::Synchronise() {
   if (alike_) return absl::OkStatus();
   alike_ = true;
-  TANDEM_RETURN_IF_ERROR(AverageParameters(ddp_->flat_buffers(), data_));
+  TANDEM_RETURN_IF_ERROR(
+      AverageParameters(ddp_->averaged_flat_buffers(), data_));
   return BroadcastBuffers();
 }
 
@@ -208,37 +234,6 @@ absl::StatusOr<Score> Replicated::TrainStep(const Batch& batch,
   // Others would wait for this rank in the next collective.
   if (!score.ok()) data_.Abort(score.status());
   return score;
-}
-
-absl::StatusOr<Score> Replicated::Evaluate(const Batch& batch) {
-  if (batch.size == 0) return Score{};
-  SetTraining(ddp_->module(), false);
-  at::NoGradGuard no_grad;
-  const absl::StatusOr<LossResult> result = Loss(batch);
-  if (!result.ok()) return Annotate(result.status(), "evaluation");
-  return result->score;
-}
-
-absl::StatusOr<Score> Replicated::Sum(const Score& score) {
-  TANDEM_RETURN_IF_ERROR(StartSumOfScores(score));
-  return SumOfScores();
-}
-
-NamedTensors Replicated::OptimizerState() const { return optimizer_->State(); }
-
-std::vector<std::pair<std::string, double>> Replicated::Measurements() const {
-  if (data_.size() == 1) return {};
-  return ToList(ddp_->logging_data());
-}
-
-absl::Status Replicated::LoadModelState(const NamedTensors& state) {
-  NamedTensors model = parameters_;
-  model.insert(model.end(), buffers_.begin(), buffers_.end());
-  return CopyModelState(state, model);
-}
-
-absl::Status Replicated::LoadOptimizerState(const NamedTensors& state) {
-  return optimizer_->LoadState(state);
 }
 
 }  // namespace tandem

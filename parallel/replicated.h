@@ -23,6 +23,7 @@
 #include "parallel/communication_hook.h"
 #include "parallel/ddp_options.h"
 #include "parallel/distributed_data_parallel.h"
+#include "parallel/grouped_optimizer.h"
 #include "parallel/make_optimizer.h"
 #include "parallel/parameter_averaging.h"
 #include "parallel/strategy.h"
@@ -39,10 +40,16 @@ struct ReplicatedOptions {
   int64_t accumulation_steps = 1;
   // If set, replicas train apart, each on its own gradients, and parameters are
   // averaged instead (post-local SGD); buffers are broadcast then. Optimizer
-  // state stays each rank's own.
+  // state stays each rank's own. Between two averagings nothing is sent.
   std::optional<ParameterAveragingOptions> averaging;
-  OptimizerOptions optimizer = SgdOptions{};
-  double clip_norm = 0;   // see ClipGradientNorm; 0: off
+  OptimizerOptions optimizer = SgdOptions{};  // of ddp.optimizer_group's 0
+  std::vector<OptimizerOptions> further_optimizers;  // of its groups 1, 2, ...
+  // See ClipGradientNorm; 0: off. The norm is that of the averaged gradients,
+  // the same on every rank. Gradients of ddp.parameters_to_ignore, each rank's
+  // own, have no part in it: they have a norm of their own and the same bound.
+  double clip_norm = 0;
+  double clip_norm_type = 2;
+  bool error_if_nonfinite = false;  // such a norm ends the job
   double clip_value = 0;  // see ClipGradientValue; 0: off. Before the norm
   c10::Device device = c10::kCPU;
 };
@@ -54,8 +61,10 @@ struct ReplicatedOptions {
 // (options.ddp must allow it, except with one rank) is left alone.
 //
 // After every step parameters, buffers and optimizer state hold the same bits
-// on all ranks (but for options.averaging). A loss that is NaN or infinite
-// shows in the score; the step is done all the same.
+// on all ranks, but for options.averaging and options.ddp.parameters_to_ignore,
+// which are never averaged. A loss that is NaN or infinite shows in the score;
+// the step is done all the same. Where a step sends nothing (options.averaging)
+// its score is that of this rank's share alone.
 //
 // Errors: InvalidArgument when ranks have different models, when nothing is to
 // be trained, when a batch is empty, does not divide or does not fit the model;
@@ -101,6 +110,8 @@ class Replicated : public Strategy {
   absl::Status MakeAlike(bool gradients_were_averaged);
   absl::Status BroadcastBuffers();
   bool averages_gradients() const;
+  bool communicates() const;
+  absl::Status Clip();
 
   LossFunction loss_;
   ReplicatedOptions options_;
@@ -108,7 +119,7 @@ class Replicated : public Strategy {
   NamedTensors parameters_;
   NamedTensors buffers_;
   std::unique_ptr<DistributedDataParallel<LayerList>> ddp_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::optional<GroupedOptimizer> optimizer_;
   std::optional<PeriodicParameterAverager> averager_;
   bool alike_ = true;  // replicas are, at the moment
   at::Tensor sums_;    // [3], double: a score under way

@@ -13,7 +13,7 @@ namespace {
 
 class Sgd : public Optimizer {
  public:
-  Sgd(const SgdOptions& options, const FlatBuffers& buffers)
+  Sgd(const SgdOptions& options, const FlatBufferList& buffers)
       : Optimizer({"SGD", StateOf(options), /*counts_steps=*/false}, buffers),
         options_(options) {}
 
@@ -36,8 +36,8 @@ class Sgd : public Optimizer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Optimizer>> MakeSgd(const SgdOptions& options,
-                                                   const FlatBuffers& buffers) {
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeSgd(
+    const SgdOptions& options, const FlatBufferList& buffers) {
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("momentum", options.momentum));
   TANDEM_RETURN_IF_ERROR(
       CheckNotNegative("weight_decay", options.weight_decay));

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "parallel/flat_buffer_list.h"
 #include "parallel/optimizer.h"
 
 namespace tandem {
@@ -23,8 +24,8 @@ struct SgdOptions {
 // momentum_buffer where momentum is not zero; a parameter's first step sets it
 // to the gradient. InvalidArgument for negative or non-finite values, and for
 // nesterov without momentum or with dampening.
-absl::StatusOr<std::unique_ptr<Optimizer>> MakeSgd(const SgdOptions& options,
-                                                   const FlatBuffers& buffers);
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeSgd(
+    const SgdOptions& options, const FlatBufferList& buffers);
 
 }  // namespace tandem
 

@@ -28,7 +28,8 @@ class Strategy {
 
   // One step: forward, backward, synchronisation, clipping, update. `batch` is
   // this rank's share of the global batch. Returns the score of the global
-  // batch, the same on every rank.
+  // batch, the same on every rank; that of this rank's share alone in a step
+  // that sends nothing (replicas that train apart for a while).
   virtual absl::StatusOr<Score> TrainStep(const Batch& batch,
                                           double learning_rate) = 0;
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/parallel/ddp_fixture.h"
@@ -94,6 +95,20 @@ TEST_P(DdpConstruction, OptionsThatCannotBeAreNamed) {
   ExpectOptionRefused(
       options, AllOf(HasSubstr("parameters_to_ignore"), HasSubstr("c.weight")));
 
+  options.parameters_to_ignore = {"c.weight", "a.weight", "d.weight"};
+  ExpectOptionRefused(options, HasSubstr("names c.weight, d.weight, but"));
+
+  options.parameters_to_ignore.clear();
+  for (int i = 0; i < 23; ++i) {
+    options.parameters_to_ignore.push_back(absl::StrCat("c", i));
+  }
+  ExpectOptionRefused(options, HasSubstr("c18, c19 and 3 more, but"));
+
+  options.parameters_to_ignore = {"b.weight", "a.weight"};
+  ExpectOptionRefused(options, HasSubstr("nothing to train together; "
+                                         "parameters_to_ignore names a.weight, "
+                                         "b.weight"));
+
   options = {};
   options.delay_all_reduce_named_params = {"a.weight"};
   ExpectOptionRefused(options, HasSubstr("param_to_hook_all_reduce"));
@@ -134,6 +149,17 @@ TEST_P(DdpConstruction, IgnoredParametersMayDiffer) {
       return absl::OkStatus();
     });
   }
+}
+
+TEST(DdpOptionsCheck, EveryParameterWithoutAValueIsNamed) {
+  const NamedTensors parameters = {
+      {"a", at::full({2}, 1.).requires_grad_(true)},
+      {"late", {}},
+      {"later", {}}};
+  const absl::Status status = CheckDdpOptions({}, parameters, {});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("parameters late, later have no values yet"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, DdpConstruction,

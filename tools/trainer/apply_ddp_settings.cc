@@ -11,13 +11,23 @@ namespace {
 
 absl::StatusOr<CommunicationHook> MakeHook(const DdpSettings& settings) {
   if (settings.comm_hook == "none") return CommunicationHook();
+  if (settings.comm_hook == "allreduce") return AllReduceHook();
   if (settings.comm_hook == "fp16") return Fp16CompressHook();
   if (settings.comm_hook == "bf16") return Bf16CompressHook();
   PowerSgdOptions options;
   options.matrix_approximation_rank = settings.power_sgd_rank;
   options.start_power_sgd_iter = settings.power_sgd_start_step;
+  options.min_compression_rate = settings.power_sgd_min_compression_rate;
+  options.use_error_feedback = settings.power_sgd_use_error_feedback;
+  options.warm_start = settings.power_sgd_warm_start;
+  options.orthogonalization_epsilon =
+      settings.power_sgd_orthogonalization_epsilon;
+  options.random_seed = settings.power_sgd_random_seed;
   TANDEM_ASSIGN_OR_RETURN(const PowerSgd power_sgd, PowerSgd::Create(options));
   if (settings.comm_hook == "powersgd") return power_sgd.Hook();
+  if (settings.comm_hook == "powersgd_bf16") {
+    return Bf16CompressWrapper(power_sgd.Hook());
+  }
   return Fp16CompressWrapper(power_sgd.Hook());
 }
 

@@ -1,5 +1,6 @@
 #include "tools/trainer/ddp_settings.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/status_macros.h"
@@ -7,6 +8,38 @@
 
 namespace tandem {
 namespace {
+
+// An option of PowerSGD that nobody would look at.
+absl::Status CheckPowerSgd(const DdpSettings& settings) {
+  if (absl::StartsWith(settings.comm_hook, "powersgd")) {
+    return absl::OkStatus();
+  }
+  const DdpSettings usual;
+  const std::pair<const char*, bool> given[] = {
+      {"rank", settings.power_sgd_rank != usual.power_sgd_rank},
+      {"start_step",
+       settings.power_sgd_start_step != usual.power_sgd_start_step},
+      {"min_compression_rate", settings.power_sgd_min_compression_rate !=
+                                   usual.power_sgd_min_compression_rate},
+      {"use_error_feedback", settings.power_sgd_use_error_feedback !=
+                                 usual.power_sgd_use_error_feedback},
+      {"warm_start",
+       settings.power_sgd_warm_start != usual.power_sgd_warm_start},
+      {"orthogonalization_epsilon",
+       settings.power_sgd_orthogonalization_epsilon !=
+           usual.power_sgd_orthogonalization_epsilon},
+      {"random_seed",
+       settings.power_sgd_random_seed != usual.power_sgd_random_seed},
+  };
+  for (const auto& [option, differs] : given) {
+    if (!differs) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--power_sgd_", option,
+        " is PowerSGD's, but --comm_hook=", settings.comm_hook,
+        " was given: choose powersgd, powersgd_fp16 or powersgd_bf16"));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckTogether(const DdpSettings& settings) {
   if (!settings.gradient_as_bucket_view) {
@@ -26,6 +59,14 @@ absl::Status CheckTogether(const DdpSettings& settings) {
         " averages gradients, --average_parameters_every=",
         settings.average_parameters_every, " parameters instead: give one"));
   }
+  if (settings.average_parameters_every == 0 &&
+      settings.average_parameters_warmup_steps > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--average_parameters_warmup_steps=",
+                     settings.average_parameters_warmup_steps,
+                     " come before parameters are averaged, which is off: give "
+                     "--average_parameters_every=STEPS as well"));
+  }
   for (double cap : settings.bucket_cap_mb_list) {
     TANDEM_RETURN_IF_ERROR(Between("bucket_cap_mb_list", cap, 1e-6, 1e6));
   }
@@ -40,12 +81,18 @@ absl::Status Validate(const DdpSettings& settings) {
       Between("gradient_accumulation_steps",
               settings.gradient_accumulation_steps, 1, 1e9),
       OneOf("comm_hook", settings.comm_hook,
-            {"none", "fp16", "bf16", "powersgd", "powersgd_fp16"}),
+            {"none", "allreduce", "fp16", "bf16", "powersgd", "powersgd_fp16",
+             "powersgd_bf16"}),
       Between("power_sgd_rank", settings.power_sgd_rank, 1, 1e6),
       AtLeast("power_sgd_start_step", settings.power_sgd_start_step, 0),
+      Between("power_sgd_min_compression_rate",
+              settings.power_sgd_min_compression_rate, 1e-6, 1e6),
+      Between("power_sgd_orthogonalization_epsilon",
+              settings.power_sgd_orthogonalization_epsilon, 0, 1e6),
       AtLeast("average_parameters_every", settings.average_parameters_every, 0),
       AtLeast("average_parameters_warmup_steps",
               settings.average_parameters_warmup_steps, 0),
+      CheckPowerSgd(settings),
       CheckTogether(settings),
   });
 }
@@ -76,6 +123,14 @@ std::vector<std::pair<std::string, std::string>> Describe(
       {"comm_hook", settings.comm_hook},
       {"power_sgd_rank", text(settings.power_sgd_rank)},
       {"power_sgd_start_step", text(settings.power_sgd_start_step)},
+      {"power_sgd_min_compression_rate",
+       text(settings.power_sgd_min_compression_rate)},
+      {"power_sgd_use_error_feedback",
+       word(settings.power_sgd_use_error_feedback)},
+      {"power_sgd_warm_start", word(settings.power_sgd_warm_start)},
+      {"power_sgd_orthogonalization_epsilon",
+       text(settings.power_sgd_orthogonalization_epsilon)},
+      {"power_sgd_random_seed", text(settings.power_sgd_random_seed)},
       {"average_parameters_every", text(settings.average_parameters_every)},
       {"average_parameters_warmup_steps",
        text(settings.average_parameters_warmup_steps)},

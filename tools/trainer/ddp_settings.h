@@ -30,6 +30,11 @@ struct DdpSettings {
   std::string comm_hook = "none";
   int64_t power_sgd_rank = 1;
   int64_t power_sgd_start_step = 1000;
+  double power_sgd_min_compression_rate = 2;
+  bool power_sgd_use_error_feedback = true;
+  bool power_sgd_warm_start = true;
+  double power_sgd_orthogonalization_epsilon = 0;
+  uint64_t power_sgd_random_seed = 0;
   int64_t average_parameters_every = 0;  // 0: gradients are averaged instead
   int64_t average_parameters_warmup_steps = 0;
   bool ddp_logging = false;

@@ -45,12 +45,28 @@ ABSL_FLAG(int64_t, gradient_accumulation_steps, 1,
           "Parts into which a rank's batch is cut; their gradients add up and "
           "are averaged over the ranks once (no_sync).");
 ABSL_FLAG(std::string, comm_hook, "none",
-          "ddp: how gradients are averaged: none (all-reduce), fp16 or bf16 "
-          "(half the bytes), powersgd, powersgd_fp16.");
+          "ddp: how gradients are averaged: none or allreduce (as they are; "
+          "the latter by way of a hook), fp16 or bf16 (half the bytes), "
+          "powersgd, powersgd_fp16 or powersgd_bf16 (which wrap it).");
 ABSL_FLAG(int64_t, power_sgd_rank, 1,
-          "ddp: rank of --comm_hook=powersgd's matrices.");
+          "ddp: rank of --comm_hook=powersgd's matrices "
+          "(matrix_approximation_rank).");
 ABSL_FLAG(int64_t, power_sgd_start_step, 1000,
-          "ddp: steps before --comm_hook=powersgd begins to compress.");
+          "ddp: steps before --comm_hook=powersgd begins to compress "
+          "(start_powerSGD_iter).");
+ABSL_FLAG(double, power_sgd_min_compression_rate, 2,
+          "ddp: --comm_hook=powersgd compresses gradients that become smaller "
+          "by more than this factor.");
+ABSL_FLAG(bool, power_sgd_use_error_feedback, true,
+          "ddp: --comm_hook=powersgd adds what compression lost to the next "
+          "gradient.");
+ABSL_FLAG(bool, power_sgd_warm_start, true,
+          "ddp: --comm_hook=powersgd begins with the last step's Q, not with "
+          "a random one.");
+ABSL_FLAG(double, power_sgd_orthogonalization_epsilon, 0,
+          "ddp: --comm_hook=powersgd adds this to norms that it divides by.");
+ABSL_FLAG(uint64_t, power_sgd_random_seed, 0,
+          "ddp: seed of --comm_hook=powersgd's random matrices.");
 ABSL_FLAG(int64_t, average_parameters_every, 0,
           "ddp: average parameters every so many steps, and no gradients "
           "(local SGD); 0: gradients, in every step.");
@@ -107,6 +123,14 @@ absl::StatusOr<DdpSettings> DdpSettingsFromFlags() {
   settings.comm_hook = absl::GetFlag(FLAGS_comm_hook);
   settings.power_sgd_rank = absl::GetFlag(FLAGS_power_sgd_rank);
   settings.power_sgd_start_step = absl::GetFlag(FLAGS_power_sgd_start_step);
+  settings.power_sgd_min_compression_rate =
+      absl::GetFlag(FLAGS_power_sgd_min_compression_rate);
+  settings.power_sgd_use_error_feedback =
+      absl::GetFlag(FLAGS_power_sgd_use_error_feedback);
+  settings.power_sgd_warm_start = absl::GetFlag(FLAGS_power_sgd_warm_start);
+  settings.power_sgd_orthogonalization_epsilon =
+      absl::GetFlag(FLAGS_power_sgd_orthogonalization_epsilon);
+  settings.power_sgd_random_seed = absl::GetFlag(FLAGS_power_sgd_random_seed);
   settings.average_parameters_every =
       absl::GetFlag(FLAGS_average_parameters_every);
   settings.average_parameters_warmup_steps =

@@ -1,6 +1,8 @@
 #include "tools/trainer/job.h"
 
+#include <algorithm>
 #include <chrono>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,32 +75,59 @@ absl::StatusOr<c10::Device> DeviceOf(const Job& job) {
   return devices.front();
 }
 
-OptimizerOptions OptimizerOptionsOf(const TrainOptions& options) {
+OptimizerOptions OptimizerOptionsOf(const TrainOptions& options,
+                                    double weight_decay) {
   if (options.optimizer == "sgd") {
     SgdOptions sgd;
     sgd.momentum = options.momentum;
     sgd.nesterov = options.nesterov;
-    sgd.weight_decay = options.weight_decay;
+    sgd.weight_decay = weight_decay;
     return sgd;
   }
   if (options.optimizer == "adam") {
     AdamOptions adam;
-    adam.weight_decay = options.weight_decay;
+    adam.weight_decay = weight_decay;
     return adam;
   }
   AdamWOptions adamw;
-  adamw.weight_decay = options.weight_decay;
+  adamw.weight_decay = weight_decay;
   return adamw;
+}
+
+// --no_weight_decay_on: a parameter group of its own.
+absl::Status ExemptFromDecay(const TrainOptions& options,
+                             const LayerList& layers,
+                             ReplicatedOptions* replicated) {
+  if (options.no_weight_decay_on.empty()) return absl::OkStatus();
+  const auto exempt = [pattern = std::regex(options.no_weight_decay_on)](
+                          const std::string& name) -> int64_t {
+    return std::regex_search(name, pattern) ? 1 : 0;
+  };
+  std::vector<std::string> names;
+  for (const auto& each : NamedParameters(layers)) names.push_back(each.first);
+  if (std::none_of(names.begin(), names.end(), exempt)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--no_weight_decay_on=", options.no_weight_decay_on,
+                     " matches no parameter of --model=", options.model,
+                     ", which has ", absl::StrJoin(names, ", ")));
+  }
+  replicated->ddp.optimizer_group = exempt;
+  replicated->further_optimizers = {OptimizerOptionsOf(options, 0)};
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const Job& job) {
   TANDEM_ASSIGN_OR_RETURN(LayerList layers,
                           MakeLayersFor(job.options, *job.train_data));
   ReplicatedOptions replicated;
-  replicated.optimizer = OptimizerOptionsOf(job.options);
+  replicated.optimizer =
+      OptimizerOptionsOf(job.options, job.options.weight_decay);
   replicated.clip_norm = job.options.clip_grad_norm;
+  replicated.clip_norm_type = job.options.clip_grad_norm_type;
+  replicated.error_if_nonfinite = job.options.error_if_nonfinite;
   replicated.clip_value = job.options.clip_grad_value;
   TANDEM_RETURN_IF_ERROR(Apply(job.options.ddp, &replicated));
+  TANDEM_RETURN_IF_ERROR(ExemptFromDecay(job.options, layers, &replicated));
   TANDEM_ASSIGN_OR_RETURN(replicated.device, DeviceOf(job));
   return Replicated::Create(std::move(layers), CrossEntropy, replicated,
                             *job.world);

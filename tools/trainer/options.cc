@@ -1,5 +1,7 @@
 #include "tools/trainer/options.h"
 
+#include <regex>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tools/trainer/flag_checks.h"
@@ -32,6 +34,43 @@ absl::Status CheckData(const TrainOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--synthetic_shape=", absl::StrJoin(options.synthetic_shape, ","),
         ": --dataset=synthetic_tokens takes one number, the context length"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckClipping(const TrainOptions& options) {
+  if (!(options.clip_grad_norm_type > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--clip_grad_norm_type=", options.clip_grad_norm_type,
+                     ": must be greater than 0, such as 2, 1 or inf"));
+  }
+  if (options.clip_grad_norm > 0) return absl::OkStatus();
+  if (options.clip_grad_norm_type != 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--clip_grad_norm_type=", options.clip_grad_norm_type,
+        " says which norm is clipped: give --clip_grad_norm=NORM as well"));
+  }
+  if (options.error_if_nonfinite) {
+    return absl::InvalidArgumentError(
+        "--error_if_nonfinite looks at the norm that is clipped: give "
+        "--clip_grad_norm=NORM as well");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckWeightDecay(const TrainOptions& options) {
+  if (options.no_weight_decay_on.empty()) return absl::OkStatus();
+  if (options.weight_decay == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--no_weight_decay_on=", options.no_weight_decay_on,
+        " makes exceptions from --weight_decay, which is 0: give both"));
+  }
+  try {
+    const std::regex pattern(options.no_weight_decay_on);
+  } catch (const std::regex_error& error) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--no_weight_decay_on=", options.no_weight_decay_on,
+        ": not a regular expression (ECMAScript's): ", error.what()));
   }
   return absl::OkStatus();
 }
@@ -92,6 +131,8 @@ absl::Status Validate(const TrainOptions& options) {
       AtLeast("trace_step", options.trace_step, 1),
       OneOf("backend", options.backend, {"shm", "gloo"}),
       Validate(options.ddp),
+      CheckClipping(options),
+      CheckWeightDecay(options),
       CheckData(options),
       CheckTogether(options),
   });
@@ -120,11 +161,14 @@ std::vector<std::pair<std::string, std::string>> Describe(
       {"momentum", text(options.momentum)},
       {"nesterov", options.nesterov ? "true" : "false"},
       {"weight_decay", text(options.weight_decay)},
+      {"no_weight_decay_on", options.no_weight_decay_on},
       {"lr_schedule", options.lr_schedule},
       {"lr_warmup_steps", text(options.lr_warmup_steps)},
       {"lr_step_size", text(options.lr_step_size)},
       {"lr_gamma", text(options.lr_gamma)},
       {"clip_grad_norm", text(options.clip_grad_norm)},
+      {"clip_grad_norm_type", text(options.clip_grad_norm_type)},
+      {"error_if_nonfinite", options.error_if_nonfinite ? "true" : "false"},
       {"clip_grad_value", text(options.clip_grad_value)},
       {"seed", text(options.seed)},
       {"device", options.device},

@@ -36,7 +36,10 @@ struct TrainOptions {
   int64_t lr_warmup_steps = 0;
   int64_t lr_step_size = 0;  // in steps
   double lr_gamma = 0.1;
-  double clip_grad_norm = 0;   // 0: off
+  std::string no_weight_decay_on;  // a regular expression; empty: none
+  double clip_grad_norm = 0;       // 0: off
+  double clip_grad_norm_type = 2;
+  bool error_if_nonfinite = false;
   double clip_grad_value = 0;  // 0: off; before the norm
 
   uint64_t seed = 0;

@@ -49,6 +49,9 @@ ABSL_FLAG(bool, nesterov, false, "Nesterov's momentum, for sgd.");
 ABSL_FLAG(double, weight_decay, 0,
           "Weight decay: added to the gradient by sgd and adam, taken off the "
           "weight by adamw.");
+ABSL_FLAG(std::string, no_weight_decay_on, "",
+          "Parameters whose names this regular expression matches, in part at "
+          "least, have no --weight_decay: 'bias$|^bn'.");
 ABSL_FLAG(std::string, lr_schedule, "constant",
           "Learning rate after the warm-up: constant, step (times --lr_gamma "
           "every --lr_step_size steps) or cosine (down to 0 at the last "
@@ -61,6 +64,11 @@ ABSL_FLAG(double, lr_gamma, 0.1, "Factor of one decay of --lr_schedule=step.");
 ABSL_FLAG(double, clip_grad_norm, 0,
           "Scale gradients down to this norm where theirs is greater; 0: "
           "off.");
+ABSL_FLAG(double, clip_grad_norm_type, 2,
+          "Order of --clip_grad_norm's norm: 2, 1, inf or another number "
+          "greater than 0.");
+ABSL_FLAG(bool, error_if_nonfinite, false,
+          "End the job when the norm of --clip_grad_norm is not finite.");
 ABSL_FLAG(double, clip_grad_value, 0,
           "Clamp every element of the gradients to this magnitude, before "
           "--clip_grad_norm; 0: off.");
@@ -150,11 +158,14 @@ absl::StatusOr<TrainOptions> TrainOptionsFromFlags() {
   options.momentum = absl::GetFlag(FLAGS_momentum);
   options.nesterov = absl::GetFlag(FLAGS_nesterov);
   options.weight_decay = absl::GetFlag(FLAGS_weight_decay);
+  options.no_weight_decay_on = absl::GetFlag(FLAGS_no_weight_decay_on);
   options.lr_schedule = absl::GetFlag(FLAGS_lr_schedule);
   options.lr_warmup_steps = absl::GetFlag(FLAGS_lr_warmup_steps);
   options.lr_step_size = absl::GetFlag(FLAGS_lr_step_size);
   options.lr_gamma = absl::GetFlag(FLAGS_lr_gamma);
   options.clip_grad_norm = absl::GetFlag(FLAGS_clip_grad_norm);
+  options.clip_grad_norm_type = absl::GetFlag(FLAGS_clip_grad_norm_type);
+  options.error_if_nonfinite = absl::GetFlag(FLAGS_error_if_nonfinite);
   options.clip_grad_value = absl::GetFlag(FLAGS_clip_grad_value);
   options.seed = absl::GetFlag(FLAGS_seed);
   options.device = absl::GetFlag(FLAGS_device);

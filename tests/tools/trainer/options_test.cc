@@ -1,5 +1,6 @@
 #include "tools/trainer/options.h"
 
+#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -13,6 +14,18 @@ using ::testing::HasSubstr;
 
 TEST(TrainOptionsTest, DefaultsAreValid) {
   EXPECT_TRUE(Validate(TrainOptions()).ok());
+}
+
+TEST(TrainOptionsTest, NormsAndDecayMayBeOfAnyKind) {
+  TrainOptions options;
+  options.clip_grad_norm = 1;
+  options.clip_grad_norm_type = std::numeric_limits<double>::infinity();
+  options.error_if_nonfinite = true;
+  options.weight_decay = 0.1;
+  options.no_weight_decay_on = "bias$|^bn";
+  options.ddp.comm_hook = "powersgd_bf16";
+  options.ddp.power_sgd_warm_start = false;
+  EXPECT_TRUE(Validate(options).ok()) << Validate(options);
 }
 
 struct BadOption {
@@ -73,6 +86,49 @@ INSTANTIATE_TEST_SUITE_P(
                   "--timeout=inf"},
         BadOption{[](TrainOptions& o) { o.intra_op_threads = 5000000000; },
                   "--intra_op_threads"},
+        BadOption{[](TrainOptions& o) { o.clip_grad_norm_type = 0; },
+                  "--clip_grad_norm_type=0: must be greater than 0"},
+        BadOption{[](TrainOptions& o) { o.clip_grad_norm_type = std::nan(""); },
+                  "--clip_grad_norm_type=nan"},
+        BadOption{[](TrainOptions& o) { o.clip_grad_norm_type = 1; },
+                  "give --clip_grad_norm=NORM"},
+        BadOption{[](TrainOptions& o) { o.error_if_nonfinite = true; },
+                  "--error_if_nonfinite looks at the norm"},
+        BadOption{[](TrainOptions& o) { o.no_weight_decay_on = "bias"; },
+                  "exceptions from --weight_decay, which is 0"},
+        BadOption{[](TrainOptions& o) {
+                    o.weight_decay = 0.1;
+                    o.no_weight_decay_on = "bias(";
+                  },
+                  "--no_weight_decay_on=bias(: not a regular expression"},
+        BadOption{[](TrainOptions& o) { o.ddp.comm_hook = "bf16_power_sgd"; },
+                  "known: none, allreduce, fp16, bf16, powersgd, "
+                  "powersgd_fp16, powersgd_bf16"},
+        BadOption{[](TrainOptions& o) { o.ddp.power_sgd_rank = 2; },
+                  "--power_sgd_rank is PowerSGD's, but --comm_hook=none"},
+        BadOption{[](TrainOptions& o) {
+                    o.ddp.comm_hook = "fp16";
+                    o.ddp.power_sgd_random_seed = 2;
+                  },
+                  "--power_sgd_random_seed is PowerSGD's"},
+        BadOption{[](TrainOptions& o) {
+                    o.ddp.comm_hook = "powersgd";
+                    o.ddp.power_sgd_min_compression_rate = 0;
+                  },
+                  "--power_sgd_min_compression_rate=0: must be from"},
+        BadOption{[](TrainOptions& o) {
+                    o.ddp.comm_hook = "powersgd";
+                    o.ddp.power_sgd_orthogonalization_epsilon = -1;
+                  },
+                  "--power_sgd_orthogonalization_epsilon=-1"},
+        BadOption{
+            [](TrainOptions& o) { o.ddp.average_parameters_warmup_steps = 4; },
+            "give --average_parameters_every=STEPS as well"},
+        BadOption{[](TrainOptions& o) {
+                    o.ddp.comm_hook = "allreduce";
+                    o.ddp.average_parameters_every = 4;
+                  },
+                  "--comm_hook=allreduce averages gradients"},
         BadOption{[](TrainOptions& o) { o.eval_only = true; },
                   "name it with --resume"},
         BadOption{[](TrainOptions& o) {

@@ -1,0 +1,45 @@
+// What a replica holds and how it scores, beside training.
+
+#include <ATen/core/grad_mode.h>
+#include <torch/nn/module.h>
+
+#include "core/layer_list.h"
+#include "core/status_macros.h"
+#include "core/torch_status.h"
+#include "parallel/model_state.h"
+#include "parallel/replicated.h"
+
+namespace tandem {
+
+absl::StatusOr<Score> Replicated::Evaluate(const Batch& batch) {
+  if (batch.size == 0) return Score{};
+  SetTraining(ddp_->module(), false);
+  at::NoGradGuard no_grad;
+  const absl::StatusOr<LossResult> result = Loss(batch);
+  if (!result.ok()) return Annotate(result.status(), "evaluation");
+  return result->score;
+}
+
+absl::StatusOr<Score> Replicated::Sum(const Score& score) {
+  TANDEM_RETURN_IF_ERROR(StartSumOfScores(score));
+  return SumOfScores();
+}
+
+NamedTensors Replicated::OptimizerState() const { return optimizer_->State(); }
+
+std::vector<std::pair<std::string, double>> Replicated::Measurements() const {
+  if (data_.size() == 1) return {};
+  return ToList(ddp_->logging_data());
+}
+
+absl::Status Replicated::LoadModelState(const NamedTensors& state) {
+  NamedTensors model = parameters_;
+  model.insert(model.end(), buffers_.begin(), buffers_.end());
+  return CopyModelState(state, model);
+}
+
+absl::Status Replicated::LoadOptimizerState(const NamedTensors& state) {
+  return optimizer_->LoadState(state);
+}
+
+}  // namespace tandem
