@@ -150,10 +150,10 @@ PendingCopy CopyLane::StartOnStreams(at::TensorList tensors) const {
       pending.copies_.push_back(CopyOf(tensor));
     }
   }
-  for (const at::Tensor& tensor : tensors) {
-    if (tensor.defined()) order_->Keep(tensor, streams_->source);
-  }
   for (const c10::Stream& stream : both) {
+    for (const at::Tensor& tensor : tensors) {
+      if (tensor.defined()) order_->Keep(tensor, stream);
+    }
     pending.copied_.emplace_back(stream.device_type());
     pending.copied_.back().record(stream);
   }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/fingerprint.h"
 #include "core/layer_list.h"
 #include "core/testing/device_types.h"
@@ -86,6 +87,24 @@ Job GptJob() {
           }};
 }
 
+// The default cuts of 1 to 4 parts.
+std::vector<Cuts> ByParameters(const Job& job) {
+  const auto sizes = ParameterCounts(MakeLayers(job.specs, kSeed));
+  std::vector<Cuts> all;
+  for (int64_t parts = 1; parts <= 4; ++parts) {
+    all.push_back(*CutsByParameters(sizes, parts));
+  }
+  return all;
+}
+
+std::vector<Cuts> Uniform(const Job& job) {
+  std::vector<Cuts> all;
+  for (int64_t parts = 1; parts <= 4; ++parts) {
+    all.push_back(*UniformCuts(static_cast<int64_t>(job.specs.size()), parts));
+  }
+  return all;
+}
+
 // What training comes to: every loss, every gradient, and at the end all
 // weights and buffers, as text.
 std::vector<std::string> Train(const Job& job, const LayerList& layers) {
@@ -137,17 +156,11 @@ class ModelParallelTest : public DeviceTypeTest {
     return *std::move(layers);
   }
 
-  // 1 to 4 parts, with the cuts of either default.
-  void ExpectSameAsUncut(const Job& job) {
+  void ExpectSameAsUncut(const Job& job, const std::vector<Cuts>& choices) {
     const std::vector<std::string> uncut = TrainUncut(job);
-    const auto count = static_cast<int64_t>(job.specs.size());
-    for (int64_t parts = 1; parts <= 4; ++parts) {
-      const Cuts cuts = *CutsByParameters(
-          ParameterCounts(MakeLayers(job.specs, kSeed)), parts);
-      EXPECT_EQ(Train(job, Cut(job, cuts)), uncut) << parts << " parts";
-      const Cuts uniform = *UniformCuts(count, parts);
-      if (uniform == cuts) continue;
-      EXPECT_EQ(Train(job, Cut(job, uniform)), uncut) << parts << " uniform";
+    for (const Cuts& cuts : choices) {
+      EXPECT_EQ(Train(job, Cut(job, cuts)), uncut)
+          << "cut in front of layers " << absl::StrJoin(cuts, ", ");
     }
   }
 
@@ -167,29 +180,25 @@ class ModelParallelTest : public DeviceTypeTest {
 };
 
 TEST_P(ModelParallelTest, MlpHasTheBitsOfTheUncutModel) {
-  ExpectSameAsUncut(MlpJob());
+  ExpectSameAsUncut(MlpJob(), ByParameters(MlpJob()));
+  ExpectSameAsUncut(MlpJob(), Uniform(MlpJob()));
 }
 
 TEST_P(ModelParallelTest, ResnetHasTheBitsOfTheUncutModel) {
-  ExpectSameAsUncut(ResnetJob());
+  ExpectSameAsUncut(ResnetJob(), ByParameters(ResnetJob()));
 }
 
 TEST_P(ModelParallelTest, GptHasTheBitsOfTheUncutModel) {
-  ExpectSameAsUncut(GptJob());
+  ExpectSameAsUncut(GptJob(), ByParameters(GptJob()));
+  ExpectSameAsUncut(GptJob(), Uniform(GptJob()));
 }
 
 TEST_P(ModelParallelTest, EveryCutGivesTheSameBits) {
-  const Job toy = ToyJob();
-  const std::vector<std::string> uncut_toy = TrainUncut(toy);
-  for (const Cuts& cuts : {Cuts{1}, Cuts{2}, Cuts{1, 2}}) {
-    EXPECT_EQ(Train(toy, Cut(toy, cuts)), uncut_toy);
-  }
-  const Job mlp = MlpJob();
-  const std::vector<std::string> uncut_mlp = TrainUncut(mlp);
-  for (size_t cut = 1; cut < mlp.specs.size(); ++cut) {
-    EXPECT_EQ(Train(mlp, Cut(mlp, {static_cast<int64_t>(cut)})), uncut_mlp)
-        << "cut in front of layer " << cut;
-  }
+  ExpectSameAsUncut(ToyJob(), {{1}, {2}, {1, 2}});
+  std::vector<Cuts> all;
+  const auto layers = static_cast<int64_t>(MlpJob().specs.size());
+  for (int64_t cut = 1; cut < layers; ++cut) all.push_back({cut});
+  ExpectSameAsUncut(MlpJob(), all);
 }
 
 TEST_P(ModelParallelTest, NamesAndInitialValuesStayAndPartsLieOnTheirDevices) {

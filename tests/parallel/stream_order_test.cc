@@ -108,7 +108,8 @@ TEST_F(StreamOrderTest, SendingWaitsForTheProducerAndTakingForTheCopy) {
   PendingCopy pending = channel.Send(Example());
   EXPECT_THAT(guard_->Notes(),
               ElementsAre("0.1 waits for 0.0", "1.2 waits for 0.0", "use 0.1",
-                          "use 1.2", "use 0.0", "use 1.0", "keep until 0.1"));
+                          "use 1.2", "use 0.0", "use 1.0", "keep until 0.1",
+                          "keep until 1.2"));
   guard_->exchangeStream(c10::Stream(c10::Stream::UNSAFE, second_, 9));
   guard_->Notes();
   EXPECT_EQ(pending.Take().size(), 1u);
@@ -120,12 +121,21 @@ TEST_F(StreamOrderTest, SendingWaitsForTheProducerAndTakingForTheCopy) {
 TEST_F(StreamOrderTest, SendingBackHasStreamsOfItsOwn) {
   const CopyChannel channel(first_, second_);
   channel.SendBack({Example(), Example()}).Take();
-  EXPECT_THAT(
-      guard_->Notes(),
-      ElementsAre("1.3 waits for 1.0", "0.4 waits for 1.0", "use 1.3",
-                  "use 0.4", "use 1.0", "use 0.0", "keep until 1.3",
-                  "keep until 1.3", "0.0 waits for 1.3", "0.0 waits for 0.4",
-                  "keep until 0.0", "keep until 0.0"));
+  EXPECT_THAT(guard_->Notes(),
+              ElementsAre("1.3 waits for 1.0", "0.4 waits for 1.0", "use 1.3",
+                          "use 0.4", "use 1.0", "use 0.0", "keep until 1.3",
+                          "keep until 1.3", "keep until 0.4", "keep until 0.4",
+                          "0.0 waits for 1.3", "0.0 waits for 0.4",
+                          "keep until 0.0", "keep until 0.0"));
+}
+
+TEST_F(StreamOrderTest, WhoWritesToWhatWasSentWaitsForTheCopy) {
+  const CopyChannel channel(first_, second_);
+  const PendingCopy pending = channel.Send(Example());
+  guard_->Notes();
+  pending.Release(CurrentStream(first_));
+  EXPECT_THAT(guard_->Notes(),
+              ElementsAre("0.0 waits for 0.1", "0.0 waits for 1.2"));
 }
 
 TEST_F(StreamOrderTest, ADifferentiableCopyIsReleasedToo) {
@@ -135,8 +145,8 @@ TEST_F(StreamOrderTest, ADifferentiableCopyIsReleasedToo) {
       guard_->Notes(),
       ElementsAre("0.1 waits for 0.0", "1.2 waits for 0.0", "use 0.1",
                   "use 1.2", "use 0.0", "use 1.0", "keep until 0.1",
-                  "0.0 waits for 0.1", "0.0 waits for 1.2", "1.0 waits for 0.1",
-                  "1.0 waits for 1.2", "keep until 1.0"));
+                  "keep until 1.2", "0.0 waits for 0.1", "0.0 waits for 1.2",
+                  "1.0 waits for 0.1", "1.0 waits for 1.2", "keep until 1.0"));
 }
 
 TEST_F(StreamOrderTest, ADeviceToItselfNeedsNoOrder) {
