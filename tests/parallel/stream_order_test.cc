@@ -21,6 +21,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::IsSupersetOf;
 
 // "1.3": stream 3 of device 1.
 std::string Name(const c10::Stream& stream) {
@@ -147,6 +148,23 @@ TEST_F(StreamOrderTest, ADifferentiableCopyIsReleasedToo) {
                   "use 1.2", "use 0.0", "use 1.0", "keep until 0.1",
                   "keep until 1.2", "0.0 waits for 0.1", "0.0 waits for 1.2",
                   "1.0 waits for 0.1", "1.0 waits for 1.2", "keep until 1.0"));
+}
+
+TEST_F(StreamOrderTest, AGradientIsReadyOnTheStreamOfForward) {
+  const CopyChannel channel(first_, second_);
+  at::Tensor x = Example().requires_grad_();
+  guard_->exchangeStream(c10::Stream(c10::Stream::UNSAFE, first_, 5));
+  const at::Tensor y = channel.Copy(x);
+  guard_->exchangeStream(c10::Stream(c10::Stream::DEFAULT, first_));
+  guard_->Notes();
+  y.sum().backward();
+  EXPECT_THAT(guard_->Notes(),
+              IsSupersetOf({"1.3 waits for 1.0", "0.4 waits for 1.0", "use 1.3",
+                            "use 0.4", "keep until 1.3", "keep until 0.4",
+                            "1.0 waits for 1.3", "1.0 waits for 0.4",
+                            "0.5 waits for 1.3", "0.5 waits for 0.4",
+                            "keep until 0.5", "0.0 waits for 1.3",
+                            "0.0 waits for 0.4", "keep until 0.0"}));
 }
 
 TEST_F(StreamOrderTest, ADeviceToItselfNeedsNoOrder) {
