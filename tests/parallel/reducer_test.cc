@@ -7,6 +7,7 @@
 #include <ATen/ops/ones.h>
 
 #include <functional>
+#include <regex>
 #include <string>
 #include <utility>
 
@@ -284,7 +285,10 @@ TEST(Reducer, ErrorsNameTheParametersAndReachTheOthers) {
       EXPECT_FALSE(status.ok());
       EXPECT_TRUE(absl::StrContains(status.message(), "rank 0")) << status;
       EXPECT_TRUE(absl::StrContains(status.message(), "no gradient")) << status;
-      EXPECT_TRUE(absl::StrContains(status.message(), "bucket 2 (a) of step 1"))
+      // Rank 0 may give up while this one waits for any bucket.
+      EXPECT_TRUE(std::regex_search(
+          status.ToString(),
+          std::regex("bucket (0 \\(c\\)|1 \\(b\\)|2 \\(a\\)) of step 1")))
           << status;
     }
     // And it stays so.

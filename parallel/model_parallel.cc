@@ -1,0 +1,169 @@
+#include "parallel/model_parallel.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "core/layer_list.h"
+#include "core/status_macros.h"
+#include "core/torch_status.h"
+#include "parallel/copy_channel.h"
+
+namespace tandem {
+namespace {
+
+// Parameters and buffers of one layer.
+NamedTensors TensorsOf(const Layer& layer) {
+  NamedTensors tensors = NamedParameters({layer});
+  for (auto& buffer : NamedBuffers({layer})) {
+    tensors.push_back(std::move(buffer));
+  }
+  return tensors;
+}
+
+std::string PartName(size_t part, const std::vector<c10::Device>& devices) {
+  return absl::StrCat("part ", part + 1, " of ", devices.size(), ", on ",
+                      devices[part].str());
+}
+
+absl::Status CheckNothingShared(const LayerList& layers,
+                                const std::vector<LayerRange>& parts,
+                                const std::vector<c10::Device>& devices) {
+  struct Owner {
+    std::string name;
+    size_t part;
+  };
+  std::map<const c10::TensorImpl*, Owner> owners;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    for (int64_t i = parts[part].begin; i < parts[part].end; ++i) {
+      for (const auto& [name, tensor] : TensorsOf(layers[i])) {
+        const auto [at, fresh] =
+            owners.try_emplace(tensor.unsafeGetTensorImpl(), Owner{name, part});
+        if (fresh || at->second.part == part) continue;
+        return absl::InvalidArgumentError(absl::StrCat(
+            at->second.name, " (", PartName(at->second.part, devices), ") and ",
+            name, " (", PartName(part, devices),
+            ") are one tensor, which cannot lie on two devices; cut the model ",
+            "so that both are in one part, or do not share it"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Where a layer runs.
+struct Spot {
+  c10::Device device;
+  std::string name;  // "layer net2 (part 2 of 2, on cuda:1)"
+  // What brings the input: null inside a part.
+  std::function<at::Tensor(const at::Tensor&)> bring;
+};
+
+void CheckOutput(const at::Tensor& output, const Spot& spot) {
+  TORCH_CHECK(output.defined(), "the layer gave an undefined tensor");
+  TORCH_CHECK(IsOn(output, spot.device), "the layer's output lies on ",
+              output.device(), ", not on ", spot.device,
+              ": what it computes with must lie on its input's device, or be a "
+              "registered parameter or buffer");
+}
+
+at::Tensor Run(const Layer& layer, const Spot& spot, const at::Tensor& input) {
+  try {
+    const c10::DeviceGuard guard(spot.device);
+    at::Tensor output = layer.forward(spot.bring ? spot.bring(input) : input);
+    CheckOutput(output, spot);
+    return output;
+  } catch (c10::Error& error) {  // keeps its type, of which a Status is made
+    error.add_context(absl::StrCat("in ", spot.name));
+    throw;
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(
+        absl::StrCat(error.what(), " (in ", spot.name, ")"));
+  }
+}
+
+Layer Placed(Layer layer, Spot spot) {
+  Layer placed{layer.name, layer.module, nullptr};
+  placed.forward = [layer = std::move(layer),
+                    spot = std::move(spot)](const at::Tensor& input) {
+    return Run(layer, spot, input);
+  };
+  return placed;
+}
+
+std::function<at::Tensor(const at::Tensor&)> ToFirst(c10::Device device) {
+  return [device](const at::Tensor& input) {
+    return IsOn(input, device) ? input : input.to(device);
+  };
+}
+
+std::function<at::Tensor(const at::Tensor&)> ToNext(c10::Device from,
+                                                    c10::Device to) {
+  const auto channel = std::make_shared<CopyChannel>(from, to);
+  return [channel](const at::Tensor& x) { return channel->Copy(x); };
+}
+
+absl::Status Move(const Layer& layer, const Spot& spot) {
+  if (layer.module == nullptr) return absl::OkStatus();
+  return CatchTorch([&] { layer.module->to(spot.device); },
+                    absl::StrCat("moving ", spot.name));
+}
+
+}  // namespace
+
+absl::StatusOr<LayerList> SpreadOverDevices(
+    LayerList layers, const Cuts& cuts,
+    const std::vector<c10::Device>& devices) {
+  const auto count = static_cast<int64_t>(layers.size());
+  TANDEM_RETURN_IF_ERROR(CheckCuts(cuts, count));
+  if (cuts.size() + 1 != devices.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        cuts.size(), " cuts make ", cuts.size() + 1, " parts, but there are ",
+        devices.size(), " devices: each part has one"));
+  }
+  const std::vector<LayerRange> parts = PartsOf(cuts, count);
+  TANDEM_RETURN_IF_ERROR(CheckNothingShared(layers, parts, devices));
+  LayerList placed;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    for (int64_t i = parts[part].begin; i < parts[part].end; ++i) {
+      Spot spot{devices[part],
+                absl::StrCat("layer ", layers[i].name, " (",
+                             PartName(part, devices), ")"),
+                nullptr};
+      TANDEM_RETURN_IF_ERROR(Move(layers[i], spot));
+      if (i == parts[part].begin) {
+        spot.bring = part == 0 ? ToFirst(devices[0])
+                               : ToNext(devices[part - 1], devices[part]);
+      }
+      placed.push_back(Placed(std::move(layers[i]), std::move(spot)));
+    }
+  }
+  return placed;
+}
+
+std::vector<int64_t> ParameterCounts(const LayerList& layers) {
+  std::vector<int64_t> counts;
+  std::set<const c10::TensorImpl*> seen;
+  for (const Layer& layer : layers) {
+    int64_t count = 0;
+    for (const auto& [name, parameter] : NamedParameters({layer})) {
+      const bool fresh = seen.insert(parameter.unsafeGetTensorImpl()).second;
+      if (fresh) count += parameter.numel();
+    }
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+}  // namespace tandem
