@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/backend.h"
 #include "core/collective_runner.h"
+#include "core/host_memory.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 
@@ -32,9 +33,19 @@ std::string TypeOf(const at::Tensor& tensor) {
                       tensor.device().str());
 }
 
+// What a backend is given: a CPU tensor over the same memory where there is
+// one.
+at::Tensor ForBackend(const at::Tensor& tensor) {
+  at::Tensor host = HostView(tensor);
+  return host.defined() ? host : tensor.detach();
+}
+
 bool Serves(const c10d::ProcessGroup& group, const at::Tensor& tensor) {
+  const bool is_host = RunsCpuKernels(tensor.device().type());
+  const c10::DeviceType type =
+      is_host ? c10::DeviceType::CPU : tensor.device().type();
   for (const c10::Device& device : group.getDeviceTypes()) {
-    if (device.type() == tensor.device().type()) return true;
+    if (device.type() == type) return true;
   }
   return false;
 }
@@ -98,7 +109,7 @@ absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
     tensor.detach().mul_(factor);
   }
   if (size_ == 1) return PendingCollective();
-  TensorList tensors = {tensor.detach()};
+  TensorList tensors = {ForBackend(tensor)};
   // Not through c10d's dispatcher: it takes longer than a small all-reduce.
   return runner_->Start("all-reduce", purpose, [&] {
     return process_group_->getBackend(tensors[0].device().type())
@@ -131,7 +142,7 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
                                absl::StrCat("broadcast from rank ", root),
                                tensor, purpose));
   if (size_ == 1 || tensor.numel() == 0) return absl::OkStatus();
-  TensorList tensors = {Bytes(tensor)};
+  TensorList tensors = {Bytes(ForBackend(tensor))};
   c10d::BroadcastOptions options;
   options.rootRank = root;
   return runner_->Run("broadcast", purpose, [&] {
@@ -150,9 +161,9 @@ absl::StatusOr<TensorList> Communicator::AllGather(
     for (at::Tensor& one : all) one.copy_(mine);
     return all;
   }
-  TensorList in = {Bytes(mine)};
+  TensorList in = {Bytes(ForBackend(mine))};
   std::vector<TensorList> out(1);
-  for (at::Tensor& one : all) out[0].push_back(Bytes(one));
+  for (at::Tensor& one : all) out[0].push_back(Bytes(ForBackend(one)));
   TANDEM_RETURN_IF_ERROR(runner_->Run("all-gather", purpose, [&] {
     return process_group_->allgather(out, in);
   }));

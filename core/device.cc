@@ -3,7 +3,9 @@
 #include <ATen/ThreadLocalState.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <map>
 #include <string>
 #include <utility>
 
@@ -12,6 +14,27 @@
 
 namespace tandem {
 namespace {
+
+// What is known beside the CPU and CUDA.
+struct Registered {
+  absl::Mutex mutex;
+  std::map<std::string, c10::DeviceType> types ABSL_GUARDED_BY(mutex);
+};
+
+Registered& AllRegistered() {
+  static auto* registered = new Registered;
+  return *registered;
+}
+
+absl::Status CheckOthers(c10::DeviceType type, int first, int count) {
+  const int found = c10::impl::VirtualGuardImpl(type).deviceCount();
+  if (first + count <= found) return absl::OkStatus();
+  const std::string name = c10::DeviceTypeName(type, /*lower_case=*/true);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--device=", name, ": this rank needs ", name, ":", first, " to ", name,
+      ":", first + count - 1, ", but there are ", found,
+      " of them; start fewer ranks on this host, or give each fewer devices"));
+}
 
 absl::Status CheckGpus(int first, int count) {
   const auto& cuda = at::detail::getCUDAHooks();
@@ -34,8 +57,19 @@ absl::Status CheckGpus(int first, int count) {
 absl::StatusOr<c10::DeviceType> ParseDeviceType(absl::string_view flag) {
   if (flag == "cpu") return c10::DeviceType::CPU;
   if (flag == "cuda") return c10::DeviceType::CUDA;
+  std::string known = "cpu, cuda";
+  absl::MutexLock lock(&AllRegistered().mutex);
+  for (const auto& [name, type] : AllRegistered().types) {
+    if (flag == name) return type;
+    absl::StrAppend(&known, ", ", name);
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat("--device=", flag, " is not known; known are: cpu, cuda"));
+      absl::StrCat("--device=", flag, " is not known; known are: ", known));
+}
+
+void RegisterDeviceType(const std::string& name, c10::DeviceType type) {
+  absl::MutexLock lock(&AllRegistered().mutex);
+  AllRegistered().types[name] = type;
 }
 
 absl::StatusOr<std::vector<c10::Device>> DevicesOf(int local_rank,
@@ -50,7 +84,9 @@ absl::StatusOr<std::vector<c10::Device>> DevicesOf(int local_rank,
     return std::vector<c10::Device>(devices_per_rank, c10::Device(type));
   }
   const int first = local_rank * devices_per_rank;
-  absl::Status checked = CheckGpus(first, devices_per_rank);
+  const absl::Status checked = type == c10::DeviceType::CUDA
+                                   ? CheckGpus(first, devices_per_rank)
+                                   : CheckOthers(type, first, devices_per_rank);
   if (!checked.ok()) return checked;
   std::vector<c10::Device> devices;
   for (int i = 0; i < devices_per_rank; ++i) {

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <future>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -20,13 +21,17 @@
 
 namespace tandem {
 
-// What --device names: "cpu" or "cuda". InvalidArgument for anything else.
+// What --device names: "cpu", "cuda", or what has been registered.
+// InvalidArgument for anything else.
 absl::StatusOr<c10::DeviceType> ParseDeviceType(absl::string_view flag);
+
+// Has --device=NAME mean `type`, whose devices LibTorch counts. Thread-safe.
+void RegisterDeviceType(const std::string& name, c10::DeviceType type);
 
 // The devices of one rank on its host: rank r of those on this host owns
 // devices r * n .. r * n + n - 1, n being `devices_per_rank`. All CPU devices
 // are the one CPU. FailedPrecondition when LibTorch is built without CUDA or
-// the machine has fewer GPUs; InvalidArgument for numbers that make no sense.
+// there are fewer devices; InvalidArgument for numbers that make no sense.
 absl::StatusOr<std::vector<c10::Device>> DevicesOf(int local_rank,
                                                    int devices_per_rank,
                                                    c10::DeviceType type);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/host_memory.h"
 #include "models/matrix_product.h"
 
 namespace tandem {
@@ -75,14 +76,15 @@ class ConvolutionBackward : public torch::autograd::Node {
   PatchShape shape_;
 };
 
-bool IsFloatOnCpu(const at::Tensor& tensor) {
-  return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat &&
+bool IsFloatForCpuKernels(const at::Tensor& tensor) {
+  return RunsCpuKernels(tensor.device().type()) &&
+         tensor.scalar_type() == at::kFloat &&
          tensor.layout() == at::kStrided && tensor.dim() == 4;
 }
 
 bool IsForProducts(const at::Tensor& x, const at::Tensor& weight,
                    const PatchShape& shape) {
-  if (!IsFloatOnCpu(x) || !IsFloatOnCpu(weight)) return false;
+  if (!IsFloatForCpuKernels(x) || !IsFloatForCpuKernels(weight)) return false;
   if (x.size(1) != weight.size(1) || weight.size(2) != weight.size(3) ||
       shape.kernel == 1) {
     return false;

@@ -10,6 +10,8 @@
 #include <optional>
 #include <string_view>
 
+#include "core/host_memory.h"
+
 namespace tandem {
 namespace {
 
@@ -30,7 +32,8 @@ std::optional<c10::TypedOperatorHandle<LinearPointwise>> FindOneDnnLinear() {
 }
 
 bool IsPlain(const at::Tensor& matrix) {
-  return matrix.device().is_cpu() && matrix.scalar_type() == at::kFloat &&
+  return RunsCpuKernels(matrix.device().type()) &&
+         matrix.scalar_type() == at::kFloat &&
          matrix.layout() == at::kStrided && matrix.dim() == 2 &&
          !(at::GradMode::is_enabled() && matrix.requires_grad());
 }

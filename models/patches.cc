@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "core/host_memory.h"
+
 namespace tandem {
 namespace {
 
@@ -59,8 +61,10 @@ at::Tensor PatchRows(const at::Tensor& images, const PatchShape& shape) {
   // Places outside of the image stay zero.
   const at::Tensor rows =
       at::zeros({images.size(0) * places, width}, images.options());
-  const float* const from = images.const_data_ptr<float>();
-  float* const to = rows.mutable_data_ptr<float>();
+  const at::Tensor seen = HostView(images);
+  const at::Tensor written = HostView(rows);
+  const float* const from = seen.const_data_ptr<float>();
+  float* const to = written.mutable_data_ptr<float>();
   ForEachPatch(images, shape,
                [&](int64_t n, int64_t row, const std::vector<Tap>& taps) {
                  const float* source = from + n * images.stride(0);
@@ -81,8 +85,10 @@ at::Tensor SumPatchRows(const at::Tensor& rows, at::IntArrayRef sizes,
   const at::Tensor images = at::zeros(sizes, rows.options());
   const int64_t channels = images.size(1);
   const int64_t area = shape.kernel * shape.kernel;
-  const float* const from = rows.const_data_ptr<float>();
-  float* const to = images.mutable_data_ptr<float>();
+  const at::Tensor seen = HostView(rows);
+  const at::Tensor written = HostView(images);
+  const float* const from = seen.const_data_ptr<float>();
+  float* const to = written.mutable_data_ptr<float>();
   ForEachPatch(images, shape,
                [&](int64_t n, int64_t row, const std::vector<Tap>& taps) {
                  const float* source = from + row * channels * area;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/memory_category.h"
 
 namespace tandem {
 namespace {
@@ -80,8 +81,14 @@ FlatBuffer::FlatBuffer(const NamedTensors& parameters,
     size = end;
   }
   const at::TensorOptions options = first.options().requires_grad(false);
-  values_ = at::zeros({size}, options);
-  grads_ = allocate ? allocate(size, options) : at::zeros_like(values_);
+  {
+    const MemoryCategoryScope scope(MemoryCategory::kParameters);
+    values_ = at::zeros({size}, options);
+  }
+  {
+    const MemoryCategoryScope scope(MemoryCategory::kGradients);
+    grads_ = allocate ? allocate(size, options) : at::zeros_like(values_);
+  }
   CHECK_EQ(grads_.numel(), size);
   CHECK_EQ(reinterpret_cast<uintptr_t>(values_.data_ptr()) % kAlignment, 0u);
   CHECK_EQ(reinterpret_cast<uintptr_t>(grads_.data_ptr()) % kAlignment, 0u);
@@ -134,6 +141,7 @@ void FlatBuffer::Gathered(size_t id) {
 }
 
 at::Tensor FlatBuffer::AddState() {
+  const MemoryCategoryScope scope(MemoryCategory::kOptimizer);
   state_.push_back(at::zeros_like(values_));
   return state_.back();
 }
@@ -179,6 +187,7 @@ void FlatBuffer::Reorder(const std::vector<size_t>& order) {
   std::vector<at::Tensor> all = {values_, grads_};
   all.insert(all.end(), state_.begin(), state_.end());
   for (const at::Tensor& flat : all) {
+    const MemoryCategoryScope scope(MemoryCategory::kTemporaries);
     const at::Tensor old = flat.clone();
     for (size_t i = 0; i < slots_.size(); ++i) {
       const int64_t length = slots_[i].end - slots_[i].offset;

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/layer_list.h"
+#include "core/memory_category.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 #include "parallel/copy_channel.h"
@@ -116,6 +117,7 @@ std::function<at::Tensor(const at::Tensor&)> ToNext(c10::Device from,
 
 absl::Status Move(const Layer& layer, const Spot& spot) {
   if (layer.module == nullptr) return absl::OkStatus();
+  const MemoryCategoryScope scope(MemoryCategory::kParameters);
   return CatchTorch([&] { layer.module->to(spot.device); },
                     absl::StrCat("moving ", spot.name));
 }

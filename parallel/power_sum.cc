@@ -8,6 +8,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/host_memory.h"
+
 namespace tandem {
 namespace {
 
@@ -161,11 +163,12 @@ std::vector<double> PowerSums(const at::Tensor& flat,
                               double p) {
   CHECK_GT(p, 0);
   if (ranges.empty()) return {};
-  if (flat.is_cpu() && flat.scalar_type() == at::kFloat) {
-    return PowerSumsOf(flat.const_data_ptr<float>(), ranges, p);
+  const at::Tensor host = HostView(flat);
+  if (host.defined() && host.scalar_type() == at::kFloat) {
+    return PowerSumsOf(host.const_data_ptr<float>(), ranges, p);
   }
-  if (flat.is_cpu() && flat.scalar_type() == at::kDouble) {
-    return PowerSumsOf(flat.const_data_ptr<double>(), ranges, p);
+  if (host.defined() && host.scalar_type() == at::kDouble) {
+    return PowerSumsOf(host.const_data_ptr<double>(), ranges, p);
   }
   return PowerSumsOfLibTorch(flat, ranges, p);
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/fault_point.h"
 #include "core/layer_list.h"
+#include "core/memory_category.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 #include "core/trace.h"
@@ -29,6 +30,12 @@ Batch Part(const Batch& batch, int64_t index, int64_t count) {
   part.inputs = batch.inputs.narrow(0, first, part.size);
   part.targets = batch.targets.narrow(0, first, part.size);
   return part;
+}
+
+bool LieOnSeveralDevices(const NamedTensors& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [&](const auto& each) {
+    return each.second.device() != tensors.front().second.device();
+  });
 }
 
 }  // namespace
@@ -61,7 +68,9 @@ Replicated::Replicated(LossFunction loss, const ReplicatedOptions& options,
 
 absl::Status Replicated::Prepare(LayerList layers) {
   for (const Layer& layer : layers) {
-    if (layer.module != nullptr) layer.module->to(options_.device);
+    if (layer.module == nullptr || !options_.device.has_value()) continue;
+    const MemoryCategoryScope scope(MemoryCategory::kParameters);
+    layer.module->to(*options_.device);
   }
   parameters_ = NamedParameters(layers);
   buffers_ = NamedBuffers(layers);
@@ -88,14 +97,22 @@ absl::Status Replicated::Prepare(LayerList layers) {
 }
 
 std::string Replicated::name() const {
+  if (LieOnSeveralDevices(parameters_)) {
+    return data_.size() == 1 ? "model_parallel" : "hybrid";
+  }
   return data_.size() == 1 ? "single" : "ddp";
 }
 
 absl::StatusOr<LossResult> Replicated::Loss(const Batch& batch) {
-  TANDEM_ASSIGN_OR_RETURN(const at::Tensor outputs,
-                          ddp_->Forward(batch.inputs.to(options_.device)));
+  const MemoryCategoryScope scope(MemoryCategory::kActivations);
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor inputs, CatchTorchOr([&] {
+                            return options_.device.has_value()
+                                       ? batch.inputs.to(*options_.device)
+                                       : batch.inputs;
+                          }));
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor outputs, ddp_->Forward(inputs));
   return CatchTorchOr(
-      [&] { return loss_(outputs, batch.targets.to(options_.device)); });
+      [&] { return loss_(outputs, batch.targets.to(outputs.device())); });
 }
 
 absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {

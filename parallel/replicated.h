@@ -1,5 +1,6 @@
-// Whole replicas of the model, one device per rank, each fed its own samples
-// (distributed data parallel); with one rank, the single device.
+// Whole replicas of the model, one per rank, each fed its own samples
+// (distributed data parallel); with one rank, the single device. A replica may
+// lie on several devices (model_parallel.h).
 
 #ifndef TANDEM_PARALLEL_REPLICATED_H_
 #define TANDEM_PARALLEL_REPLICATED_H_
@@ -51,7 +52,9 @@ struct ReplicatedOptions {
   double clip_norm_type = 2;
   bool error_if_nonfinite = false;  // such a norm ends the job
   double clip_value = 0;  // see ClipGradientValue; 0: off. Before the norm
-  c10::Device device = c10::kCPU;
+  // Where layers and batches are brought. None: layers stay where they are, and
+  // take batches from anywhere, as those of SpreadOverDevices do.
+  std::optional<c10::Device> device = c10::kCPU;
 };
 
 // DistributedDataParallel as a strategy: at the start every rank takes rank 0's
@@ -81,7 +84,8 @@ class Replicated : public Strategy {
       LayerList layers, LossFunction loss, const ReplicatedOptions& options,
       Communicator& data);
 
-  // "single" with one rank, else "ddp".
+  // "single" with one rank, else "ddp"; "model_parallel" and "hybrid" when
+  // parameters lie on several devices.
   std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;

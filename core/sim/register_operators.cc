@@ -73,6 +73,7 @@ class Silence : public c10::WarningHandler {
 
 void RegisterOperators() {
   RegisterNamespace("aten");
+  RegisterNamespace("mkldnn");
   {
     // c10d's own kernels for such devices ask for a backend of theirs; it warns
     // that they are replaced.

@@ -7,7 +7,10 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "core/device.h"
+#include "core/host_memory.h"
 #include "core/sim/allocators.h"
+#include "core/sim/call_aliases.h"
 #include "core/sim/device_guard.h"
 #include "core/sim/hooks.h"
 #include "core/sim/limits.h"
@@ -56,6 +59,11 @@ absl::Status Check(const SimOptions& options) {
   return absl::OkStatus();
 }
 
+at::Tensor ViewFromHost(const at::Tensor& tensor) {
+  sim::Synchronise(sim::CurrentStream(tensor.device().index()));
+  return sim::HostAlias(tensor);
+}
+
 void Register(const SimOptions& options) {
   if (options.async) {
     sim::UseQueues(options.most_delay_us, options.delay_seed);
@@ -68,6 +76,8 @@ void Register(const SimOptions& options) {
   sim::RegisterHooks();
   sim::RegisterOperators();
   at::globalContext().lazyInitDevice(c10::DeviceType::PrivateUse1);
+  RegisterHostMemory(c10::DeviceType::PrivateUse1, &ViewFromHost);
+  RegisterDeviceType("sim", c10::DeviceType::PrivateUse1);
 }
 
 }  // namespace

@@ -1,15 +1,19 @@
 #include "core/testing/device_types.h"
 
 #include <ATen/DeviceAccelerator.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/DeviceType.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <optional>
 
+#include "core/sim/testing.h"
+
 namespace tandem {
 
 std::vector<c10::DeviceType> DeviceTypesToTest() {
   std::vector<c10::DeviceType> types = {c10::kCPU};
+  if (!at::detail::getCUDAHooks().hasCUDA()) SimDevices(1);
   const std::optional<c10::DeviceType> type = at::accelerator::getAccelerator();
   if (type && at::accelerator::deviceCount() > 0) types.push_back(*type);
   return types;

@@ -16,8 +16,8 @@
 
 namespace tandem {
 
-// The CPU, and the accelerator for which this process has a backend and a
-// device, if there is one.
+// The CPU, and CUDA where there is one, else simulated devices (core/sim),
+// which are made by this call: asynchronous ones if $TANDEM_SIM_ASYNC says so.
 std::vector<c10::DeviceType> DeviceTypesToTest();
 
 // `n` devices: those of the type, and over again when there are fewer. Those of

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <regex>
 #include <string>
 #include <utility>
@@ -9,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/device.h"
 #include "core/layer_list.h"
 #include "core/status_macros.h"
 #include "datasets/loader.h"
@@ -18,6 +18,7 @@
 #include "models/registry.h"
 #include "parallel/replicated.h"
 #include "tools/trainer/apply_ddp_settings.h"
+#include "tools/trainer/job_devices.h"
 #include "tools/trainer/process.h"
 #include "tools/trainer/save_folder.h"
 
@@ -64,15 +65,6 @@ absl::StatusOr<LayerList> MakeLayersFor(const TrainOptions& options,
   model.tokens = data.tokens();
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeModel(model));
   return MakeLayers(specs, options.seed);
-}
-
-absl::StatusOr<c10::Device> DeviceOf(const Job& job) {
-  TANDEM_ASSIGN_OR_RETURN(const c10::DeviceType type,
-                          ParseDeviceType(job.options.device));
-  TANDEM_ASSIGN_OR_RETURN(
-      const std::vector<c10::Device> devices,
-      DevicesOf(job.launch.local_rank, /*devices_per_rank=*/1, type));
-  return devices.front();
 }
 
 OptimizerOptions OptimizerOptionsOf(const TrainOptions& options,
@@ -128,7 +120,10 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const Job& job) {
   replicated.clip_value = job.options.clip_grad_value;
   TANDEM_RETURN_IF_ERROR(Apply(job.options.ddp, &replicated));
   TANDEM_RETURN_IF_ERROR(ExemptFromDecay(job.options, layers, &replicated));
-  TANDEM_ASSIGN_OR_RETURN(replicated.device, DeviceOf(job));
+  replicated.device = std::nullopt;
+  if (job.devices.size() == 1) replicated.device = job.devices.front();
+  TANDEM_ASSIGN_OR_RETURN(
+      layers, PlaceLayers(std::move(layers), job.options.devices, job.devices));
   return Replicated::Create(std::move(layers), CrossEntropy, replicated,
                             *job.world);
 }
@@ -139,7 +134,14 @@ absl::Status CheckLayout(const TrainOptions& options, int world_size) {
   TANDEM_ASSIGN_OR_RETURN(const Mesh mesh,
                           Mesh::Create(world_size, /*pipe=*/1));
   TANDEM_RETURN_IF_ERROR(
-      StrategyFor(mesh, /*devices_per_rank=*/1, options.strategy).status());
+      StrategyFor(mesh, static_cast<int>(options.devices.devices_per_rank),
+                  options.strategy)
+          .status());
+  if (options.strategy == "pipeline") {
+    return absl::UnimplementedError(
+        "--strategy=pipeline: this version does not keep all devices of a rank "
+        "busy at once; use --strategy=model_parallel");
+  }
   return BatchSizePerReplica(options.batch_size, mesh.data()).status();
 }
 
@@ -162,6 +164,7 @@ absl::StatusOr<Job> SetUpJob(const TrainOptions& options,
                      /*bound=*/binds && IsBoundToCores());
   ConfigureProcess(job.intra_op_threads);
   if (launch.world_size > 1) IgnoreBrokenConnections();
+  TANDEM_ASSIGN_OR_RETURN(job.devices, PrepareDevices(options.devices, launch));
   TANDEM_ASSIGN_OR_RETURN(job.train_data, OpenData(options, Split::kTrain));
   TANDEM_ASSIGN_OR_RETURN(job.test_data, OpenData(options, Split::kTest));
   TANDEM_ASSIGN_OR_RETURN(job.world, Connect(options, launch));

@@ -3,8 +3,11 @@
 #ifndef TANDEM_TOOLS_TRAINER_JOB_H_
 #define TANDEM_TOOLS_TRAINER_JOB_H_
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,6 +27,7 @@ struct Job {
   Mesh mesh;
   int intra_op_threads = 1;
   int64_t batch_size_per_replica = 0;
+  std::vector<c10::Device> devices;  // this rank's
   std::unique_ptr<Communicator> world;
   std::shared_ptr<const Dataset> train_data;
   std::shared_ptr<const Dataset> test_data;

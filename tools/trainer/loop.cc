@@ -19,6 +19,7 @@
 #include "parallel/learning_rate.h"
 #include "tools/trainer/evaluation.h"
 #include "tools/trainer/interrupt.h"
+#include "tools/trainer/job_devices.h"
 #include "tools/trainer/process.h"
 #include "tools/trainer/saving.h"
 #include "tools/trainer/step_meter.h"
@@ -99,7 +100,7 @@ absl::Status Loop::OpenTrainingSet() {
   loading.batch_size = job_.batch_size_per_replica;
   loading.drop_last = true;
   loading.workers = options().workers;
-  loading.pin_memory = options().device == "cuda";
+  loading.pin_memory = options().devices.device != "cpu";
   TANDEM_ASSIGN_OR_RETURN(loader_,
                           Loader::Create(job_.train_data, sampler_, loading));
   // Of a whole epoch: the sampler stands at the beginning of its first.
@@ -239,6 +240,8 @@ absl::Status Loop::Summarise() {
   if (options().ddp.ddp_logging) {
     summary_.measurements = job_.strategy->Measurements();
   }
+  TANDEM_ASSIGN_OR_RETURN(summary_.device_memory,
+                          PeakMemory(job_.devices, *job_.world));
   summary_.weights_sha256 = WeightsSha256(ModelState(*job_.strategy));
   return report_.ShowSummary(summary_);
 }

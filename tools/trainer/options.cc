@@ -125,7 +125,7 @@ absl::Status Validate(const TrainOptions& options) {
       Between("synthetic_samples", options.synthetic_samples, 0, 1e9),
       OneOf("optimizer", options.optimizer, {"sgd", "adam", "adamw"}),
       OneOf("lr_schedule", options.lr_schedule, {"constant", "step", "cosine"}),
-      OneOf("device", options.device, {"cpu", "cuda"}),
+      Validate(options.devices),
       AtLeast("clip_grad_value", options.clip_grad_value, 0),
       Between("straggler_warning", options.straggler_warning_s, 0, 1e7),
       AtLeast("trace_step", options.trace_step, 1),
@@ -146,7 +146,7 @@ double ResolvedLearningRate(const TrainOptions& options) {
 std::vector<std::pair<std::string, std::string>> Describe(
     const TrainOptions& options) {
   auto text = [](const auto& value) { return absl::StrCat(value); };
-  return {
+  std::vector<std::pair<std::string, std::string>> described = {
       {"model", options.model},
       {"dataset", options.dataset},
       {"data_dir", options.data_dir},
@@ -171,7 +171,6 @@ std::vector<std::pair<std::string, std::string>> Describe(
       {"error_if_nonfinite", options.error_if_nonfinite ? "true" : "false"},
       {"clip_grad_value", text(options.clip_grad_value)},
       {"seed", text(options.seed)},
-      {"device", options.device},
       {"backend", options.backend},
       {"interface", options.interface},
       {"timeout", text(options.timeout_s)},
@@ -187,6 +186,9 @@ std::vector<std::pair<std::string, std::string>> Describe(
       {"trace_step", text(options.trace_step)},
       {"metrics_file", options.metrics_file},
   };
+  const auto devices = Describe(options.devices);
+  described.insert(described.end(), devices.begin(), devices.end());
+  return described;
 }
 
 }  // namespace tandem

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tools/trainer/ddp_settings.h"
+#include "tools/trainer/device_settings.h"
 
 namespace tandem {
 
@@ -43,7 +44,7 @@ struct TrainOptions {
   double clip_grad_value = 0;  // 0: off; before the norm
 
   uint64_t seed = 0;
-  std::string device = "cpu";
+  DeviceSettings devices;
   int64_t intra_op_threads = 0;  // 0: this machine's cores shared by its ranks
   int64_t workers = 1;
   std::string strategy = "auto";

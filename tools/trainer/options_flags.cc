@@ -74,7 +74,6 @@ ABSL_FLAG(double, clip_grad_value, 0,
           "--clip_grad_norm; 0: off.");
 ABSL_FLAG(uint64_t, seed, 0,
           "Seed of initial values and of the order of samples.");
-ABSL_FLAG(std::string, device, "cpu", "Kind of device to run on: cpu or cuda.");
 ABSL_FLAG(int64_t, intra_op_threads, 0,
           "Threads of one rank's operators; 0: OMP_NUM_THREADS where it is "
           "set, else this machine's cores shared by its ranks.");
@@ -168,7 +167,7 @@ absl::StatusOr<TrainOptions> TrainOptionsFromFlags() {
   options.error_if_nonfinite = absl::GetFlag(FLAGS_error_if_nonfinite);
   options.clip_grad_value = absl::GetFlag(FLAGS_clip_grad_value);
   options.seed = absl::GetFlag(FLAGS_seed);
-  options.device = absl::GetFlag(FLAGS_device);
+  options.devices = DeviceSettingsFromFlags();
   options.intra_op_threads = absl::GetFlag(FLAGS_intra_op_threads);
   options.workers = absl::GetFlag(FLAGS_workers);
   options.strategy = absl::GetFlag(FLAGS_strategy);

@@ -97,6 +97,9 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
     Say(absl::StrFormat("  start to first step %.0f ms", summary.startup_ms));
   }
   Say(absl::StrFormat("  peak memory        %.0f MiB", summary.peak_rss_mib));
+  for (const auto& [device, peak] : summary.device_memory) {
+    Say(absl::StrFormat("  peak on %-10s %s", device, peak));
+  }
   Say(absl::StrFormat("  weights_sha256     %s", summary.weights_sha256));
   for (const auto& [name, value] : summary.measurements) {
     Say(absl::StrFormat("  %s %.0f", name, value));
@@ -111,6 +114,10 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
   }
   Say("  on two ranks       --nproc_per_node=2");
   Say("  another network    --model=resnet18 (--help lists all)");
+  nlohmann::ordered_json memory = nlohmann::ordered_json::object();
+  for (const auto& [device, peak] : summary.device_memory) {
+    memory[device] = peak;
+  }
   nlohmann::ordered_json measurements = nlohmann::ordered_json::object();
   for (const auto& [name, value] : summary.measurements) {
     measurements[name] = value;
@@ -121,6 +128,7 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
                           {"samples_per_s", summary.samples_per_s},
                           {"step_ms_median", summary.step_ms_median},
                           {"peak_rss_mib", summary.peak_rss_mib},
+                          {"device_memory", memory},
                           {"startup_ms", summary.startup_ms},
                           {"weights_sha256", summary.weights_sha256},
                           {"measurements", measurements}});

@@ -34,6 +34,8 @@ struct SummaryReport {
   double step_ms_median = 0;
   double peak_rss_mib = 0;
   double startup_ms = 0;
+  // Of simulated devices: what each held at most, and what for.
+  std::vector<std::pair<std::string, std::string>> device_memory;
   std::string weights_sha256;
   std::string checkpoint;  // where the last one lies; empty: none
   // See Strategy::Measurements.

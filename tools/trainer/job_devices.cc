@@ -1,0 +1,88 @@
+#include "tools/trainer/job_devices.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/byte_size.h"
+#include "core/device.h"
+#include "core/sim/sim.h"
+#include "core/status_macros.h"
+#include "parallel/cut.h"
+#include "parallel/model_parallel.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kMostSimulated = 16;
+
+absl::Status MakeSimulated(const DeviceSettings& settings,
+                           const Launch& launch) {
+  SimOptions sim;
+  const int64_t wanted = launch.local_world_size * settings.devices_per_rank;
+  sim.devices = static_cast<int>(std::min(wanted, kMostSimulated));
+  if (!settings.device_memory.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(sim.memory, ParseByteSize(settings.device_memory));
+  }
+  sim.async = settings.sim_async;
+  sim.most_delay_us = static_cast<int>(settings.sim_delay_us);
+  sim.delay_seed = settings.sim_delay_seed;
+  return EnableSim(sim);
+}
+
+absl::StatusOr<Cuts> CutsFor(const LayerList& layers,
+                             const DeviceSettings& settings) {
+  if (settings.cut.empty()) {
+    return CutsByParameters(ParameterCounts(layers), settings.devices_per_rank);
+  }
+  std::vector<std::string> names;
+  for (const Layer& layer : layers) names.push_back(layer.name);
+  return ParseCuts(settings.cut, names, settings.devices_per_rank);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
+    const DeviceSettings& settings, const Launch& launch) {
+  if (settings.device == "sim") {
+    TANDEM_RETURN_IF_ERROR(MakeSimulated(settings, launch));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const c10::DeviceType type,
+                          ParseDeviceType(settings.device));
+  return DevicesOf(launch.local_rank,
+                   static_cast<int>(settings.devices_per_rank), type);
+}
+
+absl::StatusOr<LayerList> PlaceLayers(LayerList layers,
+                                      const DeviceSettings& settings,
+                                      const std::vector<c10::Device>& devices) {
+  if (devices.size() == 1) return layers;
+  TANDEM_ASSIGN_OR_RETURN(const Cuts cuts, CutsFor(layers, settings));
+  return SpreadOverDevices(std::move(layers), cuts, devices);
+}
+
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> PeakMemory(
+    const std::vector<c10::Device>& devices, Communicator& world) {
+  std::vector<std::pair<std::string, std::string>> all;
+  if (!SimIsEnabled()) return all;
+  std::string mine;
+  for (const c10::Device& device : devices) {
+    const sim::MemoryUse peak = sim::BooksOf(device.index()).peak;
+    absl::StrAppend(&mine, device.str(), "\t", FormatBytes(peak.total), ": ",
+                    sim::DescribeUse(peak), "\n");
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<std::string> texts,
+      world.AllGatherString(mine, [] { return "peak memory"; }));
+  for (const std::string& text : texts) {
+    for (const auto line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+      const std::pair<std::string, std::string> entry =
+          absl::StrSplit(line, absl::MaxSplits('\t', 1));
+      all.push_back(entry);
+    }
+  }
+  return all;
+}
+
+}  // namespace tandem
