@@ -13,7 +13,7 @@ c10::Allocator* source = nullptr;
 constexpr size_t kLarge = size_t{1} << 20;
 
 thread_local int8_t charged_device = kHost;
-thread_local const char* running_op = "";
+thread_local const char* running_op = "aten::empty";
 
 Block* NewBlock(size_t bytes, int8_t device, MemoryCategory category) {
   // Before the host is asked: it may not have what the device has not either.
