@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{[](TrainOptions& o) { o.timeout_s = 0; }, "--timeout=0"},
         BadOption{[](TrainOptions& o) { o.optimizer = "lion"; },
                   "--optimizer=lion: unknown; known: sgd, adam, adamw"},
-        BadOption{[](TrainOptions& o) { o.device = "tpu"; },
+        BadOption{[](TrainOptions& o) { o.devices.device = "tpu"; },
                   "known: cpu, cuda"},
         BadOption{[](TrainOptions& o) { o.lr_schedule = "step"; },
                   "needs --lr_step_size"},
