@@ -118,6 +118,8 @@ class CopyChannel {
 
   c10::Device source() const { return there_->source(); }
   c10::Device destination() const { return there_->destination(); }
+  const CopyLane& there() const { return *there_; }
+  const CopyLane& back() const { return *back_; }
 
  private:
   std::shared_ptr<const CopyLane> there_;

@@ -1,0 +1,93 @@
+#include "parallel/pipeline_stage.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <glog/logging.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/memory_category.h"
+#include "core/status_macros.h"
+#include "core/torch_status.h"
+
+namespace tandem {
+namespace {
+
+// A leaf of this stage's own graph.
+at::Tensor LeafOf(const at::Tensor& input) {
+  at::Tensor leaf = input.detach();
+  const bool takes_gradient = at::isFloatingType(leaf.scalar_type()) ||
+                              at::isComplexType(leaf.scalar_type());
+  return takes_gradient ? leaf.requires_grad_() : leaf;
+}
+
+}  // namespace
+
+PipelineStage::PipelineStage(std::string name, LayerList layers,
+                             c10::Device device)
+    : name_(std::move(name)), layers_(std::move(layers)), device_(device) {}
+
+absl::StatusOr<at::Tensor> PipelineStage::Run(const at::Tensor& input) const {
+  const c10::OptionalDeviceGuard guard(device_);
+  const MemoryCategoryScope scope(MemoryCategory::kActivations);
+  at::Tensor values = input;
+  for (const Layer& layer : layers_) {
+    TANDEM_ASSIGN_OR_RETURN(values,
+                            CatchTorchOr([&] { return layer.forward(values); },
+                                         absl::StrCat("layer ", layer.name)));
+  }
+  return values;
+}
+
+absl::StatusOr<at::Tensor> PipelineStage::Begin(int microbatch,
+                                                const at::Tensor& input) {
+  CHECK_EQ(kept_.count(microbatch), 0u)
+      << name_ << " has microbatch " << microbatch << " already";
+  const at::Tensor leaf = LeafOf(input);
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor output, Run(leaf));
+  kept_[microbatch] = {leaf, output};
+  return output;
+}
+
+absl::StatusOr<at::Tensor> PipelineStage::Forward(int microbatch,
+                                                  const at::Tensor& input) {
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor output, Begin(microbatch, input));
+  return output.detach();
+}
+
+absl::StatusOr<Score> PipelineStage::ForwardLoss(int microbatch,
+                                                 const at::Tensor& input,
+                                                 const at::Tensor& targets,
+                                                 double weight,
+                                                 const LossFunction& loss) {
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor output, Begin(microbatch, input));
+  const c10::OptionalDeviceGuard guard(device_);
+  const MemoryCategoryScope scope(MemoryCategory::kActivations);
+  return CatchTorchOr(
+      [&] {
+        const LossResult result = loss(output, targets.to(output.device()));
+        kept_[microbatch].output =
+            weight == 1 ? result.loss : result.loss.mul(weight);
+        return result.score;
+      },
+      "loss");
+}
+
+absl::StatusOr<at::Tensor> PipelineStage::Backward(int microbatch,
+                                                   const at::Tensor& gradient) {
+  auto found = kept_.extract(microbatch);
+  CHECK(!found.empty()) << name_ << " has no microbatch " << microbatch;
+  const Kept& kept = found.mapped();
+  const c10::OptionalDeviceGuard guard(device_);
+  return CatchTorchOr(
+      [&] {
+        if (kept.output.requires_grad()) {
+          torch::autograd::backward({kept.output}, {gradient});
+        }
+        return kept.input.grad();
+      },
+      "backward");
+}
+
+}  // namespace tandem

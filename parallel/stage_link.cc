@@ -1,0 +1,69 @@
+#include "parallel/stage_link.h"
+
+#include <glog/logging.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "core/torch_status.h"
+
+namespace tandem {
+
+LocalStageLane::LocalStageLane(CopyLane copies, int capacity,
+                               std::chrono::milliseconds timeout)
+    : copies_(std::move(copies)),
+      capacity_(static_cast<size_t>(capacity)),
+      timeout_(absl::FromChrono(timeout)) {
+  CHECK_GE(capacity, 1);
+}
+
+absl::Status LocalStageLane::Send(int microbatch, const at::Tensor& tensor) {
+  absl::MutexLock lock(&mutex_);
+  const auto may_go = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !closed_.ok() || waiting_.size() < capacity_;
+  };
+  if (!mutex_.AwaitWithTimeout(absl::Condition(&may_go), timeout_)) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "microbatch ", microbatch,
+        " could not be handed over: ", waiting_.size(),
+        " before it were not taken within ", absl::FormatDuration(timeout_)));
+  }
+  if (!closed_.ok()) return closed_;
+  return CatchTorch([&] {
+    const bool is_new =
+        waiting_.emplace(microbatch, copies_.Start({tensor})).second;
+    CHECK(is_new) << "microbatch " << microbatch << " was sent twice";
+  });
+}
+
+absl::StatusOr<at::Tensor> LocalStageLane::Receive(int microbatch) {
+  absl::MutexLock lock(&mutex_);
+  const auto came = [this, microbatch]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !closed_.ok() || waiting_.count(microbatch) > 0;
+  };
+  if (!mutex_.AwaitWithTimeout(absl::Condition(&came), timeout_)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("microbatch ", microbatch, " did not come within ",
+                     absl::FormatDuration(timeout_)));
+  }
+  if (!closed_.ok()) return closed_;
+  auto message = waiting_.extract(microbatch);
+  return CatchTorchOr([&] { return message.mapped().Take()[0]; });
+}
+
+void LocalStageLane::Close(const absl::Status& reason) {
+  CHECK(!reason.ok());
+  absl::MutexLock lock(&mutex_);
+  if (closed_.ok()) closed_ = reason;
+  waiting_.clear();
+}
+
+void LocalStageLane::Reopen() {
+  absl::MutexLock lock(&mutex_);
+  closed_ = absl::OkStatus();
+  waiting_.clear();
+}
+
+}  // namespace tandem
