@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/weight_gradient_sink.h"
 #include "models/matrix_product.h"
 
 namespace tandem {
@@ -37,10 +38,13 @@ at::Tensor Forward(const at::Tensor& x, const at::Tensor& weight,
 class LinearBackward : public torch::autograd::Node {
  public:
   LinearBackward(const at::Tensor& x, const at::Tensor& weight,
-                 WeightLayout layout)
+                 const at::Tensor& bias, WeightLayout layout)
       : x_(x, /*is_output=*/false),
         weight_(weight, /*is_output=*/false),
-        layout_(layout) {}
+        layout_(layout),
+        sink_(WeightGradientSink::Current()) {
+    if (sink_ != nullptr) bias_ = bias;
+  }
 
   std::string name() const override { return "LinearBackward"; }
 
@@ -52,13 +56,15 @@ class LinearBackward : public torch::autograd::Node {
     const at::Tensor x = x_.unpack(shared_from_this());
     if (task_should_compute_output(0)) results[0] = InputGradient(dy, x);
     if (task_should_compute_output(1)) {
-      const at::Tensor rows = Rows(x);
-      results[1] = layout_ == WeightLayout::kOutIn
-                       ? MatrixProduct(dy.t(), rows)
-                       : MatrixProduct(rows.t(), dy);
+      results[1] = NowOrLater(weight_.unpack(shared_from_this()),
+                              [dy, rows = Rows(x), layout = layout_] {
+                                return layout == WeightLayout::kOutIn
+                                           ? MatrixProduct(dy.t(), rows)
+                                           : MatrixProduct(rows.t(), dy);
+                              });
     }
     if (num_outputs() > 2 && task_should_compute_output(2)) {
-      results[2] = dy.sum(0);
+      results[2] = NowOrLater(bias_, [dy] { return dy.sum(0); });
     }
     return results;
   }
@@ -67,9 +73,20 @@ class LinearBackward : public torch::autograd::Node {
     std::lock_guard<std::mutex> lock(mutex_);
     x_.reset_data();
     weight_.reset_data();
+    bias_.reset();
   }
 
  private:
+  // The gradient of `parameter`, or none, if it has been left for later.
+  template <typename Compute>
+  at::Tensor NowOrLater(const at::Tensor& parameter, Compute compute) {
+    if (sink_ == nullptr || !WeightGradientSink::MayDefer(parameter)) {
+      return compute();
+    }
+    sink_->Defer(parameter, std::move(compute));
+    return at::Tensor();
+  }
+
   at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x) {
     const at::Tensor weight = weight_.unpack(shared_from_this());
     const at::Tensor dx = MatrixProduct(
@@ -80,6 +97,8 @@ class LinearBackward : public torch::autograd::Node {
   SavedVariable x_;
   SavedVariable weight_;
   WeightLayout layout_;
+  const std::shared_ptr<WeightGradientSink> sink_;
+  at::Tensor bias_;  // for the sink alone
 };
 
 }  // namespace
@@ -91,7 +110,8 @@ at::Tensor LinearFunction(const at::Tensor& x, const at::Tensor& weight,
   std::shared_ptr<LinearBackward> node;
   if (compute_requires_grad(x, weight, bias)) {
     node = std::shared_ptr<LinearBackward>(
-        new LinearBackward(x, weight, layout), torch::autograd::deleteNode);
+        new LinearBackward(x, weight, bias, layout),
+        torch::autograd::deleteNode);
     node->set_next_edges(collect_next_edges(x, weight, bias));
   }
   at::Tensor y;

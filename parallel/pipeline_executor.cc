@@ -13,23 +13,6 @@
 namespace tandem {
 namespace {
 
-absl::Status CheckSupported(const Schedule& schedule) {
-  for (const auto& device : schedule.actions) {
-    for (const Action& action : device) {
-      if (action.kind == ActionKind::kForward ||
-          action.kind == ActionKind::kBackward) {
-        continue;
-      }
-      return absl::UnimplementedError(
-          absl::StrCat("schedule ", schedule.name,
-                       " does backward in two parts, which these stages "
-                       "cannot: take one with whole backwards (gpipe, 1f1b, "
-                       "interleaved_1f1b, looped_bfs)"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckMicrobatches(const Schedule& schedule,
                                const std::vector<Batch>& microbatches) {
   const bool fits =
@@ -61,7 +44,6 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Create(
         absl::StrCat("schedule ", schedule.name, " has ", schedule.stages,
                      " stages, but ", stages.size(), " were given"));
   }
-  TANDEM_RETURN_IF_ERROR(CheckSupported(schedule));
   TANDEM_ASSIGN_OR_RETURN(const int capacity, LeastChannelCapacity(schedule));
   auto executor = absl::WrapUnique(new PipelineExecutor(
       std::move(schedule), std::move(stages), std::move(loss)));
@@ -127,17 +109,26 @@ absl::Status PipelineExecutor::RunBackward(const Action& action) {
     TANDEM_ASSIGN_OR_RETURN(
         gradient, backward_[action.stage]->Receive(action.microbatch));
   }
+  PipelineStage& stage = stages_[action.stage];
   TANDEM_ASSIGN_OR_RETURN(
       const at::Tensor further,
-      stages_[action.stage].Backward(action.microbatch, gradient));
+      action.kind == ActionKind::kBackward
+          ? stage.Backward(action.microbatch, gradient)
+          : stage.BackwardInput(action.microbatch, gradient));
   if (action.stage == 0) return absl::OkStatus();
   return backward_[action.stage - 1]->Send(action.microbatch, further);
 }
 
 absl::Status PipelineExecutor::RunAction(const Action& action, Step& step) {
   const bool is_forward = action.kind == ActionKind::kForward;
-  const absl::Status done =
-      is_forward ? RunForward(action, step) : RunBackward(action);
+  absl::Status done;
+  if (is_forward) {
+    done = RunForward(action, step);
+  } else if (action.kind == ActionKind::kBackwardWeight) {
+    done = stages_[action.stage].BackwardWeight(action.microbatch);
+  } else {
+    done = RunBackward(action);
+  }
   if (done.ok()) return done;
   return Annotate(done, absl::StrCat(is_forward ? "forward" : "backward",
                                      " of microbatch ", action.microbatch,

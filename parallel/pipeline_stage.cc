@@ -25,8 +25,11 @@ at::Tensor LeafOf(const at::Tensor& input) {
 }  // namespace
 
 PipelineStage::PipelineStage(std::string name, LayerList layers,
-                             c10::Device device)
-    : name_(std::move(name)), layers_(std::move(layers)), device_(device) {}
+                             c10::Device device, bool splits_backward)
+    : name_(std::move(name)),
+      layers_(std::move(layers)),
+      device_(device),
+      splits_backward_(splits_backward) {}
 
 absl::StatusOr<at::Tensor> PipelineStage::Run(const at::Tensor& input) const {
   const c10::OptionalDeviceGuard guard(device_);
@@ -45,8 +48,11 @@ absl::StatusOr<at::Tensor> PipelineStage::Begin(int microbatch,
   CHECK_EQ(kept_.count(microbatch), 0u)
       << name_ << " has microbatch " << microbatch << " already";
   const at::Tensor leaf = LeafOf(input);
+  const Sink sink =
+      splits_backward_ ? std::make_shared<WeightGradientSink>() : nullptr;
+  const WeightGradientSink::Scope scope(sink);
   TANDEM_ASSIGN_OR_RETURN(const at::Tensor output, Run(leaf));
-  kept_[microbatch] = {leaf, output};
+  kept_[microbatch] = {leaf, output, sink};
   return output;
 }
 
@@ -74,11 +80,12 @@ absl::StatusOr<Score> PipelineStage::ForwardLoss(int microbatch,
       "loss");
 }
 
-absl::StatusOr<at::Tensor> PipelineStage::Backward(int microbatch,
-                                                   const at::Tensor& gradient) {
+absl::StatusOr<at::Tensor> PipelineStage::BackwardInput(
+    int microbatch, const at::Tensor& gradient) {
   auto found = kept_.extract(microbatch);
   CHECK(!found.empty()) << name_ << " has no microbatch " << microbatch;
   const Kept& kept = found.mapped();
+  left_[microbatch] = kept.sink;
   const c10::OptionalDeviceGuard guard(device_);
   return CatchTorchOr(
       [&] {
@@ -88,6 +95,28 @@ absl::StatusOr<at::Tensor> PipelineStage::Backward(int microbatch,
         return kept.input.grad();
       },
       "backward");
+}
+
+absl::Status PipelineStage::BackwardWeight(int microbatch) {
+  auto found = left_.extract(microbatch);
+  CHECK(!found.empty()) << name_ << " has done no first part of microbatch "
+                        << microbatch;
+  if (found.mapped() == nullptr) return absl::OkStatus();
+  const c10::OptionalDeviceGuard guard(device_);
+  return Annotate(found.mapped()->Flush(), "gradients of weights");
+}
+
+absl::StatusOr<at::Tensor> PipelineStage::Backward(int microbatch,
+                                                   const at::Tensor& gradient) {
+  absl::StatusOr<at::Tensor> further = BackwardInput(microbatch, gradient);
+  if (!further.ok()) return further;
+  TANDEM_RETURN_IF_ERROR(BackwardWeight(microbatch));
+  return further;
+}
+
+void PipelineStage::Clear() {
+  kept_.clear();
+  left_.clear();
 }
 
 }  // namespace tandem

@@ -8,12 +8,14 @@
 #include <c10/core/Device.h>
 
 #include <map>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/layer.h"
 #include "core/loss.h"
+#include "core/weight_gradient_sink.h"
 
 namespace tandem {
 
@@ -22,7 +24,9 @@ class PipelineStage {
  public:
   // `layers` are on the device already. `name` is for messages: "stage 1 of 4,
   // on sim:1".
-  PipelineStage(std::string name, LayerList layers, c10::Device device);
+  // With `splits_backward` microbatches go back in two parts, else in one.
+  PipelineStage(std::string name, LayerList layers, c10::Device device,
+                bool splits_backward = false);
 
   // The layers' output for `input`, which lies on the device, without its
   // graph: that is kept until Backward. Errors name the layer.
@@ -36,21 +40,31 @@ class PipelineStage {
 
   // Adds the parameters' gradients, given that of the output (undefined after
   // ForwardLoss), and returns that of the input: undefined where the input
-  // takes none (token numbers, a first stage's batch). Forgets the microbatch.
+  // takes none (token numbers). Forgets the microbatch.
   absl::StatusOr<at::Tensor> Backward(int microbatch,
                                       const at::Tensor& gradient);
 
+  // The same in two parts. The first leaves the gradients of weights to the
+  // second where a layer can (core/weight_gradient_sink.h); where it cannot,
+  // the first does both.
+  absl::StatusOr<at::Tensor> BackwardInput(int microbatch,
+                                           const at::Tensor& gradient);
+  absl::Status BackwardWeight(int microbatch);
+
   // Forgets every microbatch.
-  void Clear() { kept_.clear(); }
+  void Clear();
 
   const std::string& name() const { return name_; }
   c10::Device device() const { return device_; }
   const LayerList& layers() const { return layers_; }
+  bool splits_backward() const { return splits_backward_; }
 
  private:
+  using Sink = std::shared_ptr<WeightGradientSink>;
   struct Kept {
     at::Tensor input;
     at::Tensor output;  // or the loss
+    Sink sink;
   };
 
   // Through all layers, with the graph.
@@ -60,7 +74,9 @@ class PipelineStage {
   std::string name_;
   LayerList layers_;
   c10::Device device_;
-  std::map<int, Kept> kept_;
+  bool splits_backward_;
+  std::map<int, Kept> kept_;  // after forward
+  std::map<int, Sink> left_;  // after the first part of backward
 };
 
 }  // namespace tandem
