@@ -1,5 +1,5 @@
-// LSTM, GRU and RNN on simulated devices: the CPU's, whole, forward and
-// backward. Their gradients have no gradients.
+// LSTM, GRU and RNN, and cells of the first two, on simulated devices: the
+// CPU's, whole, forward and backward. Their gradients have no gradients.
 
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -203,7 +203,8 @@ class RecurrentKernel final : public c10::OperatorKernel {
 void RegisterRecurrentOperators() {
   constexpr const char* kOperators[] = {
       "lstm.input",     "lstm.data",     "gru.input",      "gru.data",
-      "rnn_tanh.input", "rnn_tanh.data", "rnn_relu.input", "rnn_relu.data"};
+      "rnn_tanh.input", "rnn_tanh.data", "rnn_relu.input", "rnn_relu.data",
+      "lstm_cell",      "gru_cell"};
   for (const c10::DispatchKey key :
        {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
     auto& library = *new torch::Library(torch::Library::IMPL, "aten", key,
