@@ -87,6 +87,7 @@ void RegisterOperators() {
   RegisterSpecialOperators();
   RegisterRecurrentOperators();
   RegisterAutocast();
+  RegisterRefusals();
 }
 
 }  // namespace sim
