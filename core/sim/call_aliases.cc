@@ -75,14 +75,17 @@ void CopyGeometry(const at::Tensor& from, const at::Tensor& to) {
 c10::DataPtr CopyOnDevice(const c10::Storage& host, int8_t device) {
   c10::DataPtr memory =
       AllocateOnDevice(host.nbytes(), device, CategoryOfResults());
-  if (host.nbytes() > 0) {
-    std::memcpy(ToHostPointer(memory.get()), host.data(), host.nbytes());
-  }
+  std::memcpy(ToHostPointer(memory.get()), host.data(), host.nbytes());
   return memory;
 }
 
 // The memory that a kernel made, taken over.
 c10::DataPtr TakeMemory(const c10::Storage& host, int8_t device) {
+  // None: empty, or autograd's zeros that nobody has looked at.
+  if (host.data() == nullptr) {
+    return c10::DataPtr(nullptr,
+                        c10::Device(c10::DeviceType::PrivateUse1, device));
+  }
   Block* block = BlockOf(host.data_ptr());
   if (block == nullptr || block->device != device) {
     return CopyOnDevice(host, device);

@@ -13,7 +13,8 @@ namespace {
 class Writer {
  public:
   bool Append(const c10::IValue& value) {
-    Number(static_cast<int64_t>(value.isTensor()) * 2 + value.isNone());
+    // A number's type decides on the results' dtype: true, 1 and 1.0 differ.
+    Text(value.tagKind());
     if (value.isNone() || value.isGenerator() || value.isDevice()) return true;
     if (value.isTensor()) return Append(value.toTensor());
     if (value.isInt()) return Number(value.toInt());

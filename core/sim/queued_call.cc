@@ -79,6 +79,7 @@ std::optional<Geometries> GeometriesOf(const Stack& arguments,
     Geometry geometry;
     geometry.defined = each.defined();
     if (geometry.defined) {
+      if (each._is_zerotensor()) return std::nullopt;  // has no memory
       geometry.argument = ArgumentThatIs(each, arguments);
       if (geometry.argument < 0 && SharesMemory(each, arguments)) {
         return std::nullopt;

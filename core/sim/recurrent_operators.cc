@@ -1,10 +1,11 @@
-// LSTM, GRU and RNN on simulated devices: the CPU's, whole, forward and
-// backward. Their gradients have no gradients.
+// LSTM, GRU and RNN, and cells of the first two, on simulated devices: the
+// CPU's, whole, forward and backward. Their gradients have no gradients.
 
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/custom_class.h>
 #include <torch/library.h>
 
@@ -96,6 +97,19 @@ at::Tensor Leaf(const at::Tensor& tensor, bool requires_grad) {
       .set_requires_grad(requires_grad);
 }
 
+// In a graph of gradients: whoever differentiates it is told.
+variable_list WithoutGradients(variable_list gradients) {
+  if (!at::GradMode::is_enabled()) return gradients;
+  for (at::Tensor& each : gradients) {
+    if (each.defined()) each.set_requires_grad(true);
+  }
+  torch::autograd::DelayedError error(
+      "simulated devices have no gradients of a recurrent network's gradients; "
+      "use the CPU for it",
+      static_cast<int64_t>(gradients.size()));
+  return error(std::move(gradients));
+}
+
 // A call, and its CPU tensors once it has run.
 struct Recurrence {
   Recurrence(const c10::OperatorHandle& handle, const char* text)
@@ -168,6 +182,7 @@ class RecurrentFunction : public torch::autograd::Function<RecurrentFunction> {
                             ? aliases.ToDevice(made[next++], call.device)
                             : at::Tensor());
     }
+    results = WithoutGradients(std::move(results));
     results.emplace_back();  // of the call itself
     return results;
   }
@@ -203,7 +218,8 @@ class RecurrentKernel final : public c10::OperatorKernel {
 void RegisterRecurrentOperators() {
   constexpr const char* kOperators[] = {
       "lstm.input",     "lstm.data",     "gru.input",      "gru.data",
-      "rnn_tanh.input", "rnn_tanh.data", "rnn_relu.input", "rnn_relu.data"};
+      "rnn_tanh.input", "rnn_tanh.data", "rnn_relu.input", "rnn_relu.data",
+      "lstm_cell",      "gru_cell"};
   for (const c10::DispatchKey key :
        {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
     auto& library = *new torch::Library(torch::Library::IMPL, "aten", key,

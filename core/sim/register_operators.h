@@ -13,10 +13,12 @@ void RegisterOperators();
 
 // Those that BoxedKernel would get wrong; recurrent networks, whose gradients
 // LibTorch takes apart differently for devices that it does not know; and which
-// operators autocast casts (CUDA's lists).
+// operators autocast casts (CUDA's lists); and what there is none of: sparse,
+// quantized and nested tensors.
 void RegisterSpecialOperators();
 void RegisterRecurrentOperators();
 void RegisterAutocast();
+void RegisterRefusals();
 
 }  // namespace sim
 }  // namespace tandem

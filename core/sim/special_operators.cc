@@ -70,13 +70,13 @@ int64_t ChooseAttention(const at::Tensor& query, const at::Tensor& key,
                         const std::optional<at::Tensor>& mask, double dropout,
                         bool is_causal, std::optional<double> scale,
                         bool enable_gqa) {
-  std::optional<at::Tensor> host_mask;
-  if (mask.has_value() && mask->defined()) {
-    host_mask = mask->device().is_cpu() ? *mask : HostAlias(*mask);
-  }
   const auto alias = [](const at::Tensor& tensor) {
     return HostAlias(tensor).set_requires_grad(tensor.requires_grad());
   };
+  std::optional<at::Tensor> host_mask;
+  if (mask.has_value() && mask->defined()) {
+    host_mask = mask->device().is_cpu() ? *mask : alias(*mask);
+  }
   return at::_fused_sdp_choice(alias(query), alias(key), alias(value),
                                host_mask, dropout, is_causal, scale,
                                enable_gqa);
