@@ -61,11 +61,6 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.name;
 }
 
-std::string DeviceTypeAndTestName(c10::DeviceType type, const Case& c,
-                                  size_t index) {
-  return DeviceTypeAndTestName(type, c.name, index);
-}
-
 class HookTest : public DeviceTypesAnd<Case> {};
 
 TEST_P(HookTest, TakesTheMeanOverAnyNumberOfRanks) {
