@@ -10,6 +10,7 @@
 #include "core/fault_point.h"
 #include "core/status_macros.h"
 #include "core/trace.h"
+#include "parallel/gradient_streams.h"
 
 namespace tandem {
 namespace {
@@ -25,6 +26,12 @@ std::vector<std::string> NamesByPosition(
     }
   }
   return names;
+}
+
+std::vector<FlatBuffer*> AllOf(std::vector<FlatBuffer*> buffers,
+                               const std::vector<FlatBuffer*>& delayed) {
+  buffers.insert(buffers.end(), delayed.begin(), delayed.end());
+  return buffers;
 }
 
 }  // namespace
@@ -111,6 +118,7 @@ void Reducer::BeginBackward() {
     if (IsDelayed(buckets_[b])) missing_[b] = 1;
   }
   // Their buckets may start before the end of backward.
+  const GradientStreamsGuard behind(AllOf(buffers_, options_.delayed));
   ZeroUnused([this](const Place& place, size_t position) {
     return !place.delayed && !marks_.expects(position);
   });
@@ -154,6 +162,7 @@ void Reducer::StartBuckets(bool all) {
   while (status_.ok() && running_.size() < buckets_.size()) {
     const size_t index = running_.size();
     if (!all && missing_[index] > 0) return;
+    const GradientStreamsGuard behind(AllOf(buffers_, options_.delayed));
     if (IsDelayed(buckets_[index])) {
       ZeroUnused([index](const Place& place, size_t /*position*/) {
         return place.bucket == index;
@@ -196,6 +205,7 @@ absl::Status Reducer::Finish() {
 
 absl::Status Reducer::Average() {
   at::NoGradGuard no_grad;
+  const GradientStreamsGuard behind(AllOf(buffers_, options_.delayed));
   times_.gradients_ready = ReducerTimes::Clock::now();
   TANDEM_RETURN_IF_ERROR(CheckMarks());
   ZeroUnused([this](const Place& place, size_t /*position*/) {

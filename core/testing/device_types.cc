@@ -5,11 +5,19 @@
 #include <c10/core/DeviceType.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <atomic>
 #include <optional>
 
 #include "core/sim/testing.h"
+#include "core/testing/thread_ranks.h"
 
 namespace tandem {
+namespace {
+
+// Ranks' threads read it.
+std::atomic<c10::DeviceType> test_device_type{c10::kCPU};
+
+}  // namespace
 
 std::vector<c10::DeviceType> DeviceTypesToTest() {
   std::vector<c10::DeviceType> types = {c10::kCPU};
@@ -32,6 +40,31 @@ std::vector<c10::Device> DevicesToTest(c10::DeviceType type, int n) {
 std::string DeviceTypeToTestName(
     const testing::TestParamInfo<c10::DeviceType>& info) {
   return c10::DeviceTypeName(info.param, /*lower_case=*/true);
+}
+
+std::string DeviceTypeAndTestName(c10::DeviceType type, const std::string& name,
+                                  size_t /*index*/) {
+  return c10::DeviceTypeName(type, /*lower_case=*/true) + "_" + name;
+}
+
+std::string DeviceTypeAndTestName(
+    c10::DeviceType type, const std::tuple<int, std::string>& ranks_and_backend,
+    size_t index) {
+  const auto& [ranks, backend] = ranks_and_backend;
+  return DeviceTypeAndTestName(type, std::to_string(ranks) + backend, index);
+}
+
+TestDeviceTypeScope::TestDeviceTypeScope(c10::DeviceType type) {
+  test_device_type = type;
+}
+
+TestDeviceTypeScope::~TestDeviceTypeScope() { test_device_type = c10::kCPU; }
+
+c10::Device TestDevice(int i) {
+  const c10::DeviceType type = test_device_type;
+  if (type == c10::kCPU) return i == 0 ? c10::kCPU : c10::Device(type, i);
+  const int rank = ThisThreadsRank();
+  return DevicesToTest(type, 2 * (rank + 1)).at(2 * rank + i);
 }
 
 }  // namespace tandem

@@ -1,15 +1,23 @@
 // For tests: the types of device that code which takes a device is tested on.
 //
 //   class MyTest : public DeviceTypeTest {};
-//   TEST_P(MyTest, Works) { Do(Devices(2)); }
+//   TEST_P(MyTest, Works) { Do(at::ones({3}, TestDevice())); }
 //   TANDEM_ON_DEVICE_TYPES(MyTest);
+//
+// On each type and with each of other values:
+//
+//   class MyTest : public DeviceTypesAnd<double> {};
+//   TEST_P(MyTest, Works) { Do(at::full({3}, value(), TestDevice())); }
+//   TANDEM_ON_DEVICE_TYPES_AND(MyTest, testing::Values(0.5, 2));
 
 #ifndef TANDEM_CORE_TESTING_DEVICE_TYPES_H_
 #define TANDEM_CORE_TESTING_DEVICE_TYPES_H_
 
 #include <c10/core/Device.h>
 
+#include <cstddef>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -29,11 +37,56 @@ std::vector<c10::Device> DevicesToTest(c10::DeviceType type, int n);
 std::string DeviceTypeToTestName(
     const testing::TestParamInfo<c10::DeviceType>& info);
 
+// "sim_gloo" where the other value is a name, "sim_2gloo" where it is a number
+// of ranks and a backend, else "sim_" and the index.
+std::string DeviceTypeAndTestName(c10::DeviceType type, const std::string& name,
+                                  size_t index);
+std::string DeviceTypeAndTestName(
+    c10::DeviceType type, const std::tuple<int, std::string>& ranks_and_backend,
+    size_t index);
+template <typename T>
+std::string DeviceTypeAndTestName(c10::DeviceType type, const T& /*value*/,
+                                  size_t index) {
+  return DeviceTypeAndTestName(type, std::to_string(index), index);
+}
+
+// While this object lives, which is a test's, tests run on `type`.
+class TestDeviceTypeScope {
+ public:
+  explicit TestDeviceTypeScope(c10::DeviceType type);
+  ~TestDeviceTypeScope();
+  TestDeviceTypeScope(const TestDeviceTypeScope&) = delete;
+  TestDeviceTypeScope& operator=(const TestDeviceTypeScope&) = delete;
+};
+
+// Device `i` of those that the calling thread's rank (thread_ranks.h) owns, of
+// the type that the test under way runs on; outside of such a test the CPU.
+// Each rank has two: rank r has devices 2r and 2r + 1, of the CPU "cpu" and
+// "cpu:1".
+c10::Device TestDevice(int i = 0);
+
 class DeviceTypeTest : public testing::TestWithParam<c10::DeviceType> {
  protected:
   static std::vector<c10::Device> Devices(int n) {
     return DevicesToTest(GetParam(), n);
   }
+
+ private:
+  TestDeviceTypeScope scope_{GetParam()};
+};
+
+template <typename T>
+class DeviceTypesAnd
+    : public testing::TestWithParam<std::tuple<c10::DeviceType, T>> {
+ protected:
+  static const T& value() {
+    return std::get<1>(
+        testing::TestWithParam<std::tuple<c10::DeviceType, T>>::GetParam());
+  }
+
+ private:
+  TestDeviceTypeScope scope_{std::get<0>(
+      testing::TestWithParam<std::tuple<c10::DeviceType, T>>::GetParam())};
 };
 
 // Has the tests of `Suite` run on each type.
@@ -41,6 +94,17 @@ class DeviceTypeTest : public testing::TestWithParam<c10::DeviceType> {
   INSTANTIATE_TEST_SUITE_P(On, Suite,                                        \
                            testing::ValuesIn(::tandem::DeviceTypesToTest()), \
                            ::tandem::DeviceTypeToTestName)
+
+// Each type with each of the generator's values, as "sim_0", "sim_1", ...
+#define TANDEM_ON_DEVICE_TYPES_AND(Suite, values)                          \
+  INSTANTIATE_TEST_SUITE_P(                                                \
+      On, Suite,                                                           \
+      testing::Combine(testing::ValuesIn(::tandem::DeviceTypesToTest()),   \
+                       values),                                            \
+      [](const auto& info) {                                               \
+        return ::tandem::DeviceTypeAndTestName(                            \
+            std::get<0>(info.param), std::get<1>(info.param), info.index); \
+      })
 
 }  // namespace tandem
 

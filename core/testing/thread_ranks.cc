@@ -20,6 +20,8 @@
 namespace tandem {
 namespace {
 
+thread_local int this_threads_rank = 0;
+
 // What the threads have come to.
 class Outcome {
  public:
@@ -67,6 +69,7 @@ absl::Status RunThreadRanks(
   std::vector<std::thread> threads;
   for (int rank = 0; rank < n; ++rank) {
     threads.emplace_back([&, rank] {
+      this_threads_rank = rank;
       outcome.Report(
           rank, CatchTorch([&]() -> absl::Status {
             TANDEM_ASSIGN_OR_RETURN(
@@ -81,5 +84,7 @@ absl::Status RunThreadRanks(
   for (std::thread& thread : threads) thread.join();
   return first;
 }
+
+int ThisThreadsRank() { return this_threads_rank; }
 
 }  // namespace tandem

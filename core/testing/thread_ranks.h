@@ -30,6 +30,9 @@ absl::Status RunThreadRanks(
     int n, const std::function<absl::Status(Communicator&)>& fn,
     const CommunicatorOptions& options);
 
+// The rank that the calling thread is in RunThreadRanks; 0 elsewhere.
+int ThisThreadsRank();
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_TESTING_THREAD_RANKS_H_

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/communicator.h"
 #include "core/status_macros.h"
+#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/compression_hooks.h"
@@ -66,7 +67,7 @@ absl::Status Compare(const HookDriver& driver, const json& expected,
         at::tensor(expected.at(each.name).get<std::vector<double>>(),
                    at::kDouble)
             .view(each.sizes);
-    const at::Tensor got = driver.gradient(each.name).to(at::kDouble);
+    const at::Tensor got = driver.gradient(each.name).to(at::kCPU, at::kDouble);
     if (at::allclose(got, wanted, /*rtol=*/tolerance, /*atol=*/tolerance)) {
       continue;
     }
@@ -98,7 +99,9 @@ absl::Status RunSteps(Communicator& world, const CommunicationHook& hook,
   return absl::OkStatus();
 }
 
-TEST(CommunicationHookParityTest, HalfPrecisionHooksGivePyTorchsBits) {
+class CommunicationHookParityTest : public DeviceTypeTest {};
+
+TEST_P(CommunicationHookParityTest, HalfPrecisionHooksGivePyTorchsBits) {
   using Make = CommunicationHook (*)();
   const std::vector<std::pair<std::string, Make>> cases = {
       {"allreduce", AllReduceHook},
@@ -131,7 +134,7 @@ void ExpectPyTorchsPowerSgd(const std::string& name, PowerSgdOptions options) {
   EXPECT_TRUE(status.ok()) << name << ": " << status;
 }
 
-TEST(CommunicationHookParityTest, PowerSgdGivesPyTorchsNumbers) {
+TEST_P(CommunicationHookParityTest, PowerSgdGivesPyTorchsNumbers) {
   PowerSgdOptions options;
   options.orthogonalization_epsilon = 0.5;
   ExpectPyTorchsPowerSgd("power_sgd_epsilon", options);
@@ -144,12 +147,14 @@ TEST(CommunicationHookParityTest, PowerSgdGivesPyTorchsNumbers) {
 }
 
 // PyTorch takes QR instead of Gram-Schmidt from rank 3 on.
-TEST(CommunicationHookParityTest, PowerSgdOfRank3GivesPyTorchsNumbers) {
+TEST_P(CommunicationHookParityTest, PowerSgdOfRank3GivesPyTorchsNumbers) {
   PowerSgdOptions options;
   options.matrix_approximation_rank = 3;
   options.min_compression_rate = 1;
   ExpectPyTorchsPowerSgd("power_sgd_rank3", options);
 }
+
+TANDEM_ON_DEVICE_TYPES(CommunicationHookParityTest);
 
 }  // namespace
 }  // namespace tandem

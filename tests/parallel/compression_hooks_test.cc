@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/communicator.h"
 #include "core/status_macros.h"
+#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "tests/parallel/hook_driver.h"
@@ -37,7 +38,8 @@ absl::Status ExpectGradients(
     double tolerance) {
   for (const DriverParameters& parameters : Buckets()) {
     for (const DriverParameter& each : parameters) {
-      const at::Tensor gradient = driver.gradient(each.name).to(at::kDouble);
+      const at::Tensor gradient =
+          driver.gradient(each.name).to(at::kCPU, at::kDouble);
       const at::Tensor expected =
           value(each.name, gradient.sizes()).to(at::kDouble);
       if (!at::allclose(gradient, expected, tolerance, tolerance)) {
@@ -59,13 +61,13 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.name;
 }
 
-class HookTest : public testing::TestWithParam<Case> {};
+class HookTest : public DeviceTypesAnd<Case> {};
 
 TEST_P(HookTest, TakesTheMeanOverAnyNumberOfRanks) {
   for (int n : {1, 2, 3, 7}) {
     const absl::Status status =
         RunThreadRanks(n, [n](Communicator& world) -> absl::Status {
-          const CommunicationHook hook = GetParam().make();
+          const CommunicationHook hook = value().make();
           HookDriver driver(Buckets());
           for (int step = 0; step < 3; ++step) {
             FillNormal(step, world.rank(), &driver);
@@ -76,7 +78,7 @@ TEST_P(HookTest, TakesTheMeanOverAnyNumberOfRanks) {
                 [&](const std::string& name, at::IntArrayRef sizes) {
                   return MeanNormal(step, n, name, sizes);
                 },
-                GetParam().tolerance));
+                value().tolerance));
           }
           return absl::OkStatus();
         });
@@ -90,10 +92,10 @@ TEST_P(HookTest, TwoRanksGiveExactlyTheStatedArithmetic) {
       RunThreadRanks(2, [](Communicator& world) -> absl::Status {
         HookDriver driver(Buckets());
         FillNormal(0, world.rank(), &driver);
-        TANDEM_RETURN_IF_ERROR(driver.Reduce(GetParam().make(), world));
+        TANDEM_RETURN_IF_ERROR(driver.Reduce(value().make(), world));
         const auto part = [](int rank, const std::string& name,
                              at::IntArrayRef sizes) {
-          return Normal(0, rank, name, sizes).to(GetParam().dtype).div(2);
+          return Normal(0, rank, name, sizes).to(value().dtype).div(2);
         };
         return ExpectGradients(
             driver,
@@ -108,7 +110,7 @@ TEST_P(HookTest, TwoRanksGiveExactlyTheStatedArithmetic) {
 TEST_P(HookTest, ServesOtherBucketsOnceTheyAreRebuilt) {
   const absl::Status status =
       RunThreadRanks(2, [](Communicator& world) -> absl::Status {
-        const CommunicationHook hook = GetParam().make();
+        const CommunicationHook hook = value().make();
         std::vector<DriverParameters> rebuilt = Buckets();
         std::swap(rebuilt[0][0], rebuilt[1][2]);
         for (const auto& buckets : {Buckets(), rebuilt}) {
@@ -120,19 +122,18 @@ TEST_P(HookTest, ServesOtherBucketsOnceTheyAreRebuilt) {
               [](const std::string& name, at::IntArrayRef sizes) {
                 return MeanNormal(0, 2, name, sizes);
               },
-              GetParam().tolerance));
+              value().tolerance));
         }
         return absl::OkStatus();
       });
   EXPECT_TRUE(status.ok()) << status;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Hooks, HookTest,
+TANDEM_ON_DEVICE_TYPES_AND(
+    HookTest,
     testing::Values(Case{"AllReduce", AllReduceHook, at::kFloat, 1e-6},
                     Case{"Fp16", Fp16CompressHook, at::kHalf, 4e-3},
-                    Case{"Bf16", Bf16CompressHook, at::kBFloat16, 3e-2}),
-    testing::PrintToStringParamName());
+                    Case{"Bf16", Bf16CompressHook, at::kBFloat16, 3e-2}));
 
 // A group of one, for what needs no others.
 absl::Status Alone(const std::function<absl::Status(Communicator&)>& fn) {
@@ -144,7 +145,7 @@ struct Wrapper {
   at::ScalarType dtype;
 };
 
-class WrapperTest : public testing::TestWithParam<Wrapper> {};
+class WrapperTest : public DeviceTypesAnd<Wrapper> {};
 
 // What a hook of a user's own sees and leaves, and that its bucket lies in the
 // same memory in each step.
@@ -152,25 +153,24 @@ TEST_P(WrapperTest, ShowsTheBucketInHalfPrecision) {
   const absl::Status status = Alone([](Communicator& world) -> absl::Status {
     std::vector<const void*> seen;
     int finished = 0;
-    const CommunicationHook hook =
-        GetParam().wrap([&](const GradBucket& bucket, Communicator&) {
-          EXPECT_EQ(bucket.buffer.scalar_type(), GetParam().dtype);
-          EXPECT_EQ(bucket.is_last, bucket.index == 1);
-          EXPECT_EQ(bucket.names[0], Buckets()[bucket.index][0].name);
-          for (size_t i = 0; i < bucket.names.size(); ++i) {
-            const at::Tensor& gradient = bucket.gradients[i];
-            EXPECT_EQ(gradient.strides(), bucket.parameters[i].strides());
-            EXPECT_TRUE(
-                gradient.equal(Normal(0, 0, bucket.names[i], gradient.sizes())
-                                   .to(GetParam().dtype)));
-          }
-          seen.push_back(bucket.buffer.const_data_ptr());
-          return FinishReduction([&finished, buffer = bucket.buffer] {
-            buffer.mul_(2);
-            ++finished;
-            return absl::OkStatus();
-          });
-        });
+    const CommunicationHook hook = value().wrap([&](const GradBucket& bucket,
+                                                    Communicator&) {
+      EXPECT_EQ(bucket.buffer.scalar_type(), value().dtype);
+      EXPECT_EQ(bucket.is_last, bucket.index == 1);
+      EXPECT_EQ(bucket.names[0], Buckets()[bucket.index][0].name);
+      for (size_t i = 0; i < bucket.names.size(); ++i) {
+        const at::Tensor& gradient = bucket.gradients[i];
+        EXPECT_EQ(gradient.strides(), bucket.parameters[i].strides());
+        EXPECT_TRUE(gradient.cpu().equal(
+            Normal(0, 0, bucket.names[i], gradient.sizes()).to(value().dtype)));
+      }
+      seen.push_back(bucket.buffer.const_data_ptr());
+      return FinishReduction([&finished, buffer = bucket.buffer] {
+        buffer.mul_(2);
+        ++finished;
+        return absl::OkStatus();
+      });
+    });
     HookDriver driver(Buckets());
     for (int step = 0; step < 2; ++step) {
       FillNormal(0, 0, &driver);
@@ -178,7 +178,7 @@ TEST_P(WrapperTest, ShowsTheBucketInHalfPrecision) {
       TANDEM_RETURN_IF_ERROR(ExpectGradients(
           driver,
           [](const std::string& name, at::IntArrayRef sizes) {
-            return Normal(0, 0, name, sizes).to(GetParam().dtype).mul(2);
+            return Normal(0, 0, name, sizes).to(value().dtype).mul(2);
           },
           0));
     }
@@ -192,9 +192,9 @@ TEST_P(WrapperTest, ShowsTheBucketInHalfPrecision) {
 
 TEST_P(WrapperTest, HandsThroughWhatIsHalfAlready) {
   const absl::Status status = Alone([](Communicator& world) -> absl::Status {
-    HookDriver driver(Buckets(), GetParam().dtype);
-    const CommunicationHook hook = GetParam().wrap([&](const GradBucket& bucket,
-                                                       Communicator&) {
+    HookDriver driver(Buckets(), value().dtype);
+    const CommunicationHook hook = value().wrap([&](const GradBucket& bucket,
+                                                    Communicator&) {
       EXPECT_TRUE(bucket.buffer.is_same(driver.buckets()[bucket.index].buffer));
       return FinishReduction([] { return absl::OkStatus(); });
     });
@@ -208,13 +208,13 @@ TEST_P(WrapperTest, HandsErrorsThroughAndLeavesGradientsAlone) {
     HookDriver driver(Buckets());
     FillNormal(0, 0, &driver);
     const CommunicationHook at_start =
-        GetParam().wrap([](const GradBucket&,
-                           Communicator&) -> absl::StatusOr<FinishReduction> {
+        value().wrap([](const GradBucket&,
+                        Communicator&) -> absl::StatusOr<FinishReduction> {
           return absl::AbortedError("not today");
         });
     EXPECT_EQ(driver.Reduce(at_start, world), absl::AbortedError("not today"));
     const CommunicationHook at_end =
-        GetParam().wrap([](const GradBucket&, Communicator&) {
+        value().wrap([](const GradBucket&, Communicator&) {
           return FinishReduction([] { return absl::AbortedError("nor now"); });
         });
     EXPECT_EQ(driver.Reduce(at_end, world), absl::AbortedError("nor now"));
@@ -228,12 +228,13 @@ TEST_P(WrapperTest, HandsErrorsThroughAndLeavesGradientsAlone) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Wrappers, WrapperTest,
-    testing::Values(Wrapper{Fp16CompressWrapper, at::kHalf},
-                    Wrapper{Bf16CompressWrapper, at::kBFloat16}));
+TANDEM_ON_DEVICE_TYPES_AND(
+    WrapperTest, testing::Values(Wrapper{Fp16CompressWrapper, at::kHalf},
+                                 Wrapper{Bf16CompressWrapper, at::kBFloat16}));
 
-TEST(Fp16CompressHook, OverflowShowsAsInfinity) {
+class Fp16CompressHookTest : public DeviceTypeTest {};
+
+TEST_P(Fp16CompressHookTest, OverflowShowsAsInfinity) {
   const absl::Status status =
       RunThreadRanks(2, [](Communicator& world) -> absl::Status {
         HookDriver driver(Buckets());
@@ -249,7 +250,7 @@ TEST(Fp16CompressHook, OverflowShowsAsInfinity) {
 
 // Doubles, and the reason why the division comes first: a sum of halves would
 // overflow.
-TEST(Fp16CompressHook, DividesBeforeItSums) {
+TEST_P(Fp16CompressHookTest, DividesBeforeItSums) {
   const absl::Status status =
       RunThreadRanks(3, [](Communicator& world) -> absl::Status {
         HookDriver driver(Buckets(), at::kDouble);
@@ -262,6 +263,8 @@ TEST(Fp16CompressHook, DividesBeforeItSums) {
       });
   EXPECT_TRUE(status.ok()) << status;
 }
+
+TANDEM_ON_DEVICE_TYPES(Fp16CompressHookTest);
 
 }  // namespace
 }  // namespace tandem

@@ -116,9 +116,7 @@ TEST_P(DdpAutogradGrad, BackwardToSomeParametersIsABackward) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, DdpAutogradGrad,
-                         testing::Values("gloo", "shm"),
-                         [](const auto& info) { return info.param; });
+TANDEM_ON_DEVICES_AND_BACKENDS(DdpAutogradGrad);
 
 }  // namespace
 }  // namespace tandem

@@ -67,15 +67,16 @@ TEST_P(DdpBuffers, MayBeIgnoredAndDifferInShape) {
   OnRanks(2, [](Communicator& world) -> absl::Status {
     DistributedDataParallelOptions options;
     options.parameters_to_ignore = {"count"};
-    auto module = std::make_shared<WithBuffer>();
-    module->count.set_data(at::full({5 + world.rank()}, 1. + world.rank()));
+    auto module = NewModule<WithBuffer>();
+    module->count.set_data(
+        at::full({5 + world.rank()}, 1. + world.rank(), TestDevice()));
     TANDEM_ASSIGN_OR_RETURN(
         auto ddp, MakeDistributedDataParallel(module, world, options));
     TANDEM_ASSIGN_OR_RETURN(const at::Tensor output,
                             ddp->Forward(ExampleInput(0, world)));
     TANDEM_RETURN_IF_ERROR(ddp->Backward(output.sum()));
-    EXPECT_TRUE(
-        module->count.equal(at::full({5 + world.rank()}, 1. + world.rank())));
+    EXPECT_TRUE(module->count.cpu().equal(
+        at::full({5 + world.rank()}, 1. + world.rank())));
     return absl::OkStatus();
   });
 }
@@ -144,7 +145,7 @@ TEST_P(DdpBuffers, InitSyncOffLeavesEachRankItsValues) {
   OnRanks(2, [](Communicator& world) -> absl::Status {
     DistributedDataParallelOptions options;
     options.init_sync = false;
-    auto module = std::make_shared<TwoLinear>();
+    auto module = NewModule<TwoLinear>();
     at::NoGradGuard no_grad;
     module->a->weight.fill_(world.rank() + 1);
     TANDEM_RETURN_IF_ERROR(
@@ -198,7 +199,7 @@ struct Square : torch::nn::Module {
 // is not kept.
 TEST_P(DdpBuffers, CreateGraphDoesNoHarm) {
   OnRanks(2, [](Communicator& world) -> absl::Status {
-    auto module = std::make_shared<Square>();
+    auto module = NewModule<Square>();
     TANDEM_ASSIGN_OR_RETURN(auto ddp,
                             MakeDistributedDataParallel(module, world));
     for (int step = 0; step < 6; ++step) {
@@ -212,8 +213,7 @@ TEST_P(DdpBuffers, CreateGraphDoesNoHarm) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, DdpBuffers, testing::Values("gloo", "shm"),
-                         [](const auto& info) { return info.param; });
+TANDEM_ON_DEVICES_AND_BACKENDS(DdpBuffers);
 
 }  // namespace
 }  // namespace tandem

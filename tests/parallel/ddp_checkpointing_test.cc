@@ -192,9 +192,7 @@ TEST_P(DdpCheckpointing, SeveralLosses) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, DdpCheckpointing,
-                         testing::Values("gloo", "shm"),
-                         [](const auto& info) { return info.param; });
+TANDEM_ON_DEVICES_AND_BACKENDS(DdpCheckpointing);
 
 }  // namespace
 }  // namespace tandem

@@ -35,14 +35,13 @@ class DdpConstruction : public DdpTest {
   }
   void ExpectOptionRefused(const DistributedDataParallelOptions& options,
                            const testing::Matcher<std::string>& words) {
-    ExpectRefused([](int) { return std::make_shared<TwoLinear>(); }, options,
-                  words);
+    ExpectRefused([](int) { return NewModule<TwoLinear>(); }, options, words);
   }
 };
 
 TEST_P(DdpConstruction, WithoutATrainedParameterThereIsNothingToDo) {
   const auto frozen = [](int) {
-    auto model = std::make_shared<TwoLinear>();
+    auto model = NewModule<TwoLinear>();
     for (at::Tensor& parameter : model->parameters()) {
       parameter.requires_grad_(false);
     }
@@ -58,8 +57,9 @@ TEST_P(DdpConstruction, WithoutATrainedParameterThereIsNothingToDo) {
 TEST_P(DdpConstruction, AnotherShapeIsNamedWithItsRank) {
   ExpectRefused(
       [](int rank) {
-        auto model = std::make_shared<TwoLinear>();
-        if (rank == 2) model->b->weight.set_data(at::full({4, 5}, 1.));
+        auto model = NewModule<TwoLinear>();
+        if (rank == 2)
+          model->b->weight.set_data(at::full({4, 5}, 1., TestDevice()));
         return model;
       },
       {}, AllOf(HasSubstr("rank 2"), HasSubstr("b.weight")));
@@ -68,7 +68,7 @@ TEST_P(DdpConstruction, AnotherShapeIsNamedWithItsRank) {
 TEST_P(DdpConstruction, AnotherDtypeIsNamedWithItsRank) {
   ExpectRefused(
       [](int rank) {
-        auto model = std::make_shared<TwoLinear>();
+        auto model = NewModule<TwoLinear>();
         if (rank == 1) model->a->to(at::kDouble);
         return model;
       },
@@ -78,8 +78,9 @@ TEST_P(DdpConstruction, AnotherDtypeIsNamedWithItsRank) {
 TEST_P(DdpConstruction, AnotherNumberOfParametersIsNamedWithItsRank) {
   ExpectRefused(
       [](int rank) {
-        auto model = std::make_shared<TwoLinear>();
-        if (rank == 1) model->register_parameter("more", at::full({2}, 1.));
+        auto model = NewModule<TwoLinear>();
+        if (rank == 1)
+          model->register_parameter("more", at::full({2}, 1., TestDevice()));
         return model;
       },
       {}, AllOf(HasSubstr("rank 1"), HasSubstr("more")));
@@ -126,11 +127,13 @@ TEST_P(DdpConstruction, IgnoredParametersMayDiffer) {
       DistributedDataParallelOptions options;
       options.static_graph = static_graph;
       options.parameters_to_ignore = {"b.weight"};
-      auto model = std::make_shared<TwoLinear>();
+      auto model = NewModule<TwoLinear>();
       TwoLinear alone;
+      alone.to(TestDevice());
       for (TwoLinear* each : {model.get(), &alone}) {
         FillModule(*each);
-        each->b->weight.set_data(at::full({4 + world.rank(), 4}, 0.5));
+        each->b->weight.set_data(
+            at::full({4 + world.rank(), 4}, 0.5, TestDevice()));
       }
       TANDEM_ASSIGN_OR_RETURN(
           auto ddp, MakeDistributedDataParallel(model, world, options));
@@ -162,9 +165,7 @@ TEST(DdpOptionsCheck, EveryParameterWithoutAValueIsNamed) {
               HasSubstr("parameters late, later have no values yet"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, DdpConstruction,
-                         testing::Values("gloo", "shm"),
-                         [](const auto& info) { return info.param; });
+TANDEM_ON_DEVICES_AND_BACKENDS(DdpConstruction);
 
 }  // namespace
 }  // namespace tandem

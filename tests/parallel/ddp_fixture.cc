@@ -20,7 +20,7 @@ void DdpTest::OnRanks(int n,
   // Gloo writes to sockets whose other end a failing rank may have closed.
   std::signal(SIGPIPE, SIG_IGN);
   CommunicatorOptions options;
-  options.backend = GetParam();
+  options.backend = value();
   options.timeout = std::chrono::seconds(10);
   const absl::Status status = RunThreadRanks(n, body, options);
   EXPECT_TRUE(status.ok()) << status;
@@ -52,7 +52,7 @@ void FillModule(torch::nn::Module& module) {
 at::Tensor ExampleInput(int step, const Communicator& world) {
   at::Tensor input = at::empty({2, 4});
   FillByFormula(absl::StrCat("input.", step, ".", world.rank()), input);
-  return input;
+  return input.to(TestDevice());
 }
 
 absl::Status ExpectMeanGradients(const torch::nn::Module& module,

@@ -1,6 +1,6 @@
-// For tests of DistributedDataParallel: ranks on either backend, and a module
-// beside the wrapped one, without DistributedDataParallel, that says what the
-// gradients should be.
+// For tests of DistributedDataParallel: ranks on each type of device and on
+// either backend, and a module beside the wrapped one, without
+// DistributedDataParallel, that says what the gradients should be.
 
 #ifndef TANDEM_TESTS_PARALLEL_DDP_FIXTURE_H_
 #define TANDEM_TESTS_PARALLEL_DDP_FIXTURE_H_
@@ -17,17 +17,29 @@
 #include "absl/status/statusor.h"
 #include "core/communicator.h"
 #include "core/status_macros.h"
+#include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 #include "parallel/distributed_data_parallel.h"
 
 namespace tandem {
 
-// The parameter is the backend.
-class DdpTest : public testing::TestWithParam<std::string> {
+// The value is the backend.
+class DdpTest : public DeviceTypesAnd<std::string> {
  protected:
   // Fails the test when a rank fails.
   void OnRanks(int n, const std::function<absl::Status(Communicator&)>& body);
 };
+
+#define TANDEM_ON_DEVICES_AND_BACKENDS(Suite) \
+  TANDEM_ON_DEVICE_TYPES_AND(Suite, testing::Values("gloo", "shm"))
+
+// A module on the calling rank's first device.
+template <typename M>
+std::shared_ptr<M> NewModule() {
+  auto module = std::make_shared<M>();
+  module->to(TestDevice());
+  return module;
+}
 
 // Two linear layers without bias, 4 x 4, either of which may go unused.
 struct TwoLinear : torch::nn::Module {
@@ -62,8 +74,8 @@ template <typename M>
 absl::StatusOr<Twins<M>> MakeTwins(
     Communicator& world, const DistributedDataParallelOptions& options = {}) {
   Twins<M> twins;
-  twins.module = std::make_shared<M>();
-  twins.alone = std::make_shared<M>();
+  twins.module = NewModule<M>();
+  twins.alone = NewModule<M>();
   FillModule(*twins.module);
   FillModule(*twins.alone);
   TANDEM_ASSIGN_OR_RETURN(

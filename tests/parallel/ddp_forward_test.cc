@@ -110,7 +110,9 @@ struct Recurrent : torch::nn::Module {
   Recurrent() : fc(register_module("fc", torch::nn::Linear(4, 4))) {}
   std::pair<at::Tensor, at::Tensor> forward(const State& state) {
     at::Tensor carried = state.carried;
-    if (!carried.defined()) carried = at::full({2, 4}, 0.5);
+    if (!carried.defined()) {
+      carried = at::full({2, 4}, 0.5, TestDevice());
+    }
     return {fc(state.x), carried};
   }
   torch::nn::Linear fc;
@@ -140,8 +142,7 @@ TEST_P(DdpForward, InputsOfAnyTypeAndTensorsMadeInForward) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, DdpForward, testing::Values("gloo", "shm"),
-                         [](const auto& info) { return info.param; });
+TANDEM_ON_DEVICES_AND_BACKENDS(DdpForward);
 
 }  // namespace
 }  // namespace tandem

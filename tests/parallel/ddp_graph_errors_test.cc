@@ -150,7 +150,7 @@ struct Explosive : torch::nn::Module {
 TEST_P(DdpGraphErrors, ModuleCanBeWrappedAnewAfterAFailedBackward) {
   OnRanks(2, [](Communicator& world) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(auto second, world.Subgroup({0, 1}, "second"));
-    auto module = std::make_shared<Explosive>();
+    auto module = NewModule<Explosive>();
     at::Tensor x = ExampleInput(0, world).requires_grad_();
     {
       TANDEM_ASSIGN_OR_RETURN(auto ddp,
@@ -167,9 +167,7 @@ TEST_P(DdpGraphErrors, ModuleCanBeWrappedAnewAfterAFailedBackward) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, DdpGraphErrors,
-                         testing::Values("gloo", "shm"),
-                         [](const auto& info) { return info.param; });
+TANDEM_ON_DEVICES_AND_BACKENDS(DdpGraphErrors);
 
 }  // namespace
 }  // namespace tandem

@@ -50,7 +50,7 @@ TEST_P(DdpGraphs, UsedOnSomeRanksHasAMeanUsedOnNoneHasNothing) {
       for (int step = 0; step < 3; ++step) {
         TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, 8., world.rank()));
         for (const at::Tensor& used : {twins.module->t0, twins.module->t1}) {
-          EXPECT_TRUE(used.grad().equal(at::full({2, 2}, 0.125)))
+          EXPECT_TRUE(used.grad().cpu().equal(at::full({2, 2}, 0.125)))
               << "step " << step << "\n"
               << used.grad();
         }
@@ -169,7 +169,7 @@ TEST_P(DdpGraphs, GradientsOfNoSyncCountWhereTheLastBackwardUsesOthers) {
     TANDEM_ASSIGN_OR_RETURN(auto twins,
                             MakeTwins<Conditional>(world, FindUnused()));
     const int first = world.rank() == 0 ? 0 : 2;
-    const at::Tensor input = at::full({1, 1}, 1. + world.rank());
+    const at::Tensor input = at::full({1, 1}, 1. + world.rank(), TestDevice());
     {
       const auto guard = twins.ddp->no_sync();
       TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, input, first));
@@ -230,8 +230,7 @@ TEST_P(DdpGraphs, UnusedParameterOfTwoNames) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, DdpGraphs, testing::Values("gloo", "shm"),
-                         [](const auto& info) { return info.param; });
+TANDEM_ON_DEVICES_AND_BACKENDS(DdpGraphs);
 
 }  // namespace
 }  // namespace tandem

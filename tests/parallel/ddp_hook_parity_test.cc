@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 #include "parallel/compression_hooks.h"
 #include "parallel/power_sgd.h"
@@ -24,13 +25,12 @@
 namespace tandem {
 namespace {
 
-class DdpHookParityTest
-    : public testing::TestWithParam<std::tuple<int, std::string>> {
+class DdpHookParityTest : public DeviceTypesAnd<std::tuple<int, std::string>> {
  protected:
   void ExpectPythons(const ParityCase& job, double tolerance) {
-    ExpectPythonsResult(job, ranks(), std::get<1>(GetParam()), tolerance);
+    ExpectPythonsResult(job, ranks(), std::get<1>(value()), tolerance);
   }
-  int ranks() const { return std::get<0>(GetParam()); }
+  int ranks() const { return std::get<0>(value()); }
 };
 
 TEST_P(DdpHookParityTest, AllReduce) {
@@ -106,13 +106,9 @@ TEST_P(DdpHookParityTest, PowerSgdOfFullRank) {
   ExpectPythons(job, 1e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, DdpHookParityTest,
-                         testing::Combine(testing::Values(2, 3, 4),
-                                          testing::Values("gloo", "shm")),
-                         [](const auto& info) {
-                           return absl::StrCat(std::get<0>(info.param),
-                                               std::get<1>(info.param));
-                         });
+TANDEM_ON_DEVICE_TYPES_AND(DdpHookParityTest,
+                           testing::Combine(testing::Values(2, 3, 4),
+                                            testing::Values("gloo", "shm")));
 
 }  // namespace
 }  // namespace tandem

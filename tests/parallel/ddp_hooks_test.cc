@@ -48,7 +48,7 @@ TEST_P(DdpHooks, WhatTheHookLeavesIsTheGradient) {
       TANDEM_RETURN_IF_ERROR(
           BackwardBoth(twins, ExampleInput(step, world), true, true));
       for (const at::Tensor& parameter : twins.module->parameters()) {
-        EXPECT_TRUE(parameter.grad().equal(at::full({4, 4}, 2.)));
+        EXPECT_TRUE(parameter.grad().cpu().equal(at::full({4, 4}, 2.)));
       }
       ZeroBoth(twins);
     }
@@ -149,8 +149,7 @@ TEST_P(DdpHooks, ErrorOfAHookIsThatOfBackward) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, DdpHooks, testing::Values("gloo", "shm"),
-                         [](const auto& info) { return info.param; });
+TANDEM_ON_DEVICES_AND_BACKENDS(DdpHooks);
 
 }  // namespace
 }  // namespace tandem

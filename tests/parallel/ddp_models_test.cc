@@ -94,14 +94,16 @@ struct Bag : torch::nn::Module {
 
 // The gradient that a sparse layer gives is averaged as a dense one.
 TEST_P(DdpModels, SparseGradientsBecomeDense) {
+  if (TestDevice().is_privateuseone()) GTEST_SKIP() << "dense tensors alone";
   OnRanks(2, [](Communicator& world) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Bag>(world));
     twins.alone->embedding->options.sparse(false);
     for (int step = 0; step < 3; ++step) {
-      const at::Tensor tokens = at::arange(6, at::kLong)
-                                    .mul(3)
-                                    .add(world.rank() + step)
-                                    .remainder(10);
+      const at::Tensor tokens =
+          at::arange(6, at::device(TestDevice()).dtype(at::kLong))
+              .mul(3)
+              .add(world.rank() + step)
+              .remainder(10);
       TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, tokens.view({3, 2})));
       TANDEM_RETURN_IF_ERROR(
           ExpectMeanGradients(*twins.module, *twins.alone, world));
@@ -137,7 +139,8 @@ TEST_P(DdpModels, LayoutsStayAndGradientsHaveThem) {
   OnRanks(2, [](Communicator& world) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Convolutions>(world));
     for (int step = 0; step < 3; ++step) {
-      at::Tensor x = at::full({2, 3, 8, 8}, 0.5 + 0.25 * world.rank() + step);
+      at::Tensor x = at::full({2, 3, 8, 8}, 0.5 + 0.25 * world.rank() + step,
+                              TestDevice());
       if (step == 1) x = x.contiguous(at::MemoryFormat::ChannelsLast);
       TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, x));
       TANDEM_RETURN_IF_ERROR(
@@ -168,7 +171,7 @@ struct Frozen : torch::nn::Module {
 
 TEST_P(DdpModels, FrozenParametersAreBroadcastAndLeftOut) {
   OnRanks(2, [](Communicator& world) -> absl::Status {
-    auto module = std::make_shared<Frozen>();
+    auto module = NewModule<Frozen>();
     module->fc->bias.fill_(world.rank() + 1);
     module->whole.fill_(world.rank() + 5);
     TANDEM_ASSIGN_OR_RETURN(auto ddp,
@@ -184,8 +187,7 @@ TEST_P(DdpModels, FrozenParametersAreBroadcastAndLeftOut) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, DdpModels, testing::Values("gloo", "shm"),
-                         [](const auto& info) { return info.param; });
+TANDEM_ON_DEVICES_AND_BACKENDS(DdpModels);
 
 }  // namespace
 }  // namespace tandem

@@ -85,7 +85,7 @@ struct FourLayers : torch::nn::Module {
 at::Tensor WideInput(int step, const Communicator& world) {
   at::Tensor input = at::empty({3, 32});
   FillByFormula(absl::StrCat("input.", step, ".", world.rank()), input);
-  return input;
+  return input.to(TestDevice());
 }
 
 TEST_P(DdpOptions, BucketCapMbListSetsTheSizesOfBuckets) {
@@ -110,12 +110,11 @@ TEST_P(DdpOptions, BucketCapMbServesEveryBucketUnsetTheFirstIsSmall) {
     DistributedDataParallelOptions options;
     options.bucket_cap_mb = 8. / 1024;
     TANDEM_ASSIGN_OR_RETURN(
-        auto ddp, MakeDistributedDataParallel(std::make_shared<FourLayers>(),
-                                              world, options));
+        auto ddp,
+        MakeDistributedDataParallel(NewModule<FourLayers>(), world, options));
     EXPECT_THAT(ddp->logging_data().bucket_sizes, ElementsAre(8192, 8192));
-    TANDEM_ASSIGN_OR_RETURN(
-        auto whole,
-        MakeDistributedDataParallel(std::make_shared<FourLayers>(), world));
+    TANDEM_ASSIGN_OR_RETURN(auto whole, MakeDistributedDataParallel(
+                                            NewModule<FourLayers>(), world));
     EXPECT_THAT(whole->logging_data().bucket_sizes, ElementsAre(16384));
     return absl::OkStatus();
   });
@@ -167,8 +166,7 @@ TEST_P(DdpOptions, LoggingDataDescribesTheJobAndItsTimes) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, DdpOptions, testing::Values("gloo", "shm"),
-                         [](const auto& info) { return info.param; });
+TANDEM_ON_DEVICES_AND_BACKENDS(DdpOptions);
 
 }  // namespace
 }  // namespace tandem

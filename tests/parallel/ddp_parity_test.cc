@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "tests/parallel/ddp_parity_cases.h"
@@ -17,8 +18,7 @@
 namespace tandem {
 namespace {
 
-class DdpParityTest
-    : public testing::TestWithParam<std::tuple<int, std::string>> {
+class DdpParityTest : public DeviceTypesAnd<std::tuple<int, std::string>> {
  protected:
   void ExpectPythons(const ParityCase& job) {
     ExpectPythonsResult(job, ranks(), backend(), ranks() == 2 ? 0 : 1e-6);
@@ -36,8 +36,8 @@ class DdpParityTest
     EXPECT_TRUE(status.ok()) << status;
     return result;
   }
-  int ranks() const { return std::get<0>(GetParam()); }
-  std::string backend() const { return std::get<1>(GetParam()); }
+  int ranks() const { return std::get<0>(value()); }
+  std::string backend() const { return std::get<1>(value()); }
 };
 
 TEST_P(DdpParityTest, MomentumSgd) { ExpectPythons(ParityCase("plain")); }
@@ -173,13 +173,9 @@ TEST_P(DdpParityTest, ParametersToIgnore) {
   ExpectPythons(job);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, DdpParityTest,
-                         testing::Combine(testing::Values(2, 3, 4),
-                                          testing::Values("gloo", "shm")),
-                         [](const auto& info) {
-                           return absl::StrCat(std::get<0>(info.param),
-                                               std::get<1>(info.param));
-                         });
+TANDEM_ON_DEVICE_TYPES_AND(DdpParityTest,
+                           testing::Combine(testing::Values(2, 3, 4),
+                                            testing::Values("gloo", "shm")));
 
 }  // namespace
 }  // namespace tandem

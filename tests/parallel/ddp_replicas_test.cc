@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/fingerprint.h"
 #include "core/status_macros.h"
+#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/distributed_data_parallel.h"
@@ -28,11 +29,10 @@ namespace {
 
 using Ddp = DistributedDataParallel<std::shared_ptr<ParityMlp>>;
 
-class DdpReplicas
-    : public testing::TestWithParam<std::tuple<int, std::string>> {
+class DdpReplicas : public DeviceTypesAnd<std::tuple<int, std::string>> {
  protected:
   void OnRanks(const std::function<absl::Status(Communicator&)>& body) {
-    const auto [ranks, backend] = GetParam();
+    const auto [ranks, backend] = value();
     CommunicatorOptions options;
     options.backend = backend;
     const absl::Status status = RunThreadRanks(ranks, body, options);
@@ -114,7 +114,8 @@ TEST_P(DdpReplicas, HoldTheSameBitsAfterEveryStep) {
 at::Tensor WholeBatchGradient(const at::Tensor& parameters, int step,
                               int ranks) {
   ParityMlp model;
-  torch::nn::utils::vector_to_parameters(parameters, model.parameters());
+  torch::nn::utils::vector_to_parameters(parameters.to(TestDevice()),
+                                         model.parameters());
   ParityBatch whole;
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> targets;
@@ -154,13 +155,10 @@ TEST_P(DdpReplicas, GradientsAreThoseOfTheWholeBatch) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, DdpReplicas,
-                         testing::Combine(testing::Values(1, 2, 3, 4, 5, 6, 7),
-                                          testing::Values("gloo", "shm")),
-                         [](const auto& info) {
-                           return absl::StrCat(std::get<0>(info.param),
-                                               std::get<1>(info.param));
-                         });
+TANDEM_ON_DEVICE_TYPES_AND(DdpReplicas,
+                           testing::Combine(testing::Values(1, 2, 3, 4, 5, 6,
+                                                            7),
+                                            testing::Values("gloo", "shm")));
 
 }  // namespace
 }  // namespace tandem

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/fingerprint.h"
+#include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
@@ -26,6 +27,7 @@ void Fill(torch::nn::Module& module, uint64_t seed) {
   for (at::Tensor& parameter : module.parameters()) {
     parameter.copy_(at::randn(parameter.sizes(), generator).mul(0.5));
   }
+  module.to(TestDevice());
 }
 
 }  // namespace
@@ -40,6 +42,7 @@ Layer LinearLayer(const std::string& name, int64_t in, int64_t out,
 
 Layer BatchNormLayer(const std::string& name, int64_t features) {
   auto norm = std::make_shared<torch::nn::BatchNorm1dImpl>(features);
+  norm->to(TestDevice());
   return {name, norm, [norm](const at::Tensor& x) { return norm->forward(x); }};
 }
 
@@ -80,6 +83,12 @@ Batch Share(const Batch& batch, const Communicator& world) {
   const int64_t size = batch.size / world.size();
   return {batch.inputs.narrow(0, world.rank() * size, size),
           batch.targets.narrow(0, world.rank() * size, size), size};
+}
+
+absl::StatusOr<std::unique_ptr<Replicated>> NewReplicated(
+    LayerList layers, ReplicatedOptions options, Communicator& world) {
+  options.device = TestDevice();
+  return Replicated::Create(std::move(layers), CrossEntropy, options, world);
 }
 
 std::string Fingerprint(const Strategy& strategy) {

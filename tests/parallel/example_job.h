@@ -5,13 +5,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "core/batch.h"
 #include "core/communicator.h"
 #include "core/layer.h"
 #include "core/loss.h"
 #include "core/named_tensors.h"
+#include "parallel/replicated.h"
 #include "parallel/strategy.h"
 
 namespace tandem {
@@ -20,7 +23,8 @@ constexpr int64_t kInputs = 6;
 constexpr int64_t kHidden = 7;
 constexpr int64_t kClasses = 5;
 
-// Values are functions of the seed.
+// Layers lie on the calling rank's TestDevice(). Values are functions of the
+// seed.
 Layer LinearLayer(const std::string& name, int64_t in, int64_t out,
                   uint64_t seed);
 Layer BatchNormLayer(const std::string& name, int64_t features);
@@ -38,6 +42,10 @@ LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets);
 Batch GlobalBatch(int step, int64_t size);
 // This rank's equal share of it.
 Batch Share(const Batch& batch, const Communicator& world);
+
+// This rank's strategy, on its TestDevice().
+absl::StatusOr<std::unique_ptr<Replicated>> NewReplicated(
+    LayerList layers, ReplicatedOptions options, Communicator& world);
 
 // Of parameters, buffers and optimizer state.
 std::string Fingerprint(const Strategy& strategy);

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 #include "parallel/flat_buffer.h"
 
@@ -29,7 +30,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Parameters in flat buffers, and the same by themselves, with equal gradients.
 class Twins {
  public:
-  explicit Twins(const std::vector<at::Tensor>& gradients) {
+  explicit Twins(std::vector<at::Tensor> gradients) {
+    for (at::Tensor& each : gradients) each = each.to(TestDevice());
     NamedTensors named;
     for (const at::Tensor& gradient : gradients) {
       for (auto* twins : {&flat, &plain}) {
@@ -77,13 +79,13 @@ std::vector<at::Tensor> Gradients() {
   return gradients;
 }
 
-class NormTypeTest : public testing::TestWithParam<double> {};
+class NormTypeTest : public DeviceTypesAnd<double> {};
 
 TEST_P(NormTypeTest, ClipsAsPyTorchDoes) {
   for (double max_norm : {0.5, 1e6}) {
     Twins twins(Gradients());
-    const double expected = twins.ClipWithPyTorch(max_norm, GetParam());
-    const ClipNormOptions options = {max_norm, GetParam()};
+    const double expected = twins.ClipWithPyTorch(max_norm, value());
+    const ClipNormOptions options = {max_norm, value()};
     const absl::StatusOr<double> norm =
         ClipGradientNorm(twins.buffers, options);
     ASSERT_TRUE(norm.ok()) << norm.status();
@@ -99,28 +101,27 @@ TEST_P(NormTypeTest, EqualsTheNormOfAllElements) {
     all.push_back(gradient.to(at::kDouble).flatten());
   }
   const double expected =
-      at::linalg_vector_norm(at::cat(all), GetParam()).item<double>();
-  EXPECT_NEAR(GradientNorm(twins.buffers, GetParam()), expected,
-              1e-13 * expected);
+      at::linalg_vector_norm(at::cat(all), value()).item<double>();
+  EXPECT_NEAR(GradientNorm(twins.buffers, value()), expected, 1e-13 * expected);
 }
 
 TEST_P(NormTypeTest, DoesNotDependOnTheLayout) {
   Twins twins(Gradients());
-  const double norm = GradientNorm(twins.buffers, GetParam());
+  const double norm = GradientNorm(twins.buffers, value());
   std::vector<size_t> order;
   const size_t count = twins.buffers[0]->slots().size();
   for (size_t i = 0; i < count; ++i) order.push_back((i * 5 + 3) % count);
   twins.buffers[0]->Reorder(order);
-  EXPECT_EQ(GradientNorm(twins.buffers, GetParam()), norm);
+  EXPECT_EQ(GradientNorm(twins.buffers, value()), norm);
 }
 
 TEST_P(NormTypeTest, LeavesParametersWithoutGradientOut) {
   Twins twins({at::full({9}, 100.), at::full({9}, 1.)});
   for (auto& buffer : twins.buffers) buffer->ZeroGrad();
-  EXPECT_EQ(GradientNorm(twins.buffers, GetParam()), 0);
+  EXPECT_EQ(GradientNorm(twins.buffers, value()), 0);
   twins.flat[1].sum().backward();
-  EXPECT_NEAR(GradientNorm(twins.buffers, GetParam()),
-              at::linalg_vector_norm(at::ones({9}), GetParam()).item<double>(),
+  EXPECT_NEAR(GradientNorm(twins.buffers, value()),
+              at::linalg_vector_norm(at::ones({9}), value()).item<double>(),
               1e-6);
 }
 
@@ -130,25 +131,27 @@ TEST_P(NormTypeTest, NaNsAndInfinitiesShow) {
       std::vector<at::Tensor> gradients = Gradients();
       gradients[7][where] = bad;
       Twins twins(gradients);
-      const double expected = twins.ClipWithPyTorch(1, GetParam());
-      const double norm = GradientNorm(twins.buffers, GetParam());
+      const double expected = twins.ClipWithPyTorch(1, value());
+      const double norm = GradientNorm(twins.buffers, value());
       EXPECT_EQ(std::isnan(norm), std::isnan(expected)) << bad;
       EXPECT_FALSE(std::isfinite(norm)) << bad;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, NormTypeTest,
-                         testing::Values(2, 1, kInfinity, 3, 0.5));
+TANDEM_ON_DEVICE_TYPES_AND(NormTypeTest,
+                           testing::Values(2, 1, kInfinity, 3, 0.5));
+
+class GradientClippingTest : public DeviceTypeTest {};
 
 // A sum in float would be off by more; PyTorch's is.
-TEST(GradientClippingTest, IsExactForManyElements) {
+TEST_P(GradientClippingTest, IsExactForManyElements) {
   const at::Tensor gradient = at::full({1 << 22}, 0.1f);
   Twins twins({gradient});
   EXPECT_NEAR(GradientNorm(twins.buffers), 2048 * double{0.1f}, 1e-9);
 }
 
-TEST(GradientClippingTest, HalfPrecisionGradientsToo) {
+TEST_P(GradientClippingTest, HalfPrecisionGradientsToo) {
   std::vector<at::Tensor> gradients = Gradients();
   for (at::Tensor& gradient : gradients) gradient = gradient.to(at::kBFloat16);
   gradients.push_back(at::full({7}, 2.));
@@ -164,7 +167,8 @@ TEST(GradientClippingTest, HalfPrecisionGradientsToo) {
   }
 }
 
-TEST(GradientClippingTest, ErrorIfNonfiniteNamesTheParameterAndChangesNothing) {
+TEST_P(GradientClippingTest,
+       ErrorIfNonfiniteNamesTheParameterAndChangesNothing) {
   std::vector<at::Tensor> gradients = Gradients();
   gradients[3][2] = kInfinity;
   gradients[4][2] = std::nan("");
@@ -183,14 +187,14 @@ TEST(GradientClippingTest, ErrorIfNonfiniteNamesTheParameterAndChangesNothing) {
   EXPECT_TRUE(std::isnan(twins.flat[7].grad()[0].item<float>()));
 }
 
-TEST(GradientClippingTest, ErrorIfNonfiniteLetsFiniteOnesThrough) {
+TEST_P(GradientClippingTest, ErrorIfNonfiniteLetsFiniteOnesThrough) {
   Twins twins({at::full({4}, 2.)});
   const ClipNormOptions options = {1, 2, true};
   EXPECT_EQ(*ClipGradientNorm(twins.buffers, options), 4);
   EXPECT_NEAR(twins.flat[0].grad()[0].item<float>(), 0.5, 1e-6);
 }
 
-TEST(GradientClippingTest, NamesTheOptionThatIsWrong) {
+TEST_P(GradientClippingTest, NamesTheOptionThatIsWrong) {
   Twins twins({at::ones({4})});
   const auto error = [&](const ClipNormOptions& options) {
     const absl::Status status =
@@ -205,23 +209,24 @@ TEST(GradientClippingTest, NamesTheOptionThatIsWrong) {
   EXPECT_TRUE(absl::StartsWith(error({1, std::nan("")}), "norm_type"));
 }
 
-TEST(GradientClippingTest, ValuesAreClamped) {
+TEST_P(GradientClippingTest, ValuesAreClamped) {
   Twins twins({at::full({3}, 3.), at::full({1}, -4.),
                at::full({2, 2}, 12., at::kDouble)});
   ClipGradientValue(twins.buffers, 3.5);
-  EXPECT_TRUE(twins.flat[0].grad().equal(at::full({3}, 3.)));
-  EXPECT_TRUE(twins.flat[1].grad().equal(at::full({1}, -3.5)));
-  EXPECT_TRUE(twins.flat[2].grad().equal(at::full({2, 2}, 3.5, at::kDouble)));
+  EXPECT_TRUE(twins.flat[0].grad().cpu().equal(at::full({3}, 3.)));
+  EXPECT_TRUE(twins.flat[1].grad().cpu().equal(at::full({1}, -3.5)));
+  EXPECT_TRUE(
+      twins.flat[2].grad().cpu().equal(at::full({2, 2}, 3.5, at::kDouble)));
 }
 
-TEST(GradientClippingTest, NothingToClip) {
+TEST_P(GradientClippingTest, NothingToClip) {
   EXPECT_EQ(GradientNorm({}), 0);
   EXPECT_EQ(ClipGradientNorm({}, 1), 0);
   ClipGradientValue({}, 1);
 }
 
 // Doubles are summed without AVX2, floats with it where there is any.
-TEST(GradientClippingTest, VectorsOfTheMachineChangeNoBit) {
+TEST_P(GradientClippingTest, VectorsOfTheMachineChangeNoBit) {
   for (int64_t size : {1, 15, 16, 17, 1000, 100003}) {
     const at::Tensor values = at::linspace(-3, 2, size).sin();
     EXPECT_EQ(GradientNorm(Twins({values}).buffers),
@@ -229,6 +234,8 @@ TEST(GradientClippingTest, VectorsOfTheMachineChangeNoBit) {
         << size;
   }
 }
+
+TANDEM_ON_DEVICE_TYPES(GradientClippingTest);
 
 }  // namespace
 }  // namespace tandem

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/random.h"
 #include "core/status_macros.h"
+#include "core/testing/device_types.h"
 
 namespace tandem {
 namespace {
@@ -26,13 +27,14 @@ int64_t AlignUp(int64_t n) { return (n + 15) / 16 * 16; }
 
 GradBucket MakeBucket(const DriverParameters& parameters,
                       at::ScalarType dtype) {
+  const auto options = at::device(TestDevice()).dtype(dtype);
   GradBucket bucket;
   int64_t size = 0;
   for (const auto& each : parameters) size += AlignUp(Product(each.sizes));
-  bucket.buffer = at::zeros({size}, dtype);
+  bucket.buffer = at::zeros({size}, options);
   int64_t offset = 0;
   for (const auto& each : parameters) {
-    at::Tensor parameter = at::empty(each.sizes, dtype);
+    at::Tensor parameter = at::empty(each.sizes, options);
     if (!each.strides.empty()) {
       parameter = parameter.as_strided(each.sizes, each.strides);
     }

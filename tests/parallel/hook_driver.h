@@ -23,8 +23,8 @@ struct DriverParameter {
 };
 using DriverParameters = std::vector<DriverParameter>;
 
-// The gradients of one rank in flat buckets: after each, zeros up to a multiple
-// of 16 elements.
+// The gradients of the calling rank in flat buckets on its TestDevice(): after
+// each, zeros up to a multiple of 16 elements.
 class HookDriver {
  public:
   // The parameters of each bucket.

@@ -17,6 +17,7 @@
 #include "core/layer_list.h"
 #include "core/named_tensors.h"
 #include "core/status_macros.h"
+#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/compression_hooks.h"
@@ -52,8 +53,10 @@ absl::StatusOr<std::unique_ptr<Ddp>> MakeDdp(Communicator& world,
 absl::Status Backward(int step, Communicator& world, Ddp& ddp) {
   const Batch batch = Share(GlobalBatch(step, 6 * world.size()), world);
   ddp.ZeroGrad();
-  TANDEM_ASSIGN_OR_RETURN(at::Tensor outputs, ddp.Forward(batch.inputs));
-  return ddp.Backward(CrossEntropy(outputs, batch.targets).loss);
+  TANDEM_ASSIGN_OR_RETURN(at::Tensor outputs,
+                          ddp.Forward(batch.inputs.to(TestDevice())));
+  return ddp.Backward(
+      CrossEntropy(outputs, batch.targets.to(TestDevice())).loss);
 }
 
 void Descend(const LayerList& model) {
@@ -90,7 +93,7 @@ NamedTensors Trained(int n, const std::function<CommunicationHook()>& make) {
         EXPECT_GT(ddp->reducer().buckets().size(), 1u);
         if (world.rank() == 0) {
           for (const auto& [name, value] : NamedParameters(ddp->module())) {
-            trained.emplace_back(name, value.detach().clone());
+            trained.emplace_back(name, value.detach().cpu().clone());
           }
         }
         return absl::OkStatus();
@@ -112,13 +115,15 @@ void ExpectNear(const NamedTensors& actual, const NamedTensors& expected,
   }
 }
 
-TEST(HooksInDdpTest, AllReduceHookChangesNoBit) {
+class HooksInDdpTest : public DeviceTypeTest {};
+
+TEST_P(HooksInDdpTest, AllReduceHookChangesNoBit) {
   for (int n : {1, 2, 3, 7}) {
     ExpectNear(Trained(n, AllReduceHook), TrainedWithoutHook(n), 0);
   }
 }
 
-TEST(HooksInDdpTest, HalfPrecisionHooksStayCloseAndReplicasAlike) {
+TEST_P(HooksInDdpTest, HalfPrecisionHooksStayCloseAndReplicasAlike) {
   for (int n : {1, 2, 3, 7}) {
     const NamedTensors expected = TrainedWithoutHook(n);
     ExpectNear(Trained(n, Fp16CompressHook), expected, 2e-3);
@@ -142,7 +147,7 @@ CommunicationHook PowerSgdOfRank1() {
 }
 
 // With as many columns as the gradients have, nothing is lost.
-TEST(HooksInDdpTest, PowerSgdTrains) {
+TEST_P(HooksInDdpTest, PowerSgdTrains) {
   for (int n : {1, 2, 3, 7}) {
     const NamedTensors expected = TrainedWithoutHook(n);
     ExpectNear(Trained(n, FullRankPowerSgd), expected, 1e-5);
@@ -158,7 +163,7 @@ TEST(HooksInDdpTest, PowerSgdTrains) {
 
 // What hooks are promised: index order, the end of backward told, every
 // parameter once, and collectives of their own.
-TEST(HooksInDdpTest, AUsersOwnHookSeesEveryBucketInOrder) {
+TEST_P(HooksInDdpTest, AUsersOwnHookSeesEveryBucketInOrder) {
   const int n = 3;
   const absl::Status status =
       RunThreadRanks(n, [&](Communicator& world) -> absl::Status {
@@ -219,7 +224,7 @@ TEST(HooksInDdpTest, AUsersOwnHookSeesEveryBucketInOrder) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-TEST(HooksInDdpTest, AHooksErrorNamesTheBucketItsParametersAndTheStep) {
+TEST_P(HooksInDdpTest, AHooksErrorNamesTheBucketItsParametersAndTheStep) {
   const absl::Status status =
       RunThreadRanks(2, [](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(
@@ -240,7 +245,7 @@ TEST(HooksInDdpTest, AHooksErrorNamesTheBucketItsParametersAndTheStep) {
 }
 
 // Post-local SGD: averaged gradients first, then averaged parameters.
-TEST(HooksInDdpTest, ParametersAreAveragedEveryFewSteps) {
+TEST_P(HooksInDdpTest, ParametersAreAveragedEveryFewSteps) {
   const absl::Status status =
       RunThreadRanks(3, [](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(auto ddp, MakeDdp(world, nullptr));
@@ -268,6 +273,8 @@ TEST(HooksInDdpTest, ParametersAreAveragedEveryFewSteps) {
       });
   EXPECT_TRUE(status.ok()) << status;
 }
+
+TANDEM_ON_DEVICE_TYPES(HooksInDdpTest);
 
 }  // namespace
 }  // namespace tandem

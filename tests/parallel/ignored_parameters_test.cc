@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "core/fingerprint.h"
 #include "core/status_macros.h"
+#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/replicated.h"
@@ -72,9 +73,8 @@ absl::Status ExpectCommonAlike(const Strategy& strategy, Communicator& world) {
 }
 
 absl::Status TrainAlike(const ReplicatedOptions& options, Communicator& world) {
-  TANDEM_ASSIGN_OR_RETURN(
-      auto strategy,
-      Replicated::Create(ModelOf(world.rank()), CrossEntropy, options, world));
+  TANDEM_ASSIGN_OR_RETURN(auto strategy,
+                          NewReplicated(ModelOf(world.rank()), options, world));
   TANDEM_RETURN_IF_ERROR(ExpectCommonAlike(*strategy, world));
   for (int step = 0; step < 5; ++step) {
     const std::string before =
@@ -93,13 +93,15 @@ void RunRanks(int n, const std::function<absl::Status(Communicator&)>& body) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-TEST(IgnoredParameters, AreLeftAloneByAveragingOfGradients) {
+class IgnoredParametersTest : public DeviceTypeTest {};
+
+TEST_P(IgnoredParametersTest, AreLeftAloneByAveragingOfGradients) {
   RunRanks(3, [](Communicator& world) {
     return TrainAlike(OwnLayersIgnored(), world);
   });
 }
 
-TEST(IgnoredParameters, AreLeftAloneByAveragingOfParameters) {
+TEST_P(IgnoredParametersTest, AreLeftAloneByAveragingOfParameters) {
   ReplicatedOptions options = OwnLayersIgnored();
   options.averaging = ParameterAveragingOptions{2, 1};
   for (int ranks : {2, 3}) {
@@ -110,7 +112,7 @@ TEST(IgnoredParameters, AreLeftAloneByAveragingOfParameters) {
 
 // The ignored gradients, another norm on each rank, would have every rank clip
 // the averaged ones by another factor.
-TEST(IgnoredParameters, HaveNoPartInTheNormOfTheOthers) {
+TEST_P(IgnoredParametersTest, HaveNoPartInTheNormOfTheOthers) {
   for (double type : {2., 1., 3., kInfinity}) {
     ReplicatedOptions options = OwnLayersIgnored();
     options.clip_value = 0.2;
@@ -133,15 +135,14 @@ double Distance(const NamedTensors& a, const NamedTensors& b, double type) {
   return std::isinf(type) ? greatest : std::pow(sum, 1 / type);
 }
 
-TEST(IgnoredParameters, AreClippedByANormOfTheirOwn) {
+TEST_P(IgnoredParametersTest, AreClippedByANormOfTheirOwn) {
   for (double type : {2., 1., kInfinity}) {
     RunRanks(2, [&](Communicator& world) -> absl::Status {
       ReplicatedOptions options = OwnLayersIgnored();
       options.clip_norm = 0.01;
       options.clip_norm_type = type;
       TANDEM_ASSIGN_OR_RETURN(
-          auto strategy, Replicated::Create(ModelOf(world.rank()), CrossEntropy,
-                                            options, world));
+          auto strategy, NewReplicated(ModelOf(world.rank()), options, world));
       const NamedTensors live = strategy->Parameters();
       const NamedTensors common = Part(live, false);
       const NamedTensors own = Part(live, true);
@@ -155,15 +156,14 @@ TEST(IgnoredParameters, AreClippedByANormOfTheirOwn) {
   }
 }
 
-TEST(IgnoredParameters, ANormThatIsNotFiniteEndsTheJobWhenAsked) {
+TEST_P(IgnoredParametersTest, ANormThatIsNotFiniteEndsTheJobWhenAsked) {
   for (bool error_if_nonfinite : {false, true}) {
     RunRanks(2, [&](Communicator& world) -> absl::Status {
       ReplicatedOptions options;
       options.clip_norm = 1;
       options.error_if_nonfinite = error_if_nonfinite;
-      TANDEM_ASSIGN_OR_RETURN(
-          auto strategy,
-          Replicated::Create(PlainModel(3), CrossEntropy, options, world));
+      TANDEM_ASSIGN_OR_RETURN(auto strategy,
+                              NewReplicated(PlainModel(3), options, world));
       Batch batch = Share(GlobalBatch(0, 8), world);
       if (world.rank() == 1) batch.inputs.fill_(std::nan(""));
       const absl::Status status = strategy->TrainStep(batch, 0.1).status();
@@ -176,6 +176,8 @@ TEST(IgnoredParameters, ANormThatIsNotFiniteEndsTheJobWhenAsked) {
     });
   }
 }
+
+TANDEM_ON_DEVICE_TYPES(IgnoredParametersTest);
 
 }  // namespace
 }  // namespace tandem

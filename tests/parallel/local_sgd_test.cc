@@ -9,6 +9,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "core/status_macros.h"
+#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/replicated.h"
@@ -30,10 +31,12 @@ Batch BatchOf(int step, const Communicator& world) {
   return Share(GlobalBatch(step, 4 * kRanks), world);
 }
 
+class LocalSgdTest : public DeviceTypeTest {};
+
 // Rank 1 begins its steps 1 and 2 when rank 0 has ended its own: anything that
 // either sent would wait for the other. Gradients are accumulated and buffers
 // broadcast as well.
-TEST(LocalSgd, RanksDoNotWaitForEachOtherBetweenTwoAveragings) {
+TEST_P(LocalSgdTest, RanksDoNotWaitForEachOtherBetweenTwoAveragings) {
   absl::Notification rank0_is_ahead;
   CommunicatorOptions communication;
   communication.timeout = std::chrono::seconds(10);
@@ -43,9 +46,8 @@ TEST(LocalSgd, RanksDoNotWaitForEachOtherBetweenTwoAveragings) {
     options.clip_norm = 1;
     LayerList layers = PlainModel(3);
     layers.insert(layers.begin() + 1, BatchNormLayer("bn", kHidden));
-    TANDEM_ASSIGN_OR_RETURN(
-        auto strategy,
-        Replicated::Create(std::move(layers), CrossEntropy, options, world));
+    TANDEM_ASSIGN_OR_RETURN(auto strategy,
+                            NewReplicated(std::move(layers), options, world));
     for (int step = 0; step < 5; ++step) {
       if (step == 1 && world.rank() == 1 &&
           !rank0_is_ahead.WaitForNotificationWithTimeout(absl::Seconds(20))) {
@@ -61,12 +63,12 @@ TEST(LocalSgd, RanksDoNotWaitForEachOtherBetweenTwoAveragings) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-TEST(LocalSgd, TheScoreIsThatOfAllRanksWhereParametersAreAveraged) {
+TEST_P(LocalSgdTest, TheScoreIsThatOfAllRanksWhereParametersAreAveraged) {
   const absl::Status status =
       RunThreadRanks(kRanks, [](Communicator& world) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(auto strategy,
-                                Replicated::Create(PlainModel(3), CrossEntropy,
-                                                   EveryThirdStep(), world));
+        TANDEM_ASSIGN_OR_RETURN(
+            auto strategy,
+            NewReplicated(PlainModel(3), EveryThirdStep(), world));
         for (int step = 0; step < 5; ++step) {
           TANDEM_ASSIGN_OR_RETURN(
               const Score score,
@@ -77,6 +79,8 @@ TEST(LocalSgd, TheScoreIsThatOfAllRanksWhereParametersAreAveraged) {
       });
   EXPECT_TRUE(status.ok()) << status;
 }
+
+TANDEM_ON_DEVICE_TYPES(LocalSgdTest);
 
 }  // namespace
 }  // namespace tandem

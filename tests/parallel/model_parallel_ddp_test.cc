@@ -131,21 +131,17 @@ absl::Status Train(Module module, Communicator& world) {
   return absl::OkStatus();
 }
 
-class ModelParallelDdpTest
-    : public testing::TestWithParam<std::tuple<c10::DeviceType, std::string>> {
+class ModelParallelDdpTest : public DeviceTypesAnd<std::string> {
  protected:
   // Calls `body` with each rank's own pair of devices.
   void OnRanks(const std::function<absl::Status(const std::vector<c10::Device>&,
                                                 Communicator&)>& body) {
-    const auto& [type, backend] = GetParam();
-    const auto all = DevicesToTest(type, 2 * kRanks);
     CommunicatorOptions options;
-    options.backend = backend;
+    options.backend = value();
     const absl::Status status = RunThreadRanks(
         kRanks,
         [&](Communicator& world) {
-          return body({all[2 * world.rank()], all[2 * world.rank() + 1]},
-                      world);
+          return body({TestDevice(0), TestDevice(1)}, world);
         },
         options);
     EXPECT_TRUE(status.ok()) << status;
@@ -168,14 +164,8 @@ TEST_P(ModelParallelDdpTest, AModuleTrainsAsOneProcessWithTheWholeBatch) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    On, ModelParallelDdpTest,
-    testing::Combine(testing::ValuesIn(DeviceTypesToTest()),
-                     testing::Values("gloo", "shm")),
-    [](const auto& info) {
-      return absl::StrCat(c10::DeviceTypeName(std::get<0>(info.param), true),
-                          "_", std::get<1>(info.param));
-    });
+TANDEM_ON_DEVICE_TYPES_AND(ModelParallelDdpTest,
+                           testing::Values("gloo", "shm"));
 
 }  // namespace
 }  // namespace tandem

@@ -170,13 +170,14 @@ TEST_P(OptimizerGroups, BuffersOfAGroupHoldItsParametersAlone) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, OptimizerGroups,
-                         testing::Values("gloo", "shm"),
-                         [](const auto& info) { return info.param; });
+TANDEM_ON_DEVICES_AND_BACKENDS(OptimizerGroups);
+
+class GroupedOptimizerTest : public DeviceTypeTest {};
 
 // Without ranks: a net whose gradients are its values.
 struct Alone {
   Alone() {
+    net.to(TestDevice());
     FillModule(net);
     NamedTensors parameters;
     FlatBufferOptions options;
@@ -208,7 +209,7 @@ const std::vector<OptimizerOptions>& Decaying() {
   return *options;
 }
 
-TEST(GroupedOptimizerTest, EachGroupHasItsOwnOptions) {
+TEST_P(GroupedOptimizerTest, EachGroupHasItsOwnOptions) {
   Alone alone;
   auto optimizer = GroupedOptimizer::Create(Decaying(), alone.buffers);
   ASSERT_TRUE(optimizer.ok()) << optimizer.status();
@@ -219,7 +220,7 @@ TEST(GroupedOptimizerTest, EachGroupHasItsOwnOptions) {
   EXPECT_TRUE(alone.net.in->bias.allclose(bias.mul(0.5)));
 }
 
-TEST(GroupedOptimizerTest, GoesOnFromItsStateWithTheSameBits) {
+TEST_P(GroupedOptimizerTest, GoesOnFromItsStateWithTheSameBits) {
   Alone whole, second;
   auto first = GroupedOptimizer::Create(Decaying(), whole.buffers);
   auto other = GroupedOptimizer::Create(Decaying(), second.buffers);
@@ -239,7 +240,7 @@ TEST(GroupedOptimizerTest, GoesOnFromItsStateWithTheSameBits) {
   }
 }
 
-TEST(GroupedOptimizerTest, WrongStateChangesNothingInAnyGroup) {
+TEST_P(GroupedOptimizerTest, WrongStateChangesNothingInAnyGroup) {
   Alone alone;
   auto optimizer = GroupedOptimizer::Create(Decaying(), alone.buffers);
   ASSERT_TRUE(optimizer.ok());
@@ -263,7 +264,7 @@ TEST(GroupedOptimizerTest, WrongStateChangesNothingInAnyGroup) {
   }
 }
 
-TEST(GroupedOptimizerTest, AGroupWithoutOptionsIsRefused) {
+TEST_P(GroupedOptimizerTest, AGroupWithoutOptionsIsRefused) {
   Alone alone;
   const auto optimizer =
       GroupedOptimizer::Create({SgdOptions{}}, alone.buffers);
@@ -272,6 +273,8 @@ TEST(GroupedOptimizerTest, AGroupWithoutOptionsIsRefused) {
       std::string(optimizer.status().message()),
       HasSubstr("is in optimizer group 1, but there are options for 1"));
 }
+
+TANDEM_ON_DEVICE_TYPES(GroupedOptimizerTest);
 
 }  // namespace
 }  // namespace tandem

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 #include "parallel/make_optimizer.h"
 
@@ -30,7 +31,8 @@ std::vector<at::Tensor> MakeParameters() {
   std::vector<at::Tensor> parameters;
   for (const std::vector<int64_t>& shape :
        std::vector<std::vector<int64_t>>{{5, 7}, {1}, {33}, {0}, {4, 3, 2}}) {
-    parameters.push_back(at::randn(shape, generator).requires_grad_(true));
+    parameters.push_back(
+        at::randn(shape, generator).to(TestDevice()).requires_grad_(true));
   }
   return parameters;
 }
@@ -47,7 +49,8 @@ at::Tensor Loss(const std::vector<at::Tensor>& parameters, int step) {
   auto generator = at::detail::createCPUGenerator(100 + step);
   at::Tensor loss;
   for (size_t p = 0; p < parameters.size(); ++p) {
-    const at::Tensor factor = at::randn(parameters[p].sizes(), generator);
+    const at::Tensor factor =
+        at::randn(parameters[p].sizes(), generator).to(TestDevice());
     if (!HasGradient(step, p)) continue;
     const at::Tensor term =
         parameters[p].mul(factor).add(parameters[p].pow(2)).sum();
@@ -119,7 +122,7 @@ void ExpectSame(const std::vector<at::Tensor>& actual,
   }
 }
 
-class OptimizerTest : public testing::TestWithParam<OptimizerOptions> {};
+class OptimizerTest : public DeviceTypesAnd<OptimizerOptions> {};
 
 struct PyTorchMaker {
   std::vector<at::Tensor> parameters;
@@ -153,18 +156,18 @@ struct PyTorchMaker {
 
 TEST_P(OptimizerTest, EqualsPyTorchsWhereSomeHaveNoGradient) {
   const std::vector<at::Tensor> expected = MakeParameters();
-  TrainWithPyTorch(*absl::visit(PyTorchMaker{expected}, GetParam()), expected);
-  Ours ours(GetParam());
+  TrainWithPyTorch(*absl::visit(PyTorchMaker{expected}, value()), expected);
+  Ours ours(value());
   ours.Train(0, kSteps);
   ExpectClose(ours.parameters, expected);
 }
 
 TEST_P(OptimizerTest, GoesOnFromItsStateWithTheSameBits) {
-  Ours whole(GetParam());
+  Ours whole(value());
   whole.Train(0, kSteps);
-  Ours first(GetParam());
+  Ours first(value());
   first.Train(0, 3);  // parameter 1 has been stepped once, 2 twice
-  Ours second(GetParam());
+  Ours second(value());
   for (size_t i = 0; i < first.parameters.size(); ++i) {
     second.parameters[i].detach().copy_(first.parameters[i].detach());
   }
@@ -176,8 +179,8 @@ TEST_P(OptimizerTest, GoesOnFromItsStateWithTheSameBits) {
 }
 
 TEST_P(OptimizerTest, BitsDoNotDependOnTheRuns) {
-  Ours together(GetParam());
-  Ours apart(GetParam());
+  Ours together(value());
+  Ours apart(value());
   for (int step = 0; step < 3; ++step) {
     for (Ours* each : {&together, &apart}) {
       each->buffers[0]->ZeroGrad();
@@ -196,7 +199,7 @@ TEST_P(OptimizerTest, BitsDoNotDependOnTheRuns) {
 }
 
 TEST_P(OptimizerTest, ForgetsItsStateWhenTheLoadedOneIsEmpty) {
-  Ours ours(GetParam());
+  Ours ours(value());
   ours.Train(0, 2);
   ASSERT_TRUE(ours.optimizer->LoadState({}).ok());
   EXPECT_TRUE(ours.optimizer->State().empty());
@@ -207,8 +210,8 @@ SgdOptions Sgd(double momentum, double dampening, double weight_decay,
   return {momentum, dampening, weight_decay, nesterov};
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, OptimizerTest,
+TANDEM_ON_DEVICE_TYPES_AND(
+    OptimizerTest,
     testing::Values(OptimizerOptions(Sgd(0, 0, 0, false)),
                     OptimizerOptions(Sgd(0, 0, 0.1, false)),
                     OptimizerOptions(Sgd(0.9, 0, 0, false)),
@@ -225,7 +228,9 @@ std::vector<std::string> Names(const NamedTensors& tensors) {
   return names;
 }
 
-TEST(OptimizerState, HasPyTorchsNamesForSteppedParameters) {
+class OptimizerStateTest : public DeviceTypeTest {};
+
+TEST_P(OptimizerStateTest, HasPyTorchsNamesForSteppedParameters) {
   Ours sgd(SgdOptions{0.9});
   EXPECT_TRUE(sgd.optimizer->State().empty());
   sgd.Train(0, 1);  // neither parameter 1 nor 2 has a gradient
@@ -249,7 +254,7 @@ TEST(OptimizerState, HasPyTorchsNamesForSteppedParameters) {
   EXPECT_EQ(state[0].second.sizes(), adam.parameters[0].sizes());
 }
 
-TEST(OptimizerState, IsCopied) {
+TEST_P(OptimizerStateTest, IsCopied) {
   Ours sgd(SgdOptions{0.9});
   sgd.Train(0, 1);
   const NamedTensors state = sgd.optimizer->State();
@@ -258,7 +263,7 @@ TEST(OptimizerState, IsCopied) {
   EXPECT_TRUE(state[0].second.equal(before));
 }
 
-TEST(OptimizerState, RefusesWhatDoesNotFitAndChangesNothing) {
+TEST_P(OptimizerStateTest, RefusesWhatDoesNotFitAndChangesNothing) {
   Ours adam(AdamOptions{});
   adam.Train(0, 3);
   const NamedTensors good = adam.optimizer->State();
@@ -310,6 +315,8 @@ TEST(OptimizerOptions, WrongValuesAreNamed) {
     EXPECT_TRUE(absl::StrContains(status.message(), message)) << status;
   }
 }
+
+TANDEM_ON_DEVICE_TYPES(OptimizerStateTest);
 
 }  // namespace
 }  // namespace tandem

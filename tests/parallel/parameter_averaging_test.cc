@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "core/communicator.h"
 #include "core/status_macros.h"
+#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/flat_buffer.h"
@@ -21,7 +22,7 @@ namespace tandem {
 namespace {
 
 at::Tensor Leaf(const at::Tensor& values) {
-  return values.clone().requires_grad_(true);
+  return values.to(TestDevice()).clone().requires_grad_(true);
 }
 
 absl::StatusOr<bool> AllAlike(const FlatBuffers& buffers, Communicator& world) {
@@ -51,11 +52,13 @@ struct Pulled {
   FlatBuffers buffers;
 };
 
+class ParameterAveragingTest : public DeviceTypeTest {};
+
 // Rank r pulls to r; all begin at w. After H steps rank r has
 //   q w + (1 - q) r  with q = (1 - rate)^H
 // and the mean has the mean of the ranks for r. The averaging after the first
 // step is one of them, since it is linear.
-TEST(ParameterAveragingTest, LinearModelsFollowTheClosedForm) {
+TEST_P(ParameterAveragingTest, LinearModelsFollowTheClosedForm) {
   const double rate = 0.25;
   const int period = 3, steps = 10;
   for (int n : {1, 2, 3, 7}) {
@@ -88,14 +91,14 @@ TEST(ParameterAveragingTest, LinearModelsFollowTheClosedForm) {
 }
 
 // Divided, then summed: a sum of two of these would overflow.
-TEST(ParameterAveragingTest, DividesBeforeItSums) {
+TEST_P(ParameterAveragingTest, DividesBeforeItSums) {
   for (int n : {2, 3}) {
     const absl::Status status =
         RunThreadRanks(n, [](Communicator& world) -> absl::Status {
           Pulled model;
           model.buffers[0]->values().fill_(3e38);
           TANDEM_RETURN_IF_ERROR(AverageParameters(model.buffers, world));
-          EXPECT_TRUE(at::allclose(model.a, at::full({17}, 3e38)));
+          EXPECT_TRUE(at::allclose(model.a.cpu(), at::full({17}, 3e38)));
           return absl::OkStatus();
         });
     EXPECT_TRUE(status.ok()) << status;
@@ -121,7 +124,7 @@ std::vector<bool> Averagings(int64_t period, int64_t warmup_steps, int steps) {
 }
 
 // As PyTorch's PeriodicModelAverager.
-TEST(ParameterAveragingTest, AveragesEachPeriodAfterTheWarmUp) {
+TEST_P(ParameterAveragingTest, AveragesEachPeriodAfterTheWarmUp) {
   EXPECT_EQ(Averagings(1, 0, 3), (std::vector<bool>{1, 1, 1}));
   EXPECT_EQ(Averagings(4, 0, 9),
             (std::vector<bool>{1, 0, 0, 0, 1, 0, 0, 0, 1}));
@@ -129,7 +132,7 @@ TEST(ParameterAveragingTest, AveragesEachPeriodAfterTheWarmUp) {
             (std::vector<bool>{0, 0, 1, 0, 0, 1, 0, 0, 1}));
 }
 
-TEST(ParameterAveragingTest, GoesOnAtTheStepThatIsSet) {
+TEST_P(ParameterAveragingTest, GoesOnAtTheStepThatIsSet) {
   auto averager = *PeriodicParameterAverager::Create({4, 2});
   averager.set_step(6);
   EXPECT_TRUE(averager.averages_now());
@@ -137,7 +140,7 @@ TEST(ParameterAveragingTest, GoesOnAtTheStepThatIsSet) {
   EXPECT_FALSE(averager.averages_now());
 }
 
-TEST(ParameterAveragingTest, NamesTheOptionThatIsWrong) {
+TEST_P(ParameterAveragingTest, NamesTheOptionThatIsWrong) {
   const auto period = PeriodicParameterAverager::Create({0}).status();
   EXPECT_EQ(period.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(absl::StrContains(period.message(), "period")) << period;
@@ -145,6 +148,8 @@ TEST(ParameterAveragingTest, NamesTheOptionThatIsWrong) {
   EXPECT_EQ(warmup.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(absl::StrContains(warmup.message(), "warmup_steps")) << warmup;
 }
+
+TANDEM_ON_DEVICE_TYPES(ParameterAveragingTest);
 
 }  // namespace
 }  // namespace tandem

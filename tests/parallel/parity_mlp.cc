@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/testing/device_types.h"
 #include "tests/models/formula_values.h"
 
 namespace tandem {
@@ -28,6 +29,7 @@ ParityMlp::ParityMlp(const std::string& suffix)
   for (auto& parameter : named_parameters()) {
     FillByFormula(parameter.key() + suffix, parameter.value());
   }
+  to(TestDevice());
 }
 
 at::Tensor ParityMlp::forward(at::Tensor x, bool use_branch, int times) {
@@ -45,7 +47,9 @@ ParityBatch MakeParityBatch(int step, int rank, int microbatch) {
   batch.targets = at::arange(kParityBatch, at::kLong)
                       .mul(3)
                       .add(step + 2 * rank + microbatch)
-                      .remainder(kParityClasses);
+                      .remainder(kParityClasses)
+                      .to(TestDevice());
+  batch.inputs = batch.inputs.to(TestDevice());
   return batch;
 }
 
@@ -58,7 +62,7 @@ at::Tensor FlattenParameters(const torch::nn::Module& module) {
   for (const at::Tensor& parameter : module.parameters()) {
     parts.push_back(parameter.detach().flatten());
   }
-  return at::cat(parts);
+  return at::cat(parts).cpu();
 }
 
 at::Tensor FlattenGradients(const torch::nn::Module& module) {
@@ -70,7 +74,7 @@ at::Tensor FlattenGradients(const torch::nn::Module& module) {
             ? gradient.detach().flatten()
             : at::full_like(parameter.detach(), std::nan("")).flatten());
   }
-  return at::cat(parts);
+  return at::cat(parts).cpu();
 }
 
 }  // namespace tandem

@@ -18,7 +18,8 @@ constexpr int64_t kParityWidth = 9;
 constexpr int64_t kParityClasses = 5;
 
 // The branch is used where the caller says so, fc2 `times` times. Values are
-// those of the formula, by parameter name and `suffix`.
+// those of the formula, by parameter name and `suffix`. Lies on the calling
+// rank's TestDevice(), as batches do.
 struct ParityMlp : torch::nn::Module {
   explicit ParityMlp(const std::string& suffix = "");
   at::Tensor forward(at::Tensor x, bool use_branch = true, int times = 1);
@@ -37,7 +38,7 @@ ParityBatch MakeParityBatch(int step, int rank, int microbatch);
 at::Tensor ParityLoss(const at::Tensor& outputs, const ParityBatch& batch);
 
 // All parameters, or their gradients (NaN where there is none), one after the
-// other.
+// other, on the CPU.
 at::Tensor FlattenParameters(const torch::nn::Module& module);
 at::Tensor FlattenGradients(const torch::nn::Module& module);
 

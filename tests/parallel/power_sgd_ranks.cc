@@ -55,12 +55,14 @@ at::Tensor MeanLowRank(int step, int ranks, int64_t rank,
 
 absl::Status Close(const HookDriver& driver, const std::string& name,
                    const at::Tensor& expected, double tolerance) {
-  const at::Tensor gradient = driver.gradient(name).to(at::kDouble);
-  if (at::allclose(gradient, expected.to(at::kDouble), tolerance, tolerance)) {
+  const at::Tensor gradient = driver.gradient(name).to(at::kCPU, at::kDouble);
+  if (at::allclose(gradient, expected.to(at::kCPU, at::kDouble), tolerance,
+                   tolerance)) {
     return absl::OkStatus();
   }
-  return absl::InternalError(absl::StrCat(
-      name, " is off by ", (gradient - expected).abs().max().item<double>()));
+  return absl::InternalError(
+      absl::StrCat(name, " is off by ",
+                   (gradient - expected.cpu()).abs().max().item<double>()));
 }
 
 absl::Status RunPowerSgd(int n, const PowerSgdOptions& options,

@@ -10,6 +10,7 @@
 #include "core/communicator.h"
 #include "core/named_tensors.h"
 #include "core/status_macros.h"
+#include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 #include "parallel/power_sgd.h"
 #include "tests/parallel/hook_driver.h"
@@ -18,7 +19,9 @@
 namespace tandem {
 namespace {
 
-TEST(PowerSgdTest, AveragesUncompressedBeforeItsStart) {
+class PowerSgdStateTest : public DeviceTypeTest {};
+
+TEST_P(PowerSgdStateTest, AveragesUncompressedBeforeItsStart) {
   PowerSgdOptions options = AtOnce(1);
   options.start_power_sgd_iter = 2;
   const absl::Status status = RunPowerSgd(
@@ -39,7 +42,7 @@ TEST(PowerSgdTest, AveragesUncompressedBeforeItsStart) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-TEST(PowerSgdTest, CountsWhatItSends) {
+TEST_P(PowerSgdStateTest, CountsWhatItSends) {
   const absl::Status status = RunPowerSgd(
       1, AtOnce(2),
       [](Communicator& world, PowerSgd& power_sgd,
@@ -63,7 +66,7 @@ TEST(PowerSgdTest, CountsWhatItSends) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-TEST(PowerSgdTest, GoesOnFromASavedState) {
+TEST_P(PowerSgdStateTest, GoesOnFromASavedState) {
   PowerSgdOptions options = AtOnce(2);
   options.start_power_sgd_iter = 1;
   const absl::Status status = RunPowerSgd(
@@ -98,7 +101,7 @@ TEST(PowerSgdTest, GoesOnFromASavedState) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-TEST(PowerSgdTest, SurvivesTheRebuildingOfBuckets) {
+TEST_P(PowerSgdStateTest, SurvivesTheRebuildingOfBuckets) {
   const absl::Status status = RunPowerSgd(
       2, AtOnce(1),
       [](Communicator& world, PowerSgd& one,
@@ -131,7 +134,7 @@ std::string CreateError(const std::function<void(PowerSgdOptions&)>& change) {
   return std::string(made.status().message());
 }
 
-TEST(PowerSgdTest, NamesTheOptionThatIsWrong) {
+TEST_P(PowerSgdStateTest, NamesTheOptionThatIsWrong) {
   EXPECT_EQ(CreateError([](auto& o) { o.matrix_approximation_rank = 0; }),
             "matrix_approximation_rank must be at least 1, got 0");
   EXPECT_EQ(CreateError([](auto& o) { o.start_power_sgd_iter = -1; }),
@@ -143,7 +146,7 @@ TEST(PowerSgdTest, NamesTheOptionThatIsWrong) {
                "orthogonalization_epsilon");
 }
 
-TEST(PowerSgdTest, RefusesAStateThatIsNotOne) {
+TEST_P(PowerSgdStateTest, RefusesAStateThatIsNotOne) {
   PowerSgd power_sgd = *PowerSgd::Create(AtOnce(1));
   const NamedTensors empty = power_sgd.State();
   NamedTensors short_of_one(empty.begin() + 1, empty.end());
@@ -165,7 +168,7 @@ TEST(PowerSgdTest, RefusesAStateThatIsNotOne) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(PowerSgdTest, NamesTheParameterWhoseStateDoesNotFit) {
+TEST_P(PowerSgdStateTest, NamesTheParameterWhoseStateDoesNotFit) {
   const absl::Status status =
       RunPowerSgd(1, AtOnce(1),
                   [](Communicator& world, PowerSgd& power_sgd,
@@ -181,6 +184,8 @@ TEST(PowerSgdTest, NamesTheParameterWhoseStateDoesNotFit) {
                                 "[45, 2]"))
       << status;
 }
+
+TANDEM_ON_DEVICE_TYPES(PowerSgdStateTest);
 
 }  // namespace
 }  // namespace tandem

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "core/communicator.h"
 #include "core/status_macros.h"
+#include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 #include "parallel/compression_hooks.h"
 #include "tests/parallel/hook_driver.h"
@@ -27,9 +28,11 @@ struct RankCase {
   int64_t approximation;
 };
 
+class PowerSgdTest : public DeviceTypeTest {};
+
 // Also where more is asked for than the gradient has. In double: how much of
 // float is lost depends on how well Q happens to see the gradient.
-TEST(PowerSgdTest, IsExactForGradientsOfNoGreaterRank) {
+TEST_P(PowerSgdTest, IsExactForGradientsOfNoGreaterRank) {
   for (int n : {1, 2, 3, 7}) {
     for (const RankCase& c : {RankCase{1, 1}, {1, 3}, {2, 2}, {2, 3}, {3, 3}}) {
       const absl::Status status = RunPowerSgd(
@@ -60,7 +63,7 @@ TEST(PowerSgdTest, IsExactForGradientsOfNoGreaterRank) {
   }
 }
 
-TEST(PowerSgdTest, AveragesWhatIsNotCompressed) {
+TEST_P(PowerSgdTest, AveragesWhatIsNotCompressed) {
   for (int n : {1, 2, 3, 7}) {
     const absl::Status status = RunPowerSgd(
         n, AtOnce(2),
@@ -88,7 +91,7 @@ TEST(PowerSgdTest, AveragesWhatIsNotCompressed) {
 }
 
 // What was sent and what still has to be add up to all gradients so far.
-TEST(PowerSgdTest, ErrorFeedbackLosesNothing) {
+TEST_P(PowerSgdTest, ErrorFeedbackLosesNothing) {
   const int n = 3, steps = 8;
   const absl::Status status = RunPowerSgd(
       n, AtOnce(1),
@@ -103,13 +106,13 @@ TEST(PowerSgdTest, ErrorFeedbackLosesNothing) {
           for (int step = 0; step < steps; ++step) {
             TANDEM_RETURN_IF_ERROR(
                 ReduceNormal(step, world, power_sgd, driver));
-            sent.add_(driver.gradient(name));
+            sent.add_(driver.gradient(name).cpu());
             wanted.add_(MeanNormal(step, n, name, sizes));
           }
           at::Tensor left = StateTensor(power_sgd.State(), name + ".error");
           EXPECT_GT(left.abs().max().item<float>(), 1);
           TANDEM_RETURN_IF_ERROR(world.AllReduceSum(left));
-          EXPECT_TRUE(at::allclose(sent + left / n, wanted, 1e-4, 1e-4))
+          EXPECT_TRUE(at::allclose(sent + left.cpu() / n, wanted, 1e-4, 1e-4))
               << name;
         }
         return absl::OkStatus();
@@ -127,7 +130,7 @@ double DistanceFromMean(const PowerSgdOptions& options, int steps) {
         at::Tensor sum = at::zeros({24, 17}, at::kDouble);
         for (int step = 0; step < steps; ++step) {
           TANDEM_RETURN_IF_ERROR(ReduceNormal(0, world, power_sgd, driver));
-          sum.add_(driver.gradient("weight"));
+          sum.add_(driver.gradient("weight").cpu());
         }
         if (world.rank() == 0) {
           distance = (sum / steps - MeanNormal(0, 2, "weight", {24, 17}))
@@ -140,7 +143,7 @@ double DistanceFromMean(const PowerSgdOptions& options, int steps) {
   return distance;
 }
 
-TEST(PowerSgdTest, ErrorFeedbackAndWarmStartServeTheirPurpose) {
+TEST_P(PowerSgdTest, ErrorFeedbackAndWarmStartServeTheirPurpose) {
   PowerSgdOptions with = AtOnce(2);
   EXPECT_LT(DistanceFromMean(with, 64), DistanceFromMean(with, 4) / 4);
   PowerSgdOptions without = with;
@@ -150,7 +153,7 @@ TEST(PowerSgdTest, ErrorFeedbackAndWarmStartServeTheirPurpose) {
   EXPECT_LT(DistanceFromMean(without, 64), DistanceFromMean(without, 1));
 }
 
-TEST(PowerSgdTest, WithoutWarmStartEachStepProjectsAnew) {
+TEST_P(PowerSgdTest, WithoutWarmStartEachStepProjectsAnew) {
   PowerSgdOptions options = AtOnce(1);
   options.warm_start = false;
   options.use_error_feedback = false;
@@ -168,7 +171,7 @@ TEST(PowerSgdTest, WithoutWarmStartEachStepProjectsAnew) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-TEST(PowerSgdTest, SeedsGiveOtherProjections) {
+TEST_P(PowerSgdTest, SeedsGiveOtherProjections) {
   at::Tensor results[2];
   for (int seed : {0, 1}) {
     PowerSgdOptions options = AtOnce(1);
@@ -187,7 +190,7 @@ TEST(PowerSgdTest, SeedsGiveOtherProjections) {
 }
 
 // A matrix of rank 17 asked for with rank 17 would not be smaller.
-TEST(PowerSgdTest, CompressesOnlyWhatGetsSmallerByTheRateAskedFor) {
+TEST_P(PowerSgdTest, CompressesOnlyWhatGetsSmallerByTheRateAskedFor) {
   PowerSgdOptions options = AtOnce(1);
   options.min_compression_rate = 24. * 17 / (24 + 17);
   const absl::Status status = RunPowerSgd(
@@ -205,7 +208,7 @@ TEST(PowerSgdTest, CompressesOnlyWhatGetsSmallerByTheRateAskedFor) {
 
 // A job that stops after 3 of 6 steps, and another that goes on from its state.
 // Errors and Qs move with their parameters.
-TEST(PowerSgdTest, GradientsOfZeroStayZeroAndDoNoHarm) {
+TEST_P(PowerSgdTest, GradientsOfZeroStayZeroAndDoNoHarm) {
   const absl::Status status = RunPowerSgd(
       2, AtOnce(2),
       [](Communicator& world, PowerSgd& power_sgd,
@@ -228,7 +231,7 @@ TEST(PowerSgdTest, GradientsOfZeroStayZeroAndDoNoHarm) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-TEST(PowerSgdTest, ANaNShowsEverywhereAndIsGoneWithTheNextStep) {
+TEST_P(PowerSgdTest, ANaNShowsEverywhereAndIsGoneWithTheNextStep) {
   for (const double bad :
        {std::nan(""), std::numeric_limits<double>::infinity()}) {
     const absl::Status status = RunPowerSgd(
@@ -253,7 +256,7 @@ TEST(PowerSgdTest, ANaNShowsEverywhereAndIsGoneWithTheNextStep) {
   }
 }
 
-TEST(PowerSgdTest, WorksOnHalfPrecisionUnderAWrapper) {
+TEST_P(PowerSgdTest, WorksOnHalfPrecisionUnderAWrapper) {
   const absl::Status status = RunPowerSgd(
       2, AtOnce(2),
       [](Communicator& world, PowerSgd& power_sgd,
@@ -271,6 +274,8 @@ TEST(PowerSgdTest, WorksOnHalfPrecisionUnderAWrapper) {
       });
   EXPECT_TRUE(status.ok()) << status;
 }
+
+TANDEM_ON_DEVICE_TYPES(PowerSgdTest);
 
 }  // namespace
 }  // namespace tandem

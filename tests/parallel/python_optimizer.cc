@@ -18,7 +18,7 @@ PythonOptimizer::PythonOptimizer(const OptimizerOptions& options,
   for (const at::Tensor& parameter : parameters_) {
     first_.push_back(at::zeros_like(parameter.detach()));
     second_.push_back(at::zeros_like(parameter.detach()));
-    steps_.push_back(at::zeros({}));
+    steps_.push_back(at::zeros({}, parameter.device()));
   }
 }
 

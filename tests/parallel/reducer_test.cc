@@ -5,17 +5,22 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <c10/core/StreamGuard.h>
 
 #include <functional>
+#include <memory>
 #include <regex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/status_macros.h"
+#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
+#include "parallel/stream_order.h"
 
 namespace tandem {
 namespace {
@@ -29,8 +34,9 @@ class Rank {
                 const std::string& names = "abc", int64_t bucket_bytes = 64)
       : group_(group) {
     for (const char name : names) {
-      parameters_.emplace_back(std::string(1, name),
-                               at::ones({16}).requires_grad_(true));
+      parameters_.emplace_back(
+          std::string(1, name),
+          at::ones({16}, TestDevice()).requires_grad_(true));
     }
     flat_ = MakeFlatBuffers(parameters_);
     options.buckets.limits = {bucket_bytes};
@@ -104,7 +110,9 @@ void ExpectError(const absl::Status& status, absl::StatusCode code,
   EXPECT_TRUE(absl::StrContains(status.message(), part)) << status;
 }
 
-TEST(Reducer, StartsBucketsInIndexOrderWhateverBecomesReadyFirst) {
+class ReducerTest : public DeviceTypeTest {};
+
+TEST_P(ReducerTest, StartsBucketsInIndexOrderWhateverBecomesReadyFirst) {
   RunRanks(2, [](Communicator& group) {
     Rank rank(group);
     rank.RecordBuckets();
@@ -116,13 +124,13 @@ TEST(Reducer, StartsBucketsInIndexOrderWhateverBecomesReadyFirst) {
     TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
     EXPECT_EQ(rank.log, "+c+b+a!-c-b-a");
     for (int p : {0, 1, 2}) {
-      EXPECT_TRUE(rank.grad(p).equal(at::full({16}, 1.5))) << p;
+      EXPECT_TRUE(rank.grad(p).cpu().equal(at::full({16}, 1.5))) << p;
     }
     return absl::OkStatus();
   });
 }
 
-TEST(Reducer, RebuildsOnceInTheOrderOfRank0) {
+TEST_P(ReducerTest, RebuildsOnceInTheOrderOfRank0) {
   RunRanks(3, [](Communicator& group) {
     Rank rank(group);
     for (int step = 0; step < 3; ++step) {
@@ -133,7 +141,7 @@ TEST(Reducer, RebuildsOnceInTheOrderOfRank0) {
       rank.Mark(group.rank() == 0 ? (step == 0 ? "bca" : "abc") : "acb",
                 step + group.rank());
       TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
-      EXPECT_TRUE(rank.grad(1).allclose(at::full({16}, step + 1.)));
+      EXPECT_TRUE(rank.grad(1).cpu().allclose(at::full({16}, step + 1.)));
     }
     EXPECT_EQ(rank.reducer().steps(), 3);
     EXPECT_EQ(rank.reducer().DescribeBucket(0).buffer.numel(), 16);
@@ -141,7 +149,7 @@ TEST(Reducer, RebuildsOnceInTheOrderOfRank0) {
   });
 }
 
-TEST(Reducer, OverlapsWithBackward) {
+TEST_P(ReducerTest, OverlapsWithBackward) {
   RunRanks(2, [](Communicator& group) {
     Rank rank(group);
     rank.Mark("c", 1);
@@ -157,24 +165,24 @@ TEST(Reducer, OverlapsWithBackward) {
   });
 }
 
-TEST(Reducer, GathersOnlyWhileItDoesNotSynchronise) {
+TEST_P(ReducerTest, GathersOnlyWhileItDoesNotSynchronise) {
   RunRanks(2, [](Communicator& group) {
     Rank rank(group);
     rank.reducer().set_synchronise(false);
     rank.Mark("ca", 1 + group.rank());
     TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
-    EXPECT_TRUE(rank.grad(0).equal(at::full({16}, 1. + group.rank())));
+    EXPECT_TRUE(rank.grad(0).cpu().equal(at::full({16}, 1. + group.rank())));
     EXPECT_EQ(rank.reducer().steps(), 0);
     rank.reducer().set_synchronise(true);
     rank.Mark("cba", 3 + group.rank());
     TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
-    EXPECT_TRUE(rank.grad(0).equal(at::full({16}, 3.5)));
+    EXPECT_TRUE(rank.grad(0).cpu().equal(at::full({16}, 3.5)));
     return absl::OkStatus();
   });
 }
 
 // What is missing on one rank counts as zeros there; what all lack stays away.
-TEST(Reducer, UnusedParametersTakeTheMeanOfThoseThatHaveAGradient) {
+TEST_P(ReducerTest, UnusedParametersTakeTheMeanOfThoseThatHaveAGradient) {
   RunRanks(2, [](Communicator& group) {
     ReducerOptions options;
     options.find_unused_parameters = true;
@@ -184,15 +192,15 @@ TEST(Reducer, UnusedParametersTakeTheMeanOfThoseThatHaveAGradient) {
       TANDEM_RETURN_IF_ERROR(rank.reducer().PrepareForForward());
       rank.Mark(group.rank() == 0 ? "a" : "ac", 2);
       TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
-      EXPECT_TRUE(rank.grad(0).equal(at::full({16}, 2.)));
+      EXPECT_TRUE(rank.grad(0).cpu().equal(at::full({16}, 2.)));
       EXPECT_FALSE(rank.grad(1).defined());
-      EXPECT_TRUE(rank.grad(2).equal(at::full({16}, 1.)));
+      EXPECT_TRUE(rank.grad(2).cpu().equal(at::full({16}, 1.)));
     }
     return absl::OkStatus();
   });
 }
 
-TEST(Reducer, StaticGraphTravelsWithoutWhatNobodyUses) {
+TEST_P(ReducerTest, StaticGraphTravelsWithoutWhatNobodyUses) {
   RunRanks(2, [](Communicator& group) {
     ReducerOptions options;
     options.static_graph = true;
@@ -204,9 +212,9 @@ TEST(Reducer, StaticGraphTravelsWithoutWhatNobodyUses) {
       TANDEM_RETURN_IF_ERROR(rank.reducer().PrepareForForward());
       rank.Mark(group.rank() == 0 ? "aac" : "a", 2);
       TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
-      EXPECT_TRUE(rank.grad(0).equal(at::full({16}, 2.)));
+      EXPECT_TRUE(rank.grad(0).cpu().equal(at::full({16}, 2.)));
       EXPECT_FALSE(rank.grad(1).defined());
-      EXPECT_TRUE(rank.grad(2).equal(at::full({16}, 1.)));
+      EXPECT_TRUE(rank.grad(2).cpu().equal(at::full({16}, 1.)));
       EXPECT_EQ(rank.log, step == 0 ? "+c+b+a!-c-b-a" : "+a+c!-a-c");
     }
     rank.ZeroGrad();
@@ -218,7 +226,7 @@ TEST(Reducer, StaticGraphTravelsWithoutWhatNobodyUses) {
   });
 }
 
-TEST(Reducer, SkipsWhatNobodyUsedFirst) {
+TEST_P(ReducerTest, SkipsWhatNobodyUsedFirst) {
   RunRanks(2, [](Communicator& group) {
     ReducerOptions options;
     options.skip_all_reduce_unused_params = true;
@@ -239,9 +247,9 @@ TEST(Reducer, SkipsWhatNobodyUsedFirst) {
   });
 }
 
-TEST(Reducer, DelayedBuffersGoWhenTheirParameterIsReady) {
+TEST_P(ReducerTest, DelayedBuffersGoWhenTheirParameterIsReady) {
   RunRanks(2, [](Communicator& group) {
-    const at::Tensor late = at::ones({4}).requires_grad_(true);
+    const at::Tensor late = at::ones({4}, TestDevice()).requires_grad_(true);
     FlatBufferOptions layout;
     layout.groups = {-1, -1, -1, 0};
     const FlatBuffers delayed = MakeFlatBuffers({{"", at::ones({1})},
@@ -263,7 +271,7 @@ TEST(Reducer, DelayedBuffersGoWhenTheirParameterIsReady) {
     rank.Mark("a", 1);
     TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
     EXPECT_EQ(rank.log, "+c+b+d+a!-c-b-d-a");
-    EXPECT_TRUE(late.grad().equal(at::full({4}, 3.5)));
+    EXPECT_TRUE(late.grad().cpu().equal(at::full({4}, 3.5)));
     rank.Mark("cb", 1);
     late.sum().backward();  // too late
     ExpectError(rank.reducer().Finish(), absl::StatusCode::kInvalidArgument,
@@ -273,7 +281,7 @@ TEST(Reducer, DelayedBuffersGoWhenTheirParameterIsReady) {
   });
 }
 
-TEST(Reducer, ErrorsNameTheParametersAndReachTheOthers) {
+TEST_P(ReducerTest, ErrorsNameTheParametersAndReachTheOthers) {
   RunRanks(2, [](Communicator& group) {
     Rank rank(group);
     rank.Mark(group.rank() == 0 ? "cb" : "cba", 1);
@@ -298,7 +306,7 @@ TEST(Reducer, ErrorsNameTheParametersAndReachTheOthers) {
   });
 }
 
-TEST(Reducer, ErrorsNameTheFirstOfManyParameters) {
+TEST_P(ReducerTest, ErrorsNameTheFirstOfManyParameters) {
   RunRanks(2, [](Communicator& group) {
     Rank rank(group, {}, "abcdefg", 7 * 64);
     rank.Mark(group.rank() == 0 ? "gfedcb" : "gfedcba", 1);
@@ -312,7 +320,69 @@ TEST(Reducer, ErrorsNameTheFirstOfManyParameters) {
   });
 }
 
-TEST(Reducer, OneHookOnly) {
+// On streams of the user's own. Autograd has a thread for each device, which
+// knows nothing of the streams of others: here `b` becomes ready on one, and
+// starts the bucket of `a`, whose gradient is still computed on another.
+TEST_P(ReducerTest, ABucketOfAnotherDeviceWaitsForItsGradients) {
+  RunRanks(2, [](Communicator& group) -> absl::Status {
+    std::vector<std::vector<c10::Stream>> streams(2);
+    for (int i : {0, 1}) {
+      const auto stream = NewStream(TestDevice(i));
+      if (stream) streams[i].push_back(*stream);
+    }
+    NamedTensors parameters;
+    FlatBuffers flat;
+    std::unique_ptr<Reducer> reducer;
+    {
+      const c10::MultiStreamGuard first(streams[0]);
+      const c10::MultiStreamGuard second(streams[1]);
+      for (int i : {1, 0}) {
+        parameters.emplace_back(
+            i == 1 ? "a" : "b",
+            at::ones({16}, TestDevice(i)).requires_grad_(true));
+      }
+      flat = MakeFlatBuffers(parameters);
+      std::vector<FlatBuffer*> buffers;
+      for (const auto& each : flat) buffers.push_back(each.get());
+      ReducerOptions options;
+      options.buckets.limits = {64};
+      reducer = std::make_unique<Reducer>(buffers, group, options);
+    }
+    for (int step = 0; step < 5; ++step) {
+      const auto compute = [&](int position, int operations) {
+        for (const auto& each : flat) {
+          for (size_t i = 0; i < each->slots().size(); ++i) {
+            if (each->slots()[i].position == position) {
+              each->set_has_gradient(i, true);
+            }
+          }
+        }
+        at::Tensor gradient = parameters[position].second.grad();
+        gradient.fill_(step + group.rank());
+        for (int i = 0; i < operations; ++i) gradient.add_(1);
+        reducer->MarkReady(position);
+      };
+      {
+        const c10::MultiStreamGuard guard(streams[1]);
+        compute(0, 100);
+      }
+      {
+        const c10::MultiStreamGuard guard(streams[0]);
+        compute(1, 0);
+      }
+      TANDEM_RETURN_IF_ERROR(reducer->Finish());
+      for (int position : {0, 1}) {
+        EXPECT_TRUE(parameters[position].second.grad().cpu().equal(
+            at::full({16}, step + 0.5 + (position == 0 ? 100 : 0))))
+            << parameters[position].first << " in step " << step;
+      }
+      for (const auto& each : flat) each->ZeroGrad();
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(ReducerTest, OneHookOnly) {
   RunRanks(1, [](Communicator& group) {
     Rank rank(group);
     rank.RecordBuckets();
@@ -323,6 +393,8 @@ TEST(Reducer, OneHookOnly) {
     return absl::OkStatus();
   });
 }
+
+TANDEM_ON_DEVICE_TYPES(ReducerTest);
 
 }  // namespace
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "core/layer_list.h"
 #include "core/status_macros.h"
+#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/replicated.h"
@@ -30,14 +31,14 @@ void ExpectError(const absl::Status& status, absl::StatusCode code,
   EXPECT_TRUE(absl::StrContains(status.message(), part)) << status;
 }
 
-TEST(Replicated, DifferentModelsAreNamedOnEveryRank) {
+class ReplicatedErrorsTest : public DeviceTypeTest {};
+
+TEST_P(ReplicatedErrorsTest, DifferentModelsAreNamedOnEveryRank) {
   RunRanks(3, [](Communicator& world) {
     LayerList layers = PlainModel(3);
     const int64_t classes = world.rank() == 2 ? 4 : kClasses;
     layers[2] = LinearLayer("fc2", 7, classes, 1);
-    ExpectError(Replicated::Create(std::move(layers), CrossEntropy,
-                                   ReplicatedOptions{}, world)
-                    .status(),
+    ExpectError(NewReplicated(std::move(layers), {}, world).status(),
                 absl::StatusCode::kInvalidArgument,
                 "rank 2 differs from that of rank 0: tensor 2 is fc2.weight: "
                 "Float [4, 7] there, fc2.weight: Float [5, 7] on rank 0");
@@ -46,27 +47,24 @@ TEST(Replicated, DifferentModelsAreNamedOnEveryRank) {
 }
 
 // Flat buffers are broadcast as they lie in memory.
-TEST(Replicated, DifferentMemoryLayoutsAreNamed) {
+TEST_P(ReplicatedErrorsTest, DifferentMemoryLayoutsAreNamed) {
   RunRanks(2, [](Communicator& world) {
     LayerList layers = PlainModel(3);
     at::Tensor weight = Find(NamedParameters(layers), "fc1.weight");
     if (world.rank() == 1) {
       weight.set_data(weight.detach().t().contiguous().t());
     }
-    ExpectError(Replicated::Create(std::move(layers), CrossEntropy,
-                                   ReplicatedOptions{}, world)
-                    .status(),
+    ExpectError(NewReplicated(std::move(layers), {}, world).status(),
                 absl::StatusCode::kInvalidArgument,
                 "tensor 0 is fc1.weight: Float [7, 6] of strides [1, 7] there");
     return absl::OkStatus();
   });
 }
 
-TEST(Replicated, WrongInputIsAnErrorNotAnException) {
+TEST_P(ReplicatedErrorsTest, WrongInputIsAnErrorNotAnException) {
   RunRanks(1, [](Communicator& world) {
     const auto create = [&](LayerList layers, ReplicatedOptions options) {
-      return Replicated::Create(std::move(layers), CrossEntropy, options,
-                                world);
+      return NewReplicated(std::move(layers), options, world);
     };
     ExpectError(create({}, {}).status(), absl::StatusCode::kInvalidArgument,
                 "nothing to train");
@@ -87,11 +85,10 @@ TEST(Replicated, WrongInputIsAnErrorNotAnException) {
   });
 }
 
-TEST(Replicated, ForeignStateIsRefusedAndChangesNothing) {
+TEST_P(ReplicatedErrorsTest, ForeignStateIsRefusedAndChangesNothing) {
   RunRanks(1, [](Communicator& world) {
     TANDEM_ASSIGN_OR_RETURN(auto strategy,
-                            Replicated::Create(PlainModel(3), CrossEntropy,
-                                               ReplicatedOptions{}, world));
+                            NewReplicated(PlainModel(3), {}, world));
     const std::string before = Fingerprint(*strategy);
     NamedTensors good;
     for (const auto& [name, tensor] : strategy->Parameters()) {
@@ -111,11 +108,14 @@ TEST(Replicated, ForeignStateIsRefusedAndChangesNothing) {
                 "fc2.bias: expected Float [5], got Float [6]");
     EXPECT_EQ(Fingerprint(*strategy), before);
     TANDEM_RETURN_IF_ERROR(strategy->LoadModelState(good));
-    EXPECT_TRUE(
-        Find(strategy->Parameters(), "fc1.bias").equal(at::full({7}, 7.)));
+    EXPECT_TRUE(Find(strategy->Parameters(), "fc1.bias")
+                    .cpu()
+                    .equal(at::full({7}, 7.)));
     return absl::OkStatus();
   });
 }
+
+TANDEM_ON_DEVICE_TYPES(ReplicatedErrorsTest);
 
 }  // namespace
 }  // namespace tandem

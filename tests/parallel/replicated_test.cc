@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/status_macros.h"
+#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "tests/parallel/example_job.h"
@@ -38,13 +39,13 @@ OptimizerOptions Momentum() {
   return options;
 }
 
-class ReplicasTest
-    : public testing::TestWithParam<std::tuple<int, OptimizerOptions>> {};
+class ReplicasTest : public DeviceTypesAnd<std::tuple<int, OptimizerOptions>> {
+};
 
 // Ranks start from different values, have running statistics, and use a part of
 // the model at some steps on some ranks only.
 TEST_P(ReplicasTest, HoldTheSameBitsAfterEveryStep) {
-  const auto [ranks, optimizer] = GetParam();
+  const auto [ranks, optimizer] = value();
   ReplicatedOptions options;
   options.optimizer = optimizer;
   options.clip_norm = 1;
@@ -57,9 +58,8 @@ TEST_P(ReplicasTest, HoldTheSameBitsAfterEveryStep) {
                   BranchLayer("branch", 7, world.rank(), [&] {
                     return step % 3 == 1 && world.rank() == world.size() - 1;
                   }));
-    TANDEM_ASSIGN_OR_RETURN(
-        auto strategy,
-        Replicated::Create(std::move(layers), CrossEntropy, options, world));
+    TANDEM_ASSIGN_OR_RETURN(auto strategy,
+                            NewReplicated(std::move(layers), options, world));
     TANDEM_RETURN_IF_ERROR(ExpectSameOnAllRanks(*strategy, -1, world));
     for (; step < 5; ++step) {
       const Batch batch = GlobalBatch(step, 4 * world.size());
@@ -73,7 +73,7 @@ TEST_P(ReplicasTest, HoldTheSameBitsAfterEveryStep) {
 }
 
 TEST_P(ReplicasTest, EqualOneProcessThatHasTheWholeBatch) {
-  const auto [ranks, optimizer] = GetParam();
+  const auto [ranks, optimizer] = value();
   ReplicatedOptions options;
   options.optimizer = optimizer;
   // By rank count: the job alone first, then in replicas.
@@ -82,13 +82,12 @@ TEST_P(ReplicasTest, EqualOneProcessThatHasTheWholeBatch) {
   for (int n : {1, ranks}) {
     const absl::Status status = RunThreadRanks(n, [&,
                                                    n = n](Communicator& world) {
-      TANDEM_ASSIGN_OR_RETURN(
-          auto strategy,
-          Replicated::Create(PlainModel(3), CrossEntropy, options, world));
+      TANDEM_ASSIGN_OR_RETURN(auto strategy,
+                              NewReplicated(PlainModel(3), options, world));
       EXPECT_EQ(strategy->name(), n == 1 ? "single" : "ddp");
       Score sum;
       for (int step = 0; step < 6; ++step) {
-        const Batch batch = GlobalBatch(step, 3 * std::get<0>(GetParam()));
+        const Batch batch = GlobalBatch(step, 3 * std::get<0>(value()));
         TANDEM_ASSIGN_OR_RETURN(const Score score,
                                 strategy->TrainStep(Share(batch, world), 0.05));
         EXPECT_EQ(score.count, batch.size);
@@ -111,8 +110,8 @@ TEST_P(ReplicasTest, EqualOneProcessThatHasTheWholeBatch) {
   EXPECT_EQ(scores[1].correct, scores[0].correct);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Ranks, ReplicasTest,
+TANDEM_ON_DEVICE_TYPES_AND(
+    ReplicasTest,
     testing::Combine(testing::Values(1, 2, 3, 7),
                      testing::Values(Momentum(), OptimizerOptions(AdamWOptions{
                                                      0.9, 0.99, 1e-3, 0.1}))));
@@ -124,8 +123,10 @@ void RunRanks(int n, const std::function<Body>& body) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+class ReplicatedTest : public DeviceTypeTest {};
+
 // As DistributedDataParallel with find_unused_parameters.
-TEST(Replicated, ParameterUsedOnNoRankIsLeftAloneOnOneRankIsStepped) {
+TEST_P(ReplicatedTest, ParameterUsedOnNoRankIsLeftAloneOnOneRankIsStepped) {
   RunRanks(2, [](Communicator& world) {
     int user = 2;  // nobody
     LayerList layers = PlainModel(3);
@@ -135,9 +136,8 @@ TEST(Replicated, ParameterUsedOnNoRankIsLeftAloneOnOneRankIsStepped) {
     ReplicatedOptions options;
     options.optimizer = Momentum();
     options.ddp.find_unused_parameters = true;
-    TANDEM_ASSIGN_OR_RETURN(
-        auto strategy,
-        Replicated::Create(std::move(layers), CrossEntropy, options, world));
+    TANDEM_ASSIGN_OR_RETURN(auto strategy,
+                            NewReplicated(std::move(layers), options, world));
     const at::Tensor live = Find(strategy->Parameters(), "branch.weight");
     const at::Tensor before = live.detach().clone();
     const Batch batch = Share(GlobalBatch(0, 8), world);
@@ -152,11 +152,10 @@ TEST(Replicated, ParameterUsedOnNoRankIsLeftAloneOnOneRankIsStepped) {
   });
 }
 
-TEST(Replicated, LossThatIsNoNumberIsReportedOnEveryRank) {
+TEST_P(ReplicatedTest, LossThatIsNoNumberIsReportedOnEveryRank) {
   RunRanks(2, [](Communicator& world) {
     TANDEM_ASSIGN_OR_RETURN(auto strategy,
-                            Replicated::Create(PlainModel(3), CrossEntropy,
-                                               ReplicatedOptions{}, world));
+                            NewReplicated(PlainModel(3), {}, world));
     Batch batch = Share(GlobalBatch(0, 8), world);
     if (world.rank() == 1) batch.inputs.fill_(std::nan(""));
     TANDEM_ASSIGN_OR_RETURN(const Score score, strategy->TrainStep(batch, 0.1));
@@ -166,13 +165,12 @@ TEST(Replicated, LossThatIsNoNumberIsReportedOnEveryRank) {
   });
 }
 
-TEST(Replicated, EvaluationChangesNothingAndIsSummed) {
+TEST_P(ReplicatedTest, EvaluationChangesNothingAndIsSummed) {
   RunRanks(3, [](Communicator& world) {
     LayerList layers = PlainModel(3);
     layers.insert(layers.begin() + 1, BatchNormLayer("bn", 7));
     TANDEM_ASSIGN_OR_RETURN(auto strategy,
-                            Replicated::Create(std::move(layers), CrossEntropy,
-                                               ReplicatedOptions{}, world));
+                            NewReplicated(std::move(layers), {}, world));
     const std::string before = Fingerprint(*strategy);
     // Rank 0 has none, rank 1 one batch, rank 2 two.
     Score mine;
@@ -190,15 +188,14 @@ TEST(Replicated, EvaluationChangesNothingAndIsSummed) {
   });
 }
 
-TEST(Replicated, GoesOnFromSavedStateWithTheSameBits) {
+TEST_P(ReplicatedTest, GoesOnFromSavedStateWithTheSameBits) {
   RunRanks(2, [](Communicator& world) {
     const auto make = [&](uint64_t seed) {
       LayerList layers = PlainModel(seed);
       layers.insert(layers.begin() + 1, BatchNormLayer("bn", 7));
       ReplicatedOptions options;
       options.optimizer = AdamOptions{};
-      return Replicated::Create(std::move(layers), CrossEntropy, options,
-                                world);
+      return NewReplicated(std::move(layers), options, world);
     };
     TANDEM_ASSIGN_OR_RETURN(auto first, make(3));
     NamedTensors model;
@@ -227,13 +224,12 @@ TEST(Replicated, GoesOnFromSavedStateWithTheSameBits) {
   });
 }
 
-TEST(Replicated, ClipsWhatTheOptimizerSees) {
+TEST_P(ReplicatedTest, ClipsWhatTheOptimizerSees) {
   RunRanks(1, [](Communicator& world) {
     ReplicatedOptions options;
     options.clip_norm = 0.01;
-    TANDEM_ASSIGN_OR_RETURN(
-        auto strategy,
-        Replicated::Create(PlainModel(3), CrossEntropy, options, world));
+    TANDEM_ASSIGN_OR_RETURN(auto strategy,
+                            NewReplicated(PlainModel(3), options, world));
     const at::Tensor live = Find(strategy->Parameters(), "fc2.weight");
     const at::Tensor before = live.detach().clone();
     TANDEM_RETURN_IF_ERROR(strategy->TrainStep(GlobalBatch(0, 8), 1).status());
@@ -244,6 +240,8 @@ TEST(Replicated, ClipsWhatTheOptimizerSees) {
     return absl::OkStatus();
   });
 }
+
+TANDEM_ON_DEVICE_TYPES(ReplicatedTest);
 
 }  // namespace
 }  // namespace tandem
