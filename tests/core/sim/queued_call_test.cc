@@ -65,6 +65,39 @@ TEST_F(QueuedCallTest, ALongChainHasTheCpusBits) {
   ExpectSameBits(sim, cpu);
 }
 
+// As a step's learning rate does.
+TEST_F(QueuedCallTest, OtherRealNumbersAreNoOtherCall) {
+  torch::Tensor a = torch::ones({16}, On(0));
+  const torch::Tensor b = torch::ones({16}, On(0));
+  a.addcdiv_(b, b, 0.5).lerp_(b, 0.25).clamp_(0.5, 2.5);
+  torch::Tensor c = torch::pow(a, 2.5);
+  a.fill_(1.0);
+  sim::SynchroniseAll();
+  {
+    const HeldStream held(Default(0));
+    a.addcdiv_(b, b, 0.75).lerp_(b, 0.5).clamp_(0.0, 1.25);
+    c = torch::pow(a, 3.0);
+    a.fill_(7.0);
+  }
+  ExpectSameBits(c, torch::full({16}, 1.25f * 1.25f * 1.25f));
+  ExpectSameBits(a, torch::full({16}, 7.0f));
+}
+
+TEST_F(QueuedCallTest, NumbersThatDecideOnShapesOrDtypesAre) {
+  for (const double end : {1.5, 2.5, 1.5, 0.5}) {
+    ExpectSameBits(torch::arange(0, end, 0.5, On(0)),
+                   torch::arange(0, end, 0.5));
+  }
+  const torch::Tensor whole = torch::full({4}, 3, On(0, torch::kLong));
+  ExpectSameBits(torch::pow(whole, 2), torch::full({4}, 9, torch::kLong));
+  ExpectSameBits(torch::pow(whole, 2.0), torch::full({4}, 9.0f));
+  ExpectSameBits(torch::pow(whole, 3), torch::full({4}, 27, torch::kLong));
+  for (const int dimension : {0, 1}) {
+    ExpectSameBits(torch::ones({2, 3}, On(0)).sum(dimension),
+                   torch::ones({2, 3}).sum(dimension));
+  }
+}
+
 TEST_F(QueuedCallTest, AnIndexErrorComesAtTheSynchronisation) {
   const torch::Tensor table = torch::arange(10, On(0));
   const torch::Tensor good = torch::tensor({1, 2, 3}).to(SimDevice(0));
