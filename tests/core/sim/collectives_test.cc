@@ -1,11 +1,15 @@
 // c10d's operations on tensors of simulated devices, as they are: each rank has
 // a device of its own, and what arrives lands in the tensor's memory.
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <vector>
@@ -221,12 +225,29 @@ TEST_P(CollectivesTest, Reduce) {
   });
 }
 
+// ProcessGroup::barrier itself keeps its tensor in a static variable, which
+// ranks that are threads would write at once.
+c10::intrusive_ptr<c10d::Work> Barrier(c10d::ProcessGroup& group,
+                                       const torch::Tensor& tensor) {
+  using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("c10d::barrier", "")
+                             .typed<c10::intrusive_ptr<c10d::Work>(
+                                 at::Tensor, const Group&,
+                                 const std::vector<int64_t>&, bool, int64_t)>();
+  return op.call(tensor, Group::unsafe_reclaim_from_nonowning(&group), {},
+                 /*asyncOp=*/true, /*timeout=*/30000);
+}
+
 TEST_P(CollectivesTest, Barrier) {
-  OnRanks([](const Rank& on) {
-    EXPECT_TRUE(on.group.barrier()->wait());
-    c10d::BarrierOptions options;
-    options.device = SimDevice(on.rank);
-    EXPECT_TRUE(on.group.barrier(options)->wait());
+  std::atomic<int> arrived{0};
+  OnRanks([&](const Rank& on) {
+    const int round = static_cast<int>(
+        std::find(std::begin(kSizes), std::end(kSizes), on.size) -
+        std::begin(kSizes));
+    ++arrived;
+    EXPECT_TRUE(Barrier(on.group, torch::empty({1}, on.On()))->wait());
+    EXPECT_GE(arrived, kRanks * (round + 1));
   });
 }
 
