@@ -196,8 +196,11 @@ absl::Status Communicator::Barrier(const CollectivePurpose& purpose) {
   if (size_ == 1) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(
       Agree(runner_.get(), "barrier", at::Tensor(), purpose));
-  return runner_->Run("barrier", purpose,
-                      [&] { return process_group_->barrier(); });
+  return runner_->Run("barrier", purpose, [&] {
+    // ProcessGroup::barrier writes a static variable, and
+    // ranks may be threads of one process.
+    return process_group_->getDefaultBackend()->barrier();
+  });
 }
 
 }  // namespace tandem

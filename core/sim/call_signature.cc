@@ -5,6 +5,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+
 namespace tandem {
 namespace sim {
 namespace {
@@ -66,6 +69,15 @@ class Writer {
   std::string key_;
 };
 
+// Do the results' shapes depend on real numbers among the arguments?
+bool CountsInReals(const OperatorTraits& traits) {
+  const absl::string_view name = traits.name;
+  return absl::StartsWith(name, "aten::arange") ||
+         absl::StartsWith(name, "aten::range");
+}
+
+constexpr size_t kMostRemembered = 1 << 16;
+
 struct Memory {
   std::mutex mutex;
   std::unordered_map<std::string, std::unique_ptr<const Geometries>> results;
@@ -83,6 +95,11 @@ std::optional<std::string> SignatureOf(const OperatorTraits& traits,
   Writer writer;
   writer.Text(traits.name);
   for (const c10::IValue& each : arguments) {
+    // A learning rate is another in each step.
+    if (each.isDouble() && !CountsInReals(traits)) {
+      writer.Text("real");
+      continue;
+    }
     if (!writer.Append(each)) return std::nullopt;
   }
   return writer.Take();
@@ -96,6 +113,7 @@ const Geometries* Remembered(const std::string& signature) {
 
 void Remember(const std::string& signature, Geometries results) {
   std::lock_guard<std::mutex> lock(AllRemembered().mutex);
+  if (AllRemembered().results.size() >= kMostRemembered) return;
   AllRemembered().results.emplace(
       signature, std::make_unique<const Geometries>(std::move(results)));
 }

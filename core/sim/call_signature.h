@@ -17,8 +17,9 @@
 namespace tandem {
 namespace sim {
 
-// The operator, its arguments' shapes, strides and dtypes, and all plain
-// values, as bytes; nothing if there is an argument of another kind.
+// The operator, its arguments' shapes, strides and dtypes, and all plain values
+// but real numbers that change no shape, as bytes; nothing if there is an
+// argument of another kind.
 std::optional<std::string> SignatureOf(const OperatorTraits& traits,
                                        const torch::jit::Stack& arguments);
 
@@ -34,7 +35,8 @@ struct Geometry {
 using Geometries = std::vector<Geometry>;
 
 // Those that an earlier call of this signature had; null if there was none.
-// Thread-safe; what is remembered stays.
+// Thread-safe; what is remembered stays, but beyond 65,536 signatures nothing
+// more is.
 const Geometries* Remembered(const std::string& signature);
 void Remember(const std::string& signature, Geometries results);
 

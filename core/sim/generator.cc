@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/sim/limits.h"
+#include "core/sim/streams.h"
 
 namespace tandem {
 namespace sim {
@@ -25,22 +26,29 @@ class DeviceGenerator final : public c10::GeneratorImpl {
   const at::Generator& host() const { return host_; }
 
   void set_current_seed(uint64_t seed) override {
-    host_.set_current_seed(seed);
+    Settled().set_current_seed(seed);
   }
-  void set_offset(uint64_t offset) override { host_.set_offset(offset); }
-  uint64_t get_offset() const override { return host_.get_offset(); }
+  void set_offset(uint64_t offset) override { Settled().set_offset(offset); }
+  uint64_t get_offset() const override { return Settled().get_offset(); }
   uint64_t current_seed() const override { return host_.current_seed(); }
-  uint64_t seed() override { return host_.seed(); }
+  uint64_t seed() override { return Settled().seed(); }
   void set_state(const c10::TensorImpl& state) override {
-    host_.unsafeGetGeneratorImpl()->set_state(state);
+    Settled().unsafeGetGeneratorImpl()->set_state(state);
   }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
-    return host_.unsafeGetGeneratorImpl()->get_state();
+    return Settled().unsafeGetGeneratorImpl()->get_state();
   }
 
  private:
   c10::GeneratorImpl* clone_impl() const override {
-    return new DeviceGenerator(device_.index(), host_.clone());
+    return new DeviceGenerator(device_.index(), Settled().clone());
+  }
+
+  // When what is queued has drawn: a GPU's kernels are given their numbers'
+  // place in the sequence when they are issued.
+  at::Generator Settled() const {
+    SynchroniseDevice(device_.index());
+    return host_;
   }
 
   at::Generator host_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <mutex>
 #include <optional>
 #include <set>
 
@@ -59,7 +60,9 @@ bool IsAnyOf(const std::string& name,
 
 // Of the process: the schema's text goes when a library is unloaded.
 const char* Intern(const std::string& name) {
+  static auto* mutex = new std::mutex;
   static auto* names = new std::set<std::string>;
+  const std::lock_guard<std::mutex> lock(*mutex);
   return names->insert(name).first->c_str();
 }
 

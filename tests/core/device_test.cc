@@ -46,6 +46,36 @@ TEST(DevicesOfTest, GpusThatAreNotThereAreAnError) {
                                       HasSubstr("needs GPUs 2000 to 2001")));
 }
 
+// LibTorch has one device of this type, without memory.
+constexpr c10::DeviceType kMeta = c10::DeviceType::Meta;
+
+TEST(RegisterDeviceTypeTest, MakesANameKnown) {
+  EXPECT_THAT(ParseDeviceType("nowhere").status().message(),
+              HasSubstr("--device=nowhere is not known"));
+  RegisterDeviceType("nowhere", kMeta);
+  EXPECT_EQ(ParseDeviceType("nowhere").value(), kMeta);
+  EXPECT_THAT(ParseDeviceType("elsewhere").status().message(),
+              HasSubstr("known are: cpu, cuda, nowhere"));
+  EXPECT_EQ(ParseDeviceType("cpu").value(), c10::DeviceType::CPU);
+}
+
+TEST(RegisterDeviceTypeTest, MayBeRepeatedAndReplaced) {
+  RegisterDeviceType("again", kMeta);
+  RegisterDeviceType("again", kMeta);
+  EXPECT_EQ(ParseDeviceType("again").value(), kMeta);
+  RegisterDeviceType("again", c10::DeviceType::CPU);
+  EXPECT_EQ(ParseDeviceType("again").value(), c10::DeviceType::CPU);
+}
+
+TEST(DevicesOfTest, LibTorchCountsRegisteredDevices) {
+  EXPECT_THAT(DevicesOf(0, 1, kMeta).value(),
+              ElementsAre(c10::Device(kMeta, 0)));
+  const absl::Status status = DevicesOf(1, 2, kMeta).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(),
+              HasSubstr("needs meta:2 to meta:3, but there are 1"));
+}
+
 TEST(PlaceTest, RunsEverythingOnOneThreadInOrder) {
   Place place(kCpu);
   EXPECT_EQ(place.device(), kCpu);

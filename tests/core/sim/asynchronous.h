@@ -1,0 +1,59 @@
+// For tests of asynchronous mode: streams that are held back at will.
+
+#ifndef TANDEM_TESTS_CORE_SIM_ASYNCHRONOUS_H_
+#define TANDEM_TESTS_CORE_SIM_ASYNCHRONOUS_H_
+
+#include <c10/core/Stream.h>
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <future>
+#include <string>
+
+#include "core/sim/sim.h"
+#include "core/sim/streams.h"
+
+namespace tandem {
+
+// Makes the process's devices, asynchronous, each piece of work held up for up
+// to 50 us.
+inline void EnableAsynchronousSim() {
+  SimOptions options;
+  options.async = true;
+  options.most_delay_us = 50;
+  options.delay_seed = 11;
+  ASSERT_TRUE(EnableSim(options).ok());
+}
+
+// While it lives, what is queued on the stream waits. Calls that wait for the
+// stream would wait for ever.
+class HeldStream {
+ public:
+  explicit HeldStream(c10::Stream stream) {
+    sim::Push(stream, [open = open_.get_future().share()] { open.wait(); });
+  }
+  ~HeldStream() { open_.set_value(); }
+  HeldStream(const HeldStream&) = delete;
+  HeldStream& operator=(const HeldStream&) = delete;
+
+ private:
+  std::promise<void> open_;
+};
+
+// What `work` threw, without a backtrace; "" if nothing.
+template <typename F>
+std::string Thrown(F&& work) {
+  try {
+    work();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace tandem
+
+#endif  // TANDEM_TESTS_CORE_SIM_ASYNCHRONOUS_H_
