@@ -21,8 +21,7 @@ using c10::DispatchKey;
 bool ChoosesByDevice(const c10::OperatorName& op) {
   return op.name == "aten::convolution_backward" ||
          op.name == "aten::_convolution" || op.name == "aten::convolution" ||
-         op.name == "aten::linalg_lstsq" || op.name == "aten::copy_" ||
-         op.name == "aten::_copy_from" ||
+         op.name == "aten::copy_" || op.name == "aten::_copy_from" ||
          op.name == "aten::_copy_from_and_resize";
 }
 

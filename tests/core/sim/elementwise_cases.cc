@@ -135,8 +135,9 @@ OperatorGroup DtypeCases() {
     return Tensors{x[0] + x[1], x[1] + x[2], x[0] * x[2], x[1] / 2, x[1] * 2.5};
   });
   group.Forward("promotion by numbers", {integers > 4, integers}, [](In x) {
-    return Tensors{x[0].add(true),  x[0].add(1), x[0].add(1.0),
-                   x[1].add(false), x[1].add(0), x[1].add(0.0)};
+    return Tensors{x[0].add(true),  x[0].add(1),  x[0].add(1.0),
+                   x[1].add(false), x[1].add(0),  x[1].add(0.0),
+                   x[1].pow(0),     x[1].pow(0.0)};
   });
   group.Gradient("through half", {a},
                  [](In x) { return (x[0].to(at::kHalf) * 3).to(at::kFloat); });

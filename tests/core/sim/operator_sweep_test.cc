@@ -186,18 +186,25 @@ TEST(OperatorSweepTest, GivesTheCpusBits) {
   const c10::Device device = SimDevices(3)[2];
   NumberLater(device);
   size_t cases = 0;
+  size_t once = 0;
   size_t twice = 0;
   const std::vector<OperatorGroup> groups = AllGroups();
   for (const OperatorGroup& group : groups) {
     SCOPED_TRACE(group.name());
+    const size_t once_before = once;
+    const size_t twice_before = twice;
     for (const OperatorCase& each : group.cases()) {
       Check(each, device);
+      once += each.gradients != Gradients::kNone;
       twice += each.gradients == Gradients::kTwice;
     }
-    std::cout << group.name() << ": " << group.cases().size() << "\n";
+    std::cout << group.name() << ": " << group.cases().size() << " cases, "
+              << once - once_before << " with gradients, "
+              << twice - twice_before << " with second gradients\n";
     cases += group.cases().size();
   }
-  std::cout << cases << " cases in " << groups.size() << " groups, " << twice
+  std::cout << "all " << groups.size() << " groups: " << cases << " cases, "
+            << once << " with gradients, " << twice
             << " with second gradients\n";
   EXPECT_EQ(groups.size(), kGroups);
   EXPECT_EQ(cases, kCases);

@@ -99,6 +99,13 @@ TEST(UnsupportedTest, SparseTensors) {
              .sum()
              .backward();
        }},
+      {"gradient of gather", None("sparse", kMake),
+       [](auto& sim, auto&) {
+         const Tensor from = sim.clone().requires_grad_();
+         const Tensor which =
+             torch::zeros({2, 2}, torch::kLong).to(sim.device());
+         from.gather(0, which, /*sparse_grad=*/true).sum().backward();
+       }},
   });
 }
 
