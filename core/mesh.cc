@@ -40,7 +40,7 @@ std::string KnownStrategies() {
 }
 
 std::string DefaultStrategy(int replicas, int devices) {
-  if (devices > 1) return replicas > 1 ? "hybrid" : "pipeline";
+  if (devices > 1) return replicas > 1 ? "hybrid" : "model_parallel";
   return replicas > 1 ? "ddp" : "single";
 }
 

@@ -61,13 +61,13 @@ class Mesh {
 // The name of the strategy that a mesh asks for, when every rank has
 // `devices_per_rank` devices:
 //
-//                          one replica   several replicas
-//   one device in each     single        ddp
-//   several in each        pipeline      hybrid
+//                          one replica      several replicas
+//   one device in each     single           ddp
+//   several in each        model_parallel   hybrid
 //
 // A replica's devices are pipe degree x devices_per_rank. `requested`
-// (--strategy) overrides it: "model_parallel" runs the same layout as
-// "pipeline", and "ddp" that of one rank. Empty or "auto" asks for none.
+// (--strategy) overrides it: "pipeline" runs the same layout as
+// "model_parallel", and "ddp" that of one rank. Empty or "auto" asks for none.
 // InvalidArgument for an unknown name, or one that contradicts the mesh.
 absl::StatusOr<std::string> StrategyFor(const Mesh& mesh, int devices_per_rank,
                                         absl::string_view requested);

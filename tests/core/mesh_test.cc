@@ -102,9 +102,9 @@ TEST(StrategyForTest, FollowsFromTheMesh) {
   EXPECT_EQ(Strategy(1, 1, 1), "single");
   EXPECT_EQ(Strategy(2, 1, 1), "ddp");
   EXPECT_EQ(Strategy(7, 1, 1), "ddp");
-  EXPECT_EQ(Strategy(2, 2, 1), "pipeline");
-  EXPECT_EQ(Strategy(1, 1, 2), "pipeline");
-  EXPECT_EQ(Strategy(2, 2, 2), "pipeline");
+  EXPECT_EQ(Strategy(2, 2, 1), "model_parallel");
+  EXPECT_EQ(Strategy(1, 1, 2), "model_parallel");
+  EXPECT_EQ(Strategy(2, 2, 2), "model_parallel");
   EXPECT_EQ(Strategy(4, 2, 1), "hybrid");
   EXPECT_EQ(Strategy(2, 1, 2), "hybrid");
   EXPECT_EQ(Strategy(2, 1, 1, "auto"), "ddp");
