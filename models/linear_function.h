@@ -15,8 +15,8 @@ enum class WeightLayout {
 // x [..., in] -> [..., out], as torch.nn.functional.linear; `bias` [out] may be
 // undefined. Here it is one node of the autograd graph, and its products go
 // through MatrixProduct. Differentiable any number of times. Run under a
-// WeightGradientSink it leaves weight's and bias's gradients there. Throws c10::Error
-// where at::addmm does.
+// WeightGradientSink it leaves weight's and bias's gradients there. Throws
+// c10::Error where at::addmm does.
 at::Tensor LinearFunction(const at::Tensor& x, const at::Tensor& weight,
                           const at::Tensor& bias, WeightLayout layout);
 
