@@ -4,17 +4,14 @@
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
+#include "core/sim/libraries.h"
 #include "core/sim/register_operators.h"
 
 namespace tandem {
 namespace sim {
 namespace {
 
-torch::Library& Forever(const char* name_space) {
-  return *new torch::Library(torch::Library::IMPL, name_space,
-                             c10::DispatchKey::AutocastPrivateUse1, __FILE__,
-                             __LINE__);
-}
+constexpr c10::DispatchKey kKey = c10::DispatchKey::AutocastPrivateUse1;
 
 #define TANDEM_LOWER_PRECISION(...) \
   KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
@@ -36,8 +33,8 @@ void RegisterCasts(torch::Library& m) {
 }  // namespace
 
 void RegisterAutocast() {
-  Forever("_").fallback(torch::CppFunction::makeFallthrough());
-  RegisterCasts(Forever("aten"));
+  NewLibrary("_", kKey).fallback(torch::CppFunction::makeFallthrough());
+  RegisterCasts(NewLibrary("aten", kKey));
 }
 
 }  // namespace sim

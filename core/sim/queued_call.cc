@@ -238,7 +238,9 @@ void CallQueued(const c10::OperatorHandle& op, const OperatorTraits& traits,
   // An argument that has another shape now is the host's work each time.
   if (SignatureOf(traits, arguments) != signature) return;
   auto found = GeometriesOf(arguments, Top(*stack, traits.return_count));
-  if (found.has_value()) Remember(*signature, *std::move(found));
+  if (!found.has_value()) return;
+  Remember(*signature, *std::move(found));
+  EndQueuesBeforeStaticObjects();
 }
 
 }  // namespace sim

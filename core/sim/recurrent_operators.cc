@@ -17,6 +17,7 @@
 #include "core/sim/block.h"
 #include "core/sim/call_aliases.h"
 #include "core/sim/generator.h"
+#include "core/sim/libraries.h"
 #include "core/sim/operator_traits.h"
 #include "core/sim/register_operators.h"
 #include "core/sim/streams.h"
@@ -222,8 +223,7 @@ void RegisterRecurrentOperators() {
       "lstm_cell",      "gru_cell"};
   for (const c10::DispatchKey key :
        {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
-    auto& library = *new torch::Library(torch::Library::IMPL, "aten", key,
-                                        __FILE__, __LINE__);
+    torch::Library& library = NewLibrary("aten", key);
     for (const char* each : kOperators) {
       library.impl(each, torch::CppFunction::makeFromBoxedFunctor(
                              std::make_unique<RecurrentKernel>()));

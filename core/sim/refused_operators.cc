@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "core/sim/libraries.h"
 #include "core/sim/register_operators.h"
 
 namespace tandem {
@@ -35,16 +36,11 @@ torch::CppFunction NewRefusal(const char* kind) {
       std::make_unique<Refusal>(kind));
 }
 
-torch::Library& Forever(const char* name_space, DispatchKey key) {
-  return *new torch::Library(torch::Library::IMPL, name_space, key, __FILE__,
-                             __LINE__);
-}
-
 }  // namespace
 
 void RegisterRefusals() {
   const auto refuse = [](DispatchKey key, const char* kind) {
-    Forever("_", key).fallback(NewRefusal(kind));
+    NewLibrary("_", key).fallback(NewRefusal(kind));
   };
   refuse(DispatchKey::SparsePrivateUse1, "sparse");
   refuse(DispatchKey::SparseCsrPrivateUse1, "sparse");
@@ -54,7 +50,7 @@ void RegisterRefusals() {
   for (const DispatchKey key :
        {DispatchKey::PrivateUse1, DispatchKey::AutogradPrivateUse1,
         DispatchKey::SparseCsrPrivateUse1}) {
-    torch::Library& library = Forever("aten", key);
+    torch::Library& library = NewLibrary("aten", key);
     library.impl("_sparse_compressed_tensor_unsafe", NewRefusal("sparse"));
     library.impl("_nested_tensor_from_tensor_list", NewRefusal("nested"));
     library.impl("_nested_view_from_buffer", NewRefusal("nested"));

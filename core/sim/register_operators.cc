@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "core/sim/boxed_kernel.h"
+#include "core/sim/libraries.h"
 
 namespace tandem {
 namespace sim {
@@ -43,14 +44,9 @@ torch::CppFunction NewKernel(const c10::OperatorHandle& op) {
       std::make_unique<BoxedKernel>(op));
 }
 
-// A registration ends with its library: these never do.
-torch::Library& Forever(const char* name_space) {
-  return *new torch::Library(torch::Library::IMPL, name_space,
-                             DispatchKey::PrivateUse1, __FILE__, __LINE__);
-}
-
 void RegisterNamespace(const std::string& name_space) {
-  torch::Library& library = Forever(name_space.c_str());
+  torch::Library& library =
+      NewLibrary(name_space.c_str(), DispatchKey::PrivateUse1);
   const std::string prefix = name_space + "::";
   for (const c10::OperatorName& name :
        c10::Dispatcher::singleton().getAllOpNames()) {
@@ -81,8 +77,9 @@ void RegisterOperators() {
     const c10::WarningUtils::WarningHandlerGuard guard(&silence);
     RegisterNamespace("c10d");
   }
-  Forever("_").fallback(torch::CppFunction::makeFromBoxedFunctor(
-      std::make_unique<BoxedKernel>()));
+  NewLibrary("_", DispatchKey::PrivateUse1)
+      .fallback(torch::CppFunction::makeFromBoxedFunctor(
+          std::make_unique<BoxedKernel>()));
   RegisterSpecialOperators();
   RegisterRecurrentOperators();
   RegisterAutocast();

@@ -7,6 +7,7 @@
 
 #include "core/sim/allocators.h"
 #include "core/sim/call_aliases.h"
+#include "core/sim/libraries.h"
 #include "core/sim/register_operators.h"
 
 namespace tandem {
@@ -85,17 +86,14 @@ int64_t ChooseAttention(const at::Tensor& query, const at::Tensor& key,
 }  // namespace
 
 void RegisterSpecialOperators() {
-  auto& kernels =
-      *new torch::Library(torch::Library::IMPL, "aten",
-                          DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  torch::Library& kernels = NewLibrary("aten", DispatchKey::PrivateUse1);
   kernels.impl("empty.memory_format", &Empty);
   kernels.impl("empty_strided", &EmptyStrided);
   kernels.impl("_has_compatible_shallow_copy_type",
                &HasCompatibleShallowCopyType);
   kernels.impl("dropout", &Dropout);
-  auto& with_gradients =
-      *new torch::Library(torch::Library::IMPL, "aten",
-                          DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
+  torch::Library& with_gradients =
+      NewLibrary("aten", DispatchKey::AutogradPrivateUse1);
   with_gradients.impl("dropout", &Dropout);
   at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(
       &ChooseAttention);

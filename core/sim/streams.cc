@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -66,10 +67,26 @@ std::vector<StreamQueue*> QueuesOf(int8_t device) {
   return queues;
 }
 
+// Runs what is queued, and ends the threads.
+void EndQueues() {
+  std::vector<std::unique_ptr<StreamQueue>> ending;
+  {
+    std::lock_guard<std::mutex> lock(AllQueues().mutex);
+    for (auto& device : AllQueues().of) {
+      for (auto& queue : device) ending.push_back(std::move(queue));
+    }
+  }
+  ending.clear();
+}
+
 }  // namespace
+
+// The last one registered is the first to run.
+void EndQueuesBeforeStaticObjects() { std::atexit(&EndQueues); }
 
 void UseQueues(int most_delay_us, uint64_t seed) {
   settings = {true, most_delay_us, seed};
+  EndQueuesBeforeStaticObjects();
 }
 
 bool IsAsynchronous() { return settings.asynchronous; }

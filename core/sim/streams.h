@@ -19,6 +19,11 @@ namespace sim {
 void UseQueues(int most_delay_us, uint64_t seed);
 bool IsAsynchronous();
 
+// What is still queued when the process ends runs before the static objects go
+// that exist by now: to be called when an operator has run for the first time,
+// for kernels keep such objects (oneDNN's engine). Thread-safe.
+void EndQueuesBeforeStaticObjects();
+
 c10::Stream DefaultStream(int8_t device);
 // Another one of the device's, in turn.
 c10::Stream PooledStream(int8_t device);
