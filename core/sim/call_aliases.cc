@@ -196,15 +196,5 @@ at::Tensor HostAlias(const at::Tensor& tensor) {
               DispatchKey::CPU);
 }
 
-at::Tensor DeviceAlias(const at::Tensor& host, int8_t device) {
-  CheckPlain(host);
-  const c10::Storage& storage = host.storage();
-  return Like(host,
-              Over(storage, ToDevicePointer(storage.mutable_data()),
-                   c10::Device(c10::DeviceType::PrivateUse1, device),
-                   DeviceAllocator()),
-              DispatchKey::PrivateUse1);
-}
-
 }  // namespace sim
 }  // namespace tandem

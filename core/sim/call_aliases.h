@@ -57,10 +57,6 @@ class CallAliases {
 // A CPU tensor over the memory of a simulated device's, alone.
 at::Tensor HostAlias(const at::Tensor& tensor);
 
-// A tensor of the device over the memory of a contiguous or strided CPU tensor,
-// which it holds. Charged to nobody.
-at::Tensor DeviceAlias(const at::Tensor& host, int8_t device);
-
 }  // namespace sim
 }  // namespace tandem
 

@@ -5,9 +5,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/string_view.h"
-
 namespace tandem {
 namespace sim {
 namespace {
@@ -69,13 +66,6 @@ class Writer {
   std::string key_;
 };
 
-// Do the results' shapes depend on real numbers among the arguments?
-bool CountsInReals(const OperatorTraits& traits) {
-  const absl::string_view name = traits.name;
-  return absl::StartsWith(name, "aten::arange") ||
-         absl::StartsWith(name, "aten::range");
-}
-
 constexpr size_t kMostRemembered = 1 << 16;
 
 struct Memory {
@@ -96,7 +86,7 @@ std::optional<std::string> SignatureOf(const OperatorTraits& traits,
   writer.Text(traits.name);
   for (const c10::IValue& each : arguments) {
     // A learning rate is another in each step.
-    if (each.isDouble() && !CountsInReals(traits)) {
+    if (each.isDouble() && !traits.shape_follows_reals) {
       writer.Text("real");
       continue;
     }

@@ -98,15 +98,19 @@ OperatorTraits::OperatorTraits(const c10::OperatorHandle& op)
   is_view = std::any_of(returns.begin(), returns.end(), [](const auto& each) {
     return each.alias_info() != nullptr && !each.alias_info()->isWrite();
   });
+  returns_tensors_alone =
+      std::all_of(returns.begin(), returns.end(), [](const auto& each) {
+        return each.type()->kind() == c10::TypeKind::TensorType;
+      });
+  shape_follows_reals = absl::StartsWith(base, "aten::arange") ||
+                        absl::StartsWith(base, "aten::range");
   depends_on_data = op.hasTag(at::Tag::dynamic_output_shape) ||
                     op.hasTag(at::Tag::data_dependent_output);
   for (size_t i = 0; i < argument_count; ++i) {
     const c10::Argument& argument = op.schema().arguments()[i];
     const std::optional<Kind> kind = KindOf(argument.real_type());
     if (!kind.has_value()) continue;
-    const bool is_written =
-        argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-    arguments.push_back({i, *kind, is_written});
+    arguments.push_back({i, *kind});
   }
 }
 

@@ -27,7 +27,6 @@ struct OperatorTraits {
   struct Argument {
     size_t index;
     Kind kind;
-    bool is_written;
   };
 
   // "aten::mm.out"; a char array that lives as long as the process.
@@ -42,6 +41,8 @@ struct OperatorTraits {
   bool is_view;  // results lie in arguments' memory, nothing is computed
   bool depends_on_data;  // shapes of results do
   bool changes_storage;  // an argument's
+  bool returns_tensors_alone;
+  bool shape_follows_reals;  // results' shapes depend on real numbers
 };
 
 }  // namespace sim

@@ -41,13 +41,6 @@ void ReplaceTop(Stack& stack, size_t dropped, Stack added) {
   for (c10::IValue& each : added) stack.push_back(std::move(each));
 }
 
-bool ReturnsTensorsAlone(const c10::OperatorHandle& op) {
-  for (const c10::Argument& each : op.schema().returns()) {
-    if (each.type()->kind() != c10::TypeKind::TensorType) return false;
-  }
-  return true;
-}
-
 // Which of the arguments it is.
 int ArgumentThatIs(const at::Tensor& tensor, const Stack& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -190,9 +183,9 @@ void CallDrained(OperatorCall& call, Stack* stack) {
   call.GiveResults(*stack);
 }
 
-bool MustRunNow(const c10::OperatorHandle& op, const OperatorTraits& traits) {
+bool MustRunNow(const OperatorTraits& traits) {
   return traits.depends_on_data || traits.changes_storage ||
-         !ReturnsTensorsAlone(op);
+         !traits.returns_tensors_alone;
 }
 
 void Queue(const OperatorTraits& traits, std::shared_ptr<OperatorCall> call,
@@ -224,12 +217,11 @@ void CallQueued(const c10::OperatorHandle& op, const OperatorTraits& traits,
   if (traits.is_view) return CallNow(op, traits, stack);
   if (traits.mixes_devices) return QueueCopy(op, traits, stack);
   const Stack arguments = Top(*stack, traits.argument_count);
-  const auto signature = SignatureOf(traits, arguments);
   auto call = std::make_shared<OperatorCall>(op, traits);
   call->TakeArguments(*stack);
-  if (!signature.has_value() || MustRunNow(op, traits)) {
-    return CallDrained(*call, stack);
-  }
+  if (MustRunNow(traits)) return CallDrained(*call, stack);
+  const auto signature = SignatureOf(traits, arguments);
+  if (!signature.has_value()) return CallDrained(*call, stack);
   const Geometries* known = Remembered(*signature);
   if (known != nullptr) {
     return Queue(traits, call, *known, arguments, stack);

@@ -29,6 +29,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+constexpr char kName[] = "aten::recurrent network";  // in the books
+
 // Dropout between layers draws from the CPU's default generator: the device's
 // numbers are there meanwhile.
 class GeneratorScope {
@@ -113,11 +115,9 @@ variable_list WithoutGradients(variable_list gradients) {
 
 // A call, and its CPU tensors once it has run.
 struct Recurrence {
-  Recurrence(const c10::OperatorHandle& handle, const char* text)
-      : op(handle), name(text) {}
+  explicit Recurrence(const c10::OperatorHandle& handle) : op(handle) {}
 
   c10::OperatorHandle op;
-  const char* name;
   torch::jit::Stack arguments;
   int8_t device = 0;
   variable_list leaves;
@@ -128,7 +128,7 @@ class RecurrentFunction : public torch::autograd::Function<RecurrentFunction> {
  public:
   static variable_list forward(AutogradContext* context, at::TensorList inputs,
                                const std::shared_ptr<Recurrence>& call) {
-    const ChargeScope charge(call->device, call->name);
+    const ChargeScope charge(call->device, kName);
     for (const at::Tensor& each : inputs) {
       call->leaves.push_back(Leaf(each, each.requires_grad()));
     }
@@ -162,7 +162,7 @@ class RecurrentFunction : public torch::autograd::Function<RecurrentFunction> {
         context->saved_data["call"].toCapsule());
     const Recurrence& call = *holder->call;
     SynchroniseAll();
-    const ChargeScope charge(call.device, call.name);
+    const ChargeScope charge(call.device, kName);
     variable_list outputs, output_gradients, wanted;
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined() || !call.outputs[i].requires_grad()) continue;
@@ -200,7 +200,7 @@ class RecurrentKernel final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
                   torch::jit::Stack* stack) {
     SynchroniseAll();
-    auto call = std::make_shared<Recurrence>(op, "aten::recurrent network");
+    auto call = std::make_shared<Recurrence>(op);
     const size_t count = op.schema().arguments().size();
     call->arguments.assign(stack->end() - static_cast<std::ptrdiff_t>(count),
                            stack->end());

@@ -4,12 +4,9 @@
 #define TANDEM_TESTS_CORE_SIM_ASYNCHRONOUS_H_
 
 #include <c10/core/Stream.h>
-#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
-#include <exception>
 #include <future>
-#include <string>
 
 #include "core/sim/sim.h"
 #include "core/sim/streams.h"
@@ -40,19 +37,6 @@ class HeldStream {
  private:
   std::promise<void> open_;
 };
-
-// What `work` threw, without a backtrace; "" if nothing.
-template <typename F>
-std::string Thrown(F&& work) {
-  try {
-    work();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
 
 }  // namespace tandem
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/core/sim/asynchronous.h"
+#include "tests/core/sim/thrown.h"
 
 namespace tandem {
 namespace {

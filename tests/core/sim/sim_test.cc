@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/core/sim/thrown.h"
+
 namespace tandem {
 namespace {
 
@@ -23,19 +25,6 @@ class SimTest : public testing::Test {
  protected:
   static void SetUpTestSuite() { ASSERT_TRUE(EnableSim().ok()); }
 };
-
-// What it threw, first line; "" if nothing.
-template <typename F>
-std::string Thrown(F&& work) {
-  try {
-    work();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
 
 void ExpectSameBits(const torch::Tensor& sim, const torch::Tensor& cpu) {
   EXPECT_EQ(sim.device().str().substr(0, 4), "sim:");

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "tests/core/sim/asynchronous.h"
+#include "tests/core/sim/thrown.h"
 
 namespace tandem {
 namespace {
