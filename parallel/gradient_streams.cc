@@ -13,6 +13,8 @@ std::vector<c10::Stream> GradientStreams(
     const std::vector<FlatBuffer*>& buffers) {
   std::vector<c10::Stream> streams;
   for (const FlatBuffer* buffer : buffers) {
+    // Has no streams: nothing to look up in every step.
+    if (buffer->grads().is_cpu()) continue;
     const auto stream = torch::autograd::impl::grad_accumulator(
                             buffer->slots().front().parameter)
                             ->stream();
@@ -31,7 +33,7 @@ GradientStreamsGuard::GradientStreamsGuard(
   for (const c10::Stream& stream : streams_) {
     own_.push_back(CurrentStream(stream.device()));
   }
-  guard_.emplace(streams_);
+  if (!streams_.empty()) guard_.emplace(streams_);
 }
 
 GradientStreamsGuard::~GradientStreamsGuard() {
