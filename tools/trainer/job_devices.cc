@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "core/byte_size.h"
 #include "core/device.h"
+#include "core/sim/limits.h"
 #include "core/sim/sim.h"
 #include "core/status_macros.h"
 #include "parallel/cut.h"
@@ -15,13 +16,11 @@
 namespace tandem {
 namespace {
 
-constexpr int64_t kMostSimulated = 16;
-
 absl::Status MakeSimulated(const DeviceSettings& settings,
                            const Launch& launch) {
   SimOptions sim;
   const int64_t wanted = launch.local_world_size * settings.devices_per_rank;
-  sim.devices = static_cast<int>(std::min(wanted, kMostSimulated));
+  sim.devices = static_cast<int>(std::min<int64_t>(wanted, sim::kMostDevices));
   if (!settings.device_memory.empty()) {
     TANDEM_ASSIGN_OR_RETURN(sim.memory, ParseByteSize(settings.device_memory));
   }
