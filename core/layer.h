@@ -11,9 +11,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "core/layer_links.h"
+#include "core/named_tensors.h"
 
 namespace torch {
 namespace nn {
@@ -22,6 +26,9 @@ class Module;
 }  // namespace torch
 
 namespace tandem {
+
+// Tensors on their way past layers, by the names that LayerLinks gives them.
+using Skips = std::map<std::string, at::Tensor>;
 
 // One layer: maps a tensor to a tensor.
 struct Layer {
@@ -32,6 +39,10 @@ struct Layer {
   std::shared_ptr<torch::nn::Module> module;
   // Calls the module's forward. Differentiable.
   std::function<at::Tensor(const at::Tensor&)> forward;
+  // Instead of `forward`, for a layer with links.stashes or links.takes: puts
+  // the former into the map, and takes the latter out of it.
+  std::function<at::Tensor(const at::Tensor&, Skips&)> forward_with_skips = {};
+  LayerLinks links = {};  // those of its spec; MakeLayers sees to it
 };
 
 // How to make a layer.
@@ -41,6 +52,13 @@ struct LayerSpec {
   // Makes the layer on the CPU, in float32. Its initial values depend on
   // nothing but `seed` and the parameters' full names.
   std::function<Layer(uint64_t seed)> make;
+  LayerLinks links = {};
+  // Instead of `make`, for a layer with links.ties. Of `shared`, parameters by
+  // the names that they have in this layer, it makes its own; a tied one that
+  // is not there (its layer is made elsewhere) it makes anew, with the initial
+  // values of the one that it is tied to.
+  std::function<Layer(uint64_t seed, const NamedTensors& shared)> make_tied =
+      {};
 };
 
 using LayerList = std::vector<Layer>;

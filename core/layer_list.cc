@@ -1,5 +1,6 @@
 #include "core/layer_list.h"
 
+#include <glog/logging.h>
 #include <torch/nn/module.h>
 
 #include <string>
@@ -12,19 +13,62 @@ void Append(const std::string& layer, const NamedTensors::value_type& tensor,
   all.emplace_back(layer + "." + tensor.first, tensor.second);
 }
 
+// Of the parameters that the spec's layer is tied to, those that there are, by
+// their names in that layer.
+NamedTensors SharedWith(const LayerSpec& spec, const LayerList& layers) {
+  const NamedTensors all = NamedParameters(layers);
+  NamedTensors shared;
+  for (const auto& [own, other] : spec.links.ties) {
+    for (const auto& [name, tensor] : all) {
+      if (name == other) shared.emplace_back(own, tensor);
+    }
+  }
+  return shared;
+}
+
 }  // namespace
 
 LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed) {
   LayerList layers;
   layers.reserve(specs.size());
-  for (const LayerSpec& spec : specs) layers.push_back(spec.make(seed));
+  for (const LayerSpec& spec : specs) {
+    layers.push_back(spec.links.ties.empty()
+                         ? spec.make(seed)
+                         : spec.make_tied(seed, SharedWith(spec, layers)));
+    layers.back().links = spec.links;
+  }
   return layers;
+}
+
+at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips) {
+  if (!layer.links.has_skips()) return layer.forward(input);
+  at::Tensor output = layer.forward_with_skips(input, skips);
+  for (const std::string& skip : layer.links.stashes) {
+    CHECK_EQ(skips.count(skip), 1u) << layer.name << " has not left " << skip;
+  }
+  for (const std::string& skip : layer.links.takes) {
+    CHECK_EQ(skips.count(skip), 0u) << layer.name << " has not taken " << skip;
+  }
+  return output;
 }
 
 at::Tensor Forward(const LayerList& layers, const at::Tensor& input) {
   at::Tensor x = input;
-  for (const Layer& layer : layers) x = layer.forward(x);
+  Skips skips;
+  for (const Layer& layer : layers) x = RunLayer(layer, x, skips);
   return x;
+}
+
+std::vector<LayerLinks> LinksOf(const LayerList& layers) {
+  std::vector<LayerLinks> links;
+  for (const Layer& layer : layers) links.push_back(layer.links);
+  return links;
+}
+
+std::vector<LayerLinks> LinksOf(const LayerSpecs& specs) {
+  std::vector<LayerLinks> links;
+  for (const LayerSpec& spec : specs) links.push_back(spec.links);
+  return links;
 }
 
 NamedTensors NamedParameters(const LayerList& layers) {

@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "core/layer.h"
 #include "core/named_tensors.h"
@@ -18,11 +19,21 @@ namespace tandem {
 
 // Makes each layer, on the CPU, in float32 and in training mode. The values
 // depend on `seed` and the names alone: part of a model's specs gives the same
-// as all of them.
+// as all of them. A tied parameter is the same tensor as the one that it is
+// tied to, if that is among these layers, else another with the same values.
 LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed);
+
+// Sends `input` through one layer, which leaves its skips in `skips` and takes
+// them from there. A CHECK fails for a layer that does not do what its links
+// say.
+at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips);
 
 // Sends `input` through all layers; an empty list gives it back.
 at::Tensor Forward(const LayerList& layers, const at::Tensor& input);
+
+// What each layer shares with others.
+std::vector<LayerLinks> LinksOf(const LayerList& layers);
+std::vector<LayerLinks> LinksOf(const LayerSpecs& specs);
 
 // Parameters (buffers: BatchNorm's running statistics) by full name, in the
 // order of the layers and, within one, in that of torch::nn::Module's

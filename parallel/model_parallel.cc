@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/layer_links.h"
 #include "core/layer_list.h"
 #include "core/memory_category.h"
 #include "core/status_macros.h"
@@ -63,12 +64,16 @@ absl::Status CheckNothingShared(const LayerList& layers,
   return absl::OkStatus();
 }
 
+using Bring = std::function<at::Tensor(const at::Tensor&)>;
+
 // Where a layer runs.
 struct Spot {
   c10::Device device;
   std::string name;  // "layer net2 (part 2 of 2, on cuda:1)"
   // What brings the input: null inside a part.
-  std::function<at::Tensor(const at::Tensor&)> bring;
+  Bring bring;
+  // What brings the skips that come from another device, by name.
+  std::map<std::string, Bring> bring_skips = {};
 };
 
 void CheckOutput(const at::Tensor& output, const Spot& spot) {
@@ -79,10 +84,16 @@ void CheckOutput(const at::Tensor& output, const Spot& spot) {
               "registered parameter or buffer");
 }
 
-at::Tensor Run(const Layer& layer, const Spot& spot, const at::Tensor& input) {
+at::Tensor Run(const Layer& layer, const Spot& spot, const at::Tensor& input,
+               Skips& skips) {
   try {
     const c10::DeviceGuard guard(spot.device);
-    at::Tensor output = layer.forward(spot.bring ? spot.bring(input) : input);
+    for (const auto& [name, bring] : spot.bring_skips) {
+      at::Tensor& skip = skips.at(name);
+      skip = bring(skip);
+    }
+    at::Tensor output =
+        RunLayer(layer, spot.bring ? spot.bring(input) : input, skips);
     CheckOutput(output, spot);
     return output;
   } catch (c10::Error& error) {  // keeps its type, of which a Status is made
@@ -96,21 +107,26 @@ at::Tensor Run(const Layer& layer, const Spot& spot, const at::Tensor& input) {
 
 Layer Placed(Layer layer, Spot spot) {
   Layer placed{layer.name, layer.module, nullptr};
-  placed.forward = [layer = std::move(layer),
-                    spot = std::move(spot)](const at::Tensor& input) {
-    return Run(layer, spot, input);
+  placed.links = layer.links;
+  placed.forward_with_skips = [layer = std::move(layer),
+                               spot = std::move(spot)](const at::Tensor& input,
+                                                       Skips& skips) {
+    return Run(layer, spot, input, skips);
+  };
+  placed.forward = [run = placed.forward_with_skips](const at::Tensor& input) {
+    Skips none;
+    return run(input, none);
   };
   return placed;
 }
 
-std::function<at::Tensor(const at::Tensor&)> ToFirst(c10::Device device) {
+Bring ToFirst(c10::Device device) {
   return [device](const at::Tensor& input) {
     return IsOn(input, device) ? input : input.to(device);
   };
 }
 
-std::function<at::Tensor(const at::Tensor&)> ToNext(c10::Device from,
-                                                    c10::Device to) {
+Bring ToNext(c10::Device from, c10::Device to) {
   const auto channel = std::make_shared<CopyChannel>(from, to);
   return [channel](const at::Tensor& x) { return channel->Copy(x); };
 }
@@ -136,6 +152,8 @@ absl::StatusOr<LayerList> SpreadOverDevices(
   }
   const std::vector<LayerRange> parts = PartsOf(cuts, count);
   TANDEM_RETURN_IF_ERROR(CheckNothingShared(layers, parts, devices));
+  TANDEM_RETURN_IF_ERROR(CheckSkips(LinksOf(layers)));
+  std::map<std::string, size_t> part_of_skip;
   LayerList placed;
   for (size_t part = 0; part < parts.size(); ++part) {
     for (int64_t i = parts[part].begin; i < parts[part].end; ++i) {
@@ -147,6 +165,14 @@ absl::StatusOr<LayerList> SpreadOverDevices(
       if (i == parts[part].begin) {
         spot.bring = part == 0 ? ToFirst(devices[0])
                                : ToNext(devices[part - 1], devices[part]);
+      }
+      for (const std::string& skip : layers[i].links.takes) {
+        const size_t from = part_of_skip.at(skip);
+        if (from == part) continue;
+        spot.bring_skips[skip] = ToNext(devices[from], devices[part]);
+      }
+      for (const std::string& skip : layers[i].links.stashes) {
+        part_of_skip[skip] = part;
       }
       placed.push_back(Placed(std::move(layers[i]), std::move(spot)));
     }

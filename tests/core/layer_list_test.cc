@@ -92,5 +92,73 @@ TEST(LayerListTest, SetTrainingReachesChildren) {
   }
 }
 
+// x -> x + 100, and leaves x.
+LayerSpec Leave(const std::string& skip) {
+  const LayerLinks links = {{skip}, {}, {}};
+  const auto make = [skip](uint64_t) {
+    Layer layer{"leave", nullptr, nullptr};
+    layer.forward_with_skips = [skip](const at::Tensor& x, Skips& skips) {
+      skips[skip] = x;
+      return x + 100;
+    };
+    return layer;
+  };
+  return {"leave", "Leave", make, links};
+}
+
+// x -> x + the skip, taken.
+LayerSpec Take(const std::string& skip) {
+  const LayerLinks links = {{}, {skip}, {}};
+  const auto make = [skip](uint64_t) {
+    Layer layer{"take", nullptr, nullptr};
+    layer.forward_with_skips = [skip](const at::Tensor& x, Skips& skips) {
+      return x + skips.extract(skip).mapped();
+    };
+    return layer;
+  };
+  return {"take", "Take", make, links};
+}
+
+TEST(LayerListTest, SkipsGoPastLayers) {
+  const LayerSpecs specs = {Leave("a"), AddOne("one"), Take("a")};
+  EXPECT_EQ(LinksOf(specs)[0].stashes, std::vector<std::string>({"a"}));
+  const LayerList layers = MakeLayers(specs, 3);
+  EXPECT_EQ(LinksOf(layers)[2].takes, std::vector<std::string>({"a"}));
+  EXPECT_TRUE(Forward(layers, at::full({2}, 5.0)).equal(at::full({2}, 111.0)));
+}
+
+TEST(LayerListDeathTest, ALayerThatBreaksItsWordIsFound) {
+  LayerList layers = MakeLayers({Leave("a")}, 3);
+  layers[0].links.stashes = {"b"};
+  EXPECT_DEATH(Forward(layers, at::full({2}, 5.0)), "leave has not left b");
+}
+
+// Scale whose factor is `other`'s.
+LayerSpec TiedScale(const std::string& name, const std::string& other) {
+  LayerSpec spec{name, "Scale", nullptr};
+  spec.links.ties = {{"factor", other}};
+  spec.make_tied = [name](uint64_t seed, const NamedTensors& shared) {
+    Layer layer = ScaleSpec(name).make(seed);
+    if (!shared.empty()) {
+      EXPECT_EQ(shared[0].first, "factor");
+      layer.module = std::make_shared<torch::nn::Module>();
+      layer.module->register_parameter("factor", shared[0].second);
+    }
+    return layer;
+  };
+  return spec;
+}
+
+TEST(LayerListTest, TiedParametersAreOneWhereBothAreMade) {
+  const LayerSpecs specs = {ScaleSpec("a"), TiedScale("b", "a.factor")};
+  const NamedTensors both = NamedParameters(MakeLayers(specs, 3));
+  ASSERT_EQ(Names(both), std::vector<std::string>({"a.factor", "b.factor"}));
+  EXPECT_TRUE(both[0].second.is_same(both[1].second));
+
+  const NamedTensors alone = NamedParameters(MakeLayers({specs[1]}, 3));
+  ASSERT_EQ(Names(alone), std::vector<std::string>({"b.factor"}));
+  EXPECT_TRUE(alone[0].second.equal(both[0].second));
+}
+
 }  // namespace
 }  // namespace tandem

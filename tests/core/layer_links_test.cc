@@ -1,0 +1,61 @@
+#include "core/layer_links.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+using Names = std::vector<std::string>;
+
+LayerLinks Skips(Names stashes, Names takes) {
+  return {std::move(stashes), std::move(takes), {}};
+}
+
+// Two skips, one within the other, and one that ends where another begins.
+const std::vector<LayerLinks>& Example() {
+  static const auto* layers = new std::vector<LayerLinks>{
+      Skips({"wide"}, {}), Skips({"narrow"}, {}), LayerLinks(),
+      Skips({"next"}, {"narrow"}), Skips({}, {"next", "wide"})};
+  return *layers;
+}
+
+std::string Error(const std::vector<LayerLinks>& layers) {
+  return std::string(CheckSkips(layers).message());
+}
+
+TEST(LayerLinksTest, SkipsThatFitTogetherAreTaken) {
+  EXPECT_TRUE(CheckSkips({}).ok());
+  EXPECT_TRUE(CheckSkips({LayerLinks(), LayerLinks()}).ok());
+  EXPECT_TRUE(CheckSkips(Example()).ok());
+}
+
+TEST(LayerLinksTest, SkipsThatDoNotAreNamed) {
+  EXPECT_EQ(Error({Skips({}, {"a"})}),
+            "skip connection 'a' of layer 0 is left by no layer before it");
+  EXPECT_EQ(Error({Skips({"a"}, {"a"})}),
+            "skip connection 'a' of layer 0 is left by no layer before it");
+  EXPECT_EQ(Error({Skips({"a"}, {}), Skips({}, {"a"}), Skips({}, {"a"})}),
+            "skip connection 'a' of layer 2 is taken a second time");
+  EXPECT_EQ(Error({Skips({"a"}, {}), Skips({"a"}, {})}),
+            "skip connection 'a' of layer 1 is left a second time");
+  EXPECT_EQ(Error({Skips({"a"}, {}), Skips({}, {"a"}), Skips({"a"}, {})}),
+            "skip connection 'a' of layer 2 is left a second time");
+  EXPECT_EQ(Error({LayerLinks(), Skips({"a"}, {})}),
+            "skip connection 'a' of layer 1 is taken by no layer after it");
+}
+
+TEST(LayerLinksTest, SkipsOnTheirWayBeforeALayer) {
+  EXPECT_EQ(SkipsBefore(Example(), 0), Names());
+  EXPECT_EQ(SkipsBefore(Example(), 1), Names({"wide"}));
+  EXPECT_EQ(SkipsBefore(Example(), 2), Names({"narrow", "wide"}));
+  EXPECT_EQ(SkipsBefore(Example(), 3), Names({"narrow", "wide"}));
+  EXPECT_EQ(SkipsBefore(Example(), 4), Names({"next", "wide"}));
+  EXPECT_EQ(SkipsBefore(Example(), 5), Names());
+}
+
+}  // namespace
+}  // namespace tandem
