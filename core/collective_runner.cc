@@ -78,13 +78,16 @@ absl::Mutex& CollectiveRunner::IssueMutex() {
 }
 
 std::string CollectiveRunner::Call::What() const {
-  const std::string what = absl::StrCat(operation, " #", sequence);
+  const std::string what =
+      sequence == 0 ? operation : absl::StrCat(operation, " #", sequence);
   return purpose ? absl::StrCat(what, " (", purpose(), ")") : what;
 }
 
 absl::Status CollectiveRunner::Broke(const absl::Status& status,
                                      const Call& call) {
-  if (!broken_.ok()) return broken_;
+  absl::MutexLock breaking(&breaking_);
+  const absl::Status before = broken();
+  if (!before.ok()) return before;
   const std::string what = call.What();
   const Failures failures =
       TellFailure(member_.store, member_.rank, member_.size, what,
@@ -93,16 +96,24 @@ absl::Status CollectiveRunner::Broke(const absl::Status& status,
   const std::string head =
       absl::StrCat(what, " of group \"", member_.name, "\" on rank ",
                    member_.rank, " of ", member_.size, " failed");
-  if (!failures.gave_up.empty()) {
-    broken_ = absl::AbortedError(absl::StrCat(head, ": ", failures.gave_up));
-    return broken_;
+  absl::Status found =
+      absl::AbortedError(absl::StrCat(head, ": ", failures.gave_up));
+  if (failures.gave_up.empty()) {
+    found = absl::Status(
+        status.code(),
+        absl::StrCat(head, " (timeout ",
+                     absl::FormatDuration(absl::FromChrono(options_.timeout)),
+                     failures.others.empty() ? "" : "; ", failures.others,
+                     "): ", status.message()));
   }
-  broken_ = absl::Status(
-      status.code(),
-      absl::StrCat(head, " (timeout ",
-                   absl::FormatDuration(absl::FromChrono(options_.timeout)),
-                   failures.others.empty() ? "" : "; ", failures.others,
-                   "): ", status.message()));
+  absl::MutexLock lock(&mutex_);
+  // Abort may have come first.
+  if (broken_.ok()) broken_ = found;
+  return broken_;
+}
+
+absl::Status CollectiveRunner::broken() const {
+  absl::MutexLock lock(&mutex_);
   return broken_;
 }
 
@@ -110,7 +121,8 @@ absl::Status CollectiveRunner::Agree(const std::string& what,
                                      const at::Tensor& tensor,
                                      const CollectivePurpose& purpose) {
   if (check_ == nullptr) return absl::OkStatus();
-  if (!broken_.ok()) return broken_;
+  const absl::Status before = broken();
+  if (!before.ok()) return before;
   std::string all = what;
   if (tensor.defined()) {
     absl::StrAppend(&all, " of ", DescribeTensor(tensor), " on ",
@@ -121,10 +133,15 @@ absl::Status CollectiveRunner::Agree(const std::string& what,
   const Call call{what, sequence_ + 1, purpose};
   if (!absl::IsInvalidArgument(status)) return Broke(status, call);
   // Every rank has seen it: nobody needs to be told.
-  broken_ = Annotate(status, absl::StrCat("collective #", call.sequence,
-                                          " of group \"", member_.name, "\""));
+  const absl::Status found =
+      Annotate(status, absl::StrCat("collective #", call.sequence,
+                                    " of group \"", member_.name, "\""));
+  {
+    absl::MutexLock lock(&mutex_);
+    broken_ = found;
+  }
   BreakConnections(std::string(status.message()));
-  return broken_;
+  return found;
 }
 
 void CollectiveRunner::BreakConnections(const std::string& reason) {
@@ -137,8 +154,18 @@ void CollectiveRunner::BreakConnections(const std::string& reason) {
 
 absl::StatusOr<PendingCollective> CollectiveRunner::Start(
     const char* operation, const CollectivePurpose& purpose, Issue issue) {
-  if (!broken_.ok()) return broken_;
-  Call call{std::string(operation), ++sequence_, purpose};
+  return StartCall({std::string(operation), ++sequence_, purpose}, issue);
+}
+
+absl::StatusOr<PendingCollective> CollectiveRunner::StartMessage(
+    const std::string& what, const CollectivePurpose& purpose, Issue issue) {
+  return StartCall({what, 0, purpose}, issue);
+}
+
+absl::StatusOr<PendingCollective> CollectiveRunner::StartCall(Call call,
+                                                              Issue issue) {
+  const absl::Status before = broken();
+  if (!before.ok()) return before;
   PendingCollective pending;
   pending.started_ = Clock::now();
   auto work = CatchTorchOr([&] {
@@ -159,8 +186,9 @@ absl::StatusOr<PendingCollective> CollectiveRunner::Start(
 
 absl::Status CollectiveRunner::WaitFor(const Call& call, c10d::Work& work) {
   const absl::Status status =
-      watch_ ? watch_->Wait(work, call.sequence, [&] { return call.What(); })
-             : CatchTorch([&] { work.wait(); });
+      watch_ && call.sequence > 0
+          ? watch_->Wait(work, call.sequence, [&] { return call.What(); })
+          : CatchTorch([&] { work.wait(); });
   return status.ok() ? status : Broke(status, call);
 }
 
@@ -174,8 +202,11 @@ absl::Status CollectiveRunner::Run(const char* operation,
 
 void CollectiveRunner::Abort(const absl::Status& reason) {
   CHECK(!reason.ok()) << "a rank gives up for a reason";
-  if (!broken_.ok()) return;
-  broken_ = reason;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!broken_.ok()) return;
+    broken_ = reason;
+  }
   // The note first: who sees the connection break looks for it.
   const std::string why(reason.message());
   TellGivingUp(member_.store, member_.rank, why);

@@ -7,10 +7,12 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,8 +39,10 @@ struct GroupMember {
   std::string name;
 };
 
-// For a group of at least two ranks. Not thread-safe. It must outlive the Wait
-// of what it started. After the first failure everything fails with that.
+// For a group of at least two ranks. One thread at a time starts collectives;
+// messages may be started, and anything waited for, by any thread. It must
+// outlive the Wait of what it started. After the first failure everything fails
+// with that.
 class CollectiveRunner {
  public:
   using Issue = absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()>;
@@ -56,6 +60,10 @@ class CollectiveRunner {
   absl::StatusOr<PendingCollective> Start(const char* operation,
                                           const CollectivePurpose& purpose,
                                           Issue issue);
+  // A message between two ranks: `what` says to whom or from whom. Others may
+  // start fewer or more, so that it has no number.
+  absl::StatusOr<PendingCollective> StartMessage(
+      const std::string& what, const CollectivePurpose& purpose, Issue issue);
   // Starts and waits.
   absl::Status Run(const char* operation, const CollectivePurpose& purpose,
                    Issue issue);
@@ -70,12 +78,14 @@ class CollectiveRunner {
   // One that was started.
   struct Call {
     std::string operation;
-    int64_t sequence;
+    int64_t sequence;  // 0: a message
     CollectivePurpose purpose;
 
     std::string What() const;  // "all-reduce #3 (bucket 1 of step 4)"
   };
 
+  absl::Status broken() const;
+  absl::StatusOr<PendingCollective> StartCall(Call call, Issue issue);
   absl::Status WaitFor(const Call& call, c10d::Work& work);
   // Makes a message of a failure, tells it to the others, and keeps it as what
   // broke the group.
@@ -89,8 +99,10 @@ class CollectiveRunner {
   std::unique_ptr<CollectiveCheck> check_;  // null: unchecked
   std::unique_ptr<StragglerWatch> watch_;   // null: no warnings
   int64_t sequence_ = 0;                    // collectives so far
-  bool tells_end_ = true;                   // do works have futures?
-  absl::Status broken_;                     // the first failure
+  std::atomic<bool> tells_end_{true};       // do works have futures?
+  absl::Mutex breaking_;  // held while a failure is looked into
+  mutable absl::Mutex mutex_ ABSL_ACQUIRED_AFTER(breaking_);
+  absl::Status broken_ ABSL_GUARDED_BY(mutex_);  // the first failure
 };
 
 }  // namespace tandem

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/backend.h"
 #include "core/collective_runner.h"
+#include "core/communicator_tensors.h"
 #include "core/host_memory.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
@@ -23,21 +24,9 @@ namespace {
 
 using TensorList = std::vector<at::Tensor>;
 
-// The tensor's own bytes: backends know few dtypes, and moving needs none.
-at::Tensor Bytes(const at::Tensor& tensor) {
-  return tensor.detach().view({-1}).view(at::kByte);
-}
-
 std::string TypeOf(const at::Tensor& tensor) {
   return absl::StrCat(c10::toString(tensor.scalar_type()), " on ",
                       tensor.device().str());
-}
-
-// What a backend is given: a CPU tensor over the same memory where there is
-// one.
-at::Tensor ForBackend(const at::Tensor& tensor) {
-  at::Tensor host = HostView(tensor);
-  return host.defined() ? host : tensor.detach();
 }
 
 bool Serves(const c10d::ProcessGroup& group, const at::Tensor& tensor) {
@@ -142,7 +131,7 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
                                absl::StrCat("broadcast from rank ", root),
                                tensor, purpose));
   if (size_ == 1 || tensor.numel() == 0) return absl::OkStatus();
-  TensorList tensors = {Bytes(ForBackend(tensor))};
+  TensorList tensors = {BytesOf(ForBackend(tensor))};
   c10d::BroadcastOptions options;
   options.rootRank = root;
   return runner_->Run("broadcast", purpose, [&] {
@@ -161,9 +150,9 @@ absl::StatusOr<TensorList> Communicator::AllGather(
     for (at::Tensor& one : all) one.copy_(mine);
     return all;
   }
-  TensorList in = {Bytes(ForBackend(mine))};
+  TensorList in = {BytesOf(ForBackend(mine))};
   std::vector<TensorList> out(1);
-  for (at::Tensor& one : all) out[0].push_back(Bytes(ForBackend(one)));
+  for (at::Tensor& one : all) out[0].push_back(BytesOf(ForBackend(one)));
   TANDEM_RETURN_IF_ERROR(runner_->Run("all-gather", purpose, [&] {
     return process_group_->allgather(out, in);
   }));

@@ -46,7 +46,8 @@ class CollectiveRunner;
 // backend's device (CPU for both), of the same shape and dtype on every rank
 // (checked only with `check_collectives`).
 //
-// Not thread-safe: one thread at a time issues collectives.
+// One thread at a time issues collectives; messages may be started, and
+// anything waited for, by any thread.
 class Communicator {
  public:
   // All ranks of a job, named "world", through the store that
@@ -94,6 +95,18 @@ class Communicator {
       const std::string& mine, const CollectivePurpose& purpose = nullptr);
   absl::Status Barrier(const CollectivePurpose& purpose = nullptr);
 
+  // A message from one rank to another, matched by its tag (0 or more) and, of
+  // one tag, by the order of sending; both sides' tensors have as many bytes.
+  // They start it and return at once: the tensor must not be touched before the
+  // wait has ended. Another rank than this one. Any thread may call these,
+  // while others do and while collectives run.
+  absl::StatusOr<PendingCollective> StartSend(
+      const at::Tensor& tensor, int to, int tag,
+      const CollectivePurpose& purpose = nullptr);
+  absl::StatusOr<PendingCollective> StartReceive(
+      at::Tensor tensor, int from, int tag,
+      const CollectivePurpose& purpose = nullptr);
+
   // Zeros, [numel], 64-byte aligned, in the memory that this group's backend
   // moves with the fewest copies (memory that ranks of one host share, where it
   // has such): for buffers that live long and are reduced often. Every rank
@@ -135,6 +148,7 @@ class Communicator {
 
   absl::Status CheckTensor(absl::string_view operation,
                            const at::Tensor& tensor) const;
+  absl::Status CheckPeer(absl::string_view operation, int peer) const;
 
   c10::intrusive_ptr<c10d::Store> store_;  // keys of this group alone
   int rank_;
