@@ -6,7 +6,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,65 +18,122 @@
 #include "absl/synchronization/mutex.h"
 #include "core/batch.h"
 #include "core/device.h"
-#include "core/loss.h"
+#include "core/sample_scope.h"
+#include "parallel/pipeline_links.h"
 #include "parallel/pipeline_stage.h"
+#include "parallel/pipeline_timeline.h"
+#include "parallel/pipeline_watch.h"
 #include "parallel/schedule.h"
-#include "parallel/stage_link.h"
+#include "parallel/schedule_validator.h"
 
 namespace tandem {
 
+// Which microbatches' activations are computed again in backward instead of
+// being kept (torchgpipe's checkpoint=).
+enum class ActivationCheckpointing { kNever, kExceptLast, kAlways };
+
 struct PipelineOptions {
-  // How long a stage waits for a neighbour.
+  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
+  // Running statistics are those of whole batches (core/microbatch_scope.h).
+  bool defers_statistics = false;
+  // How long a stage waits for a neighbour of the same process; for another
+  // rank, as long as the communicator does.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  // A stage that computes one action for longer hangs, ...
+  std::chrono::milliseconds hang_timeout = std::chrono::minutes(30);
+  // ... and this is told where. What returns must have ended the hang.
+  std::function<void(const std::string&)> on_hang = EndProcess;
 };
 
-// The stages of one process. Not thread-safe.
+// What a forward-only pass gives, where the last stage is.
+struct Inference {
+  Score score;                      // of targets that are defined
+  std::vector<at::Tensor> outputs;  // by microbatch
+};
+
+// The stages of one rank. All ranks of a pipeline call the same methods with
+// the same sizes. Not thread-safe.
+//
+// Fault points: "stage:S:forward:M", "stage:S:backward:M", with S from 1.
 class PipelineExecutor {
  public:
-  // `stages` in the order of the model, each on the device that the schedule
-  // has it on: stages of one schedule device share a c10::Device, and a thread.
-  // Validates the schedule, with channels as large as it needs.
+  using Stages = std::vector<std::unique_ptr<PipelineStage>>;
+
+  // `stages` in the order of the model; null for those of other ranks. Each is
+  // on the device that schedule and layout give it. Validates the schedule,
+  // with links as large as it needs. What `layout` names must outlive this.
   static absl::StatusOr<std::unique_ptr<PipelineExecutor>> Create(
-      Schedule schedule, std::vector<PipelineStage> stages, LossFunction loss,
+      Schedule schedule, Stages stages, PipelineLayout layout,
       const PipelineOptions& options = {});
   ~PipelineExecutor();
 
   // Forward and backward of all microbatches (schedule.microbatches of them, in
   // order; none empty): adds the gradients of the whole batch's mean loss to
-  // the parameters', and returns its score. When one stage fails all stop, and
-  // the error names stage, microbatch and layer; gradients are then undefined.
-  absl::StatusOr<Score> TrainStep(const std::vector<Batch>& microbatches);
+  // the parameters', and returns its score where the last stage is (elsewhere
+  // an empty one). Inputs are needed where the first stage is, and targets
+  // where the last is; sizes everywhere. `samples` are those of the first
+  // microbatch.
+  //
+  // When one stage fails all stop, on all ranks, and the error names stage,
+  // microbatch and layer; gradients are then undefined. Within one process
+  // another step may follow.
+  absl::StatusOr<Score> TrainStep(const std::vector<Batch>& microbatches,
+                                  const std::optional<Samples>& samples = {});
+
+  // Forward alone, of at most schedule.microbatches microbatches: of all that
+  // have targets the score, and if `keeps_outputs` the outputs.
+  absl::StatusOr<Inference> Infer(const std::vector<Batch>& microbatches,
+                                  bool keeps_outputs);
 
   const Schedule& schedule() const { return schedule_; }
-  const std::vector<PipelineStage>& stages() const { return stages_; }
+  const ScheduleFacts& facts() const { return facts_; }
+  const Stages& stages() const { return stages_; }
+  bool has_last_stage() const { return stages_.back() != nullptr; }
+  // Of the last training step.
+  const PipelineTimeline& timeline() const { return timeline_; }
 
  private:
-  PipelineExecutor(Schedule schedule, std::vector<PipelineStage> stages,
-                   LossFunction loss);
+  PipelineExecutor(Schedule schedule, Stages stages, PipelineLayout layout,
+                   const PipelineOptions& options);
 
-  struct Step {
-    const std::vector<Batch>* microbatches = nullptr;
-    double predictions = 0;     // samples in all
-    std::vector<Score> scores;  // by microbatch
-    absl::Mutex mutex;
-    absl::Status failure ABSL_GUARDED_BY(mutex);  // the first
-  };
+  struct Step;
+  struct Local;  // a device of this rank
 
-  absl::Status Connect(int capacity, const PipelineOptions& options);
-  absl::Status RunDevice(int device, Step& step);
-  absl::Status RunAction(const Action& action, Step& step);
-  absl::Status RunForward(const Action& action, Step& step);
-  absl::Status RunBackward(const Action& action);
+  absl::Status CheckStages() const;
+  absl::Status Run(Step& step);
+  absl::Status RunDevice(Local& local, Step& step);
+  absl::Status RunAction(const Action& action, Step& step, Local& local,
+                         ActionTime& time);
+  absl::Status RunForward(const Action& action, Step& step, Local& local,
+                          ActionTime& time);
+  absl::Status RunBackward(const Action& action, Local& local,
+                           ActionTime& time);
+  absl::Status RunBackwardWeight(const Action& action, Local& local,
+                                 ActionTime& time);
+  absl::Status Compute(const Action& action, Step& step, Local& local,
+                       ActionTime& time);
+  absl::StatusOr<StageMessage> InputsOf(const Action& action,
+                                        const Step& step) const;
+  absl::Status FinishDevice(const Local& local, const Step& step);
+  StagePass PassOf(int microbatch, const Step& step) const;
   void Fail(Step& step, const absl::Status& reason);
-  void Restart();
+  void OnHang(const Local& local, int action, Step& step);
+  std::string Describe(const Action& action) const;
 
   Schedule schedule_;
-  std::vector<PipelineStage> stages_;
-  LossFunction loss_;
-  // Behind stage i: activations on, gradients back.
-  std::vector<std::unique_ptr<StageLane>> forward_;
-  std::vector<std::unique_ptr<StageLane>> backward_;
-  std::vector<std::unique_ptr<Place>> places_;  // by device; last
+  ScheduleFacts facts_;
+  Stages stages_;
+  PipelineLayout layout_;
+  PipelineOptions options_;
+  struct FaultPoints {
+    std::string forward;
+    std::string backward;
+  };
+
+  std::vector<FaultPoints> fault_points_;  // by stage
+  std::unique_ptr<PipelineLinks> links_;
+  PipelineTimeline timeline_;
+  std::vector<std::unique_ptr<Local>> locals_;
 };
 
 }  // namespace tandem

@@ -1,12 +1,16 @@
 #include "parallel/pipeline_stage.h"
 
+#include <ATen/core/grad_mode.h>
 #include <c10/core/DeviceGuard.h>
 #include <glog/logging.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "core/layer_list.h"
 #include "core/memory_category.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
@@ -22,93 +26,248 @@ at::Tensor LeafOf(const at::Tensor& input) {
   return takes_gradient ? leaf.requires_grad_() : leaf;
 }
 
+StageMessage Detached(const StageMessage& message) {
+  StageMessage detached;
+  for (const at::Tensor& each : message) detached.push_back(each.detach());
+  return detached;
+}
+
+// What a layer that runs again would change a second time.
+class BufferKeeper {
+ public:
+  explicit BufferKeeper(const LayerList& layers)
+      : buffers_(NamedBuffers(layers)) {
+    for (const auto& each : buffers_) values_.push_back(each.second.clone());
+  }
+  ~BufferKeeper() {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < values_.size(); ++i) {
+      at::Tensor buffer = buffers_[i].second;
+      buffer.copy_(values_[i]);
+    }
+  }
+  BufferKeeper(const BufferKeeper&) = delete;
+  BufferKeeper& operator=(const BufferKeeper&) = delete;
+
+ private:
+  const NamedTensors buffers_;
+  std::vector<at::Tensor> values_;
+};
+
 }  // namespace
 
-PipelineStage::PipelineStage(std::string name, LayerList layers,
-                             c10::Device device, bool splits_backward)
-    : name_(std::move(name)),
-      layers_(std::move(layers)),
-      device_(device),
-      splits_backward_(splits_backward) {}
+PipelineStage::PipelineStage(LayerList layers, StageOptions options)
+    : layers_(std::move(layers)),
+      options_(std::move(options)),
+      running_(std::make_unique<std::atomic<const Layer*>>(nullptr)) {
+  CHECK_GE(options_.weight_gradient_batch, 1);
+}
 
-absl::StatusOr<at::Tensor> PipelineStage::Run(const at::Tensor& input) const {
-  const c10::OptionalDeviceGuard guard(device_);
-  const MemoryCategoryScope scope(MemoryCategory::kActivations);
-  at::Tensor values = input;
-  for (const Layer& layer : layers_) {
-    TANDEM_ASSIGN_OR_RETURN(values,
-                            CatchTorchOr([&] { return layer.forward(values); },
-                                         absl::StrCat("layer ", layer.name)));
+bool PipelineStage::PassesBy(const std::string& skip) const {
+  // Names are left once: one that comes in and goes out is not taken here.
+  return absl::c_linear_search(options_.incoming, skip) &&
+         absl::c_linear_search(options_.outgoing, skip);
+}
+
+absl::StatusOr<StageMessage> PipelineStage::Run(const StagePass& pass,
+                                                const StageMessage& inputs) {
+  CHECK_EQ(inputs.size(), 1 + options_.incoming.size());
+  const c10::OptionalDeviceGuard guard(device());
+  const MemoryCategoryScope category(MemoryCategory::kActivations);
+  const MicrobatchScope microbatch(pass.microbatch);
+  std::optional<SampleScope> samples;
+  if (pass.samples.has_value()) samples.emplace(*pass.samples);
+  at::Tensor values = inputs[0];
+  Skips skips;
+  for (size_t i = 0; i < options_.incoming.size(); ++i) {
+    skips[options_.incoming[i]] = inputs[i + 1];
   }
-  return values;
+  for (const Layer& layer : layers_) {
+    running_->store(&layer, std::memory_order_relaxed);
+    auto output = CatchTorchOr([&] { return RunLayer(layer, values, skips); });
+    running_->store(nullptr, std::memory_order_relaxed);
+    if (!output.ok()) {
+      return Annotate(output.status(), absl::StrCat("layer ", layer.name));
+    }
+    values = *std::move(output);
+  }
+  StageMessage outputs = {values};
+  for (const std::string& name : options_.outgoing) {
+    outputs.push_back(skips.at(name));
+  }
+  return outputs;
 }
 
-absl::StatusOr<at::Tensor> PipelineStage::Begin(int microbatch,
-                                                const at::Tensor& input) {
-  CHECK_EQ(kept_.count(microbatch), 0u)
-      << name_ << " has microbatch " << microbatch << " already";
-  const at::Tensor leaf = LeafOf(input);
-  const Sink sink =
-      splits_backward_ ? std::make_shared<WeightGradientSink>() : nullptr;
-  const WeightGradientSink::Scope scope(sink);
-  TANDEM_ASSIGN_OR_RETURN(const at::Tensor output, Run(leaf));
-  kept_[microbatch] = {leaf, output, sink};
-  return output;
-}
-
-absl::StatusOr<at::Tensor> PipelineStage::Forward(int microbatch,
-                                                  const at::Tensor& input) {
-  TANDEM_ASSIGN_OR_RETURN(const at::Tensor output, Begin(microbatch, input));
-  return output.detach();
-}
-
-absl::StatusOr<Score> PipelineStage::ForwardLoss(int microbatch,
-                                                 const at::Tensor& input,
-                                                 const at::Tensor& targets,
-                                                 double weight,
-                                                 const LossFunction& loss) {
-  TANDEM_ASSIGN_OR_RETURN(const at::Tensor output, Begin(microbatch, input));
-  const c10::OptionalDeviceGuard guard(device_);
-  const MemoryCategoryScope scope(MemoryCategory::kActivations);
+absl::StatusOr<LossResult> PipelineStage::Loss(const at::Tensor& output,
+                                               const Kept& kept) const {
+  CHECK(has_loss()) << name() << " is not the last";
+  const c10::OptionalDeviceGuard guard(device());
+  const MemoryCategoryScope category(MemoryCategory::kActivations);
   return CatchTorchOr(
       [&] {
-        const LossResult result = loss(output, targets.to(output.device()));
-        kept_[microbatch].output =
-            weight == 1 ? result.loss : result.loss.mul(weight);
-        return result.score;
+        LossResult result =
+            options_.loss(output, kept.targets.to(output.device()));
+        if (kept.weight != 1) result.loss = result.loss.mul(kept.weight);
+        return result;
       },
       "loss");
 }
 
-absl::StatusOr<at::Tensor> PipelineStage::BackwardInput(
-    int microbatch, const at::Tensor& gradient) {
-  auto found = kept_.extract(microbatch);
-  CHECK(!found.empty()) << name_ << " has no microbatch " << microbatch;
-  const Kept& kept = found.mapped();
-  left_[microbatch] = kept.sink;
-  const c10::OptionalDeviceGuard guard(device_);
+absl::Status PipelineStage::RunWithGraph(Kept* kept, Score* score) {
+  StageMessage leaves;
+  for (const at::Tensor& each : kept->inputs) leaves.push_back(LeafOf(each));
+  const bool defers =
+      options_.splits_backward || options_.weight_gradient_batch > 1;
+  kept->sink = defers ? std::make_shared<WeightGradientSink>() : nullptr;
+  const WeightGradientSink::Scope scope(kept->sink);
+  TANDEM_ASSIGN_OR_RETURN(StageMessage outputs, Run(kept->pass, leaves));
+  if (has_loss()) {
+    TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs[0], *kept));
+    *score = result.score;
+    outputs = {result.loss};
+  }
+  kept->inputs = std::move(leaves);
+  kept->outputs = std::move(outputs);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StageMessage> PipelineStage::Begin(Kept kept, Score* score) {
+  const int index = kept.pass.microbatch.index;
+  CHECK_EQ(kept_.count(index), 0u)
+      << name() << " has microbatch " << index << " already";
+  StageMessage outputs;
+  if (kept.pass.keeps_activations) {
+    TANDEM_RETURN_IF_ERROR(RunWithGraph(&kept, score));
+    outputs = Detached(kept.outputs);
+  } else {
+    const at::NoGradGuard no_grad;
+    kept.inputs = Detached(kept.inputs);
+    TANDEM_ASSIGN_OR_RETURN(outputs, Run(kept.pass, kept.inputs));
+    if (has_loss()) {
+      TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs[0], kept));
+      *score = result.score;
+    }
+  }
+  kept_[index] = std::move(kept);
+  const size_t held = kept_.size() + left_.size() + waiting_.size();
+  peak_activations_ = std::max(peak_activations_, static_cast<int>(held));
+  return outputs;
+}
+
+absl::StatusOr<StageMessage> PipelineStage::Forward(
+    const StagePass& pass, const StageMessage& inputs) {
+  Kept kept;
+  kept.pass = pass;
+  kept.inputs = inputs;
+  Score none;
+  return Begin(std::move(kept), &none);
+}
+
+absl::StatusOr<Score> PipelineStage::ForwardLoss(const StagePass& pass,
+                                                 const StageMessage& inputs,
+                                                 const at::Tensor& targets,
+                                                 double weight) {
+  Kept kept;
+  kept.pass = pass;
+  kept.inputs = inputs;
+  kept.targets = targets;
+  kept.weight = weight;
+  Score score;
+  TANDEM_RETURN_IF_ERROR(Begin(std::move(kept), &score).status());
+  return score;
+}
+
+absl::StatusOr<StageMessage> PipelineStage::Infer(const StagePass& pass,
+                                                  const StageMessage& inputs) {
+  const at::NoGradGuard no_grad;
+  return Run(pass, inputs);
+}
+
+absl::StatusOr<Score> PipelineStage::Judge(const at::Tensor& output,
+                                           const at::Tensor& targets) const {
+  const at::NoGradGuard no_grad;
+  Kept kept;
+  kept.targets = targets;
+  TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(output, kept));
+  return result.score;
+}
+
+absl::Status PipelineStage::Recompute(int microbatch) {
+  const auto found = kept_.find(microbatch);
+  CHECK(found != kept_.end()) << name() << " has no microbatch " << microbatch;
+  Kept& kept = found->second;
+  if (!kept.outputs.empty()) return absl::OkStatus();
+  kept.pass.microbatch.is_recomputed = true;
+  const BufferKeeper keeper(layers_);
+  Score known;
+  return Annotate(RunWithGraph(&kept, &known), "computing activations again");
+}
+
+absl::StatusOr<StageMessage> PipelineStage::GradientsOfInputs(
+    const Kept& kept, const StageMessage& gradients) const {
+  const c10::OptionalDeviceGuard guard(device());
+  std::vector<at::Tensor> roots, root_gradients;
+  for (size_t i = 0; i < kept.outputs.size(); ++i) {
+    if (i > 0 && PassesBy(options_.outgoing[i - 1])) continue;
+    const at::Tensor gradient = has_loss() ? at::Tensor() : gradients[i];
+    const bool is_root =
+        kept.outputs[i].requires_grad() && (has_loss() || gradient.defined());
+    if (!is_root) continue;
+    roots.push_back(kept.outputs[i]);
+    root_gradients.push_back(gradient);
+  }
   return CatchTorchOr(
       [&] {
-        if (kept.output.requires_grad()) {
-          torch::autograd::backward({kept.output}, {gradient});
+        if (!roots.empty()) torch::autograd::backward(roots, root_gradients);
+        StageMessage further;
+        for (const at::Tensor& each : kept.inputs) {
+          further.push_back(each.grad());
         }
-        return kept.input.grad();
+        for (size_t i = 0; i < options_.incoming.size(); ++i) {
+          const auto out =
+              absl::c_find(options_.outgoing, options_.incoming[i]);
+          if (out == options_.outgoing.end()) continue;
+          further[i + 1] = gradients[static_cast<size_t>(
+              out - options_.outgoing.begin() + 1)];
+        }
+        return further;
       },
       "backward");
 }
 
-absl::Status PipelineStage::BackwardWeight(int microbatch) {
-  auto found = left_.extract(microbatch);
-  CHECK(!found.empty()) << name_ << " has done no first part of microbatch "
-                        << microbatch;
-  if (found.mapped() == nullptr) return absl::OkStatus();
-  const c10::OptionalDeviceGuard guard(device_);
-  return Annotate(found.mapped()->Flush(), "gradients of weights");
+absl::StatusOr<StageMessage> PipelineStage::BackwardInput(
+    int microbatch, const StageMessage& gradients) {
+  TANDEM_RETURN_IF_ERROR(Recompute(microbatch));
+  const auto found = kept_.extract(microbatch);
+  const Kept& kept = found.mapped();
+  CHECK_EQ(gradients.size(), has_loss() ? 0 : kept.outputs.size());
+  left_[microbatch] = kept.sink;
+  return GradientsOfInputs(kept, gradients);
 }
 
-absl::StatusOr<at::Tensor> PipelineStage::Backward(int microbatch,
-                                                   const at::Tensor& gradient) {
-  absl::StatusOr<at::Tensor> further = BackwardInput(microbatch, gradient);
+absl::Status PipelineStage::BackwardWeight(int microbatch) {
+  auto found = left_.extract(microbatch);
+  CHECK(!found.empty()) << name() << " has done no first part of microbatch "
+                        << microbatch;
+  if (found.mapped() == nullptr) return absl::OkStatus();
+  waiting_.push_back(std::move(found.mapped()));
+  const auto enough = static_cast<size_t>(options_.weight_gradient_batch);
+  return waiting_.size() < enough ? absl::OkStatus() : FlushWeights();
+}
+
+absl::Status PipelineStage::FlushWeights() {
+  const c10::OptionalDeviceGuard guard(device());
+  std::vector<Sink> sinks;
+  sinks.swap(waiting_);
+  for (const Sink& sink : sinks) {
+    TANDEM_RETURN_IF_ERROR(Annotate(sink->Flush(), "gradients of weights"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StageMessage> PipelineStage::Backward(
+    int microbatch, const StageMessage& gradients) {
+  absl::StatusOr<StageMessage> further = BackwardInput(microbatch, gradients);
   if (!further.ok()) return further;
   TANDEM_RETURN_IF_ERROR(BackwardWeight(microbatch));
   return further;
@@ -117,6 +276,15 @@ absl::StatusOr<at::Tensor> PipelineStage::Backward(int microbatch,
 void PipelineStage::Clear() {
   kept_.clear();
   left_.clear();
+  waiting_.clear();
+}
+
+int PipelineStage::TakePeakActivations() {
+  return std::exchange(peak_activations_, 0);
+}
+
+const Layer* PipelineStage::running_layer() const {
+  return running_->load(std::memory_order_relaxed);
 }
 
 }  // namespace tandem

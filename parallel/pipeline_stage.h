@@ -7,76 +7,140 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/layer.h"
 #include "core/loss.h"
+#include "core/microbatch_scope.h"
+#include "core/sample_scope.h"
 #include "core/weight_gradient_sink.h"
+#include "parallel/stage_link.h"
 
 namespace tandem {
 
-// Used by one thread at a time.
+struct StageOptions {
+  // For messages: "stage 1 of 4, on sim:1".
+  std::string name;
+  c10::Device device = c10::kCPU;
+  // Skip connections on their way into the stage and out of it
+  // (core/layer_links.h); one in both that no layer here takes passes by.
+  std::vector<std::string> incoming;
+  std::vector<std::string> outgoing;
+  // Of the last stage; null for others.
+  LossFunction loss;
+  // Microbatches go back in two parts, else in one.
+  bool splits_backward = false;
+  // The gradients of weights of so many microbatches are computed together
+  // (core/weight_gradient_sink.h), whatever splits_backward says. 1: of each
+  // for itself.
+  int weight_gradient_batch = 1;
+};
+
+// A microbatch on its way through a stage.
+struct StagePass {
+  Microbatch microbatch;
+  std::optional<Samples> samples;
+  // Else they are computed again from the inputs before backward (activation
+  // checkpointing; Chen et al., 1604.06174).
+  bool keeps_activations = true;
+};
+
+// Used by one thread at a time, but for running_layer().
+//
+// Layers that compute a second time must give the same: what they draw must be
+// a function of core/sample_scope.h; buffers (running statistics) are put back
+// to what they were before.
 class PipelineStage {
  public:
-  // `layers` are on the device already. `name` is for messages: "stage 1 of 4,
-  // on sim:1".
-  // With `splits_backward` microbatches go back in two parts, else in one.
-  PipelineStage(std::string name, LayerList layers, c10::Device device,
-                bool splits_backward = false);
+  // `layers` are on the device already.
+  PipelineStage(LayerList layers, StageOptions options);
 
-  // The layers' output for `input`, which lies on the device, without its
-  // graph: that is kept until Backward. Errors name the layer.
-  absl::StatusOr<at::Tensor> Forward(int microbatch, const at::Tensor& input);
+  // What the layers make of `inputs`, which lie on the device: the output, then
+  // the outgoing skips; without their graphs, which are kept for Backward.
+  // Errors name the layer.
+  absl::StatusOr<StageMessage> Forward(const StagePass& pass,
+                                       const StageMessage& inputs);
 
   // The last stage's: the loss of the output, times `weight`, is what Backward
   // begins from. Targets lie anywhere.
-  absl::StatusOr<Score> ForwardLoss(int microbatch, const at::Tensor& input,
-                                    const at::Tensor& targets, double weight,
-                                    const LossFunction& loss);
+  absl::StatusOr<Score> ForwardLoss(const StagePass& pass,
+                                    const StageMessage& inputs,
+                                    const at::Tensor& targets, double weight);
 
-  // Adds the parameters' gradients, given that of the output (undefined after
-  // ForwardLoss), and returns that of the input: undefined where the input
+  // The same without anything for backward, as in evaluation.
+  absl::StatusOr<StageMessage> Infer(const StagePass& pass,
+                                     const StageMessage& inputs);
+  absl::StatusOr<Score> Judge(const at::Tensor& output,
+                              const at::Tensor& targets) const;
+
+  // Computes activations that were not kept. Backward does it, too; here it may
+  // be done while the gradient is on its way.
+  absl::Status Recompute(int microbatch);
+
+  // Adds the parameters' gradients, given those of the outputs (empty after
+  // ForwardLoss), and returns those of the inputs: undefined where an input
   // takes none (token numbers). Forgets the microbatch.
-  absl::StatusOr<at::Tensor> Backward(int microbatch,
-                                      const at::Tensor& gradient);
+  absl::StatusOr<StageMessage> Backward(int microbatch,
+                                        const StageMessage& gradients);
 
   // The same in two parts. The first leaves the gradients of weights to the
-  // second where a layer can (core/weight_gradient_sink.h); where it cannot,
-  // the first does both.
-  absl::StatusOr<at::Tensor> BackwardInput(int microbatch,
-                                           const at::Tensor& gradient);
+  // second where a layer can; where it cannot, the first does both.
+  absl::StatusOr<StageMessage> BackwardInput(int microbatch,
+                                             const StageMessage& gradients);
   absl::Status BackwardWeight(int microbatch);
+  // What waits for more microbatches (weight_gradient_batch).
+  absl::Status FlushWeights();
 
   // Forgets every microbatch.
   void Clear();
 
-  const std::string& name() const { return name_; }
-  c10::Device device() const { return device_; }
+  const std::string& name() const { return options_.name; }
+  c10::Device device() const { return options_.device; }
   const LayerList& layers() const { return layers_; }
-  bool splits_backward() const { return splits_backward_; }
+  bool has_loss() const { return options_.loss != nullptr; }
+
+  // How many microbatches' activations were kept at once, at most, since the
+  // last call.
+  int TakePeakActivations();
+  // The layer that runs forward now, or null. Any thread may ask.
+  const Layer* running_layer() const;
 
  private:
   using Sink = std::shared_ptr<WeightGradientSink>;
   struct Kept {
-    at::Tensor input;
-    at::Tensor output;  // or the loss
+    StagePass pass;
+    StageMessage inputs;   // leaves of the graph
+    StageMessage outputs;  // or the loss; empty: to be computed again
+    at::Tensor targets;    // of the last stage
+    double weight = 1;
     Sink sink;
   };
 
-  // Through all layers, with the graph.
-  absl::StatusOr<at::Tensor> Run(const at::Tensor& input) const;
-  absl::StatusOr<at::Tensor> Begin(int microbatch, const at::Tensor& input);
+  bool PassesBy(const std::string& skip) const;
+  absl::StatusOr<StageMessage> Run(const StagePass& pass,
+                                   const StageMessage& inputs);
+  absl::StatusOr<LossResult> Loss(const at::Tensor& output,
+                                  const Kept& kept) const;
+  absl::Status RunWithGraph(Kept* kept, Score* score);
+  absl::StatusOr<StageMessage> Begin(Kept kept, Score* score);
+  absl::StatusOr<StageMessage> GradientsOfInputs(
+      const Kept& kept, const StageMessage& gradients) const;
 
-  std::string name_;
   LayerList layers_;
-  c10::Device device_;
-  bool splits_backward_;
-  std::map<int, Kept> kept_;  // after forward
-  std::map<int, Sink> left_;  // after the first part of backward
+  StageOptions options_;
+  std::map<int, Kept> kept_;   // after forward
+  std::map<int, Sink> left_;   // after the first part of backward
+  std::vector<Sink> waiting_;  // after the second, for others
+  int peak_activations_ = 0;
+  // A pointer, so that a stage can be moved.
+  std::unique_ptr<std::atomic<const Layer*>> running_;
 };
 
 }  // namespace tandem

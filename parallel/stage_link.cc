@@ -19,7 +19,13 @@ LocalStageLane::LocalStageLane(CopyLane copies, int capacity,
   CHECK_GE(capacity, 1);
 }
 
-absl::Status LocalStageLane::Send(int microbatch, const at::Tensor& tensor) {
+void LocalStageLane::Begin(const LinkStep& /*step*/) {
+  absl::MutexLock lock(&mutex_);
+  closed_ = absl::OkStatus();
+  waiting_.clear();
+}
+
+absl::Status LocalStageLane::Send(int microbatch, const StageMessage& message) {
   absl::MutexLock lock(&mutex_);
   const auto may_go = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !closed_.ok() || waiting_.size() < capacity_;
@@ -33,12 +39,12 @@ absl::Status LocalStageLane::Send(int microbatch, const at::Tensor& tensor) {
   if (!closed_.ok()) return closed_;
   return CatchTorch([&] {
     const bool is_new =
-        waiting_.emplace(microbatch, copies_.Start({tensor})).second;
+        waiting_.emplace(microbatch, copies_.Start(message)).second;
     CHECK(is_new) << "microbatch " << microbatch << " was sent twice";
   });
 }
 
-absl::StatusOr<at::Tensor> LocalStageLane::Receive(int microbatch) {
+absl::StatusOr<StageMessage> LocalStageLane::Receive(int microbatch) {
   absl::MutexLock lock(&mutex_);
   const auto came = [this, microbatch]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !closed_.ok() || waiting_.count(microbatch) > 0;
@@ -50,19 +56,13 @@ absl::StatusOr<at::Tensor> LocalStageLane::Receive(int microbatch) {
   }
   if (!closed_.ok()) return closed_;
   auto message = waiting_.extract(microbatch);
-  return CatchTorchOr([&] { return message.mapped().Take()[0]; });
+  return CatchTorchOr([&] { return message.mapped().Take(); });
 }
 
 void LocalStageLane::Close(const absl::Status& reason) {
   CHECK(!reason.ok());
   absl::MutexLock lock(&mutex_);
   if (closed_.ok()) closed_ = reason;
-  waiting_.clear();
-}
-
-void LocalStageLane::Reopen() {
-  absl::MutexLock lock(&mutex_);
-  closed_ = absl::OkStatus();
   waiting_.clear();
 }
 

@@ -5,11 +5,11 @@
 #define TANDEM_PARALLEL_STAGE_LINK_H_
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 
 #include <chrono>
+#include <cstdint>
 #include <map>
-#include <optional>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -19,40 +19,59 @@
 
 namespace tandem {
 
-// One direction of a link. The sender's thread and the receiver's may differ;
-// neither knows where the other is.
-class StageLane {
+// What crosses a cut: what the layer before it gives, then the skip connections
+// on their way, by name. Or their gradients, undefined where there is none.
+using StageMessage = std::vector<at::Tensor>;
+
+// The microbatches of a step, as both ends of a link know them.
+struct LinkStep {
+  std::vector<int64_t> rows;  // by microbatch
+  std::vector<int> order;     // in which the receiver takes them
+};
+
+// One end of one direction of a link; it does not know where the other end is.
+// One thread at a time uses an end, but for Close.
+class StageLinkEnd {
  public:
-  virtual ~StageLane() = default;
+  virtual ~StageLinkEnd() = default;
 
-  // Hands the tensor over, while it is still being computed where there are
-  // streams. Waits while the lane is full, for the timeout at most:
-  // DeadlineExceeded. After Close: its reason.
-  virtual absl::Status Send(int microbatch, const at::Tensor& tensor) = 0;
+  // A step begins; no thread is inside.
+  virtual void Begin(const LinkStep& step) { static_cast<void>(step); }
 
-  // The tensor of that microbatch, on the receiver's device; waits for it, for
-  // the timeout at most.
-  virtual absl::StatusOr<at::Tensor> Receive(int microbatch) = 0;
-
-  // Ends every wait, now and from now on, with this reason (not OK). What is
-  // on its way is dropped.
+  // Ends every wait, now and until the next Begin, with this reason (not OK).
+  // What is on its way is dropped.
   virtual void Close(const absl::Status& reason) = 0;
+};
 
-  // Forgets messages and the reason; when no thread is inside.
-  virtual void Reopen() = 0;
+class StageSender : public virtual StageLinkEnd {
+ public:
+  // Hands the message over, while it is still being computed where there are
+  // streams. Waits while the link is full, for its timeout at most:
+  // DeadlineExceeded. After Close: its reason.
+  virtual absl::Status Send(int microbatch, const StageMessage& message) = 0;
+
+  // All that was sent needs nothing from this side any more.
+  virtual absl::Status Flush() { return absl::OkStatus(); }
+};
+
+class StageReceiver : public virtual StageLinkEnd {
+ public:
+  // The message of that microbatch, on the receiver's device; waits for it, for
+  // the link's timeout at most.
+  virtual absl::StatusOr<StageMessage> Receive(int microbatch) = 0;
 };
 
 // Between two devices of one process: messages are copies by `copies`, of which
-// at most `capacity` (1 or more) wait to be taken.
-class LocalStageLane : public StageLane {
+// at most `capacity` (1 or more) wait to be taken. Both ends in one.
+class LocalStageLane : public StageSender, public StageReceiver {
  public:
   LocalStageLane(CopyLane copies, int capacity,
                  std::chrono::milliseconds timeout);
 
-  absl::Status Send(int microbatch, const at::Tensor& tensor) override;
-  absl::StatusOr<at::Tensor> Receive(int microbatch) override;
+  void Begin(const LinkStep& step) override;
+  absl::Status Send(int microbatch, const StageMessage& message) override;
+  absl::StatusOr<StageMessage> Receive(int microbatch) override;
   void Close(const absl::Status& reason) override;
-  void Reopen() override;
 
  private:
   const CopyLane copies_;

@@ -8,17 +8,24 @@
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 
+#include <chrono>
+#include <functional>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "core/fault_point.h"
 #include "core/layer_list.h"
 #include "core/testing/device_types.h"
 #include "models/classification_loss.h"
 #include "models/mlp.h"
 #include "parallel/cut.h"
+#include "parallel/pipeline_model.h"
 #include "parallel/schedules.h"
 
 namespace tandem {
@@ -46,9 +53,9 @@ std::vector<Batch> BatchesOf(int64_t size, int parts, int seed) {
   return batches;
 }
 
-void Descend(const LayerList& layers) {
+void Descend(const NamedTensors& parameters) {
   const at::NoGradGuard no_grad;
-  for (const auto& each : NamedParameters(layers)) {
+  for (const auto& each : parameters) {
     at::Tensor parameter = each.second;
     parameter.sub_(parameter.grad() * kRate);
     parameter.mutable_grad().reset();
@@ -68,50 +75,41 @@ double StepOfOnePiece(const LayerList& layers,
     (weight == 1 ? result.loss : result.loss.mul(weight)).backward();
     score += result.score;
   }
-  Descend(layers);
+  Descend(NamedParameters(layers));
   return score.loss();
 }
 
 class PipelineExecutorTest : public DeviceTypeTest {
  protected:
   static absl::StatusOr<std::unique_ptr<PipelineExecutor>> Make(
-      const Schedule& schedule, LayerList layers,
+      const Schedule& schedule, const LayerSpecs& specs,
       const PipelineOptions& options = {}) {
-    const std::vector<c10::Device> devices = Devices(schedule.devices());
-    const auto count = static_cast<int64_t>(layers.size());
-    const std::vector<LayerRange> parts =
-        PartsOf(*UniformCuts(count, schedule.stages), count);
-    std::vector<PipelineStage> stages;
-    for (int s = 0; s < schedule.stages; ++s) {
-      const c10::Device device = devices[DeviceOfStage(schedule, s)];
-      const LayerList its(layers.begin() + parts[s].begin,
-                          layers.begin() + parts[s].end);
-      for (const Layer& each : its) {
-        if (each.module != nullptr) each.module->to(device);
-      }
-      stages.emplace_back(
-          absl::StrCat("stage ", s + 1, " of ", schedule.stages), its, device,
-          /*splits_backward=*/schedule.name[0] == 'z');
-    }
-    return PipelineExecutor::Create(schedule, std::move(stages), CrossEntropy,
+    PipelineModelOptions model;
+    model.seed = 3;
+    model.cuts =
+        *UniformCuts(static_cast<int64_t>(specs.size()), schedule.stages);
+    model.splits_backward = schedule.name[0] == 'z';
+    const PipelineLayout layout = {Devices(schedule.devices()), nullptr};
+    auto stages = MakeStages(specs, schedule, layout, model, CrossEntropy);
+    if (!stages.ok()) return stages.status();
+    return PipelineExecutor::Create(schedule, *std::move(stages), layout,
                                     options);
   }
 
   static void ExpectTransparent(const Schedule& schedule, int64_t batch) {
     const LayerList whole = MakeLayers(Specs(), 3);
-    const LayerList cut = MakeLayers(Specs(), 3);
-    auto executor = Make(schedule, cut);
+    auto executor = Make(schedule, Specs());
     ASSERT_TRUE(executor.ok()) << executor.status();
+    const NamedTensors found = NamedParameters((*executor)->stages());
     for (int step = 0; step < kSteps; ++step) {
       const auto batches = BatchesOf(batch, schedule.microbatches, step);
       const double loss = StepOfOnePiece(whole, batches);
       const auto score = (*executor)->TrainStep(batches);
       ASSERT_TRUE(score.ok()) << score.status();
       EXPECT_EQ(score->loss(), loss);
-      Descend(cut);
+      Descend(found);
     }
     const NamedTensors expected = NamedParameters(whole);
-    const NamedTensors found = NamedParameters(cut);
     for (size_t i = 0; i < expected.size(); ++i) {
       EXPECT_TRUE(Close(found[i].second.cpu(), expected[i].second, schedule))
           << expected[i].first;
@@ -148,37 +146,170 @@ TEST_P(PipelineExecutorTest, IsTransparent) {
   EXPECT_EQ(cells, 12 + 12 + 2 * (4 + 2 + 2) + 24 + 12 + 12);
 }
 
+// The model with another forward of its last layer.
+LayerSpecs WithLastLayer(
+    const std::function<at::Tensor(const Layer&, const at::Tensor&)>& forward) {
+  LayerSpecs specs = Specs();
+  specs.back().make = [make = specs.back().make, forward](uint64_t seed) {
+    const Layer layer = make(seed);
+    Layer changed = layer;
+    changed.forward = [layer, forward](const at::Tensor& x) {
+      return forward(layer, x);
+    };
+    return changed;
+  };
+  return specs;
+}
+
 TEST_P(PipelineExecutorTest, AFailureStopsAllStagesAndSaysWhere) {
-  LayerList layers = MakeLayers(Specs(), 3);
   const auto schedule = MakeSchedule("1f1b", {3, 1, 4});
   int calls = 0;
-  // Of the last stage.
-  Layer& broken = layers.back();
-  broken.forward = [forward = broken.forward,
-                    &calls](const at::Tensor& x) -> at::Tensor {
-    TORCH_CHECK(++calls != 3, "the third call fails");
-    return forward(x);
-  };
-  const auto executor = Make(*schedule, layers);
+  const LayerSpecs specs =
+      WithLastLayer([&calls](const Layer& layer, const at::Tensor& x) {
+        TORCH_CHECK(++calls != 3, "the third call fails");
+        return layer.forward(x);
+      });
+  const auto executor = Make(*schedule, specs);
   ASSERT_TRUE(executor.ok()) << executor.status();
+  const PipelineStage& last = *(*executor)->stages().back();
   const absl::Status failed =
       (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
   EXPECT_EQ(std::string(failed.message()),
-            "forward of microbatch 2 in stage 3 of 3: layer " + broken.name +
-                ": the third call fails");
+            absl::StrCat("forward of microbatch 2 in ", last.name(), ": layer ",
+                         last.layers().back().name, ": the third call fails"));
+  EXPECT_THAT(last.name(), testing::StartsWith("stage 3 of 3, on "));
   // And it can go on.
   EXPECT_TRUE((*executor)->TrainStep(BatchesOf(8, 4, 1)).ok());
 }
 
+TEST_P(PipelineExecutorTest, AHangInALayerIsSaid) {
+  const auto schedule = MakeSchedule("1f1b", {2, 1, 4});
+  absl::Notification hang, end;
+  int calls = 0;
+  const LayerSpecs specs =
+      WithLastLayer([&](const Layer& layer, const at::Tensor& x) {
+        if (++calls == 2) {
+          hang.Notify();
+          end.WaitForNotification();
+        }
+        return layer.forward(x);
+      });
+  PipelineOptions options;
+  options.hang_timeout = std::chrono::milliseconds(200);
+  std::string said;
+  options.on_hang = [&](const std::string& message) {
+    EXPECT_TRUE(hang.HasBeenNotified());
+    said = message;
+    end.Notify();
+  };
+  const auto executor = Make(*schedule, specs, options);
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  const absl::Status failed =
+      (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
+  EXPECT_EQ(failed.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(std::string(failed.message()), said);
+  const PipelineStage& last = *(*executor)->stages().back();
+  EXPECT_THAT(said, testing::StartsWith(absl::StrCat(
+                        "forward of microbatch 1 in ", last.name(),
+                        " has been computing for 200ms, in layer ",
+                        last.layers().back().name, ": it cannot be stopped")));
+}
+
+TEST_P(PipelineExecutorTest, ANeighbourThatDoesNotComeEndsTheWait) {
+  const auto schedule = MakeSchedule("1f1b", {2, 1, 4});
+  PipelineOptions options;
+  options.timeout = std::chrono::milliseconds(50);
+  absl::Notification given_up;
+  const LayerSpecs specs =
+      WithLastLayer([&](const Layer& layer, const at::Tensor& x) {
+        given_up.WaitForNotificationWithTimeout(absl::Seconds(20));
+        return layer.forward(x);
+      });
+  options.hang_timeout = std::chrono::milliseconds(500);
+  options.on_hang = [&](const std::string&) { given_up.Notify(); };
+  const auto executor = Make(*schedule, specs, options);
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  const absl::Status failed =
+      (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
+  EXPECT_EQ(failed.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(failed.message()),
+              testing::AllOf(HasSubstr("in stage 1 of 2, on "),
+                             HasSubstr("microbatch"), HasSubstr("50ms")));
+}
+
+TEST_P(PipelineExecutorTest, AFaultPointOfEachStageAndDirection) {
+  for (const char* point : {"stage:1:forward:2", "stage:2:backward:0"}) {
+    ArmFaults(*ParseFaults(absl::StrCat("point=", point, ",action=fail")));
+    const auto executor = Make(*MakeSchedule("1f1b", {2, 1, 4}), Specs());
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    const absl::Status failed =
+        (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
+    ArmFaults({});
+    EXPECT_EQ(failed.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(failed.message()), HasSubstr(point));
+  }
+}
+
+TEST_P(PipelineExecutorTest, InferenceGivesTheOutputsOfTheModelInOnePiece) {
+  const LayerList whole = MakeLayers(Specs(), 3);
+  for (const std::string& name : ScheduleNames()) {
+    const int chunks = name == "zb_v" ? 2 : 1;
+    const auto executor = Make(*MakeSchedule(name, {2, chunks, 4}), Specs());
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    for (int count : {1, 3, 4}) {
+      const auto batches = BatchesOf(9, count, 1);
+      const auto inference = (*executor)->Infer(batches, true);
+      ASSERT_TRUE(inference.ok()) << inference.status();
+      ASSERT_EQ(inference->outputs.size(), batches.size());
+      Score score;
+      const at::NoGradGuard no_grad;
+      for (size_t i = 0; i < batches.size(); ++i) {
+        const at::Tensor expected = Forward(whole, batches[i].inputs);
+        EXPECT_TRUE(inference->outputs[i].cpu().equal(expected));
+        EXPECT_FALSE(inference->outputs[i].requires_grad());
+        score += CrossEntropy(expected, batches[i].targets).score;
+      }
+      EXPECT_EQ(inference->score.loss(), score.loss());
+      EXPECT_EQ(inference->score.count, 9);
+    }
+  }
+}
+
+TEST_P(PipelineExecutorTest, TheTimelineHasEveryAction) {
+  const auto schedule = MakeSchedule("zb_h1", {2, 1, 4});
+  const auto executor = Make(*schedule, Specs());
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  ASSERT_TRUE((*executor)->TrainStep(BatchesOf(8, 4, 1)).ok());
+  const PipelineTimeline& timeline = (*executor)->timeline();
+  ASSERT_EQ(timeline.size(), 2u);
+  for (size_t device = 0; device < 2; ++device) {
+    ASSERT_EQ(timeline[device].size(), schedule->actions[device].size());
+    ActionTime::Clock::time_point last;
+    for (size_t i = 0; i < timeline[device].size(); ++i) {
+      const ActionTime& time = timeline[device][i];
+      EXPECT_TRUE(time.action == schedule->actions[device][i]);
+      EXPECT_LE(last, time.came);
+      EXPECT_LE(time.came, time.started);
+      EXPECT_LE(time.started, time.computed);
+      EXPECT_LE(time.computed, time.ended);
+      last = time.ended;
+    }
+  }
+}
+
 TEST_P(PipelineExecutorTest, RefusesWhatDoesNotFit) {
   const auto schedule = MakeSchedule("1f1b", {2, 1, 4});
-  const auto executor = Make(*schedule, MakeLayers(Specs(), 3));
+  const auto executor = Make(*schedule, Specs());
   ASSERT_TRUE(executor.ok()) << executor.status();
   EXPECT_THAT(
       std::string(
           (*executor)->TrainStep(BatchesOf(8, 3, 1)).status().message()),
       HasSubstr("takes 4 microbatches, none empty; 3 were given"));
-  EXPECT_THAT(std::string(PipelineExecutor::Create(*schedule, {}, CrossEntropy)
+  EXPECT_THAT(
+      std::string(
+          (*executor)->Infer(BatchesOf(8, 5, 1), false).status().message()),
+      HasSubstr("takes 1 to 4 microbatches, none empty; 5 were given"));
+  EXPECT_THAT(std::string(PipelineExecutor::Create(*schedule, {}, {Devices(2)})
                               .status()
                               .message()),
               HasSubstr("has 2 stages, but 0 were given"));

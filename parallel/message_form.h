@@ -1,0 +1,54 @@
+// Shapes and dtypes of what crosses a cut between ranks, as a tensor of numbers
+// that can be sent.
+
+#ifndef TANDEM_PARALLEL_MESSAGE_FORM_H_
+#define TANDEM_PARALLEL_MESSAGE_FORM_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+struct TensorForm {
+  at::ScalarType dtype = at::kFloat;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;  // dense, dimensions in any order
+
+  // Strides may be arranged; the rest may not.
+  bool Fits(const at::Tensor& tensor) const;
+  // Gradients pass for tensors of real and complex numbers alone.
+  bool has_gradient() const;
+};
+
+using MessageForm = std::vector<TensorForm>;
+
+constexpr size_t kMostTensors = 15;
+constexpr size_t kMostDimensions = 12;
+
+// InvalidArgument for an undefined tensor, and for more than the above.
+absl::StatusOr<MessageForm> FormOf(const std::vector<at::Tensor>& message);
+
+// "float32 [4, 8], int64 [4]"
+std::string ToString(const MessageForm& form);
+
+// An int64 tensor of fixed size, on the CPU, and back. A CHECK fails for
+// numbers that Encode cannot have given.
+at::Tensor Encode(const MessageForm& form);
+MessageForm Decode(const at::Tensor& numbers);
+int64_t EncodedSize();
+
+// Memory of this form, uninitialised.
+at::Tensor NewTensor(const TensorForm& form, c10::Device device);
+
+// All elements in the order of memory, [numel]: a view.
+at::Tensor FlatView(const at::Tensor& tensor);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_MESSAGE_FORM_H_

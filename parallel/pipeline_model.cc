@@ -1,0 +1,153 @@
+#include "parallel/pipeline_model.h"
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/layer_list.h"
+#include "core/memory_category.h"
+#include "core/status_macros.h"
+#include "core/torch_status.h"
+
+namespace tandem {
+namespace {
+
+// Of layers that come before the first of `specs.size()`.
+int64_t LayerOf(const LayerSpecs& specs, int64_t before,
+                const std::string& parameter) {
+  int64_t found = -1;
+  for (int64_t i = 0; i < before; ++i) {
+    const std::string& name = specs[static_cast<size_t>(i)].name;
+    if (absl::StartsWith(parameter, name + ".")) found = i;
+  }
+  return found;
+}
+
+int StageOfLayer(const Cuts& cuts, int64_t layer) {
+  return static_cast<int>(std::upper_bound(cuts.begin(), cuts.end(), layer) -
+                          cuts.begin());
+}
+
+std::string StageName(int stage, const Schedule& schedule, c10::Device device) {
+  return absl::StrCat("stage ", stage + 1, " of ", schedule.stages, ", on ",
+                      device.str());
+}
+
+absl::Status Move(const LayerList& layers, c10::Device device) {
+  const MemoryCategoryScope scope(MemoryCategory::kParameters);
+  for (const Layer& layer : layers) {
+    if (layer.module == nullptr) continue;
+    TANDEM_RETURN_IF_ERROR(
+        CatchTorch([&] { layer.module->to(device); },
+                   absl::StrCat("moving layer ", layer.name)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Check(const LayerSpecs& specs, const Schedule& schedule,
+                   const PipelineLayout& layout, const Cuts& cuts) {
+  const auto count = static_cast<int64_t>(specs.size());
+  TANDEM_RETURN_IF_ERROR(CheckCuts(cuts, count));
+  TANDEM_RETURN_IF_ERROR(CheckLayout(schedule, layout));
+  if (cuts.size() + 1 != static_cast<size_t>(schedule.stages)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        cuts.size(), " cuts make ", cuts.size() + 1, " stages, but schedule ",
+        schedule.name, " has ", schedule.stages));
+  }
+  return CheckSkips(LinksOf(specs));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
+                                                  const Cuts& cuts) {
+  std::map<std::string, TiedGroup> groups;  // by the first member's name
+  for (size_t i = 0; i < specs.size(); ++i) {
+    for (const auto& [own, other] : specs[i].links.ties) {
+      const auto layer = static_cast<int64_t>(i);
+      const int64_t owner = LayerOf(specs, layer, other);
+      if (owner < 0) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "parameter ", own, " of layer ", specs[i].name, " is tied to ",
+            other, ", which no layer before it has"));
+      }
+      const int stage = StageOfLayer(cuts, layer);
+      const int first = StageOfLayer(cuts, owner);
+      if (stage == first) continue;
+      TiedGroup& group = groups[other];
+      if (group.empty()) group.push_back({first, other});
+      group.push_back({stage, absl::StrCat(specs[i].name, ".", own)});
+    }
+  }
+  std::vector<TiedGroup> result;
+  for (auto& each : groups) result.push_back(std::move(each.second));
+  return result;
+}
+
+absl::StatusOr<PipelineExecutor::Stages> MakeStages(
+    const LayerSpecs& specs, const Schedule& schedule,
+    const PipelineLayout& layout, const PipelineModelOptions& options,
+    const LossFunction& loss) {
+  TANDEM_RETURN_IF_ERROR(Check(specs, schedule, layout, options.cuts));
+  const std::vector<LayerLinks> links = LinksOf(specs);
+  const std::vector<LayerRange> parts =
+      PartsOf(options.cuts, static_cast<int64_t>(specs.size()));
+  PipelineExecutor::Stages stages(parts.size());
+  for (int i = 0; i < schedule.stages; ++i) {
+    const int device = DeviceOfStage(schedule, i);
+    if (!layout.IsHere(device)) continue;
+    const LayerRange& part = parts[static_cast<size_t>(i)];
+    StageOptions stage;
+    stage.device = layout.DeviceFor(device);
+    stage.name = StageName(i, schedule, stage.device);
+    stage.incoming = SkipsBefore(links, static_cast<size_t>(part.begin));
+    stage.outgoing = SkipsBefore(links, static_cast<size_t>(part.end));
+    if (i + 1 == schedule.stages) stage.loss = loss;
+    stage.splits_backward = options.splits_backward;
+    stage.weight_gradient_batch = options.weight_gradient_batch;
+    LayerList layers = MakeLayers(
+        LayerSpecs(specs.begin() + part.begin, specs.begin() + part.end),
+        options.seed);
+    TANDEM_RETURN_IF_ERROR(Annotate(Move(layers, stage.device), stage.name));
+    stages[static_cast<size_t>(i)] =
+        std::make_unique<PipelineStage>(std::move(layers), std::move(stage));
+  }
+  return stages;
+}
+
+namespace {
+
+template <NamedTensors (*tensors_of)(const LayerList&)>
+NamedTensors AllOf(const PipelineExecutor::Stages& stages) {
+  NamedTensors all;
+  for (const auto& stage : stages) {
+    if (stage == nullptr) continue;
+    for (auto& each : tensors_of(stage->layers())) {
+      all.push_back(std::move(each));
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+NamedTensors NamedParameters(const PipelineExecutor::Stages& stages) {
+  return AllOf<NamedParameters>(stages);
+}
+
+NamedTensors NamedBuffers(const PipelineExecutor::Stages& stages) {
+  return AllOf<NamedBuffers>(stages);
+}
+
+void SetTraining(const PipelineExecutor::Stages& stages, bool on) {
+  for (const auto& stage : stages) {
+    if (stage != nullptr) SetTraining(stage->layers(), on);
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,59 @@
+// A model cut into a schedule's stages: those of one rank, made and placed.
+
+#ifndef TANDEM_PARALLEL_PIPELINE_MODEL_H_
+#define TANDEM_PARALLEL_PIPELINE_MODEL_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/layer.h"
+#include "core/loss.h"
+#include "core/named_tensors.h"
+#include "parallel/cut.h"
+#include "parallel/pipeline_executor.h"
+#include "parallel/pipeline_links.h"
+#include "parallel/schedule.h"
+
+namespace tandem {
+
+// A parameter that a stage has a copy of.
+struct StageParameter {
+  int stage = 0;
+  std::string name;  // in full
+};
+
+// Tied weights that lie in several stages. The first member is the parameter
+// that the others are tied to; each has a tensor of its own, and all are kept
+// alike by summing their gradients. (Within a stage they are one tensor.)
+using TiedGroup = std::vector<StageParameter>;
+
+struct PipelineModelOptions {
+  Cuts cuts;  // one less than the schedule's stages
+  uint64_t seed = 0;
+  bool splits_backward = false;
+  int weight_gradient_batch = 1;
+};
+
+// InvalidArgument for ties to a parameter of no earlier layer; the message
+// names it. Parameters are known by their layers' names alone here.
+absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
+                                                  const Cuts& cuts);
+
+// Makes the layers of the stages that the layout has on this rank, on their
+// devices; null for others. InvalidArgument when cuts, schedule, layout or skip
+// connections do not fit; errors of moving a layer name it.
+absl::StatusOr<PipelineExecutor::Stages> MakeStages(
+    const LayerSpecs& specs, const Schedule& schedule,
+    const PipelineLayout& layout, const PipelineModelOptions& options,
+    const LossFunction& loss);
+
+// Of all stages that are here, in the order of the model.
+NamedTensors NamedParameters(const PipelineExecutor::Stages& stages);
+NamedTensors NamedBuffers(const PipelineExecutor::Stages& stages);
+void SetTraining(const PipelineExecutor::Stages& stages, bool on);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PIPELINE_MODEL_H_

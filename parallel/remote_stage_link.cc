@@ -1,0 +1,318 @@
+#include "parallel/remote_stage_link.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/memory_category.h"
+#include "core/pending_collective.h"
+#include "core/status_macros.h"
+#include "core/torch_status.h"
+#include "parallel/message_form.h"
+
+namespace tandem {
+namespace {
+
+enum class Direction { kActivations, kGradients };
+
+// The forms of activations by rows of a microbatch, known to both ends of a
+// side.
+class Forms {
+ public:
+  std::optional<MessageForm> Find(int64_t rows) {
+    absl::MutexLock lock(&mutex_);
+    const auto found = forms_.find(rows);
+    if (found == forms_.end()) return std::nullopt;
+    return found->second;
+  }
+  void Set(int64_t rows, const MessageForm& form) {
+    absl::MutexLock lock(&mutex_);
+    forms_[rows] = form;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::map<int64_t, MessageForm> forms_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A message on its way: its tensors live until they have gone or come.
+struct Parcel {
+  StageMessage tensors;
+  std::vector<PendingCollective> pending;
+
+  absl::Status Wait() {
+    for (PendingCollective& each : pending) {
+      TANDEM_RETURN_IF_ERROR(each.Wait());
+    }
+    return absl::OkStatus();
+  }
+};
+
+// What both kinds of ends have in common.
+class Wire {
+ public:
+  Wire(const RemoteLinkOptions& options, std::shared_ptr<Forms> forms,
+       Direction direction)
+      : options_(options), forms_(std::move(forms)), direction_(direction) {}
+
+  void Begin(const LinkStep& step) { step_ = step; }
+  void Close(const absl::Status& reason) { options_.group->Abort(reason); }
+
+  const RemoteLinkOptions& options() const { return options_; }
+  Forms& forms() const { return *forms_; }
+  const LinkStep& step() const { return step_; }
+  int64_t rows(int microbatch) const {
+    return step_.rows[static_cast<size_t>(microbatch)];
+  }
+  bool carries_activations() const {
+    return direction_ == Direction::kActivations;
+  }
+  bool carries(const TensorForm& form) const {
+    return carries_activations() || form.has_gradient();
+  }
+
+  absl::StatusOr<PendingCollective> Send(const at::Tensor& tensor,
+                                         int microbatch, size_t slot) const {
+    return options_.group->StartSend(FlatView(tensor), options_.peer,
+                                     Tag(microbatch, slot),
+                                     Purpose(microbatch));
+  }
+  absl::StatusOr<PendingCollective> Receive(const at::Tensor& tensor,
+                                            int microbatch, size_t slot) const {
+    return options_.group->StartReceive(FlatView(tensor), options_.peer,
+                                        Tag(microbatch, slot),
+                                        Purpose(microbatch));
+  }
+  // The microbatch under whose tag a form is told: both sides know the sizes.
+  int FirstWithRows(int64_t rows) const {
+    const auto& all = step_.rows;
+    return static_cast<int>(std::find(all.begin(), all.end(), rows) -
+                            all.begin());
+  }
+
+ private:
+  // Slot 0 is for the form.
+  int Tag(int microbatch, size_t slot) const {
+    const int lane = 2 * options_.stage + (carries_activations() ? 0 : 1);
+    return (lane * options_.microbatches + microbatch) *
+               static_cast<int>(kMostTensors + 1) +
+           static_cast<int>(slot);
+  }
+  CollectivePurpose Purpose(int microbatch) const {
+    return [this, microbatch] {
+      return carries_activations()
+                 ? absl::StrCat("activations of microbatch ", microbatch,
+                                " from stage ", options_.stage + 1)
+                 : absl::StrCat("gradients of microbatch ", microbatch,
+                                " for stage ", options_.stage + 1);
+    };
+  }
+
+  const RemoteLinkOptions options_;
+  const std::shared_ptr<Forms> forms_;
+  const Direction direction_;
+  LinkStep step_;
+};
+
+class RemoteSender : public StageSender {
+ public:
+  explicit RemoteSender(Wire wire) : wire_(std::move(wire)) {}
+
+  void Begin(const LinkStep& step) override { wire_.Begin(step); }
+  void Close(const absl::Status& reason) override { wire_.Close(reason); }
+
+  absl::Status Send(int microbatch, const StageMessage& message) override {
+    TANDEM_ASSIGN_OR_RETURN(const MessageForm form,
+                            FormFor(microbatch, message));
+    CHECK_EQ(form.size(), message.size());
+    Parcel parcel;
+    for (size_t i = 0; i < form.size(); ++i) {
+      if (!wire_.carries(form[i])) continue;
+      TANDEM_ASSIGN_OR_RETURN(const at::Tensor tensor, CatchTorchOr([&] {
+                                return Arranged(message[i], form[i]);
+                              }));
+      TANDEM_ASSIGN_OR_RETURN(PendingCollective sent,
+                              wire_.Send(tensor, microbatch, i + 1));
+      parcel.tensors.push_back(tensor);
+      parcel.pending.push_back(std::move(sent));
+    }
+    sent_.push_back(std::move(parcel));
+    return FlushTo(static_cast<size_t>(wire_.options().capacity));
+  }
+
+  absl::Status Flush() override { return FlushTo(0); }
+
+ private:
+  absl::Status FlushTo(size_t left) {
+    while (sent_.size() > left) {
+      TANDEM_RETURN_IF_ERROR(sent_.front().Wait());
+      sent_.pop_front();
+    }
+    return absl::OkStatus();
+  }
+
+  // Tells the form, if the other side cannot know it.
+  absl::StatusOr<MessageForm> FormFor(int microbatch,
+                                      const StageMessage& message) {
+    const int64_t rows = wire_.rows(microbatch);
+    std::optional<MessageForm> known = wire_.forms().Find(rows);
+    if (!wire_.carries_activations()) {
+      CHECK(known.has_value()) << "gradients go back where activations came";
+      return *known;
+    }
+    TANDEM_ASSIGN_OR_RETURN(const MessageForm form, FormOf(message));
+    if (!known.has_value()) {
+      wire_.forms().Set(rows, form);
+      TANDEM_RETURN_IF_ERROR(Tell(form, rows));
+      return form;
+    }
+    for (size_t i = 0; i < form.size(); ++i) {
+      if (form.size() == known->size() && (*known)[i].Fits(message[i])) {
+        continue;
+      }
+      return absl::InvalidArgumentError(absl::StrCat(
+          "what crosses the cut behind stage ", wire_.options().stage + 1,
+          " was ", ToString(*known), " for ", rows, " samples, and is ",
+          ToString(form),
+          " now: between ranks, shapes may depend on the number of samples "
+          "alone"));
+    }
+    return *known;
+  }
+
+  absl::Status Tell(const MessageForm& form, int64_t rows) {
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor numbers, CatchTorchOr([&] {
+                              return Encode(form).to(wire_.options().device);
+                            }));
+    TANDEM_ASSIGN_OR_RETURN(PendingCollective told,
+                            wire_.Send(numbers, wire_.FirstWithRows(rows), 0));
+    Parcel parcel;
+    parcel.tensors.push_back(numbers);
+    parcel.pending.push_back(std::move(told));
+    sent_.push_back(std::move(parcel));
+    return absl::OkStatus();
+  }
+
+  at::Tensor Arranged(const at::Tensor& tensor, const TensorForm& form) const {
+    const at::NoGradGuard no_grad;
+    if (tensor.defined() && tensor.strides() == form.strides) {
+      return tensor.detach();
+    }
+    const at::Tensor arranged = NewTensor(form, wire_.options().device);
+    return tensor.defined() ? arranged.copy_(tensor) : arranged.zero_();
+  }
+
+  Wire wire_;
+  std::deque<Parcel> sent_;
+};
+
+class RemoteReceiver : public StageReceiver {
+ public:
+  explicit RemoteReceiver(Wire wire) : wire_(std::move(wire)) {}
+
+  void Begin(const LinkStep& step) override {
+    wire_.Begin(step);
+    next_ = 0;
+    coming_.clear();
+    // Errors come again when the message is taken.
+    ReceiveAhead().IgnoreError();
+  }
+  void Close(const absl::Status& reason) override { wire_.Close(reason); }
+
+  absl::StatusOr<StageMessage> Receive(int microbatch) override {
+    TANDEM_RETURN_IF_ERROR(LearnForm(microbatch));
+    TANDEM_RETURN_IF_ERROR(ReceiveAhead());
+    const auto found = coming_.find(microbatch);
+    CHECK(found != coming_.end())
+        << "microbatch " << microbatch << " is received out of turn";
+    TANDEM_RETURN_IF_ERROR(found->second.Wait());
+    StageMessage message = std::move(found->second.tensors);
+    coming_.erase(found);
+    TANDEM_RETURN_IF_ERROR(ReceiveAhead());
+    return message;
+  }
+
+ private:
+  absl::Status LearnForm(int microbatch) {
+    const int64_t rows = wire_.rows(microbatch);
+    if (wire_.forms().Find(rows).has_value()) return absl::OkStatus();
+    CHECK(wire_.carries_activations())
+        << "gradients come where activations went";
+    TANDEM_ASSIGN_OR_RETURN(
+        at::Tensor numbers, CatchTorchOr([&] {
+          return at::empty({EncodedSize()},
+                           at::device(wire_.options().device).dtype(at::kLong));
+        }));
+    TANDEM_ASSIGN_OR_RETURN(
+        PendingCollective told,
+        wire_.Receive(numbers, wire_.FirstWithRows(rows), 0));
+    TANDEM_RETURN_IF_ERROR(told.Wait());
+    return CatchTorch([&] { wire_.forms().Set(rows, Decode(numbers.cpu())); });
+  }
+
+  // Starts the next receives whose forms are known.
+  absl::Status ReceiveAhead() {
+    const std::vector<int>& order = wire_.step().order;
+    const size_t most = static_cast<size_t>(wire_.options().capacity) + 1;
+    while (next_ < order.size() && coming_.size() < most) {
+      const int microbatch = order[next_];
+      const auto form = wire_.forms().Find(wire_.rows(microbatch));
+      if (!form.has_value()) break;
+      TANDEM_ASSIGN_OR_RETURN(coming_[microbatch], Start(microbatch, *form));
+      ++next_;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Parcel> Start(int microbatch, const MessageForm& form) {
+    const MemoryCategoryScope scope(MemoryCategory::kActivations);
+    Parcel parcel;
+    for (size_t i = 0; i < form.size(); ++i) {
+      at::Tensor tensor;
+      if (wire_.carries(form[i])) {
+        TANDEM_ASSIGN_OR_RETURN(tensor, CatchTorchOr([&] {
+                                  return NewTensor(form[i],
+                                                   wire_.options().device);
+                                }));
+        TANDEM_ASSIGN_OR_RETURN(PendingCollective coming,
+                                wire_.Receive(tensor, microbatch, i + 1));
+        parcel.pending.push_back(std::move(coming));
+      }
+      parcel.tensors.push_back(tensor);
+    }
+    return parcel;
+  }
+
+  Wire wire_;
+  size_t next_ = 0;  // in the step's order: not yet started
+  std::map<int, Parcel> coming_;
+};
+
+}  // namespace
+
+UpstreamLink MakeUpstreamLink(const RemoteLinkOptions& options) {
+  const auto forms = std::make_shared<Forms>();
+  return {std::make_unique<RemoteSender>(
+              Wire(options, forms, Direction::kActivations)),
+          std::make_unique<RemoteReceiver>(
+              Wire(options, forms, Direction::kGradients))};
+}
+
+DownstreamLink MakeDownstreamLink(const RemoteLinkOptions& options) {
+  const auto forms = std::make_shared<Forms>();
+  return {std::make_unique<RemoteReceiver>(
+              Wire(options, forms, Direction::kActivations)),
+          std::make_unique<RemoteSender>(
+              Wire(options, forms, Direction::kGradients))};
+}
+
+}  // namespace tandem
