@@ -55,13 +55,6 @@ double Norm(const std::vector<SlotSum>& sums, double p) {
   return NormOfPowerSum(all, p);
 }
 
-void Scale(const FlatBufferList& buffers, double max_norm, double norm) {
-  const double scale = max_norm / (norm + 1e-6);
-  if (scale >= 1) return;  // not so for a NaN
-  at::NoGradGuard no_grad;
-  for (const FlatBuffer* buffer : buffers) buffer->grads().mul_(scale);
-}
-
 absl::Status CheckFinite(const std::vector<SlotSum>& sums, double norm,
                          double norm_type) {
   if (std::isfinite(norm)) return absl::OkStatus();
@@ -81,6 +74,14 @@ absl::Status CheckFinite(const std::vector<SlotSum>& sums, double norm,
 
 }  // namespace
 
+void ScaleGradients(const FlatBufferList& buffers, double max_norm,
+                    double norm) {
+  const double scale = max_norm / (norm + 1e-6);
+  if (scale >= 1) return;  // not so for a NaN
+  at::NoGradGuard no_grad;
+  for (const FlatBuffer* buffer : buffers) buffer->grads().mul_(scale);
+}
+
 double GradientNorm(const FlatBufferList& buffers, double norm_type) {
   return Norm(SumsInOrder(buffers, norm_type), norm_type);
 }
@@ -88,7 +89,7 @@ double GradientNorm(const FlatBufferList& buffers, double norm_type) {
 double ClipGradientNorm(const FlatBufferList& buffers, double max_norm) {
   CHECK_GT(max_norm, 0);
   const double norm = GradientNorm(buffers);
-  Scale(buffers, max_norm, norm);
+  ScaleGradients(buffers, max_norm, norm);
   return norm;
 }
 
@@ -109,7 +110,7 @@ absl::StatusOr<double> ClipGradientNorm(const FlatBufferList& buffers,
     const absl::Status finite = CheckFinite(sums, norm, options.norm_type);
     if (!finite.ok()) return finite;
   }
-  Scale(buffers, options.max_norm, norm);
+  ScaleGradients(buffers, options.max_norm, norm);
   return norm;
 }
 

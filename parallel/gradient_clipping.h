@@ -22,6 +22,11 @@ namespace tandem {
 // with millions of elements.) Requires norm_type > 0.
 double GradientNorm(const FlatBufferList& buffers, double norm_type = 2);
 
+// Scales all gradients by max_norm / (norm + 1e-6) if that is less than 1: for
+// a norm that is not of these buffers alone.
+void ScaleGradients(const FlatBufferList& buffers, double max_norm,
+                    double norm);
+
 // clip_grad_norm_: scales all gradients by max_norm / (norm + 1e-6) if that is
 // less than 1. Returns the norm before. One that is not finite makes every
 // gradient NaN or zero, as in PyTorch. Requires max_norm > 0.

@@ -17,6 +17,13 @@
 
 namespace tandem {
 
+// See Strategy::GatherState.
+struct WholeState {
+  NamedTensors parameters;
+  NamedTensors buffers;
+  NamedTensors optimizer;
+};
+
 // Trains and evaluates this rank's part of a model. Collective: every rank of
 // the job calls the same methods in the same order. Not thread-safe.
 class Strategy {
@@ -41,11 +48,11 @@ class Strategy {
   // evaluation and before saving. Nothing to do for most strategies.
   virtual absl::Status Synchronise() { return absl::OkStatus(); }
 
-  // Scores this rank's share of an evaluation batch; issues no collective, so
-  // that ranks may have different numbers of batches.
+  // Scores this rank's share of an evaluation batch. Replicas may have
+  // different numbers of batches; ranks of one replica have the same ones.
   virtual absl::StatusOr<Score> Evaluate(const Batch& batch) = 0;
 
-  // The sum of every replica's `score`, on every rank.
+  // The sum of every rank's `score`, on every rank.
   virtual absl::StatusOr<Score> Sum(const Score& score) = 0;
 
   // What this rank holds, by full name ("layer1.0.conv1.weight"). Tensors alias
@@ -58,15 +65,23 @@ class Strategy {
   // Copies.
   virtual NamedTensors OptimizerState() const = 0;
 
+  // The whole model's, on rank 0, where a checkpoint is written; what other
+  // ranks get means nothing. Collective. Rank 0 holds all of it for most
+  // strategies.
+  virtual absl::StatusOr<WholeState> GatherState() {
+    return WholeState{Parameters(), Buffers(), OptimizerState()};
+  }
+
   // What this rank measured of itself, by name, for a report: PyTorch's names
   // of DDPLoggingData where it has them. Empty: nothing.
   virtual std::vector<std::pair<std::string, double>> Measurements() const {
     return {};
   }
 
-  // Replaces values: each tensor has a counterpart of the same name, shape and
-  // dtype among Parameters() and Buffers(), and nothing is missing; else an
-  // error that names the first that differs, and nothing is changed.
+  // Replaces values, given the whole model's: each tensor has a counterpart of
+  // the same name, shape and dtype (among Parameters() and Buffers(), where a
+  // rank holds all), and nothing is missing; else an error that names the first
+  // that differs, and nothing is changed.
   virtual absl::Status LoadModelState(const NamedTensors& state) = 0;
   virtual absl::Status LoadOptimizerState(const NamedTensors& state) = 0;
 };
