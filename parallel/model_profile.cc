@@ -4,10 +4,13 @@ namespace tandem {
 
 std::vector<LayerCost> CostsOf(const ModelProfile& profile) {
   std::vector<LayerCost> costs;
+  int64_t input_bytes = profile.input_bytes;
   for (const LayerProfile& layer : profile.layers) {
-    costs.push_back(
-        {layer.forward, layer.backward_input + layer.backward_weight,
-         layer.state_bytes, layer.activation_bytes, layer.output_bytes});
+    costs.push_back({layer.forward,
+                     layer.backward_input + layer.backward_weight,
+                     layer.state_bytes, layer.activation_bytes,
+                     layer.output_bytes, input_bytes});
+    input_bytes = layer.output_bytes;
   }
   return costs;
 }
