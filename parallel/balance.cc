@@ -23,7 +23,8 @@ absl::Status CheckCosts(const std::vector<LayerCost>& layers, int64_t parts,
   }
   for (const LayerCost& each : layers) {
     if (each.forward >= 0 && each.backward >= 0 && each.state_bytes >= 0 &&
-        each.activation_bytes >= 0 && each.output_bytes >= 0) {
+        each.activation_bytes >= 0 && each.output_bytes >= 0 &&
+        each.input_bytes >= 0) {
       continue;
     }
     return absl::InvalidArgumentError("a layer's costs must not be negative");
@@ -62,7 +63,8 @@ class PartCosts {
                               ? 1
                               : options_.activations_alive[part];
     return sums_[end].state - sums_[begin].state +
-               alive * (sums_[end].activations - sums_[begin].activations) <=
+               alive * (layers_[begin].input_bytes + sums_[end].activations -
+                        sums_[begin].activations) <=
            options_.device_bytes;
   }
 

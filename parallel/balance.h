@@ -23,6 +23,9 @@ struct LayerCost {
   int64_t activation_bytes = 0;
   // What goes to the next layer, and back as a gradient.
   int64_t output_bytes = 0;
+  // What a part that begins with this layer keeps of its input, for each
+  // microbatch, beside the layers' activations.
+  int64_t input_bytes = 0;
 };
 
 struct BalanceOptions {

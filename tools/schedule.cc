@@ -1,8 +1,6 @@
 // Draws a pipeline's schedule and says what it costs. --help.
 
-#include <fstream>
 #include <iostream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,9 +16,9 @@
 #include "core/command_line.h"
 #include "core/status_macros.h"
 #include "core/user_path.h"
+#include "parallel/schedule_choice.h"
 #include "parallel/schedule_drawing.h"
 #include "parallel/schedule_prediction.h"
-#include "parallel/schedule_text.h"
 #include "parallel/schedule_validator.h"
 #include "parallel/schedules.h"
 
@@ -55,27 +53,12 @@ constexpr char kUsage[] =
     "  schedule --schedule=zb_h1 --times=1,1,1 --svg=zb.svg\n"
     "  schedule --schedule=./mine.txt\n";
 
-absl::StatusOr<Schedule> ReadSchedule(const std::string& path) {
-  std::ifstream file(UserPath(path));
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return ParseSchedule(path, text.str());
-}
-
-int ChunksFor(const std::string& name, int stages) {
-  const int given = absl::GetFlag(FLAGS_chunks);
-  if (given > 0) return given;
-  if (name == "zb_v") return 2;
-  const bool loops = name == "interleaved_1f1b" || name == "looped_bfs";
-  return loops && stages % 2 == 0 ? 2 : 1;
-}
-
 absl::StatusOr<Schedule> ScheduleFromFlags() {
   const std::string name = absl::GetFlag(FLAGS_schedule);
-  if (name.find('/') != std::string::npos) return ReadSchedule(name);
+  if (IsScheduleFile(name)) return ReadScheduleFile(name);
   const int stages = absl::GetFlag(FLAGS_stages);
-  const int chunks = ChunksFor(name, stages);
+  const int given = absl::GetFlag(FLAGS_chunks);
+  const int chunks = given > 0 ? given : UsualChunks(name, stages);
   if (stages < 1 || stages % chunks != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--stages=", stages, " does not divide by ", chunks,

@@ -41,6 +41,18 @@ TEST(CutsByTime, CutsWhereLittleIsSent) {
               testing::AnyOf(ElementsAre(1), ElementsAre(3)));
 }
 
+TEST(CutsByTime, CountsTheInputThatAPartKeeps) {
+  std::vector<LayerCost> layers = Times({1, 1, 1, 1});
+  BalanceOptions options;
+  options.device_bytes = 10;
+  options.activations_alive = {1, 2};
+  layers[2].input_bytes = 5;
+  EXPECT_THAT(*CutsByTime(layers, 2, options), ElementsAre(2));
+  layers[2].input_bytes = 6;
+  EXPECT_THAT(*CutsByTime(layers, 2, options),
+              testing::AnyOf(ElementsAre(1), ElementsAre(3)));
+}
+
 TEST(CutsByTime, KeepsToTheDevicesMemory) {
   std::vector<LayerCost> layers = Times({1, 1, 1, 1});
   for (LayerCost& each : layers) {

@@ -17,8 +17,8 @@ ABSL_FLAG(int64_t, devices_per_rank, 1,
 ABSL_FLAG(std::string, cut, "",
           "Where to cut the model for --devices_per_rank: the layers, by name "
           "or number from 0, with which the second part, the third, ... begin "
-          "(layer3,fc). Empty: so that the largest part has the fewest "
-          "parameters.");
+          "(layer3,fc). Another name of --balance=LAYER,...; empty: as "
+          "--balance says.");
 ABSL_FLAG(std::string, device_memory, "",
           "Memory of each simulated device (80GiB, 512MiB): more than that is "
           "out of memory. Empty: as much as the host has.");

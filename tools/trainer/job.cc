@@ -19,6 +19,7 @@
 #include "parallel/replicated.h"
 #include "tools/trainer/apply_ddp_settings.h"
 #include "tools/trainer/job_devices.h"
+#include "tools/trainer/pipeline_layout.h"
 #include "tools/trainer/process.h"
 #include "tools/trainer/save_folder.h"
 
@@ -131,16 +132,23 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const Job& job) {
 }  // namespace
 
 absl::Status CheckLayout(const TrainOptions& options, int world_size) {
-  TANDEM_ASSIGN_OR_RETURN(const Mesh mesh,
-                          Mesh::Create(world_size, /*pipe=*/1));
+  TANDEM_RETURN_IF_ERROR(
+      CheckLayout(options.pipeline, SurroundingsOf(options), world_size));
+  const auto pipe = static_cast<int>(options.pipeline.pipe);
+  TANDEM_ASSIGN_OR_RETURN(const Mesh mesh, Mesh::Create(world_size, pipe));
   TANDEM_RETURN_IF_ERROR(
       StrategyFor(mesh, static_cast<int>(options.devices.devices_per_rank),
                   options.strategy)
           .status());
-  if (options.strategy == "pipeline") {
+  if (IsPipeline(options.pipeline, SurroundingsOf(options))) {
     return absl::UnimplementedError(
         "--strategy=pipeline: this version does not keep all devices of a rank "
         "busy at once; use --strategy=model_parallel");
+  }
+  if (!options.pipeline.balance.empty()) {
+    return absl::UnimplementedError(
+        absl::StrCat("--balance=", options.pipeline.balance,
+                     ": this version cuts by --cut or by parameters alone"));
   }
   return BatchSizePerReplica(options.batch_size, mesh.data()).status();
 }

@@ -126,6 +126,7 @@ absl::Status Validate(const TrainOptions& options) {
       OneOf("optimizer", options.optimizer, {"sgd", "adam", "adamw"}),
       OneOf("lr_schedule", options.lr_schedule, {"constant", "step", "cosine"}),
       Validate(options.devices),
+      Validate(options.pipeline, SurroundingsOf(options)),
       AtLeast("clip_grad_value", options.clip_grad_value, 0),
       Between("straggler_warning", options.straggler_warning_s, 0, 1e7),
       AtLeast("trace_step", options.trace_step, 1),
@@ -136,6 +137,11 @@ absl::Status Validate(const TrainOptions& options) {
       CheckData(options),
       CheckTogether(options),
   });
+}
+
+PipelineSurroundings SurroundingsOf(const TrainOptions& options) {
+  return {options.strategy, options.devices.devices_per_rank,
+          options.batch_size, options.devices.cut};
 }
 
 double ResolvedLearningRate(const TrainOptions& options) {
@@ -188,6 +194,8 @@ std::vector<std::pair<std::string, std::string>> Describe(
   };
   const auto devices = Describe(options.devices);
   described.insert(described.end(), devices.begin(), devices.end());
+  const auto pipeline = Describe(options.pipeline);
+  described.insert(described.end(), pipeline.begin(), pipeline.end());
   return described;
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "tools/trainer/ddp_settings.h"
 #include "tools/trainer/device_settings.h"
+#include "tools/trainer/pipeline_settings.h"
 
 namespace tandem {
 
@@ -48,6 +49,7 @@ struct TrainOptions {
   int64_t intra_op_threads = 0;  // 0: this machine's cores shared by its ranks
   int64_t workers = 1;
   std::string strategy = "auto";
+  PipelineSettings pipeline;
   DdpSettings ddp;
   std::string backend = "shm";
   std::string interface;
@@ -75,6 +77,9 @@ absl::Status Validate(const TrainOptions& options);
 // The learning rate that will be used: --learning_rate, or the optimizer's
 // usual one (sgd 0.05, adam and adamw 0.001).
 double ResolvedLearningRate(const TrainOptions& options);
+
+// What else decides about the pipeline.
+PipelineSurroundings SurroundingsOf(const TrainOptions& options);
 
 // Every option as (flag name, text), in the order in which they are printed.
 std::vector<std::pair<std::string, std::string>> Describe(

@@ -80,9 +80,12 @@ ABSL_FLAG(int64_t, intra_op_threads, 0,
 ABSL_FLAG(int64_t, workers, 1,
           "Threads of one rank that prepare batches; 0: none, each batch is "
           "prepared when it is needed.");
-ABSL_FLAG(std::string, strategy, "auto",
-          "How ranks share the work: single, ddp, or auto (follows from the "
-          "number of ranks).");
+ABSL_FLAG(
+    std::string, strategy, "auto",
+    "How ranks and devices share the work: single, ddp (a replica each), "
+    "model_parallel (the parts of a model, one after the other), pipeline "
+    "(all of them at once), hybrid (replicas of parts), or auto (follows "
+    "from the numbers of ranks and devices and from --pipe).");
 ABSL_FLAG(std::string, backend, "shm",
           "What carries collectives between ranks on the CPU: shm (memory that "
           "ranks of one host share, Gloo between hosts) or gloo.");
@@ -171,6 +174,7 @@ absl::StatusOr<TrainOptions> TrainOptionsFromFlags() {
   options.intra_op_threads = absl::GetFlag(FLAGS_intra_op_threads);
   options.workers = absl::GetFlag(FLAGS_workers);
   options.strategy = absl::GetFlag(FLAGS_strategy);
+  options.pipeline = PipelineSettingsFromFlags();
   options.backend = absl::GetFlag(FLAGS_backend);
   options.interface = absl::GetFlag(FLAGS_interface);
   options.timeout_s = absl::GetFlag(FLAGS_timeout);

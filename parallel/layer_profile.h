@@ -1,0 +1,45 @@
+// Measures what each layer of a model costs.
+
+#ifndef TANDEM_PARALLEL_LAYER_PROFILE_H_
+#define TANDEM_PARALLEL_LAYER_PROFILE_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <functional>
+
+#include "absl/status/statusor.h"
+#include "core/layer.h"
+#include "parallel/model_profile.h"
+
+namespace tandem {
+
+struct ProfileOptions {
+  // Where the layers are to be timed.
+  c10::Device device = c10::kCPU;
+  // Rounds over all layers, so that a drift of the machine hits all alike.
+  int warmup = 2;
+  int runs = 5;
+  // Tensors of a parameter's size that the optimizer keeps: 1 for SGD with
+  // momentum, 2 for Adam.
+  int optimizer_states = 1;
+  // Made of the last layer's output; its time is added to that layer's.
+  std::function<at::Tensor(const at::Tensor&)> loss = nullptr;
+};
+
+// Runs `input`, a microbatch, through the layers, forward and backward, several
+// times. Each layer is brought to the device when its turn comes and goes back
+// after it, so that a model too big for one device can be measured; gradients
+// and buffers are then as they were before. What backward keeps is measured
+// where the layers are, in one forward through all of them.
+//
+// Random numbers that layers draw are drawn. InvalidArgument for an empty
+// list, skips that do not fit together, or fewer than 1 run; LibTorch's errors,
+// with the layer's name.
+absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,
+                                           const at::Tensor& input,
+                                           const ProfileOptions& options = {});
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_LAYER_PROFILE_H_

@@ -1,0 +1,215 @@
+// With partition_table's: one model, its cuts and what is printed of them.
+
+#include "parallel/partition.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "parallel/partition_table.h"
+#include "parallel/schedules.h"
+
+namespace tandem {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+LayerProfile Costs(const std::string& name, double ms, bool weights,
+                   int64_t state, int64_t activations, int64_t output) {
+  LayerProfile layer;
+  layer.name = name;
+  layer.forward = ms / 1e3;
+  layer.backward_input = ms / 1e3;
+  layer.backward_weight = weights ? ms / 1e3 : 0;
+  layer.state_bytes = state;
+  layer.activation_bytes = activations;
+  layer.output_bytes = output;
+  return layer;
+}
+
+ModelOutline Model() {
+  ModelProfile profile;
+  profile.input_bytes = 1024;
+  profile.layers = {Costs("fc1", 1, true, 1200, 0, 4096),
+                    Costs("relu1", 0.5, false, 0, 4096, 4096),
+                    Costs("fc2", 2, true, 2400, 0, 2048),
+                    Costs("head", 1, true, 1200, 512, 1024)};
+  return {{"fc1", "relu1", "fc2", "head"},
+          {"Linear", "ReLU", "Linear", "Head"},
+          {100, 0, 200, 100},
+          profile};
+}
+
+absl::StatusOr<Cuts> CutsOf(const std::string& balance,
+                            const Schedule& schedule,
+                            const ModelOutline& model = Model(),
+                            const PipelineDevices& devices = {}) {
+  return PartitionModel(*ParseBalance(balance), model, schedule, devices);
+}
+
+Schedule TwoStages(int microbatches = 4) {
+  return *OneFOneB({2, 1, microbatches});
+}
+
+TEST(ParseBalance, KnowsItsWords) {
+  EXPECT_EQ(ParseBalance("")->kind, BalanceKind::kParameters);
+  EXPECT_EQ(ParseBalance("uniform")->kind, BalanceKind::kUniform);
+  EXPECT_EQ(ParseBalance("profile")->kind, BalanceKind::kProfile);
+  EXPECT_EQ(ParseBalance("type:a:b|c")->text, "a:b|c");
+  EXPECT_EQ(ParseBalance("fc2,head")->kind, BalanceKind::kCuts);
+  EXPECT_EQ(ParseBalance("fc2,head")->text, "fc2,head");
+  EXPECT_THAT(std::string(ParseBalance("type:(").status().message()),
+              HasSubstr("--balance=type:(: not a regular expression"));
+  EXPECT_THAT(std::string(ParseBalance("type:").status().message()),
+              HasSubstr("expected an expression"));
+}
+
+TEST(Partition, ByEachRule) {
+  EXPECT_THAT(*CutsOf("uniform", TwoStages()), ElementsAre(2));
+  EXPECT_THAT(*CutsOf("parameters", TwoStages()), ElementsAre(3));
+  EXPECT_THAT(*CutsOf("profile", TwoStages()), ElementsAre(2));
+  EXPECT_THAT(*CutsOf("type:Linear", TwoStages()), ElementsAre(2));
+  EXPECT_THAT(*CutsOf("type:^ReLU|Head", TwoStages()), ElementsAre(3));
+  EXPECT_THAT(*CutsOf("head", TwoStages()), ElementsAre(3));
+  EXPECT_THAT(*CutsOf("1,fc2", *OneFOneB({3, 1, 4})), ElementsAre(1, 2));
+  EXPECT_THAT(*CutsOf("uniform", *ZeroBubbleV({2, 2, 4})),
+              ElementsAre(1, 2, 3));
+}
+
+TEST(Partition, RefusesWhatDoesNotFit) {
+  EXPECT_FALSE(CutsOf("uniform", *OneFOneB({5, 1, 4})).ok());
+  EXPECT_THAT(std::string(CutsOf("unifrm", TwoStages()).status().message()),
+              HasSubstr("--balance=unifrm is none of uniform, parameters, "
+                        "profile and type:REGEX, and as layers: --cut: the "
+                        "model has no layer \"unifrm\""));
+  EXPECT_FALSE(CutsOf("type:Conv", TwoStages()).ok());
+  ModelOutline unmeasured = Model();
+  unmeasured.profile.reset();
+  EXPECT_THAT(
+      std::string(
+          CutsOf("profile", TwoStages(), unmeasured).status().message()),
+      HasSubstr("must have been measured"));
+  EXPECT_TRUE(CutsOf("uniform", TwoStages(), unmeasured).ok());
+}
+
+TEST(Partition, ByProfileCountsTheSending) {
+  ModelOutline model = Model();
+  for (LayerProfile& each : model.profile->layers) {
+    each.forward = each.backward_input = 1e-3;
+    each.backward_weight = 0;
+  }
+  EXPECT_THAT(*CutsOf("profile", TwoStages(), model), ElementsAre(2));
+  PipelineDevices devices;
+  // 4 ms behind relu1, 2 ms behind fc2.
+  devices.sending.seconds_per_byte = 4e-3 / 4096;
+  EXPECT_THAT(*CutsOf("profile", TwoStages(), model, devices), ElementsAre(3));
+}
+
+TEST(Partition, CountsMicrobatchesOfEachStage) {
+  EXPECT_THAT(MicrobatchesAlive(*GPipe({3, 1, 5})), ElementsAre(5, 5, 5));
+  EXPECT_THAT(MicrobatchesAlive(*OneFOneB({3, 1, 5})), ElementsAre(3, 2, 1));
+  EXPECT_THAT(MicrobatchesAlive(*OneFOneB({3, 1, 2})), ElementsAre(2, 2, 1));
+}
+
+TEST(Partition, CountsAStagesMemory) {
+  const auto stages = StageMemories(*Model().profile, {2}, TwoStages());
+  ASSERT_EQ(stages.size(), 2u);
+  EXPECT_EQ(stages[0].state, 1200);
+  EXPECT_EQ(stages[0].activations, 2 * (1024 + 4096));
+  EXPECT_EQ(stages[1].state, 3600);
+  EXPECT_EQ(stages[1].activations, 4096 + 512);
+}
+
+TEST(Partition, CountsTiedWeightsOnceInAStage) {
+  ModelOutline model = Model();
+  model.profile->layers[0].shared_state = {{0, 1000}};
+  model.profile->layers[3].shared_state = {{0, 1000}};
+  EXPECT_EQ(StageMemories(*model.profile, {}, *GPipe({1, 1, 1}))[0].state,
+            4800 - 1000);
+  const auto apart = StageMemories(*model.profile, {2}, TwoStages());
+  EXPECT_EQ(apart[0].state, 1200);
+  EXPECT_EQ(apart[1].state, 3600);
+}
+
+TEST(Partition, ByProfileFitsTheMemory) {
+  PipelineDevices devices;
+  devices.device_bytes = 11440;  // the fastest cut's need
+  EXPECT_THAT(*CutsOf("profile", TwoStages(), Model(), devices),
+              ElementsAre(2));
+  devices.device_bytes = 11439;
+  // Behind the first layer: 3248 and 12304 bytes. Behind the third: 13840.
+  EXPECT_EQ(CutsOf("profile", TwoStages(), Model(), devices).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  // With 1 microbatch stage 0 keeps less: 6320 and 8208 bytes.
+  devices.device_bytes = 8208;
+  EXPECT_THAT(*CutsOf("profile", TwoStages(1), Model(), devices),
+              ElementsAre(2));
+  // A limit under which another cut than the fastest one does.
+  ModelOutline model = Model();
+  model.profile->layers[1].output_bytes = 9000;
+  devices.device_bytes = 12000;
+  EXPECT_THAT(*CutsOf("profile", TwoStages(1), model), ElementsAre(2));
+  EXPECT_THAT(*CutsOf("profile", TwoStages(1), model, devices),
+              testing::AnyOf(ElementsAre(1), ElementsAre(3)));
+}
+
+TEST(Partition, ByProfileKnowsTiedWeights) {
+  ModelOutline model = Model();
+  // fc1 and head have one tensor. In one stage it counts once.
+  model.profile->layers[0].shared_state = {{0, 1200}};
+  model.profile->layers[3].shared_state = {{0, 1200}};
+  PipelineDevices devices;
+  devices.device_bytes = 8208;
+  EXPECT_THAT(*CutsOf("profile", TwoStages(1), model, devices), ElementsAre(2));
+  devices.device_bytes = 8207;  // stage 1 has it as well
+  EXPECT_EQ(CutsOf("profile", TwoStages(1), model, devices).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  // 3600 + 1024 + 4608 bytes.
+  devices.device_bytes = 9232;
+  EXPECT_THAT(*CutsOf("profile", *GPipe({1, 1, 1}), model, devices),
+              ElementsAre());
+}
+
+TEST(PartitionTable, OfAProfile) {
+  PipelineDevices devices;
+  const auto table = PartitionTable(Model(), {2}, TwoStages(), devices);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ("\n" + *table, R"(
+layer  type    parameters  forward ms  backward ms      state  activations  stage
+fc1    Linear         100       1.000        2.000  1.172 KiB          0 B      0
+relu1  ReLU             0       0.500        0.500        0 B        4 KiB      0
+fc2    Linear         200       2.000        4.000  2.344 KiB          0 B      1
+head   Head           100       1.000        2.000  1.172 KiB        512 B      1
+
+stage  device  layers        parameters  forward ms  backward ms      state  activations     memory
+    0       0  fc1 to relu1         100       1.500        2.500  1.172 KiB    2 x 5 KiB  11.17 KiB
+    1       1  fc2 to head          300       3.000        6.000  3.516 KiB  1 x 4.5 KiB  8.016 KiB
+
+slowest stage    1: 9.000 ms a microbatch
+predicted step   40.000 ms (1f1b, 4 microbatches; bubble 10.0 %; a message 0.000 ms)
+)");
+}
+
+TEST(PartitionTable, WithoutAProfile) {
+  ModelOutline model = Model();
+  model.profile.reset();
+  const auto table = PartitionTable(model, {1, 3}, *GPipe({3, 1, 2}));
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ("\n" + *table, R"(
+layer  type    parameters  stage
+fc1    Linear         100      0
+relu1  ReLU             0      1
+fc2    Linear         200      1
+head   Head           100      2
+
+stage  device  layers        parameters
+    0       0  fc1                  100
+    1       1  relu1 to fc2         200
+    2       2  head                 100
+)");
+}
+
+}  // namespace
+}  // namespace tandem
