@@ -87,7 +87,7 @@ PipelineExecutor::PipelineExecutor(Schedule schedule, Stages stages,
       layout_(std::move(layout)),
       options_(options),
       timeline_(schedule_.actions.size()) {
-  for (int i = 1; i <= schedule_.stages; ++i) {
+  for (int i = 0; i < schedule_.stages; ++i) {
     fault_points_.push_back({absl::StrCat("stage:", i, ":forward"),
                              absl::StrCat("stage:", i, ":backward")});
   }
@@ -99,7 +99,9 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Create(
     Schedule schedule, Stages stages, PipelineLayout layout,
     const PipelineOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const int least, LeastChannelCapacity(schedule));
-  const int capacity = std::max(least, 1);
+  // With room for all, no stage waits to hand over: how far one runs ahead is
+  // the schedule's affair.
+  const int capacity = std::max({least, 1, schedule.microbatches});
   auto executor = absl::WrapUnique(new PipelineExecutor(
       std::move(schedule), std::move(stages), std::move(layout), options));
   TANDEM_ASSIGN_OR_RETURN(executor->facts_,

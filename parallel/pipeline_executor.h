@@ -54,7 +54,7 @@ struct Inference {
 // The stages of one rank. All ranks of a pipeline call the same methods with
 // the same sizes. Not thread-safe.
 //
-// Fault points: "stage:S:forward:M", "stage:S:backward:M", with S from 1.
+// Fault points: "stage:S:forward:M", "stage:S:backward:M", both from 0.
 class PipelineExecutor {
  public:
   using Stages = std::vector<std::unique_ptr<PipelineStage>>;

@@ -33,9 +33,8 @@ int StageOfLayer(const Cuts& cuts, int64_t layer) {
                           cuts.begin());
 }
 
-std::string StageName(int stage, const Schedule& schedule, c10::Device device) {
-  return absl::StrCat("stage ", stage + 1, " of ", schedule.stages, ", on ",
-                      device.str());
+std::string StageName(int stage, c10::Device device) {
+  return absl::StrCat("stage ", stage, ", on ", device.str());
 }
 
 absl::Status Move(const LayerList& layers, c10::Device device) {
@@ -104,7 +103,7 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     const LayerRange& part = parts[static_cast<size_t>(i)];
     StageOptions stage;
     stage.device = layout.DeviceFor(device);
-    stage.name = StageName(i, schedule, stage.device);
+    stage.name = StageName(i, stage.device);
     stage.incoming = SkipsBefore(links, static_cast<size_t>(part.begin));
     stage.outgoing = SkipsBefore(links, static_cast<size_t>(part.end));
     if (i + 1 == schedule.stages) stage.loss = loss;

@@ -26,7 +26,7 @@
 namespace tandem {
 
 struct StageOptions {
-  // For messages: "stage 1 of 4, on sim:1".
+  // For messages: "stage 1, on sim:1".
   std::string name;
   c10::Device device = c10::kCPU;
   // Skip connections on their way into the stage and out of it

@@ -69,7 +69,10 @@ FlatBuffers FlatBuffersOf(
 }  // namespace
 
 Pipelined::Pipelined(const PipelinedOptions& options, Communicator* pipe)
-    : options_(options), pipe_(pipe) {}
+    : options_(options),
+      pipe_(pipe),
+      times_(options_.schedule),
+      peaks_(options_.schedule.actions.size()) {}
 
 absl::StatusOr<std::unique_ptr<Pipelined>> Pipelined::Create(
     const LayerSpecs& specs, const LossFunction& loss,
@@ -84,6 +87,7 @@ absl::StatusOr<std::unique_ptr<Pipelined>> Pipelined::Create(
 absl::Status Pipelined::Prepare(const LayerSpecs& specs,
                                 const LossFunction& loss) {
   const PipelineLayout layout = {options_.devices, pipe_};
+  layers_ = static_cast<int>(specs.size());
   PipelineModelOptions model;
   model.cuts = options_.cuts;
   model.seed = options_.seed;
@@ -216,6 +220,7 @@ absl::StatusOr<Score> Pipelined::Step(const Batch& batch,
   const absl::StatusOr<Score> score =
       executor_->TrainStep(microbatches, samples);
   if (!score.ok()) return Annotate(score.status(), "training step");
+  Measure(batch);
   TANDEM_RETURN_IF_ERROR(Update(learning_rate));
   ++step_;
   return Sum(*score);

@@ -25,6 +25,7 @@
 #include "parallel/make_optimizer.h"
 #include "parallel/pipeline_executor.h"
 #include "parallel/pipeline_model.h"
+#include "parallel/pipeline_times.h"
 #include "parallel/schedule.h"
 #include "parallel/strategy.h"
 #include "parallel/tied_gradients.h"
@@ -88,6 +89,9 @@ class Pipelined : public Strategy {
   NamedTensors Buffers() const override;
   NamedTensors OptimizerState() const override;
   absl::StatusOr<WholeState> GatherState() override;
+  // bubble_report.h's, and how many microbatches' activations each device held
+  // at most, beside the schedule's bound.
+  absl::StatusOr<std::string> DescribeTimes() override;
   absl::Status LoadModelState(const NamedTensors& state) override;
   absl::Status LoadOptimizerState(const NamedTensors& state) override;
 
@@ -109,6 +113,7 @@ class Pipelined : public Strategy {
   absl::StatusOr<double> NormOfAll() const;
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
   FlatBufferList All() const;
+  void Measure(const Batch& batch);
 
   PipelinedOptions options_;
   Communicator* pipe_;
@@ -118,6 +123,10 @@ class Pipelined : public Strategy {
   std::vector<std::pair<std::string, std::string>> copies_of_;  // copy, own
   std::unique_ptr<TiedGradients> tied_;
   std::optional<GroupedOptimizer> optimizer_;
+  PipelineTimes times_;
+  std::vector<double> peaks_;  // microbatches held, by schedule device
+  int layers_ = 0;
+  int64_t batch_size_ = 0;  // of the last step
   int64_t step_ = 0;
 };
 

@@ -111,9 +111,9 @@ class Wire {
     return [this, microbatch] {
       return carries_activations()
                  ? absl::StrCat("activations of microbatch ", microbatch,
-                                " from stage ", options_.stage + 1)
+                                " from stage ", options_.stage)
                  : absl::StrCat("gradients of microbatch ", microbatch,
-                                " for stage ", options_.stage + 1);
+                                " for stage ", options_.stage);
     };
   }
 
@@ -180,9 +180,8 @@ class RemoteSender : public StageSender {
         continue;
       }
       return absl::InvalidArgumentError(absl::StrCat(
-          "what crosses the cut behind stage ", wire_.options().stage + 1,
-          " was ", ToString(*known), " for ", rows, " samples, and is ",
-          ToString(form),
+          "what crosses the cut behind stage ", wire_.options().stage, " was ",
+          ToString(*known), " for ", rows, " samples, and is ", ToString(form),
           " now: between ranks, shapes may depend on the number of samples "
           "alone"));
     }
@@ -214,6 +213,9 @@ class RemoteSender : public StageSender {
   Wire wire_;
   std::deque<Parcel> sent_;
 };
+
+// Messages that may come while one is worked on.
+constexpr size_t kAhead = 2;
 
 class RemoteReceiver : public StageReceiver {
  public:
@@ -262,8 +264,7 @@ class RemoteReceiver : public StageReceiver {
   // Starts the next receives whose forms are known.
   absl::Status ReceiveAhead() {
     const std::vector<int>& order = wire_.step().order;
-    const size_t most = static_cast<size_t>(wire_.options().capacity) + 1;
-    while (next_ < order.size() && coming_.size() < most) {
+    while (next_ < order.size() && coming_.size() < kAhead) {
       const int microbatch = order[next_];
       const auto form = wire_.forms().Find(wire_.rows(microbatch));
       if (!form.has_value()) break;

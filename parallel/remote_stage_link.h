@@ -18,7 +18,7 @@ namespace tandem {
 // the activations, and are zero where there is none. See message_form.h.
 //
 // Receives are started ahead of time, so that messages move while this rank
-// computes; a sender holds at most `capacity` messages that have not gone.
+// computes; a sender waits when `capacity` messages have not gone.
 //
 // Errors are the communicator's, and InvalidArgument when activations have
 // other shapes than before with as large a microbatch. Closing an end aborts
@@ -28,7 +28,7 @@ struct RemoteLinkOptions {
   int peer = 0;                    // rank in the group
   int stage = 0;                   // whose output crosses
   int microbatches = 1;            // of a step, at most
-  int capacity = 1;                // what the schedule needs
+  int capacity = 1;                // messages that a sender holds
   c10::Device device = c10::kCPU;  // of this side
 };
 

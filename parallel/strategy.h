@@ -78,6 +78,10 @@ class Strategy {
     return {};
   }
 
+  // Where the time of the steps so far went, for a person; empty: nothing to
+  // say. Collective.
+  virtual absl::StatusOr<std::string> DescribeTimes() { return std::string(); }
+
   // Replaces values, given the whole model's: each tensor has a counterpart of
   // the same name, shape and dtype (among Parameters() and Buffers(), where a
   // rank holds all), and nothing is missing; else an error that names the first

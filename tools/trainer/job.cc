@@ -1,24 +1,14 @@
 #include "tools/trainer/job.h"
 
-#include <algorithm>
 #include <chrono>
-#include <optional>
-#include <regex>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "core/layer_list.h"
 #include "core/status_macros.h"
 #include "datasets/loader.h"
 #include "datasets/registry.h"
-#include "models/classification_loss.h"
-#include "models/registry.h"
-#include "parallel/replicated.h"
-#include "tools/trainer/apply_ddp_settings.h"
 #include "tools/trainer/job_devices.h"
+#include "tools/trainer/job_strategy.h"
 #include "tools/trainer/pipeline_layout.h"
 #include "tools/trainer/process.h"
 #include "tools/trainer/save_folder.h"
@@ -57,76 +47,11 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenData(
   return dataset;
 }
 
-absl::StatusOr<LayerList> MakeLayersFor(const TrainOptions& options,
-                                        const Dataset& data) {
-  ModelOptions model;
-  model.name = options.model;
-  model.input_shape = data.input_shape();
-  model.classes = data.classes();
-  model.tokens = data.tokens();
-  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeModel(model));
-  return MakeLayers(specs, options.seed);
-}
-
-OptimizerOptions OptimizerOptionsOf(const TrainOptions& options,
-                                    double weight_decay) {
-  if (options.optimizer == "sgd") {
-    SgdOptions sgd;
-    sgd.momentum = options.momentum;
-    sgd.nesterov = options.nesterov;
-    sgd.weight_decay = weight_decay;
-    return sgd;
-  }
-  if (options.optimizer == "adam") {
-    AdamOptions adam;
-    adam.weight_decay = weight_decay;
-    return adam;
-  }
-  AdamWOptions adamw;
-  adamw.weight_decay = weight_decay;
-  return adamw;
-}
-
-// --no_weight_decay_on: a parameter group of its own.
-absl::Status ExemptFromDecay(const TrainOptions& options,
-                             const LayerList& layers,
-                             ReplicatedOptions* replicated) {
-  if (options.no_weight_decay_on.empty()) return absl::OkStatus();
-  const auto exempt = [pattern = std::regex(options.no_weight_decay_on)](
-                          const std::string& name) -> int64_t {
-    return std::regex_search(name, pattern) ? 1 : 0;
-  };
-  std::vector<std::string> names;
-  for (const auto& each : NamedParameters(layers)) names.push_back(each.first);
-  if (std::none_of(names.begin(), names.end(), exempt)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--no_weight_decay_on=", options.no_weight_decay_on,
-                     " matches no parameter of --model=", options.model,
-                     ", which has ", absl::StrJoin(names, ", ")));
-  }
-  replicated->ddp.optimizer_group = exempt;
-  replicated->further_optimizers = {OptimizerOptionsOf(options, 0)};
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const Job& job) {
-  TANDEM_ASSIGN_OR_RETURN(LayerList layers,
-                          MakeLayersFor(job.options, *job.train_data));
-  ReplicatedOptions replicated;
-  replicated.optimizer =
-      OptimizerOptionsOf(job.options, job.options.weight_decay);
-  replicated.clip_norm = job.options.clip_grad_norm;
-  replicated.clip_norm_type = job.options.clip_grad_norm_type;
-  replicated.error_if_nonfinite = job.options.error_if_nonfinite;
-  replicated.clip_value = job.options.clip_grad_value;
-  TANDEM_RETURN_IF_ERROR(Apply(job.options.ddp, &replicated));
-  TANDEM_RETURN_IF_ERROR(ExemptFromDecay(job.options, layers, &replicated));
-  replicated.device = std::nullopt;
-  if (job.devices.size() == 1) replicated.device = job.devices.front();
-  TANDEM_ASSIGN_OR_RETURN(
-      layers, PlaceLayers(std::move(layers), job.options.devices, job.devices));
-  return Replicated::Create(std::move(layers), CrossEntropy, replicated,
-                            *job.world);
+// How many threads issue work at once: a rank's devices do in a pipeline.
+int ThreadsOfHost(const TrainOptions& options, const Launch& launch) {
+  const bool at_once = IsPipeline(options.pipeline, SurroundingsOf(options));
+  const auto devices = static_cast<int>(options.devices.devices_per_rank);
+  return launch.local_world_size * (at_once ? devices : 1);
 }
 
 }  // namespace
@@ -140,16 +65,6 @@ absl::Status CheckLayout(const TrainOptions& options, int world_size) {
       StrategyFor(mesh, static_cast<int>(options.devices.devices_per_rank),
                   options.strategy)
           .status());
-  if (IsPipeline(options.pipeline, SurroundingsOf(options))) {
-    return absl::UnimplementedError(
-        "--strategy=pipeline: this version does not keep all devices of a rank "
-        "busy at once; use --strategy=model_parallel");
-  }
-  if (!options.pipeline.balance.empty()) {
-    return absl::UnimplementedError(
-        absl::StrCat("--balance=", options.pipeline.balance,
-                     ": this version cuts by --cut or by parameters alone"));
-  }
   return BatchSizePerReplica(options.batch_size, mesh.data()).status();
 }
 
@@ -158,8 +73,9 @@ absl::StatusOr<Job> SetUpJob(const TrainOptions& options,
   Job job;
   job.options = options;
   job.launch = launch;
-  TANDEM_ASSIGN_OR_RETURN(job.mesh,
-                          Mesh::Create(launch.world_size, /*pipe=*/1));
+  TANDEM_ASSIGN_OR_RETURN(
+      job.mesh,
+      Mesh::Create(launch.world_size, static_cast<int>(options.pipeline.pipe)));
   TANDEM_ASSIGN_OR_RETURN(
       job.batch_size_per_replica,
       BatchSizePerReplica(options.batch_size, job.mesh.data()));
@@ -168,7 +84,7 @@ absl::StatusOr<Job> SetUpJob(const TrainOptions& options,
     TANDEM_RETURN_IF_ERROR(PrepareSaveFolder(options.save_dir));
   }
   job.intra_op_threads =
-      IntraOpThreads(options.intra_op_threads, launch.local_world_size,
+      IntraOpThreads(options.intra_op_threads, ThreadsOfHost(options, launch),
                      /*bound=*/binds && IsBoundToCores());
   ConfigureProcess(job.intra_op_threads);
   if (launch.world_size > 1) IgnoreBrokenConnections();
@@ -176,7 +92,11 @@ absl::StatusOr<Job> SetUpJob(const TrainOptions& options,
   TANDEM_ASSIGN_OR_RETURN(job.train_data, OpenData(options, Split::kTrain));
   TANDEM_ASSIGN_OR_RETURN(job.test_data, OpenData(options, Split::kTest));
   TANDEM_ASSIGN_OR_RETURN(job.world, Connect(options, launch));
-  TANDEM_ASSIGN_OR_RETURN(job.strategy, MakeStrategy(job));
+  TANDEM_ASSIGN_OR_RETURN(
+      JobStrategy made,
+      MakeJobStrategy(options, job.devices, *job.train_data, *job.world));
+  job.strategy = std::move(made.strategy);
+  job.partition = std::move(made.partition);
   return job;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,6 +33,7 @@ struct Job {
   std::shared_ptr<const Dataset> train_data;
   std::shared_ptr<const Dataset> test_data;
   std::unique_ptr<Strategy> strategy;
+  std::string partition;  // where the model was cut, for a person
 
   bool speaks() const { return launch.rank == 0; }
   int data_rank() const { return mesh.CoordinatesOf(launch.rank).data; }

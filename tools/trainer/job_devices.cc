@@ -10,8 +10,6 @@
 #include "core/sim/limits.h"
 #include "core/sim/sim.h"
 #include "core/status_macros.h"
-#include "parallel/cut.h"
-#include "parallel/model_parallel.h"
 
 namespace tandem {
 namespace {
@@ -30,16 +28,6 @@ absl::Status MakeSimulated(const DeviceSettings& settings,
   return EnableSim(sim);
 }
 
-absl::StatusOr<Cuts> CutsFor(const LayerList& layers,
-                             const DeviceSettings& settings) {
-  if (settings.cut.empty()) {
-    return CutsByParameters(ParameterCounts(layers), settings.devices_per_rank);
-  }
-  std::vector<std::string> names;
-  for (const Layer& layer : layers) names.push_back(layer.name);
-  return ParseCuts(settings.cut, names, settings.devices_per_rank);
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
@@ -51,14 +39,6 @@ absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
                           ParseDeviceType(settings.device));
   return DevicesOf(launch.local_rank,
                    static_cast<int>(settings.devices_per_rank), type);
-}
-
-absl::StatusOr<LayerList> PlaceLayers(LayerList layers,
-                                      const DeviceSettings& settings,
-                                      const std::vector<c10::Device>& devices) {
-  if (devices.size() == 1) return layers;
-  TANDEM_ASSIGN_OR_RETURN(const Cuts cuts, CutsFor(layers, settings));
-  return SpreadOverDevices(std::move(layers), cuts, devices);
 }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> PeakMemory(

@@ -13,7 +13,6 @@
 #include "absl/status/statusor.h"
 #include "core/communicator.h"
 #include "core/launch.h"
-#include "core/layer.h"
 #include "tools/trainer/device_settings.h"
 
 namespace tandem {
@@ -22,12 +21,6 @@ namespace tandem {
 // Before any tensor is made.
 absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
     const DeviceSettings& settings, const Launch& launch);
-
-// Cuts the layers as --cut says and puts the parts on the devices. With one
-// device it gives the layers back as they are.
-absl::StatusOr<LayerList> PlaceLayers(LayerList layers,
-                                      const DeviceSettings& settings,
-                                      const std::vector<c10::Device>& devices);
 
 // The most memory that each simulated device of the job held, and what for:
 // ("sim:0", "12 MiB: parameters 8 MiB, ..."), by rank; with several ranks each

@@ -242,7 +242,11 @@ absl::Status Loop::Summarise() {
   }
   TANDEM_ASSIGN_OR_RETURN(summary_.device_memory,
                           PeakMemory(job_.devices, *job_.world));
-  summary_.weights_sha256 = WeightsSha256(ModelState(*job_.strategy));
+  TANDEM_ASSIGN_OR_RETURN(const WholeState state, job_.strategy->GatherState());
+  if (job_.speaks()) summary_.weights_sha256 = WeightsSha256(ModelOf(state));
+  TANDEM_ASSIGN_OR_RETURN(const std::string times,
+                          job_.strategy->DescribeTimes());
+  if (!times.empty()) report_.Say(times);
   return report_.ShowSummary(summary_);
 }
 
@@ -250,6 +254,7 @@ absl::Status Loop::Summarise() {
 
 absl::Status RunJob(Job& job, Report& report) {
   TANDEM_RETURN_IF_ERROR(report.ShowSettings(DescribeJob(job)));
+  if (!job.partition.empty()) report.Say(job.partition);
   return Loop(job, report).Run();
 }
 

@@ -1,6 +1,7 @@
 #include "tools/trainer/saving.h"
 
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/checkpoint.h"
@@ -17,10 +18,11 @@ std::map<std::string, std::string> OptionsToKeep(const TrainOptions& options) {
           {"batch_size", absl::StrCat(options.batch_size)}};
 }
 
-Checkpoint CheckpointOf(const Job& job, const TrainPosition& position) {
+Checkpoint CheckpointOf(const Job& job, const TrainPosition& position,
+                        WholeState state) {
   Checkpoint checkpoint;
-  checkpoint.model = ModelState(*job.strategy);
-  checkpoint.optimizer = job.strategy->OptimizerState();
+  checkpoint.model = ModelOf(state);
+  checkpoint.optimizer = std::move(state.optimizer);
   checkpoint.progress.step = position.step;
   checkpoint.progress.epoch = position.sampler.epoch;
   checkpoint.progress.sampler_position = position.sampler.position;
@@ -59,11 +61,10 @@ absl::Status CheckFits(const std::string& path,
 
 }  // namespace
 
-NamedTensors ModelState(const Strategy& strategy) {
-  NamedTensors state = strategy.Parameters();
-  const NamedTensors buffers = strategy.Buffers();
-  state.insert(state.end(), buffers.begin(), buffers.end());
-  return state;
+NamedTensors ModelOf(const WholeState& state) {
+  NamedTensors model = state.parameters;
+  model.insert(model.end(), state.buffers.begin(), state.buffers.end());
+  return model;
 }
 
 absl::StatusOr<std::string> SaveJob(const Job& job,
@@ -71,8 +72,10 @@ absl::StatusOr<std::string> SaveJob(const Job& job,
   const std::string& folder = job.options.save_dir;
   const std::string name = CheckpointName(position.step);
   const std::string path = absl::StrCat(folder, "/", name);
+  TANDEM_ASSIGN_OR_RETURN(WholeState state, job.strategy->GatherState());
   if (job.launch.rank != 0) return path;
-  TANDEM_RETURN_IF_ERROR(SaveCheckpoint(path, CheckpointOf(job, position)));
+  TANDEM_RETURN_IF_ERROR(
+      SaveCheckpoint(path, CheckpointOf(job, position, std::move(state))));
   TANDEM_RETURN_IF_ERROR(PointLatestAt(folder, name));
   return path;
 }

@@ -20,13 +20,12 @@ struct TrainPosition {
   SamplerState sampler;
 };
 
-// What the strategy holds of the model: parameters, then buffers. They alias
-// the live tensors.
-NamedTensors ModelState(const Strategy& strategy);
+// The model alone: parameters, then buffers. They alias the state's tensors.
+NamedTensors ModelOf(const WholeState& state);
 
 // Writes DIR/step-000000042.safetensors and points DIR/latest.safetensors at
-// it, with DIR = --save_dir. Rank 0 does the work; the others return at once.
-// Gives the file's path. An error leaves what was there before.
+// it, with DIR = --save_dir. Rank 0 writes what it gathers. Gives the file's
+// path. Collective. An error leaves what was there before.
 absl::StatusOr<std::string> SaveJob(const Job& job,
                                     const TrainPosition& position);
 

@@ -1,0 +1,62 @@
+// Where a pipeline's time went, and what it held.
+
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/status_macros.h"
+#include "parallel/bubble_report.h"
+#include "parallel/pipelined.h"
+
+namespace tandem {
+
+void Pipelined::Measure(const Batch& batch) {
+  times_.Add(executor_->timeline());
+  batch_size_ = batch.size;
+  const Schedule& schedule = executor_->schedule();
+  for (int device = 0; device < schedule.devices(); ++device) {
+    int held = 0;
+    for (int stage : schedule.stages_of[static_cast<size_t>(device)]) {
+      const auto& its = executor_->stages()[static_cast<size_t>(stage)];
+      if (its != nullptr) held += its->TakePeakActivations();
+    }
+    double& peak = peaks_[static_cast<size_t>(device)];
+    peak = std::max(peak, static_cast<double>(held));
+  }
+}
+
+absl::StatusOr<std::string> Pipelined::DescribeTimes() {
+  std::vector<double> numbers = times_.Flatten();
+  const size_t times = numbers.size();
+  numbers.insert(numbers.end(), peaks_.begin(), peaks_.end());
+  if (pipe_ != nullptr) {
+    const at::Tensor sums = at::tensor(numbers, at::kDouble);
+    TANDEM_RETURN_IF_ERROR(
+        pipe_->AllReduceSum(sums, [] { return "the devices' times"; }));
+    const auto* values = sums.const_data_ptr<double>();
+    numbers.assign(values, values + numbers.size());
+  }
+  PipelineTimes all(executor_->schedule());
+  TANDEM_RETURN_IF_ERROR(
+      all.SetFlat({numbers.begin(), numbers.begin() + times}));
+  if (all.steps() == 0) return std::string();
+  AdviceLimits limits;
+  limits.batch_size = batch_size_;
+  limits.layers = layers_;
+  TANDEM_ASSIGN_OR_RETURN(const BubbleReport report,
+                          ReportBubbles(executor_->schedule(), all, limits));
+  std::string text = report.text;
+  const std::vector<int>& bounds = executor_->facts().peak_activations;
+  absl::StrAppend(&text, "\nmicrobatches held at most (the schedule's bound):");
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    absl::StrAppendFormat(&text, "%s device %d: %.0f (%d)", i == 0 ? "" : ",",
+                          i, numbers[times + i], bounds[i]);
+  }
+  return text;
+}
+
+}  // namespace tandem

@@ -1,0 +1,194 @@
+#include "tools/trainer/job_strategy.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <regex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/layer_list.h"
+#include "core/status_macros.h"
+#include "models/classification_loss.h"
+#include "models/registry.h"
+#include "parallel/model_parallel.h"
+#include "parallel/pipelined.h"
+#include "parallel/replicated.h"
+#include "parallel/schedules.h"
+#include "tools/trainer/apply_ddp_settings.h"
+#include "tools/trainer/job_partition.h"
+#include "tools/trainer/pipeline_layout.h"
+
+namespace tandem {
+namespace {
+
+absl::StatusOr<LayerSpecs> MakeSpecs(const TrainOptions& options,
+                                     const Dataset& data) {
+  ModelOptions model;
+  model.name = options.model;
+  model.input_shape = data.input_shape();
+  model.classes = data.classes();
+  model.tokens = data.tokens();
+  return MakeModel(model);
+}
+
+OptimizerOptions OptimizerOptionsOf(const TrainOptions& options,
+                                    double weight_decay) {
+  if (options.optimizer == "sgd") {
+    SgdOptions sgd;
+    sgd.momentum = options.momentum;
+    sgd.nesterov = options.nesterov;
+    sgd.weight_decay = weight_decay;
+    return sgd;
+  }
+  if (options.optimizer == "adam") {
+    AdamOptions adam;
+    adam.weight_decay = weight_decay;
+    return adam;
+  }
+  AdamWOptions adamw;
+  adamw.weight_decay = weight_decay;
+  return adamw;
+}
+
+// --no_weight_decay_on: a parameter group of its own.
+struct DecayGroups {
+  std::function<int64_t(const std::string&)> group;  // null: one group
+  std::vector<OptimizerOptions> further;
+};
+
+absl::StatusOr<DecayGroups> ExemptFromDecay(const TrainOptions& options,
+                                            const LayerSpecs& specs) {
+  if (options.no_weight_decay_on.empty()) return DecayGroups();
+  const auto exempt = [pattern = std::regex(options.no_weight_decay_on)](
+                          const std::string& name) -> int64_t {
+    return std::regex_search(name, pattern) ? 1 : 0;
+  };
+  std::vector<std::string> names;
+  for (const auto& each : NamedParameters(MakeLayers(specs, options.seed))) {
+    names.push_back(each.first);
+  }
+  if (std::none_of(names.begin(), names.end(), exempt)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--no_weight_decay_on=", options.no_weight_decay_on,
+                     " matches no parameter of --model=", options.model,
+                     ", which has ", absl::StrJoin(names, ", ")));
+  }
+  return DecayGroups{exempt, {OptimizerOptionsOf(options, 0)}};
+}
+
+ActivationCheckpointing CheckpointingOf(const PipelineSettings& settings) {
+  if (settings.checkpoint_activations == "always") {
+    return ActivationCheckpointing::kAlways;
+  }
+  return settings.checkpoint_activations == "except_last"
+             ? ActivationCheckpointing::kExceptLast
+             : ActivationCheckpointing::kNever;
+}
+
+// What a whole replica is trained with, and a pipeline too.
+template <typename StrategyOptions>
+void SetOptimizer(const TrainOptions& options, const DecayGroups& groups,
+                  StrategyOptions* strategy) {
+  strategy->optimizer = OptimizerOptionsOf(options, options.weight_decay);
+  strategy->further_optimizers = groups.further;
+  strategy->clip_norm = options.clip_grad_norm;
+  strategy->clip_norm_type = options.clip_grad_norm_type;
+  strategy->error_if_nonfinite = options.error_if_nonfinite;
+  strategy->clip_value = options.clip_grad_value;
+}
+
+absl::StatusOr<Schedule> ScheduleOf(const TrainOptions& options) {
+  return ScheduleFor(options.pipeline,
+                     options.pipeline.pipe * options.devices.devices_per_rank,
+                     options.batch_size);
+}
+
+absl::StatusOr<JobStrategy> MakePipelined(
+    const TrainOptions& options, const LayerSpecs& specs,
+    const std::vector<c10::Device>& devices, const Dataset& data,
+    Communicator& world) {
+  PipelinedOptions pipelined;
+  TANDEM_ASSIGN_OR_RETURN(pipelined.schedule, ScheduleOf(options));
+  TANDEM_ASSIGN_OR_RETURN(
+      JobPartition partition,
+      PartitionJob(options, specs, pipelined.schedule, devices, data, world));
+  pipelined.cuts = partition.cuts;
+  pipelined.devices = devices;
+  pipelined.microbatch_size = options.pipeline.microbatch_size;
+  pipelined.weight_gradient_batch =
+      std::max(1, static_cast<int>(options.pipeline.weight_gradient_batch));
+  pipelined.seed = options.seed;
+  pipelined.pipeline.checkpointing = CheckpointingOf(options.pipeline);
+  pipelined.pipeline.defers_statistics = options.pipeline.deferred_batch_norm;
+  pipelined.pipeline.timeout =
+      std::chrono::milliseconds(static_cast<int64_t>(options.timeout_s * 1e3));
+  pipelined.pipeline.hang_timeout = pipelined.pipeline.timeout;
+  TANDEM_ASSIGN_OR_RETURN(const DecayGroups groups,
+                          ExemptFromDecay(options, specs));
+  SetOptimizer(options, groups, &pipelined);
+  pipelined.optimizer_group = groups.group;
+  JobStrategy made;
+  made.partition = std::move(partition.table);
+  TANDEM_ASSIGN_OR_RETURN(
+      made.strategy, Pipelined::Create(specs, CrossEntropy, pipelined,
+                                       world.size() == 1 ? nullptr : &world));
+  return made;
+}
+
+// Parts of a model that work one after the other are a pipeline of one
+// microbatch.
+absl::StatusOr<JobPartition> PartitionReplica(
+    const TrainOptions& options, const LayerSpecs& specs,
+    const std::vector<c10::Device>& devices, const Dataset& data,
+    Communicator& world) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const Schedule schedule,
+      MakeSchedule("gpipe", {static_cast<int>(devices.size()), 1, 1}));
+  return PartitionJob(options, specs, schedule, devices, data, world);
+}
+
+absl::StatusOr<JobStrategy> MakeReplicated(
+    const TrainOptions& options, const LayerSpecs& specs,
+    const std::vector<c10::Device>& devices, const Dataset& data,
+    Communicator& world) {
+  ReplicatedOptions replicated;
+  TANDEM_RETURN_IF_ERROR(Apply(options.ddp, &replicated));
+  TANDEM_ASSIGN_OR_RETURN(const DecayGroups groups,
+                          ExemptFromDecay(options, specs));
+  SetOptimizer(options, groups, &replicated);
+  replicated.ddp.optimizer_group = groups.group;
+  LayerList layers = MakeLayers(specs, options.seed);
+  JobStrategy made;
+  replicated.device = devices.front();
+  if (devices.size() > 1) {
+    replicated.device = std::nullopt;
+    TANDEM_ASSIGN_OR_RETURN(
+        JobPartition partition,
+        PartitionReplica(options, specs, devices, data, world));
+    made.partition = std::move(partition.table);
+    TANDEM_ASSIGN_OR_RETURN(
+        layers, SpreadOverDevices(std::move(layers), partition.cuts, devices));
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      made.strategy,
+      Replicated::Create(std::move(layers), CrossEntropy, replicated, world));
+  return made;
+}
+
+}  // namespace
+
+absl::StatusOr<JobStrategy> MakeJobStrategy(
+    const TrainOptions& options, const std::vector<c10::Device>& devices,
+    const Dataset& data, Communicator& world) {
+  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeSpecs(options, data));
+  const auto make = IsPipeline(options.pipeline, SurroundingsOf(options))
+                        ? MakePipelined
+                        : MakeReplicated;
+  return make(options, specs, devices, data, world);
+}
+
+}  // namespace tandem
