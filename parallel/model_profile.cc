@@ -1,6 +1,19 @@
 #include "parallel/model_profile.h"
 
+#include <algorithm>
+
 namespace tandem {
+namespace {
+
+double TimeOf(const ModelProfile& profile) {
+  double sum = 0;
+  for (const LayerProfile& layer : profile.layers) {
+    sum += layer.forward + layer.backward_input + layer.backward_weight;
+  }
+  return sum;
+}
+
+}  // namespace
 
 std::vector<LayerCost> CostsOf(const ModelProfile& profile) {
   std::vector<LayerCost> costs;
@@ -28,6 +41,12 @@ std::vector<StageCost> StageCostsOf(const ModelProfile& profile,
     }
   }
   return stages;
+}
+
+double FixedPart(const ModelProfile& whole, const ModelProfile& half) {
+  const double time = TimeOf(whole);
+  if (time <= 0) return 0;
+  return std::clamp((2 * TimeOf(half) - time) / time, 0.0, 1.0);
 }
 
 }  // namespace tandem

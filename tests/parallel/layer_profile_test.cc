@@ -13,9 +13,12 @@
 #include <vector>
 
 #include "core/layer_list.h"
+#include "core/sim/memory.h"
+#include "core/sim/sim.h"
 #include "core/testing/device_types.h"
 #include "models/basic_layers.h"
 #include "models/mlp.h"
+#include "models/registry.h"
 
 namespace tandem {
 namespace {
@@ -189,6 +192,45 @@ TEST_P(LayerProfileTest, RefusesNothing) {
 }
 
 TANDEM_ON_DEVICE_TYPES(LayerProfileTest);
+
+// What lies on a device after a forward, by the device's books, is what the
+// profile says, and the output.
+TEST(LayerProfile, SaysWhatADeviceKeeps) {
+  DeviceTypesToTest();
+  if (!SimIsEnabled()) GTEST_SKIP() << "only simulated devices keep books";
+  const c10::Device device = SimDevice(0);
+  for (const char* name : {"mlp_small", "gpt_tiny", "resnet18"}) {
+    SCOPED_TRACE(name);
+    ModelOptions model;
+    model.name = name;
+    model.tokens = model.name == "gpt_tiny";
+    model.input_shape = {3, 32, 32};
+    if (model.tokens) model.input_shape = {128};
+    model.classes = model.tokens ? 256 : 10;
+    const LayerList layers = MakeLayers(*MakeModel(model), 1);
+    std::vector<int64_t> shape = model.input_shape;
+    shape.insert(shape.begin(), 2);
+    const at::Tensor input =
+        model.tokens ? at::ones(shape, at::kLong) : at::ones(shape);
+    ProfileOptions options;
+    options.warmup = 0;
+    options.runs = 1;
+    const auto profile = ProfileLayers(layers, input, options);
+    ASSERT_TRUE(profile.ok()) << profile.status();
+    for (const Layer& layer : layers) {
+      if (layer.module != nullptr) layer.module->to(device);
+    }
+    at::Tensor leaf = input.to(device);
+    if (!model.tokens) leaf.requires_grad_();
+    const int64_t before = sim::BooksOf(0).now.total;
+    const at::Tensor output = Forward(layers, leaf);
+    auto kept = static_cast<int64_t>(output.nbytes());
+    for (const LayerProfile& each : profile->layers) {
+      kept += each.activation_bytes;
+    }
+    EXPECT_EQ(sim::BooksOf(0).now.total - before, kept);
+  }
+}
 
 }  // namespace
 }  // namespace tandem
