@@ -112,6 +112,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const Job& job) {
   TANDEM_ASSIGN_OR_RETURN(LayerList layers,
                           MakeLayersFor(job.options, *job.train_data));
   ReplicatedOptions replicated;
+  replicated.seed = job.options.seed;
   replicated.optimizer =
       OptimizerOptionsOf(job.options, job.options.weight_decay);
   replicated.clip_norm = job.options.clip_grad_norm;
