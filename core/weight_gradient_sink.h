@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -14,8 +15,30 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 
 namespace tandem {
+
+// Gradients of some weights, left for later.
+struct DeferredGradients {
+  // What they are computed from, for one microbatch.
+  using Operands = std::vector<at::Tensor>;
+  // Gives the gradients of `weights`, in that order, summed over all of
+  // `microbatches`. A plain function, so that two layers' can be compared; what
+  // else it needs to know (a stride) it finds in `settings`.
+  using Function =
+      std::vector<at::Tensor> (*)(const std::vector<at::Tensor>& weights,
+                                  absl::Span<const Operands> microbatches,
+                                  absl::Span<const int64_t> settings);
+
+  std::vector<at::Tensor> weights;
+  Function function = nullptr;
+  std::vector<int64_t> settings = {};
+  Operands operands = {};
+  // Instead of all that, where nothing is won by computing several microbatches
+  // at once. What it needs it holds.
+  std::function<std::vector<at::Tensor>()> compute = {};
+};
 
 // A layer that can do its backward in two parts asks for Current() in forward,
 // keeps what it gets in its autograd node, and in backward, if
@@ -45,26 +68,32 @@ class WeightGradientSink {
   // be differentiated?
   static bool MayDefer(const at::Tensor& weight);
 
-  // `compute` gives the gradient of `weight`; what it needs it holds.
+  void Defer(DeferredGradients gradients);
+  // The simple form: `compute` gives the gradient of `weight`.
   void Defer(at::Tensor weight, std::function<at::Tensor()> compute);
 
-  // Computes what was left, in that order, and hands each gradient to
-  // autograd's accumulator of its weight: it is added to grad(), and whoever
+  // Computes what was left, in that order, and hands each weight's gradient to
+  // autograd's accumulator of it, once: it is added to grad(), and whoever
   // waits for that gradient (FlatBuffer, and so the reducer) hears of it.
   // LibTorch's errors; the rest is dropped then.
   absl::Status Flush();
+
+  // The same for several sinks, one a microbatch, in their order. What was left
+  // for the same weights by the same function is computed in one call (for a
+  // linear layer: one product over the concatenation of the microbatches, which
+  // takes memory for that); all else is added up. Each weight's gradient is
+  // handed over once, when it is complete.
+  static absl::Status FlushTogether(
+      absl::Span<const std::shared_ptr<WeightGradientSink>> sinks);
 
   // How many gradients wait.
   size_t size() const;
 
  private:
-  struct Deferred {
-    at::Tensor weight;
-    std::function<at::Tensor()> compute;
-  };
+  std::vector<DeferredGradients> Take();
 
   mutable absl::Mutex mutex_;
-  std::vector<Deferred> deferred_ ABSL_GUARDED_BY(mutex_);
+  std::vector<DeferredGradients> deferred_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tandem

@@ -2,16 +2,16 @@
 
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/max_pool2d.h>
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/normalization.h>
 
 #include <functional>
 #include <memory>
 #include <utility>
 
-#include "models/linear_function.h"
+#include "models/batch_norm_2d.h"
+#include "models/convolution_function.h"
+#include "models/layer_norm.h"
+#include "models/linear.h"
 #include "models/module_layer.h"
 
 namespace tandem {
@@ -19,27 +19,22 @@ namespace {
 
 namespace nn = torch::nn;
 
-// The same numbers up to rounding, by other ways.
-class FastLinear : public nn::LinearImpl {
- public:
-  using nn::LinearImpl::LinearImpl;
-
-  at::Tensor forward(const at::Tensor& x) {
-    return LinearFunction(x, weight, bias, WeightLayout::kOutIn);
-  }
-};
-
 at::Tensor ToChannelsLast(const at::Tensor& images) {
   return images.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-class ChannelsLastConv2d : public nn::Conv2dImpl {
+class Conv2d : public nn::Conv2dImpl {
  public:
-  using nn::Conv2dImpl::Conv2dImpl;
+  Conv2d(const nn::Conv2dOptions& options, const Conv2dShape& shape)
+      : nn::Conv2dImpl(options), shape_(shape) {}
 
   at::Tensor forward(const at::Tensor& x) {
-    return nn::Conv2dImpl::forward(ToChannelsLast(x));
+    return Conv2dFunction(shape_.channels_last ? ToChannelsLast(x) : x, weight,
+                          bias, shape_.stride, shape_.padding);
   }
+
+ private:
+  Conv2dShape shape_;
 };
 
 LayerSpec FunctionLayer(const std::string& name, const std::string& type,
@@ -55,9 +50,8 @@ LayerSpec FunctionLayer(const std::string& name, const std::string& type,
 LayerSpec LinearLayer(const std::string& name, int64_t in_features,
                       int64_t out_features, bool bias, InitialRule rule) {
   const auto options = nn::LinearOptions(in_features, out_features).bias(bias);
-  return ModuleLayer<FastLinear>(
-      name, "Linear",
-      [options] { return std::make_shared<FastLinear>(options); },
+  return ModuleLayer<Linear>(
+      name, "Linear", [options] { return std::make_shared<Linear>(options); },
       std::move(rule));
 }
 
@@ -68,27 +62,21 @@ LayerSpec Conv2dLayer(const std::string& name, const Conv2dShape& shape,
                            .stride(shape.stride)
                            .padding(shape.padding)
                            .bias(shape.bias);
-  if (shape.channels_last) {
-    return ModuleLayer<ChannelsLastConv2d>(
-        name, "Conv2d",
-        [options] { return std::make_shared<ChannelsLastConv2d>(options); },
-        std::move(rule));
-  }
-  return ModuleLayer<nn::Conv2dImpl>(
+  return ModuleLayer<Conv2d>(
       name, "Conv2d",
-      [options] { return std::make_shared<nn::Conv2dImpl>(options); },
+      [options, shape] { return std::make_shared<Conv2d>(options, shape); },
       std::move(rule));
 }
 
 LayerSpec BatchNorm2dLayer(const std::string& name, int64_t channels) {
-  return ModuleLayer<nn::BatchNorm2dImpl>(name, "BatchNorm2d", [channels] {
-    return std::make_shared<nn::BatchNorm2dImpl>(channels);
+  return ModuleLayer<BatchNorm2d>(name, "BatchNorm2d", [channels] {
+    return std::make_shared<BatchNorm2d>(channels);
   });
 }
 
 LayerSpec LayerNormLayer(const std::string& name, int64_t width) {
-  return ModuleLayer<nn::LayerNormImpl>(name, "LayerNorm", [width] {
-    return std::make_shared<nn::LayerNormImpl>(nn::LayerNormOptions({width}));
+  return ModuleLayer<LayerNorm>(name, "LayerNorm", [width] {
+    return std::make_shared<LayerNorm>(width);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/convolution_backward.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -15,7 +16,11 @@
 #include <vector>
 
 #include "core/host_memory.h"
+#include "core/weight_gradient_sink.h"
+#include "models/joined_operands.h"
 #include "models/matrix_product.h"
+#include "models/patches.h"
+#include "models/split_backward.h"
 
 namespace tandem {
 namespace {
@@ -33,6 +38,40 @@ at::Tensor PixelRows(const at::Tensor& images) {
   return images.permute({0, 2, 3, 1}).reshape({-1, images.size(1)});
 }
 
+// Operands: {dy, patches} as matrices.
+std::vector<at::Tensor> PatchesWeightGradient(
+    const std::vector<at::Tensor>& weights,
+    absl::Span<const DeferredGradients::Operands> microbatches,
+    absl::Span<const int64_t>) {
+  const auto operands = JoinOperands(microbatches);
+  return {MatrixProduct(operands[0].t(), operands[1]).view(weights[0].sizes())};
+}
+
+OperatorGradients Conv2dGradients(const at::Tensor& dy, const at::Tensor& x,
+                                  const at::Tensor& weight, int64_t stride,
+                                  int64_t padding,
+                                  const WantedGradients& wanted) {
+  auto [dx, dw, db] = at::convolution_backward(
+      dy, x, weight, /*bias_sizes=*/at::IntArrayRef{weight.size(0)},
+      {stride, stride}, {padding, padding}, /*dilation=*/{1, 1},
+      /*transposed=*/false, /*output_padding=*/{0, 0}, /*groups=*/1, wanted);
+  return {dx, dw, db};
+}
+
+// Operands: {dy, x}. Settings: {stride, padding}.
+std::vector<at::Tensor> JoinedConv2dGradients(
+    const std::vector<at::Tensor>& weights,
+    absl::Span<const DeferredGradients::Operands> microbatches,
+    absl::Span<const int64_t> settings) {
+  const bool bias = weights.size() > 1;
+  const auto operands = JoinOperands(microbatches);
+  OperatorGradients all =
+      Conv2dGradients(operands[0], operands[1], weights[0], settings[0],
+                      settings[1], {false, true, bias});
+  if (!bias) return {all[1]};
+  return {all[1], all[2]};
+}
+
 class ConvolutionBackward : public torch::autograd::Node {
  public:
   ConvolutionBackward(const at::Tensor& x, const at::Tensor& weight,
@@ -40,7 +79,8 @@ class ConvolutionBackward : public torch::autograd::Node {
       : weight_(weight, /*is_output=*/false),
         patches_(patches),
         sizes_(x.sizes().vec()),
-        shape_(shape) {}
+        shape_(shape),
+        sink_(WeightGradientSink::Current()) {}
 
   std::string name() const override { return "ConvolutionByProductBackward"; }
 
@@ -58,7 +98,7 @@ class ConvolutionBackward : public torch::autograd::Node {
           SumPatchRows(MatrixProduct(dy, WeightRows(weight)), sizes_, shape_);
     }
     if (task_should_compute_output(1)) {
-      results[1] = MatrixProduct(dy.t(), patches_).view(weight.sizes());
+      results[1] = WeightGradient(weight, dy);
     }
     return results;
   }
@@ -70,10 +110,25 @@ class ConvolutionBackward : public torch::autograd::Node {
   }
 
  private:
+  // None, if it has been left for later.
+  at::Tensor WeightGradient(const at::Tensor& weight, const at::Tensor& dy) {
+    DeferredGradients gradients;
+    gradients.weights = {weight};
+    gradients.function = PatchesWeightGradient;
+    gradients.operands = {dy, patches_};
+    if (sink_ == nullptr || !WeightGradientSink::MayDefer(weight)) {
+      return PatchesWeightGradient(gradients.weights, {gradients.operands},
+                                   {})[0];
+    }
+    sink_->Defer(std::move(gradients));
+    return at::Tensor();
+  }
+
   SavedVariable weight_;
   at::Tensor patches_;  // made here: nobody else can change it
   std::vector<int64_t> sizes_;
   PatchShape shape_;
+  const std::shared_ptr<WeightGradientSink> sink_;
 };
 
 bool IsFloatForCpuKernels(const at::Tensor& tensor) {
@@ -99,12 +154,36 @@ bool IsForProducts(const at::Tensor& x, const at::Tensor& weight,
 
 }  // namespace
 
+at::Tensor Conv2dFunction(const at::Tensor& x, const at::Tensor& weight,
+                          const at::Tensor& bias, int64_t stride,
+                          int64_t padding) {
+  if (x.dim() != 4 || !WantsSplitBackward(x, weight, bias)) {
+    return at::conv2d(x, weight, bias, stride, padding);
+  }
+  at::Tensor y;
+  {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    y = at::conv2d(x, weight, bias, stride, padding);
+  }
+  SplitOperator operation;
+  operation.name = "SplitConvolutionBackward";
+  operation.backward = [stride, padding](const at::Tensor& dy,
+                                         const at::Tensor& x,
+                                         const at::Tensor& weight,
+                                         const WantedGradients& wanted) {
+    return Conv2dGradients(dy, x, weight, stride, padding, wanted);
+  };
+  operation.joined = JoinedConv2dGradients;
+  operation.settings = {stride, padding};
+  return WithSplitBackward(y, x, weight, bias, std::move(operation));
+}
+
 at::Tensor ConvolutionFunction(const at::Tensor& x, const at::Tensor& weight,
                                int64_t stride, int64_t padding) {
   using torch::autograd::collect_next_edges;
   const PatchShape shape = {weight.size(-1), stride, padding};
   if (!IsForProducts(x, weight, shape)) {
-    return at::conv2d(x, weight, /*bias=*/{}, stride, padding);
+    return Conv2dFunction(x, weight, /*bias=*/{}, stride, padding);
   }
   at::Tensor y;
   at::Tensor patches;

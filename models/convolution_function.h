@@ -5,9 +5,16 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "models/patches.h"
+#include <cstdint>
 
 namespace tandem {
+
+// torch.nn.functional.conv2d, bit for bit: x [n, in, h, w], weight [out, in,
+// kernel, kernel], bias [out] or undefined. Run under a WeightGradientSink it
+// leaves weight's and bias's gradients there.
+at::Tensor Conv2dFunction(const at::Tensor& x, const at::Tensor& weight,
+                          const at::Tensor& bias, int64_t stride,
+                          int64_t padding);
 
 // torch.nn.functional.conv2d without a bias: x [n, in, h, w], weight [out, in,
 // kernel, kernel] -> [n, out, oh, ow].
@@ -18,7 +25,8 @@ namespace tandem {
 // as products of matrices instead (Chellapilla et al., "High Performance
 // Convolutional Neural Networks for Document Processing", 2006), and is one
 // node of the autograd graph, differentiable once; the patches are kept for
-// backward. Results differ by rounding. All else goes to at::conv2d.
+// backward. Results differ by rounding. All else goes to Conv2dFunction. Runs
+// under a WeightGradientSink.
 at::Tensor ConvolutionFunction(const at::Tensor& x, const at::Tensor& weight,
                                int64_t stride, int64_t padding);
 

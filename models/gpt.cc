@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "models/basic_layers.h"
 #include "models/gpt_block.h"
+#include "models/tied_linear.h"
 
 namespace tandem {
 
@@ -15,8 +16,13 @@ LayerSpecs Gpt(const GptOptions& options) {
                              options.heads, rule));
   }
   specs.push_back(LayerNormLayer("transformer.ln_f", options.width));
-  specs.push_back(LinearLayer("lm_head", options.width, options.vocabulary,
-                              /*bias=*/false, rule));
+  if (options.ties_lm_head) {
+    specs.push_back(
+        TiedLinearLayer("lm_head", specs.front(), "transformer.wte.weight"));
+  } else {
+    specs.push_back(LinearLayer("lm_head", options.width, options.vocabulary,
+                                /*bias=*/false, rule));
+  }
   return specs;
 }
 

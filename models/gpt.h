@@ -1,9 +1,9 @@
 // GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners",
 // 2019): pre-LayerNorm transformer blocks, tanh-GELU, learned positions; no
 // dropout. State names and shapes are Hugging Face's, c_attn, c_proj and c_fc
-// stored as [in, out], so that checkpoints can be exchanged; only
-// lm_head.weight is a parameter of its own here, not tied to
-// transformer.wte.weight.
+// stored as [in, out], so that checkpoints can be exchanged;
+// lm_head.weight is a parameter of its own here unless it is to be tied to
+// transformer.wte.weight, as GPT-2's is.
 //
 // int64 token numbers [n, tokens], tokens <= context -> logits [n, tokens,
 // vocabulary]. Layers: transformer (wte and wpe), transformer.h.0 ...,
@@ -24,6 +24,7 @@ struct GptOptions {
   int64_t heads = 4;  // divides `width`
   int64_t context = 128;
   int64_t vocabulary = 256;
+  bool ties_lm_head = false;  // lm_head.weight is transformer.wte.weight
 };
 
 // Initial values are GPT-2's: weights and embeddings N(0, 0.02), those of the

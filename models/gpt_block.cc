@@ -6,12 +6,13 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <glog/logging.h>
 #include <torch/nn/modules/embedding.h>
-#include <torch/nn/modules/normalization.h>
 
 #include <cmath>
 #include <memory>
 
 #include "absl/strings/match.h"
+#include "models/embedding_function.h"
+#include "models/layer_norm.h"
 #include "models/linear_function.h"
 #include "models/module_layer.h"
 
@@ -84,17 +85,13 @@ class Mlp : public nn::Module {
   std::shared_ptr<Conv1D> c_proj_;
 };
 
-std::shared_ptr<nn::LayerNormImpl> MakeLayerNorm(int64_t width) {
-  return std::make_shared<nn::LayerNormImpl>(nn::LayerNormOptions({width}));
-}
-
 class Block : public nn::Module {
  public:
   Block(int64_t width, int64_t heads)
-      : ln_1_(register_module("ln_1", MakeLayerNorm(width))),
+      : ln_1_(register_module("ln_1", std::make_shared<LayerNorm>(width))),
         attn_(
             register_module("attn", std::make_shared<Attention>(width, heads))),
-        ln_2_(register_module("ln_2", MakeLayerNorm(width))),
+        ln_2_(register_module("ln_2", std::make_shared<LayerNorm>(width))),
         mlp_(register_module("mlp", std::make_shared<Mlp>(width))) {}
 
   at::Tensor forward(const at::Tensor& input) {
@@ -103,9 +100,9 @@ class Block : public nn::Module {
   }
 
  private:
-  std::shared_ptr<nn::LayerNormImpl> ln_1_;
+  std::shared_ptr<LayerNorm> ln_1_;
   std::shared_ptr<Attention> attn_;
-  std::shared_ptr<nn::LayerNormImpl> ln_2_;
+  std::shared_ptr<LayerNorm> ln_2_;
   std::shared_ptr<Mlp> mlp_;
 };
 
@@ -119,7 +116,8 @@ class Embedding : public nn::Module {
 
   at::Tensor forward(const at::Tensor& tokens) {
     const at::Tensor positions = at::arange(tokens.size(1), tokens.options());
-    return wte_->forward(tokens) + wpe_->forward(positions);
+    return EmbeddingFunction(tokens, wte_->weight) +
+           EmbeddingFunction(positions, wpe_->weight);
   }
 
  private:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/weight_gradient_sink.h"
+#include "models/joined_operands.h"
 #include "models/matrix_product.h"
 
 namespace tandem {
@@ -32,6 +33,33 @@ at::Tensor Forward(const at::Tensor& x, const at::Tensor& weight,
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = factor.size(1);
   return MatrixProduct(Rows(x), factor, bias).view(shape);
+}
+
+at::Tensor WeightGradient(const at::Tensor& dy, const at::Tensor& rows,
+                          WeightLayout layout) {
+  return layout == WeightLayout::kOutIn ? MatrixProduct(dy.t(), rows)
+                                        : MatrixProduct(rows.t(), dy);
+}
+
+at::Tensor BiasGradient(const at::Tensor& dy) { return dy.sum(0); }
+
+// Operands: {dy, x} as matrices, or {dy} for the bias alone. Settings: {whether
+// the layout is kOutIn}.
+std::vector<at::Tensor> JoinedGradients(
+    const std::vector<at::Tensor>& weights,
+    absl::Span<const DeferredGradients::Operands> microbatches,
+    absl::Span<const int64_t> settings) {
+  const auto operands = JoinOperands(microbatches);
+  std::vector<at::Tensor> gradients;
+  if (operands.size() > 1) {
+    gradients.push_back(WeightGradient(
+        operands[0], operands[1],
+        settings[0] ? WeightLayout::kOutIn : WeightLayout::kInOut));
+  }
+  if (gradients.size() < weights.size()) {
+    gradients.push_back(BiasGradient(operands[0]));
+  }
+  return gradients;
 }
 
 // Where backward is itself differentiated, what it calls records gradients.
@@ -55,17 +83,17 @@ class LinearBackward : public torch::autograd::Node {
     const at::Tensor dy = Rows(gradients[0]);
     const at::Tensor x = x_.unpack(shared_from_this());
     if (task_should_compute_output(0)) results[0] = InputGradient(dy, x);
-    if (task_should_compute_output(1)) {
-      results[1] = NowOrLater(weight_.unpack(shared_from_this()),
-                              [dy, rows = Rows(x), layout = layout_] {
-                                return layout == WeightLayout::kOutIn
-                                           ? MatrixProduct(dy.t(), rows)
-                                           : MatrixProduct(rows.t(), dy);
-                              });
+    const bool wants_weight = task_should_compute_output(1);
+    const bool wants_bias = num_outputs() > 2 && task_should_compute_output(2);
+    if (!wants_weight && !wants_bias) return results;
+    const at::Tensor weight = weight_.unpack(shared_from_this());
+    const at::Tensor rows = Rows(x);
+    if (MayLeave(weight, wants_weight, wants_bias)) {
+      Leave(dy, rows, weight, wants_weight, wants_bias);
+      return results;
     }
-    if (num_outputs() > 2 && task_should_compute_output(2)) {
-      results[2] = NowOrLater(bias_, [dy] { return dy.sum(0); });
-    }
+    if (wants_weight) results[1] = WeightGradient(dy, rows, layout_);
+    if (wants_bias) results[2] = BiasGradient(dy);
     return results;
   }
 
@@ -77,14 +105,25 @@ class LinearBackward : public torch::autograd::Node {
   }
 
  private:
-  // The gradient of `parameter`, or none, if it has been left for later.
-  template <typename Compute>
-  at::Tensor NowOrLater(const at::Tensor& parameter, Compute compute) {
-    if (sink_ == nullptr || !WeightGradientSink::MayDefer(parameter)) {
-      return compute();
+  bool MayLeave(const at::Tensor& weight, bool wants_weight,
+                bool wants_bias) const {
+    return sink_ != nullptr &&
+           (!wants_weight || WeightGradientSink::MayDefer(weight)) &&
+           (!wants_bias || WeightGradientSink::MayDefer(bias_));
+  }
+
+  void Leave(const at::Tensor& dy, const at::Tensor& rows,
+             const at::Tensor& weight, bool wants_weight, bool wants_bias) {
+    DeferredGradients gradients;
+    gradients.operands = {dy};
+    gradients.settings = {layout_ == WeightLayout::kOutIn};
+    if (wants_weight) {
+      gradients.weights.push_back(weight);
+      gradients.operands.push_back(rows);
     }
-    sink_->Defer(parameter, std::move(compute));
-    return at::Tensor();
+    if (wants_bias) gradients.weights.push_back(bias_);
+    gradients.function = JoinedGradients;
+    sink_->Defer(std::move(gradients));
   }
 
   at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x) {

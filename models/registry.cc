@@ -3,14 +3,17 @@
 #include <map>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/status_macros.h"
 #include "models/cnn.h"
 #include "models/gpt.h"
 #include "models/mlp.h"
+#include "models/mlp_dropout.h"
 #include "models/resnet.h"
 #include "models/toy.h"
+#include "models/unet.h"
 
 namespace tandem {
 namespace {
@@ -31,14 +34,32 @@ absl::StatusOr<LayerSpecs> MakeMlp(const ModelOptions& options) {
   return make(inputs, options.classes);
 }
 
-absl::StatusOr<LayerSpecs> MakeCnn(const ModelOptions& options) {
+LayerSpecs MakeMlpDropout(int64_t inputs, int64_t classes) {
+  MlpDropoutOptions options;
+  options.inputs = inputs;
+  options.classes = classes;
+  return MlpDropout(options);
+}
+
+absl::Status CheckImages(const ModelOptions& options, int64_t least_size) {
   const std::vector<int64_t>& shape = options.input_shape;
-  if (shape.size() != 3 || shape[1] < kCnnMinSize || shape[2] < kCnnMinSize) {
-    return CannotTake(
-        options, absl::StrCat("images [channels, height, width] of at least ",
-                              kCnnMinSize, " x ", kCnnMinSize));
+  if (shape.size() == 3 && shape[1] >= least_size && shape[2] >= least_size) {
+    return absl::OkStatus();
   }
+  return CannotTake(
+      options, absl::StrCat("images [channels, height, width] of at least ",
+                            least_size, " x ", least_size));
+}
+
+absl::StatusOr<LayerSpecs> MakeCnn(const ModelOptions& options) {
+  TANDEM_RETURN_IF_ERROR(CheckImages(options, kCnnMinSize));
+  const std::vector<int64_t>& shape = options.input_shape;
   return Cnn({shape[0], shape[1], shape[2], options.classes});
+}
+
+absl::StatusOr<LayerSpecs> MakeUnetTiny(const ModelOptions& options) {
+  TANDEM_RETURN_IF_ERROR(CheckImages(options, kUnetMinSize));
+  return UnetTiny({options.input_shape[0], options.classes});
 }
 
 template <LayerSpecs (*make)(const ResnetOptions&)>
@@ -49,8 +70,10 @@ absl::StatusOr<LayerSpecs> MakeResnet(const ModelOptions& options) {
   return make({options.input_shape[0], options.classes});
 }
 
+template <bool ties_lm_head>
 absl::StatusOr<LayerSpecs> MakeGptTiny(const ModelOptions& options) {
-  const GptOptions gpt;
+  GptOptions gpt;
+  gpt.ties_lm_head = ties_lm_head;
   if (options.input_shape.size() != 1 || options.input_shape[0] > gpt.context ||
       options.classes > gpt.vocabulary) {
     return CannotTake(
@@ -74,8 +97,10 @@ absl::StatusOr<LayerSpecs> MakeToy(const ModelOptions& options) {
 const std::map<std::string, Maker>& Makers() {
   static const auto* makers = new std::map<std::string, Maker>{
       {"cnn", MakeCnn},
-      {"gpt_tiny", MakeGptTiny},
+      {"gpt_tiny", MakeGptTiny<false>},
+      {"gpt_tiny_tied", MakeGptTiny<true>},
       {"mlp_deep", MakeMlp<MlpDeep>},
+      {"mlp_dropout", MakeMlp<MakeMlpDropout>},
       {"mlp_small", MakeMlp<MlpSmall>},
       {"mlp_wide", MakeMlp<MlpWide>},
       {"resnet18", MakeResnet<Resnet18>},
@@ -83,6 +108,7 @@ const std::map<std::string, Maker>& Makers() {
       {"resnet50", MakeResnet<Resnet50>},
       {"toy", MakeToy<ToyModel>},
       {"toy_mp", MakeToy<ToyMpModel>},
+      {"unet_tiny", MakeUnetTiny},
   };
   return *makers;
 }
@@ -110,7 +136,7 @@ absl::StatusOr<LayerSpecs> MakeModel(const ModelOptions& options) {
                      absl::StrJoin(KnownModels(), ", ")));
   }
   TANDEM_RETURN_IF_ERROR(CheckPositive(options));
-  const bool takes_tokens = options.name == "gpt_tiny";
+  const bool takes_tokens = absl::StartsWith(options.name, "gpt");
   if (options.tokens != takes_tokens) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model ", options.name, " takes ",

@@ -15,7 +15,7 @@ namespace tandem {
 struct ModelOptions {
   std::string name = "cnn";  // one of KnownModels()
   // Of one sample, without the batch dimension: [channels, height, width], or
-  // [tokens] for gpt_tiny, or [10] for the toys; an MLP takes any.
+  // [tokens] for the GPTs, or [10] for the toys; an MLP takes any.
   std::vector<int64_t> input_shape;
   int64_t classes = 0;  // for tokens, the size of the vocabulary
   bool tokens = false;  // inputs are token numbers (int64), else float32 values

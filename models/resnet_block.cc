@@ -1,6 +1,5 @@
 #include "models/resnet_block.h"
 
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 
 #include <cmath>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "models/batch_norm_2d.h"
 #include "models/convolution_function.h"
 #include "models/module_layer.h"
 
@@ -38,7 +38,7 @@ struct ConvNorm {
     conv = owner.register_module(conv_name,
                                  std::make_shared<nn::Conv2dImpl>(options));
     norm = owner.register_module(
-        norm_name, std::make_shared<nn::BatchNorm2dImpl>(shape.out_channels));
+        norm_name, std::make_shared<BatchNorm2d>(shape.out_channels));
   }
 
   at::Tensor operator()(const at::Tensor& x) const {
@@ -48,7 +48,7 @@ struct ConvNorm {
   int64_t stride;
   int64_t padding;
   std::shared_ptr<nn::Conv2dImpl> conv;
-  std::shared_ptr<nn::BatchNorm2dImpl> norm;
+  std::shared_ptr<BatchNorm2d> norm;
 };
 
 class ResidualBlock : public nn::Module {

@@ -9,6 +9,7 @@
 #include "core/fault_point.h"
 #include "core/layer_list.h"
 #include "core/memory_category.h"
+#include "core/sample_scope.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 #include "core/trace.h"
@@ -18,17 +19,22 @@
 namespace tandem {
 namespace {
 
+struct Part {
+  Batch batch;
+  int64_t first = 0;  // its first sample in the batch that it is of
+};
+
 // Part `index` of `count`: sizes differ by one at most, the greater first
 // (torch's tensor_split).
-Batch Part(const Batch& batch, int64_t index, int64_t count) {
-  if (count == 1) return batch;
+Part PartOf(const Batch& batch, int64_t index, int64_t count) {
+  if (count == 1) return {batch};
   const int64_t base = batch.size / count;
   const int64_t more = batch.size % count;
-  const int64_t first = index * base + std::min(index, more);
-  Batch part;
-  part.size = base + (index < more);
-  part.inputs = batch.inputs.narrow(0, first, part.size);
-  part.targets = batch.targets.narrow(0, first, part.size);
+  Part part;
+  part.first = index * base + std::min(index, more);
+  part.batch.size = base + (index < more);
+  part.batch.inputs = batch.inputs.narrow(0, part.first, part.batch.size);
+  part.batch.targets = batch.targets.narrow(0, part.first, part.batch.size);
   return part;
 }
 
@@ -120,21 +126,23 @@ absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
   const bool sums = communicates();
   Score score;
   for (int64_t i = 0; i < parts; ++i) {
-    const Batch part = Part(batch, i, parts);
+    const Part part = PartOf(batch, i, parts);
     const bool last = i + 1 == parts;
     std::optional<NoSyncGuard> no_sync;
     if (!last || !averages_gradients()) no_sync.emplace(ddp_->no_sync());
     LossResult result;
     {
-      TraceScope scope("compute", "forward");
-      TANDEM_ASSIGN_OR_RETURN(result, Loss(part));
+      const TraceScope scope("compute", "forward");
+      const SampleScope samples(
+          {options_.seed, steps_, data_.rank() * batch.size + part.first});
+      TANDEM_ASSIGN_OR_RETURN(result, Loss(part.batch));
     }
     score += result.score;
     if (last) TANDEM_RETURN_IF_ERROR(FaultPoint("after_forward"));
     // On its way while backward runs.
     if (last && sums) TANDEM_RETURN_IF_ERROR(StartSumOfScores(score));
     if (parts > 1) {
-      result.loss = result.loss.mul(static_cast<double>(part.size) /
+      result.loss = result.loss.mul(static_cast<double>(part.batch.size) /
                                     static_cast<double>(batch.size));
     }
     TANDEM_RETURN_IF_ERROR(ddp_->Backward(result.loss));
@@ -205,6 +213,7 @@ absl::StatusOr<Score> Replicated::Step(const Batch& batch,
   const bool averaged = averages_gradients();
   TANDEM_RETURN_IF_ERROR(Update(learning_rate));
   TANDEM_RETURN_IF_ERROR(MakeAlike(averaged));
+  ++steps_;
   return score;
 }
 
@@ -234,6 +243,7 @@ absl::Status Replicated::BroadcastBuffers() {
 }
 
 void Replicated::ResumeAt(int64_t steps) {
+  steps_ = steps;
   if (averager_) averager_->set_step(steps);
 }
 

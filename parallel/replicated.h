@@ -7,6 +7,7 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,6 +56,9 @@ struct ReplicatedOptions {
   // Where layers and batches are brought. None: layers stay where they are, and
   // take batches from anywhere, as those of SpreadOverDevices do.
   std::optional<c10::Device> device = c10::kCPU;
+  // Of the random numbers that layers draw for samples (SampleScope). Samples
+  // of a step are numbered by rank, as if each had as many as this one.
+  uint64_t seed = 0;
 };
 
 // DistributedDataParallel as a strategy: at the start every rank takes rank 0's
@@ -125,6 +129,7 @@ class Replicated : public Strategy {
   std::unique_ptr<DistributedDataParallel<LayerList>> ddp_;
   std::optional<GroupedOptimizer> optimizer_;
   std::optional<PeriodicParameterAverager> averager_;
+  int64_t steps_ = 0;  // done
   bool alike_ = true;  // replicas are, at the moment
   at::Tensor sums_;    // [3], double: a score under way
   PendingCollective summing_;

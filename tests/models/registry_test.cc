@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/layer_list.h"
+#include "core/sample_scope.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -20,8 +21,10 @@ using testing::HasSubstr;
 constexpr int64_t kBatch = 2;
 constexpr uint64_t kSeed = 11;
 
+bool IsGpt(const std::string& name) { return name.substr(0, 3) == "gpt"; }
+
 ModelOptions OptionsFor(const std::string& name) {
-  if (name == "gpt_tiny") return {name, {128}, 256, true};
+  if (IsGpt(name)) return {name, {128}, 256, true};
   if (name == "toy" || name == "toy_mp") return {name, {10}, 5};
   return {name, {3, 16, 33}, 7};
 }
@@ -31,7 +34,7 @@ at::Tensor InputFor(const ModelOptions& options) {
   shape.insert(shape.begin(), kBatch);
   int64_t numel = 1;
   for (int64_t size : shape) numel *= size;
-  if (options.name == "gpt_tiny") {
+  if (IsGpt(options.name)) {
     return (at::arange(numel, at::kLong) * 5 % 256).view(shape);
   }
   return at::linspace(-1, 1, numel).sin().view(shape);
@@ -50,7 +53,7 @@ class EveryModelTest : public testing::TestWithParam<std::string> {
 TEST_P(EveryModelTest, GivesOneLogitForEachClass) {
   const at::Tensor output = Forward(Make(options_), input_);
   std::vector<int64_t> expected = {kBatch, options_.classes};
-  if (GetParam() == "gpt_tiny") expected = {kBatch, 128, 256};
+  if (IsGpt(GetParam())) expected = {kBatch, 128, 256};
   EXPECT_EQ(output.sizes().vec(), expected);
   EXPECT_TRUE(output.isfinite().all().item<bool>());
 }
@@ -79,18 +82,25 @@ TEST_P(EveryModelTest, GradientsReachEveryParameter) {
 }
 
 // Each layer made alone, the last first, and the parts joined by a detached
-// leaf as in a pipeline: the same output bits.
+// leaf as in a pipeline, past which skips go as they are: the same output bits.
 TEST_P(EveryModelTest, CutAnywhereItGivesTheSameBits) {
+  const SampleScope scope({kSeed, /*step=*/0, /*first=*/0});
   const LayerSpecs specs = MakeModel(options_).value();
   const at::Tensor whole = Forward(MakeLayers(specs, kSeed), input_).detach();
   LayerList layers(specs.size());
-  for (size_t i = specs.size(); i-- > 0;) layers[i] = specs[i].make(kSeed);
+  for (size_t i = specs.size(); i-- > 0;) {
+    layers[i] = MakeLayers({specs[i]}, kSeed).front();
+  }
   for (size_t cut = 0; cut <= layers.size(); ++cut) {
-    const LayerList head(layers.begin(), layers.begin() + cut);
-    const LayerList tail(layers.begin() + cut, layers.end());
-    at::Tensor passed = Forward(head, input_).detach();
-    if (passed.is_floating_point()) passed.requires_grad_();
-    EXPECT_TRUE(Forward(tail, passed).detach().equal(whole)) << cut;
+    at::Tensor passed = input_;
+    Skips skips;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      if (i == cut && passed.is_floating_point()) {
+        passed = passed.detach().requires_grad_();
+      }
+      passed = RunLayer(layers[i], passed, skips);
+    }
+    EXPECT_TRUE(passed.detach().equal(whole)) << cut;
   }
 }
 
@@ -111,9 +121,10 @@ INSTANTIATE_TEST_SUITE_P(All, EveryModelTest, testing::ValuesIn(KnownModels()),
 
 TEST(RegistryTest, KnowsTheModels) {
   EXPECT_THAT(KnownModels(),
-              testing::ElementsAre("cnn", "gpt_tiny", "mlp_deep", "mlp_small",
+              testing::ElementsAre("cnn", "gpt_tiny", "gpt_tiny_tied",
+                                   "mlp_deep", "mlp_dropout", "mlp_small",
                                    "mlp_wide", "resnet18", "resnet34",
-                                   "resnet50", "toy", "toy_mp"));
+                                   "resnet50", "toy", "toy_mp", "unet_tiny"));
 }
 
 std::string Error(const ModelOptions& options) {
@@ -124,8 +135,9 @@ std::string Error(const ModelOptions& options) {
 
 TEST(RegistryTest, AnUnknownNameListsTheKnownOnes) {
   EXPECT_EQ(Error({"resnet19", {1, 28, 28}, 10}),
-            "unknown model 'resnet19': choose one of cnn, gpt_tiny, mlp_deep, "
-            "mlp_small, mlp_wide, resnet18, resnet34, resnet50, toy, toy_mp");
+            "unknown model 'resnet19': choose one of cnn, gpt_tiny, "
+            "gpt_tiny_tied, mlp_deep, mlp_dropout, mlp_small, mlp_wide, "
+            "resnet18, resnet34, resnet50, toy, toy_mp, unet_tiny");
 }
 
 TEST(RegistryTest, AnInputThatDoesNotFitSaysWhatDoes) {
@@ -136,7 +148,11 @@ TEST(RegistryTest, AnInputThatDoesNotFitSaysWhatDoes) {
     EXPECT_THAT(error, HasSubstr("the data's inputs are [128]"));
   }
   EXPECT_THAT(Error({"cnn", {1, 3, 28}, 10}), HasSubstr("at least 4 x 4"));
+  EXPECT_THAT(Error({"unet_tiny", {1, 28, 3}, 10}),
+              HasSubstr("at least 4 x 4"));
   EXPECT_THAT(Error({"gpt_tiny", {1, 28, 28}, 10}), HasSubstr("token numbers"));
+  EXPECT_THAT(Error({"gpt_tiny_tied", {128}, 257, true}),
+              HasSubstr("up to 256"));
   EXPECT_THAT(Error({"mlp_small", {128}, 256, true}),
               HasSubstr("but the data's inputs are token numbers"));
   EXPECT_THAT(Error({"gpt_tiny", {129}, 256, true}), HasSubstr("up to 128"));
@@ -152,7 +168,8 @@ TEST(RegistryTest, SizesMustBePositive) {
 }
 
 TEST(RegistryTest, SmallestInputsWork) {
-  for (const char* name : {"cnn", "mlp_deep", "resnet18", "resnet50"}) {
+  for (const char* name : {"cnn", "mlp_deep", "mlp_dropout", "resnet18",
+                           "resnet50", "unet_tiny"}) {
     const ModelOptions options = {name, {1, 4, 4}, 1};
     const LayerList layers = Make(options);
     SetTraining(layers, false);

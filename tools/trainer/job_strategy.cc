@@ -156,6 +156,7 @@ absl::StatusOr<JobStrategy> MakeReplicated(
     const std::vector<c10::Device>& devices, const Dataset& data,
     Communicator& world) {
   ReplicatedOptions replicated;
+  replicated.seed = options.seed;
   TANDEM_RETURN_IF_ERROR(Apply(options.ddp, &replicated));
   TANDEM_ASSIGN_OR_RETURN(const DecayGroups groups,
                           ExemptFromDecay(options, specs));

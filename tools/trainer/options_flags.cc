@@ -14,8 +14,9 @@
 #include "tools/trainer/options.h"
 
 ABSL_FLAG(std::string, model, "cnn",
-          "Network to train: cnn, mlp_small, mlp_wide, mlp_deep, resnet18, "
-          "resnet34, resnet50, gpt_tiny, toy, toy_mp.");
+          "Network to train: cnn, mlp_small, mlp_wide, mlp_deep, mlp_dropout, "
+          "unet_tiny, resnet18, resnet34, resnet50, gpt_tiny, gpt_tiny_tied, "
+          "toy, toy_mp.");
 ABSL_FLAG(std::string, dataset, "fashion_mnist",
           "Data to train on: fashion_mnist, mnist, synthetic (images), "
           "synthetic_tokens.");

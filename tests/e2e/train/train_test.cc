@@ -158,6 +158,9 @@ TEST(TrainTest, EveryModelTrains) {
                                          {"resnet18", images},
                                          {"resnet50", images},
                                          {"gpt_tiny", tokens},
+                                         {"gpt_tiny_tied", tokens},
+                                         {"mlp_dropout", images},
+                                         {"unet_tiny", images},
                                          {"toy", vectors},
                                          {"toy_mp", vectors}}) {
     Flags flags = SmallJob(c.flags);

@@ -1,0 +1,48 @@
+// BatchNorm2d that knows of microbatches.
+
+#ifndef TANDEM_MODELS_BATCH_NORM_2D_H_
+#define TANDEM_MODELS_BATCH_NORM_2D_H_
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/modules/batchnorm.h>
+
+#include <cstdint>
+
+#include "core/microbatch_scope.h"
+#include "models/norm_function.h"
+
+namespace tandem {
+
+// torch.nn.BatchNorm2d, bit for bit, where there is no MicrobatchScope. In one,
+// every microbatch is still normalised by its own statistics, but
+//   - one that is recomputed leaves the running statistics alone;
+//   - with defers_statistics the running statistics take in those of the whole
+//     mini-batch, once, after its last microbatch, as if it had gone through in
+//     one piece (torchgpipe's DeferredBatchNorm, which has the biased variance;
+//     PyTorch's running variance is unbiased, and so is this).
+//
+// Runs under a WeightGradientSink. Not thread-safe.
+class BatchNorm2d : public torch::nn::BatchNorm2dImpl {
+ public:
+  using torch::nn::BatchNorm2dImpl::BatchNorm2dImpl;
+
+  // [n, channels, height, width]; in training, more than one value a channel.
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  // Of the microbatches that have come.
+  struct Gathered {
+    int64_t count = 0;   // values a channel
+    at::Tensor mean;     // [channels], double, as the next
+    at::Tensor squares;  // sum of squared distances from the mean
+  };
+
+  void Gather(int64_t count, const BatchStatistics& statistics);
+  void Commit();
+
+  Gathered gathered_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_MODELS_BATCH_NORM_2D_H_

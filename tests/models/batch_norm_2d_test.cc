@@ -1,0 +1,188 @@
+#include "models/batch_norm_2d.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <vector>
+
+#include "core/microbatch_scope.h"
+#include "core/weight_gradient_sink.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kChannels = 3;
+const std::vector<int64_t> kUneven = {4, 1, 2};  // samples of each microbatch
+
+at::Tensor Images() {
+  return at::randn({7, kChannels, 5, 2}) * 3 + 100;  // far from 0
+}
+
+// All microbatches forward, then, the last first, backward.
+void RunStep(BatchNorm2d& norm, const at::Tensor& images, bool defers,
+             bool recomputes = false) {
+  std::vector<at::Tensor> losses;
+  int64_t first = 0;
+  const int count = static_cast<int>(kUneven.size());
+  for (int i = 0; i < count; ++i) {
+    const at::Tensor x = images.narrow(0, first, kUneven[i]);
+    first += kUneven[i];
+    const MicrobatchScope scope({i, count, /*is_recomputed=*/false, defers});
+    const at::Tensor y = norm.forward(x);
+    losses.push_back(y.square().sum());
+    if (!recomputes) continue;
+    const MicrobatchScope again({i, count, /*is_recomputed=*/true, defers});
+    const at::Tensor y_again = norm.forward(x);
+    EXPECT_TRUE(y_again.equal(y));
+    losses.back() = y_again.square().sum();
+  }
+  for (size_t i = losses.size(); i-- > 0;) losses[i].backward();
+}
+
+TEST(BatchNorm2d, WithoutAScopeIsPyTorchs) {
+  BatchNorm2d norm(kChannels);
+  torch::nn::BatchNorm2dImpl expected(kChannels);
+  const at::Tensor images = Images();
+  for (int step = 0; step < 2; ++step) {
+    EXPECT_TRUE(norm.forward(images).equal(expected.forward(images)));
+  }
+  EXPECT_TRUE(norm.running_mean.equal(expected.running_mean));
+  EXPECT_TRUE(norm.running_var.equal(expected.running_var));
+  EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 2);
+  norm.eval();
+  expected.eval();
+  EXPECT_TRUE(norm.forward(images).equal(expected.forward(images)));
+  EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 2);
+}
+
+TEST(BatchNorm2d, EachMicrobatchIsNormalisedByItself) {
+  const at::Tensor images = Images();
+  for (const bool defers : {false, true}) {
+    BatchNorm2d norm(kChannels);
+    const at::Tensor x = images.narrow(0, 0, 4);
+    const MicrobatchScope scope({0, 2, false, defers});
+    const at::Tensor y = norm.forward(x);
+    EXPECT_TRUE(y.equal(at::batch_norm(x, norm.weight, norm.bias, {}, {}, true,
+                                       0.1, 1e-5, false)));
+  }
+}
+
+TEST(BatchNorm2d, DeferredItTakesInTheWholeMiniBatchOnce) {
+  const at::Tensor images = Images();
+  BatchNorm2d norm(kChannels);
+  torch::nn::BatchNorm2dImpl expected(kChannels);
+  for (int step = 1; step <= 3; ++step) {
+    RunStep(norm, images * step, /*defers=*/true);
+    expected.forward(images * step);
+    EXPECT_TRUE(
+        at::allclose(norm.running_mean, expected.running_mean, 1e-6, 0));
+    EXPECT_TRUE(at::allclose(norm.running_var, expected.running_var, 1e-5, 0));
+    EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), step);
+  }
+}
+
+// The formula itself, in double: mean and unbiased variance of all values.
+TEST(BatchNorm2d, DeferredItFollowsPyTorchsFormula) {
+  const at::Tensor images = Images();
+  BatchNorm2d norm(kChannels);
+  RunStep(norm, images, /*defers=*/true);
+  const at::Tensor values = images.to(at::kDouble).transpose(0, 1).flatten(1);
+  EXPECT_TRUE(at::allclose(norm.running_mean.to(at::kDouble),
+                           values.mean(1) * 0.1, 1e-6, 0));
+  EXPECT_TRUE(at::allclose(norm.running_var.to(at::kDouble),
+                           values.var(1) * 0.1 + 0.9, 1e-5, 0));
+}
+
+TEST(BatchNorm2d, DeferredItTouchesNothingBeforeTheLastMicrobatch) {
+  BatchNorm2d norm(kChannels);
+  const at::Tensor images = Images();
+  for (int i = 0; i < 2; ++i) {
+    const MicrobatchScope scope({i, 3, false, /*defers_statistics=*/true});
+    norm.forward(images);
+    EXPECT_TRUE(norm.running_mean.equal(at::zeros({kChannels})));
+    EXPECT_TRUE(norm.running_var.equal(at::ones({kChannels})));
+    EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 0);
+  }
+}
+
+// A step that ended half-way (an error) leaves nothing behind for the next.
+TEST(BatchNorm2d, TheFirstMicrobatchBeginsAnew) {
+  BatchNorm2d norm(kChannels);
+  BatchNorm2d expected(kChannels);
+  const at::Tensor images = Images();
+  {
+    const MicrobatchScope scope({0, 2, false, /*defers_statistics=*/true});
+    norm.forward(images * 1000);
+  }
+  RunStep(norm, images, /*defers=*/true);
+  RunStep(expected, images, /*defers=*/true);
+  EXPECT_TRUE(norm.running_var.equal(expected.running_var));
+}
+
+TEST(BatchNorm2d, RecomputingChangesNoStatistics) {
+  const at::Tensor images = Images();
+  for (const bool defers : {false, true}) {
+    BatchNorm2d once(kChannels);
+    BatchNorm2d twice(kChannels);
+    RunStep(once, images, defers);
+    RunStep(twice, images, defers, /*recomputes=*/true);
+    EXPECT_TRUE(twice.running_mean.equal(once.running_mean));
+    EXPECT_TRUE(twice.running_var.equal(once.running_var));
+    EXPECT_TRUE(twice.num_batches_tracked.equal(once.num_batches_tracked));
+    EXPECT_TRUE(twice.weight.grad().equal(once.weight.grad()));
+    EXPECT_TRUE(twice.bias.grad().equal(once.bias.grad()));
+  }
+}
+
+TEST(BatchNorm2d, OneMicrobatchIsTheWholeBatch) {
+  BatchNorm2d norm(kChannels);
+  BatchNorm2d expected(kChannels);
+  const at::Tensor images = Images();
+  expected.forward(images);
+  const MicrobatchScope scope({0, 1, false, /*defers_statistics=*/true});
+  norm.forward(images);
+  EXPECT_TRUE(at::allclose(norm.running_mean, expected.running_mean, 1e-6, 0));
+  EXPECT_TRUE(at::allclose(norm.running_var, expected.running_var, 1e-5, 0));
+}
+
+TEST(BatchNorm2d, DefersUnderASinkToo) {
+  const at::Tensor images = Images();
+  BatchNorm2d joint(kChannels);
+  RunStep(joint, images, /*defers=*/true);
+  BatchNorm2d split(kChannels);
+  const auto sink = std::make_shared<WeightGradientSink>();
+  {
+    const WeightGradientSink::Scope scope(sink);
+    RunStep(split, images, /*defers=*/true);
+  }
+  EXPECT_TRUE(split.running_var.equal(joint.running_var));
+  EXPECT_EQ(sink->size(), 6u);
+  ASSERT_TRUE(sink->Flush().ok());
+  EXPECT_TRUE(at::allclose(split.weight.grad(), joint.weight.grad(), 1e-6, 0));
+}
+
+TEST(BatchNorm2d, EvaluationIgnoresTheScope) {
+  BatchNorm2d norm(kChannels);
+  norm.eval();
+  const at::Tensor images = Images();
+  const at::Tensor expected = norm.forward(images);
+  const MicrobatchScope scope({0, 1, false, /*defers_statistics=*/true});
+  EXPECT_TRUE(norm.forward(images).equal(expected));
+  EXPECT_TRUE(norm.running_mean.equal(at::zeros({kChannels})));
+}
+
+TEST(BatchNorm2d, OneValueAChannelIsRefusedInTraining) {
+  BatchNorm2d norm(kChannels);
+  EXPECT_THROW(norm.forward(at::ones({1, kChannels, 1, 1})), c10::Error);
+}
+
+}  // namespace
+}  // namespace tandem
