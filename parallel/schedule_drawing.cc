@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -15,6 +16,8 @@ constexpr double kRow = 28;  // pixels
 constexpr double kLeft = 70;
 constexpr double kTop = 40;
 constexpr double kWidth = 960;
+constexpr double kCharacter = 7;
+constexpr double kPaler = 0.55;
 
 bool HasSeveralStages(const std::vector<TimedAction>& actions) {
   return std::any_of(actions.begin(), actions.end(), [&](const auto& each) {
@@ -25,6 +28,15 @@ bool HasSeveralStages(const std::vector<TimedAction>& actions) {
 std::string Label(const std::vector<TimedAction>& device,
                   const TimedAction& timed) {
   return ToString(timed.action, HasSeveralStages(device));
+}
+
+// Of the action's stage among those of its device.
+int ChunkOf(const std::vector<TimedAction>& device, int stage) {
+  std::set<int> before;
+  for (const TimedAction& each : device) {
+    if (each.action.stage < stage) before.insert(each.action.stage);
+  }
+  return static_cast<int>(before.size());
 }
 
 const char* ColourOf(ActionKind kind) {
@@ -55,11 +67,23 @@ const char* NameOf(ActionKind kind) {
   return "";
 }
 
-std::string Rectangle(double x, double y, double width, const char* colour) {
+// A device's further stages are paler, as in papers.
+std::string Rectangle(double x, double y, double width, const char* colour,
+                      int chunk = 0) {
   return absl::StrFormat(
       "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\" "
-      "stroke=\"#ffffff\"/>\n",
-      x, y, width, kRow - 4, colour);
+      "fill-opacity=\"%.2f\" stroke=\"#ffffff\"/>\n",
+      x, y, width, kRow - 4, colour, std::pow(kPaler, chunk));
+}
+
+// What fits of an action's label: all of it, or the microbatch.
+std::string FittingLabel(const std::vector<TimedAction>& device,
+                         const TimedAction& timed, double width) {
+  for (const std::string& label :
+       {Label(device, timed), absl::StrCat(timed.action.microbatch)}) {
+    if (width > kCharacter * static_cast<double>(label.size())) return label;
+  }
+  return "";
 }
 
 std::string Words(double x, double y, const std::string& text) {
@@ -87,6 +111,12 @@ std::string Legend(const SchedulePrediction& prediction, double y) {
     absl::StrAppend(&svg, Rectangle(x, y, kRow, ColourOf(kind)),
                     Words(x + kRow + 6, y + kRow / 2 + 3, NameOf(kind)));
     x += 190;
+  }
+  const bool several = std::any_of(prediction.devices.begin(),
+                                   prediction.devices.end(), HasSeveralStages);
+  if (several) {
+    absl::StrAppend(
+        &svg, Words(x, y + kRow / 2 + 3, "paler: the device's further stages"));
   }
   return svg;
 }
@@ -130,11 +160,12 @@ std::string DrawSvg(const std::string& title,
     for (const TimedAction& each : prediction.devices[d]) {
       const double x = kLeft + each.begin * scale;
       const double width = (each.end - each.begin) * scale;
-      absl::StrAppend(&svg, Rectangle(x, y, width, ColourOf(each.action.kind)));
-      const std::string label = Label(prediction.devices[d], each);
-      if (width > 7.0 * static_cast<double>(label.size())) {
-        absl::StrAppend(&svg, Words(x + 3, y + kRow / 2 + 2, label));
-      }
+      const int chunk = ChunkOf(prediction.devices[d], each.action.stage);
+      const std::string label =
+          FittingLabel(prediction.devices[d], each, width);
+      absl::StrAppend(
+          &svg, Rectangle(x, y, width, ColourOf(each.action.kind), chunk),
+          label.empty() ? "" : Words(x + 3, y + kRow / 2 + 2, label));
     }
   }
   absl::StrAppend(&svg, Legend(prediction, height - kRow - 6), "</svg>\n");

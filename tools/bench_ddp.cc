@@ -2,7 +2,6 @@
 // docs/performance.md, or --help.
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "tools/bench/bench_report.h"
 #include "tools/bench/python.h"
 #include "tools/bench/run_case.h"
+#include "tools/bench/scratch_folder.h"
 #include "tools/bench/startup.h"
 
 ABSL_FLAG(std::vector<std::string>, cases, {},
@@ -55,27 +55,6 @@ constexpr char kUsage[] =
     "  bench_ddp                             all cases, both peers\n"
     "  bench_ddp --cases=mlp_small --json=r  one case, figures also in a "
     "file\n";
-
-// A folder that goes with this object.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "bench_ddp.XXXXXX").string();
-    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 absl::Status CheckPositive(const char* flag, int value, int least) {
   if (value >= least) return absl::OkStatus();
@@ -159,7 +138,7 @@ absl::Status Run(int argc, char** argv) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<BenchCase> cases,
                           CasesNamed(absl::GetFlag(FLAGS_cases)));
   TANDEM_ASSIGN_OR_RETURN(BenchOptions options, OptionsFromFlags());
-  const ScratchFolder scratch;
+  const ScratchFolder scratch("bench_ddp");
   options.folder = scratch.path();
   if (options.folder.empty()) {
     return absl::InternalError("cannot make a temporary folder");

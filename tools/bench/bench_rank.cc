@@ -1,7 +1,5 @@
 #include "tools/bench/bench_rank.h"
 
-#include <sched.h>
-
 #include <chrono>
 #include <fstream>
 #include <iostream>
@@ -23,6 +21,7 @@
 #include "parallel/replicated.h"
 #include "tools/bench/bench_case.h"
 #include "tools/bench/bench_inputs.h"
+#include "tools/bench/cores.h"
 #include "tools/bench/op_profile.h"
 #include "tools/bench/roofline.h"
 #include "tools/bench/usage.h"
@@ -34,15 +33,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::chrono::minutes kTimeout(2);
-
-absl::Status BindToCore(int core) {
-  if (core < 0) return absl::OkStatus();
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(core, &set);
-  if (sched_setaffinity(0, sizeof(set), &set) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, absl::StrCat("binding to core ", core));
-}
 
 absl::StatusOr<std::unique_ptr<Communicator>> Connect(
     const BenchRankOptions& options, int rank, int ranks) {

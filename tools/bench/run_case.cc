@@ -12,6 +12,7 @@
 #include "core/environment.h"
 #include "core/process_end.h"
 #include "core/status_macros.h"
+#include "tools/bench/answers.h"
 #include "tools/bench/compare_losses.h"
 #include "tools/bench/median.h"
 #include "tools/bench/runfile.h"
@@ -33,24 +34,10 @@ constexpr char kOurs[] = "tandem";
 constexpr char kCompile[] = "compile";
 constexpr char kFindUnused[] = "find_unused";
 
-double Greatest(const std::vector<json>& answers, const char* key) {
-  double greatest = 0;
-  for (const json& each : answers) {
-    greatest = std::max(greatest, each.at(key).get<double>());
-  }
-  return greatest;
-}
-
 // A peer says its own loss, tandem that of the global batch on every rank.
 std::vector<double> MeanLosses(const std::vector<json>& answers) {
-  std::vector<double> means;
-  for (const json& each : answers) {
-    const auto losses = each.at("losses").get<std::vector<double>>();
-    means.resize(losses.size());
-    for (size_t i = 0; i < losses.size(); ++i) {
-      means[i] += losses[i] / static_cast<double>(answers.size());
-    }
-  }
+  std::vector<double> means = SumOfLists(answers, "losses");
+  for (double& each : means) each /= static_cast<double>(answers.size());
   return means;
 }
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "core/process_end.h"
 #include "core/status_macros.h"
+#include "tools/bench/cores.h"
 
 namespace tandem {
 namespace {
@@ -30,18 +30,6 @@ absl::StatusOr<int> MakeFifo(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open ", path));
   return fd;
-}
-
-// The rank's own of the cores that this process may use: -1 where there are
-// fewer than ranks.
-int CoreOf(int rank, int ranks) {
-  cpu_set_t cores;
-  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return -1;
-  if (CPU_COUNT(&cores) < ranks) return -1;
-  int core = 0;
-  for (int before = rank; !CPU_ISSET(core, &cores) || before-- > 0; ++core) {
-  }
-  return core;
 }
 
 }  // namespace

@@ -9,9 +9,7 @@ JSON. In between it sleeps in read().
 import argparse
 import json
 import os
-import resource
 import sys
-import time
 import traceback
 
 
@@ -40,38 +38,8 @@ import torch.distributed as dist  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
+from common import peak_mib, read_inputs, timed  # noqa: E402
 from models import make_model  # noqa: E402
-
-DTYPES = {"F32": torch.float32, "I64": torch.int64}
-
-
-def read_safetensors(path):
-    with open(path, "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length))
-        data = bytearray(file.read())
-    tensors = {}
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        begin, end = entry["data_offsets"]
-        flat = torch.frombuffer(data[begin:end], dtype=DTYPES[entry["dtype"]])
-        tensors[name] = flat.reshape(entry["shape"]).clone()
-    return tensors
-
-
-def read_inputs(path, rank):
-    """(state dict, batches of this rank)"""
-    tensors = read_safetensors(path)
-    state = {
-        name.removeprefix("state."): tensor
-        for name, tensor in tensors.items()
-        if name.startswith("state.")
-    }
-    batches = []
-    while (prefix := f"batch.{rank}.{len(batches)}.") + "inputs" in tensors:
-        batches.append((tensors[prefix + "inputs"], tensors[prefix + "targets"]))
-    return state, batches
 
 
 def make_optimizer(model):
@@ -103,27 +71,7 @@ class Trainer:
 
     def steps(self, count):
         self.step()
-        before = resource.getrusage(resource.RUSAGE_SELF)
-        start = time.perf_counter()
-        for _ in range(count):
-            self.step()
-        wall = time.perf_counter() - start
-        after = resource.getrusage(resource.RUSAGE_SELF)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return {
-            "ms": wall * 1e3 / count,
-            "cpu_ms": cpu * 1e3 / count,
-            "faults": (after.ru_minflt - before.ru_minflt) / count,
-        }
-
-
-def peak_mib():
-    # ru_maxrss would count what the parent had before exec.
-    with open("/proc/self/status") as file:
-        for line in file:
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    return 0
+        return timed(self.step, count)
 
 
 NS_PER_MS = 1e6

@@ -166,3 +166,25 @@ def make_model(name, state):
         raise ValueError(f"no model is called {name}")
     model.load_state_dict(state)
     return model
+
+
+class GptEmbedding(nn.Module):
+    def __init__(self, parts):
+        super().__init__()
+        self.wte, self.wpe = parts["wte"], parts["wpe"]
+
+    def forward(self, tokens):
+        return self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+
+
+def layers_of(model):
+    """The model as a list of modules, between any two of which it can be cut."""
+    if isinstance(model, Gpt2):
+        parts = model.transformer
+        return [GptEmbedding(parts), *parts["h"], parts["ln_f"], model.lm_head]
+    if isinstance(model, ResNet18):
+        groups = (model.layer1, model.layer2, model.layer3, model.layer4)
+        blocks = [block for group in groups for block in group]
+        stem = [model.conv1, model.bn1, model.relu, model.maxpool]
+        return [*stem, *blocks, model.avgpool, nn.Flatten(), model.fc]
+    return list(model)

@@ -1,0 +1,19 @@
+// Which core a rank or a thread of the benchmarks keeps to.
+
+#ifndef TANDEM_TOOLS_BENCH_CORES_H_
+#define TANDEM_TOOLS_BENCH_CORES_H_
+
+#include "absl/status/status.h"
+
+namespace tandem {
+
+// The index-th of the cores that the calling thread may use; -1 where there are
+// fewer than `count`.
+int CoreOf(int index, int count);
+
+// Binds the calling thread, and those that it starts from now on. -1: to none.
+absl::Status BindToCore(int core);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_BENCH_CORES_H_

@@ -1,0 +1,63 @@
+"""What the benchmarks' peers share: reading weights and batches, measuring."""
+
+import json
+import resource
+import time
+
+import torch
+
+DTYPES = {"F32": torch.float32, "I64": torch.int64}
+
+
+def read_safetensors(path):
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        data = bytearray(file.read())
+    tensors = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        flat = torch.frombuffer(data[begin:end], dtype=DTYPES[entry["dtype"]])
+        tensors[name] = flat.reshape(entry["shape"]).clone()
+    return tensors
+
+
+def read_inputs(path, rank):
+    """(state dict, batches of this rank)"""
+    tensors = read_safetensors(path)
+    state = {
+        name.removeprefix("state."): tensor
+        for name, tensor in tensors.items()
+        if name.startswith("state.")
+    }
+    batches = []
+    while (prefix := f"batch.{rank}.{len(batches)}.") + "inputs" in tensors:
+        batches.append((tensors[prefix + "inputs"], tensors[prefix + "targets"]))
+    return state, batches
+
+
+def timed(step, count):
+    """What `count` calls took each: time, processor time, page faults."""
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    start = time.perf_counter()
+    for _ in range(count):
+        step()
+    wall = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {
+        "ms": wall * 1e3 / count,
+        "cpu_ms": cpu * 1e3 / count,
+        "faults": (after.ru_minflt - before.ru_minflt) / count,
+    }
+
+
+def peak_mib():
+    # ru_maxrss would count what the parent had before exec.
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return 0

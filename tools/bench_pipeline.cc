@@ -1,0 +1,163 @@
+// Tandem's pipeline against PyTorch's, side by side. docs/performance.md, or
+// --help.
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/atomic_file.h"
+#include "core/command_line.h"
+#include "core/environment.h"
+#include "core/status_macros.h"
+#include "core/user_path.h"
+#include "tools/bench/pipeline_case.h"
+#include "tools/bench/pipeline_report.h"
+#include "tools/bench/python.h"
+#include "tools/bench/run_pipeline.h"
+#include "tools/bench/scratch_folder.h"
+
+ABSL_FLAG(std::vector<std::string>, cases, {},
+          "Which cases: MODEL/SCHEDULE, or MODEL for all of its schedules, of "
+          "mlp_deep, gpt_tiny, resnet18. Empty: all.");
+ABSL_FLAG(std::vector<std::string>, peers,
+          (std::vector<std::string>{"pipelining", "single"}),
+          "What tandem is compared with: pipelining, "
+          "torch.distributed.pipelining over Gloo; single, one process without "
+          "a pipeline.");
+ABSL_FLAG(std::string, python, "",
+          "Python that imports torch 2.11.0. Empty: $TANDEM_PEER_PYTHON, or "
+          "python3.");
+ABSL_FLAG(int, devices, 2, "Devices of the pipeline: cores.");
+ABSL_FLAG(int, threads, 1, "Threads for each device's operators.");
+ABSL_FLAG(int, rounds, 7, "How often the sides take turns.");
+ABSL_FLAG(int, steps, 0, "Steps in a round. 0: as many as suit the case.");
+ABSL_FLAG(std::string, json, "", "File to write the figures to.");
+
+namespace tandem {
+namespace {
+
+constexpr char kUsage[] =
+    "Trains the same models with tandem's pipeline and with Python's\n"
+    "torch.distributed.pipelining (Gloo), from the same weights, on the same\n"
+    "batches and cores, in turns, and compares the times of a step.\n\n"
+    "  bench_pipeline                              all cases, both peers\n"
+    "  bench_pipeline --cases=mlp_deep             one model\n"
+    "  bench_pipeline --cases=gpt_tiny/1f1b --json=r\n";
+
+absl::Status CheckPositive(const char* flag, int value, int least) {
+  if (value >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, "=", value, ": expected at least ", least));
+}
+
+absl::StatusOr<PipelineBenchOptions> OptionsFromFlags() {
+  PipelineBenchOptions options;
+  options.peers = absl::GetFlag(FLAGS_peers);
+  for (const std::string& peer : options.peers) {
+    if (peer == "pipelining" || peer == "single") continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--peers: '", peer, "': expected pipelining or single"));
+  }
+  options.devices = absl::GetFlag(FLAGS_devices);
+  options.threads = absl::GetFlag(FLAGS_threads);
+  options.rounds = absl::GetFlag(FLAGS_rounds);
+  options.steps = absl::GetFlag(FLAGS_steps);
+  TANDEM_RETURN_IF_ERROR(CheckPositive("devices", options.devices, 2));
+  TANDEM_RETURN_IF_ERROR(CheckPositive("threads", options.threads, 1));
+  TANDEM_RETURN_IF_ERROR(CheckPositive("rounds", options.rounds, 1));
+  TANDEM_RETURN_IF_ERROR(CheckPositive("steps", absl::GetFlag(FLAGS_steps), 0));
+  std::string python = absl::GetFlag(FLAGS_python);
+  if (python.find('/') != std::string::npos) python = UserPath(python);
+  options.python = FindPython(python, Environment::OfProcess());
+  return options;
+}
+
+// Cases that follow each other and have the same model share their processes.
+std::vector<std::vector<PipelineCase>> ByModel(
+    const std::vector<PipelineCase>& cases) {
+  std::vector<std::vector<PipelineCase>> models;
+  for (const PipelineCase& each : cases) {
+    const bool same =
+        !models.empty() && models.back().front().bench.name == each.bench.name;
+    if (!same) models.emplace_back();
+    models.back().push_back(each);
+  }
+  return models;
+}
+
+// A model's files are its own: ranks that meet through a file want a new one.
+absl::StatusOr<PipelineResults> RunInOwnFolder(
+    const std::vector<PipelineCase>& cases, PipelineBenchOptions options) {
+  options.folder += "/" + cases.front().bench.name;
+  std::error_code failed;
+  std::filesystem::create_directory(options.folder, failed);
+  if (failed) {
+    return absl::InternalError(
+        absl::StrCat("making ", options.folder, ": ", failed.message()));
+  }
+  return RunPipelineModel(cases, options);
+}
+
+absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
+  TANDEM_ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path));
+  TANDEM_RETURN_IF_ERROR(file->Append(json.dump(2) + "\n"));
+  return file->Commit();
+}
+
+absl::Status Show(const PipelineResults& results, int devices) {
+  absl::PrintF("\n%s\n%s\n%s\n%s", PipelineSpeedTable(results),
+               EfficiencyTable(results, devices), StepPartsTable(results),
+               BestTable(results));
+  const std::string path = absl::GetFlag(FLAGS_json);
+  if (!path.empty()) {
+    TANDEM_RETURN_IF_ERROR(
+        WriteJson(UserPath(path), PipelineJson(results, devices)));
+  }
+  if (!HasFailures(results)) return absl::OkStatus();
+  return absl::UnavailableError("a peer has no figures: see above");
+}
+
+absl::Status Run(int argc, char** argv) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
+                          ParseCommandLine(argc, argv, kUsage));
+  if (!leftovers.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", leftovers.front(), "' is no flag"));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<PipelineCase> cases,
+                          PipelineCasesNamed(absl::GetFlag(FLAGS_cases)));
+  TANDEM_ASSIGN_OR_RETURN(PipelineBenchOptions options, OptionsFromFlags());
+  const ScratchFolder scratch("bench_pipeline");
+  options.folder = scratch.path();
+  if (options.folder.empty()) {
+    return absl::InternalError("cannot make a temporary folder");
+  }
+  PipelineResults results;
+  for (const std::vector<PipelineCase>& model : ByModel(cases)) {
+    TANDEM_ASSIGN_OR_RETURN(PipelineResults its,
+                            RunInOwnFolder(model, options));
+    std::move(its.cases.begin(), its.cases.end(),
+              std::back_inserter(results.cases));
+    std::move(its.unavailable.begin(), its.unavailable.end(),
+              std::back_inserter(results.unavailable));
+  }
+  return Show(results, options.devices);
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  const absl::Status status = tandem::Run(argc, argv);
+  if (status.ok()) return 0;
+  absl::FPrintF(stderr, "bench_pipeline: %s\n", status.message());
+  return 1;
+}
