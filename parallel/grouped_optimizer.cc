@@ -52,12 +52,24 @@ size_t GroupedOptimizer::GroupOf(const std::string& state_name) const {
   return found == groups_.end() ? 0 : found->second;
 }
 
-absl::Status GroupedOptimizer::LoadState(const NamedTensors& state) {
+std::vector<NamedTensors> GroupedOptimizer::ByGroup(
+    const NamedTensors& state) const {
   std::vector<NamedTensors> parts(optimizers_.size());
   for (const auto& each : state) parts[GroupOf(each.first)].push_back(each);
+  return parts;
+}
+
+absl::Status GroupedOptimizer::CheckState(const NamedTensors& state) const {
+  const std::vector<NamedTensors> parts = ByGroup(state);
   for (size_t group = 0; group < parts.size(); ++group) {
     TANDEM_RETURN_IF_ERROR(optimizers_[group]->CheckState(parts[group]));
   }
+  return absl::OkStatus();
+}
+
+absl::Status GroupedOptimizer::LoadState(const NamedTensors& state) {
+  TANDEM_RETURN_IF_ERROR(CheckState(state));
+  const std::vector<NamedTensors> parts = ByGroup(state);
   for (size_t group = 0; group < parts.size(); ++group) {
     TANDEM_RETURN_IF_ERROR(optimizers_[group]->LoadState(parts[group]));
   }

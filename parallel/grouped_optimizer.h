@@ -35,9 +35,12 @@ class GroupedOptimizer {
   // As Optimizer's. State comes group by group.
   NamedTensors State() const;
   absl::Status LoadState(const NamedTensors& state);
+  absl::Status CheckState(const NamedTensors& state) const;
 
  private:
   GroupedOptimizer() = default;
+
+  std::vector<NamedTensors> ByGroup(const NamedTensors& state) const;
 
   size_t GroupOf(const std::string& state_name) const;
 

@@ -22,6 +22,7 @@ struct PipelineExecutor::Step {
   const std::vector<Batch>* microbatches = nullptr;
   bool trains = true;
   bool keeps_outputs = false;
+  DeviceWork finish;
   std::optional<Samples> samples;
   std::vector<int64_t> rows;        // by microbatch
   std::vector<int64_t> firsts;      // samples before the microbatch
@@ -289,7 +290,7 @@ absl::Status PipelineExecutor::FinishDevice(const Local& local,
       if (sender != nullptr) TANDEM_RETURN_IF_ERROR(sender->Flush());
     }
   }
-  return absl::OkStatus();
+  return step.finish ? step.finish(local.index) : absl::OkStatus();
 }
 
 absl::Status PipelineExecutor::RunDevice(Local& local, Step& step) {
@@ -368,15 +369,27 @@ absl::Status PipelineExecutor::Run(Step& step) {
 
 absl::StatusOr<Score> PipelineExecutor::TrainStep(
     const std::vector<Batch>& microbatches,
-    const std::optional<Samples>& samples) {
+    const std::optional<Samples>& samples, const DeviceWork& finish) {
   TANDEM_RETURN_IF_ERROR(CheckMicrobatches(schedule_, microbatches, true));
   Step step;
   step.microbatches = &microbatches;
   step.samples = samples;
+  step.finish = finish;
   TANDEM_RETURN_IF_ERROR(Run(step));
   Score score;
   for (const Score& each : step.scores) score += each;
   return score;
+}
+
+absl::Status PipelineExecutor::OnDevices(const DeviceWork& work) {
+  std::vector<std::future<absl::Status>> running;
+  for (const auto& local : locals_) {
+    running.push_back(
+        local->place->Submit([&work, &local] { return work(local->index); }));
+  }
+  absl::Status done;
+  for (std::future<absl::Status>& each : running) done.Update(each.get());
+  return done;
 }
 
 absl::StatusOr<Inference> PipelineExecutor::Infer(

@@ -58,6 +58,8 @@ struct Inference {
 class PipelineExecutor {
  public:
   using Stages = std::vector<std::unique_ptr<PipelineStage>>;
+  // What is done for a device of the schedule, on its thread.
+  using DeviceWork = std::function<absl::Status(int schedule_device)>;
 
   // `stages` in the order of the model; null for those of other ranks. Each is
   // on the device that schedule and layout give it. Validates the schedule,
@@ -74,11 +76,18 @@ class PipelineExecutor {
   // where the last is; sizes everywhere. `samples` are those of the first
   // microbatch.
   //
+  // `finish` follows each device's last action, while others may still work:
+  // when all stages of a device have their gradients.
+  //
   // When one stage fails all stop, on all ranks, and the error names stage,
   // microbatch and layer; gradients are then undefined. Within one process
   // another step may follow.
   absl::StatusOr<Score> TrainStep(const std::vector<Batch>& microbatches,
-                                  const std::optional<Samples>& samples = {});
+                                  const std::optional<Samples>& samples = {},
+                                  const DeviceWork& finish = nullptr);
+
+  // For each of this rank's devices, at the same time; the first error.
+  absl::Status OnDevices(const DeviceWork& work);
 
   // Forward alone, of at most schedule.microbatches microbatches: of all that
   // have targets the score, and if `keeps_outputs` the outputs.

@@ -259,10 +259,8 @@ absl::Status PipelineStage::FlushWeights() {
   const c10::OptionalDeviceGuard guard(device());
   std::vector<Sink> sinks;
   sinks.swap(waiting_);
-  for (const Sink& sink : sinks) {
-    TANDEM_RETURN_IF_ERROR(Annotate(sink->Flush(), "gradients of weights"));
-  }
-  return absl::OkStatus();
+  return Annotate(WeightGradientSink::FlushTogether(sinks),
+                  "gradients of weights");
 }
 
 absl::StatusOr<StageMessage> PipelineStage::Backward(

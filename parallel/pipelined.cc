@@ -12,6 +12,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/fault_point.h"
+#include "core/layer_list.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 #include "core/trace.h"
@@ -54,6 +55,10 @@ std::vector<OptimizerOptions> GroupsOf(const PipelinedOptions& options) {
   groups.insert(groups.end(), options.further_optimizers.begin(),
                 options.further_optimizers.end());
   return groups;
+}
+
+NamedTensors ParametersOf(const PipelineStage& stage) {
+  return NamedParameters(stage.layers());
 }
 
 FlatBuffers FlatBuffersOf(
@@ -104,8 +109,6 @@ absl::Status Pipelined::Prepare(const LayerSpecs& specs,
   TANDEM_RETURN_IF_ERROR(Flatten(tied));
   TANDEM_ASSIGN_OR_RETURN(
       tied_, TiedGradients::Create(tied, options_.schedule, layout, All()));
-  TANDEM_ASSIGN_OR_RETURN(optimizer_,
-                          GroupedOptimizer::Create(GroupsOf(options_), All()));
   return absl::OkStatus();
 }
 
@@ -116,29 +119,51 @@ absl::Status Pipelined::Flatten(const std::vector<TiedGroup>& tied) {
       first_of[group[i].name] = group[0].name;
     }
   }
-  NamedTensors own, copies;
-  for (const auto& each : Parameters()) {
-    const auto found = first_of.find(each.first);
-    (found == first_of.end() ? own : copies).push_back(each);
-    if (found != first_of.end()) copies_of_.push_back(*found);
-  }
-  if (own.empty() && copies.empty() && pipe_ == nullptr) {
-    return absl::InvalidArgumentError("the model has no parameters to train");
-  }
-  own_ = FlatBuffersOf(own, options_.optimizer_group);
-  // As the parameter that it is tied to.
-  copies_ = FlatBuffersOf(copies, [&](const std::string& name) -> int64_t {
+  const auto group_of_copy = [&](const std::string& name) -> int64_t {
     return options_.optimizer_group
                ? options_.optimizer_group(first_of.at(name))
                : 0;
-  });
+  };
+  const Schedule& schedule = executor_->schedule();
+  for (int device = 0; device < schedule.devices(); ++device) {
+    NamedTensors own, copies;
+    bool is_here = false;
+    for (int i : schedule.stages_of[static_cast<size_t>(device)]) {
+      const auto& stage = executor_->stages()[static_cast<size_t>(i)];
+      if (stage == nullptr) continue;
+      is_here = true;
+      for (const auto& each : ParametersOf(*stage)) {
+        const auto found = first_of.find(each.first);
+        (found == first_of.end() ? own : copies).push_back(each);
+        if (found != first_of.end()) copies_of_.push_back(*found);
+      }
+    }
+    if (!is_here) continue;
+    Part& part = parts_[device];
+    part.own = FlatBuffersOf(own, options_.optimizer_group);
+    part.copies = FlatBuffersOf(copies, group_of_copy);
+    TANDEM_ASSIGN_OR_RETURN(
+        part.optimizer,
+        GroupedOptimizer::Create(GroupsOf(options_), part.All()));
+  }
+  if (All().empty() && pipe_ == nullptr) {
+    return absl::InvalidArgumentError("the model has no parameters to train");
+  }
   return absl::OkStatus();
+}
+
+FlatBufferList Pipelined::Part::All() const {
+  std::vector<FlatBuffer*> all;
+  for (const FlatBuffers* each : {&own, &copies}) {
+    for (const auto& buffer : *each) all.push_back(buffer.get());
+  }
+  return FlatBufferList(all);
 }
 
 FlatBufferList Pipelined::All() const {
   std::vector<FlatBuffer*> all;
-  for (const FlatBuffers* part : {&own_, &copies_}) {
-    for (const auto& buffer : *part) all.push_back(buffer.get());
+  for (const auto& part : parts_) {
+    for (FlatBuffer* buffer : part.second.All()) all.push_back(buffer);
   }
   return FlatBufferList(all);
 }
@@ -159,55 +184,77 @@ absl::StatusOr<std::vector<Batch>> Pipelined::Microbatches(
   return SplitBatch(batch, sizes);
 }
 
-absl::StatusOr<double> Pipelined::NormOfAll() const {
+// Every device's norm, then that of them all: the same on every rank.
+absl::StatusOr<double> Pipelined::NormOfAll() {
   const double p = options_.clip_norm_type;
-  const double mine = GradientNorm(own_, p);
-  if (pipe_ == nullptr) return mine;
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<at::Tensor> all,
-                          pipe_->AllGather(at::tensor({mine}, at::kDouble), [] {
-                            return "the norm of the gradients";
-                          }));
+  const at::Tensor norms =
+      at::zeros({options_.schedule.devices()}, at::kDouble);
+  auto* const values = norms.mutable_data_ptr<double>();
+  TANDEM_RETURN_IF_ERROR(executor_->OnDevices([&](int device) {
+    const Part& part = parts_.at(device);
+    if (options_.clip_value > 0) {
+      ClipGradientValue(part.All(), options_.clip_value);
+    }
+    values[device] = GradientNorm(part.own, p);
+    return absl::OkStatus();
+  }));
+  if (pipe_ != nullptr) {
+    // Each is added to zeros.
+    TANDEM_RETURN_IF_ERROR(
+        pipe_->AllReduceSum(norms, [] { return "the norm of the gradients"; }));
+  }
   double sum = 0;
-  for (const at::Tensor& each : all) {
-    const double norm = *each.const_data_ptr<double>();
+  for (int device = 0; device < options_.schedule.devices(); ++device) {
+    const double norm = values[device];
     if (std::isinf(p)) {
       sum = norm <= sum ? sum : norm;  // a NaN stays
     } else {
       sum += std::pow(norm, p);
     }
   }
-  return std::isinf(p) ? sum : std::pow(sum, 1 / p);
-}
-
-absl::Status Pipelined::Clip() {
-  if (options_.clip_value > 0) ClipGradientValue(All(), options_.clip_value);
-  if (options_.clip_norm == 0) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(const double norm, NormOfAll());
+  const double norm = std::isinf(p) ? sum : std::pow(sum, 1 / p);
   if (options_.error_if_nonfinite && !std::isfinite(norm)) {
     return absl::OutOfRangeError(absl::StrCat(
-        "the norm (of order ", options_.clip_norm_type,
-        ") of all gradients is ", norm,
+        "the norm (of order ", p, ") of all gradients is ", norm,
         " and cannot be clipped; look for the step in which the loss "
         "overflows, or turn error_if_nonfinite off"));
   }
-  ScaleGradients(All(), options_.clip_norm, norm);
-  return absl::OkStatus();
+  return norm;
 }
 
-absl::Status Pipelined::Update(double learning_rate) {
-  for (FlatBuffer* buffer : All()) {
+absl::Status Pipelined::UpdateDevice(int device, std::optional<double> norm,
+                                     double learning_rate) {
+  Part& part = parts_.at(device);
+  for (FlatBuffer* buffer : part.All()) {
     TANDEM_RETURN_IF_ERROR(buffer->CheckViews());
   }
-  TANDEM_RETURN_IF_ERROR(tied_->Sum());
   TANDEM_RETURN_IF_ERROR(FaultPoint("before_optimizer"));
   TraceScope scope("compute", "optimizer");
   return CatchTorch(
-      [&]() -> absl::Status {
-        TANDEM_RETURN_IF_ERROR(Clip());
-        optimizer_->Step(learning_rate);
-        return absl::OkStatus();
+      [&] {
+        if (norm.has_value()) {
+          ScaleGradients(part.All(), options_.clip_norm, *norm);
+        } else if (options_.clip_value > 0) {
+          ClipGradientValue(part.All(), options_.clip_value);
+        }
+        part.optimizer->Step(learning_rate);
       },
       "optimizer step");
+}
+
+// Is a device's update its own affair?
+bool Pipelined::updates_at_once() const {
+  return options_.clip_norm == 0 && tied_->empty();
+}
+
+absl::Status Pipelined::Update(double learning_rate) {
+  TANDEM_RETURN_IF_ERROR(tied_->Sum());
+  std::optional<double> norm;
+  if (options_.clip_norm > 0) {
+    TANDEM_ASSIGN_OR_RETURN(norm, NormOfAll());
+  }
+  return executor_->OnDevices(
+      [&](int device) { return UpdateDevice(device, norm, learning_rate); });
 }
 
 absl::StatusOr<Score> Pipelined::Step(const Batch& batch,
@@ -217,11 +264,17 @@ absl::StatusOr<Score> Pipelined::Step(const Batch& batch,
   SetTraining(executor_->stages(), true);
   for (FlatBuffer* buffer : All()) buffer->ZeroGrad();
   const Samples samples = {options_.seed, step_, 0};
+  PipelineExecutor::DeviceWork finish;
+  if (updates_at_once()) {
+    finish = [&](int device) {
+      return UpdateDevice(device, std::nullopt, learning_rate);
+    };
+  }
   const absl::StatusOr<Score> score =
-      executor_->TrainStep(microbatches, samples);
+      executor_->TrainStep(microbatches, samples, finish);
   if (!score.ok()) return Annotate(score.status(), "training step");
   Measure(batch);
-  TANDEM_RETURN_IF_ERROR(Update(learning_rate));
+  if (!finish) TANDEM_RETURN_IF_ERROR(Update(learning_rate));
   ++step_;
   return Sum(*score);
 }

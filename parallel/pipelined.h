@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,9 +57,10 @@ struct PipelinedOptions {
 };
 
 // One replica of a model as a pipeline. Each step is one of the schedule, then
-// the gradients of tied weights are summed, gradients clipped, and every stage
-// updates its own parameters. The result is that of the uncut model over the
-// same microbatches, but for the order of sums.
+// the gradients of tied weights are summed, gradients clipped, and every device
+// updates its own parameters; where nothing is tied across stages or clipped by
+// norm, as soon as it has done its part. The result is that of the uncut model
+// over the same microbatches, but for the order of sums.
 //
 // Ranks of the pipeline call the same methods with batches of the same sizes.
 // The first stage's rank needs their inputs and the last one's their targets;
@@ -67,7 +69,8 @@ struct PipelinedOptions {
 // Errors: InvalidArgument for parts that do not fit each other, a batch that
 // gives another number of microbatches than the schedule's, a model without
 // parameters; those of PipelineExecutor, Communicator and LibTorch. When one
-// rank fails the others fail at once, with its reason.
+// rank fails the others fail at once, with its reason; some stages may have
+// been updated by then, so that a job goes on from its last checkpoint.
 //
 // Fault points: PipelineExecutor's, and "before_optimizer".
 class Pipelined : public Strategy {
@@ -100,17 +103,33 @@ class Pipelined : public Strategy {
   absl::StatusOr<at::Tensor> Forward(const Batch& batch);
 
   const PipelineExecutor& executor() const { return *executor_; }
+  // On the threads of this rank's devices, between steps: to bind them to
+  // cores, say.
+  absl::Status OnDevices(const PipelineExecutor::DeviceWork& work) {
+    return executor_->OnDevices(work);
+  }
 
  private:
   Pipelined(const PipelinedOptions& options, Communicator* pipe);
 
   absl::Status Prepare(const LayerSpecs& specs, const LossFunction& loss);
+  // What a device of this rank holds.
+  struct Part {
+    FlatBuffers own;     // in a group of tied weights: its first member
+    FlatBuffers copies;  // the others: counted once in a norm
+    std::optional<GroupedOptimizer> optimizer;
+
+    FlatBufferList All() const;
+  };
+
   absl::Status Flatten(const std::vector<TiedGroup>& tied);
   absl::StatusOr<std::vector<Batch>> Microbatches(const Batch& batch) const;
   absl::StatusOr<Score> Step(const Batch& batch, double learning_rate);
+  bool updates_at_once() const;
   absl::Status Update(double learning_rate);
-  absl::Status Clip();
-  absl::StatusOr<double> NormOfAll() const;
+  absl::Status UpdateDevice(int device, std::optional<double> norm,
+                            double learning_rate);
+  absl::StatusOr<double> NormOfAll();
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
   FlatBufferList All() const;
   void Measure(const Batch& batch);
@@ -118,11 +137,9 @@ class Pipelined : public Strategy {
   PipelinedOptions options_;
   Communicator* pipe_;
   std::unique_ptr<PipelineExecutor> executor_;
-  FlatBuffers own_;     // in a group of tied weights: its first member
-  FlatBuffers copies_;  // the others: counted once in a norm
+  std::map<int, Part> parts_;  // by schedule device
   std::vector<std::pair<std::string, std::string>> copies_of_;  // copy, own
   std::unique_ptr<TiedGradients> tied_;
-  std::optional<GroupedOptimizer> optimizer_;
   PipelineTimes times_;
   std::vector<double> peaks_;  // microbatches held, by schedule device
   int layers_ = 0;

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/cat.h>
 
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -42,9 +43,11 @@ NamedTensors Pipelined::OptimizerState() const {
   std::set<std::string> copies;
   for (const auto& each : copies_of_) copies.insert(each.first);
   NamedTensors state;
-  for (auto& each : optimizer_->State()) {
-    if (copies.count(ParameterOf(each.first)) > 0) continue;
-    state.push_back(std::move(each));
+  for (const auto& part : parts_) {
+    for (auto& each : part.second.optimizer->State()) {
+      if (copies.count(ParameterOf(each.first)) > 0) continue;
+      state.push_back(std::move(each));
+    }
   }
   return state;
 }
@@ -71,21 +74,39 @@ absl::Status Pipelined::LoadModelState(const NamedTensors& state) {
   return CopyModelState(wanted, model);
 }
 
+// A copy takes what the first member of its group has. State of parameters that
+// no part has is for another rank, or for nobody: the first part refuses that.
 absl::Status Pipelined::LoadOptimizerState(const NamedTensors& state) {
-  const std::set<std::string> mine = NamesOf(Parameters());
-  NamedTensors wanted;
+  std::map<std::string, int> device_of;
+  for (const auto& [device, part] : parts_) {
+    for (const FlatBuffer* buffer : part.All()) {
+      for (const FlatSlot& slot : buffer->slots()) {
+        device_of[slot.name] = device;
+      }
+    }
+  }
+  std::map<int, NamedTensors> wanted;
   for (const auto& [name, tensor] : state) {
     const std::string parameter = ParameterOf(name);
-    if (pipe_ == nullptr || mine.count(parameter) > 0) {
-      wanted.emplace_back(name, tensor);
+    const auto found = device_of.find(parameter);
+    if (found != device_of.end()) {
+      wanted[found->second].emplace_back(name, tensor);
+    } else if (pipe_ == nullptr) {
+      wanted[parts_.begin()->first].emplace_back(name, tensor);
     }
     for (const auto& [copy, first] : copies_of_) {
       if (first != parameter) continue;
-      wanted.emplace_back(absl::StrCat(copy, name.substr(parameter.size())),
-                          tensor);
+      wanted[device_of.at(copy)].emplace_back(
+          absl::StrCat(copy, name.substr(parameter.size())), tensor);
     }
   }
-  return optimizer_->LoadState(wanted);
+  for (auto& [device, part] : parts_) {
+    TANDEM_RETURN_IF_ERROR(part.optimizer->CheckState(wanted[device]));
+  }
+  for (auto& [device, part] : parts_) {
+    TANDEM_RETURN_IF_ERROR(part.optimizer->LoadState(wanted[device]));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Inference> Pipelined::Infer(const Batch& batch,

@@ -36,6 +36,9 @@ class TiedGradients {
   // take part across ranks. Collective.
   absl::Status Sum();
 
+  // Are there none on this rank?
+  bool empty() const { return groups_.empty(); }
+
  private:
   struct Copy {
     FlatBuffer* buffer;
