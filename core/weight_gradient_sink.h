@@ -44,7 +44,8 @@ struct DeferredGradients {
 // keeps what it gets in its autograd node, and in backward, if
 // MayDefer(weight), calls Defer instead of computing the weight's gradient, and
 // gives autograd none. A layer that knows nothing of this computes both at
-// once.
+// once. So what runs under a sink is for backward(): grad() with respect to a
+// weight would not get what has been left.
 //
 // Thread-safe: backward may run on any threads.
 class WeightGradientSink {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/microbatch_scope.h"
+#include "core/testing/device_types.h"
 #include "core/weight_gradient_sink.h"
 
 namespace tandem {
@@ -168,6 +169,22 @@ TEST(BatchNorm2d, DefersUnderASinkToo) {
   ASSERT_TRUE(sink->Flush().ok());
   EXPECT_TRUE(at::allclose(split.weight.grad(), joint.weight.grad(), 1e-6, 0));
 }
+
+class BatchNorm2dOnDevices : public DeviceTypeTest {};
+
+TEST_P(BatchNorm2dOnDevices, DefersToTheCpusBits) {
+  const at::Tensor images = Images();
+  BatchNorm2d expected(kChannels);
+  RunStep(expected, images, /*defers=*/true);
+  BatchNorm2d norm(kChannels);
+  norm.to(TestDevice());
+  RunStep(norm, images.to(TestDevice()), /*defers=*/true);
+  EXPECT_TRUE(norm.running_mean.cpu().equal(expected.running_mean));
+  EXPECT_TRUE(norm.running_var.cpu().equal(expected.running_var));
+  EXPECT_TRUE(norm.weight.grad().cpu().equal(expected.weight.grad()));
+}
+
+TANDEM_ON_DEVICE_TYPES(BatchNorm2dOnDevices);
 
 TEST(BatchNorm2d, EvaluationIgnoresTheScope) {
   BatchNorm2d norm(kChannels);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/sample_scope.h"
+#include "core/testing/device_types.h"
 
 namespace tandem {
 namespace {
@@ -105,6 +106,17 @@ TEST(SampleDropout, KeepsTheDtype) {
   EXPECT_EQ(y.scalar_type(), at::kDouble);
   EXPECT_TRUE(y.eq(0).equal(Drop(at::ones({3, 7}), kSamples).eq(0)));
 }
+
+class SampleDropoutOnDevices : public DeviceTypeTest {};
+
+TEST_P(SampleDropoutOnDevices, HasTheCpusMask) {
+  const at::Tensor x = at::randn({3, 7});
+  const at::Tensor y = Drop(x.to(TestDevice()), kSamples);
+  EXPECT_EQ(y.device().type(), TestDevice().type());
+  EXPECT_TRUE(y.cpu().equal(Drop(x, kSamples)));
+}
+
+TANDEM_ON_DEVICE_TYPES(SampleDropoutOnDevices);
 
 TEST(SampleDropout, OutsideOfAnyScopeIsLibTorchs) {
   const at::Tensor x = at::randn({3, 7});

@@ -18,6 +18,7 @@
 
 #include "core/layer_list.h"
 #include "core/sample_scope.h"
+#include "core/testing/device_types.h"
 #include "core/weight_gradient_sink.h"
 #include "models/registry.h"
 
@@ -33,6 +34,10 @@ struct Job {
     inputs = tokens
                  ? (at::arange(9 * 128, at::kLong) * 7 % 256).view({9, 128})
                  : at::linspace(-1, 1, 9 * 3 * 1600).sin().view({9, 3, 40, 40});
+    for (const Layer& layer : layers) {
+      if (layer.module != nullptr) layer.module->to(TestDevice());
+    }
+    inputs = inputs.to(TestDevice());
     parameters = NamedParameters(layers);
   }
   void Backward(int64_t first, int64_t count) const {
@@ -60,10 +65,10 @@ struct Job {
   NamedTensors parameters;
 };
 
-class ZeroBubble : public testing::TestWithParam<const char*> {};
+class ZeroBubble : public DeviceTypesAnd<std::string> {};
 
 TEST_P(ZeroBubble, GivesTheJointBackwardsBits) {
-  const Job job(GetParam());
+  const Job job(value());
   job.Backward(0, 3);
   const std::vector<at::Tensor> expected = job.Gradients();
   const auto sink = std::make_shared<WeightGradientSink>();
@@ -96,7 +101,7 @@ struct Count : torch::autograd::FunctionPostHook {
 // Uneven ones: 2, 3 and 4 samples. In double: in float32 rounding, which whole
 // models carry on, would hide an error.
 TEST_P(ZeroBubble, SeveralMicrobatchesAtOnceAddUpAndAreHandedOverOnce) {
-  Job job(GetParam());
+  Job job(value());
   job.ToDouble();
   for (int i = 0; i < 3; ++i) job.Backward(i == 0 ? 0 : 3 * i - 1, i + 2);
   const std::vector<at::Tensor> expected = job.Gradients();
@@ -124,13 +129,12 @@ TEST_P(ZeroBubble, SeveralMicrobatchesAtOnceAddUpAndAreHandedOverOnce) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ZeroBubble,
-                         testing::Values("cnn", "gpt_tiny", "gpt_tiny_tied",
-                                         "mlp_dropout", "mlp_small", "resnet18",
-                                         "unet_tiny"),
-                         [](const auto& info) {
-                           return std::string(info.param);
-                         });
+TANDEM_ON_DEVICE_TYPES_AND(
+    ZeroBubble,
+    testing::Values(std::string("cnn"), std::string("gpt_tiny"),
+                    std::string("gpt_tiny_tied"), std::string("mlp_dropout"),
+                    std::string("mlp_small"), std::string("resnet18"),
+                    std::string("unet_tiny")));
 
 }  // namespace
 }  // namespace tandem
