@@ -49,13 +49,17 @@ void AppendBatch(const BenchCase& bench, const std::string& prefix,
 
 }  // namespace
 
-absl::StatusOr<LayerList> MakeCaseLayers(const BenchCase& bench) {
+absl::StatusOr<LayerSpecs> MakeCaseSpecs(const BenchCase& bench) {
   ModelOptions model;
   model.name = bench.name;
   model.input_shape = bench.input_shape;
   model.classes = bench.classes;
   model.tokens = bench.tokens;
-  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeModel(model));
+  return MakeModel(model);
+}
+
+absl::StatusOr<LayerList> MakeCaseLayers(const BenchCase& bench) {
+  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeCaseSpecs(bench));
   return MakeLayers(specs, kSeed);
 }
 

@@ -19,7 +19,8 @@ namespace tandem {
 // Of each rank. Steps take them in turn.
 constexpr int kBatchesPerRank = 4;
 
-// The case's layers, with initial values.
+// The case's model, and its layers with initial values.
+absl::StatusOr<LayerSpecs> MakeCaseSpecs(const BenchCase& bench);
 absl::StatusOr<LayerList> MakeCaseLayers(const BenchCase& bench);
 
 // Writes a safetensors file: "state.NAME" for each parameter and buffer,

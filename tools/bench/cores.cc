@@ -3,8 +3,11 @@
 #include <sched.h>
 
 #include <cerrno>
+#include <future>
 
 #include "absl/strings/str_cat.h"
+#include "core/status_macros.h"
+#include "core/torch_status.h"
 
 namespace tandem {
 
@@ -25,6 +28,20 @@ absl::Status BindToCore(int core) {
   CPU_SET(core, &set);
   if (sched_setaffinity(0, sizeof(set), &set) == 0) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, absl::StrCat("binding to core ", core));
+}
+
+absl::Status OnEachCore(const std::vector<int>& cores,
+                        const std::function<absl::Status(size_t index)>& work) {
+  std::vector<std::future<absl::Status>> running;
+  for (size_t i = 0; i < cores.size(); ++i) {
+    running.push_back(std::async(std::launch::async, [&work, &cores, i] {
+      TANDEM_RETURN_IF_ERROR(BindToCore(cores[i]));
+      return CatchTorch([&] { return work(i); });
+    }));
+  }
+  absl::Status done;
+  for (auto& each : running) done.Update(each.get());
+  return done;
 }
 
 }  // namespace tandem

@@ -3,6 +3,10 @@
 #ifndef TANDEM_TOOLS_BENCH_CORES_H_
 #define TANDEM_TOOLS_BENCH_CORES_H_
 
+#include <cstddef>
+#include <functional>
+#include <vector>
+
 #include "absl/status/status.h"
 
 namespace tandem {
@@ -13,6 +17,10 @@ int CoreOf(int index, int count);
 
 // Binds the calling thread, and those that it starts from now on. -1: to none.
 absl::Status BindToCore(int core);
+
+// Runs `work` on a thread of each core, at the same time; the first error.
+absl::Status OnEachCore(const std::vector<int>& cores,
+                        const std::function<absl::Status(size_t index)>& work);
 
 }  // namespace tandem
 

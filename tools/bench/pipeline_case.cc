@@ -45,6 +45,16 @@ std::vector<PipelineSetting> Settings(const std::string& schedule,
   return settings;
 }
 
+// Each also with all of a step's weight gradients computed together.
+std::vector<PipelineSetting> WithWeightsTogether(
+    std::vector<PipelineSetting> settings) {
+  for (size_t i = 0, count = settings.size(); i < count; ++i) {
+    settings.push_back(settings[i]);
+    settings.back().together = settings[i].microbatches;
+  }
+  return settings;
+}
+
 BenchCase MlpDeep() {
   BenchCase result;
   result.name = "mlp_deep";
@@ -77,8 +87,8 @@ std::vector<PipelineCase> MakeCases() {
       made.name = absl::StrCat(bench.name, "/", pairing.ours);
       made.bench = bench;
       made.schedule = pairing.ours;
-      made.ours =
-          Settings(pairing.ours, {pairing.our_chunks}, bench.batch_size);
+      made.ours = WithWeightsTogether(
+          Settings(pairing.ours, {pairing.our_chunks}, bench.batch_size));
       made.peers =
           Settings(pairing.peers, pairing.peer_chunks, bench.batch_size);
       cases.push_back(std::move(made));
@@ -97,12 +107,16 @@ std::string Known() {
 
 bool PipelineSetting::operator==(const PipelineSetting& other) const {
   return schedule == other.schedule && chunks == other.chunks &&
-         microbatches == other.microbatches && cut == other.cut;
+         microbatches == other.microbatches && cut == other.cut &&
+         together == other.together;
 }
 
 std::string ToString(const PipelineSetting& setting) {
-  return absl::StrCat(setting.schedule, " ", setting.chunks, " ",
-                      setting.microbatches, " ", setting.cut);
+  const std::string text =
+      absl::StrCat(setting.schedule, " ", setting.chunks, " ",
+                   setting.microbatches, " ", setting.cut);
+  return setting.together == 1 ? text
+                               : absl::StrCat(text, " ", setting.together);
 }
 
 absl::StatusOr<PipelineSetting> ParsePipelineSetting(const std::string& text) {
@@ -110,12 +124,16 @@ absl::StatusOr<PipelineSetting> ParsePipelineSetting(const std::string& text) {
   PipelineSetting setting;
   words >> setting.schedule >> setting.chunks >> setting.microbatches >>
       setting.cut;
-  const bool good = !words.fail() && setting.chunks > 0 &&
-                    setting.microbatches > 0 &&
+  const bool has_four = !words.fail();
+  if (has_four && !(words >> std::ws).eof()) words >> setting.together;
+  const bool good = has_four && !words.fail() && setting.chunks > 0 &&
+                    setting.microbatches > 0 && setting.together > 0 &&
                     (setting.cut == "uniform" || setting.cut == "time");
   if (good) return setting;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "'", text, "': expected SCHEDULE CHUNKS MICROBATCHES uniform|time"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text,
+                   "': expected SCHEDULE CHUNKS MICROBATCHES uniform|time "
+                   "[TOGETHER]"));
 }
 
 std::vector<std::string> DoubtfulPeerSchedules() {

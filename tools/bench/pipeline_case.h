@@ -19,11 +19,14 @@ struct PipelineSetting {
   int chunks = 1;        // stages a device
   int microbatches = 1;
   std::string cut = "uniform";  // "uniform" (by layers) or "time" (measured)
+  // Microbatches whose weight gradients are computed together; ours alone.
+  int together = 1;
 
   bool operator==(const PipelineSetting& other) const;
 };
 
-// "1f1b 1 4 time": what the sides' command `use` takes.
+// "1f1b 1 4 time", and "1f1b 1 4 time 2" for two together: what the sides'
+// command `use` takes.
 std::string ToString(const PipelineSetting& setting);
 absl::StatusOr<PipelineSetting> ParsePipelineSetting(const std::string& text);
 

@@ -36,22 +36,6 @@ absl::StatusOr<BenchCase> CaseOf(const std::string& model) {
   return cases.front().bench;
 }
 
-// Runs `work` on a thread of each core. Errors are the first's.
-absl::Status OnEachCore(
-    const std::vector<int>& cores,
-    const std::function<absl::Status(size_t index, int core)>& work) {
-  std::vector<std::future<absl::Status>> running;
-  for (size_t i = 0; i < cores.size(); ++i) {
-    running.push_back(std::async(std::launch::async, [&work, &cores, i] {
-      TANDEM_RETURN_IF_ERROR(BindToCore(cores[i]));
-      return CatchTorch([&] { return work(i, cores[i]); });
-    }));
-  }
-  absl::Status done;
-  for (auto& each : running) done.Update(each.get());
-  return done;
-}
-
 class PipelineServer {
  public:
   static absl::StatusOr<std::unique_ptr<PipelineServer>> Create(
@@ -137,7 +121,7 @@ class PipelineServer {
     TANDEM_RETURN_IF_ERROR(MakeWhole());
     std::atomic<size_t> done{0};
     std::vector<double> ms(cores_.size());
-    TANDEM_RETURN_IF_ERROR(OnEachCore(cores_, [&](size_t i, int) {
+    TANDEM_RETURN_IF_ERROR(OnEachCore(cores_, [&](size_t i) {
       TANDEM_RETURN_IF_ERROR(Run(*whole_[i], 1));
       const Usage before = Usage::Now();
       const absl::Status status = Run(*whole_[i], count);
@@ -154,10 +138,9 @@ class PipelineServer {
 
   absl::StatusOr<json> Stages(int64_t count) {
     std::vector<std::vector<StageCost>> times(cores_.size());
-    TANDEM_RETURN_IF_ERROR(OnEachCore(cores_, [&](size_t i, int core) {
+    TANDEM_RETURN_IF_ERROR(OnEachCore(cores_, [&](size_t i) {
       TANDEM_ASSIGN_OR_RETURN(
-          times[i],
-          StageTimes(inputs_, setting_, trainer_->cuts(), core, count));
+          times[i], StageTimes(inputs_, setting_, trainer_->cuts(), count));
       return absl::OkStatus();
     }));
     json answer = {{"forward", json::array()},
@@ -175,7 +158,9 @@ class PipelineServer {
       answer["backward_input"].push_back(mean.backward_input);
       answer["backward_weight"].push_back(mean.backward_weight);
     }
-    TANDEM_ASSIGN_OR_RETURN(answer["optimizer"], trainer_->OptimizerMs());
+    TANDEM_ASSIGN_OR_RETURN(
+        answer["optimizer"],
+        OptimizerMs(inputs_, setting_, trainer_->cuts(), cores_));
     return answer;
   }
 

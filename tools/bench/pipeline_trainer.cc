@@ -2,8 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <functional>
-#include <future>
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,12 +11,16 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/layer_links.h"
 #include "core/layer_list.h"
 #include "core/status_macros.h"
-#include "core/torch_status.h"
 #include "models/classification_loss.h"
 #include "parallel/balance.h"
+#include "parallel/flat_buffer.h"
 #include "parallel/make_optimizer.h"
+#include "parallel/microbatches.h"
+#include "parallel/optimizer.h"
+#include "parallel/pipeline_stage.h"
 #include "parallel/schedules.h"
 #include "tools/bench/bench_inputs.h"
 #include "tools/bench/cores.h"
@@ -40,13 +43,19 @@ absl::StatusOr<LayerList> LayersOf(const PipelineInputs& inputs) {
 }
 
 std::vector<Batch> Microbatches(const Batch& batch, int count) {
-  const std::vector<at::Tensor> inputs = batch.inputs.tensor_split(count);
-  const std::vector<at::Tensor> targets = batch.targets.tensor_split(count);
-  std::vector<Batch> result;
-  for (int i = 0; i < count; ++i) {
-    result.push_back({inputs[i], targets[i], inputs[i].size(0)});
-  }
-  return result;
+  return SplitBatch(batch, EvenSizes(batch.size, count));
+}
+
+absl::StatusOr<Schedule> ScheduleOf(const PipelineSetting& setting,
+                                    const std::vector<int>& cores) {
+  return MakeSchedule(setting.schedule, {static_cast<int>(cores.size()),
+                                         setting.chunks, setting.microbatches});
+}
+
+SgdOptions Sgd() {
+  SgdOptions sgd;
+  sgd.momentum = 0.9;
+  return sgd;
 }
 
 absl::StatusOr<Cuts> CutsFor(const PipelineInputs& inputs,
@@ -59,60 +68,52 @@ absl::StatusOr<Cuts> CutsFor(const PipelineInputs& inputs,
   return CutsByTime(LayerTimes(layers, first.inputs), stages);
 }
 
-// Binds whichever thread computes it, once; changes nothing else.
-Layer BindingLayer(int core) {
-  Layer layer;
-  layer.name = "bind";
-  layer.forward = [core](const at::Tensor& input) {
-    static thread_local const absl::Status bound = BindToCore(core);
-    return input;
-  };
-  return layer;
-}
+using Stages = std::vector<std::unique_ptr<PipelineStage>>;
 
-bool SplitsBackward(const PipelineSetting& setting) {
-  return absl::StartsWith(setting.schedule, "zb");
-}
-
-std::vector<PipelineStage> StagesOf(const LayerList& layers, const Cuts& cuts,
-                                    const Schedule& schedule,
-                                    const std::vector<int>& cores,
-                                    bool splits_backward) {
-  std::vector<PipelineStage> stages;
+absl::StatusOr<Stages> StagesOf(const PipelineInputs& inputs,
+                                const PipelineSetting& setting,
+                                const Cuts& cuts) {
+  TANDEM_ASSIGN_OR_RETURN(const LayerList layers, LayersOf(inputs));
+  const std::vector<LayerLinks> links = LinksOf(layers);
+  Stages stages;
   for (const LayerRange& part :
        PartsOf(cuts, static_cast<int64_t>(layers.size()))) {
-    const int device = DeviceOfStage(schedule, static_cast<int>(stages.size()));
-    LayerList its = {BindingLayer(cores[device])};
-    its.insert(its.end(), layers.begin() + part.begin,
-               layers.begin() + part.end);
-    stages.emplace_back(absl::StrCat("stage ", stages.size()), std::move(its),
-                        c10::Device(c10::kCPU), splits_backward);
+    StageOptions options;
+    options.name = absl::StrCat("stage ", stages.size());
+    options.incoming = SkipsBefore(links, static_cast<size_t>(part.begin));
+    options.outgoing = SkipsBefore(links, static_cast<size_t>(part.end));
+    if (part.end == static_cast<int64_t>(layers.size())) {
+      options.loss = CrossEntropy;
+    }
+    options.splits_backward = absl::StartsWith(setting.schedule, "zb");
+    stages.push_back(std::make_unique<PipelineStage>(
+        LayerList(layers.begin() + part.begin, layers.begin() + part.end),
+        options));
   }
   return stages;
 }
 
 // One microbatch through all stages and back, timed.
-absl::Status TimeStages(std::vector<PipelineStage>& stages, const Batch& batch,
-                        double weight, std::vector<StageCost>& sums) {
-  at::Tensor values = batch.inputs;
+absl::Status TimeStages(const Stages& stages, const Batch& batch, double weight,
+                        std::vector<StageCost>& sums) {
+  const StagePass pass;
+  StageMessage values = {batch.inputs};
   for (size_t i = 0; i < stages.size(); ++i) {
     const Usage begin = Usage::Now();
-    if (i + 1 == stages.size()) {
+    if (stages[i]->has_loss()) {
       TANDEM_RETURN_IF_ERROR(
-          stages[i]
-              .ForwardLoss(0, values, batch.targets, weight, CrossEntropy)
-              .status());
+          stages[i]->ForwardLoss(pass, values, batch.targets, weight).status());
     } else {
-      TANDEM_ASSIGN_OR_RETURN(values, stages[i].Forward(0, values));
+      TANDEM_ASSIGN_OR_RETURN(values, stages[i]->Forward(pass, values));
     }
     sums[i].forward += (Usage::Now() - begin).wall_ms;
   }
-  at::Tensor gradient;
+  StageMessage gradients;
   for (size_t i = stages.size(); i-- > 0;) {
     const Usage begin = Usage::Now();
-    TANDEM_ASSIGN_OR_RETURN(gradient, stages[i].BackwardInput(0, gradient));
+    TANDEM_ASSIGN_OR_RETURN(gradients, stages[i]->BackwardInput(0, gradients));
     const Usage middle = Usage::Now();
-    TANDEM_RETURN_IF_ERROR(stages[i].BackwardWeight(0));
+    TANDEM_RETURN_IF_ERROR(stages[i]->BackwardWeight(0));
     sums[i].backward_input += (middle - begin).wall_ms;
     sums[i].backward_weight += (Usage::Now() - middle).wall_ms;
   }
@@ -125,99 +126,75 @@ absl::StatusOr<std::unique_ptr<PipelineTrainer>> PipelineTrainer::Create(
     const PipelineInputs& inputs, const PipelineSetting& setting,
     const std::vector<int>& cores) {
   auto trainer = absl::WrapUnique(new PipelineTrainer(inputs));
-  const auto devices = static_cast<int>(cores.size());
-  TANDEM_ASSIGN_OR_RETURN(
-      const Schedule schedule,
-      MakeSchedule(setting.schedule,
-                   {devices, setting.chunks, setting.microbatches}));
+  PipelinedOptions options;
+  TANDEM_ASSIGN_OR_RETURN(options.schedule, ScheduleOf(setting, cores));
   TANDEM_ASSIGN_OR_RETURN(trainer->cuts_,
-                          CutsFor(inputs, setting, schedule.stages));
-  TANDEM_ASSIGN_OR_RETURN(const LayerList layers, LayersOf(inputs));
-  std::vector<PipelineStage> stages = StagesOf(layers, trainer->cuts_, schedule,
-                                               cores, SplitsBackward(setting));
-  for (int device = 0; device < devices; ++device) {
-    LayerList its;
-    for (int stage : schedule.stages_of[device]) {
-      const LayerList& more = stages[stage].layers();
-      its.insert(its.end(), more.begin(), more.end());
-    }
-    TANDEM_RETURN_IF_ERROR(trainer->AddUpdater(its, cores[device]));
-  }
+                          CutsFor(inputs, setting, options.schedule.stages));
+  options.cuts = trainer->cuts_;
+  options.devices.assign(cores.size(), c10::Device(c10::kCPU));
+  options.weight_gradient_batch = setting.together;
+  options.optimizer = Sgd();
+  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeCaseSpecs(inputs.bench));
   TANDEM_ASSIGN_OR_RETURN(
-      trainer->executor_,
-      PipelineExecutor::Create(schedule, std::move(stages), CrossEntropy));
+      trainer->strategy_,
+      Pipelined::Create(specs, CrossEntropy, options, /*pipe=*/nullptr));
+  TANDEM_RETURN_IF_ERROR(trainer->strategy_->LoadModelState(inputs.state));
+  TANDEM_RETURN_IF_ERROR(trainer->strategy_->OnDevices([&](int device) {
+    return BindToCore(cores[static_cast<size_t>(device)]);
+  }));
   return trainer;
-}
-
-absl::Status PipelineTrainer::AddUpdater(const LayerList& layers, int core) {
-  Updater updater;
-  updater.buffers = MakeFlatBuffers(NamedParameters(layers));
-  SgdOptions sgd;
-  sgd.momentum = 0.9;
-  TANDEM_ASSIGN_OR_RETURN(updater.optimizer,
-                          MakeOptimizer(sgd, updater.buffers));
-  updater.place = std::make_unique<Place>(c10::Device(c10::kCPU));
-  updaters_.push_back(std::move(updater));
-  return updaters_.back().place->Run([core] { return BindToCore(core); });
-}
-
-absl::Status PipelineTrainer::OnEachDevice(
-    const std::function<void(Updater&)>& work) {
-  std::vector<std::future<absl::Status>> running;
-  for (Updater& each : updaters_) {
-    running.push_back(each.place->Submit([&work, &each] {
-      work(each);
-      return absl::OkStatus();
-    }));
-  }
-  absl::Status done;
-  for (auto& each : running) done.Update(each.get());
-  return done;
 }
 
 absl::StatusOr<Score> PipelineTrainer::Step() {
   const Batch& batch = inputs_.batches[next_++ % inputs_.batches.size()];
-  TANDEM_ASSIGN_OR_RETURN(const Score score,
-                          executor_->TrainStep(Microbatches(
-                              batch, executor_->schedule().microbatches)));
-  TANDEM_RETURN_IF_ERROR(OnEachDevice([this](Updater& updater) {
-    updater.optimizer->Step(inputs_.bench.learning_rate);
-    for (const auto& each : updater.buffers) each->ZeroGrad();
-  }));
-  return score;
+  return strategy_->TrainStep(batch, inputs_.bench.learning_rate);
 }
 
-absl::StatusOr<double> PipelineTrainer::OptimizerMs() {
-  // With gradients, for without it does nothing.
-  TANDEM_RETURN_IF_ERROR(OnEachDevice([](Updater& updater) {
-    for (const auto& each : updater.buffers) {
+absl::StatusOr<double> OptimizerMs(const PipelineInputs& inputs,
+                                   const PipelineSetting& setting,
+                                   const Cuts& cuts,
+                                   const std::vector<int>& cores) {
+  TANDEM_ASSIGN_OR_RETURN(const Schedule schedule, ScheduleOf(setting, cores));
+  TANDEM_ASSIGN_OR_RETURN(const Stages stages, StagesOf(inputs, setting, cuts));
+  std::vector<double> ms(cores.size());
+  TANDEM_RETURN_IF_ERROR(OnEachCore(cores, [&](size_t device) {
+    NamedTensors parameters;
+    for (int stage : schedule.stages_of[device]) {
+      for (auto& each : NamedParameters(stages[stage]->layers())) {
+        parameters.push_back(std::move(each));
+      }
+    }
+    const FlatBuffers buffers = MakeFlatBuffers(parameters);
+    TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Optimizer> optimizer,
+                            MakeOptimizer(Sgd(), buffers));
+    constexpr int kTimes = 5;
+    // Without gradients it does nothing; the first step makes its state.
+    for (const auto& each : buffers) {
       for (size_t i = 0; i < each->slots().size(); ++i) {
         each->set_has_gradient(i, true);
       }
     }
+    optimizer->Step(0);
+    const Usage before = Usage::Now();
+    for (int i = 0; i < kTimes; ++i) optimizer->Step(0);
+    ms[device] = (Usage::Now() - before).wall_ms / kTimes;
+    return absl::OkStatus();
   }));
-  const Usage before = Usage::Now();
-  TANDEM_RETURN_IF_ERROR(
-      OnEachDevice([](Updater& updater) { updater.optimizer->Step(0); }));
-  const double ms = (Usage::Now() - before).wall_ms;
-  TANDEM_RETURN_IF_ERROR(OnEachDevice([](Updater& updater) {
-    for (const auto& each : updater.buffers) each->ZeroGrad();
-  }));
-  return ms;
+  return *std::max_element(ms.begin(), ms.end());
 }
 
 absl::StatusOr<std::vector<StageCost>> StageTimes(
     const PipelineInputs& inputs, const PipelineSetting& setting,
-    const Cuts& cuts, int core, int64_t count) {
-  Schedule schedule;  // all stages on one device
-  schedule.stages = static_cast<int>(cuts.size()) + 1;
-  schedule.stages_of.resize(1);
-  for (int i = 0; i < schedule.stages; ++i) schedule.stages_of[0].push_back(i);
-  TANDEM_ASSIGN_OR_RETURN(const LayerList layers, LayersOf(inputs));
+    const Cuts& cuts, int64_t count) {
+  TANDEM_ASSIGN_OR_RETURN(const Stages stages, StagesOf(inputs, setting, cuts));
+  NamedTensors parameters;
+  for (const auto& stage : stages) {
+    for (auto& each : NamedParameters(stage->layers())) {
+      parameters.push_back(std::move(each));
+    }
+  }
   // Gradients are gathered as in training.
-  const FlatBuffers buffers = MakeFlatBuffers(NamedParameters(layers));
-  std::vector<PipelineStage> stages =
-      StagesOf(layers, cuts, schedule, {core}, SplitsBackward(setting));
+  const FlatBuffers buffers = MakeFlatBuffers(parameters);
   std::vector<StageCost> warmup(stages.size());
   std::vector<StageCost> sums(stages.size(), {0, 0, 0});
   for (int64_t i = -1; i < count; ++i) {

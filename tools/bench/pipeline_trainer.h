@@ -5,18 +5,14 @@
 #define TANDEM_TOOLS_BENCH_PIPELINE_TRAINER_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/batch.h"
-#include "core/device.h"
 #include "core/named_tensors.h"
 #include "parallel/cut.h"
-#include "parallel/flat_buffer.h"
-#include "parallel/optimizer.h"
-#include "parallel/pipeline_executor.h"
+#include "parallel/pipelined.h"
 #include "parallel/schedule_prediction.h"
 #include "tools/bench/bench_case.h"
 #include "tools/bench/pipeline_case.h"
@@ -42,37 +38,29 @@ class PipelineTrainer {
   // Forward, backward and optimizer, on the next batch.
   absl::StatusOr<Score> Step();
 
-  // What all devices' optimizers take, at the same time.
-  absl::StatusOr<double> OptimizerMs();
-
   const Cuts& cuts() const { return cuts_; }
 
  private:
-  // What updates one device's parameters, on its core.
-  struct Updater {
-    FlatBuffers buffers;
-    std::unique_ptr<Optimizer> optimizer;
-    std::unique_ptr<Place> place;
-  };
-
   explicit PipelineTrainer(const PipelineInputs& inputs) : inputs_(inputs) {}
-
-  absl::Status AddUpdater(const LayerList& layers, int core);
-  absl::Status OnEachDevice(const std::function<void(Updater&)>& work);
 
   const PipelineInputs& inputs_;
   Cuts cuts_;
-  std::unique_ptr<PipelineExecutor> executor_;
-  std::vector<Updater> updaters_;
+  std::unique_ptr<Pipelined> strategy_;
   size_t next_ = 0;
 };
 
+// What the slowest device's optimizer takes when all work at the same time.
+absl::StatusOr<double> OptimizerMs(const PipelineInputs& inputs,
+                                   const PipelineSetting& setting,
+                                   const Cuts& cuts,
+                                   const std::vector<int>& cores);
+
 // What each stage takes for one microbatch, in milliseconds: means over
-// `count` batches, on a core of its own. Backward counts as the input's part
+// `count` batches, on the calling thread. Backward counts as the input's part
 // where the schedule does not split it.
 absl::StatusOr<std::vector<StageCost>> StageTimes(
     const PipelineInputs& inputs, const PipelineSetting& setting,
-    const Cuts& cuts, int core, int64_t count);
+    const Cuts& cuts, int64_t count);
 
 }  // namespace tandem
 
