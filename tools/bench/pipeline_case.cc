@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -125,10 +126,12 @@ absl::StatusOr<PipelineSetting> ParsePipelineSetting(const std::string& text) {
   words >> setting.schedule >> setting.chunks >> setting.microbatches >>
       setting.cut;
   const bool has_four = !words.fail();
-  if (has_four && !(words >> std::ws).eof()) words >> setting.together;
-  const bool good = has_four && !words.fail() && setting.chunks > 0 &&
-                    setting.microbatches > 0 && setting.together > 0 &&
-                    (setting.cut == "uniform" || setting.cut == "time");
+  std::string together = "1";
+  words >> together;
+  const bool good =
+      has_four && setting.chunks > 0 && setting.microbatches > 0 &&
+      absl::SimpleAtoi(together, &setting.together) && setting.together > 0 &&
+      (setting.cut == "uniform" || setting.cut == "time");
   if (good) return setting;
   return absl::InvalidArgumentError(
       absl::StrCat("'", text,

@@ -1,0 +1,398 @@
+// The pipeline as a strategy: update, state, errors. That it computes what the
+// uncut model does is pipelined_matrix_test's.
+
+#include "parallel/pipelined.h"
+
+#include <ATen/Tensor.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/fault_point.h"
+#include "core/layer_list.h"
+#include "core/random.h"
+#include "core/status_macros.h"
+#include "core/testing/thread_ranks.h"
+#include "models/classification_loss.h"
+#include "models/registry.h"
+#include "parallel/replicated.h"
+#include "parallel/schedules.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kSeed = 5;
+constexpr double kRate = 0.05;
+
+LayerSpecs Specs(const std::string& name) {
+  ModelOptions model;
+  model.name = name;
+  model.tokens = name[0] == 'g';
+  model.classes = model.tokens ? 20 : 5;
+  model.input_shape = {6};
+  return *MakeModel(model);
+}
+
+Batch BatchOf(const std::string& name, int64_t size, int number) {
+  const at::Generator generator =
+      GeneratorFor(kSeed, absl::StrCat("batch ", number));
+  if (name[0] == 'g') {
+    return {at::randint(20, {size, 6}, generator, at::kLong),
+            at::randint(20, {size, 6}, generator, at::kLong), size};
+  }
+  return {at::randn({size, 6}, generator),
+          at::randint(5, {size}, generator, at::kLong), size};
+}
+
+PipelinedOptions Options(const LayerSpecs& specs, const std::string& schedule,
+                         int stages, int microbatches, int ranks = 1) {
+  PipelinedOptions options;
+  options.schedule = *MakeSchedule(schedule, {stages, 1, microbatches});
+  options.cuts = *UniformCuts(static_cast<int64_t>(specs.size()), stages);
+  options.devices.assign(static_cast<size_t>(stages / ranks), c10::kCPU);
+  options.seed = kSeed;
+  return options;
+}
+
+using Make = std::function<absl::StatusOr<std::unique_ptr<Strategy>>(
+    Communicator* pipe)>;
+
+Make MakePipelined(const LayerSpecs& specs, const PipelinedOptions& options) {
+  return [specs, options](Communicator* pipe) {
+    return Pipelined::Create(specs, CrossEntropy, options, pipe);
+  };
+}
+
+// What a job comes to, on rank 0.
+struct Trial {
+  WholeState state;
+  std::vector<double> losses;
+};
+
+// `steps` steps, after the state of `from`, if it is given.
+absl::Status Train(const Make& make, const std::string& model, int first,
+                   int steps, const WholeState* from, Communicator* pipe,
+                   Trial* run) {
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Strategy> strategy, make(pipe));
+  if (from != nullptr) {
+    NamedTensors state = from->parameters;
+    state.insert(state.end(), from->buffers.begin(), from->buffers.end());
+    TANDEM_RETURN_IF_ERROR(strategy->LoadModelState(state));
+    TANDEM_RETURN_IF_ERROR(strategy->LoadOptimizerState(from->optimizer));
+    strategy->ResumeAt(first);
+  }
+  Trial mine;
+  for (int i = 0; i < steps; ++i) {
+    TANDEM_ASSIGN_OR_RETURN(
+        const Score score,
+        strategy->TrainStep(BatchOf(model, 12, first + i), kRate));
+    mine.losses.push_back(score.loss());
+  }
+  TANDEM_ASSIGN_OR_RETURN(WholeState state, strategy->GatherState());
+  for (const auto& [name, tensor] : state.parameters) {
+    mine.state.parameters.emplace_back(name, tensor.detach().clone());
+  }
+  mine.state.buffers = std::move(state.buffers);
+  mine.state.optimizer = std::move(state.optimizer);
+  if (pipe == nullptr || pipe->rank() == 0) *run = std::move(mine);
+  return absl::OkStatus();
+}
+
+Trial Trained(const Make& make, const std::string& model, int first, int steps,
+              const WholeState* from = nullptr, int ranks = 1) {
+  Trial run;
+  absl::Status status;
+  if (ranks == 1) {
+    status = Train(make, model, first, steps, from, nullptr, &run);
+  } else {
+    status = RunThreadRanks(ranks, [&](Communicator& world) {
+      return Train(make, model, first, steps, from, &world, &run);
+    });
+  }
+  EXPECT_TRUE(status.ok()) << status;
+  return run;
+}
+
+void ExpectClose(const NamedTensors& found, const NamedTensors& expected,
+                 double tolerance) {
+  std::map<std::string, at::Tensor> tensors(found.begin(), found.end());
+  EXPECT_EQ(found.size(), expected.size());
+  for (const auto& [name, tensor] : expected) {
+    ASSERT_EQ(tensors.count(name), 1u) << name;
+    const at::Tensor its = tensors.at(name);
+    EXPECT_TRUE(tolerance == 0 ? its.equal(tensor)
+                               : its.allclose(tensor, tolerance, tolerance))
+        << name;
+  }
+}
+
+// Of the same model on one device, whole.
+Trial Reference(const std::string& model, const ReplicatedOptions& options,
+                int steps) {
+  Trial run;
+  const absl::Status status = RunThreadRanks(1, [&](Communicator& world) {
+    const Make make = [&](Communicator*) {
+      return Replicated::Create(MakeLayers(Specs(model), kSeed), CrossEntropy,
+                                options, world);
+    };
+    return Train(make, model, 0, steps, nullptr, nullptr, &run);
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  return run;
+}
+
+TEST(PipelinedTest, ClipsByTheNormOfTheWholeModel) {
+  for (const char* model : {"mlp_small", "gpt_tiny_tied"}) {
+    for (double type : {2.0, 1.0, std::numeric_limits<double>::infinity()}) {
+      ReplicatedOptions whole;
+      whole.seed = kSeed;
+      whole.clip_norm = 0.05;
+      whole.clip_norm_type = type;
+      const Trial expected = Reference(model, whole, 3);
+      for (int ranks : {1, 2}) {
+        SCOPED_TRACE(absl::StrCat(model, " norm ", type, " ranks ", ranks));
+        const LayerSpecs specs = Specs(model);
+        PipelinedOptions options = Options(specs, "1f1b", 2, 1, ranks);
+        options.clip_norm = whole.clip_norm;
+        options.clip_norm_type = type;
+        const Trial found =
+            Trained(MakePipelined(specs, options), model, 0, 3, nullptr, ranks);
+        ExpectClose(found.state.parameters, expected.state.parameters, 1e-6);
+        for (size_t i = 0; i < 3; ++i) {
+          EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-6);
+        }
+      }
+    }
+  }
+}
+
+TEST(PipelinedTest, ClipsByValue) {
+  ReplicatedOptions whole;
+  whole.clip_value = 1e-3;
+  const Trial expected = Reference("mlp_small", whole, 2);
+  const LayerSpecs specs = Specs("mlp_small");
+  PipelinedOptions options = Options(specs, "1f1b", 2, 1);
+  options.clip_value = whole.clip_value;
+  const Trial found = Trained(MakePipelined(specs, options), "mlp_small", 0, 2);
+  ExpectClose(found.state.parameters, expected.state.parameters, 0);
+}
+
+TEST(PipelinedTest, ANormThatIsNotFiniteIsAnErrorIfAsked) {
+  const LayerSpecs specs = Specs("mlp_small");
+  PipelinedOptions options = Options(specs, "1f1b", 2, 1);
+  options.clip_norm = 1;
+  options.error_if_nonfinite = true;
+  const auto strategy = MakePipelined(specs, options)(nullptr);
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  Batch batch = BatchOf("mlp_small", 12, 0);
+  batch.inputs.fill_(std::numeric_limits<float>::infinity());
+  const absl::Status status = (*strategy)->TrainStep(batch, kRate).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
+}
+
+// Trained over two ranks, on over one device, and the other way round.
+TEST(PipelinedTest, StateDoesNotDependOnTheLayout) {
+  for (const char* model : {"mlp_small", "gpt_tiny_tied"}) {
+    for (const OptimizerOptions& optimizer :
+         {OptimizerOptions(SgdOptions{0.9}),
+          OptimizerOptions(AdamWOptions())}) {
+      const LayerSpecs specs = Specs(model);
+      PipelinedOptions two = Options(specs, "1f1b", 2, 1, /*ranks=*/2);
+      two.optimizer = optimizer;
+      PipelinedOptions one = Options(specs, "gpipe", 1, 1);
+      one.optimizer = optimizer;
+      const Trial expected = Trained(MakePipelined(specs, one), model, 0, 4);
+      const Trial half =
+          Trained(MakePipelined(specs, two), model, 0, 2, nullptr,
+                  /*ranks=*/2);
+      const Trial on_one =
+          Trained(MakePipelined(specs, one), model, 2, 2, &half.state);
+      ExpectClose(on_one.state.parameters, expected.state.parameters, 0);
+      ExpectClose(on_one.state.optimizer, expected.state.optimizer, 0);
+      const Trial half_one = Trained(MakePipelined(specs, one), model, 0, 2);
+      const Trial on_two = Trained(MakePipelined(specs, two), model, 2, 2,
+                                   &half_one.state, /*ranks=*/2);
+      ExpectClose(on_two.state.parameters, expected.state.parameters, 0);
+      ExpectClose(on_two.state.optimizer, expected.state.optimizer, 0);
+      EXPECT_EQ(on_two.losses, on_one.losses);
+    }
+  }
+}
+
+TEST(PipelinedTest, WeightGradientsTogetherAreTheSame) {
+  const LayerSpecs specs = Specs("mlp_dropout");
+  for (const char* schedule : {"gpipe", "1f1b", "zb_h1"}) {
+    PipelinedOptions options = Options(specs, schedule, 2, 4);
+    const Trial expected =
+        Trained(MakePipelined(specs, options), "mlp_dropout", 0, 3);
+    for (int together : {2, 3, 4, 8}) {
+      options.weight_gradient_batch = together;
+      const Trial found =
+          Trained(MakePipelined(specs, options), "mlp_dropout", 0, 3);
+      ExpectClose(found.state.parameters, expected.state.parameters, 1e-5);
+    }
+  }
+}
+
+TEST(PipelinedTest, ParameterGroupsHaveOptimizersOfTheirOwn) {
+  const LayerSpecs specs = Specs("mlp_small");
+  const auto is_bias = [](const std::string& name) -> int64_t {
+    return name.find("bias") != std::string::npos ? 1 : 0;
+  };
+  SgdOptions decaying;
+  decaying.weight_decay = 0.1;
+  ReplicatedOptions whole;
+  whole.optimizer = decaying;
+  whole.further_optimizers = {SgdOptions{}};
+  whole.ddp.optimizer_group = is_bias;
+  const Trial expected = Reference("mlp_small", whole, 2);
+  PipelinedOptions options = Options(specs, "1f1b", 2, 1);
+  options.optimizer = decaying;
+  options.further_optimizers = {SgdOptions{}};
+  options.optimizer_group = is_bias;
+  const Trial found = Trained(MakePipelined(specs, options), "mlp_small", 0, 2);
+  ExpectClose(found.state.parameters, expected.state.parameters, 0);
+}
+
+TEST(PipelinedTest, MicrobatchesHaveTheSizeThatIsAsked) {
+  const LayerSpecs specs = Specs("mlp_small");
+  PipelinedOptions options = Options(specs, "1f1b", 2, 3);
+  options.microbatch_size = 5;  // 5, 5 and 2 of 12
+  const auto strategy = MakePipelined(specs, options)(nullptr);
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  EXPECT_TRUE((*strategy)->TrainStep(BatchOf("mlp_small", 12, 0), kRate).ok());
+  EXPECT_EQ(
+      std::string((*strategy)
+                      ->TrainStep(BatchOf("mlp_small", 10, 0), kRate)
+                      .status()
+                      .message()),
+      "a batch of 10 samples gives 2 microbatches, but schedule 1f1b has 3");
+}
+
+TEST(PipelinedTest, SaysWhereTimeWentAndWhatWasHeld) {
+  const LayerSpecs specs = Specs("mlp_small");
+  std::string text;
+  const absl::Status status = RunThreadRanks(2, [&](Communicator& world) {
+    return [&]() -> absl::Status {
+      const PipelinedOptions options = Options(specs, "1f1b", 2, 4, 2);
+      TANDEM_ASSIGN_OR_RETURN(
+          const auto strategy,
+          Pipelined::Create(specs, CrossEntropy, options, &world));
+      TANDEM_ASSIGN_OR_RETURN(const std::string none,
+                              strategy->DescribeTimes());
+      EXPECT_EQ(none, "");
+      for (int i = 0; i < 4; ++i) {
+        TANDEM_RETURN_IF_ERROR(
+            strategy->TrainStep(BatchOf("mlp_small", 12, i), kRate).status());
+      }
+      TANDEM_ASSIGN_OR_RETURN(const std::string mine,
+                              strategy->DescribeTimes());
+      if (world.rank() == 0) text = mine;
+      return absl::OkStatus();
+    }();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(text, HasSubstr("1f1b: 2 stages on 2 devices, 4 microbatches"));
+  EXPECT_THAT(text, HasSubstr("bound): device 0: 2 (2), device 1: 1 (1)"));
+}
+
+// The second stage's third layer fails on rank 1: rank 0 is told.
+TEST(PipelinedTest, AFailureIsTheErrorOfEveryRank) {
+  LayerSpecs specs = Specs("mlp_small");
+  specs.back().make = [make = specs.back().make](uint64_t seed) {
+    Layer layer = make(seed);
+    layer.forward = [](const at::Tensor&) -> at::Tensor {
+      TORCH_CHECK(false, "this layer is broken");
+    };
+    return layer;
+  };
+  for (const char* backend : {"gloo", "shm"}) {
+    std::vector<absl::Status> said(2);
+    CommunicatorOptions communication;
+    communication.backend = backend;
+    communication.all_local = true;
+    communication.timeout = std::chrono::seconds(20);
+    const absl::Status status = RunThreadRanks(
+        2,
+        [&](Communicator& world) -> absl::Status {
+          const PipelinedOptions options = Options(specs, "1f1b", 2, 4, 2);
+          TANDEM_ASSIGN_OR_RETURN(
+              const auto strategy,
+              Pipelined::Create(specs, CrossEntropy, options, &world));
+          said[static_cast<size_t>(world.rank())] =
+              strategy->TrainStep(BatchOf("mlp_small", 12, 0), kRate).status();
+          return absl::OkStatus();
+        },
+        communication);
+    EXPECT_TRUE(status.ok()) << status;
+    const std::string where =
+        absl::StrCat("forward of microbatch 0 in stage 1, on cpu: layer ",
+                     specs.back().name, ": this layer is broken");
+    for (const absl::Status& each : said) {
+      EXPECT_THAT(std::string(each.message()), HasSubstr(where)) << backend;
+    }
+  }
+}
+
+TEST(PipelinedTest, ThereIsAFaultPointBeforeTheOptimizer) {
+  const LayerSpecs specs = Specs("mlp_small");
+  const auto strategy =
+      MakePipelined(specs, Options(specs, "1f1b", 2, 2))(nullptr);
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  ArmFaults(*ParseFaults("point=before_optimizer,action=fail"));
+  const absl::Status status =
+      (*strategy)->TrainStep(BatchOf("mlp_small", 12, 0), kRate).status();
+  ArmFaults({});
+  EXPECT_THAT(std::string(status.message()), HasSubstr("before_optimizer"));
+}
+
+TEST(PipelinedTest, RefusesWhatMakesNoSense) {
+  const LayerSpecs specs = Specs("mlp_small");
+  const auto said = [&](const PipelinedOptions& options) {
+    return std::string(
+        MakePipelined(specs, options)(nullptr).status().message());
+  };
+  PipelinedOptions options = Options(specs, "1f1b", 2, 2);
+  options.clip_norm = -1;
+  EXPECT_THAT(said(options), HasSubstr("clip_norm"));
+  options = Options(specs, "1f1b", 2, 2);
+  options.clip_norm_type = 0;
+  EXPECT_THAT(said(options), HasSubstr("clip_norm_type"));
+  options = Options(specs, "1f1b", 2, 2);
+  options.weight_gradient_batch = 0;
+  EXPECT_THAT(said(options), HasSubstr("weight_gradient_batch"));
+  options = Options(specs, "1f1b", 2, 2);
+  options.schedule.actions[0].pop_back();
+  EXPECT_THAT(said(options), HasSubstr("microbatch"));
+}
+
+TEST(PipelinedTest, StateOfAnotherModelIsRefused) {
+  const LayerSpecs specs = Specs("mlp_small");
+  const auto strategy =
+      MakePipelined(specs, Options(specs, "1f1b", 2, 2))(nullptr);
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  NamedTensors state = (*strategy)->Parameters();
+  state.pop_back();
+  EXPECT_FALSE((*strategy)->LoadModelState(state).ok());
+  EXPECT_FALSE(
+      (*strategy)
+          ->LoadOptimizerState({{"nobody.momentum_buffer", at::zeros({1})}})
+          .ok());
+}
+
+}  // namespace
+}  // namespace tandem
