@@ -1,5 +1,6 @@
 #include "core/device.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/DeviceGuard.h>
@@ -126,6 +127,9 @@ std::future<absl::Status> Place::Submit(Work work) {
 }
 
 void Place::Loop() {
+  // oneDNN and MKL ask OpenMP, which knows a new thread's number from the
+  // process's only when it is told.
+  at::init_num_threads();
   c10::OptionalDeviceGuard guard;
   if (device_.type() != c10::DeviceType::CPU) guard.reset_device(device_);
   const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

@@ -260,8 +260,11 @@ absl::Status PipelineExecutor::Compute(const Action& action, Step& step,
                                        Local& local, ActionTime& time) {
   const FaultPoints& points = fault_points_[static_cast<size_t>(action.stage)];
   const bool is_forward = action.kind == ActionKind::kForward;
+  // A delay there is watched like a layer that takes as long.
+  local.progress.Starts(NumberOf(action, *local.actions), time.came);
   TANDEM_RETURN_IF_ERROR(FaultPoint(
       is_forward ? points.forward : points.backward, action.microbatch));
+  local.progress.Ends();
   if (is_forward) return RunForward(action, step, local, time);
   if (action.kind == ActionKind::kBackwardWeight) {
     return RunBackwardWeight(action, local, time);

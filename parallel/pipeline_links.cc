@@ -66,10 +66,12 @@ PipelineLinks::PipelineLinks(const Schedule& schedule,
 
 void PipelineLinks::JoinHere(int stage, const CopyChannel& channel,
                              int capacity, std::chrono::milliseconds timeout) {
-  auto there =
-      std::make_unique<LocalStageLane>(channel.there(), capacity, timeout);
-  auto back =
-      std::make_unique<LocalStageLane>(channel.back(), capacity, timeout);
+  auto there = std::make_unique<LocalStageLane>(
+      channel.there(), capacity, timeout,
+      LocalStageLane::Whose{"activations", absl::StrCat("from stage ", stage)});
+  auto back = std::make_unique<LocalStageLane>(
+      channel.back(), capacity, timeout,
+      LocalStageLane::Whose{"gradients", absl::StrCat("for stage ", stage)});
   Ends& before = ends_[static_cast<size_t>(stage)];
   Ends& behind = ends_[static_cast<size_t>(stage) + 1];
   before.outputs = there.get();

@@ -12,11 +12,17 @@
 namespace tandem {
 
 LocalStageLane::LocalStageLane(CopyLane copies, int capacity,
-                               std::chrono::milliseconds timeout)
+                               std::chrono::milliseconds timeout, Whose whose)
     : copies_(std::move(copies)),
       capacity_(static_cast<size_t>(capacity)),
-      timeout_(absl::FromChrono(timeout)) {
+      timeout_(absl::FromChrono(timeout)),
+      whose_(std::move(whose)) {
   CHECK_GE(capacity, 1);
+}
+
+std::string LocalStageLane::Describe(int microbatch) const {
+  return absl::StrCat(whose_.what, " of microbatch ", microbatch, " ",
+                      whose_.stage);
 }
 
 void LocalStageLane::Begin(const LinkStep& /*step*/) {
@@ -32,7 +38,7 @@ absl::Status LocalStageLane::Send(int microbatch, const StageMessage& message) {
   };
   if (!mutex_.AwaitWithTimeout(absl::Condition(&may_go), timeout_)) {
     return absl::DeadlineExceededError(absl::StrCat(
-        "microbatch ", microbatch,
+        "the ", Describe(microbatch),
         " could not be handed over: ", waiting_.size(),
         " before it were not taken within ", absl::FormatDuration(timeout_)));
   }
@@ -51,7 +57,7 @@ absl::StatusOr<StageMessage> LocalStageLane::Receive(int microbatch) {
   };
   if (!mutex_.AwaitWithTimeout(absl::Condition(&came), timeout_)) {
     return absl::DeadlineExceededError(
-        absl::StrCat("microbatch ", microbatch, " did not come within ",
+        absl::StrCat("the ", Describe(microbatch), " did not come within ",
                      absl::FormatDuration(timeout_)));
   }
   if (!closed_.ok()) return closed_;

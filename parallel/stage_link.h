@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -62,11 +63,18 @@ class StageReceiver : public virtual StageLinkEnd {
 };
 
 // Between two devices of one process: messages are copies by `copies`, of which
-// at most `capacity` (1 or more) wait to be taken. Both ends in one.
+// at most `capacity` (1 or more) wait to be taken. Both ends in one. Errors
+// call a message "activations of microbatch 3 from stage 1", of which `whose`
+// are the first and the last part.
 class LocalStageLane : public StageSender, public StageReceiver {
  public:
+  struct Whose {
+    std::string what;   // "activations"
+    std::string stage;  // "from stage 1"
+  };
+
   LocalStageLane(CopyLane copies, int capacity,
-                 std::chrono::milliseconds timeout);
+                 std::chrono::milliseconds timeout, Whose whose);
 
   void Begin(const LinkStep& step) override;
   absl::Status Send(int microbatch, const StageMessage& message) override;
@@ -74,9 +82,12 @@ class LocalStageLane : public StageSender, public StageReceiver {
   void Close(const absl::Status& reason) override;
 
  private:
+  std::string Describe(int microbatch) const;
+
   const CopyLane copies_;
   const size_t capacity_;
   const absl::Duration timeout_;
+  const Whose whose_;
   absl::Mutex mutex_;
   std::map<int, PendingCopy> waiting_ ABSL_GUARDED_BY(mutex_);
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);

@@ -1,5 +1,7 @@
 #include "core/sim/stream_queue.h"
 
+#include <ATen/Parallel.h>
+
 #include <chrono>
 #include <utility>
 
@@ -88,6 +90,7 @@ void StreamQueue::Delay() {
 }
 
 void StreamQueue::Loop() {
+  at::init_num_threads();  // oneDNN and MKL take OpenMP's number for the thread
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return !queue_.empty() || ending_; });

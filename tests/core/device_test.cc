@@ -1,8 +1,10 @@
 #include "core/device.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,6 +97,27 @@ TEST(PlaceTest, RunsEverythingOnOneThreadInOrder) {
     EXPECT_EQ(threads[i], threads[0]);
   }
   EXPECT_NE(threads[0], std::this_thread::get_id());
+}
+
+// What oneDNN and MKL go by, be it that of LibTorch's threads or not.
+TEST(PlaceTest, OpenMpKnowsTheProcesssNumberOfThreads) {
+  auto* const omp_threads =
+      reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
+  if (omp_threads == nullptr) GTEST_SKIP() << "LibTorch is without OpenMP";
+  const int before = at::get_num_threads();
+  for (const int threads : {1, 3}) {
+    at::set_num_threads(threads);
+    Place place(kCpu);
+    int found = 0;
+    ASSERT_TRUE(place
+                    .Run([&] {
+                      found = omp_threads();
+                      return absl::OkStatus();
+                    })
+                    .ok());
+    EXPECT_EQ(found, threads);
+  }
+  at::set_num_threads(before);
 }
 
 TEST(PlaceTest, StatusesAndExceptionsComeBack) {

@@ -75,6 +75,28 @@ absl::Status CheckWeightDecay(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
+// A pipeline is one replica, for which nothing is averaged: what says how
+// would be ignored.
+absl::Status CheckReplicas(const TrainOptions& options) {
+  if (!IsPipeline(options.pipeline, SurroundingsOf(options))) {
+    return absl::OkStatus();
+  }
+  const auto usual = Describe(DdpSettings());
+  const auto given = Describe(options.ddp);
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i] == usual[i]) continue;
+    const bool accumulates = given[i].first == "gradient_accumulation_steps";
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", given[i].first, "=", given[i].second,
+        " is for replicas, but a pipeline is one replica and averages nothing: "
+        "leave it out",
+        accumulates
+            ? ", and give a larger --batch_size with more --microbatches"
+            : ""));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckTogether(const TrainOptions& options) {
   if (options.nesterov && options.optimizer != "sgd") {
     return absl::InvalidArgumentError(
@@ -132,6 +154,7 @@ absl::Status Validate(const TrainOptions& options) {
       AtLeast("trace_step", options.trace_step, 1),
       OneOf("backend", options.backend, {"shm", "gloo"}),
       Validate(options.ddp),
+      CheckReplicas(options),
       CheckClipping(options),
       CheckWeightDecay(options),
       CheckData(options),

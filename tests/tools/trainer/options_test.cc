@@ -16,6 +16,20 @@ TEST(TrainOptionsTest, DefaultsAreValid) {
   EXPECT_TRUE(Validate(TrainOptions()).ok());
 }
 
+void MakePipeline(TrainOptions& options) {
+  options.strategy = "pipeline";
+  options.devices.devices_per_rank = 2;
+}
+
+TEST(TrainOptionsTest, APipelineNeedsNoSettingOfReplicas) {
+  TrainOptions options;
+  MakePipeline(options);
+  EXPECT_TRUE(Validate(options).ok()) << Validate(options);
+  options.strategy = "auto";  // a model in parts, which may have replicas
+  options.ddp.comm_hook = "fp16";
+  EXPECT_TRUE(Validate(options).ok()) << Validate(options);
+}
+
 TEST(TrainOptionsTest, NormsAndDecayMayBeOfAnyKind) {
   TrainOptions options;
   options.clip_grad_norm = 1;
@@ -58,6 +72,22 @@ INSTANTIATE_TEST_SUITE_P(
                   "known: cpu, cuda"},
         BadOption{[](TrainOptions& o) { o.lr_schedule = "step"; },
                   "needs --lr_step_size"},
+        BadOption{[](TrainOptions& o) {
+                    MakePipeline(o);
+                    o.ddp.comm_hook = "fp16";
+                  },
+                  "--comm_hook=fp16 is for replicas, but a pipeline is one"},
+        BadOption{[](TrainOptions& o) {
+                    MakePipeline(o);
+                    o.ddp.gradient_accumulation_steps = 2;
+                  },
+                  "leave it out, and give a larger --batch_size with more "
+                  "--microbatches"},
+        BadOption{[](TrainOptions& o) {
+                    o.pipeline.pipe = 2;  // a pipeline by itself
+                    o.ddp.average_parameters_every = 4;
+                  },
+                  "--average_parameters_every=4 is for replicas"},
         BadOption{[](TrainOptions& o) {
                     o.nesterov = true;
                     o.momentum = 0;
