@@ -87,7 +87,8 @@ PipelineExecutor::PipelineExecutor(Schedule schedule, Stages stages,
       stages_(std::move(stages)),
       layout_(std::move(layout)),
       options_(options),
-      timeline_(schedule_.actions.size()) {
+      timeline_(schedule_.actions.size()),
+      peaks_(schedule_.actions.size()) {
   for (int i = 0; i < schedule_.stages; ++i) {
     fault_points_.push_back({absl::StrCat("stage:", i, ":forward"),
                              absl::StrCat("stage:", i, ":backward")});
@@ -305,6 +306,7 @@ absl::Status PipelineExecutor::RunDevice(Local& local, Step& step) {
     times.emplace_back();
     done = RunAction(action, step, local, times.back());
     if (!done.ok()) break;
+    NoteHeld(local);
   }
   if (done.ok()) done = FinishDevice(local, step);
   if (!done.ok()) Fail(step, done);
@@ -312,6 +314,15 @@ absl::Status PipelineExecutor::RunDevice(Local& local, Step& step) {
     timeline_[static_cast<size_t>(local.index)] = std::move(times);
   }
   return done;
+}
+
+void PipelineExecutor::NoteHeld(const Local& local) {
+  int held = 0;
+  for (int i : schedule_.stages_of[static_cast<size_t>(local.index)]) {
+    held += stages_[static_cast<size_t>(i)]->microbatches_held();
+  }
+  int& peak = peaks_[static_cast<size_t>(local.index)];
+  peak = std::max(peak, held);
 }
 
 void PipelineExecutor::Fail(Step& step, const absl::Status& reason) {

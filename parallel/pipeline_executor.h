@@ -100,6 +100,9 @@ class PipelineExecutor {
   bool has_last_stage() const { return stages_.back() != nullptr; }
   // Of the last training step.
   const PipelineTimeline& timeline() const { return timeline_; }
+  // How many microbatches each device of the schedule held at once so far, at
+  // most; 0 for those of other ranks. See facts() for the schedule's bound.
+  const std::vector<int>& peak_activations() const { return peaks_; }
 
  private:
   PipelineExecutor(Schedule schedule, Stages stages, PipelineLayout layout,
@@ -125,6 +128,7 @@ class PipelineExecutor {
                                         const Step& step) const;
   absl::Status FinishDevice(const Local& local, const Step& step);
   StagePass PassOf(int microbatch, const Step& step) const;
+  void NoteHeld(const Local& local);
   void Fail(Step& step, const absl::Status& reason);
   void OnHang(const Local& local, int action, Step& step);
   std::string Describe(const Action& action) const;
@@ -142,6 +146,7 @@ class PipelineExecutor {
   std::vector<FaultPoints> fault_points_;  // by stage
   std::unique_ptr<PipelineLinks> links_;
   PipelineTimeline timeline_;
+  std::vector<int> peaks_;
   std::vector<std::unique_ptr<Local>> locals_;
 };
 

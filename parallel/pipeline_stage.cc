@@ -149,8 +149,6 @@ absl::StatusOr<StageMessage> PipelineStage::Begin(Kept kept, Score* score) {
     }
   }
   kept_[index] = std::move(kept);
-  const size_t held = kept_.size() + left_.size() + waiting_.size();
-  peak_activations_ = std::max(peak_activations_, static_cast<int>(held));
   return outputs;
 }
 
@@ -275,10 +273,6 @@ void PipelineStage::Clear() {
   kept_.clear();
   left_.clear();
   waiting_.clear();
-}
-
-int PipelineStage::TakePeakActivations() {
-  return std::exchange(peak_activations_, 0);
 }
 
 const Layer* PipelineStage::running_layer() const {

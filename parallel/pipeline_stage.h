@@ -106,9 +106,11 @@ class PipelineStage {
   const LayerList& layers() const { return layers_; }
   bool has_loss() const { return options_.loss != nullptr; }
 
-  // How many microbatches' activations were kept at once, at most, since the
-  // last call.
-  int TakePeakActivations();
+  // How many microbatches are between forward and the end of their backward, as
+  // the schedule has it.
+  int microbatches_held() const {
+    return static_cast<int>(kept_.size() + left_.size());
+  }
   // The layer that runs forward now, or null. Any thread may ask.
   const Layer* running_layer() const;
 
@@ -138,7 +140,6 @@ class PipelineStage {
   std::map<int, Kept> kept_;   // after forward
   std::map<int, Sink> left_;   // after the first part of backward
   std::vector<Sink> waiting_;  // after the second, for others
-  int peak_activations_ = 0;
   // A pointer, so that a stage can be moved.
   std::unique_ptr<std::atomic<const Layer*>> running_;
 };

@@ -74,10 +74,7 @@ FlatBuffers FlatBuffersOf(
 }  // namespace
 
 Pipelined::Pipelined(const PipelinedOptions& options, Communicator* pipe)
-    : options_(options),
-      pipe_(pipe),
-      times_(options_.schedule),
-      peaks_(options_.schedule.actions.size()) {}
+    : options_(options), pipe_(pipe), times_(options_.schedule) {}
 
 absl::StatusOr<std::unique_ptr<Pipelined>> Pipelined::Create(
     const LayerSpecs& specs, const LossFunction& loss,

@@ -141,7 +141,6 @@ class Pipelined : public Strategy {
   std::vector<std::pair<std::string, std::string>> copies_of_;  // copy, own
   std::unique_ptr<TiedGradients> tied_;
   PipelineTimes times_;
-  std::vector<double> peaks_;  // microbatches held, by schedule device
   int layers_ = 0;
   int64_t batch_size_ = 0;  // of the last step
   int64_t step_ = 0;

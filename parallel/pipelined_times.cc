@@ -2,7 +2,6 @@
 
 #include <ATen/ops/tensor.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -17,22 +16,13 @@ namespace tandem {
 void Pipelined::Measure(const Batch& batch) {
   times_.Add(executor_->timeline());
   batch_size_ = batch.size;
-  const Schedule& schedule = executor_->schedule();
-  for (int device = 0; device < schedule.devices(); ++device) {
-    int held = 0;
-    for (int stage : schedule.stages_of[static_cast<size_t>(device)]) {
-      const auto& its = executor_->stages()[static_cast<size_t>(stage)];
-      if (its != nullptr) held += its->TakePeakActivations();
-    }
-    double& peak = peaks_[static_cast<size_t>(device)];
-    peak = std::max(peak, static_cast<double>(held));
-  }
 }
 
 absl::StatusOr<std::string> Pipelined::DescribeTimes() {
   std::vector<double> numbers = times_.Flatten();
   const size_t times = numbers.size();
-  numbers.insert(numbers.end(), peaks_.begin(), peaks_.end());
+  const std::vector<int>& peaks = executor_->peak_activations();
+  numbers.insert(numbers.end(), peaks.begin(), peaks.end());
   if (pipe_ != nullptr) {
     const at::Tensor sums = at::tensor(numbers, at::kDouble);
     TANDEM_RETURN_IF_ERROR(

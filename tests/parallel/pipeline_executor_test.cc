@@ -275,6 +275,18 @@ TEST_P(PipelineExecutorTest, InferenceGivesTheOutputsOfTheModelInOnePiece) {
   }
 }
 
+TEST_P(PipelineExecutorTest, HoldsAsManyMicrobatchesAsTheScheduleSays) {
+  for (const std::string& name : ScheduleNames()) {
+    const int chunks = name == "zb_v" ? 2 : 1;
+    const auto executor = Make(*MakeSchedule(name, {2, chunks, 6}), Specs());
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    ASSERT_TRUE((*executor)->TrainStep(BatchesOf(12, 6, 1)).ok());
+    EXPECT_EQ((*executor)->peak_activations(),
+              (*executor)->facts().peak_activations)
+        << name;
+  }
+}
+
 TEST_P(PipelineExecutorTest, TheTimelineHasEveryAction) {
   const auto schedule = MakeSchedule("zb_h1", {2, 1, 4});
   const auto executor = Make(*schedule, Specs());

@@ -46,9 +46,7 @@ TEST_P(PipelineModelTest, FourMicrobatchesGiveTheSameLosses) {
   const double tolerance = normalises ? 1e-3 : 2e-5;
   const Flags job = TinyJob(GetParam(), {"--learning_rate=0.01"});
   const Events& alone = EventsOfJob(
-      normalises
-          ? Joined(job, {"--gradient_accumulation_steps=4"})
-          : job);
+      normalises ? Joined(job, {"--gradient_accumulation_steps=4"}) : job);
   for (const PipelinePlace& place : PipelinePlaces()) {
     const Events events =
         RunJobForEvents(Joined(Joined(job, place.flags), {"--microbatches=4"}));
