@@ -113,7 +113,7 @@ absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
 }
 
 absl::Status Show(const PipelineResults& results, int devices) {
-  absl::PrintF("\n%s\n%s\n%s\n%s", PipelineSpeedTable(results),
+  absl::PrintF("\n%s\n%s\n%s\n%s", PipelineSpeedTable(results, devices),
                EfficiencyTable(results, devices), StepPartsTable(results),
                BestTable(results));
   const std::string path = absl::GetFlag(FLAGS_json);
