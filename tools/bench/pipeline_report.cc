@@ -76,10 +76,10 @@ double Overhead(const PipelineSideResult& side, double limit, int devices) {
 }  // namespace
 
 std::string PipelineSpeedTable(const PipelineResults& results, int devices) {
-  std::string table = absl::StrFormat(
-      "%-25s %-11s %9s %9s %6s %14s %16s  %-22s %s\n", "case", "peer",
-      "ours ms", "peer ms", "ratio", "(min to max)", "cpu, ours/peer",
-      "our setting", "peer's setting");
+  std::string table =
+      absl::StrFormat("%-25s %-11s %9s %9s %6s %14s %16s  %-22s %s\n", "case",
+                      "peer", "ours ms", "peer ms", "ratio", "(min to max)",
+                      "cpu, ours/peer", "our setting", "peer's setting");
   for (const PipelineCaseResult& result : results.cases) {
     for (const PipelineSideResult& peer : result.peers) {
       if (!peer.failure.empty()) {
@@ -94,7 +94,8 @@ std::string PipelineSpeedTable(const PipelineResults& results, int devices) {
           "%s\n",
           result.bench.name, peer.name, Median(result.ours.step_ms),
           Median(peer.step_ms), ratio.ratio, ratio.min, ratio.max,
-          CpuMs(result.ours) / devices, CpuMs(peer), ToString(result.ours.setting), ToString(peer.setting));
+          CpuMs(result.ours) / devices, CpuMs(peer),
+          ToString(result.ours.setting), ToString(peer.setting));
     }
   }
   for (const UnavailableSchedule& each : results.unavailable) {
