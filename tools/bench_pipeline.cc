@@ -20,6 +20,7 @@
 #include "core/user_path.h"
 #include "tools/bench/pipeline_case.h"
 #include "tools/bench/pipeline_report.h"
+#include "tools/bench/pipeline_sides.h"
 #include "tools/bench/python.h"
 #include "tools/bench/run_pipeline.h"
 #include "tools/bench/scratch_folder.h"
@@ -112,10 +113,15 @@ absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
   return file->Commit();
 }
 
-absl::Status Show(const PipelineResults& results, int devices) {
-  absl::PrintF("\n%s\n%s\n%s\n%s", PipelineSpeedTable(results),
+// As soon as a model is through: a run of all takes a while.
+void Show(const PipelineResults& results, int devices) {
+  absl::PrintF("\n%s\n%s\n%s\n%s\n", PipelineSpeedTable(results, devices),
                EfficiencyTable(results, devices), StepPartsTable(results),
                BestTable(results));
+  std::fflush(stdout);
+}
+
+absl::Status Finish(const PipelineResults& results, int devices) {
   const std::string path = absl::GetFlag(FLAGS_json);
   if (!path.empty()) {
     TANDEM_RETURN_IF_ERROR(
@@ -144,12 +150,13 @@ absl::Status Run(int argc, char** argv) {
   for (const std::vector<PipelineCase>& model : ByModel(cases)) {
     TANDEM_ASSIGN_OR_RETURN(PipelineResults its,
                             RunInOwnFolder(model, options));
+    Show(its, options.devices);
     std::move(its.cases.begin(), its.cases.end(),
               std::back_inserter(results.cases));
     std::move(its.unavailable.begin(), its.unavailable.end(),
               std::back_inserter(results.unavailable));
   }
-  return Show(results, options.devices);
+  return Finish(results, options.devices);
 }
 
 }  // namespace

@@ -45,6 +45,10 @@ std::map<std::pair<std::string, std::string>, Best> BestOfModels(
   return all;
 }
 
+double CpuMs(const PipelineSideResult& side) {
+  return side.cpu_ms.empty() ? 0 : Median(side.cpu_ms);
+}
+
 json CaseJson(const PipelineCaseResult& result, const PipelineSideResult& peer,
               int devices) {
   const Ratio ratio = RatioOf(peer.step_ms, result.ours.step_ms);
@@ -58,6 +62,8 @@ json CaseJson(const PipelineCaseResult& result, const PipelineSideResult& peer,
           {"efficiency", EfficiencyOf(result.ours, devices)},
           {"limit", result.limit},
           {"peer_efficiency", EfficiencyOf(peer, devices)},
+          {"ours_cpu_ms", CpuMs(result.ours) / devices},
+          {"peer_cpu_ms", CpuMs(peer)},
           {"ours_setting", ToString(result.ours.setting)},
           {"peer_setting", ToString(peer.setting)}};
 }
@@ -69,10 +75,11 @@ double Overhead(const PipelineSideResult& side, double limit, int devices) {
 
 }  // namespace
 
-std::string PipelineSpeedTable(const PipelineResults& results) {
-  std::string table = absl::StrFormat(
-      "%-25s %-11s %9s %9s %6s %14s  %-22s %s\n", "case", "peer", "ours ms",
-      "peer ms", "ratio", "(min to max)", "our setting", "peer's setting");
+std::string PipelineSpeedTable(const PipelineResults& results, int devices) {
+  std::string table =
+      absl::StrFormat("%-25s %-11s %9s %9s %6s %14s %16s  %-22s %s\n", "case",
+                      "peer", "ours ms", "peer ms", "ratio", "(min to max)",
+                      "cpu, ours/peer", "our setting", "peer's setting");
   for (const PipelineCaseResult& result : results.cases) {
     for (const PipelineSideResult& peer : result.peers) {
       if (!peer.failure.empty()) {
@@ -82,9 +89,12 @@ std::string PipelineSpeedTable(const PipelineResults& results) {
       }
       const Ratio ratio = RatioOf(peer.step_ms, result.ours.step_ms);
       absl::StrAppendFormat(
-          &table, "%-25s %-11s %9.2f %9.2f %6.2f %6.2f to %4.2f  %-22s %s\n",
+          &table,
+          "%-25s %-11s %9.2f %9.2f %6.2f %6.2f to %4.2f %7.1f /%7.1f  %-22s "
+          "%s\n",
           result.bench.name, peer.name, Median(result.ours.step_ms),
           Median(peer.step_ms), ratio.ratio, ratio.min, ratio.max,
+          CpuMs(result.ours) / devices, CpuMs(peer),
           ToString(result.ours.setting), ToString(peer.setting));
     }
   }

@@ -10,8 +10,9 @@
 
 namespace tandem {
 
-// A line for each case and peer: microbatches, times, their ratio and spread.
-std::string PipelineSpeedTable(const PipelineResults& results);
+// A line for each case and peer: microbatches, times, their ratio and spread,
+// processor time of a step on one core (the busiest rank's), settings.
+std::string PipelineSpeedTable(const PipelineResults& results, int devices);
 
 // A line for each case: efficiency beside the schedule's limit, ours and the
 // peer's, and what a microbatch costs beyond theory.
@@ -24,12 +25,13 @@ std::string StepPartsTable(const PipelineResults& results);
 std::string BestTable(const PipelineResults& results);
 
 // {"cases": [{"name", "ours_ms", "peer_ms", "peer", "ratio", "ratio_min",
-// "ratio_max", "efficiency", "limit", "peer_efficiency", "ours_setting",
-// "peer_setting"}, ...], "best": [{"name": MODEL, "peer", "ours", "ours_ms",
-// "peers", "peer_ms", "ratio"}, ...], "failures": [{"name", "peer", "reason"},
-// ...], "unavailable": [{"name", "schedule", "reason"}, ...]}. A case has an
-// entry for each peer that was measured. Ratios are peer / ours. "limit" is the
-// schedule's efficiency at best, with our number of microbatches.
+// "ratio_max", "efficiency", "limit", "peer_efficiency", "ours_cpu_ms",
+// "peer_cpu_ms", "ours_setting", "peer_setting"}, ...], "best": [{"name":
+// MODEL, "peer", "ours", "ours_ms", "peers", "peer_ms", "ratio"}, ...],
+// "failures": [{"name", "peer", "reason"}, ...], "unavailable": [{"name",
+// "schedule", "reason"}, ...]}. A case has an entry for each peer that was
+// measured. Ratios are peer / ours. "limit" is the schedule's efficiency at
+// best, with our number of microbatches.
 // "peer_efficiency" is 0 for "single". The last two are left out if empty.
 nlohmann::json PipelineJson(const PipelineResults& results, int devices);
 

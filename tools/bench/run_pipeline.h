@@ -3,27 +3,14 @@
 #ifndef TANDEM_TOOLS_BENCH_RUN_PIPELINE_H_
 #define TANDEM_TOOLS_BENCH_RUN_PIPELINE_H_
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "tools/bench/pipeline_case.h"
 #include "tools/bench/pipeline_result.h"
+#include "tools/bench/pipeline_sides.h"
 
 namespace tandem {
-
-struct PipelineBenchOptions {
-  // "pipelining": torch.distributed.pipelining, a process for each device;
-  // "single": one process, which trains the model in one piece.
-  std::vector<std::string> peers = {"pipelining", "single"};
-  absl::StatusOr<std::string> python;  // or why there is none
-  int devices = 2;
-  int threads = 1;
-  int rounds = 7;
-  int64_t steps = 0;   // in a round; 0: as the case says
-  std::string folder;  // scratch, an existing one
-};
 
 // Runs cases of one model. All sides begin from the same weights and batches;
 // each tries its settings, whose losses are compared before they are timed, and

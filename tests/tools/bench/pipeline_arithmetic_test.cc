@@ -119,6 +119,7 @@ PipelineResults ExampleResults() {
   result.ours.setting = {"1f1b", 1, 4, "time"};
   result.ours.step_ms = {25, 24, 26};
   result.ours.alone_ms = {40, 40, 40};
+  result.ours.cpu_ms = {22, 20, 24};
   result.limit = 0.8;
   result.parts = {25, 20, 0, 5, 0, 0};
   PipelineSideResult peer;
@@ -126,6 +127,7 @@ PipelineResults ExampleResults() {
   peer.setting = {"1f1b", 1, 8, "uniform"};
   peer.step_ms = {50, 48, 52};
   peer.alone_ms = {50, 50, 50};
+  peer.cpu_ms = {30, 30, 31};
   PipelineSideResult single;
   single.name = "single";
   single.failure = "no Python";
@@ -155,6 +157,7 @@ TEST(PipelineJson, HoldsFiguresAndFailures) {
                          {"efficiency", 0.8},
                          {"limit", 0.8},
                          {"peer_efficiency", 0.5},
+      {"ours_cpu_ms", 11.0},           {"peer_cpu_ms", 30.0},
                          {"ours_setting", "1f1b 1 4 time"},
                          {"peer_setting", "1f1b 1 8 uniform"}};
   ASSERT_EQ(report.at("cases").size(), 1u);
@@ -178,9 +181,9 @@ TEST(PipelineJson, TakesTheBestOfEachSide) {
 
 TEST(PipelineTables, SayWhatWasMeasured) {
   const PipelineResults results = ExampleResults();
-  EXPECT_THAT(PipelineSpeedTable(results),
+  EXPECT_THAT(PipelineSpeedTable(results, 2),
               HasSubstr("single: did not run: no Python"));
-  EXPECT_THAT(PipelineSpeedTable(results), HasSubstr("2.00 to 2.00"));
+  EXPECT_THAT(PipelineSpeedTable(results, 2), HasSubstr("2.00 to 2.00"));
   EXPECT_THAT(EfficiencyTable(results, 2), HasSubstr("100.0%"));
   EXPECT_THAT(StepPartsTable(results), HasSubstr("20.00"));
   EXPECT_THAT(BestTable(results), HasSubstr("ratio 2.00"));
