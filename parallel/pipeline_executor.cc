@@ -9,41 +9,10 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "core/fault_point.h"
 #include "core/status_macros.h"
-#include "core/torch_status.h"
+#include "parallel/pipeline_step.h"
 
 namespace tandem {
-
-using Clock = ActionTime::Clock;
-
-// What runs: a training step, or a forward-only pass.
-struct PipelineExecutor::Step {
-  const std::vector<Batch>* microbatches = nullptr;
-  bool trains = true;
-  bool keeps_outputs = false;
-  DeviceWork finish;
-  std::optional<Samples> samples;
-  std::vector<int64_t> rows;        // by microbatch
-  std::vector<int64_t> firsts;      // samples before the microbatch
-  int64_t size = 0;                 // samples in all
-  std::vector<Score> scores;        // by microbatch
-  std::vector<at::Tensor> outputs;  // by microbatch
-  absl::Mutex mutex;
-  absl::Status failure ABSL_GUARDED_BY(mutex);  // the first
-};
-
-struct PipelineExecutor::Local {
-  Local(int in_schedule, c10::Device on)
-      : index(in_schedule), place(std::make_unique<Place>(on)) {}
-
-  int index;                                     // in the schedule
-  std::vector<Action> forwards;                  // of a forward-only pass
-  const std::vector<Action>* actions = nullptr;  // of the step under way
-  DeviceProgress progress;
-  std::unique_ptr<Place> place;  // last
-};
-
 namespace {
 
 // Chunk by chunk: each stage waits for earlier ones alone.
@@ -55,11 +24,6 @@ std::vector<Action> ForwardsOf(const Schedule& schedule, int device) {
     }
   }
   return forwards;
-}
-
-// Of an action in its list.
-int NumberOf(const Action& action, const std::vector<Action>& all) {
-  return static_cast<int>(&action - all.data());
 }
 
 absl::Status CheckMicrobatches(const Schedule& schedule,
@@ -141,188 +105,6 @@ absl::Status PipelineExecutor::CheckStages() const {
         layout_.DeviceFor(device).str(), " as the layout has it"));
   }
   return absl::OkStatus();
-}
-
-std::string PipelineExecutor::Describe(const Action& action) const {
-  const char* what = action.kind == ActionKind::kForward    ? "forward"
-                     : action.kind == ActionKind::kBackward ? "backward"
-                     : action.kind == ActionKind::kBackwardInput
-                         ? "backward of the input"
-                         : "backward of the weights";
-  return absl::StrCat(what, " of microbatch ", action.microbatch, " in ",
-                      stages_[static_cast<size_t>(action.stage)]->name());
-}
-
-StagePass PipelineExecutor::PassOf(int microbatch, const Step& step) const {
-  const auto index = static_cast<size_t>(microbatch);
-  const int count = static_cast<int>(step.rows.size());
-  StagePass pass;
-  pass.microbatch = {microbatch, count, false,
-                     step.trains && options_.defers_statistics};
-  if (step.samples.has_value()) {
-    pass.samples = step.samples;
-    pass.samples->first += step.firsts[index];
-  }
-  pass.keeps_activations =
-      options_.checkpointing == ActivationCheckpointing::kNever ||
-      (options_.checkpointing == ActivationCheckpointing::kExceptLast &&
-       microbatch + 1 == count);
-  return pass;
-}
-
-absl::StatusOr<StageMessage> PipelineExecutor::InputsOf(
-    const Action& action, const Step& step) const {
-  if (action.stage > 0) {
-    return links_->inputs(action.stage)->Receive(action.microbatch);
-  }
-  const Batch& batch =
-      (*step.microbatches)[static_cast<size_t>(action.microbatch)];
-  if (!batch.inputs.defined()) {
-    return absl::InvalidArgumentError(
-        "the first stage's rank needs the batch's inputs");
-  }
-  return CatchTorchOr(
-      [&] { return StageMessage{batch.inputs.to(stages_.front()->device())}; });
-}
-
-absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,
-                                          Local& local, ActionTime& time) {
-  const auto index = static_cast<size_t>(action.microbatch);
-  PipelineStage& stage = *stages_[static_cast<size_t>(action.stage)];
-  TANDEM_ASSIGN_OR_RETURN(const StageMessage inputs, InputsOf(action, step));
-  time.started = Clock::now();
-  local.progress.Starts(NumberOf(action, *local.actions), time.started);
-  const StagePass pass = PassOf(action.microbatch, step);
-  const Batch& batch = (*step.microbatches)[index];
-  if (step.trains && stage.has_loss()) {
-    const double weight =
-        static_cast<double>(batch.size) / static_cast<double>(step.size);
-    TANDEM_ASSIGN_OR_RETURN(
-        step.scores[index],
-        stage.ForwardLoss(pass, inputs, batch.targets, weight));
-    time.computed = Clock::now();
-    return absl::OkStatus();
-  }
-  TANDEM_ASSIGN_OR_RETURN(
-      const StageMessage outputs,
-      step.trains ? stage.Forward(pass, inputs) : stage.Infer(pass, inputs));
-  if (stage.has_loss() && batch.targets.defined()) {
-    TANDEM_ASSIGN_OR_RETURN(step.scores[index],
-                            stage.Judge(outputs[0], batch.targets));
-  }
-  time.computed = Clock::now();
-  local.progress.Ends();
-  if (stage.has_loss()) {
-    if (step.keeps_outputs) step.outputs[index] = outputs[0];
-    return absl::OkStatus();
-  }
-  return links_->outputs(action.stage)->Send(action.microbatch, outputs);
-}
-
-absl::Status PipelineExecutor::RunBackward(const Action& action, Local& local,
-                                           ActionTime& time) {
-  PipelineStage& stage = *stages_[static_cast<size_t>(action.stage)];
-  const int number = NumberOf(action, *local.actions);
-  StageMessage gradients;
-  if (!stage.has_loss()) {
-    // While the gradient is on its way.
-    local.progress.Starts(number, Clock::now());
-    TANDEM_RETURN_IF_ERROR(stage.Recompute(action.microbatch));
-    local.progress.Ends();
-    TANDEM_ASSIGN_OR_RETURN(
-        gradients, links_->gradients(action.stage)->Receive(action.microbatch));
-  }
-  time.started = Clock::now();
-  local.progress.Starts(number, time.started);
-  TANDEM_ASSIGN_OR_RETURN(
-      const StageMessage further,
-      action.kind == ActionKind::kBackward
-          ? stage.Backward(action.microbatch, gradients)
-          : stage.BackwardInput(action.microbatch, gradients));
-  time.computed = Clock::now();
-  local.progress.Ends();
-  if (action.stage == 0) return absl::OkStatus();
-  return links_->further(action.stage)->Send(action.microbatch, further);
-}
-
-absl::Status PipelineExecutor::RunBackwardWeight(const Action& action,
-                                                 Local& local,
-                                                 ActionTime& time) {
-  time.started = time.came;
-  local.progress.Starts(NumberOf(action, *local.actions), time.started);
-  const absl::Status done =
-      stages_[static_cast<size_t>(action.stage)]->BackwardWeight(
-          action.microbatch);
-  time.computed = Clock::now();
-  return done;
-}
-
-absl::Status PipelineExecutor::Compute(const Action& action, Step& step,
-                                       Local& local, ActionTime& time) {
-  const FaultPoints& points = fault_points_[static_cast<size_t>(action.stage)];
-  const bool is_forward = action.kind == ActionKind::kForward;
-  // A delay there is watched like a layer that takes as long.
-  local.progress.Starts(NumberOf(action, *local.actions), time.came);
-  TANDEM_RETURN_IF_ERROR(FaultPoint(
-      is_forward ? points.forward : points.backward, action.microbatch));
-  local.progress.Ends();
-  if (is_forward) return RunForward(action, step, local, time);
-  if (action.kind == ActionKind::kBackwardWeight) {
-    return RunBackwardWeight(action, local, time);
-  }
-  return RunBackward(action, local, time);
-}
-
-absl::Status PipelineExecutor::RunAction(const Action& action, Step& step,
-                                         Local& local, ActionTime& time) {
-  time.action = action;
-  time.came = Clock::now();
-  const absl::Status done = Compute(action, step, local, time);
-  local.progress.Ends();
-  time.ended = Clock::now();
-  return done.ok() ? done : Annotate(done, Describe(action));
-}
-
-// What is left when all actions are done.
-absl::Status PipelineExecutor::FinishDevice(const Local& local,
-                                            const Step& step) {
-  for (int i : schedule_.stages_of[static_cast<size_t>(local.index)]) {
-    if (step.trains) {
-      TANDEM_RETURN_IF_ERROR(stages_[static_cast<size_t>(i)]->FlushWeights());
-    }
-    for (StageSender* sender : {links_->outputs(i), links_->further(i)}) {
-      if (sender != nullptr) TANDEM_RETURN_IF_ERROR(sender->Flush());
-    }
-  }
-  return step.finish ? step.finish(local.index) : absl::OkStatus();
-}
-
-absl::Status PipelineExecutor::RunDevice(Local& local, Step& step) {
-  std::vector<ActionTime> times;
-  times.reserve(local.actions->size());
-  absl::Status done;
-  for (const Action& action : *local.actions) {
-    if (action.microbatch >= static_cast<int>(step.rows.size())) continue;
-    times.emplace_back();
-    done = RunAction(action, step, local, times.back());
-    if (!done.ok()) break;
-    NoteHeld(local);
-  }
-  if (done.ok()) done = FinishDevice(local, step);
-  if (!done.ok()) Fail(step, done);
-  if (step.trains) {
-    timeline_[static_cast<size_t>(local.index)] = std::move(times);
-  }
-  return done;
-}
-
-void PipelineExecutor::NoteHeld(const Local& local) {
-  int held = 0;
-  for (int i : schedule_.stages_of[static_cast<size_t>(local.index)]) {
-    held += stages_[static_cast<size_t>(i)]->microbatches_held();
-  }
-  int& peak = peaks_[static_cast<size_t>(local.index)];
-  peak = std::max(peak, held);
 }
 
 void PipelineExecutor::Fail(Step& step, const absl::Status& reason) {

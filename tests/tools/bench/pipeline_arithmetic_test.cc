@@ -157,7 +157,8 @@ TEST(PipelineJson, HoldsFiguresAndFailures) {
                          {"efficiency", 0.8},
                          {"limit", 0.8},
                          {"peer_efficiency", 0.5},
-      {"ours_cpu_ms", 11.0},           {"peer_cpu_ms", 30.0},
+                         {"ours_cpu_ms", 11.0},
+                         {"peer_cpu_ms", 30.0},
                          {"ours_setting", "1f1b 1 4 time"},
                          {"peer_setting", "1f1b 1 8 uniform"}};
   ASSERT_EQ(report.at("cases").size(), 1u);

@@ -1,0 +1,54 @@
+// What the parts of PipelineExecutor share.
+
+#ifndef TANDEM_PARALLEL_PIPELINE_STEP_H_
+#define TANDEM_PARALLEL_PIPELINE_STEP_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "core/batch.h"
+#include "core/device.h"
+#include "core/sample_scope.h"
+#include "parallel/pipeline_executor.h"
+#include "parallel/pipeline_watch.h"
+#include "parallel/schedule.h"
+
+namespace tandem {
+
+// What runs: a training step, or a forward-only pass.
+struct PipelineExecutor::Step {
+  const std::vector<Batch>* microbatches = nullptr;
+  bool trains = true;
+  bool keeps_outputs = false;
+  DeviceWork finish;
+  std::optional<Samples> samples;
+  std::vector<int64_t> rows;        // by microbatch
+  std::vector<int64_t> firsts;      // samples before the microbatch
+  int64_t size = 0;                 // samples in all
+  std::vector<Score> scores;        // by microbatch
+  std::vector<at::Tensor> outputs;  // by microbatch
+  absl::Mutex mutex;
+  absl::Status failure ABSL_GUARDED_BY(mutex);  // the first
+};
+
+struct PipelineExecutor::Local {
+  Local(int in_schedule, c10::Device on)
+      : index(in_schedule), place(std::make_unique<Place>(on)) {}
+
+  int index;                                     // in the schedule
+  std::vector<Action> forwards;                  // of a forward-only pass
+  const std::vector<Action>* actions = nullptr;  // of the step under way
+  DeviceProgress progress;
+  std::unique_ptr<Place> place;  // last
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PIPELINE_STEP_H_
