@@ -4,10 +4,13 @@
 #include <cstddef>
 #include <limits>
 #include <regex>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace tandem {
 namespace {
@@ -180,9 +183,11 @@ absl::StatusOr<Cuts> CutsByType(const std::vector<std::string>& types,
   }
   const int64_t found = std::count(matches.begin(), matches.end(), 1);
   if (found < parts) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("type:", pattern, " matches ", found,
-                     " layers: too few for ", parts, " parts"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "type:", pattern, " matches ", found, " layers: too few for ", parts,
+        " parts; types are ",
+        absl::StrJoin(std::set<std::string>(types.begin(), types.end()),
+                      ", ")));
   }
   return CutsByParameters(matches, parts);
 }

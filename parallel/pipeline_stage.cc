@@ -42,8 +42,9 @@ class BufferKeeper {
   ~BufferKeeper() {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < values_.size(); ++i) {
-      at::Tensor buffer = buffers_[i].second;
-      buffer.copy_(values_[i]);
+      // Graphs of other microbatches hold the buffer, and count its changes;
+      // this is none, and goes by a tensor that counts for itself.
+      buffers_[i].second.variable_data().copy_(values_[i]);
     }
   }
   BufferKeeper(const BufferKeeper&) = delete;

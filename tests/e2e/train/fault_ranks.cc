@@ -56,15 +56,15 @@ std::set<int> RanksBlamed(const std::string& said) {
 }
 
 FaultRanks::FaultRanks(const Flags& flags, int culprit,
-                       const std::string& fault, const Flags& more)
+                       const std::string& fault, const Flags& more, int ranks)
     : culprit_(culprit) {
   const std::string port = std::to_string(FreePort());
-  for (int rank = 0; rank < kFaultRanks; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     ProgramOptions options;
     options.environment = {{"RANK", std::to_string(rank)},
                            {"LOCAL_RANK", std::to_string(rank)},
-                           {"WORLD_SIZE", std::to_string(kFaultRanks)},
-                           {"LOCAL_WORLD_SIZE", std::to_string(kFaultRanks)},
+                           {"WORLD_SIZE", std::to_string(ranks)},
+                           {"LOCAL_WORLD_SIZE", std::to_string(ranks)},
                            {"MASTER_ADDR", "127.0.0.1"},
                            {"MASTER_PORT", port},
                            {"TANDEM_FAULT", fault}};
@@ -75,11 +75,11 @@ FaultRanks::FaultRanks(const Flags& flags, int culprit,
 }
 
 std::vector<int> FaultRanks::survivors() const {
-  std::vector<int> ranks;
-  for (int r = 0; r < kFaultRanks; ++r) {
-    if (r != culprit_) ranks.push_back(r);
+  std::vector<int> others;
+  for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
+    if (r != culprit_) others.push_back(r);
   }
-  return ranks;
+  return others;
 }
 
 bool FaultRanks::AwaitFault() {

@@ -37,7 +37,7 @@ class FaultRanks {
 
   // `fault` is TANDEM_FAULT of all; `more` are further flags of the culprit.
   FaultRanks(const Flags& flags, int culprit, const std::string& fault,
-             const Flags& more = {});
+             const Flags& more = {}, int ranks = kFaultRanks);
 
   Program& operator[](int rank) { return *ranks_[rank]; }
   std::vector<int> survivors() const;

@@ -1,0 +1,79 @@
+// What the stages of a cut model take, measured as a pipeline runs them, but
+// without waiting for each other.
+
+#ifndef TANDEM_TOOLS_BENCH_STAGE_CALIBRATION_H_
+#define TANDEM_TOOLS_BENCH_STAGE_CALIBRATION_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/batch.h"
+#include "core/device.h"
+#include "core/layer.h"
+#include "parallel/cut.h"
+#include "parallel/flat_buffer.h"
+#include "parallel/optimizer.h"
+#include "parallel/pipeline_executor.h"
+#include "parallel/schedule.h"
+#include "parallel/schedule_prediction.h"
+
+namespace tandem {
+
+// Medians.
+struct CalibratedTimes {
+  std::vector<StageCost> stages;  // seconds
+  std::vector<double> optimizer;  // by device, milliseconds
+};
+
+// Not thread-safe.
+class StageCalibration {
+ public:
+  // A place for each device of the schedule; they must outlive this. The
+  // optimizer is SGD with momentum.
+  static absl::StatusOr<std::unique_ptr<StageCalibration>> Create(
+      const LayerSpecs& specs, const Schedule& schedule, const Cuts& cuts,
+      int weight_gradient_batch, const Batch& batch,
+      std::vector<Place*> places);
+
+  // Every device does its actions of the schedule, several times, all devices
+  // at the same time: what comes from other stages is there already. Gradients
+  // add up as in training.
+  absl::StatusOr<CalibratedTimes> Measure();
+
+ private:
+  struct Device {
+    Place* place;
+    FlatBuffers buffers;
+    std::unique_ptr<Optimizer> optimizer;
+  };
+  // Seconds of one stage.
+  struct Samples {
+    std::vector<double> forward;
+    std::vector<double> backward_input;
+    std::vector<double> backward_weight;
+  };
+
+  explicit StageCalibration(const Schedule& schedule) : schedule_(schedule) {}
+
+  absl::Status MakeInputs(const Batch& batch);
+  absl::Status MakeDevices(const std::vector<Place*>& places);
+  StagePass PassOf(int microbatch) const;
+  absl::Status RunAction(const Action& action);
+  absl::Status RunDevice(size_t device, double* optimizer_ms);
+
+  const Schedule schedule_;
+  PipelineExecutor::Stages stages_;
+  std::vector<Batch> microbatches_;
+  int64_t batch_size_ = 0;
+  // By stage and microbatch: what comes in, and the gradients of what goes out.
+  std::vector<std::vector<StageMessage>> inputs_;
+  std::vector<std::vector<StageMessage>> gradients_;
+  std::vector<Device> devices_;
+  std::vector<Samples> samples_;  // by stage
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_BENCH_STAGE_CALIBRATION_H_
