@@ -35,15 +35,6 @@ namespace {
 constexpr uint64_t kSeed = 0;
 const c10::Device kCpu(c10::kCPU);
 
-absl::StatusOr<LayerSpecs> SpecsOf(const BenchCase& bench) {
-  ModelOptions model;
-  model.name = bench.name;
-  model.input_shape = bench.input_shape;
-  model.classes = bench.classes;
-  model.tokens = bench.tokens;
-  return MakeModel(model);
-}
-
 Batch RandomBatch(const BenchCase& bench) {
   std::vector<int64_t> shape = bench.input_shape;
   shape.insert(shape.begin(), bench.batch_size);
@@ -78,7 +69,6 @@ class ClosedLoop {
   absl::StatusOr<ModelProfile> Profile();
   absl::Status Cut(const ModelProfile& profile);
   absl::Status MakePipeline();
-  absl::Status MakeCalibration();
   absl::StatusOr<double> Predict(const ScheduleCosts& costs,
                                  const CalibratedTimes& times) const;
   absl::StatusOr<ClosedLoopRound> RunRound();
@@ -163,17 +153,13 @@ absl::Status ClosedLoop::Cut(const ModelProfile& profile) {
   return absl::OkStatus();
 }
 
-absl::Status ClosedLoop::MakeCalibration() {
+absl::Status ClosedLoop::MakePipeline() {
   std::vector<Place*> places;
   for (const Core& core : cores_) places.push_back(core.place.get());
   TANDEM_ASSIGN_OR_RETURN(
       stages_, StageCalibration::Create(specs_, schedule_, cuts_,
                                         options_.weight_gradient_batch, batch_,
                                         std::move(places)));
-  return absl::OkStatus();
-}
-
-absl::Status ClosedLoop::MakePipeline() {
   PipelinedOptions options;
   options.schedule = schedule_;
   options.cuts = cuts_;
@@ -237,7 +223,6 @@ absl::StatusOr<ClosedLoopResult> ClosedLoop::Run() {
   TANDEM_RETURN_IF_ERROR(StartCores());
   TANDEM_ASSIGN_OR_RETURN(const ModelProfile first, Profile());
   TANDEM_RETURN_IF_ERROR(Cut(first));
-  TANDEM_RETURN_IF_ERROR(MakeCalibration());
   TANDEM_RETURN_IF_ERROR(MakePipeline());
   ClosedLoopResult result;
   result.cuts = cuts_;
@@ -252,7 +237,12 @@ absl::StatusOr<ClosedLoopResult> ClosedLoop::Run() {
 
 absl::StatusOr<ClosedLoopResult> RunClosedLoop(
     const ClosedLoopOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(LayerSpecs specs, SpecsOf(options.bench));
+  ModelOptions model;
+  model.name = options.bench.name;
+  model.input_shape = options.bench.input_shape;
+  model.classes = options.bench.classes;
+  model.tokens = options.bench.tokens;
+  TANDEM_ASSIGN_OR_RETURN(LayerSpecs specs, MakeModel(model));
   return ClosedLoop(options, std::move(specs)).Run();
 }
 

@@ -86,32 +86,50 @@ absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
   return partition;
 }
 
+// Every rank fails as rank 0 does, with the same code.
+constexpr char kError[] = "error";
+
+std::string TextOf(const absl::StatusOr<JobPartition>& partition) {
+  if (partition.ok()) return absl::StrJoin(partition->cuts, ",");
+  return absl::StrJoin(
+      {std::string(kError), absl::StrCat(partition.status().raw_code()),
+       std::string(partition.status().message())},
+      ",");
+}
+
+absl::StatusOr<Cuts> CutsOf(const std::string& text) {
+  const std::vector<std::string> error =
+      absl::StrSplit(text, absl::MaxSplits(',', 2));
+  int code = 0;
+  if (error[0] == kError && absl::SimpleAtoi(error[1], &code)) {
+    return absl::Status(static_cast<absl::StatusCode>(code), error[2]);
+  }
+  Cuts cuts;
+  for (const auto word : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    cuts.push_back(0);
+    if (absl::SimpleAtoi(word, &cuts.back())) continue;
+    return absl::InternalError(absl::StrCat("not a cut: ", word));
+  }
+  return cuts;
+}
+
 }  // namespace
 
 absl::StatusOr<JobPartition> PartitionJob(
     const TrainOptions& options, const LayerSpecs& specs,
     const Schedule& schedule, const std::vector<c10::Device>& devices,
     const Dataset& data, Communicator& world) {
-  JobPartition partition;
+  absl::StatusOr<JobPartition> mine = JobPartition();
   if (world.rank() == 0) {
-    absl::StatusOr<JobPartition> made =
-        Partition(options, specs, schedule, devices, data);
-    if (!made.ok()) {
-      world.Abort(made.status());
-      return made.status();
-    }
-    partition = *std::move(made);
+    mine = Partition(options, specs, schedule, devices, data);
   }
-  TANDEM_ASSIGN_OR_RETURN(
-      const std::vector<std::string> all,
-      world.AllGatherString(absl::StrJoin(partition.cuts, ","),
-                            [] { return "where the model is cut"; }));
-  partition.cuts.clear();
-  for (const auto word : absl::StrSplit(all[0], ',', absl::SkipEmpty())) {
-    partition.cuts.push_back(0);
-    if (absl::SimpleAtoi(word, &partition.cuts.back())) continue;
-    return absl::InternalError(absl::StrCat("not a cut: ", word));
-  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          world.AllGatherString(TextOf(mine), [] {
+                            return "where the model is cut";
+                          }));
+  if (!mine.ok()) return mine.status();
+  JobPartition partition = *std::move(mine);
+  TANDEM_ASSIGN_OR_RETURN(partition.cuts, CutsOf(all[0]));
   return partition;
 }
 

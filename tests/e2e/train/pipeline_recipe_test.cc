@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 const char* const kPlaces[] = {"2 devices", "2 ranks"};
 
 // Float32 sums in another order, over four steps.
-constexpr double kTolerance = 2e-6;
+constexpr double kTolerance = 2e-5;
 
 // ResNet-18 with BatchNorm over two samples is chaotic: what rounding does
 // after the second step says nothing.
