@@ -20,7 +20,10 @@ std::atomic<c10::DeviceType> test_device_type{c10::kCPU};
 }  // namespace
 
 std::vector<c10::DeviceType> DeviceTypesToTest() {
-  std::vector<c10::DeviceType> types = {c10::kCPU};
+  std::vector<c10::DeviceType> types;
+#ifdef NDEBUG
+  types.push_back(c10::kCPU);
+#endif
   if (!at::detail::getCUDAHooks().hasCUDA()) SimDevices(1);
   const std::optional<c10::DeviceType> type = at::accelerator::getAccelerator();
   if (type && at::accelerator::deviceCount() > 0) types.push_back(*type);

@@ -26,6 +26,8 @@ namespace tandem {
 
 // The CPU, and CUDA where there is one, else simulated devices (core/sim),
 // which are made by this call: asynchronous ones if $TANDEM_SIM_ASYNC says so.
+// Not the CPU in debug builds (sanitizers' among them): LibTorch's headers then
+// refuse a CPU with a number.
 std::vector<c10::DeviceType> DeviceTypesToTest();
 
 // `n` devices: those of the type, and over again when there are fewer. Those of
