@@ -124,7 +124,9 @@ absl::Status Act(const Fault& fault, const std::string& where) {
       pause();  // until the signal is delivered
       break;
     case Fault::Action::kStop:
-      kill(getpid(), SIGSTOP);
+      // To this thread, so that it goes no further: one to the process may be
+      // taken by another thread, while this one works on.
+      raise(SIGSTOP);
       break;
     case Fault::Action::kExit:
       _exit(fault.exit_code);
