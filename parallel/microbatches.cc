@@ -191,6 +191,7 @@ std::vector<int64_t> FixedSizes(int64_t samples, int64_t size) {
 
 std::vector<Batch> SplitBatch(const Batch& batch, const Sizes& sizes) {
   CHECK_EQ(SumOf(sizes), batch.size);
+  if (sizes.size() == 1) return {batch};
   std::vector<Batch> parts;
   int64_t first = 0;
   for (int64_t size : sizes) {

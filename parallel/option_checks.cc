@@ -12,6 +12,12 @@ absl::Status CheckNotNegative(absl::string_view option, double value) {
       absl::StrCat(option, " is ", value, "; it must be a number >= 0"));
 }
 
+absl::Status CheckPositive(absl::string_view option, double value) {
+  if (value > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      option, " must be greater than 0, but ", value, " was given"));
+}
+
 absl::Status CheckBelowOne(absl::string_view option, double value) {
   if (value >= 0 && value < 1) return absl::OkStatus();
   return absl::InvalidArgumentError(

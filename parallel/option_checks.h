@@ -11,6 +11,9 @@ namespace tandem {
 // InvalidArgument, naming the option and its value, unless 0 <= value < inf.
 absl::Status CheckNotNegative(absl::string_view option, double value);
 
+// InvalidArgument unless value > 0; infinity is.
+absl::Status CheckPositive(absl::string_view option, double value);
+
 // InvalidArgument unless 0 <= value < 1.
 absl::Status CheckBelowOne(absl::string_view option, double value);
 

@@ -64,10 +64,9 @@ PipelineExecutor::~PipelineExecutor() = default;
 absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Create(
     Schedule schedule, Stages stages, PipelineLayout layout,
     const PipelineOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(const int least, LeastChannelCapacity(schedule));
   // With room for all, no stage waits to hand over: how far one runs ahead is
   // the schedule's affair.
-  const int capacity = std::max({least, 1, schedule.microbatches});
+  const int capacity = schedule.microbatches;
   auto executor = absl::WrapUnique(new PipelineExecutor(
       std::move(schedule), std::move(stages), std::move(layout), options));
   TANDEM_ASSIGN_OR_RETURN(executor->facts_,

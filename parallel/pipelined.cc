@@ -1,6 +1,6 @@
 #include "parallel/pipelined.h"
 
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/empty.h>
 
 #include <map>
 #include <utility>
@@ -12,6 +12,7 @@
 #include "core/torch_status.h"
 #include "parallel/microbatches.h"
 #include "parallel/option_checks.h"
+#include "parallel/score_numbers.h"
 
 namespace tandem {
 namespace {
@@ -19,11 +20,8 @@ namespace {
 absl::Status CheckOptions(const PipelinedOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_norm", options.clip_norm));
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_value", options.clip_value));
-  if (!(options.clip_norm_type > 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("clip_norm_type must be greater than 0, but ",
-                     options.clip_norm_type, " was given"));
-  }
+  TANDEM_RETURN_IF_ERROR(
+      CheckPositive("clip_norm_type", options.clip_norm_type));
   if (options.microbatch_size < 0 || options.weight_gradient_batch < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "microbatch_size must be 0 or more and weight_gradient_batch 1 or "
@@ -34,24 +32,11 @@ absl::Status CheckOptions(const PipelinedOptions& options) {
   return absl::OkStatus();
 }
 
-bool SplitsBackward(const Schedule& schedule) {
-  for (const auto& actions : schedule.actions) {
-    for (const Action& each : actions) {
-      if (each.kind == ActionKind::kBackwardWeight) return true;
-    }
-  }
-  return false;
-}
-
 std::vector<OptimizerOptions> GroupsOf(const PipelinedOptions& options) {
   std::vector<OptimizerOptions> groups = {options.optimizer};
   groups.insert(groups.end(), options.further_optimizers.begin(),
                 options.further_optimizers.end());
   return groups;
-}
-
-NamedTensors ParametersOf(const PipelineStage& stage) {
-  return NamedParameters(stage.layers());
 }
 
 FlatBuffers FlatBuffersOf(
@@ -122,7 +107,7 @@ absl::Status Pipelined::Flatten(const std::vector<TiedGroup>& tied) {
       const auto& stage = executor_->stages()[static_cast<size_t>(i)];
       if (stage == nullptr) continue;
       is_here = true;
-      for (const auto& each : ParametersOf(*stage)) {
+      for (const auto& each : NamedParameters(stage->layers())) {
         const auto found = first_of.find(each.first);
         (found == first_of.end() ? own : copies).push_back(each);
         if (found != first_of.end()) copies_of_.push_back(*found);
@@ -206,17 +191,10 @@ absl::StatusOr<Score> Pipelined::TrainStep(const Batch& batch,
 
 absl::StatusOr<Score> Pipelined::Sum(const Score& score) {
   if (pipe_ == nullptr) return score;
-  const at::Tensor sums =
-      at::tensor({score.loss_sum, static_cast<double>(score.correct),
-                  static_cast<double>(score.count)},
-                 at::kDouble);
+  const at::Tensor sums = at::empty({kScoreNumbers}, at::kDouble);
+  ToNumbers(score, sums.mutable_data_ptr<double>());
   TANDEM_RETURN_IF_ERROR(pipe_->AllReduceSum(sums, [] { return "the loss"; }));
-  const auto* values = sums.const_data_ptr<double>();
-  Score sum;
-  sum.loss_sum = values[0];
-  sum.correct = static_cast<int64_t>(values[1]);
-  sum.count = static_cast<int64_t>(values[2]);
-  return sum;
+  return ScoreOf(sums.const_data_ptr<double>());
 }
 
 }  // namespace tandem

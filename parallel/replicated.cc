@@ -14,29 +14,12 @@
 #include "core/torch_status.h"
 #include "core/trace.h"
 #include "parallel/gradient_clipping.h"
+#include "parallel/microbatches.h"
 #include "parallel/option_checks.h"
+#include "parallel/score_numbers.h"
 
 namespace tandem {
 namespace {
-
-struct Part {
-  Batch batch;
-  int64_t first = 0;  // its first sample in the batch that it is of
-};
-
-// Part `index` of `count`: sizes differ by one at most, the greater first
-// (torch's tensor_split).
-Part PartOf(const Batch& batch, int64_t index, int64_t count) {
-  if (count == 1) return {batch};
-  const int64_t base = batch.size / count;
-  const int64_t more = batch.size % count;
-  Part part;
-  part.first = index * base + std::min(index, more);
-  part.batch.size = base + (index < more);
-  part.batch.inputs = batch.inputs.narrow(0, part.first, part.batch.size);
-  part.batch.targets = batch.targets.narrow(0, part.first, part.batch.size);
-  return part;
-}
 
 bool LieOnSeveralDevices(const NamedTensors& tensors) {
   return std::any_of(tensors.begin(), tensors.end(), [&](const auto& each) {
@@ -51,11 +34,8 @@ absl::StatusOr<std::unique_ptr<Replicated>> Replicated::Create(
     Communicator& data) {
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_norm", options.clip_norm));
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_value", options.clip_value));
-  if (!(options.clip_norm_type > 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("clip_norm_type must be greater than 0, but ",
-                     options.clip_norm_type, " was given"));
-  }
+  TANDEM_RETURN_IF_ERROR(
+      CheckPositive("clip_norm_type", options.clip_norm_type));
   if (options.accumulation_steps < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("accumulation_steps must be at least 1, but ",
@@ -98,7 +78,7 @@ absl::Status Replicated::Prepare(LayerList layers) {
     TANDEM_ASSIGN_OR_RETURN(
         averager_, PeriodicParameterAverager::Create(*options_.averaging));
   }
-  TANDEM_ASSIGN_OR_RETURN(sums_, data_.NewBuffer(3, at::kDouble));
+  TANDEM_ASSIGN_OR_RETURN(sums_, data_.NewBuffer(kScoreNumbers, at::kDouble));
   return absl::OkStatus();
 }
 
@@ -122,27 +102,28 @@ absl::StatusOr<LossResult> Replicated::Loss(const Batch& batch) {
 }
 
 absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
-  const int64_t parts = std::min(options_.accumulation_steps, batch.size);
+  const std::vector<Batch> parts =
+      SplitBatch(batch, EvenSizes(batch.size, options_.accumulation_steps));
   const bool sums = communicates();
   Score score;
-  for (int64_t i = 0; i < parts; ++i) {
-    const Part part = PartOf(batch, i, parts);
-    const bool last = i + 1 == parts;
+  int64_t first = data_.rank() * batch.size;  // sample of the global batch
+  for (const Batch& part : parts) {
+    const bool last = &part == &parts.back();
     std::optional<NoSyncGuard> no_sync;
     if (!last || !averages_gradients()) no_sync.emplace(ddp_->no_sync());
     LossResult result;
     {
       const TraceScope scope("compute", "forward");
-      const SampleScope samples(
-          {options_.seed, steps_, data_.rank() * batch.size + part.first});
-      TANDEM_ASSIGN_OR_RETURN(result, Loss(part.batch));
+      const SampleScope samples({options_.seed, steps_, first});
+      TANDEM_ASSIGN_OR_RETURN(result, Loss(part));
     }
+    first += part.size;
     score += result.score;
     if (last) TANDEM_RETURN_IF_ERROR(FaultPoint("after_forward"));
     // On its way while backward runs.
     if (last && sums) TANDEM_RETURN_IF_ERROR(StartSumOfScores(score));
-    if (parts > 1) {
-      result.loss = result.loss.mul(static_cast<double>(part.batch.size) /
+    if (parts.size() > 1) {
+      result.loss = result.loss.mul(static_cast<double>(part.size) /
                                     static_cast<double>(batch.size));
     }
     TANDEM_RETURN_IF_ERROR(ddp_->Backward(result.loss));
@@ -151,10 +132,7 @@ absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
 }
 
 absl::Status Replicated::StartSumOfScores(const Score& score) {
-  auto* sums = sums_.mutable_data_ptr<double>();
-  sums[0] = score.loss_sum;
-  sums[1] = static_cast<double>(score.correct);
-  sums[2] = static_cast<double>(score.count);
+  ToNumbers(score, sums_.mutable_data_ptr<double>());
   TANDEM_ASSIGN_OR_RETURN(
       summing_, data_.StartAllReduceSum(sums_, 1, [] { return "the loss"; }));
   return absl::OkStatus();
@@ -162,12 +140,7 @@ absl::Status Replicated::StartSumOfScores(const Score& score) {
 
 absl::StatusOr<Score> Replicated::SumOfScores() {
   TANDEM_RETURN_IF_ERROR(summing_.Wait());
-  const auto* sums = sums_.const_data_ptr<double>();
-  Score score;
-  score.loss_sum = sums[0];
-  score.correct = static_cast<int64_t>(sums[1]);
-  score.count = static_cast<int64_t>(sums[2]);
-  return score;
+  return ScoreOf(sums_.const_data_ptr<double>());
 }
 
 // Every rank sees the same averaged gradients, and must clip them alike.

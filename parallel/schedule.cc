@@ -34,6 +34,15 @@ int DeviceOfStage(const Schedule& schedule, int stage) {
   return -1;
 }
 
+bool SplitsBackward(const Schedule& schedule) {
+  for (const auto& actions : schedule.actions) {
+    for (const Action& each : actions) {
+      if (each.kind == ActionKind::kBackwardWeight) return true;
+    }
+  }
+  return false;
+}
+
 std::string ToString(const Action& action, bool with_stage) {
   const std::string letter(1, Letter(action.kind));
   return with_stage ? absl::StrCat(action.stage, letter, action.microbatch)

@@ -47,6 +47,9 @@ struct Schedule {
 // The device that holds the stage; -1: none does.
 int DeviceOfStage(const Schedule& schedule, int stage);
 
+// Does it take backwards apart?
+bool SplitsBackward(const Schedule& schedule);
+
 // "F2", "B0", "I1", "W3"; with several stages a device the stage stands before
 // it: "4F2".
 std::string ToString(const Action& action, bool with_stage);

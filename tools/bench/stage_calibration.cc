@@ -31,13 +31,6 @@ double MedianOrNone(const std::vector<double>& values) {
   return values.empty() ? 0 : Median(values);
 }
 
-bool SplitsBackward(const Schedule& schedule) {
-  const auto& actions = schedule.actions.front();
-  return std::any_of(actions.begin(), actions.end(), [](const Action& each) {
-    return each.kind == ActionKind::kBackwardWeight;
-  });
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StageCalibration>> StageCalibration::Create(
