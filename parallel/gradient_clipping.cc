@@ -14,13 +14,8 @@
 namespace tandem {
 namespace {
 
-struct SlotSum {
-  const FlatSlot* slot;
-  double sum;
-};
-
 void AppendSums(const FlatBuffer& buffer, double p,
-                std::vector<SlotSum>* sums) {
+                std::vector<GradientSum>* sums) {
   std::vector<ElementRange> ranges;
   for (size_t i = 0; i < buffer.slots().size(); ++i) {
     const FlatSlot& slot = buffer.slots()[i];
@@ -28,38 +23,21 @@ void AppendSums(const FlatBuffer& buffer, double p,
     ranges.push_back({slot.offset, slot.numel});
     sums->push_back({&slot, 0});
   }
-  SlotSum* next = sums->data() + sums->size() - ranges.size();
+  GradientSum* next = sums->data() + sums->size() - ranges.size();
   for (double sum : PowerSums(buffer.grads(), ranges, p)) (next++)->sum = sum;
 }
 
-// One for each gradient that has elements, in the order of the parameters.
-std::vector<SlotSum> SumsInOrder(const FlatBufferList& buffers, double p) {
-  std::vector<SlotSum> sums;
-  for (const FlatBuffer* buffer : buffers) AppendSums(*buffer, p, &sums);
-  std::sort(sums.begin(), sums.end(), [](const SlotSum& a, const SlotSum& b) {
-    return a.slot->position < b.slot->position;
-  });
-  return sums;
+double Norm(const std::vector<GradientSum>& sums, double p) {
+  std::vector<double> numbers;
+  for (const GradientSum& each : sums) numbers.push_back(each.sum);
+  return NormOfSums(numbers, p);
 }
 
-double Norm(const std::vector<SlotSum>& sums, double p) {
-  double all = 0;
-  for (const SlotSum& each : sums) {
-    if (!std::isinf(p)) {
-      all += each.sum;
-    } else if (!(each.sum <= all)) {  // a NaN is greater than all
-      all = each.sum;
-      if (std::isnan(all)) break;
-    }
-  }
-  return NormOfPowerSum(all, p);
-}
-
-absl::Status CheckFinite(const std::vector<SlotSum>& sums, double norm,
+absl::Status CheckFinite(const std::vector<GradientSum>& sums, double norm,
                          double norm_type) {
   if (std::isfinite(norm)) return absl::OkStatus();
   std::string culprit = "it overflows";
-  for (const SlotSum& each : sums) {
+  for (const GradientSum& each : sums) {
     if (std::isfinite(each.sum)) continue;
     culprit =
         absl::StrCat("the gradient of ", each.slot->name, " is not finite");
@@ -74,6 +52,29 @@ absl::Status CheckFinite(const std::vector<SlotSum>& sums, double norm,
 
 }  // namespace
 
+std::vector<GradientSum> GradientSums(const FlatBufferList& buffers, double p) {
+  std::vector<GradientSum> sums;
+  for (const FlatBuffer* buffer : buffers) AppendSums(*buffer, p, &sums);
+  std::sort(sums.begin(), sums.end(),
+            [](const GradientSum& a, const GradientSum& b) {
+              return a.slot->position < b.slot->position;
+            });
+  return sums;
+}
+
+double NormOfSums(const std::vector<double>& sums, double p) {
+  double all = 0;
+  for (const double sum : sums) {
+    if (!std::isinf(p)) {
+      all += sum;
+    } else if (!(sum <= all)) {  // a NaN is greater than all
+      all = sum;
+      if (std::isnan(all)) break;
+    }
+  }
+  return NormOfPowerSum(all, p);
+}
+
 void ScaleGradients(const FlatBufferList& buffers, double max_norm,
                     double norm) {
   const double scale = max_norm / (norm + 1e-6);
@@ -83,7 +84,7 @@ void ScaleGradients(const FlatBufferList& buffers, double max_norm,
 }
 
 double GradientNorm(const FlatBufferList& buffers, double norm_type) {
-  return Norm(SumsInOrder(buffers, norm_type), norm_type);
+  return Norm(GradientSums(buffers, norm_type), norm_type);
 }
 
 double ClipGradientNorm(const FlatBufferList& buffers, double max_norm) {
@@ -104,7 +105,7 @@ absl::StatusOr<double> ClipGradientNorm(const FlatBufferList& buffers,
         absl::StrCat("norm_type must be greater than 0 (2, 1, infinity), got ",
                      options.norm_type));
   }
-  const std::vector<SlotSum> sums = SumsInOrder(buffers, options.norm_type);
+  const std::vector<GradientSum> sums = GradientSums(buffers, options.norm_type);
   const double norm = Norm(sums, options.norm_type);
   if (options.error_if_nonfinite) {
     const absl::Status finite = CheckFinite(sums, norm, options.norm_type);

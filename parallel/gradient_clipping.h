@@ -3,6 +3,8 @@
 #ifndef TANDEM_PARALLEL_GRADIENT_CLIPPING_H_
 #define TANDEM_PARALLEL_GRADIENT_CLIPPING_H_
 
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "parallel/flat_buffer_list.h"
 
@@ -21,6 +23,16 @@ namespace tandem {
 // but for its rounding, which was seen to reach 1e-4 of the norm for parameters
 // with millions of elements.) Requires norm_type > 0.
 double GradientNorm(const FlatBufferList& buffers, double norm_type = 2);
+
+// What such a norm is made of: for each gradient that has elements the sum of
+// its elements' powers, or their greatest magnitude, in the order of positions;
+// and the norm of sums that are in the order of a model's parameters.
+struct GradientSum {
+  const FlatSlot* slot;
+  double sum;
+};
+std::vector<GradientSum> GradientSums(const FlatBufferList& buffers, double p);
+double NormOfSums(const std::vector<double>& sums, double p);
 
 // Scales all gradients by max_norm / (norm + 1e-6) if that is less than 1: for
 // a norm that is not of these buffers alone.

@@ -41,8 +41,8 @@ StagePass PipelineExecutor::PassOf(int microbatch, const Step& step) const {
   StagePass pass;
   pass.microbatch = {microbatch, count, false,
                      step.trains && options_.defers_statistics};
-  if (step.samples.has_value()) {
-    pass.samples = step.samples;
+  if (step.samples.samples.has_value()) {
+    pass.samples = step.samples.samples;
     pass.samples->first += step.firsts[index];
   }
   pass.keeps_activations =
@@ -77,8 +77,9 @@ absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,
   const StagePass pass = PassOf(action.microbatch, step);
   const Batch& batch = (*step.microbatches)[index];
   if (step.trains && stage.has_loss()) {
+    const int64_t of = step.samples.of > 0 ? step.samples.of : step.size;
     const double weight =
-        static_cast<double>(batch.size) / static_cast<double>(step.size);
+        static_cast<double>(batch.size) / static_cast<double>(of);
     TANDEM_ASSIGN_OR_RETURN(
         step.scores[index],
         stage.ForwardLoss(pass, inputs, batch.targets, weight));
@@ -149,10 +150,20 @@ absl::Status PipelineExecutor::Compute(const Action& action, Step& step,
       is_forward ? points.forward : points.backward, action.microbatch));
   local.progress.Ends();
   if (is_forward) return RunForward(action, step, local, time);
-  if (action.kind == ActionKind::kBackwardWeight) {
-    return RunBackwardWeight(action, local, time);
-  }
-  return RunBackward(action, local, time);
+  return RunWithHooks(action, step, local, time);
+}
+
+absl::Status PipelineExecutor::RunWithHooks(const Action& action, Step& step,
+                                            Local& local, ActionTime& time) {
+  const StepHooks& hooks = *step.hooks;
+  const auto stage = static_cast<size_t>(action.stage);
+  const bool last = action == last_gradients_[stage];
+  if (hooks.before) TANDEM_RETURN_IF_ERROR(hooks.before(action, last));
+  TANDEM_RETURN_IF_ERROR(action.kind == ActionKind::kBackwardWeight
+                             ? RunBackwardWeight(action, local, time)
+                             : RunBackward(action, local, time));
+  if (last) TANDEM_RETURN_IF_ERROR(stages_[stage]->FlushWeights());
+  return hooks.after ? hooks.after(action, last) : absl::OkStatus();
 }
 
 absl::Status PipelineExecutor::RunAction(const Action& action, Step& step,
@@ -169,14 +180,12 @@ absl::Status PipelineExecutor::RunAction(const Action& action, Step& step,
 absl::Status PipelineExecutor::FinishDevice(const Local& local,
                                             const Step& step) {
   for (int i : schedule_.stages_of[static_cast<size_t>(local.index)]) {
-    if (step.trains) {
-      TANDEM_RETURN_IF_ERROR(stages_[static_cast<size_t>(i)]->FlushWeights());
-    }
     for (StageSender* sender : {links_->outputs(i), links_->further(i)}) {
       if (sender != nullptr) TANDEM_RETURN_IF_ERROR(sender->Flush());
     }
   }
-  return step.finish ? step.finish(local.index) : absl::OkStatus();
+  const bool finishes = step.trains && step.hooks->finish;
+  return finishes ? step.hooks->finish(local.index) : absl::OkStatus();
 }
 
 absl::Status PipelineExecutor::RunDevice(Local& local, Step& step) {

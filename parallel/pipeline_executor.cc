@@ -26,6 +26,18 @@ std::vector<Action> ForwardsOf(const Schedule& schedule, int device) {
   return forwards;
 }
 
+// By stage, the last action that adds to its gradients.
+std::vector<Action> LastGradients(const Schedule& schedule) {
+  std::vector<Action> last(static_cast<size_t>(schedule.stages));
+  for (const auto& actions : schedule.actions) {
+    for (const Action& each : actions) {
+      if (each.kind == ActionKind::kForward) continue;
+      last[static_cast<size_t>(each.stage)] = each;
+    }
+  }
+  return last;
+}
+
 absl::Status CheckMicrobatches(const Schedule& schedule,
                                const std::vector<Batch>& microbatches,
                                bool exactly) {
@@ -73,6 +85,7 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Create(
                           ValidateSchedule(executor->schedule_, {capacity, 0}));
   TANDEM_RETURN_IF_ERROR(executor->CheckStages());
   const Schedule& its = executor->schedule_;
+  executor->last_gradients_ = LastGradients(its);
   const PipelineLayout& where = executor->layout_;
   executor->links_ =
       std::make_unique<PipelineLinks>(its, where, capacity, options.timeout);
@@ -163,16 +176,17 @@ absl::Status PipelineExecutor::Run(Step& step) {
 }
 
 absl::StatusOr<Score> PipelineExecutor::TrainStep(
-    const std::vector<Batch>& microbatches,
-    const std::optional<Samples>& samples, const DeviceWork& finish) {
+    const std::vector<Batch>& microbatches, const StepSamples& samples,
+    const StepHooks& hooks) {
   TANDEM_RETURN_IF_ERROR(CheckMicrobatches(schedule_, microbatches, true));
   Step step;
   step.microbatches = &microbatches;
   step.samples = samples;
-  step.finish = finish;
+  step.hooks = &hooks;
   TANDEM_RETURN_IF_ERROR(Run(step));
+  scores_ = std::move(step.scores);
   Score score;
-  for (const Score& each : step.scores) score += each;
+  for (const Score& each : scores_) score += each;
   return score;
 }
 

@@ -45,6 +45,27 @@ struct PipelineOptions {
   std::function<void(const std::string&)> on_hang = EndProcess;
 };
 
+// What follows a training step's actions, on their device's thread. Null: none.
+struct StepHooks {
+  // Around each action that adds to gradients of a stage's parameters. With its
+  // `last` one they are complete.
+  using OnGradients =
+      std::function<absl::Status(const Action& action, bool last)>;
+  OnGradients before;
+  OnGradients after;
+  // After a device's last action, while others may still work: when all stages
+  // of a device have their gradients.
+  std::function<absl::Status(int schedule_device)> finish;
+};
+
+// Where a step's samples stand among those of its whole batch, of which other
+// replicas may compute the rest.
+struct StepSamples {
+  std::optional<Samples> samples;  // of the first microbatch
+  // A microbatch's loss weighs as many of so many samples; 0: of the step's.
+  int64_t of = 0;
+};
+
 // What a forward-only pass gives, where the last stage is.
 struct Inference {
   Score score;                      // of targets that are defined
@@ -73,18 +94,17 @@ class PipelineExecutor {
   // order; none empty): adds the gradients of the whole batch's mean loss to
   // the parameters', and returns its score where the last stage is (elsewhere
   // an empty one). Inputs are needed where the first stage is, and targets
-  // where the last is; sizes everywhere. `samples` are those of the first
-  // microbatch.
-  //
-  // `finish` follows each device's last action, while others may still work:
-  // when all stages of a device have their gradients.
+  // where the last is; sizes everywhere.
   //
   // When one stage fails all stop, on all ranks, and the error names stage,
   // microbatch and layer; gradients are then undefined. Within one process
   // another step may follow.
   absl::StatusOr<Score> TrainStep(const std::vector<Batch>& microbatches,
-                                  const std::optional<Samples>& samples = {},
-                                  const DeviceWork& finish = nullptr);
+                                  const StepSamples& samples = {},
+                                  const StepHooks& hooks = {});
+  // Of the last training step, by microbatch; empty ones where the last stage
+  // is not.
+  const std::vector<Score>& scores() const { return scores_; }
 
   // For each of this rank's devices, at the same time; the first error.
   absl::Status OnDevices(const DeviceWork& work);
@@ -116,6 +136,8 @@ class PipelineExecutor {
   absl::Status RunDevice(Local& local, Step& step);
   absl::Status RunAction(const Action& action, Step& step, Local& local,
                          ActionTime& time);
+  absl::Status RunWithHooks(const Action& action, Step& step, Local& local,
+                            ActionTime& time);
   absl::Status RunForward(const Action& action, Step& step, Local& local,
                           ActionTime& time);
   absl::Status RunBackward(const Action& action, Local& local,
@@ -147,6 +169,9 @@ class PipelineExecutor {
   std::unique_ptr<PipelineLinks> links_;
   PipelineTimeline timeline_;
   std::vector<int> peaks_;
+  std::vector<Score> scores_;
+  // By stage: after it all its gradients are there.
+  std::vector<Action> last_gradients_;
   std::vector<std::unique_ptr<Local>> locals_;
 };
 

@@ -27,8 +27,8 @@ struct PipelineExecutor::Step {
   const std::vector<Batch>* microbatches = nullptr;
   bool trains = true;
   bool keeps_outputs = false;
-  DeviceWork finish;
-  std::optional<Samples> samples;
+  const StepHooks* hooks = nullptr;  // of a training step
+  StepSamples samples;
   std::vector<int64_t> rows;        // by microbatch
   std::vector<int64_t> firsts;      // samples before the microbatch
   int64_t size = 0;                 // samples in all

@@ -127,6 +127,20 @@ void Reducer::BeginBackward() {
 void Reducer::MarkReady(int64_t position) {
   absl::MutexLock lock(&mutex_);
   if (!active_) BeginBackward();
+  Mark(position);
+}
+
+void Reducer::MarkGathered() {
+  absl::MutexLock lock(&mutex_);
+  if (!averaging_) return;
+  for (const int64_t position : marks_.Unmarked()) {
+    const Place& place = places_.at(position);
+    if (place.delayed || !place.buffer->has_gradient(IndexOf(place))) continue;
+    Mark(position);
+  }
+}
+
+void Reducer::Mark(int64_t position) {
   if (!averaging_ || !status_.ok()) return;
   const Place& place = places_.at(position);
   CHECK(place.buffer != nullptr) << "position " << position;

@@ -93,6 +93,9 @@ class Reducer {
   // The gradient of the parameter at `position` (FlatSlot's) is complete.
   // Begins a backward where none is under way.
   void MarkReady(int64_t position);
+  // The same for every parameter that has a gradient and was not marked in this
+  // backward: what earlier ones have gathered is all that it gets.
+  void MarkGathered();
   // The end of backward: starts what was not, waits for all, and settles which
   // parameters have a gradient: those used on any rank. Nothing to do when no
   // backward is under way.
@@ -137,6 +140,7 @@ class Reducer {
 
   // From here on with mutex_ held.
   void BeginBackward();
+  void Mark(int64_t position);
   void StartBuckets(bool all);
   absl::Status Average();
   absl::Status CheckMarks();

@@ -95,6 +95,10 @@ absl::Status TiedGradients::Sum(const Group& group) {
   return absl::OkStatus();
 }
 
+void TiedGradients::Abort(const absl::Status& reason) {
+  for (auto& each : communicators_) each.second->Abort(reason);
+}
+
 absl::Status TiedGradients::Sum() {
   for (const Group& group : groups_) {
     TANDEM_RETURN_IF_ERROR(

@@ -36,6 +36,9 @@ class TiedGradients {
   // take part across ranks. Collective.
   absl::Status Sum();
 
+  // Nobody shall wait for this rank.
+  void Abort(const absl::Status& reason);
+
   // Are there none on this rank?
   bool empty() const { return groups_.empty(); }
 

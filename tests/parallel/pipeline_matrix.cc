@@ -28,7 +28,7 @@
 #include "parallel/gathered_tensors.h"
 #include "parallel/make_optimizer.h"
 #include "parallel/microbatches.h"
-#include "parallel/pipelined.h"
+#include "parallel/hybrid.h"
 #include "parallel/schedules.h"
 
 namespace tandem {
@@ -169,10 +169,10 @@ int DevicesOf(const MatrixCell& cell) {
              : cell.stages;
 }
 
-absl::StatusOr<PipelinedOptions> OptionsOf(const MatrixCell& cell,
+absl::StatusOr<HybridOptions> OptionsOf(const MatrixCell& cell,
                                            const Problem& problem, int ranks,
                                            int rank) {
-  PipelinedOptions options;
+  HybridOptions options;
   const int devices = DevicesOf(cell);
   TANDEM_ASSIGN_OR_RETURN(
       options.schedule,
@@ -206,25 +206,25 @@ absl::Status InStages(const MatrixCell& cell, const Problem& problem,
                       Communicator* pipe, Outcome* outcome) {
   const int ranks = pipe == nullptr ? 1 : pipe->size();
   const int rank = pipe == nullptr ? 0 : pipe->rank();
-  TANDEM_ASSIGN_OR_RETURN(const PipelinedOptions options,
+  TANDEM_ASSIGN_OR_RETURN(const HybridOptions options,
                           OptionsOf(cell, problem, ranks, rank));
   TANDEM_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Pipelined> pipelined,
-      Pipelined::Create(problem.specs, CrossEntropy, options, pipe));
+      const std::unique_ptr<Hybrid> hybrid,
+      Hybrid::Create(problem.specs, CrossEntropy, options, pipe));
   const auto part_of = [&](Batch batch) {
     if (rank > 0) batch.inputs = at::Tensor();
-    if (!pipelined->executor().has_last_stage()) batch.targets = at::Tensor();
+    if (!hybrid->executor().has_last_stage()) batch.targets = at::Tensor();
     return batch;
   };
   Outcome mine;
   for (const Batch& batch : problem.batches) {
     TANDEM_ASSIGN_OR_RETURN(const Score score,
-                            pipelined->TrainStep(part_of(batch), kRate));
+                            hybrid->TrainStep(part_of(batch), kRate));
     mine.losses.push_back(score.loss());
   }
-  mine.Add(pipelined->Parameters(), pipelined->Buffers());
+  mine.Add(hybrid->Parameters(), hybrid->Buffers());
   TANDEM_ASSIGN_OR_RETURN(at::Tensor outputs,
-                          pipelined->Forward(part_of(problem.test)));
+                          hybrid->Forward(part_of(problem.test)));
   if (outputs.defined()) mine.tensors.emplace_back("outputs", outputs.cpu());
   if (pipe != nullptr) {
     TANDEM_ASSIGN_OR_RETURN(mine.tensors, GatherOnRank0(mine.tensors, *pipe));

@@ -21,7 +21,7 @@
 #include "parallel/layer_profile.h"
 #include "parallel/model_parallel.h"
 #include "parallel/partition.h"
-#include "parallel/pipelined.h"
+#include "parallel/hybrid.h"
 #include "parallel/schedule_prediction.h"
 #include "parallel/schedules.h"
 #include "tools/bench/cores.h"
@@ -82,7 +82,7 @@ class ClosedLoop {
   Cuts cuts_;
   std::vector<Core> cores_;
   std::unique_ptr<StageCalibration> stages_;
-  std::unique_ptr<Pipelined> pipeline_;
+  std::unique_ptr<Hybrid> pipeline_;
 };
 
 // At the same time, so that all are as busy as in training.
@@ -160,7 +160,7 @@ absl::Status ClosedLoop::MakePipeline() {
       stages_, StageCalibration::Create(specs_, schedule_, cuts_,
                                         options_.weight_gradient_batch, batch_,
                                         std::move(places)));
-  PipelinedOptions options;
+  HybridOptions options;
   options.schedule = schedule_;
   options.cuts = cuts_;
   options.devices.assign(cores_.size(), kCpu);
@@ -170,7 +170,7 @@ absl::Status ClosedLoop::MakePipeline() {
   sgd.momentum = 0.9;
   options.optimizer = sgd;
   TANDEM_ASSIGN_OR_RETURN(
-      pipeline_, Pipelined::Create(specs_, CrossEntropy, options, nullptr));
+      pipeline_, Hybrid::Create(specs_, CrossEntropy, options, nullptr));
   return pipeline_->OnDevices([this](int device) {
     return BindToCore(options_.cores[static_cast<size_t>(device)]);
   });

@@ -126,7 +126,7 @@ absl::StatusOr<std::unique_ptr<PipelineTrainer>> PipelineTrainer::Create(
     const PipelineInputs& inputs, const PipelineSetting& setting,
     const std::vector<int>& cores) {
   auto trainer = absl::WrapUnique(new PipelineTrainer(inputs));
-  PipelinedOptions options;
+  HybridOptions options;
   TANDEM_ASSIGN_OR_RETURN(options.schedule, ScheduleOf(setting, cores));
   TANDEM_ASSIGN_OR_RETURN(trainer->cuts_,
                           CutsFor(inputs, setting, options.schedule.stages));
@@ -137,7 +137,7 @@ absl::StatusOr<std::unique_ptr<PipelineTrainer>> PipelineTrainer::Create(
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeCaseSpecs(inputs.bench));
   TANDEM_ASSIGN_OR_RETURN(
       trainer->strategy_,
-      Pipelined::Create(specs, CrossEntropy, options, /*pipe=*/nullptr));
+      Hybrid::Create(specs, CrossEntropy, options, /*pipe=*/nullptr));
   TANDEM_RETURN_IF_ERROR(trainer->strategy_->LoadModelState(inputs.state));
   TANDEM_RETURN_IF_ERROR(trainer->strategy_->OnDevices([&](int device) {
     return BindToCore(cores[static_cast<size_t>(device)]);

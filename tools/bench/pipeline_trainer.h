@@ -12,7 +12,7 @@
 #include "core/batch.h"
 #include "core/named_tensors.h"
 #include "parallel/cut.h"
-#include "parallel/pipelined.h"
+#include "parallel/hybrid.h"
 #include "parallel/schedule_prediction.h"
 #include "tools/bench/bench_case.h"
 #include "tools/bench/pipeline_case.h"
@@ -45,7 +45,7 @@ class PipelineTrainer {
 
   const PipelineInputs& inputs_;
   Cuts cuts_;
-  std::unique_ptr<Pipelined> strategy_;
+  std::unique_ptr<Hybrid> strategy_;
   size_t next_ = 0;
 };
 

@@ -15,7 +15,7 @@
 #include "models/classification_loss.h"
 #include "models/registry.h"
 #include "parallel/model_parallel.h"
-#include "parallel/pipelined.h"
+#include "parallel/hybrid.h"
 #include "parallel/replicated.h"
 #include "parallel/schedules.h"
 #include "tools/trainer/apply_ddp_settings.h"
@@ -107,34 +107,34 @@ absl::StatusOr<Schedule> ScheduleOf(const TrainOptions& options) {
                      options.batch_size);
 }
 
-absl::StatusOr<JobStrategy> MakePipelined(
+absl::StatusOr<JobStrategy> MakeHybrid(
     const TrainOptions& options, const LayerSpecs& specs,
     const std::vector<c10::Device>& devices, const Dataset& data,
     Communicator& world) {
-  PipelinedOptions pipelined;
-  TANDEM_ASSIGN_OR_RETURN(pipelined.schedule, ScheduleOf(options));
+  HybridOptions hybrid;
+  TANDEM_ASSIGN_OR_RETURN(hybrid.schedule, ScheduleOf(options));
   TANDEM_ASSIGN_OR_RETURN(
       JobPartition partition,
-      PartitionJob(options, specs, pipelined.schedule, devices, data, world));
-  pipelined.cuts = partition.cuts;
-  pipelined.devices = devices;
-  pipelined.microbatch_size = options.pipeline.microbatch_size;
-  pipelined.weight_gradient_batch =
+      PartitionJob(options, specs, hybrid.schedule, devices, data, world));
+  hybrid.cuts = partition.cuts;
+  hybrid.devices = devices;
+  hybrid.microbatch_size = options.pipeline.microbatch_size;
+  hybrid.weight_gradient_batch =
       std::max(1, static_cast<int>(options.pipeline.weight_gradient_batch));
-  pipelined.seed = options.seed;
-  pipelined.pipeline.checkpointing = CheckpointingOf(options.pipeline);
-  pipelined.pipeline.defers_statistics = options.pipeline.deferred_batch_norm;
-  pipelined.pipeline.timeout =
+  hybrid.seed = options.seed;
+  hybrid.pipeline.checkpointing = CheckpointingOf(options.pipeline);
+  hybrid.pipeline.defers_statistics = options.pipeline.deferred_batch_norm;
+  hybrid.pipeline.timeout =
       std::chrono::milliseconds(static_cast<int64_t>(options.timeout_s * 1e3));
-  pipelined.pipeline.hang_timeout = pipelined.pipeline.timeout;
+  hybrid.pipeline.hang_timeout = hybrid.pipeline.timeout;
   TANDEM_ASSIGN_OR_RETURN(const DecayGroups groups,
                           ExemptFromDecay(options, specs));
-  SetOptimizer(options, groups, &pipelined);
-  pipelined.optimizer_group = groups.group;
+  SetOptimizer(options, groups, &hybrid);
+  hybrid.optimizer_group = groups.group;
   JobStrategy made;
   made.partition = std::move(partition.table);
   TANDEM_ASSIGN_OR_RETURN(
-      made.strategy, Pipelined::Create(specs, CrossEntropy, pipelined,
+      made.strategy, Hybrid::Create(specs, CrossEntropy, hybrid,
                                        world.size() == 1 ? nullptr : &world));
   return made;
 }
@@ -187,7 +187,7 @@ absl::StatusOr<JobStrategy> MakeJobStrategy(
     const Dataset& data, Communicator& world) {
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeSpecs(options, data));
   const auto make = IsPipeline(options.pipeline, SurroundingsOf(options))
-                        ? MakePipelined
+                        ? MakeHybrid
                         : MakeReplicated;
   return make(options, specs, devices, data, world);
 }

@@ -9,24 +9,25 @@
 #include "absl/strings/str_format.h"
 #include "core/status_macros.h"
 #include "parallel/bubble_report.h"
-#include "parallel/pipelined.h"
+#include "parallel/hybrid.h"
 
 namespace tandem {
 
-void Pipelined::Measure(const Batch& batch) {
+void Hybrid::Measure(const Batch& batch) {
   times_.Add(executor_->timeline());
   batch_size_ = batch.size;
 }
 
-absl::StatusOr<std::string> Pipelined::DescribeTimes() {
+absl::StatusOr<std::string> Hybrid::DescribeTimes() {
   std::vector<double> numbers = times_.Flatten();
   const size_t times = numbers.size();
   const std::vector<int>& peaks = executor_->peak_activations();
   numbers.insert(numbers.end(), peaks.begin(), peaks.end());
-  if (pipe_ != nullptr) {
+  if (groups_.pipe() != nullptr) {
     const at::Tensor sums = at::tensor(numbers, at::kDouble);
     TANDEM_RETURN_IF_ERROR(
-        pipe_->AllReduceSum(sums, [] { return "the devices' times"; }));
+        groups_.pipe()->AllReduceSum(
+        sums, [] { return "the devices' times"; }));
     const auto* values = sums.const_data_ptr<double>();
     numbers.assign(values, values + numbers.size());
   }

@@ -1,18 +1,16 @@
-// A model cut into stages over the devices of one rank, over ranks, or both,
-// and kept busy by microbatches (torch.distributed.pipelining).
+// Replicas of a model side by side, each of them cut into stages over the
+// devices of one rank, over ranks, or both, and kept busy by microbatches.
 
-#ifndef TANDEM_PARALLEL_PIPELINED_H_
-#define TANDEM_PARALLEL_PIPELINED_H_
+#ifndef TANDEM_PARALLEL_HYBRID_H_
+#define TANDEM_PARALLEL_HYBRID_H_
 
 #include <c10/core/Device.h>
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,9 +18,10 @@
 #include "core/communicator.h"
 #include "core/layer.h"
 #include "core/loss.h"
-#include "parallel/flat_buffer.h"
+#include "parallel/buckets.h"
+#include "parallel/communication_hook.h"
 #include "parallel/flat_buffer_list.h"
-#include "parallel/grouped_optimizer.h"
+#include "parallel/hybrid_groups.h"
 #include "parallel/make_optimizer.h"
 #include "parallel/pipeline_executor.h"
 #include "parallel/pipeline_model.h"
@@ -30,11 +29,14 @@
 #include "parallel/schedule.h"
 #include "parallel/strategy.h"
 #include "parallel/tied_gradients.h"
+#include "parallel/trained_stage.h"
 
 namespace tandem {
 
-struct PipelinedOptions {
-  Schedule schedule;  // of ranks x devices.size() devices
+struct HybridOptions {
+  // Of one replica, on as many devices as are its ranks x devices.size(). There
+  // are as many replicas as the ranks of the job make.
+  Schedule schedule;
   Cuts cuts;          // into the schedule's stages
   std::vector<c10::Device> devices = {c10::kCPU};  // this rank's
   // Samples of a microbatch, the last one's fewer where they do not divide; 0:
@@ -54,34 +56,53 @@ struct PipelinedOptions {
   double clip_norm_type = 2;
   bool error_if_nonfinite = false;
   double clip_value = 0;
+  // How a stage's gradients are averaged over replicas.
+  BucketOptions buckets;
+  bool find_unused_parameters = false;
+  // Replaces the all-reduce: makes the hook of each stage. Null: does not.
+  std::function<absl::StatusOr<CommunicationHook>()> make_hook;
+  // After each step running statistics become those of the first replica.
+  bool broadcast_buffers = true;
 };
 
-// One replica of a model as a pipeline. Each step is one of the schedule, then
-// the gradients of tied weights are summed, gradients clipped, and every device
-// updates its own parameters; where nothing is tied across stages or clipped by
-// norm, as soon as it has done its part. The result is that of the uncut model
-// over the same microbatches, but for the order of sums.
+// The mesh data x pipe of core/mesh.h: rank = replica * pipe + place along the
+// pipeline, and pipe = the schedule's devices / devices.size(). One device, DDP
+// and a pipeline are its corners, and run the same code.
 //
-// Ranks of the pipeline call the same methods with batches of the same sizes.
-// The first stage's rank needs their inputs and the last one's their targets;
-// others may leave them undefined.
+// Each step is one of the schedule on every replica, on its own part of the
+// batch. When a stage's last microbatch has given its gradients they are
+// averaged over the stage's replicas, bucket by bucket, while other stages
+// still work; accumulation over microbatches averages once. Then the gradients
+// of tied weights are summed, gradients clipped, and every device updates its
+// own parameters; where nothing is tied across stages or clipped by norm, as
+// soon as it has done its part. The result is that of the uncut model over the
+// same microbatches, but for the order of sums. After every step a stage's
+// parameters, buffers and optimizer state have the same bits on all replicas.
+//
+// All ranks call the same methods; ranks of one replica with the same batch, of
+// the same size on all replicas. The first stage's rank needs its inputs and
+// the last one's its targets; others may leave them undefined.
+//
+// Initial values are a function of the seed, so that all ranks must have the
+// same one.
 //
 // Errors: InvalidArgument for parts that do not fit each other, a batch that
 // gives another number of microbatches than the schedule's, a model without
-// parameters; those of PipelineExecutor, Communicator and LibTorch. When one
-// rank fails the others fail at once, with its reason; some stages may have
-// been updated by then, so that a job goes on from its last checkpoint.
+// parameters; those of PipelineExecutor, Reducer, Communicator and LibTorch.
+// When one rank fails the others fail at once, with its reason; some stages may
+// have been updated by then, so that a job goes on from its last checkpoint.
 //
-// Fault points: PipelineExecutor's, and "before_optimizer".
-class Pipelined : public Strategy {
+// Fault points: PipelineExecutor's, the Reducer's, and "before_optimizer".
+class Hybrid : public Strategy {
  public:
-  // `pipe` is the communicator of the pipeline's ranks, null for one; it must
-  // outlive the strategy. Collective.
-  static absl::StatusOr<std::unique_ptr<Pipelined>> Create(
+  // `world` is the communicator of all ranks, null for one; it must outlive the
+  // strategy. Collective.
+  static absl::StatusOr<std::unique_ptr<Hybrid>> Create(
       const LayerSpecs& specs, const LossFunction& loss,
-      const PipelinedOptions& options, Communicator* pipe);
+      const HybridOptions& options, Communicator* world);
 
-  std::string name() const override { return "pipeline"; }
+  // "hybrid"; of one replica "pipeline".
+  std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;
   void ResumeAt(int64_t steps) override { step_ = steps; }
@@ -110,35 +131,36 @@ class Pipelined : public Strategy {
   }
 
  private:
-  Pipelined(const PipelinedOptions& options, Communicator* pipe);
+  explicit Hybrid(const HybridOptions& options);
 
-  absl::Status Prepare(const LayerSpecs& specs, const LossFunction& loss);
-  // What a device of this rank holds.
-  struct Part {
-    FlatBuffers own;     // in a group of tied weights: its first member
-    FlatBuffers copies;  // the others: counted once in a norm
-    std::optional<GroupedOptimizer> optimizer;
-
-    FlatBufferList All() const;
-  };
-
-  absl::Status Flatten(const std::vector<TiedGroup>& tied);
+  absl::Status Prepare(const LayerSpecs& specs, const LossFunction& loss,
+                       Communicator* world);
+  absl::Status MakeGroups(Communicator* world);
+  absl::Status MakeTrainedStages(const std::vector<TiedGroup>& tied);
+  absl::Status CountParameters();
   absl::StatusOr<std::vector<Batch>> Microbatches(const Batch& batch) const;
   absl::StatusOr<Score> Step(const Batch& batch, double learning_rate);
+  StepHooks Hooks(double learning_rate);
+  // This rank's stages of a device of the schedule, or all.
+  std::vector<TrainedStage*> StagesOf(int device) const;
+  std::vector<TrainedStage*> AllStages() const;
   bool updates_at_once() const;
   absl::Status Update(double learning_rate);
   absl::Status UpdateDevice(int device, std::optional<double> norm,
                             double learning_rate);
   absl::StatusOr<double> NormOfAll();
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
-  FlatBufferList All() const;
+  FlatBufferList AllBuffers() const;
   void Measure(const Batch& batch);
+  // Others would wait for this rank.
+  void Abort(const absl::Status& reason);
 
-  PipelinedOptions options_;
-  Communicator* pipe_;
+  HybridOptions options_;
+  HybridGroups groups_;
   std::unique_ptr<PipelineExecutor> executor_;
-  std::map<int, Part> parts_;  // by schedule device
-  std::vector<std::pair<std::string, std::string>> copies_of_;  // copy, own
+  std::vector<std::unique_ptr<TrainedStage>> stages_;  // null: elsewhere
+  // By stage, how many parameters come before its own.
+  std::vector<int64_t> first_parameters_;
   std::unique_ptr<TiedGradients> tied_;
   PipelineTimes times_;
   int layers_ = 0;
@@ -148,4 +170,4 @@ class Pipelined : public Strategy {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_PIPELINED_H_
+#endif  // TANDEM_PARALLEL_HYBRID_H_

@@ -11,7 +11,7 @@
 
 #include "models/classification_loss.h"
 #include "models/registry.h"
-#include "parallel/pipelined.h"
+#include "parallel/hybrid.h"
 #include "parallel/schedules.h"
 #include "tests/parallel/pairwise.h"
 #include "tests/parallel/pipeline_matrix.h"
@@ -25,7 +25,7 @@ std::vector<Combination> Sensible() {
   });
 }
 
-TEST(PipelinedMatrixTest, IsTransparentForEveryPairOfSettings) {
+TEST(PipelineMatrixTest, IsTransparentForEveryPairOfSettings) {
   const std::vector<Combination> all = Sensible();
   const std::vector<Combination> cover = PairwiseCover(all);
   EXPECT_EQ(CountPairs(cover), CountPairs(all));
@@ -48,7 +48,7 @@ TEST(PipelinedMatrixTest, IsTransparentForEveryPairOfSettings) {
   EXPECT_EQ(all.size(), 14184u);
 }
 
-TEST(PipelinedMatrixTest, WhatMakesNoSenseIsRefusedByName) {
+TEST(PipelineMatrixTest, WhatMakesNoSenseIsRefusedByName) {
   std::map<std::string, int> refusals;
   for (const Combination& each : AllCombinations(
            MatrixSizes(), [](const Combination&) { return true; })) {
@@ -67,7 +67,7 @@ TEST(PipelinedMatrixTest, WhatMakesNoSenseIsRefusedByName) {
               testing::HasSubstr("zb_v"));
   EXPECT_THAT(text(MakeSchedule("interleaved_1f1b", {2, 2, 3})),
               testing::HasSubstr("multiple"));
-  PipelinedOptions options;
+  HybridOptions options;
   options.schedule = *MakeSchedule("1f1b", {2, 1, 2});
   options.cuts = {1};
   options.devices = {c10::Device(c10::kCPU)};
@@ -76,12 +76,12 @@ TEST(PipelinedMatrixTest, WhatMakesNoSenseIsRefusedByName) {
   model.input_shape = {3};
   model.classes = 2;
   const LayerSpecs specs = *MakeModel(model);
-  EXPECT_THAT(text(Pipelined::Create(specs, CrossEntropy, options, nullptr)),
+  EXPECT_THAT(text(Hybrid::Create(specs, CrossEntropy, options, nullptr)),
               testing::HasSubstr("is for 2 devices, but there are 1: 1 ranks "
                                  "of 1"));
   options.devices = {c10::Device(c10::kCPU), c10::Device(c10::kCPU)};
   options.cuts = {1, 2};
-  EXPECT_THAT(text(Pipelined::Create(specs, CrossEntropy, options, nullptr)),
+  EXPECT_THAT(text(Hybrid::Create(specs, CrossEntropy, options, nullptr)),
               testing::HasSubstr("2 cuts make 3 stages, but schedule 1f1b has "
                                  "2"));
 }

@@ -1,7 +1,7 @@
 // The pipeline as a strategy: update, state, errors. That it computes what the
-// uncut model does is pipelined_matrix_test's.
+// uncut model does is pipeline_matrix_test's.
 
-#include "parallel/pipelined.h"
+#include "parallel/hybrid.h"
 
 #include <ATen/Tensor.h>
 #include <ATen/ops/randint.h>
@@ -58,9 +58,9 @@ Batch BatchOf(const std::string& name, int64_t size, int number) {
           at::randint(5, {size}, generator, at::kLong), size};
 }
 
-PipelinedOptions Options(const LayerSpecs& specs, const std::string& schedule,
+HybridOptions Options(const LayerSpecs& specs, const std::string& schedule,
                          int stages, int microbatches, int ranks = 1) {
-  PipelinedOptions options;
+  HybridOptions options;
   options.schedule = *MakeSchedule(schedule, {stages, 1, microbatches});
   options.cuts = *UniformCuts(static_cast<int64_t>(specs.size()), stages);
   options.devices.assign(static_cast<size_t>(stages / ranks), c10::kCPU);
@@ -71,9 +71,9 @@ PipelinedOptions Options(const LayerSpecs& specs, const std::string& schedule,
 using Make = std::function<absl::StatusOr<std::unique_ptr<Strategy>>(
     Communicator* pipe)>;
 
-Make MakePipelined(const LayerSpecs& specs, const PipelinedOptions& options) {
+Make MakeHybrid(const LayerSpecs& specs, const HybridOptions& options) {
   return [specs, options](Communicator* pipe) {
-    return Pipelined::Create(specs, CrossEntropy, options, pipe);
+    return Hybrid::Create(specs, CrossEntropy, options, pipe);
   };
 }
 
@@ -155,7 +155,7 @@ Trial Reference(const std::string& model, const ReplicatedOptions& options,
   return run;
 }
 
-TEST(PipelinedTest, ClipsByTheNormOfTheWholeModel) {
+TEST(HybridTest, ClipsByTheNormOfTheWholeModel) {
   for (const char* model : {"mlp_small", "gpt_tiny_tied"}) {
     for (double type : {2.0, 1.0, std::numeric_limits<double>::infinity()}) {
       ReplicatedOptions whole;
@@ -166,11 +166,11 @@ TEST(PipelinedTest, ClipsByTheNormOfTheWholeModel) {
       for (int ranks : {1, 2}) {
         SCOPED_TRACE(absl::StrCat(model, " norm ", type, " ranks ", ranks));
         const LayerSpecs specs = Specs(model);
-        PipelinedOptions options = Options(specs, "1f1b", 2, 1, ranks);
+        HybridOptions options = Options(specs, "1f1b", 2, 1, ranks);
         options.clip_norm = whole.clip_norm;
         options.clip_norm_type = type;
         const Trial found =
-            Trained(MakePipelined(specs, options), model, 0, 3, nullptr, ranks);
+            Trained(MakeHybrid(specs, options), model, 0, 3, nullptr, ranks);
         ExpectClose(found.state.parameters, expected.state.parameters, 1e-6);
         for (size_t i = 0; i < 3; ++i) {
           EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-6);
@@ -180,23 +180,23 @@ TEST(PipelinedTest, ClipsByTheNormOfTheWholeModel) {
   }
 }
 
-TEST(PipelinedTest, ClipsByValue) {
+TEST(HybridTest, ClipsByValue) {
   ReplicatedOptions whole;
   whole.clip_value = 1e-3;
   const Trial expected = Reference("mlp_small", whole, 2);
   const LayerSpecs specs = Specs("mlp_small");
-  PipelinedOptions options = Options(specs, "1f1b", 2, 1);
+  HybridOptions options = Options(specs, "1f1b", 2, 1);
   options.clip_value = whole.clip_value;
-  const Trial found = Trained(MakePipelined(specs, options), "mlp_small", 0, 2);
+  const Trial found = Trained(MakeHybrid(specs, options), "mlp_small", 0, 2);
   ExpectClose(found.state.parameters, expected.state.parameters, 0);
 }
 
-TEST(PipelinedTest, ANormThatIsNotFiniteIsAnErrorIfAsked) {
+TEST(HybridTest, ANormThatIsNotFiniteIsAnErrorIfAsked) {
   const LayerSpecs specs = Specs("mlp_small");
-  PipelinedOptions options = Options(specs, "1f1b", 2, 1);
+  HybridOptions options = Options(specs, "1f1b", 2, 1);
   options.clip_norm = 1;
   options.error_if_nonfinite = true;
-  const auto strategy = MakePipelined(specs, options)(nullptr);
+  const auto strategy = MakeHybrid(specs, options)(nullptr);
   ASSERT_TRUE(strategy.ok()) << strategy.status();
   Batch batch = BatchOf("mlp_small", 12, 0);
   batch.inputs.fill_(std::numeric_limits<float>::infinity());
@@ -205,26 +205,26 @@ TEST(PipelinedTest, ANormThatIsNotFiniteIsAnErrorIfAsked) {
 }
 
 // Trained over two ranks, on over one device, and the other way round.
-TEST(PipelinedTest, StateDoesNotDependOnTheLayout) {
+TEST(HybridTest, StateDoesNotDependOnTheLayout) {
   for (const char* model : {"mlp_small", "gpt_tiny_tied"}) {
     for (const OptimizerOptions& optimizer :
          {OptimizerOptions(SgdOptions{0.9}),
           OptimizerOptions(AdamWOptions())}) {
       const LayerSpecs specs = Specs(model);
-      PipelinedOptions two = Options(specs, "1f1b", 2, 1, /*ranks=*/2);
+      HybridOptions two = Options(specs, "1f1b", 2, 1, /*ranks=*/2);
       two.optimizer = optimizer;
-      PipelinedOptions one = Options(specs, "gpipe", 1, 1);
+      HybridOptions one = Options(specs, "gpipe", 1, 1);
       one.optimizer = optimizer;
-      const Trial expected = Trained(MakePipelined(specs, one), model, 0, 4);
+      const Trial expected = Trained(MakeHybrid(specs, one), model, 0, 4);
       const Trial half =
-          Trained(MakePipelined(specs, two), model, 0, 2, nullptr,
+          Trained(MakeHybrid(specs, two), model, 0, 2, nullptr,
                   /*ranks=*/2);
       const Trial on_one =
-          Trained(MakePipelined(specs, one), model, 2, 2, &half.state);
+          Trained(MakeHybrid(specs, one), model, 2, 2, &half.state);
       ExpectClose(on_one.state.parameters, expected.state.parameters, 0);
       ExpectClose(on_one.state.optimizer, expected.state.optimizer, 0);
-      const Trial half_one = Trained(MakePipelined(specs, one), model, 0, 2);
-      const Trial on_two = Trained(MakePipelined(specs, two), model, 2, 2,
+      const Trial half_one = Trained(MakeHybrid(specs, one), model, 0, 2);
+      const Trial on_two = Trained(MakeHybrid(specs, two), model, 2, 2,
                                    &half_one.state, /*ranks=*/2);
       ExpectClose(on_two.state.parameters, expected.state.parameters, 0);
       ExpectClose(on_two.state.optimizer, expected.state.optimizer, 0);
@@ -233,22 +233,22 @@ TEST(PipelinedTest, StateDoesNotDependOnTheLayout) {
   }
 }
 
-TEST(PipelinedTest, WeightGradientsTogetherAreTheSame) {
+TEST(HybridTest, WeightGradientsTogetherAreTheSame) {
   const LayerSpecs specs = Specs("mlp_dropout");
   for (const char* schedule : {"gpipe", "1f1b", "zb_h1"}) {
-    PipelinedOptions options = Options(specs, schedule, 2, 4);
+    HybridOptions options = Options(specs, schedule, 2, 4);
     const Trial expected =
-        Trained(MakePipelined(specs, options), "mlp_dropout", 0, 3);
+        Trained(MakeHybrid(specs, options), "mlp_dropout", 0, 3);
     for (int together : {2, 3, 4, 8}) {
       options.weight_gradient_batch = together;
       const Trial found =
-          Trained(MakePipelined(specs, options), "mlp_dropout", 0, 3);
+          Trained(MakeHybrid(specs, options), "mlp_dropout", 0, 3);
       ExpectClose(found.state.parameters, expected.state.parameters, 1e-5);
     }
   }
 }
 
-TEST(PipelinedTest, ParameterGroupsHaveOptimizersOfTheirOwn) {
+TEST(HybridTest, ParameterGroupsHaveOptimizersOfTheirOwn) {
   const LayerSpecs specs = Specs("mlp_small");
   const auto is_bias = [](const std::string& name) -> int64_t {
     return name.find("bias") != std::string::npos ? 1 : 0;
@@ -260,19 +260,19 @@ TEST(PipelinedTest, ParameterGroupsHaveOptimizersOfTheirOwn) {
   whole.further_optimizers = {SgdOptions{}};
   whole.ddp.optimizer_group = is_bias;
   const Trial expected = Reference("mlp_small", whole, 2);
-  PipelinedOptions options = Options(specs, "1f1b", 2, 1);
+  HybridOptions options = Options(specs, "1f1b", 2, 1);
   options.optimizer = decaying;
   options.further_optimizers = {SgdOptions{}};
   options.optimizer_group = is_bias;
-  const Trial found = Trained(MakePipelined(specs, options), "mlp_small", 0, 2);
+  const Trial found = Trained(MakeHybrid(specs, options), "mlp_small", 0, 2);
   ExpectClose(found.state.parameters, expected.state.parameters, 0);
 }
 
-TEST(PipelinedTest, MicrobatchesHaveTheSizeThatIsAsked) {
+TEST(HybridTest, MicrobatchesHaveTheSizeThatIsAsked) {
   const LayerSpecs specs = Specs("mlp_small");
-  PipelinedOptions options = Options(specs, "1f1b", 2, 3);
+  HybridOptions options = Options(specs, "1f1b", 2, 3);
   options.microbatch_size = 5;  // 5, 5 and 2 of 12
-  const auto strategy = MakePipelined(specs, options)(nullptr);
+  const auto strategy = MakeHybrid(specs, options)(nullptr);
   ASSERT_TRUE(strategy.ok()) << strategy.status();
   EXPECT_TRUE((*strategy)->TrainStep(BatchOf("mlp_small", 12, 0), kRate).ok());
   EXPECT_EQ(
@@ -283,15 +283,15 @@ TEST(PipelinedTest, MicrobatchesHaveTheSizeThatIsAsked) {
       "a batch of 10 samples gives 2 microbatches, but schedule 1f1b has 3");
 }
 
-TEST(PipelinedTest, SaysWhereTimeWentAndWhatWasHeld) {
+TEST(HybridTest, SaysWhereTimeWentAndWhatWasHeld) {
   const LayerSpecs specs = Specs("mlp_small");
   std::string text;
   const absl::Status status = RunThreadRanks(2, [&](Communicator& world) {
     return [&]() -> absl::Status {
-      const PipelinedOptions options = Options(specs, "1f1b", 2, 4, 2);
+      const HybridOptions options = Options(specs, "1f1b", 2, 4, 2);
       TANDEM_ASSIGN_OR_RETURN(
           const auto strategy,
-          Pipelined::Create(specs, CrossEntropy, options, &world));
+          Hybrid::Create(specs, CrossEntropy, options, &world));
       TANDEM_ASSIGN_OR_RETURN(const std::string none,
                               strategy->DescribeTimes());
       EXPECT_EQ(none, "");
@@ -311,7 +311,7 @@ TEST(PipelinedTest, SaysWhereTimeWentAndWhatWasHeld) {
 }
 
 // The second stage's third layer fails on rank 1: rank 0 is told.
-TEST(PipelinedTest, AFailureIsTheErrorOfEveryRank) {
+TEST(HybridTest, AFailureIsTheErrorOfEveryRank) {
   LayerSpecs specs = Specs("mlp_small");
   specs.back().make = [make = specs.back().make](uint64_t seed) {
     Layer layer = make(seed);
@@ -329,10 +329,10 @@ TEST(PipelinedTest, AFailureIsTheErrorOfEveryRank) {
     const absl::Status status = RunThreadRanks(
         2,
         [&](Communicator& world) -> absl::Status {
-          const PipelinedOptions options = Options(specs, "1f1b", 2, 4, 2);
+          const HybridOptions options = Options(specs, "1f1b", 2, 4, 2);
           TANDEM_ASSIGN_OR_RETURN(
               const auto strategy,
-              Pipelined::Create(specs, CrossEntropy, options, &world));
+              Hybrid::Create(specs, CrossEntropy, options, &world));
           said[static_cast<size_t>(world.rank())] =
               strategy->TrainStep(BatchOf("mlp_small", 12, 0), kRate).status();
           return absl::OkStatus();
@@ -348,10 +348,10 @@ TEST(PipelinedTest, AFailureIsTheErrorOfEveryRank) {
   }
 }
 
-TEST(PipelinedTest, ThereIsAFaultPointBeforeTheOptimizer) {
+TEST(HybridTest, ThereIsAFaultPointBeforeTheOptimizer) {
   const LayerSpecs specs = Specs("mlp_small");
   const auto strategy =
-      MakePipelined(specs, Options(specs, "1f1b", 2, 2))(nullptr);
+      MakeHybrid(specs, Options(specs, "1f1b", 2, 2))(nullptr);
   ASSERT_TRUE(strategy.ok()) << strategy.status();
   ArmFaults(*ParseFaults("point=before_optimizer,action=fail"));
   const absl::Status status =
@@ -360,13 +360,13 @@ TEST(PipelinedTest, ThereIsAFaultPointBeforeTheOptimizer) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("before_optimizer"));
 }
 
-TEST(PipelinedTest, RefusesWhatMakesNoSense) {
+TEST(HybridTest, RefusesWhatMakesNoSense) {
   const LayerSpecs specs = Specs("mlp_small");
-  const auto said = [&](const PipelinedOptions& options) {
+  const auto said = [&](const HybridOptions& options) {
     return std::string(
-        MakePipelined(specs, options)(nullptr).status().message());
+        MakeHybrid(specs, options)(nullptr).status().message());
   };
-  PipelinedOptions options = Options(specs, "1f1b", 2, 2);
+  HybridOptions options = Options(specs, "1f1b", 2, 2);
   options.clip_norm = -1;
   EXPECT_THAT(said(options), HasSubstr("clip_norm"));
   options = Options(specs, "1f1b", 2, 2);
@@ -380,10 +380,10 @@ TEST(PipelinedTest, RefusesWhatMakesNoSense) {
   EXPECT_THAT(said(options), HasSubstr("microbatch"));
 }
 
-TEST(PipelinedTest, StateOfAnotherModelIsRefused) {
+TEST(HybridTest, StateOfAnotherModelIsRefused) {
   const LayerSpecs specs = Specs("mlp_small");
   const auto strategy =
-      MakePipelined(specs, Options(specs, "1f1b", 2, 2))(nullptr);
+      MakeHybrid(specs, Options(specs, "1f1b", 2, 2))(nullptr);
   ASSERT_TRUE(strategy.ok()) << strategy.status();
   NamedTensors state = (*strategy)->Parameters();
   state.pop_back();

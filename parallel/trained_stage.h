@@ -1,0 +1,105 @@
+// What is trained of one stage of a pipeline: its parameters in flat buffers,
+// their gradients' way to the whole batch's, and their optimizer.
+
+#ifndef TANDEM_PARALLEL_TRAINED_STAGE_H_
+#define TANDEM_PARALLEL_TRAINED_STAGE_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/communicator.h"
+#include "core/named_tensors.h"
+#include "parallel/communication_hook.h"
+#include "parallel/flat_buffer.h"
+#include "parallel/flat_buffer_list.h"
+#include "parallel/grouped_optimizer.h"
+#include "parallel/make_optimizer.h"
+#include "parallel/reducer.h"
+#include "parallel/stage_gradients.h"
+
+namespace tandem {
+
+struct TrainedStageOptions {
+  std::vector<OptimizerOptions> optimizers;  // by group
+  // By a parameter's full name; null: all are in group 0.
+  std::function<int64_t(const std::string&)> optimizer_group;
+  double clip_norm = 0;   // 0: off; the bound of a norm that is given
+  double clip_value = 0;  // 0: off
+  // Of the averaging over replicas; `reducer`'s buffers are the stage's.
+  ReducerOptions reducer;
+  CommunicationHook hook;  // null: the all-reduce
+  // See StageReducer.
+  bool defers = false;
+};
+
+// Used by its device's thread alone, or between steps.
+class TrainedStage {
+ public:
+  // `first_of_copy`: for each copy of a tied weight, by name, the name of the
+  // group's first member. `replicas` have the same stage (null: there are no
+  // others), and must outlive this. Collective over them.
+  static absl::StatusOr<std::unique_ptr<TrainedStage>> Create(
+      const NamedTensors& parameters, const NamedTensors& buffers,
+      const std::map<std::string, std::string>& first_of_copy,
+      const TrainedStageOptions& options, Communicator* replicas);
+
+  // A step begins: no parameter has a gradient.
+  absl::Status Prepare();
+  // StageGradients's.
+  absl::Status Before(const Action& action, bool last);
+  absl::Status After(const Action& action, bool last);
+  absl::Status Finish();
+
+  // Clips by value.
+  void ClipValues();
+  // Scales gradients where `norm`, the whole model's, asks for it, and steps.
+  absl::Status Update(std::optional<double> norm, double learning_rate);
+  // Every replica's buffers become the first one's. Collective.
+  absl::Status ShareBuffers();
+
+  // In a group of tied weights: those of its first member; the others, which
+  // count once in a norm.
+  FlatBufferList own() const { return FlatBufferList(own_); }
+  FlatBufferList all() const;
+
+  // Copies of tied weights have the state of their group's first member, so
+  // they are left out and need not be given.
+  NamedTensors OptimizerState() const;
+  // Of `state`, the whole model's or part of it, what is this stage's.
+  NamedTensors StateOf(const NamedTensors& state) const;
+  absl::Status CheckState(const NamedTensors& state) const {
+    return optimizer_->CheckState(state);
+  }
+  absl::Status LoadState(const NamedTensors& state) {
+    return optimizer_->LoadState(state);
+  }
+
+ private:
+  explicit TrainedStage(const TrainedStageOptions& options)
+      : options_(options) {}
+
+  absl::Status Flatten(const NamedTensors& parameters, bool copies);
+  absl::Status MakeReducer(Communicator& replicas);
+
+  TrainedStageOptions options_;
+  std::map<std::string, std::string> first_of_copy_;
+  std::vector<at::Tensor> buffers_;
+  Communicator* replicas_ = nullptr;
+  FlatBuffers own_;
+  FlatBuffers copies_;
+  std::unique_ptr<StageGradients> gradients_;  // null: they are complete
+  std::optional<GroupedOptimizer> optimizer_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_TRAINED_STAGE_H_
