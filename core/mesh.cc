@@ -27,8 +27,7 @@ constexpr Needs kStrategies[] = {
     {"model_parallel", true, false, false, true,
      "one replica on several devices"},
     {"pipeline", true, false, false, true, "one replica on several devices"},
-    {"hybrid", false, true, false, true,
-     "several replicas on several devices each"},
+    {"hybrid", true, true, true, true, "any replicas"},
 };
 
 std::string KnownStrategies() {

@@ -108,7 +108,22 @@ absl::Status CheckAnyTrained(const DistributedDataParallelOptions& options,
                                      List(ignored))));
 }
 
+int64_t Bytes(double mib) { return static_cast<int64_t>(mib * (1 << 20)); }
+
 }  // namespace
+
+BucketOptions BucketsOf(const DistributedDataParallelOptions& options) {
+  BucketOptions buckets;
+  if (!options.bucket_cap_mb_list.empty()) {
+    buckets.limits.clear();
+    for (double mib : options.bucket_cap_mb_list) {
+      buckets.limits.push_back(std::max<int64_t>(1, Bytes(mib)));
+    }
+  } else if (options.bucket_cap_mb) {
+    buckets.limits = {std::max<int64_t>(1, Bytes(*options.bucket_cap_mb))};
+  }
+  return buckets;
+}
 
 absl::Status CheckDdpOptions(const DistributedDataParallelOptions& options,
                              const NamedTensors& parameters,

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "core/named_tensors.h"
+#include "parallel/buckets.h"
 
 namespace tandem {
 
@@ -60,6 +61,9 @@ struct DistributedDataParallelOptions {
   // its own (flat_buffers_of). Not negative. Null: all in group 0.
   std::function<int64_t(const std::string& name)> optimizer_group;
 };
+
+// The sizes of buckets, in bytes.
+BucketOptions BucketsOf(const DistributedDataParallelOptions& options);
 
 // InvalidArgument, naming the option: a bucket cap that is not positive, a name
 // that is none of the model's, delayed parameters without one to wait for,

@@ -6,7 +6,6 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -18,21 +17,6 @@ namespace tandem {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-int64_t Bytes(double mib) { return static_cast<int64_t>(mib * (1 << 20)); }
-
-BucketOptions BucketsOf(const DistributedDataParallelOptions& options) {
-  BucketOptions buckets;
-  if (!options.bucket_cap_mb_list.empty()) {
-    buckets.limits.clear();
-    for (double mib : options.bucket_cap_mb_list) {
-      buckets.limits.push_back(std::max<int64_t>(1, Bytes(mib)));
-    }
-  } else if (options.bucket_cap_mb) {
-    buckets.limits = {std::max<int64_t>(1, Bytes(*options.bucket_cap_mb))};
-  }
-  return buckets;
-}
 
 // Whether what autograd is doing will bring a gradient to any of these. Not
 // torch::autograd::grad, which hands gradients over instead.

@@ -118,6 +118,9 @@ TEST(StrategyForTest, ARequestThatFitsIsTaken) {
   EXPECT_EQ(Strategy(2, 2, 1, "model_parallel"), "model_parallel");
   EXPECT_EQ(Strategy(1, 1, 2, "pipeline"), "pipeline");
   EXPECT_EQ(Strategy(2, 1, 2, "hybrid"), "hybrid");
+  EXPECT_EQ(Strategy(2, 1, 1, "hybrid"), "hybrid");
+  EXPECT_EQ(Strategy(2, 2, 2, "hybrid"), "hybrid");
+  EXPECT_EQ(Strategy(1, 1, 1, "hybrid"), "hybrid");
 }
 
 TEST(StrategyForTest, AContradictionNamesBothSides) {
@@ -130,7 +133,7 @@ TEST(StrategyForTest, AContradictionNamesBothSides) {
   EXPECT_THAT(Refusal(1, 1, 1, "pipeline"), HasSubstr("use --strategy=single"));
   EXPECT_THAT(Refusal(2, 1, 2, "model_parallel"),
               HasSubstr("use --strategy=hybrid"));
-  EXPECT_THAT(Refusal(2, 1, 1, "hybrid"), HasSubstr("use --strategy=ddp"));
+  EXPECT_THAT(Refusal(4, 2, 1, "pipeline"), HasSubstr("use --strategy=hybrid"));
 }
 
 TEST(StrategyForTest, AnUnknownNameListsTheKnown) {

@@ -1,5 +1,5 @@
-// The pipeline as a strategy: update, state, errors. That it computes what the
-// uncut model does is pipeline_matrix_test's.
+// The hybrid as a strategy: update, state, errors, replicas. That a pipeline
+// computes what the uncut model does is pipeline_matrix_test's.
 
 #include "parallel/hybrid.h"
 
@@ -21,6 +21,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/fault_point.h"
+#include "core/fingerprint.h"
 #include "core/layer_list.h"
 #include "core/random.h"
 #include "core/status_macros.h"
@@ -392,6 +393,153 @@ TEST(HybridTest, StateOfAnotherModelIsRefused) {
       (*strategy)
           ->LoadOptimizerState({{"nobody.momentum_buffer", at::zeros({1})}})
           .ok());
+}
+
+struct Layout {
+  std::string name;
+  std::string schedule;
+  int ranks;
+  int devices;  // of a replica
+  int devices_per_rank;
+  int chunks = 1;
+  int weight_gradient_batch = 1;
+
+  int replicas() const { return ranks * devices_per_rank / devices; }
+};
+
+class ReplicasTest : public testing::TestWithParam<Layout> {};
+
+constexpr int64_t kBatch = 24;  // of all replicas
+constexpr int kSteps = 3;
+
+HybridOptions OptionsOf(const LayerSpecs& specs, const Layout& layout,
+                        int microbatches) {
+  HybridOptions options;
+  options.schedule = *MakeSchedule(
+      layout.schedule, {layout.devices, layout.chunks, microbatches});
+  options.cuts = *UniformCuts(static_cast<int64_t>(specs.size()),
+                              options.schedule.stages);
+  options.devices.assign(static_cast<size_t>(layout.devices_per_rank),
+                         c10::kCPU);
+  options.weight_gradient_batch = layout.weight_gradient_batch;
+  options.seed = kSeed;
+  // Several buckets.
+  options.buckets.limits = {1 << 10};
+  return options;
+}
+
+// The part of the whole batch that a replica has.
+Batch PartOf(const Batch& batch, int replica, int replicas) {
+  const int64_t size = batch.size / replicas;
+  return {batch.inputs.narrow(0, replica * size, size),
+          batch.targets.narrow(0, replica * size, size), size};
+}
+
+// Replicas of a part of the model must have the same bits after every step.
+absl::Status TrainReplica(const std::string& model, const Layout& layout,
+                          Communicator& world, Trial* trial) {
+  const LayerSpecs specs = Specs(model);
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Hybrid> strategy,
+      Hybrid::Create(specs, CrossEntropy, OptionsOf(specs, layout, 4), &world));
+  const int pipe = layout.ranks / layout.replicas();
+  const int replica = world.rank() / pipe;
+  for (int i = 0; i < kSteps; ++i) {
+    const Batch whole = BatchOf(model, kBatch, i);
+    TANDEM_ASSIGN_OR_RETURN(
+        const Score score,
+        strategy->TrainStep(PartOf(whole, replica, layout.replicas()), kRate));
+    EXPECT_EQ(score.count, whole.targets.numel());
+    NamedTensors mine = strategy->Parameters();
+    for (auto& each : strategy->Buffers()) mine.push_back(std::move(each));
+    for (auto& each : strategy->OptimizerState()) {
+      mine.push_back(std::move(each));
+    }
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                            world.AllGatherString(WeightsSha256(mine)));
+    for (int rank = 0; rank < layout.ranks; ++rank) {
+      EXPECT_EQ(all[static_cast<size_t>(rank)],
+                all[static_cast<size_t>(rank % pipe)])
+          << "rank " << rank << " in step " << i;
+    }
+    if (world.rank() == 0) trial->losses.push_back(score.loss());
+  }
+  TANDEM_ASSIGN_OR_RETURN(const WholeState state, strategy->GatherState());
+  if (world.rank() != 0) return absl::OkStatus();
+  for (const auto& [name, tensor] : state.parameters) {
+    trial->state.parameters.emplace_back(name, tensor.detach().clone());
+  }
+  trial->state.optimizer = state.optimizer;
+  return absl::OkStatus();
+}
+
+TEST_P(ReplicasTest, AreAlikeAndTrainAsOneDeviceOnTheWholeBatch) {
+  const Layout& layout = GetParam();
+  for (const std::string model : {"mlp_small", "gpt_tiny_tied"}) {
+    Trial trial;
+    const absl::Status status =
+        RunThreadRanks(layout.ranks, [&](Communicator& world) {
+          return TrainReplica(model, layout, world, &trial);
+        });
+    ASSERT_TRUE(status.ok()) << status;
+    const LayerSpecs specs = Specs(model);
+    const auto one = Hybrid::Create(
+        specs, CrossEntropy, OptionsOf(specs, {"one", "gpipe", 1, 1, 1}, 1),
+        nullptr);
+    ASSERT_TRUE(one.ok()) << one.status();
+    const NamedTensors before = (*one)->Parameters();
+    std::vector<at::Tensor> initial;
+    for (const auto& each : before) initial.push_back(each.second.clone());
+    for (int i = 0; i < kSteps; ++i) {
+      const auto score = (*one)->TrainStep(BatchOf(model, kBatch, i), kRate);
+      ASSERT_TRUE(score.ok()) << score.status();
+      EXPECT_NEAR(trial.losses[static_cast<size_t>(i)], score->loss(), 1e-5);
+    }
+    std::map<std::string, at::Tensor> found(trial.state.parameters.begin(),
+                                            trial.state.parameters.end());
+    for (size_t i = 0; i < before.size(); ++i) {
+      const auto& [name, tensor] = before[i];
+      EXPECT_FALSE(tensor.equal(initial[i])) << name << " did not move";
+      ASSERT_EQ(found.count(name), 1u) << name;
+      EXPECT_TRUE(found.at(name).allclose(tensor, 1e-4, 1e-6)) << name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, ReplicasTest,
+    testing::Values(Layout{"Ddp", "1f1b", 2, 1, 1},
+                    Layout{"DdpOfThree", "gpipe", 3, 1, 1},
+                    Layout{"Pairs", "1f1b", 2, 2, 2},
+                    Layout{"OverRanks", "1f1b", 4, 2, 1},
+                    Layout{"PairsOverRanks", "gpipe", 4, 4, 2},
+                    Layout{"ZeroBubble", "zb_h1", 2, 2, 2},
+                    Layout{"VShaped", "zb_v", 2, 2, 2, 2},
+                    Layout{"Chunks", "interleaved_1f1b", 4, 2, 1, 2},
+                    Layout{"Together", "1f1b", 2, 2, 2, 1, 3},
+                    Layout{"OneReplica", "1f1b", 2, 2, 1}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(ReplicasTest, AFailureOfOneIsTheErrorOfAll) {
+  const LayerSpecs specs = Specs("mlp_small");
+  std::vector<absl::Status> ends(4);
+  const absl::Status status = RunThreadRanks(4, [&](Communicator& world) {
+    const auto strategy =
+        Hybrid::Create(specs, CrossEntropy,
+                       OptionsOf(specs, {"", "1f1b", 4, 2, 1}, 4), &world);
+    if (!strategy.ok()) return strategy.status();
+    Batch batch = BatchOf("mlp_small", 12, 0);
+    if (world.rank() == 2) batch.inputs = batch.inputs.narrow(1, 0, 3);
+    ends[static_cast<size_t>(world.rank())] =
+        (*strategy)->TrainStep(batch, kRate).status();
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(status.ok()) << status;
+  for (int rank = 0; rank < 4; ++rank) {
+    const absl::Status& end = ends[static_cast<size_t>(rank)];
+    EXPECT_FALSE(end.ok()) << rank;
+    EXPECT_THAT(std::string(end.message()), HasSubstr("layer fc1")) << rank;
+  }
 }
 
 }  // namespace

@@ -31,14 +31,19 @@ absl::StatusOr<CommunicationHook> MakeHook(const DdpSettings& settings) {
   return Fp16CompressWrapper(power_sgd.Hook());
 }
 
+void SetBuckets(const DdpSettings& settings,
+                DistributedDataParallelOptions* ddp) {
+  if (settings.bucket_cap_mb > 0) ddp->bucket_cap_mb = settings.bucket_cap_mb;
+  ddp->bucket_cap_mb_list = settings.bucket_cap_mb_list;
+}
+
 }  // namespace
 
 absl::Status Apply(const DdpSettings& settings, ReplicatedOptions* options) {
   DistributedDataParallelOptions& ddp = options->ddp;
   ddp.broadcast_buffers = settings.broadcast_buffers;
   ddp.init_sync = settings.init_sync;
-  if (settings.bucket_cap_mb > 0) ddp.bucket_cap_mb = settings.bucket_cap_mb;
-  ddp.bucket_cap_mb_list = settings.bucket_cap_mb_list;
+  SetBuckets(settings, &ddp);
   ddp.find_unused_parameters = settings.find_unused_parameters;
   ddp.gradient_as_bucket_view = settings.gradient_as_bucket_view;
   ddp.static_graph = settings.static_graph;
@@ -54,6 +59,17 @@ absl::Status Apply(const DdpSettings& settings, ReplicatedOptions* options) {
                                   settings.average_parameters_warmup_steps};
   }
   return absl::OkStatus();
+}
+
+void Apply(const DdpSettings& settings, HybridOptions* options) {
+  DistributedDataParallelOptions ddp;
+  SetBuckets(settings, &ddp);
+  options->buckets = BucketsOf(ddp);
+  options->find_unused_parameters = settings.find_unused_parameters;
+  options->broadcast_buffers = settings.broadcast_buffers;
+  if (settings.comm_hook != "none") {
+    options->make_hook = [settings] { return MakeHook(settings); };
+  }
 }
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #define TANDEM_TOOLS_TRAINER_APPLY_DDP_SETTINGS_H_
 
 #include "absl/status/status.h"
+#include "parallel/hybrid.h"
 #include "parallel/replicated.h"
 #include "tools/trainer/ddp_settings.h"
 
@@ -11,6 +12,7 @@ namespace tandem {
 
 // Sets what `settings` says in `options`. Requires valid settings.
 absl::Status Apply(const DdpSettings& settings, ReplicatedOptions* options);
+void Apply(const DdpSettings& settings, HybridOptions* options);
 
 }  // namespace tandem
 

@@ -57,15 +57,15 @@ int ThreadsOfHost(const TrainOptions& options, const Launch& launch) {
 }  // namespace
 
 absl::Status CheckLayout(const TrainOptions& options, int world_size) {
-  TANDEM_RETURN_IF_ERROR(
-      CheckLayout(options.pipeline, SurroundingsOf(options), world_size));
   const auto pipe = static_cast<int>(options.pipeline.pipe);
   TANDEM_ASSIGN_OR_RETURN(const Mesh mesh, Mesh::Create(world_size, pipe));
   TANDEM_RETURN_IF_ERROR(
       StrategyFor(mesh, static_cast<int>(options.devices.devices_per_rank),
                   options.strategy)
           .status());
-  return BatchSizePerReplica(options.batch_size, mesh.data()).status();
+  TANDEM_RETURN_IF_ERROR(
+      BatchSizePerReplica(options.batch_size, mesh.data()).status());
+  return CheckLayout(options.pipeline, SurroundingsOf(options), world_size);
 }
 
 absl::StatusOr<Job> SetUpJob(const TrainOptions& options,

@@ -101,10 +101,12 @@ void SetOptimizer(const TrainOptions& options, const DecayGroups& groups,
   strategy->clip_value = options.clip_grad_value;
 }
 
-absl::StatusOr<Schedule> ScheduleOf(const TrainOptions& options) {
+absl::StatusOr<Schedule> ScheduleOf(const TrainOptions& options,
+                                    int world_size) {
+  const int64_t replicas = world_size / options.pipeline.pipe;
   return ScheduleFor(options.pipeline,
                      options.pipeline.pipe * options.devices.devices_per_rank,
-                     options.batch_size);
+                     options.batch_size / replicas);
 }
 
 absl::StatusOr<JobStrategy> MakeHybrid(
@@ -112,7 +114,7 @@ absl::StatusOr<JobStrategy> MakeHybrid(
     const std::vector<c10::Device>& devices, const Dataset& data,
     Communicator& world) {
   HybridOptions hybrid;
-  TANDEM_ASSIGN_OR_RETURN(hybrid.schedule, ScheduleOf(options));
+  TANDEM_ASSIGN_OR_RETURN(hybrid.schedule, ScheduleOf(options, world.size()));
   TANDEM_ASSIGN_OR_RETURN(
       JobPartition partition,
       PartitionJob(options, specs, hybrid.schedule, devices, data, world));
@@ -130,6 +132,7 @@ absl::StatusOr<JobStrategy> MakeHybrid(
   TANDEM_ASSIGN_OR_RETURN(const DecayGroups groups,
                           ExemptFromDecay(options, specs));
   SetOptimizer(options, groups, &hybrid);
+  Apply(options.ddp, &hybrid);
   hybrid.optimizer_group = groups.group;
   JobStrategy made;
   made.partition = std::move(partition.table);

@@ -2,6 +2,7 @@
 
 #include <regex>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tools/trainer/flag_checks.h"
@@ -75,6 +76,13 @@ absl::Status CheckWeightDecay(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
+// What the hybrid takes, beside PowerSGD's.
+bool IsForHybrid(const std::string& flag) {
+  return flag == "broadcast_buffers" || flag == "bucket_cap_mb" ||
+         flag == "bucket_cap_mb_list" || flag == "find_unused_parameters" ||
+         flag == "comm_hook" || absl::StartsWith(flag, "power_sgd_");
+}
+
 // A pipeline is one replica, for which nothing is averaged: what says how
 // would be ignored.
 absl::Status CheckReplicas(const TrainOptions& options) {
@@ -83,13 +91,16 @@ absl::Status CheckReplicas(const TrainOptions& options) {
   }
   const auto usual = Describe(DdpSettings());
   const auto given = Describe(options.ddp);
+  const bool is_hybrid = options.strategy == "hybrid";
   for (size_t i = 0; i < given.size(); ++i) {
     if (given[i] == usual[i]) continue;
+    if (is_hybrid && IsForHybrid(given[i].first)) continue;
     const bool accumulates = given[i].first == "gradient_accumulation_steps";
     return absl::InvalidArgumentError(absl::StrCat(
         "--", given[i].first, "=", given[i].second,
-        " is for replicas, but a pipeline is one replica and averages nothing: "
-        "leave it out",
+        is_hybrid ? " is for replicas in one piece: leave it out"
+                  : " is for replicas, but a pipeline is one replica and "
+                    "averages nothing: leave it out",
         accumulates
             ? ", and give a larger --batch_size with more --microbatches"
             : ""));

@@ -85,7 +85,8 @@ ABSL_FLAG(
     std::string, strategy, "auto",
     "How ranks and devices share the work: single, ddp (a replica each), "
     "model_parallel (the parts of a model, one after the other), pipeline "
-    "(all of them at once), hybrid (replicas of parts), or auto (follows "
+    "(all of them at once), hybrid (any number of pipelines side by side), or "
+    "auto (follows "
     "from the numbers of ranks and devices and from --pipe).");
 ABSL_FLAG(std::string, backend, "shm",
           "What carries collectives between ranks on the CPU: shm (memory that "

@@ -73,17 +73,9 @@ absl::Status CheckLayout(const PipelineSettings& settings,
                      "ranks, ",
                      world_size));
   }
-  if (settings.pipe > 1 && world_size > settings.pipe) {
-    return absl::UnimplementedError(absl::StrCat(
-        "--pipe=", settings.pipe, " on ", world_size, " ranks would be ",
-        world_size / settings.pipe,
-        " replicas of a pipeline: the hybrid of data parallelism and a "
-        "pipeline over ranks comes with --strategy=hybrid; for now give "
-        "--pipe=",
-        world_size, " or start ", settings.pipe, " ranks"));
-  }
+  const int64_t replicas = world_size / settings.pipe;
   return ScheduleFor(settings, settings.pipe * around.devices_per_rank,
-                     around.batch_size)
+                     around.batch_size / replicas)
       .status();
 }
 

@@ -14,12 +14,12 @@ namespace tandem {
 
 // All of these take settings that Validate accepts.
 
-// Whether so many ranks can run it, with a schedule that can be made.
-// Unimplemented: a pipeline over ranks in several replicas.
+// Whether so many ranks can run it, with a schedule that can be made. Requires
+// a batch that replicas can share.
 absl::Status CheckLayout(const PipelineSettings& settings,
                          const PipelineSurroundings& around, int world_size);
 
-// What a step is cut into. Without --microbatches and --microbatch_size: twice
+// What a replica's `batch_size` samples of a step are cut into. Without --microbatches and --microbatch_size: twice
 // as many as there are stages, at most the batch, and a multiple of `devices`
 // where the schedule needs one. A file's schedule has its own number;
 // InvalidArgument when flags contradict it or the batch has fewer samples.

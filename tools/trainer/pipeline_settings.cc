@@ -83,13 +83,15 @@ std::string FirstPipelineFlag(const PipelineSettings& settings) {
 
 absl::Status CheckStrategy(const PipelineSettings& settings,
                            const PipelineSurroundings& around) {
-  const bool open = around.strategy == "pipeline" || around.strategy == "auto";
-  if (settings.pipe > 1 && !open) {
+  const bool is_pipeline = IsPipeline(settings, around);
+  if (settings.pipe > 1 && !is_pipeline) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--pipe=", settings.pipe, " needs --strategy=pipeline, but --strategy=",
+        "--pipe=", settings.pipe,
+        " needs --strategy=pipeline or hybrid, but --strategy=",
         around.strategy, " was given"));
   }
-  if (IsPipeline(settings, around)) {
+  if (is_pipeline) {
+    if (around.strategy == "hybrid") return absl::OkStatus();
     if (settings.pipe * around.devices_per_rank > 1) return absl::OkStatus();
     return absl::InvalidArgumentError(
         "--strategy=pipeline needs several devices: set --devices_per_rank=N, "
@@ -99,7 +101,7 @@ absl::Status CheckStrategy(const PipelineSettings& settings,
   if (given.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(given, " is for pipelines, but --strategy=", around.strategy,
-                   " was given: set --strategy=pipeline, with "
+                   " was given: set --strategy=pipeline or hybrid, with "
                    "--devices_per_rank or --pipe"));
 }
 
@@ -107,7 +109,7 @@ absl::Status CheckStrategy(const PipelineSettings& settings,
 
 bool IsPipeline(const PipelineSettings& settings,
                 const PipelineSurroundings& around) {
-  return around.strategy == "pipeline" ||
+  return around.strategy == "pipeline" || around.strategy == "hybrid" ||
          (around.strategy == "auto" && settings.pipe > 1);
 }
 

@@ -33,7 +33,7 @@ struct PipelineSurroundings {
   std::string cut;
 };
 
-// Is it a pipeline that is asked for?
+// Is it a pipeline that is asked for, or several side by side?
 bool IsPipeline(const PipelineSettings& settings,
                 const PipelineSurroundings& around);
 
