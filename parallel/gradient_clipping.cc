@@ -105,7 +105,8 @@ absl::StatusOr<double> ClipGradientNorm(const FlatBufferList& buffers,
         absl::StrCat("norm_type must be greater than 0 (2, 1, infinity), got ",
                      options.norm_type));
   }
-  const std::vector<GradientSum> sums = GradientSums(buffers, options.norm_type);
+  const std::vector<GradientSum> sums =
+      GradientSums(buffers, options.norm_type);
   const double norm = Norm(sums, options.norm_type);
   if (options.error_if_nonfinite) {
     const absl::Status finite = CheckFinite(sums, norm, options.norm_type);

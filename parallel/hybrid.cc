@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -30,6 +31,31 @@ absl::Status CheckOptions(const HybridOptions& options) {
         "more, but ",
         options.microbatch_size, " and ", options.weight_gradient_batch,
         " were given"));
+  }
+  return absl::OkStatus();
+}
+
+// What would let the layout be seen in the result.
+absl::Status CheckReproducible(const HybridOptions& options) {
+  if (!options.reproducible) return absl::OkStatus();
+  const char* culprit = nullptr;
+  if (options.weight_gradient_batch > 1) culprit = "weight_gradient_batch > 1";
+  if (options.make_hook) culprit = "a communication hook";
+  if (options.pipeline.defers_statistics) culprit = "deferred statistics";
+  if (culprit == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("reproducible excludes ", culprit,
+                   ": sums would depend on the layout; leave one of them out"));
+}
+
+absl::Status CheckTies(const HybridOptions& options,
+                       const std::vector<TiedGroup>& tied) {
+  for (const TiedGroup& group : tied) {
+    if (!options.reproducible || group.size() <= 2) continue;
+    return absl::UnimplementedError(absl::StrCat(
+        "parameter ", group.front().name, " is tied to ", group.size() - 1,
+        " others: reproducible takes one, for a sum of three would depend on "
+        "the cut"));
   }
   return absl::OkStatus();
 }
@@ -63,6 +89,7 @@ absl::StatusOr<std::unique_ptr<Hybrid>> Hybrid::Create(
     const LayerSpecs& specs, const LossFunction& loss,
     const HybridOptions& options, Communicator* world) {
   TANDEM_RETURN_IF_ERROR(CheckOptions(options));
+  TANDEM_RETURN_IF_ERROR(CheckReproducible(options));
   auto strategy = absl::WrapUnique(new Hybrid(options));
   TANDEM_RETURN_IF_ERROR(
       CatchTorch([&] { return strategy->Prepare(specs, loss, world); }));
@@ -79,10 +106,10 @@ absl::Status Hybrid::MakeGroups(Communicator* world) {
   const auto devices = static_cast<int>(options_.devices.size());
   if (devices == 0 || schedule.devices() % devices != 0 ||
       ranks % (schedule.devices() / devices) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "schedule ", schedule.name, " is for ", schedule.devices(),
-        " devices, but there are ", ranks * devices, ": ", ranks, " ranks of ",
-        devices));
+    return absl::InvalidArgumentError(
+        absl::StrCat("schedule ", schedule.name, " is for ", schedule.devices(),
+                     " devices, but there are ", ranks * devices, ": ", ranks,
+                     " ranks of ", devices));
   }
   TANDEM_ASSIGN_OR_RETURN(const Mesh mesh,
                           Mesh::Create(ranks, schedule.devices() / devices));
@@ -106,19 +133,22 @@ absl::Status Hybrid::Prepare(const LayerSpecs& specs, const LossFunction& loss,
   model.seed = options_.seed;
   model.splits_backward = SplitsBackward(options_.schedule);
   model.weight_gradient_batch = options_.weight_gradient_batch;
+  model.copies_ties = options_.reproducible;
   TANDEM_ASSIGN_OR_RETURN(
       PipelineExecutor::Stages stages,
       MakeStages(specs, options_.schedule, layout, model, loss));
+  PipelineOptions pipeline = options_.pipeline;
+  pipeline.aligns_inputs = options_.reproducible;
   TANDEM_ASSIGN_OR_RETURN(
       executor_, PipelineExecutor::Create(options_.schedule, std::move(stages),
-                                          layout, options_.pipeline));
+                                          layout, pipeline));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TiedGroup> tied,
-                          TiedAcross(specs, options_.cuts));
+                          TiedAcross(specs, options_.cuts, model.copies_ties));
+  TANDEM_RETURN_IF_ERROR(CheckTies(options_, tied));
   TANDEM_RETURN_IF_ERROR(MakeTrainedStages(tied));
   TANDEM_RETURN_IF_ERROR(CountParameters());
-  TANDEM_ASSIGN_OR_RETURN(
-      tied_,
-      TiedGradients::Create(tied, options_.schedule, layout, AllBuffers()));
+  TANDEM_ASSIGN_OR_RETURN(tied_, TiedGradients::Create(tied, options_.schedule,
+                                                       layout, AllBuffers()));
   return absl::OkStatus();
 }
 
@@ -130,6 +160,9 @@ absl::Status Hybrid::MakeTrainedStages(const std::vector<TiedGroup>& tied) {
     }
   }
   TrainedStageOptions options = StageOptionsOf(options_);
+  if (options_.reproducible) {
+    TANDEM_ASSIGN_OR_RETURN(options.order, OrderOfGroups());
+  }
   for (const auto& stage : executor_->stages()) {
     stages_.push_back(nullptr);
     if (stage == nullptr) continue;
@@ -140,9 +173,9 @@ absl::Status Hybrid::MakeTrainedStages(const std::vector<TiedGroup>& tied) {
     if (options_.broadcast_buffers) shared = NamedBuffers(stage->layers());
     TANDEM_ASSIGN_OR_RETURN(
         stages_.back(),
-        TrainedStage::Create(NamedParameters(stage->layers()), shared,
-                             first_of_copy, options,
-                             groups_.data(static_cast<int>(stages_.size()) - 1)));
+        TrainedStage::Create(
+            NamedParameters(stage->layers()), shared, first_of_copy, options,
+            groups_.data(static_cast<int>(stages_.size()) - 1)));
   }
   return absl::OkStatus();
 }
@@ -171,8 +204,7 @@ absl::Status Hybrid::CountParameters() {
 
 std::vector<TrainedStage*> Hybrid::StagesOf(int device) const {
   std::vector<TrainedStage*> stages;
-  for (int i :
-       options_.schedule.stages_of[static_cast<size_t>(device)]) {
+  for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
     TrainedStage* const stage = stages_[static_cast<size_t>(i)].get();
     if (stage != nullptr) stages.push_back(stage);
   }
@@ -208,6 +240,13 @@ absl::StatusOr<std::vector<Batch>> Hybrid::Microbatches(
                      " microbatches, but schedule ", options_.schedule.name,
                      " has ", count));
   }
+  const bool even = std::equal(sizes.begin() + 1, sizes.end(), sizes.begin());
+  if (options_.reproducible && !even) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a batch of ", batch.size, " samples a replica gives microbatches of ",
+        sizes.front(), " and ", sizes.back(),
+        " samples: to be reproducible all must be of one size"));
+  }
   return SplitBatch(batch, sizes);
 }
 
@@ -242,15 +281,16 @@ absl::StatusOr<Score> Hybrid::Step(const Batch& batch, double learning_rate) {
     TANDEM_RETURN_IF_ERROR(stage->Prepare());
   }
   // As if every replica had as many samples as this one.
-  const Samples samples = {options_.seed, step_,
-                           groups_.replica() * batch.size};
+  StepSamples samples;
+  samples.samples = {options_.seed, step_, groups_.replica() * batch.size};
+  if (options_.reproducible) samples.of = groups_.replicas() * batch.size;
   const absl::StatusOr<Score> score =
-      executor_->TrainStep(microbatches, {samples}, Hooks(learning_rate));
+      executor_->TrainStep(microbatches, samples, Hooks(learning_rate));
   if (!score.ok()) return Annotate(score.status(), "training step");
   Measure(batch);
   if (!updates_at_once()) TANDEM_RETURN_IF_ERROR(Update(learning_rate));
   ++step_;
-  return Sum(*score);
+  return options_.reproducible ? SumInOrder() : Sum(*score);
 }
 
 absl::StatusOr<Score> Hybrid::TrainStep(const Batch& batch,

@@ -37,7 +37,7 @@ struct HybridOptions {
   // Of one replica, on as many devices as are its ranks x devices.size(). There
   // are as many replicas as the ranks of the job make.
   Schedule schedule;
-  Cuts cuts;          // into the schedule's stages
+  Cuts cuts;                                       // into the schedule's stages
   std::vector<c10::Device> devices = {c10::kCPU};  // this rank's
   // Samples of a microbatch, the last one's fewer where they do not divide; 0:
   // the schedule's microbatches differ by one at most.
@@ -63,6 +63,12 @@ struct HybridOptions {
   std::function<absl::StatusOr<CommunicationHook>()> make_hook;
   // After each step running statistics become those of the first replica.
   bool broadcast_buffers = true;
+  // The same bits in every layout of the mesh, for the same batch and
+  // microbatch size: see docs/hybrid.md.
+  bool reproducible = false;
+  // Into how many groups a whole batch's microbatches are put, whose sums are
+  // added in a tree (ordered_gradients.h); 0: each is a group.
+  int gradient_groups = 0;
 };
 
 // The mesh data x pipe of core/mesh.h: rank = replica * pipe + place along the
@@ -138,7 +144,9 @@ class Hybrid : public Strategy {
   absl::Status MakeGroups(Communicator* world);
   absl::Status MakeTrainedStages(const std::vector<TiedGroup>& tied);
   absl::Status CountParameters();
+  absl::StatusOr<GradientOrder> OrderOfGroups() const;
   absl::StatusOr<std::vector<Batch>> Microbatches(const Batch& batch) const;
+  absl::StatusOr<Score> SumInOrder() const;
   absl::StatusOr<Score> Step(const Batch& batch, double learning_rate);
   StepHooks Hooks(double learning_rate);
   // This rank's stages of a device of the schedule, or all.

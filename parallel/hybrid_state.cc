@@ -10,9 +10,9 @@
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 #include "parallel/gathered_tensors.h"
+#include "parallel/hybrid.h"
 #include "parallel/microbatches.h"
 #include "parallel/model_state.h"
-#include "parallel/hybrid.h"
 
 namespace tandem {
 namespace {
@@ -93,7 +93,7 @@ absl::Status Hybrid::LoadOptimizerState(const NamedTensors& state) {
 }
 
 absl::StatusOr<Inference> Hybrid::Infer(const Batch& batch,
-                                           bool keeps_outputs) {
+                                        bool keeps_outputs) {
   SetTraining(executor_->stages(), false);
   const std::vector<int64_t> sizes =
       EvenSizes(batch.size, options_.schedule.microbatches);

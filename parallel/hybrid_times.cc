@@ -25,8 +25,7 @@ absl::StatusOr<std::string> Hybrid::DescribeTimes() {
   numbers.insert(numbers.end(), peaks.begin(), peaks.end());
   if (groups_.pipe() != nullptr) {
     const at::Tensor sums = at::tensor(numbers, at::kDouble);
-    TANDEM_RETURN_IF_ERROR(
-        groups_.pipe()->AllReduceSum(
+    TANDEM_RETURN_IF_ERROR(groups_.pipe()->AllReduceSum(
         sums, [] { return "the devices' times"; }));
     const auto* values = sums.const_data_ptr<double>();
     numbers.assign(values, values + numbers.size());

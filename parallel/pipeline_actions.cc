@@ -1,6 +1,7 @@
 // What a device's thread does: the part of PipelineExecutor that runs actions.
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,12 @@ namespace {
 // Of an action in its list.
 int NumberOf(const Action& action, const std::vector<Action>& all) {
   return static_cast<int>(&action - all.data());
+}
+
+// To a cache line, which is the greatest vector.
+bool IsAligned(const at::Tensor& tensor) {
+  constexpr uintptr_t kLine = 64;
+  return reinterpret_cast<uintptr_t>(tensor.data_ptr()) % kLine == 0;
 }
 
 }  // namespace
@@ -63,8 +70,11 @@ absl::StatusOr<StageMessage> PipelineExecutor::InputsOf(
     return absl::InvalidArgumentError(
         "the first stage's rank needs the batch's inputs");
   }
-  return CatchTorchOr(
-      [&] { return StageMessage{batch.inputs.to(stages_.front()->device())}; });
+  return CatchTorchOr([&] {
+    at::Tensor inputs = batch.inputs.to(stages_.front()->device());
+    if (options_.aligns_inputs && !IsAligned(inputs)) inputs = inputs.clone();
+    return StageMessage{inputs};
+  });
 }
 
 absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,

@@ -36,6 +36,9 @@ struct PipelineOptions {
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
   // Running statistics are those of whole batches (core/microbatch_scope.h).
   bool defers_statistics = false;
+  // The first stage's inputs begin on 64-byte boundaries, whatever they are cut
+  // from: some kernels' results depend on it.
+  bool aligns_inputs = false;
   // How long a stage waits for a neighbour of the same process; for another
   // rank, as long as the communicator does.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);

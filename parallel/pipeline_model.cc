@@ -48,6 +48,16 @@ absl::Status Move(const LayerList& layers, c10::Device device) {
   return absl::OkStatus();
 }
 
+LayerList Make(const LayerSpecs& specs, const PipelineModelOptions& options) {
+  if (!options.copies_ties) return MakeLayers(specs, options.seed);
+  LayerList layers;
+  for (const LayerSpec& each : specs) {
+    // One that does not see the others shares nothing with them.
+    layers.push_back(MakeLayers({each}, options.seed).front());
+  }
+  return layers;
+}
+
 absl::Status Check(const LayerSpecs& specs, const Schedule& schedule,
                    const PipelineLayout& layout, const Cuts& cuts) {
   const auto count = static_cast<int64_t>(specs.size());
@@ -64,7 +74,8 @@ absl::Status Check(const LayerSpecs& specs, const Schedule& schedule,
 }  // namespace
 
 absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
-                                                  const Cuts& cuts) {
+                                                  const Cuts& cuts,
+                                                  bool copies_ties) {
   std::map<std::string, TiedGroup> groups;  // by the first member's name
   for (size_t i = 0; i < specs.size(); ++i) {
     for (const auto& [own, other] : specs[i].links.ties) {
@@ -77,7 +88,7 @@ absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
       }
       const int stage = StageOfLayer(cuts, layer);
       const int first = StageOfLayer(cuts, owner);
-      if (stage == first) continue;
+      if (stage == first && !copies_ties) continue;
       TiedGroup& group = groups[other];
       if (group.empty()) group.push_back({first, other});
       group.push_back({stage, absl::StrCat(specs[i].name, ".", own)});
@@ -109,9 +120,8 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     if (i + 1 == schedule.stages) stage.loss = loss;
     stage.splits_backward = options.splits_backward;
     stage.weight_gradient_batch = options.weight_gradient_batch;
-    LayerList layers = MakeLayers(
-        LayerSpecs(specs.begin() + part.begin, specs.begin() + part.end),
-        options.seed);
+    LayerList layers =
+        Make({specs.begin() + part.begin, specs.begin() + part.end}, options);
     TANDEM_RETURN_IF_ERROR(Annotate(Move(layers, stage.device), stage.name));
     stages[static_cast<size_t>(i)] =
         std::make_unique<PipelineStage>(std::move(layers), std::move(stage));

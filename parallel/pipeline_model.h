@@ -26,7 +26,8 @@ struct StageParameter {
 
 // Tied weights that lie in several stages. The first member is the parameter
 // that the others are tied to; each has a tensor of its own, and all are kept
-// alike by summing their gradients. (Within a stage they are one tensor.)
+// alike by summing their gradients. (Within a stage they are one tensor, unless
+// copies are asked for.)
 using TiedGroup = std::vector<StageParameter>;
 
 struct PipelineModelOptions {
@@ -34,12 +35,15 @@ struct PipelineModelOptions {
   uint64_t seed = 0;
   bool splits_backward = false;
   int weight_gradient_batch = 1;
+  // Tied weights are copies within a stage, too.
+  bool copies_ties = false;
 };
 
 // InvalidArgument for ties to a parameter of no earlier layer; the message
 // names it. Parameters are known by their layers' names alone here.
 absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
-                                                  const Cuts& cuts);
+                                                  const Cuts& cuts,
+                                                  bool copies_ties = false);
 
 // Makes the layers of the stages that the layout has on this rank, on their
 // devices; null for others. InvalidArgument when cuts, schedule, layout or skip

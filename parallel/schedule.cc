@@ -1,6 +1,8 @@
 #include "parallel/schedule.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -41,6 +43,24 @@ bool SplitsBackward(const Schedule& schedule) {
     }
   }
   return false;
+}
+
+GradientsCome OrderOfGradients(const Schedule& schedule) {
+  bool ascends = true, descends = true;
+  std::map<std::pair<int, ActionKind>, int> before;  // microbatches
+  for (const auto& actions : schedule.actions) {
+    for (const Action& each : actions) {
+      if (each.kind == ActionKind::kForward) continue;
+      const auto [last, is_first] =
+          before.emplace(std::pair(each.stage, each.kind), each.microbatch);
+      if (is_first) continue;
+      ascends = ascends && each.microbatch > last->second;
+      descends = descends && each.microbatch < last->second;
+      last->second = each.microbatch;
+    }
+  }
+  if (ascends) return GradientsCome::kAscending;
+  return descends ? GradientsCome::kDescending : GradientsCome::kInNoOrder;
 }
 
 std::string ToString(const Action& action, bool with_stage) {

@@ -50,6 +50,11 @@ int DeviceOfStage(const Schedule& schedule, int stage);
 // Does it take backwards apart?
 bool SplitsBackward(const Schedule& schedule);
 
+// In which order microbatches give gradients, in every stage and for every kind
+// of action.
+enum class GradientsCome { kAscending, kDescending, kInNoOrder };
+GradientsCome OrderOfGradients(const Schedule& schedule);
+
 // "F2", "B0", "I1", "W3"; with several stages a device the stage stands before
 // it: "4F2".
 std::string ToString(const Action& action, bool with_stage);

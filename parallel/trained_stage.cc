@@ -36,9 +36,7 @@ absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
   }
   TANDEM_RETURN_IF_ERROR(stage->Flatten(parameters, /*copies=*/false));
   TANDEM_RETURN_IF_ERROR(stage->Flatten(parameters, /*copies=*/true));
-  if (replicas != nullptr) {
-    TANDEM_RETURN_IF_ERROR(stage->MakeReducer(*replicas));
-  }
+  TANDEM_RETURN_IF_ERROR(stage->MakeGradients());
   TANDEM_ASSIGN_OR_RETURN(
       stage->optimizer_,
       GroupedOptimizer::Create(options.optimizers, stage->all()));
@@ -70,12 +68,18 @@ absl::Status TrainedStage::Flatten(const NamedTensors& parameters,
   return allocated;
 }
 
-absl::Status TrainedStage::MakeReducer(Communicator& replicas) {
-  std::vector<FlatBuffer*> buffers;
-  for (FlatBuffer* buffer : all()) buffers.push_back(buffer);
-  if (buffers.empty()) return absl::OkStatus();
+absl::Status TrainedStage::MakeGradients() {
+  if (all().empty()) return absl::OkStatus();
+  if (options_.order.has_value()) {
+    gradients_ =
+        std::make_unique<OrderedGradients>(all(), *options_.order, replicas_);
+    return absl::OkStatus();
+  }
+  if (replicas_ == nullptr) return absl::OkStatus();
+  const FlatBufferList buffers = all();
   auto reducer = std::make_unique<StageReducer>(
-      std::move(buffers), replicas, options_.reducer, options_.defers);
+      std::vector<FlatBuffer*>(buffers.begin(), buffers.end()), *replicas_,
+      options_.reducer, options_.defers);
   if (options_.hook) {
     TANDEM_RETURN_IF_ERROR(reducer->SetHook(options_.hook));
   }
@@ -157,8 +161,8 @@ NamedTensors TrainedStage::StateOf(const NamedTensors& state) const {
     const std::string parameter = ParameterOf(name);
     const auto range = names.equal_range(parameter);
     for (auto it = range.first; it != range.second; ++it) {
-      mine.emplace_back(
-          absl::StrCat(it->second, name.substr(parameter.size())), tensor);
+      mine.emplace_back(absl::StrCat(it->second, name.substr(parameter.size())),
+                        tensor);
     }
   }
   return mine;

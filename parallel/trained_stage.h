@@ -23,6 +23,7 @@
 #include "parallel/flat_buffer_list.h"
 #include "parallel/grouped_optimizer.h"
 #include "parallel/make_optimizer.h"
+#include "parallel/ordered_gradients.h"
 #include "parallel/reducer.h"
 #include "parallel/stage_gradients.h"
 
@@ -39,6 +40,8 @@ struct TrainedStageOptions {
   CommunicationHook hook;  // null: the all-reduce
   // See StageReducer.
   bool defers = false;
+  // Sums gradients in this order instead, without a hook.
+  std::optional<GradientOrder> order;
 };
 
 // Used by its device's thread alone, or between steps.
@@ -88,7 +91,7 @@ class TrainedStage {
       : options_(options) {}
 
   absl::Status Flatten(const NamedTensors& parameters, bool copies);
-  absl::Status MakeReducer(Communicator& replicas);
+  absl::Status MakeGradients();
 
   TrainedStageOptions options_;
   std::map<std::string, std::string> first_of_copy_;

@@ -60,7 +60,7 @@ Batch BatchOf(const std::string& name, int64_t size, int number) {
 }
 
 HybridOptions Options(const LayerSpecs& specs, const std::string& schedule,
-                         int stages, int microbatches, int ranks = 1) {
+                      int stages, int microbatches, int ranks = 1) {
   HybridOptions options;
   options.schedule = *MakeSchedule(schedule, {stages, 1, microbatches});
   options.cuts = *UniformCuts(static_cast<int64_t>(specs.size()), stages);
@@ -217,9 +217,8 @@ TEST(HybridTest, StateDoesNotDependOnTheLayout) {
       HybridOptions one = Options(specs, "gpipe", 1, 1);
       one.optimizer = optimizer;
       const Trial expected = Trained(MakeHybrid(specs, one), model, 0, 4);
-      const Trial half =
-          Trained(MakeHybrid(specs, two), model, 0, 2, nullptr,
-                  /*ranks=*/2);
+      const Trial half = Trained(MakeHybrid(specs, two), model, 0, 2, nullptr,
+                                 /*ranks=*/2);
       const Trial on_one =
           Trained(MakeHybrid(specs, one), model, 2, 2, &half.state);
       ExpectClose(on_one.state.parameters, expected.state.parameters, 0);
@@ -364,8 +363,7 @@ TEST(HybridTest, ThereIsAFaultPointBeforeTheOptimizer) {
 TEST(HybridTest, RefusesWhatMakesNoSense) {
   const LayerSpecs specs = Specs("mlp_small");
   const auto said = [&](const HybridOptions& options) {
-    return std::string(
-        MakeHybrid(specs, options)(nullptr).status().message());
+    return std::string(MakeHybrid(specs, options)(nullptr).status().message());
   };
   HybridOptions options = Options(specs, "1f1b", 2, 2);
   options.clip_norm = -1;
@@ -417,8 +415,8 @@ HybridOptions OptionsOf(const LayerSpecs& specs, const Layout& layout,
   HybridOptions options;
   options.schedule = *MakeSchedule(
       layout.schedule, {layout.devices, layout.chunks, microbatches});
-  options.cuts = *UniformCuts(static_cast<int64_t>(specs.size()),
-                              options.schedule.stages);
+  options.cuts =
+      *UniformCuts(static_cast<int64_t>(specs.size()), options.schedule.stages);
   options.devices.assign(static_cast<size_t>(layout.devices_per_rank),
                          c10::kCPU);
   options.weight_gradient_batch = layout.weight_gradient_batch;
@@ -483,9 +481,9 @@ TEST_P(ReplicasTest, AreAlikeAndTrainAsOneDeviceOnTheWholeBatch) {
         });
     ASSERT_TRUE(status.ok()) << status;
     const LayerSpecs specs = Specs(model);
-    const auto one = Hybrid::Create(
-        specs, CrossEntropy, OptionsOf(specs, {"one", "gpipe", 1, 1, 1}, 1),
-        nullptr);
+    const auto one =
+        Hybrid::Create(specs, CrossEntropy,
+                       OptionsOf(specs, {"one", "gpipe", 1, 1, 1}, 1), nullptr);
     ASSERT_TRUE(one.ok()) << one.status();
     const NamedTensors before = (*one)->Parameters();
     std::vector<at::Tensor> initial;
@@ -519,6 +517,84 @@ INSTANTIATE_TEST_SUITE_P(
                     Layout{"Together", "1f1b", 2, 2, 2, 1, 3},
                     Layout{"OneReplica", "1f1b", 2, 2, 1}),
     [](const auto& info) { return info.param.name; });
+
+// What a job under `reproducible` comes to, on rank 0.
+absl::Status TrainReproducibly(const std::string& model, const Layout& layout,
+                               int groups, Communicator* world, Trial* trial) {
+  constexpr int kMicrobatches = 12;  // of all replicas
+  const LayerSpecs specs = Specs(model);
+  HybridOptions options =
+      OptionsOf(specs, layout, kMicrobatches / layout.replicas());
+  options.reproducible = true;
+  options.gradient_groups = groups;
+  options.clip_norm = 0.5;
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Hybrid> strategy,
+                          Hybrid::Create(specs, CrossEntropy, options, world));
+  const int rank = world == nullptr ? 0 : world->rank();
+  const int replica = rank * layout.replicas() / layout.ranks;
+  for (int i = 0; i < kSteps; ++i) {
+    TANDEM_ASSIGN_OR_RETURN(
+        const Score score,
+        strategy->TrainStep(
+            PartOf(BatchOf(model, kBatch, i), replica, layout.replicas()),
+            kRate));
+    if (rank == 0) trial->losses.push_back(score.loss_sum);
+  }
+  TANDEM_ASSIGN_OR_RETURN(const WholeState state, strategy->GatherState());
+  if (rank != 0) return absl::OkStatus();
+  for (const NamedTensors* part : {&state.parameters, &state.optimizer}) {
+    for (const auto& [name, tensor] : *part) {
+      trial->state.parameters.emplace_back(name, tensor.detach().clone());
+    }
+  }
+  return absl::OkStatus();
+}
+
+Trial Reproduced(const std::string& model, const Layout& layout, int groups) {
+  Trial trial;
+  const absl::Status status =
+      layout.ranks == 1
+          ? TrainReproducibly(model, layout, groups, nullptr, &trial)
+          : RunThreadRanks(layout.ranks, [&](Communicator& world) {
+              return TrainReproducibly(model, layout, groups, &world, &trial);
+            });
+  EXPECT_TRUE(status.ok()) << status;
+  return trial;
+}
+
+TEST(ReproducibleTest, EveryLayoutGivesOneDevicesBits) {
+  const std::vector<Layout> layouts = {
+      {"two replicas", "1f1b", 2, 1, 1},
+      {"three replicas", "gpipe", 3, 1, 1},
+      {"four replicas", "1f1b", 4, 1, 1},
+      {"a pair", "1f1b", 1, 2, 2},
+      {"three stages", "gpipe", 3, 3, 1},
+      {"zero bubble", "zb_h1", 2, 2, 1},
+      {"two pairs", "zb_h1", 2, 2, 2},
+      {"three pairs over ranks", "1f1b", 6, 2, 1},
+      {"V", "zb_v", 2, 2, 2, 2},
+      {"chunks", "interleaved_1f1b", 4, 2, 1, 2},
+      {"breadth first", "looped_bfs", 2, 2, 2, 2},
+  };
+  int compared = 0;
+  for (const std::string model : {"mlp_dropout", "gpt_tiny_tied"}) {
+    for (const int groups : {0, 6}) {
+      const Trial one = Reproduced(model, {"one", "1f1b", 1, 1, 1}, groups);
+      for (const Layout& layout : layouts) {
+        const bool descends = layout.schedule == "gpipe";
+        if (groups > 0 && (descends || groups % layout.replicas() != 0)) {
+          continue;
+        }
+        SCOPED_TRACE(absl::StrCat(model, ", ", layout.name, ", ", groups));
+        const Trial trial = Reproduced(model, layout, groups);
+        EXPECT_EQ(trial.losses, one.losses);
+        ExpectClose(trial.state.parameters, one.state.parameters, 0);
+        ++compared;
+      }
+    }
+  }
+  EXPECT_EQ(compared, 2 * (11 + 8));
+}
 
 TEST(ReplicasTest, AFailureOfOneIsTheErrorOfAll) {
   const LayerSpecs specs = Specs("mlp_small");

@@ -26,9 +26,9 @@
 #include "models/registry.h"
 #include "parallel/flat_buffer.h"
 #include "parallel/gathered_tensors.h"
+#include "parallel/hybrid.h"
 #include "parallel/make_optimizer.h"
 #include "parallel/microbatches.h"
-#include "parallel/hybrid.h"
 #include "parallel/schedules.h"
 
 namespace tandem {
@@ -170,8 +170,8 @@ int DevicesOf(const MatrixCell& cell) {
 }
 
 absl::StatusOr<HybridOptions> OptionsOf(const MatrixCell& cell,
-                                           const Problem& problem, int ranks,
-                                           int rank) {
+                                        const Problem& problem, int ranks,
+                                        int rank) {
   HybridOptions options;
   const int devices = DevicesOf(cell);
   TANDEM_ASSIGN_OR_RETURN(

@@ -1,6 +1,8 @@
 // Every two values of two settings of the pipeline together, against the model
 // in one piece; the full product is pipeline_matrix_main's.
 
+#include "tests/parallel/pipeline_matrix.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +16,6 @@
 #include "parallel/hybrid.h"
 #include "parallel/schedules.h"
 #include "tests/parallel/pairwise.h"
-#include "tests/parallel/pipeline_matrix.h"
 
 namespace tandem {
 namespace {

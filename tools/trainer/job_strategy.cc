@@ -14,8 +14,8 @@
 #include "core/status_macros.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
-#include "parallel/model_parallel.h"
 #include "parallel/hybrid.h"
+#include "parallel/model_parallel.h"
 #include "parallel/replicated.h"
 #include "parallel/schedules.h"
 #include "tools/trainer/apply_ddp_settings.h"
@@ -109,10 +109,11 @@ absl::StatusOr<Schedule> ScheduleOf(const TrainOptions& options,
                      options.batch_size / replicas);
 }
 
-absl::StatusOr<JobStrategy> MakeHybrid(
-    const TrainOptions& options, const LayerSpecs& specs,
-    const std::vector<c10::Device>& devices, const Dataset& data,
-    Communicator& world) {
+absl::StatusOr<JobStrategy> MakeHybrid(const TrainOptions& options,
+                                       const LayerSpecs& specs,
+                                       const std::vector<c10::Device>& devices,
+                                       const Dataset& data,
+                                       Communicator& world) {
   HybridOptions hybrid;
   TANDEM_ASSIGN_OR_RETURN(hybrid.schedule, ScheduleOf(options, world.size()));
   TANDEM_ASSIGN_OR_RETURN(
@@ -136,9 +137,9 @@ absl::StatusOr<JobStrategy> MakeHybrid(
   hybrid.optimizer_group = groups.group;
   JobStrategy made;
   made.partition = std::move(partition.table);
-  TANDEM_ASSIGN_OR_RETURN(
-      made.strategy, Hybrid::Create(specs, CrossEntropy, hybrid,
-                                       world.size() == 1 ? nullptr : &world));
+  TANDEM_ASSIGN_OR_RETURN(made.strategy,
+                          Hybrid::Create(specs, CrossEntropy, hybrid,
+                                         world.size() == 1 ? nullptr : &world));
   return made;
 }
 

@@ -19,10 +19,11 @@ namespace tandem {
 absl::Status CheckLayout(const PipelineSettings& settings,
                          const PipelineSurroundings& around, int world_size);
 
-// What a replica's `batch_size` samples of a step are cut into. Without --microbatches and --microbatch_size: twice
-// as many as there are stages, at most the batch, and a multiple of `devices`
-// where the schedule needs one. A file's schedule has its own number;
-// InvalidArgument when flags contradict it or the batch has fewer samples.
+// What a replica's `batch_size` samples of a step are cut into. Without
+// --microbatches and --microbatch_size: twice as many as there are stages, at
+// most the batch, and a multiple of `devices` where the schedule needs one. A
+// file's schedule has its own number; InvalidArgument when flags contradict it
+// or the batch has fewer samples.
 absl::StatusOr<int64_t> MicrobatchesFor(const PipelineSettings& settings,
                                         int64_t devices, int64_t batch_size);
 

@@ -85,10 +85,10 @@ absl::Status CheckStrategy(const PipelineSettings& settings,
                            const PipelineSurroundings& around) {
   const bool is_pipeline = IsPipeline(settings, around);
   if (settings.pipe > 1 && !is_pipeline) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--pipe=", settings.pipe,
-        " needs --strategy=pipeline or hybrid, but --strategy=",
-        around.strategy, " was given"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--pipe=", settings.pipe,
+                     " needs --strategy=pipeline or hybrid, but --strategy=",
+                     around.strategy, " was given"));
   }
   if (is_pipeline) {
     if (around.strategy == "hybrid") return absl::OkStatus();

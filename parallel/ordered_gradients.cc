@@ -1,0 +1,291 @@
+#include "parallel/ordered_gradients.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <string>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/memory_category.h"
+#include "core/pending_collective.h"
+#include "core/status_macros.h"
+#include "core/torch_status.h"
+
+namespace tandem {
+namespace {
+
+absl::Status WaitForAll(std::vector<PendingCollective>* pending) {
+  absl::Status done;
+  for (PendingCollective& each : *pending) done.Update(each.Wait());
+  pending->clear();
+  return done;
+}
+
+}  // namespace
+
+OrderedGradients::OrderedGradients(FlatBufferList buffers,
+                                   const GradientOrder& order,
+                                   Communicator* replicas)
+    : buffers_(std::move(buffers)),
+      order_(order),
+      replicas_(replicas),
+      tree_(order.groups) {
+  const int count = replicas_ == nullptr ? 1 : replicas_->size();
+  const int rank = replicas_ == nullptr ? 0 : replicas_->rank();
+  CHECK_EQ(order_.groups % count, 0);
+  own_groups_ = order_.groups / count;
+  CHECK_EQ(order_.microbatches % own_groups_, 0);
+  first_group_ = rank * own_groups_;
+  cover_ = tree_.Cover(first_group_, first_group_ + own_groups_);
+  for (FlatBuffer* buffer : buffers_) {
+    for (const FlatSlot& slot : buffer->slots()) {
+      number_of_[{buffer, slot.id}] = gathering_.size();
+      gathering_.push_back({buffer, slot.id, false, kNone, false, 0, {}});
+    }
+    memory_[buffer].waiting.resize(static_cast<size_t>(tree_.levels()));
+    memory_[buffer].sums.resize(cover_.size());
+    buffer->set_on_gradient([this, buffer](const FlatSlot& slot) {
+      gathering_[number_of_.at({buffer, slot.id})].touched = true;
+    });
+  }
+}
+
+absl::Status OrderedGradients::Prepare() {
+  const std::vector<int> none(static_cast<size_t>(tree_.levels()), kNone);
+  for (Gathering& each : gathering_) {
+    each = {each.buffer, each.id, false, kNone, false, 0, none};
+  }
+  return absl::OkStatus();
+}
+
+int OrderedGradients::GroupOf(int microbatch) const {
+  return first_group_ + microbatch / (order_.microbatches / own_groups_);
+}
+
+at::Tensor OrderedGradients::PlaceOf(const Gathering& each,
+                                     const at::Tensor& flat) const {
+  const FlatSlot& slot = each.buffer->slots()[each.buffer->index_of(each.id)];
+  return flat.narrow(0, slot.offset, slot.end - slot.offset);
+}
+
+// A group's gradients are complete when an action of the same kind, which would
+// add to them, begins with another group.
+absl::Status OrderedGradients::Before(const Action& action, bool /*last*/) {
+  return CatchTorch([&] {
+    const bool by_weights = action.kind == ActionKind::kBackwardWeight;
+    const int group = GroupOf(action.microbatch);
+    for (Gathering& each : gathering_) {
+      const bool is_complete = each.group != kNone && each.group != group &&
+                               each.by_weights == by_weights;
+      if (is_complete) AddGroup(&each);
+    }
+  });
+}
+
+absl::Status OrderedGradients::After(const Action& action, bool last) {
+  return CatchTorch([&] {
+    for (Gathering& each : gathering_) {
+      if (each.touched) {
+        each.touched = false;
+        each.group = GroupOf(action.microbatch);
+        each.by_weights = action.kind == ActionKind::kBackwardWeight;
+      }
+      if (!last) continue;
+      if (each.group != kNone) AddGroup(&each);
+      if (each.groups_done > 0) AddZerosUpTo(kNone, &each);
+    }
+  });
+}
+
+// The sum of its group, which lies in grads(), to the tree.
+void OrderedGradients::AddGroup(Gathering* each) {
+  const int group = each->group;
+  each->group = kNone;
+  each->buffer->set_has_gradient(each->buffer->index_of(each->id), false);
+  AddZerosUpTo(group, each);
+  AddToTree(group, PlaceOf(*each, each->buffer->grads()), each);
+}
+
+// Groups that did not use the parameter add nothing; kNone: all that are left.
+void OrderedGradients::AddZerosUpTo(int group, Gathering* each) {
+  while (each->groups_done < own_groups_) {
+    const int next =
+        first_group_ + (order_.descends ? own_groups_ - 1 - each->groups_done
+                                        : each->groups_done);
+    if (next == group) return;
+    const at::Tensor like = PlaceOf(*each, each->buffer->grads());
+    AddToTree(next, at::zeros_like(like), each);
+  }
+}
+
+at::Tensor OrderedGradients::MemoryFor(const Gathering& each,
+                                       at::Tensor* memory) {
+  if (!memory->defined()) {
+    const MemoryCategoryScope scope(MemoryCategory::kGradients);
+    *memory = at::zeros_like(each.buffer->grads());
+  }
+  return PlaceOf(each, *memory);
+}
+
+// A sum climbs as far as the other half of each node is there already.
+void OrderedGradients::AddToTree(int group, const at::Tensor& sum,
+                                 Gathering* each) {
+  const at::NoGradGuard no_grad;
+  ++each->groups_done;
+  Memory& memory = memory_.at(each->buffer);
+  Node node = {0, group};
+  for (; !absl::c_linear_search(cover_, node);
+       node = SummationTree::Parent(node)) {
+    if (!tree_.has_sibling(node)) continue;
+    const auto level = static_cast<size_t>(node.level);
+    const at::Tensor place = MemoryFor(*each, &memory.waiting[level]);
+    int& waiting = each->waiting[level];
+    if (waiting == kNone) {
+      place.copy_(sum);
+      waiting = node.index;
+      return;
+    }
+    CHECK_EQ(waiting, SummationTree::Sibling(node).index);
+    sum.add_(place);
+    waiting = kNone;
+  }
+  if (node == tree_.root()) {
+    const at::Tensor place = PlaceOf(*each, each->buffer->grads());
+    if (!place.is_alias_of(sum)) place.copy_(sum);
+    each->buffer->set_has_gradient(each->buffer->index_of(each->id), true);
+    return;
+  }
+  const auto number =
+      static_cast<size_t>(absl::c_find(cover_, node) - cover_.begin());
+  MemoryFor(*each, &memory.sums[number]).copy_(sum);
+}
+
+absl::Status OrderedGradients::Finish() {
+  if (replicas_ == nullptr || replicas_->size() == 1) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(SettleUse());
+  int number = 0;
+  for (FlatBuffer* buffer : buffers_) {
+    TANDEM_RETURN_IF_ERROR(
+        Annotate(CatchTorch([&] { return Exchange(*buffer, number++); }),
+                 absl::StrCat("gradients of ", buffer->slots().front().name,
+                              " to ", buffer->slots().back().name)));
+  }
+  return absl::OkStatus();
+}
+
+// What no microbatch here used adds nothing; what none used anywhere gets no
+// gradient.
+absl::Status OrderedGradients::SettleUse() {
+  const at::Tensor uses =
+      at::zeros({static_cast<int64_t>(gathering_.size())}, at::kInt);
+  auto* const use = uses.mutable_data_ptr<int32_t>();
+  std::vector<std::string> unused;
+  for (size_t i = 0; i < gathering_.size(); ++i) {
+    Gathering& each = gathering_[i];
+    use[i] = each.groups_done > 0;
+    if (use[i] != 0) continue;
+    unused.push_back(each.buffer->slots()[each.buffer->index_of(each.id)].name);
+    for (at::Tensor& sum : memory_.at(each.buffer).sums) {
+      MemoryFor(each, &sum).zero_();
+    }
+  }
+  if (!unused.empty() && !order_.find_unused_parameters) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameters got no gradient from any microbatch: ",
+                     absl::StrJoin(unused, ", "),
+                     "; if that is right, set find_unused_parameters"));
+  }
+  if (order_.find_unused_parameters) {
+    TANDEM_RETURN_IF_ERROR(replicas_->AllReduceSum(
+        uses, [] { return "which parameters were used"; }));
+  }
+  for (size_t i = 0; i < gathering_.size(); ++i) {
+    const Gathering& each = gathering_[i];
+    each.buffer->set_has_gradient(each.buffer->index_of(each.id), use[i] != 0);
+  }
+  return absl::OkStatus();
+}
+
+// The nodes of the tree, as far as they are known, to the root.
+at::Tensor OrderedGradients::Sum(const Node& node,
+                                 const std::vector<Part>& parts) const {
+  for (const Part& each : parts) {
+    if (each.node == node) return each.values;
+  }
+  CHECK_GT(node.level, 0);
+  const Node left = {node.level - 1, 2 * node.index};
+  const at::Tensor sum = Sum(left, parts);
+  return tree_.has_sibling(left)
+             ? sum.add(Sum(SummationTree::Sibling(left), parts))
+             : sum;
+}
+
+// Each replica sums a share of the buffer, and gives it to all.
+absl::Status OrderedGradients::Exchange(FlatBuffer& buffer, int number) {
+  const at::NoGradGuard no_grad;
+  const int count = replicas_->size();
+  const int rank = replicas_->rank();
+  const int64_t size = buffer.grads().numel();
+  constexpr int64_t kUnit = 16;  // elements: none of a vector apart
+  const int64_t share = (size / kUnit + count) / count * kUnit;
+  const auto share_of = [&](const at::Tensor& flat, int replica) {
+    const int64_t first = std::min(replica * share, size);
+    return flat.narrow(0, first, std::min(share, size - first));
+  };
+  // Two kinds of messages a buffer, and the former of several parts.
+  const int tag = 2 * number;
+  std::vector<PendingCollective> pending;
+  std::vector<Part> parts;
+  const Memory& memory = memory_.at(&buffer);
+  const at::Tensor mine = share_of(buffer.grads(), rank);
+  for (int other = 0; other < count; ++other) {
+    const int first = other * own_groups_;
+    const std::vector<Node> cover = tree_.Cover(first, first + own_groups_);
+    for (size_t i = 0; i < cover.size(); ++i) {
+      if (other == rank) {
+        parts.push_back({cover[i], share_of(memory.sums[i], rank)});
+        continue;
+      }
+      parts.push_back({cover[i], at::empty_like(mine)});
+      if (mine.numel() == 0) continue;
+      TANDEM_ASSIGN_OR_RETURN(
+          PendingCollective receiving,
+          replicas_->StartReceive(parts.back().values, other, tag));
+      pending.push_back(std::move(receiving));
+    }
+  }
+  for (int other = 0; other < count; ++other) {
+    if (other == rank) continue;
+    for (const at::Tensor& sum : memory.sums) {
+      const at::Tensor theirs = share_of(sum, other);
+      if (theirs.numel() == 0) continue;
+      TANDEM_ASSIGN_OR_RETURN(PendingCollective sending,
+                              replicas_->StartSend(theirs, other, tag));
+      pending.push_back(std::move(sending));
+    }
+  }
+  TANDEM_RETURN_IF_ERROR(WaitForAll(&pending));
+  mine.copy_(Sum(tree_.root(), parts));
+  for (int other = 0; other < count; ++other) {
+    if (other == rank) continue;
+    const at::Tensor theirs = share_of(buffer.grads(), other);
+    if (theirs.numel() > 0) {
+      TANDEM_ASSIGN_OR_RETURN(PendingCollective receiving,
+                              replicas_->StartReceive(theirs, other, tag + 1));
+      pending.push_back(std::move(receiving));
+    }
+    if (mine.numel() == 0) continue;
+    TANDEM_ASSIGN_OR_RETURN(PendingCollective sending,
+                            replicas_->StartSend(mine, other, tag + 1));
+    pending.push_back(std::move(sending));
+  }
+  return WaitForAll(&pending);
+}
+
+}  // namespace tandem

@@ -1,0 +1,115 @@
+// The gradients of a stage, summed in an order that does not depend on how many
+// replicas there are, nor on the schedule.
+
+#ifndef TANDEM_PARALLEL_ORDERED_GRADIENTS_H_
+#define TANDEM_PARALLEL_ORDERED_GRADIENTS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/communicator.h"
+#include "parallel/flat_buffer.h"
+#include "parallel/flat_buffer_list.h"
+#include "parallel/stage_gradients.h"
+#include "parallel/summation_tree.h"
+
+namespace tandem {
+
+struct GradientOrder {
+  // Of the whole batch; replica r has the r-th contiguous part of them.
+  int groups = 1;
+  // Of one replica: a multiple of its groups.
+  int microbatches = 1;
+  // Microbatches' gradients come from the last to the first; then each is a
+  // group by itself.
+  bool descends = false;
+  // Parameters that no microbatch of a replica uses are an error otherwise,
+  // where there are several replicas.
+  bool find_unused_parameters = false;
+};
+
+// Microbatches form groups: contiguous, of equal size. A group's gradients are
+// summed in the order of its microbatches, the groups' sums in a binary tree
+// (summation_tree.h). So the result has the same bits for every number of
+// replicas that divides the groups. Each microbatch's loss must weigh its share
+// of the whole batch; what is summed here is not divided.
+//
+// Replicas exchange sums of groups: each adds up its share of every buffer and
+// gives the result to all. Where a replica's groups are one node of the tree (a
+// power of two of them) that moves as many bytes as an all-reduce; else up to
+// three times as many.
+//
+// Where a replica has G groups, log2(G) + 1 further buffers as large as the
+// gradients are kept at most, one more for each node that it sends.
+//
+// Requires microbatches' gradients to come in order, either way.
+//
+// Errors: InvalidArgument for parameters without a gradient; those of
+// Communicator.
+class OrderedGradients : public StageGradients {
+ public:
+  // `replicas` null: there is one. It and `buffers` must outlive this.
+  OrderedGradients(FlatBufferList buffers, const GradientOrder& order,
+                   Communicator* replicas);
+
+  absl::Status Prepare() override;
+  absl::Status Before(const Action& action, bool last) override;
+  absl::Status After(const Action& action, bool last) override;
+  absl::Status Finish() override;
+
+ private:
+  using Node = SummationTree::Node;
+  static constexpr int kNone = -1;
+
+  // A parameter, while gradients gather.
+  struct Gathering {
+    FlatBuffer* buffer;
+    size_t id;                 // FlatSlot's
+    bool touched;              // by the action under way
+    int group;                 // whose gradients lie in grads(), of all; kNone
+    bool by_weights;           // they came from a backward of weights alone
+    int groups_done;           // as many were added to the tree
+    std::vector<int> waiting;  // by level: the index of the node that waits
+  };
+  // Further memory of a buffer's layout.
+  struct Memory {
+    std::vector<at::Tensor> waiting;  // by level
+    std::vector<at::Tensor> sums;     // by node of cover_
+  };
+
+  // The sum of some groups' gradients, of a share of a buffer.
+  struct Part {
+    Node node;
+    at::Tensor values;
+  };
+
+  int GroupOf(int microbatch) const;
+  at::Tensor PlaceOf(const Gathering& each, const at::Tensor& flat) const;
+  at::Tensor MemoryFor(const Gathering& each, at::Tensor* memory);
+  void AddGroup(Gathering* each);
+  void AddZerosUpTo(int group, Gathering* each);
+  void AddToTree(int group, const at::Tensor& sum, Gathering* each);
+  absl::Status SettleUse();
+  at::Tensor Sum(const Node& node, const std::vector<Part>& parts) const;
+  absl::Status Exchange(FlatBuffer& buffer, int number);
+
+  FlatBufferList buffers_;
+  GradientOrder order_;
+  Communicator* replicas_;
+  int first_group_ = 0;
+  int own_groups_ = 1;
+  SummationTree tree_;
+  std::vector<Node> cover_;  // of this replica's groups
+  std::vector<Gathering> gathering_;
+  std::map<std::pair<const FlatBuffer*, size_t>, size_t> number_of_;
+  std::map<const FlatBuffer*, Memory> memory_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_ORDERED_GRADIENTS_H_
