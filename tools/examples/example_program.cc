@@ -1,0 +1,240 @@
+#include "tools/examples/example_program.h"
+
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/command_line.h"
+#include "core/device.h"
+#include "core/environment.h"
+#include "core/fingerprint.h"
+#include "core/launch_flags.h"
+#include "core/launcher.h"
+#include "core/logging.h"
+#include "core/random.h"
+#include "core/resolve_launch.h"
+#include "core/sim/sim.h"
+#include "core/status_macros.h"
+#include "core/store.h"
+#include "core/torch_status.h"
+#include "models/toy.h"
+#include "tools/trainer/process.h"
+
+ABSL_FLAG(std::string, device, "",
+          "Kind of device to run on: cpu, cuda, or sim: simulated devices in "
+          "the host's memory. Not given: cuda where there is a GPU; else cpu, "
+          "or sim for an example that is about several devices.");
+ABSL_FLAG(int64_t, batch_size, 20, "Samples of each rank.");
+ABSL_FLAG(int64_t, steps, 10, "Steps to train; all see the same samples.");
+ABSL_FLAG(double, learning_rate, 0.001, "Learning rate of SGD.");
+ABSL_FLAG(uint64_t, seed, 0, "Seed of weights and samples.");
+
+namespace tandem {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kRefused = 2;
+constexpr std::chrono::minutes kTimeout(5);  // of every wait for other ranks
+
+int Fail(const Example& example, const absl::Status& status, int exit_code) {
+  absl::FPrintF(stderr, "%s: %s\n", example.name, status.message());
+  return exit_code;
+}
+
+std::string DeviceFor(const Example& example) {
+  const std::string given = absl::GetFlag(FLAGS_device);
+  if (!given.empty()) return given;
+  return at::detail::getCUDAHooks().hasCUDA() ? "cuda" : example.device;
+}
+
+absl::StatusOr<ExampleOptions> OptionsFromFlags(const Example& example) {
+  ExampleOptions options;
+  options.device = DeviceFor(example);
+  options.batch_size = absl::GetFlag(FLAGS_batch_size);
+  options.steps = absl::GetFlag(FLAGS_steps);
+  options.learning_rate = absl::GetFlag(FLAGS_learning_rate);
+  options.seed = absl::GetFlag(FLAGS_seed);
+  if (options.batch_size < 1 || options.steps < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--batch_size=", options.batch_size, " and --steps=", options.steps,
+        ": there must be 1 at least of each"));
+  }
+  if (!std::isfinite(options.learning_rate) || options.learning_rate <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--learning_rate=", options.learning_rate,
+                     ": expected a number above 0"));
+  }
+  return options;
+}
+
+// Before there are simulated devices, ParseDeviceType does not know them.
+absl::Status CheckDeviceName(const std::string& device) {
+  for (const char* known : {"cpu", "cuda", "sim"}) {
+    if (device == known) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--device=", device, " is not known; known are: cpu, cuda, sim"));
+}
+
+// Whether this host has devices for all of its ranks. Asked before any rank is
+// started, so that there is one line, not one a rank.
+absl::Status CheckDevices(const Example& example, const std::string& device,
+                          int local_ranks) {
+  TANDEM_RETURN_IF_ERROR(CheckDeviceName(device));
+  if (device == "sim") {
+    const int needed = local_ranks * example.devices_per_rank;
+    const int most = SimOptions().devices;
+    if (needed <= most) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--device=sim: ", local_ranks, " ranks with ", example.devices_per_rank,
+        " each need ", needed, " simulated devices, and there are ", most,
+        " at most; start fewer ranks"));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const c10::DeviceType type, ParseDeviceType(device));
+  return DevicesOf(local_ranks - 1, example.devices_per_rank, type).status();
+}
+
+absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
+    const Example& example, const std::string& device, const Launch& launch) {
+  if (device == "sim") {
+    SimOptions sim;
+    sim.devices = launch.local_world_size * example.devices_per_rank;
+    TANDEM_RETURN_IF_ERROR(EnableSim(sim));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const c10::DeviceType type, ParseDeviceType(device));
+  return DevicesOf(launch.local_rank, example.devices_per_rank, type);
+}
+
+absl::Status RunAsRank(const Example& example, const ExampleOptions& options,
+                       const Launch& launch) {
+  LoggingOptions logging;
+  logging.rank = launch.rank;
+  TANDEM_RETURN_IF_ERROR(InitLogging(example.name, logging));
+  ConfigureProcess(/*intra_op_threads=*/1);
+  IgnoreBrokenConnections();
+  TANDEM_ASSIGN_OR_RETURN(std::vector<c10::Device> devices,
+                          PrepareDevices(example, options.device, launch));
+  CommunicatorOptions communication;
+  communication.timeout = kTimeout;
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> world,
+                          Communicator::ForLaunch(launch, communication));
+  const ExampleRank rank{options, *world, std::move(devices)};
+  const absl::Status status = CatchTorch([&] { return example.run(rank); });
+  if (!status.ok()) world->Abort(status);
+  return status;
+}
+
+// Starts this host's ranks, each of which runs this program again.
+int StartRanks(const LaunchPlan& plan, int argc, char** argv) {
+  ServedStore served;
+  LauncherOptions launcher;
+  launcher.serve_store = [&](const std::string& host,
+                             int port) -> absl::StatusOr<int> {
+    TANDEM_ASSIGN_OR_RETURN(served, ServeTcpStore(host, port, kTimeout));
+    return served.port;
+  };
+  return RunLauncher(plan, std::vector<std::string>(argv, argv + argc),
+                     launcher);
+}
+
+absl::Status CheckNothingIsLeft(const std::vector<std::string>& leftovers) {
+  if (leftovers.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", leftovers.front(),
+                   "' is no flag: options look like --nproc_per_node=2"));
+}
+
+// The mean of every rank's `value`.
+absl::StatusOr<double> MeanOverRanks(const ExampleRank& rank, double value) {
+  const at::Tensor sum = at::full({1}, value, at::kDouble);
+  TANDEM_RETURN_IF_ERROR(rank.world.AllReduceSum(sum));
+  return sum.item<double>() / rank.world.size();
+}
+
+}  // namespace
+
+int RunExample(int argc, char** argv, const Example& example) {
+  ExampleOptions options;
+  LaunchPlan plan;
+  const absl::Status refused = [&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
+                            ParseCommandLine(argc, argv, example.usage));
+    TANDEM_RETURN_IF_ERROR(CheckNothingIsLeft(leftovers));
+    TANDEM_ASSIGN_OR_RETURN(options, OptionsFromFlags(example));
+    TANDEM_ASSIGN_OR_RETURN(plan, ResolveLaunch(LaunchSettingsFromFlags(),
+                                                Environment::OfProcess()));
+    return CheckDevices(example, options.device, plan.launch.local_world_size);
+  }();
+  if (!refused.ok()) return Fail(example, refused, kRefused);
+  if (plan.is_launcher) return StartRanks(plan, argc, argv);
+  const absl::Status status =
+      CatchTorch([&] { return RunAsRank(example, options, plan.launch); });
+  return status.ok() ? 0 : Fail(example, status, kFailed);
+}
+
+ExampleSamples SamplesOf(const ExampleRank& rank) {
+  const int64_t mine = rank.options.batch_size;
+  const auto share = [&](const char* name, int64_t width, c10::Device device) {
+    return at::randn({rank.world.size() * mine, width},
+                     GeneratorFor(rank.options.seed, name))
+        .narrow(0, rank.rank() * mine, mine)
+        .to(device);
+  };
+  return {share("inputs", kToyInputs, rank.devices.front()),
+          share("labels", kToyOutputs, rank.devices.back())};
+}
+
+void Say(const ExampleRank& rank, const std::string& line) {
+  if (rank.rank() == 0) absl::PrintF("%s\n", line);
+}
+
+absl::Status SayEach(const ExampleRank& rank, const std::string& line) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> lines,
+                          rank.world.AllGatherString(line));
+  for (size_t i = 0; i < lines.size(); ++i) {
+    Say(rank, absl::StrCat("rank ", i, " ", lines[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> CommonFingerprint(const ExampleRank& rank,
+                                              const NamedTensors& weights) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          rank.world.AllGatherString(WeightsSha256(weights)));
+  for (size_t i = 1; i < all.size(); ++i) {
+    if (all[i] == all[0]) continue;
+    return absl::InternalError(absl::StrCat("weights of rank ", i,
+                                            " differ from rank 0's: ", all[i],
+                                            " and ", all[0]));
+  }
+  return all[0];
+}
+
+absl::Status SayResult(const ExampleRank& rank, const ExampleResult& result) {
+  TANDEM_RETURN_IF_ERROR(SayEach(
+      rank, absl::StrFormat("trained %d steps: loss %.6f before, %.6f after",
+                            rank.options.steps, result.loss_before,
+                            result.loss_after)));
+  TANDEM_ASSIGN_OR_RETURN(const double before,
+                          MeanOverRanks(rank, result.loss_before));
+  TANDEM_ASSIGN_OR_RETURN(const double after,
+                          MeanOverRanks(rank, result.loss_after));
+  TANDEM_ASSIGN_OR_RETURN(const std::string weights,
+                          CommonFingerprint(rank, result.weights));
+  Say(rank, absl::StrFormat("all samples: loss %.6f before, %.6f after", before,
+                            after));
+  Say(rank, absl::StrCat("weights before  ", result.weights_before));
+  Say(rank, absl::StrCat("weights after   ", weights, "  on all ranks"));
+  return absl::OkStatus();
+}
+
+}  // namespace tandem
