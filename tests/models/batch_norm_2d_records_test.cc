@@ -18,6 +18,7 @@
 
 #include "core/layer_list.h"
 #include "core/microbatch_scope.h"
+#include "core/reproducible.h"
 #include "core/statistics_records.h"
 #include "core/testing/device_types.h"
 #include "core/weight_gradient_sink.h"
@@ -202,6 +203,10 @@ TEST(BatchNorm2dRecords, DeferralIsRefused) {
   } catch (const c10::Error& error) {
     EXPECT_THAT(error.what_without_backtrace(), HasSubstr("not both"));
   }
+}
+
+TEST(BatchNorm2dRecords, OurLayersAreReproducible) {
+  EXPECT_TRUE(CheckReproducible(Replica().layers).ok());
 }
 
 class BatchNorm2dRecordsOnDevices : public DeviceTypeTest {};
