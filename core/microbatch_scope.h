@@ -8,6 +8,8 @@
 
 namespace tandem {
 
+class StatisticsRecords;
+
 struct Microbatch {
   int index = 0;  // they come in this order
   int count = 1;
@@ -17,6 +19,9 @@ struct Microbatch {
   // Running statistics are to be those of the whole mini-batch
   // (torchgpipe's DeferredBatchNorm), not of each microbatch in turn.
   bool defers_statistics = false;
+  // Running statistics are left alone, and what this microbatch would add to
+  // them goes here (core/statistics_records.h). Excludes defers_statistics.
+  StatisticsRecords* records = nullptr;
 };
 
 // While it lives, layers that the calling thread runs compute `microbatch`.

@@ -12,6 +12,13 @@
 
 namespace tandem {
 
+// Which tensors of a batch are wanted: in a pipeline the first stage's rank
+// needs the inputs, the last one's the targets, and those between neither.
+struct BatchParts {
+  bool inputs = true;
+  bool targets = true;
+};
+
 // A map-style data set (torch.utils.data.Dataset). Thread-safe: a loader calls
 // `Get` from several threads.
 class Dataset {
@@ -29,9 +36,15 @@ class Dataset {
   // Number of classes; for tokens, the size of the vocabulary.
   virtual int64_t classes() const = 0;
 
-  // The samples with these numbers, in this order, each in [0, size()).
-  virtual absl::StatusOr<Batch> Get(
-      absl::Span<const int64_t> indices) const = 0;
+  // The samples with these numbers, in this order, each in [0, size()). What is
+  // not wanted is not read, and undefined.
+  virtual absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices,
+                                    const BatchParts& parts) const = 0;
+
+  // Inputs and targets.
+  absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices) const {
+    return Get(indices, BatchParts());
+  }
 };
 
 }  // namespace tandem

@@ -7,8 +7,32 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "core/status_macros.h"
 
 namespace tandem {
+namespace {
+
+absl::Status CheckSlices(const DistributedSamplerOptions& options) {
+  if (options.slices_of < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slices_of is ", options.slices_of,
+                     "; expected the size of a global batch, or 0"));
+  }
+  if (options.slices_of % options.num_replicas != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a global batch of ", options.slices_of,
+                     " samples cannot be cut for ", options.num_replicas,
+                     " replicas: their number must divide the batch size"));
+  }
+  if (options.slices_of > 0 && options.even && !options.drop_last) {
+    return absl::InvalidArgumentError(
+        "slices_of without drop_last or even = false: padding would depend on "
+        "the number of replicas; choose what becomes of the epoch's tail");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<DistributedSampler>> DistributedSampler::Create(
     int64_t length, const DistributedSamplerOptions& options) {
@@ -31,6 +55,7 @@ absl::StatusOr<std::unique_ptr<DistributedSampler>> DistributedSampler::Create(
         "drop_last leaves samples out and even = false leaves none out: "
         "choose one");
   }
+  TANDEM_RETURN_IF_ERROR(CheckSlices(options));
   return std::unique_ptr<DistributedSampler>(
       new DistributedSampler(length, options));
 }
@@ -38,6 +63,11 @@ absl::StatusOr<std::unique_ptr<DistributedSampler>> DistributedSampler::Create(
 int64_t DistributedSampler::num_samples() const {
   const int64_t remaining = length_ - state_.position;
   const int64_t replicas = options_.num_replicas;
+  if (slices()) {
+    const int64_t batch = options_.slices_of;
+    const int64_t tail = options_.drop_last ? 0 : remaining % batch;
+    return remaining / batch * (batch / replicas) + PartOf(tail).size;
+  }
   const int64_t whole_rounds = remaining / replicas;
   const int64_t in_last_round = remaining % replicas;
   if (options_.drop_last || in_last_round == 0) return whole_rounds;
@@ -49,11 +79,34 @@ std::vector<int64_t> DistributedSampler::Indices() const {
   std::vector<int64_t> indices(num_samples());
   if (indices.empty()) return indices;
   const std::vector<int64_t> permutation = Permutation();
+  if (slices()) return Slices(permutation);
   int64_t entry = state_.position + options_.rank;
   for (int64_t& index : indices) {
     // Past the end, padding: the permutation again, as often as need be.
     index = permutation[entry % length_];
     entry += options_.num_replicas;
+  }
+  return indices;
+}
+
+DistributedSampler::Part DistributedSampler::PartOf(int64_t samples) const {
+  const int64_t share = samples / options_.num_replicas;
+  const int64_t over = samples % options_.num_replicas;
+  const int64_t rank = options_.rank;
+  return {rank * share + std::min(rank, over), share + (rank < over ? 1 : 0)};
+}
+
+std::vector<int64_t> DistributedSampler::Slices(
+    const std::vector<int64_t>& permutation) const {
+  std::vector<int64_t> indices;
+  const auto wanted = static_cast<size_t>(num_samples());
+  int64_t begin = state_.position;
+  while (indices.size() < wanted) {
+    const int64_t batch = std::min(options_.slices_of, length_ - begin);
+    const Part part = PartOf(batch);
+    const auto first = permutation.begin() + begin + part.begin;
+    indices.insert(indices.end(), first, first + part.size);
+    begin += batch;
   }
   return indices;
 }
@@ -71,8 +124,12 @@ absl::Status DistributedSampler::Restore(const SamplerState& state) {
 
 SamplerState DistributedSampler::After(const SamplerState& start,
                                        int64_t samples) const {
-  const int64_t position = start.position + samples * options_.num_replicas;
-  return {start.epoch, std::min(position, length_)};
+  int64_t taken = samples * options_.num_replicas;
+  if (slices()) {
+    const int64_t batch = options_.slices_of;
+    taken = (taken + batch - 1) / batch * batch;
+  }
+  return {start.epoch, std::min(start.position + taken, length_)};
 }
 
 std::vector<int64_t> DistributedSampler::Permutation() const {

@@ -38,17 +38,26 @@ struct DistributedSamplerOptions {
   // dropped, so that numbers of samples may differ by one from rank to rank:
   // for evaluation, whose metrics must not count padding. Excludes drop_last.
   bool even = true;
+  // Not in PyTorch. 0: the permutation is dealt card by card. Else the number
+  // of samples in a global batch, which num_replicas must divide: each global
+  // batch is a slice of the permutation, of which replica r gets the r-th part
+  // in one piece. So what a batch has, and in which order, does not depend on
+  // the number of replicas. Where the epoch's end leaves less than a batch,
+  // drop_last drops it, and even = false cuts it into parts as even as can be;
+  // one of them is required, as padding depends on the number of replicas.
+  int64_t slices_of = 0;
 };
 
 // torch.utils.data.DistributedSampler, index for index, which can also stop
 // and go on with another number of replicas.
 //
 // The epoch is a permutation of the data set, dealt card by card: replica r
-// gets entries r, r + num_replicas, ... Replicas are in step when each has
-// taken equally many, and the job then stands at one position of the
-// permutation. A job that goes on from there, on as many replicas or not, deals
-// the rest of the same permutation. So every sample is seen once in the epoch
-// whatever the changes, apart from the end: with padding, up to
+// gets entries r, r + num_replicas, ... (or in slices: see slices_of). Replicas
+// are in step when each has taken equally many, and the job then stands at one
+// position of the permutation. A job that goes on from there, on as many
+// replicas or not, deals the rest of the same permutation. So every sample is
+// seen once in the epoch whatever the changes, apart from the end: with
+// padding, up to
 // num_replicas - 1 samples (of the last number of replicas) come twice; with
 // drop_last, as many are left out.
 //
@@ -86,12 +95,23 @@ class DistributedSampler {
   absl::Status Restore(const SamplerState& state);
 
   // Where the job stands when, from `start` on, every replica has taken
-  // `samples` of its indices.
+  // `samples` of its indices. With slices_of it stands between two global
+  // batches: one that was begun counts as taken.
   SamplerState After(const SamplerState& start, int64_t samples) const;
 
  private:
   DistributedSampler(int64_t length, const DistributedSamplerOptions& options)
       : length_(length), options_(options) {}
+
+  // Where a replica's samples are among a batch.
+  struct Part {
+    int64_t begin = 0;
+    int64_t size = 0;
+  };
+  bool slices() const { return options_.slices_of > 0; }
+  // This rank's part of a global batch of `samples`.
+  Part PartOf(int64_t samples) const;
+  std::vector<int64_t> Slices(const std::vector<int64_t>& permutation) const;
 
   // The epoch's order of the whole data set.
   std::vector<int64_t> Permutation() const;

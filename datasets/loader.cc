@@ -33,14 +33,38 @@ absl::Status CheckOptions(const LoaderOptions& options) {
   return absl::OkStatus();
 }
 
+bool ReadsNothing(const BatchParts& parts) {
+  return !parts.inputs && !parts.targets;
+}
+
+absl::Status CheckSampler(const DistributedSampler& sampler, int64_t length,
+                          int64_t batch_size) {
+  if (sampler.length() != length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the sampler is for ", sampler.length(),
+                     " samples, but the data set ", "has ", length));
+  }
+  const DistributedSamplerOptions& sampling = sampler.options();
+  if (sampling.slices_of > 0 &&
+      sampling.slices_of != batch_size * sampling.num_replicas) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the sampler slices global batches of ", sampling.slices_of,
+        " samples, but ", sampling.num_replicas, " replicas load ", batch_size,
+        " each"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Batch> GetOrCatch(const Dataset& dataset,
-                                 absl::Span<const int64_t> indices, bool pin) {
+                                 absl::Span<const int64_t> indices,
+                                 const BatchParts& parts, bool pin) {
+  if (ReadsNothing(parts)) {
+    return Batch{{}, {}, static_cast<int64_t>(indices.size())};
+  }
   return CatchTorchOr([&]() -> absl::StatusOr<Batch> {
-    TANDEM_ASSIGN_OR_RETURN(Batch batch, dataset.Get(indices));
-    if (pin) {
-      batch.inputs = batch.inputs.pin_memory();
-      batch.targets = batch.targets.pin_memory();
-    }
+    TANDEM_ASSIGN_OR_RETURN(Batch batch, dataset.Get(indices, parts));
+    if (pin && parts.inputs) batch.inputs = batch.inputs.pin_memory();
+    if (pin && parts.targets) batch.targets = batch.targets.pin_memory();
     return batch;
   });
 }
@@ -69,11 +93,8 @@ absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(
     std::shared_ptr<const Dataset> dataset,
     std::shared_ptr<DistributedSampler> sampler, const LoaderOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckOptions(options));
-  if (sampler->length() != dataset->size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the sampler is for ", sampler->length(),
-                     " samples, but the data set ", "has ", dataset->size()));
-  }
+  TANDEM_RETURN_IF_ERROR(
+      CheckSampler(*sampler, dataset->size(), options.batch_size));
   return std::unique_ptr<Loader>(
       new Loader(std::move(dataset), std::move(sampler), options));
 }
@@ -84,7 +105,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset,
     : dataset_(std::move(dataset)),
       sampler_(std::move(sampler)),
       options_(options) {
-  if (options.workers == 0) return;
+  if (options.workers == 0 || ReadsNothing(options.parts)) return;
   prefetcher_ = std::make_unique<Prefetcher>(
       options.workers, options.workers * options.prefetch_factor);
 }
@@ -141,7 +162,8 @@ absl::Span<const int64_t> Loader::IndicesOf(const Plan& plan,
 absl::StatusOr<Batch> Loader::Read(const Plan& plan, int64_t number) const {
   const absl::Span<const int64_t> indices = IndicesOf(plan, number);
   const bool pin = options_.pin_memory && at::hasCUDA();
-  absl::StatusOr<Batch> batch = GetOrCatch(*dataset_, indices, pin);
+  absl::StatusOr<Batch> batch =
+      GetOrCatch(*dataset_, indices, options_.parts, pin);
   if (batch.ok()) return batch;
   return absl::Status(batch.status().code(),
                       absl::StrCat("cannot read batch ", number, " of epoch ",

@@ -30,6 +30,9 @@ struct LoaderOptions {
   // no effect where there is no GPU.
   bool pin_memory = false;
   absl::Duration timeout = absl::Minutes(5);  // of the wait for a worker
+  // What this rank has a use for; the rest of its batches is undefined. Without
+  // any, batches are sizes alone, and no sample is read.
+  BatchParts parts;
 };
 
 // What one replica gets of a global batch. An error that names both numbers if
@@ -57,8 +60,8 @@ absl::StatusOr<int64_t> BatchSizePerReplica(int64_t global_batch_size,
 // for the calls of Dataset::Get that are under way.
 class Loader {
  public:
-  // An error if a number in `options` makes no sense, or if the sampler's
-  // length is not the data set's.
+  // An error if a number in `options` makes no sense, if the sampler's length
+  // is not the data set's, or if the sampler slices other batches than these.
   static absl::StatusOr<std::unique_ptr<Loader>> Create(
       std::shared_ptr<const Dataset> dataset,
       std::shared_ptr<DistributedSampler> sampler,

@@ -35,22 +35,36 @@ class Mnist : public Dataset {
   }
   int64_t classes() const override { return kClasses; }
 
-  absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices) const override {
+  absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices,
+                            const BatchParts& parts) const override {
     TANDEM_RETURN_IF_ERROR(CheckIndices(indices, size()));
-    const int64_t count = indices.size();
-    Batch batch{at::empty({count, 1, kSide, kSide}, at::kFloat),
-                at::empty({count}, at::kLong), count};
-    float* input = batch.inputs.mutable_data_ptr<float>();
-    int64_t* target = batch.targets.mutable_data_ptr<int64_t>();
-    for (int64_t index : indices) {
-      const uint8_t* image = images_.data() + index * kPixels;
-      for (int64_t i = 0; i < kPixels; ++i) *input++ = values_[image[i]];
-      *target++ = labels_.data()[index];
-    }
+    Batch batch;
+    batch.size = indices.size();
+    if (parts.inputs) batch.inputs = Inputs(indices);
+    if (parts.targets) batch.targets = Targets(indices);
     return batch;
   }
 
  private:
+  at::Tensor Inputs(absl::Span<const int64_t> indices) const {
+    const int64_t count = indices.size();
+    const at::Tensor inputs = at::empty({count, 1, kSide, kSide}, at::kFloat);
+    float* input = inputs.mutable_data_ptr<float>();
+    for (int64_t index : indices) {
+      const uint8_t* image = images_.data() + index * kPixels;
+      for (int64_t i = 0; i < kPixels; ++i) *input++ = values_[image[i]];
+    }
+    return inputs;
+  }
+
+  at::Tensor Targets(absl::Span<const int64_t> indices) const {
+    const int64_t count = indices.size();
+    const at::Tensor targets = at::empty({count}, at::kLong);
+    int64_t* target = targets.mutable_data_ptr<int64_t>();
+    for (int64_t index : indices) *target++ = labels_.data()[index];
+    return targets;
+  }
+
   const IdxArray images_;          // [n, 28, 28]
   const IdxArray labels_;          // [n]
   std::array<float, 256> values_;  // what becomes of each byte

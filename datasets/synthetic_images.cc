@@ -47,25 +47,42 @@ class SyntheticImages : public Dataset {
   std::vector<int64_t> input_shape() const override { return options_.shape; }
   int64_t classes() const override { return options_.classes; }
 
-  absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices) const override {
+  absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices,
+                            const BatchParts& parts) const override {
     TANDEM_RETURN_IF_ERROR(CheckIndices(indices, size()));
-    const int64_t count = indices.size();
-    std::vector<int64_t> shape = {count};
-    shape.insert(shape.end(), options_.shape.begin(), options_.shape.end());
-    Batch batch{at::empty(shape, at::kFloat), at::empty({count}, at::kLong),
-                count};
-    float* input = batch.inputs.mutable_data_ptr<float>();
-    int64_t* target = batch.targets.mutable_data_ptr<int64_t>();
-    for (int64_t index : indices) {
-      const uint64_t key = SplitMix(sample_key_, index);
-      const int64_t label = SplitMix(key, 0) % options_.classes;
-      *target++ = label;
-      input = WriteImage(key, label, input);
-    }
+    Batch batch;
+    batch.size = indices.size();
+    if (parts.inputs) batch.inputs = Inputs(indices);
+    if (parts.targets) batch.targets = Targets(indices);
     return batch;
   }
 
  private:
+  uint64_t KeyOf(int64_t index) const { return SplitMix(sample_key_, index); }
+
+  int64_t LabelOf(int64_t index) const {
+    return SplitMix(KeyOf(index), 0) % options_.classes;
+  }
+
+  at::Tensor Inputs(absl::Span<const int64_t> indices) const {
+    std::vector<int64_t> shape = {static_cast<int64_t>(indices.size())};
+    shape.insert(shape.end(), options_.shape.begin(), options_.shape.end());
+    const at::Tensor inputs = at::empty(shape, at::kFloat);
+    float* input = inputs.mutable_data_ptr<float>();
+    for (int64_t index : indices) {
+      input = WriteImage(KeyOf(index), LabelOf(index), input);
+    }
+    return inputs;
+  }
+
+  at::Tensor Targets(absl::Span<const int64_t> indices) const {
+    const int64_t count = indices.size();
+    const at::Tensor targets = at::empty({count}, at::kLong);
+    int64_t* target = targets.mutable_data_ptr<int64_t>();
+    for (int64_t index : indices) *target++ = LabelOf(index);
+    return targets;
+  }
+
   // Returns the end of what it wrote.
   float* WriteImage(uint64_t sample_key, int64_t label, float* out) const {
     const uint64_t label_key = SplitMix(pattern_key_, label);

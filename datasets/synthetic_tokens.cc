@@ -46,27 +46,33 @@ class SyntheticTokens : public Dataset {
   bool tokens() const override { return true; }
   int64_t classes() const override { return options_.vocabulary; }
 
-  absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices) const override {
+  absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices,
+                            const BatchParts& parts) const override {
     TANDEM_RETURN_IF_ERROR(CheckIndices(indices, size()));
-    const int64_t count = indices.size();
-    const int64_t context = options_.context;
-    Batch batch{at::empty({count, context}, at::kLong),
-                at::empty({count, context}, at::kLong), count};
-    int64_t* input = batch.inputs.mutable_data_ptr<int64_t>();
-    int64_t* target = batch.targets.mutable_data_ptr<int64_t>();
-    for (int64_t index : indices) {
-      const uint64_t key = SplitMix(sample_key_, index);
-      int64_t token = SplitMix(key, 0) % options_.vocabulary;
-      for (int64_t i = 0; i < context; ++i) {
-        *input++ = token;
-        token = Next(token, SplitMix(key, i + 1));
-        *target++ = token;
-      }
-    }
+    Batch batch;
+    batch.size = indices.size();
+    if (parts.inputs) batch.inputs = Tokens(indices, /*first=*/0);
+    if (parts.targets) batch.targets = Tokens(indices, /*first=*/1);
     return batch;
   }
 
  private:
+  // `context` tokens of each sequence, from the one with number `first` on.
+  at::Tensor Tokens(absl::Span<const int64_t> indices, int64_t first) const {
+    const int64_t count = indices.size();
+    const at::Tensor tokens = at::empty({count, options_.context}, at::kLong);
+    int64_t* out = tokens.mutable_data_ptr<int64_t>();
+    for (int64_t index : indices) {
+      const uint64_t key = SplitMix(sample_key_, index);
+      int64_t token = SplitMix(key, 0) % options_.vocabulary;
+      for (int64_t i = 0; i < first + options_.context; ++i) {
+        if (i >= first) *out++ = token;
+        token = Next(token, SplitMix(key, i + 1));
+      }
+    }
+    return tokens;
+  }
+
   int64_t Next(int64_t token, uint64_t bits) const {
     const bool any = bits % 8 == 0;
     return any ? (bits >> 3) % options_.vocabulary : successors_[token];

@@ -2,8 +2,10 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 
 #include <optional>
+#include <utility>
 
 namespace tandem {
 
@@ -25,6 +27,9 @@ at::Tensor BatchNorm2d::forward(const at::Tensor& x) {
               x.sizes());
   const Microbatch microbatch =
       MicrobatchScope::Current().value_or(Microbatch());
+  if (!microbatch.is_recomputed && microbatch.records != nullptr) {
+    return Recorded(x, std::move(arguments), microbatch);
+  }
   if (!microbatch.is_recomputed && !microbatch.defers_statistics) {
     num_batches_tracked += 1;
     return BatchNormFunction(x, arguments);
@@ -37,6 +42,27 @@ at::Tensor BatchNorm2d::forward(const at::Tensor& x) {
   if (microbatch.index == 0) gathered_ = Gathered();
   Gather(count, statistics);
   if (microbatch.index + 1 == microbatch.count) Commit();
+  return y;
+}
+
+RunningStatistics BatchNorm2d::running_statistics() const {
+  return {running_mean, running_var, num_batches_tracked, *options.momentum()};
+}
+
+// With a momentum of 1 the kernel leaves there what it would take in.
+at::Tensor BatchNorm2d::Recorded(const at::Tensor& x,
+                                 BatchNormArguments arguments,
+                                 const Microbatch& microbatch) {
+  TORCH_CHECK_VALUE(!microbatch.defers_statistics,
+                    "BatchNorm's statistics can be those of the mini-batch "
+                    "(deferred), or be recorded by microbatch, not both");
+  const at::Tensor statistics =
+      at::zeros({2, x.size(1)}, running_mean.options());
+  arguments.running_mean = statistics.select(0, 0);
+  arguments.running_var = statistics.select(0, 1);
+  arguments.momentum = 1;
+  at::Tensor y = BatchNormFunction(x, arguments);
+  microbatch.records->Record(*this, microbatch.index, statistics);
   return y;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "core/microbatch_scope.h"
+#include "core/statistics_records.h"
 #include "models/norm_function.h"
 
 namespace tandem {
@@ -19,15 +20,20 @@ namespace tandem {
 //   - with defers_statistics the running statistics take in those of the whole
 //     mini-batch, once, after its last microbatch, as if it had gone through in
 //     one piece (torchgpipe's DeferredBatchNorm, which has the biased variance;
-//     PyTorch's running variance is unbiased, and so is this).
+//     PyTorch's running variance is unbiased, and so is this);
+//   - with records the running statistics are left alone, and what they would
+//     take in is recorded; both at once is LibTorch's error.
 //
 // Runs under a WeightGradientSink. Not thread-safe.
-class BatchNorm2d : public torch::nn::BatchNorm2dImpl {
+class BatchNorm2d : public torch::nn::BatchNorm2dImpl,
+                    public RecordsStatistics {
  public:
   using torch::nn::BatchNorm2dImpl::BatchNorm2dImpl;
 
   // [n, channels, height, width]; in training, more than one value a channel.
   at::Tensor forward(const at::Tensor& x);
+
+  RunningStatistics running_statistics() const override;
 
  private:
   // Of the microbatches that have come.
@@ -37,6 +43,8 @@ class BatchNorm2d : public torch::nn::BatchNorm2dImpl {
     at::Tensor squares;  // sum of squared distances from the mean
   };
 
+  at::Tensor Recorded(const at::Tensor& x, BatchNormArguments arguments,
+                      const Microbatch& microbatch);
   void Gather(int64_t count, const BatchStatistics& statistics);
   void Commit();
 

@@ -72,6 +72,26 @@ TEST(MnistTest, GivesNormalisedImagesAndLabelsInTheOrderAskedFor) {
   }
 }
 
+TEST(MnistTest, GivesThePartsThatAreWanted) {
+  const std::string folder = MakeFolder("parts");
+  WriteTestFile(folder + "train-images-idx3-ubyte",
+                IdxBytes({2, 28, 28}, Images(2)));
+  WriteTestFile(folder + "train-labels-idx1-ubyte", IdxBytes({2}, {7, 9}));
+  const auto dataset = OpenMnist(InTempDir(folder), Split::kTrain, kPlain);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const absl::StatusOr<Batch> images =
+      (*dataset)->Get({1}, {/*inputs=*/true, /*targets=*/false});
+  ASSERT_TRUE(images.ok()) << images.status();
+  EXPECT_EQ(images->inputs.const_data_ptr<float>()[1], 2 / 255.0f);
+  EXPECT_FALSE(images->targets.defined());
+  const absl::StatusOr<Batch> labels =
+      (*dataset)->Get({1}, {/*inputs=*/false, /*targets=*/true});
+  ASSERT_TRUE(labels.ok()) << labels.status();
+  EXPECT_EQ(labels->targets.const_data_ptr<int64_t>()[0], 9);
+  EXPECT_FALSE(labels->inputs.defined());
+  EXPECT_EQ(labels->size, 1);
+}
+
 TEST(MnistTest, AnIndexBeyondTheEndIsAnError) {
   const std::string folder = MakeFolder("short");
   WriteTestFile(folder + "t10k-images-idx3-ubyte",

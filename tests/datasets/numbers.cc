@@ -15,7 +15,19 @@
 
 namespace tandem {
 
-absl::StatusOr<Batch> Numbers::Get(absl::Span<const int64_t> indices) const {
+namespace {
+
+at::Tensor TensorOf(absl::Span<const int64_t> numbers) {
+  const at::Tensor tensor =
+      at::empty({static_cast<int64_t>(numbers.size())}, at::kLong);
+  std::copy(numbers.begin(), numbers.end(), tensor.mutable_data_ptr<int64_t>());
+  return tensor;
+}
+
+}  // namespace
+
+absl::StatusOr<Batch> Numbers::Get(absl::Span<const int64_t> indices,
+                                   const BatchParts& parts) const {
   ++reads_;
   for (int64_t index : indices) {
     if (index == bad_sample) return absl::DataLossError("unreadable");
@@ -25,13 +37,16 @@ absl::StatusOr<Batch> Numbers::Get(absl::Span<const int64_t> indices) const {
   }
   // Lets workers overtake each other.
   if (indices[0] % 3 == 0) std::this_thread::yield();
-  const int64_t count = indices.size();
-  Batch batch{at::empty({count}, at::kLong), at::empty({count}, at::kLong),
-              count};
-  std::copy(indices.begin(), indices.end(),
-            batch.inputs.mutable_data_ptr<int64_t>());
-  std::copy(indices.begin(), indices.end(),
-            batch.targets.mutable_data_ptr<int64_t>());
+  Batch batch;
+  batch.size = static_cast<int64_t>(indices.size());
+  if (parts.inputs) {
+    inputs_read_ += batch.size;
+    batch.inputs = TensorOf(indices);
+  }
+  if (parts.targets) {
+    targets_read_ += batch.size;
+    batch.targets = TensorOf(indices);
+  }
   return batch;
 }
 

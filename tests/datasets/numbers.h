@@ -27,10 +27,13 @@ class Numbers : public Dataset {
   int64_t size() const override { return size_; }
   std::vector<int64_t> input_shape() const override { return {}; }
   int64_t classes() const override { return size_; }
-  absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices) const override;
+  absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices,
+                            const BatchParts& parts) const override;
 
-  // Calls of Get.
+  // Calls of Get, and samples of which it was asked for the part.
   int64_t reads() const { return reads_; }
+  int64_t inputs_read() const { return inputs_read_; }
+  int64_t targets_read() const { return targets_read_; }
 
   // Samples that make Get fail, throw, throw as LibTorch does, or wait for
   // `released`.
@@ -43,6 +46,8 @@ class Numbers : public Dataset {
  private:
   const int64_t size_;
   mutable std::atomic<int64_t> reads_{0};
+  mutable std::atomic<int64_t> inputs_read_{0};
+  mutable std::atomic<int64_t> targets_read_{0};
 };
 
 // Both fail the test, and end it, on an error.

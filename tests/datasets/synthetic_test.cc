@@ -68,6 +68,15 @@ void ExpectAFunctionOfSeedIndexAndSplit(const MakeOne& make) {
   EXPECT_FALSE(Same(whole, Get(*make(0, Split::kTest), Range(0, 8))));
   EXPECT_EQ(dataset->Get({dataset->size()}).status().code(),
             absl::StatusCode::kOutOfRange);
+  const absl::StatusOr<Batch> inputs =
+      dataset->Get({5, 2}, {/*inputs=*/true, /*targets=*/false});
+  EXPECT_TRUE(at::equal(inputs->inputs, some.inputs));
+  EXPECT_FALSE(inputs->targets.defined());
+  const absl::StatusOr<Batch> targets =
+      dataset->Get({5, 2}, {/*inputs=*/false, /*targets=*/true});
+  EXPECT_TRUE(at::equal(targets->targets, some.targets));
+  EXPECT_FALSE(targets->inputs.defined());
+  EXPECT_EQ(targets->size, 2);
 }
 
 TEST(SyntheticImagesTest, ASampleIsAFunctionOfSeedIndexAndSplit) {
