@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/status_macros.h"
+#include "core/tensor_tree.h"
 #include "core/torch_status.h"
 
 namespace tandem {
@@ -33,6 +34,11 @@ absl::Status CheckOptions(const LoaderOptions& options) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<at::Tensor> Pinned(const at::Tensor& tensor,
+                                  const std::string& /*path*/) {
+  return tensor.defined() ? tensor.pin_memory() : tensor;
+}
+
 absl::StatusOr<Batch> GetOrCatch(const Dataset& dataset,
                                  absl::Span<const int64_t> indices, bool pin) {
   return CatchTorchOr([&]() -> absl::StatusOr<Batch> {
@@ -40,6 +46,9 @@ absl::StatusOr<Batch> GetOrCatch(const Dataset& dataset,
     if (pin) {
       batch.inputs = batch.inputs.pin_memory();
       batch.targets = batch.targets.pin_memory();
+      for (auto& [name, tree] : batch.further_inputs) {
+        TANDEM_ASSIGN_OR_RETURN(tree, MapTensors(tree, name, Pinned));
+      }
     }
     return batch;
   });

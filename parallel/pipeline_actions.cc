@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/batch_inputs.h"
 #include "core/fault_point.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
@@ -63,8 +64,16 @@ absl::StatusOr<StageMessage> PipelineExecutor::InputsOf(
     return absl::InvalidArgumentError(
         "the first stage's rank needs the batch's inputs");
   }
-  return CatchTorchOr(
-      [&] { return StageMessage{batch.inputs.to(stages_.front()->device())}; });
+  const PipelineStage& first = *stages_.front();
+  TANDEM_ASSIGN_OR_RETURN(const Skips further,
+                          NamedInputs(batch, first.incoming()));
+  return CatchTorchOr([&] {
+    StageMessage message = {batch.inputs.to(first.device())};
+    for (const auto& each : further) {
+      message.push_back(each.second.to(first.device()));
+    }
+    return message;
+  });
 }
 
 absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,

@@ -72,8 +72,9 @@ class PipelineExecutor {
   // Forward and backward of all microbatches (schedule.microbatches of them, in
   // order; none empty): adds the gradients of the whole batch's mean loss to
   // the parameters', and returns its score where the last stage is (elsewhere
-  // an empty one). Inputs are needed where the first stage is, and targets
-  // where the last is; sizes everywhere. `samples` are those of the first
+  // an empty one). Inputs are needed where the first stage is (further ones
+  // exactly as its layers and later ones read them), and targets where the last
+  // is; sizes everywhere. `samples` are those of the first
   // microbatch.
   //
   // `finish` follows each device's last action, while others may still work:

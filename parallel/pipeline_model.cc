@@ -106,6 +106,7 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     stage.name = StageName(i, stage.device);
     stage.incoming = SkipsBefore(links, static_cast<size_t>(part.begin));
     stage.outgoing = SkipsBefore(links, static_cast<size_t>(part.end));
+    stage.further_inputs = FurtherInputs(links);
     if (i + 1 == schedule.stages) stage.loss = loss;
     stage.splits_backward = options.splits_backward;
     stage.weight_gradient_batch = options.weight_gradient_batch;

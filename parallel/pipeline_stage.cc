@@ -70,6 +70,16 @@ bool PipelineStage::PassesBy(const std::string& skip) const {
          absl::c_linear_search(options_.outgoing, skip);
 }
 
+StageMessage PipelineStage::LeavesOf(const StageMessage& inputs) const {
+  StageMessage leaves = {LeafOf(inputs[0])};
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    const bool is_of_batch = absl::c_linear_search(options_.further_inputs,
+                                                   options_.incoming[i - 1]);
+    leaves.push_back(is_of_batch ? inputs[i].detach() : LeafOf(inputs[i]));
+  }
+  return leaves;
+}
+
 absl::StatusOr<StageMessage> PipelineStage::Run(const StagePass& pass,
                                                 const StageMessage& inputs) {
   CHECK_EQ(inputs.size(), 1 + options_.incoming.size());
@@ -115,8 +125,7 @@ absl::StatusOr<LossResult> PipelineStage::Loss(const at::Tensor& output,
 }
 
 absl::Status PipelineStage::RunWithGraph(Kept* kept, Score* score) {
-  StageMessage leaves;
-  for (const at::Tensor& each : kept->inputs) leaves.push_back(LeafOf(each));
+  StageMessage leaves = LeavesOf(kept->inputs);
   const bool defers =
       options_.splits_backward || options_.weight_gradient_batch > 1;
   kept->sink = defers ? std::make_shared<WeightGradientSink>() : nullptr;

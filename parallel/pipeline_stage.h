@@ -33,6 +33,8 @@ struct StageOptions {
   // (core/layer_links.h); one in both that no layer here takes passes by.
   std::vector<std::string> incoming;
   std::vector<std::string> outgoing;
+  // Of both, the batch's further inputs, which take no gradient.
+  std::vector<std::string> further_inputs;
   // Of the last stage; null for others.
   LossFunction loss;
   // Microbatches go back in two parts, else in one.
@@ -104,6 +106,8 @@ class PipelineStage {
   const std::string& name() const { return options_.name; }
   c10::Device device() const { return options_.device; }
   const LayerList& layers() const { return layers_; }
+  // In alphabetic order; of the first stage, all further inputs.
+  const std::vector<std::string>& incoming() const { return options_.incoming; }
   bool has_loss() const { return options_.loss != nullptr; }
 
   // How many microbatches are between forward and the end of their backward, as
@@ -126,6 +130,7 @@ class PipelineStage {
   };
 
   bool PassesBy(const std::string& skip) const;
+  StageMessage LeavesOf(const StageMessage& inputs) const;
   absl::StatusOr<StageMessage> Run(const StagePass& pass,
                                    const StageMessage& inputs);
   absl::StatusOr<LossResult> Loss(const at::Tensor& output,

@@ -63,8 +63,8 @@ struct PipelinedOptions {
 // over the same microbatches, but for the order of sums.
 //
 // Ranks of the pipeline call the same methods with batches of the same sizes.
-// The first stage's rank needs their inputs and the last one's their targets;
-// others may leave them undefined.
+// The first stage's rank needs their inputs, further ones included, and the
+// last one's their targets; others may leave them undefined.
 //
 // Errors: InvalidArgument for parts that do not fit each other, a batch that
 // gives another number of microbatches than the schedule's, a model without
