@@ -4,17 +4,24 @@
 #define TANDEM_CORE_BATCH_H_
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 namespace tandem {
 
 // Some samples, stacked along dimension 0. On a rank that holds a middle stage
-// of a pipeline both tensors are undefined.
+// of a pipeline there is no tensor.
 struct Batch {
   at::Tensor inputs;   // [size, ...]
   at::Tensor targets;  // [size, ...], int64 class numbers
   int64_t size = 0;
+  // What a model takes beside them (a mask, token types, a second image), by
+  // name: tensors [size, ...], or tuples, lists and dicts of such. Layers say
+  // what they read of it (LayerLinks::reads). Needed where `inputs` are.
+  std::map<std::string, c10::IValue> further_inputs = {};
 };
 
 // What a batch, or several, came to. Sums, so that they can be added up across

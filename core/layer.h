@@ -27,7 +27,8 @@ class Module;
 
 namespace tandem {
 
-// Tensors on their way past layers, by the names that LayerLinks gives them.
+// Tensors on their way past layers, by the names that LayerLinks gives them:
+// skip connections, and a batch's further inputs.
 using Skips = std::map<std::string, at::Tensor>;
 
 // One layer: maps a tensor to a tensor.
@@ -39,8 +40,9 @@ struct Layer {
   std::shared_ptr<torch::nn::Module> module;
   // Calls the module's forward. Differentiable.
   std::function<at::Tensor(const at::Tensor&)> forward;
-  // Instead of `forward`, for a layer with links.stashes or links.takes: puts
-  // the former into the map, and takes the latter out of it.
+  // Instead of `forward`, for a layer with links.stashes, links.takes or
+  // links.reads: puts the first into the map, takes the second out of it, and
+  // leaves the third where they are.
   std::function<at::Tensor(const at::Tensor&, Skips&)> forward_with_skips = {};
   LayerLinks links = {};  // those of its spec; MakeLayers sees to it
 };

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace tandem {
@@ -16,6 +17,7 @@ absl::Status SkipError(const std::string& skip, size_t layer,
 }  // namespace
 
 absl::Status CheckSkips(const std::vector<LayerLinks>& layers) {
+  const std::vector<std::string> inputs = FurtherInputs(layers);
   std::set<std::string> known;
   std::map<std::string, size_t> on_their_way;
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -26,6 +28,9 @@ absl::Status CheckSkips(const std::vector<LayerLinks>& layers) {
                                              : "is left by no layer before it");
     }
     for (const std::string& skip : layers[i].stashes) {
+      if (absl::c_linear_search(inputs, skip)) {
+        return SkipError(skip, i, "has the name of a further input");
+      }
       if (!known.insert(skip).second) {
         return SkipError(skip, i, "is left a second time");
       }
@@ -44,7 +49,14 @@ std::vector<std::string> SkipsBefore(const std::vector<LayerLinks>& layers,
     for (const std::string& skip : layers[i].takes) on_their_way.erase(skip);
     on_their_way.insert(layers[i].stashes.begin(), layers[i].stashes.end());
   }
+  for (size_t i = layer; i < layers.size(); ++i) {
+    on_their_way.insert(layers[i].reads.begin(), layers[i].reads.end());
+  }
   return {on_their_way.begin(), on_their_way.end()};
+}
+
+std::vector<std::string> FurtherInputs(const std::vector<LayerLinks>& layers) {
+  return SkipsBefore(layers, 0);
 }
 
 }  // namespace tandem

@@ -22,19 +22,30 @@ struct LayerLinks {
   // Tied weights: a parameter of this layer ("weight") that is one of an
   // earlier layer, by full name ("transformer.wte.weight").
   std::map<std::string, std::string> ties = {};
+  // What this layer reads of a batch beside its inputs, as core/batch_inputs.h
+  // names it: "mask", "boxes[0]". It comes past earlier layers as a skip does,
+  // but any number of layers may read it, and it takes no gradient.
+  std::vector<std::string> reads = {};
 
-  bool has_skips() const { return !stashes.empty() || !takes.empty(); }
+  bool has_skips() const {
+    return !stashes.empty() || !takes.empty() || !reads.empty();
+  }
 };
 
 // Whether skips of layers in this order fit together: InvalidArgument, naming
 // the skip and the layer (by number), when one is taken that was not left
-// before, left and never taken, or left or taken twice.
+// before, left and never taken, left or taken twice, or left under the name of
+// a further input.
 absl::Status CheckSkips(const std::vector<LayerLinks>& layers);
 
-// The skips on their way before layer `layer` (after the last one for
-// layers.size()), in alphabetic order. Requires CheckSkips.
+// What is on its way before layer `layer` (after the last one for
+// layers.size()), in alphabetic order: skips, and further inputs that this
+// layer or one after it reads. Requires CheckSkips.
 std::vector<std::string> SkipsBefore(const std::vector<LayerLinks>& layers,
                                      size_t layer);
+
+// The further inputs that these layers read, in alphabetic order.
+std::vector<std::string> FurtherInputs(const std::vector<LayerLinks>& layers);
 
 }  // namespace tandem
 

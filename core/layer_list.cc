@@ -1,9 +1,11 @@
 #include "core/layer_list.h"
 
+#include <c10/util/Exception.h>
 #include <glog/logging.h>
 #include <torch/nn/module.h>
 
 #include <string>
+#include <utility>
 
 namespace tandem {
 namespace {
@@ -42,6 +44,10 @@ LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed) {
 
 at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips) {
   if (!layer.links.has_skips()) return layer.forward(input);
+  for (const std::string& name : layer.links.reads) {
+    TORCH_CHECK(skips.count(name) > 0, "layer ", layer.name,
+                " reads the further input '", name, "', which is not there");
+  }
   at::Tensor output = layer.forward_with_skips(input, skips);
   for (const std::string& skip : layer.links.stashes) {
     CHECK_EQ(skips.count(skip), 1u) << layer.name << " has not left " << skip;
@@ -49,12 +55,17 @@ at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips) {
   for (const std::string& skip : layer.links.takes) {
     CHECK_EQ(skips.count(skip), 0u) << layer.name << " has not taken " << skip;
   }
+  for (const std::string& name : layer.links.reads) {
+    CHECK_EQ(skips.count(name), 1u)
+        << layer.name << " has taken " << name << ", which others may read";
+  }
   return output;
 }
 
-at::Tensor Forward(const LayerList& layers, const at::Tensor& input) {
+at::Tensor Forward(const LayerList& layers, const at::Tensor& input,
+                   Skips further) {
   at::Tensor x = input;
-  Skips skips;
+  Skips skips = std::move(further);
   for (const Layer& layer : layers) x = RunLayer(layer, x, skips);
   return x;
 }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/status_macros.h"
+#include "core/tensor_tree.h"
 #include "core/torch_status.h"
 
 namespace tandem {
@@ -55,6 +56,11 @@ absl::Status CheckSampler(const DistributedSampler& sampler, int64_t length,
   return absl::OkStatus();
 }
 
+absl::StatusOr<at::Tensor> Pinned(const at::Tensor& tensor,
+                                  const std::string& /*path*/) {
+  return tensor.defined() ? tensor.pin_memory() : tensor;
+}
+
 absl::StatusOr<Batch> GetOrCatch(const Dataset& dataset,
                                  absl::Span<const int64_t> indices,
                                  const BatchParts& parts, bool pin) {
@@ -63,8 +69,13 @@ absl::StatusOr<Batch> GetOrCatch(const Dataset& dataset,
   }
   return CatchTorchOr([&]() -> absl::StatusOr<Batch> {
     TANDEM_ASSIGN_OR_RETURN(Batch batch, dataset.Get(indices, parts));
-    if (pin && parts.inputs) batch.inputs = batch.inputs.pin_memory();
     if (pin && parts.targets) batch.targets = batch.targets.pin_memory();
+    if (pin && parts.inputs) {
+      batch.inputs = batch.inputs.pin_memory();
+      for (auto& [name, tree] : batch.further_inputs) {
+        TANDEM_ASSIGN_OR_RETURN(tree, MapTensors(tree, name, Pinned));
+      }
+    }
     return batch;
   });
 }

@@ -69,8 +69,9 @@ struct ModuleTraits<LayerList> {
   static NamedTensors Buffers(const LayerList& layers) {
     return NamedBuffers(layers);
   }
-  static at::Tensor Call(LayerList& layers, const at::Tensor& input) {
-    return tandem::Forward(layers, input);
+  static at::Tensor Call(LayerList& layers, const at::Tensor& input,
+                         const Skips& further = {}) {
+    return tandem::Forward(layers, input, further);
   }
 };
 

@@ -133,7 +133,7 @@ absl::Status Hybrid::Prepare(const LayerSpecs& specs, const LossFunction& loss,
   model.seed = options_.seed;
   model.splits_backward = SplitsBackward(options_.schedule);
   model.weight_gradient_batch = options_.weight_gradient_batch;
-  model.copies_ties = options_.reproducible;
+  model.reproducible = options_.reproducible;
   TANDEM_ASSIGN_OR_RETURN(
       PipelineExecutor::Stages stages,
       MakeStages(specs, options_.schedule, layout, model, loss));
@@ -143,7 +143,7 @@ absl::Status Hybrid::Prepare(const LayerSpecs& specs, const LossFunction& loss,
       executor_, PipelineExecutor::Create(options_.schedule, std::move(stages),
                                           layout, pipeline));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TiedGroup> tied,
-                          TiedAcross(specs, options_.cuts, model.copies_ties));
+                          TiedAcross(specs, options_.cuts, model.reproducible));
   TANDEM_RETURN_IF_ERROR(CheckTies(options_, tied));
   TANDEM_RETURN_IF_ERROR(MakeTrainedStages(tied));
   TANDEM_RETURN_IF_ERROR(CountParameters());
@@ -279,6 +279,10 @@ absl::StatusOr<Score> Hybrid::Step(const Batch& batch, double learning_rate) {
   SetTraining(executor_->stages(), true);
   for (TrainedStage* stage : AllStages()) {
     TANDEM_RETURN_IF_ERROR(stage->Prepare());
+  }
+  for (const auto& stage : executor_->stages()) {
+    if (stage == nullptr || stage->records() == nullptr) continue;
+    stage->records()->Begin(options_.schedule.microbatches);
   }
   // As if every replica had as many samples as this one.
   StepSamples samples;

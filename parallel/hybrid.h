@@ -86,8 +86,8 @@ struct HybridOptions {
 // parameters, buffers and optimizer state have the same bits on all replicas.
 //
 // All ranks call the same methods; ranks of one replica with the same batch, of
-// the same size on all replicas. The first stage's rank needs its inputs and
-// the last one's its targets; others may leave them undefined.
+// the same size on all replicas. The first stage's rank needs its inputs, further
+// ones included, and the last one's its targets; others may leave them undefined.
 //
 // Initial values are a function of the seed, so that all ranks must have the
 // same one.
@@ -147,6 +147,7 @@ class Hybrid : public Strategy {
   absl::StatusOr<GradientOrder> OrderOfGroups() const;
   absl::StatusOr<std::vector<Batch>> Microbatches(const Batch& batch) const;
   absl::StatusOr<Score> SumInOrder() const;
+  absl::Status ApplyStatistics(int stage);
   absl::StatusOr<Score> Step(const Batch& batch, double learning_rate);
   StepHooks Hooks(double learning_rate);
   // This rank's stages of a device of the schedule, or all.

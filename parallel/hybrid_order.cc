@@ -1,11 +1,14 @@
 // What makes a step the same in every layout.
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/status_macros.h"
+#include "core/torch_status.h"
 #include "parallel/hybrid.h"
 #include "parallel/score_numbers.h"
 
@@ -64,6 +67,21 @@ absl::StatusOr<Score> Hybrid::SumInOrder() const {
     score += ScoreOf(numbers + i * kScoreNumbers);
   }
   return score;
+}
+
+// Running statistics take in all microbatches of the whole batch, in order.
+absl::Status Hybrid::ApplyStatistics(int stage) {
+  const PipelineStage& layers =
+      *executor_->stages()[static_cast<size_t>(stage)];
+  if (layers.records()->size() == 0) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(at::Tensor records, layers.records()->Records());
+  if (Communicator* const replicas = groups_.data(stage)) {
+    TANDEM_ASSIGN_OR_RETURN(
+        const std::vector<at::Tensor> all,
+        replicas->AllGather(records, [] { return "running statistics"; }));
+    records = at::cat(all);
+  }
+  return CatchTorch([&] { layers.records()->Apply(records); });
 }
 
 }  // namespace tandem

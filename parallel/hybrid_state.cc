@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/status_macros.h"
@@ -97,8 +98,9 @@ absl::StatusOr<Inference> Hybrid::Infer(const Batch& batch,
   SetTraining(executor_->stages(), false);
   const std::vector<int64_t> sizes =
       EvenSizes(batch.size, options_.schedule.microbatches);
+  const absl::StatusOr<std::vector<Batch>> parts = SplitBatch(batch, sizes);
   absl::StatusOr<Inference> inference =
-      executor_->Infer(SplitBatch(batch, sizes), keeps_outputs);
+      parts.ok() ? executor_->Infer(*parts, keeps_outputs) : parts.status();
   if (!inference.ok()) Abort(inference.status());
   return inference;
 }

@@ -46,10 +46,12 @@ absl::StatusOr<double> Hybrid::NormOfAll() {
 
 absl::Status Hybrid::UpdateDevice(int device, std::optional<double> norm,
                                   double learning_rate) {
-  for (TrainedStage* stage : StagesOf(device)) {
-    if (!norm.has_value()) stage->ClipValues();
-    TANDEM_RETURN_IF_ERROR(stage->Update(norm, learning_rate));
-    TANDEM_RETURN_IF_ERROR(stage->ShareBuffers());
+  for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
+    TrainedStage& stage = *stages_[static_cast<size_t>(i)];
+    if (!norm.has_value()) stage.ClipValues();
+    TANDEM_RETURN_IF_ERROR(stage.Update(norm, learning_rate));
+    TANDEM_RETURN_IF_ERROR(options_.reproducible ? ApplyStatistics(i)
+                                                 : stage.ShareBuffers());
   }
   return absl::OkStatus();
 }

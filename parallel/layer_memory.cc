@@ -29,13 +29,6 @@ c10::Device HomeOf(const LayerList& layers) {
   return c10::kCPU;
 }
 
-at::Tensor LeafOf(const at::Tensor& tensor) {
-  at::Tensor leaf = tensor.detach();
-  const bool takes_gradient = at::isFloatingType(leaf.scalar_type()) ||
-                              at::isComplexType(leaf.scalar_type());
-  return takes_gradient ? leaf.requires_grad_() : leaf;
-}
-
 void CountState(const LayerList& layers, int optimizer_states,
                 ModelProfile& profile) {
   std::map<const c10::TensorImpl*, std::vector<size_t>> holders;
@@ -63,22 +56,22 @@ void CountState(const LayerList& layers, int optimizer_states,
   }
 }
 
-absl::Status MeasureActivations(const LayerList& layers,
-                                const at::Tensor& input,
+absl::Status MeasureActivations(const LayerList& layers, const LayerFlow& entry,
                                 ModelProfile& profile) {
   StorageWatch watch;
   for (const auto& each : NamedParameters(layers)) watch.Ignore(each.second);
   for (const auto& each : NamedBuffers(layers)) watch.Ignore(each.second);
-  at::Tensor values = LeafOf(input.to(HomeOf(layers)));
-  watch.Ignore(values);
-  Skips skips;
+  LayerFlow flow = BroughtTo(entry, HomeOf(layers));
+  watch.Ignore(flow.values);
+  for (const auto& each : flow.skips) watch.Ignore(each.second);
+  at::Tensor values = LeafOf(std::exchange(flow.values, {}));
   for (size_t i = 0; i < layers.size(); ++i) {
     watch.SetMaker(static_cast<int>(i));
     TANDEM_ASSIGN_OR_RETURN(
         values, CatchTorchOr(
                     [&] {
                       const at::Tensor input_of = std::move(values);
-                      return RunLayer(layers[i], input_of, skips);
+                      return RunLayer(layers[i], input_of, flow.skips);
                     },
                     absl::StrCat("profile of layer ", layers[i].name)));
   }

@@ -14,10 +14,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/batch.h"
+#include "core/batch_inputs.h"
+#include "core/layer_links.h"
 #include "core/layer_list.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 #include "core/weight_gradient_sink.h"
+#include "parallel/layer_flow.h"
 #include "parallel/layer_memory.h"
 
 namespace tandem {
@@ -35,30 +39,6 @@ double MedianOf(std::vector<double> values) {
       values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
-}
-
-// What is between two layers, without a graph.
-struct Flow {
-  at::Tensor values;
-  Skips skips = {};
-
-  int64_t bytes() const {
-    size_t sum = values.nbytes();
-    for (const auto& each : skips) sum += each.second.nbytes();
-    return static_cast<int64_t>(sum);
-  }
-};
-
-Flow LeavesOf(const Flow& flow) {
-  Flow leaves = {LeafOf(flow.values)};
-  for (const auto& [name, skip] : flow.skips) leaves.skips[name] = LeafOf(skip);
-  return leaves;
-}
-
-Flow WithoutGraph(const Flow& flow) {
-  Flow bare = {flow.values.detach()};
-  for (const auto& [name, skip] : flow.skips) bare.skips[name] = skip.detach();
-  return bare;
 }
 
 // A clock for what a device computes.
@@ -130,7 +110,7 @@ class StateBackup {
 };
 
 // What backward of a layer begins from: its output, and the skips that it left.
-at::TensorList RootsOf(const Layer& layer, const Flow& made,
+at::TensorList RootsOf(const Layer& layer, const LayerFlow& made,
                        std::vector<at::Tensor>& roots) {
   if (made.values.requires_grad()) roots.push_back(made.values);
   for (const std::string& name : layer.links.stashes) {
@@ -140,11 +120,11 @@ at::TensorList RootsOf(const Layer& layer, const Flow& made,
   return roots;
 }
 
-// Forward and backward of one layer, which takes `flow` on.
-absl::Status RunOnce(const Layer& layer, c10::Device device, Flow& flow,
-                     Times& times) {
+// Forward and backward of one layer on `leaves`; gives what goes on from there.
+absl::StatusOr<LayerFlow> RunOnce(const Layer& layer, c10::Device device,
+                                  const LayerFlow& leaves, Times& times) {
   const auto sink = std::make_shared<WeightGradientSink>();
-  Flow made = LeavesOf(flow);
+  LayerFlow made = leaves;
   DeviceClock clock(device);
   {
     const WeightGradientSink::Scope scope(sink);
@@ -161,8 +141,7 @@ absl::Status RunOnce(const Layer& layer, c10::Device device, Flow& flow,
   times.backward_input.push_back(clock.Lap());
   TANDEM_RETURN_IF_ERROR(sink->Flush());
   times.backward_weight.push_back(clock.Lap());
-  flow = WithoutGraph(made);
-  return absl::OkStatus();
+  return WithoutGraph(made);
 }
 
 // The loss as a layer behind the others.
@@ -176,20 +155,24 @@ LayerList WithLoss(const LayerList& layers, const ProfileOptions& options) {
   return all;
 }
 
-absl::Status RunRound(const LayerList& layers, const at::Tensor& input,
+absl::Status RunRound(const LayerList& layers, const LayerFlow& entry,
                       c10::Device device, std::vector<Times>& times,
                       ModelProfile& profile) {
   const c10::OptionalDeviceGuard guard(device);
-  Flow flow;
-  TANDEM_ASSIGN_OR_RETURN(flow.values,
-                          CatchTorchOr([&] { return input.to(device); }));
+  const std::vector<LayerLinks> links = LinksOf(layers);
+  const std::vector<std::string> further_inputs = FurtherInputs(links);
+  TANDEM_ASSIGN_OR_RETURN(
+      LayerFlow flow, CatchTorchOr([&] { return BroughtTo(entry, device); }));
   for (size_t i = 0; i < layers.size(); ++i) {
-    TANDEM_RETURN_IF_ERROR(CatchTorch(
-        [&] {
-          const Visit visit(layers[i], device);
-          return RunOnce(layers[i], device, flow, times[i]);
-        },
-        absl::StrCat("profile of layer ", layers[i].name)));
+    TANDEM_ASSIGN_OR_RETURN(
+        flow, CatchTorchOr(
+                  [&] {
+                    const Visit visit(layers[i], device);
+                    return RunOnce(layers[i], device,
+                                   LeavesOf(flow, further_inputs), times[i]);
+                  },
+                  absl::StrCat("profile of layer ", layers[i].name)));
+    KeepSkips(SkipsBefore(links, i + 1), flow);
     if (i < profile.layers.size()) {
       profile.layers[i].output_bytes = flow.bytes();
     }
@@ -197,7 +180,7 @@ absl::Status RunRound(const LayerList& layers, const at::Tensor& input,
   return absl::OkStatus();
 }
 
-absl::Status MeasureTimes(const LayerList& layers, const at::Tensor& input,
+absl::Status MeasureTimes(const LayerList& layers, const LayerFlow& entry,
                           const ProfileOptions& options,
                           ModelProfile& profile) {
   const LayerList all = WithLoss(layers, options);
@@ -205,7 +188,7 @@ absl::Status MeasureTimes(const LayerList& layers, const at::Tensor& input,
   for (int run = 0; run < options.warmup + options.runs; ++run) {
     if (run == options.warmup) times.assign(all.size(), {});
     TANDEM_RETURN_IF_ERROR(
-        RunRound(all, input, options.device, times, profile));
+        RunRound(all, entry, options.device, times, profile));
   }
   for (size_t i = 0; i < all.size(); ++i) {
     LayerProfile& layer =
@@ -215,6 +198,18 @@ absl::Status MeasureTimes(const LayerList& layers, const at::Tensor& input,
     layer.backward_weight += MedianOf(times[i].backward_weight);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<LayerFlow> EntryOf(const at::Tensor& input,
+                                  const ProfileOptions& options,
+                                  const std::vector<LayerLinks>& links) {
+  Batch batch;
+  batch.size = input.dim() > 0 ? input.size(0) : 0;
+  batch.further_inputs = options.further_inputs;
+  LayerFlow entry = {input};
+  TANDEM_ASSIGN_OR_RETURN(entry.skips,
+                          NamedInputs(batch, FurtherInputs(links)));
+  return entry;
 }
 
 }  // namespace
@@ -228,17 +223,20 @@ absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,
                      layers.size(), " layers, ", options.runs, " runs and ",
                      options.warmup, " to warm up were given"));
   }
-  TANDEM_RETURN_IF_ERROR(CheckSkips(LinksOf(layers)));
+  const std::vector<LayerLinks> links = LinksOf(layers);
+  TANDEM_RETURN_IF_ERROR(CheckSkips(links));
+  TANDEM_ASSIGN_OR_RETURN(const LayerFlow entry,
+                          EntryOf(input, options, links));
   ModelProfile profile;
-  profile.input_bytes = static_cast<int64_t>(input.nbytes());
+  profile.input_bytes = entry.bytes();
   for (const Layer& layer : layers) {
     profile.layers.emplace_back().name = layer.name;
   }
   CountState(layers, options.optimizer_states, profile);
   const at::AutoGradMode grad_mode(true);
   const StateBackup backup(layers);
-  TANDEM_RETURN_IF_ERROR(MeasureTimes(layers, input, options, profile));
-  TANDEM_RETURN_IF_ERROR(MeasureActivations(layers, input, profile));
+  TANDEM_RETURN_IF_ERROR(MeasureTimes(layers, entry, options, profile));
+  TANDEM_RETURN_IF_ERROR(MeasureActivations(layers, entry, profile));
   return profile;
 }
 

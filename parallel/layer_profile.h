@@ -4,9 +4,12 @@
 #define TANDEM_PARALLEL_LAYER_PROFILE_H_
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 #include <c10/core/Device.h>
 
 #include <functional>
+#include <map>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "core/layer.h"
@@ -23,6 +26,8 @@ struct ProfileOptions {
   // Tensors of a parameter's size that the optimizer keeps: 1 for SGD with
   // momentum, 2 for Adam.
   int optimizer_states = 1;
+  // What layers read of the microbatch beside its input: a batch's.
+  std::map<std::string, c10::IValue> further_inputs = {};
   // Made of the last layer's output; its time is added to that layer's.
   std::function<at::Tensor(const at::Tensor&)> loss = nullptr;
 };
@@ -34,8 +39,8 @@ struct ProfileOptions {
 // where the layers are, in one forward through all of them.
 //
 // Random numbers that layers draw are drawn. InvalidArgument for an empty
-// list, skips that do not fit together, or fewer than 1 run; LibTorch's errors,
-// with the layer's name.
+// list, skips that do not fit together, further inputs that do not fit the
+// layers, or fewer than 1 run; LibTorch's errors, with the layer's name.
 absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,
                                            const at::Tensor& input,
                                            const ProfileOptions& options = {});

@@ -1,11 +1,8 @@
-// A batch cut into microbatches along dimension 0, and put together again
-// (torch.distributed.pipelining's split_args_kwargs_into_chunks and
-// merge_chunks).
+// A batch cut into microbatches along dimension 0
+// (torch.distributed.pipelining's split_args_kwargs_into_chunks).
 
 #ifndef TANDEM_PARALLEL_MICROBATCHES_H_
 #define TANDEM_PARALLEL_MICROBATCHES_H_
-
-#include <ATen/core/ivalue.h>
 
 #include <cstdint>
 #include <vector>
@@ -24,20 +21,13 @@ std::vector<int64_t> EvenSizes(int64_t samples, int64_t count);
 // (torch.split). Requires size >= 1.
 std::vector<int64_t> FixedSizes(int64_t samples, int64_t size);
 
-// Views. A batch whose tensors are undefined gives such ones. Requires sizes
-// that add up to the batch's.
-std::vector<Batch> SplitBatch(const Batch& batch,
-                              const std::vector<int64_t>& sizes);
-
-// Tensors within tuples, lists and dicts of any depth are cut; what is no
-// tensor goes to every part. InvalidArgument, with the path of the tensor
-// ("[0]['mask']"), for one whose dimension 0 is not the sum of `sizes`.
-absl::StatusOr<std::vector<c10::IValue>> SplitValue(
-    const c10::IValue& value, const std::vector<int64_t>& sizes);
-
-// The reverse: tensors are concatenated; what is no tensor is the first part's.
-// InvalidArgument for no parts, and parts of different structure.
-absl::StatusOr<c10::IValue> JoinValues(const std::vector<c10::IValue>& parts);
+// Views: the same samples of inputs, targets and further inputs, these within
+// tuples, lists and dicts of any depth. Tensors that are undefined stay so.
+// Requires sizes that add up to the batch's. InvalidArgument, with its name and
+// path ("boxes[0]"), for a tensor whose dimension 0 is not the batch's size;
+// one part is the batch as it is.
+absl::StatusOr<std::vector<Batch>> SplitBatch(
+    const Batch& batch, const std::vector<int64_t>& sizes);
 
 }  // namespace tandem
 

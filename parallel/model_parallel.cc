@@ -72,7 +72,8 @@ struct Spot {
   std::string name;  // "layer net2 (part 2 of 2, on cuda:1)"
   // What brings the input: null inside a part.
   Bring bring;
-  // What brings the skips that come from another device, by name.
+  // What brings the skips that come from another device, and further inputs, by
+  // name.
   std::map<std::string, Bring> bring_skips = {};
 };
 
@@ -120,7 +121,7 @@ Layer Placed(Layer layer, Spot spot) {
   return placed;
 }
 
-Bring ToFirst(c10::Device device) {
+Bring To(c10::Device device) {
   return [device](const at::Tensor& input) {
     return IsOn(input, device) ? input : input.to(device);
   };
@@ -163,13 +164,16 @@ absl::StatusOr<LayerList> SpreadOverDevices(
                 nullptr};
       TANDEM_RETURN_IF_ERROR(Move(layers[i], spot));
       if (i == parts[part].begin) {
-        spot.bring = part == 0 ? ToFirst(devices[0])
+        spot.bring = part == 0 ? To(devices[0])
                                : ToNext(devices[part - 1], devices[part]);
       }
       for (const std::string& skip : layers[i].links.takes) {
         const size_t from = part_of_skip.at(skip);
         if (from == part) continue;
         spot.bring_skips[skip] = ToNext(devices[from], devices[part]);
+      }
+      for (const std::string& input : layers[i].links.reads) {
+        spot.bring_skips[input] = To(devices[part]);
       }
       for (const std::string& skip : layers[i].links.stashes) {
         part_of_skip[skip] = part;

@@ -24,10 +24,11 @@ namespace tandem {
 
 // Moves the parameters and buffers of each part that `cuts` make to its device,
 // and gives the list whose forward goes through all of them: the input is
-// brought to the first device, activations are copied from part to part
-// (copy_channel.h), and the output stays on the last device, where the caller
-// brings the targets. Names and values of parameters stay. `layers` share their
-// modules with the list that is returned, and must not be called any more.
+// brought to the first device, further ones to those that read them,
+// activations are copied from part to part (copy_channel.h), and the output
+// stays on the last device, where the caller brings the targets. Names and
+// values of parameters stay. `layers` share their modules with the list that is
+// returned, and must not be called any more.
 //
 // A layer makes its tensors on the device of what it is given, or registers
 // them as parameters or buffers. What it throws says where: "... (in layer net2

@@ -39,7 +39,7 @@ struct LayerProfile {
 };
 
 struct ModelProfile {
-  int64_t input_bytes = 0;  // the first layer's
+  int64_t input_bytes = 0;  // the first layer's, and further inputs
   std::vector<LayerProfile> layers;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/batch_inputs.h"
 #include "core/fault_point.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
@@ -70,10 +71,18 @@ absl::StatusOr<StageMessage> PipelineExecutor::InputsOf(
     return absl::InvalidArgumentError(
         "the first stage's rank needs the batch's inputs");
   }
+  const PipelineStage& first = *stages_.front();
+  TANDEM_ASSIGN_OR_RETURN(const Skips further,
+                          NamedInputs(batch, first.incoming()));
+  const auto place = [&](const at::Tensor& given) {
+    const at::Tensor placed = given.to(first.device());
+    const bool moves = options_.aligns_inputs && !IsAligned(placed);
+    return moves ? placed.clone() : placed;
+  };
   return CatchTorchOr([&] {
-    at::Tensor inputs = batch.inputs.to(stages_.front()->device());
-    if (options_.aligns_inputs && !IsAligned(inputs)) inputs = inputs.clone();
-    return StageMessage{inputs};
+    StageMessage message = {place(batch.inputs)};
+    for (const auto& each : further) message.push_back(place(each.second));
+    return message;
   });
 }
 

@@ -96,8 +96,9 @@ class PipelineExecutor {
   // Forward and backward of all microbatches (schedule.microbatches of them, in
   // order; none empty): adds the gradients of the whole batch's mean loss to
   // the parameters', and returns its score where the last stage is (elsewhere
-  // an empty one). Inputs are needed where the first stage is, and targets
-  // where the last is; sizes everywhere.
+  // an empty one). Inputs are needed where the first stage is (further ones
+  // exactly as its layers and later ones read them), and targets where the last
+  // is; sizes everywhere.
   //
   // When one stage fails all stop, on all ranks, and the error names stage,
   // microbatch and layer; gradients are then undefined. Within one process

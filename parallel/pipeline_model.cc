@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/layer_list.h"
 #include "core/memory_category.h"
+#include "core/reproducible.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 
@@ -49,7 +50,7 @@ absl::Status Move(const LayerList& layers, c10::Device device) {
 }
 
 LayerList Make(const LayerSpecs& specs, const PipelineModelOptions& options) {
-  if (!options.copies_ties) return MakeLayers(specs, options.seed);
+  if (!options.reproducible) return MakeLayers(specs, options.seed);
   LayerList layers;
   for (const LayerSpec& each : specs) {
     // One that does not see the others shares nothing with them.
@@ -117,11 +118,16 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     stage.name = StageName(i, stage.device);
     stage.incoming = SkipsBefore(links, static_cast<size_t>(part.begin));
     stage.outgoing = SkipsBefore(links, static_cast<size_t>(part.end));
+    stage.further_inputs = FurtherInputs(links);
     if (i + 1 == schedule.stages) stage.loss = loss;
     stage.splits_backward = options.splits_backward;
     stage.weight_gradient_batch = options.weight_gradient_batch;
+    stage.records_statistics = options.reproducible;
     LayerList layers =
         Make({specs.begin() + part.begin, specs.begin() + part.end}, options);
+    if (options.reproducible) {
+      TANDEM_RETURN_IF_ERROR(CheckReproducible(layers));
+    }
     TANDEM_RETURN_IF_ERROR(Annotate(Move(layers, stage.device), stage.name));
     stages[static_cast<size_t>(i)] =
         std::make_unique<PipelineStage>(std::move(layers), std::move(stage));

@@ -35,8 +35,10 @@ struct PipelineModelOptions {
   uint64_t seed = 0;
   bool splits_backward = false;
   int weight_gradient_batch = 1;
-  // Tied weights are copies within a stage, too.
-  bool copies_ties = false;
+  // For bits that do not depend on the cut: tied weights are copies within a
+  // stage, too; running statistics are recorded; and layers that cannot give
+  // such bits are refused (core/reproducible.h).
+  bool reproducible = false;
 };
 
 // InvalidArgument for ties to a parameter of no earlier layer; the message

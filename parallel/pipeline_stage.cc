@@ -62,6 +62,9 @@ PipelineStage::PipelineStage(LayerList layers, StageOptions options)
       options_(std::move(options)),
       running_(std::make_unique<std::atomic<const Layer*>>(nullptr)) {
   CHECK_GE(options_.weight_gradient_batch, 1);
+  if (options_.records_statistics) {
+    records_ = std::make_unique<StatisticsRecords>(layers_);
+  }
 }
 
 bool PipelineStage::PassesBy(const std::string& skip) const {
@@ -70,12 +73,24 @@ bool PipelineStage::PassesBy(const std::string& skip) const {
          absl::c_linear_search(options_.outgoing, skip);
 }
 
+StageMessage PipelineStage::LeavesOf(const StageMessage& inputs) const {
+  StageMessage leaves = {LeafOf(inputs[0])};
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    const bool is_of_batch = absl::c_linear_search(options_.further_inputs,
+                                                   options_.incoming[i - 1]);
+    leaves.push_back(is_of_batch ? inputs[i].detach() : LeafOf(inputs[i]));
+  }
+  return leaves;
+}
+
 absl::StatusOr<StageMessage> PipelineStage::Run(const StagePass& pass,
                                                 const StageMessage& inputs) {
   CHECK_EQ(inputs.size(), 1 + options_.incoming.size());
   const c10::OptionalDeviceGuard guard(device());
   const MemoryCategoryScope category(MemoryCategory::kActivations);
-  const MicrobatchScope microbatch(pass.microbatch);
+  Microbatch its = pass.microbatch;
+  its.records = records_.get();
+  const MicrobatchScope microbatch(its);
   std::optional<SampleScope> samples;
   if (pass.samples.has_value()) samples.emplace(*pass.samples);
   at::Tensor values = inputs[0];
@@ -115,8 +130,7 @@ absl::StatusOr<LossResult> PipelineStage::Loss(const at::Tensor& output,
 }
 
 absl::Status PipelineStage::RunWithGraph(Kept* kept, Score* score) {
-  StageMessage leaves;
-  for (const at::Tensor& each : kept->inputs) leaves.push_back(LeafOf(each));
+  StageMessage leaves = LeavesOf(kept->inputs);
   const bool defers =
       options_.splits_backward || options_.weight_gradient_batch > 1;
   kept->sink = defers ? std::make_shared<WeightGradientSink>() : nullptr;

@@ -20,6 +20,7 @@
 #include "core/loss.h"
 #include "core/microbatch_scope.h"
 #include "core/sample_scope.h"
+#include "core/statistics_records.h"
 #include "core/weight_gradient_sink.h"
 #include "parallel/stage_link.h"
 
@@ -33,6 +34,8 @@ struct StageOptions {
   // (core/layer_links.h); one in both that no layer here takes passes by.
   std::vector<std::string> incoming;
   std::vector<std::string> outgoing;
+  // Of both, the batch's further inputs, which take no gradient.
+  std::vector<std::string> further_inputs;
   // Of the last stage; null for others.
   LossFunction loss;
   // Microbatches go back in two parts, else in one.
@@ -41,6 +44,9 @@ struct StageOptions {
   // (core/weight_gradient_sink.h), whatever splits_backward says. 1: of each
   // for itself.
   int weight_gradient_batch = 1;
+  // Running statistics are left alone; what microbatches would add to them goes
+  // to records().
+  bool records_statistics = false;
 };
 
 // A microbatch on its way through a stage.
@@ -104,6 +110,10 @@ class PipelineStage {
   const std::string& name() const { return options_.name; }
   c10::Device device() const { return options_.device; }
   const LayerList& layers() const { return layers_; }
+  // In alphabetic order; of the first stage, all further inputs.
+  const std::vector<std::string>& incoming() const { return options_.incoming; }
+  // Null unless the options ask for it.
+  StatisticsRecords* records() const { return records_.get(); }
   bool has_loss() const { return options_.loss != nullptr; }
 
   // How many microbatches are between forward and the end of their backward, as
@@ -126,6 +136,7 @@ class PipelineStage {
   };
 
   bool PassesBy(const std::string& skip) const;
+  StageMessage LeavesOf(const StageMessage& inputs) const;
   absl::StatusOr<StageMessage> Run(const StagePass& pass,
                                    const StageMessage& inputs);
   absl::StatusOr<LossResult> Loss(const at::Tensor& output,
@@ -140,6 +151,7 @@ class PipelineStage {
   std::map<int, Kept> kept_;   // after forward
   std::map<int, Sink> left_;   // after the first part of backward
   std::vector<Sink> waiting_;  // after the second, for others
+  std::unique_ptr<StatisticsRecords> records_;
   // A pointer, so that a stage can be moved.
   std::unique_ptr<std::atomic<const Layer*>> running_;
 };

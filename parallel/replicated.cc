@@ -6,7 +6,9 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "core/batch_inputs.h"
 #include "core/fault_point.h"
+#include "core/layer_links.h"
 #include "core/layer_list.h"
 #include "core/memory_category.h"
 #include "core/sample_scope.h"
@@ -53,6 +55,9 @@ Replicated::Replicated(LossFunction loss, const ReplicatedOptions& options,
     : loss_(std::move(loss)), options_(options), data_(data) {}
 
 absl::Status Replicated::Prepare(LayerList layers) {
+  const std::vector<LayerLinks> links = LinksOf(layers);
+  TANDEM_RETURN_IF_ERROR(CheckSkips(links));
+  further_inputs_ = FurtherInputs(links);
   for (const Layer& layer : layers) {
     if (layer.module == nullptr || !options_.device.has_value()) continue;
     const MemoryCategoryScope scope(MemoryCategory::kParameters);
@@ -91,19 +96,24 @@ std::string Replicated::name() const {
 
 absl::StatusOr<LossResult> Replicated::Loss(const Batch& batch) {
   const MemoryCategoryScope scope(MemoryCategory::kActivations);
-  TANDEM_ASSIGN_OR_RETURN(const at::Tensor inputs, CatchTorchOr([&] {
-                            return options_.device.has_value()
-                                       ? batch.inputs.to(*options_.device)
-                                       : batch.inputs;
-                          }));
-  TANDEM_ASSIGN_OR_RETURN(const at::Tensor outputs, ddp_->Forward(inputs));
+  at::Tensor inputs = batch.inputs;
+  TANDEM_ASSIGN_OR_RETURN(Skips further, NamedInputs(batch, further_inputs_));
+  if (options_.device.has_value()) {
+    TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
+      inputs = inputs.to(*options_.device);
+      for (auto& each : further) each.second = each.second.to(*options_.device);
+    }));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor outputs,
+                          ddp_->Forward(inputs, further));
   return CatchTorchOr(
       [&] { return loss_(outputs, batch.targets.to(outputs.device())); });
 }
 
 absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
-  const std::vector<Batch> parts =
-      SplitBatch(batch, EvenSizes(batch.size, options_.accumulation_steps));
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<Batch> parts,
+      SplitBatch(batch, EvenSizes(batch.size, options_.accumulation_steps)));
   const bool sums = communicates();
   Score score;
   int64_t first = data_.rank() * batch.size;  // sample of the global batch

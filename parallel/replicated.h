@@ -74,7 +74,8 @@ struct ReplicatedOptions {
 // its score is that of this rank's share alone.
 //
 // Errors: InvalidArgument when ranks have different models, when nothing is to
-// be trained, when a batch is empty, does not divide or does not fit the model;
+// be trained, when a batch is empty, does not divide or does not fit the model
+// (further inputs that it lacks, or that no layer reads, included);
 // Internal when a parameter or its gradient was replaced; those of
 // DistributedDataParallel, Communicator and LibTorch. When one rank fails the
 // others fail at once, with its reason.
@@ -126,6 +127,7 @@ class Replicated : public Strategy {
   Communicator& data_;
   NamedTensors parameters_;
   NamedTensors buffers_;
+  std::vector<std::string> further_inputs_;  // that layers read
   std::unique_ptr<DistributedDataParallel<LayerList>> ddp_;
   std::optional<GroupedOptimizer> optimizer_;
   std::optional<PeriodicParameterAverager> averager_;

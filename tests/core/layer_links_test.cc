@@ -23,6 +23,20 @@ const std::vector<LayerLinks>& Example() {
   return *layers;
 }
 
+LayerLinks Reads(Names names) { return {{}, {}, {}, std::move(names)}; }
+
+// A skip, and two further inputs: one that two layers read, one of the last.
+const std::vector<LayerLinks>& ReadingExample() {
+  static const auto* layers =
+      new std::vector<LayerLinks>{LayerLinks(),
+                                  Reads({"mask"}),
+                                  Skips({"long"}, {}),
+                                  Reads({"types", "mask"}),
+                                  {{}, {"long"}, {}, {"types"}},
+                                  LayerLinks()};
+  return *layers;
+}
+
 std::string Error(const std::vector<LayerLinks>& layers) {
   return std::string(CheckSkips(layers).message());
 }
@@ -55,6 +69,35 @@ TEST(LayerLinksTest, SkipsOnTheirWayBeforeALayer) {
   EXPECT_EQ(SkipsBefore(Example(), 3), Names({"narrow", "wide"}));
   EXPECT_EQ(SkipsBefore(Example(), 4), Names({"next", "wide"}));
   EXPECT_EQ(SkipsBefore(Example(), 5), Names());
+}
+
+TEST(LayerLinksTest, FurtherInputsAreThereFromTheStart) {
+  EXPECT_TRUE(CheckSkips(ReadingExample()).ok());
+  EXPECT_EQ(FurtherInputs(ReadingExample()), Names({"mask", "types"}));
+  EXPECT_EQ(FurtherInputs(Example()), Names());
+  EXPECT_EQ(FurtherInputs({}), Names());
+}
+
+TEST(LayerLinksTest, FurtherInputsGoAsFarAsTheyAreRead) {
+  const auto before = [](size_t layer) {
+    return SkipsBefore(ReadingExample(), layer);
+  };
+  EXPECT_EQ(before(0), Names({"mask", "types"}));
+  EXPECT_EQ(before(1), Names({"mask", "types"}));
+  EXPECT_EQ(before(3), Names({"long", "mask", "types"}));
+  EXPECT_EQ(before(4), Names({"long", "types"}));
+  EXPECT_EQ(before(5), Names());
+  EXPECT_EQ(before(6), Names());
+}
+
+TEST(LayerLinksTest, FurtherInputsAndSkipsDoNotMix) {
+  EXPECT_EQ(Error({Reads({"a"}), Skips({"a"}, {}), Skips({}, {"a"})}),
+            "skip connection 'a' of layer 1 has the name of a further input");
+  EXPECT_EQ(Error({Skips({"a"}, {}), Skips({}, {"a"}), Reads({"a"})}),
+            "skip connection 'a' of layer 0 has the name of a further input");
+  // Taken, though it is for reading.
+  EXPECT_EQ(Error({Reads({"a"}), Skips({}, {"a"})}),
+            "skip connection 'a' of layer 1 is left by no layer before it");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 
 #include <memory>
@@ -131,6 +132,51 @@ TEST(LayerListDeathTest, ALayerThatBreaksItsWordIsFound) {
   LayerList layers = MakeLayers({Leave("a")}, 3);
   layers[0].links.stashes = {"b"};
   EXPECT_DEATH(Forward(layers, at::full({2}, 5.0)), "leave has not left b");
+}
+
+// x -> x + the further input.
+LayerSpec Read(const std::string& name) {
+  LayerLinks links;
+  links.reads = {name};
+  const auto make = [name](uint64_t) {
+    Layer layer{"read", nullptr, nullptr};
+    layer.forward_with_skips = [name](const at::Tensor& x, Skips& skips) {
+      return x + skips.at(name);
+    };
+    return layer;
+  };
+  return {"read", "Read", make, links};
+}
+
+TEST(LayerListTest, FurtherInputsAreReadByAnyLayer) {
+  const LayerList layers = MakeLayers(
+      {AddOne("one"), Read("b"), Leave("a"), Read("b"), Take("a"), Read("c")},
+      3);
+  const Skips further = {{"b", at::full({2}, 1000.0)},
+                         {"c", at::full({2}, 0.5)}};
+  // 6 + 1000 is left, and then 100, 1000, what was left and 0.5 are added.
+  EXPECT_TRUE(Forward(layers, at::full({2}, 5.0), further)
+                  .equal(at::full({2}, 2 * 1006 + 1100.5)));
+  EXPECT_EQ(further.size(), 2u);
+}
+
+TEST(LayerListTest, AMissingFurtherInputIsNamed) {
+  const LayerList layers = MakeLayers({Read("b")}, 3);
+  try {
+    Forward(layers, at::full({2}, 5.0));
+    FAIL() << "nothing was thrown";
+  } catch (const c10::Error& error) {
+    EXPECT_EQ(std::string(error.what_without_backtrace()),
+              "layer read reads the further input 'b', which is not there");
+  }
+}
+
+TEST(LayerListDeathTest, AFurtherInputStaysForOthers) {
+  LayerList layers = MakeLayers({Take("a")}, 3);
+  layers[0].links = {};
+  layers[0].links.reads = {"a"};
+  EXPECT_DEATH(Forward(layers, at::full({2}, 5.0), {{"a", at::full({2}, 1.0)}}),
+               "take has taken a, which others may read");
 }
 
 // Scale whose factor is `other`'s.

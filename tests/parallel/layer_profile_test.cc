@@ -134,6 +134,43 @@ TEST_P(LayerProfileTest, CarriesSkips) {
   EXPECT_THAT(Activations(*profile), ElementsAre(0, one, 0));
 }
 
+// x -> x * the mask.
+LayerSpec Masking(const std::string& name) {
+  LayerLinks links;
+  links.reads = {"mask"};
+  return Plain(name, links, [](const at::Tensor& x, Skips& skips) {
+    EXPECT_EQ(skips.at("mask").device().type(), x.device().type());
+    EXPECT_FALSE(skips.at("mask").requires_grad());
+    return x.mul(skips.at("mask"));
+  });
+}
+
+// It crosses every cut before the last layer that reads it.
+TEST_P(LayerProfileTest, CarriesFurtherInputsAsFarAsTheyAreRead) {
+  const LayerList layers = MakeLayers(
+      {ReluLayer("first"), Masking("a"), Masking("b"), ReluLayer("last")}, 1);
+  ProfileOptions options;
+  options.further_inputs["mask"] = at::ones({5, 1});
+  const auto profile = Profile(layers, at::ones({5, 3}), options);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  const int64_t one = 5 * 3 * kFloat;
+  const int64_t mask = 5 * kFloat;
+  EXPECT_EQ(profile->input_bytes, one + mask);
+  EXPECT_EQ(profile->layers[0].output_bytes, one + mask);
+  EXPECT_EQ(profile->layers[1].output_bytes, one + mask);
+  EXPECT_EQ(profile->layers[2].output_bytes, one);
+  EXPECT_EQ(profile->layers[3].output_bytes, one);
+  // Of the products nothing is kept but the mask, which is no layer's.
+  EXPECT_THAT(Activations(*profile), ElementsAre(one, 0, 0, one));
+}
+
+TEST_P(LayerProfileTest, NamesAFurtherInputThatIsMissing) {
+  const auto profile = Profile(MakeLayers({Masking("a")}, 1), at::ones({5, 3}));
+  EXPECT_EQ(profile.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(profile.status().message()),
+              HasSubstr("reads the further input 'mask'"));
+}
+
 TEST_P(LayerProfileTest, NamesTheLayerThatFails) {
   const LayerSpecs specs = {LinearLayer("good", 4, 8),
                             LinearLayer("bad", 9, 2)};

@@ -5,12 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <tuple>
+#include <vector>
 
 namespace tandem {
 namespace {
 
-using c10::IValue;
 using Sizes = std::vector<int64_t>;
 
 at::Tensor Rows(int64_t rows, int64_t width) {
@@ -34,76 +33,88 @@ TEST(MicrobatchesTest, FixedSizesLeaveTheRestToTheLast) {
 
 TEST(MicrobatchesTest, ABatchIsCutIntoViews) {
   const Batch batch = {Rows(5, 2), at::arange(5), 5};
-  const std::vector<Batch> parts = SplitBatch(batch, {2, 2, 1});
-  ASSERT_EQ(parts.size(), 3u);
-  EXPECT_EQ(parts[2].size, 1);
-  EXPECT_TRUE(parts[1].inputs.equal(batch.inputs.narrow(0, 2, 2)));
-  EXPECT_TRUE(parts[1].targets.equal(batch.targets.narrow(0, 2, 2)));
-  EXPECT_TRUE(parts[1].inputs.is_alias_of(batch.inputs));
+  const auto parts = SplitBatch(batch, {2, 2, 1});
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  ASSERT_EQ(parts->size(), 3u);
+  EXPECT_EQ((*parts)[2].size, 1);
+  const Batch& middle = (*parts)[1];
+  EXPECT_TRUE(middle.inputs.equal(batch.inputs.narrow(0, 2, 2)));
+  EXPECT_TRUE(middle.targets.equal(batch.targets.narrow(0, 2, 2)));
+  EXPECT_TRUE(middle.inputs.is_alias_of(batch.inputs));
+  EXPECT_TRUE(middle.further_inputs.empty());
 }
 
 TEST(MicrobatchesTest, ABatchWithoutTensorsKeepsItsSizes) {
   Batch batch;
   batch.size = 5;
-  const std::vector<Batch> parts = SplitBatch(batch, {3, 2});
-  ASSERT_EQ(parts.size(), 2u);
-  EXPECT_EQ(parts[1].size, 2);
-  EXPECT_FALSE(parts[1].inputs.defined());
+  batch.further_inputs["mask"] = at::Tensor();
+  const auto parts = SplitBatch(batch, {3, 2});
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  ASSERT_EQ(parts->size(), 2u);
+  const Batch& last = (*parts)[1];
+  EXPECT_EQ(last.size, 2);
+  EXPECT_FALSE(last.inputs.defined());
+  EXPECT_FALSE(last.further_inputs.at("mask").toTensor().defined());
 }
 
-// ({"mask": [5, 1], "scale": 2.0}, [[5, 2], [5, 3]], "text")
-IValue Tree() {
-  c10::impl::GenericDict dict(c10::StringType::get(), c10::AnyType::get());
-  dict.insert("mask", Rows(5, 1));
-  dict.insert("scale", 2.0);
+// "mask": [5, 1]; "views": ({"left": [5, 2]}, [[5, 2], [5, 3]])
+Batch WithFurtherInputs() {
+  Batch batch = {Rows(5, 2), at::arange(5), 5};
+  c10::impl::GenericDict dict(c10::StringType::get(), c10::TensorType::get());
+  dict.insert("left", Rows(5, 2));
   const c10::List<at::Tensor> list({Rows(5, 2), Rows(5, 3)});
-  return c10::ivalue::Tuple::create({dict, list, "text"});
+  batch.further_inputs["mask"] = Rows(5, 1);
+  batch.further_inputs["views"] = c10::ivalue::Tuple::create({dict, list});
+  return batch;
 }
 
 TEST(MicrobatchesTest, TuplesListsAndDictsAreCut) {
-  const auto parts = SplitValue(Tree(), {2, 3});
+  const auto parts = SplitBatch(WithFurtherInputs(), {1, 3, 1});
   ASSERT_TRUE(parts.ok()) << parts.status();
-  ASSERT_EQ(parts->size(), 2u);
-  const auto& second = (*parts)[1].toTupleRef().elements();
-  const auto dict = second[0].toGenericDict();
-  EXPECT_TRUE(dict.at("mask").toTensor().equal(Rows(5, 1).narrow(0, 2, 3)));
-  EXPECT_EQ(dict.at("scale").toDouble(), 2.0);
-  EXPECT_TRUE(second[1].toTensorVector()[1].equal(Rows(5, 3).narrow(0, 2, 3)));
-  EXPECT_EQ(second[2].toStringRef(), "text");
-}
-
-TEST(MicrobatchesTest, WhatWasCutIsPutTogether) {
-  const auto parts = SplitValue(Tree(), {1, 3, 1});
-  ASSERT_TRUE(parts.ok()) << parts.status();
-  const auto whole = JoinValues(*parts);
-  ASSERT_TRUE(whole.ok()) << whole.status();
-  const auto& elements = whole->toTupleRef().elements();
-  const auto dict = elements[0].toGenericDict();
-  EXPECT_TRUE(dict.at("mask").toTensor().equal(Rows(5, 1)));
-  EXPECT_EQ(dict.at("scale").toDouble(), 2.0);
-  EXPECT_TRUE(elements[1].toTensorVector()[0].equal(Rows(5, 2)));
-  EXPECT_EQ(elements[2].toStringRef(), "text");
-}
-
-TEST(MicrobatchesTest, UndefinedTensorsStayUndefined) {
-  const auto parts = SplitValue(at::Tensor(), {2, 3});
-  ASSERT_TRUE(parts.ok()) << parts.status();
-  EXPECT_FALSE((*parts)[1].toTensor().defined());
+  ASSERT_EQ(parts->size(), 3u);
+  int64_t first = 0;
+  for (const Batch& part : *parts) {
+    const auto rows = [&](int64_t width) {
+      return Rows(5, width).narrow(0, first, part.size);
+    };
+    EXPECT_TRUE(part.further_inputs.at("mask").toTensor().equal(rows(1)));
+    const auto& views = part.further_inputs.at("views").toTupleRef().elements();
+    EXPECT_TRUE(views[0].toGenericDict().at("left").toTensor().equal(rows(2)));
+    EXPECT_TRUE(views[1].toTensorVector()[0].equal(rows(2)));
+    EXPECT_TRUE(views[1].toTensorVector()[1].equal(rows(3)));
+    first += part.size;
+  }
+  EXPECT_EQ(first, 5);
 }
 
 TEST(MicrobatchesTest, SaysWhichTensorDoesNotFit) {
-  EXPECT_EQ(std::string(SplitValue(Tree(), {2, 4}).status().message()),
-            "a batch of 6 samples has Long [5, 1] at [0]['mask'], whose "
-            "dimension 0 does not count the samples");
-  EXPECT_EQ(SplitValue(at::arange(3).sum(), {3}).status().code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
-TEST(MicrobatchesTest, PartsMustBeAlike) {
-  EXPECT_FALSE(JoinValues({}).ok());
-  EXPECT_FALSE(JoinValues({Rows(1, 1), IValue(1)}).ok());
-  EXPECT_FALSE(JoinValues({Tree(), Rows(1, 1)}).ok());
-  EXPECT_FALSE(JoinValues({Rows(1, 1), Rows(1, 2)}).ok());
+  const auto said = [](const Batch& batch) {
+    const absl::Status status = SplitBatch(batch, {2, 3}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  Batch batch = WithFurtherInputs();
+  c10::impl::GenericDict dict(c10::StringType::get(), c10::TensorType::get());
+  dict.insert("left", Rows(4, 2));
+  batch.further_inputs["views"] = c10::ivalue::Tuple::create({dict, dict});
+  EXPECT_EQ(said(batch),
+            "a batch of 5 samples has Long [4, 2] as 'views[0]['left']', whose "
+            "dimension 0 does not count them");
+  batch = WithFurtherInputs();
+  batch.further_inputs["mask"] = at::arange(5).sum();
+  EXPECT_EQ(said(batch),
+            "a batch of 5 samples has Long [] as 'mask', whose dimension 0 "
+            "does not count them");
+  batch = WithFurtherInputs();
+  batch.inputs = Rows(6, 1);
+  EXPECT_EQ(said(batch),
+            "a batch of 5 samples has Long [6, 1] as 'inputs', whose dimension "
+            "0 does not count them");
+  batch = WithFurtherInputs();
+  batch.targets = at::arange(4);
+  EXPECT_EQ(said(batch),
+            "a batch of 5 samples has Long [4] as 'targets', whose dimension 0 "
+            "does not count them");
 }
 
 }  // namespace

@@ -128,7 +128,8 @@ absl::StatusOr<Outcome> InOnePiece(const MatrixCell& cell,
   for (size_t step = 0; step < problem.batches.size(); ++step) {
     const Batch& batch = problem.batches[step];
     const auto sizes = EvenSizes(batch.size, cell.microbatches);
-    const std::vector<Batch> parts = SplitBatch(batch, sizes);
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> parts,
+                            SplitBatch(batch, sizes));
     for (const auto& buffer : buffers) buffer->ZeroGrad();
     Score score;
     int64_t first = 0;
@@ -152,8 +153,11 @@ absl::StatusOr<Outcome> InOnePiece(const MatrixCell& cell,
   SetTraining(layers, false);
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> outputs;
-  for (const Batch& part : SplitBatch(
-           problem.test, EvenSizes(problem.test.size, cell.microbatches))) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<Batch> parts,
+      SplitBatch(problem.test,
+                 EvenSizes(problem.test.size, cell.microbatches)));
+  for (const Batch& part : parts) {
     outputs.push_back(Forward(layers, part.inputs));
   }
   outcome.outputs = at::cat(outputs);

@@ -42,7 +42,7 @@ absl::StatusOr<LayerList> LayersOf(const PipelineInputs& inputs) {
   return layers;
 }
 
-std::vector<Batch> Microbatches(const Batch& batch, int count) {
+absl::StatusOr<std::vector<Batch>> Microbatches(const Batch& batch, int count) {
   return SplitBatch(batch, EvenSizes(batch.size, count));
 }
 
@@ -63,9 +63,10 @@ absl::StatusOr<Cuts> CutsFor(const PipelineInputs& inputs,
   TANDEM_ASSIGN_OR_RETURN(const LayerList layers, LayersOf(inputs));
   const auto count = static_cast<int64_t>(layers.size());
   if (setting.cut == "uniform") return UniformCuts(count, stages);
-  const Batch first =
-      Microbatches(inputs.batches.front(), setting.microbatches).front();
-  return CutsByTime(LayerTimes(layers, first.inputs), stages);
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<Batch> parts,
+      Microbatches(inputs.batches.front(), setting.microbatches));
+  return CutsByTime(LayerTimes(layers, parts.front().inputs), stages);
 }
 
 using Stages = std::vector<std::unique_ptr<PipelineStage>>;
@@ -199,7 +200,9 @@ absl::StatusOr<std::vector<StageCost>> StageTimes(
   std::vector<StageCost> sums(stages.size(), {0, 0, 0});
   for (int64_t i = -1; i < count; ++i) {
     const Batch& batch = inputs.batches[(i + 1) % inputs.batches.size()];
-    for (const Batch& each : Microbatches(batch, setting.microbatches)) {
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> parts,
+                            Microbatches(batch, setting.microbatches));
+    for (const Batch& each : parts) {
       const double weight =
           static_cast<double>(each.size) / static_cast<double>(batch.size);
       TANDEM_RETURN_IF_ERROR(

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
 #include "core/layer_list.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
@@ -58,8 +59,15 @@ StagePass StageCalibration::PassOf(int microbatch) const {
 
 absl::Status StageCalibration::MakeInputs(const Batch& batch) {
   batch_size_ = batch.size;
-  microbatches_ =
-      SplitBatch(batch, EvenSizes(batch.size, schedule_.microbatches));
+  TANDEM_ASSIGN_OR_RETURN(
+      microbatches_,
+      SplitBatch(batch, EvenSizes(batch.size, schedule_.microbatches)));
+  if (microbatches_.size() != static_cast<size_t>(schedule_.microbatches)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of ", batch.size, " samples gives ",
+                     microbatches_.size(), " microbatches, but schedule ",
+                     schedule_.name, " has ", schedule_.microbatches));
+  }
   inputs_.resize(stages_.size());
   gradients_.resize(stages_.size());
   for (int m = 0; m < schedule_.microbatches; ++m) {

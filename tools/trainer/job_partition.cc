@@ -71,6 +71,7 @@ absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
     ProfileOptions profile;
     profile.device = devices.front();
     profile.optimizer_states = options.optimizer == "sgd" ? 1 : 2;
+    profile.further_inputs = sample.further_inputs;
     profile.loss = [targets = sample.targets](const at::Tensor& output) {
       return CrossEntropy(output, targets.to(output.device())).loss;
     };

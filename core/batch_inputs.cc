@@ -1,0 +1,68 @@
+#include "core/batch_inputs.h"
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/describe_tensor.h"
+#include "core/status_macros.h"
+#include "core/tensor_tree.h"
+
+namespace tandem {
+namespace {
+
+std::string Quoted(const std::vector<std::string>& names) {
+  if (names.empty()) return "none";
+  return absl::StrCat("'", absl::StrJoin(names, "', '"), "'");
+}
+
+std::vector<std::string> NamesOf(const Skips& tensors) {
+  std::vector<std::string> names;
+  for (const auto& each : tensors) names.push_back(each.first);
+  return names;
+}
+
+absl::Status CheckNames(const Skips& given,
+                        const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (given.count(name) > 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the model reads the further input '", name,
+        "', which the batch lacks; it has ", Quoted(NamesOf(given))));
+  }
+  for (const auto& each : given) {
+    if (absl::c_linear_search(names, each.first)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the batch has the further input '", each.first,
+                     "', which no layer reads; they read ", Quoted(names)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckSamples(const at::Tensor& tensor, int64_t size,
+                          absl::string_view name) {
+  if (tensor.dim() > 0 && tensor.size(0) == size) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a batch of ", size, " samples has ", DescribeTensor(tensor),
+                   " as '", name, "', whose dimension 0 does not count them"));
+}
+
+absl::StatusOr<Skips> NamedInputs(const Batch& batch,
+                                  const std::vector<std::string>& names) {
+  Skips tensors;
+  const auto add = [&](const at::Tensor& tensor,
+                       const std::string& path) -> absl::StatusOr<at::Tensor> {
+    if (!tensor.defined()) return tensor;
+    TANDEM_RETURN_IF_ERROR(CheckSamples(tensor, batch.size, path));
+    tensors[path] = tensor;
+    return tensor;
+  };
+  for (const auto& [name, tree] : batch.further_inputs) {
+    TANDEM_RETURN_IF_ERROR(MapTensors(tree, name, add).status());
+  }
+  TANDEM_RETURN_IF_ERROR(CheckNames(tensors, names));
+  return tensors;
+}
+
+}  // namespace tandem
