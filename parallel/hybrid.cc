@@ -97,6 +97,9 @@ absl::StatusOr<std::unique_ptr<Hybrid>> Hybrid::Create(
 }
 
 std::string Hybrid::name() const {
+  if (options_.schedule.devices() == 1) {
+    return groups_.replicas() == 1 ? "single" : "ddp";
+  }
   return groups_.replicas() == 1 ? "pipeline" : "hybrid";
 }
 

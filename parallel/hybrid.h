@@ -107,11 +107,13 @@ class Hybrid : public Strategy {
       const LayerSpecs& specs, const LossFunction& loss,
       const HybridOptions& options, Communicator* world);
 
-  // "hybrid"; of one replica "pipeline".
+  // "hybrid", or the name of the corner: "single", "ddp", "pipeline".
   std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;
   void ResumeAt(int64_t steps) override { step_ = steps; }
+  bool takes_inputs() const override { return stages_.front() != nullptr; }
+  bool takes_targets() const override { return stages_.back() != nullptr; }
   // The score where the last stage is; elsewhere an empty one.
   absl::StatusOr<Score> Evaluate(const Batch& batch) override;
   absl::StatusOr<Score> Sum(const Score& score) override;

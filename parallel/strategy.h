@@ -48,6 +48,11 @@ class Strategy {
   // evaluation and before saving. Nothing to do for most strategies.
   virtual absl::Status Synchronise() { return absl::OkStatus(); }
 
+  // Which tensors of a batch this rank has a use for: a stage within a pipeline
+  // for neither.
+  virtual bool takes_inputs() const { return true; }
+  virtual bool takes_targets() const { return true; }
+
   // Scores this rank's share of an evaluation batch. Replicas may have
   // different numbers of batches; ranks of one replica have the same ones.
   virtual absl::StatusOr<Score> Evaluate(const Batch& batch) = 0;

@@ -83,8 +83,12 @@ absl::StatusOr<Job> SetUpJob(const TrainOptions& options,
   if (launch.rank == 0 && !options.eval_only) {
     TANDEM_RETURN_IF_ERROR(PrepareSaveFolder(options.save_dir));
   }
+  // The number of threads shows in the bits of sums.
+  const bool one = options.pipeline.reproducible;
   job.intra_op_threads =
-      IntraOpThreads(options.intra_op_threads, ThreadsOfHost(options, launch),
+      IntraOpThreads(one && options.intra_op_threads == 0
+                         ? 1
+                         : options.intra_op_threads, ThreadsOfHost(options, launch),
                      /*bound=*/binds && IsBoundToCores());
   ConfigureProcess(job.intra_op_threads);
   if (launch.world_size > 1) IgnoreBrokenConnections();

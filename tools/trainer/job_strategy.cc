@@ -124,6 +124,8 @@ absl::StatusOr<JobStrategy> MakeHybrid(const TrainOptions& options,
   hybrid.microbatch_size = options.pipeline.microbatch_size;
   hybrid.weight_gradient_batch =
       std::max(1, static_cast<int>(options.pipeline.weight_gradient_batch));
+  hybrid.reproducible = options.pipeline.reproducible;
+  hybrid.gradient_groups = static_cast<int>(options.pipeline.gradient_groups);
   hybrid.seed = options.seed;
   hybrid.pipeline.checkpointing = CheckpointingOf(options.pipeline);
   hybrid.pipeline.defers_statistics = options.pipeline.deferred_batch_norm;

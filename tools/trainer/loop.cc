@@ -94,11 +94,17 @@ absl::Status Loop::OpenTrainingSet() {
   sampling.num_replicas = job_.mesh.data();
   sampling.rank = job_.data_rank();
   sampling.seed = options().seed;
+  if (options().pipeline.reproducible) {
+    sampling.slices_of = options().batch_size;
+    sampling.drop_last = true;
+  }
   TANDEM_ASSIGN_OR_RETURN(
       sampler_, DistributedSampler::Create(job_.train_data->size(), sampling));
   LoaderOptions loading;
   loading.batch_size = job_.batch_size_per_replica;
   loading.drop_last = true;
+  loading.parts = {job_.strategy->takes_inputs(),
+                   job_.strategy->takes_targets()};
   loading.workers = options().workers;
   loading.pin_memory = options().devices.device != "cpu";
   TANDEM_ASSIGN_OR_RETURN(loader_,

@@ -91,7 +91,8 @@ absl::Status CheckReplicas(const TrainOptions& options) {
   }
   const auto usual = Describe(DdpSettings());
   const auto given = Describe(options.ddp);
-  const bool is_hybrid = options.strategy == "hybrid";
+  const bool is_hybrid =
+      options.strategy == "hybrid" || options.pipeline.reproducible;
   for (size_t i = 0; i < given.size(); ++i) {
     if (given[i] == usual[i]) continue;
     if (is_hybrid && IsForHybrid(given[i].first)) continue;
@@ -109,6 +110,12 @@ absl::Status CheckReplicas(const TrainOptions& options) {
 }
 
 absl::Status CheckTogether(const TrainOptions& options) {
+  if (options.pipeline.reproducible && options.ddp.comm_hook != "none") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--comm_hook=", options.ddp.comm_hook,
+        " rounds what replicas send, which --reproducible cannot have: leave "
+        "one out"));
+  }
   if (options.nesterov && options.optimizer != "sgd") {
     return absl::InvalidArgumentError(
         absl::StrCat("--nesterov is sgd's, but --optimizer=", options.optimizer,

@@ -61,6 +61,28 @@ absl::StatusOr<Schedule> ScheduleOfFile(const PipelineSettings& settings,
       ")"));
 }
 
+// Microbatches of a step must be the same on any number of replicas.
+absl::Status CheckGroups(const PipelineSettings& settings, int64_t replicas,
+                         int64_t batch_size) {
+  if (!settings.reproducible) return absl::OkStatus();
+  const int64_t each = batch_size / replicas;
+  if (each % settings.microbatch_size != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--microbatch_size=", settings.microbatch_size,
+        " does not divide the ", each, " samples that each of ", replicas,
+        " replicas has of --batch_size=", batch_size,
+        ", as --reproducible needs it"));
+  }
+  const int64_t all = batch_size / settings.microbatch_size;
+  const int64_t groups = settings.gradient_groups;
+  if (groups == 0 || (all % groups == 0 && groups % replicas == 0)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--gradient_groups=", groups, ": the number of replicas, ", replicas,
+      ", must divide it, and it the number of microbatches, ", all));
+}
+
 }  // namespace
 
 absl::Status CheckLayout(const PipelineSettings& settings,
@@ -74,6 +96,7 @@ absl::Status CheckLayout(const PipelineSettings& settings,
                      world_size));
   }
   const int64_t replicas = world_size / settings.pipe;
+  TANDEM_RETURN_IF_ERROR(CheckGroups(settings, replicas, around.batch_size));
   return ScheduleFor(settings, settings.pipe * around.devices_per_rank,
                      around.batch_size / replicas)
       .status();

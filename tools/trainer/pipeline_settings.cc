@@ -91,7 +91,9 @@ absl::Status CheckStrategy(const PipelineSettings& settings,
                      around.strategy, " was given"));
   }
   if (is_pipeline) {
-    if (around.strategy == "hybrid") return absl::OkStatus();
+    if (around.strategy == "hybrid" || settings.reproducible) {
+      return absl::OkStatus();
+    }
     if (settings.pipe * around.devices_per_rank > 1) return absl::OkStatus();
     return absl::InvalidArgumentError(
         "--strategy=pipeline needs several devices: set --devices_per_rank=N, "
@@ -105,11 +107,39 @@ absl::Status CheckStrategy(const PipelineSettings& settings,
                    "--devices_per_rank or --pipe"));
 }
 
+// What would let the layout be seen in the result.
+absl::Status CheckReproducible(const PipelineSettings& settings) {
+  if (!settings.reproducible) {
+    if (settings.gradient_groups == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("--gradient_groups=", settings.gradient_groups,
+                     " is for --reproducible: give both or none"));
+  }
+  if (settings.microbatch_size == 0) {
+    return absl::InvalidArgumentError(
+        "--reproducible needs --microbatch_size=SAMPLES: the same microbatches "
+        "in every layout");
+  }
+  if (settings.weight_gradient_batch > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--weight_gradient_batch=", settings.weight_gradient_batch,
+        " computes gradients of several microbatches together, which "
+        "--reproducible cannot have: leave one out"));
+  }
+  if (settings.deferred_batch_norm) {
+    return absl::InvalidArgumentError(
+        "--deferred_batch_norm takes a replica's statistics together, which "
+        "--reproducible cannot have: leave one out");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool IsPipeline(const PipelineSettings& settings,
                 const PipelineSurroundings& around) {
-  return around.strategy == "pipeline" || around.strategy == "hybrid" ||
+  return settings.reproducible || around.strategy == "pipeline" ||
+         around.strategy == "hybrid" ||
          (around.strategy == "auto" && settings.pipe > 1);
 }
 
@@ -125,6 +155,8 @@ absl::Status Validate(const PipelineSettings& settings,
             {"never", "except_last", "always"}),
       CheckSchedule(settings),
       CheckMicrobatches(settings, around.batch_size),
+      Between("gradient_groups", settings.gradient_groups, 0, 1e6),
+      CheckReproducible(settings),
       CheckStrategy(settings, around),
       CheckBalance(settings, around),
   });
@@ -148,6 +180,8 @@ std::vector<std::pair<std::string, std::string>> Describe(
       {"checkpoint_activations", settings.checkpoint_activations},
       {"deferred_batch_norm", settings.deferred_batch_norm ? "true" : "false"},
       {"weight_gradient_batch", absl::StrCat(settings.weight_gradient_batch)},
+      {"reproducible", settings.reproducible ? "true" : "false"},
+      {"gradient_groups", absl::StrCat(settings.gradient_groups)},
   };
 }
 

@@ -23,6 +23,8 @@ struct PipelineSettings {
   std::string checkpoint_activations = "never";
   bool deferred_batch_norm = false;
   int64_t weight_gradient_batch = 0;  // 0: off
+  bool reproducible = false;
+  int64_t gradient_groups = 0;  // 0: as many as microbatches
 };
 
 // What else decides about a pipeline.
@@ -33,7 +35,8 @@ struct PipelineSurroundings {
   std::string cut;
 };
 
-// Is it a pipeline that is asked for, or several side by side?
+// Is it a pipeline that is asked for, or several side by side? Whatever is to
+// be reproducible is one, perhaps of one stage.
 bool IsPipeline(const PipelineSettings& settings,
                 const PipelineSurroundings& around);
 

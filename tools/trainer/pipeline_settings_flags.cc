@@ -47,6 +47,17 @@ ABSL_FLAG(int64_t, weight_gradient_batch, 0,
           "Microbatches of a pipeline whose weight gradients are computed "
           "together, in one product, which is faster and keeps their inputs "
           "for longer; 0: each by itself.");
+ABSL_FLAG(bool, reproducible, false,
+          "Losses and weights have the same bits for every --nproc_per_node, "
+          "--pipe, --devices_per_rank and --schedule, given --batch_size and "
+          "--microbatch_size, which it needs. Batches are contiguous parts of "
+          "the epoch's order; --intra_op_threads is 1 unless it is given. For "
+          "every strategy. docs/hybrid.md says what it costs.");
+ABSL_FLAG(int64_t, gradient_groups, 0,
+          "For --reproducible: into how many groups the microbatches of a step "
+          "are put, of all ranks together; gradients are summed in order "
+          "within a group and in a tree across groups. The number of replicas "
+          "must divide it. Fewer groups cost less. 0: each microbatch is one.");
 
 namespace tandem {
 
@@ -61,6 +72,8 @@ PipelineSettings PipelineSettingsFromFlags() {
   settings.checkpoint_activations = absl::GetFlag(FLAGS_checkpoint_activations);
   settings.deferred_batch_norm = absl::GetFlag(FLAGS_deferred_batch_norm);
   settings.weight_gradient_batch = absl::GetFlag(FLAGS_weight_gradient_batch);
+  settings.reproducible = absl::GetFlag(FLAGS_reproducible);
+  settings.gradient_groups = absl::GetFlag(FLAGS_gradient_groups);
   return settings;
 }
 

@@ -67,6 +67,19 @@ TEST(PipelineSettings, GoodOnes) {
     a.settings.weight_gradient_batch = 4;
     a.world_size = 4;
   });
+  good([](Asked& a) {
+    a.settings.pipe = 2;
+    a.around.strategy = "hybrid";
+    a.world_size = 4;
+  });
+  good([](Asked& a) {  // every corner may be reproducible
+    a.settings.reproducible = true;
+    a.settings.microbatch_size = 4;
+    a.settings.gradient_groups = 4;
+    a.around.strategy = "ddp";
+    a.around.devices_per_rank = 1;
+    a.world_size = 4;
+  });
   good([](Asked& a) {  // plain model parallelism may be balanced, too
     a.around.strategy = "model_parallel";
     a.settings.balance = "uniform";
@@ -105,6 +118,22 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{[](Asked& a) { a.settings.checkpoint_activations = "yes"; },
             "--checkpoint_activations=yes: unknown; known: never, except_last, "
             "always"},
+        Bad{[](Asked& a) { a.settings.reproducible = true; },
+            "--reproducible needs --microbatch_size"},
+        Bad{[](Asked& a) {
+              a.settings.reproducible = true;
+              a.settings.microbatch_size = 4;
+              a.settings.weight_gradient_batch = 2;
+            },
+            "--weight_gradient_batch=2 computes"},
+        Bad{[](Asked& a) {
+              a.settings.reproducible = true;
+              a.settings.microbatch_size = 4;
+              a.settings.deferred_batch_norm = true;
+            },
+            "--deferred_batch_norm takes"},
+        Bad{[](Asked& a) { a.settings.gradient_groups = 2; },
+            "--gradient_groups=2 is for --reproducible"},
         Bad{[](Asked& a) { a.settings.weight_gradient_batch = -1; },
             "--weight_gradient_batch=-1"},
         Bad{[](Asked& a) { a.settings.balance = "type:["; },
@@ -153,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(
               a.settings.pipe = 2;
               a.around.strategy = "ddp";
             },
-            "--pipe=2 needs --strategy=pipeline, but --strategy=ddp"},
+            "--pipe=2 needs --strategy=pipeline or hybrid, but --strategy=ddp"},
         Bad{[](Asked& a) {
               a.settings.schedule = "gpipe";
               a.around.strategy = "model_parallel";
@@ -176,10 +205,26 @@ INSTANTIATE_TEST_SUITE_P(
             },
             "--pipe=2 does not divide the number of ranks, 3"},
         Bad{[](Asked& a) {
-              a.settings.pipe = 2;
-              a.world_size = 4;
+              a.settings.reproducible = true;
+              a.settings.microbatch_size = 6;
+              a.world_size = 2;
             },
-            "comes with --strategy=hybrid"},
+            "--microbatch_size=6 does not divide the 16 samples that each of 2 "
+            "replicas has of --batch_size=32"},
+        Bad{[](Asked& a) {
+              a.settings.reproducible = true;
+              a.settings.microbatch_size = 4;
+              a.settings.gradient_groups = 3;
+            },
+            "--gradient_groups=3: the number of replicas, 1, must divide it, "
+            "and it the number of microbatches, 8"},
+        Bad{[](Asked& a) {
+              a.settings.reproducible = true;
+              a.settings.microbatch_size = 4;
+              a.settings.gradient_groups = 1;
+              a.world_size = 2;
+            },
+            "--gradient_groups=1: the number of replicas, 2"},
         Bad{[](Asked& a) {
               a.settings.schedule = "interleaved_1f1b";
               a.settings.microbatches = 5;
