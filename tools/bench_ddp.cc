@@ -2,25 +2,18 @@
 // docs/performance.md, or --help.
 
 #include <cstdio>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "core/atomic_file.h"
-#include "core/command_line.h"
-#include "core/environment.h"
 #include "core/status_macros.h"
-#include "core/user_path.h"
 #include "tools/bench/bench_case.h"
+#include "tools/bench/bench_program.h"
 #include "tools/bench/bench_report.h"
-#include "tools/bench/python.h"
 #include "tools/bench/run_case.h"
-#include "tools/bench/scratch_folder.h"
 #include "tools/bench/startup.h"
 
 ABSL_FLAG(std::vector<std::string>, cases, {},
@@ -56,12 +49,6 @@ constexpr char kUsage[] =
     "  bench_ddp --cases=mlp_small --json=r  one case, figures also in a "
     "file\n";
 
-absl::Status CheckPositive(const char* flag, int value, int least) {
-  if (value >= least) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, "=", value, ": expected at least ", least));
-}
-
 absl::StatusOr<BenchOptions> OptionsFromFlags() {
   BenchOptions options;
   const std::vector<std::string> named = absl::GetFlag(FLAGS_peers);
@@ -69,44 +56,28 @@ absl::StatusOr<BenchOptions> OptionsFromFlags() {
     options.peers = named;
     options.compile_may_fail = false;
   }
-  for (const std::string& peer : options.peers) {
-    if (peer == "eager" || peer == "compile" || peer == "find_unused") continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--peers: '", peer, "': expected eager, compile or find_unused"));
-  }
+  TANDEM_RETURN_IF_ERROR(
+      CheckAmong("peers", options.peers, {"eager", "compile", "find_unused"}));
   options.backend = absl::GetFlag(FLAGS_backend);
   options.ranks = absl::GetFlag(FLAGS_ranks);
   options.threads = absl::GetFlag(FLAGS_threads);
   options.rounds = absl::GetFlag(FLAGS_rounds);
   options.steps = absl::GetFlag(FLAGS_steps);
-  TANDEM_RETURN_IF_ERROR(CheckPositive("ranks", options.ranks, 2));
-  TANDEM_RETURN_IF_ERROR(CheckPositive("threads", options.threads, 1));
-  TANDEM_RETURN_IF_ERROR(CheckPositive("rounds", options.rounds, 1));
-  TANDEM_RETURN_IF_ERROR(CheckPositive("steps", absl::GetFlag(FLAGS_steps), 0));
-  std::string python = absl::GetFlag(FLAGS_python);
-  if (python.find('/') != std::string::npos) python = UserPath(python);
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("ranks", options.ranks, 2));
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("threads", options.threads, 1));
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("rounds", options.rounds, 1));
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("steps", absl::GetFlag(FLAGS_steps), 0));
   TANDEM_ASSIGN_OR_RETURN(options.python,
-                          FindPython(python, Environment::OfProcess()));
+                          PythonOfFlag(absl::GetFlag(FLAGS_python)));
   return options;
 }
 
 // A case's files are its own: ranks that meet through a file want a new one.
 absl::StatusOr<CaseResult> RunInOwnFolder(const BenchCase& bench,
                                           BenchOptions options) {
-  options.folder += "/" + bench.name;
-  std::error_code failed;
-  std::filesystem::create_directory(options.folder, failed);
-  if (failed) {
-    return absl::InternalError(
-        absl::StrCat("making ", options.folder, ": ", failed.message()));
-  }
+  TANDEM_ASSIGN_OR_RETURN(options.folder,
+                          FolderFor(bench.name, options.folder));
   return RunCase(bench, options);
-}
-
-absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
-  TANDEM_ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path));
-  TANDEM_RETURN_IF_ERROR(file->Append(json.dump(2) + "\n"));
-  return file->Commit();
 }
 
 absl::Status Show(const std::vector<CaseResult>& results,
@@ -123,26 +94,14 @@ absl::Status Show(const std::vector<CaseResult>& results,
         "start to first step: ours %.0f ms, torchrun %.0f ms, ratio %.3f\n",
         startup.ours_ms, startup.peer_ms, startup.ours_ms / startup.peer_ms);
   }
-  const std::string path = absl::GetFlag(FLAGS_json);
-  if (path.empty()) return absl::OkStatus();
-  return WriteJson(UserPath(path), BenchJson(results, startup));
+  return WriteJson(absl::GetFlag(FLAGS_json), BenchJson(results, startup));
 }
 
-absl::Status Run(int argc, char** argv) {
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
-                          ParseCommandLine(argc, argv, kUsage));
-  if (!leftovers.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", leftovers.front(), "' is no flag"));
-  }
+absl::Status Run(const std::string& folder) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<BenchCase> cases,
                           CasesNamed(absl::GetFlag(FLAGS_cases)));
   TANDEM_ASSIGN_OR_RETURN(BenchOptions options, OptionsFromFlags());
-  const ScratchFolder scratch("bench_ddp");
-  options.folder = scratch.path();
-  if (options.folder.empty()) {
-    return absl::InternalError("cannot make a temporary folder");
-  }
+  options.folder = folder;
   std::vector<CaseResult> results;
   for (const BenchCase& bench : cases) {
     TANDEM_ASSIGN_OR_RETURN(results.emplace_back(),
@@ -159,8 +118,6 @@ absl::Status Run(int argc, char** argv) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  const absl::Status status = tandem::Run(argc, argv);
-  if (status.ok()) return 0;
-  absl::FPrintF(stderr, "bench_ddp: %s\n", status.message());
-  return 1;
+  return tandem::RunBenchProgram("bench_ddp", tandem::kUsage, argc, argv,
+                                 tandem::Run);
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -11,19 +10,13 @@
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "core/atomic_file.h"
-#include "core/command_line.h"
-#include "core/environment.h"
 #include "core/status_macros.h"
-#include "core/user_path.h"
+#include "tools/bench/bench_program.h"
 #include "tools/bench/pipeline_case.h"
 #include "tools/bench/pipeline_report.h"
 #include "tools/bench/pipeline_sides.h"
-#include "tools/bench/python.h"
 #include "tools/bench/run_pipeline.h"
-#include "tools/bench/scratch_folder.h"
 
 ABSL_FLAG(std::vector<std::string>, cases, {},
           "Which cases: MODEL/SCHEDULE, or MODEL for all of its schedules, of "
@@ -53,31 +46,20 @@ constexpr char kUsage[] =
     "  bench_pipeline --cases=mlp_deep             one model\n"
     "  bench_pipeline --cases=gpt_tiny/1f1b --json=r\n";
 
-absl::Status CheckPositive(const char* flag, int value, int least) {
-  if (value >= least) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, "=", value, ": expected at least ", least));
-}
-
 absl::StatusOr<PipelineBenchOptions> OptionsFromFlags() {
   PipelineBenchOptions options;
   options.peers = absl::GetFlag(FLAGS_peers);
-  for (const std::string& peer : options.peers) {
-    if (peer == "pipelining" || peer == "single") continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--peers: '", peer, "': expected pipelining or single"));
-  }
+  TANDEM_RETURN_IF_ERROR(
+      CheckAmong("peers", options.peers, {"pipelining", "single"}));
   options.devices = absl::GetFlag(FLAGS_devices);
   options.threads = absl::GetFlag(FLAGS_threads);
   options.rounds = absl::GetFlag(FLAGS_rounds);
   options.steps = absl::GetFlag(FLAGS_steps);
-  TANDEM_RETURN_IF_ERROR(CheckPositive("devices", options.devices, 2));
-  TANDEM_RETURN_IF_ERROR(CheckPositive("threads", options.threads, 1));
-  TANDEM_RETURN_IF_ERROR(CheckPositive("rounds", options.rounds, 1));
-  TANDEM_RETURN_IF_ERROR(CheckPositive("steps", absl::GetFlag(FLAGS_steps), 0));
-  std::string python = absl::GetFlag(FLAGS_python);
-  if (python.find('/') != std::string::npos) python = UserPath(python);
-  options.python = FindPython(python, Environment::OfProcess());
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("devices", options.devices, 2));
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("threads", options.threads, 1));
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("rounds", options.rounds, 1));
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("steps", absl::GetFlag(FLAGS_steps), 0));
+  options.python = PythonOfFlag(absl::GetFlag(FLAGS_python));
   return options;
 }
 
@@ -97,20 +79,9 @@ std::vector<std::vector<PipelineCase>> ByModel(
 // A model's files are its own: ranks that meet through a file want a new one.
 absl::StatusOr<PipelineResults> RunInOwnFolder(
     const std::vector<PipelineCase>& cases, PipelineBenchOptions options) {
-  options.folder += "/" + cases.front().bench.name;
-  std::error_code failed;
-  std::filesystem::create_directory(options.folder, failed);
-  if (failed) {
-    return absl::InternalError(
-        absl::StrCat("making ", options.folder, ": ", failed.message()));
-  }
+  TANDEM_ASSIGN_OR_RETURN(options.folder,
+                          FolderFor(cases.front().bench.name, options.folder));
   return RunPipelineModel(cases, options);
-}
-
-absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
-  TANDEM_ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path));
-  TANDEM_RETURN_IF_ERROR(file->Append(json.dump(2) + "\n"));
-  return file->Commit();
 }
 
 // As soon as a model is through: a run of all takes a while.
@@ -122,30 +93,17 @@ void Show(const PipelineResults& results, int devices) {
 }
 
 absl::Status Finish(const PipelineResults& results, int devices) {
-  const std::string path = absl::GetFlag(FLAGS_json);
-  if (!path.empty()) {
-    TANDEM_RETURN_IF_ERROR(
-        WriteJson(UserPath(path), PipelineJson(results, devices)));
-  }
+  TANDEM_RETURN_IF_ERROR(
+      WriteJson(absl::GetFlag(FLAGS_json), PipelineJson(results, devices)));
   if (!HasFailures(results)) return absl::OkStatus();
   return absl::UnavailableError("a peer has no figures: see above");
 }
 
-absl::Status Run(int argc, char** argv) {
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
-                          ParseCommandLine(argc, argv, kUsage));
-  if (!leftovers.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", leftovers.front(), "' is no flag"));
-  }
+absl::Status Run(const std::string& folder) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<PipelineCase> cases,
                           PipelineCasesNamed(absl::GetFlag(FLAGS_cases)));
   TANDEM_ASSIGN_OR_RETURN(PipelineBenchOptions options, OptionsFromFlags());
-  const ScratchFolder scratch("bench_pipeline");
-  options.folder = scratch.path();
-  if (options.folder.empty()) {
-    return absl::InternalError("cannot make a temporary folder");
-  }
+  options.folder = folder;
   PipelineResults results;
   for (const std::vector<PipelineCase>& model : ByModel(cases)) {
     TANDEM_ASSIGN_OR_RETURN(PipelineResults its,
@@ -163,8 +121,6 @@ absl::Status Run(int argc, char** argv) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  const absl::Status status = tandem::Run(argc, argv);
-  if (status.ok()) return 0;
-  absl::FPrintF(stderr, "bench_pipeline: %s\n", status.message());
-  return 1;
+  return tandem::RunBenchProgram("bench_pipeline", tandem::kUsage, argc, argv,
+                                 tandem::Run);
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/bench/comparison.h"
 #include "tools/bench/median.h"
 
 namespace tandem {
@@ -34,6 +35,11 @@ std::string KindOf(const std::string& op) {
   return "the rest";
 }
 
+Comparison Compare(const CaseResult& result, const SideResult& peer) {
+  return {result.bench.name, peer.name, peer.failure, result.ours.step_ms,
+          peer.step_ms};
+}
+
 }  // namespace
 
 std::string SpeedTable(const std::vector<CaseResult>& results) {
@@ -42,12 +48,12 @@ std::string SpeedTable(const std::vector<CaseResult>& results) {
                                       "ratio", "(min to max)", "MiB ours/peer");
   for (const CaseResult& result : results) {
     for (const SideResult& peer : result.peers) {
-      if (!peer.failure.empty()) {
-        absl::StrAppend(&table, result.bench.name, " ", peer.name,
-                        ": did not run: ", peer.failure, "\n");
+      const Comparison comparison = Compare(result, peer);
+      if (comparison.failed()) {
+        absl::StrAppend(&table, FailureLine(comparison));
         continue;
       }
-      const Ratio ratio = RatioOf(peer.step_ms, result.ours.step_ms);
+      const Ratio ratio = comparison.ratio();
       absl::StrAppendFormat(
           &table, "%-10s %-8s %9.3f %9.3f %7.2f %7.2f to %4.2f %7.0f /%5.0f\n",
           result.bench.name, peer.name, Median(result.ours.step_ms),
@@ -115,20 +121,12 @@ json BenchJson(const std::vector<CaseResult>& results,
   json failures = json::array();
   for (const CaseResult& result : results) {
     for (const SideResult& peer : result.peers) {
-      if (!peer.failure.empty()) {
-        failures.push_back({{"name", result.bench.name},
-                            {"peer", peer.name},
-                            {"reason", peer.failure}});
-        continue;
+      const Comparison comparison = Compare(result, peer);
+      if (comparison.failed()) {
+        failures.push_back(FailureJson(comparison));
+      } else {
+        cases.push_back(FiguresJson(comparison));
       }
-      const Ratio ratio = RatioOf(peer.step_ms, result.ours.step_ms);
-      cases.push_back({{"name", result.bench.name},
-                       {"ours_ms", Median(result.ours.step_ms)},
-                       {"peer_ms", Median(peer.step_ms)},
-                       {"peer", peer.name},
-                       {"ratio", ratio.ratio},
-                       {"ratio_min", ratio.min},
-                       {"ratio_max", ratio.max}});
     }
   }
   json report = {{"cases", cases}};

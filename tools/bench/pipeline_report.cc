@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/bench/comparison.h"
 #include "tools/bench/median.h"
 
 namespace tandem {
@@ -49,23 +50,23 @@ double CpuMs(const PipelineSideResult& side) {
   return side.cpu_ms.empty() ? 0 : Median(side.cpu_ms);
 }
 
+Comparison Compare(const PipelineCaseResult& result,
+                   const PipelineSideResult& peer) {
+  return {result.bench.name, peer.name, peer.failure, result.ours.step_ms,
+          peer.step_ms};
+}
+
 json CaseJson(const PipelineCaseResult& result, const PipelineSideResult& peer,
               int devices) {
-  const Ratio ratio = RatioOf(peer.step_ms, result.ours.step_ms);
-  return {{"name", result.bench.name},
-          {"ours_ms", Median(result.ours.step_ms)},
-          {"peer_ms", Median(peer.step_ms)},
-          {"peer", peer.name},
-          {"ratio", ratio.ratio},
-          {"ratio_min", ratio.min},
-          {"ratio_max", ratio.max},
-          {"efficiency", EfficiencyOf(result.ours, devices)},
-          {"limit", result.limit},
-          {"peer_efficiency", EfficiencyOf(peer, devices)},
-          {"ours_cpu_ms", CpuMs(result.ours) / devices},
-          {"peer_cpu_ms", CpuMs(peer)},
-          {"ours_setting", ToString(result.ours.setting)},
-          {"peer_setting", ToString(peer.setting)}};
+  json figures = FiguresJson(Compare(result, peer));
+  figures.update({{"efficiency", EfficiencyOf(result.ours, devices)},
+                  {"limit", result.limit},
+                  {"peer_efficiency", EfficiencyOf(peer, devices)},
+                  {"ours_cpu_ms", CpuMs(result.ours) / devices},
+                  {"peer_cpu_ms", CpuMs(peer)},
+                  {"ours_setting", ToString(result.ours.setting)},
+                  {"peer_setting", ToString(peer.setting)}});
+  return figures;
 }
 
 double Overhead(const PipelineSideResult& side, double limit, int devices) {
@@ -82,12 +83,12 @@ std::string PipelineSpeedTable(const PipelineResults& results, int devices) {
                       "cpu, ours/peer", "our setting", "peer's setting");
   for (const PipelineCaseResult& result : results.cases) {
     for (const PipelineSideResult& peer : result.peers) {
-      if (!peer.failure.empty()) {
-        absl::StrAppend(&table, result.bench.name, " ", peer.name,
-                        ": did not run: ", peer.failure, "\n");
+      const Comparison comparison = Compare(result, peer);
+      if (comparison.failed()) {
+        absl::StrAppend(&table, FailureLine(comparison));
         continue;
       }
-      const Ratio ratio = RatioOf(peer.step_ms, result.ours.step_ms);
+      const Ratio ratio = comparison.ratio();
       absl::StrAppendFormat(
           &table,
           "%-25s %-11s %9.2f %9.2f %6.2f %6.2f to %4.2f %7.1f /%7.1f  %-22s "
@@ -163,9 +164,7 @@ json PipelineJson(const PipelineResults& results, int devices) {
       if (peer.failure.empty()) {
         cases.push_back(CaseJson(result, peer, devices));
       } else {
-        failures.push_back({{"name", result.bench.name},
-                            {"peer", peer.name},
-                            {"reason", peer.failure}});
+        failures.push_back(FailureJson(Compare(result, peer)));
       }
     }
   }
