@@ -86,8 +86,9 @@ struct HybridOptions {
 // parameters, buffers and optimizer state have the same bits on all replicas.
 //
 // All ranks call the same methods; ranks of one replica with the same batch, of
-// the same size on all replicas. The first stage's rank needs its inputs, further
-// ones included, and the last one's its targets; others may leave them undefined.
+// the same size on all replicas. The first stage's rank needs its inputs,
+// further ones included, and the last one's its targets; others may leave them
+// undefined.
 //
 // Initial values are a function of the seed, so that all ranks must have the
 // same one.

@@ -33,10 +33,10 @@
 #include "models/classification_loss.h"
 #include "parallel/flat_buffer.h"
 #include "parallel/gathered_tensors.h"
+#include "parallel/hybrid.h"
 #include "parallel/make_optimizer.h"
 #include "parallel/microbatches.h"
 #include "parallel/model_parallel.h"
-#include "parallel/hybrid.h"
 #include "parallel/replicated.h"
 #include "parallel/schedules.h"
 
@@ -500,7 +500,7 @@ TEST_F(FurtherInputsTest, WhatIsTakenMustBeLeftUnlessItIsRead) {
   Layout layout;
   layout.stages = 2;
   EXPECT_THAT(std::string(Hybrid::Create(specs, CrossEntropy,
-                                            OptionsOf(layout, 0), nullptr)
+                                         OptionsOf(layout, 0), nullptr)
                               .status()
                               .message()),
               HasSubstr("'mask' of layer 4 is left by no layer before it"));
@@ -530,7 +530,7 @@ TEST_F(FurtherInputsTest, EveryRankLearnsWhatDoesNotFit) {
         TANDEM_ASSIGN_OR_RETURN(
             const auto strategy,
             Hybrid::Create(Specs(), CrossEntropy,
-                              OptionsOf(layout, world.rank()), &world));
+                           OptionsOf(layout, world.rank()), &world));
         Batch batch =
             PartFor(BatchOf(0, kSamples), world.rank() == 0, world.rank() == 1);
         batch.further_inputs.erase("types");

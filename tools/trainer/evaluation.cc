@@ -26,8 +26,7 @@ absl::StatusOr<std::unique_ptr<Loader>> TestLoader(const Job& job) {
       DistributedSampler::Create(job.test_data->size(), sampling));
   LoaderOptions loading;
   loading.batch_size = kBatchSize;
-  loading.parts = {job.strategy->takes_inputs(),
-                   job.strategy->takes_targets()};
+  loading.parts = {job.strategy->takes_inputs(), job.strategy->takes_targets()};
   loading.workers = job.options.workers;
   return Loader::Create(job.test_data, std::move(sampler), loading);
 }

@@ -85,11 +85,10 @@ absl::StatusOr<Job> SetUpJob(const TrainOptions& options,
   }
   // The number of threads shows in the bits of sums.
   const bool one = options.pipeline.reproducible;
-  job.intra_op_threads =
-      IntraOpThreads(one && options.intra_op_threads == 0
-                         ? 1
-                         : options.intra_op_threads, ThreadsOfHost(options, launch),
-                     /*bound=*/binds && IsBoundToCores());
+  job.intra_op_threads = IntraOpThreads(
+      one && options.intra_op_threads == 0 ? 1 : options.intra_op_threads,
+      ThreadsOfHost(options, launch),
+      /*bound=*/binds && IsBoundToCores());
   ConfigureProcess(job.intra_op_threads);
   if (launch.world_size > 1) IgnoreBrokenConnections();
   TANDEM_ASSIGN_OR_RETURN(job.devices, PrepareDevices(options.devices, launch));

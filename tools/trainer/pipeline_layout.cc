@@ -67,11 +67,11 @@ absl::Status CheckGroups(const PipelineSettings& settings, int64_t replicas,
   if (!settings.reproducible) return absl::OkStatus();
   const int64_t each = batch_size / replicas;
   if (each % settings.microbatch_size != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--microbatch_size=", settings.microbatch_size,
-        " does not divide the ", each, " samples that each of ", replicas,
-        " replicas has of --batch_size=", batch_size,
-        ", as --reproducible needs it"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--microbatch_size=", settings.microbatch_size,
+                     " does not divide the ", each, " samples that each of ",
+                     replicas, " replicas has of --batch_size=", batch_size,
+                     ", as --reproducible needs it"));
   }
   const int64_t all = batch_size / settings.microbatch_size;
   const int64_t groups = settings.gradient_groups;

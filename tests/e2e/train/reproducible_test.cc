@@ -85,8 +85,8 @@ TEST_P(ReproducibleTest, EveryLayoutGivesOneDevicesBits) {
   }
   std::cout << compared << " layouts of " << GetParam() << "\n";
   EXPECT_EQ(compared, 10);
-  EXPECT_EQ(strategies, (std::set<std::string>{"single", "ddp", "pipeline",
-                                               "hybrid"}));
+  EXPECT_EQ(strategies,
+            (std::set<std::string>{"single", "ddp", "pipeline", "hybrid"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ReproducibleTest,
@@ -97,12 +97,12 @@ INSTANTIATE_TEST_SUITE_P(Models, ReproducibleTest,
 TEST(ReproducibleSchedulesTest, EveryScheduleGivesOneDevicesBits) {
   const Events& one = EventsOfJob(Job("mlp_small", {}));
   int compared = 0;
-  for (const std::string schedule : {"gpipe", "1f1b", "interleaved_1f1b",
-                                     "looped_bfs", "zb_h1", "zb_v"}) {
-    for (const Layout& layout : {Layout{1, 1, 2}, Layout{2, 1, 2},
-                                 Layout{4, 2, 1}, Layout{2, 2, 1}}) {
-      const Events events = RunJobForEvents(Job(
-          "mlp_small", Joined(layout.flags(), {"--schedule=" + schedule})));
+  for (const std::string schedule :
+       {"gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "zb_h1", "zb_v"}) {
+    for (const Layout& layout :
+         {Layout{1, 1, 2}, Layout{2, 1, 2}, Layout{4, 2, 1}, Layout{2, 2, 1}}) {
+      const Events events = RunJobForEvents(
+          Job("mlp_small", Joined(layout.flags(), {"--schedule=" + schedule})));
       ExpectSameBits(events, one, schedule + ", " + layout.name());
       ++compared;
     }
@@ -112,16 +112,15 @@ TEST(ReproducibleSchedulesTest, EveryScheduleGivesOneDevicesBits) {
 
 TEST(ReproducibleResumeTest, ACheckpointOfOneLayoutGoesOnInAnother) {
   const std::string folder = NewFolder("reproducible");
-  const Flags job = Job("mlp_dropout", {"--clip_grad_norm=0.5",
-                                        "--optimizer=adamw"});
-  const Events straight = RunJobForEvents(
-      Joined(job, {"--nproc_per_node=4", "--save_dir=" + folder,
-                   "--save_every=2"}));
+  const Flags job =
+      Job("mlp_dropout", {"--clip_grad_norm=0.5", "--optimizer=adamw"});
+  const Events straight = RunJobForEvents(Joined(
+      job, {"--nproc_per_node=4", "--save_dir=" + folder, "--save_every=2"}));
   const Events steps = EventsOf(straight, "step");
   ASSERT_EQ(steps.size(), 4u);
   const Flags resume = {"--resume=" + folder + "/step-000000002.safetensors"};
-  for (const Layout& layout : {Layout{2, 2, 1}, Layout{4, 2, 1},
-                               Layout{1, 1, 2}, Layout{2, 1, 2}}) {
+  for (const Layout& layout :
+       {Layout{2, 2, 1}, Layout{4, 2, 1}, Layout{1, 1, 2}, Layout{2, 1, 2}}) {
     const Events events =
         RunJobForEvents(Joined(Joined(job, layout.flags()), resume));
     EXPECT_EQ(Fingerprint(events), Fingerprint(straight)) << layout.name();
