@@ -81,12 +81,17 @@ class NotingGuard final : public c10::impl::DeviceGuardImplInterface {
 };
 
 // Each test has a guard of its own. LibTorch's registry needs one to the end of
-// the process.
+// the process; its own, which they replace, is kept, or it would be taken for a
+// leak.
 const NotingGuard* NewGuard() {
-  static auto* all = new std::vector<std::unique_ptr<NotingGuard>>;
-  all->push_back(std::make_unique<NotingGuard>());
-  c10::impl::registerDeviceGuard(c10::kMeta, all->back().get());
-  return all->back().get();
+  struct Guards {
+    const c10::impl::DeviceGuardImplInterface* libtorchs;
+    std::vector<std::unique_ptr<NotingGuard>> ours;
+  };
+  static auto* all = new Guards{c10::impl::getDeviceGuardImpl(c10::kMeta), {}};
+  all->ours.push_back(std::make_unique<NotingGuard>());
+  c10::impl::registerDeviceGuard(c10::kMeta, all->ours.back().get());
+  return all->ours.back().get();
 }
 
 class StreamOrderTest : public testing::Test {
