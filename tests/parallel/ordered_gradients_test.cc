@@ -71,7 +71,8 @@ at::Tensor Expected(const Job& job, int parameter) {
 }
 
 // As a stage does it: a backward of each microbatch, or two.
-absl::Status RunStep(const Job& job, int replica, const NamedTensors& parameters,
+absl::Status RunStep(const Job& job, int replica,
+                     const NamedTensors& parameters,
                      OrderedGradients* gradients) {
   const int own = job.microbatches / job.replicas;
   TANDEM_RETURN_IF_ERROR(gradients->Prepare());
@@ -111,11 +112,10 @@ absl::Status RunReplica(const Job& job, int replica, Communicator* replicas) {
     parameters.emplace_back(absl::StrCat("p", p), parameter.requires_grad_());
   }
   const FlatBuffers buffers = MakeFlatBuffers(parameters);
-  OrderedGradients gradients(
-      FlatBufferList(buffers),
-      {job.groups, job.microbatches / job.replicas, job.descends,
-       job.find_unused_parameters},
-      replicas);
+  OrderedGradients gradients(FlatBufferList(buffers),
+                             {job.groups, job.microbatches / job.replicas,
+                              job.descends, job.find_unused_parameters},
+                             replicas);
   for (int step = 0; step < 2; ++step) {  // nothing is left of the first
     for (const auto& buffer : buffers) buffer->ZeroGrad();
     TANDEM_RETURN_IF_ERROR(RunStep(job, replica, parameters, &gradients));
@@ -149,11 +149,12 @@ TEST_P(OrderedGradientsTest, AreTheTreesSumOnEveryReplica) {
 INSTANTIATE_TEST_SUITE_P(
     Jobs, OrderedGradientsTest,
     testing::Values(Job{1, 1, 1}, Job{1, 2, 1}, Job{1, 4, 4}, Job{1, 7, 7},
-                    Job{1, 12, 4}, Job{1, 6, 6, true}, Job{1, 8, 4, false, true},
-                    Job{2, 4, 4}, Job{2, 8, 4}, Job{2, 6, 6}, Job{2, 6, 6, true},
-                    Job{2, 8, 2, false, true}, Job{3, 6, 6}, Job{3, 12, 6},
-                    Job{3, 9, 9, true}, Job{3, 9, 9, false, true},
-                    Job{4, 8, 8}, Job{4, 8, 4, false, true}, Job{7, 7, 7}),
+                    Job{1, 12, 4}, Job{1, 6, 6, true},
+                    Job{1, 8, 4, false, true}, Job{2, 4, 4}, Job{2, 8, 4},
+                    Job{2, 6, 6}, Job{2, 6, 6, true}, Job{2, 8, 2, false, true},
+                    Job{3, 6, 6}, Job{3, 12, 6}, Job{3, 9, 9, true},
+                    Job{3, 9, 9, false, true}, Job{4, 8, 8},
+                    Job{4, 8, 4, false, true}, Job{7, 7, 7}),
     [](const auto& info) {
       const Job& job = info.param;
       return absl::StrCat(job.replicas, "Replicas", job.microbatches,
