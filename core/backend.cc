@@ -53,10 +53,11 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeShmBackend(
   TANDEM_ASSIGN_OR_RETURN(const HostLayout layout,
                           FindHosts(store, rank, size, options));
   if (layout.host_count() == 1) {
-    return ShmBackend::Create(store, rank, size, options.timeout);
+    return ShmBackend::Create(store, rank, size, options.timeout,
+                              options.rank_names);
   }
   return HierarchicalBackend::Create(
-      store, rank, layout, options.timeout,
+      store, rank, layout, options.timeout, options.rank_names,
       [&](const StorePtr& its, int its_rank, int its_size) {
         return MakeGlooBackend(its, its_rank, its_size, options);
       });

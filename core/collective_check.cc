@@ -69,9 +69,8 @@ absl::StatusOr<bool> AsksForCollectiveChecks(absl::string_view level) {
                    "'; expected OFF, INFO or DETAIL"));
 }
 
-CollectiveCheck::CollectiveCheck(StorePtr store, int rank, int size,
-                                 milliseconds timeout)
-    : store_(std::move(store)), rank_(rank), size_(size), timeout_(timeout) {}
+CollectiveCheck::CollectiveCheck(GroupMember member, milliseconds timeout)
+    : member_(std::move(member)), timeout_(timeout) {}
 
 std::string CollectiveCheck::Started::ToString() const {
   return purpose.empty() ? what : absl::StrCat(what, " (", purpose, ")");
@@ -102,9 +101,8 @@ absl::Status CollectiveCheck::Compare(const std::string& what,
   const int64_t sequence = ++sequence_;
   const Started mine{what, purpose};
   auto exchanged = CallWithin<Round>(
-      timeout_ + kGrace, [store = store_, rank = rank_, size = size_, sequence,
-                          mine, timeout = timeout_] {
-        return Exchange(*store, rank, size, sequence, mine, timeout);
+      timeout_ + kGrace, [m = member_, sequence, mine, timeout = timeout_] {
+        return Exchange(*m.store, m.rank, m.size, sequence, mine, timeout);
       });
   if (absl::IsDeadlineExceeded(exchanged.status())) {
     return absl::DeadlineExceededError(absl::StrCat(
@@ -113,7 +111,7 @@ absl::Status CollectiveCheck::Compare(const std::string& what,
   }
   TANDEM_ASSIGN_OR_RETURN(const Round round, std::move(exchanged));
   TANDEM_RETURN_IF_ERROR(NameMissing(round));
-  for (int r = 1; r < size_; ++r) {
+  for (int r = 1; r < member_.size; ++r) {
     if (round[r]->what != round[0]->what) return Disagree(round, r);
   }
   last_ = round;
@@ -123,29 +121,30 @@ absl::Status CollectiveCheck::Compare(const std::string& what,
 absl::Status CollectiveCheck::NameMissing(const Round& round) const {
   std::vector<int> missing;
   std::string lasts;
-  for (int r = 0; r < size_; ++r) {
+  for (int r = 0; r < member_.size; ++r) {
     if (round[r].has_value()) continue;
     missing.push_back(r);
-    absl::StrAppend(&lasts, "; the last of rank ", r, " was ",
+    absl::StrAppend(&lasts, "; the last of rank ", member_.NameOf(r), " was ",
                     last_.empty() ? "none" : last_[r]->ToString());
   }
   if (missing.empty()) return absl::OkStatus();
-  return absl::DeadlineExceededError(absl::StrCat(
-      RankList(missing), " did not start ", round[rank_]->ToString(),
-      " within ", absl::FormatDuration(absl::FromChrono(timeout_)), lasts));
+  return absl::DeadlineExceededError(
+      absl::StrCat(RankList(member_.NamesOf(missing)), " did not start ",
+                   round[member_.rank]->ToString(), " within ",
+                   absl::FormatDuration(absl::FromChrono(timeout_)), lasts));
 }
 
 absl::Status CollectiveCheck::Disagree(const Round& round, int other) const {
-  CallWithin<bool>(kFarewell, [store = store_,
-                               keys = Keys("seen", sequence_, size_),
-                               rank = rank_] {
+  CallWithin<bool>(kFarewell, [store = member_.store,
+                               keys = Keys("seen", sequence_, member_.size),
+                               rank = member_.rank] {
     store->set(keys[rank], std::string("1"));
     store->wait(keys, kFarewell);
     return true;
   }).IgnoreError();
   return absl::InvalidArgumentError(absl::StrCat(
-      "rank ", other, " started ", round[other]->ToString(),
-      " where rank 0 started ", round[0]->ToString(),
+      "rank ", member_.NameOf(other), " started ", round[other]->ToString(),
+      " where rank ", member_.NameOf(0), " started ", round[0]->ToString(),
       "; every rank must start the same collectives in the same order"));
 }
 

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/store.h"
+#include "core/group_member.h"
 
 namespace tandem {
 
@@ -27,14 +27,12 @@ absl::StatusOr<bool> AsksForCollectiveChecks(absl::string_view level);
 // a rank goes on when all have come. Not thread-safe.
 class CollectiveCheck {
  public:
-  // `store` holds keys of this group alone.
-  CollectiveCheck(StorePtr store, int rank, int size,
-                  std::chrono::milliseconds timeout);
+  CollectiveCheck(GroupMember member, std::chrono::milliseconds timeout);
 
   // To be called by every rank for each collective. `what` must agree, such as
   // "all-reduce of Float [5] on cpu"; `purpose` is only shown. Returns
   //   InvalidArgument on every rank when ranks disagree: names the first that
-  //     differs from rank 0, and what the two are about to start;
+  //     differs from the group's first, and what the two are about to start;
   //   DeadlineExceeded after `timeout`: names the ranks that started nothing,
   //     and what each started last;
   //   Unavailable soon after another rank has noted on the store that it failed
@@ -56,9 +54,7 @@ class CollectiveCheck {
   absl::Status NameMissing(const Round& round) const;
   absl::Status Disagree(const Round& round, int other) const;
 
-  StorePtr store_;
-  int rank_;
-  int size_;
+  const GroupMember member_;
   std::chrono::milliseconds timeout_;
   int64_t sequence_ = 0;
   Round last_;  // the one before; empty at first

@@ -59,14 +59,12 @@ CollectiveRunner::CollectiveRunner(
     : member_(std::move(member)),
       options_(options),
       process_group_(std::move(process_group)) {
-  const GroupMember& m = member_;
   if (options_.check_collectives) {
-    check_ = std::make_unique<CollectiveCheck>(m.store, m.rank, m.size,
-                                               options_.timeout);
+    check_ = std::make_unique<CollectiveCheck>(member_, options_.timeout);
   }
   if (options_.straggler_warning.count() > 0) {
-    watch_ = std::make_unique<StragglerWatch>(m.store, m.name, m.rank, m.size,
-                                              options_.straggler_warning);
+    watch_ =
+        std::make_unique<StragglerWatch>(member_, options_.straggler_warning);
   }
 }
 
@@ -90,12 +88,11 @@ absl::Status CollectiveRunner::Broke(const absl::Status& status,
   if (!before.ok()) return before;
   const std::string what = call.What();
   const Failures failures =
-      TellFailure(member_.store, member_.rank, member_.size, what,
-                  Patience(options_.timeout),
+      TellFailure(member_, what, Patience(options_.timeout),
                   [&] { BreakConnections(std::string(status.message())); });
   const std::string head =
-      absl::StrCat(what, " of group \"", member_.name, "\" on rank ",
-                   member_.rank, " of ", member_.size, " failed");
+      absl::StrCat(what, " of group \"", member_.name, "\" on ",
+                   member_.ToString(), " failed");
   absl::Status found =
       absl::AbortedError(absl::StrCat(head, ": ", failures.gave_up));
   if (failures.gave_up.empty()) {
@@ -209,10 +206,9 @@ void CollectiveRunner::Abort(const absl::Status& reason) {
   }
   // The note first: who sees the connection break looks for it.
   const std::string why(reason.message());
-  TellGivingUp(member_.store, member_.rank, why);
+  TellGivingUp(member_, why);
   BreakConnections(why);
-  AwaitListeners(member_.store, member_.rank, member_.size,
-                 Patience(options_.timeout));
+  AwaitListeners(member_, Patience(options_.timeout));
 }
 
 }  // namespace tandem

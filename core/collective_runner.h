@@ -18,8 +18,8 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "core/communicator_options.h"
+#include "core/group_member.h"
 #include "core/pending_collective.h"
-#include "core/store.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -30,14 +30,6 @@ namespace tandem {
 
 class CollectiveCheck;
 class StragglerWatch;
-
-// Which rank of which group this is.
-struct GroupMember {
-  StorePtr store;  // keys of this group alone
-  int rank = 0;
-  int size = 1;
-  std::string name;
-};
 
 // For a group of at least two ranks. One thread at a time starts collectives;
 // messages may be started, and anything waited for, by any thread. It must

@@ -127,9 +127,9 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
         absl::StrCat("broadcast of group \"", name_, "\": there is no rank ",
                      root, " among ", size_));
   }
-  TANDEM_RETURN_IF_ERROR(Agree(runner_.get(),
-                               absl::StrCat("broadcast from rank ", root),
-                               tensor, purpose));
+  TANDEM_RETURN_IF_ERROR(
+      Agree(runner_.get(), absl::StrCat("broadcast from rank ", NameOf(root)),
+            tensor, purpose));
   if (size_ == 1 || tensor.numel() == 0) return absl::OkStatus();
   TensorList tensors = {BytesOf(ForBackend(tensor))};
   c10d::BroadcastOptions options;

@@ -72,6 +72,10 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
   const std::string& backend() const { return options_.backend; }
+  // What messages call a rank of this group: its number in the whole job.
+  int NameOf(int rank) const {
+    return options_.rank_names.empty() ? rank : options_.rank_names[rank];
+  }
 
   // In place: `tensor` becomes the sum over all ranks, the same bits on each.
   // Not for bool and complex numbers.
@@ -124,7 +128,8 @@ class Communicator {
 
   // A group of some of these ranks (this one included), in the given order.
   // Only they call this, with the same list and name. Ranks count within this
-  // group.
+  // group; in the new one they count anew, but its messages call them as this
+  // one's do: by their numbers in the whole job.
   absl::StatusOr<std::unique_ptr<Communicator>> Subgroup(
       absl::Span<const int> ranks, const std::string& name);
 

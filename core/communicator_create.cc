@@ -67,6 +67,12 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
         absl::StrCat("group \"", name, "\": there is no rank ", rank, " of ",
                      size, "; ranks count from 0"));
   }
+  if (!options.rank_names.empty() &&
+      options.rank_names.size() != static_cast<size_t>(size)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group \"", name, "\": ", options.rank_names.size(),
+                     " names for ", size, " ranks"));
+  }
   auto group = std::unique_ptr<Communicator>(
       new Communicator(nullptr, rank, size, name, options));
   return Connect(std::move(store), std::move(group), name);
@@ -78,18 +84,18 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Connect(
   Communicator& g = *group;
   g.store_ = c10::make_intrusive<c10d::PrefixStore>(key, std::move(store));
   if (g.size_ == 1) return group;
+  const GroupMember member{g.store_, g.rank_, g.size_, g.name_,
+                           g.options_.rank_names};
   const std::string what =
-      absl::StrCat("group \"", g.name_, "\", rank ", g.rank_, " of ", g.size_);
-  const absl::Status met =
-      MeetAtStore(g.store_, g.rank_, g.size_, g.options_.timeout);
+      absl::StrCat("group \"", g.name_, "\", ", member.ToString());
+  const absl::Status met = MeetAtStore(member, g.options_.timeout);
   if (!met.ok()) return Annotate(met, what);
   auto made = MakeProcessGroup(g.store_, g.rank_, g.size_, g.options_);
   if (!made.ok()) return Annotate(made.status(), what);
   g.process_group_ = *std::move(made);
   g.process_group_->setGroupName(key);
-  g.runner_ = std::make_unique<CollectiveRunner>(
-      GroupMember{g.store_, g.rank_, g.size_, g.name_}, g.options_,
-      g.process_group_);
+  g.runner_ =
+      std::make_unique<CollectiveRunner>(member, g.options_, g.process_group_);
   return group;
 }
 
@@ -106,8 +112,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(
       absl::StrCat("sub/", members, "/", subgroups_[members]++);
   const int rank = static_cast<int>(
       std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
+  CommunicatorOptions options = options_;
+  options.rank_names.clear();
+  for (int each : ranks) options.rank_names.push_back(NameOf(each));
   auto group = std::unique_ptr<Communicator>(new Communicator(
-      nullptr, rank, static_cast<int>(ranks.size()), name, options_));
+      nullptr, rank, static_cast<int>(ranks.size()), name, std::move(options)));
   return Connect(store_, std::move(group), key);
 }
 

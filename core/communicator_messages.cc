@@ -28,10 +28,11 @@ absl::StatusOr<PendingCollective> Communicator::StartSend(
   TANDEM_RETURN_IF_ERROR(CheckPeer("send", to));
   if (tensor.numel() == 0) return PendingCollective();
   std::vector<at::Tensor> tensors = {BytesOf(ForBackend(tensor))};
-  return runner_->StartMessage(absl::StrCat("send to rank ", to), purpose, [&] {
-    return process_group_->getBackend(tensors[0].device().type())
-        ->send(tensors, to, tag);
-  });
+  return runner_->StartMessage(
+      absl::StrCat("send to rank ", NameOf(to)), purpose, [&] {
+        return process_group_->getBackend(tensors[0].device().type())
+            ->send(tensors, to, tag);
+      });
 }
 
 absl::StatusOr<PendingCollective> Communicator::StartReceive(
@@ -41,7 +42,7 @@ absl::StatusOr<PendingCollective> Communicator::StartReceive(
   if (tensor.numel() == 0) return PendingCollective();
   std::vector<at::Tensor> tensors = {BytesOf(ForBackend(tensor))};
   return runner_->StartMessage(
-      absl::StrCat("receive from rank ", from), purpose, [&] {
+      absl::StrCat("receive from rank ", NameOf(from)), purpose, [&] {
         return process_group_->getBackend(tensors[0].device().type())
             ->recv(tensors, from, tag);
       });

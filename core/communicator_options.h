@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 namespace tandem {
 
@@ -33,6 +34,9 @@ struct CommunicatorOptions {
   bool all_local = true;
   // Where rank 0 or the launcher is; needed unless `all_local`.
   std::string master_host;
+  // What messages call the ranks of the group, by rank. Empty: as they count.
+  // Communicator::Subgroup fills it with the numbers of the whole job.
+  std::vector<int> rank_names;
 };
 
 }  // namespace tandem

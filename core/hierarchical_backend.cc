@@ -64,14 +64,18 @@ absl::StatusOr<c10::intrusive_ptr<HierarchicalBackend>>
 HierarchicalBackend::Create(const StorePtr& store, int rank,
                             const HostLayout& layout,
                             std::chrono::milliseconds timeout,
-                            MakeGloo make_gloo) {
+                            const std::vector<int>& names, MakeGloo make_gloo) {
   const int host = layout.host[rank];
   const std::vector<int>& ranks = layout.ranks[host];
+  std::vector<int> local_names;
+  for (int each : ranks) {
+    local_names.push_back(names.empty() ? each : names[each]);
+  }
   TANDEM_ASSIGN_OR_RETURN(
       c10::intrusive_ptr<ShmBackend> local,
       ShmBackend::Create(Prefixed(store, absl::StrCat("host ", host)),
                          layout.local[rank], static_cast<int>(ranks.size()),
-                         timeout, ranks));
+                         timeout, std::move(local_names)));
   BackendPtr leaders;
   if (layout.local[rank] == 0) {
     TANDEM_ASSIGN_OR_RETURN(leaders, make_gloo(Prefixed(store, "leaders"), host,

@@ -45,9 +45,11 @@ class HierarchicalBackend : public c10d::Backend {
   using MakeGloo = absl::FunctionRef<absl::StatusOr<BackendPtr>(
       const StorePtr& store, int rank, int size)>;
 
+  // `names`: what messages call the ranks, unless it is empty.
   static absl::StatusOr<c10::intrusive_ptr<HierarchicalBackend>> Create(
       const StorePtr& store, int rank, const HostLayout& layout,
-      std::chrono::milliseconds timeout, MakeGloo make_gloo);
+      std::chrono::milliseconds timeout, const std::vector<int>& names,
+      MakeGloo make_gloo);
 
   HierarchicalBackend(int rank, HostLayout layout,
                       c10::intrusive_ptr<ShmBackend> local, BackendPtr leaders,

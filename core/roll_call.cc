@@ -60,8 +60,10 @@ std::vector<int> OthersThan(int rank, int size) {
 }
 
 // What TellFailure says, from a store that answers.
-Failures ReadFailures(c10d::Store& store, int rank, int size,
-                      milliseconds patience) {
+Failures ReadFailures(const GroupMember& member, milliseconds patience) {
+  c10d::Store& store = *member.store;
+  const int rank = member.rank;
+  const int size = member.size;
   Failures failures;
   if (store.check({kGaveUp})) {
     failures.gave_up = store.get_to_str(kGaveUp);
@@ -79,13 +81,13 @@ Failures ReadFailures(c10d::Store& store, int rank, int size,
       silent.push_back(r);
     } else if (r != rank) {
       failed.push_back(r);
-      parts.push_back(
-          absl::StrCat("rank ", r, " failed in ", store.get_to_str(keys[r])));
+      parts.push_back(absl::StrCat("rank ", member.NameOf(r), " failed in ",
+                                   store.get_to_str(keys[r])));
     }
   }
   if (!silent.empty()) {
-    parts.insert(parts.begin(),
-                 absl::StrCat("not heard of: ", RankList(silent)));
+    parts.insert(parts.begin(), absl::StrCat("not heard of: ",
+                                             RankList(member.NamesOf(silent))));
   }
   failures.others = absl::StrJoin(parts, "; ");
   NoteHeard(store, rank, failed, patience);
@@ -106,15 +108,17 @@ absl::Status Note(const StorePtr& store,
 }
 
 // Those that did not come.
-absl::StatusOr<std::vector<int>> Meet(c10d::Store& store, int rank, int size,
+absl::StatusOr<std::vector<int>> Meet(const GroupMember& member,
                                       milliseconds timeout) {
-  const std::vector<std::string> keys = KeysOfAll("came", size);
-  if (store.add(absl::StrCat("joined/", rank), 1) > 1) {
+  c10d::Store& store = *member.store;
+  const std::vector<std::string> keys = KeysOfAll("came", member.size);
+  if (store.add(absl::StrCat("joined/", member.rank), 1) > 1) {
     return absl::AlreadyExistsError(
-        absl::StrCat("rank ", rank, " has joined a group of this name before"));
+        absl::StrCat("rank ", member.NameOf(member.rank),
+                     " has joined a group of this name before"));
   }
   // Not `add`: on a HashStore that wakes nobody who waits for the key.
-  store.set(keys[rank], std::string("1"));
+  store.set(keys[member.rank], std::string("1"));
   const absl::Status met = CatchTorch([&] { store.wait(keys, timeout); });
   if (met.ok()) return std::vector<int>();
   if (met.code() != absl::StatusCode::kDeadlineExceeded) return met;
@@ -136,49 +140,49 @@ std::string RankList(const std::vector<int>& ranks) {
                       absl::StrJoin(ranks, ", "));
 }
 
-absl::Status MeetAtStore(const StorePtr& store, int rank, int size,
-                         milliseconds timeout) {
+absl::Status MeetAtStore(const GroupMember& member, milliseconds timeout) {
+  const StorePtr& store = member.store;
   const auto missing = CallWithin<std::vector<int>>(
-      timeout + kGrace, [=] { return Meet(*store, rank, size, timeout); });
+      timeout + kGrace, [=] { return Meet(member, timeout); });
   if (absl::IsAlreadyExists(missing.status())) return missing.status();
   if (!missing.ok()) {
     return Annotate(missing.status(), DescribeSilence(store, missing.status()));
   }
   if (missing->empty()) return absl::OkStatus();
   return absl::DeadlineExceededError(
-      absl::StrCat(RankList(*missing), " did not come within ",
+      absl::StrCat(RankList(member.NamesOf(*missing)), " did not come within ",
                    absl::FormatDuration(absl::FromChrono(timeout))));
 }
 
-Failures TellFailure(const StorePtr& store, int rank, int size,
-                     const std::string& operation, milliseconds patience,
-                     absl::FunctionRef<void()> then) {
+Failures TellFailure(const GroupMember& member, const std::string& operation,
+                     milliseconds patience, absl::FunctionRef<void()> then) {
+  const StorePtr& store = member.store;
   const absl::Status noted = Note(store, [=](c10d::Store& notes) {
-    notes.set(absl::StrCat("failed/", rank), operation);
+    notes.set(absl::StrCat("failed/", member.rank), operation);
   });
   then();
   if (!noted.ok()) return {"", DescribeSilence(store, noted)};
   absl::StatusOr<Failures> told = CallWithin<Failures>(
-      2 * patience + kReadTime,
-      [=] { return ReadFailures(*store, rank, size, patience); });
+      2 * patience + kReadTime, [=] { return ReadFailures(member, patience); });
   return told.ok() ? *told
                    : Failures{"", DescribeSilence(store, told.status())};
 }
 
-void TellGivingUp(const StorePtr& store, int rank, const std::string& reason) {
-  Note(store, [=](c10d::Store& notes) {
-    const std::string text = absl::StrCat("rank ", rank, " gave up: ", reason);
+void TellGivingUp(const GroupMember& member, const std::string& reason) {
+  Note(member.store, [=](c10d::Store& notes) {
+    const std::string text =
+        absl::StrCat("rank ", member.NameOf(member.rank), " gave up: ", reason);
     // The first is the cause: others may give up because of it.
     notes.compareSet(kGaveUp, std::string(), text);
   }).IgnoreError();
 }
 
-void AwaitListeners(const StorePtr& store, int rank, int size,
-                    milliseconds patience) {
-  if (rank != 0) return;
+void AwaitListeners(const GroupMember& member, milliseconds patience) {
+  if (member.rank != 0) return;
   CallWithin<bool>(patience + kNoteTime,
                    [=] {
-                     NoteHeard(*store, rank, OthersThan(rank, size), patience);
+                     NoteHeard(*member.store, member.rank,
+                               OthersThan(member.rank, member.size), patience);
                      return true;
                    })
       .status()

@@ -10,15 +10,14 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "core/store.h"
+#include "core/group_member.h"
 
 namespace tandem {
 
-// Waits until all `size` ranks have called this with a store of the same keys.
-// DeadlineExceeded after `timeout` names those that have not; AlreadyExists
-// when `rank` has called it before; else what is wrong with the store, and who
-// serves it.
-absl::Status MeetAtStore(const StorePtr& store, int rank, int size,
+// Waits until all ranks of the group have called this. DeadlineExceeded after
+// `timeout` names those that have not; AlreadyExists when this rank has called
+// it before; else what is wrong with the store, and who serves it.
+absl::Status MeetAtStore(const GroupMember& member,
                          std::chrono::milliseconds timeout);
 
 // What the ranks of a group say about the end of it.
@@ -31,20 +30,19 @@ struct Failures {
   std::string others;
 };
 
-// Notes on the store that `rank` failed in `operation`, calls `then`, gives the
-// others `patience` to note theirs, and returns what they did. Takes 4 s and
-// `patience` at most, whatever the store does.
-Failures TellFailure(const StorePtr& store, int rank, int size,
-                     const std::string& operation,
+// Notes on the store that this rank failed in `operation`, calls `then`, gives
+// the others `patience` to note theirs, and returns what they did. Takes 4 s
+// and `patience` at most, whatever the store does.
+Failures TellFailure(const GroupMember& member, const std::string& operation,
                      std::chrono::milliseconds patience,
                      absl::FunctionRef<void()> then);
 
-// Notes on the store that `rank` gives up, and why. Takes 2 s at most.
-void TellGivingUp(const StorePtr& store, int rank, const std::string& reason);
+// Notes on the store that this rank gives up, and why. Takes 2 s at most.
+void TellGivingUp(const GroupMember& member, const std::string& reason);
 
 // After TellGivingUp: rank 0, which may serve the store, stays until the others
 // have read the note, or for so long; other ranks return at once.
-void AwaitListeners(const StorePtr& store, int rank, int size,
+void AwaitListeners(const GroupMember& member,
                     std::chrono::milliseconds patience);
 
 // Whether a rank has called one of these two. Throws what the store throws.

@@ -45,8 +45,9 @@ int MostRanksSeen(int size) {
 class Connector {
  public:
   Connector(const StorePtr& store, int rank, int size, int arena,
-            std::chrono::milliseconds timeout)
+            std::chrono::milliseconds timeout, const std::vector<int>& names)
       : store_(store),
+        names_(names),
         size_(size),
         arena_(arena),
         timeout_(timeout),
@@ -66,8 +67,9 @@ class Connector {
     TANDEM_RETURN_IF_ERROR(CatchTorch(
         [&] { store_->set(Key(mine_.rank), listener.name); }, "publish"));
     for (int r = 0; r < mine_.rank; ++r) {
-      TANDEM_RETURN_IF_ERROR(
-          Annotate(ConnectTo(r), absl::StrCat("connect to rank ", r)));
+      TANDEM_RETURN_IF_ERROR(Annotate(
+          ConnectTo(r),
+          absl::StrCat("connect to rank ", names_.empty() ? r : names_[r])));
     }
     for (int r = mine_.rank + 1; r < size_; ++r) {
       TANDEM_RETURN_IF_ERROR(
@@ -133,6 +135,7 @@ class Connector {
   }
 
   const StorePtr store_;
+  const std::vector<int> names_;
   const int size_;
   const int arena_;
   const std::chrono::milliseconds timeout_;
@@ -146,8 +149,9 @@ class Connector {
 
 absl::StatusOr<ShmConnections> ConnectShm(const StorePtr& store, int rank,
                                           int size, int arena,
-                                          std::chrono::milliseconds timeout) {
-  return Connector(store, rank, size, arena, timeout).Run();
+                                          std::chrono::milliseconds timeout,
+                                          const std::vector<int>& names) {
+  return Connector(store, rank, size, arena, timeout, names).Run();
 }
 
 }  // namespace tandem

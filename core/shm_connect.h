@@ -34,11 +34,13 @@ struct ShmConnections {
 
 // Connects every pair of `size` ranks of this host, which meet on `store`: a
 // random socket name for each rank is all that stands there. `arena` is this
-// rank's. Errors name the rank that could not be reached: DeadlineExceeded,
-// Unavailable, PermissionDenied (another user's process).
+// rank's. Errors name the rank that could not be reached (by `names`, unless it
+// is empty): DeadlineExceeded, Unavailable, PermissionDenied (another user's
+// process).
 absl::StatusOr<ShmConnections> ConnectShm(const StorePtr& store, int rank,
                                           int size, int arena,
-                                          std::chrono::milliseconds timeout);
+                                          std::chrono::milliseconds timeout,
+                                          const std::vector<int>& names = {});
 
 }  // namespace tandem
 

@@ -13,8 +13,9 @@ absl::StatusOr<std::shared_ptr<ShmGroup>> ShmGroup::Create(
     std::chrono::milliseconds timeout, std::vector<int> names) {
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<ShmArena> arena,
                           ShmArena::OfProcess());
-  TANDEM_ASSIGN_OR_RETURN(ShmConnections connections,
-                          ConnectShm(store, rank, size, arena->fd(), timeout));
+  TANDEM_ASSIGN_OR_RETURN(
+      ShmConnections connections,
+      ConnectShm(store, rank, size, arena->fd(), timeout, names));
   TANDEM_ASSIGN_OR_RETURN(
       ShmSegment segment,
       ShmSegment::Map(std::move(connections.segment), size));

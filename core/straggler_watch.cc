@@ -41,13 +41,8 @@ std::string TimeSince(Clock::time_point start) {
 
 }  // namespace
 
-StragglerWatch::StragglerWatch(StorePtr store, std::string group, int rank,
-                               int size, milliseconds threshold)
-    : store_(std::move(store)),
-      group_(std::move(group)),
-      rank_(rank),
-      size_(size),
-      threshold_(threshold) {}
+StragglerWatch::StragglerWatch(GroupMember member, milliseconds threshold)
+    : member_(std::move(member)), threshold_(threshold) {}
 
 absl::Status StragglerWatch::Wait(c10d::Work& work, int64_t sequence,
                                   absl::FunctionRef<std::string()> what) {
@@ -58,18 +53,19 @@ absl::Status StragglerWatch::Wait(c10d::Work& work, int64_t sequence,
   if (auto end = WaitAtMost(work, threshold_)) return *end;
   const Finding found = LookForLateRanks(sequence);
   if (!found.mine) return CatchTorch([&] { work.wait(); });
+  const int me = member_.NameOf(member_.rank);
   const std::string of_group =
-      absl::StrCat(what(), " of group \"", group_, "\"");
+      absl::StrCat(what(), " of group \"", member_.name, "\"");
   if (found.late.empty()) {
-    LOG(WARNING) << "rank " << rank_ << " has waited " << TimeSince(start)
+    LOG(WARNING) << "rank " << me << " has waited " << TimeSince(start)
                  << " for " << of_group << "; "
                  << (silence_.ok() ? "every rank has come to it"
-                                   : DescribeSilence(store_, silence_));
+                                   : DescribeSilence(member_.store, silence_));
     return CatchTorch([&] { work.wait(); });
   }
   LOG(WARNING) << RankList(found.late)
                << (found.late.size() == 1 ? " is" : " are") << " late: rank "
-               << rank_ << " has waited " << TimeSince(start) << " for "
+               << me << " has waited " << TimeSince(start) << " for "
                << of_group;
   absl::Status end = CatchTorch([&] { work.wait(); });
   if (end.ok()) {
@@ -83,8 +79,8 @@ absl::Status StragglerWatch::Wait(c10d::Work& work, int64_t sequence,
 void StragglerWatch::LeaveNote(int64_t sequence) {
   if (!silence_.ok()) return;
   // If the store is silent, that is said where the note would be read.
-  CallWithin<bool>(kStorePatience, [store = store_, key = NoteKey(rank_),
-                                    sequence] {
+  CallWithin<bool>(kStorePatience, [store = member_.store,
+                                    key = NoteKey(member_.rank), sequence] {
     store->set(key, absl::StrCat(sequence));
     return true;
   }).IgnoreError();
@@ -92,20 +88,20 @@ void StragglerWatch::LeaveNote(int64_t sequence) {
 
 StragglerWatch::Finding StragglerWatch::LookForLateRanks(int64_t sequence) {
   if (!silence_.ok()) return {};
-  const auto found = CallWithin<Finding>(
-      kStorePatience, [store = store_, size = size_, sequence] {
-        Finding finding;
-        finding.mine = store->add(absl::StrCat("late/", sequence), 1) == 1;
-        for (int r = 0; finding.mine && r < size; ++r) {
-          const std::string key = NoteKey(r);
-          // One that waits for a later collective is ahead.
-          if (!store->check({key}) ||
-              std::stoll(store->get_to_str(key)) < sequence) {
-            finding.late.push_back(r);
-          }
-        }
-        return finding;
-      });
+  const auto found = CallWithin<Finding>(kStorePatience, [member = member_,
+                                                          sequence] {
+    c10d::Store& store = *member.store;
+    Finding finding;
+    finding.mine = store.add(absl::StrCat("late/", sequence), 1) == 1;
+    for (int r = 0; finding.mine && r < member.size; ++r) {
+      const std::string key = NoteKey(r);
+      // One that waits for a later collective is ahead.
+      if (!store.check({key}) || std::stoll(store.get_to_str(key)) < sequence) {
+        finding.late.push_back(member.NameOf(r));
+      }
+    }
+    return finding;
+  });
   silence_ = found.status();
   // A rank that cannot ask tells what it knows.
   return found.ok() ? *found : Finding{/*mine=*/true, {}};

@@ -10,7 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "core/store.h"
+#include "core/group_member.h"
 
 namespace c10d {
 class Work;
@@ -30,9 +30,7 @@ namespace tandem {
 // with who serves it, and asks no more. Not thread-safe.
 class StragglerWatch {
  public:
-  // `store` holds keys of this group alone; `group` is its name in messages.
-  StragglerWatch(StorePtr store, std::string group, int rank, int size,
-                 std::chrono::milliseconds threshold);
+  StragglerWatch(GroupMember member, std::chrono::milliseconds threshold);
 
   // Waits for the end of `work`, the group's collective of that number, and
   // returns what its wait() throws. `what` says what it is. The warning comes
@@ -43,16 +41,13 @@ class StragglerWatch {
  private:
   struct Finding {
     bool mine = false;      // is it for this rank to tell?
-    std::vector<int> late;  // sorted
+    std::vector<int> late;  // their names, sorted as the ranks are
   };
 
   void LeaveNote(int64_t sequence);
   Finding LookForLateRanks(int64_t sequence);
 
-  StorePtr store_;
-  std::string group_;
-  int rank_;
-  int size_;
+  const GroupMember member_;
   std::chrono::milliseconds threshold_;
   absl::Status silence_;  // what the store's last answer was, if not an answer
 };

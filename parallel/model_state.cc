@@ -33,9 +33,9 @@ std::string DescribeModel(const NamedTensors& model) {
   return text;
 }
 
-absl::Status FirstDifference(int rank, const std::string& theirs,
-                             const std::string& rank0s) {
-  const std::vector<std::string> a = absl::StrSplit(rank0s, '\n');
+absl::Status FirstDifference(int rank, const std::string& theirs, int first,
+                             const std::string& firsts) {
+  const std::vector<std::string> a = absl::StrSplit(firsts, '\n');
   const std::vector<std::string> b = absl::StrSplit(theirs, '\n');
   const size_t at =
       std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
@@ -44,9 +44,9 @@ absl::Status FirstDifference(int rank, const std::string& theirs,
                                                    : std::string("no more");
   };
   return absl::InvalidArgumentError(absl::StrCat(
-      "the model of rank ", rank, " differs from that of rank 0: tensor ", at,
-      " is ", line(b), " there, ", line(a),
-      " on rank 0; start all ranks with the same flags"));
+      "the model of rank ", rank, " differs from that of rank ", first,
+      ": tensor ", at, " is ", line(b), " there, ", line(a), " on rank ", first,
+      "; start all ranks with the same flags"));
 }
 
 }  // namespace
@@ -85,7 +85,9 @@ absl::Status CheckSameModel(const NamedTensors& model,
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
                           communicator.AllGatherString(DescribeModel(model)));
   for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] != all[0]) return FirstDifference(rank, all[rank], all[0]);
+    if (all[rank] == all[0]) continue;
+    return FirstDifference(communicator.NameOf(static_cast<int>(rank)),
+                           all[rank], communicator.NameOf(0), all[0]);
   }
   return absl::OkStatus();
 }

@@ -140,6 +140,46 @@ TEST(AbortTest, OtherGroupsGoOn) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+TEST(AbortTest, SubgroupsNameRanksAsTheJobDoes) {
+  const absl::Status status = RunThreadRanks(
+      4,
+      [&](Communicator& world) -> absl::Status {
+        if (world.rank() % 2 == 0) return absl::OkStatus();
+        TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> pair,
+                                world.Subgroup({1, 3}, "odd"));
+        if (world.rank() == 3) {
+          pair->Abort(DiskFull());
+          return absl::OkStatus();
+        }
+        const absl::Status told = pair->Barrier();
+        EXPECT_TRUE(absl::IsAborted(told)) << told;
+        EXPECT_THAT(told.message(),
+                    AllOf(HasSubstr("of group \"odd\" on rank 1 of {1, 3} "),
+                          HasSubstr("rank 3 gave up")));
+        return absl::OkStatus();
+      },
+      Patient());
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(AbortTest, ASubgroupThatIsNotCompleteNamesTheMissing) {
+  CommunicatorOptions options = Patient();
+  options.timeout = std::chrono::milliseconds(300);
+  const absl::Status status = RunThreadRanks(
+      4,
+      [&](Communicator& world) -> absl::Status {
+        if (world.rank() != 1) return absl::OkStatus();
+        const absl::Status alone = world.Subgroup({1, 3}, "odd").status();
+        EXPECT_TRUE(absl::IsDeadlineExceeded(alone)) << alone;
+        EXPECT_THAT(alone.message(),
+                    AllOf(HasSubstr("group \"odd\", rank 1 of {1, 3}"),
+                          HasSubstr("rank 3 did not come within 300ms")));
+        return absl::OkStatus();
+      },
+      options);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 TEST(AbortTest, AloneThereIsNobodyToTell) {
   const absl::Status status = RunThreadRanks(
       1,

@@ -183,7 +183,8 @@ TEST(CollectiveCheckTest, SubgroupsAreCheckedByTheirOwnRanks) {
         EXPECT_TRUE(absl::IsInvalidArgument(told)) << told;
         EXPECT_THAT(told.message(),
                     AllOf(HasSubstr("of group \"pair\""),
-                          HasSubstr("rank 1 started all-reduce of Float [1]")));
+                          HasSubstr("rank 1 started all-reduce of Float [1]"),
+                          HasSubstr("where rank 2 started all-reduce of")));
         return absl::OkStatus();
       },
       Checked(std::chrono::minutes(10)));

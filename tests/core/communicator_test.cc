@@ -244,6 +244,9 @@ TEST_P(CommunicatorTest, GroupsOfAGroupCountItsRanks) {
                                 world.Subgroup({2, 1}, "pair"));
         TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> turned,
                                 pair->Subgroup({1, 0}, "turned"));
+        // Messages call a rank by its number in the job.
+        EXPECT_EQ(pair->NameOf(0), 2);
+        EXPECT_EQ(turned->NameOf(turned->rank()), world.rank());
         return Expect(turned->rank() == world.rank() - 1, "rank");
       });
   EXPECT_TRUE(status.ok()) << status;
