@@ -237,6 +237,9 @@ absl::StatusOr<std::vector<Batch>> Hybrid::Microbatches(
       options_.microbatch_size > 0
           ? FixedSizes(batch.size, options_.microbatch_size)
           : EvenSizes(batch.size, count);
+  hooks.weights = [stage_of](const Action& action) {
+    return stage_of(action)->BeforeWeights(action);
+  };
   if (sizes.size() != static_cast<size_t>(count)) {
     return absl::InvalidArgumentError(
         absl::StrCat("a batch of ", batch.size, " samples gives ", sizes.size(),
