@@ -48,18 +48,6 @@ absl::Status CheckReproducible(const HybridOptions& options) {
                    ": sums would depend on the layout; leave one of them out"));
 }
 
-absl::Status CheckTies(const HybridOptions& options,
-                       const std::vector<TiedGroup>& tied) {
-  for (const TiedGroup& group : tied) {
-    if (!options.reproducible || group.size() <= 2) continue;
-    return absl::UnimplementedError(absl::StrCat(
-        "parameter ", group.front().name, " is tied to ", group.size() - 1,
-        " others: reproducible takes one, for a sum of three would depend on "
-        "the cut"));
-  }
-  return absl::OkStatus();
-}
-
 std::vector<OptimizerOptions> GroupsOf(const HybridOptions& options) {
   std::vector<OptimizerOptions> groups = {options.optimizer};
   groups.insert(groups.end(), options.further_optimizers.begin(),
@@ -147,11 +135,13 @@ absl::Status Hybrid::Prepare(const LayerSpecs& specs, const LossFunction& loss,
                                           layout, pipeline));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TiedGroup> tied,
                           TiedAcross(specs, options_.cuts, model.reproducible));
-  TANDEM_RETURN_IF_ERROR(CheckTies(options_, tied));
   TANDEM_RETURN_IF_ERROR(MakeTrainedStages(tied));
   TANDEM_RETURN_IF_ERROR(CountParameters());
-  TANDEM_ASSIGN_OR_RETURN(tied_, TiedGradients::Create(tied, options_.schedule,
-                                                       layout, AllBuffers()));
+  TANDEM_ASSIGN_OR_RETURN(
+      tied_,
+      TiedGradients::Create(
+          tied, options_.schedule, layout, AllBuffers(),
+          options_.reproducible ? TiedOrder::kByCopy : TiedOrder::kByRank));
   return absl::OkStatus();
 }
 
