@@ -122,6 +122,7 @@ absl::StatusOr<JobStrategy> MakeHybrid(const TrainOptions& options,
   hybrid.cuts = partition.cuts;
   hybrid.devices = devices;
   hybrid.microbatch_size = options.pipeline.microbatch_size;
+  hybrid.uneven_batches = !options.drop_last;
   hybrid.weight_gradient_batch =
       std::max(1, static_cast<int>(options.pipeline.weight_gradient_batch));
   hybrid.reproducible = options.pipeline.reproducible;

@@ -203,6 +203,7 @@ std::vector<std::pair<std::string, std::string>> Describe(
       {"epochs", text(options.epochs)},
       {"max_steps", text(options.max_steps)},
       {"batch_size", text(options.batch_size)},
+      {"drop_last", options.drop_last ? "true" : "false"},
       {"optimizer", options.optimizer},
       {"learning_rate", text(ResolvedLearningRate(options))},
       {"momentum", text(options.momentum)},

@@ -27,6 +27,7 @@ struct TrainOptions {
   int64_t epochs = 1;
   int64_t max_steps = 0;    // 0: no limit but the epochs
   int64_t batch_size = 64;  // of all ranks together
+  bool drop_last = true;
   bool eval_only = false;
 
   std::string optimizer = "sgd";

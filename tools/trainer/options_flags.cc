@@ -38,6 +38,9 @@ ABSL_FLAG(int64_t, max_steps, 0,
 ABSL_FLAG(int64_t, batch_size, 64,
           "Samples a step, over all ranks together: must divide by the number "
           "of replicas.");
+ABSL_FLAG(bool, drop_last, true,
+          "Leave out the samples at an epoch's end that make no whole batch; "
+          "--nodrop_last trains on them, in a smaller step.");
 ABSL_FLAG(bool, eval_only, false,
           "Evaluate the checkpoint that --resume names on the test set, and "
           "stop.");
@@ -156,6 +159,7 @@ absl::StatusOr<TrainOptions> TrainOptionsFromFlags() {
   options.epochs = absl::GetFlag(FLAGS_epochs);
   options.max_steps = absl::GetFlag(FLAGS_max_steps);
   options.batch_size = absl::GetFlag(FLAGS_batch_size);
+  options.drop_last = absl::GetFlag(FLAGS_drop_last);
   options.eval_only = absl::GetFlag(FLAGS_eval_only);
   options.optimizer = absl::GetFlag(FLAGS_optimizer);
   options.learning_rate = absl::GetFlag(FLAGS_learning_rate);
