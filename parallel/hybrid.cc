@@ -267,6 +267,7 @@ absl::StatusOr<Score> Hybrid::Step(const Batch& batch, double learning_rate) {
   if (!score.ok()) return Annotate(score.status(), "training step");
   const auto usual = static_cast<size_t>(options_.schedule.microbatches);
   if (microbatches.size() == usual) Measure(batch);
+  TANDEM_RETURN_IF_ERROR(SumAddedLosses());
   if (!updates_at_once()) TANDEM_RETURN_IF_ERROR(Update(learning_rate));
   ++step_;
   return options_.reproducible ? SumInOrder() : Sum(*score);

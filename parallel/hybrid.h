@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "parallel/communication_hook.h"
 #include "parallel/flat_buffer_list.h"
 #include "parallel/hybrid_groups.h"
+#include "parallel/loss_sums.h"
 #include "parallel/make_optimizer.h"
 #include "parallel/pipeline_executor.h"
 #include "parallel/pipeline_model.h"
@@ -120,6 +122,9 @@ class Hybrid : public Strategy {
   std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;
+  std::map<std::string, double> AddedLosses() const override {
+    return added_losses_.means();
+  }
   void ResumeAt(int64_t steps) override { step_ = steps; }
   bool takes_inputs() const override { return stages_.front() != nullptr; }
   bool takes_targets() const override { return stages_.back() != nullptr; }
@@ -161,6 +166,7 @@ class Hybrid : public Strategy {
   StepSamples SamplesOfStep() const;
   int64_t MicrobatchesOf(int replica) const;
   absl::StatusOr<Score> SumInOrder() const;
+  absl::Status SumAddedLosses();
   absl::Status ApplyStatistics(int stage);
   absl::StatusOr<Score> Step(const Batch& batch, double learning_rate);
   StepHooks Hooks(double learning_rate);
@@ -185,6 +191,7 @@ class Hybrid : public Strategy {
   // By stage, how many parameters come before its own.
   std::vector<int64_t> first_parameters_;
   std::unique_ptr<TiedGradients> tied_;
+  LossSums added_losses_;
   PipelineTimes times_;
   int layers_ = 0;
   int64_t batch_size_ = 0;      // of the last step that was measured

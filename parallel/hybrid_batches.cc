@@ -107,6 +107,25 @@ int64_t Hybrid::MicrobatchesOf(int replica) const {
           .size());
 }
 
+absl::Status Hybrid::SumAddedLosses() {
+  const int64_t count = options_.schedule.microbatches;
+  const int replicas = groups_.replicas();
+  // A pass's weight is its share of the step's samples, but for what makes a
+  // mean over replicas of it.
+  const double share = options_.reproducible ? 1 : 1.0 / replicas;
+  std::vector<LossSums::Part> parts;
+  TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
+    for (const auto& stage : executor_->stages()) {
+      if (stage == nullptr) continue;
+      for (const AddedLoss& each : stage->TakeAddedLosses()) {
+        parts.push_back({each.name, groups_.replica() * count + each.microbatch,
+                         each.loss.item<double>() * each.weight * share});
+      }
+    }
+  }));
+  return added_losses_.Sum(parts, replicas * count, groups_.world());
+}
+
 StepSamples Hybrid::SamplesOfStep() const {
   const int replicas = groups_.replicas();
   StepSamples samples;

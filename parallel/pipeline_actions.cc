@@ -57,6 +57,11 @@ StagePass PipelineExecutor::PassOf(int microbatch, const Step& step) const {
       options_.checkpointing == ActivationCheckpointing::kNever ||
       (options_.checkpointing == ActivationCheckpointing::kExceptLast &&
        microbatch + 1 == count);
+  if (step.trains) {
+    const double of =
+        step.samples.of > 0 ? step.samples.of : static_cast<double>(step.size);
+    pass.weight = static_cast<double>(step.rows[index]) / of;
+  }
   return pass;
 }
 
@@ -96,12 +101,9 @@ absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,
   const StagePass pass = PassOf(action.microbatch, step);
   const Batch& batch = (*step.microbatches)[index];
   if (step.trains && stage.has_loss()) {
-    const double of =
-        step.samples.of > 0 ? step.samples.of : static_cast<double>(step.size);
-    const double weight = static_cast<double>(batch.size) / of;
     TANDEM_ASSIGN_OR_RETURN(
         step.scores[index],
-        stage.ForwardLoss(pass, inputs, batch.targets, weight));
+        stage.ForwardLoss(pass, inputs, batch.targets, pass.weight));
     time.computed = Clock::now();
     return absl::OkStatus();
   }

@@ -185,6 +185,9 @@ absl::StatusOr<Score> PipelineExecutor::TrainStep(
   step.microbatches = &microbatches;
   step.samples = samples;
   step.hooks = &hooks;
+  for (const auto& stage : stages_) {
+    if (stage != nullptr) stage->TakeAddedLosses();  // an earlier step's
+  }
   TANDEM_RETURN_IF_ERROR(Run(step));
   scores_ = std::move(step.scores);
   Score score;

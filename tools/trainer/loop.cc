@@ -203,7 +203,8 @@ absl::Status Loop::TrainStep(const Batch& batch, int64_t epoch) {
     TANDEM_RETURN_IF_ERROR(WriteStepTrace(options().trace_file, *job_.world));
   }
   const Clock::time_point now = Clock::now();
-  meter_.Add(score, SamplesOfStep(epoch), now - last_step_end_);
+  meter_.Add(score, SamplesOfStep(epoch), now - last_step_end_,
+             job_.strategy->AddedLosses());
   last_step_end_ = now;
   ++position_.step;
   position_.sampler = loader_->state();
@@ -231,6 +232,7 @@ absl::Status Loop::ReportSteps(int64_t epoch, double learning_rate) {
   report.epoch = epoch + 1;
   report.step = position_.step;
   report.score = meter_.score();
+  report.added_losses = meter_.added_losses();
   report.learning_rate = learning_rate;
   report.samples_per_s = meter_.samples_per_s();
   report.step_ms = meter_.step_ms();
