@@ -47,7 +47,9 @@ struct GradientOrder {
 // Where a replica has G groups, log2(G) + 1 further buffers as large as the
 // gradients are kept at most, one more for each node that it sends.
 //
-// Requires microbatches' gradients to come in order, either way.
+// Requires microbatches' gradients to come in order, either way. A step may
+// have fewer microbatches than there are, the first of the whole batch: those
+// that are missing add zeros, and a replica may have none.
 //
 // Errors: InvalidArgument for parameters without a gradient; those of
 // Communicator.
@@ -103,6 +105,7 @@ class OrderedGradients : public StageGradients {
   Communicator* replicas_;
   int first_group_ = 0;
   int own_groups_ = 1;
+  bool has_acted_ = false;  // in this step
   SummationTree tree_;
   std::vector<Node> cover_;  // of this replica's groups
   std::vector<Gathering> gathering_;
