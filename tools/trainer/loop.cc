@@ -242,6 +242,7 @@ absl::Status Loop::Save() {
 absl::Status Loop::Summarise() {
   summary_.samples_per_s = meter_.total_samples_per_s();
   summary_.step_ms_median = meter_.median_step_ms();
+  summary_.ranks = job_.world->size();
   summary_.peak_rss_mib = PeakRssMib();
   if (options().ddp.ddp_logging) {
     summary_.measurements = job_.strategy->Measurements();

@@ -112,7 +112,7 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
   } else {
     Say("what to try next");
   }
-  Say("  on two ranks       --nproc_per_node=2");
+  if (summary.ranks == 1) Say("  on two ranks       --nproc_per_node=2");
   Say("  another network    --model=resnet18 (--help lists all)");
   nlohmann::ordered_json memory = nlohmann::ordered_json::object();
   for (const auto& [device, peak] : summary.device_memory) {

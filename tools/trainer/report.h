@@ -27,6 +27,7 @@ struct StepReport {
 };
 
 struct SummaryReport {
+  int ranks = 1;
   int64_t steps = 0;
   Score last_steps;  // of the last step report
   Score test;
