@@ -15,6 +15,7 @@
 #include "core/collective_check.h"
 #include "core/completion_notice.h"
 #include "core/describe_tensor.h"
+#include "core/job_watch.h"
 #include "core/roll_call.h"
 #include "core/status_macros.h"
 #include "core/straggler_watch.h"
@@ -68,9 +69,25 @@ CollectiveRunner::CollectiveRunner(
   }
 }
 
-CollectiveRunner::~CollectiveRunner() = default;
+CollectiveRunner::~CollectiveRunner() {
+  if (job_watch_ != nullptr) job_watch_->Remove(watched_as_);
+}
+
+void CollectiveRunner::ShareFate() {
+  JoinWatch(std::make_shared<JobWatch>(member_));
+}
+
+void CollectiveRunner::JoinWatch(std::shared_ptr<JobWatch> job_watch) {
+  job_watch_ = std::move(job_watch);
+  if (job_watch_ == nullptr) return;
+  watched_as_ = job_watch_->Add([this](const std::string& why) {
+    job_failed_ = true;
+    BreakConnections(why);
+  });
+}
 
 void CollectiveRunner::BelongTo(const CollectiveRunner& whole) {
+  JoinWatch(whole.job_watch_);
   member_.job = whole.member_.job;
   member_.job_size = whole.member_.job_size;
   member_.store_is_silent = whole.member_.store_is_silent;
@@ -94,7 +111,7 @@ absl::Status CollectiveRunner::Broke(const absl::Status& status,
   if (!before.ok()) return before;
   const std::string what = call.What();
   const Failures failures =
-      TellFailure(member_, what, absl::IsDeadlineExceeded(status),
+      TellFailure(member_, what, absl::IsDeadlineExceeded(status) || job_failed_,
                   Patience(options_.timeout),
                   [&] { BreakConnections(std::string(status.message())); });
   const std::string head =
@@ -189,6 +206,7 @@ absl::StatusOr<PendingCollective> CollectiveRunner::StartCall(Call call,
 }
 
 absl::Status CollectiveRunner::WaitFor(const Call& call, c10d::Work& work) {
+  const JobWatch::Waiting waiting(job_watch_.get());
   const absl::Status status =
       watch_ && call.sequence > 0
           ? watch_->Wait(work, call.sequence, [&] { return call.What(); })

@@ -29,6 +29,7 @@ class Work;
 namespace tandem {
 
 class CollectiveCheck;
+class JobWatch;
 class StragglerWatch;
 
 // For a group of at least two ranks. One thread at a time starts collectives;
@@ -43,8 +44,10 @@ class CollectiveRunner {
                    c10::intrusive_ptr<c10d::ProcessGroup> process_group);
   ~CollectiveRunner();
 
-  // This group is part of that one, or of what that one is part of: to be
-  // called before anything is started.
+  // Both before anything is started. The ranks of this group, the job's, share
+  // their fate (core/job_watch.h).
+  void ShareFate();
+  // This group is part of that one, or of what that one is part of.
   void BelongTo(const CollectiveRunner& whole);
 
   // With check_collectives: compares what all ranks are about to start. `what`
@@ -86,6 +89,7 @@ class CollectiveRunner {
   // Makes a message of a failure, tells it to the others, and keeps it as what
   // broke the group.
   absl::Status Broke(const absl::Status& status, const Call& call);
+  void JoinWatch(std::shared_ptr<JobWatch> job_watch);
   // What runs in this group, here and on other ranks, ends with an error.
   void BreakConnections(const std::string& reason);
 
@@ -94,6 +98,9 @@ class CollectiveRunner {
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   std::unique_ptr<CollectiveCheck> check_;  // null: unchecked
   std::unique_ptr<StragglerWatch> watch_;   // null: no warnings
+  std::shared_ptr<JobWatch> job_watch_;     // null: nobody looks
+  int watched_as_ = 0;
+  std::atomic<bool> job_failed_{false};
   int64_t sequence_ = 0;                    // collectives so far
   std::atomic<bool> tells_end_{true};       // do works have futures?
   absl::Mutex breaking_;  // held while a failure is looked into

@@ -54,6 +54,9 @@ class Communicator {
   // `launch.rendezvous` asks for. `options.all_local` and `master_host` are
   // taken from `launch`. TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment
   // turns `options.check_collectives` on.
+  //
+  // Such a job's ranks share their fate: when one fails in this group or a
+  // subgroup, whoever waits in another one fails, too, within a second.
   static absl::StatusOr<std::unique_ptr<Communicator>> ForLaunch(
       const Launch& launch, CommunicatorOptions options);
 
@@ -123,7 +126,7 @@ class Communicator {
   // for, or start later, fails at once and not by timeout; the group is of no
   // more use. Not collective. For a rank that has failed between two
   // collectives. What it has started itself fails with `reason`, an error.
-  // Other groups, subgroups included, go on.
+  // Other groups, subgroups included, go on, unless ranks share their fate.
   void Abort(const absl::Status& reason);
 
   // A group of some of these ranks (this one included), in the given order.

@@ -55,8 +55,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::ForLaunch(
                           AsksForCollectiveChecks(debug ? debug : ""));
   options.check_collectives = options.check_collectives || checks;
   TANDEM_ASSIGN_OR_RETURN(StorePtr store, OpenStore(launch, options.timeout));
-  return Create(std::move(store), launch.rank, launch.world_size, "world",
-                options);
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> world,
+                          Create(std::move(store), launch.rank,
+                                 launch.world_size, "world", options));
+  if (world->runner_ != nullptr) world->runner_->ShareFate();
+  return world;
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
@@ -84,9 +87,14 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Connect(
   Communicator& g = *group;
   g.store_ = c10::make_intrusive<c10d::PrefixStore>(key, std::move(store));
   if (g.size_ == 1) return group;
-  const GroupMember member{
-      g.store_, g.rank_, g.size_, g.name_, g.options_.rank_names,
-      g.store_, g.size_};
+  GroupMember member;
+  member.store = g.store_;
+  member.rank = g.rank_;
+  member.size = g.size_;
+  member.name = g.name_;
+  member.rank_names = g.options_.rank_names;
+  member.job = g.store_;
+  member.job_size = g.size_;
   const std::string what =
       absl::StrCat("group \"", g.name_, "\", ", member.ToString());
   const absl::Status met = MeetAtStore(member, g.options_.timeout);

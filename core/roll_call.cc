@@ -24,6 +24,7 @@ constexpr milliseconds kReadTime = std::chrono::seconds(2);
 
 constexpr char kGaveUp[] = "gave up";
 constexpr char kInJob[] = "failed in the job";
+constexpr char kFirstInJob[] = "failed first in the job";
 
 std::vector<std::string> KeysOfAll(absl::string_view what, int size) {
   std::vector<std::string> keys;
@@ -68,9 +69,12 @@ std::vector<int> OthersThan(int rank, int size) {
 
 // For ranks of other groups, by the job's numbers. The first is the cause.
 void NoteInJob(const GroupMember& member, const std::string& what) {
-  member.job->compareSet(absl::StrCat(kInJob, "/", member.NameOf(member.rank)),
-                         std::string(),
-                         absl::StrCat(what, " of group \"", member.name, "\""));
+  const int name = member.NameOf(member.rank);
+  const std::string where =
+      absl::StrCat(what, " of group \"", member.name, "\"");
+  member.job->compareSet(absl::StrCat(kInJob, "/", name), std::string(), where);
+  member.job->compareSet(kFirstInJob, std::string(),
+                         absl::StrCat("rank ", name, " failed in ", where));
 }
 
 // What a rank of the group failed in elsewhere; empty if it did not.
@@ -88,7 +92,7 @@ std::vector<int> SilentInJob(const GroupMember& member, milliseconds patience) {
 }
 
 // What TellFailure says, from a store that answers.
-Failures ReadFailures(const GroupMember& member, bool timed_out,
+Failures ReadFailures(const GroupMember& member, bool asks_job,
                       milliseconds patience) {
   c10d::Store& store = *member.store;
   const int rank = member.rank;
@@ -118,7 +122,7 @@ Failures ReadFailures(const GroupMember& member, bool timed_out,
           absl::StrCat("rank ", member.NameOf(r), " failed in ", where));
     }
   }
-  if (silent.empty() && timed_out) silent = SilentInJob(member, patience);
+  if (silent.empty() && asks_job) silent = SilentInJob(member, patience);
   if (!silent.empty()) {
     parts.insert(parts.begin(),
                  absl::StrCat("not heard of: ", RankList(silent)));
@@ -170,6 +174,11 @@ bool SomebodyFailed(c10d::Store& store, int size) {
   });
 }
 
+std::string FailureInJob(const GroupMember& member) {
+  c10d::Store& job = *member.job;
+  return job.check({kFirstInJob}) ? job.get_to_str(kFirstInJob) : "";
+}
+
 std::string RankList(const std::vector<int>& ranks) {
   return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
                       absl::StrJoin(ranks, ", "));
@@ -190,7 +199,7 @@ absl::Status MeetAtStore(const GroupMember& member, milliseconds timeout) {
 }
 
 Failures TellFailure(const GroupMember& member, const std::string& operation,
-                     bool timed_out, milliseconds patience,
+                     bool asks_job, milliseconds patience,
                      absl::FunctionRef<void()> then) {
   const StorePtr& store = member.store;
   const absl::Status noted = Note(member, [=](c10d::Store& notes) {
@@ -201,7 +210,7 @@ Failures TellFailure(const GroupMember& member, const std::string& operation,
   if (!noted.ok()) return {"", DescribeSilence(store, noted)};
   absl::StatusOr<Failures> told = CallWithin<Failures>(
       3 * patience + kReadTime,
-      [=] { return ReadFailures(member, timed_out, patience); });
+      [=] { return ReadFailures(member, asks_job, patience); });
   return told.ok() ? *told
                    : Failures{"", DescribeSilence(store, told.status())};
 }

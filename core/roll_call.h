@@ -32,13 +32,12 @@ struct Failures {
 };
 
 // Notes on the store that this rank failed in `operation`, calls `then`, gives
-// the others `patience` to note theirs, and returns what they did. After a
-// timeout of which no rank of the group is the cause (all were heard of), the
-// job's ranks have as long again, for one that waits may wait for one that
-// waits for another. Takes 4 s and three times `patience` at most, whatever the
-// store does.
+// the others `patience` to note theirs, and returns what they did. If it
+// `asks_job`, and all ranks of the group were heard of, the job's ranks have as
+// long again: one that waits in vain may wait for one that waits for another.
+// Takes 4 s and three times `patience` at most, whatever the store does.
 Failures TellFailure(const GroupMember& member, const std::string& operation,
-                     bool timed_out, std::chrono::milliseconds patience,
+                     bool asks_job, std::chrono::milliseconds patience,
                      absl::FunctionRef<void()> then);
 
 // Notes on the store that this rank gives up, and why. Takes 2 s at most.
@@ -51,6 +50,11 @@ void AwaitListeners(const GroupMember& member,
 
 // Whether a rank has called one of these two. Throws what the store throws.
 bool SomebodyFailed(c10d::Store& store, int size);
+
+// Which rank of the job was the first to note a failure in one of its groups:
+// "rank 0 failed in barrier #7 of group "world""; empty: none. Throws what the
+// store throws.
+std::string FailureInJob(const GroupMember& member);
 
 // "rank 3", "ranks 1, 2".
 std::string RankList(const std::vector<int>& ranks);

@@ -9,14 +9,19 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(GroupMemberTest, TheJobsRanksAreCalledByTheirNumbers) {
-  const GroupMember member{nullptr, 1, 4, "world", {}};
+  GroupMember member;
+  member.rank = 1;
+  member.size = 4;
   EXPECT_EQ(member.NameOf(3), 3);
   EXPECT_THAT(member.NamesOf({0, 2}), ElementsAre(0, 2));
   EXPECT_EQ(member.ToString(), "rank 1 of 4");
 }
 
 TEST(GroupMemberTest, ASubgroupsRanksAreCalledByTheJobsNumbers) {
-  const GroupMember member{nullptr, 1, 2, "replicas of stage 0", {1, 3}};
+  GroupMember member;
+  member.rank = 1;
+  member.size = 2;
+  member.rank_names = {1, 3};
   EXPECT_EQ(member.NameOf(0), 1);
   EXPECT_THAT(member.NamesOf({1, 0}), ElementsAre(3, 1));
   EXPECT_EQ(member.ToString(), "rank 3 of {1, 3}");
