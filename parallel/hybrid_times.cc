@@ -8,14 +8,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/status_macros.h"
+#include "core/trace.h"
 #include "parallel/bubble_report.h"
 #include "parallel/hybrid.h"
+#include "parallel/pipeline_trace.h"
 
 namespace tandem {
 
 void Hybrid::Measure(const Batch& batch) {
   times_.Add(executor_->timeline());
   batch_size_ = batch.size;
+  Trace& trace = Trace::OfProcess();
+  if (trace.is_on()) AddToTrace(executor_->timeline(), trace);
 }
 
 absl::StatusOr<std::string> Hybrid::DescribeTimes() {

@@ -165,7 +165,14 @@ void OrderedGradients::AddToTree(int group, const at::Tensor& sum,
   }
   const auto number =
       static_cast<size_t>(absl::c_find(cover_, node) - cover_.begin());
-  MemoryFor(*each, &memory.sums[number]).copy_(sum);
+  const at::Tensor place = PlaceOfSum(*each, number);
+  if (!place.is_alias_of(sum)) place.copy_(sum);
+}
+
+// Of a node of cover_.
+at::Tensor OrderedGradients::PlaceOfSum(const Gathering& each, size_t number) {
+  if (is_pair()) return PlaceOf(each, each.buffer->grads());
+  return MemoryFor(each, &memory_.at(each.buffer).sums[number]);
 }
 
 absl::Status OrderedGradients::Finish() {
@@ -195,8 +202,8 @@ absl::Status OrderedGradients::SettleUse() {
         each.groups_done > 0 || (!has_acted_ && !order_.find_unused_parameters);
     if (each.groups_done > 0) continue;
     unused.push_back(each.buffer->slots()[each.buffer->index_of(each.id)].name);
-    for (at::Tensor& sum : memory_.at(each.buffer).sums) {
-      MemoryFor(each, &sum).zero_();
+    for (size_t node = 0; node < cover_.size(); ++node) {
+      PlaceOfSum(each, node).zero_();
     }
   }
   if (has_acted_ && !unused.empty() && !order_.find_unused_parameters) {
@@ -233,6 +240,9 @@ at::Tensor OrderedGradients::Sum(const Node& node,
 // Each replica sums a share of the buffer, and gives it to all.
 absl::Status OrderedGradients::Exchange(FlatBuffer& buffer, int number) {
   const at::NoGradGuard no_grad;
+  if (is_pair()) {
+    return replicas_->AllReduceSum(buffer.grads(), [] { return "their sum"; });
+  }
   const int count = replicas_->size();
   const int rank = replicas_->rank();
   const int64_t size = buffer.grads().numel();

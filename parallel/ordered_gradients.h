@@ -90,9 +90,14 @@ class OrderedGradients : public StageGradients {
     at::Tensor values;
   };
 
+  // Two replicas, each one term of the tree's root?
+  bool is_pair() const {
+    return replicas_ != nullptr && replicas_->size() == 2 && cover_.size() == 1;
+  }
   int GroupOf(int microbatch) const;
   at::Tensor PlaceOf(const Gathering& each, const at::Tensor& flat) const;
   at::Tensor MemoryFor(const Gathering& each, at::Tensor* memory);
+  at::Tensor PlaceOfSum(const Gathering& each, size_t number);
   void AddGroup(Gathering* each);
   void AddZerosUpTo(int group, Gathering* each);
   void AddToTree(int group, const at::Tensor& sum, Gathering* each);

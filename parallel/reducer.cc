@@ -251,7 +251,7 @@ void Reducer::AddToTrace() const {
                "",
                times_.buckets[b].started,
                times_.buckets[b].ended,
-               {{"what", Purpose(b)}}});
+               {{"what", Purpose(b)}, {"group", group_.name()}}});
   }
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "core/status_macros.h"
 #include "tools/bench/bench_program.h"
+#include "tools/bench/cases_among.h"
 #include "tools/bench/pipeline_case.h"
 #include "tools/bench/pipeline_report.h"
 #include "tools/bench/pipeline_sides.h"
@@ -51,29 +52,16 @@ absl::StatusOr<PipelineBenchOptions> OptionsFromFlags() {
   options.peers = absl::GetFlag(FLAGS_peers);
   TANDEM_RETURN_IF_ERROR(
       CheckAmong("peers", options.peers, {"pipelining", "single"}));
-  options.devices = absl::GetFlag(FLAGS_devices);
+  options.layout.devices = absl::GetFlag(FLAGS_devices);
   options.threads = absl::GetFlag(FLAGS_threads);
   options.rounds = absl::GetFlag(FLAGS_rounds);
   options.steps = absl::GetFlag(FLAGS_steps);
-  TANDEM_RETURN_IF_ERROR(CheckAtLeast("devices", options.devices, 2));
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("devices", options.layout.devices, 2));
   TANDEM_RETURN_IF_ERROR(CheckAtLeast("threads", options.threads, 1));
   TANDEM_RETURN_IF_ERROR(CheckAtLeast("rounds", options.rounds, 1));
   TANDEM_RETURN_IF_ERROR(CheckAtLeast("steps", absl::GetFlag(FLAGS_steps), 0));
   options.python = PythonOfFlag(absl::GetFlag(FLAGS_python));
   return options;
-}
-
-// Cases that follow each other and have the same model share their processes.
-std::vector<std::vector<PipelineCase>> ByModel(
-    const std::vector<PipelineCase>& cases) {
-  std::vector<std::vector<PipelineCase>> models;
-  for (const PipelineCase& each : cases) {
-    const bool same =
-        !models.empty() && models.back().front().bench.name == each.bench.name;
-    if (!same) models.emplace_back();
-    models.back().push_back(each);
-  }
-  return models;
 }
 
 // A model's files are its own: ranks that meet through a file want a new one.
@@ -108,13 +96,13 @@ absl::Status Run(const std::string& folder) {
   for (const std::vector<PipelineCase>& model : ByModel(cases)) {
     TANDEM_ASSIGN_OR_RETURN(PipelineResults its,
                             RunInOwnFolder(model, options));
-    Show(its, options.devices);
+    Show(its, options.layout.devices);
     std::move(its.cases.begin(), its.cases.end(),
               std::back_inserter(results.cases));
     std::move(its.unavailable.begin(), its.unavailable.end(),
               std::back_inserter(results.unavailable));
   }
-  return Finish(results, options.devices);
+  return Finish(results, options.layout.devices);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "tools/bench/bench_rank.h"
 
-#include <chrono>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -14,12 +13,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "core/communicator.h"
-#include "core/launch.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 #include "models/classification_loss.h"
 #include "parallel/replicated.h"
 #include "tools/bench/bench_case.h"
+#include "tools/bench/bench_group.h"
 #include "tools/bench/bench_inputs.h"
 #include "tools/bench/cores.h"
 #include "tools/bench/op_profile.h"
@@ -31,23 +30,6 @@ namespace tandem {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::chrono::minutes kTimeout(2);
-
-absl::StatusOr<std::unique_ptr<Communicator>> Connect(
-    const BenchRankOptions& options, int rank, int ranks) {
-  Launch launch;
-  launch.rank = launch.local_rank = rank;
-  launch.world_size = launch.local_world_size = ranks;
-  if (ranks > 1) {
-    launch.rendezvous.kind = Rendezvous::Kind::kFile;
-    launch.rendezvous.path = options.rendezvous;
-  }
-  CommunicatorOptions communication;
-  communication.timeout = kTimeout;
-  communication.backend = options.backend;
-  return Communicator::ForLaunch(launch, communication);
-}
 
 OptimizerOptions OptimizerOf(const BenchCase& bench) {
   if (bench.optimizer == "adamw") return AdamWOptions();
@@ -82,8 +64,10 @@ class BenchRank {
     TANDEM_ASSIGN_OR_RETURN(rank->inputs_,
                             ReadBenchInputs(options.inputs, options.rank));
     TANDEM_ASSIGN_OR_RETURN(rank->world_,
-                            Connect(options, options.rank, options.ranks));
-    TANDEM_ASSIGN_OR_RETURN(rank->alone_, Connect(options, 0, 1));
+                            ConnectRanks(options.rendezvous, options.rank,
+                                         options.ranks, options.backend));
+    TANDEM_ASSIGN_OR_RETURN(rank->alone_,
+                            ConnectRanks("", 0, 1, options.backend));
     TANDEM_ASSIGN_OR_RETURN(rank->trainer_,
                             MakeTrainer(rank->case_, rank->inputs_.state,
                                         options.find_unused, *rank->world_));
@@ -173,11 +157,10 @@ class BenchRank {
       numel += each.second.numel();
     }
     TANDEM_ASSIGN_OR_RETURN(const double ms, AllReduceMs(*world_, numel));
-    BenchRankOptions gloo = options_;
-    gloo.backend = "gloo";
-    gloo.rendezvous += ".gloo";
-    TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> group,
-                            Connect(gloo, gloo.rank, gloo.ranks));
+    TANDEM_ASSIGN_OR_RETURN(
+        const std::unique_ptr<Communicator> group,
+        ConnectRanks(options_.rendezvous + ".gloo", options_.rank,
+                     options_.ranks, "gloo"));
     TANDEM_ASSIGN_OR_RETURN(const double gloo_ms, AllReduceMs(*group, numel));
     return json{{"ms", ms}, {"gloo_ms", gloo_ms}};
   }

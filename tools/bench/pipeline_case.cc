@@ -6,10 +6,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "tools/bench/cases_among.h"
 
 namespace tandem {
 namespace {
+
+constexpr char kReproducible[] = "reproducible";
 
 // A schedule of tandem's and what it is compared with.
 struct Pairing {
@@ -31,29 +33,9 @@ const std::vector<Pairing>& Pairings() {
   return *pairings;
 }
 
-std::vector<PipelineSetting> Settings(const std::string& schedule,
-                                      const std::vector<int>& chunks,
-                                      int64_t batch_size) {
-  std::vector<PipelineSetting> settings;
-  for (int chunk : chunks) {
-    for (int microbatches : {2, 4, 8, 16}) {
-      if (microbatches > batch_size) continue;
-      for (const char* cut : {"uniform", "time"}) {
-        settings.push_back({schedule, chunk, microbatches, cut});
-      }
-    }
-  }
-  return settings;
-}
-
-// Each also with all of a step's weight gradients computed together.
-std::vector<PipelineSetting> WithWeightsTogether(
-    std::vector<PipelineSetting> settings) {
-  for (size_t i = 0, count = settings.size(); i < count; ++i) {
-    settings.push_back(settings[i]);
-    settings.back().together = settings[i].microbatches;
-  }
-  return settings;
+const std::vector<int>& Counts() {
+  static const auto* const counts = new std::vector<int>{2, 4, 8, 16};
+  return *counts;
 }
 
 BenchCase MlpDeep() {
@@ -88,20 +70,14 @@ std::vector<PipelineCase> MakeCases() {
       made.name = absl::StrCat(bench.name, "/", pairing.ours);
       made.bench = bench;
       made.schedule = pairing.ours;
-      made.ours = WithWeightsTogether(
-          Settings(pairing.ours, {pairing.our_chunks}, bench.batch_size));
-      made.peers =
-          Settings(pairing.peers, pairing.peer_chunks, bench.batch_size);
+      made.ours = WithWeightsTogether(SettingsOf(
+          pairing.ours, {pairing.our_chunks}, Counts(), bench.batch_size));
+      made.peers = SettingsOf(pairing.peers, pairing.peer_chunks, Counts(),
+                              bench.batch_size);
       cases.push_back(std::move(made));
     }
   }
   return cases;
-}
-
-std::string Known() {
-  std::vector<std::string> names;
-  for (const PipelineCase& each : PipelineCases()) names.push_back(each.name);
-  return absl::StrJoin(names, ", ");
 }
 
 }  // namespace
@@ -109,15 +85,17 @@ std::string Known() {
 bool PipelineSetting::operator==(const PipelineSetting& other) const {
   return schedule == other.schedule && chunks == other.chunks &&
          microbatches == other.microbatches && cut == other.cut &&
-         together == other.together;
+         together == other.together && reproducible == other.reproducible &&
+         recipe == other.recipe;
 }
 
 std::string ToString(const PipelineSetting& setting) {
-  const std::string text =
-      absl::StrCat(setting.schedule, " ", setting.chunks, " ",
-                   setting.microbatches, " ", setting.cut);
-  return setting.together == 1 ? text
-                               : absl::StrCat(text, " ", setting.together);
+  std::string text = absl::StrCat(setting.schedule, " ", setting.chunks, " ",
+                                  setting.microbatches, " ", setting.cut);
+  if (setting.together != 1) absl::StrAppend(&text, " ", setting.together);
+  if (setting.reproducible) absl::StrAppend(&text, " ", kReproducible);
+  if (!setting.recipe.empty()) absl::StrAppend(&text, " ", setting.recipe);
+  return text;
 }
 
 absl::StatusOr<PipelineSetting> ParsePipelineSetting(const std::string& text) {
@@ -125,18 +103,46 @@ absl::StatusOr<PipelineSetting> ParsePipelineSetting(const std::string& text) {
   PipelineSetting setting;
   words >> setting.schedule >> setting.chunks >> setting.microbatches >>
       setting.cut;
-  const bool has_four = !words.fail();
-  std::string together = "1";
-  words >> together;
-  const bool good =
-      has_four && setting.chunks > 0 && setting.microbatches > 0 &&
-      absl::SimpleAtoi(together, &setting.together) && setting.together > 0 &&
-      (setting.cut == "uniform" || setting.cut == "time");
+  bool good = !words.fail() && setting.chunks > 0 && setting.microbatches > 0 &&
+              (setting.cut == "uniform" || setting.cut == "time");
+  for (std::string word; good && words >> word;) {
+    if (word == kReproducible) {
+      setting.reproducible = true;
+    } else {
+      good = absl::SimpleAtoi(word, &setting.together) && setting.together > 0;
+    }
+  }
   if (good) return setting;
   return absl::InvalidArgumentError(
       absl::StrCat("'", text,
                    "': expected SCHEDULE CHUNKS MICROBATCHES uniform|time "
-                   "[TOGETHER]"));
+                   "[TOGETHER] [reproducible]"));
+}
+
+std::vector<PipelineSetting> SettingsOf(const std::string& schedule,
+                                        const std::vector<int>& chunks,
+                                        const std::vector<int>& counts,
+                                        int64_t samples) {
+  std::vector<PipelineSetting> settings;
+  for (int chunk : chunks) {
+    for (int microbatches : counts) {
+      if (microbatches > samples) continue;
+      for (const char* cut : {"uniform", "time"}) {
+        settings.push_back({schedule, chunk, microbatches, cut});
+      }
+    }
+  }
+  return settings;
+}
+
+std::vector<PipelineSetting> WithWeightsTogether(
+    std::vector<PipelineSetting> settings) {
+  for (size_t i = 0, count = settings.size(); i < count; ++i) {
+    if (settings[i].microbatches == 1) continue;
+    settings.push_back(settings[i]);
+    settings.back().together = settings[i].microbatches;
+  }
+  return settings;
 }
 
 std::vector<std::string> DoubtfulPeerSchedules() {
@@ -146,7 +152,7 @@ std::vector<std::string> DoubtfulPeerSchedules() {
 std::vector<PipelineSetting> DoubtfulSettings(const std::string& schedule,
                                               const BenchCase& bench) {
   std::vector<PipelineSetting> settings =
-      Settings(schedule, {2}, bench.batch_size);
+      SettingsOf(schedule, {2}, Counts(), bench.batch_size);
   // DualPipeV takes two microbatches a stage at the least.
   settings.erase(std::remove_if(settings.begin(), settings.end(),
                                 [](const PipelineSetting& each) {
@@ -163,22 +169,7 @@ const std::vector<PipelineCase>& PipelineCases() {
 
 absl::StatusOr<std::vector<PipelineCase>> PipelineCasesNamed(
     const std::vector<std::string>& names) {
-  if (names.empty()) return PipelineCases();
-  std::vector<bool> used(names.size());
-  std::vector<PipelineCase> chosen;
-  for (const PipelineCase& each : PipelineCases()) {
-    bool wanted = false;
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (names[i] != each.name && names[i] != each.bench.name) continue;
-      wanted = used[i] = true;
-    }
-    if (wanted) chosen.push_back(each);
-  }
-  const auto unused = std::find(used.begin(), used.end(), false);
-  if (unused == used.end()) return chosen;
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown case '", names[unused - used.begin()],
-                   "': known are ", Known(), ", and the models alone"));
+  return CasesAmong(PipelineCases(), names);
 }
 
 }  // namespace tandem

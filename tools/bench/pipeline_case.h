@@ -21,14 +21,30 @@ struct PipelineSetting {
   std::string cut = "uniform";  // "uniform" (by layers) or "time" (measured)
   // Microbatches whose weight gradients are computed together; ours alone.
   int together = 1;
+  // The same bits in every layout; ours alone.
+  bool reproducible = false;
+  // How a peer's replicas average gradients (tools/bench/peers/averaging.py).
+  std::string recipe = {};
 
   bool operator==(const PipelineSetting& other) const;
 };
 
-// "1f1b 1 4 time", and "1f1b 1 4 time 2" for two together: what the sides'
-// command `use` takes.
+// "1f1b 1 4 time", "1f1b 1 4 time 2" for two together, "1f1b 1 4 time
+// reproducible", a peer's "1f1b 1 4 time flat": what the sides' command `use`
+// takes.
 std::string ToString(const PipelineSetting& setting);
+// Of our own settings.
 absl::StatusOr<PipelineSetting> ParsePipelineSetting(const std::string& text);
+
+// Each number of microbatches from `counts` that `samples` has, cut either way;
+// with each number of chunks.
+std::vector<PipelineSetting> SettingsOf(const std::string& schedule,
+                                        const std::vector<int>& chunks,
+                                        const std::vector<int>& counts,
+                                        int64_t samples);
+// Those, and each with all of a step's weight gradients computed together.
+std::vector<PipelineSetting> WithWeightsTogether(
+    std::vector<PipelineSetting> settings);
 
 struct PipelineCase {
   std::string name;  // MODEL/SCHEDULE

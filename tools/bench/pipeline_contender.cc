@@ -22,8 +22,8 @@ constexpr size_t kFew = 4;
 }  // namespace
 
 PipelineContender::PipelineContender(std::string name,
-                                     std::unique_ptr<Side> side)
-    : name_(std::move(name)), side_(std::move(side)) {}
+                                     std::unique_ptr<Side> side, int replicas)
+    : name_(std::move(name)), side_(std::move(side)), replicas_(replicas) {}
 
 PipelineContender::PipelineContender(std::string name,
                                      const absl::Status& failure)
@@ -55,12 +55,12 @@ absl::StatusOr<double> PipelineContender::Try(const PipelineSetting& setting,
                                               LossesByMicrobatches& losses) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<double> its,
                           Losses(setting, compared_steps));
-  const auto known = losses.find(setting.microbatches);
-  if (known == losses.end() && teaches) losses[setting.microbatches] = its;
+  const int microbatches = replicas_ * setting.microbatches;
+  const auto known = losses.find(microbatches);
+  if (known == losses.end() && teaches) losses[microbatches] = its;
   if (known == losses.end() && !teaches) {
     return absl::InternalError(absl::StrCat("no losses to compare with for ",
-                                            setting.microbatches,
-                                            " microbatches"));
+                                            microbatches, " microbatches"));
   }
   if (known != losses.end()) {
     TANDEM_RETURN_IF_ERROR(CompareLosses(
@@ -95,7 +95,9 @@ absl::Status PipelineContender::Choose(
         tried.begin(), tried.end(),
         [](const auto& a, const auto& b) { return a.first < b.first; });
   }
-  result_.setting = tried.front().second;
+  ranking_.clear();
+  for (const auto& each : tried) ranking_.push_back(each.second);
+  result_.setting = ranking_.front();
   return Ask("use " + ToString(result_.setting)).status();
 }
 
@@ -120,11 +122,19 @@ absl::StatusOr<json> PipelineContender::StageTimes(int64_t steps) {
   return answers.front();
 }
 
+absl::StatusOr<std::vector<json>> PipelineContender::Overlap(int64_t steps) {
+  return Ask(absl::StrCat("overlap ", steps));
+}
+
 absl::StatusOr<PipelineSideResult> PipelineContender::TakeResult() {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<json> answers, Ask("memory"));
   result_.name = name_;
   result_.peak_mib = Greatest(answers, "peak_mib");
-  return std::exchange(result_, PipelineSideResult());
+  PipelineSideResult taken = result_;
+  // The setting stays in use.
+  result_ = PipelineSideResult();
+  result_.setting = taken.setting;
+  return taken;
 }
 
 PipelineSideResult PipelineContender::FailedResult() const {

@@ -1,4 +1,5 @@
-// One side of the pipeline's benchmark: chooses its setting, and is measured.
+// One side of the pipeline's or the hybrid's benchmark: chooses its setting,
+// and is measured.
 
 #ifndef TANDEM_TOOLS_BENCH_PIPELINE_CONTENDER_H_
 #define TANDEM_TOOLS_BENCH_PIPELINE_CONTENDER_H_
@@ -18,15 +19,16 @@
 
 namespace tandem {
 
-// Of the first steps, by the number of microbatches: BatchNorm makes them
-// differ. Schedules, cuts and chunks do not.
+// Of the first steps, by the number of microbatches of all replicas: BatchNorm
+// makes them differ. Schedules, cuts, chunks and layouts do not.
 using LossesByMicrobatches = std::map<int, std::vector<double>>;
 
 class PipelineContender {
  public:
   // The side's ranks understand the commands of pipeline_server.h, but
-  // "stages".
-  PipelineContender(std::string name, std::unique_ptr<Side> side);
+  // "stages" and "overlap".
+  PipelineContender(std::string name, std::unique_ptr<Side> side,
+                    int replicas = 1);
   // One that could not be started.
   PipelineContender(std::string name, const absl::Status& failure);
 
@@ -44,11 +46,15 @@ class PipelineContender {
   absl::Status Choose(const std::vector<PipelineSetting>& settings,
                       int64_t compared_steps, bool teaches,
                       LossesByMicrobatches& losses);
+  // What was tried then, the fastest first.
+  const std::vector<PipelineSetting>& ranking() const { return ranking_; }
 
   // One round of the setting in use.
   absl::Status MeasureStep(int64_t steps);
   absl::Status MeasureAlone(int64_t steps);
   absl::StatusOr<nlohmann::json> StageTimes(int64_t steps);
+  // Of our side: what each rank answers.
+  absl::StatusOr<std::vector<nlohmann::json>> Overlap(int64_t steps);
 
   // What was measured since Choose.
   absl::StatusOr<PipelineSideResult> TakeResult();
@@ -63,7 +69,9 @@ class PipelineContender {
 
   std::string name_;
   std::unique_ptr<Side> side_;
+  int replicas_ = 1;
   absl::Status status_;
+  std::vector<PipelineSetting> ranking_;
   PipelineSideResult result_;
 };
 

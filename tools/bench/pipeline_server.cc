@@ -14,10 +14,15 @@
 #include "absl/memory/memory.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "core/communicator.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
+#include "core/trace.h"
+#include "parallel/microbatches.h"
+#include "tools/bench/bench_group.h"
 #include "tools/bench/bench_inputs.h"
 #include "tools/bench/cores.h"
+#include "tools/bench/overlap_times.h"
 #include "tools/bench/pipeline_case.h"
 #include "tools/bench/pipeline_trainer.h"
 #include "tools/bench/usage.h"
@@ -28,6 +33,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr char kBackend[] = "shm";
 const PipelineSetting kWhole = {"1f1b", 1, 1, "uniform"};
 
 absl::StatusOr<BenchCase> CaseOf(const std::string& model) {
@@ -41,13 +47,18 @@ class PipelineServer {
   static absl::StatusOr<std::unique_ptr<PipelineServer>> Create(
       const PipelineServerOptions& options) {
     auto server = absl::WrapUnique(new PipelineServer);
-    TANDEM_ASSIGN_OR_RETURN(server->inputs_.bench, CaseOf(options.model));
-    TANDEM_ASSIGN_OR_RETURN(BenchInputs read,
-                            ReadBenchInputs(options.inputs, 0));
-    server->inputs_.state = std::move(read.state);
-    server->inputs_.batches = std::move(read.batches);
+    TANDEM_RETURN_IF_ERROR(server->Read(options));
+    const int cores = options.ranks * options.devices;
     for (int i = 0; i < options.devices; ++i) {
-      server->cores_.push_back(CoreOf(i, options.devices));
+      server->cores_.push_back(
+          CoreOf(options.rank * options.devices + i, cores));
+    }
+    server->place_ = {server->cores_, options.pipe, nullptr};
+    if (options.ranks > 1) {
+      TANDEM_ASSIGN_OR_RETURN(server->world_,
+                              ConnectRanks(options.rendezvous, options.rank,
+                                           options.ranks, kBackend));
+      server->place_.world = server->world_.get();
     }
     return server;
   }
@@ -66,17 +77,38 @@ class PipelineServer {
     }
     if (verb == "losses") return Losses(count);
     if (verb == "steps") return Steps(count);
+    if (verb == "overlap") return Overlap(count);
     if (verb == "stages") return Stages(count);
     return absl::InvalidArgumentError(
         absl::StrCat("unknown command '", command, "'"));
   }
 
  private:
+  absl::Status Read(const PipelineServerOptions& options) {
+    TANDEM_ASSIGN_OR_RETURN(inputs_.bench, CaseOf(options.model));
+    if (options.learning_rate > 0) {
+      inputs_.bench.learning_rate = options.learning_rate;
+    }
+    TANDEM_ASSIGN_OR_RETURN(BenchInputs read,
+                            ReadBenchInputs(options.inputs, 0));
+    inputs_.state = std::move(read.state);
+    inputs_.batches = std::move(read.batches);
+    own_ = inputs_;
+    const int replicas = options.ranks / options.pipe;
+    for (Batch& batch : own_.batches) {
+      TANDEM_ASSIGN_OR_RETURN(
+          const std::vector<Batch> parts,
+          SplitBatch(batch, EvenSizes(batch.size, replicas)));
+      batch = parts[static_cast<size_t>(options.rank / options.pipe)];
+    }
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<json> Use(const std::string& words) {
     TANDEM_ASSIGN_OR_RETURN(setting_, ParsePipelineSetting(words));
     trainer_.reset();
     TANDEM_ASSIGN_OR_RETURN(trainer_,
-                            PipelineTrainer::Create(inputs_, setting_, cores_));
+                            PipelineTrainer::Create(own_, setting_, place_));
     return json{{"cuts", trainer_->cuts()}};
   }
 
@@ -84,9 +116,22 @@ class PipelineServer {
     json losses = json::array();
     for (int64_t i = 0; i < count; ++i) {
       TANDEM_ASSIGN_OR_RETURN(const Score score, trainer_->Step());
-      losses.push_back(score.loss());
+      const bool tells = world_ == nullptr || world_->rank() == 0;
+      losses.push_back(tells ? score.loss() : 0);
     }
     return json{{"losses", losses}};
+  }
+
+  absl::StatusOr<json> Overlap(int64_t count) {
+    json steps = json::array();
+    for (int64_t i = 0; i < count; ++i) {
+      Trace::OfProcess().Start();
+      const absl::Status done = trainer_->Step().status();
+      const std::vector<TraceEvent> events = Trace::OfProcess().Stop();
+      TANDEM_RETURN_IF_ERROR(done);
+      steps.push_back(SpansOf(events));
+    }
+    return json{{"steps", steps}};
   }
 
   static absl::Status Run(PipelineTrainer& trainer, int64_t count) {
@@ -109,8 +154,9 @@ class PipelineServer {
   absl::Status MakeWhole() {
     if (!whole_.empty()) return absl::OkStatus();
     for (int core : cores_) {
-      TANDEM_ASSIGN_OR_RETURN(whole_.emplace_back(),
-                              PipelineTrainer::Create(inputs_, kWhole, {core}));
+      TANDEM_ASSIGN_OR_RETURN(
+          whole_.emplace_back(),
+          PipelineTrainer::Create(inputs_, kWhole, {{core}, 1, nullptr}));
       TANDEM_RETURN_IF_ERROR(Run(*whole_.back(), 1));
     }
     return absl::OkStatus();
@@ -164,8 +210,11 @@ class PipelineServer {
     return answer;
   }
 
-  PipelineInputs inputs_;
-  std::vector<int> cores_;
+  PipelineInputs inputs_;                // whole batches
+  PipelineInputs own_;                   // this rank's replica's part of them
+  std::unique_ptr<Communicator> world_;  // null: one rank
+  std::vector<int> cores_;               // this rank's
+  PipelinePlace place_;
   PipelineSetting setting_;
   std::unique_ptr<PipelineTrainer> trainer_;
   std::vector<std::unique_ptr<PipelineTrainer>> whole_;  // by core
@@ -185,6 +234,10 @@ absl::Status Answer(const PipelineServerOptions& options) {
 }  // namespace
 
 absl::Status ServePipeline(const PipelineServerOptions& options) {
+  // All that a rank of one device does, it does on that core.
+  if (options.ranks > 1 && options.devices == 1) {
+    TANDEM_RETURN_IF_ERROR(BindToCore(CoreOf(options.rank, options.ranks)));
+  }
   ConfigureProcess(options.threads);
   const absl::Status status = CatchTorch([&] { return Answer(options); });
   if (!status.ok()) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/environment.h"
@@ -36,20 +37,25 @@ std::string InputsPath(const PipelineBenchOptions& options) {
 absl::StatusOr<std::unique_ptr<Side>> StartSide(
     const std::string& name, const BenchCase& bench,
     const PipelineBenchOptions& options) {
+  const bool ours = absl::StartsWith(name, kOurs);
+  const BenchLayout layout = ours              ? options.layout
+                             : name == kSingle ? BenchLayout()
+                                               : options.layout.OverRanks();
   SideOptions side;
   side.name = name;
-  side.ranks = name == kOurs || name == kSingle ? 1 : options.devices;
+  side.ranks = layout.ranks();
   side.folder = options.folder;
   side.environment = SideEnvironment(options);
-  if (name == kOurs) {
+  if (ours) {
     TANDEM_ASSIGN_OR_RETURN(const std::string program, Runfile(kProgram));
-    side.command = {program, absl::StrCat("--devices=", options.devices)};
+    side.command = {program, absl::StrCat("--devices=", layout.devices)};
   } else {
     TANDEM_ASSIGN_OR_RETURN(const std::string python, options.python);
     TANDEM_ASSIGN_OR_RETURN(const std::string script, Runfile(kScript));
-    side.command = {"/usr/bin/env", python, script,
-                    absl::StrCat("--learning_rate=", bench.learning_rate)};
+    side.command = {"/usr/bin/env", python, script};
   }
+  side.command.push_back(absl::StrCat("--pipe=", layout.pipe));
+  side.command.push_back(absl::StrCat("--learning_rate=", bench.learning_rate));
   side.command.push_back("--model=" + bench.name);
   side.command.push_back("--inputs=" + InputsPath(options));
   side.command.push_back(absl::StrCat("--threads=", options.threads));
@@ -79,7 +85,7 @@ PipelineContender StartContender(const std::string& name,
   absl::FPrintF(stderr, "%s: starting %s\n", bench.name, name);
   absl::StatusOr<std::unique_ptr<Side>> side = StartSide(name, bench, options);
   if (!side.ok()) return PipelineContender(name, side.status());
-  return PipelineContender(name, *std::move(side));
+  return PipelineContender(name, *std::move(side), options.layout.replicas);
 }
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #include "tools/bench/pipeline_trainer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <map>
@@ -47,9 +48,10 @@ absl::StatusOr<std::vector<Batch>> Microbatches(const Batch& batch, int count) {
 }
 
 absl::StatusOr<Schedule> ScheduleOf(const PipelineSetting& setting,
-                                    const std::vector<int>& cores) {
-  return MakeSchedule(setting.schedule, {static_cast<int>(cores.size()),
-                                         setting.chunks, setting.microbatches});
+                                    const PipelinePlace& place) {
+  const int devices = place.pipe * static_cast<int>(place.cores.size());
+  return MakeSchedule(setting.schedule,
+                      {devices, setting.chunks, setting.microbatches});
 }
 
 SgdOptions Sgd() {
@@ -67,6 +69,21 @@ absl::StatusOr<Cuts> CutsFor(const PipelineInputs& inputs,
       const std::vector<Batch> parts,
       Microbatches(inputs.batches.front(), setting.microbatches));
   return CutsByTime(LayerTimes(layers, parts.front().inputs), stages);
+}
+
+// What rank 0 has measured is true for all.
+absl::StatusOr<Cuts> CutsForAll(const PipelineInputs& inputs,
+                                const PipelineSetting& setting, int stages,
+                                Communicator* world) {
+  Cuts cuts(static_cast<size_t>(stages) - 1);
+  if (world == nullptr || world->rank() == 0) {
+    TANDEM_ASSIGN_OR_RETURN(cuts, CutsFor(inputs, setting, stages));
+  }
+  if (world == nullptr) return cuts;
+  const at::Tensor numbers = at::tensor(cuts, at::kLong);
+  TANDEM_RETURN_IF_ERROR(world->Broadcast(numbers, /*root=*/0));
+  const auto* const values = numbers.const_data_ptr<int64_t>();
+  return Cuts(values, values + numbers.numel());
 }
 
 using Stages = std::vector<std::unique_ptr<PipelineStage>>;
@@ -125,23 +142,26 @@ absl::Status TimeStages(const Stages& stages, const Batch& batch, double weight,
 
 absl::StatusOr<std::unique_ptr<PipelineTrainer>> PipelineTrainer::Create(
     const PipelineInputs& inputs, const PipelineSetting& setting,
-    const std::vector<int>& cores) {
+    const PipelinePlace& place) {
   auto trainer = absl::WrapUnique(new PipelineTrainer(inputs));
   HybridOptions options;
-  TANDEM_ASSIGN_OR_RETURN(options.schedule, ScheduleOf(setting, cores));
-  TANDEM_ASSIGN_OR_RETURN(trainer->cuts_,
-                          CutsFor(inputs, setting, options.schedule.stages));
+  TANDEM_ASSIGN_OR_RETURN(options.schedule, ScheduleOf(setting, place));
+  TANDEM_ASSIGN_OR_RETURN(
+      trainer->cuts_,
+      CutsForAll(inputs, setting, options.schedule.stages, place.world));
   options.cuts = trainer->cuts_;
-  options.devices.assign(cores.size(), c10::Device(c10::kCPU));
+  options.devices.assign(place.cores.size(), c10::Device(c10::kCPU));
   options.weight_gradient_batch = setting.together;
+  options.reproducible = setting.reproducible;
   options.optimizer = Sgd();
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeCaseSpecs(inputs.bench));
   TANDEM_ASSIGN_OR_RETURN(
       trainer->strategy_,
-      Hybrid::Create(specs, CrossEntropy, options, /*pipe=*/nullptr));
+      Hybrid::Create(specs, CrossEntropy, options, place.world));
   TANDEM_RETURN_IF_ERROR(trainer->strategy_->LoadModelState(inputs.state));
   TANDEM_RETURN_IF_ERROR(trainer->strategy_->OnDevices([&](int device) {
-    return BindToCore(cores[static_cast<size_t>(device)]);
+    return BindToCore(
+        place.cores[static_cast<size_t>(device) % place.cores.size()]);
   }));
   return trainer;
 }
@@ -155,7 +175,8 @@ absl::StatusOr<double> OptimizerMs(const PipelineInputs& inputs,
                                    const PipelineSetting& setting,
                                    const Cuts& cuts,
                                    const std::vector<int>& cores) {
-  TANDEM_ASSIGN_OR_RETURN(const Schedule schedule, ScheduleOf(setting, cores));
+  TANDEM_ASSIGN_OR_RETURN(const Schedule schedule,
+                          ScheduleOf(setting, {cores, 1, nullptr}));
   TANDEM_ASSIGN_OR_RETURN(const Stages stages, StagesOf(inputs, setting, cuts));
   std::vector<double> ms(cores.size());
   TANDEM_RETURN_IF_ERROR(OnEachCore(cores, [&](size_t device) {

@@ -1,5 +1,5 @@
-// Tandem's side of the pipeline's benchmark: a model cut into stages on the
-// cores of this process, a thread each.
+// Tandem's side of the pipeline's and the hybrid's benchmark: replicas of a
+// model cut into stages, a thread each, on the cores of one process or several.
 
 #ifndef TANDEM_TOOLS_BENCH_PIPELINE_TRAINER_H_
 #define TANDEM_TOOLS_BENCH_PIPELINE_TRAINER_H_
@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/batch.h"
+#include "core/communicator.h"
 #include "core/named_tensors.h"
 #include "parallel/cut.h"
 #include "parallel/hybrid.h"
@@ -23,19 +24,26 @@ namespace tandem {
 struct PipelineInputs {
   BenchCase bench;
   NamedTensors state;
-  std::vector<Batch> batches;
+  std::vector<Batch> batches;  // a replica's part
+};
+
+// Of one rank.
+struct PipelinePlace {
+  std::vector<int> cores;         // a device for each, bound to it; -1: to none
+  int pipe = 1;                   // ranks of a replica
+  Communicator* world = nullptr;  // null: one rank
 };
 
 // Not thread-safe.
 class PipelineTrainer {
  public:
-  // `inputs` must outlive it. Begins from their state, with a device for each
-  // of `cores`, to which its threads are bound (-1: to none).
+  // `inputs` and the place's communicator must outlive it. Begins from their
+  // state. Collective.
   static absl::StatusOr<std::unique_ptr<PipelineTrainer>> Create(
       const PipelineInputs& inputs, const PipelineSetting& setting,
-      const std::vector<int>& cores);
+      const PipelinePlace& place);
 
-  // Forward, backward and optimizer, on the next batch.
+  // Forward, backward and optimizer, on the next batch. Collective.
   absl::StatusOr<Score> Step();
 
   const Cuts& cuts() const { return cuts_; }

@@ -152,8 +152,8 @@ class ModelRun {
     const PipelineSetting& setting = result.ours.setting;
     TANDEM_ASSIGN_OR_RETURN(
         const Schedule schedule,
-        MakeSchedule(setting.schedule,
-                     {options_.devices, setting.chunks, setting.microbatches}));
+        MakeSchedule(setting.schedule, {options_.layout.devices, setting.chunks,
+                                        setting.microbatches}));
     TANDEM_ASSIGN_OR_RETURN(result.limit,
                             PipelineLimit(schedule, Evened(result.stages)));
     TANDEM_ASSIGN_OR_RETURN(result.stage_limit,

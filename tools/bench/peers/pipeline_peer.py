@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""One rank of torch.distributed.pipelining in tools/bench_pipeline, which starts it.
+"""One rank of torch.distributed.pipelining in tools/bench_pipeline or bench_hybrid.
 
-Takes the flags and the commands of tandem's own side (tools/bench/pipeline_rank.h):
-reads a line from the FIFO that --commands names, trains, answers with a line of
-JSON. In between it sleeps in read(). A single rank trains the model in one piece.
+They start it. Takes the flags and the commands of tandem's own side
+(tools/bench/pipeline_server.h): reads a line from the FIFO that --commands names,
+trains, answers with a line of JSON. In between it sleeps in read(). Rank = replica *
+ranks of a replica + place in its pipeline; a replica of one rank trains the model in
+one piece.
 """
 
 import argparse
@@ -18,6 +20,7 @@ def parse_flags():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--pipe", type=int, help="ranks of a replica; default: all")
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--core", type=int, required=True)
     parser.add_argument("--model", required=True)
@@ -29,6 +32,9 @@ def parse_flags():
 
 
 flags = parse_flags()
+pipe = flags.pipe or flags.ranks
+replicas = flags.ranks // pipe
+replica, place = divmod(flags.rank, pipe)
 if flags.core >= 0:  # before the import: threads that it starts are bound too
     os.sched_setaffinity(0, {flags.core})
 
@@ -38,6 +44,7 @@ from torch import nn  # noqa: E402
 from torch.distributed import pipelining  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+from averaging import averaging_named, make_groups  # noqa: E402
 from common import peak_mib, read_inputs, timed  # noqa: E402
 from models import layers_of, make_model  # noqa: E402
 
@@ -65,22 +72,40 @@ def cross_entropy(logits, targets):
 
 
 class WholeModel:
-    """Trains the model in one piece, alone."""
+    """Trains the model in one piece."""
 
-    def __init__(self, state, batches):
-        self.model = make_model(flags.model, state)
-        self.optimizer = make_optimizer(self.model.parameters())
-        self.batches = batches
+    def __init__(self, state, batches, averaging, microbatches=1):
+        model = make_model(flags.model, state)
+        self.averaging = averaging
+        self.model = averaging.wrap(model, static_graph=microbatches == 1)
+        self.optimizer = make_optimizer(model.parameters())
+        averaging.prepare(model.parameters())
+        self.batches = [
+            list(zip(inputs.chunk(microbatches), targets.chunk(microbatches)))
+            for inputs, targets in batches
+        ]
+        self.scale = averaging.loss_scale / microbatches
+        self.cuts = []
         self.next = 0
 
-    def step(self):
-        inputs, targets = self.batches[self.next % len(self.batches)]
-        self.next += 1
-        self.optimizer.zero_grad(set_to_none=True)
+    def backward(self, inputs, targets):
         loss = cross_entropy(self.model(inputs), targets)
+        if self.scale != 1:
+            loss = loss * self.scale
         loss.backward()
+        return loss
+
+    def step(self):
+        parts = self.batches[self.next % len(self.batches)]
+        self.next += 1
+        self.averaging.zero_grad(self.optimizer)
+        losses = []
+        with self.averaging.no_sync(self.model):
+            losses = [self.backward(*part) for part in parts[:-1]]
+        losses.append(self.backward(*parts[-1]))
+        self.averaging.finish()
         self.optimizer.step()
-        return loss.item()
+        return sum(loss.item() for loss in losses) * self.averaging.share
 
 
 def seconds_of_layers(layers, inputs):
@@ -127,31 +152,36 @@ def uniform_cuts(layers, parts):
 class Pipeline:
     """One setting of the pipeline, from the initial weights."""
 
-    def __init__(self, state, batches, schedule, chunks, microbatches, cut):
+    def __init__(
+        self, state, batches, groups, averaging, schedule, chunks, microbatches, cut
+    ):
+        self.averaging = averaging
         self.microbatches = microbatches
         self.batches = batches
         self.next = 0
         # Settings differ in BatchNorm's running statistics too: a new model.
         layers = layers_of(make_model(flags.model, state))
-        stages = flags.ranks * chunks
+        stages = pipe * chunks
         size = batches[0][0].shape[0] // microbatches
         if cut == "uniform":
             begins = uniform_cuts(len(layers), stages)
         else:
             seconds = seconds_of_layers(layers, batches[0][0][:size])
             begins = [cuts_by_time(seconds, stages)]
-            dist.broadcast_object_list(begins)
+            dist.broadcast_object_list(begins)  # of rank 0, on all replicas
             begins = begins[0]
             # Timing has moved the running statistics.
             layers = layers_of(make_model(flags.model, state))
         self.cuts = begins[1:]
         ends = begins[1:] + [len(layers)]
-        mine = [s for s in range(stages) if self.rank_of(schedule, stages, s) == flags.rank]
+        mine = [s for s in range(stages) if self.place_of(schedule, stages, s) == place]
         self.is_first = 0 in mine
         self.is_last = stages - 1 in mine
         modules = [nn.Sequential(*layers[begins[s] : ends[s]]) for s in mine]
         made = [
-            pipelining.PipelineStage(module, s, stages, torch.device("cpu"))
+            pipelining.PipelineStage(
+                averaging.wrap(module), s, stages, torch.device("cpu"), group=groups.pipe
+            )
             for module, s in zip(modules, mine)
         ]
         # Scaling the loss saves the pass that scales the gradients.
@@ -159,22 +189,23 @@ class Pipeline:
             made[0] if schedule in ONE_STAGE_A_RANK else made,
             microbatches,
             loss_fn=lambda logits, targets: cross_entropy(logits, targets)
-            / microbatches,
+            * (averaging.loss_scale / microbatches),
             scale_grads=False,
         )
         parameters = [p for module in modules for p in module.parameters()]
         self.optimizer = make_optimizer(parameters)
+        averaging.prepare(parameters)
 
     @staticmethod
-    def rank_of(schedule, stages, stage):
+    def place_of(schedule, stages, stage):
         if schedule in V_SHAPED:
             return min(stage, stages - 1 - stage)
-        return stage % flags.ranks
+        return stage % pipe
 
     def step(self):
         inputs, targets = self.batches[self.next % len(self.batches)]
         self.next += 1
-        self.optimizer.zero_grad(set_to_none=True)
+        self.averaging.zero_grad(self.optimizer)
         losses = []
         self.schedule.step(
             *([inputs] if self.is_first else []),
@@ -182,30 +213,49 @@ class Pipeline:
             losses=losses if self.is_last else None,
             return_outputs=False,
         )
+        self.averaging.finish()
         self.optimizer.step()
-        return sum(loss.item() for loss in losses)
+        return sum(loss.item() for loss in losses) * self.averaging.share
 
 
 class Rank:
     def __init__(self):
-        # All ranks compute on the same batches.
-        self.state, self.batches = read_inputs(flags.inputs, 0)
+        self.groups = make_groups(flags.ranks, pipe)
+        # All ranks of a replica compute on the same batches.
+        self.state, self.whole_batches = read_inputs(flags.inputs, 0)
+        self.batches = [
+            (inputs.chunk(replicas)[replica], targets.chunk(replicas)[replica])
+            for inputs, targets in self.whole_batches
+        ]
         self.whole = None
         self.trainer = None
 
-    def use(self, schedule, chunks, microbatches, cut):
-        if flags.ranks == 1:
-            self.trainer = WholeModel(self.state, self.batches)
-            return {"cuts": []}
-        self.trainer = Pipeline(
-            self.state, self.batches, schedule, int(chunks), int(microbatches), cut
-        )
+    def use(self, schedule, chunks, microbatches, cut, recipe="none"):
+        self.trainer = None  # memory
+        averaging = averaging_named(recipe, self.groups.data, replicas)
+        if pipe == 1:
+            self.trainer = WholeModel(
+                self.state, self.batches, averaging, int(microbatches)
+            )
+        else:
+            self.trainer = Pipeline(
+                self.state,
+                self.batches,
+                self.groups,
+                averaging,
+                schedule,
+                int(chunks),
+                int(microbatches),
+                cut,
+            )
         return {"cuts": self.trainer.cuts}
 
     def alone(self, count):
         """Every rank trains the whole model, at the same time."""
         if self.whole is None:
-            self.whole = WholeModel(self.state, self.batches)
+            self.whole = WholeModel(
+                self.state, self.whole_batches, averaging_named("none", None, 1)
+            )
             self.whole.step()
         if flags.ranks > 1:
             dist.barrier()

@@ -1,0 +1,100 @@
+// Tandem's replicas of pipelines against PyTorch's, side by side.
+// docs/performance.md, or --help.
+
+#include <cstdio>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_format.h"
+#include "core/status_macros.h"
+#include "tools/bench/bench_program.h"
+#include "tools/bench/cases_among.h"
+#include "tools/bench/hybrid_case.h"
+#include "tools/bench/hybrid_report.h"
+#include "tools/bench/pipeline_sides.h"
+#include "tools/bench/run_hybrid.h"
+
+ABSL_FLAG(std::vector<std::string>, cases, {},
+          "Which cases: MODEL/LAYOUT, or MODEL for all of its layouts, of "
+          "mlp_deep, gpt_tiny, resnet18 and 1x1, 2x1 (replicas x devices of "
+          "each), 1x2, 2x2 (two ranks of two devices), 2x2_ranks (four ranks). "
+          "Empty: all.");
+ABSL_FLAG(std::string, python, "",
+          "Python that imports torch 2.11.0. Empty: $TANDEM_PEER_PYTHON, or "
+          "python3.");
+ABSL_FLAG(int, threads, 1, "Threads for each device's operators.");
+ABSL_FLAG(int, rounds, 7, "How often the sides take turns.");
+ABSL_FLAG(int, steps, 0, "Steps in a round. 0: as many as suit the case.");
+ABSL_FLAG(bool, reproducible, true,
+          "Measure what --reproducible costs as well.");
+ABSL_FLAG(std::string, json, "", "File to write the figures to.");
+
+namespace tandem {
+namespace {
+
+constexpr char kUsage[] =
+    "Trains the same models with tandem's hybrid and with Python's\n"
+    "DistributedDataParallel around torch.distributed.pipelining (Gloo), from\n"
+    "the same weights, on the same batches, in turns, and compares the times "
+    "of\na step; and tandem with --reproducible and without. The whole batch "
+    "of a\nmodel is the same in every layout.\n\n"
+    "  bench_hybrid                                 all cases\n"
+    "  bench_hybrid --cases=mlp_deep                one model\n"
+    "  bench_hybrid --cases=gpt_tiny/2x2 --json=r   figures also in a file\n";
+
+absl::StatusOr<PipelineBenchOptions> OptionsFromFlags() {
+  PipelineBenchOptions options;
+  options.threads = absl::GetFlag(FLAGS_threads);
+  options.rounds = absl::GetFlag(FLAGS_rounds);
+  options.steps = absl::GetFlag(FLAGS_steps);
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("threads", options.threads, 1));
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("rounds", options.rounds, 1));
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("steps", absl::GetFlag(FLAGS_steps), 0));
+  options.python = PythonOfFlag(absl::GetFlag(FLAGS_python));
+  return options;
+}
+
+// A model's files are its own: ranks that meet through a file want a new one.
+absl::StatusOr<std::vector<HybridCaseResult>> RunInOwnFolder(
+    const std::vector<HybridCase>& cases, PipelineBenchOptions options) {
+  TANDEM_ASSIGN_OR_RETURN(options.folder,
+                          FolderFor(cases.front().bench.name, options.folder));
+  return RunHybridModel(cases, options, absl::GetFlag(FLAGS_reproducible));
+}
+
+// As soon as a model is through: a run of all takes a while.
+void Show(const std::vector<HybridCaseResult>& results) {
+  absl::PrintF("\n%s\n%s\n%s\n", HybridSpeedTable(results),
+               ReproducibleTable(results), OverlapTable(results));
+  std::fflush(stdout);
+}
+
+absl::Status Run(const std::string& folder) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<HybridCase> cases,
+                          HybridCasesNamed(absl::GetFlag(FLAGS_cases)));
+  TANDEM_ASSIGN_OR_RETURN(PipelineBenchOptions options, OptionsFromFlags());
+  options.folder = folder;
+  std::vector<HybridCaseResult> results;
+  for (const std::vector<HybridCase>& model : ByModel(cases)) {
+    TANDEM_ASSIGN_OR_RETURN(std::vector<HybridCaseResult> its,
+                            RunInOwnFolder(model, options));
+    Show(its);
+    std::move(its.begin(), its.end(), std::back_inserter(results));
+  }
+  TANDEM_RETURN_IF_ERROR(
+      WriteJson(absl::GetFlag(FLAGS_json), HybridJson(results)));
+  if (!HasFailures(results)) return absl::OkStatus();
+  return absl::UnavailableError("a peer has no figures: see above");
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  return tandem::RunBenchProgram("bench_hybrid", tandem::kUsage, argc, argv,
+                                 tandem::Run);
+}
