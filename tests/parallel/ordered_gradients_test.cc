@@ -30,12 +30,17 @@ struct Job {
   bool descends = false;
   bool splits = false;
   bool find_unused_parameters = true;
+  int missing = 0;  // microbatches, at the end of the whole batch
 };
 
 constexpr int kParameters = 3;
 
-bool Uses(int microbatch, int parameter) {
-  return parameter != 2 || microbatch % 3 == 1;
+bool IsThere(const Job& job, int microbatch) {
+  return microbatch < job.microbatches - job.missing;
+}
+
+bool Uses(const Job& job, int microbatch, int parameter) {
+  return IsThere(job, microbatch) && (parameter != 2 || microbatch % 3 == 1);
 }
 
 // Of the whole batch's microbatch.
@@ -53,7 +58,7 @@ at::Tensor Expected(const Job& job, int parameter) {
   for (int g = 0; g < job.groups; ++g) {
     at::Tensor sum;
     for (int m = g * size; m < (g + 1) * size; ++m) {
-      if (!Uses(m, parameter)) continue;
+      if (!Uses(job, m, parameter)) continue;
       const at::Tensor gradient = GradientOf(m, parameter);
       sum = sum.defined() ? sum.add(gradient) : gradient;
     }
@@ -89,14 +94,19 @@ absl::Status RunStep(const Job& job, int replica,
     if (i > 0) actions.push_back({ActionKind::kBackwardWeight, 0, before});
     if (i + 1 == own) actions.push_back({ActionKind::kBackwardWeight, 0, m});
   }
+  while (!actions.empty() &&
+         !IsThere(job, replica * own + actions.back().microbatch)) {
+    actions.pop_back();
+  }
   for (const Action& action : actions) {
+    if (!IsThere(job, replica * own + action.microbatch)) continue;
     const bool last = action == actions.back();
     TANDEM_RETURN_IF_ERROR(gradients->Before(action, last));
     const int m = replica * own + action.microbatch;
     for (int p = 0; p < kParameters; ++p) {
       const bool by_weights = job.splits && p == 1;
       if (by_weights != (action.kind == ActionKind::kBackwardWeight)) continue;
-      if (!Uses(m, p)) continue;
+      if (!Uses(job, m, p)) continue;
       const at::Tensor& parameter = parameters[static_cast<size_t>(p)].second;
       parameter.mul(GradientOf(m, p)).sum().backward();
     }
@@ -122,7 +132,7 @@ absl::Status RunReplica(const Job& job, int replica, Communicator* replicas) {
     for (int p = 0; p < kParameters; ++p) {
       const at::Tensor& grad = parameters[static_cast<size_t>(p)].second.grad();
       bool is_used = false;
-      for (int m = 0; m < job.microbatches; ++m) is_used |= Uses(m, p);
+      for (int m = 0; m < job.microbatches; ++m) is_used |= Uses(job, m, p);
       EXPECT_EQ(grad.defined(), is_used) << p;
       if (!grad.defined()) continue;
       EXPECT_TRUE(grad.equal(Expected(job, p)))
@@ -162,6 +172,35 @@ INSTANTIATE_TEST_SUITE_P(
                           job.descends ? "Descending" : "",
                           job.splits ? "Split" : "");
     });
+
+// Those that are missing add zeros, as on one replica.
+TEST(OrderedGradientsShortStepTest, WhatIsMissingAddsNothing) {
+  for (const int missing : {1, 3, 4, 7, 11}) {
+    for (const int replicas : {1, 2, 3, 6}) {
+      for (const bool splits : {false, true}) {
+        Job job = {replicas, 12, 12, replicas % 2 == 0, splits};
+        job.missing = missing;
+        absl::Status status = RunJob(job);
+        EXPECT_TRUE(status.ok()) << status << ", " << missing << " missing, "
+                                 << replicas << " replicas";
+        job.groups = 6;
+        job.descends = false;
+        status = RunJob(job);
+        EXPECT_TRUE(status.ok()) << status << ", " << missing << " missing, "
+                                 << replicas << " replicas, groups";
+      }
+    }
+  }
+}
+
+// A replica without microbatches does not know what others use.
+TEST(OrderedGradientsShortStepTest, NothingIsUnusedWhereNothingIsThere) {
+  Job job = {3, 12, 12};
+  job.find_unused_parameters = false;
+  job.missing = 4;
+  const absl::Status status = RunJob(job);
+  EXPECT_TRUE(status.ok()) << status;
+}
 
 // Of six microbatches the second and the fifth use p2.
 TEST(OrderedGradientsErrorTest, WhatAReplicaDoesNotUseIsNamed) {
