@@ -70,6 +70,12 @@ CollectiveRunner::CollectiveRunner(
 
 CollectiveRunner::~CollectiveRunner() = default;
 
+void CollectiveRunner::BelongTo(const CollectiveRunner& whole) {
+  member_.job = whole.member_.job;
+  member_.job_size = whole.member_.job_size;
+  member_.store_is_silent = whole.member_.store_is_silent;
+}
+
 absl::Mutex& CollectiveRunner::IssueMutex() {
   static auto* const mutex = new absl::Mutex;
   return *mutex;
@@ -88,7 +94,8 @@ absl::Status CollectiveRunner::Broke(const absl::Status& status,
   if (!before.ok()) return before;
   const std::string what = call.What();
   const Failures failures =
-      TellFailure(member_, what, Patience(options_.timeout),
+      TellFailure(member_, what, absl::IsDeadlineExceeded(status),
+                  Patience(options_.timeout),
                   [&] { BreakConnections(std::string(status.message())); });
   const std::string head =
       absl::StrCat(what, " of group \"", member_.name, "\" on ",

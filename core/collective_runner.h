@@ -43,6 +43,10 @@ class CollectiveRunner {
                    c10::intrusive_ptr<c10d::ProcessGroup> process_group);
   ~CollectiveRunner();
 
+  // This group is part of that one, or of what that one is part of: to be
+  // called before anything is started.
+  void BelongTo(const CollectiveRunner& whole);
+
   // With check_collectives: compares what all ranks are about to start. `what`
   // is the operation, with the root if it has one; `tensor` may be undefined.
   absl::Status Agree(const std::string& what, const at::Tensor& tensor,

@@ -84,8 +84,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Connect(
   Communicator& g = *group;
   g.store_ = c10::make_intrusive<c10d::PrefixStore>(key, std::move(store));
   if (g.size_ == 1) return group;
-  const GroupMember member{g.store_, g.rank_, g.size_, g.name_,
-                           g.options_.rank_names};
+  const GroupMember member{
+      g.store_, g.rank_, g.size_, g.name_, g.options_.rank_names,
+      g.store_, g.size_};
   const std::string what =
       absl::StrCat("group \"", g.name_, "\", ", member.ToString());
   const absl::Status met = MeetAtStore(member, g.options_.timeout);
@@ -117,7 +118,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(
   for (int each : ranks) options.rank_names.push_back(NameOf(each));
   auto group = std::unique_ptr<Communicator>(new Communicator(
       nullptr, rank, static_cast<int>(ranks.size()), name, std::move(options)));
-  return Connect(store_, std::move(group), key);
+  TANDEM_ASSIGN_OR_RETURN(group, Connect(store_, std::move(group), key));
+  if (group->runner_ != nullptr) group->runner_->BelongTo(*runner_);
+  return group;
 }
 
 }  // namespace tandem

@@ -137,6 +137,8 @@ absl::Status Act(const Fault& fault, const std::string& where) {
     case Fault::Action::kFail:
       return absl::InternalError(
           absl::StrCat("a fault was asked for at ", where));
+    case Fault::Action::kCall:
+      return fault.call();
   }
   return absl::OkStatus();
 }
@@ -185,7 +187,9 @@ absl::Status fault_internal::Pass(absl::string_view point, int64_t index) {
     const std::string where =
         absl::StrCat(name, " of step ", context_step.load(), " on rank ",
                      context_rank.load());
-    LOG(WARNING) << kVariable << " acts at " << where;
+    if (fault.action != Fault::Action::kCall) {
+      LOG(WARNING) << kVariable << " acts at " << where;
+    }
     TANDEM_RETURN_IF_ERROR(Act(fault, where));
   }
   return absl::OkStatus();

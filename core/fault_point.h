@@ -13,12 +13,15 @@
 //             exit:CODE      ends at once with that code, 0 to 255
 //             fail           the place returns an error
 //             delay:SECONDS  sleeps there, at most 86400 s
+//
+// A test can also have a function of its own called there (Action::kCall).
 
 #ifndef TANDEM_CORE_FAULT_POINT_H_
 #define TANDEM_CORE_FAULT_POINT_H_
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,7 +33,7 @@
 namespace tandem {
 
 struct Fault {
-  enum class Action { kKill, kStop, kExit, kFail, kDelay };
+  enum class Action { kKill, kStop, kExit, kFail, kDelay, kCall };
 
   std::string point;
   std::optional<int> rank;
@@ -38,6 +41,9 @@ struct Fault {
   Action action = Action::kFail;
   int exit_code = 0;         // of kExit
   double delay_seconds = 0;  // of kDelay
+  // Of kCall, which text cannot ask for: what the place returns. On the thread
+  // that is there, which may be several at a time.
+  std::function<absl::Status()> call = nullptr;
 };
 
 // InvalidArgument names the part of `text` that is wrong and what may stand

@@ -3,6 +3,8 @@
 #ifndef TANDEM_CORE_GROUP_MEMBER_H_
 #define TANDEM_CORE_GROUP_MEMBER_H_
 
+#include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,15 @@ struct GroupMember {
   // What messages call the ranks: the job's numbers for those of a subgroup.
   // Empty: as they count here.
   std::vector<int> rank_names;
+  // Keys of the group of which this is a part, of the whole job or of this very
+  // group, for notes that ranks of its other groups read; how many ranks it
+  // has.
+  StorePtr job;
+  int job_size = 1;
+  // Has the store once not answered in time? Then no group of the job asks it
+  // again: each would wait for seconds. Set by any thread.
+  std::shared_ptr<std::atomic<bool>> store_is_silent =
+      std::make_shared<std::atomic<bool>>(false);
 
   int NameOf(int its_rank) const;
   std::vector<int> NamesOf(std::vector<int> ranks) const;

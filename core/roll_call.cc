@@ -23,6 +23,7 @@ constexpr milliseconds kNoteTime = std::chrono::seconds(2);
 constexpr milliseconds kReadTime = std::chrono::seconds(2);
 
 constexpr char kGaveUp[] = "gave up";
+constexpr char kInJob[] = "failed in the job";
 
 std::vector<std::string> KeysOfAll(absl::string_view what, int size) {
   std::vector<std::string> keys;
@@ -40,12 +41,18 @@ std::vector<int> Missing(c10d::Store& store,
   return missing;
 }
 
+// Rank 0 of the job, whatever it is in this group.
+bool MayServe(const GroupMember& member) {
+  return member.NameOf(member.rank) == 0;
+}
+
 // Notes that this rank has read the others' notes. Rank 0 may serve the store:
 // it stays until `others` have read them too, or for so long.
-void NoteHeard(c10d::Store& store, int rank, const std::vector<int>& others,
+void NoteHeard(const GroupMember& member, const std::vector<int>& others,
                milliseconds patience) {
-  store.set(absl::StrCat("heard/", rank), std::string("1"));
-  if (rank != 0 || others.empty()) return;
+  c10d::Store& store = *member.store;
+  store.set(absl::StrCat("heard/", member.rank), std::string("1"));
+  if (!MayServe(member) || others.empty()) return;
   std::vector<std::string> keys;
   for (int r : others) keys.push_back(absl::StrCat("heard/", r));
   CatchTorch([&] { store.wait(keys, patience); }).IgnoreError();
@@ -59,15 +66,37 @@ std::vector<int> OthersThan(int rank, int size) {
   return others;
 }
 
+// For ranks of other groups, by the job's numbers. The first is the cause.
+void NoteInJob(const GroupMember& member, const std::string& what) {
+  member.job->compareSet(absl::StrCat(kInJob, "/", member.NameOf(member.rank)),
+                         std::string(),
+                         absl::StrCat(what, " of group \"", member.name, "\""));
+}
+
+// What a rank of the group failed in elsewhere; empty if it did not.
+std::string NotedInJob(const GroupMember& member, int rank) {
+  const std::string key = absl::StrCat(kInJob, "/", member.NameOf(rank));
+  return member.job->check({key}) ? member.job->get_to_str(key) : "";
+}
+
+// The ranks of the job that have failed nowhere by then.
+std::vector<int> SilentInJob(const GroupMember& member, milliseconds patience) {
+  if (member.job == member.store) return {};
+  const std::vector<std::string> keys = KeysOfAll(kInJob, member.job_size);
+  CatchTorch([&] { member.job->wait(keys, patience); }).IgnoreError();
+  return Missing(*member.job, keys);
+}
+
 // What TellFailure says, from a store that answers.
-Failures ReadFailures(const GroupMember& member, milliseconds patience) {
+Failures ReadFailures(const GroupMember& member, bool timed_out,
+                      milliseconds patience) {
   c10d::Store& store = *member.store;
   const int rank = member.rank;
   const int size = member.size;
   Failures failures;
   if (store.check({kGaveUp})) {
     failures.gave_up = store.get_to_str(kGaveUp);
-    NoteHeard(store, rank, OthersThan(rank, size), patience);
+    NoteHeard(member, OthersThan(rank, size), patience);
     return failures;
   }
   const std::vector<std::string> keys = KeysOfAll("failed", size);
@@ -77,34 +106,40 @@ Failures ReadFailures(const GroupMember& member, milliseconds patience) {
   std::vector<int> failed;
   std::vector<std::string> parts;
   for (int r = 0; r < size; ++r) {
-    if (!store.check({keys[r]})) {
-      silent.push_back(r);
-    } else if (r != rank) {
-      failed.push_back(r);
-      parts.push_back(absl::StrCat("rank ", member.NameOf(r), " failed in ",
-                                   store.get_to_str(keys[r])));
+    if (r == rank) continue;
+    const bool here = store.check({keys[r]});
+    if (here) failed.push_back(r);
+    const std::string where =
+        here ? store.get_to_str(keys[r]) : NotedInJob(member, r);
+    if (where.empty()) {
+      silent.push_back(member.NameOf(r));
+    } else {
+      parts.push_back(
+          absl::StrCat("rank ", member.NameOf(r), " failed in ", where));
     }
   }
+  if (silent.empty() && timed_out) silent = SilentInJob(member, patience);
   if (!silent.empty()) {
-    parts.insert(parts.begin(), absl::StrCat("not heard of: ",
-                                             RankList(member.NamesOf(silent))));
+    parts.insert(parts.begin(),
+                 absl::StrCat("not heard of: ", RankList(silent)));
   }
   failures.others = absl::StrJoin(parts, "; ");
-  NoteHeard(store, rank, failed, patience);
+  NoteHeard(member, failed, patience);
   return failures;
 }
 
 // Has the store take a note. A TCPStore says nothing to that, so it is asked
 // for something: one that is frozen shows at once.
-absl::Status Note(const StorePtr& store,
+absl::Status Note(const GroupMember& member,
                   std::function<void(c10d::Store&)> write) {
-  return CallWithin<bool>(kNoteTime,
-                          [=] {
-                            write(*store);
-                            store->check({kGaveUp});
-                            return true;
-                          })
-      .status();
+  if (*member.store_is_silent) return absl::DeadlineExceededError("no answer");
+  const absl::Status noted = CallWithin<bool>(kNoteTime, [=] {
+                               write(*member.store);
+                               member.store->check({kGaveUp});
+                               return true;
+                             }).status();
+  if (absl::IsDeadlineExceeded(noted)) *member.store_is_silent = true;
+  return noted;
 }
 
 // Those that did not come.
@@ -155,34 +190,38 @@ absl::Status MeetAtStore(const GroupMember& member, milliseconds timeout) {
 }
 
 Failures TellFailure(const GroupMember& member, const std::string& operation,
-                     milliseconds patience, absl::FunctionRef<void()> then) {
+                     bool timed_out, milliseconds patience,
+                     absl::FunctionRef<void()> then) {
   const StorePtr& store = member.store;
-  const absl::Status noted = Note(store, [=](c10d::Store& notes) {
+  const absl::Status noted = Note(member, [=](c10d::Store& notes) {
     notes.set(absl::StrCat("failed/", member.rank), operation);
+    NoteInJob(member, operation);
   });
   then();
   if (!noted.ok()) return {"", DescribeSilence(store, noted)};
   absl::StatusOr<Failures> told = CallWithin<Failures>(
-      2 * patience + kReadTime, [=] { return ReadFailures(member, patience); });
+      3 * patience + kReadTime,
+      [=] { return ReadFailures(member, timed_out, patience); });
   return told.ok() ? *told
                    : Failures{"", DescribeSilence(store, told.status())};
 }
 
 void TellGivingUp(const GroupMember& member, const std::string& reason) {
-  Note(member.store, [=](c10d::Store& notes) {
+  Note(member, [=](c10d::Store& notes) {
     const std::string text =
         absl::StrCat("rank ", member.NameOf(member.rank), " gave up: ", reason);
     // The first is the cause: others may give up because of it.
     notes.compareSet(kGaveUp, std::string(), text);
+    NoteInJob(member, "giving up the work");
   }).IgnoreError();
 }
 
 void AwaitListeners(const GroupMember& member, milliseconds patience) {
-  if (member.rank != 0) return;
+  if (!MayServe(member) || *member.store_is_silent) return;
   CallWithin<bool>(patience + kNoteTime,
                    [=] {
-                     NoteHeard(*member.store, member.rank,
-                               OthersThan(member.rank, member.size), patience);
+                     NoteHeard(member, OthersThan(member.rank, member.size),
+                               patience);
                      return true;
                    })
       .status()

@@ -20,21 +20,25 @@ namespace tandem {
 absl::Status MeetAtStore(const GroupMember& member,
                          std::chrono::milliseconds timeout);
 
-// What the ranks of a group say about the end of it.
+// What the ranks of a group, and of the job that it is part of, say about the
+// end of it.
 struct Failures {
   // The first that gave up, and why: "rank 1 gave up: disk full". Else empty.
   std::string gave_up;
   // "not heard of: rank 2; rank 0 failed in barrier #7", or who serves the
-  // store, if that is silent (core/store_server.h). Empty when somebody gave
-  // up.
+  // store, if that is silent (core/store_server.h). A rank that failed in
+  // another group was heard of. Empty when somebody gave up.
   std::string others;
 };
 
 // Notes on the store that this rank failed in `operation`, calls `then`, gives
-// the others `patience` to note theirs, and returns what they did. Takes 4 s
-// and `patience` at most, whatever the store does.
+// the others `patience` to note theirs, and returns what they did. After a
+// timeout of which no rank of the group is the cause (all were heard of), the
+// job's ranks have as long again, for one that waits may wait for one that
+// waits for another. Takes 4 s and three times `patience` at most, whatever the
+// store does.
 Failures TellFailure(const GroupMember& member, const std::string& operation,
-                     std::chrono::milliseconds patience,
+                     bool timed_out, std::chrono::milliseconds patience,
                      absl::FunctionRef<void()> then);
 
 // Notes on the store that this rank gives up, and why. Takes 2 s at most.

@@ -104,8 +104,12 @@ absl::StatusOr<at::Tensor> StatisticsRecords::Records() const {
     means.insert(means.end(), variances.begin(), variances.end());
     if (!means.empty()) records.push_back(at::cat(means));
   }
-  return records.empty() ? at::empty({microbatches_, size()})
-                         : at::stack(records);
+  if (!records.empty()) return at::stack(records);
+  at::TensorOptions options;
+  if (!slots_.empty()) {
+    options = slots_.front().layer->running_statistics().running_mean.options();
+  }
+  return at::empty({microbatches_, size()}, options);
 }
 
 void StatisticsRecords::Apply(const at::Tensor& records) const {

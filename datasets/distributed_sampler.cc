@@ -90,10 +90,9 @@ std::vector<int64_t> DistributedSampler::Indices() const {
 }
 
 DistributedSampler::Part DistributedSampler::PartOf(int64_t samples) const {
-  const int64_t share = samples / options_.num_replicas;
-  const int64_t over = samples % options_.num_replicas;
-  const int64_t rank = options_.rank;
-  return {rank * share + std::min(rank, over), share + (rank < over ? 1 : 0)};
+  const int64_t share = options_.slices_of / options_.num_replicas;
+  const int64_t begin = std::min(options_.rank * share, samples);
+  return {begin, std::min(share, samples - begin)};
 }
 
 std::vector<int64_t> DistributedSampler::Slices(

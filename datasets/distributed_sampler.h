@@ -43,8 +43,10 @@ struct DistributedSamplerOptions {
   // batch is a slice of the permutation, of which replica r gets the r-th part
   // in one piece. So what a batch has, and in which order, does not depend on
   // the number of replicas. Where the epoch's end leaves less than a batch,
-  // drop_last drops it, and even = false cuts it into parts as even as can be;
-  // one of them is required, as padding depends on the number of replicas.
+  // drop_last drops it, and even = false cuts it where a whole batch is cut, so
+  // that it looks like one whose end is missing: the first replicas have as
+  // many samples as ever, one has fewer, and the others none. One of the two is
+  // required, as padding depends on the number of replicas.
   int64_t slices_of = 0;
 };
 
@@ -109,7 +111,7 @@ class DistributedSampler {
     int64_t size = 0;
   };
   bool slices() const { return options_.slices_of > 0; }
-  // This rank's part of a global batch of `samples`.
+  // This rank's part of a global batch of which there are `samples`.
   Part PartOf(int64_t samples) const;
   std::vector<int64_t> Slices(const std::vector<int64_t>& permutation) const;
 

@@ -38,6 +38,11 @@ bool ReadsNothing(const BatchParts& parts) {
   return !parts.inputs && !parts.targets;
 }
 
+std::string FirstOf(absl::Span<const int64_t> indices) {
+  return indices.empty() ? "without samples here"
+                         : absl::StrCat("first sample ", indices[0]);
+}
+
 absl::Status CheckSampler(const DistributedSampler& sampler, int64_t length,
                           int64_t batch_size) {
   if (sampler.length() != length) {
@@ -64,7 +69,7 @@ absl::StatusOr<at::Tensor> Pinned(const at::Tensor& tensor,
 absl::StatusOr<Batch> GetOrCatch(const Dataset& dataset,
                                  absl::Span<const int64_t> indices,
                                  const BatchParts& parts, bool pin) {
-  if (ReadsNothing(parts)) {
+  if (ReadsNothing(parts) || indices.empty()) {
     return Batch{{}, {}, static_cast<int64_t>(indices.size())};
   }
   return CatchTorchOr([&]() -> absl::StatusOr<Batch> {
@@ -122,8 +127,9 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset,
 }
 
 void Loader::StartEpoch() {
-  plan_ = std::make_shared<const Plan>(
-      Plan{sampler_->state(), sampler_->Indices()});
+  Plan plan = {sampler_->state(), sampler_->Indices()};
+  plan.batches = BatchesOf(plan.indices);
+  plan_ = std::make_shared<const Plan>(std::move(plan));
   delivered_ = 0;
   failure_ = absl::OkStatus();
   if (prefetcher_ == nullptr) return;
@@ -149,11 +155,19 @@ absl::StatusOr<std::optional<Batch>> Loader::Next() {
   return batch;
 }
 
-int64_t Loader::num_batches() const {
-  if (plan_ == nullptr) return 0;
-  const int64_t samples = plan_->indices.size();
-  const int64_t size = options_.batch_size;
+// Where the sampler slices, those of all replicas: the last one may leave some
+// of them without samples.
+int64_t Loader::BatchesOf(const std::vector<int64_t>& indices) const {
+  const DistributedSamplerOptions& sampling = sampler_->options();
+  const bool slices = sampling.slices_of > 0 && !sampling.even;
+  const int64_t samples =
+      slices ? sampler_->length() - sampler_->state().position : indices.size();
+  const int64_t size = slices ? sampling.slices_of : options_.batch_size;
   return options_.drop_last ? samples / size : (samples + size - 1) / size;
+}
+
+int64_t Loader::num_batches() const {
+  return plan_ == nullptr ? 0 : plan_->batches;
 }
 
 SamplerState Loader::state() const {
@@ -176,10 +190,10 @@ absl::StatusOr<Batch> Loader::Read(const Plan& plan, int64_t number) const {
   absl::StatusOr<Batch> batch =
       GetOrCatch(*dataset_, indices, options_.parts, pin);
   if (batch.ok()) return batch;
-  return absl::Status(batch.status().code(),
-                      absl::StrCat("cannot read batch ", number, " of epoch ",
-                                   plan.start.epoch, ", first sample ",
-                                   indices[0], ": ", batch.status().message()));
+  return absl::Status(
+      batch.status().code(),
+      absl::StrCat("cannot read batch ", number, " of epoch ", plan.start.epoch,
+                   ", ", FirstOf(indices), ": ", batch.status().message()));
 }
 
 absl::StatusOr<Batch> Loader::Take() {
@@ -188,9 +202,9 @@ absl::StatusOr<Batch> Loader::Take() {
                              : prefetcher_->Take(options_.timeout);
   if (!batch.has_value()) {
     return absl::DeadlineExceededError(absl::StrCat(
-        "batch ", delivered_, " of epoch ", plan_->start.epoch,
-        ", first sample ", IndicesOf(*plan_, delivered_)[0],
-        ", was not read within ", absl::FormatDuration(options_.timeout),
+        "batch ", delivered_, " of epoch ", plan_->start.epoch, ", ",
+        FirstOf(IndicesOf(*plan_, delivered_)), ", was not read within ",
+        absl::FormatDuration(options_.timeout),
         ": is the data set's storage slow or stuck?"));
   }
   failure_ = batch->status();

@@ -52,7 +52,8 @@ absl::StatusOr<int64_t> BatchSizePerReplica(int64_t global_batch_size,
 // The sequence of batches does not depend on the number of workers. The sampler
 // is shared: what its other owners do to it (set_epoch, Restore) holds from the
 // next `StartEpoch()` on. A sampler with `even = false` makes this a loader for
-// evaluation: over all ranks, every sample once.
+// evaluation: over all ranks, every sample once. If it slices, too, all ranks
+// have as many batches, of which the last may be empty.
 //
 // To resume: sampler->Restore(state), then `StartEpoch()` without a number.
 //
@@ -93,12 +94,14 @@ class Loader {
   struct Plan {
     SamplerState start;
     std::vector<int64_t> indices;  // this rank's samples
+    int64_t batches = 0;
   };
 
   Loader(std::shared_ptr<const Dataset> dataset,
          std::shared_ptr<DistributedSampler> sampler,
          const LoaderOptions& options);
 
+  int64_t BatchesOf(const std::vector<int64_t>& indices) const;
   absl::Span<const int64_t> IndicesOf(const Plan& plan, int64_t number) const;
   absl::StatusOr<Batch> Read(const Plan& plan, int64_t number) const;
   absl::StatusOr<Batch> Take();

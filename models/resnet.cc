@@ -10,8 +10,6 @@
 namespace tandem {
 namespace {
 
-constexpr int64_t kStemChannels = 64;
-
 struct Architecture {
   LayerSpec (*block)(const std::string& name, int64_t in_channels,
                      int64_t channels, int64_t stride);
@@ -19,10 +17,10 @@ struct Architecture {
   std::array<int, 4> blocks;  // in layer1 ... layer4
 };
 
-LayerSpecs Stem(int64_t channels) {
+LayerSpecs Stem(int64_t channels, int64_t width) {
   Conv2dShape conv;
   conv.in_channels = channels;
-  conv.out_channels = kStemChannels;
+  conv.out_channels = width;
   conv.kernel_size = 7;
   conv.stride = 2;
   conv.padding = 3;
@@ -30,7 +28,7 @@ LayerSpecs Stem(int64_t channels) {
   conv.channels_last = true;
   return {
       Conv2dLayer("conv1", conv, ResnetInitialValues),
-      BatchNorm2dLayer("bn1", kStemChannels),
+      BatchNorm2dLayer("bn1", width),
       ReluLayer("relu"),
       MaxPool2dLayer("maxpool", 3, 2, 1),
   };
@@ -38,9 +36,9 @@ LayerSpecs Stem(int64_t channels) {
 
 LayerSpecs Resnet(const Architecture& architecture,
                   const ResnetOptions& options) {
-  LayerSpecs specs = Stem(options.channels);
-  int64_t in_channels = kStemChannels;
-  int64_t channels = kStemChannels;
+  LayerSpecs specs = Stem(options.channels, options.width);
+  int64_t in_channels = options.width;
+  int64_t channels = options.width;
   for (int group = 0; group < 4; ++group, channels *= 2) {
     for (int i = 0; i < architecture.blocks[group]; ++i) {
       const int64_t stride = group > 0 && i == 0 ? 2 : 1;

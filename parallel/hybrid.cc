@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -13,7 +12,6 @@
 #include "core/mesh.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
-#include "parallel/microbatches.h"
 #include "parallel/option_checks.h"
 #include "parallel/score_numbers.h"
 
@@ -25,6 +23,12 @@ absl::Status CheckOptions(const HybridOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_value", options.clip_value));
   TANDEM_RETURN_IF_ERROR(
       CheckPositive("clip_norm_type", options.clip_norm_type));
+  if (options.uneven_batches && options.reproducible &&
+      options.microbatch_size == 0) {
+    return absl::InvalidArgumentError(
+        "uneven_batches with reproducible needs a microbatch_size: the same "
+        "microbatches in every layout, however many there are");
+  }
   if (options.microbatch_size < 0 || options.weight_gradient_batch < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "microbatch_size must be 0 or more and weight_gradient_batch 1 or "
@@ -46,18 +50,6 @@ absl::Status CheckReproducible(const HybridOptions& options) {
   return absl::InvalidArgumentError(
       absl::StrCat("reproducible excludes ", culprit,
                    ": sums would depend on the layout; leave one of them out"));
-}
-
-absl::Status CheckTies(const HybridOptions& options,
-                       const std::vector<TiedGroup>& tied) {
-  for (const TiedGroup& group : tied) {
-    if (!options.reproducible || group.size() <= 2) continue;
-    return absl::UnimplementedError(absl::StrCat(
-        "parameter ", group.front().name, " is tied to ", group.size() - 1,
-        " others: reproducible takes one, for a sum of three would depend on "
-        "the cut"));
-  }
-  return absl::OkStatus();
 }
 
 std::vector<OptimizerOptions> GroupsOf(const HybridOptions& options) {
@@ -147,11 +139,13 @@ absl::Status Hybrid::Prepare(const LayerSpecs& specs, const LossFunction& loss,
                                           layout, pipeline));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TiedGroup> tied,
                           TiedAcross(specs, options_.cuts, model.reproducible));
-  TANDEM_RETURN_IF_ERROR(CheckTies(options_, tied));
   TANDEM_RETURN_IF_ERROR(MakeTrainedStages(tied));
   TANDEM_RETURN_IF_ERROR(CountParameters());
-  TANDEM_ASSIGN_OR_RETURN(tied_, TiedGradients::Create(tied, options_.schedule,
-                                                       layout, AllBuffers()));
+  TANDEM_ASSIGN_OR_RETURN(
+      tied_,
+      TiedGradients::Create(
+          tied, options_.schedule, layout, AllBuffers(),
+          options_.reproducible ? TiedOrder::kByCopy : TiedOrder::kByRank));
   return absl::OkStatus();
 }
 
@@ -230,29 +224,6 @@ FlatBufferList Hybrid::AllBuffers() const {
   return FlatBufferList(all);
 }
 
-absl::StatusOr<std::vector<Batch>> Hybrid::Microbatches(
-    const Batch& batch) const {
-  const int count = options_.schedule.microbatches;
-  const std::vector<int64_t> sizes =
-      options_.microbatch_size > 0
-          ? FixedSizes(batch.size, options_.microbatch_size)
-          : EvenSizes(batch.size, count);
-  if (sizes.size() != static_cast<size_t>(count)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a batch of ", batch.size, " samples gives ", sizes.size(),
-                     " microbatches, but schedule ", options_.schedule.name,
-                     " has ", count));
-  }
-  const bool even = std::equal(sizes.begin() + 1, sizes.end(), sizes.begin());
-  if (options_.reproducible && !even) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a batch of ", batch.size, " samples a replica gives microbatches of ",
-        sizes.front(), " and ", sizes.back(),
-        " samples: to be reproducible all must be of one size"));
-  }
-  return SplitBatch(batch, sizes);
-}
-
 // A stage's gradients are averaged, and where nothing else is asked for it is
 // updated, on its device's thread.
 StepHooks Hybrid::Hooks(double learning_rate) {
@@ -266,6 +237,9 @@ StepHooks Hybrid::Hooks(double learning_rate) {
   hooks.after = [stage_of](const Action& action, bool last) {
     return stage_of(action)->After(action, last);
   };
+  hooks.weights = [stage_of](const Action& action) {
+    return stage_of(action)->BeforeWeights(action);
+  };
   hooks.finish = [this, learning_rate](int device) {
     for (TrainedStage* stage : StagesOf(device)) {
       TANDEM_RETURN_IF_ERROR(stage->Finish());
@@ -277,6 +251,7 @@ StepHooks Hybrid::Hooks(double learning_rate) {
 }
 
 absl::StatusOr<Score> Hybrid::Step(const Batch& batch, double learning_rate) {
+  TANDEM_RETURN_IF_ERROR(LearnSizes(batch.size));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
                           Microbatches(batch));
   SetTraining(executor_->stages(), true);
@@ -285,16 +260,14 @@ absl::StatusOr<Score> Hybrid::Step(const Batch& batch, double learning_rate) {
   }
   for (const auto& stage : executor_->stages()) {
     if (stage == nullptr || stage->records() == nullptr) continue;
-    stage->records()->Begin(options_.schedule.microbatches);
+    stage->records()->Begin(static_cast<int>(microbatches.size()));
   }
-  // As if every replica had as many samples as this one.
-  StepSamples samples;
-  samples.samples = {options_.seed, step_, groups_.replica() * batch.size};
-  if (options_.reproducible) samples.of = groups_.replicas() * batch.size;
   const absl::StatusOr<Score> score =
-      executor_->TrainStep(microbatches, samples, Hooks(learning_rate));
+      executor_->TrainStep(microbatches, SamplesOfStep(), Hooks(learning_rate));
   if (!score.ok()) return Annotate(score.status(), "training step");
-  Measure(batch);
+  const auto usual = static_cast<size_t>(options_.schedule.microbatches);
+  if (microbatches.size() == usual) Measure(batch);
+  TANDEM_RETURN_IF_ERROR(SumAddedLosses());
   if (!updates_at_once()) TANDEM_RETURN_IF_ERROR(Update(learning_rate));
   ++step_;
   return options_.reproducible ? SumInOrder() : Sum(*score);

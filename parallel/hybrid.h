@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "parallel/communication_hook.h"
 #include "parallel/flat_buffer_list.h"
 #include "parallel/hybrid_groups.h"
+#include "parallel/loss_sums.h"
 #include "parallel/make_optimizer.h"
 #include "parallel/pipeline_executor.h"
 #include "parallel/pipeline_model.h"
@@ -42,6 +44,14 @@ struct HybridOptions {
   // Samples of a microbatch, the last one's fewer where they do not divide; 0:
   // the schedule's microbatches differ by one at most.
   int64_t microbatch_size = 0;
+  // Steps may have fewer samples than others, as at the end of a data set, and
+  // replicas different numbers of them, some none: the gradient is that of the
+  // mean over all samples of the step. A step has at most the schedule's
+  // microbatches then, else as many. Replicas tell each other how many samples
+  // they have before each step. With `reproducible`, which needs a
+  // microbatch_size, samples may be missing at the end of the whole batch
+  // alone.
+  bool uneven_batches = false;
   PipelineOptions pipeline;
   // See core/weight_gradient_sink.h; 1: each microbatch's for itself.
   int weight_gradient_batch = 1;
@@ -86,9 +96,9 @@ struct HybridOptions {
 // parameters, buffers and optimizer state have the same bits on all replicas.
 //
 // All ranks call the same methods; ranks of one replica with the same batch, of
-// the same size on all replicas. The first stage's rank needs its inputs,
-// further ones included, and the last one's its targets; others may leave them
-// undefined.
+// the same size on all replicas unless batches may be uneven. The first stage's
+// rank needs its inputs, further ones included, and the last one's its targets;
+// others may leave them undefined.
 //
 // Initial values are a function of the seed, so that all ranks must have the
 // same one.
@@ -112,6 +122,9 @@ class Hybrid : public Strategy {
   std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;
+  std::map<std::string, double> AddedLosses() const override {
+    return added_losses_.means();
+  }
   void ResumeAt(int64_t steps) override { step_ = steps; }
   bool takes_inputs() const override { return stages_.front() != nullptr; }
   bool takes_targets() const override { return stages_.back() != nullptr; }
@@ -149,7 +162,11 @@ class Hybrid : public Strategy {
   absl::Status CountParameters();
   absl::StatusOr<GradientOrder> OrderOfGroups() const;
   absl::StatusOr<std::vector<Batch>> Microbatches(const Batch& batch) const;
+  absl::Status LearnSizes(int64_t size);
+  StepSamples SamplesOfStep() const;
+  int64_t MicrobatchesOf(int replica) const;
   absl::StatusOr<Score> SumInOrder() const;
+  absl::Status SumAddedLosses();
   absl::Status ApplyStatistics(int stage);
   absl::StatusOr<Score> Step(const Batch& batch, double learning_rate);
   StepHooks Hooks(double learning_rate);
@@ -174,9 +191,11 @@ class Hybrid : public Strategy {
   // By stage, how many parameters come before its own.
   std::vector<int64_t> first_parameters_;
   std::unique_ptr<TiedGradients> tied_;
+  LossSums added_losses_;
   PipelineTimes times_;
   int layers_ = 0;
-  int64_t batch_size_ = 0;  // of the last step
+  int64_t batch_size_ = 0;      // of the last step that was measured
+  std::vector<int64_t> sizes_;  // of the step's batches, by replica
   int64_t step_ = 0;
 };
 

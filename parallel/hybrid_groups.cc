@@ -2,6 +2,8 @@
 
 #include <glog/logging.h>
 
+#include <thread>
+
 #include "absl/strings/str_cat.h"
 #include "core/status_macros.h"
 
@@ -43,9 +45,15 @@ Communicator* HybridGroups::data(int stage) const {
 
 void HybridGroups::Abort(const absl::Status& reason) {
   if (world_ == nullptr) return;
-  world_->Abort(reason);
-  if (own_pipe_ != nullptr) own_pipe_->Abort(reason);
-  for (auto& each : data_) each.second->Abort(reason);
+  std::vector<Communicator*> groups = {world_};
+  if (own_pipe_ != nullptr) groups.push_back(own_pipe_.get());
+  for (auto& each : data_) groups.push_back(each.second.get());
+  // All at once: each takes seconds if the store has gone.
+  std::vector<std::thread> threads;
+  for (Communicator* group : groups) {
+    threads.emplace_back([group, &reason] { group->Abort(reason); });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace tandem

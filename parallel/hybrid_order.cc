@@ -48,14 +48,14 @@ absl::StatusOr<GradientOrder> Hybrid::OrderOfGroups() const {
 // As one rank would add them up: by microbatch of the whole batch.
 absl::StatusOr<Score> Hybrid::SumInOrder() const {
   const std::vector<Score>& mine = executor_->scores();
-  const auto count = static_cast<int64_t>(mine.size());
+  const int64_t count = options_.schedule.microbatches;
   const int64_t first = groups_.replica() * count;
   const at::Tensor all = at::zeros(
       {groups_.replicas() * count, int64_t{kScoreNumbers}}, at::kDouble);
   auto* const numbers = all.mutable_data_ptr<double>();
-  for (int64_t i = 0; i < count; ++i) {
-    ToNumbers(mine[static_cast<size_t>(i)],
-              numbers + (first + i) * kScoreNumbers);
+  for (size_t i = 0; i < mine.size(); ++i) {
+    ToNumbers(mine[i],
+              numbers + (first + static_cast<int64_t>(i)) * kScoreNumbers);
   }
   if (groups_.world() != nullptr) {
     // Each is added to zeros.
@@ -76,9 +76,19 @@ absl::Status Hybrid::ApplyStatistics(int stage) {
   if (layers.records()->size() == 0) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(at::Tensor records, layers.records()->Records());
   if (Communicator* const replicas = groups_.data(stage)) {
+    const int64_t own = records.size(0);
+    const int64_t missing = options_.schedule.microbatches - own;
+    if (missing > 0) {
+      records = at::cat(
+          {records, at::zeros({missing, records.size(1)}, records.options())});
+    }
     TANDEM_ASSIGN_OR_RETURN(
-        const std::vector<at::Tensor> all,
+        std::vector<at::Tensor> all,
         replicas->AllGather(records, [] { return "running statistics"; }));
+    for (int i = 0; i < groups_.replicas(); ++i) {
+      at::Tensor& its = all[static_cast<size_t>(i)];
+      its = its.narrow(0, 0, MicrobatchesOf(i));
+    }
     records = at::cat(all);
   }
   return CatchTorch([&] { layers.records()->Apply(records); });

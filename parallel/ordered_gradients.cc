@@ -63,6 +63,7 @@ OrderedGradients::OrderedGradients(FlatBufferList buffers,
 }
 
 absl::Status OrderedGradients::Prepare() {
+  has_acted_ = false;
   const std::vector<int> none(static_cast<size_t>(tree_.levels()), kNone);
   for (Gathering& each : gathering_) {
     each = {each.buffer, each.id, false, kNone, 0, false, 0, none};
@@ -83,6 +84,7 @@ at::Tensor OrderedGradients::PlaceOf(const Gathering& each,
 // A group's gradients are complete when an action of the same kind, which would
 // add to them, begins with another group.
 absl::Status OrderedGradients::Before(const Action& action, bool /*last*/) {
+  has_acted_ = true;
   return CatchTorch([&] {
     const bool by_weights = action.kind == ActionKind::kBackwardWeight;
     const int group = GroupOf(action.microbatch);
@@ -207,14 +209,16 @@ absl::Status OrderedGradients::SettleUse() {
   std::vector<std::string> unused;
   for (size_t i = 0; i < gathering_.size(); ++i) {
     Gathering& each = gathering_[i];
-    use[i] = each.groups_done > 0;
-    if (use[i] != 0) continue;
+    // A replica without samples cannot tell: all others use it, or say so.
+    use[i] =
+        each.groups_done > 0 || (!has_acted_ && !order_.find_unused_parameters);
+    if (each.groups_done > 0) continue;
     unused.push_back(each.buffer->slots()[each.buffer->index_of(each.id)].name);
     for (size_t node = 0; node < cover_.size(); ++node) {
       PlaceOfSum(each, node).zero_();
     }
   }
-  if (!unused.empty() && !order_.find_unused_parameters) {
+  if (has_acted_ && !unused.empty() && !order_.find_unused_parameters) {
     return absl::InvalidArgumentError(
         absl::StrCat("parameters got no gradient from any microbatch: ",
                      absl::StrJoin(unused, ", "),

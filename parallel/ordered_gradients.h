@@ -47,7 +47,9 @@ struct GradientOrder {
 // Where a replica has G groups, log2(G) + 1 further buffers as large as the
 // gradients are kept at most, one more for each node that it sends.
 //
-// Requires microbatches' gradients to come in order, either way.
+// Requires microbatches' gradients to come in order, either way. A step may
+// have fewer microbatches than there are, the first of the whole batch: those
+// that are missing add zeros, and a replica may have none.
 //
 // Errors: InvalidArgument for parameters without a gradient; those of
 // Communicator.
@@ -112,6 +114,7 @@ class OrderedGradients : public StageGradients {
   // Two groups of a microbatch each, which have one parent, are taken for one
   // group: their sum has the same bits, and needs no further memory.
   bool pairs_ = false;
+  bool has_acted_ = false;  // in this step
   SummationTree tree_;
   std::vector<Node> cover_;  // of this replica's groups
   std::vector<Gathering> gathering_;

@@ -57,6 +57,11 @@ StagePass PipelineExecutor::PassOf(int microbatch, const Step& step) const {
       options_.checkpointing == ActivationCheckpointing::kNever ||
       (options_.checkpointing == ActivationCheckpointing::kExceptLast &&
        microbatch + 1 == count);
+  if (step.trains) {
+    const double of =
+        step.samples.of > 0 ? step.samples.of : static_cast<double>(step.size);
+    pass.weight = static_cast<double>(step.rows[index]) / of;
+  }
   return pass;
 }
 
@@ -96,12 +101,9 @@ absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,
   const StagePass pass = PassOf(action.microbatch, step);
   const Batch& batch = (*step.microbatches)[index];
   if (step.trains && stage.has_loss()) {
-    const int64_t of = step.samples.of > 0 ? step.samples.of : step.size;
-    const double weight =
-        static_cast<double>(batch.size) / static_cast<double>(of);
     TANDEM_ASSIGN_OR_RETURN(
         step.scores[index],
-        stage.ForwardLoss(pass, inputs, batch.targets, weight));
+        stage.ForwardLoss(pass, inputs, batch.targets, pass.weight));
     time.computed = Clock::now();
     return absl::OkStatus();
   }
@@ -121,8 +123,8 @@ absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,
   return links_->outputs(action.stage)->Send(action.microbatch, outputs);
 }
 
-absl::Status PipelineExecutor::RunBackward(const Action& action, Local& local,
-                                           ActionTime& time) {
+absl::Status PipelineExecutor::RunBackward(const Action& action, Step& step,
+                                           Local& local, ActionTime& time) {
   PipelineStage& stage = *stages_[static_cast<size_t>(action.stage)];
   const int number = NumberOf(action, *local.actions);
   StageMessage gradients;
@@ -136,25 +138,37 @@ absl::Status PipelineExecutor::RunBackward(const Action& action, Local& local,
   }
   time.started = Clock::now();
   local.progress.Starts(number, time.started);
-  TANDEM_ASSIGN_OR_RETURN(
-      const StageMessage further,
-      action.kind == ActionKind::kBackward
-          ? stage.Backward(action.microbatch, gradients)
-          : stage.BackwardInput(action.microbatch, gradients));
+  TANDEM_ASSIGN_OR_RETURN(const StageMessage further,
+                          stage.BackwardInput(action.microbatch, gradients));
+  if (action.kind == ActionKind::kBackward) {
+    TANDEM_RETURN_IF_ERROR(ComputeWeights(action, step));
+  }
   time.computed = Clock::now();
   local.progress.Ends();
   if (action.stage == 0) return absl::OkStatus();
   return links_->further(action.stage)->Send(action.microbatch, further);
 }
 
+// What layers have left of it, and with the last action all that waits for more
+// microbatches.
+absl::Status PipelineExecutor::ComputeWeights(const Action& action,
+                                              const Step& step) {
+  const auto index = static_cast<size_t>(action.stage);
+  PipelineStage& stage = *stages_[index];
+  const bool last = action == step.last_gradients[index];
+  if (last && step.hooks->weights) {
+    TANDEM_RETURN_IF_ERROR(step.hooks->weights(action));
+  }
+  TANDEM_RETURN_IF_ERROR(stage.BackwardWeight(action.microbatch));
+  return last ? stage.FlushWeights() : absl::OkStatus();
+}
+
 absl::Status PipelineExecutor::RunBackwardWeight(const Action& action,
-                                                 Local& local,
+                                                 Step& step, Local& local,
                                                  ActionTime& time) {
   time.started = time.came;
   local.progress.Starts(NumberOf(action, *local.actions), time.started);
-  const absl::Status done =
-      stages_[static_cast<size_t>(action.stage)]->BackwardWeight(
-          action.microbatch);
+  const absl::Status done = ComputeWeights(action, step);
   time.computed = Clock::now();
   return done;
 }
@@ -176,12 +190,11 @@ absl::Status PipelineExecutor::RunWithHooks(const Action& action, Step& step,
                                             Local& local, ActionTime& time) {
   const StepHooks& hooks = *step.hooks;
   const auto stage = static_cast<size_t>(action.stage);
-  const bool last = action == last_gradients_[stage];
+  const bool last = action == step.last_gradients[stage];
   if (hooks.before) TANDEM_RETURN_IF_ERROR(hooks.before(action, last));
   TANDEM_RETURN_IF_ERROR(action.kind == ActionKind::kBackwardWeight
-                             ? RunBackwardWeight(action, local, time)
-                             : RunBackward(action, local, time));
-  if (last) TANDEM_RETURN_IF_ERROR(stages_[stage]->FlushWeights());
+                             ? RunBackwardWeight(action, step, local, time)
+                             : RunBackward(action, step, local, time));
   return hooks.after ? hooks.after(action, last) : absl::OkStatus();
 }
 

@@ -26,12 +26,14 @@ std::vector<Action> ForwardsOf(const Schedule& schedule, int device) {
   return forwards;
 }
 
-// By stage, the last action that adds to its gradients.
-std::vector<Action> LastGradients(const Schedule& schedule) {
+// By stage, the last action that adds to its gradients, of so many
+// microbatches.
+std::vector<Action> LastGradients(const Schedule& schedule, size_t count) {
   std::vector<Action> last(static_cast<size_t>(schedule.stages));
   for (const auto& actions : schedule.actions) {
     for (const Action& each : actions) {
-      if (each.kind == ActionKind::kForward) continue;
+      const bool is_there = static_cast<size_t>(each.microbatch) < count;
+      if (each.kind == ActionKind::kForward || !is_there) continue;
       last[static_cast<size_t>(each.stage)] = each;
     }
   }
@@ -40,18 +42,18 @@ std::vector<Action> LastGradients(const Schedule& schedule) {
 
 absl::Status CheckMicrobatches(const Schedule& schedule,
                                const std::vector<Batch>& microbatches,
-                               bool exactly) {
+                               size_t least) {
   const auto most = static_cast<size_t>(schedule.microbatches);
+  const size_t count = microbatches.size();
   const bool fits =
-      (exactly ? microbatches.size() == most
-               : !microbatches.empty() && microbatches.size() <= most) &&
+      least <= count && count <= most &&
       std::all_of(microbatches.begin(), microbatches.end(),
                   [](const Batch& each) { return each.size > 0; });
   if (fits) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "a step of schedule ", schedule.name, " takes ", exactly ? "" : "1 to ",
-      schedule.microbatches, " microbatches, none empty; ", microbatches.size(),
-      " were given"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a step of schedule ", schedule.name, " takes ", least,
+                   " to ", schedule.microbatches, " microbatches, none empty; ",
+                   count, " were given"));
 }
 
 }  // namespace
@@ -85,7 +87,6 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Create(
                           ValidateSchedule(executor->schedule_, {capacity, 0}));
   TANDEM_RETURN_IF_ERROR(executor->CheckStages());
   const Schedule& its = executor->schedule_;
-  executor->last_gradients_ = LastGradients(its);
   const PipelineLayout& where = executor->layout_;
   executor->links_ =
       std::make_unique<PipelineLinks>(its, where, capacity, options.timeout);
@@ -151,6 +152,7 @@ absl::Status PipelineExecutor::Run(Step& step) {
   }
   step.scores.resize(count);
   step.outputs.resize(count);
+  if (step.trains) step.last_gradients = LastGradients(schedule_, count);
   links_->Begin(step.rows, step.trains);
   std::vector<std::future<absl::Status>> running;
   std::vector<const DeviceProgress*> progress;
@@ -178,11 +180,14 @@ absl::Status PipelineExecutor::Run(Step& step) {
 absl::StatusOr<Score> PipelineExecutor::TrainStep(
     const std::vector<Batch>& microbatches, const StepSamples& samples,
     const StepHooks& hooks) {
-  TANDEM_RETURN_IF_ERROR(CheckMicrobatches(schedule_, microbatches, true));
+  TANDEM_RETURN_IF_ERROR(CheckMicrobatches(schedule_, microbatches, 0));
   Step step;
   step.microbatches = &microbatches;
   step.samples = samples;
   step.hooks = &hooks;
+  for (const auto& stage : stages_) {
+    if (stage != nullptr) stage->TakeAddedLosses();  // an earlier step's
+  }
   TANDEM_RETURN_IF_ERROR(Run(step));
   scores_ = std::move(step.scores);
   Score score;
@@ -203,7 +208,7 @@ absl::Status PipelineExecutor::OnDevices(const DeviceWork& work) {
 
 absl::StatusOr<Inference> PipelineExecutor::Infer(
     const std::vector<Batch>& microbatches, bool keeps_outputs) {
-  TANDEM_RETURN_IF_ERROR(CheckMicrobatches(schedule_, microbatches, false));
+  TANDEM_RETURN_IF_ERROR(CheckMicrobatches(schedule_, microbatches, 1));
   Step step;
   step.microbatches = &microbatches;
   step.trains = false;

@@ -56,6 +56,9 @@ struct StepHooks {
       std::function<absl::Status(const Action& action, bool last)>;
   OnGradients before;
   OnGradients after;
+  // Within a stage's last one, when what is left of it are gradients of weights
+  // that layers had left for later.
+  std::function<absl::Status(const Action& action)> weights;
   // After a device's last action, while others may still work: when all stages
   // of a device have their gradients.
   std::function<absl::Status(int schedule_device)> finish;
@@ -66,7 +69,7 @@ struct StepHooks {
 struct StepSamples {
   std::optional<Samples> samples;  // of the first microbatch
   // A microbatch's loss weighs as many of so many samples; 0: of the step's.
-  int64_t of = 0;
+  double of = 0;
 };
 
 // What a forward-only pass gives, where the last stage is.
@@ -93,12 +96,14 @@ class PipelineExecutor {
       const PipelineOptions& options = {});
   ~PipelineExecutor();
 
-  // Forward and backward of all microbatches (schedule.microbatches of them, in
-  // order; none empty): adds the gradients of the whole batch's mean loss to
-  // the parameters', and returns its score where the last stage is (elsewhere
-  // an empty one). Inputs are needed where the first stage is (further ones
-  // exactly as its layers and later ones read them), and targets where the last
-  // is; sizes everywhere.
+  // Forward and backward of all microbatches (at most schedule.microbatches of
+  // them, in order; none empty): adds the gradients of the whole batch's mean
+  // loss to the parameters', and returns its score where the last stage is
+  // (elsewhere an empty one). Inputs are needed where the first stage is
+  // (further ones exactly as its layers and later ones read them), and targets
+  // where the last is; sizes everywhere. Of a schedule with more microbatches
+  // the actions of the first ones are run, in its order; without any nothing is
+  // computed, and `hooks.finish` is all there is.
   //
   // When one stage fails all stop, on all ranks, and the error names stage,
   // microbatch and layer; gradients are then undefined. Within one process
@@ -144,10 +149,11 @@ class PipelineExecutor {
                             ActionTime& time);
   absl::Status RunForward(const Action& action, Step& step, Local& local,
                           ActionTime& time);
-  absl::Status RunBackward(const Action& action, Local& local,
+  absl::Status RunBackward(const Action& action, Step& step, Local& local,
                            ActionTime& time);
-  absl::Status RunBackwardWeight(const Action& action, Local& local,
+  absl::Status RunBackwardWeight(const Action& action, Step& step, Local& local,
                                  ActionTime& time);
+  absl::Status ComputeWeights(const Action& action, const Step& step);
   absl::Status Compute(const Action& action, Step& step, Local& local,
                        ActionTime& time);
   absl::StatusOr<StageMessage> InputsOf(const Action& action,
@@ -174,8 +180,6 @@ class PipelineExecutor {
   PipelineTimeline timeline_;
   std::vector<int> peaks_;
   std::vector<Score> scores_;
-  // By stage: after it all its gradients are there.
-  std::vector<Action> last_gradients_;
   std::vector<std::unique_ptr<Local>> locals_;
 };
 

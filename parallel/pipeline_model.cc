@@ -78,6 +78,8 @@ absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
                                                   const Cuts& cuts,
                                                   bool copies_ties) {
   std::map<std::string, TiedGroup> groups;  // by the first member's name
+  // What a tied parameter is tied to may itself be tied.
+  std::map<std::string, StageParameter> first_of;
   for (size_t i = 0; i < specs.size(); ++i) {
     for (const auto& [own, other] : specs[i].links.ties) {
       const auto layer = static_cast<int64_t>(i);
@@ -87,12 +89,17 @@ absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
             "parameter ", own, " of layer ", specs[i].name, " is tied to ",
             other, ", which no layer before it has"));
       }
-      const int stage = StageOfLayer(cuts, layer);
-      const int first = StageOfLayer(cuts, owner);
-      if (stage == first && !copies_ties) continue;
-      TiedGroup& group = groups[other];
-      if (group.empty()) group.push_back({first, other});
-      group.push_back({stage, absl::StrCat(specs[i].name, ".", own)});
+      StageParameter mine = {StageOfLayer(cuts, layer),
+                             absl::StrCat(specs[i].name, ".", own)};
+      const StageParameter its = {StageOfLayer(cuts, owner), other};
+      const StageParameter first =
+          first_of.try_emplace(other, its).first->second;
+      first_of[mine.name] = first;
+      mine.is_shared = mine.stage == its.stage && !copies_ties;
+      if (mine.is_shared && mine.stage == first.stage) continue;
+      TiedGroup& group = groups[first.name];
+      if (group.empty()) group.push_back(first);
+      group.push_back(mine);
     }
   }
   std::vector<TiedGroup> result;

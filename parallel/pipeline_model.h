@@ -21,13 +21,14 @@ namespace tandem {
 // A parameter that a stage has a copy of.
 struct StageParameter {
   int stage = 0;
-  std::string name;  // in full
+  std::string name;        // in full
+  bool is_shared = false;  // one tensor with an earlier one of its stage
 };
 
 // Tied weights that lie in several stages. The first member is the parameter
-// that the others are tied to; each has a tensor of its own, and all are kept
-// alike by summing their gradients. (Within a stage they are one tensor, unless
-// copies are asked for.)
+// that the others are tied to; each that is not shared has a tensor of its own,
+// and all are kept alike by summing their gradients. (Within the first member's
+// stage they are one tensor, and no group, unless copies are asked for.)
 using TiedGroup = std::vector<StageParameter>;
 
 struct PipelineModelOptions {
@@ -41,6 +42,7 @@ struct PipelineModelOptions {
   bool reproducible = false;
 };
 
+// A parameter that is tied to a tied one is in that one's group.
 // InvalidArgument for ties to a parameter of no earlier layer; the message
 // names it. Parameters are known by their layers' names alone here.
 absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,

@@ -135,6 +135,8 @@ absl::Status PipelineStage::RunWithGraph(Kept* kept, Score* score) {
       options_.splits_backward || options_.weight_gradient_batch > 1;
   kept->sink = defers ? std::make_shared<WeightGradientSink>() : nullptr;
   const WeightGradientSink::Scope scope(kept->sink);
+  LossTerms terms;
+  const LossTerms::Scope collecting(&terms);
   TANDEM_ASSIGN_OR_RETURN(StageMessage outputs, Run(kept->pass, leaves));
   if (has_loss()) {
     TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs[0], *kept));
@@ -143,7 +145,24 @@ absl::Status PipelineStage::RunWithGraph(Kept* kept, Score* score) {
   }
   kept->inputs = std::move(leaves);
   kept->outputs = std::move(outputs);
-  return absl::OkStatus();
+  return Keep(terms, kept);
+}
+
+// Losses that were added: what backward begins from, too.
+absl::Status PipelineStage::Keep(const LossTerms& terms, Kept* kept) {
+  const double weight = kept->pass.weight;
+  return CatchTorch([&] {
+    for (const LossTerms::Term& each : terms.terms()) {
+      added_losses_.push_back(
+          {each.name, kept->pass.microbatch.index, weight, each.loss.detach()});
+      if (!each.loss.requires_grad()) continue;
+      kept->added.push_back(each.loss.mul(weight));
+    }
+  });
+}
+
+std::vector<AddedLoss> PipelineStage::TakeAddedLosses() {
+  return std::exchange(added_losses_, {});
 }
 
 absl::StatusOr<StageMessage> PipelineStage::Begin(Kept kept, Score* score) {
@@ -229,6 +248,8 @@ absl::StatusOr<StageMessage> PipelineStage::GradientsOfInputs(
     roots.push_back(kept.outputs[i]);
     root_gradients.push_back(gradient);
   }
+  roots.insert(roots.end(), kept.added.begin(), kept.added.end());
+  root_gradients.resize(roots.size());
   return CatchTorchOr(
       [&] {
         if (!roots.empty()) torch::autograd::backward(roots, root_gradients);
@@ -288,6 +309,7 @@ void PipelineStage::Clear() {
   kept_.clear();
   left_.clear();
   waiting_.clear();
+  added_losses_.clear();
 }
 
 const Layer* PipelineStage::running_layer() const {

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "core/layer.h"
 #include "core/loss.h"
+#include "core/loss_terms.h"
 #include "core/microbatch_scope.h"
 #include "core/sample_scope.h"
 #include "core/statistics_records.h"
@@ -56,6 +57,17 @@ struct StagePass {
   // Else they are computed again from the inputs before backward (activation
   // checkpointing; Chen et al., 1604.06174).
   bool keeps_activations = true;
+  // Of its samples among the step's: losses that layers add are multiplied by
+  // it.
+  double weight = 1;
+};
+
+// What a layer or the loss function added (core/loss_terms.h), not weighted.
+struct AddedLoss {
+  std::string name;
+  int microbatch = 0;
+  double weight = 1;  // its pass's
+  at::Tensor loss;    // detached
 };
 
 // Used by one thread at a time, but for running_layer().
@@ -104,6 +116,9 @@ class PipelineStage {
   // What waits for more microbatches (weight_gradient_batch).
   absl::Status FlushWeights();
 
+  // Since it was asked last, of microbatches that were trained on.
+  std::vector<AddedLoss> TakeAddedLosses();
+
   // Forgets every microbatch.
   void Clear();
 
@@ -130,6 +145,7 @@ class PipelineStage {
     StagePass pass;
     StageMessage inputs;   // leaves of the graph
     StageMessage outputs;  // or the loss; empty: to be computed again
+    StageMessage added;    // further losses, weighted
     at::Tensor targets;    // of the last stage
     double weight = 1;
     Sink sink;
@@ -142,6 +158,7 @@ class PipelineStage {
   absl::StatusOr<LossResult> Loss(const at::Tensor& output,
                                   const Kept& kept) const;
   absl::Status RunWithGraph(Kept* kept, Score* score);
+  absl::Status Keep(const LossTerms& terms, Kept* kept);
   absl::StatusOr<StageMessage> Begin(Kept kept, Score* score);
   absl::StatusOr<StageMessage> GradientsOfInputs(
       const Kept& kept, const StageMessage& gradients) const;
@@ -151,6 +168,7 @@ class PipelineStage {
   std::map<int, Kept> kept_;   // after forward
   std::map<int, Sink> left_;   // after the first part of backward
   std::vector<Sink> waiting_;  // after the second, for others
+  std::vector<AddedLoss> added_losses_;
   std::unique_ptr<StatisticsRecords> records_;
   // A pointer, so that a stage can be moved.
   std::unique_ptr<std::atomic<const Layer*>> running_;

@@ -34,6 +34,8 @@ struct PipelineExecutor::Step {
   int64_t size = 0;                 // samples in all
   std::vector<Score> scores;        // by microbatch
   std::vector<at::Tensor> outputs;  // by microbatch
+  // Of a training step, by stage: after it all its gradients are there.
+  std::vector<Action> last_gradients;
   absl::Mutex mutex;
   absl::Status failure ABSL_GUARDED_BY(mutex);  // the first
 };

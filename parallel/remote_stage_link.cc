@@ -4,7 +4,6 @@
 #include <ATen/ops/empty.h>
 #include <glog/logging.h>
 
-#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
@@ -18,114 +17,14 @@
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 #include "parallel/message_form.h"
+#include "parallel/stage_wire.h"
 
 namespace tandem {
 namespace {
 
-enum class Direction { kActivations, kGradients };
-
-// The forms of activations by rows of a microbatch, known to both ends of a
-// side.
-class Forms {
- public:
-  std::optional<MessageForm> Find(int64_t rows) {
-    absl::MutexLock lock(&mutex_);
-    const auto found = forms_.find(rows);
-    if (found == forms_.end()) return std::nullopt;
-    return found->second;
-  }
-  void Set(int64_t rows, const MessageForm& form) {
-    absl::MutexLock lock(&mutex_);
-    forms_[rows] = form;
-  }
-
- private:
-  absl::Mutex mutex_;
-  std::map<int64_t, MessageForm> forms_ ABSL_GUARDED_BY(mutex_);
-};
-
-// A message on its way: its tensors live until they have gone or come.
-struct Parcel {
-  StageMessage tensors;
-  std::vector<PendingCollective> pending;
-
-  absl::Status Wait() {
-    for (PendingCollective& each : pending) {
-      TANDEM_RETURN_IF_ERROR(each.Wait());
-    }
-    return absl::OkStatus();
-  }
-};
-
-// What both kinds of ends have in common.
-class Wire {
- public:
-  Wire(const RemoteLinkOptions& options, std::shared_ptr<Forms> forms,
-       Direction direction)
-      : options_(options), forms_(std::move(forms)), direction_(direction) {}
-
-  void Begin(const LinkStep& step) { step_ = step; }
-  void Close(const absl::Status& reason) { options_.group->Abort(reason); }
-
-  const RemoteLinkOptions& options() const { return options_; }
-  Forms& forms() const { return *forms_; }
-  const LinkStep& step() const { return step_; }
-  int64_t rows(int microbatch) const {
-    return step_.rows[static_cast<size_t>(microbatch)];
-  }
-  bool carries_activations() const {
-    return direction_ == Direction::kActivations;
-  }
-  bool carries(const TensorForm& form) const {
-    return carries_activations() || form.has_gradient();
-  }
-
-  absl::StatusOr<PendingCollective> Send(const at::Tensor& tensor,
-                                         int microbatch, size_t slot) const {
-    return options_.group->StartSend(FlatView(tensor), options_.peer,
-                                     Tag(microbatch, slot),
-                                     Purpose(microbatch));
-  }
-  absl::StatusOr<PendingCollective> Receive(const at::Tensor& tensor,
-                                            int microbatch, size_t slot) const {
-    return options_.group->StartReceive(FlatView(tensor), options_.peer,
-                                        Tag(microbatch, slot),
-                                        Purpose(microbatch));
-  }
-  // The microbatch under whose tag a form is told: both sides know the sizes.
-  int FirstWithRows(int64_t rows) const {
-    const auto& all = step_.rows;
-    return static_cast<int>(std::find(all.begin(), all.end(), rows) -
-                            all.begin());
-  }
-
- private:
-  // Slot 0 is for the form.
-  int Tag(int microbatch, size_t slot) const {
-    const int lane = 2 * options_.stage + (carries_activations() ? 0 : 1);
-    return (lane * options_.microbatches + microbatch) *
-               static_cast<int>(kMostTensors + 1) +
-           static_cast<int>(slot);
-  }
-  CollectivePurpose Purpose(int microbatch) const {
-    return [this, microbatch] {
-      return carries_activations()
-                 ? absl::StrCat("activations of microbatch ", microbatch,
-                                " from stage ", options_.stage)
-                 : absl::StrCat("gradients of microbatch ", microbatch,
-                                " for stage ", options_.stage);
-    };
-  }
-
-  const RemoteLinkOptions options_;
-  const std::shared_ptr<Forms> forms_;
-  const Direction direction_;
-  LinkStep step_;
-};
-
 class RemoteSender : public StageSender {
  public:
-  explicit RemoteSender(Wire wire) : wire_(std::move(wire)) {}
+  explicit RemoteSender(StageWire wire) : wire_(std::move(wire)) {}
 
   void Begin(const LinkStep& step) override { wire_.Begin(step); }
   void Close(const absl::Status& reason) override { wire_.Close(reason); }
@@ -210,7 +109,7 @@ class RemoteSender : public StageSender {
     return tensor.defined() ? arranged.copy_(tensor) : arranged.zero_();
   }
 
-  Wire wire_;
+  StageWire wire_;
   std::deque<Parcel> sent_;
 };
 
@@ -219,7 +118,7 @@ constexpr size_t kAhead = 2;
 
 class RemoteReceiver : public StageReceiver {
  public:
-  explicit RemoteReceiver(Wire wire) : wire_(std::move(wire)) {}
+  explicit RemoteReceiver(StageWire wire) : wire_(std::move(wire)) {}
 
   void Begin(const LinkStep& step) override {
     wire_.Begin(step);
@@ -293,7 +192,7 @@ class RemoteReceiver : public StageReceiver {
     return parcel;
   }
 
-  Wire wire_;
+  StageWire wire_;
   size_t next_ = 0;  // in the step's order: not yet started
   std::map<int, Parcel> coming_;
 };
@@ -301,19 +200,19 @@ class RemoteReceiver : public StageReceiver {
 }  // namespace
 
 UpstreamLink MakeUpstreamLink(const RemoteLinkOptions& options) {
-  const auto forms = std::make_shared<Forms>();
+  const auto forms = std::make_shared<WireForms>();
   return {std::make_unique<RemoteSender>(
-              Wire(options, forms, Direction::kActivations)),
+              StageWire(options, forms, WireDirection::kActivations)),
           std::make_unique<RemoteReceiver>(
-              Wire(options, forms, Direction::kGradients))};
+              StageWire(options, forms, WireDirection::kGradients))};
 }
 
 DownstreamLink MakeDownstreamLink(const RemoteLinkOptions& options) {
-  const auto forms = std::make_shared<Forms>();
+  const auto forms = std::make_shared<WireForms>();
   return {std::make_unique<RemoteReceiver>(
-              Wire(options, forms, Direction::kActivations)),
+              StageWire(options, forms, WireDirection::kActivations)),
           std::make_unique<RemoteSender>(
-              Wire(options, forms, Direction::kGradients))};
+              StageWire(options, forms, WireDirection::kGradients))};
 }
 
 }  // namespace tandem

@@ -10,6 +10,7 @@
 #include "core/fault_point.h"
 #include "core/layer_links.h"
 #include "core/layer_list.h"
+#include "core/loss_terms.h"
 #include "core/memory_category.h"
 #include "core/sample_scope.h"
 #include "core/status_macros.h"
@@ -116,14 +117,17 @@ absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
       SplitBatch(batch, EvenSizes(batch.size, options_.accumulation_steps)));
   const bool sums = communicates();
   Score score;
+  std::vector<LossSums::Part> added;
   int64_t first = data_.rank() * batch.size;  // sample of the global batch
   for (const Batch& part : parts) {
     const bool last = &part == &parts.back();
     std::optional<NoSyncGuard> no_sync;
     if (!last || !averages_gradients()) no_sync.emplace(ddp_->no_sync());
     LossResult result;
+    LossTerms terms;
     {
       const TraceScope scope("compute", "forward");
+      const LossTerms::Scope collecting(&terms);
       const SampleScope samples({options_.seed, steps_, first});
       TANDEM_ASSIGN_OR_RETURN(result, Loss(part));
     }
@@ -132,12 +136,24 @@ absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
     if (last) TANDEM_RETURN_IF_ERROR(FaultPoint("after_forward"));
     // On its way while backward runs.
     if (last && sums) TANDEM_RETURN_IF_ERROR(StartSumOfScores(score));
-    if (parts.size() > 1) {
-      result.loss = result.loss.mul(static_cast<double>(part.size) /
-                                    static_cast<double>(batch.size));
-    }
+    const double weight =
+        static_cast<double>(part.size) / static_cast<double>(batch.size);
+    const auto number = &part - parts.data();
+    TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
+      for (const LossTerms::Term& each : terms.terms()) {
+        result.loss =
+            result.loss.add(each.loss.to(result.loss.device()).reshape({}));
+        added.push_back(
+            {each.name, data_.rank() * options_.accumulation_steps + number,
+             each.loss.item<double>() * weight / (sums ? data_.size() : 1)});
+      }
+      if (parts.size() > 1) result.loss = result.loss.mul(weight);
+    }));
     TANDEM_RETURN_IF_ERROR(ddp_->Backward(result.loss));
   }
+  TANDEM_RETURN_IF_ERROR(
+      added_losses_.Sum(added, data_.size() * options_.accumulation_steps,
+                        sums ? &data_ : nullptr));
   return sums ? SumOfScores() : score;
 }
 

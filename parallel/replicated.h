@@ -8,6 +8,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@
 #include "parallel/ddp_options.h"
 #include "parallel/distributed_data_parallel.h"
 #include "parallel/grouped_optimizer.h"
+#include "parallel/loss_sums.h"
 #include "parallel/make_optimizer.h"
 #include "parallel/parameter_averaging.h"
 #include "parallel/strategy.h"
@@ -94,6 +96,9 @@ class Replicated : public Strategy {
   std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;
+  std::map<std::string, double> AddedLosses() const override {
+    return added_losses_.means();
+  }
   void ResumeAt(int64_t steps) override;
   absl::Status Synchronise() override;
   absl::StatusOr<Score> Evaluate(const Batch& batch) override;
@@ -133,7 +138,8 @@ class Replicated : public Strategy {
   std::optional<PeriodicParameterAverager> averager_;
   int64_t steps_ = 0;  // done
   bool alike_ = true;  // replicas are, at the moment
-  at::Tensor sums_;    // [3], double: a score under way
+  LossSums added_losses_;
+  at::Tensor sums_;  // [3], double: a score under way
   PendingCollective summing_;
 };
 

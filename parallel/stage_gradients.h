@@ -27,6 +27,14 @@ class StageGradients {
   virtual absl::Status Before(const Action& action, bool last) = 0;
   virtual absl::Status After(const Action& action, bool last) = 0;
 
+  // Within the last action, when what is left of it are gradients of weights
+  // that layers had left for later (core/weight_gradient_sink.h): each
+  // parameter then gets one once at most, complete.
+  virtual absl::Status BeforeWeights(const Action& action) {
+    static_cast<void>(action);
+    return absl::OkStatus();
+  }
+
   // Waits until the parameters' gradients are those of the whole batch.
   virtual absl::Status Finish() = 0;
 };

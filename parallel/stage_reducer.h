@@ -16,9 +16,12 @@
 namespace tandem {
 
 // A Reducer that a pipeline drives: microbatches gather, and the last action
-// that adds gradients averages, bucket by bucket: while it runs where autograd
-// tells of each gradient once, else after it. A parameter that this action does
-// not reach, but an earlier one has, counts as ready after it.
+// that adds gradients averages, bucket by bucket, while it runs: from its
+// beginning where autograd tells of each gradient once, else from where it
+// computes what was left of weights' gradients. A parameter that gets none in
+// that time, but had one before, counts as ready after the action.
+//
+// A replica whose step has no microbatch adds zeros.
 //
 // Errors: the Reducer's.
 class StageReducer : public StageGradients {
@@ -37,15 +40,20 @@ class StageReducer : public StageGradients {
   absl::Status Prepare() override;
   absl::Status Before(const Action& action, bool last) override;
   absl::Status After(const Action& action, bool last) override;
+  absl::Status BeforeWeights(const Action& action) override;
   absl::Status Finish() override;
 
   const Reducer& reducer() const { return reducer_; }
 
  private:
   absl::Status Begin();
+  absl::Status AddNothing();
 
+  const std::vector<FlatBuffer*> buffers_;
+  const bool finds_unused_;
   Reducer reducer_;
   const bool defers_;
+  bool has_acted_ = false;  // in this step
 };
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #define TANDEM_PARALLEL_STRATEGY_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,11 @@ class Strategy {
   // that sends nothing (replicas that train apart for a while).
   virtual absl::StatusOr<Score> TrainStep(const Batch& batch,
                                           double learning_rate) = 0;
+
+  // What layers and the loss function added to the loss in the last training
+  // step (core/loss_terms.h), by name: means over its samples, as the score's
+  // are. The same on every rank. Names are those of the first step.
+  virtual std::map<std::string, double> AddedLosses() const { return {}; }
 
   // Tells how many steps were done before the next one, when a job goes on from
   // a checkpoint: for what goes by their number.

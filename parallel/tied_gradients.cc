@@ -2,13 +2,12 @@
 
 #include <ATen/Tensor.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros_like.h>
-#include <glog/logging.h>
+#include <ATen/ops/zeros.h>
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/status_macros.h"
@@ -26,12 +25,15 @@ std::vector<int> RanksOf(const TiedGroup& group, const Schedule& schedule,
   return {ranks.begin(), ranks.end()};
 }
 
+// Where the gradient of a slot lies, whether there is one or not.
+at::Tensor GradientOf(const FlatBuffer* buffer, size_t slot) {
+  return buffer->View(buffer->grads(), buffer->slots()[slot]);
+}
+
 }  // namespace
 
 absl::StatusOr<Communicator*> TiedGradients::CommunicatorFor(
-    const TiedGroup& group, const Schedule& schedule,
-    const PipelineLayout& layout) {
-  const std::vector<int> ranks = RanksOf(group, schedule, layout);
+    const std::vector<int>& ranks, const PipelineLayout& layout) {
   if (ranks.size() == 1) return nullptr;
   std::unique_ptr<Communicator>& made = communicators_[ranks];
   if (made == nullptr) {
@@ -45,7 +47,8 @@ absl::StatusOr<Communicator*> TiedGradients::CommunicatorFor(
 
 absl::StatusOr<std::unique_ptr<TiedGradients>> TiedGradients::Create(
     const std::vector<TiedGroup>& groups, const Schedule& schedule,
-    const PipelineLayout& layout, const FlatBufferList& buffers) {
+    const PipelineLayout& layout, const FlatBufferList& buffers,
+    TiedOrder order) {
   std::map<std::string, Copy> copies;
   for (FlatBuffer* buffer : buffers) {
     for (const FlatSlot& slot : buffer->slots()) {
@@ -53,44 +56,108 @@ absl::StatusOr<std::unique_ptr<TiedGradients>> TiedGradients::Create(
     }
   }
   auto tied = std::make_unique<TiedGradients>();
+  tied->order_ = order;
   for (const TiedGroup& each : groups) {
     Group group;
     group.name = each.front().name;
+    const std::vector<int> ranks = RanksOf(each, schedule, layout);
+    std::vector<int64_t> rows(ranks.size(), 0);
     for (auto member = each.rbegin(); member != each.rend(); ++member) {
+      if (member->is_shared) continue;
       const auto found = copies.find(member->name);
       if (found != copies.end()) group.copies.push_back(found->second);
+      const int rank = layout.RankOf(DeviceOfStage(schedule, member->stage));
+      const auto place =
+          static_cast<size_t>(absl::c_find(ranks, rank) - ranks.begin());
+      group.places.push_back({place, rows[place]++});
     }
     if (group.copies.empty()) continue;
-    TANDEM_ASSIGN_OR_RETURN(group.ranks,
-                            tied->CommunicatorFor(each, schedule, layout));
+    group.rows = *absl::c_max_element(rows);
+    TANDEM_ASSIGN_OR_RETURN(group.ranks, tied->CommunicatorFor(ranks, layout));
     tied->groups_.push_back(std::move(group));
   }
   return tied;
 }
 
-absl::Status TiedGradients::Sum(const Group& group) {
-  const at::NoGradGuard no_grad;
-  const auto gradient_of = [](const Copy& copy) {
-    const size_t i = copy.buffer->index_of(copy.id);
-    return copy.buffer->View(copy.buffer->grads(), copy.buffer->slots()[i]);
-  };
+TiedGradients::Terms TiedGradients::OwnTerms(const Group& group) {
   const c10::Device device = group.copies.front().buffer->grads().device();
-  at::Tensor sum;
+  Terms terms;
   for (const Copy& copy : group.copies) {
-    if (!copy.buffer->has_gradient(copy.buffer->index_of(copy.id))) continue;
-    const at::Tensor gradient = gradient_of(copy).to(device);
-    sum = sum.defined() ? sum.add(gradient) : gradient.clone();
+    const size_t i = copy.buffer->index_of(copy.id);
+    terms.emplace_back();
+    if (!copy.buffer->has_gradient(i)) continue;
+    terms.back() = GradientOf(copy.buffer, i).to(device);
   }
-  if (group.ranks != nullptr) {
-    if (!sum.defined()) sum = at::zeros_like(gradient_of(group.copies.front()));
-    sum = sum.contiguous();
-    TANDEM_RETURN_IF_ERROR(group.ranks->AllReduceSum(
-        sum, [&] { return absl::StrCat("gradient of ", group.name); }));
+  return terms;
+}
+
+// A number behind each gradient tells whether there is one.
+absl::StatusOr<TiedGradients::Terms> TiedGradients::Gather(const Group& group,
+                                                           const Terms& own) {
+  const Copy& first = group.copies.front();
+  const at::Tensor like =
+      GradientOf(first.buffer, first.buffer->index_of(first.id));
+  const int64_t numel = like.numel();
+  const at::Tensor mine = at::zeros({group.rows, numel + 1}, like.options());
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (!own[i].defined()) continue;
+    const at::Tensor row = mine.select(0, static_cast<int64_t>(i));
+    row.narrow(0, 0, numel).copy_(own[i].reshape({numel}));
+    row.narrow(0, numel, 1).fill_(1);
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<at::Tensor> all,
+                          group.ranks->AllGather(mine, [&] {
+                            return absl::StrCat("gradients of ", group.name);
+                          }));
+  Terms terms;
+  for (const Place& place : group.places) {
+    const at::Tensor row = all[place.rank].select(0, place.row);
+    terms.emplace_back();
+    if (row[numel].item<double>() == 0) continue;
+    terms.back() = row.narrow(0, 0, numel).view(like.sizes());
+  }
+  return terms;
+}
+
+absl::StatusOr<at::Tensor> TiedGradients::AllReduce(const Group& group,
+                                                    const at::Tensor& own) {
+  const Copy& first = group.copies.front();
+  const at::Tensor like =
+      GradientOf(first.buffer, first.buffer->index_of(first.id));
+  const int64_t numel = like.numel();
+  // The last number counts the ranks that have a gradient.
+  const at::Tensor flat = at::zeros({numel + 1}, like.options());
+  const at::Tensor sum = flat.narrow(0, 0, numel);
+  if (own.defined()) {
+    sum.copy_(own.reshape({numel}));
+    flat.narrow(0, numel, 1).fill_(1);
+  }
+  TANDEM_RETURN_IF_ERROR(group.ranks->AllReduceSum(
+      flat, [&] { return absl::StrCat("gradient of ", group.name); }));
+  if (flat[numel].item<double>() == 0) return at::Tensor();
+  return sum.view(like.sizes());
+}
+
+absl::Status TiedGradients::Sum(const Group& group) const {
+  const at::NoGradGuard no_grad;
+  const bool gathers = group.ranks != nullptr && order_ == TiedOrder::kByCopy;
+  Terms terms = OwnTerms(group);
+  if (gathers) {
+    TANDEM_ASSIGN_OR_RETURN(terms, Gather(group, terms));
+  }
+  at::Tensor sum;
+  for (const at::Tensor& each : terms) {
+    if (!each.defined()) continue;
+    sum = sum.defined() ? sum.add(each) : each.clone();
+  }
+  if (group.ranks != nullptr && !gathers) {
+    TANDEM_ASSIGN_OR_RETURN(sum, AllReduce(group, sum));
   }
   if (!sum.defined()) return absl::OkStatus();
   for (const Copy& copy : group.copies) {
-    gradient_of(copy).copy_(sum);
-    copy.buffer->set_has_gradient(copy.buffer->index_of(copy.id), true);
+    const size_t i = copy.buffer->index_of(copy.id);
+    GradientOf(copy.buffer, i).copy_(sum);
+    copy.buffer->set_has_gradient(i, true);
   }
   return absl::OkStatus();
 }

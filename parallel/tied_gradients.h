@@ -4,7 +4,10 @@
 #ifndef TANDEM_PARALLEL_TIED_GRADIENTS_H_
 #define TANDEM_PARALLEL_TIED_GRADIENTS_H_
 
+#include <ATen/core/Tensor.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -20,6 +23,17 @@
 
 namespace tandem {
 
+// Which order the copies' gradients are added in.
+enum class TiedOrder {
+  // From the last copy to the first within a rank, then over ranks by an
+  // all-reduce: one tensor travels, however many copies there are.
+  kByRank,
+  // From the last copy of the model to the first, as in the uncut model,
+  // wherever it is cut: every rank gets every copy's gradient, and has memory
+  // for all of them in the meantime.
+  kByCopy,
+};
+
 // Not thread-safe.
 class TiedGradients {
  public:
@@ -28,12 +42,11 @@ class TiedGradients {
   // weights get a communicator of their own.
   static absl::StatusOr<std::unique_ptr<TiedGradients>> Create(
       const std::vector<TiedGroup>& groups, const Schedule& schedule,
-      const PipelineLayout& layout, const FlatBufferList& buffers);
+      const PipelineLayout& layout, const FlatBufferList& buffers,
+      TiedOrder order = TiedOrder::kByRank);
 
-  // After backward: sums, from the last stage to the first, within this rank
-  // and then over ranks. A copy without a gradient adds none; where no copy on
-  // any of a rank's stages has one, nothing changes within a rank, and zeros
-  // take part across ranks. Collective.
+  // After backward. A copy without a gradient adds none; where no copy on any
+  // rank has one, none gets any. Collective.
   absl::Status Sum();
 
   // Nobody shall wait for this rank.
@@ -47,17 +60,30 @@ class TiedGradients {
     FlatBuffer* buffer;
     size_t id;  // FlatSlot's
   };
+  // Where a copy's gradient is after an exchange: the row of a rank's tensor.
+  struct Place {
+    size_t rank;
+    int64_t row;
+  };
   struct Group {
     std::string name;
-    std::vector<Copy> copies;       // here; the last stage's first
+    std::vector<Copy> copies;       // here; the last one first
     Communicator* ranks = nullptr;  // null: all copies are here
+    std::vector<Place> places;      // of all copies; the last one first
+    int64_t rows = 0;               // of a rank, at most
   };
+  // Gradients in the order of their sum; undefined: there is none.
+  using Terms = std::vector<at::Tensor>;
 
-  absl::StatusOr<Communicator*> CommunicatorFor(const TiedGroup& group,
-                                                const Schedule& schedule,
+  absl::StatusOr<Communicator*> CommunicatorFor(const std::vector<int>& ranks,
                                                 const PipelineLayout& layout);
-  static absl::Status Sum(const Group& group);
+  static Terms OwnTerms(const Group& group);
+  static absl::StatusOr<Terms> Gather(const Group& group, const Terms& own);
+  static absl::StatusOr<at::Tensor> AllReduce(const Group& group,
+                                              const at::Tensor& own);
+  absl::Status Sum(const Group& group) const;
 
+  TiedOrder order_ = TiedOrder::kByRank;
   std::vector<Group> groups_;
   std::map<std::vector<int>, std::unique_ptr<Communicator>> communicators_;
 };

@@ -97,6 +97,11 @@ absl::Status TrainedStage::Before(const Action& action, bool last) {
   return gradients_->Before(action, last);
 }
 
+absl::Status TrainedStage::BeforeWeights(const Action& action) {
+  if (gradients_ == nullptr) return absl::OkStatus();
+  return gradients_->BeforeWeights(action);
+}
+
 absl::Status TrainedStage::After(const Action& action, bool last) {
   if (gradients_ == nullptr) return absl::OkStatus();
   return gradients_->After(action, last);

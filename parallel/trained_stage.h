@@ -59,6 +59,7 @@ class TrainedStage {
   absl::Status Prepare();
   // StageGradients's.
   absl::Status Before(const Action& action, bool last);
+  absl::Status BeforeWeights(const Action& action);
   absl::Status After(const Action& action, bool last);
   absl::Status Finish();
 

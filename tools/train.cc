@@ -27,6 +27,7 @@
 #include "tools/trainer/loop.h"
 #include "tools/trainer/metrics.h"
 #include "tools/trainer/options.h"
+#include "tools/trainer/process.h"
 #include "tools/trainer/report.h"
 
 namespace tandem {
@@ -111,6 +112,7 @@ int StartRanks(const LaunchPlan& plan, const TrainOptions& options, int argc,
 }
 
 int Main(int argc, char** argv) {
+  SetLibTorchLogLevel();
   const auto leftovers = ParseCommandLine(argc, argv, kUsage);
   if (!leftovers.ok()) return Fail(leftovers.status());
   if (!leftovers->empty()) {

@@ -134,6 +134,23 @@ TEST_F(FaultPointTest, WithoutRankAndStepEveryPassingFails) {
   }
 }
 
+TEST_F(FaultPointTest, ATestsOwnFunctionIsCalledThere) {
+  int calls = 0;
+  Fault fault;
+  fault.point = "bucket:1";
+  fault.action = Fault::Action::kCall;
+  fault.call = [&calls]() -> absl::Status {
+    return ++calls == 1 ? absl::OkStatus() : absl::AbortedError("twice");
+  };
+  ArmFaults({fault});
+  EXPECT_TRUE(FaultPoint("bucket", 0).ok());
+  EXPECT_EQ(calls, 0);
+  EXPECT_TRUE(FaultPoint("bucket", 1).ok());
+  EXPECT_EQ(FaultPoint("bucket", 1).message(), "twice");
+  EXPECT_EQ(calls, 2);
+  EXPECT_FALSE(ParseFaults("point=a,action=call").ok());
+}
+
 TEST_F(FaultPointTest, KillExitAndStopDoWhatTheySay) {
   int end = WaitStatusOf("point=bucket:1,rank=2,step=3,action=kill");
   EXPECT_TRUE(WIFSIGNALED(end) && WTERMSIG(end) == SIGKILL) << end;

@@ -125,7 +125,7 @@ TEST(DistributedSamplerSlicesTest, SlicesBeginWhereTheJobStands) {
   }
 }
 
-TEST(DistributedSamplerSlicesTest, ASlicesTailIsCutAsEvenlyAsCanBe) {
+TEST(DistributedSamplerSlicesTest, ASlicesTailIsCutWhereAWholeBatchIs) {
   DistributedSamplerOptions options = Slicing(7, 7, /*drop_last=*/false);
   options.shuffle = false;
   for (options.rank = 0; options.rank < 7; ++options.rank) {
@@ -137,11 +137,14 @@ TEST(DistributedSamplerSlicesTest, ASlicesTailIsCutAsEvenlyAsCanBe) {
   options = Slicing(12, 3, /*drop_last=*/false);
   options.shuffle = false;
   options.rank = 1;
-  EXPECT_THAT(Make(23, options)->Indices(),
-              ElementsAre(4, 5, 6, 7, 16, 17, 18, 19));
+  EXPECT_THAT(Make(18, options)->Indices(), ElementsAre(4, 5, 6, 7, 16, 17));
+  EXPECT_THAT(Make(13, options)->Indices(), ElementsAre(4, 5, 6, 7));
   options.rank = 2;
+  EXPECT_THAT(Make(18, options)->Indices(), ElementsAre(8, 9, 10, 11));
   EXPECT_THAT(Make(23, options)->Indices(),
               ElementsAre(8, 9, 10, 11, 20, 21, 22));
+  options.rank = 0;
+  EXPECT_THAT(Make(13, options)->Indices(), ElementsAre(0, 1, 2, 3, 12));
 }
 
 TEST(DistributedSamplerSlicesTest, RefusesSlicesThatDependOnTheReplicas) {

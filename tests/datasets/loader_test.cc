@@ -47,6 +47,47 @@ TEST(LoaderTest, TheSequenceDoesNotDependOnTheWorkers) {
   }
 }
 
+// The last batch of all replicas may leave some of them without samples.
+TEST(LoaderTest, ReplicasOfSlicesHaveAsManyBatches) {
+  for (int64_t length : {1, 11, 12, 13, 23, 24}) {
+    for (bool drop_last : {false, true}) {
+      for (int64_t workers : {0, 2}) {
+        std::vector<Indices> batches;
+        for (int64_t rank = 0; rank < 3; ++rank) {
+          DistributedSamplerOptions sampling = InOrder();
+          sampling.num_replicas = 3;
+          sampling.rank = rank;
+          sampling.slices_of = 12;
+          sampling.even = false;
+          LoaderOptions options = BatchesOf(4, workers);
+          options.drop_last = drop_last;
+          const auto loader =
+              MakeLoader(std::make_shared<Numbers>(length),
+                         MakeSampler(length, sampling), options);
+          loader->StartEpoch();
+          const int64_t count = drop_last ? length / 12 : (length + 11) / 12;
+          EXPECT_EQ(loader->num_batches(), count);
+          batches.resize(static_cast<size_t>(count));
+          for (Indices& batch : batches) {
+            const auto next = loader->Next();
+            ASSERT_TRUE(next.ok()) << next.status();
+            ASSERT_TRUE(next->has_value());
+            EXPECT_EQ((*next)->inputs.defined(), (*next)->size > 0);
+            for (int64_t i = 0; i < (*next)->size; ++i) {
+              batch.push_back((*next)->targets[i].item<int64_t>());
+            }
+          }
+          const auto end = loader->Next();
+          ASSERT_TRUE(end.ok()) << end.status();
+          EXPECT_FALSE(end->has_value());
+          EXPECT_EQ(loader->state().position, length);
+        }
+        EXPECT_EQ(Flat(batches), Range(drop_last ? length / 12 * 12 : length));
+      }
+    }
+  }
+}
+
 TEST(LoaderTest, WhatAnotherOwnerDoesToTheSamplerReachesTheLoader) {
   for (int64_t workers : {0, 3}) {
     const auto sampler = MakeSampler(30);

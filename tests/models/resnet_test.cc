@@ -14,6 +14,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
@@ -127,6 +128,19 @@ TEST(ResnetTest, IsAListOfStemBlocksAndHead) {
   EXPECT_EQ(Resnet50({3, 10}).size(), 4u + 16 + 3);
   EXPECT_EQ(Resnet18({3, 10})[4].type, "BasicBlock");
   EXPECT_EQ(Resnet50({3, 10})[4].type, "Bottleneck");
+}
+
+TEST(ResnetTest, WidthIsThatOfTheStemAndTheFirstGroup) {
+  ResnetOptions options;
+  options.classes = 5;
+  const auto wide = ParametersByName(MakeLayers(Resnet50(options), 1));
+  EXPECT_EQ(wide.at("fc.weight").sizes(), (std::vector<int64_t>{5, 2048}));
+  options.width = 8;
+  const auto narrow = ParametersByName(MakeLayers(Resnet18(options), 1));
+  EXPECT_EQ(narrow.at("conv1.weight").size(0), 8);
+  EXPECT_EQ(narrow.at("bn1.bias").size(0), 8);
+  EXPECT_EQ(narrow.at("layer1.1.conv2.weight").size(0), 8);
+  EXPECT_EQ(narrow.at("fc.weight").sizes(), (std::vector<int64_t>{5, 64}));
 }
 
 // Convolutions from N(0, 2 / fan_out); the standard deviation of n draws is

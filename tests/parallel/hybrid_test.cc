@@ -248,6 +248,44 @@ TEST(HybridTest, WeightGradientsTogetherAreTheSame) {
   }
 }
 
+// When the first bucket starts, other weights' gradients are still to come.
+TEST(HybridTest, BucketsStartWhileDeferredWeightGradientsAreComputed) {
+  const LayerSpecs specs = Specs("mlp_small");
+  for (const int together : {1, 3}) {
+    const absl::Status status =
+        RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
+          HybridOptions options =
+              Options(specs, together == 1 ? "zb_h1" : "1f1b", 1, 1);
+          options.weight_gradient_batch = together;
+          options.buckets.limits = {1 << 10};
+          NamedTensors parameters;
+          int buckets = 0, missing = 0;
+          const CommunicationHook hook =
+              [&](const GradBucket& bucket,
+                  Communicator& group) -> absl::StatusOr<FinishReduction> {
+            ++buckets;
+            for (const auto& each : parameters) {
+              if (bucket.index == 0) missing += !each.second.grad().defined();
+            }
+            return FinishReduction([bucket, &group] {
+              return group.AllReduceSum(bucket.buffer.div_(group.size()));
+            });
+          };
+          options.make_hook = [&] { return hook; };
+          TANDEM_ASSIGN_OR_RETURN(
+              const std::unique_ptr<Hybrid> strategy,
+              Hybrid::Create(specs, CrossEntropy, options, &world));
+          parameters = strategy->Parameters();
+          TANDEM_RETURN_IF_ERROR(
+              strategy->TrainStep(BatchOf("mlp_small", 12, 0), kRate).status());
+          EXPECT_GT(buckets, 3);
+          EXPECT_GT(missing, 3) << together;
+          return absl::OkStatus();
+        });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
 TEST(HybridTest, ParameterGroupsHaveOptimizersOfTheirOwn) {
   const LayerSpecs specs = Specs("mlp_small");
   const auto is_bias = [](const std::string& name) -> int64_t {

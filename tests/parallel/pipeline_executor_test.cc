@@ -146,6 +146,73 @@ TEST_P(PipelineExecutorTest, IsTransparent) {
   EXPECT_EQ(cells, 12 + 12 + 2 * (4 + 2 + 2) + 24 + 12 + 12);
 }
 
+// As at the end of a data set, and a whole step afterwards.
+TEST_P(PipelineExecutorTest, AStepMayHaveFewerMicrobatches) {
+  for (const std::string& name : ScheduleNames()) {
+    const int chunks =
+        name[0] == 'i' || name[0] == 'l' || name == "zb_v" ? 2 : 1;
+    const auto schedule = MakeSchedule(name, {2, chunks, 4});
+    ASSERT_TRUE(schedule.ok()) << schedule.status();
+    const LayerList whole = MakeLayers(Specs(), 3);
+    auto executor = Make(*schedule, Specs());
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    const NamedTensors found = NamedParameters((*executor)->stages());
+    for (int count : {1, 3, 4, 2}) {
+      SCOPED_TRACE(absl::StrCat(name, ", ", count, " microbatches"));
+      const auto batches = BatchesOf(7, count, count);
+      const double loss = StepOfOnePiece(whole, batches);
+      std::vector<int> lasts(static_cast<size_t>(schedule->stages), 0);
+      std::vector<int> weights = lasts;
+      std::vector<int> finished(2, 0);
+      StepHooks hooks;
+      hooks.after = [&](const Action& action, bool last) {
+        EXPECT_LT(action.microbatch, count);
+        lasts[static_cast<size_t>(action.stage)] += last ? 1 : 0;
+        return absl::OkStatus();
+      };
+      hooks.weights = [&](const Action& action) {
+        EXPECT_EQ(lasts[static_cast<size_t>(action.stage)], 0);
+        ++weights[static_cast<size_t>(action.stage)];
+        return absl::OkStatus();
+      };
+      hooks.finish = [&](int device) {
+        ++finished[static_cast<size_t>(device)];
+        return absl::OkStatus();
+      };
+      const auto score = (*executor)->TrainStep(batches, {}, hooks);
+      ASSERT_TRUE(score.ok()) << score.status();
+      EXPECT_NEAR(score->loss(), loss, name == "gpipe" ? 1e-6 : 0);
+      EXPECT_THAT(lasts, testing::Each(1));
+      EXPECT_THAT(weights, testing::Each(1));
+      EXPECT_THAT(finished, testing::Each(1));
+      Descend(found);
+      const NamedTensors expected = NamedParameters(whole);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(Close(found[i].second.cpu(), expected[i].second, *schedule))
+            << expected[i].first;
+      }
+    }
+  }
+}
+
+TEST_P(PipelineExecutorTest, AStepWithoutMicrobatchesOnlyFinishes) {
+  const auto executor = Make(*MakeSchedule("1f1b", {2, 1, 4}), Specs());
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  std::vector<int> finished(2, 0);
+  StepHooks hooks;
+  hooks.before = [](const Action&, bool) {
+    return absl::InternalError("there is nothing to do");
+  };
+  hooks.finish = [&](int device) {
+    ++finished[static_cast<size_t>(device)];
+    return absl::OkStatus();
+  };
+  const auto score = (*executor)->TrainStep({}, {}, hooks);
+  ASSERT_TRUE(score.ok()) << score.status();
+  EXPECT_EQ(score->count, 0);
+  EXPECT_THAT(finished, testing::Each(1));
+}
+
 // The model with another forward of its last layer.
 LayerSpecs WithLastLayer(
     const std::function<at::Tensor(const Layer&, const at::Tensor&)>& forward) {
@@ -315,8 +382,8 @@ TEST_P(PipelineExecutorTest, RefusesWhatDoesNotFit) {
   ASSERT_TRUE(executor.ok()) << executor.status();
   EXPECT_THAT(
       std::string(
-          (*executor)->TrainStep(BatchesOf(8, 3, 1)).status().message()),
-      HasSubstr("takes 4 microbatches, none empty; 3 were given"));
+          (*executor)->TrainStep(BatchesOf(8, 5, 1)).status().message()),
+      HasSubstr("takes 0 to 4 microbatches, none empty; 5 were given"));
   EXPECT_THAT(
       std::string(
           (*executor)->Infer(BatchesOf(8, 5, 1), false).status().message()),

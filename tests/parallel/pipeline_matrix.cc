@@ -3,8 +3,6 @@
 #include <ATen/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 #include <torch/nn/module.h>
 
 #include <cmath>
@@ -13,13 +11,10 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/layer_list.h"
 #include "core/microbatch_scope.h"
-#include "core/random.h"
 #include "core/sample_scope.h"
-#include "core/sim/testing.h"
 #include "core/status_macros.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
@@ -30,6 +25,7 @@
 #include "parallel/make_optimizer.h"
 #include "parallel/microbatches.h"
 #include "parallel/schedules.h"
+#include "tests/parallel/matrix_problem.h"
 
 namespace tandem {
 namespace {
@@ -65,20 +61,8 @@ ModelOptions ModelOf(const MatrixCell& cell) {
 }
 
 Batch BatchOf(const ModelOptions& model, int64_t size, int number) {
-  const at::Generator generator =
-      GeneratorFor(kSeed, absl::StrCat("batch ", number));
-  std::vector<int64_t> shape = {size};
-  shape.insert(shape.end(), model.input_shape.begin(), model.input_shape.end());
-  Batch batch;
-  batch.size = size;
-  if (model.tokens) {
-    batch.inputs = at::randint(model.classes, shape, generator, at::kLong);
-    batch.targets = at::randint(model.classes, shape, generator, at::kLong);
-  } else {
-    batch.inputs = at::randn(shape, generator);
-    batch.targets = at::randint(model.classes, {size}, generator, at::kLong);
-  }
-  return batch;
+  return RandomBatch({model.input_shape, model.classes, model.tokens}, size,
+                     kSeed, number);
 }
 
 absl::StatusOr<Problem> MakeProblem(const MatrixCell& cell) {
@@ -186,19 +170,10 @@ absl::StatusOr<HybridOptions> OptionsOf(const MatrixCell& cell,
       options.cuts,
       UniformCuts(static_cast<int64_t>(problem.specs.size()), cell.stages));
   const int here = devices / ranks;
-  options.devices.clear();
-  for (int i = 0; i < here; ++i) {
-    options.devices.push_back(cell.device == "sim"
-                                  ? SimDevices(4)[rank * here + i]
-                                  : c10::Device(c10::kCPU));
-  }
+  options.devices = MatrixDevices(cell.device, rank * here, here);
   options.seed = kSeed;
   options.optimizer = Sgd();
-  options.pipeline.checkpointing = cell.checkpointing == "always"
-                                       ? ActivationCheckpointing::kAlways
-                                   : cell.checkpointing == "except_last"
-                                       ? ActivationCheckpointing::kExceptLast
-                                       : ActivationCheckpointing::kNever;
+  options.pipeline.checkpointing = CheckpointingNamed(cell.checkpointing);
   options.pipeline.defers_statistics = cell.model == "resnet18_deferred";
   options.pipeline.timeout = std::chrono::seconds(60);
   options.pipeline.hang_timeout = std::chrono::minutes(5);
@@ -286,25 +261,17 @@ std::string ToString(const MatrixCell& cell) {
                       " checkpointing ", cell.checkpointing, " ", cell.device);
 }
 
-const std::vector<std::vector<std::string>>& MatrixSettings() {
-  static const auto* settings = new std::vector<std::vector<std::string>>{
-      {"mlp_small", "mlp_dropout", "gpt_tiny_tied", "unet_tiny", "resnet18",
-       "resnet18_deferred"},
-      ScheduleNames(),
-      {"1", "2", "3", "4"},
-      {"1", "2", "3", "4", "5", "6", "7", "8"},
-      {"local", "ranks", "gloo", "both"},
-      {"never", "except_last", "always"},
-      {"cpu", "sim"}};
+const MatrixValues& MatrixSettings() {
+  static const auto* settings =
+      new MatrixValues{{"mlp_small", "mlp_dropout", "gpt_tiny_tied",
+                        "unet_tiny", "resnet18", "resnet18_deferred"},
+                       ScheduleNames(),
+                       {"1", "2", "3", "4"},
+                       {"1", "2", "3", "4", "5", "6", "7", "8"},
+                       {"local", "ranks", "gloo", "both"},
+                       {"never", "except_last", "always"},
+                       {"cpu", "sim"}};
   return *settings;
-}
-
-std::vector<int> MatrixSizes() {
-  std::vector<int> sizes;
-  for (const auto& values : MatrixSettings()) {
-    sizes.push_back(static_cast<int>(values.size()));
-  }
-  return sizes;
 }
 
 MatrixCell CellOf(const Combination& combination) {
@@ -342,7 +309,7 @@ double ToleranceOf(const MatrixCell& cell) {
 }
 
 absl::StatusOr<CellResult> RunCell(const MatrixCell& cell) {
-  SimDevices(4);  // before the first backward of the process
+  MatrixDevices("sim", 0, 1);  // before the first backward of the process
   TANDEM_ASSIGN_OR_RETURN(const Problem problem, MakeProblem(cell));
   TANDEM_ASSIGN_OR_RETURN(const Outcome expected, InOnePiece(cell, problem));
   TANDEM_ASSIGN_OR_RETURN(const Outcome found, InStages(cell, problem));

@@ -5,10 +5,10 @@
 #define TANDEM_TESTS_PARALLEL_PIPELINE_MATRIX_H_
 
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tests/parallel/matrix_run.h"
 #include "tests/parallel/pairwise.h"
 
 namespace tandem {
@@ -26,8 +26,7 @@ struct MatrixCell {
 std::string ToString(const MatrixCell& cell);
 
 // The settings' values, in the order of MatrixCell's members.
-const std::vector<std::vector<std::string>>& MatrixSettings();
-std::vector<int> MatrixSizes();
+const MatrixValues& MatrixSettings();
 MatrixCell CellOf(const Combination& combination);
 
 // Why this cell makes no sense; empty if it does.

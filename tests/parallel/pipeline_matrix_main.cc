@@ -2,80 +2,59 @@
 //
 //   bazel run //tests/parallel:pipeline_matrix_main -- --models=mlp_small
 
-#include <algorithm>
 #include <cstdio>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
+#include "core/status_macros.h"
+#include "tests/parallel/matrix_run.h"
 #include "tests/parallel/pairwise.h"
 #include "tests/parallel/pipeline_matrix.h"
 
 ABSL_FLAG(std::vector<std::string>, models, {}, "Of these alone; empty: all.");
 ABSL_FLAG(std::vector<std::string>, places, {}, "Of these alone; empty: all.");
+ABSL_FLAG(std::string, shard, "1/1", "I/N: every Nth cell, from the Ith.");
 
 namespace tandem {
 namespace {
 
-struct Row {
-  int cells = 0;
-  int same_bits = 0;
-  int failed = 0;
-  double worst = 0;
-};
-
-bool IsAsked(const std::vector<std::string>& asked, const std::string& value) {
-  return asked.empty() || absl::c_linear_search(asked, value);
+CellOutcome Run(const MatrixCell& cell) {
+  const auto result = RunCell(cell);
+  if (!result.ok()) return {0, result.status().ToString()};
+  CellOutcome outcome = {result->difference, ""};
+  if (!result->moved) outcome.complaint = "no weight moved";
+  if (result->difference > ToleranceOf(cell)) {
+    outcome.complaint = absl::StrCat(result->difference, " in ", result->where);
+  }
+  return outcome;
 }
 
-int Main() {
-  const auto all = AllCombinations(MatrixSizes(), [](const Combination& each) {
-    const MatrixCell cell = CellOf(each);
-    return WhyNot(cell).empty() &&
-           IsAsked(absl::GetFlag(FLAGS_models), cell.model) &&
-           IsAsked(absl::GetFlag(FLAGS_places), cell.place);
-  });
-  std::map<std::pair<std::string, std::string>, Row> rows;
-  int failed = 0;
-  for (size_t i = 0; i < all.size(); ++i) {
+absl::StatusOr<int> Main() {
+  const auto models = absl::GetFlag(FLAGS_models);
+  const auto places = absl::GetFlag(FLAGS_places);
+  TANDEM_RETURN_IF_ERROR(CheckAsked("models", models, MatrixSettings()[0]));
+  TANDEM_RETURN_IF_ERROR(CheckAsked("places", places, MatrixSettings()[4]));
+  TANDEM_ASSIGN_OR_RETURN(const MatrixShard shard,
+                          ParseShard(absl::GetFlag(FLAGS_shard)));
+  const auto all =
+      AllCombinations(SizesOf(MatrixSettings()), [&](const Combination& each) {
+        const MatrixCell cell = CellOf(each);
+        return WhyNot(cell).empty() && IsAsked(models, cell.model) &&
+               IsAsked(places, cell.place);
+      });
+  MatrixCommand command;
+  command.cells = all.size();
+  command.name = [&](size_t i) { return ToString(CellOf(all[i])); };
+  command.row = [&](size_t i) {
     const MatrixCell cell = CellOf(all[i]);
-    Row& row = rows[{cell.model, cell.schedule}];
-    const auto result = RunCell(cell);
-    ++row.cells;
-    const bool fits =
-        result.ok() && result->moved && result->difference <= ToleranceOf(cell);
-    if (!fits) {
-      ++failed;
-      ++row.failed;
-      std::fprintf(
-          stderr, "\n%s: %s\n", ToString(cell).c_str(),
-          result.ok()
-              ? absl::StrCat(result->difference, " in ", result->where).c_str()
-              : result.status().ToString().c_str());
-    } else {
-      if (result->difference == 0) ++row.same_bits;
-      row.worst = std::max(row.worst, result->difference);
-    }
-    if (i % 20 == 0) {
-      std::fprintf(stderr, "\r%zu of %zu, %d failed", i, all.size(), failed);
-    }
-  }
-  std::fprintf(stderr, "\n");
-  std::printf(
-      "| model | schedule | cells | same bits | worst difference | "
-      "failed |\n|---|---|---|---|---|---|\n");
-  for (const auto& [name, row] : rows) {
-    std::printf("| %s | %s | %d | %d | %.1e | %d |\n", name.first.c_str(),
-                name.second.c_str(), row.cells, row.same_bits, row.worst,
-                row.failed);
-  }
-  std::printf("\n%zu cells, %d failed\n", all.size(), failed);
-  return failed == 0 ? 0 : 1;
+    return std::make_pair(cell.model, cell.schedule);
+  };
+  command.run = [&](size_t i) { return Run(CellOf(all[i])); };
+  return RunMatrix(command, shard);
 }
 
 }  // namespace
@@ -83,5 +62,8 @@ int Main() {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
-  return tandem::Main();
+  const absl::StatusOr<int> failed = tandem::Main();
+  if (failed.ok()) return *failed == 0 ? 0 : 1;
+  std::fprintf(stderr, "%s\n", std::string(failed.status().message()).c_str());
+  return 2;
 }

@@ -15,15 +15,16 @@
 #include "models/registry.h"
 #include "parallel/hybrid.h"
 #include "parallel/schedules.h"
+#include "tests/parallel/matrix_run.h"
 #include "tests/parallel/pairwise.h"
 
 namespace tandem {
 namespace {
 
 std::vector<Combination> Sensible() {
-  return AllCombinations(MatrixSizes(), [](const Combination& each) {
-    return WhyNot(CellOf(each)).empty();
-  });
+  return AllCombinations(
+      SizesOf(MatrixSettings()),
+      [](const Combination& each) { return WhyNot(CellOf(each)).empty(); });
 }
 
 TEST(PipelineMatrixTest, IsTransparentForEveryPairOfSettings) {
@@ -51,8 +52,9 @@ TEST(PipelineMatrixTest, IsTransparentForEveryPairOfSettings) {
 
 TEST(PipelineMatrixTest, WhatMakesNoSenseIsRefusedByName) {
   std::map<std::string, int> refusals;
-  for (const Combination& each : AllCombinations(
-           MatrixSizes(), [](const Combination&) { return true; })) {
+  for (const Combination& each :
+       AllCombinations(SizesOf(MatrixSettings()),
+                       [](const Combination&) { return true; })) {
     const std::string why = WhyNot(CellOf(each));
     if (!why.empty()) ++refusals[why];
   }

@@ -11,9 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/layer_list.h"
+#include "core/loss.h"
 #include "core/status_macros.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
+#include "models/z_loss.h"
 #include "parallel/hybrid.h"
 #include "parallel/model_parallel.h"
 #include "parallel/replicated.h"
@@ -101,6 +103,11 @@ void SetOptimizer(const TrainOptions& options, const DecayGroups& groups,
   strategy->clip_value = options.clip_grad_value;
 }
 
+LossFunction LossOf(const TrainOptions& options) {
+  return options.z_loss > 0 ? WithZLoss(CrossEntropy, options.z_loss)
+                            : LossFunction(CrossEntropy);
+}
+
 absl::StatusOr<Schedule> ScheduleOf(const TrainOptions& options,
                                     int world_size) {
   const int64_t replicas = world_size / options.pipeline.pipe;
@@ -122,6 +129,7 @@ absl::StatusOr<JobStrategy> MakeHybrid(const TrainOptions& options,
   hybrid.cuts = partition.cuts;
   hybrid.devices = devices;
   hybrid.microbatch_size = options.pipeline.microbatch_size;
+  hybrid.uneven_batches = !options.drop_last;
   hybrid.weight_gradient_batch =
       std::max(1, static_cast<int>(options.pipeline.weight_gradient_batch));
   hybrid.reproducible = options.pipeline.reproducible;
@@ -140,7 +148,7 @@ absl::StatusOr<JobStrategy> MakeHybrid(const TrainOptions& options,
   JobStrategy made;
   made.partition = std::move(partition.table);
   TANDEM_ASSIGN_OR_RETURN(made.strategy,
-                          Hybrid::Create(specs, CrossEntropy, hybrid,
+                          Hybrid::Create(specs, LossOf(options), hybrid,
                                          world.size() == 1 ? nullptr : &world));
   return made;
 }
@@ -180,9 +188,9 @@ absl::StatusOr<JobStrategy> MakeReplicated(
     TANDEM_ASSIGN_OR_RETURN(
         layers, SpreadOverDevices(std::move(layers), partition.cuts, devices));
   }
-  TANDEM_ASSIGN_OR_RETURN(
-      made.strategy,
-      Replicated::Create(std::move(layers), CrossEntropy, replicated, world));
+  TANDEM_ASSIGN_OR_RETURN(made.strategy,
+                          Replicated::Create(std::move(layers), LossOf(options),
+                                             replicated, world));
   return made;
 }
 

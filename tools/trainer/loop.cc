@@ -53,10 +53,12 @@ class Loop {
 
  private:
   absl::Status OpenTrainingSet();
+  absl::StatusOr<int64_t> StepsPerEpoch() const;
   absl::Status Resume();
   absl::Status Train();
   absl::Status TrainEpoch(int64_t epoch);
   absl::Status TrainStep(const Batch& batch, int64_t epoch);
+  int64_t SamplesOfStep(int64_t epoch) const;
   absl::Status ReportSteps(int64_t epoch, double learning_rate);
   absl::Status Evaluate(int64_t epoch);
   absl::Status Save();
@@ -96,33 +98,41 @@ absl::Status Loop::OpenTrainingSet() {
   sampling.seed = options().seed;
   if (options().pipeline.reproducible) {
     sampling.slices_of = options().batch_size;
-    sampling.drop_last = true;
+    sampling.drop_last = options().drop_last;
+    sampling.even = options().drop_last;
   }
   TANDEM_ASSIGN_OR_RETURN(
       sampler_, DistributedSampler::Create(job_.train_data->size(), sampling));
   LoaderOptions loading;
   loading.batch_size = job_.batch_size_per_replica;
-  loading.drop_last = true;
+  loading.drop_last = options().drop_last;
   loading.parts = {job_.strategy->takes_inputs(),
                    job_.strategy->takes_targets()};
   loading.workers = options().workers;
   loading.pin_memory = options().devices.device != "cpu";
   TANDEM_ASSIGN_OR_RETURN(loader_,
                           Loader::Create(job_.train_data, sampler_, loading));
-  // Of a whole epoch: the sampler stands at the beginning of its first.
-  const int64_t steps_per_epoch =
-      sampler_->num_samples() / job_.batch_size_per_replica;
-  if (steps_per_epoch == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--batch_size=", options().batch_size, ": the training set has only ",
-        job_.train_data->size(), " samples, not one full batch"));
-  }
+  TANDEM_ASSIGN_OR_RETURN(const int64_t steps_per_epoch, StepsPerEpoch());
   steps_in_all_ = options().epochs * steps_per_epoch;
   if (options().max_steps > 0) {
     steps_in_all_ = std::min(steps_in_all_, options().max_steps);
   }
   learning_rate_ = LearningRateOptionsOf(options(), steps_in_all_);
   return ValidateLearningRate(learning_rate_);
+}
+
+// Of a whole one: the sampler stands at the beginning of its first.
+absl::StatusOr<int64_t> Loop::StepsPerEpoch() const {
+  const int64_t samples = job_.train_data->size();
+  const int64_t batch = options().batch_size;
+  // Padding gives no replica more batches.
+  const int64_t steps = options().drop_last ? sampler_->num_samples() /
+                                                  job_.batch_size_per_replica
+                                            : (samples + batch - 1) / batch;
+  if (steps > 0) return steps;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--batch_size=", batch, ": the training set has only ", samples,
+      " samples, not one full batch (--nodrop_last would take them)"));
 }
 
 absl::Status Loop::Resume() {
@@ -193,7 +203,8 @@ absl::Status Loop::TrainStep(const Batch& batch, int64_t epoch) {
     TANDEM_RETURN_IF_ERROR(WriteStepTrace(options().trace_file, *job_.world));
   }
   const Clock::time_point now = Clock::now();
-  meter_.Add(score, options().batch_size, now - last_step_end_);
+  meter_.Add(score, SamplesOfStep(epoch), now - last_step_end_,
+             job_.strategy->AddedLosses());
   last_step_end_ = now;
   ++position_.step;
   position_.sampler = loader_->state();
@@ -209,11 +220,19 @@ absl::Status Loop::TrainStep(const Batch& batch, int64_t epoch) {
   return absl::OkStatus();
 }
 
+// Of the one that comes next; those that padding repeats count once.
+int64_t Loop::SamplesOfStep(int64_t epoch) const {
+  const SamplerState& before = position_.sampler;
+  const int64_t taken = before.epoch == epoch ? before.position : 0;
+  return std::min(options().batch_size, job_.train_data->size() - taken);
+}
+
 absl::Status Loop::ReportSteps(int64_t epoch, double learning_rate) {
   StepReport report;
   report.epoch = epoch + 1;
   report.step = position_.step;
   report.score = meter_.score();
+  report.added_losses = meter_.added_losses();
   report.learning_rate = learning_rate;
   report.samples_per_s = meter_.samples_per_s();
   report.step_ms = meter_.step_ms();
@@ -242,6 +261,7 @@ absl::Status Loop::Save() {
 absl::Status Loop::Summarise() {
   summary_.samples_per_s = meter_.total_samples_per_s();
   summary_.step_ms_median = meter_.median_step_ms();
+  summary_.ranks = job_.world->size();
   summary_.peak_rss_mib = PeakRssMib();
   if (options().ddp.ddp_logging) {
     summary_.measurements = job_.strategy->Measurements();

@@ -27,6 +27,8 @@ struct TrainOptions {
   int64_t epochs = 1;
   int64_t max_steps = 0;    // 0: no limit but the epochs
   int64_t batch_size = 64;  // of all ranks together
+  bool drop_last = true;
+  double z_loss = 0;  // its coefficient; 0: none
   bool eval_only = false;
 
   std::string optimizer = "sgd";

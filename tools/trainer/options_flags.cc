@@ -38,6 +38,13 @@ ABSL_FLAG(int64_t, max_steps, 0,
 ABSL_FLAG(int64_t, batch_size, 64,
           "Samples a step, over all ranks together: must divide by the number "
           "of replicas.");
+ABSL_FLAG(bool, drop_last, true,
+          "Leave out the samples at an epoch's end that make no whole batch; "
+          "--nodrop_last trains on them, in a smaller step.");
+ABSL_FLAG(double, z_loss, 0,
+          "Adds this times the mean of log(Z)^2 to the loss, Z the sum of exp "
+          "over a prediction's logits, which keeps them from drifting (1e-4 is "
+          "usual); 0: off.");
 ABSL_FLAG(bool, eval_only, false,
           "Evaluate the checkpoint that --resume names on the test set, and "
           "stop.");
@@ -156,6 +163,8 @@ absl::StatusOr<TrainOptions> TrainOptionsFromFlags() {
   options.epochs = absl::GetFlag(FLAGS_epochs);
   options.max_steps = absl::GetFlag(FLAGS_max_steps);
   options.batch_size = absl::GetFlag(FLAGS_batch_size);
+  options.drop_last = absl::GetFlag(FLAGS_drop_last);
+  options.z_loss = absl::GetFlag(FLAGS_z_loss);
   options.eval_only = absl::GetFlag(FLAGS_eval_only);
   options.optimizer = absl::GetFlag(FLAGS_optimizer);
   options.learning_rate = absl::GetFlag(FLAGS_learning_rate);

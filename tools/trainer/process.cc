@@ -1,6 +1,7 @@
 #include "tools/trainer/process.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Logging.h>
 #include <malloc.h>
 #include <sched.h>
 #include <signal.h>
@@ -82,6 +83,15 @@ void ConfigureProcess(int intra_op_threads) {
 #ifndef __SANITIZE_ADDRESS__  // which wants to see every block come and go
   UseCachingAllocator();
 #endif
+}
+
+void SetLibTorchLogLevel() {
+  constexpr int kErrors = 2;
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
+    FLAGS_caffe2_log_level = kErrors;
+  } else {
+    c10::initLogging();
+  }
 }
 
 void IgnoreBrokenConnections() { signal(SIGPIPE, SIG_IGN); }

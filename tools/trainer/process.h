@@ -27,6 +27,11 @@ bool IsBoundToCores();
 // collectives. Call before any of these is used.
 void ConfigureProcess(int intra_op_threads);
 
+// LibTorch logs errors alone, or what TORCH_CPP_LOG_LEVEL asks for: c10d warns
+// of each socket that breaks, with a stack trace, before we can say which rank
+// has ended.
+void SetLibTorchLogLevel();
+
 // A connection that another rank has closed is an error of the call that writes
 // to it (Gloo's do), and not a signal that ends this process unheard.
 void IgnoreBrokenConnections();

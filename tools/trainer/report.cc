@@ -53,20 +53,29 @@ void Report::EndProgress() { progress_.reset(); }
 
 absl::Status Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
   if (silent()) return absl::OkStatus();
+  std::string added;
+  Json losses = Json::object();
+  for (const auto& [name, mean] : step.added_losses) {
+    absl::StrAppendFormat(&added, "  %s %.4g", name, mean);
+    losses[name] = mean;
+  }
   Say(absl::StrFormat(
-      "epoch %d  step %*d/%d  loss %.4f  accuracy %5.2f %%  lr %.3g  "
+      "epoch %d  step %*d/%d  loss %.4f%s  accuracy %5.2f %%  lr %.3g  "
       "%.0f samples/s  %.1f ms",
       step.epoch, static_cast<int>(absl::StrCat(steps_in_all).size()),
-      step.step, steps_in_all, step.score.loss(), 100 * step.score.accuracy(),
-      step.learning_rate, step.samples_per_s, step.step_ms));
-  return metrics_->Write({{"event", "step"},
-                          {"epoch", step.epoch},
-                          {"step", step.step},
-                          {"loss", step.score.loss()},
-                          {"accuracy", step.score.accuracy()},
-                          {"learning_rate", step.learning_rate},
-                          {"samples_per_s", step.samples_per_s},
-                          {"step_ms", step.step_ms}});
+      step.step, steps_in_all, step.score.loss(), added,
+      100 * step.score.accuracy(), step.learning_rate, step.samples_per_s,
+      step.step_ms));
+  Json event = {{"event", "step"},
+                {"epoch", step.epoch},
+                {"step", step.step},
+                {"loss", step.score.loss()},
+                {"accuracy", step.score.accuracy()},
+                {"learning_rate", step.learning_rate},
+                {"samples_per_s", step.samples_per_s},
+                {"step_ms", step.step_ms}};
+  if (!losses.empty()) event["added_losses"] = losses;
+  return metrics_->Write(event);
 }
 
 absl::Status Report::ShowEvaluation(int64_t epoch, const Score& score) {
@@ -112,7 +121,7 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
   } else {
     Say("what to try next");
   }
-  Say("  on two ranks       --nproc_per_node=2");
+  if (summary.ranks == 1) Say("  on two ranks       --nproc_per_node=2");
   Say("  another network    --model=resnet18 (--help lists all)");
   nlohmann::ordered_json memory = nlohmann::ordered_json::object();
   for (const auto& [device, peak] : summary.device_memory) {

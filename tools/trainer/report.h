@@ -5,6 +5,7 @@
 #define TANDEM_TOOLS_TRAINER_REPORT_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,12 +22,14 @@ struct StepReport {
   int64_t epoch = 0;  // from 1
   int64_t step = 0;   // of the job, from 1
   Score score;        // of the steps since the last report
+  std::map<std::string, double> added_losses;  // see Strategy::AddedLosses
   double learning_rate = 0;
   double samples_per_s = 0;
   double step_ms = 0;  // mean since the last report
 };
 
 struct SummaryReport {
+  int ranks = 1;
   int64_t steps = 0;
   Score last_steps;  // of the last step report
   Score test;

@@ -11,14 +11,24 @@ double Ratio(double numerator, double denominator) {
 
 }  // namespace
 
-void StepMeter::Add(const Score& score, int64_t samples, Duration time) {
+void StepMeter::Add(const Score& score, int64_t samples, Duration time,
+                    const Losses& added) {
   window_score_ += score;
+  for (const auto& [name, mean] : added) window_losses_[name] += mean * samples;
   ++window_steps_;
   window_samples_ += samples;
   window_s_ += time.count();
   total_samples_ += samples;
   total_s_ += time.count();
   step_ms_.push_back(static_cast<float>(time.count() * 1e3));
+}
+
+StepMeter::Losses StepMeter::added_losses() const {
+  Losses means;
+  for (const auto& [name, sum] : window_losses_) {
+    means[name] = Ratio(sum, window_samples_);
+  }
+  return means;
 }
 
 double StepMeter::samples_per_s() const {
@@ -31,6 +41,7 @@ double StepMeter::step_ms() const {
 
 void StepMeter::Reset() {
   window_score_ = Score();
+  window_losses_.clear();
   window_steps_ = 0;
   window_samples_ = 0;
   window_s_ = 0;

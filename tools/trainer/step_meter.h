@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "core/batch.h"
@@ -16,12 +18,17 @@ class StepMeter {
  public:
   using Duration = std::chrono::duration<double>;
 
+  using Losses = std::map<std::string, double>;
+
   // One step of `samples` samples, over all replicas, took `time` (from one
-  // step's end to the next: waiting for the batch included).
-  void Add(const Score& score, int64_t samples, Duration time);
+  // step's end to the next: waiting for the batch included). `added` are its
+  // further losses (Strategy::AddedLosses).
+  void Add(const Score& score, int64_t samples, Duration time,
+           const Losses& added = {});
 
   // What came since the last Reset.
   const Score& score() const { return window_score_; }
+  Losses added_losses() const;  // means over samples
   double samples_per_s() const;
   double step_ms() const;
   int64_t steps_since_reset() const { return window_steps_; }
@@ -33,6 +40,7 @@ class StepMeter {
 
  private:
   Score window_score_;
+  Losses window_losses_;  // sums over samples
   int64_t window_steps_ = 0;
   int64_t window_samples_ = 0;
   double window_s_ = 0;

@@ -24,6 +24,30 @@ void AddNumbers(const std::string& said, const std::regex& list,
   }
 }
 
+// "0 (pid 123), 2 (pid 125)".
+constexpr char kWithPid[] =
+    "ranks? ([0-9]+ \\(pid [0-9]+\\)(, [0-9]+ \\(pid [0-9]+\\))*)";
+
+// Called dead, gone or not heard of.
+std::set<int> RanksGone(const std::string& said) {
+  static const std::regex plain("not heard of: ranks? ([0-9]+(, [0-9]+)*)");
+  static const std::regex gone(std::string(kWithPid) + " (died|left)");
+  static const std::regex number("([0-9]+)");
+  static const std::regex rank("([0-9]+) \\(pid");
+  std::set<int> ranks;
+  AddNumbers(said, plain, number, &ranks);
+  AddNumbers(said, gone, rank, &ranks);
+  return ranks;
+}
+
+std::set<int> RanksAwaited(const std::string& said) {
+  static const std::regex awaited("waiting for " + std::string(kWithPid));
+  static const std::regex rank("([0-9]+) \\(pid");
+  std::set<int> ranks;
+  AddNumbers(said, awaited, rank, &ranks);
+  return ranks;
+}
+
 }  // namespace
 
 const char* const kFaultBuckets[4] = {
@@ -40,19 +64,15 @@ Flags FaultJob(const std::string& backend, int timeout_s) {
 }
 
 std::set<int> RanksBlamed(const std::string& said) {
-  // "ranks 0, 2"; "ranks 0 (pid 123), 2 (pid 125)".
-  static const std::regex plain("not heard of: ranks? ([0-9]+(, [0-9]+)*)");
-  const std::string with_pid =
-      "ranks? ([0-9]+ \\(pid [0-9]+\\)(, [0-9]+ \\(pid [0-9]+\\))*)";
-  static const std::regex gone(with_pid + " (died|left)");
-  static const std::regex awaited("waiting for " + with_pid);
-  static const std::regex number("([0-9]+)");
-  static const std::regex rank("([0-9]+) \\(pid");
-  std::set<int> blamed;
-  AddNumbers(said, plain, number, &blamed);
-  AddNumbers(said, gone, rank, &blamed);
-  AddNumbers(said, awaited, rank, &blamed);
+  std::set<int> blamed = RanksGone(said);
+  const std::set<int> awaited = RanksAwaited(said);
+  blamed.insert(awaited.begin(), awaited.end());
   return blamed;
+}
+
+std::set<int> CausesNamed(const std::string& said) {
+  const std::set<int> gone = RanksGone(said);
+  return gone.empty() ? RanksAwaited(said) : gone;
 }
 
 FaultRanks::FaultRanks(const Flags& flags, int culprit,

@@ -29,6 +29,11 @@ extern const char* const kFaultBuckets[4];
 // that "failed in" something, as survivors do.
 std::set<int> RanksBlamed(const std::string& said);
 
+// The same of a job whose ranks wait for each other in several groups, where
+// one may wait in vain for a rank that is itself waiting for the culprit: those
+// that are awaited count only if none is called dead, gone or not heard of.
+std::set<int> CausesNamed(const std::string& said);
+
 // Started without tandem's launcher, which would stop the survivors before they
 // have found out for themselves. Rank 0 serves the store.
 class FaultRanks {

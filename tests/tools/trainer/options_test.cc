@@ -65,6 +65,8 @@ INSTANTIATE_TEST_SUITE_P(
                   "--batch_size=-8: must be from 1"},
         BadOption{[](TrainOptions& o) { o.learning_rate = -0.5; },
                   "--learning_rate=-0.5: must be at least 0"},
+        BadOption{[](TrainOptions& o) { o.z_loss = -1; },
+                  "--z_loss=-1: must be at least 0"},
         BadOption{[](TrainOptions& o) { o.timeout_s = 0; }, "--timeout=0"},
         BadOption{[](TrainOptions& o) { o.optimizer = "lion"; },
                   "--optimizer=lion: unknown; known: sgd, adam, adamw"},

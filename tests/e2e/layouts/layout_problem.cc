@@ -1,0 +1,115 @@
+#include "tests/e2e/layouts/layout_problem.h"
+
+#include <glog/logging.h>
+
+#include <chrono>
+
+#include "core/layer_list.h"
+#include "core/status_macros.h"
+#include "models/gpt.h"
+#include "models/mlp_dropout.h"
+#include "models/resnet.h"
+#include "parallel/cut.h"
+#include "tests/parallel/matrix_problem.h"
+
+namespace tandem {
+namespace {
+
+constexpr uint64_t kSeed = 11;
+constexpr int kSteps = 10;
+
+bool IsGpt(const LayoutCell& cell) { return cell.model == "gpt_tiny_tied"; }
+bool IsResnet(const LayoutCell& cell) { return cell.model == "resnet18"; }
+
+LayerSpecs SpecsOf(const LayoutCell& cell) {
+  if (IsResnet(cell)) {
+    ResnetOptions resnet;
+    resnet.classes = 5;
+    resnet.width = 8;
+    return Resnet18(resnet);
+  }
+  if (IsGpt(cell)) {
+    GptOptions gpt;
+    gpt.layers = 6;
+    gpt.width = 22;
+    gpt.heads = 2;
+    gpt.context = 7;
+    gpt.vocabulary = 33;
+    gpt.ties_lm_head = true;
+    return Gpt(gpt);
+  }
+  CHECK_EQ(cell.model, "mlp_dropout");
+  MlpDropoutOptions mlp;
+  mlp.inputs = 7;
+  mlp.classes = 5;
+  mlp.blocks = 6;
+  mlp.width = 13;
+  mlp.dropout = 0.2;
+  return MlpDropout(mlp);
+}
+
+BatchShape ShapeOf(const LayoutCell& cell) {
+  if (IsResnet(cell)) return {{3, 9, 9}, 5, false};
+  if (IsGpt(cell)) return {{5}, 33, true};
+  return {{7}, 5, false};
+}
+
+OptimizerOptions OptimizerOf(const LayoutCell& cell) {
+  if (IsGpt(cell)) return AdamWOptions();
+  SgdOptions sgd;
+  sgd.momentum = 0.9;
+  if (IsResnet(cell)) sgd.weight_decay = 1e-3;
+  return sgd;
+}
+
+// As many layers with parameters each as can be.
+absl::StatusOr<Cuts> CutsOf(const LayerSpecs& specs, int stages) {
+  std::vector<int64_t> trained;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const LayerList layer = MakeLayers({specs[i]}, kSeed);
+    if (NamedParameters(layer).empty()) continue;
+    trained.push_back(static_cast<int64_t>(i));
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      Cuts cuts, UniformCuts(static_cast<int64_t>(trained.size()), stages));
+  for (int64_t& cut : cuts) cut = trained[static_cast<size_t>(cut)];
+  return cuts;
+}
+
+}  // namespace
+
+LayoutProblem ProblemOf(const LayoutCell& cell) {
+  LayoutProblem problem;
+  problem.specs = SpecsOf(cell);
+  problem.learning_rate = IsGpt(cell) ? 0.003 : 0.05;
+  const int64_t size = cell.microbatches * MicrobatchSizeOf(cell);
+  for (int i = 0; i < kSteps; ++i) {
+    problem.batches.push_back(RandomBatch(ShapeOf(cell), size, kSeed, i));
+  }
+  return problem;
+}
+
+int64_t MicrobatchSizeOf(const LayoutCell& cell) { return IsGpt(cell) ? 2 : 3; }
+
+absl::StatusOr<HybridOptions> OptionsOf(const LayoutCell& cell,
+                                        const LayoutProblem& problem,
+                                        int rank) {
+  HybridOptions options;
+  TANDEM_ASSIGN_OR_RETURN(options.schedule, ScheduleOf(cell));
+  TANDEM_ASSIGN_OR_RETURN(options.cuts,
+                          CutsOf(problem.specs, options.schedule.stages));
+  const int devices = cell.devices_per_rank();
+  options.devices = MatrixDevices(cell.device, rank * devices, devices);
+  options.microbatch_size = MicrobatchSizeOf(cell);
+  options.pipeline.checkpointing = CheckpointingNamed(cell.checkpointing);
+  options.pipeline.timeout = std::chrono::minutes(2);
+  options.pipeline.hang_timeout = std::chrono::minutes(5);
+  options.seed = kSeed;
+  options.optimizer = OptimizerOf(cell);
+  if (IsResnet(cell)) options.clip_norm = 0.5;
+  options.reproducible = true;
+  options.gradient_groups = cell.gradient_groups;
+  return options;
+}
+
+}  // namespace tandem

@@ -1,0 +1,37 @@
+// What a layout trains: models so small that thousands of layouts can be tried,
+// with sizes that fill no vector of a processor.
+
+#ifndef TANDEM_TESTS_E2E_LAYOUTS_LAYOUT_PROBLEM_H_
+#define TANDEM_TESTS_E2E_LAYOUTS_LAYOUT_PROBLEM_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/batch.h"
+#include "core/layer.h"
+#include "parallel/hybrid.h"
+#include "tests/e2e/layouts/layout_cell.h"
+
+namespace tandem {
+
+struct LayoutProblem {
+  LayerSpecs specs;
+  std::vector<Batch> batches;  // one a step, of all replicas
+  double learning_rate = 0;
+};
+
+// 10 steps.
+LayoutProblem ProblemOf(const LayoutCell& cell);
+
+// Samples of a microbatch.
+int64_t MicrobatchSizeOf(const LayoutCell& cell);
+
+// What rank `rank` of cell.ranks() is given: --reproducible, and for resnet18
+// clipping. Each stage has a layer with parameters.
+absl::StatusOr<HybridOptions> OptionsOf(const LayoutCell& cell,
+                                        const LayoutProblem& problem, int rank);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TESTS_E2E_LAYOUTS_LAYOUT_PROBLEM_H_

@@ -1,0 +1,153 @@
+#include "tests/e2e/layouts/layout_run.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/Tensor.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "core/fingerprint.h"
+#include "core/layer_list.h"
+#include "core/status_macros.h"
+#include "core/testing/thread_ranks.h"
+#include "models/classification_loss.h"
+#include "parallel/hybrid.h"
+#include "tests/e2e/layouts/layout_problem.h"
+#include "tests/parallel/matrix_problem.h"
+
+namespace tandem {
+namespace {
+
+at::Tensor Copy(const at::Tensor& tensor) {
+  return tensor.detach().cpu().contiguous().clone();
+}
+
+NamedTensors CopiesOf(const NamedTensors& tensors, const std::string& prefix) {
+  NamedTensors copies;
+  for (const auto& [name, tensor] : tensors) {
+    copies.emplace_back(prefix + name, Copy(tensor));
+  }
+  return copies;
+}
+
+// A rank's part of a batch: what its replica computes, as far as it takes it.
+Batch PartOf(const Batch& batch, const LayoutCell& cell, int rank,
+             const Hybrid& hybrid, const MutatedRank& mutated) {
+  const int64_t size = batch.size / cell.replicas;
+  const int64_t first = rank / cell.ranks_of_replica() * size;
+  Batch part = mutated.Changed({batch.inputs.narrow(0, first, size),
+                                batch.targets.narrow(0, first, size), size});
+  if (!hybrid.takes_inputs()) part.inputs = at::Tensor();
+  if (!hybrid.takes_targets()) part.targets = at::Tensor();
+  return part;
+}
+
+std::vector<StageReport> ReportsOf(const Hybrid& hybrid) {
+  std::vector<StageReport> reports;
+  const auto& stages = hybrid.executor().stages();
+  for (size_t i = 0; i < stages.size(); ++i) {
+    if (stages[i] == nullptr) continue;
+    StageReport report;
+    report.number = static_cast<int>(i);
+    report.layers = static_cast<int>(stages[i]->layers().size());
+    report.device = stages[i]->device();
+    for (const auto& [name, tensor] : NamedParameters(stages[i]->layers())) {
+      report.parameters.push_back(name);
+      report.storages.push_back(tensor.storage().data());
+    }
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+absl::Status NoteThreads(Hybrid& hybrid, std::vector<StageReport>* reports) {
+  absl::Mutex mutex;
+  std::map<int, std::thread::id> threads;
+  TANDEM_RETURN_IF_ERROR(hybrid.OnDevices([&](int device) {
+    absl::MutexLock lock(&mutex);
+    threads[device] = std::this_thread::get_id();
+    return absl::OkStatus();
+  }));
+  for (StageReport& each : *reports) {
+    each.thread =
+        threads.at(DeviceOfStage(hybrid.executor().schedule(), each.number));
+  }
+  return absl::OkStatus();
+}
+
+void NoteState(const Hybrid& hybrid, const NamedTensors& before,
+               RankReport* report) {
+  report->state = CopiesOf(hybrid.Parameters(), "");
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (!report->state[i].second.equal(before[i].second)) continue;
+    report->unmoved.push_back(before[i].first);
+  }
+  for (auto& each : CopiesOf(hybrid.Buffers(), "")) {
+    report->state.push_back(std::move(each));
+  }
+  for (auto& each : CopiesOf(hybrid.OptimizerState(), "optimizer ")) {
+    report->state.push_back(std::move(each));
+  }
+}
+
+absl::Status RunRank(const LayoutCell& cell, const LayoutProblem& problem,
+                     LayoutMutation mutation, Communicator* world,
+                     RankReport* report) {
+  const int rank = world == nullptr ? 0 : world->rank();
+  TANDEM_ASSIGN_OR_RETURN(const HybridOptions options,
+                          OptionsOf(cell, problem, rank));
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Hybrid> hybrid,
+      Hybrid::Create(problem.specs, CrossEntropy, options, world));
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<MutatedRank> mutated,
+                          MutatedRank::Create(mutation, cell, *hybrid, world));
+  const NamedTensors before = CopiesOf(hybrid->Parameters(), "");
+  report->strategy = hybrid->name();
+  for (const Batch& batch : problem.batches) {
+    const Batch part = PartOf(batch, cell, rank, *hybrid, *mutated);
+    if (report->samples.empty() && part.inputs.defined()) {
+      report->samples = WeightsSha256({{"inputs", part.inputs}});
+    }
+    TANDEM_ASSIGN_OR_RETURN(const Score score,
+                            hybrid->TrainStep(part, problem.learning_rate));
+    report->losses.push_back(score.loss_sum);
+    // Ranks that have done a step together are all there.
+    if (report->stages.empty()) report->stages = ReportsOf(*hybrid);
+  }
+  TANDEM_RETURN_IF_ERROR(NoteThreads(*hybrid, &report->stages));
+  NoteState(*hybrid, before, report);
+  // No rank frees what another one's memory is compared with.
+  return world == nullptr ? absl::OkStatus() : world->Barrier();
+}
+
+}  // namespace
+
+absl::StatusOr<LayoutRun> RunLayout(const LayoutCell& cell,
+                                    LayoutMutation mutation) {
+  MatrixDevices("sim", 0, 1);  // before the first backward of the process
+  at::set_num_threads(1);      // as --reproducible has it
+  const LayoutProblem problem = ProblemOf(cell);
+  const ArmedMutation armed(mutation);
+  LayoutRun run(static_cast<size_t>(cell.ranks()));
+  if (cell.ranks() == 1) {
+    TANDEM_RETURN_IF_ERROR(
+        RunRank(cell, problem, mutation, nullptr, &run.front()));
+    return run;
+  }
+  CommunicatorOptions options;
+  options.timeout = std::chrono::minutes(2);
+  TANDEM_RETURN_IF_ERROR(RunThreadRanks(
+      cell.ranks(),
+      [&](Communicator& world) {
+        return RunRank(cell, problem, mutation, &world,
+                       &run[static_cast<size_t>(world.rank())]);
+      },
+      options));
+  return run;
+}
+
+}  // namespace tandem

@@ -1,0 +1,130 @@
+// Replicas of several stages of which one process dies or freezes, at each
+// phase of a step: every other rank ends in time, with a line that names it by
+// its number in the job.
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <ostream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/train/fault_ranks.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Clock = FaultRanks::Clock;
+
+// --timeout, in seconds. That of a death plays no part: it is noticed at once.
+constexpr int kTimeout = 4;
+constexpr int kLongTimeout = 30;
+constexpr int kCells = 52;
+
+// Two replicas of two stages: over four ranks, or over a pair of devices each.
+enum class Place { kRanks, kDevices };
+
+int RanksIn(Place place) { return place == Place::kRanks ? 4 : 2; }
+
+Flags Job(Place place, const std::string& backend, int timeout_s) {
+  return SmallJob({"--strategy=hybrid", "--epochs=1000", "--batch_size=16",
+                   "--microbatches=4", "--backend=" + backend,
+                   place == Place::kRanks ? "--pipe=2" : "--devices_per_rank=2",
+                   "--timeout=" + std::to_string(timeout_s)});
+}
+
+// The phase of a step, as the fault's point on a rank: forward and backward
+// are a stage's.
+std::string PointOf(const std::string& phase, Place place, int rank) {
+  if (phase != "forward:1" && phase != "backward:2") return phase;
+  const int stage = place == Place::kRanks ? rank % 2 : 1;
+  return "stage:" + std::to_string(stage) + ":" + phase;
+}
+
+struct Cell {
+  Place place;
+  std::string backend;
+  std::string phase;
+  std::string action;
+  int culprit;
+};
+
+std::vector<Cell> Cells() {
+  const std::vector<std::string> phases = {"forward:1", "backward:2",
+                                           "bucket:0", "before_optimizer"};
+  std::vector<Cell> cells;
+  for (const std::string& phase : phases) {
+    for (int culprit = 0; culprit < 4; ++culprit) {
+      cells.push_back({Place::kRanks, "shm", phase, "kill", culprit});
+      cells.push_back({Place::kRanks, "gloo", phase, "kill", culprit});
+    }
+    for (const int culprit : {0, 3}) {
+      cells.push_back({Place::kRanks, "shm", phase, "stop", culprit});
+    }
+    for (const int culprit : {0, 1}) {
+      cells.push_back({Place::kDevices, "shm", phase, "kill", culprit});
+    }
+    cells.push_back({Place::kDevices, "shm", phase, "stop", 1});
+  }
+  return cells;
+}
+
+std::string ToString(const Cell& cell) {
+  return std::string(cell.place == Place::kRanks ? "4 ranks"
+                                                 : "2 ranks of 2 devices") +
+         ", " + cell.backend + ", " + cell.phase + ", " + cell.action +
+         ", rank " + std::to_string(cell.culprit);
+}
+
+// For GoogleTest.
+void PrintTo(const Cell& cell, std::ostream* out) { *out << ToString(cell); }
+
+class HybridFaultTest : public testing::TestWithParam<Cell> {
+ protected:
+  static void TearDownTestSuite() { std::cout << cells_ << " cells\n"; }
+  static int cells_;
+};
+
+int HybridFaultTest::cells_ = 0;
+
+TEST_P(HybridFaultTest, EveryOtherRankNamesTheCulpritInTime) {
+  const Cell& cell = GetParam();
+  std::cout << "cell " << ++cells_ << ": " << ToString(cell) << "\n";
+  const bool dies = cell.action == "kill";
+  const std::string fault =
+      "point=" + PointOf(cell.phase, cell.place, cell.culprit) +
+      ",rank=" + std::to_string(cell.culprit) + ",step=3,action=" + cell.action;
+  FaultRanks ranks(
+      Job(cell.place, cell.backend, dies ? kLongTimeout : kTimeout),
+      cell.culprit, fault, {}, RanksIn(cell.place));
+  ASSERT_TRUE(ranks.AwaitFault());
+  const auto out = Clock::now();
+  const auto bound = seconds(dies ? 0 : kTimeout) + kTimeToSay;
+  for (const int rank : ranks.survivors()) {
+    const ProgramResult result = ranks[rank].Wait();
+    EXPECT_LT(Clock::now() - out, bound) << "rank " << rank;
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    EXPECT_THAT(CausesNamed(result.err), ElementsAre(cell.culprit))
+        << "rank " << rank << ":\n"
+        << result.err;
+    EXPECT_THAT(result.err, HasSubstr("train: "));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1)
+        << result.err;
+  }
+  ranks.ExpectNoProcessLeft();
+}
+
+INSTANTIATE_TEST_SUITE_P(Cells, HybridFaultTest, testing::ValuesIn(Cells()));
+
+TEST(HybridFaultTestCells, NoneIsMissing) {
+  EXPECT_EQ(Cells().size(), static_cast<size_t>(kCells));
+}
+
+}  // namespace
+}  // namespace tandem

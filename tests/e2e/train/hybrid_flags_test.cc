@@ -1,0 +1,89 @@
+// Flags that mean the same for every strategy, under those that cut a batch.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/e2e/program.h"
+#include "tests/e2e/train/pipeline_runs.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+namespace {
+
+const std::vector<Flags>& Layouts() {
+  static const auto* const layouts = new std::vector<Flags>{
+      {"--nproc_per_node=2"},
+      {"--strategy=pipeline", "--devices_per_rank=2"},
+      {"--strategy=pipeline", "--nproc_per_node=2", "--pipe=2",
+       "--checkpoint_activations=always"},
+      {"--strategy=hybrid", "--nproc_per_node=2", "--devices_per_rank=2",
+       "--schedule=zb_h1"},
+      {"--strategy=hybrid", "--nproc_per_node=4", "--pipe=2"},
+  };
+  return *layouts;
+}
+
+// --z_loss is a second term of the loss.
+TEST(HybridFlagsTest, AFurtherLossIsTrainedAndReportedByName) {
+  const Flags job = TinyJob("mlp_small", {"--z_loss=0.01"});
+  const Events one = RunJobForEvents(job);
+  const Events steps = EventsOf(one, "step");
+  ASSERT_EQ(steps.size(), static_cast<size_t>(kTinySteps));
+  const Events without = RunJobForEvents(TinyJob("mlp_small"));
+  EXPECT_NE(Fingerprint(one), Fingerprint(without));
+  // The loss beside it is what it is without, before it has moved a weight.
+  EXPECT_EQ(EventsOf(without, "step")[0]["loss"], steps[0]["loss"]);
+  EXPECT_FALSE(EventsOf(without, "step")[0].contains("added_losses"));
+  for (const Flags& layout : Layouts()) {
+    SCOPED_TRACE(layout.back());
+    const Events its = EventsOf(RunJobForEvents(Joined(job, layout)), "step");
+    ASSERT_EQ(its.size(), steps.size());
+    const double found = its[0]["added_losses"]["z_loss"];
+    const double expected = steps[0]["added_losses"]["z_loss"];
+    EXPECT_GT(expected, 0.005);  // of ten classes, log(10)^2 / 100 about
+    EXPECT_NEAR(found, expected, 1e-4 * expected);
+  }
+}
+
+TEST(HybridFlagsTest, AFurtherLossIsReproducible) {
+  const Flags job = TinyJob(
+      "mlp_dropout", {"--z_loss=0.01", "--reproducible", "--microbatch_size=2",
+                      "--batch_size=16", "--synthetic_samples=64"});
+  const Events one = RunJobForEvents(job);
+  for (const Flags& layout :
+       std::vector<Flags>{{"--nproc_per_node=2", "--pipe=2"},
+                          {"--nproc_per_node=4", "--pipe=2"},
+                          {"--nproc_per_node=2", "--devices_per_rank=2"}}) {
+    SCOPED_TRACE(layout.back());
+    const Events events = RunJobForEvents(Joined(job, layout));
+    EXPECT_EQ(Fingerprint(events), Fingerprint(one));
+    const Events steps = EventsOf(one, "step");
+    const Events its = EventsOf(events, "step");
+    ASSERT_EQ(its.size(), steps.size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      EXPECT_EQ(its[i]["added_losses"], steps[i]["added_losses"]) << i;
+    }
+  }
+}
+
+// Where every parameter is used, looking for others changes nothing.
+// tests/parallel/unused_parameters_test.cc has some that are not.
+TEST(HybridFlagsTest, FindUnusedParametersChangesNoBit) {
+  for (const Flags& layout : std::vector<Flags>{
+           {"--strategy=hybrid", "--nproc_per_node=2"},
+           {"--strategy=hybrid", "--nproc_per_node=2", "--devices_per_rank=2",
+            "--schedule=zb_h1"},
+           {"--reproducible", "--microbatch_size=2", "--nproc_per_node=2"}}) {
+    const Flags job = TinyJob("gpt_tiny_tied", layout);
+    const Events events =
+        RunJobForEvents(Joined(job, {"--find_unused_parameters"}));
+    EXPECT_EQ(events.front()["find_unused_parameters"], "true");
+    EXPECT_EQ(Fingerprint(events), Fingerprint(RunJobForEvents(job)))
+        << layout.back();
+  }
+}
+
+}  // namespace
+}  // namespace tandem
