@@ -41,12 +41,18 @@ OrderedGradients::OrderedGradients(FlatBufferList buffers,
   CHECK_EQ(order_.groups % count, 0);
   own_groups_ = order_.groups / count;
   CHECK_EQ(order_.microbatches % own_groups_, 0);
+  pairs_ = own_groups_ == order_.microbatches && own_groups_ % 2 == 0;
+  if (pairs_) {
+    order_.groups /= 2;
+    own_groups_ /= 2;
+    tree_ = SummationTree(order_.groups);
+  }
   first_group_ = rank * own_groups_;
   cover_ = tree_.Cover(first_group_, first_group_ + own_groups_);
   for (FlatBuffer* buffer : buffers_) {
     for (const FlatSlot& slot : buffer->slots()) {
       number_of_[{buffer, slot.id}] = gathering_.size();
-      gathering_.push_back({buffer, slot.id, false, kNone, false, 0, {}});
+      gathering_.push_back({buffer, slot.id, false, kNone, 0, false, 0, {}});
     }
     memory_[buffer].waiting.resize(static_cast<size_t>(tree_.levels()));
     memory_[buffer].sums.resize(cover_.size());
@@ -60,7 +66,7 @@ absl::Status OrderedGradients::Prepare() {
   has_acted_ = false;
   const std::vector<int> none(static_cast<size_t>(tree_.levels()), kNone);
   for (Gathering& each : gathering_) {
-    each = {each.buffer, each.id, false, kNone, false, 0, none};
+    each = {each.buffer, each.id, false, kNone, 0, false, 0, none};
   }
   return absl::OkStatus();
 }
@@ -96,6 +102,7 @@ absl::Status OrderedGradients::After(const Action& action, bool last) {
       if (each.touched) {
         each.touched = false;
         each.group = GroupOf(action.microbatch);
+        each.halves |= 1 << action.microbatch % 2;
         each.by_weights = action.kind == ActionKind::kBackwardWeight;
       }
       if (!last) continue;
@@ -111,7 +118,12 @@ void OrderedGradients::AddGroup(Gathering* each) {
   each->group = kNone;
   each->buffer->set_has_gradient(each->buffer->index_of(each->id), false);
   AddZerosUpTo(group, each);
-  AddToTree(group, PlaceOf(*each, each->buffer->grads()), each);
+  const at::Tensor sum = PlaceOf(*each, each->buffer->grads());
+  constexpr int kBoth = 3;
+  // As the tree adds what was not used: -0 becomes 0.
+  if (pairs_ && each->halves != kBoth) sum.add_(0);
+  each->halves = 0;
+  AddToTree(group, sum, each);
 }
 
 // Groups that did not use the parameter add nothing; kNone: all that are left.

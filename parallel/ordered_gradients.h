@@ -74,6 +74,7 @@ class OrderedGradients : public StageGradients {
     size_t id;                 // FlatSlot's
     bool touched;              // by the action under way
     int group;                 // whose gradients lie in grads(), of all; kNone
+    int halves;                // of a pair: bits of those that gave some
     bool by_weights;           // they came from a backward of weights alone
     int groups_done;           // as many were added to the tree
     std::vector<int> waiting;  // by level: the index of the node that waits
@@ -110,6 +111,9 @@ class OrderedGradients : public StageGradients {
   Communicator* replicas_;
   int first_group_ = 0;
   int own_groups_ = 1;
+  // Two groups of a microbatch each, which have one parent, are taken for one
+  // group: their sum has the same bits, and needs no further memory.
+  bool pairs_ = false;
   bool has_acted_ = false;  // in this step
   SummationTree tree_;
   std::vector<Node> cover_;  // of this replica's groups

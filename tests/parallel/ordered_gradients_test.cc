@@ -2,10 +2,12 @@
 
 #include <ATen/Tensor.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -199,6 +201,33 @@ TEST(OrderedGradientsShortStepTest, NothingIsUnusedWhereNothingIsThere) {
   job.find_unused_parameters = false;
   job.missing = 4;
   const absl::Status status = RunJob(job);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Of two microbatches the first alone gives a gradient, -0.
+absl::Status RunNegativeZero(int replicas, int replica, Communicator* group) {
+  const at::Tensor parameter = at::zeros({1}).requires_grad_();
+  const FlatBuffers buffers = MakeFlatBuffers({{"p", parameter}});
+  const int own = 2 / replicas;
+  OrderedGradients gradients(FlatBufferList(buffers), {2, own, false, true},
+                             group);
+  TANDEM_RETURN_IF_ERROR(gradients.Prepare());
+  for (int m = 0; m < own; ++m) {
+    const Action action = {ActionKind::kBackward, 0, m};
+    TANDEM_RETURN_IF_ERROR(gradients.Before(action, m + 1 == own));
+    if (replica + m == 0) parameter.mul(-0.0).sum().backward();
+    TANDEM_RETURN_IF_ERROR(gradients.After(action, m + 1 == own));
+  }
+  TANDEM_RETURN_IF_ERROR(gradients.Finish());
+  EXPECT_FALSE(std::signbit(parameter.grad().item<float>())) << replicas;
+  return absl::OkStatus();
+}
+
+TEST(OrderedGradientsZeroTest, ItsSignDoesNotTellTheLayout) {
+  EXPECT_TRUE(RunNegativeZero(1, 0, nullptr).ok());
+  const absl::Status status = RunThreadRanks(2, [](Communicator& world) {
+    return RunNegativeZero(2, world.rank(), &world);
+  });
   EXPECT_TRUE(status.ok()) << status;
 }
 
