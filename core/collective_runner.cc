@@ -110,10 +110,10 @@ absl::Status CollectiveRunner::Broke(const absl::Status& status,
   const absl::Status before = broken();
   if (!before.ok()) return before;
   const std::string what = call.What();
-  const Failures failures =
-      TellFailure(member_, what, absl::IsDeadlineExceeded(status) || job_failed_,
-                  Patience(options_.timeout),
-                  [&] { BreakConnections(std::string(status.message())); });
+  const Failures failures = TellFailure(
+      member_, what, absl::IsDeadlineExceeded(status) || job_failed_,
+      Patience(options_.timeout),
+      [&] { BreakConnections(std::string(status.message())); });
   const std::string head =
       absl::StrCat(what, " of group \"", member_.name, "\" on ",
                    member_.ToString(), " failed");

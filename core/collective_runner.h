@@ -101,9 +101,9 @@ class CollectiveRunner {
   std::shared_ptr<JobWatch> job_watch_;     // null: nobody looks
   int watched_as_ = 0;
   std::atomic<bool> job_failed_{false};
-  int64_t sequence_ = 0;                    // collectives so far
-  std::atomic<bool> tells_end_{true};       // do works have futures?
-  absl::Mutex breaking_;  // held while a failure is looked into
+  int64_t sequence_ = 0;               // collectives so far
+  std::atomic<bool> tells_end_{true};  // do works have futures?
+  absl::Mutex breaking_;               // held while a failure is looked into
   mutable absl::Mutex mutex_ ABSL_ACQUIRED_AFTER(breaking_);
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);  // the first failure
 };
