@@ -67,17 +67,16 @@ std::vector<int> OthersThan(int rank, int size) {
   return others;
 }
 
-// For ranks of other groups, by the job's numbers. The first is the cause.
+// For ranks of other groups: "rank 3 gave up: disk full". The first is the
+// cause.
 void NoteInJob(const GroupMember& member, const std::string& what) {
   const int name = member.NameOf(member.rank);
-  const std::string where =
-      absl::StrCat(what, " of group \"", member.name, "\"");
-  member.job->compareSet(absl::StrCat(kInJob, "/", name), std::string(), where);
-  member.job->compareSet(kFirstInJob, std::string(),
-                         absl::StrCat("rank ", name, " failed in ", where));
+  const std::string text = absl::StrCat("rank ", name, " ", what);
+  member.job->compareSet(absl::StrCat(kInJob, "/", name), std::string(), text);
+  member.job->compareSet(kFirstInJob, std::string(), text);
 }
 
-// What a rank of the group failed in elsewhere; empty if it did not.
+// What a rank of the group noted elsewhere; empty if it did not.
 std::string NotedInJob(const GroupMember& member, int rank) {
   const std::string key = absl::StrCat(kInJob, "/", member.NameOf(rank));
   return member.job->check({key}) ? member.job->get_to_str(key) : "";
@@ -98,14 +97,16 @@ Failures ReadFailures(const GroupMember& member, bool asks_job,
   const int rank = member.rank;
   const int size = member.size;
   Failures failures;
+  const std::vector<std::string> keys = KeysOfAll("failed", size);
+  if (!store.check({kGaveUp})) {
+    // Running out of patience is no error: it tells who is missing.
+    CatchTorch([&] { store.wait(keys, patience); }).IgnoreError();
+  }
   if (store.check({kGaveUp})) {
     failures.gave_up = store.get_to_str(kGaveUp);
     NoteHeard(member, OthersThan(rank, size), patience);
     return failures;
   }
-  const std::vector<std::string> keys = KeysOfAll("failed", size);
-  // Running out of patience is no error: it tells who is missing.
-  CatchTorch([&] { store.wait(keys, patience); }).IgnoreError();
   std::vector<int> silent;
   std::vector<int> failed;
   std::vector<std::string> parts;
@@ -113,13 +114,14 @@ Failures ReadFailures(const GroupMember& member, bool asks_job,
     if (r == rank) continue;
     const bool here = store.check({keys[r]});
     if (here) failed.push_back(r);
-    const std::string where =
-        here ? store.get_to_str(keys[r]) : NotedInJob(member, r);
-    if (where.empty()) {
+    const std::string noted =
+        here ? absl::StrCat("rank ", member.NameOf(r), " failed in ",
+                            store.get_to_str(keys[r]))
+             : NotedInJob(member, r);
+    if (noted.empty()) {
       silent.push_back(member.NameOf(r));
     } else {
-      parts.push_back(
-          absl::StrCat("rank ", member.NameOf(r), " failed in ", where));
+      parts.push_back(noted);
     }
   }
   if (silent.empty() && asks_job) silent = SilentInJob(member, patience);
@@ -204,7 +206,8 @@ Failures TellFailure(const GroupMember& member, const std::string& operation,
   const StorePtr& store = member.store;
   const absl::Status noted = Note(member, [=](c10d::Store& notes) {
     notes.set(absl::StrCat("failed/", member.rank), operation);
-    NoteInJob(member, operation);
+    NoteInJob(member, absl::StrCat("failed in ", operation, " of group \"",
+                                   member.name, "\""));
   });
   then();
   if (!noted.ok()) return {"", DescribeSilence(store, noted)};
@@ -217,11 +220,12 @@ Failures TellFailure(const GroupMember& member, const std::string& operation,
 
 void TellGivingUp(const GroupMember& member, const std::string& reason) {
   Note(member, [=](c10d::Store& notes) {
-    const std::string text =
-        absl::StrCat("rank ", member.NameOf(member.rank), " gave up: ", reason);
+    const std::string what = absl::StrCat("gave up: ", reason);
     // The first is the cause: others may give up because of it.
-    notes.compareSet(kGaveUp, std::string(), text);
-    NoteInJob(member, "giving up the work");
+    notes.compareSet(
+        kGaveUp, std::string(),
+        absl::StrCat("rank ", member.NameOf(member.rank), " ", what));
+    NoteInJob(member, what);
   }).IgnoreError();
 }
 

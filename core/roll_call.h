@@ -52,8 +52,8 @@ void AwaitListeners(const GroupMember& member,
 bool SomebodyFailed(c10d::Store& store, int size);
 
 // Which rank of the job was the first to note a failure in one of its groups:
-// "rank 0 failed in barrier #7 of group "world""; empty: none. Throws what the
-// store throws.
+// "rank 0 failed in barrier #7 of group "world"", "rank 3 gave up: disk full";
+// empty: none. Throws what the store throws.
 std::string FailureInJob(const GroupMember& member);
 
 // "rank 3", "ranks 1, 2".

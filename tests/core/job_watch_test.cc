@@ -17,8 +17,7 @@
 namespace tandem {
 namespace {
 
-constexpr char kWhy[] =
-    "the job has failed: rank 3 failed in giving up the work of group \"odd\"";
+constexpr char kWhy[] = "the job has failed: rank 3 gave up: disk full";
 
 // Ranks 0 and 3 of a job of four; rank 3 is the second of a group "odd", too.
 class JobWatchTest : public testing::Test {

@@ -135,7 +135,7 @@ TEST(StragglerWatchTest, ARankThatNeverComesIsATimeoutAllTheSame) {
   EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("rank 1 is late")));
 }
 
-TEST(StragglerWatchTest, SubgroupsSayTheirOwnNameAndRanks) {
+TEST(StragglerWatchTest, SubgroupsSayTheirOwnNameAndTheJobsRanks) {
   LogLines log;
   const absl::Status status = RunThreadRanks(
       3,
@@ -143,11 +143,12 @@ TEST(StragglerWatchTest, SubgroupsSayTheirOwnNameAndRanks) {
         if (world.rank() == 0) return absl::OkStatus();
         TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> pair,
                                 world.Subgroup({2, 1}, "pair"));
-        AwaitIf(pair->rank() == 0, log, "rank 0 is late");
+        AwaitIf(pair->rank() == 0, log, "rank 2 is late");
         return pair->Barrier();
       },
       WarnAfter(50));
   EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(log.lines()[0], HasSubstr("rank 2 is late: rank 1 has waited"));
   EXPECT_THAT(log.lines()[0], HasSubstr("barrier #1 of group \"pair\""));
 }
 
