@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
@@ -47,24 +48,31 @@ bool MayServe(const GroupMember& member) {
   return member.NameOf(member.rank) == 0;
 }
 
-// Notes that this rank has read the others' notes. Rank 0 may serve the store:
-// it stays until `others` have read them too, or for so long.
-void NoteHeard(const GroupMember& member, const std::vector<int>& others,
-               milliseconds patience) {
-  c10d::Store& store = *member.store;
-  store.set(absl::StrCat("heard/", member.rank), std::string("1"));
-  if (!MayServe(member) || others.empty()) return;
-  std::vector<std::string> keys;
-  for (int r : others) keys.push_back(absl::StrCat("heard/", r));
-  CatchTorch([&] { store.wait(keys, patience); }).IgnoreError();
-}
-
-std::vector<int> OthersThan(int rank, int size) {
+// By the job's numbers, and but for this rank.
+std::vector<int> OthersInJob(const GroupMember& member) {
   std::vector<int> others;
-  for (int r = 0; r < size; ++r) {
-    if (r != rank) others.push_back(r);
+  for (int name = 0; name < member.job_size; ++name) {
+    if (name != member.NameOf(member.rank)) others.push_back(name);
   }
   return others;
+}
+
+// Notes that this rank has read the others' notes. Rank 0 may serve the store:
+// it stays until all of the job that are not `silent` have read them too, those
+// of other groups as well, or for so long.
+void NoteHeard(const GroupMember& member, const std::vector<int>& silent,
+               milliseconds patience) {
+  const auto key = [](int name) { return absl::StrCat("heard/", name); };
+  c10d::Store& job = *member.job;
+  job.set(key(member.NameOf(member.rank)), std::string("1"));
+  if (!MayServe(member)) return;
+  std::vector<std::string> keys;
+  for (int name : OthersInJob(member)) {
+    if (absl::c_linear_search(silent, name)) continue;
+    keys.push_back(key(name));
+  }
+  if (keys.empty()) return;
+  CatchTorch([&] { job.wait(keys, patience); }).IgnoreError();
 }
 
 // For ranks of other groups: "rank 3 gave up: disk full". The first is the
@@ -104,16 +112,14 @@ Failures ReadFailures(const GroupMember& member, bool asks_job,
   }
   if (store.check({kGaveUp})) {
     failures.gave_up = store.get_to_str(kGaveUp);
-    NoteHeard(member, OthersThan(rank, size), patience);
+    NoteHeard(member, /*silent=*/{}, patience);
     return failures;
   }
   std::vector<int> silent;
-  std::vector<int> failed;
   std::vector<std::string> parts;
   for (int r = 0; r < size; ++r) {
     if (r == rank) continue;
     const bool here = store.check({keys[r]});
-    if (here) failed.push_back(r);
     const std::string noted =
         here ? absl::StrCat("rank ", member.NameOf(r), " failed in ",
                             store.get_to_str(keys[r]))
@@ -130,7 +136,7 @@ Failures ReadFailures(const GroupMember& member, bool asks_job,
                  absl::StrCat("not heard of: ", RankList(silent)));
   }
   failures.others = absl::StrJoin(parts, "; ");
-  NoteHeard(member, failed, patience);
+  NoteHeard(member, silent, patience);
   return failures;
 }
 
@@ -233,8 +239,7 @@ void AwaitListeners(const GroupMember& member, milliseconds patience) {
   if (!MayServe(member) || *member.store_is_silent) return;
   CallWithin<bool>(patience + kNoteTime,
                    [=] {
-                     NoteHeard(member, OthersThan(member.rank, member.size),
-                               patience);
+                     NoteHeard(member, /*silent=*/{}, patience);
                      return true;
                    })
       .status()
