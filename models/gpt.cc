@@ -9,8 +9,10 @@ namespace tandem {
 
 LayerSpecs Gpt(const GptOptions& options) {
   const InitialRule rule = GptInitialValues(options.layers);
-  LayerSpecs specs = {GptEmbedding("transformer", options.vocabulary,
-                                   options.context, options.width, rule)};
+  LayerSpecs specs = {GptTokenEmbedding("transformer.wte", options.vocabulary,
+                                        options.width, rule),
+                      GptPositionEmbedding("transformer.wpe", options.context,
+                                           options.width, rule)};
   for (int64_t i = 0; i < options.layers; ++i) {
     specs.push_back(GptBlock(absl::StrCat("transformer.h.", i), options.width,
                              options.heads, rule));

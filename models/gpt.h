@@ -6,8 +6,8 @@
 // transformer.wte.weight, as GPT-2's is.
 //
 // int64 token numbers [n, tokens], tokens <= context -> logits [n, tokens,
-// vocabulary]. Layers: transformer (wte and wpe), transformer.h.0 ...,
-// transformer.ln_f, lm_head.
+// vocabulary]. Layers: transformer.wte (of the token), transformer.wpe (of its
+// position), transformer.h.0 ..., transformer.ln_f, lm_head.
 
 #ifndef TANDEM_MODELS_GPT_H_
 #define TANDEM_MODELS_GPT_H_

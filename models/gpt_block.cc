@@ -5,7 +5,6 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <glog/logging.h>
-#include <torch/nn/modules/embedding.h>
 
 #include <cmath>
 #include <memory>
@@ -106,23 +105,32 @@ class Block : public nn::Module {
   std::shared_ptr<Mlp> mlp_;
 };
 
-class Embedding : public nn::Module {
+class TokenEmbedding : public nn::Module {
  public:
-  Embedding(int64_t vocabulary, int64_t context, int64_t width)
-      : wte_(register_module(
-            "wte", std::make_shared<nn::EmbeddingImpl>(vocabulary, width))),
-        wpe_(register_module(
-            "wpe", std::make_shared<nn::EmbeddingImpl>(context, width))) {}
+  TokenEmbedding(int64_t vocabulary, int64_t width)
+      : weight_(register_parameter("weight", at::empty({vocabulary, width}))) {}
 
   at::Tensor forward(const at::Tensor& tokens) {
-    const at::Tensor positions = at::arange(tokens.size(1), tokens.options());
-    return EmbeddingFunction(tokens, wte_->weight) +
-           EmbeddingFunction(positions, wpe_->weight);
+    return EmbeddingFunction(tokens, weight_);
   }
 
  private:
-  std::shared_ptr<nn::EmbeddingImpl> wte_;
-  std::shared_ptr<nn::EmbeddingImpl> wpe_;
+  at::Tensor weight_;
+};
+
+class PositionEmbedding : public nn::Module {
+ public:
+  PositionEmbedding(int64_t context, int64_t width)
+      : weight_(register_parameter("weight", at::empty({context, width}))) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor positions =
+        at::arange(x.size(1), x.options().dtype(at::kLong));
+    return x + EmbeddingFunction(positions, weight_);
+  }
+
+ private:
+  at::Tensor weight_;
 };
 
 }  // namespace
@@ -140,12 +148,19 @@ InitialRule GptInitialValues(int64_t blocks) {
   };
 }
 
-LayerSpec GptEmbedding(const std::string& name, int64_t vocabulary,
-                       int64_t context, int64_t width,
-                       const InitialRule& rule) {
-  return ModuleLayer<Embedding>(
-      name, "GPT2Embedding",
-      [=] { return std::make_shared<Embedding>(vocabulary, context, width); },
+LayerSpec GptTokenEmbedding(const std::string& name, int64_t vocabulary,
+                            int64_t width, const InitialRule& rule) {
+  return ModuleLayer<TokenEmbedding>(
+      name, "Embedding",
+      [=] { return std::make_shared<TokenEmbedding>(vocabulary, width); },
+      rule);
+}
+
+LayerSpec GptPositionEmbedding(const std::string& name, int64_t context,
+                               int64_t width, const InitialRule& rule) {
+  return ModuleLayer<PositionEmbedding>(
+      name, "GPT2PositionEmbedding",
+      [=] { return std::make_shared<PositionEmbedding>(context, width); },
       rule);
 }
 

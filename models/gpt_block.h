@@ -14,10 +14,15 @@ namespace tandem {
 // GPT-2's initial values for a model of so many blocks (see gpt.h).
 InitialRule GptInitialValues(int64_t blocks);
 
-// wte (of the token) + wpe (of its position).
-// int64 [n, tokens], tokens <= context -> [n, tokens, width]
-LayerSpec GptEmbedding(const std::string& name, int64_t vocabulary,
-                       int64_t context, int64_t width, const InitialRule& rule);
+// nn.Embedding, for token numbers.
+// int64 [n, tokens] -> [n, tokens, width]
+LayerSpec GptTokenEmbedding(const std::string& name, int64_t vocabulary,
+                            int64_t width, const InitialRule& rule);
+
+// Adds to each token the embedding of its position.
+// [n, tokens, width], tokens <= context -> [n, tokens, width]
+LayerSpec GptPositionEmbedding(const std::string& name, int64_t context,
+                               int64_t width, const InitialRule& rule);
 
 // x + attn(ln_1(x)), then x + mlp(ln_2(x)); attention is causal. State names:
 // ln_1.*, attn.c_attn.*, attn.c_proj.*, ln_2.*, mlp.c_fc.*, mlp.c_proj.*.

@@ -106,10 +106,10 @@ TEST(GptTest, MoreTokensThanTheContextAreRefused) {
 
 TEST(GptTest, IsAListOfEmbeddingBlocksAndHead) {
   EXPECT_EQ(LayerNames(GptTiny()),
-            (std::vector<std::string>{"transformer", "transformer.h.0",
-                                      "transformer.h.1", "transformer.h.2",
-                                      "transformer.h.3", "transformer.ln_f",
-                                      "lm_head"}));
+            (std::vector<std::string>{"transformer.wte", "transformer.wpe",
+                                      "transformer.h.0", "transformer.h.1",
+                                      "transformer.h.2", "transformer.h.3",
+                                      "transformer.ln_f", "lm_head"}));
 }
 
 TEST(GptTest, InitialValuesAreGpt2s) {

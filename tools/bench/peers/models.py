@@ -168,20 +168,21 @@ def make_model(name, state):
     return model
 
 
-class GptEmbedding(nn.Module):
-    def __init__(self, parts):
+class GptPositions(nn.Module):
+    def __init__(self, wpe):
         super().__init__()
-        self.wte, self.wpe = parts["wte"], parts["wpe"]
+        self.wpe = wpe
 
-    def forward(self, tokens):
-        return self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+    def forward(self, x):
+        return x + self.wpe(torch.arange(x.shape[1]))
 
 
 def layers_of(model):
     """The model as a list of modules, between any two of which it can be cut."""
     if isinstance(model, Gpt2):
         parts = model.transformer
-        return [GptEmbedding(parts), *parts["h"], parts["ln_f"], model.lm_head]
+        embeddings = [parts["wte"], GptPositions(parts["wpe"])]
+        return [*embeddings, *parts["h"], parts["ln_f"], model.lm_head]
     if isinstance(model, ResNet18):
         groups = (model.layer1, model.layer2, model.layer3, model.layer4)
         blocks = [block for group in groups for block in group]
