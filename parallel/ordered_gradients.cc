@@ -1,34 +1,20 @@
 #include "parallel/ordered_gradients.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <glog/logging.h>
 
-#include <algorithm>
 #include <string>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/memory_category.h"
-#include "core/pending_collective.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 
 namespace tandem {
-namespace {
-
-absl::Status WaitForAll(std::vector<PendingCollective>* pending) {
-  absl::Status done;
-  for (PendingCollective& each : *pending) done.Update(each.Wait());
-  pending->clear();
-  return done;
-}
-
-}  // namespace
-
 OrderedGradients::OrderedGradients(FlatBufferList buffers,
                                    const GradientOrder& order,
                                    Communicator* replicas)
@@ -48,14 +34,14 @@ OrderedGradients::OrderedGradients(FlatBufferList buffers,
     tree_ = SummationTree(order_.groups);
   }
   first_group_ = rank * own_groups_;
-  cover_ = tree_.Cover(first_group_, first_group_ + own_groups_);
+  exchange_.emplace(tree_, replicas_);
   for (FlatBuffer* buffer : buffers_) {
     for (const FlatSlot& slot : buffer->slots()) {
       number_of_[{buffer, slot.id}] = gathering_.size();
       gathering_.push_back({buffer, slot.id, false, kNone, 0, false, 0, {}});
     }
     memory_[buffer].waiting.resize(static_cast<size_t>(tree_.levels()));
-    memory_[buffer].sums.resize(cover_.size());
+    memory_[buffer].sums.resize(cover().size());
     buffer->set_on_gradient([this, buffer](const FlatSlot& slot) {
       gathering_[number_of_.at({buffer, slot.id})].touched = true;
     });
@@ -154,7 +140,7 @@ void OrderedGradients::AddToTree(int group, const at::Tensor& sum,
   ++each->groups_done;
   Memory& memory = memory_.at(each->buffer);
   Node node = {0, group};
-  for (; !absl::c_linear_search(cover_, node);
+  for (; !absl::c_linear_search(cover(), node);
        node = SummationTree::Parent(node)) {
     if (!tree_.has_sibling(node)) continue;
     const auto level = static_cast<size_t>(node.level);
@@ -176,12 +162,12 @@ void OrderedGradients::AddToTree(int group, const at::Tensor& sum,
     return;
   }
   const auto number =
-      static_cast<size_t>(absl::c_find(cover_, node) - cover_.begin());
+      static_cast<size_t>(absl::c_find(cover(), node) - cover().begin());
   const at::Tensor place = PlaceOfSum(*each, number);
   if (!place.is_alias_of(sum)) place.copy_(sum);
 }
 
-// Of a node of cover_.
+// Of a node of cover().
 at::Tensor OrderedGradients::PlaceOfSum(const Gathering& each, size_t number) {
   if (is_pair()) return PlaceOf(each, each.buffer->grads());
   return MemoryFor(each, &memory_.at(each.buffer).sums[number]);
@@ -214,7 +200,7 @@ absl::Status OrderedGradients::SettleUse() {
         each.groups_done > 0 || (!has_acted_ && !order_.find_unused_parameters);
     if (each.groups_done > 0) continue;
     unused.push_back(each.buffer->slots()[each.buffer->index_of(each.id)].name);
-    for (size_t node = 0; node < cover_.size(); ++node) {
+    for (size_t node = 0; node < cover().size(); ++node) {
       PlaceOfSum(each, node).zero_();
     }
   }
@@ -235,83 +221,11 @@ absl::Status OrderedGradients::SettleUse() {
   return absl::OkStatus();
 }
 
-// The nodes of the tree, as far as they are known, to the root.
-at::Tensor OrderedGradients::Sum(const Node& node,
-                                 const std::vector<Part>& parts) const {
-  for (const Part& each : parts) {
-    if (each.node == node) return each.values;
-  }
-  CHECK_GT(node.level, 0);
-  const Node left = {node.level - 1, 2 * node.index};
-  const at::Tensor sum = Sum(left, parts);
-  return tree_.has_sibling(left)
-             ? sum.add(Sum(SummationTree::Sibling(left), parts))
-             : sum;
-}
-
-// Each replica sums a share of the buffer, and gives it to all.
 absl::Status OrderedGradients::Exchange(FlatBuffer& buffer, int number) {
-  const at::NoGradGuard no_grad;
   if (is_pair()) {
     return replicas_->AllReduceSum(buffer.grads(), [] { return "their sum"; });
   }
-  const int count = replicas_->size();
-  const int rank = replicas_->rank();
-  const int64_t size = buffer.grads().numel();
-  constexpr int64_t kUnit = 16;  // elements: none of a vector apart
-  const int64_t share = (size / kUnit + count) / count * kUnit;
-  const auto share_of = [&](const at::Tensor& flat, int replica) {
-    const int64_t first = std::min(replica * share, size);
-    return flat.narrow(0, first, std::min(share, size - first));
-  };
-  // Two kinds of messages a buffer, and the former of several parts.
-  const int tag = 2 * number;
-  std::vector<PendingCollective> pending;
-  std::vector<Part> parts;
-  const Memory& memory = memory_.at(&buffer);
-  const at::Tensor mine = share_of(buffer.grads(), rank);
-  for (int other = 0; other < count; ++other) {
-    const int first = other * own_groups_;
-    const std::vector<Node> cover = tree_.Cover(first, first + own_groups_);
-    for (size_t i = 0; i < cover.size(); ++i) {
-      if (other == rank) {
-        parts.push_back({cover[i], share_of(memory.sums[i], rank)});
-        continue;
-      }
-      parts.push_back({cover[i], at::empty_like(mine)});
-      if (mine.numel() == 0) continue;
-      TANDEM_ASSIGN_OR_RETURN(
-          PendingCollective receiving,
-          replicas_->StartReceive(parts.back().values, other, tag));
-      pending.push_back(std::move(receiving));
-    }
-  }
-  for (int other = 0; other < count; ++other) {
-    if (other == rank) continue;
-    for (const at::Tensor& sum : memory.sums) {
-      const at::Tensor theirs = share_of(sum, other);
-      if (theirs.numel() == 0) continue;
-      TANDEM_ASSIGN_OR_RETURN(PendingCollective sending,
-                              replicas_->StartSend(theirs, other, tag));
-      pending.push_back(std::move(sending));
-    }
-  }
-  TANDEM_RETURN_IF_ERROR(WaitForAll(&pending));
-  mine.copy_(Sum(tree_.root(), parts));
-  for (int other = 0; other < count; ++other) {
-    if (other == rank) continue;
-    const at::Tensor theirs = share_of(buffer.grads(), other);
-    if (theirs.numel() > 0) {
-      TANDEM_ASSIGN_OR_RETURN(PendingCollective receiving,
-                              replicas_->StartReceive(theirs, other, tag + 1));
-      pending.push_back(std::move(receiving));
-    }
-    if (mine.numel() == 0) continue;
-    TANDEM_ASSIGN_OR_RETURN(PendingCollective sending,
-                            replicas_->StartSend(mine, other, tag + 1));
-    pending.push_back(std::move(sending));
-  }
-  return WaitForAll(&pending);
+  return exchange_->Sum(memory_.at(&buffer).sums, number, buffer.grads());
 }
 
 }  // namespace tandem

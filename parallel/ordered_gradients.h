@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "core/communicator.h"
 #include "parallel/flat_buffer.h"
 #include "parallel/flat_buffer_list.h"
+#include "parallel/ordered_exchange.h"
 #include "parallel/stage_gradients.h"
 #include "parallel/summation_tree.h"
 
@@ -39,10 +41,8 @@ struct GradientOrder {
 // replicas that divides the groups. Each microbatch's loss must weigh its share
 // of the whole batch; what is summed here is not divided.
 //
-// Replicas exchange sums of groups: each adds up its share of every buffer and
-// gives the result to all. Where a replica's groups are one node of the tree (a
-// power of two of them) that moves as many bytes as an all-reduce; else up to
-// three times as many.
+// Replicas exchange sums of groups (ordered_exchange.h), two of them by an
+// all-reduce where their groups are a node of the tree each.
 //
 // Where a replica has G groups, log2(G) + 1 further buffers as large as the
 // gradients are kept at most, one more for each node that it sends.
@@ -82,18 +82,14 @@ class OrderedGradients : public StageGradients {
   // Further memory of a buffer's layout.
   struct Memory {
     std::vector<at::Tensor> waiting;  // by level
-    std::vector<at::Tensor> sums;     // by node of cover_
+    std::vector<at::Tensor> sums;     // by node of cover()
   };
 
-  // The sum of some groups' gradients, of a share of a buffer.
-  struct Part {
-    Node node;
-    at::Tensor values;
-  };
-
+  // Of this replica's groups.
+  const std::vector<Node>& cover() const { return exchange_->cover(); }
   // Two replicas, each one term of the tree's root?
   bool is_pair() const {
-    return replicas_ != nullptr && replicas_->size() == 2 && cover_.size() == 1;
+    return replicas_ != nullptr && replicas_->size() == 2 && cover().size() == 1;
   }
   int GroupOf(int microbatch) const;
   at::Tensor PlaceOf(const Gathering& each, const at::Tensor& flat) const;
@@ -103,7 +99,6 @@ class OrderedGradients : public StageGradients {
   void AddZerosUpTo(int group, Gathering* each);
   void AddToTree(int group, const at::Tensor& sum, Gathering* each);
   absl::Status SettleUse();
-  at::Tensor Sum(const Node& node, const std::vector<Part>& parts) const;
   absl::Status Exchange(FlatBuffer& buffer, int number);
 
   FlatBufferList buffers_;
@@ -116,7 +111,7 @@ class OrderedGradients : public StageGradients {
   bool pairs_ = false;
   bool has_acted_ = false;  // in this step
   SummationTree tree_;
-  std::vector<Node> cover_;  // of this replica's groups
+  std::optional<OrderedExchange> exchange_;
   std::vector<Gathering> gathering_;
   std::map<std::pair<const FlatBuffer*, size_t>, size_t> number_of_;
   std::map<const FlatBuffer*, Memory> memory_;
