@@ -106,8 +106,7 @@ absl::Status OrderedExchange::Spread(const at::Tensor& result, int tag) const {
     if (other == rank_) continue;
     TANDEM_RETURN_IF_ERROR(
         Receive(ShareOf(result, other), other, tag, &pending));
-    TANDEM_RETURN_IF_ERROR(
-        Send(ShareOf(result, rank_), other, tag, &pending));
+    TANDEM_RETURN_IF_ERROR(Send(ShareOf(result, rank_), other, tag, &pending));
   }
   return WaitForAll(&pending);
 }

@@ -89,7 +89,8 @@ class OrderedGradients : public StageGradients {
   const std::vector<Node>& cover() const { return exchange_->cover(); }
   // Two replicas, each one term of the tree's root?
   bool is_pair() const {
-    return replicas_ != nullptr && replicas_->size() == 2 && cover().size() == 1;
+    return replicas_ != nullptr && replicas_->size() == 2 &&
+           cover().size() == 1;
   }
   int GroupOf(int microbatch) const;
   at::Tensor PlaceOf(const Gathering& each, const at::Tensor& flat) const;

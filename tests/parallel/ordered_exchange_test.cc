@@ -30,7 +30,7 @@ at::Tensor SumOf(const SummationTree& tree, const Node& node, int64_t size) {
   const Node left = {node.level - 1, 2 * node.index};
   const at::Tensor sum = SumOf(tree, left, size);
   if (!tree.has_sibling(left)) return sum;
-  return sum + SumOf(tree, SummationTree::Sibling(left), size);
+  return sum.add(SumOf(tree, SummationTree::Sibling(left), size));
 }
 
 // Replicas, terms of each, numbers of each.
