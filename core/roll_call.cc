@@ -58,8 +58,8 @@ std::vector<int> OthersInJob(const GroupMember& member) {
 }
 
 // Notes that this rank has read the others' notes. Rank 0 may serve the store:
-// it stays until all of the job that are not `silent` have read them too, those
-// of other groups as well, or for so long.
+// it stays until all of the job that are not `silent` have read them too, or
+// for so long; twice as long for those of other groups, who also ask the job.
 void NoteHeard(const GroupMember& member, const std::vector<int>& silent,
                milliseconds patience) {
   const auto key = [](int name) { return absl::StrCat("heard/", name); };
@@ -72,7 +72,8 @@ void NoteHeard(const GroupMember& member, const std::vector<int>& silent,
     keys.push_back(key(name));
   }
   if (keys.empty()) return;
-  CatchTorch([&] { job.wait(keys, patience); }).IgnoreError();
+  const int waits = member.job == member.store ? 1 : 2;
+  CatchTorch([&] { job.wait(keys, waits * patience); }).IgnoreError();
 }
 
 // For ranks of other groups: "rank 3 gave up: disk full". The first is the
@@ -88,6 +89,18 @@ void NoteInJob(const GroupMember& member, const std::string& what) {
 std::string NotedInJob(const GroupMember& member, int rank) {
   const std::string key = absl::StrCat(kInJob, "/", member.NameOf(rank));
   return member.job->check({key}) ? member.job->get_to_str(key) : "";
+}
+
+// Those of ranks that have not failed elsewhere in the job. Running out of
+// patience is no error: it tells who is missing.
+void AwaitNotes(const GroupMember& member, const std::vector<std::string>& keys,
+                milliseconds patience) {
+  std::vector<std::string> awaited;
+  for (int r = 0; r < member.size; ++r) {
+    if (NotedInJob(member, r).empty()) awaited.push_back(keys[r]);
+  }
+  if (awaited.empty()) return;
+  CatchTorch([&] { member.store->wait(awaited, patience); }).IgnoreError();
 }
 
 // The ranks of the job that have failed nowhere by then.
@@ -106,10 +119,7 @@ Failures ReadFailures(const GroupMember& member, bool asks_job,
   const int size = member.size;
   Failures failures;
   const std::vector<std::string> keys = KeysOfAll("failed", size);
-  if (!store.check({kGaveUp})) {
-    // Running out of patience is no error: it tells who is missing.
-    CatchTorch([&] { store.wait(keys, patience); }).IgnoreError();
-  }
+  if (!store.check({kGaveUp})) AwaitNotes(member, keys, patience);
   if (store.check({kGaveUp})) {
     failures.gave_up = store.get_to_str(kGaveUp);
     NoteHeard(member, /*silent=*/{}, patience);
@@ -218,7 +228,7 @@ Failures TellFailure(const GroupMember& member, const std::string& operation,
   then();
   if (!noted.ok()) return {"", DescribeSilence(store, noted)};
   absl::StatusOr<Failures> told = CallWithin<Failures>(
-      3 * patience + kReadTime,
+      4 * patience + kReadTime,
       [=] { return ReadFailures(member, asks_job, patience); });
   return told.ok() ? *told
                    : Failures{"", DescribeSilence(store, told.status())};
@@ -237,7 +247,7 @@ void TellGivingUp(const GroupMember& member, const std::string& reason) {
 
 void AwaitListeners(const GroupMember& member, milliseconds patience) {
   if (!MayServe(member) || *member.store_is_silent) return;
-  CallWithin<bool>(patience + kNoteTime,
+  CallWithin<bool>(2 * patience + kNoteTime,
                    [=] {
                      NoteHeard(member, /*silent=*/{}, patience);
                      return true;

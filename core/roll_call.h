@@ -35,7 +35,7 @@ struct Failures {
 // the others `patience` to note theirs, and returns what they did. If it
 // `asks_job`, and all ranks of the group were heard of, the job's ranks have as
 // long again: one that waits in vain may wait for one that waits for another.
-// Takes 4 s and three times `patience` at most, whatever the store does.
+// Takes 4 s and four times `patience` at most, whatever the store does.
 Failures TellFailure(const GroupMember& member, const std::string& operation,
                      bool asks_job, std::chrono::milliseconds patience,
                      absl::FunctionRef<void()> then);
@@ -44,7 +44,8 @@ Failures TellFailure(const GroupMember& member, const std::string& operation,
 void TellGivingUp(const GroupMember& member, const std::string& reason);
 
 // After TellGivingUp: rank 0, which may serve the store, stays until the others
-// have read the note, or for so long; other ranks return at once.
+// have read the note, or for so long (twice that in a part of the job); other
+// ranks return at once.
 void AwaitListeners(const GroupMember& member,
                     std::chrono::milliseconds patience);
 
