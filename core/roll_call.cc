@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
@@ -24,6 +25,7 @@ constexpr milliseconds kNoteTime = std::chrono::seconds(2);
 constexpr milliseconds kReadTime = std::chrono::seconds(2);
 
 constexpr char kGaveUp[] = "gave up";
+constexpr char kFailedIn[] = " failed in ";
 constexpr char kInJob[] = "failed in the job";
 constexpr char kFirstInJob[] = "failed first in the job";
 
@@ -76,11 +78,15 @@ void NoteHeard(const GroupMember& member, const std::vector<int>& silent,
   CatchTorch([&] { job.wait(keys, waits * patience); }).IgnoreError();
 }
 
-// For ranks of other groups: "rank 3 gave up: disk full". The first is the
-// cause.
+std::string OfGroup(const GroupMember& member) {
+  return absl::StrCat(" of group \"", member.name, "\"");
+}
+
+// For ranks of other groups: "rank 3 gave up: disk full" of " gave up: disk
+// full". The first is the cause.
 void NoteInJob(const GroupMember& member, const std::string& what) {
   const int name = member.NameOf(member.rank);
-  const std::string text = absl::StrCat("rank ", name, " ", what);
+  const std::string text = absl::StrCat("rank ", name, what);
   member.job->compareSet(absl::StrCat(kInJob, "/", name), std::string(), text);
   member.job->compareSet(kFirstInJob, std::string(), text);
 }
@@ -129,11 +135,15 @@ Failures ReadFailures(const GroupMember& member, bool asks_job,
   std::vector<std::string> parts;
   for (int r = 0; r < size; ++r) {
     if (r == rank) continue;
-    const bool here = store.check({keys[r]});
+    const std::string in_job = NotedInJob(member, r);
+    // Then the cause is nobody of this group.
+    asks_job |= absl::StrContains(in_job, kFailedIn) &&
+                !absl::EndsWith(in_job, OfGroup(member));
     const std::string noted =
-        here ? absl::StrCat("rank ", member.NameOf(r), " failed in ",
-                            store.get_to_str(keys[r]))
-             : NotedInJob(member, r);
+        store.check({keys[r]})
+            ? absl::StrCat("rank ", member.NameOf(r), kFailedIn,
+                           store.get_to_str(keys[r]))
+            : in_job;
     if (noted.empty()) {
       silent.push_back(member.NameOf(r));
     } else {
@@ -222,8 +232,7 @@ Failures TellFailure(const GroupMember& member, const std::string& operation,
   const StorePtr& store = member.store;
   const absl::Status noted = Note(member, [=](c10d::Store& notes) {
     notes.set(absl::StrCat("failed/", member.rank), operation);
-    NoteInJob(member, absl::StrCat("failed in ", operation, " of group \"",
-                                   member.name, "\""));
+    NoteInJob(member, absl::StrCat(kFailedIn, operation, OfGroup(member)));
   });
   then();
   if (!noted.ok()) return {"", DescribeSilence(store, noted)};
@@ -236,11 +245,10 @@ Failures TellFailure(const GroupMember& member, const std::string& operation,
 
 void TellGivingUp(const GroupMember& member, const std::string& reason) {
   Note(member, [=](c10d::Store& notes) {
-    const std::string what = absl::StrCat("gave up: ", reason);
+    const std::string what = absl::StrCat(" gave up: ", reason);
     // The first is the cause: others may give up because of it.
-    notes.compareSet(
-        kGaveUp, std::string(),
-        absl::StrCat("rank ", member.NameOf(member.rank), " ", what));
+    notes.compareSet(kGaveUp, std::string(),
+                     absl::StrCat("rank ", member.NameOf(member.rank), what));
     NoteInJob(member, what);
   }).IgnoreError();
 }
