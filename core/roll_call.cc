@@ -50,32 +50,21 @@ bool MayServe(const GroupMember& member) {
   return member.NameOf(member.rank) == 0;
 }
 
-// By the job's numbers, and but for this rank.
-std::vector<int> OthersInJob(const GroupMember& member) {
-  std::vector<int> others;
-  for (int name = 0; name < member.job_size; ++name) {
-    if (name != member.NameOf(member.rank)) others.push_back(name);
-  }
-  return others;
-}
-
 // Notes that this rank has read the others' notes. Rank 0 may serve the store:
 // it stays until all of the job that are not `silent` have read them too, or
 // for so long; twice as long for those of other groups, who also ask the job.
 void NoteHeard(const GroupMember& member, const std::vector<int>& silent,
                milliseconds patience) {
-  const auto key = [](int name) { return absl::StrCat("heard/", name); };
   c10d::Store& job = *member.job;
-  job.set(key(member.NameOf(member.rank)), std::string("1"));
+  const std::vector<std::string> keys = KeysOfAll("heard", member.job_size);
+  job.set(keys[member.NameOf(member.rank)], std::string("1"));
   if (!MayServe(member)) return;
-  std::vector<std::string> keys;
-  for (int name : OthersInJob(member)) {
-    if (absl::c_linear_search(silent, name)) continue;
-    keys.push_back(key(name));
+  std::vector<std::string> awaited;
+  for (int name = 0; name < member.job_size; ++name) {
+    if (!absl::c_linear_search(silent, name)) awaited.push_back(keys[name]);
   }
-  if (keys.empty()) return;
   const int waits = member.job == member.store ? 1 : 2;
-  CatchTorch([&] { job.wait(keys, waits * patience); }).IgnoreError();
+  CatchTorch([&] { job.wait(awaited, waits * patience); }).IgnoreError();
 }
 
 std::string OfGroup(const GroupMember& member) {
@@ -135,14 +124,16 @@ Failures ReadFailures(const GroupMember& member, bool asks_job,
   std::vector<std::string> parts;
   for (int r = 0; r < size; ++r) {
     if (r == rank) continue;
+    const std::string failed_in =
+        absl::StrCat("rank ", member.NameOf(r), kFailedIn);
     const std::string in_job = NotedInJob(member, r);
-    // Then the cause is nobody of this group.
-    asks_job |= absl::StrContains(in_job, kFailedIn) &&
+    // Then the cause is nobody of this group. What it gave up for may read
+    // like anything.
+    asks_job |= absl::StartsWith(in_job, failed_in) &&
                 !absl::EndsWith(in_job, OfGroup(member));
     const std::string noted =
         store.check({keys[r]})
-            ? absl::StrCat("rank ", member.NameOf(r), kFailedIn,
-                           store.get_to_str(keys[r]))
+            ? absl::StrCat(failed_in, store.get_to_str(keys[r]))
             : in_job;
     if (noted.empty()) {
       silent.push_back(member.NameOf(r));
