@@ -1,0 +1,96 @@
+"""A precompiled header (GCC's .gch), made by the C++ toolchain with the flags of every other file.
+
+GCC takes a .gch in place of the header that -include names, if the two were compiled alike; it lies in
+Bazel's output tree beside a header of the same text, which any other compiler reads instead.
+"""
+
+load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
+load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+
+def _compiler(features):
+    return cc_common.get_tool_for_action(
+        action_name = CPP_COMPILE_ACTION_NAME,
+        feature_configuration = features,
+    )
+
+def _compile(ctx, toolchain, features, header, context):
+    precompiled = ctx.actions.declare_file(header.basename + ".gch")
+    variables = cc_common.create_compile_variables(
+        cc_toolchain = toolchain,
+        feature_configuration = features,
+        include_directories = context.includes,
+        output_file = precompiled.path,
+        preprocessor_defines = context.defines,
+        quote_include_directories = context.quote_includes,
+        source_file = header.path,
+        system_include_directories = context.system_includes,
+        use_pic = True,
+        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts,
+    )
+    ctx.actions.run(
+        outputs = [precompiled],
+        inputs = depset([header], transitive = [context.headers, toolchain.all_files]),
+        executable = _compiler(features),
+        arguments = ["-x", "c++-header"] + cc_common.get_memory_inefficient_command_line(
+            action_name = CPP_COMPILE_ACTION_NAME,
+            feature_configuration = features,
+            variables = variables,
+        ),
+        env = cc_common.get_environment_variables(
+            action_name = CPP_COMPILE_ACTION_NAME,
+            feature_configuration = features,
+            variables = variables,
+        ),
+        mnemonic = "CppPrecompiledHeader",
+        progress_message = "Precompiling %s" % header.short_path,
+    )
+    return precompiled
+
+def _precompiled_header(ctx):
+    toolchain = find_cpp_toolchain(ctx)
+    features = cc_common.configure_features(
+        ctx = ctx,
+        cc_toolchain = toolchain,
+        requested_features = ctx.features,
+        unsupported_features = ctx.disabled_features,
+    )
+    context = cc_common.merge_cc_infos(
+        cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
+    ).compilation_context
+    header = ctx.actions.declare_file(ctx.label.name + ".h")
+    ctx.actions.write(header, "".join(["#include \"%s\"\n" % each for each in ctx.attr.headers]))
+    files = [header]
+
+
+    # The toolchain that Bazel finds by itself does not say which compiler it is.
+    if _compiler(features).split("/")[-1].startswith(("gcc", "g++")):
+        files.append(_compile(ctx, toolchain, features, header, context))
+    own = cc_common.create_compilation_context(headers = depset(files))
+    return [
+        DefaultInfo(files = depset(files)),
+        cc_common.merge_cc_infos(
+            direct_cc_infos = [CcInfo(compilation_context = own)],
+            cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
+        ),
+    ]
+
+precompiled_header = rule(
+    attrs = {
+        "deps": attr.label_list(providers = [CcInfo]),
+        "headers": attr.string_list(mandatory = True),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+    },
+    doc = "A header that includes `headers`, and its precompiled form. Whoever compiles with it depends on it " +
+          "and says -include PACKAGE/NAME.h.",
+    fragments = ["cpp"],
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+    implementation = _precompiled_header,
+)
+
+# For `copts` of a target that depends on //third_party/libtorch:heavy_headers. A precompiled header that does
+# not fit is an error, not a slow build.
+HEAVY_HEADERS = [
+    "-include",
+    "third_party/libtorch/heavy_headers.h",
+    "-Winvalid-pch",
+]
