@@ -3,6 +3,7 @@
 #ifndef TANDEM_PARALLEL_BUCKET_MEMORY_H_
 #define TANDEM_PARALLEL_BUCKET_MEMORY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -15,7 +16,7 @@ namespace tandem {
 
 // One T a bucket. It is that bucket's as long as the bucket at its index holds
 // the same parameters in the same buffer: once the buckets are rebuilt, what
-// was kept for the old ones is let go.
+// was kept for the old ones is let go as the new ones are kept.
 //
 // Not thread-safe.
 template <typename T>
@@ -36,6 +37,9 @@ class BucketMemory {
   // Keeps `value`, in the place of what was kept for another bucket at this
   // index. The address stays good until the next Keep() of this index.
   T* Keep(const GradBucket& bucket, T value) {
+    if (bucket.is_last) {  // there may have been more before a rebuild
+      entries_.erase(entries_.upper_bound(bucket.index), entries_.end());
+    }
     Entry& entry = entries_[bucket.index];
     entry = {bucket.names, bucket.buffer.const_data_ptr(),
              bucket.buffer.numel(), bucket.buffer.scalar_type(),
@@ -44,6 +48,7 @@ class BucketMemory {
   }
 
   void Clear() { entries_.clear(); }
+  size_t size() const { return entries_.size(); }
 
  private:
   struct Entry {

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -56,7 +59,10 @@ absl::Status CheckDelayed(const DistributedDataParallelOptions& options,
     TANDEM_RETURN_IF_ERROR(
         CheckTrained("delay_all_reduce_named_params", parameters, name));
   }
-  if (absl::c_linear_search(options.parameters_to_ignore, until)) {
+  const DistributedDataParallelOptions first =
+      WithFirstNames(options, parameters);
+  if (absl::c_linear_search(first.parameters_to_ignore,
+                            first.param_to_hook_all_reduce)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "param_to_hook_all_reduce names ", until,
         ", which parameters_to_ignore names too: nobody would notice it"));
@@ -123,6 +129,36 @@ BucketOptions BucketsOf(const DistributedDataParallelOptions& options) {
     buckets.limits = {std::max<int64_t>(1, Bytes(*options.bucket_cap_mb))};
   }
   return buckets;
+}
+
+NamedTensors UnderFirstNames(const NamedTensors& parameters) {
+  NamedTensors first;
+  std::set<const c10::TensorImpl*> seen;
+  for (const auto& each : parameters) {
+    if (seen.insert(each.second.unsafeGetTensorImpl()).second) {
+      first.push_back(each);
+    }
+  }
+  return first;
+}
+
+DistributedDataParallelOptions WithFirstNames(
+    DistributedDataParallelOptions options, const NamedTensors& parameters) {
+  std::map<const c10::TensorImpl*, std::string> first;
+  std::map<std::string, std::string> first_of;  // by any name
+  for (const auto& [name, tensor] : parameters) {
+    const auto found =
+        first.try_emplace(tensor.unsafeGetTensorImpl(), name).first;
+    first_of[name] = found->second;
+  }
+  const auto rename = [&](std::string* name) {
+    const auto found = first_of.find(*name);
+    if (found != first_of.end()) *name = found->second;
+  };
+  for (std::string& name : options.parameters_to_ignore) rename(&name);
+  for (std::string& name : options.delay_all_reduce_named_params) rename(&name);
+  rename(&options.param_to_hook_all_reduce);
+  return options;
 }
 
 absl::Status CheckDdpOptions(const DistributedDataParallelOptions& options,

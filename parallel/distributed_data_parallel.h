@@ -7,7 +7,8 @@
 //   for (...) {
 //     ddp->ZeroGrad();
 //     TANDEM_ASSIGN_OR_RETURN(at::Tensor output, ddp->Forward(input));
-//     TANDEM_RETURN_IF_ERROR(ddp->Backward(loss(output, target)));
+//     TANDEM_RETURN_IF_ERROR(
+//         ddp->Backward([&] { return loss(output, target); }));
 //     optimizer->Step(learning_rate);
 //   }
 //
@@ -115,7 +116,7 @@ class DistributedDataParallel : public Replica {
     auto output = CatchTorchOr([&] {
       return ModuleTraits<Module>::Call(module_, std::forward<Args>(args)...);
     });
-    if (!output.ok()) return output.status();
+    if (!output.ok()) return InStep("forward", output.status());
     Watch(*output);
     AfterForward();
     return output;

@@ -15,7 +15,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/describe_tensor.h"
 #include "core/memory_category.h"
+#include "core/status_macros.h"
 
 namespace tandem {
 namespace {
@@ -204,15 +206,32 @@ void FlatBuffer::Reorder(const std::vector<size_t>& order) {
 }
 
 absl::Status FlatBuffer::CheckViews() const {
+  TANDEM_RETURN_IF_ERROR(CheckParameters());
   for (const FlatSlot& slot : slots_) {
     const at::Tensor& grad = slot.parameter.grad();
-    if (!LiesIn(slot.parameter, values_, slot.offset) ||
-        (grad.defined() && !LiesIn(grad, grads_, slot.offset))) {
-      return absl::InternalError(absl::StrCat(
-          "parameter ", slot.name,
-          " or its gradient was replaced by another tensor since training ",
-          "began: change values in place"));
+    if (!grad.defined() || LiesIn(grad, grads_, slot.offset)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("the gradient of parameter ", slot.name,
+                     " was replaced by another tensor since training began: ",
+                     "change its values in place"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FlatBuffer::CheckParameters() const {
+  for (const FlatSlot& slot : slots_) {
+    const at::Tensor& parameter = slot.parameter;
+    if (LiesIn(parameter, values_, slot.offset) &&
+        parameter.scalar_type() == values_.scalar_type()) {
+      continue;
     }
+    return absl::FailedPreconditionError(absl::StrCat(
+        "parameter ", slot.name, " was replaced after its module was wrapped: ",
+        "it is ", DescribeTensor(parameter), " on ", parameter.device().str(),
+        " now, and the flat buffer that is trained is ",
+        DescribeTensor(values_), " on ", values_.device().str(),
+        "; convert or move a module first (to(), set_data()), then wrap it, "
+        "and change values in place"));
   }
   return absl::OkStatus();
 }

@@ -99,8 +99,10 @@ class FlatBuffer {
   // permutation.
   void Reorder(const std::vector<size_t>& order);
 
-  // Internal, naming the parameter, when somebody replaced a parameter's data
-  // or gradient, so that it lies in the buffer no more.
+  // FailedPrecondition, naming the parameter, when it lies in the buffer no
+  // more: module->to() of another dtype or device replaces it, and its hook.
+  absl::Status CheckParameters() const;
+  // The same, and when a gradient does.
   absl::Status CheckViews() const;
 
  private:

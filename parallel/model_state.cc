@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -47,6 +48,25 @@ absl::Status FirstDifference(int rank, const std::string& theirs, int first,
       "the model of rank ", rank, " differs from that of rank ", first,
       ": tensor ", at, " is ", line(b), " there, ", line(a), " on rank ", first,
       "; start all ranks with the same flags"));
+}
+
+// What one broadcast serves, in order of first appearance, which is the same on
+// all ranks: devices have other numbers on each.
+std::vector<std::vector<at::Tensor>> ByDeviceAndDtype(
+    const std::vector<at::Tensor>& tensors) {
+  std::vector<std::vector<at::Tensor>> groups;
+  for (const at::Tensor& tensor : tensors) {
+    const auto same = absl::c_find_if(groups, [&](const auto& group) {
+      return group[0].device() == tensor.device() &&
+             group[0].scalar_type() == tensor.scalar_type();
+    });
+    if (same == groups.end()) {
+      groups.push_back({tensor});
+    } else {
+      same->push_back(tensor);
+    }
+  }
+  return groups;
 }
 
 }  // namespace
@@ -96,13 +116,7 @@ absl::Status BroadcastFromRank0(const std::vector<at::Tensor>& tensors,
                                 Communicator& communicator) {
   if (communicator.size() == 1) return absl::OkStatus();
   at::NoGradGuard no_grad;
-  // Shared by device and dtype; in an order that is the same on all ranks.
-  std::map<std::pair<std::string, at::ScalarType>, std::vector<at::Tensor>>
-      groups;
-  for (const at::Tensor& tensor : tensors) {
-    groups[{tensor.device().str(), tensor.scalar_type()}].push_back(tensor);
-  }
-  for (auto& [kind, same] : groups) {
+  for (const std::vector<at::Tensor>& same : ByDeviceAndDtype(tensors)) {
     std::vector<at::Tensor> flat;
     for (const at::Tensor& tensor : same) flat.push_back(tensor.flatten());
     const at::Tensor all = at::cat(flat);

@@ -26,7 +26,8 @@ absl::Status CheckSameModel(const NamedTensors& model,
                             Communicator& communicator);
 
 // Every rank's `tensors` take the values of rank 0's. They must be alike on all
-// ranks. One broadcast serves all tensors of one dtype. Collective.
+// ranks, but for their devices' numbers. One broadcast serves all tensors of
+// one device and dtype. Collective.
 absl::Status BroadcastFromRank0(const std::vector<at::Tensor>& tensors,
                                 Communicator& communicator);
 

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <glog/logging.h>
 
 #include <algorithm>
 #include <set>
@@ -34,17 +35,26 @@ Optimizer::Optimizer(Traits traits, const FlatBufferList& buffers)
   }
 }
 
-void Optimizer::Step(double learning_rate) {
+int64_t Optimizer::Step(double learning_rate) {
   at::NoGradGuard no_grad;
-  for (Part& part : parts_) StepPart(part, learning_rate);
+  int64_t stepped = 0;
+  for (Part& part : parts_) stepped += StepPart(part, learning_rate);
+  if (stepped == 0 && !parts_.empty()) {
+    LOG_FIRST_N(WARNING, 1)
+        << traits_.name << " step without effect: no parameter has a gradient ("
+        << parts_[0].buffer->slots()[0].name
+        << ", ...); was Backward called after ZeroGrad?";
+  }
+  return stepped;
 }
 
 int64_t Optimizer::NextSteps(int64_t steps) const {
   return traits_.counts_steps ? steps + 1 : 1;
 }
 
-void Optimizer::StepPart(Part& part, double learning_rate) {
+int64_t Optimizer::StepPart(Part& part, double learning_rate) {
   const std::vector<FlatSlot>& slots = part.buffer->slots();
+  int64_t stepped = 0;
   for (size_t begin = 0; begin < slots.size();) {
     size_t end = begin;
     while (end < slots.size() && part.buffer->has_gradient(end) &&
@@ -67,11 +77,13 @@ void Optimizer::StepPart(Part& part, double learning_rate) {
       range.state.push_back(state.narrow(0, from, length));
     }
     if (length > 0) StepRange(range, learning_rate);
+    stepped += static_cast<int64_t>(end - begin);
     for (; begin < end; ++begin) {
       int64_t& steps = part.steps[slots[begin].id];
       steps = NextSteps(steps);
     }
   }
+  return stepped;
 }
 
 std::vector<Optimizer::Place> Optimizer::PlacesInOrder() const {

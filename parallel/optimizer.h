@@ -36,8 +36,10 @@ class Optimizer {
   // "SGD", "Adam", "AdamW".
   const std::string& name() const { return traits_.name; }
 
-  // One step, with this learning rate.
-  void Step(double learning_rate);
+  // One step, with this learning rate. Returns how many parameters it stepped:
+  // those that have a gradient. Where there are parameters and none has one,
+  // Backward was forgotten, most likely; the first time this is logged.
+  int64_t Step(double learning_rate);
 
   // Copies of the state, by "PARAMETER.STATE" with PyTorch's state names; a
   // parameter that has not been stepped has none. In the order of the
@@ -88,7 +90,7 @@ class Optimizer {
     size_t slot;
   };
 
-  void StepPart(Part& part, double learning_rate);
+  int64_t StepPart(Part& part, double learning_rate);
   int64_t NextSteps(int64_t steps) const;
   std::vector<Place> PlacesInOrder() const;
   NamedTensors SlotState(const Part& part, size_t slot) const;

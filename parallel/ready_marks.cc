@@ -87,7 +87,8 @@ std::string ReadyMarks::NamesOf(const std::vector<int64_t>& positions) const {
   constexpr size_t kShown = 20;
   std::vector<std::string> names;
   for (size_t i = 0; i < positions.size() && i < kShown; ++i) {
-    names.push_back(names_[positions[i]]);
+    names.push_back(
+        absl::StrCat(names_[positions[i]], " (index ", positions[i], ")"));
   }
   const size_t hidden = positions.size() - names.size();
   return absl::StrCat(

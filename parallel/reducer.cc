@@ -89,6 +89,9 @@ absl::Status Reducer::PrepareForForward() {
         "was caught outside of Backward()");
     group_.Abort(status_);
   }
+  if (!status_.ok()) return status_;
+  status_ = CheckParameters();
+  if (!status_.ok()) group_.Abort(status_);
   if (rebuilt_ || steps_ == 0 || !status_.ok()) return status_;
   status_ = Rebuild();
   return status_;
@@ -221,6 +224,7 @@ absl::Status Reducer::Average() {
   at::NoGradGuard no_grad;
   const GradientStreamsGuard behind(AllOf(buffers_, options_.delayed));
   times_.gradients_ready = ReducerTimes::Clock::now();
+  TANDEM_RETURN_IF_ERROR(CheckParameters());
   TANDEM_RETURN_IF_ERROR(CheckMarks());
   ZeroUnused([this](const Place& place, size_t /*position*/) {
     return place.bucket >= running_.size();  // else it is on its way
@@ -253,6 +257,13 @@ void Reducer::AddToTrace() const {
                times_.buckets[b].ended,
                {{"what", Purpose(b)}, {"group", group_.name()}}});
   }
+}
+
+absl::Status Reducer::CheckParameters() const {
+  for (const FlatBuffer* buffer : AllOf(buffers_, options_.delayed)) {
+    TANDEM_RETURN_IF_ERROR(buffer->CheckParameters());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Reducer::CheckMarks() {

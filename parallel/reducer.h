@@ -81,6 +81,7 @@ class Reducer {
   absl::Status SetHook(CommunicationHook hook);
 
   // Rebuilds the buckets if that is due. Collective; between two steps.
+  // FailedPrecondition for a parameter that its module has replaced.
   absl::Status PrepareForForward();
 
   // Whether backwards that begin from now on are averaged; else gradients only
@@ -136,6 +137,7 @@ class Reducer {
   void TrimDead(Bucket* bucket) const;
   absl::Status Rebuild();
   bool learns_use() const;
+  absl::Status CheckParameters() const;
   std::string Purpose(size_t index) const;
 
   // From here on with mutex_ held.

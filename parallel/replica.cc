@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 #include "parallel/model_state.h"
@@ -46,9 +47,11 @@ Replica::Replica(Communicator& group,
 
 Replica::~Replica() = default;
 
-absl::Status Replica::Prepare(const NamedTensors& parameters,
+absl::Status Replica::Prepare(const NamedTensors& all_parameters,
                               const NamedTensors& buffers) {
-  TANDEM_RETURN_IF_ERROR(CheckDdpOptions(options_, parameters, buffers));
+  TANDEM_RETURN_IF_ERROR(CheckDdpOptions(options_, all_parameters, buffers));
+  options_ = WithFirstNames(options_, all_parameters);
+  const NamedTensors parameters = UnderFirstNames(all_parameters);
   NamedTensors alike;  // on all ranks
   for (const NamedTensors& part : {parameters, buffers}) {
     for (const auto& each : part) {
@@ -162,11 +165,25 @@ void Replica::WatchOutput(const at::Tensor& output) {
   });
 }
 
+absl::Status Replica::InStep(absl::string_view what,
+                             const absl::Status& status) const {
+  return Annotate(status,
+                  absl::StrCat(what, " of step ", reducer_->steps() + 1,
+                               " on rank ", group_.NameOf(group_.rank())));
+}
+
 absl::Status Replica::Backward(const at::Tensor& loss) {
   const absl::Status status = CatchTorch([&] { loss.backward(); });
   // Of an error of the reducer itself, which came as an exception, this gives
   // the original.
-  return status.ok() ? status : reducer_->Fail(status);
+  return status.ok() ? status : reducer_->Fail(InStep("backward", status));
+}
+
+absl::Status Replica::Backward(absl::FunctionRef<at::Tensor()> loss) {
+  at::Tensor value;
+  const absl::Status status = CatchTorch([&] { value = loss(); });
+  if (!status.ok()) return reducer_->Fail(InStep("loss", status));
+  return Backward(value);
 }
 
 absl::Status Replica::register_comm_hook(CommunicationHook hook) {

@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "core/communicator.h"
 #include "core/named_tensors.h"
 #include "parallel/communication_hook.h"
@@ -56,6 +58,9 @@ class Replica {
   // Errors: Reducer::Finish's, and LibTorch's. After one the other ranks fail
   // too, at once, and the group is of no more use.
   absl::Status Backward(const at::Tensor& loss);
+  // The same of the loss that `loss` computes, whose errors (a target of the
+  // wrong dtype) are returned too.
+  absl::Status Backward(absl::FunctionRef<at::Tensor()> loss);
 
   // torch's no_sync(): for accumulation over several batches.
   NoSyncGuard no_sync() { return NoSyncGuard(reducer_); }
@@ -85,10 +90,12 @@ class Replica {
  protected:
   Replica(Communicator& group, const DistributedDataParallelOptions& options);
 
-  absl::Status Prepare(const NamedTensors& parameters,
+  absl::Status Prepare(const NamedTensors& all_parameters,
                        const NamedTensors& buffers);
   absl::Status BeforeForward();
   void AfterForward();
+  // `status` with what went on, the step and the rank in front.
+  absl::Status InStep(absl::string_view what, const absl::Status& status) const;
   void WatchOutput(const at::Tensor& output);
 
  private:

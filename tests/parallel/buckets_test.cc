@@ -2,6 +2,7 @@
 
 #include <ATen/ops/ones.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -86,6 +87,41 @@ TEST(Buckets, ComeInTheOrderInWhichTheyFill) {
   };
   EXPECT_EQ(order({3, 2, 1, 0}), "3210");
   EXPECT_EQ(order({0, 2, 1, 3}), "0213");
+}
+
+// Positions, by bucket, of parameters that become ready as they are listed.
+std::vector<std::vector<int64_t>> Assign(NamedTensors parameters,
+                                         const std::vector<int64_t>& limits) {
+  const auto n = static_cast<int64_t>(parameters.size());
+  std::reverse(parameters.begin(), parameters.end());
+  const FlatBuffers buffers = MakeFlatBuffers(parameters);
+  std::vector<int64_t> rank_of;
+  for (int64_t i = 0; i < n; ++i) rank_of.push_back(n - 1 - i);
+  std::vector<std::vector<int64_t>> buckets;
+  for (const Bucket& b : MakeBuckets(Pointers(buffers), {limits}, rank_of)) {
+    buckets.emplace_back();
+    for (size_t i = b.first; i < b.end; ++i) {
+      buckets.back().push_back(n - 1 - b.buffer->slots()[i].position);
+    }
+  }
+  std::sort(buckets.begin(), buckets.end());
+  return buckets;
+}
+
+// The tables of PyTorch's ComputeBucketAssignmentTest (test_c10d_common.py).
+TEST(Buckets, EqualPyTorchsTables) {
+  using Table = std::vector<std::vector<int64_t>>;
+  EXPECT_EQ(Assign(Parameters({100, 200, 100, 50}), {400}),
+            (Table{{0}, {1}, {2}, {3}}));
+  EXPECT_EQ(Assign(Parameters({10, 10, 10, 10}), {40, 80}),
+            (Table{{0}, {1, 2}, {3}}));
+  NamedTensors mixed;
+  for (int i = 0; i < 3; ++i) {
+    mixed.push_back(Parameters({50})[0]);
+    mixed.push_back(Parameters({25}, at::kDouble)[0]);
+  }
+  EXPECT_EQ(Assign(mixed, {400}), (Table{{0, 2}, {1, 3}, {4}, {5}}));
+  EXPECT_EQ(Assign(mixed, {200, 400}), (Table{{0}, {1}, {2, 4}, {3, 5}}));
 }
 
 TEST(Buckets, NothingMakesNone) {

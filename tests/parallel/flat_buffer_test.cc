@@ -231,8 +231,24 @@ TEST_P(FlatBufferTest, ReplacedGradientIsNamed) {
   EXPECT_TRUE(buffers[0]->CheckViews().ok());
   b.mutable_grad() = at::zeros({3}, TestDevice());
   const absl::Status status = buffers[0]->CheckViews();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_TRUE(absl::StrContains(status.message(), "parameter b ")) << status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(absl::StrContains(status.message(), "gradient of parameter b "))
+      << status;
+}
+
+TEST_P(FlatBufferTest, ReplacedParameterIsNamed) {
+  const at::Tensor a = Leaf(at::ones({3}));
+  const at::Tensor b = Leaf(at::ones({2, 2}));
+  const FlatBuffers buffers = MakeFlatBuffers({{"a", a}, {"b", b}});
+  EXPECT_TRUE(buffers[0]->CheckParameters().ok());
+  b.set_data(b.to(at::kHalf));  // as module->to(dtype) does
+  for (const absl::Status& status :
+       {buffers[0]->CheckParameters(), buffers[0]->CheckViews()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_TRUE(absl::StrContains(status.message(), "parameter b was replaced"))
+        << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), "Half [2, 2]")) << status;
+  }
 }
 
 TEST_P(FlatBufferTest, ParametersOutliveIt) {

@@ -28,7 +28,7 @@ TEST(ReadyMarks, OneMarkMakesReadyASecondIsNamed) {
     EXPECT_TRUE(marks.Mark(0).value());
     EXPECT_EQ(marks.Unmarked(), (Positions{3}));
     ExpectError(marks.CheckAllMarked(),
-                "a parameter got no gradient in this backward: c. ");
+                "a parameter got no gradient in this backward: c (index 3). ");
     EXPECT_TRUE(marks.Mark(3).value());
     EXPECT_TRUE(marks.CheckAllMarked().ok());
     EXPECT_EQ(marks.Order(), (Positions{2, 0, 3}));
@@ -43,7 +43,7 @@ TEST(ReadyMarks, UnmarkedComeLastReversed) {
   EXPECT_EQ(marks.Order(), (Positions{0, 3, 2}));
   ExpectError(marks.CheckAllMarked(),
               "parameters got no gradient in this "
-              "backward: b, c. ");
+              "backward: b (index 2), c (index 3). ");
 }
 
 TEST(ReadyMarks, StaticGraphCountsAsTheFirstBackwardDid) {
@@ -58,7 +58,8 @@ TEST(ReadyMarks, StaticGraphCountsAsTheFirstBackwardDid) {
   EXPECT_FALSE(marks.expects(3));
   marks.Reset();
   EXPECT_FALSE(marks.Mark(0).value());
-  ExpectError(marks.CheckUnchanged(), "in this one: a, b. ");
+  ExpectError(marks.CheckUnchanged(),
+              "in this one: a (index 0), b (index 2). ");
   EXPECT_TRUE(marks.Mark(0).value());
   EXPECT_TRUE(marks.Mark(2).value());
   EXPECT_TRUE(marks.CheckUnchanged().ok());

@@ -288,7 +288,7 @@ TEST_P(ReducerTest, ErrorsNameTheParametersAndReachTheOthers) {
     const absl::Status status = rank.reducer().Finish();
     if (group.rank() == 0) {
       ExpectError(status, absl::StatusCode::kInvalidArgument,
-                  "got no gradient in this backward: a. ");
+                  "got no gradient in this backward: a (index 0). ");
     } else {
       EXPECT_FALSE(status.ok());
       EXPECT_TRUE(absl::StrContains(status.message(), "rank 0")) << status;
