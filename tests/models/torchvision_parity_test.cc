@@ -21,15 +21,27 @@
 #include "models/gpt.h"
 #include "models/resnet.h"
 #include "tests/models/formula_values.h"
+#include "tests/models/rounding.h"
 
 namespace tandem {
 namespace {
 
 using nlohmann::json;
 
-// Of outputs and loss, and of the gradient's norm relative to its size.
+// Sums of up to 4,608 products (512 channels, 3 x 3), of outputs about 1.
+constexpr int kRoundings = 4608;
+
+// What becomes of an error on its way through the layers behind it: of the
+// networks that are compared in float32, and of all. Those are torchvision's
+// ResNet-50's in training mode, by a wide margin.
+constexpr double kGrowthInFloat = 4;
+constexpr double kGrowth = 1e5;
+
+// Of outputs and loss, and of the gradient's norm relative to its size: 9e-5 in
+// float32, 4e-9 in double.
 double Tolerance(at::ScalarType dtype) {
-  return dtype == at::kDouble ? 1e-8 : 1e-5;
+  return RoundingTolerance(dtype, kRoundings, 1) *
+         (dtype == at::kFloat ? kGrowthInFloat : kGrowth);
 }
 
 // Fills by the formula, in float32, and then converts.

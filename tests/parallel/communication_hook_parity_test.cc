@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "parallel/compression_hooks.h"
 #include "parallel/power_sgd.h"
+#include "tests/models/rounding.h"
 #include "tests/parallel/hook_driver.h"
 
 namespace tandem {
@@ -68,7 +69,7 @@ absl::Status Compare(const HookDriver& driver, const json& expected,
                    at::kDouble)
             .view(each.sizes);
     const at::Tensor got = driver.gradient(each.name).to(at::kCPU, at::kDouble);
-    if (at::allclose(got, wanted, /*rtol=*/tolerance, /*atol=*/tolerance)) {
+    if (at::allclose(got, wanted, /*rtol=*/0, /*atol=*/tolerance)) {
       continue;
     }
     return absl::InternalError(absl::StrCat(
@@ -101,6 +102,8 @@ absl::Status RunSteps(Communicator& world, const CommunicationHook& hook,
 
 class CommunicationHookParityTest : public DeviceTypeTest {};
 
+// On every processor: the gradients are quotients of integers, and what follows
+// is IEEE's rounding to half precision, its half, and a sum of two.
 TEST_P(CommunicationHookParityTest, HalfPrecisionHooksGivePyTorchsBits) {
   using Make = CommunicationHook (*)();
   const std::vector<std::pair<std::string, Make>> cases = {
@@ -117,6 +120,13 @@ TEST_P(CommunicationHookParityTest, HalfPrecisionHooksGivePyTorchsBits) {
   }
 }
 
+// Five compressed steps, each with two products that sum up to 36 numbers, of
+// up to 4 with the error that is fed back; an error in the direction of a
+// column that is nearly another's grows, tenfold at most.
+double PowerSgdTolerance() {
+  return 10 * RoundingTolerance(at::kFloat, 5 * 2 * 36, 4);
+}
+
 void ExpectPyTorchsPowerSgd(const std::string& name, PowerSgdOptions options) {
   options.start_power_sgd_iter = kStart;
   const int64_t rank = options.matrix_approximation_rank;
@@ -129,7 +139,7 @@ void ExpectPyTorchsPowerSgd(const std::string& name, PowerSgdOptions options) {
         state.emplace_back("conv.q", FirstQ("conv", 36, rank));
         TANDEM_RETURN_IF_ERROR(power_sgd.LoadState(state));
         return RunSteps(world, power_sgd.Hook(), 0, kStart, expected,
-                        /*tolerance=*/1e-5);
+                        PowerSgdTolerance());
       });
   EXPECT_TRUE(status.ok()) << name << ": " << status;
 }

@@ -2,69 +2,18 @@
 
 #include <ATen/Parallel.h>
 
-#include <cstring>
 #include <memory>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/safetensors.h"
 #include "core/status_macros.h"
-#include "core/testing/thread_ranks.h"
-#include "gtest/gtest.h"
 #include "parallel/gradient_clipping.h"
 #include "tests/parallel/parity_mlp.h"
 #include "tests/parallel/python_optimizer.h"
 
 namespace tandem {
 namespace {
-
-constexpr double kLearningRate = 0.1;
-
-// On rank 1, nowhere, everywhere, on rank 0, nowhere.
-bool BranchUsed(int step, int rank) {
-  return (step == 0 && rank == 1) || step == 2 || (step == 3 && rank == 0);
-}
-
-at::Tensor Stored(const std::string& name) {
-  auto reader = SafetensorsReader::Open(
-      "tests/parallel/testdata/ddp_parity_mlp.safetensors");
-  EXPECT_TRUE(reader.ok()) << reader.status();
-  const SafetensorsEntry* entry = (*reader)->Find(name);
-  EXPECT_NE(entry, nullptr) << name;
-  return *(*reader)->Read(*entry);
-}
-
-bool SameBits(const at::Tensor& a, const at::Tensor& b) {
-  return a.numel() == b.numel() &&
-         std::memcmp(a.const_data_ptr(), b.const_data_ptr(),
-                     a.numel() * a.element_size()) == 0;
-}
-
-// Whether one network alone has Python's first gradients: else the machine's
-// kernels differ, and nothing that follows can have Python's bits.
-bool KernelsGivePythonsBits() {
-  at::set_num_threads(1);
-  ParityMlp model;
-  const ParityBatch batch = MakeParityBatch(0, 0, 0);
-  ParityLoss(model.forward(batch.inputs), batch).backward();
-  return SameBits(FlattenGradients(model), Stored("alone"));
-}
-
-void ExpectEqual(const at::Tensor& actual, const at::Tensor& expected,
-                 double tolerance, const std::string& what) {
-  if (tolerance == 0) {
-    EXPECT_TRUE(SameBits(actual, expected))
-        << what << ": " << actual.ne(expected).sum().item<int64_t>()
-        << " elements differ, by up to "
-        << actual.sub(expected).abs().max().item<float>();
-    return;
-  }
-  ASSERT_EQ(actual.numel(), expected.numel()) << what;
-  EXPECT_TRUE(actual.isnan().equal(expected.isnan())) << what;
-  const at::Tensor errors = actual.sub(expected).nan_to_num(0).abs();
-  EXPECT_LE(errors.max().item<float>(), tolerance) << what;
-}
 
 // A rank at work.
 class Job {
@@ -89,10 +38,7 @@ class Job {
 };
 
 absl::Status Job::Prepare() {
-  // Every rank begins elsewhere: the wrapper brings them together.
-  const std::string suffix =
-      world_.rank() == 0 ? "" : absl::StrCat(".", world_.rank());
-  model_ = std::make_shared<ParityMlp>(suffix);
+  model_ = std::make_shared<ParityMlp>(ParitySuffix(world_.rank()));
   for (auto& parameter : model_->named_parameters()) {
     parameter.value().requires_grad_(
         !absl::c_linear_search(job_.frozen, parameter.key()));
@@ -111,7 +57,7 @@ absl::Status Job::Prepare() {
 
 absl::Status Job::Microbatch(int step, int microbatch, int count) {
   const bool last = microbatch + 1 == count;
-  const bool use_branch = !job_.unused || BranchUsed(step, world_.rank());
+  const bool use_branch = job_.UsesBranch(step, world_.rank());
   const ParityBatch batch = MakeParityBatch(step, world_.rank(), microbatch);
   const auto forward = [&]() -> absl::StatusOr<at::Tensor> {
     TANDEM_ASSIGN_OR_RETURN(
@@ -132,8 +78,7 @@ absl::Status Job::Microbatch(int step, int microbatch, int count) {
 }
 
 absl::Status Job::Train(int step) {
-  const int count =
-      step == 0 && job_.one_microbatch_first ? 1 : job_.microbatches;
+  const int count = job_.MicrobatchesOf(step);
   for (int microbatch = 0; microbatch < count; ++microbatch) {
     TANDEM_RETURN_IF_ERROR(Microbatch(step, microbatch, count));
   }
@@ -152,9 +97,9 @@ void Job::Update() {
     ClipGradientValue(ddp_->flat_buffers(), job_.clip_value);
   }
   if (job_.pythons_optimizer) {
-    pythons_->Step(kLearningRate);
+    pythons_->Step(job_.learning_rate);
   } else {
-    tandems_->Step(kLearningRate);
+    tandems_->Step(job_.learning_rate);
   }
   ddp_->ZeroGrad();
 }
@@ -178,37 +123,25 @@ ParityCase::ParityCase(std::string name) : name(std::move(name)) {
   optimizer = sgd;
 }
 
+int ParityCase::MicrobatchesOf(int step) const {
+  return step == 0 && one_microbatch_first ? 1 : microbatches;
+}
+
+// With `unused`: on rank 1, nowhere, everywhere, on rank 0, nowhere.
+bool ParityCase::UsesBranch(int step, int rank) const {
+  return !unused || (step == 0 && rank == 1) || step == 2 ||
+         (step == 3 && rank == 0);
+}
+
 OptimizerOptions ParityAdamW() { return AdamWOptions{0.9, 0.99, 1e-3, 0.1}; }
+
+std::string ParitySuffix(int rank) {
+  return rank == 0 ? "" : absl::StrCat(".", rank);
+}
 
 absl::StatusOr<ParityResult> RunParityCase(const ParityCase& job,
                                            Communicator& world) {
   return Job(job, world).Run();
-}
-
-void ExpectPythonsResult(const ParityCase& job, int ranks,
-                         const std::string& backend, double tolerance) {
-  if (tolerance == 0 && !KernelsGivePythonsBits()) tolerance = 1e-6;
-  testing::Test::RecordProperty("bit_for_bit", tolerance == 0 ? "yes" : "no");
-  CommunicatorOptions options;
-  options.backend = backend;
-  const auto body = [&](Communicator& world) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const ParityResult result,
-                            RunParityCase(job, world));
-    const std::string rank = job.options.parameters_to_ignore.empty()
-                                 ? ""
-                                 : absl::StrCat("/", world.rank());
-    const std::string key = absl::StrCat(job.name, "/", ranks, "/");
-    const std::string where =
-        absl::StrCat(key, backend, " rank ", world.rank());
-    ExpectEqual(result.first_gradients,
-                Stored(absl::StrCat(key, "first_gradients", rank)), tolerance,
-                where + ", first gradients");
-    ExpectEqual(result.final, Stored(absl::StrCat(key, "final", rank)),
-                tolerance, where + ", final weights");
-    return absl::OkStatus();
-  };
-  const absl::Status status = RunThreadRanks(ranks, body, options);
-  EXPECT_TRUE(status.ok()) << status;
 }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// For tests: the jobs of make_ddp_parity.py, and what Python made of them.
+// For tests: the jobs of make_ddp_parity.py under DistributedDataParallel.
 
 #ifndef TANDEM_TESTS_PARALLEL_DDP_PARITY_CASES_H_
 #define TANDEM_TESTS_PARALLEL_DDP_PARITY_CASES_H_
@@ -21,9 +21,13 @@ namespace tandem {
 struct ParityCase {
   explicit ParityCase(std::string name);
 
+  int MicrobatchesOf(int step) const;
+  bool UsesBranch(int step, int rank) const;
+
   std::string name;
   DistributedDataParallelOptions options;
   OptimizerOptions optimizer;  // SGD with momentum
+  double learning_rate = 0.1;
   // The optimizer as Python calls it, so that what differs is the data
   // parallelism alone; else tandem's.
   bool pythons_optimizer = true;
@@ -34,10 +38,14 @@ struct ParityCase {
   double clip_norm = 0;
   double clip_value = 0;
   std::function<CommunicationHook()> hook;
+  // What the hook makes of gradients before they are summed.
+  at::ScalarType sent_as = at::kFloat;
+  bool power_sgd = false;
   bool unused = false;
   int times = 1;
   std::vector<std::string> frozen;
 };
+
 // The script's AdamW.
 OptimizerOptions ParityAdamW();
 
@@ -48,16 +56,13 @@ struct ParityResult {
   at::Tensor final;
 };
 
+// The ParityMlp's suffix on a rank: each begins elsewhere, DDP brings them
+// together.
+std::string ParitySuffix(int rank);
+
 // This rank's part of a job. Collective.
 absl::StatusOr<ParityResult> RunParityCase(const ParityCase& job,
                                            Communicator& world);
-
-// Runs the job on `ranks` thread ranks and on every rank expects Python's
-// result: bit for bit when `tolerance` is 0 and this machine's kernels give
-// Python's bits for a network alone; else no element further away than the
-// tolerance, 1e-6 when it is 0.
-void ExpectPythonsResult(const ParityCase& job, int ranks,
-                         const std::string& backend, double tolerance);
 
 }  // namespace tandem
 

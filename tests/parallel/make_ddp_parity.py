@@ -248,15 +248,6 @@ def run_mlp(case, rank):
     return {"first_gradients": first, "final": flatten(model.parameters())}
 
 
-def alone(rank):
-    """First gradients of one rank without DDP: if another machine computes
-    other bits here already, its kernels differ, not its data parallelism."""
-    model = fill(Mlp())
-    inputs, targets = batch(0, rank, 0)
-    F.cross_entropy(model(inputs), targets).backward()
-    return gradients(model)
-
-
 # ResNet-18
 
 
@@ -288,12 +279,6 @@ def run_resnet(rank, dtype, steps, broadcast_buffers):
     }
 
 
-def resnet_alone(dtype):
-    model = make_resnet(dtype)
-    resnet_loss(model, dtype, 0, 0).backward()
-    return summary((name, p.grad) for name, p in model.named_parameters())
-
-
 def summary(items):
     """By name: SHA-256 of the values' bytes, and a few values, evenly spread."""
     result = {}
@@ -312,12 +297,10 @@ def run_resnets(rank):
     double, single = torch.float64, torch.float32
     return {
         "float64": {
-            "alone": resnet_alone(double),
             "broadcast_buffers": run_resnet(rank, double, STEPS, True),
             "local_buffers": run_resnet(rank, double, STEPS, False),
         },
         "float32_one_step": {
-            "alone": resnet_alone(single),
             "broadcast_buffers": run_resnet(rank, single, 1, True),
         },
     }
@@ -332,7 +315,6 @@ def rank_main(rank, size, store_path, connection):
     store = dist.FileStore(store_path, size)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     result = {"mlp": {name: run_mlp(case, rank) for name, case in CASES.items()}}
-    result["alone"] = alone(rank)
     if size == 2:
         result["resnet"] = run_resnets(rank)
     connection.send(result)
@@ -397,10 +379,9 @@ def resnet_json(results):
     """Parameters once, buffers of each rank."""
     merged = {}
     for dtype, runs in results[0]["resnet"].items():
-        merged[dtype] = {"alone": runs["alone"]}
         parameters = runs["broadcast_buffers"]["parameters"]
-        merged[dtype]["parameters"] = parameters
-        for mode in runs.keys() - {"alone"}:
+        merged[dtype] = {"parameters": parameters}
+        for mode in runs:
             ranks = [result["resnet"][dtype][mode] for result in results]
             assert all(each["parameters"] == parameters for each in ranks), mode
             merged[dtype][mode] = [each["buffers"] for each in ranks]
@@ -415,7 +396,6 @@ def main():
         results = run_ranks(size)
         tensors.update(mlp_tensors(size, results))
         if size == 2:
-            tensors["alone"] = results[0]["alone"]
             with open(f"{folder}/ddp_parity_resnet.json", "w") as file:
                 cases = {"made_with": made_with, **resnet_json(results)}
                 json.dump(cases, file, indent=0, sort_keys=True)

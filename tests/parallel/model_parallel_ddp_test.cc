@@ -27,6 +27,7 @@
 #include "parallel/distributed_data_parallel.h"
 #include "parallel/make_optimizer.h"
 #include "parallel/model_parallel.h"
+#include "tests/models/rounding.h"
 
 namespace tandem {
 namespace {
@@ -120,12 +121,13 @@ absl::Status Train(Module module, Communicator& world) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
                           world.AllGatherString(WeightsSha256(parameters)));
   EXPECT_EQ(all[world.rank()], all[0]) << "ranks differ";
-  // Within 1e-6: the order of additions differs.
+  // The order of additions differs: some 30 of them a step in either way.
   const NamedTensors expected = TrainAlone(initial);
   for (size_t i = 0; i < expected.size(); ++i) {
     const at::Tensor value = parameters[i].second.detach().cpu();
     EXPECT_EQ(parameters[i].first, expected[i].first);
-    EXPECT_LE(value.sub(expected[i].second).abs().max().item<float>(), 1e-6);
+    EXPECT_LE(value.sub(expected[i].second).abs().max().item<float>(),
+              RoundingTolerance(at::kFloat, 128, 1));
     EXPECT_GT(value.sub(initial[i].second).abs().max().item<float>(), 0.01);
   }
   return absl::OkStatus();

@@ -16,6 +16,11 @@ constexpr char kDdpBasic[] = "tools/examples/ddp_basic";
 constexpr char kDdpCheckpoint[] = "tools/examples/ddp_checkpoint";
 constexpr char kDdpModelParallel[] = "tools/examples/ddp_model_parallel";
 
+// How far apart losses may be whose gradients were summed in another order: two
+// are printed to 6 decimals, and some 128 roundings of float each, of numbers
+// up to 1, come before (tests/models/rounding.h).
+constexpr double kLossTolerance = 1e-6 + 4e-6;
+
 // What an example ends with.
 struct ExampleOutput {
   std::string out;             // all that it printed

@@ -16,8 +16,17 @@
 namespace tandem {
 
 constexpr int kFaultRanks = 3;
-// From the end of --timeout, or from a death, until every rank has ended.
-constexpr std::chrono::seconds kTimeToSay(10);
+
+// --timeout, in seconds. The short one is what finds a frozen rank: less than
+// a hang takes, more than a rank is late because others have the processor.
+constexpr int kShortTimeout = 6;
+// Plays no part: a death, or a failure, is to be noticed at once.
+constexpr int kLongTimeout = 60;
+
+// From the end of the short timeout, or from a death, until every rank has
+// ended. A job that only its long timeout ended would take twice as long; how
+// busy the machine is does not show.
+constexpr std::chrono::seconds kTimeToSay(kLongTimeout / 2);
 
 // A job that goes on until something ends it, with four buckets.
 Flags FaultJob(const std::string& backend, int timeout_s);

@@ -19,9 +19,6 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 using ::testing::ElementsAre;
 
-constexpr int kTimeout = 4;  // seconds, where it plays a part
-constexpr int kLongTimeout = 30;
-
 // Backend, culprit.
 using Cell = std::tuple<std::string, int>;
 
@@ -67,7 +64,7 @@ TEST_P(LaunchedFaultTest, AKilledRankIsNamedAtOnce) {
 // The launcher cannot tell a frozen rank from a busy one; the others can.
 TEST_P(LaunchedFaultTest, AFrozenRankIsNamedByTheOthersAndEnded) {
   const ProgramResult result =
-      Run("stop", kTimeout, seconds(kTimeout) + kTimeToSay);
+      Run("stop", kShortTimeout, seconds(kShortTimeout) + kTimeToSay);
   EXPECT_EQ(result.exit_code, 1) << result.err;
   EXPECT_THAT(RanksBlamed(result.err), ElementsAre(std::get<1>(GetParam())))
       << result.err;

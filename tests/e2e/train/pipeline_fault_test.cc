@@ -20,11 +20,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Clock = FaultRanks::Clock;
 
-// --timeout, in seconds. That of a death plays no part: it is noticed at once.
-constexpr int kTimeout = 3;
-constexpr int kLongTimeout = 30;
 constexpr int kRanks = 2;
 constexpr int kCells = 24;
+
+// What a stage that hangs says once the timeout has passed.
+std::string Hung() {
+  return "has been computing for " + std::to_string(kShortTimeout) + "s";
+}
 
 Flags PipelineJob(int timeout_s, const Flags& more) {
   Flags flags =
@@ -39,7 +41,7 @@ Flags RanksJob(const std::string& backend, int timeout_s) {
 }
 
 int TimeoutFor(const std::string& action) {
-  return action == "kill" || action == "fail" ? kLongTimeout : kTimeout;
+  return action == "kill" || action == "fail" ? kLongTimeout : kShortTimeout;
 }
 
 // "stage:S:forward:1" of the stage of `rank`.
@@ -62,21 +64,13 @@ bool Says(const std::string& said, const std::string& expression) {
 // "point=forward:1" of one rank of two: backend, point, action, culprit.
 using Cell = std::tuple<std::string, std::string, std::string, int>;
 
-class PipelineFaultTest : public testing::TestWithParam<Cell> {
- protected:
-  static void TearDownTestSuite() {
-    std::cout << cells_ << " cells: backend x point x action x culprit\n";
-  }
-  static int cells_;
-};
-
-int PipelineFaultTest::cells_ = 0;
+class PipelineFaultTest : public testing::TestWithParam<Cell> {};
 
 // The survivor's stage waits for a microbatch, or its rank for the loss.
 TEST_P(PipelineFaultTest, TheOtherRankNamesTheCulpritInTime) {
   const auto& [backend, point, action, culprit] = GetParam();
-  std::cout << "cell " << ++cells_ << ": " << backend << ", " << point << ", "
-            << action << ", rank " << culprit << "\n";
+  std::cout << backend << ", " << point << ", " << action << ", rank "
+            << culprit << "\n";
   FaultRanks ranks(RanksJob(backend, TimeoutFor(action)), culprit,
                    FaultAt(PointOn(point, culprit), culprit, action), {},
                    kRanks);
@@ -84,7 +78,7 @@ TEST_P(PipelineFaultTest, TheOtherRankNamesTheCulpritInTime) {
   const auto out = Clock::now();
   const int other = 1 - culprit;
   const ProgramResult result = ranks[other].Wait();
-  const auto bound = seconds(action == "stop" ? kTimeout : 0) + kTimeToSay;
+  const auto bound = seconds(action == "stop" ? kShortTimeout : 0) + kTimeToSay;
   EXPECT_LT(Clock::now() - out, bound);
   EXPECT_EQ(result.exit_code, 1) << result.err;
   EXPECT_THAT(RanksBlamed(result.err), ElementsAre(culprit)) << result.err;
@@ -148,7 +142,7 @@ TEST_P(PipelineBackendTest, AStageThatThrowsIsToldByAll) {
 
 // It says itself where it hangs, before the other rank gives up or just after.
 TEST_P(PipelineBackendTest, AStageThatHangsEndsTheJob) {
-  FaultRanks ranks(RanksJob(GetParam(), kTimeout), 1,
+  FaultRanks ranks(RanksJob(GetParam(), kShortTimeout), 1,
                    FaultAt("stage:1:forward:1", 1, "delay:60"), {}, kRanks);
   ASSERT_TRUE(ranks[1].WaitForOutput("TANDEM_FAULT acts at"));
   const auto hung = Clock::now();
@@ -157,15 +151,16 @@ TEST_P(PipelineBackendTest, AStageThatHangsEndsTheJob) {
   EXPECT_TRUE(
       Says(waiting.err,
            "not heard of: rank 1|rank 1 gave up: forward of microbatch 1 "
-           "in stage 1, on cpu has been computing for 3s"))
+           "in stage 1, on cpu " +
+               Hung()))
       << waiting.err;
   EXPECT_TRUE(Says(waiting.err, "gradients of microbatch [0-3] for stage 0"))
       << waiting.err;
   const ProgramResult hanging = ranks[1].Wait();
   EXPECT_EQ(hanging.exit_code, 1) << hanging.err;
   EXPECT_THAT(hanging.err, HasSubstr("forward of microbatch 1 in stage 1"));
-  EXPECT_THAT(hanging.err, HasSubstr("has been computing for 3s"));
-  EXPECT_LT(Clock::now() - hung, seconds(kTimeout) + kTimeToSay);
+  EXPECT_THAT(hanging.err, HasSubstr(Hung()));
+  EXPECT_LT(Clock::now() - hung, seconds(kShortTimeout) + kTimeToSay);
   ranks.ExpectNoProcessLeft();
 }
 
@@ -229,10 +224,10 @@ TEST_P(PipelineDeviceTest, AStageThatHangsEndsTheProcess) {
   for (const std::string stage : {"0", "1"}) {
     const ProgramResult result =
         Run("stage:" + stage + ":backward:2", "delay:60",
-            seconds(kTimeout) + kTimeToSay);
+            seconds(kShortTimeout) + kTimeToSay);
     EXPECT_EQ(result.exit_code, 1) << result.err;
     EXPECT_TRUE(Says(result.err, "backward of microbatch 2 in stage " + stage +
-                                     ", on .* has been computing for 3s"))
+                                     ", on .* " + Hung()))
         << result.err;
   }
 }

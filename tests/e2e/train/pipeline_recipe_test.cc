@@ -19,7 +19,8 @@ using ::testing::HasSubstr;
 
 const char* const kPlaces[] = {"2 devices", "2 ranks"};
 
-// Float32 sums in another order, over four steps.
+// Relative. Sums of float32 in another order, a thousand roundings in each of
+// four steps (tests/models/rounding.h).
 constexpr double kTolerance = 2e-5;
 
 // ResNet-18 with BatchNorm over two samples is chaotic: what rounding does
