@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/gloo_backend.h"
 #include "core/hierarchical_backend.h"
-#include "core/host_identity.h"
 #include "core/shm_backend.h"
 #include "core/status_macros.h"
 #include "core/store.h"
@@ -18,8 +17,8 @@ namespace tandem {
 namespace {
 
 using MakeBackend = absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> (*)(
-    const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-    const CommunicatorOptions& options);
+    const c10::intrusive_ptr<c10d::Store>& store, int rank,
+    const std::vector<std::string>& hosts, const CommunicatorOptions& options);
 
 struct KnownBackend {
   const char* name;
@@ -29,32 +28,13 @@ struct KnownBackend {
   bool multiplies;  // does an all-reduce take PREMUL_SUM?
 };
 
-// All ranks' hosts, from the store.
-absl::StatusOr<HostLayout> FindHosts(const StorePtr& store, int rank, int size,
-                                     const CommunicatorOptions& options) {
-  const auto key = [](int r) { return absl::StrCat("host of ", r); };
-  std::vector<std::string> hosts;
-  TANDEM_RETURN_IF_ERROR(CatchTorch(
-      [&] {
-        store->set(key(rank),
-                   options.host.empty() ? HostIdentity() : options.host);
-        for (int r = 0; r < size; ++r) {
-          store->wait({key(r)}, options.timeout);
-          hosts.push_back(store->get_to_str(key(r)));
-        }
-      },
-      "find out who shares a host"));
-  return HostLayout(hosts);
-}
-
 absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeShmBackend(
-    const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-    const CommunicatorOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(const HostLayout layout,
-                          FindHosts(store, rank, size, options));
+    const c10::intrusive_ptr<c10d::Store>& store, int rank,
+    const std::vector<std::string>& hosts, const CommunicatorOptions& options) {
+  const HostLayout layout(hosts);
   if (layout.host_count() == 1) {
-    return ShmBackend::Create(store, rank, size, options.timeout,
-                              options.rank_names);
+    return ShmBackend::Create(store, rank, static_cast<int>(hosts.size()),
+                              options.timeout, options.rank_names);
   }
   return HierarchicalBackend::Create(
       store, rank, layout, options.timeout, options.rank_names,
@@ -63,11 +43,17 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeShmBackend(
       });
 }
 
+absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGloo(
+    const c10::intrusive_ptr<c10d::Store>& store, int rank,
+    const std::vector<std::string>& hosts, const CommunicatorOptions& options) {
+  return MakeGlooBackend(store, rank, static_cast<int>(hosts.size()), options);
+}
+
 constexpr KnownBackend kBackends[] = {
     {"shm", c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM,
      &MakeShmBackend, true},
     {"gloo", c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO,
-     &MakeGlooBackend, false},
+     &MakeGloo, false},
 };
 
 absl::StatusOr<const KnownBackend*> FindBackend(const std::string& name) {
@@ -83,13 +69,14 @@ absl::StatusOr<const KnownBackend*> FindBackend(const std::string& name) {
 }  // namespace
 
 absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
-    const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-    const CommunicatorOptions& options) {
+    const c10::intrusive_ptr<c10d::Store>& store, int rank,
+    const std::vector<std::string>& hosts, const CommunicatorOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const KnownBackend* known,
                           FindBackend(options.backend));
   TANDEM_ASSIGN_OR_RETURN(c10::intrusive_ptr<c10d::Backend> backend,
-                          known->make(store, rank, size, options));
-  auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, size);
+                          known->make(store, rank, hosts, options));
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(
+      store, rank, static_cast<int>(hosts.size()));
   group->setBackend(known->device, known->type, backend);
   group->setDefaultBackend(known->type);
   return group;

@@ -7,14 +7,16 @@
 
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/communicator.h"
+#include "core/communicator_options.h"
 
 namespace tandem {
 
-// A process group of `size` ranks that meet through `store`, on the backend
-// that `options.backend` names: "shm" or "gloo", both for CPU tensors.
+// A process group of ranks that meet through `store`, on the backend that
+// `options.backend` names: "shm" or "gloo", both for CPU tensors.
+// `hosts` tells each rank's host: those with the same one share memory.
 // InvalidArgument for an unknown name lists the known ones. A further backend
 // is one more file like gloo_backend.cc and one more line in backend.cc. Of a
 // backend is asked:
@@ -26,8 +28,8 @@ namespace tandem {
 //   abort() ends what runs and what is started later, here and on the other
 //   ranks, with an error, at once; it may be called twice.
 absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
-    const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-    const CommunicatorOptions& options);
+    const c10::intrusive_ptr<c10d::Store>& store, int rank,
+    const std::vector<std::string>& hosts, const CommunicatorOptions& options);
 
 // Backend::abort() of the group's backends. Where a backend can tell the other
 // ranks why (shm can), their errors say `reason`.

@@ -35,6 +35,10 @@ std::vector<std::string> Keys(absl::string_view what, int64_t sequence,
   return keys;
 }
 
+std::string TextOf(const std::vector<uint8_t>& bytes) {
+  return std::string(bytes.begin(), bytes.end());
+}
+
 milliseconds TimeTo(Clock::time_point deadline) {
   return std::max(milliseconds(1),
                   std::chrono::ceil<milliseconds>(deadline - Clock::now()));
@@ -51,7 +55,7 @@ absl::StatusOr<bool> AwaitAll(c10d::Store& store,
         [&] { store.wait(keys, std::min(kSlice, TimeTo(deadline))); });
     if (status.ok()) return true;
     if (!absl::IsDeadlineExceeded(status)) return status;
-    if (SomebodyFailed(store, static_cast<int>(keys.size()))) {
+    if (SomebodyFailed(store)) {
       return absl::UnavailableError("another rank has failed");
     }
     if (Clock::now() >= deadline) return false;
@@ -85,11 +89,18 @@ absl::StatusOr<CollectiveCheck::Round> CollectiveCheck::Exchange(
   store.set(whats[rank], mine.what);
   TANDEM_ASSIGN_OR_RETURN(const bool all, AwaitAll(store, whats, timeout));
   Round round(size);
-  for (int r = 0; r < size; ++r) {
-    if (!store.check({whats[r]})) continue;
-    round[r] = {store.get_to_str(whats[r]), store.get_to_str(purposes[r])};
+  if (!all) {
+    for (int r = 0; r < size; ++r) {
+      if (!store.check({whats[r]})) continue;
+      round[r] = {store.get_to_str(whats[r]), store.get_to_str(purposes[r])};
+    }
+    return round;
   }
-  if (!all) return round;
+  const auto all_whats = store.multiGet(whats);
+  const auto all_purposes = store.multiGet(purposes);
+  for (int r = 0; r < size; ++r) {
+    round[r] = {TextOf(all_whats[r]), TextOf(all_purposes[r])};
+  }
   // All are here, so all have read what came before.
   store.deleteKey(Keys("what", sequence - 1, size)[rank]);
   store.deleteKey(Keys("purpose", sequence - 1, size)[rank]);
@@ -100,7 +111,7 @@ absl::Status CollectiveCheck::Compare(const std::string& what,
                                       const std::string& purpose) {
   const int64_t sequence = ++sequence_;
   const Started mine{what, purpose};
-  auto exchanged = CallWithin<Round>(
+  auto exchanged = thread_.Within<Round>(
       timeout_ + kGrace, [m = member_, sequence, mine, timeout = timeout_] {
         return Exchange(*m.store, m.rank, m.size, sequence, mine, timeout);
       });

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/call_within.h"
 #include "core/group_member.h"
 
 namespace tandem {
@@ -56,6 +57,7 @@ class CollectiveCheck {
 
   const GroupMember member_;
   std::chrono::milliseconds timeout_;
+  CallThread thread_;  // for the store, whose server may be frozen
   int64_t sequence_ = 0;
   Round last_;  // the one before; empty at first
 };

@@ -15,6 +15,7 @@
 #include "core/collective_check.h"
 #include "core/completion_notice.h"
 #include "core/describe_tensor.h"
+#include "core/group_connection.h"
 #include "core/job_watch.h"
 #include "core/roll_call.h"
 #include "core/status_macros.h"
@@ -26,11 +27,6 @@ namespace {
 
 using Clock = PendingCollective::Clock;
 using EndTime = std::shared_ptr<std::atomic<Clock::rep>>;
-
-// How long a failed rank waits for the others to say where they failed.
-std::chrono::milliseconds Patience(std::chrono::milliseconds timeout) {
-  return std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(2));
-}
 
 // The first to tell is right: the others come later.
 void NoteEnd(const EndTime& end) {
@@ -54,12 +50,9 @@ absl::Status NoteEndOnCompletion(c10d::Work& work, const EndTime& end) {
 
 }  // namespace
 
-CollectiveRunner::CollectiveRunner(
-    GroupMember member, const CommunicatorOptions& options,
-    c10::intrusive_ptr<c10d::ProcessGroup> process_group)
-    : member_(std::move(member)),
-      options_(options),
-      process_group_(std::move(process_group)) {
+CollectiveRunner::CollectiveRunner(GroupMember member,
+                                   const CommunicatorOptions& options)
+    : member_(std::move(member)), options_(options) {
   if (options_.check_collectives) {
     check_ = std::make_unique<CollectiveCheck>(member_, options_.timeout);
   }
@@ -70,24 +63,27 @@ CollectiveRunner::CollectiveRunner(
 }
 
 CollectiveRunner::~CollectiveRunner() {
-  if (job_watch_ != nullptr) job_watch_->Remove(watched_as_);
+  if (job_watch_ != nullptr && process_group_ != nullptr)
+    job_watch_->Remove(watched_as_);
 }
 
 void CollectiveRunner::ShareFate() {
-  JoinWatch(std::make_shared<JobWatch>(member_));
+  job_watch_ = std::make_shared<JobWatch>(member_);
 }
 
-void CollectiveRunner::JoinWatch(std::shared_ptr<JobWatch> job_watch) {
-  job_watch_ = std::move(job_watch);
-  if (job_watch_ == nullptr) return;
+absl::Status CollectiveRunner::Connect() {
+  TANDEM_ASSIGN_OR_RETURN(process_group_,
+                          ConnectGroup(member_, options_, job_watch_.get()));
+  if (job_watch_ == nullptr) return absl::OkStatus();
   watched_as_ = job_watch_->Add([this](const std::string& why) {
     job_failed_ = true;
     BreakConnections(why);
   });
+  return absl::OkStatus();
 }
 
 void CollectiveRunner::BelongTo(const CollectiveRunner& whole) {
-  JoinWatch(whole.job_watch_);
+  job_watch_ = whole.job_watch_;
   member_.job = whole.member_.job;
   member_.job_size = whole.member_.job_size;
   member_.store_is_silent = whole.member_.store_is_silent;

@@ -40,15 +40,20 @@ class CollectiveRunner {
  public:
   using Issue = absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()>;
 
-  CollectiveRunner(GroupMember member, const CommunicatorOptions& options,
-                   c10::intrusive_ptr<c10d::ProcessGroup> process_group);
+  CollectiveRunner(GroupMember member, const CommunicatorOptions& options);
   ~CollectiveRunner();
 
-  // Both before anything is started. The ranks of this group, the job's, share
-  // their fate (core/job_watch.h).
+  // Both before Connect. The ranks of this group, the job's, share their fate
+  // (core/job_watch.h).
   void ShareFate();
   // This group is part of that one, or of what that one is part of.
   void BelongTo(const CollectiveRunner& whole);
+
+  // ConnectGroup (core/group_connection.h); before anything is started.
+  absl::Status Connect();
+  const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const {
+    return process_group_;
+  }
 
   // With check_collectives: compares what all ranks are about to start. `what`
   // is the operation, with the root if it has one; `tensor` may be undefined.
@@ -89,7 +94,6 @@ class CollectiveRunner {
   // Makes a message of a failure, tells it to the others, and keeps it as what
   // broke the group.
   absl::Status Broke(const absl::Status& status, const Call& call);
-  void JoinWatch(std::shared_ptr<JobWatch> job_watch);
   // What runs in this group, here and on other ranks, ends with an error.
   void BreakConnections(const std::string& reason);
 

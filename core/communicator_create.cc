@@ -9,17 +9,53 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/backend.h"
 #include "core/collective_check.h"
 #include "core/collective_runner.h"
 #include "core/communicator.h"
-#include "core/roll_call.h"
+#include "core/group_member.h"
 #include "core/status_macros.h"
 #include "core/store.h"
 #include "core/torch_status.h"
 
 namespace tandem {
 namespace {
+
+StorePtr InGroup(const std::string& key, const StorePtr& store) {
+  return c10::make_intrusive<c10d::PrefixStore>(key, store);
+}
+
+// What starts the collectives of `group`, not yet connected; null for a group
+// of one rank. `store`: keys of the group alone.
+std::unique_ptr<CollectiveRunner> NewRunner(
+    const StorePtr& store, const Communicator& group,
+    const CommunicatorOptions& options) {
+  if (group.size() == 1) return nullptr;
+  GroupMember member;
+  member.store = store;
+  member.rank = group.rank();
+  member.size = group.size();
+  member.name = group.name();
+  member.rank_names = options.rank_names;
+  member.job = store;
+  member.job_size = group.size();
+  return std::make_unique<CollectiveRunner>(std::move(member), options);
+}
+
+absl::Status CheckPlace(int rank, int size, const std::string& name,
+                        const CommunicatorOptions& options) {
+  if (size < 1 || rank < 0 || rank >= size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group \"", name, "\": there is no rank ", rank, " of ",
+                     size, "; ranks count from 0"));
+  }
+  if (!options.rank_names.empty() &&
+      options.rank_names.size() != static_cast<size_t>(size)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group \"", name, "\": ", options.rank_names.size(),
+                     " names for ", size, " ranks"));
+  }
+  return absl::OkStatus();
+}
 
 // Rank `me` of the group must be in `ranks`, each of [0, size) once at most.
 absl::Status CheckRanks(absl::Span<const int> ranks, int me, int size) {
@@ -54,30 +90,23 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::ForLaunch(
   TANDEM_ASSIGN_OR_RETURN(const bool checks,
                           AsksForCollectiveChecks(debug ? debug : ""));
   options.check_collectives = options.check_collectives || checks;
+  TANDEM_RETURN_IF_ERROR(
+      CheckPlace(launch.rank, launch.world_size, kWorldName, options));
   TANDEM_ASSIGN_OR_RETURN(StorePtr store, OpenStore(launch, options.timeout));
-  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> world,
-                          Create(std::move(store), launch.rank,
-                                 launch.world_size, "world", options));
+  auto world = std::unique_ptr<Communicator>(new Communicator(
+      nullptr, launch.rank, launch.world_size, kWorldName, options));
+  world->runner_ = NewRunner(InGroup(kWorldName, store), *world, options);
   if (world->runner_ != nullptr) world->runner_->ShareFate();
-  return world;
+  return Connect(std::move(store), std::move(world), kWorldName);
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
     StorePtr store, int rank, int size, const std::string& name,
     const CommunicatorOptions& options) {
-  if (size < 1 || rank < 0 || rank >= size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("group \"", name, "\": there is no rank ", rank, " of ",
-                     size, "; ranks count from 0"));
-  }
-  if (!options.rank_names.empty() &&
-      options.rank_names.size() != static_cast<size_t>(size)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("group \"", name, "\": ", options.rank_names.size(),
-                     " names for ", size, " ranks"));
-  }
+  TANDEM_RETURN_IF_ERROR(CheckPlace(rank, size, name, options));
   auto group = std::unique_ptr<Communicator>(
       new Communicator(nullptr, rank, size, name, options));
+  group->runner_ = NewRunner(InGroup(name, store), *group, options);
   return Connect(std::move(store), std::move(group), name);
 }
 
@@ -85,26 +114,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Connect(
     StorePtr store, std::unique_ptr<Communicator> group,
     const std::string& key) {
   Communicator& g = *group;
-  g.store_ = c10::make_intrusive<c10d::PrefixStore>(key, std::move(store));
-  if (g.size_ == 1) return group;
-  GroupMember member;
-  member.store = g.store_;
-  member.rank = g.rank_;
-  member.size = g.size_;
-  member.name = g.name_;
-  member.rank_names = g.options_.rank_names;
-  member.job = g.store_;
-  member.job_size = g.size_;
-  const std::string what =
-      absl::StrCat("group \"", g.name_, "\", ", member.ToString());
-  const absl::Status met = MeetAtStore(member, g.options_.timeout);
-  if (!met.ok()) return Annotate(met, what);
-  auto made = MakeProcessGroup(g.store_, g.rank_, g.size_, g.options_);
-  if (!made.ok()) return Annotate(made.status(), what);
-  g.process_group_ = *std::move(made);
+  g.store_ = InGroup(key, store);
+  if (g.runner_ == nullptr) return group;
+  TANDEM_RETURN_IF_ERROR(g.runner_->Connect());
+  g.process_group_ = g.runner_->process_group();
   g.process_group_->setGroupName(key);
-  g.runner_ =
-      std::make_unique<CollectiveRunner>(member, g.options_, g.process_group_);
   return group;
 }
 
@@ -125,10 +139,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(
   options.rank_names.clear();
   for (int each : ranks) options.rank_names.push_back(NameOf(each));
   auto group = std::unique_ptr<Communicator>(new Communicator(
-      nullptr, rank, static_cast<int>(ranks.size()), name, std::move(options)));
-  TANDEM_ASSIGN_OR_RETURN(group, Connect(store_, std::move(group), key));
+      nullptr, rank, static_cast<int>(ranks.size()), name, options));
+  group->runner_ = NewRunner(InGroup(key, store_), *group, options);
   if (group->runner_ != nullptr) group->runner_->BelongTo(*runner_);
-  return group;
+  return Connect(store_, std::move(group), key);
 }
 
 }  // namespace tandem

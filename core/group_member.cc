@@ -14,6 +14,10 @@ std::vector<int> GroupMember::NamesOf(std::vector<int> ranks) const {
   return ranks;
 }
 
+std::string GroupMember::Id() const {
+  return absl::StrCat(name, "/", absl::StrJoin(rank_names, ","));
+}
+
 std::string GroupMember::ToString() const {
   if (rank_names.empty()) return absl::StrCat("rank ", rank, " of ", size);
   return absl::StrCat("rank ", NameOf(rank), " of {",

@@ -1,4 +1,4 @@
-// Which rank of which group this is.
+// A group's member: which rank of which group this is.
 
 #ifndef TANDEM_CORE_GROUP_MEMBER_H_
 #define TANDEM_CORE_GROUP_MEMBER_H_
@@ -11,6 +11,9 @@
 #include "core/store.h"
 
 namespace tandem {
+
+// The group of all ranks of a job, and its prefix on the job's store.
+inline constexpr char kWorldName[] = "world";
 
 struct GroupMember {
   StorePtr store;  // keys of this group alone
@@ -32,6 +35,8 @@ struct GroupMember {
 
   int NameOf(int its_rank) const;
   std::vector<int> NamesOf(std::vector<int> ranks) const;
+  // Tells groups of one name apart: the name and the ranks.
+  std::string Id() const;
   // "rank 1 of 4"; in a subgroup "rank 3 of {1, 3}".
   std::string ToString() const;
 };

@@ -128,14 +128,19 @@ HierarchicalBackend::WorkPtr HierarchicalBackend::allreduce(
     Tensors tensors = one;
     c10d::AllreduceOptions step = options;
     step.reduceOp = InsideHost(options.reduceOp);
-    local_->allreduce(tensors, step)->wait();
+    // One that is alone on its host has its host's result, but for a factor.
+    if (!AloneOnHost() || step.reduceOp.op_ == ReduceOp::PREMUL_SUM) {
+      local_->allreduce(tensors, step)->wait();
+    }
     if (leaders_ != nullptr) {
       step.reduceOp = AmongHosts(options.reduceOp);
       AmongLeaders([&] { return leaders_->allreduce(tensors, step); });
     }
-    c10d::BroadcastOptions broadcast;
-    broadcast.timeout = options.timeout;
-    local_->broadcast(tensors, broadcast)->wait();
+    if (!AloneOnHost()) {
+      c10d::BroadcastOptions broadcast;
+      broadcast.timeout = options.timeout;
+      local_->broadcast(tensors, broadcast)->wait();
+    }
     if (options.reduceOp.op_ == ReduceOp::AVG) tensors[0].div_(size_);
   });
 }
@@ -148,7 +153,7 @@ HierarchicalBackend::WorkPtr HierarchicalBackend::broadcast(
   return Run(OpType::BROADCAST, tensors, [this, one = tensors, options, root] {
     Tensors tensors = one;
     c10d::BroadcastOptions step = options;
-    if (SameHost(root)) {
+    if (SameHost(root) && !AloneOnHost()) {
       step.rootRank = layout_.local[root];
       local_->broadcast(tensors, step)->wait();
     }
@@ -156,7 +161,7 @@ HierarchicalBackend::WorkPtr HierarchicalBackend::broadcast(
       step.rootRank = layout_.host[root];
       AmongLeaders([&] { return leaders_->broadcast(tensors, step); });
     }
-    if (!SameHost(root)) {
+    if (!SameHost(root) && !AloneOnHost()) {
       step.rootRank = 0;
       local_->broadcast(tensors, step)->wait();
     }
@@ -166,11 +171,11 @@ HierarchicalBackend::WorkPtr HierarchicalBackend::broadcast(
 HierarchicalBackend::WorkPtr HierarchicalBackend::barrier(
     const c10d::BarrierOptions& options) {
   return Run(OpType::BARRIER, {}, [this, options] {
-    local_->barrier(options)->wait();
+    if (!AloneOnHost()) local_->barrier(options)->wait();
     if (leaders_ != nullptr) {
       AmongLeaders([&] { return leaders_->barrier(options); });
     }
-    local_->barrier(options)->wait();
+    if (!AloneOnHost()) local_->barrier(options)->wait();
   });
 }
 

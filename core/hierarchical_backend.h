@@ -29,7 +29,8 @@ struct HostLayout {
 
 // All-reduce: the ranks of each host reduce through shared memory, in their
 // order; the hosts' leaders reduce the hosts' results over Gloo; each leader
-// broadcasts to its host. Broadcast and barrier go the same way. These run on a
+// broadcasts to its host. Broadcast and barrier go the same way. A rank that is
+// alone on its host has no part of this inside of it. These run on a
 // thread of the backend, in the order of issue. Messages between two ranks of a
 // host go through shared memory.
 //
@@ -109,6 +110,10 @@ class HierarchicalBackend : public c10d::Backend {
   WorkPtr Run(c10d::OpType type, Tensors outputs, std::function<void()> steps);
   bool SameHost(int rank) const {
     return layout_.host[rank] == layout_.host[rank_];
+  }
+
+  bool AloneOnHost() const {
+    return layout_.ranks[layout_.host[rank_]].size() == 1;
   }
 
   const HostLayout layout_;

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "core/roll_call.h"
+#include "core/job_notes.h"
 #include "core/store_server.h"
 #include "core/torch_status.h"
 
@@ -34,6 +34,10 @@ JobWatch::~JobWatch() {
 
 int JobWatch::Add(BreakOff break_off) {
   absl::MutexLock lock(&mutex_);
+  if (!why_.empty()) {
+    break_off(why_);
+    return next_id_++;
+  }
   groups_[next_id_] = std::move(break_off);
   return next_id_++;
 }
@@ -51,15 +55,12 @@ JobWatch::Waiting::~Waiting() {
   if (watch_ != nullptr) --watch_->waiting_;
 }
 
-// On a thread of its own, for a store whose server is frozen says nothing. Only
-// then is it asked again.
+// On a thread of its own, for a store whose server is frozen says nothing: it
+// is not asked again before it has answered.
 std::optional<JobWatch::Answer> JobWatch::Ask() {
   if (!asked_.valid()) {
-    std::promise<Answer> promise;
-    asked_ = promise.get_future();
-    std::thread([member = member_, promise = std::move(promise)]() mutable {
-      promise.set_value(CatchTorchOr([&] { return FailureInJob(member); }));
-    }).detach();
+    asked_ = store_thread_.Start<std::string>(
+        [member = member_] { return FailureInJob(member); });
   }
   if (asked_.wait_for(kAnswerTime) != std::future_status::ready) {
     return std::nullopt;
@@ -86,9 +87,8 @@ void JobWatch::Run() {
     const std::string why = Judge(Ask());
     mutex_.Lock();
     if (why.empty()) continue;
-    for (const auto& group : groups_) {
-      group.second(absl::StrCat("the job has failed: ", why));
-    }
+    why_ = absl::StrCat("the job has failed: ", why);
+    for (const auto& group : groups_) group.second(why_);
     return;
   }
 }

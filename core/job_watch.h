@@ -15,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "core/call_within.h"
 #include "core/group_member.h"
 
 namespace tandem {
@@ -38,7 +39,8 @@ class JobWatch {
   JobWatch& operator=(const JobWatch&) = delete;
 
   // `break_off` is called once at most, on a thread of the watch, which it must
-  // not wait for. After Remove has returned it is not called.
+  // not wait for, or before this returns where all has been broken off before.
+  // After Remove has returned it is not called.
   int Add(BreakOff break_off);
   void Remove(int id);
 
@@ -69,7 +71,9 @@ class JobWatch {
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   int next_id_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<int, BreakOff> groups_ ABSL_GUARDED_BY(mutex_);
-  std::future<Answer> asked_;  // the thread's own, like the next
+  std::string why_ ABSL_GUARDED_BY(mutex_);  // all was broken off; else empty
+  CallThread store_thread_;                  // the thread's own, like the next
+  std::future<Answer> asked_;
   int times_lost_ = 0;
   std::thread thread_;  // starts last
 };

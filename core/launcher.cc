@@ -8,10 +8,13 @@
 #include <csignal>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/environment.h"
+#include "core/launch.h"
 #include "core/output_relay.h"
 #include "core/process_end.h"
 #include "core/rank_process.h"
@@ -34,6 +37,9 @@ class Launcher {
       : plan_(plan),
         options_(options),
         outputs_{&out_, &err_, options.last_lines} {}
+  ~Launcher() {
+    if (telling_.joinable()) telling_.join();
+  }
 
   absl::Status Start(const std::vector<std::string>& argv);
   int Run();
@@ -49,6 +55,7 @@ class Launcher {
   void Reap();
   void HandleEnds(const std::vector<RankProcess*>& ended);
   void ReportDeath(RankProcess& dead);
+  void TellNodes(const RankProcess& dead);
   void ReportStopped(const RankProcess& rank);
   void KillWhenOverdue();
   void Say(const std::string& line) {
@@ -63,6 +70,8 @@ class Launcher {
   const RankOutputs outputs_;
   std::unique_ptr<SignalPipe> signals_;
   std::vector<RankProcess> ranks_;
+  int port_ = 0;         // of the store
+  std::thread telling_;  // the other nodes
   int exit_code_ = 0;
   int stop_signal_ = 0;                       // that was passed on
   bool stopping_ = false;                     // because of a death
@@ -73,10 +82,10 @@ absl::Status Launcher::Start(const std::vector<std::string>& argv) {
   TANDEM_ASSIGN_OR_RETURN(
       signals_, SignalPipe::Install({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1,
                                      SIGUSR2, SIGTSTP}));
-  TANDEM_ASSIGN_OR_RETURN(const int port, ServeStore());
+  TANDEM_ASSIGN_OR_RETURN(port_, ServeStore());
   for (int i = 0; i < plan_.launch.local_world_size; ++i) {
     TANDEM_ASSIGN_OR_RETURN(RankProcess rank,
-                            StartRankProcess(plan_, i, port, argv, outputs_));
+                            StartRankProcess(plan_, i, port_, argv, outputs_));
     ranks_.push_back(std::move(rank));
   }
   return absl::OkStatus();
@@ -200,6 +209,7 @@ void Launcher::HandleEnds(const std::vector<RankProcess*>& ended) {
       stopping_ = true;
       kill_at_ = Clock::now() + options_.death_grace;
       SignalAll(SIGTERM);
+      TellNodes(*rank);
     } else if (*rank->end != SIGTERM && *rank->end != SIGKILL) {
       Say(absl::StrCat(Name(*rank),
                        " then ended too: ", DescribeEnd(*rank->end)));
@@ -224,6 +234,20 @@ void Launcher::ReportDeath(RankProcess& dead) {
   if (running == 0) return;
   Say(absl::StrCat("stopping the ", running, " that still ",
                    running == 1 ? "runs" : "run", " on this node"));
+}
+
+// While the others end. A rank that knew why has told the job itself, before.
+void Launcher::TellNodes(const RankProcess& dead) {
+  if (plan_.launch.nnodes == 1 || options_.tell_nodes == nullptr ||
+      plan_.launch.rendezvous.kind != Rendezvous::Kind::kTcp) {
+    return;
+  }
+  const auto launch = LaunchOfRank(plan_, dead.local_rank, port_);
+  if (!launch.ok()) return;
+  telling_ =
+      std::thread([this, launch = *launch, how = DescribeEnd(*dead.end)] {
+        options_.tell_nodes(launch, how);
+      });
 }
 
 // Ranks were asked to stop: only another end than that is news.
@@ -253,6 +277,14 @@ std::string Launcher::Name(const RankProcess& rank) const {
 }
 
 }  // namespace
+
+absl::StatusOr<Launch> LaunchOfRank(const LaunchPlan& plan, int local_rank,
+                                    int port) {
+  TANDEM_ASSIGN_OR_RETURN(
+      LaunchPlan its,
+      ResolveLaunch({}, EnvironmentOfRank(plan, local_rank, port, {})));
+  return its.launch;
+}
 
 int RunLauncher(const LaunchPlan& plan, const std::vector<std::string>& argv,
                 const LauncherOptions& options) {

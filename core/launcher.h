@@ -21,6 +21,11 @@ struct LauncherOptions {
   // be told too. Not called for a rendezvous by file.
   std::function<absl::StatusOr<int>(const std::string& host, int port)>
       serve_store;
+  // Tells the job's other nodes that `rank` of this one has died, and how
+  // ("killed by signal 9 (SIGKILL)"); may take seconds. Called once at most, on
+  // a thread of its own, where a job of several nodes meets at a TCPStore.
+  // Null: they find out through their connections, if they have any yet.
+  std::function<void(const Launch& rank, const std::string& how)> tell_nodes;
   // How long ranks have to end after SIGTERM when one has died.
   std::chrono::milliseconds death_grace = std::chrono::seconds(5);
   // How long ranks have to end after SIGINT, SIGTERM or SIGHUP was passed on,
@@ -29,6 +34,11 @@ struct LauncherOptions {
   // How many lines of a dead rank's stderr to repeat.
   int last_lines = 20;
 };
+
+// What rank `local_rank` of this node finds out about itself when it is started
+// with the store at `port`. `plan`: one with is_launcher.
+absl::StatusOr<Launch> LaunchOfRank(const LaunchPlan& plan, int local_rank,
+                                    int port);
 
 // Runs the ranks of `plan` (one with is_launcher) and returns what the program
 // should exit with once all have ended: 0 if all exited with 0, else the exit

@@ -1,5 +1,5 @@
-// Who is here: ranks leave their names on a store, so that what is missing can
-// be told by name when a wait ends in vain.
+// Roll call after a failure: ranks leave notes of what failed on a store, so
+// that whoever is silent can be told by name.
 
 #ifndef TANDEM_CORE_ROLL_CALL_H_
 #define TANDEM_CORE_ROLL_CALL_H_
@@ -14,11 +14,8 @@
 
 namespace tandem {
 
-// Waits until all ranks of the group have called this. DeadlineExceeded after
-// `timeout` names those that have not; AlreadyExists when this rank has called
-// it before; else what is wrong with the store, and who serves it.
-absl::Status MeetAtStore(const GroupMember& member,
-                         std::chrono::milliseconds timeout);
+// Each of these makes a number of operations on the store that does not depend
+// on how many ranks there are: notes are lists that are read in one piece.
 
 // What the ranks of a group, and of the job that it is part of, say about the
 // end of it.
@@ -49,13 +46,12 @@ void TellGivingUp(const GroupMember& member, const std::string& reason);
 void AwaitListeners(const GroupMember& member,
                     std::chrono::milliseconds patience);
 
-// Whether a rank has called one of these two. Throws what the store throws.
-bool SomebodyFailed(c10d::Store& store, int size);
+// The same of a rank that was told of a failure and ends because of it.
+void HearFailure(const GroupMember& member, std::chrono::milliseconds patience);
 
-// Which rank of the job was the first to note a failure in one of its groups:
-// "rank 0 failed in barrier #7 of group "world"", "rank 3 gave up: disk full";
-// empty: none. Throws what the store throws.
-std::string FailureInJob(const GroupMember& member);
+// Whether a rank of the group has called one of the first two. Throws what the
+// store throws.
+bool SomebodyFailed(c10d::Store& store);
 
 // "rank 3", "ranks 1, 2".
 std::string RankList(const std::vector<int>& ranks);

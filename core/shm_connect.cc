@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "core/local_socket.h"
 #include "core/shm_segment.h"
 #include "core/status_macros.h"
+#include "core/store_gather.h"
 #include "core/torch_status.h"
 
 namespace tandem {
@@ -64,11 +66,12 @@ class Connector {
     if (mine_.rank == 0) {
       TANDEM_ASSIGN_OR_RETURN(made_.segment, ShmSegment::NewMemory(size_));
     }
-    TANDEM_RETURN_IF_ERROR(CatchTorch(
-        [&] { store_->set(Key(mine_.rank), listener.name); }, "publish"));
+    TANDEM_ASSIGN_OR_RETURN(const GatheredTexts listeners,
+                            GatherAtStore(*store_, "shm", mine_.rank, size_,
+                                          listener.name, timeout_));
     for (int r = 0; r < mine_.rank; ++r) {
       TANDEM_RETURN_IF_ERROR(Annotate(
-          ConnectTo(r),
+          ConnectTo(r, listeners[r]),
           absl::StrCat("connect to rank ", names_.empty() ? r : names_[r])));
     }
     for (int r = mine_.rank + 1; r < size_; ++r) {
@@ -83,15 +86,11 @@ class Connector {
   }
 
  private:
-  static std::string Key(int rank) { return absl::StrCat("shm/", rank); }
-
-  absl::Status ConnectTo(int rank) {
-    std::string name;
-    TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
-      store_->wait({Key(rank)}, timeout_);
-      name = store_->get_to_str(Key(rank));
-    }));
-    TANDEM_ASSIGN_OR_RETURN(LocalPeer peer, ConnectLocal(name));
+  absl::Status ConnectTo(int rank, const std::optional<std::string>& name) {
+    if (!name.has_value()) {
+      return absl::DeadlineExceededError("it did not say where it listens");
+    }
+    TANDEM_ASSIGN_OR_RETURN(LocalPeer peer, ConnectLocal(*name));
     TANDEM_RETURN_IF_ERROR(
         SendWithFds(peer.fd.get(), &mine_, sizeof(mine_), {arena_}));
     Hello theirs;

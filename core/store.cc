@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "core/call_within.h"
+#include "core/shared_store.h"
 #include "core/sockets.h"
 #include "core/status_macros.h"
 #include "core/store_server.h"
@@ -160,8 +161,9 @@ absl::StatusOr<StorePtr> OpenStore(const Launch& launch, milliseconds timeout) {
   const Rendezvous& where = launch.rendezvous;
   switch (where.kind) {
     case Rendezvous::Kind::kTcp: {
-      TANDEM_ASSIGN_OR_RETURN(StorePtr store, OpenTcpStore(launch, timeout));
-      return WithPrefix(std::move(store), where.key_prefix);
+      TANDEM_ASSIGN_OR_RETURN(StorePtr client, OpenTcpStore(launch, timeout));
+      return WithPrefix(c10::make_intrusive<SharedStore>(std::move(client)),
+                        where.key_prefix);
     }
     case Rendezvous::Kind::kFile:
       return OpenFileStore(where.path, launch.rank, launch.world_size,

@@ -3,21 +3,26 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "core/shared_store.h"
 
 namespace tandem {
 namespace {
 
-c10::intrusive_ptr<c10d::Store> WithoutPrefixes(
+// What is behind prefixes, and behind what lets threads share it.
+c10::intrusive_ptr<c10d::Store> ClientBehind(
     const c10::intrusive_ptr<c10d::Store>& store) {
   auto* const prefixed = dynamic_cast<c10d::PrefixStore*>(store.get());
-  return prefixed ? prefixed->getUnderlyingNonPrefixStore() : store;
+  const auto behind =
+      prefixed ? prefixed->getUnderlyingNonPrefixStore() : store;
+  auto* const shared = dynamic_cast<SharedStore*>(behind.get());
+  return shared ? shared->client() : behind;
 }
 
 }  // namespace
 
 std::string DescribeSilence(const c10::intrusive_ptr<c10d::Store>& store,
                             const absl::Status& error) {
-  const auto served = WithoutPrefixes(store);
+  const auto served = ClientBehind(store);
   const char* const how = absl::IsUnavailable(error) ? "its connection is lost"
                                                      : "it does not answer";
   if (auto* known = dynamic_cast<ServedTcpStore*>(served.get())) {

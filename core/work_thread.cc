@@ -32,11 +32,6 @@ void FunctionWork::Run() {
   finish(failure);
 }
 
-bool FunctionWork::wait(std::chrono::milliseconds /*timeout*/) {
-  // What it runs has timeouts of its own.
-  return c10d::Work::wait(kNoTimeout);
-}
-
 WorkThread::WorkThread() : thread_([this] { Run(); }) {}
 
 WorkThread::~WorkThread() {

@@ -22,7 +22,6 @@ class FunctionWork : public c10d::Work {
 
   void Run();
   std::vector<at::Tensor> result() override { return outputs_; }
-  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
     return future_;
   }

@@ -29,6 +29,7 @@
 #include "tools/trainer/options.h"
 #include "tools/trainer/process.h"
 #include "tools/trainer/report.h"
+#include "tools/trainer/setup_failure.h"
 
 namespace tandem {
 namespace {
@@ -77,6 +78,7 @@ absl::Status StartLogging(const TrainOptions& options, const Launch& launch) {
 
 absl::Status TrainAsRank(const TrainOptions& options, const Launch& launch) {
   TANDEM_RETURN_IF_ERROR(StartLogging(options, launch));
+  SetFaultContext(launch.rank, /*step=*/0);
   TANDEM_ASSIGN_OR_RETURN(Job job, SetUpJob(options, launch));
   TANDEM_ASSIGN_OR_RETURN(Report report, OpenReport(job));
   // From here on there is a loop that looks; until here a signal just ends us.
@@ -95,6 +97,19 @@ int RunRank(const TrainOptions& options, const Launch& launch) {
   return 128 + signal_number;
 }
 
+// What this node, or rank, refuses: other nodes' ranks would wait for it.
+int Refuse(const absl::Status& status) {
+  const int exit_code = Fail(status);
+  const absl::StatusOr<LaunchPlan> plan =
+      ResolveLaunch(LaunchSettingsFromFlags(), Environment::OfProcess());
+  if (!plan.ok()) return exit_code;
+  const absl::StatusOr<Launch> launch =
+      plan->is_launcher ? LaunchOfRank(*plan, 0, plan->launch.rendezvous.port)
+                        : absl::StatusOr<Launch>(plan->launch);
+  if (launch.ok()) TellOfFailedSetUp(*launch, status);
+  return exit_code;
+}
+
 // Starts this node's ranks, each of which runs this program again.
 int StartRanks(const LaunchPlan& plan, const TrainOptions& options, int argc,
                char** argv) {
@@ -107,6 +122,7 @@ int StartRanks(const LaunchPlan& plan, const TrainOptions& options, int argc,
     TANDEM_ASSIGN_OR_RETURN(served, ServeTcpStore(host, port, timeout));
     return served.port;
   };
+  launcher.tell_nodes = &TellOfDeath;
   return RunLauncher(plan, std::vector<std::string>(argv, argv + argc),
                      launcher);
 }
@@ -114,20 +130,20 @@ int StartRanks(const LaunchPlan& plan, const TrainOptions& options, int argc,
 int Main(int argc, char** argv) {
   SetLibTorchLogLevel();
   const auto leftovers = ParseCommandLine(argc, argv, kUsage);
-  if (!leftovers.ok()) return Fail(leftovers.status());
+  if (!leftovers.ok()) return Refuse(leftovers.status());
   if (!leftovers->empty()) {
-    return Fail(absl::InvalidArgumentError(
+    return Refuse(absl::InvalidArgumentError(
         absl::StrCat("'", leftovers->front(),
                      "' is no flag: options look like --epochs=3")));
   }
   const absl::StatusOr<TrainOptions> options = TrainOptionsFromFlags();
-  if (!options.ok()) return Fail(options.status());
+  if (!options.ok()) return Refuse(options.status());
   const absl::StatusOr<LaunchPlan> plan =
       ResolveLaunch(LaunchSettingsFromFlags(), Environment::OfProcess());
   if (!plan.ok()) return Fail(plan.status());
   // Before any rank is started: one line, not one a rank.
   const absl::Status fits = CheckLayout(*options, plan->launch.world_size);
-  if (!fits.ok()) return Fail(fits);
+  if (!fits.ok()) return Refuse(fits);
   const absl::Status armed = ArmFaultsFromEnvironment();
   if (!armed.ok()) return Fail(armed);
   if (plan->is_launcher) return StartRanks(*plan, *options, argc, argv);

@@ -27,5 +27,15 @@ TEST(GroupMemberTest, ASubgroupsRanksAreCalledByTheJobsNumbers) {
   EXPECT_EQ(member.ToString(), "rank 3 of {1, 3}");
 }
 
+TEST(GroupMemberTest, GroupsOfOneNameAreToldApart) {
+  GroupMember member, other;
+  member.name = other.name = "pair";
+  member.rank_names = {1, 3};
+  other.rank_names = {0, 2};
+  EXPECT_NE(member.Id(), other.Id());
+  other.rank_names = {1, 3};
+  EXPECT_EQ(member.Id(), other.Id());
+}
+
 }  // namespace
 }  // namespace tandem

@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <vector>
 
@@ -22,11 +23,13 @@
 #include "core/communicator.h"
 #include "core/store.h"
 #include "core/torch_status.h"
+#include "tests/core/log_lines.h"
 
 namespace tandem {
 namespace {
 
 using ::testing::AnyOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Hosts = std::vector<std::string>;
 using Tensors = std::vector<at::Tensor>;
@@ -38,7 +41,7 @@ const Hosts kLayouts[] = {{"a", "b", "a", "b", "a"},
                           {"a", "b", "b", "b", "b", "b", "b"}};
 
 void OnRanks(const Hosts& hosts, const std::function<void(Communicator&)>& fn,
-             int timeout_ms = 30000) {
+             int timeout_ms = 30000, int straggler_warning_ms = 0) {
   const StorePtr store = NewHashStore(std::chrono::milliseconds(timeout_ms));
   const int n = static_cast<int>(hosts.size());
   std::vector<std::thread> threads;
@@ -47,6 +50,8 @@ void OnRanks(const Hosts& hosts, const std::function<void(Communicator&)>& fn,
       CommunicatorOptions options;
       options.host = hosts[rank];
       options.timeout = std::chrono::milliseconds(timeout_ms);
+      options.straggler_warning =
+          std::chrono::milliseconds(straggler_warning_ms);
       auto world = Communicator::Create(store, rank, n, "world", options);
       ASSERT_TRUE(world.ok()) << world.status();
       const absl::Status thrown = CatchTorch([&] { fn(**world); });
@@ -180,6 +185,52 @@ TEST(HierarchicalBackendTest, AMissingRankIsNamedAsInTheWholeGroup) {
         }
       },
       1000);
+}
+
+// All-reduce, broadcast and barrier run on a thread of the backend.
+TEST(HierarchicalBackendTest, ALateRankIsNamedBetweenHosts) {
+  LogLines log;
+  OnRanks(
+      kLayouts[0],
+      [&](Communicator& world) {
+        if (world.rank() == 3) {
+          EXPECT_TRUE(log.Await("rank 3 is late"));
+        }
+        at::Tensor tensor = Mine(world.rank(), 13);
+        EXPECT_TRUE(world.AllReduceSum(tensor).ok());
+      },
+      30000, /*straggler_warning_ms=*/1000);
+  EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("rank 3 is late: rank "),
+                                       HasSubstr("late for all-reduce #1")));
+}
+
+// Two hosts of one rank each; between hosts they share memory here, so that no
+// network is needed.
+TEST(HierarchicalBackendTest, AloneOnAHostThereIsNothingToDoInside) {
+  const StorePtr store = NewHashStore(std::chrono::seconds(30));
+  const HostLayout layout({"a", "b"});
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto shm = [&](const std::string& key, int its, int size) {
+        return ShmBackend::Create(
+                   c10::make_intrusive<c10d::PrefixStore>(key, store), its,
+                   size, std::chrono::seconds(30), {})
+            .value();
+      };
+      const auto local = shm(absl::StrCat("host ", rank), 0, 1);
+      const auto leaders = shm("leaders", rank, 2);
+      HierarchicalBackend backend(rank, layout, local, leaders, leaders);
+      Tensors tensors = {Mine(rank, 997)};
+      backend.allreduce(tensors)->wait();
+      ExpectEqual(tensors[0], Mine(0, 997).mul(2).add(1));
+      backend.broadcast(tensors)->wait();
+      backend.barrier()->wait();
+      EXPECT_EQ(local->getSequenceNumberForGroup(), 0);
+      EXPECT_EQ(leaders->getSequenceNumberForGroup(), 3);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace

@@ -70,6 +70,18 @@ TEST_F(JobWatchTest, NothingIsBrokenOffWhereNobodyWaits) {
   EXPECT_FALSE(called.WaitForNotificationWithTimeout(absl::Seconds(2)));
 }
 
+TEST_F(JobWatchTest, AGroupThatJoinsLaterIsBrokenOffAtOnce) {
+  RankThreeFails();
+  JobWatch watch(Of(store_, 0));
+  absl::Notification first;
+  watch.Add([&](const std::string&) { first.Notify(); });
+  const JobWatch::Waiting waiting(&watch);
+  ASSERT_TRUE(first.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  std::string why;
+  watch.Remove(watch.Add([&](const std::string& its) { why = its; }));
+  EXPECT_EQ(why, kWhy);
+}
+
 TEST_F(JobWatchTest, AGroupThatWasRemovedIsLeftAlone) {
   JobWatch watch(Of(store_, 0));
   absl::Notification gone, there;

@@ -12,6 +12,7 @@
 #include "tools/trainer/pipeline_layout.h"
 #include "tools/trainer/process.h"
 #include "tools/trainer/save_folder.h"
+#include "tools/trainer/setup_failure.h"
 
 namespace tandem {
 namespace {
@@ -68,9 +69,10 @@ absl::Status CheckLayout(const TrainOptions& options, int world_size) {
   return CheckLayout(options.pipeline, SurroundingsOf(options), world_size);
 }
 
-absl::StatusOr<Job> SetUpJob(const TrainOptions& options,
-                             const Launch& launch) {
-  Job job;
+namespace {
+
+absl::Status FillJob(const TrainOptions& options, const Launch& launch,
+                     Job& job) {
   job.options = options;
   job.launch = launch;
   TANDEM_ASSIGN_OR_RETURN(
@@ -100,7 +102,19 @@ absl::StatusOr<Job> SetUpJob(const TrainOptions& options,
       MakeJobStrategy(options, job.devices, *job.train_data, *job.world));
   job.strategy = std::move(made.strategy);
   job.partition = std::move(made.partition);
-  return job;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Job> SetUpJob(const TrainOptions& options,
+                             const Launch& launch) {
+  Job job;
+  const absl::Status filled = FillJob(options, launch, job);
+  if (filled.ok()) return job;
+  // While this rank, which may serve the store, is still connected.
+  TellOfFailedSetUp(launch, filled);
+  return filled;
 }
 
 Report::Settings DescribeJob(const Job& job) {
