@@ -4,12 +4,13 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace tandem {
 namespace {
 
 absl::Status SkipError(const std::string& skip, size_t layer,
-                       const char* problem) {
+                       absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat(
       "skip connection '", skip, "' of layer ", layer, " ", problem));
 }
@@ -18,45 +19,59 @@ absl::Status SkipError(const std::string& skip, size_t layer,
 
 absl::Status CheckSkips(const std::vector<LayerLinks>& layers) {
   const std::vector<std::string> inputs = FurtherInputs(layers);
-  std::set<std::string> known;
-  std::map<std::string, size_t> on_their_way;
+  struct Left {
+    size_t layer;
+    bool is_taken;
+  };
+  std::map<std::string, Left> left;  // the last of each name
   for (size_t i = 0; i < layers.size(); ++i) {
     for (const std::string& skip : layers[i].takes) {
-      if (on_their_way.erase(skip) > 0) continue;
-      return SkipError(skip, i,
-                       known.count(skip) > 0 ? "is taken a second time"
-                                             : "is left by no layer before it");
+      const auto found = left.find(skip);
+      if (found == left.end()) {
+        return SkipError(skip, i, "is left by no layer before it");
+      }
+      found->second.is_taken = true;
     }
     for (const std::string& skip : layers[i].stashes) {
       if (absl::c_linear_search(inputs, skip)) {
         return SkipError(skip, i, "has the name of a further input");
       }
-      if (!known.insert(skip).second) {
-        return SkipError(skip, i, "is left a second time");
+      const auto [its, is_new] = left.try_emplace(skip, Left{i, false});
+      if (!is_new && !its->second.is_taken) {
+        return SkipError(skip, its->second.layer,
+                         absl::StrCat("is taken by no layer before layer ", i,
+                                      " leaves another of that name"));
       }
-      on_their_way[skip] = i;
+      its->second = {i, false};
     }
   }
-  if (on_their_way.empty()) return absl::OkStatus();
-  const auto& [skip, layer] = *on_their_way.begin();
-  return SkipError(skip, layer, "is taken by no layer after it");
+  for (const auto& [skip, its] : left) {
+    if (its.is_taken) continue;
+    return SkipError(skip, its.layer, "is taken by no layer after it");
+  }
+  return absl::OkStatus();
 }
 
 std::vector<std::string> SkipsBefore(const std::vector<LayerLinks>& layers,
                                      size_t layer) {
-  std::set<std::string> on_their_way;
-  for (size_t i = 0; i < layer; ++i) {
-    for (const std::string& skip : layers[i].takes) on_their_way.erase(skip);
-    on_their_way.insert(layers[i].stashes.begin(), layers[i].stashes.end());
-  }
+  std::set<std::string> needed;
+  std::set<std::string> left;  // anew, under a name that may be on its way
   for (size_t i = layer; i < layers.size(); ++i) {
-    on_their_way.insert(layers[i].reads.begin(), layers[i].reads.end());
+    needed.insert(layers[i].reads.begin(), layers[i].reads.end());
+    for (const std::string& skip : layers[i].takes) {
+      if (left.count(skip) == 0) needed.insert(skip);
+    }
+    left.insert(layers[i].stashes.begin(), layers[i].stashes.end());
   }
-  return {on_their_way.begin(), on_their_way.end()};
+  return {needed.begin(), needed.end()};
 }
 
 std::vector<std::string> FurtherInputs(const std::vector<LayerLinks>& layers) {
-  return SkipsBefore(layers, 0);
+  std::set<std::string> names;
+  for (const LayerLinks& each : layers) {
+    names.insert(each.reads.begin(), each.reads.end());
+  }
+  return {names.begin(), names.end()};
 }
 
 }  // namespace tandem

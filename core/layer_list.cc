@@ -4,8 +4,12 @@
 #include <glog/logging.h>
 #include <torch/nn/module.h>
 
+#include <cstddef>
 #include <string>
 #include <utility>
+
+#include "absl/algorithm/container.h"
+#include "core/last_takes.h"
 
 namespace tandem {
 namespace {
@@ -48,12 +52,19 @@ at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips) {
     TORCH_CHECK(skips.count(name) > 0, "layer ", layer.name,
                 " reads the further input '", name, "', which is not there");
   }
+  Skips taken;
+  for (const std::string& skip : layer.links.takes) {
+    TORCH_CHECK(skips.count(skip) > 0, "layer ", layer.name,
+                " takes the skip connection '", skip, "', which is not there");
+    taken[skip] = skips.at(skip);
+  }
   at::Tensor output = layer.forward_with_skips(input, skips);
   for (const std::string& skip : layer.links.stashes) {
     CHECK_EQ(skips.count(skip), 1u) << layer.name << " has not left " << skip;
   }
-  for (const std::string& skip : layer.links.takes) {
-    CHECK_EQ(skips.count(skip), 0u) << layer.name << " has not taken " << skip;
+  // Others may take it, too.
+  for (const auto& [name, skip] : taken) {
+    if (!absl::c_linear_search(layer.links.stashes, name)) skips[name] = skip;
   }
   for (const std::string& name : layer.links.reads) {
     CHECK_EQ(skips.count(name), 1u)
@@ -66,7 +77,11 @@ at::Tensor Forward(const LayerList& layers, const at::Tensor& input,
                    Skips further) {
   at::Tensor x = input;
   Skips skips = std::move(further);
-  for (const Layer& layer : layers) x = RunLayer(layer, x, skips);
+  const std::vector<std::vector<std::string>> last = LastTakes(LinksOf(layers));
+  for (size_t i = 0; i < layers.size(); ++i) {
+    x = RunLayer(layers[i], x, skips);
+    for (const std::string& skip : last[i]) skips.erase(skip);
+  }
   return x;
 }
 

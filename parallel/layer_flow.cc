@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "absl/algorithm/container.h"
-
 namespace tandem {
 
 int64_t LayerFlow::bytes() const {
@@ -13,16 +11,15 @@ int64_t LayerFlow::bytes() const {
 }
 
 at::Tensor LeafOf(const at::Tensor& tensor) {
-  at::Tensor leaf = tensor.detach();
-  const bool takes_gradient = at::isFloatingType(leaf.scalar_type()) ||
-                              at::isComplexType(leaf.scalar_type());
-  return takes_gradient ? leaf.requires_grad_() : leaf;
+  return tensor.detach().requires_grad_(tensor.requires_grad());
 }
 
-LayerFlow WithoutGraph(const LayerFlow& flow) {
-  LayerFlow bare = {flow.values.detach()};
-  for (const auto& [name, skip] : flow.skips) bare.skips[name] = skip.detach();
-  return bare;
+LayerFlow LeavesOf(const LayerFlow& flow) {
+  LayerFlow leaves = {LeafOf(flow.values)};
+  for (const auto& [name, skip] : flow.skips) {
+    leaves.skips[name] = LeafOf(skip);
+  }
+  return leaves;
 }
 
 LayerFlow BroughtTo(const LayerFlow& flow, c10::Device device) {
@@ -31,16 +28,6 @@ LayerFlow BroughtTo(const LayerFlow& flow, c10::Device device) {
     there.skips[name] = skip.to(device);
   }
   return there;
-}
-
-LayerFlow LeavesOf(const LayerFlow& flow,
-                   const std::vector<std::string>& further_inputs) {
-  LayerFlow leaves = WithoutGraph(flow);
-  leaves.values = LeafOf(flow.values);
-  for (auto& [name, skip] : leaves.skips) {
-    if (!absl::c_linear_search(further_inputs, name)) skip = LeafOf(skip);
-  }
-  return leaves;
 }
 
 void KeepSkips(const std::vector<std::string>& names, LayerFlow& flow) {

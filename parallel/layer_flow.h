@@ -21,15 +21,13 @@ struct LayerFlow {
   int64_t bytes() const;
 };
 
-// The tensor as a leaf of a graph of its own, as a stage takes its input.
+// The tensor as a leaf of a graph of its own, as a stage takes its input. It
+// takes a gradient if the tensor does: a batch's inputs do not, nor what is
+// computed of them without trained weights.
 at::Tensor LeafOf(const at::Tensor& tensor);
 
-LayerFlow WithoutGraph(const LayerFlow& flow);
+LayerFlow LeavesOf(const LayerFlow& flow);
 LayerFlow BroughtTo(const LayerFlow& flow, c10::Device device);
-
-// All as leaves; those of the names `further_inputs` take no gradient.
-LayerFlow LeavesOf(const LayerFlow& flow,
-                   const std::vector<std::string>& further_inputs);
 
 // Leaves behind what is not among `names`, of which all are there.
 void KeepSkips(const std::vector<std::string>& names, LayerFlow& flow);

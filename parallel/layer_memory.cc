@@ -6,9 +6,11 @@
 
 #include <cstddef>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/last_takes.h"
 #include "core/layer_list.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
@@ -61,10 +63,11 @@ absl::Status MeasureActivations(const LayerList& layers, const LayerFlow& entry,
   StorageWatch watch;
   for (const auto& each : NamedParameters(layers)) watch.Ignore(each.second);
   for (const auto& each : NamedBuffers(layers)) watch.Ignore(each.second);
-  LayerFlow flow = BroughtTo(entry, HomeOf(layers));
+  LayerFlow flow = LeavesOf(BroughtTo(entry, HomeOf(layers)));
   watch.Ignore(flow.values);
   for (const auto& each : flow.skips) watch.Ignore(each.second);
-  at::Tensor values = LeafOf(std::exchange(flow.values, {}));
+  at::Tensor values = std::exchange(flow.values, {});
+  const std::vector<std::vector<std::string>> last = LastTakes(LinksOf(layers));
   for (size_t i = 0; i < layers.size(); ++i) {
     watch.SetMaker(static_cast<int>(i));
     TANDEM_ASSIGN_OR_RETURN(
@@ -74,6 +77,7 @@ absl::Status MeasureActivations(const LayerList& layers, const LayerFlow& entry,
                       return RunLayer(layers[i], input_of, flow.skips);
                     },
                     absl::StrCat("profile of layer ", layers[i].name)));
+    for (const std::string& skip : last[i]) flow.skips.erase(skip);
   }
   const auto graph = values.grad_fn();
   values.reset();

@@ -120,7 +120,7 @@ at::TensorList RootsOf(const Layer& layer, const LayerFlow& made,
   return roots;
 }
 
-// Forward and backward of one layer on `leaves`; gives what goes on from there.
+// Forward and backward of one layer on `leaves`; gives those of the next one.
 absl::StatusOr<LayerFlow> RunOnce(const Layer& layer, c10::Device device,
                                   const LayerFlow& leaves, Times& times) {
   const auto sink = std::make_shared<WeightGradientSink>();
@@ -141,7 +141,7 @@ absl::StatusOr<LayerFlow> RunOnce(const Layer& layer, c10::Device device,
   times.backward_input.push_back(clock.Lap());
   TANDEM_RETURN_IF_ERROR(sink->Flush());
   times.backward_weight.push_back(clock.Lap());
-  return WithoutGraph(made);
+  return LeavesOf(made);
 }
 
 // The loss as a layer behind the others.
@@ -160,16 +160,15 @@ absl::Status RunRound(const LayerList& layers, const LayerFlow& entry,
                       ModelProfile& profile) {
   const c10::OptionalDeviceGuard guard(device);
   const std::vector<LayerLinks> links = LinksOf(layers);
-  const std::vector<std::string> further_inputs = FurtherInputs(links);
-  TANDEM_ASSIGN_OR_RETURN(
-      LayerFlow flow, CatchTorchOr([&] { return BroughtTo(entry, device); }));
+  TANDEM_ASSIGN_OR_RETURN(LayerFlow flow, CatchTorchOr([&] {
+                            return LeavesOf(BroughtTo(entry, device));
+                          }));
   for (size_t i = 0; i < layers.size(); ++i) {
     TANDEM_ASSIGN_OR_RETURN(
         flow, CatchTorchOr(
                   [&] {
                     const Visit visit(layers[i], device);
-                    return RunOnce(layers[i], device,
-                                   LeavesOf(flow, further_inputs), times[i]);
+                    return RunOnce(layers[i], device, flow, times[i]);
                   },
                   absl::StrCat("profile of layer ", layers[i].name)));
     KeepSkips(SkipsBefore(links, i + 1), flow);

@@ -11,10 +11,11 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kNumbersOfTensor = 2 + 2 * kMostDimensions;
+constexpr size_t kNumbersOfTensor = 3 + 2 * kMostDimensions;
 
 TensorForm FormOf(const at::Tensor& tensor) {
-  TensorForm form{tensor.scalar_type(), tensor.sizes().vec(), {}};
+  TensorForm form{tensor.scalar_type(), tensor.sizes().vec(), {}, false};
+  form.takes_gradient = tensor.requires_grad();
   form.strides = tensor.is_non_overlapping_and_dense()
                      ? tensor.strides().vec()
                      : tensor.contiguous().strides().vec();
@@ -24,11 +25,8 @@ TensorForm FormOf(const at::Tensor& tensor) {
 }  // namespace
 
 bool TensorForm::Fits(const at::Tensor& tensor) const {
-  return tensor.scalar_type() == dtype && tensor.sizes() == sizes;
-}
-
-bool TensorForm::has_gradient() const {
-  return at::isFloatingType(dtype) || at::isComplexType(dtype);
+  return tensor.scalar_type() == dtype && tensor.sizes() == sizes &&
+         (takes_gradient || !tensor.requires_grad());
 }
 
 absl::StatusOr<MessageForm> FormOf(const std::vector<at::Tensor>& message) {
@@ -55,7 +53,8 @@ absl::StatusOr<MessageForm> FormOf(const std::vector<at::Tensor>& message) {
 std::string ToString(const MessageForm& form) {
   return absl::StrJoin(form, ", ", [](std::string* out, const auto& each) {
     absl::StrAppend(out, c10::toString(each.dtype), " [",
-                    absl::StrJoin(each.sizes, ", "), "]");
+                    absl::StrJoin(each.sizes, ", "), "]",
+                    each.takes_gradient ? " with gradient" : "");
   });
 }
 
@@ -69,6 +68,7 @@ at::Tensor Encode(const MessageForm& form) {
   for (const TensorForm& each : form) {
     CHECK_LE(each.sizes.size(), kMostDimensions);
     *next++ = static_cast<int64_t>(each.dtype);
+    *next++ = each.takes_gradient ? 1 : 0;
     *next++ = static_cast<int64_t>(each.sizes.size());
     for (int64_t size : each.sizes) *next++ = size;
     for (int64_t stride : each.strides) *next++ = stride;
@@ -84,6 +84,7 @@ MessageForm Decode(const at::Tensor& numbers) {
   MessageForm form(static_cast<size_t>(count));
   for (TensorForm& each : form) {
     each.dtype = static_cast<at::ScalarType>(*next++);
+    each.takes_gradient = *next++ != 0;
     const int64_t dimensions = *next++;
     CHECK(dimensions >= 0 &&
           dimensions <= static_cast<int64_t>(kMostDimensions))

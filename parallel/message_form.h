@@ -20,21 +20,23 @@ struct TensorForm {
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;  // dense, dimensions in any order
 
-  // Strides may be arranged; the rest may not.
+  // A gradient comes back for it. (The tensor's requires_grad.)
+  bool takes_gradient = false;
+
+  // Strides may be arranged, and a gradient that is not needed may come; the
+  // rest may not differ.
   bool Fits(const at::Tensor& tensor) const;
-  // Gradients pass for tensors of real and complex numbers alone.
-  bool has_gradient() const;
 };
 
 using MessageForm = std::vector<TensorForm>;
 
-constexpr size_t kMostTensors = 15;
+constexpr size_t kMostTensors = 63;
 constexpr size_t kMostDimensions = 12;
 
 // InvalidArgument for an undefined tensor, and for more than the above.
 absl::StatusOr<MessageForm> FormOf(const std::vector<at::Tensor>& message);
 
-// "float32 [4, 8], int64 [4]"
+// "Float [4, 8] with gradient, Long [4]"
 std::string ToString(const MessageForm& form);
 
 // An int64 tensor of fixed size, on the CPU, and back. A CHECK fails for
@@ -43,7 +45,7 @@ at::Tensor Encode(const MessageForm& form);
 MessageForm Decode(const at::Tensor& numbers);
 int64_t EncodedSize();
 
-// Memory of this form, uninitialised.
+// Memory of this form, uninitialised; it requires no gradient.
 at::Tensor NewTensor(const TensorForm& form, c10::Device device);
 
 // All elements in the order of memory, [numel]: a view.

@@ -57,6 +57,8 @@ StagePass PipelineExecutor::PassOf(int microbatch, const Step& step) const {
       options_.checkpointing == ActivationCheckpointing::kNever ||
       (options_.checkpointing == ActivationCheckpointing::kExceptLast &&
        microbatch + 1 == count);
+  pass.all_keep_activations =
+      options_.checkpointing == ActivationCheckpointing::kNever;
   if (step.trains) {
     const double of =
         step.samples.of > 0 ? step.samples.of : static_cast<double>(step.size);
@@ -80,7 +82,8 @@ absl::StatusOr<StageMessage> PipelineExecutor::InputsOf(
   TANDEM_ASSIGN_OR_RETURN(const Skips further,
                           NamedInputs(batch, first.incoming()));
   const auto place = [&](const at::Tensor& given) {
-    const at::Tensor placed = given.to(first.device());
+    // Nobody asks for the gradient of a batch.
+    const at::Tensor placed = given.detach().to(first.device());
     const bool moves = options_.aligns_inputs && !IsAligned(placed);
     return moves ? placed.clone() : placed;
   };

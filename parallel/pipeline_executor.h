@@ -25,6 +25,7 @@
 #include "parallel/pipeline_watch.h"
 #include "parallel/schedule.h"
 #include "parallel/schedule_validator.h"
+#include "parallel/stage_link.h"
 
 namespace tandem {
 
@@ -129,6 +130,8 @@ class PipelineExecutor {
   bool has_last_stage() const { return stages_.back() != nullptr; }
   // Of the last training step.
   const PipelineTimeline& timeline() const { return timeline_; }
+  // What this rank sent to other ranks so far.
+  LinkTraffic sent() const { return links_->sent(); }
   // How many microbatches each device of the schedule held at once so far, at
   // most; 0 for those of other ranks. See facts() for the schedule's bound.
   const std::vector<int>& peak_activations() const { return peaks_; }

@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +31,23 @@ bool IsForward(ActionKind kind) { return kind == ActionKind::kForward; }
 
 bool TakesGradient(ActionKind kind) {
   return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput;
+}
+
+// What LinkStep::taken says of the messages that `stage` sends with `sends`.
+template <typename Matches>
+std::map<int, std::vector<int>> TakenBefore(const Schedule& schedule, int stage,
+                                            size_t count, Matches sends,
+                                            Matches takes) {
+  std::map<int, std::vector<int>> taken;
+  std::vector<int> since;
+  const int device = DeviceOfStage(schedule, stage);
+  for (const Action& each : schedule.actions[static_cast<size_t>(device)]) {
+    const bool is_there = each.microbatch < static_cast<int>(count);
+    if (each.stage != stage || !is_there) continue;
+    if (takes(each.kind)) since.push_back(each.microbatch);
+    if (sends(each.kind)) taken[each.microbatch] = std::exchange(since, {});
+  }
+  return taken;
 }
 
 }  // namespace
@@ -114,11 +132,19 @@ void PipelineLinks::Begin(const std::vector<int64_t>& rows,
                           bool with_backward) {
   for (int stage = 0; stage < schedule_.stages; ++stage) {
     const Ends& ends = At(stage);
-    const LinkStep going = {rows,
-                            OrderOf(schedule_, stage, rows.size(), IsForward)};
-    LinkStep coming = {rows, {}};
+    LinkStep going = {
+        rows, OrderOf(schedule_, stage, rows.size(), IsForward), {}};
+    LinkStep coming = {rows, {}, {}};
     if (with_backward) {
       coming.order = OrderOf(schedule_, stage, rows.size(), TakesGradient);
+      if (ends.gradients != nullptr) {
+        coming.taken = TakenBefore(schedule_, stage + 1, rows.size(),
+                                   TakesGradient, IsForward);
+      }
+      if (ends.inputs != nullptr) {
+        going.taken = TakenBefore(schedule_, stage - 1, rows.size(), IsForward,
+                                  TakesGradient);
+      }
     }
     // A lane within a process is both ends, and begins twice.
     if (ends.inputs != nullptr) ends.inputs->Begin(going);
@@ -126,6 +152,15 @@ void PipelineLinks::Begin(const std::vector<int64_t>& rows,
     if (ends.gradients != nullptr) ends.gradients->Begin(coming);
     if (ends.further != nullptr) ends.further->Begin(coming);
   }
+}
+
+LinkTraffic PipelineLinks::sent() const {
+  LinkTraffic all;
+  for (const Ends& each : ends_) {
+    if (each.outputs != nullptr) all += each.outputs->sent();
+    if (each.further != nullptr) all += each.further->sent();
+  }
+  return all;
 }
 
 void PipelineLinks::Close(const absl::Status& reason) {

@@ -62,6 +62,9 @@ class PipelineLinks {
   void Begin(const std::vector<int64_t>& rows, bool with_backward);
   void Close(const absl::Status& reason);
 
+  // To other ranks, so far; no thread is inside a link.
+  LinkTraffic sent() const;
+
  private:
   struct Ends {
     StageReceiver* inputs = nullptr;

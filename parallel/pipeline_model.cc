@@ -9,11 +9,13 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/layer_list.h"
 #include "core/memory_category.h"
 #include "core/reproducible.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
+#include "parallel/message_form.h"
 
 namespace tandem {
 namespace {
@@ -59,6 +61,30 @@ LayerList Make(const LayerSpecs& specs, const PipelineModelOptions& options) {
   return layers;
 }
 
+// Does what crosses the cuts between ranks fit into a message?
+absl::Status CheckMessages(const LayerSpecs& specs, const Schedule& schedule,
+                           const PipelineLayout& layout, const Cuts& cuts) {
+  const std::vector<LayerLinks> links = LinksOf(specs);
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    const int stage = static_cast<int>(i);
+    if (layout.RankOf(DeviceOfStage(schedule, stage)) ==
+        layout.RankOf(DeviceOfStage(schedule, stage + 1))) {
+      continue;
+    }
+    const auto cut = static_cast<size_t>(cuts[i]);
+    const std::vector<std::string> skips = SkipsBefore(links, cut);
+    const size_t tensors = 1 + skips.size();
+    if (tensors <= kMostTensors) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        tensors, " tensors cross the cut before layer ", specs[cut].name,
+        ", behind stage ", i, ", but between ranks ", kMostTensors,
+        " at most can: cut where fewer skip connections and further inputs are "
+        "on their way; there it is ",
+        absl::StrJoin(skips, ", ")));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Check(const LayerSpecs& specs, const Schedule& schedule,
                    const PipelineLayout& layout, const Cuts& cuts) {
   const auto count = static_cast<int64_t>(specs.size());
@@ -69,7 +95,8 @@ absl::Status Check(const LayerSpecs& specs, const Schedule& schedule,
         cuts.size(), " cuts make ", cuts.size() + 1, " stages, but schedule ",
         schedule.name, " has ", schedule.stages));
   }
-  return CheckSkips(LinksOf(specs));
+  TANDEM_RETURN_IF_ERROR(CheckSkips(LinksOf(specs)));
+  return CheckMessages(specs, schedule, layout, cuts);
 }
 
 }  // namespace
@@ -125,7 +152,6 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     stage.name = StageName(i, stage.device);
     stage.incoming = SkipsBefore(links, static_cast<size_t>(part.begin));
     stage.outgoing = SkipsBefore(links, static_cast<size_t>(part.end));
-    stage.further_inputs = FurtherInputs(links);
     if (i + 1 == schedule.stages) stage.loss = loss;
     stage.splits_backward = options.splits_backward;
     stage.weight_gradient_batch = options.weight_gradient_batch;

@@ -4,38 +4,56 @@
 #include <c10/core/DeviceGuard.h>
 #include <glog/logging.h>
 
-#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "core/last_takes.h"
 #include "core/layer_list.h"
 #include "core/memory_category.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
+#include "parallel/layer_flow.h"
 
 namespace tandem {
 namespace {
 
-// A leaf of this stage's own graph.
-at::Tensor LeafOf(const at::Tensor& input) {
-  at::Tensor leaf = input.detach();
-  const bool takes_gradient = at::isFloatingType(leaf.scalar_type()) ||
-                              at::isComplexType(leaf.scalar_type());
-  return takes_gradient ? leaf.requires_grad_() : leaf;
+StageMessage LeavesOf(const StageMessage& message) {
+  StageMessage leaves;
+  for (const at::Tensor& each : message) leaves.push_back(LeafOf(each));
+  return leaves;
 }
 
-StageMessage Detached(const StageMessage& message) {
-  StageMessage detached;
-  for (const at::Tensor& each : message) detached.push_back(each.detach());
-  return detached;
-}
+// A layer that writes to its input computes something else the second time.
+class InputWatch {
+ public:
+  explicit InputWatch(const StageMessage& inputs) : inputs_(inputs) {
+    for (const at::Tensor& each : inputs) before_.push_back(each._version());
+  }
+
+  absl::Status Check() const {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (inputs_[i]._version() == before_[i]) continue;
+      return absl::InvalidArgumentError(
+          "a layer changes the stage's input in place, which activation "
+          "checkpointing needs a second time: use the layer that does not");
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const StageMessage& inputs_;
+  std::vector<uint32_t> before_;
+};
 
 }  // namespace
 
 PipelineStage::PipelineStage(LayerList layers, StageOptions options)
     : layers_(std::move(layers)),
       options_(std::move(options)),
+      last_takes_(LastTakes(LinksOf(layers_), options_.outgoing)),
       running_(std::make_unique<std::atomic<const Layer*>>(nullptr)) {
   CHECK_GE(options_.weight_gradient_batch, 1);
   if (options_.records_statistics) {
@@ -44,19 +62,12 @@ PipelineStage::PipelineStage(LayerList layers, StageOptions options)
 }
 
 bool PipelineStage::PassesBy(const std::string& skip) const {
-  // Names are left once: one that comes in and goes out is not taken here.
   return absl::c_linear_search(options_.incoming, skip) &&
-         absl::c_linear_search(options_.outgoing, skip);
-}
-
-StageMessage PipelineStage::LeavesOf(const StageMessage& inputs) const {
-  StageMessage leaves = {LeafOf(inputs[0])};
-  for (size_t i = 1; i < inputs.size(); ++i) {
-    const bool is_of_batch = absl::c_linear_search(options_.further_inputs,
-                                                   options_.incoming[i - 1]);
-    leaves.push_back(is_of_batch ? inputs[i].detach() : LeafOf(inputs[i]));
-  }
-  return leaves;
+         absl::c_linear_search(options_.outgoing, skip) &&
+         absl::c_none_of(layers_, [&](const Layer& each) {
+           return absl::c_linear_search(each.links.takes, skip) ||
+                  absl::c_linear_search(each.links.stashes, skip);
+         });
 }
 
 absl::StatusOr<StageMessage> PipelineStage::Run(const StagePass& pass,
@@ -74,7 +85,8 @@ absl::StatusOr<StageMessage> PipelineStage::Run(const StagePass& pass,
   for (size_t i = 0; i < options_.incoming.size(); ++i) {
     skips[options_.incoming[i]] = inputs[i + 1];
   }
-  for (const Layer& layer : layers_) {
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const Layer& layer = layers_[i];
     running_->store(&layer, std::memory_order_relaxed);
     auto output = CatchTorchOr([&] { return RunLayer(layer, values, skips); });
     running_->store(nullptr, std::memory_order_relaxed);
@@ -82,6 +94,7 @@ absl::StatusOr<StageMessage> PipelineStage::Run(const StagePass& pass,
       return Annotate(output.status(), absl::StrCat("layer ", layer.name));
     }
     values = *std::move(output);
+    for (const std::string& skip : last_takes_[i]) skips.erase(skip);
   }
   StageMessage outputs = {values};
   for (const std::string& name : options_.outgoing) {
@@ -105,7 +118,8 @@ absl::StatusOr<LossResult> PipelineStage::Loss(const at::Tensor& output,
       "loss");
 }
 
-absl::Status PipelineStage::RunWithGraph(Kept* kept, Score* score) {
+absl::StatusOr<StageMessage> PipelineStage::RunWithGraph(Kept* kept,
+                                                         Score* score) {
   StageMessage leaves = LeavesOf(kept->inputs);
   const bool defers =
       options_.splits_backward || options_.weight_gradient_batch > 1;
@@ -120,8 +134,23 @@ absl::Status PipelineStage::RunWithGraph(Kept* kept, Score* score) {
     outputs = {result.loss};
   }
   kept->inputs = std::move(leaves);
-  kept->outputs = std::move(outputs);
-  return Keep(terms, kept);
+  TANDEM_ASSIGN_OR_RETURN(kept->roots,
+                          CatchTorchOr([&] { return RootsOf(outputs); }));
+  TANDEM_RETURN_IF_ERROR(Keep(terms, kept));
+  return outputs;
+}
+
+absl::StatusOr<StageMessage> PipelineStage::RunWithoutGraph(const Kept& kept,
+                                                            Score* score) {
+  const at::NoGradGuard no_grad;
+  const InputWatch watch(kept.inputs);
+  TANDEM_ASSIGN_OR_RETURN(StageMessage outputs, Run(kept.pass, kept.inputs));
+  TANDEM_RETURN_IF_ERROR(watch.Check());
+  if (has_loss()) {
+    TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs[0], kept));
+    *score = result.score;
+  }
+  return outputs;
 }
 
 // Losses that were added: what backward begins from, too.
@@ -132,7 +161,7 @@ absl::Status PipelineStage::Keep(const LossTerms& terms, Kept* kept) {
       added_losses_.push_back(
           {each.name, kept->pass.microbatch.index, weight, each.loss.detach()});
       if (!each.loss.requires_grad()) continue;
-      kept->added.push_back(each.loss.mul(weight));
+      kept->roots->push_back(RootOf(each.loss.mul(weight)));
     }
   });
 }
@@ -145,19 +174,12 @@ absl::StatusOr<StageMessage> PipelineStage::Begin(Kept kept, Score* score) {
   const int index = kept.pass.microbatch.index;
   CHECK_EQ(kept_.count(index), 0u)
       << name() << " has microbatch " << index << " already";
-  StageMessage outputs;
-  if (kept.pass.keeps_activations) {
-    TANDEM_RETURN_IF_ERROR(RunWithGraph(&kept, score));
-    outputs = Detached(kept.outputs);
-  } else {
-    const at::NoGradGuard no_grad;
-    kept.inputs = Detached(kept.inputs);
-    TANDEM_ASSIGN_OR_RETURN(outputs, Run(kept.pass, kept.inputs));
-    if (has_loss()) {
-      TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs[0], kept));
-      *score = result.score;
-    }
-  }
+  kept.inputs = LeavesOf(kept.inputs);
+  TANDEM_ASSIGN_OR_RETURN(StageMessage outputs,
+                          kept.pass.keeps_activations
+                              ? RunWithGraph(&kept, score)
+                              : RunWithoutGraph(kept, score));
+  outputs = HandedOver(outputs, kept);
   kept_[index] = std::move(kept);
   return outputs;
 }

@@ -6,8 +6,10 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <torch/csrc/autograd/edge.h>
 
 #include <atomic>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,8 +37,6 @@ struct StageOptions {
   // (core/layer_links.h); one in both that no layer here takes passes by.
   std::vector<std::string> incoming;
   std::vector<std::string> outgoing;
-  // Of both, the batch's further inputs, which take no gradient.
-  std::vector<std::string> further_inputs;
   // Of the last stage; null for others.
   LossFunction loss;
   // Microbatches go back in two parts, else in one.
@@ -57,6 +57,9 @@ struct StagePass {
   // Else they are computed again from the inputs before backward (activation
   // checkpointing; Chen et al., 1604.06174).
   bool keeps_activations = true;
+  // Of every microbatch of the step? Else it is not known from graphs which
+  // outputs take a gradient, and all that may are said to, alike for all.
+  bool all_keep_activations = true;
   // Of its samples among the step's: losses that layers add are multiplied by
   // it.
   double weight = 1;
@@ -81,7 +84,8 @@ class PipelineStage {
   PipelineStage(LayerList layers, StageOptions options);
 
   // What the layers make of `inputs`, which lie on the device: the output, then
-  // the outgoing skips; without their graphs, which are kept for Backward.
+  // the outgoing skips; without their graphs, which are kept for Backward. As
+  // in every message, those that take a gradient say so (requires_grad).
   // Errors name the layer.
   absl::StatusOr<StageMessage> Forward(const StagePass& pass,
                                        const StageMessage& inputs);
@@ -104,7 +108,7 @@ class PipelineStage {
 
   // Adds the parameters' gradients, given those of the outputs (empty after
   // ForwardLoss), and returns those of the inputs: undefined where an input
-  // takes none (token numbers). Forgets the microbatch.
+  // takes none. Forgets the microbatch.
   absl::StatusOr<StageMessage> Backward(int microbatch,
                                         const StageMessage& gradients);
 
@@ -141,23 +145,34 @@ class PipelineStage {
 
  private:
   using Sink = std::shared_ptr<WeightGradientSink>;
+  // What backward begins from: an output, by where its graph ends, so that its
+  // memory goes once it was handed over; or a loss.
+  struct Root {
+    torch::autograd::Edge edge;
+    std::optional<size_t> output;  // whose gradient comes
+    at::Tensor one;                // of a loss: its gradient
+  };
   struct Kept {
     StagePass pass;
-    StageMessage inputs;   // leaves of the graph
-    StageMessage outputs;  // or the loss; empty: to be computed again
-    StageMessage added;    // further losses, weighted
-    at::Tensor targets;    // of the last stage
+    StageMessage inputs;  // leaves of the graph
+    // Nothing: to be computed again.
+    std::optional<std::vector<Root>> roots;
+    at::Tensor targets;  // of the last stage
     double weight = 1;
     Sink sink;
   };
 
   bool PassesBy(const std::string& skip) const;
-  StageMessage LeavesOf(const StageMessage& inputs) const;
+  bool MayTakeGradients(const StageMessage& inputs) const;
+  StageMessage HandedOver(const StageMessage& outputs, const Kept& kept) const;
+  static Root RootOf(const at::Tensor& loss);
+  std::vector<Root> RootsOf(const StageMessage& outputs) const;
   absl::StatusOr<StageMessage> Run(const StagePass& pass,
                                    const StageMessage& inputs);
   absl::StatusOr<LossResult> Loss(const at::Tensor& output,
                                   const Kept& kept) const;
-  absl::Status RunWithGraph(Kept* kept, Score* score);
+  absl::StatusOr<StageMessage> RunWithGraph(Kept* kept, Score* score);
+  absl::StatusOr<StageMessage> RunWithoutGraph(const Kept& kept, Score* score);
   absl::Status Keep(const LossTerms& terms, Kept* kept);
   absl::StatusOr<StageMessage> Begin(Kept kept, Score* score);
   absl::StatusOr<StageMessage> GradientsOfInputs(
@@ -165,7 +180,8 @@ class PipelineStage {
 
   LayerList layers_;
   StageOptions options_;
-  std::map<int, Kept> kept_;   // after forward
+  std::vector<std::vector<std::string>> last_takes_;  // by layer
+  std::map<int, Kept> kept_;                          // after forward
   std::map<int, Sink> left_;   // after the first part of backward
   std::vector<Sink> waiting_;  // after the second, for others
   std::vector<AddedLoss> added_losses_;

@@ -1,11 +1,14 @@
 // What a stage does after forward: activations again, and backward.
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones_like.h>
 #include <c10/core/DeviceGuard.h>
 #include <glog/logging.h>
-#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <cstddef>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,10 +16,17 @@
 #include "core/layer_list.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
+#include "parallel/layer_flow.h"
 #include "parallel/pipeline_stage.h"
 
 namespace tandem {
 namespace {
+
+// Of real and complex numbers alone.
+bool CanTakeGradient(const at::Tensor& tensor) {
+  return at::isFloatingType(tensor.scalar_type()) ||
+         at::isComplexType(tensor.scalar_type());
+}
 
 // What a layer that runs again would change a second time.
 class BufferKeeper {
@@ -43,43 +53,92 @@ class BufferKeeper {
 
 }  // namespace
 
+PipelineStage::Root PipelineStage::RootOf(const at::Tensor& loss) {
+  TORCH_CHECK(loss.numel() == 1, "a loss must be one number, not ",
+              loss.sizes());
+  return {torch::autograd::impl::gradient_edge(loss), std::nullopt,
+          at::ones_like(loss.detach())};
+}
+
+// Of the outputs, or of the loss in their place.
+std::vector<PipelineStage::Root> PipelineStage::RootsOf(
+    const StageMessage& outputs) const {
+  const c10::OptionalDeviceGuard guard(device());
+  std::vector<Root> roots;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (i > 0 && PassesBy(options_.outgoing[i - 1])) continue;
+    if (!outputs[i].requires_grad()) continue;
+    roots.push_back(
+        has_loss()
+            ? RootOf(outputs[i])
+            : Root{torch::autograd::impl::gradient_edge(outputs[i]), i, {}});
+  }
+  return roots;
+}
+
+// Could an output of the layers?
+bool PipelineStage::MayTakeGradients(const StageMessage& inputs) const {
+  const auto takes = [](const at::Tensor& each) {
+    return each.requires_grad();
+  };
+  return absl::c_any_of(inputs, takes) ||
+         absl::c_any_of(NamedParameters(layers_),
+                        [&](const auto& each) { return takes(each.second); });
+}
+
+StageMessage PipelineStage::HandedOver(const StageMessage& outputs,
+                                       const Kept& kept) const {
+  StageMessage leaves;
+  for (const at::Tensor& each : outputs) leaves.push_back(LeafOf(each));
+  if (kept.pass.all_keep_activations || has_loss()) return leaves;
+  const bool may = MayTakeGradients(kept.inputs);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    // What passes by has come as a leaf.
+    if (i > 0 && PassesBy(options_.outgoing[i - 1])) continue;
+    leaves[i].requires_grad_(may && CanTakeGradient(leaves[i]));
+  }
+  return leaves;
+}
+
 absl::Status PipelineStage::Recompute(int microbatch) {
   const auto found = kept_.find(microbatch);
   CHECK(found != kept_.end()) << name() << " has no microbatch " << microbatch;
   Kept& kept = found->second;
-  if (!kept.outputs.empty()) return absl::OkStatus();
+  if (kept.roots.has_value()) return absl::OkStatus();
   kept.pass.microbatch.is_recomputed = true;
   const BufferKeeper keeper(layers_);
   Score known;
-  return Annotate(RunWithGraph(&kept, &known), "computing activations again");
+  return Annotate(RunWithGraph(&kept, &known).status(),
+                  "computing activations again");
 }
 
 absl::StatusOr<StageMessage> PipelineStage::GradientsOfInputs(
     const Kept& kept, const StageMessage& gradients) const {
   const c10::OptionalDeviceGuard guard(device());
-  std::vector<at::Tensor> roots, root_gradients;
-  for (size_t i = 0; i < kept.outputs.size(); ++i) {
-    if (i > 0 && PassesBy(options_.outgoing[i - 1])) continue;
-    const at::Tensor gradient = has_loss() ? at::Tensor() : gradients[i];
-    const bool is_root =
-        kept.outputs[i].requires_grad() && (has_loss() || gradient.defined());
-    if (!is_root) continue;
-    roots.push_back(kept.outputs[i]);
+  torch::autograd::edge_list roots;
+  torch::autograd::variable_list root_gradients;
+  for (const Root& each : *kept.roots) {
+    const at::Tensor& gradient =
+        each.output.has_value() ? gradients[*each.output] : each.one;
+    if (!gradient.defined()) continue;
+    roots.push_back(each.edge);
     root_gradients.push_back(gradient);
   }
-  roots.insert(roots.end(), kept.added.begin(), kept.added.end());
-  root_gradients.resize(roots.size());
   return CatchTorchOr(
       [&] {
-        if (!roots.empty()) torch::autograd::backward(roots, root_gradients);
+        if (!roots.empty()) {
+          torch::autograd::Engine::get_default_engine().execute(
+              roots, root_gradients, /*keep_graph=*/false,
+              /*create_graph=*/false, /*accumulate_grad=*/true);
+        }
         StageMessage further;
         for (const at::Tensor& each : kept.inputs) {
           further.push_back(each.grad());
         }
         for (size_t i = 0; i < options_.incoming.size(); ++i) {
+          if (!PassesBy(options_.incoming[i])) continue;
           const auto out =
               absl::c_find(options_.outgoing, options_.incoming[i]);
-          if (out == options_.outgoing.end()) continue;
           further[i + 1] = gradients[static_cast<size_t>(
               out - options_.outgoing.begin() + 1)];
         }
@@ -93,7 +152,7 @@ absl::StatusOr<StageMessage> PipelineStage::BackwardInput(
   TANDEM_RETURN_IF_ERROR(Recompute(microbatch));
   const auto found = kept_.extract(microbatch);
   const Kept& kept = found.mapped();
-  CHECK_EQ(gradients.size(), has_loss() ? 0 : kept.outputs.size());
+  CHECK_EQ(gradients.size(), has_loss() ? 0 : 1 + options_.outgoing.size());
   left_[microbatch] = kept.sink;
   return GradientsOfInputs(kept, gradients);
 }

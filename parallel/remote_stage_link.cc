@@ -4,13 +4,11 @@
 #include <ATen/ops/empty.h>
 #include <glog/logging.h>
 
-#include <deque>
 #include <map>
-#include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/memory_category.h"
 #include "core/pending_collective.h"
@@ -30,74 +28,67 @@ class RemoteSender : public StageSender {
   void Close(const absl::Status& reason) override { wire_.Close(reason); }
 
   absl::Status Send(int microbatch, const StageMessage& message) override {
-    TANDEM_ASSIGN_OR_RETURN(const MessageForm form,
-                            FormFor(microbatch, message));
-    CHECK_EQ(form.size(), message.size());
     Parcel parcel;
+    TANDEM_RETURN_IF_ERROR(SettleForm(microbatch, message, &parcel));
+    const MessageForm& form = *wire_.side().FindForm(wire_.rows(microbatch));
+    CHECK_EQ(form.size(), message.size());
     for (size_t i = 0; i < form.size(); ++i) {
       if (!wire_.carries(form[i])) continue;
       TANDEM_ASSIGN_OR_RETURN(const at::Tensor tensor, CatchTorchOr([&] {
                                 return Arranged(message[i], form[i]);
                               }));
-      TANDEM_ASSIGN_OR_RETURN(PendingCollective sent,
-                              wire_.Send(tensor, microbatch, i + 1));
-      parcel.tensors.push_back(tensor);
-      parcel.pending.push_back(std::move(sent));
+      TANDEM_RETURN_IF_ERROR(Start(tensor, microbatch, i + 1, &parcel));
     }
-    sent_.push_back(std::move(parcel));
-    return FlushTo(static_cast<size_t>(wire_.options().capacity));
+    wire_.side().Keep(microbatch, std::move(parcel));
+    return wire_.side().DropTo(static_cast<size_t>(wire_.options().capacity));
   }
 
-  absl::Status Flush() override { return FlushTo(0); }
+  absl::Status Flush() override { return wire_.side().DropTo(0); }
+  LinkTraffic sent() const override { return wire_.sent(); }
 
  private:
-  absl::Status FlushTo(size_t left) {
-    while (sent_.size() > left) {
-      TANDEM_RETURN_IF_ERROR(sent_.front().Wait());
-      sent_.pop_front();
-    }
+  absl::Status Start(const at::Tensor& tensor, int microbatch, size_t slot,
+                     Parcel* parcel) {
+    TANDEM_ASSIGN_OR_RETURN(PendingCollective sent,
+                            wire_.Send(tensor, microbatch, slot));
+    parcel->tensors.push_back(tensor);
+    parcel->pending.push_back(std::move(sent));
     return absl::OkStatus();
   }
 
-  // Tells the form, if the other side cannot know it.
-  absl::StatusOr<MessageForm> FormFor(int microbatch,
-                                      const StageMessage& message) {
+  // Tells the form with a step's first message of as many rows.
+  absl::Status SettleForm(int microbatch, const StageMessage& message,
+                          Parcel* parcel) {
     const int64_t rows = wire_.rows(microbatch);
-    std::optional<MessageForm> known = wire_.forms().Find(rows);
+    const MessageForm* const known = wire_.side().FindForm(rows);
     if (!wire_.carries_activations()) {
-      CHECK(known.has_value()) << "gradients go back where activations came";
-      return *known;
+      CHECK(known != nullptr) << "gradients go back where activations came";
+      return absl::OkStatus();
+    }
+    if (known != nullptr && known->size() == message.size() &&
+        absl::c_equal(*known, message, [](const auto& form, const auto& each) {
+          return each.defined() && form.Fits(each);
+        })) {
+      return absl::OkStatus();
     }
     TANDEM_ASSIGN_OR_RETURN(const MessageForm form, FormOf(message));
-    if (!known.has_value()) {
-      wire_.forms().Set(rows, form);
-      TANDEM_RETURN_IF_ERROR(Tell(form, rows));
-      return form;
-    }
-    for (size_t i = 0; i < form.size(); ++i) {
-      if (form.size() == known->size() && (*known)[i].Fits(message[i])) {
-        continue;
-      }
-      return absl::InvalidArgumentError(absl::StrCat(
-          "what crosses the cut behind stage ", wire_.options().stage, " was ",
-          ToString(*known), " for ", rows, " samples, and is ", ToString(form),
-          " now: between ranks, shapes may depend on the number of samples "
-          "alone"));
-    }
-    return *known;
-  }
-
-  absl::Status Tell(const MessageForm& form, int64_t rows) {
+    if (known != nullptr) return Differs(*known, form, rows);
     TANDEM_ASSIGN_OR_RETURN(const at::Tensor numbers, CatchTorchOr([&] {
                               return Encode(form).to(wire_.options().device);
                             }));
-    TANDEM_ASSIGN_OR_RETURN(PendingCollective told,
-                            wire_.Send(numbers, wire_.FirstWithRows(rows), 0));
-    Parcel parcel;
-    parcel.tensors.push_back(numbers);
-    parcel.pending.push_back(std::move(told));
-    sent_.push_back(std::move(parcel));
+    TANDEM_RETURN_IF_ERROR(
+        Start(numbers, wire_.FirstWithRows(rows), 0, parcel));
+    wire_.side().SetForm(rows, form);
     return absl::OkStatus();
+  }
+
+  absl::Status Differs(const MessageForm& known, const MessageForm& form,
+                       int64_t rows) const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "what crosses the cut behind stage ", wire_.options().stage, " was ",
+        ToString(known), " for ", rows, " samples, and is ", ToString(form),
+        " now: between ranks, the shapes of one step's microbatches, and what "
+        "takes a gradient, may depend on the number of samples alone"));
   }
 
   at::Tensor Arranged(const at::Tensor& tensor, const TensorForm& form) const {
@@ -110,7 +101,6 @@ class RemoteSender : public StageSender {
   }
 
   StageWire wire_;
-  std::deque<Parcel> sent_;
 };
 
 // Messages that may come while one is worked on.
@@ -124,8 +114,12 @@ class RemoteReceiver : public StageReceiver {
     wire_.Begin(step);
     next_ = 0;
     coming_.clear();
-    // Errors come again when the message is taken.
-    ReceiveAhead().IgnoreError();
+    forms_coming_.clear();
+    if (!wire_.carries_activations()) return;
+    for (int microbatch : step.order) {
+      // Errors come again when the message is taken.
+      AwaitForm(wire_.rows(microbatch)).IgnoreError();
+    }
   }
   void Close(const absl::Status& reason) override { wire_.Close(reason); }
 
@@ -139,15 +133,29 @@ class RemoteReceiver : public StageReceiver {
     StageMessage message = std::move(found->second.tensors);
     coming_.erase(found);
     TANDEM_RETURN_IF_ERROR(ReceiveAhead());
+    TANDEM_RETURN_IF_ERROR(DropTaken(microbatch));
+    if (wire_.carries_activations()) MarkGradients(microbatch, message);
     return message;
   }
 
+  // Starts the next receives whose forms are known.
+  absl::Status ReceiveAhead() {
+    const std::vector<int>& order = wire_.step().order;
+    while (next_ < order.size() && coming_.size() < kAhead) {
+      const int microbatch = order[next_];
+      const MessageForm* const form =
+          wire_.side().FindForm(wire_.rows(microbatch));
+      if (form == nullptr) break;
+      TANDEM_ASSIGN_OR_RETURN(coming_[microbatch], Start(microbatch, *form));
+      ++next_;
+    }
+    return absl::OkStatus();
+  }
+
  private:
-  absl::Status LearnForm(int microbatch) {
-    const int64_t rows = wire_.rows(microbatch);
-    if (wire_.forms().Find(rows).has_value()) return absl::OkStatus();
-    CHECK(wire_.carries_activations())
-        << "gradients come where activations went";
+  // Starts to receive the form of messages of so many rows, once a step.
+  absl::Status AwaitForm(int64_t rows) {
+    if (forms_coming_.count(rows) > 0) return absl::OkStatus();
     TANDEM_ASSIGN_OR_RETURN(
         at::Tensor numbers, CatchTorchOr([&] {
           return at::empty({EncodedSize()},
@@ -156,21 +164,41 @@ class RemoteReceiver : public StageReceiver {
     TANDEM_ASSIGN_OR_RETURN(
         PendingCollective told,
         wire_.Receive(numbers, wire_.FirstWithRows(rows), 0));
-    TANDEM_RETURN_IF_ERROR(told.Wait());
-    return CatchTorch([&] { wire_.forms().Set(rows, Decode(numbers.cpu())); });
+    Parcel parcel;
+    parcel.tensors.push_back(numbers);
+    parcel.pending.push_back(std::move(told));
+    forms_coming_[rows] = std::move(parcel);
+    return absl::OkStatus();
   }
 
-  // Starts the next receives whose forms are known.
-  absl::Status ReceiveAhead() {
-    const std::vector<int>& order = wire_.step().order;
-    while (next_ < order.size() && coming_.size() < kAhead) {
-      const int microbatch = order[next_];
-      const auto form = wire_.forms().Find(wire_.rows(microbatch));
-      if (!form.has_value()) break;
-      TANDEM_ASSIGN_OR_RETURN(coming_[microbatch], Start(microbatch, *form));
-      ++next_;
+  absl::Status LearnForm(int microbatch) {
+    const int64_t rows = wire_.rows(microbatch);
+    if (wire_.side().FindForm(rows) != nullptr) return absl::OkStatus();
+    CHECK(wire_.carries_activations())
+        << "gradients come where activations went";
+    TANDEM_RETURN_IF_ERROR(AwaitForm(rows));
+    Parcel& parcel = forms_coming_.at(rows);
+    TANDEM_RETURN_IF_ERROR(parcel.Wait());
+    return CatchTorch([&] {
+      wire_.side().SetForm(rows, Decode(parcel.tensors.front().cpu()));
+    });
+  }
+
+  // This message shows what its sender had taken.
+  absl::Status DropTaken(int microbatch) {
+    const auto taken = wire_.step().taken.find(microbatch);
+    if (taken == wire_.step().taken.end()) return absl::OkStatus();
+    for (int each : taken->second) {
+      TANDEM_RETURN_IF_ERROR(wire_.side().Drop(each));
     }
     return absl::OkStatus();
+  }
+
+  void MarkGradients(int microbatch, const StageMessage& message) const {
+    const MessageForm& form = *wire_.side().FindForm(wire_.rows(microbatch));
+    for (size_t i = 0; i < form.size(); ++i) {
+      message[i].requires_grad_(form[i].takes_gradient);
+    }
   }
 
   absl::StatusOr<Parcel> Start(int microbatch, const MessageForm& form) {
@@ -195,24 +223,30 @@ class RemoteReceiver : public StageReceiver {
   StageWire wire_;
   size_t next_ = 0;  // in the step's order: not yet started
   std::map<int, Parcel> coming_;
+  std::map<int64_t, Parcel> forms_coming_;  // by rows
 };
 
 }  // namespace
 
 UpstreamLink MakeUpstreamLink(const RemoteLinkOptions& options) {
-  const auto forms = std::make_shared<WireForms>();
+  const auto side = std::make_shared<WireSide>();
+  auto gradients = std::make_unique<RemoteReceiver>(
+      StageWire(options, side, WireDirection::kGradients));
+  // They may come as soon as it is known what they look like.
+  side->OnForm([receiver = gradients.get()] {
+    receiver->ReceiveAhead().IgnoreError();  // it comes again
+  });
   return {std::make_unique<RemoteSender>(
-              StageWire(options, forms, WireDirection::kActivations)),
-          std::make_unique<RemoteReceiver>(
-              StageWire(options, forms, WireDirection::kGradients))};
+              StageWire(options, side, WireDirection::kActivations)),
+          std::move(gradients)};
 }
 
 DownstreamLink MakeDownstreamLink(const RemoteLinkOptions& options) {
-  const auto forms = std::make_shared<WireForms>();
+  const auto side = std::make_shared<WireSide>();
   return {std::make_unique<RemoteReceiver>(
-              StageWire(options, forms, WireDirection::kActivations)),
+              StageWire(options, side, WireDirection::kActivations)),
           std::make_unique<RemoteSender>(
-              StageWire(options, forms, WireDirection::kGradients))};
+              StageWire(options, side, WireDirection::kGradients))};
 }
 
 }  // namespace tandem

@@ -13,16 +13,19 @@
 namespace tandem {
 
 // One rank's side of a link to another rank: what it sends one way, and what
-// comes back. Tensors' shapes and dtypes are told once for each size of a
-// microbatch, with the first activations of that size; gradients have those of
-// the activations, and are zero where there is none. See message_form.h.
+// comes back. Tensors' shapes and dtypes, and which take a gradient, are told
+// once a step for each size of a microbatch, with its first activations of that
+// size; gradients have those of the activations, and are zero where there is
+// none. See message_form.h.
 //
 // Receives are started ahead of time, so that messages move while this rank
-// computes; a sender waits when `capacity` messages have not gone.
+// computes. What was sent lives until a message of the other direction shows
+// that it was taken (LinkStep::taken); a sender waits when `capacity` messages
+// are left.
 //
 // Errors are the communicator's, and InvalidArgument when activations have
-// other shapes than before with as large a microbatch. Closing an end aborts
-// the communicator: another step is not possible then.
+// other shapes than earlier ones of the step with as large a microbatch.
+// Closing an end aborts the communicator: another step is not possible then.
 struct RemoteLinkOptions {
   Communicator* group = nullptr;   // must outlive the link
   int peer = 0;                    // rank in the group

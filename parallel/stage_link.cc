@@ -44,8 +44,11 @@ absl::Status LocalStageLane::Send(int microbatch, const StageMessage& message) {
   }
   if (!closed_.ok()) return closed_;
   return CatchTorch([&] {
-    const bool is_new =
-        waiting_.emplace(microbatch, copies_.Start(message)).second;
+    Waiting sent = {copies_.Start(message), {}};
+    for (const at::Tensor& each : message) {
+      sent.takes_gradient.push_back(each.defined() && each.requires_grad());
+    }
+    const bool is_new = waiting_.emplace(microbatch, std::move(sent)).second;
     CHECK(is_new) << "microbatch " << microbatch << " was sent twice";
   });
 }
@@ -61,8 +64,14 @@ absl::StatusOr<StageMessage> LocalStageLane::Receive(int microbatch) {
                      absl::FormatDuration(timeout_)));
   }
   if (!closed_.ok()) return closed_;
-  auto message = waiting_.extract(microbatch);
-  return CatchTorchOr([&] { return message.mapped().Take(); });
+  auto sent = waiting_.extract(microbatch);
+  return CatchTorchOr([&] {
+    StageMessage message = sent.mapped().copies.Take();
+    for (size_t i = 0; i < message.size(); ++i) {
+      if (sent.mapped().takes_gradient[i]) message[i].requires_grad_();
+    }
+    return message;
+  });
 }
 
 void LocalStageLane::Close(const absl::Status& reason) {

@@ -21,13 +21,30 @@
 namespace tandem {
 
 // What crosses a cut: what the layer before it gives, then the skip connections
-// on their way, by name. Or their gradients, undefined where there is none.
+// on their way, by name; those that take a gradient require one, as leaves. Or
+// their gradients, undefined where there is none.
 using StageMessage = std::vector<at::Tensor>;
 
 // The microbatches of a step, as both ends of a link know them.
 struct LinkStep {
   std::vector<int64_t> rows;  // by microbatch
   std::vector<int> order;     // in which the receiver takes them
+  // Microbatches whose messages of the other direction the sender of this one
+  // has taken when it sends that of a microbatch, and had not when it sent the
+  // one before.
+  std::map<int, std::vector<int>> taken;
+};
+
+// What one rank sent to others.
+struct LinkTraffic {
+  int64_t messages = 0;
+  int64_t bytes = 0;
+
+  LinkTraffic& operator+=(const LinkTraffic& other) {
+    messages += other.messages;
+    bytes += other.bytes;
+    return *this;
+  }
 };
 
 // One end of one direction of a link; it does not know where the other end is.
@@ -53,6 +70,9 @@ class StageSender : public virtual StageLinkEnd {
 
   // All that was sent needs nothing from this side any more.
   virtual absl::Status Flush() { return absl::OkStatus(); }
+
+  // To other ranks, so far.
+  virtual LinkTraffic sent() const { return {}; }
 };
 
 class StageReceiver : public virtual StageLinkEnd {
@@ -82,6 +102,11 @@ class LocalStageLane : public StageSender, public StageReceiver {
   void Close(const absl::Status& reason) override;
 
  private:
+  struct Waiting {
+    PendingCopy copies;
+    std::vector<bool> takes_gradient;
+  };
+
   std::string Describe(int microbatch) const;
 
   const CopyLane copies_;
@@ -89,7 +114,7 @@ class LocalStageLane : public StageSender, public StageReceiver {
   const absl::Duration timeout_;
   const Whose whose_;
   absl::Mutex mutex_;
-  std::map<int, PendingCopy> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::map<int, Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -4,22 +4,11 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/status_macros.h"
 
 namespace tandem {
-
-std::optional<MessageForm> WireForms::Find(int64_t rows) const {
-  absl::MutexLock lock(&mutex_);
-  const auto found = forms_.find(rows);
-  if (found == forms_.end()) return std::nullopt;
-  return found->second;
-}
-
-void WireForms::Set(int64_t rows, const MessageForm& form) {
-  absl::MutexLock lock(&mutex_);
-  forms_[rows] = form;
-}
 
 absl::Status Parcel::Wait() {
   for (PendingCollective& each : pending) {
@@ -28,13 +17,51 @@ absl::Status Parcel::Wait() {
   return absl::OkStatus();
 }
 
+const MessageForm* WireSide::FindForm(int64_t rows) const {
+  const auto found = forms_.find(rows);
+  return found == forms_.end() ? nullptr : &found->second;
+}
+
+void WireSide::SetForm(int64_t rows, MessageForm form) {
+  forms_[rows] = std::move(form);
+  if (on_form_) on_form_();
+}
+
+void WireSide::Keep(int microbatch, Parcel parcel) {
+  sent_.emplace_back(microbatch, std::move(parcel));
+}
+
+absl::Status WireSide::Drop(int microbatch) {
+  const auto found = absl::c_find_if(sent_, [microbatch](const auto& each) {
+    return each.first == microbatch;
+  });
+  if (found == sent_.end()) return absl::OkStatus();
+  const absl::Status gone = found->second.Wait();
+  if (gone.ok()) sent_.erase(found);
+  return gone;
+}
+
+absl::Status WireSide::DropTo(size_t left) {
+  while (sent_.size() > left) {
+    TANDEM_RETURN_IF_ERROR(sent_.front().second.Wait());
+    sent_.pop_front();
+  }
+  return absl::OkStatus();
+}
+
 StageWire::StageWire(const RemoteLinkOptions& options,
-                     std::shared_ptr<WireForms> forms, WireDirection direction)
-    : options_(options), forms_(std::move(forms)), direction_(direction) {}
+                     std::shared_ptr<WireSide> side, WireDirection direction)
+    : options_(options), side_(std::move(side)), direction_(direction) {}
+
+void StageWire::Begin(const LinkStep& step) {
+  step_ = step;
+  if (carries_activations()) side_->ForgetForms();
+}
 
 absl::StatusOr<PendingCollective> StageWire::Send(const at::Tensor& tensor,
-                                                  int microbatch,
-                                                  size_t slot) const {
+                                                  int microbatch, size_t slot) {
+  sent_.messages += 1;
+  sent_.bytes += static_cast<int64_t>(tensor.nbytes());
   return options_.group->StartSend(FlatView(tensor), options_.peer,
                                    Tag(microbatch, slot), Purpose(microbatch));
 }

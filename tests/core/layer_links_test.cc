@@ -1,9 +1,11 @@
 #include "core/layer_links.h"
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/last_takes.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
@@ -37,6 +39,16 @@ const std::vector<LayerLinks>& ReadingExample() {
   return *layers;
 }
 
+// One that three layers take, and a name that is used again: by a layer that
+// takes the one and leaves the other.
+const std::vector<LayerLinks>& SharingExample() {
+  static const auto* layers = new std::vector<LayerLinks>{
+      Skips({"memory", "short"}, {}),        Skips({}, {"memory"}),
+      Skips({"short"}, {"short", "memory"}), LayerLinks(),
+      Skips({}, {"memory", "short"}),        LayerLinks()};
+  return *layers;
+}
+
 std::string Error(const std::vector<LayerLinks>& layers) {
   return std::string(CheckSkips(layers).message());
 }
@@ -52,12 +64,11 @@ TEST(LayerLinksTest, SkipsThatDoNotAreNamed) {
             "skip connection 'a' of layer 0 is left by no layer before it");
   EXPECT_EQ(Error({Skips({"a"}, {"a"})}),
             "skip connection 'a' of layer 0 is left by no layer before it");
-  EXPECT_EQ(Error({Skips({"a"}, {}), Skips({}, {"a"}), Skips({}, {"a"})}),
-            "skip connection 'a' of layer 2 is taken a second time");
-  EXPECT_EQ(Error({Skips({"a"}, {}), Skips({"a"}, {})}),
-            "skip connection 'a' of layer 1 is left a second time");
+  EXPECT_EQ(Error({Skips({"a"}, {}), Skips({"a"}, {}), Skips({}, {"a"})}),
+            "skip connection 'a' of layer 0 is taken by no layer before layer "
+            "1 leaves another of that name");
   EXPECT_EQ(Error({Skips({"a"}, {}), Skips({}, {"a"}), Skips({"a"}, {})}),
-            "skip connection 'a' of layer 2 is left a second time");
+            "skip connection 'a' of layer 2 is taken by no layer after it");
   EXPECT_EQ(Error({LayerLinks(), Skips({"a"}, {})}),
             "skip connection 'a' of layer 1 is taken by no layer after it");
 }
@@ -69,6 +80,33 @@ TEST(LayerLinksTest, SkipsOnTheirWayBeforeALayer) {
   EXPECT_EQ(SkipsBefore(Example(), 3), Names({"narrow", "wide"}));
   EXPECT_EQ(SkipsBefore(Example(), 4), Names({"next", "wide"}));
   EXPECT_EQ(SkipsBefore(Example(), 5), Names());
+}
+
+TEST(LayerLinksTest, SkipsGoAsFarAsTheyAreTaken) {
+  EXPECT_TRUE(CheckSkips(SharingExample()).ok());
+  const auto before = [](size_t layer) {
+    return SkipsBefore(SharingExample(), layer);
+  };
+  EXPECT_EQ(before(0), Names());
+  for (size_t layer : {1, 2, 3, 4}) {
+    EXPECT_EQ(before(layer), Names({"memory", "short"})) << layer;
+  }
+  EXPECT_EQ(before(5), Names());
+}
+
+TEST(LastTakesTest, OfEachLayer) {
+  EXPECT_EQ(
+      LastTakes(SharingExample()),
+      std::vector<Names>({{}, {}, {"short"}, {}, {"memory", "short"}, {}}));
+  EXPECT_EQ(LastTakes(Example()),
+            std::vector<Names>({{}, {}, {}, {"narrow"}, {"next", "wide"}}));
+}
+
+TEST(LastTakesTest, WhatIsNeededBehindAPartOfThemIsNotTakenLast) {
+  const std::vector<LayerLinks> part(SharingExample().begin() + 1,
+                                     SharingExample().begin() + 3);
+  EXPECT_EQ(LastTakes(part, {"memory", "short"}),
+            std::vector<Names>({{}, {"short"}}));
 }
 
 TEST(LayerLinksTest, FurtherInputsAreThereFromTheStart) {

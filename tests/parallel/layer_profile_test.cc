@@ -125,7 +125,8 @@ TEST_P(LayerProfileTest, CarriesSkips) {
         const at::Tensor skip = skips.extract("long").mapped();
         return at::add(x, skip);
       })};
-  const auto profile = Profile(MakeLayers(specs, 1), at::ones({5, 3}));
+  const auto profile =
+      Profile(MakeLayers(specs, 1), at::ones({5, 3}).requires_grad_());
   ASSERT_TRUE(profile.ok()) << profile.status();
   const int64_t one = 5 * 3 * kFloat;
   EXPECT_EQ(profile->layers[0].output_bytes, 2 * one);
@@ -151,7 +152,8 @@ TEST_P(LayerProfileTest, CarriesFurtherInputsAsFarAsTheyAreRead) {
       {ReluLayer("first"), Masking("a"), Masking("b"), ReluLayer("last")}, 1);
   ProfileOptions options;
   options.further_inputs["mask"] = at::ones({5, 1});
-  const auto profile = Profile(layers, at::ones({5, 3}), options);
+  const auto profile =
+      Profile(layers, at::ones({5, 3}).requires_grad_(), options);
   ASSERT_TRUE(profile.ok()) << profile.status();
   const int64_t one = 5 * 3 * kFloat;
   const int64_t mask = 5 * kFloat;
@@ -257,10 +259,9 @@ TEST(LayerProfile, SaysWhatADeviceKeeps) {
     for (const Layer& layer : layers) {
       if (layer.module != nullptr) layer.module->to(device);
     }
-    at::Tensor leaf = input.to(device);
-    if (!model.tokens) leaf.requires_grad_();
+    const at::Tensor there = input.to(device);
     const int64_t before = sim::BooksOf(0).now.total;
-    const at::Tensor output = Forward(layers, leaf);
+    const at::Tensor output = Forward(layers, there);
     auto kept = static_cast<int64_t>(output.nbytes());
     for (const LayerProfile& each : profile->layers) {
       kept += each.activation_bytes;

@@ -59,21 +59,26 @@ TEST(MessageFormTest, FitsWhatHasTheSameSizesAndDtype) {
   EXPECT_FALSE((*form)[0].Fits(at::zeros({2, 3}, at::kDouble)));
 }
 
-TEST(MessageFormTest, RealNumbersHaveGradients) {
-  const auto form = FormOf({at::zeros({1}), at::zeros({1}, at::kBFloat16),
+TEST(MessageFormTest, SaysWhatTakesAGradient) {
+  const auto form = FormOf({at::zeros({1}).requires_grad_(), at::zeros({1}),
                             at::zeros({1}, at::kLong)});
   ASSERT_TRUE(form.ok()) << form.status();
-  EXPECT_TRUE((*form)[0].has_gradient());
-  EXPECT_TRUE((*form)[1].has_gradient());
-  EXPECT_FALSE((*form)[2].has_gradient());
+  const MessageForm decoded = Decode(Encode(*form));
+  EXPECT_TRUE(decoded[0].takes_gradient);
+  EXPECT_FALSE(decoded[1].takes_gradient);
+  EXPECT_FALSE(decoded[2].takes_gradient);
+  EXPECT_EQ(ToString(decoded), "Float [1] with gradient, Float [1], Long [1]");
+  // More gradients than are needed may come, but not fewer.
+  EXPECT_TRUE(decoded[0].Fits(at::zeros({1})));
+  EXPECT_FALSE(decoded[1].Fits(at::zeros({1}).requires_grad_()));
 }
 
 TEST(MessageFormTest, SaysWhatCannotCross) {
   const auto said = [](const std::vector<at::Tensor>& message) {
     return std::string(FormOf(message).status().message());
   };
-  EXPECT_THAT(said(std::vector<at::Tensor>(16, at::zeros({1}))),
-              HasSubstr("16 tensors cross a cut between ranks, but 15 at most "
+  EXPECT_THAT(said(std::vector<at::Tensor>(64, at::zeros({1}))),
+              HasSubstr("64 tensors cross a cut between ranks, but 63 at most "
                         "can"));
   EXPECT_THAT(said({at::Tensor()}), HasSubstr("not an undefined one"));
   EXPECT_THAT(said({at::zeros(std::vector<int64_t>(13, 1))}),
