@@ -37,6 +37,10 @@ void Hear(const GroupMember& member, const std::vector<int>& silent,
   for (int name = 0; me == 0 && name < member.job_size; ++name) {
     if (!absl::c_linear_search(silent, name)) others.push_back(name);
   }
+  // Nor is a silent one waited for when another group is given up.
+  for (const int each : silent) {
+    if (me == 0) NoteHeard(*member.job, each, {}, milliseconds(0));
+  }
   const int waits = member.job == member.store ? 1 : 2;
   NoteHeard(*member.job, me, others, waits * patience);
 }
