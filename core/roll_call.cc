@@ -50,6 +50,10 @@ bool MayServe(const GroupMember& member) {
   return member.NameOf(member.rank) == 0;
 }
 
+std::string HeardKey(const GroupMember& member) {
+  return absl::StrCat("heard/", member.NameOf(member.rank));
+}
+
 // Notes that this rank has read the others' notes. Rank 0 may serve the store:
 // it stays until all of the job that are not `silent` have read them too, or
 // for so long; twice as long for those of other groups, who also ask the job.
@@ -57,7 +61,7 @@ void NoteHeard(const GroupMember& member, const std::vector<int>& silent,
                milliseconds patience) {
   c10d::Store& job = *member.job;
   const std::vector<std::string> keys = KeysOfAll("heard", member.job_size);
-  job.set(keys[member.NameOf(member.rank)], std::string("1"));
+  job.set(HeardKey(member), std::string("1"));
   if (!MayServe(member)) return;
   std::vector<std::string> awaited;
   for (int name = 0; name < member.job_size; ++name) {
@@ -241,6 +245,8 @@ void TellGivingUp(const GroupMember& member, const std::string& reason) {
     notes.compareSet(kGaveUp, std::string(),
                      absl::StrCat("rank ", member.NameOf(member.rank), what));
     NoteInJob(member, what);
+    // It has its own reason, and reads no other's: nobody stays for it.
+    member.job->set(HeardKey(member), std::string("1"));
   }).IgnoreError();
 }
 
