@@ -9,8 +9,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "core/cpu_quota.h"
+#include "core/failure_note.h"
+#include "core/local_door.h"
 #include "core/local_socket.h"
+#include "core/peer_descriptors.h"
 #include "core/shm_segment.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
@@ -18,11 +23,17 @@
 namespace tandem {
 namespace {
 
-constexpr uint64_t kMagic = 0x74616e64656d0001;  // "tandem", version 1
+using Clock = std::chrono::steady_clock;
+
+constexpr uint64_t kMagic = 0x74616e64656d0002;  // "tandem", version 2
+// A rank that was stopped before it could send its message is dropped as a
+// stranger is, and may come again.
+constexpr int kTries = 3;
 
 // What two ranks tell each other first. The layout of what they will share
 // must be the same.
 struct Hello {
+  char secret[32] = {};  // of the rank that is connected to
   uint64_t magic = kMagic;
   int32_t rank = 0;
   int32_t size = 0;
@@ -47,11 +58,11 @@ class Connector {
   Connector(const StorePtr& store, int rank, int size, int arena,
             std::chrono::milliseconds timeout, const std::vector<int>& names)
       : store_(store),
+        failure_(store, "shm/failed"),
         names_(names),
         size_(size),
         arena_(arena),
-        timeout_(timeout),
-        deadline_(std::chrono::steady_clock::now() + timeout) {
+        deadline_(Clock::now() + timeout) {
     mine_.rank = rank;
     mine_.size = size;
     sched_getaffinity(0, sizeof(mine_.cpus), &mine_.cpus);
@@ -60,20 +71,12 @@ class Connector {
   }
 
   absl::StatusOr<ShmConnections> Run() {
-    TANDEM_ASSIGN_OR_RETURN(LocalListener listener, ListenLocal(size_));
-    if (mine_.rank == 0) {
-      TANDEM_ASSIGN_OR_RETURN(made_.segment, ShmSegment::NewMemory(size_));
-    }
-    TANDEM_RETURN_IF_ERROR(CatchTorch(
-        [&] { store_->set(Key(mine_.rank), listener.name); }, "publish"));
-    for (int r = 0; r < mine_.rank; ++r) {
-      TANDEM_RETURN_IF_ERROR(Annotate(
-          ConnectTo(r),
-          absl::StrCat("connect to rank ", names_.empty() ? r : names_[r])));
-    }
-    for (int r = mine_.rank + 1; r < size_; ++r) {
-      TANDEM_RETURN_IF_ERROR(
-          Annotate(AcceptOne(listener), "connection from a further rank"));
+    const absl::Status connected = ConnectToAll();
+    if (!connected.ok()) {
+      // The others would wait for this rank until their timeout.
+      failure_.Tell(absl::StrCat("rank ", NameOf(mine_.rank),
+                                 " failed: ", connected.message()));
+      return connected;
     }
     const double cores = std::min<double>(CPU_COUNT(&cpus_), CpuQuota());
     const int ranks = MostRanksSeen(size_);
@@ -84,38 +87,102 @@ class Connector {
 
  private:
   static std::string Key(int rank) { return absl::StrCat("shm/", rank); }
+  int NameOf(int rank) const { return names_.empty() ? rank : names_[rank]; }
+
+  absl::Status ConnectToAll() {
+    TANDEM_ASSIGN_OR_RETURN(LocalDoor door, LocalDoor::Open());
+    if (mine_.rank == 0) {
+      TANDEM_ASSIGN_OR_RETURN(made_.segment, ShmSegment::NewMemory(size_));
+    }
+    TANDEM_RETURN_IF_ERROR(CatchTorch(
+        [&] {
+          store_->set(Key(mine_.rank),
+                      absl::StrCat(door.name(), " ", door.secret()));
+        },
+        "publish"));
+    for (int r = 0; r < mine_.rank; ++r) {
+      TANDEM_RETURN_IF_ERROR(
+          Annotate(ConnectTo(r), absl::StrCat("connect to rank ", NameOf(r))));
+    }
+    for (int r = mine_.rank + 1; r < size_; ++r) {
+      TANDEM_RETURN_IF_ERROR(AcceptOne(door));
+    }
+    return absl::OkStatus();
+  }
 
   absl::Status ConnectTo(int rank) {
-    std::string name;
-    TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
-      store_->wait({Key(rank)}, timeout_);
-      name = store_->get_to_str(Key(rank));
+    TANDEM_RETURN_IF_ERROR(failure_.Await(deadline_, [&](SocketDeadline until) {
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+      return CatchTorch([&] {
+        store_->wait({Key(rank)}, std::max(left, std::chrono::milliseconds(1)));
+      });
     }));
-    TANDEM_ASSIGN_OR_RETURN(LocalPeer peer, ConnectLocal(name));
+    std::string published;
     TANDEM_RETURN_IF_ERROR(
-        SendWithFds(peer.fd.get(), &mine_, sizeof(mine_), {arena_}));
+        CatchTorch([&] { published = store_->get_to_str(Key(rank)); }));
+    const std::pair<std::string, std::string> door =
+        absl::StrSplit(published, absl::MaxSplits(' ', 1));
+    absl::Status status;
+    for (int tries = 0; tries < kTries; ++tries) {
+      status = TryConnect(rank, door.first, door.second);
+      if (!absl::IsUnavailable(status)) return status;
+      TANDEM_RETURN_IF_ERROR(failure_.Check());
+    }
+    return status;
+  }
+
+  absl::Status TryConnect(int rank, const std::string& name,
+                          const std::string& secret) {
+    TANDEM_ASSIGN_OR_RETURN(LocalPeer peer, ConnectLocal(name, deadline_));
+    TANDEM_RETURN_IF_ERROR(SendHello(peer, secret, {arena_}));
     Hello theirs;
-    const int fds = rank == 0 ? 2 : 1;
-    TANDEM_ASSIGN_OR_RETURN(
-        std::vector<OwnedFd> received,
-        ReceiveWithFds(peer.fd.get(), &theirs, sizeof(theirs), fds, deadline_));
+    std::vector<OwnedFd> received;
+    TANDEM_RETURN_IF_ERROR(
+        failure_.Await(deadline_, [&](SocketDeadline until) -> absl::Status {
+          TANDEM_ASSIGN_OR_RETURN(
+              received, ReceiveWithFds(peer.fd.get(), &theirs, sizeof(theirs),
+                                       rank == 0 ? 2 : 1, until));
+          return absl::OkStatus();
+        }));
     if (rank == 0) made_.segment = std::move(received[1]);
     if (theirs.rank != rank) theirs.magic = 0;
     return Note(theirs, std::move(peer), std::move(received[0]));
   }
 
-  absl::Status AcceptOne(const LocalListener& listener) {
-    TANDEM_ASSIGN_OR_RETURN(LocalPeer peer,
-                            AcceptLocal(listener.fd.get(), deadline_));
+  absl::Status SendHello(const LocalPeer& peer, const std::string& secret,
+                         const std::vector<int>& fds) {
+    secret.copy(mine_.secret, sizeof(mine_.secret));
+    return SendWithFds(peer.fd.get(), &mine_, sizeof(mine_), fds);
+  }
+
+  absl::Status AcceptOne(LocalDoor& door) {
     Hello theirs;
-    TANDEM_ASSIGN_OR_RETURN(
-        std::vector<OwnedFd> received,
-        ReceiveWithFds(peer.fd.get(), &theirs, sizeof(theirs), 1, deadline_));
+    LocalDoor::Visitor visitor;
+    const absl::Status came =
+        failure_.Await(deadline_, [&](SocketDeadline until) -> absl::Status {
+          TANDEM_ASSIGN_OR_RETURN(visitor,
+                                  door.Next(&theirs, sizeof(theirs), 1, until));
+          return absl::OkStatus();
+        });
+    if (absl::IsDeadlineExceeded(came)) return NobodyCame();
+    TANDEM_RETURN_IF_ERROR(came);
     std::vector<int> fds = {arena_};
     if (mine_.rank == 0) fds.push_back(made_.segment.get());
-    TANDEM_RETURN_IF_ERROR(
-        SendWithFds(peer.fd.get(), &mine_, sizeof(mine_), fds));
-    return Note(theirs, std::move(peer), std::move(received[0]));
+    TANDEM_RETURN_IF_ERROR(SendHello(visitor.peer, door.secret(), fds));
+    return Annotate(
+        Note(theirs, std::move(visitor.peer), std::move(visitor.fds[0])),
+        "connection from a further rank");
+  }
+
+  absl::Status NobodyCame() const {
+    std::vector<int> missing;
+    for (int r = mine_.rank + 1; r < size_; ++r) {
+      if (!made_.peers[r].socket) missing.push_back(NameOf(r));
+    }
+    return absl::DeadlineExceededError(
+        absl::StrCat("no connection from rank ", absl::StrJoin(missing, ", "),
+                     " within the timeout"));
   }
 
   absl::Status Note(const Hello& theirs, LocalPeer peer, OwnedFd arena) {
@@ -130,15 +197,15 @@ class Connector {
     }
     CPU_OR(&cpus_, &cpus_, &theirs.cpus);
     made_.peers[theirs.rank] =
-        ShmPeer{std::move(peer.fd), std::move(arena), peer.pid};
+        ShmPeer{std::move(peer.fd), ShareFile(std::move(arena)), peer.pid};
     return absl::OkStatus();
   }
 
   const StorePtr store_;
+  const FailureNote failure_;
   const std::vector<int> names_;
   const int size_;
   const int arena_;
-  const std::chrono::milliseconds timeout_;
   const SocketDeadline deadline_;
   Hello mine_;
   cpu_set_t cpus_;

@@ -179,7 +179,7 @@ absl::StatusOr<std::byte*> ShmRounds::PeerMemory(int peer, int64_t offset,
   const uint64_t length = static_cast<uint64_t>(bytes);
   SharedMapping& arena = arenas_[peer];
   if (begin + length > arena.bytes()) {
-    const int fd = connections_->peers[peer].arena.get();
+    const int fd = connections_->peers[peer].arena->get();
     TANDEM_ASSIGN_OR_RETURN(const size_t size, SharedMemorySize(fd));
     TANDEM_ASSIGN_OR_RETURN(arena, SharedMapping::Map(fd, size));
   }
