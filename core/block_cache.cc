@@ -3,7 +3,10 @@
 #include <glog/logging.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <utility>
+
+#include "core/available_memory.h"
 
 namespace tandem {
 namespace {
@@ -14,6 +17,23 @@ constexpr size_t kHugePage = size_t{2} << 20;
 // Greater blocks have a mapping of their own, which can go on its own.
 constexpr size_t kGreatestCarved = size_t{4} << 20;
 constexpr size_t kSlabBytes = size_t{32} << 20;
+
+// How many bytes are freed, or taken from the system, between two looks at what
+// the control group has left: to look costs less than to fill a hundredth of
+// it.
+constexpr size_t kLookEvery = size_t{64} << 20;
+
+BlockCacheOptions WithinLimit(BlockCacheOptions options) {
+  const uint64_t quarter = MemoryLimit(options.cgroup_root) / 4;
+  options.max_cached_bytes =
+      std::min<uint64_t>(options.max_cached_bytes, quarter);
+  return options;
+}
+
+size_t LeastAvailable(const std::string& cgroup_root) {
+  const uint64_t limit = MemoryLimit(cgroup_root);
+  return limit == kNoMemoryLimit ? 0 : limit / 32;
+}
 
 size_t RoundUp(size_t value, size_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -59,7 +79,9 @@ struct BlockCache::Slab {
   size_t used;
 };
 
-BlockCache::BlockCache(const BlockCacheOptions& options) : options_(options) {
+BlockCache::BlockCache(const BlockCacheOptions& options)
+    : options_(WithinLimit(options)),
+      least_available_(LeastAvailable(options.cgroup_root)) {
   static_assert(sizeof(Block) <= kHeader && sizeof(Slab) <= kHeader);
 }
 
@@ -96,6 +118,7 @@ BlockCache::Block* BlockCache::TakeFree(size_t size_class) {
 BlockCache::Block* BlockCache::NewBlock(size_t size_class) {
   misses_.fetch_add(1, std::memory_order_relaxed);
   const size_t bytes = SizeOfClass(size_class);
+  LookAround(bytes);
   const bool alone = bytes > kGreatestCarved;
   Block* block = alone ? MapAlone(bytes) : Carve(bytes);
   if (block == nullptr) {
@@ -140,6 +163,14 @@ void BlockCache::Free(void* data) {
   block->resident = true;
   if (cached > options_.max_cached_bytes && Release(block)) return;
   Push(block);
+  LookAround(bytes);
+}
+
+void BlockCache::LookAround(size_t bytes) {
+  if (least_available_ == 0) return;
+  const uint64_t before = moved_bytes_.fetch_add(bytes);
+  if (before / kLookEvery == (before + bytes) / kLookEvery) return;
+  if (AvailableMemory(options_.cgroup_root) < least_available_) Trim();
 }
 
 void BlockCache::Push(Block* block) {

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -20,10 +21,15 @@
 namespace tandem {
 
 struct BlockCacheOptions {
-  // Free blocks beyond this are given back to the system at once.
+  // Free blocks beyond this, or beyond a quarter of what the control group
+  // grants, are given back to the system at once.
   size_t max_cached_bytes = size_t{4} << 30;
   // Ask for huge pages (MADV_HUGEPAGE) under blocks that can use them.
   bool huge_pages = true;
+  // Where the control group is (core/available_memory.h). Where it has a limit,
+  // all free blocks are given back when less than a 32nd of it is left: other
+  // processes of the group, that keep theirs, too, share it.
+  std::string cgroup_root = "/sys/fs/cgroup";
 };
 
 // Thread-safe. Blocks must not outlive it.
@@ -62,6 +68,9 @@ class BlockCache {
     Block* first ABSL_GUARDED_BY(mutex) = nullptr;
   };
 
+  // Now and then, when so much more was freed or taken from the system: Trim()
+  // if the control group has little left.
+  void LookAround(size_t bytes);
   Block* TakeFree(size_t size_class);
   Block* NewBlock(size_t size_class);
   Block* Carve(size_t bytes);
@@ -71,6 +80,7 @@ class BlockCache {
   bool Release(Block* block);
 
   const BlockCacheOptions options_;
+  const size_t least_available_;  // in the control group; 0: it has no limit
   std::array<FreeList, kSizeClasses> free_;
   absl::Mutex slab_mutex_;
   Slab* slab_ ABSL_GUARDED_BY(slab_mutex_) = nullptr;  // the newest of a list
@@ -78,6 +88,7 @@ class BlockCache {
   std::atomic<size_t> cached_bytes_{0};
   std::atomic<uint64_t> allocations_{0};
   std::atomic<uint64_t> misses_{0};
+  std::atomic<uint64_t> moved_bytes_{0};  // freed, or new from the system
 };
 
 }  // namespace tandem

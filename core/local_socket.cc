@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -50,14 +51,17 @@ absl::StatusOr<Address> AddressOf(const std::string& name) {
   return result;
 }
 
-absl::StatusOr<std::string> RandomName() {
-  std::array<char, 16> bytes;
-  if (getrandom(bytes.data(), bytes.size(), 0) !=
-      static_cast<ssize_t>(bytes.size())) {
-    return Failed("getrandom");
+// connect() waits while the listener's backlog is full.
+absl::Status LimitWait(int socket, SocketDeadline deadline) {
+  if (deadline == SocketDeadline::max()) return absl::OkStatus();
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+      deadline - std::chrono::steady_clock::now());
+  const int64_t ms = std::max<int64_t>(left.count(), 1);
+  const timeval limit{ms / 1000, ms % 1000 * 1000};
+  if (setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) == 0) {
+    return absl::OkStatus();
   }
-  return absl::StrCat("tandem-", absl::BytesToHexString(absl::string_view(
-                                     bytes.data(), bytes.size())));
+  return Failed("SO_SNDTIMEO");
 }
 
 absl::StatusOr<pid_t> PidOfSameUser(int socket) {
@@ -112,10 +116,20 @@ std::vector<OwnedFd> FdsOf(msghdr* message) {
 
 }  // namespace
 
+absl::StatusOr<std::string> RandomCharacters() {
+  std::array<char, 16> bytes;
+  if (getrandom(bytes.data(), bytes.size(), 0) !=
+      static_cast<ssize_t>(bytes.size())) {
+    return Failed("getrandom");
+  }
+  return absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size()));
+}
+
 absl::StatusOr<LocalListener> ListenLocal(int backlog) {
   LocalListener listener;
   TANDEM_ASSIGN_OR_RETURN(listener.fd, NewSocket());
-  TANDEM_ASSIGN_OR_RETURN(listener.name, RandomName());
+  TANDEM_ASSIGN_OR_RETURN(const std::string random, RandomCharacters());
+  listener.name = absl::StrCat("tandem-", random);
   TANDEM_ASSIGN_OR_RETURN(const Address at, AddressOf(listener.name));
   const auto* address = reinterpret_cast<const sockaddr*>(&at.address);
   if (bind(listener.fd.get(), address, at.length) != 0) return Failed("bind");
@@ -130,11 +144,15 @@ absl::StatusOr<LocalPeer> AcceptLocal(int listener, SocketDeadline deadline) {
   return Checked(std::move(fd));
 }
 
-absl::StatusOr<LocalPeer> ConnectLocal(const std::string& name) {
+absl::StatusOr<LocalPeer> ConnectLocal(const std::string& name,
+                                       SocketDeadline deadline) {
   TANDEM_ASSIGN_OR_RETURN(OwnedFd fd, NewSocket());
   TANDEM_ASSIGN_OR_RETURN(const Address at, AddressOf(name));
   const auto* address = reinterpret_cast<const sockaddr*>(&at.address);
+  TANDEM_RETURN_IF_ERROR(LimitWait(fd.get(), deadline));
   if (connect(fd.get(), address, at.length) != 0) {
+    if (errno == EAGAIN)
+      return absl::DeadlineExceededError("local socket: full");
     return absl::UnavailableError(Failed("connect").message());
   }
   return Checked(std::move(fd));

@@ -26,6 +26,9 @@ struct LocalListener {
   std::string name;  // for ConnectLocal
 };
 
+// 32 random characters.
+absl::StatusOr<std::string> RandomCharacters();
+
 // Listens under a new random name.
 absl::StatusOr<LocalListener> ListenLocal(int backlog);
 
@@ -39,8 +42,9 @@ struct LocalPeer {
 absl::StatusOr<LocalPeer> AcceptLocal(int listener, SocketDeadline deadline);
 
 // Unavailable when nobody listens under `name`; PermissionDenied when another
-// user does.
-absl::StatusOr<LocalPeer> ConnectLocal(const std::string& name);
+// user does; DeadlineExceeded when others are in line and not let in.
+absl::StatusOr<LocalPeer> ConnectLocal(
+    const std::string& name, SocketDeadline deadline = SocketDeadline::max());
 
 // One message with file descriptors, which stay the sender's own.
 absl::Status SendWithFds(int socket, const void* data, size_t bytes,

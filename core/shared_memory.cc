@@ -8,15 +8,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <cstdio>
-#include <fstream>
-#include <limits>
-#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "core/available_memory.h"
 #include "core/status_macros.h"
 
 namespace tandem {
@@ -30,28 +26,6 @@ int CreateMemfd() {
       syscall(SYS_memfd_create, "tandem", flags | kNoExecSeal));
   if (fd >= 0 || errno != EINVAL) return fd;
   return static_cast<int>(syscall(SYS_memfd_create, "tandem", flags));
-}
-
-uint64_t NumberIn(const char* path) {
-  uint64_t number = 0;
-  return std::ifstream(path) >> number ? number
-                                       : std::numeric_limits<uint64_t>::max();
-}
-
-// What the machine and the control group have left. Nothing stops fallocate()
-// before all memory is gone and the kernel kills processes to get some.
-uint64_t AvailableMemory() {
-  uint64_t available = 0;
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    unsigned long long kibibytes = 0;
-    if (std::sscanf(line.c_str(), "MemAvailable: %llu", &kibibytes) == 1) {
-      available = kibibytes << 10;
-    }
-  }
-  const uint64_t most = NumberIn("/sys/fs/cgroup/memory.max");
-  const uint64_t used = NumberIn("/sys/fs/cgroup/memory.current");
-  return std::min(available, most > used ? most - used : most);
 }
 
 absl::Status Failed(const char* what) {
@@ -96,6 +70,8 @@ absl::StatusOr<OwnedFd> NewSharedMemory(size_t bytes) {
 }
 
 absl::Status ReserveSharedMemory(int fd, size_t offset, size_t bytes) {
+  // Nothing stops fallocate() before all memory is gone and the kernel kills
+  // processes to get some.
   const uint64_t available = AvailableMemory();
   if (bytes > available) {
     return absl::ResourceExhaustedError(absl::StrCat(

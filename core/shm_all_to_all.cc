@@ -57,6 +57,7 @@ class AllToAll : public ShmCollective {
     }
     ShmNote note;
     note.operation = static_cast<uint32_t>(ShmOp::kAllToAll);
+    note.dtype = static_cast<int32_t>(inputs_[0].dtype);
     note.more = begin_ + share_ < longest_ ? 1 : 0;
     rounds.Arrive(note);
   }

@@ -14,12 +14,17 @@ void CheckDense(const at::Tensor& tensor) {
 ConstBytes InputBytes(const at::Tensor& tensor) {
   CheckDense(tensor);
   return {static_cast<const std::byte*>(tensor.const_data_ptr()),
-          tensor.nbytes()};
+          tensor.nbytes(), tensor.scalar_type()};
 }
 
 MutableBytes OutputBytes(const at::Tensor& tensor) {
   CheckDense(tensor);
-  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
+  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes(),
+          tensor.scalar_type()};
+}
+
+void CheckDtypes(c10::ScalarType one, c10::ScalarType other) {
+  TORCH_CHECK(one == other, "tensors differ in dtype: ", one, " and ", other);
 }
 
 void CheckSplits(const std::vector<int64_t>& splits, int64_t rows) {
@@ -38,10 +43,10 @@ int64_t RowsOf(const at::Tensor& tensor) {
   return tensor.dim() == 0 ? 1 : tensor.size(0);
 }
 
-int CheckRank(int64_t root, int size) {
-  TORCH_CHECK(root >= 0 && root < size, "there is no rank ", root, " among ",
-              size);
-  return static_cast<int>(root);
+int CheckIndex(const char* what, int64_t index, size_t size) {
+  TORCH_CHECK(index >= 0 && index < static_cast<int64_t>(size), "there is no ",
+              what, " ", index, " among ", size);
+  return static_cast<int>(index);
 }
 
 }  // namespace tandem

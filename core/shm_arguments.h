@@ -38,16 +38,26 @@ std::vector<Bytes> BytesOfEach(const std::vector<at::Tensor>& tensors,
   return all;
 }
 
-template <typename Bytes>
-void CheckSizes(const std::vector<Bytes>& each, size_t bytes) {
+void CheckDtypes(c10::ScalarType one, c10::ScalarType other);
+
+// That all have the size of `like`, and its dtype: nothing is converted.
+template <typename Bytes, typename Like>
+void CheckAlike(const std::vector<Bytes>& each, const Like& like) {
   for (const Bytes& one : each) {
-    TORCH_CHECK(one.size == bytes, "tensors differ in size: ", one.size,
-                " and ", bytes, " bytes");
+    CheckDtypes(one.dtype, like.dtype);
+    TORCH_CHECK(one.size == like.size, "tensors differ in size: ", one.size,
+                " and ", like.size, " bytes");
   }
 }
 
 // None negative, and `rows` in all.
 void CheckSplits(const std::vector<int64_t>& splits, int64_t rows);
+
+template <typename Inputs, typename Outputs>
+void CheckOneDtype(const Inputs& inputs, const Outputs& outputs) {
+  for (const auto& each : inputs) CheckDtypes(each.dtype, inputs[0].dtype);
+  for (const auto& each : outputs) CheckDtypes(each.dtype, inputs[0].dtype);
+}
 
 // Cuts a tensor in equal parts, or in splits of rows, which must add up to it.
 template <typename Bytes>
@@ -65,7 +75,7 @@ std::vector<Bytes> CutBytes(const Bytes& whole, size_t count,
     const size_t bytes = splits.empty() ? whole.size / count
                          : rows == 0    ? 0
                                         : whole.size / rows * splits[r];
-    parts.push_back({whole.data + begin, bytes});
+    parts.push_back({whole.data + begin, bytes, whole.dtype});
     begin += bytes;
   }
   return parts;
@@ -74,7 +84,11 @@ std::vector<Bytes> CutBytes(const Bytes& whole, size_t count,
 // How many rows splits divide.
 int64_t RowsOf(const at::Tensor& tensor);
 
-int CheckRank(int64_t rank, int size);
+// In 0 .. size - 1; `what` is for the message.
+int CheckIndex(const char* what, int64_t index, size_t size);
+inline int CheckRank(int64_t rank, int size) {
+  return CheckIndex("rank", rank, size);
+}
 
 }  // namespace tandem
 

@@ -77,9 +77,12 @@ ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(
 
 ShmBackend::WorkPtr ShmBackend::broadcast(
     Tensors& tensors, const c10d::BroadcastOptions& options) {
-  return Issue(OpType::BROADCAST,
-               MakeBroadcast(OutputBytes(SingleOf(tensors)),
-                             CheckRank(options.rootRank, size_)),
+  TORCH_CHECK(!tensors.empty(), "no tensors are given");
+  auto each = BytesOfEach(tensors, tensors.size(), &OutputBytes);
+  CheckAlike(each, each[0]);
+  const int root = CheckRank(options.rootRank, size_);
+  const int tensor = CheckIndex("tensor", options.rootTensor, each.size());
+  return Issue(OpType::BROADCAST, MakeBroadcast(std::move(each), root, tensor),
                options.timeout, tensors);
 }
 
@@ -101,7 +104,7 @@ ShmBackend::WorkPtr ShmBackend::allgather(
   const ConstBytes input = InputBytes(SingleOf(inputs));
   std::vector<MutableBytes> each =
       BytesOfEach(SingleOf(outputs), size_, &OutputBytes);
-  CheckSizes(each, input.size);
+  CheckAlike(each, input);
   return Issue(OpType::ALLGATHER, MakeAllGather(input, std::move(each)),
                options.timeout, outputs[0], inputs);
 }
@@ -110,7 +113,7 @@ ShmBackend::WorkPtr ShmBackend::_allgather_base(
     at::Tensor& output, at::Tensor& input,
     const c10d::AllgatherOptions& options) {
   std::vector<MutableBytes> each = CutBytes(OutputBytes(output), size_);
-  CheckSizes(each, InputBytes(input).size);
+  CheckAlike(each, InputBytes(input));
   return Issue(OpType::_ALLGATHER_BASE,
                MakeAllGather(InputBytes(input), std::move(each)),
                options.timeout, {output}, {input});
@@ -127,7 +130,7 @@ ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs,
     held = SingleOf(outputs);
     each = BytesOfEach(held, size_, &OutputBytes);
   }
-  CheckSizes(each, input.size);
+  CheckAlike(each, input);
   return Issue(OpType::GATHER, MakeGather(input, std::move(each), root),
                options.timeout, std::move(held), inputs);
 }
@@ -143,7 +146,7 @@ ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs,
     held = SingleOf(inputs);
     each = BytesOfEach(held, size_, &InputBytes);
   }
-  CheckSizes(each, output.size);
+  CheckAlike(each, output);
   return Issue(OpType::SCATTER,
                MakeScatter(std::move(each), output, root, size_),
                options.timeout, outputs, std::move(held));
@@ -155,7 +158,7 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter(
   const at::Tensor& output = SingleOf(outputs);
   std::vector<ConstBytes> each =
       BytesOfEach(SingleOf(inputs), size_, &InputBytes);
-  CheckSizes(each, output.nbytes());
+  CheckAlike(each, OutputBytes(output));
   const Reduction reduction =
       ReductionOf(options.reduceOp, output.scalar_type(), size_);
   return Issue(OpType::REDUCE_SCATTER,
@@ -168,7 +171,7 @@ ShmBackend::WorkPtr ShmBackend::_reduce_scatter_base(
     at::Tensor& output, at::Tensor& input,
     const c10d::ReduceScatterOptions& options) {
   std::vector<ConstBytes> each = CutBytes(InputBytes(input), size_);
-  CheckSizes(each, output.nbytes());
+  CheckAlike(each, OutputBytes(output));
   const Reduction reduction =
       ReductionOf(options.reduceOp, output.scalar_type(), size_);
   return Issue(OpType::_REDUCE_SCATTER_BASE,
@@ -179,25 +182,35 @@ ShmBackend::WorkPtr ShmBackend::_reduce_scatter_base(
 
 ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                          const c10d::AllToAllOptions& options) {
+  auto sent = BytesOfEach(inputs, size_, &InputBytes);
+  auto received = BytesOfEach(outputs, size_, &OutputBytes);
+  CheckOneDtype(sent, received);
   return Issue(OpType::ALLTOALL,
-               MakeAllToAll(BytesOfEach(inputs, size_, &InputBytes),
-                            BytesOfEach(outputs, size_, &OutputBytes)),
+               MakeAllToAll(std::move(sent), std::move(received)),
                options.timeout, outputs, inputs);
 }
 
 ShmBackend::WorkPtr ShmBackend::alltoall_base(
     at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
     std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
-  return Issue(
-      OpType::ALLTOALL_BASE,
-      MakeAllToAll(
-          CutBytes(InputBytes(input), size_, input_splits, RowsOf(input)),
-          CutBytes(OutputBytes(output), size_, output_splits, RowsOf(output))),
-      options.timeout, {output}, {input});
+  auto sent = CutBytes(InputBytes(input), size_, input_splits, RowsOf(input));
+  auto received =
+      CutBytes(OutputBytes(output), size_, output_splits, RowsOf(output));
+  CheckOneDtype(sent, received);
+  return Issue(OpType::ALLTOALL_BASE,
+               MakeAllToAll(std::move(sent), std::move(received)),
+               options.timeout, {output}, {input});
 }
 
 ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
   return Issue(OpType::BARRIER, MakeBarrier(), options.timeout, {});
+}
+
+void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options,
+                                  bool /*wait_all_ranks*/) {
+  const auto timeout =
+      options.timeout == c10d::kUnsetTimeout ? timeout_ : options.timeout;
+  Issue(OpType::BARRIER, MakeMonitoredBarrier(timeout), timeout, {})->wait();
 }
 
 ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {

@@ -16,13 +16,14 @@
 
 namespace tandem {
 
-// CPU tensors only, dense and contiguous, one a collective. What each operation
-// does is c10d's; differences and details:
+// CPU tensors only, dense and contiguous, one a collective (several of one size
+// in a broadcast). What each operation does is c10d's; differences and details:
 //   - Reductions: SUM, AVG, PREMUL_SUM (floating point), PRODUCT, MIN, MAX and,
 //     for integers, BAND, BOR, BXOR. Which bits: core/vector_sum.h.
 //   - An all-reduce of tensors that allocateTensor() made, on all ranks, copies
 //     nothing.
-//   - Ranks that disagree on what they do get an error that says who does what.
+//   - Ranks that disagree on what they do, dtypes included, get an error that
+//     says who does what.
 //   - Errors: core/shm_work.h. The group's timeout (or the operation's own)
 //     counts from when an operation is first in line.
 //   - Point to point: messages of any size, matched by rank and tag.
@@ -79,6 +80,11 @@ class ShmBackend : public c10d::Backend {
                         std::vector<int64_t>& input_splits,
                         const c10d::AllToAllOptions& options = {}) override;
   WorkPtr barrier(const c10d::BarrierOptions& options = {}) override;
+  // Waits itself, on every rank; whoever waits in vain is told all ranks that
+  // did not come: "Ranks 1, 2 failed to pass monitoredBarrier in 1000 ms". (In
+  // Gloo's only rank 0 is, and of the first unless `wait_all_ranks`.)
+  void monitoredBarrier(const c10d::BarrierOptions& options = {},
+                        bool wait_all_ranks = false) override;
 
   WorkPtr send(Tensors& tensors, int to, int tag) override;
   WorkPtr recv(Tensors& tensors, int from, int tag) override;

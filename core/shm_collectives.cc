@@ -13,17 +13,19 @@
 namespace tandem {
 namespace {
 
-ShmNote NoteOf(ShmOp operation, size_t bytes, int root = 0) {
+template <typename Bytes>
+ShmNote NoteOf(ShmOp operation, const Bytes& tensor, int root = 0) {
   ShmNote note;
   note.operation = static_cast<uint32_t>(operation);
-  note.bytes = static_cast<int64_t>(bytes);
+  note.dtype = static_cast<int32_t>(tensor.dtype);
+  note.bytes = static_cast<int64_t>(tensor.size);
   note.root = root;
   return note;
 }
 
-ShmNote NoteOf(ShmOp operation, size_t bytes, const Reduction& reduction,
-               int root = 0) {
-  ShmNote note = NoteOf(operation, bytes, root);
+ShmNote NoteOf(ShmOp operation, const MutableBytes& tensor,
+               const Reduction& reduction, int root = 0) {
+  ShmNote note = NoteOf(operation, tensor, root);
   note.dtype = static_cast<int32_t>(reduction.dtype);
   note.variant = static_cast<uint32_t>(reduction.kind);
   return note;
@@ -33,7 +35,8 @@ using Terms = absl::InlinedVector<const void*, 16>;
 
 class Barrier : public ShmChunked {
  public:
-  Barrier() : ShmChunked(NoteOf(ShmOp::kBarrier, 0), 0, kSlotBytes) {}
+  Barrier()
+      : ShmChunked(NoteOf(ShmOp::kBarrier, ConstBytes()), 0, kSlotBytes) {}
 
  private:
   void Write(const ShmRounds&, std::byte*, size_t, size_t) override {}
@@ -42,24 +45,35 @@ class Barrier : public ShmChunked {
 
 class Broadcast : public ShmChunked {
  public:
-  Broadcast(MutableBytes tensor, int root)
-      : ShmChunked(NoteOf(ShmOp::kBroadcast, tensor.size, root), tensor.size,
+  Broadcast(std::vector<MutableBytes> tensors, int root, size_t root_tensor)
+      : ShmChunked(NoteFor(tensors[0], root, root_tensor), tensors[0].size,
                    kSlotBytes),
-        tensor_(tensor),
-        root_(root) {}
+        tensors_(std::move(tensors)),
+        root_(root),
+        root_tensor_(root_tensor) {}
 
  private:
+  static ShmNote NoteFor(const MutableBytes& tensor, int root,
+                         size_t root_tensor) {
+    ShmNote note = NoteOf(ShmOp::kBroadcast, tensor, root);
+    note.variant = static_cast<uint32_t>(root_tensor);
+    return note;
+  }
   void Write(const ShmRounds& rounds, std::byte* slot, size_t begin,
              size_t n) override {
-    if (rounds.rank() == root_) CopyBytes(slot, tensor_.data + begin, n);
+    if (rounds.rank() != root_) return;
+    CopyBytes(slot, tensors_[root_tensor_].data + begin, n);
   }
   void Read(const ShmRounds& rounds, size_t begin, size_t n) override {
-    if (rounds.rank() == root_) return;
-    CopyBytes(tensor_.data + begin, rounds.Slot(root_), n);
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      if (rounds.rank() == root_ && i == root_tensor_) continue;
+      CopyBytes(tensors_[i].data + begin, rounds.Slot(root_), n);
+    }
   }
 
-  const MutableBytes tensor_;
+  const std::vector<MutableBytes> tensors_;
   const int root_;
+  const size_t root_tensor_;
 };
 
 // All-gather and gather: a rank without outputs only gives.
@@ -90,7 +104,7 @@ class Scatter : public ShmChunked {
  public:
   Scatter(std::vector<ConstBytes> inputs, MutableBytes output, int root,
           int size)
-      : ShmChunked(NoteOf(ShmOp::kScatter, output.size, root), output.size,
+      : ShmChunked(NoteOf(ShmOp::kScatter, output, root), output.size,
                    SharePerRank(size)),
         inputs_(std::move(inputs)),
         output_(output),
@@ -120,7 +134,7 @@ class ReduceScatter : public ShmChunked {
  public:
   ReduceScatter(std::vector<ConstBytes> inputs, MutableBytes output,
                 const Reduction& reduction, const VectorSum& sum)
-      : ShmChunked(NoteOf(ShmOp::kReduceScatter, output.size, reduction),
+      : ShmChunked(NoteOf(ShmOp::kReduceScatter, output, reduction),
                    output.size, SharePerRank(inputs.size())),
         inputs_(std::move(inputs)),
         output_(output),
@@ -156,8 +170,8 @@ class Reduce : public ShmChunked {
  public:
   Reduce(MutableBytes tensor, int root, const Reduction& reduction,
          const VectorSum& sum)
-      : ShmChunked(NoteOf(ShmOp::kReduce, tensor.size, reduction, root),
-                   tensor.size, kSlotBytes),
+      : ShmChunked(NoteOf(ShmOp::kReduce, tensor, reduction, root), tensor.size,
+                   kSlotBytes),
         tensor_(tensor),
         root_(root),
         sum_(sum),
@@ -207,14 +221,14 @@ ShmCollectivePtr MakeReduceScatter(std::vector<ConstBytes> inputs,
 
 ShmCollectivePtr MakeAllGather(ConstBytes input,
                                std::vector<MutableBytes> outputs) {
-  return std::make_unique<Gather>(NoteOf(ShmOp::kAllGather, input.size), input,
+  return std::make_unique<Gather>(NoteOf(ShmOp::kAllGather, input), input,
                                   std::move(outputs));
 }
 
 ShmCollectivePtr MakeGather(ConstBytes input, std::vector<MutableBytes> outputs,
                             int root) {
-  return std::make_unique<Gather>(NoteOf(ShmOp::kGather, input.size, root),
-                                  input, std::move(outputs));
+  return std::make_unique<Gather>(NoteOf(ShmOp::kGather, input, root), input,
+                                  std::move(outputs));
 }
 
 ShmCollectivePtr MakeScatter(std::vector<ConstBytes> inputs,
@@ -222,8 +236,9 @@ ShmCollectivePtr MakeScatter(std::vector<ConstBytes> inputs,
   return std::make_unique<Scatter>(std::move(inputs), output, root, size);
 }
 
-ShmCollectivePtr MakeBroadcast(MutableBytes tensor, int root) {
-  return std::make_unique<Broadcast>(tensor, root);
+ShmCollectivePtr MakeBroadcast(std::vector<MutableBytes> tensors, int root,
+                               size_t root_tensor) {
+  return std::make_unique<Broadcast>(std::move(tensors), root, root_tensor);
 }
 
 }  // namespace tandem

@@ -3,6 +3,9 @@
 #ifndef TANDEM_CORE_SHM_COLLECTIVES_H_
 #define TANDEM_CORE_SHM_COLLECTIVES_H_
 
+#include <c10/core/ScalarType.h>
+
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -38,18 +41,24 @@ class ShmCollective {
   virtual bool is_long() const = 0;
 };
 
+// `dtype` is what ranks compare: nothing here converts.
 struct ConstBytes {
   const std::byte* data = nullptr;
   size_t size = 0;
+  c10::ScalarType dtype = c10::ScalarType::Byte;
 };
 struct MutableBytes {
   std::byte* data = nullptr;
   size_t size = 0;
+  c10::ScalarType dtype = c10::ScalarType::Byte;
 };
 
 using ShmCollectivePtr = std::unique_ptr<ShmCollective>;
 
 ShmCollectivePtr MakeBarrier();
+// Its DeadlineExceeded names the ranks in c10d's words: "Ranks 1, 2 failed to
+// pass monitoredBarrier in 1000 ms".
+ShmCollectivePtr MakeMonitoredBarrier(std::chrono::milliseconds timeout);
 
 // In place. `offset` is the place in this rank's arena, or -1: when all ranks
 // have one, no byte is copied. `divisor` and `factor` as in Reduction.
@@ -78,10 +87,14 @@ ShmCollectivePtr MakeGather(ConstBytes input, std::vector<MutableBytes> outputs,
 ShmCollectivePtr MakeScatter(std::vector<ConstBytes> inputs,
                              MutableBytes output, int root, int size);
 
-ShmCollectivePtr MakeBroadcast(MutableBytes tensor, int root);
+// Tensors of one size: that of index `root_tensor` on `root` becomes all of
+// them, on all ranks.
+ShmCollectivePtr MakeBroadcast(std::vector<MutableBytes> tensors, int root,
+                               size_t root_tensor);
 
-// What rank r gets, and what comes from rank r. Sizes may differ; where a rank
-// does not send what the other expects, all get the same InvalidArgument.
+// What rank r gets, and what comes from rank r, all of one dtype. Sizes may
+// differ; where a rank does not send what the other expects, all get the same
+// InvalidArgument.
 ShmCollectivePtr MakeAllToAll(std::vector<ConstBytes> inputs,
                               std::vector<MutableBytes> outputs);
 

@@ -10,8 +10,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "core/cpu_quota.h"
+#include "core/local_door.h"
 #include "core/local_socket.h"
+#include "core/peer_descriptors.h"
 #include "core/shm_segment.h"
 #include "core/status_macros.h"
 #include "core/store_gather.h"
@@ -20,11 +24,17 @@
 namespace tandem {
 namespace {
 
-constexpr uint64_t kMagic = 0x74616e64656d0001;  // "tandem", version 1
+using Clock = std::chrono::steady_clock;
+
+constexpr uint64_t kMagic = 0x74616e64656d0002;  // "tandem", version 2
+// A rank that was stopped before it could send its message is dropped as a
+// stranger is, and may come again.
+constexpr int kTries = 3;
 
 // What two ranks tell each other first. The layout of what they will share
 // must be the same.
 struct Hello {
+  char secret[32] = {};  // of the rank that is connected to
   uint64_t magic = kMagic;
   int32_t rank = 0;
   int32_t size = 0;
@@ -53,7 +63,7 @@ class Connector {
         size_(size),
         arena_(arena),
         timeout_(timeout),
-        deadline_(std::chrono::steady_clock::now() + timeout) {
+        deadline_(Clock::now() + timeout) {
     mine_.rank = rank;
     mine_.size = size;
     sched_getaffinity(0, sizeof(mine_.cpus), &mine_.cpus);
@@ -62,22 +72,7 @@ class Connector {
   }
 
   absl::StatusOr<ShmConnections> Run() {
-    TANDEM_ASSIGN_OR_RETURN(LocalListener listener, ListenLocal(size_));
-    if (mine_.rank == 0) {
-      TANDEM_ASSIGN_OR_RETURN(made_.segment, ShmSegment::NewMemory(size_));
-    }
-    TANDEM_ASSIGN_OR_RETURN(const GatheredTexts listeners,
-                            GatherAtStore(*store_, "shm", mine_.rank, size_,
-                                          listener.name, timeout_));
-    for (int r = 0; r < mine_.rank; ++r) {
-      TANDEM_RETURN_IF_ERROR(Annotate(
-          ConnectTo(r, listeners[r]),
-          absl::StrCat("connect to rank ", names_.empty() ? r : names_[r])));
-    }
-    for (int r = mine_.rank + 1; r < size_; ++r) {
-      TANDEM_RETURN_IF_ERROR(
-          Annotate(AcceptOne(listener), "connection from a further rank"));
-    }
+    TANDEM_RETURN_IF_ERROR(ConnectToAll());
     const double cores = std::min<double>(CPU_COUNT(&cpus_), CpuQuota());
     const int ranks = MostRanksSeen(size_);
     made_.core_for_each = cores >= ranks;
@@ -86,13 +81,46 @@ class Connector {
   }
 
  private:
-  absl::Status ConnectTo(int rank, const std::optional<std::string>& name) {
-    if (!name.has_value()) {
+  int NameOf(int rank) const { return names_.empty() ? rank : names_[rank]; }
+
+  absl::Status ConnectToAll() {
+    TANDEM_ASSIGN_OR_RETURN(LocalDoor door, LocalDoor::Open());
+    if (mine_.rank == 0) {
+      TANDEM_ASSIGN_OR_RETURN(made_.segment, ShmSegment::NewMemory(size_));
+    }
+    TANDEM_ASSIGN_OR_RETURN(
+        const GatheredTexts doors,
+        GatherAtStore(*store_, "shm", mine_.rank, size_,
+                      absl::StrCat(door.name(), " ", door.secret()), timeout_));
+    for (int r = 0; r < mine_.rank; ++r) {
+      TANDEM_RETURN_IF_ERROR(Annotate(
+          ConnectTo(r, doors[r]), absl::StrCat("connect to rank ", NameOf(r))));
+    }
+    for (int r = mine_.rank + 1; r < size_; ++r) {
+      TANDEM_RETURN_IF_ERROR(AcceptOne(door));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ConnectTo(int rank,
+                         const std::optional<std::string>& published) {
+    if (!published.has_value()) {
       return absl::DeadlineExceededError("it did not say where it listens");
     }
-    TANDEM_ASSIGN_OR_RETURN(LocalPeer peer, ConnectLocal(*name));
-    TANDEM_RETURN_IF_ERROR(
-        SendWithFds(peer.fd.get(), &mine_, sizeof(mine_), {arena_}));
+    const std::pair<std::string, std::string> door =
+        absl::StrSplit(*published, absl::MaxSplits(' ', 1));
+    absl::Status status;
+    for (int tries = 0; tries < kTries; ++tries) {
+      status = TryConnect(rank, door.first, door.second);
+      if (!absl::IsUnavailable(status)) return status;
+    }
+    return status;
+  }
+
+  absl::Status TryConnect(int rank, const std::string& name,
+                          const std::string& secret) {
+    TANDEM_ASSIGN_OR_RETURN(LocalPeer peer, ConnectLocal(name, deadline_));
+    TANDEM_RETURN_IF_ERROR(SendHello(peer, secret, {arena_}));
     Hello theirs;
     const int fds = rank == 0 ? 2 : 1;
     TANDEM_ASSIGN_OR_RETURN(
@@ -103,18 +131,35 @@ class Connector {
     return Note(theirs, std::move(peer), std::move(received[0]));
   }
 
-  absl::Status AcceptOne(const LocalListener& listener) {
-    TANDEM_ASSIGN_OR_RETURN(LocalPeer peer,
-                            AcceptLocal(listener.fd.get(), deadline_));
+  absl::Status SendHello(const LocalPeer& peer, const std::string& secret,
+                         const std::vector<int>& fds) {
+    secret.copy(mine_.secret, sizeof(mine_.secret));
+    return SendWithFds(peer.fd.get(), &mine_, sizeof(mine_), fds);
+  }
+
+  absl::Status AcceptOne(LocalDoor& door) {
     Hello theirs;
-    TANDEM_ASSIGN_OR_RETURN(
-        std::vector<OwnedFd> received,
-        ReceiveWithFds(peer.fd.get(), &theirs, sizeof(theirs), 1, deadline_));
+    absl::StatusOr<LocalDoor::Visitor> came =
+        door.Next(&theirs, sizeof(theirs), 1, deadline_);
+    if (absl::IsDeadlineExceeded(came.status())) return NobodyCame();
+    TANDEM_RETURN_IF_ERROR(came.status());
+    LocalDoor::Visitor visitor = *std::move(came);
     std::vector<int> fds = {arena_};
     if (mine_.rank == 0) fds.push_back(made_.segment.get());
-    TANDEM_RETURN_IF_ERROR(
-        SendWithFds(peer.fd.get(), &mine_, sizeof(mine_), fds));
-    return Note(theirs, std::move(peer), std::move(received[0]));
+    TANDEM_RETURN_IF_ERROR(SendHello(visitor.peer, door.secret(), fds));
+    return Annotate(
+        Note(theirs, std::move(visitor.peer), std::move(visitor.fds[0])),
+        "connection from a further rank");
+  }
+
+  absl::Status NobodyCame() const {
+    std::vector<int> missing;
+    for (int r = mine_.rank + 1; r < size_; ++r) {
+      if (!made_.peers[r].socket) missing.push_back(NameOf(r));
+    }
+    return absl::DeadlineExceededError(
+        absl::StrCat("no connection from rank ", absl::StrJoin(missing, ", "),
+                     " within the timeout"));
   }
 
   absl::Status Note(const Hello& theirs, LocalPeer peer, OwnedFd arena) {
@@ -129,7 +174,7 @@ class Connector {
     }
     CPU_OR(&cpus_, &cpus_, &theirs.cpus);
     made_.peers[theirs.rank] =
-        ShmPeer{std::move(peer.fd), std::move(arena), peer.pid};
+        ShmPeer{std::move(peer.fd), ShareFile(std::move(arena)), peer.pid};
     return absl::OkStatus();
   }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/peer_descriptors.h"
 #include "core/shared_memory.h"
 #include "core/store.h"
 
@@ -17,7 +18,7 @@ namespace tandem {
 
 struct ShmPeer {
   OwnedFd socket;  // closed by the kernel when that rank ends
-  OwnedFd arena;   // ShmArena of its process
+  SharedFd arena;  // ShmArena of its process
   pid_t pid = 0;   // 0: in a pid namespace that this process does not see
 };
 
@@ -33,10 +34,12 @@ struct ShmConnections {
 };
 
 // Connects every pair of `size` ranks of this host, which meet on `store`: a
-// random socket name for each rank is all that stands there. `arena` is this
+// random socket name for each rank, and what to say there, is all that stands
+// there. Others that connect are dropped (core/local_door.h). `arena` is this
 // rank's. Errors name the rank that could not be reached (by `names`, unless it
 // is empty): DeadlineExceeded, Unavailable, PermissionDenied (another user's
-// process).
+// process). When one rank fails those that wait for it do so at once, with its
+// reason.
 absl::StatusOr<ShmConnections> ConnectShm(const StorePtr& store, int rank,
                                           int size, int arena,
                                           std::chrono::milliseconds timeout,

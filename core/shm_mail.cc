@@ -22,6 +22,7 @@ ShmMail::ShmMail(ShmSegment* segment, int rank,
       rank_(rank),
       connections_(connections),
       outboxes_(segment->size()),
+      has_ring_(segment->size(), false),
       inboxes_(segment->size()) {}
 
 ShmMail::~ShmMail() { Close(); }
@@ -66,9 +67,7 @@ std::shared_ptr<ShmMessage> ShmMail::Receive(MutableBytes data, int from,
 void ShmMail::Post(const std::shared_ptr<ShmMessage>& message, bool send) {
   absl::MutexLock lock(&mutex_);
   absl::Status status = failure_;
-  if (status.ok() && send) {
-    status = segment_->ReserveMail(rank_, message->peer);
-  }
+  if (status.ok() && send) status = ReserveRing(message->peer);
   if (!status.ok()) {
     message->Finish(status);
     return;
@@ -81,6 +80,13 @@ void ShmMail::Post(const std::shared_ptr<ShmMessage>& message, bool send) {
   while (Progress()) {
   }
   if (!message->done()) StartThread();
+}
+
+absl::Status ShmMail::ReserveRing(int peer) {
+  if (has_ring_[peer]) return absl::OkStatus();
+  absl::Status status = segment_->ReserveMail(rank_, peer);
+  has_ring_[peer] = status.ok();
+  return status;
 }
 
 bool ShmMail::Progress() {
@@ -142,10 +148,15 @@ bool ShmMail::Await(ShmMessage& message, Deadline until) {
     const uint32_t seen = mail.value();
     if (Test(message)) return true;
     const auto left = until - steady_clock::now();
-    if (left.count() <= 0) return false;
+    if (left.count() <= 0 || message.cancelled) return false;
     mail.Sleep(seen, std::min<std::chrono::nanoseconds>(left, kLongestSleep));
   }
   return true;
+}
+
+void ShmMail::CancelWait(ShmMessage& message) {
+  message.cancelled = true;
+  segment_->page(rank_).mail.Add(1);
 }
 
 void ShmMail::GiveUp(const ShmMessage& message) {
@@ -160,7 +171,8 @@ absl::Status ShmMail::Wait(ShmMessage& message, Deadline deadline,
   ShmRankPage& mine = segment_->page(rank_);
   mine.mail_waiters.fetch_add(1);
   const bool done = Await(message, std::min(deadline, patience));
-  if (!done && deadline <= patience) GiveUp(message);
+  const bool cancelled = message.cancelled.exchange(false);
+  if (!done && !cancelled && deadline <= patience) GiveUp(message);
   mine.mail_waiters.fetch_sub(1);
   // What came for others meanwhile was told to this thread alone.
   TryFinish(message);
@@ -169,6 +181,7 @@ absl::Status ShmMail::Wait(ShmMessage& message, Deadline deadline,
     while (Progress()) {
     }
   }
+  if (cancelled) return absl::CancelledError("the wait was cancelled");
   if (message.done()) return message.status;
   return absl::DeadlineExceededError(absl::StrCat(
       "timed out waiting for ", NamesOfRanks(*segment_, {message.peer}),

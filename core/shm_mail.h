@@ -51,12 +51,17 @@ class ShmMail {
                     Deadline patience = Deadline::max());
   // Is it done? Looks after the mail first.
   bool Test(ShmMessage& message);
+  // The Wait() for it that is under way, or else the next one, returns
+  // Cancelled. The message goes on, and can be waited for again.
+  void CancelWait(ShmMessage& message);
 
   // Ends the thread; nothing moves from now on.
   void Close();
 
  private:
   void Post(const std::shared_ptr<ShmMessage>& message, bool send);
+  // Takes memory for the ring to `peer`, the first time.
+  absl::Status ReserveRing(int peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves what can be moved; was it anything?
   bool Progress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TryFinish(ShmMessage& message);
@@ -74,6 +79,7 @@ class ShmMail {
   const ShmConnections* const connections_;
   absl::Mutex mutex_;
   std::vector<ShmOutbox> outboxes_ ABSL_GUARDED_BY(mutex_);
+  std::vector<bool> has_ring_ ABSL_GUARDED_BY(mutex_);  // towards a rank
   std::vector<ShmInbox> inboxes_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

@@ -33,6 +33,7 @@ struct ShmMessage {
 
   absl::Status status;  // once it is done
   std::atomic<bool> finished{false};
+  std::atomic<bool> cancelled{false};  // a wait for it, not the message
 };
 
 using ShmMessagePtr = std::shared_ptr<ShmMessage>;

@@ -3,30 +3,18 @@
 #include <glog/logging.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 namespace tandem {
-namespace {
-
-// A descriptor that becomes readable when the process ends: it tells of a
-// process whose sockets a child of it has inherited. Threads of this process
-// have none; nor has an old kernel.
-OwnedFd OpenProcess(pid_t pid) {
-  if (pid <= 0 || pid == getpid()) return OwnedFd();
-  constexpr int kPidfdOpen = 434;
-  return OwnedFd(static_cast<int>(syscall(kPidfdOpen, pid, 0)));
-}
-
-}  // namespace
-
 ShmMonitor::ShmMonitor(ShmSegment* segment, const std::vector<ShmPeer>* peers)
     : segment_(segment), stop_(eventfd(0, EFD_CLOEXEC)) {
   CHECK(stop_) << "eventfd";
   for (const ShmPeer& peer : *peers) {
-    processes_.push_back(OpenProcess(peer.pid));
+    // It tells of a process whose sockets a child of it has inherited. Threads
+    // of this process have none.
+    processes_.push_back(ShareProcess(peer.pid));
   }
   thread_ = std::thread([this, peers] { Run(*peers); });
 }
@@ -43,7 +31,7 @@ void ShmMonitor::Run(const std::vector<ShmPeer>& peers) {
   std::vector<pollfd> watched = {{stop_.get(), POLLIN, 0}};
   for (size_t r = 0; r < peers.size(); ++r) {
     watched.push_back({peers[r].socket.get(), POLLIN, 0});
-    watched.push_back({processes_[r].get(), POLLIN, 0});
+    watched.push_back({processes_[r] ? processes_[r]->get() : -1, POLLIN, 0});
   }
   for (;;) {
     if (poll(watched.data(), watched.size(), -1) < 0) {

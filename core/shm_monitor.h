@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/peer_descriptors.h"
 #include "core/shared_memory.h"
 #include "core/shm_connect.h"
 #include "core/shm_segment.h"
@@ -27,8 +28,8 @@ class ShmMonitor {
   void Run(const std::vector<ShmPeer>& peers);
 
   ShmSegment* const segment_;
-  std::vector<OwnedFd> processes_;  // pidfds, where the kernel has them
-  OwnedFd stop_;                    // an eventfd
+  std::vector<SharedFd> processes_;  // where the kernel has them
+  OwnedFd stop_;                     // an eventfd
   std::thread thread_;
 };
 

@@ -54,6 +54,8 @@ const char* NameOf(ShmOp operation) {
       return "broadcast";
     case ShmOp::kAllToAll:
       return "all-to-all";
+    case ShmOp::kMonitoredBarrier:
+      return "monitored barrier";
     default:
       return "an unknown operation";
   }
@@ -62,19 +64,25 @@ const char* NameOf(ShmOp operation) {
 std::string DescribeNote(const ShmNote& note) {
   const auto operation = static_cast<ShmOp>(note.operation);
   const std::string name = NameOf(operation);
-  const std::string size = absl::StrCat(name, " of ", note.bytes, " bytes");
+  const std::string size =
+      absl::StrCat(name, " of ", note.bytes, " bytes", TypeOf(note));
   switch (operation) {
     case ShmOp::kAllReduce:
     case ShmOp::kReduceScatter:
     case ShmOp::kReduce:
-      return absl::StrCat(size, TypeOf(note), " (",
+      return absl::StrCat(size, " (",
                           NameOf(static_cast<ReduceKind>(note.variant)), ")");
     case ShmOp::kBroadcast:
+      return absl::StrCat(
+          size, ", root ", note.root,
+          note.variant > 0 ? absl::StrCat(", tensor ", note.variant) : "");
     case ShmOp::kGather:
     case ShmOp::kScatter:
       return absl::StrCat(size, ", root ", note.root);
     case ShmOp::kAllGather:
       return size;
+    case ShmOp::kAllToAll:
+      return absl::StrCat(name, TypeOf(note));
     default:
       return name;
   }

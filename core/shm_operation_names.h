@@ -21,13 +21,14 @@ enum class ShmOp : uint32_t {
   kScatter,
   kBroadcast,
   kAllToAll,
+  kMonitoredBarrier,
 };
 
 // "all-reduce", "broadcast"
 const char* NameOf(ShmOp operation);
 
-// "all-reduce (variant 0) of 40 bytes of Float", "broadcast of 8 bytes from
-// rank 1"
+// "all-reduce of 40 bytes of Float (sum)", "broadcast of 8 bytes of Float, root
+// 1", "all-to-all of Int"
 std::string DescribeNote(const ShmNote& note);
 
 }  // namespace tandem

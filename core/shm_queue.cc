@@ -47,9 +47,9 @@ std::shared_ptr<ShmTask> ShmQueue::Issue(ShmCollectivePtr collective,
     task->begun_ = true;
   }
   tasks_.push_back(task);
-  // Who sleeps for this rank is woken by Begin(), and asks again if need be.
-  const bool awaited = !task->begun_ && segment_->page(rank_).rounds.awaited();
-  if (task->collective_->is_long() || awaited) Hurry();
+  // Who waits for this rank and has asked its worker before does not ask again.
+  const bool asked = !task->begun_ && segment_->shared().impatient.load() != 0;
+  if (task->collective_->is_long() || asked) Hurry();
   return task;
 }
 

@@ -3,6 +3,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "core/shm_operation_names.h"
@@ -20,6 +22,20 @@ using std::chrono::steady_clock;
 constexpr std::chrono::microseconds kPatience(200);
 // Nothing should need this: the states are looked at now and then all the same.
 constexpr std::chrono::seconds kLongestSleep(1);
+
+// Counts a rank among those that have asked, while it waits on.
+class Impatience {
+ public:
+  explicit Impatience(std::atomic<uint32_t>& count) : count_(count) {
+    count_.fetch_add(1);
+  }
+  ~Impatience() { count_.fetch_sub(1); }
+  Impatience(const Impatience&) = delete;
+  Impatience& operator=(const Impatience&) = delete;
+
+ private:
+  std::atomic<uint32_t>& count_;
+};
 
 }  // namespace
 
@@ -39,6 +55,14 @@ void ShmRounds::Arrive(const ShmNote& note) {
 
 bool ShmRounds::Arrived(int rank) const {
   return Reached(segment_->page(rank).rounds.value(), round_);
+}
+
+std::vector<int> ShmRounds::Missing() const {
+  std::vector<int> names;
+  for (int r = 0; r < size(); ++r) {
+    if (!Arrived(r)) names.push_back(name(r));
+  }
+  return names;
 }
 
 // Not while a peer may be waiting for this very processor: the system places
@@ -61,23 +85,27 @@ bool ShmRounds::spins() const {
 template <typename Done>
 absl::Status ShmRounds::SleepUntil(SharedSignal& signal, ShmDeadline deadline,
                                    Done done, RanksAwaited awaited) {
-  for (bool patient = true;; patient = false) {
+  std::optional<Impatience> impatience;
+  for (;;) {
     const uint32_t seen = signal.value();
     if (done()) return absl::OkStatus();
     // An alarm that is raised from here on changes the signal.
     TANDEM_RETURN_IF_ERROR(CheckPresence(*segment_, rank_, awaited));
     const auto left = deadline - steady_clock::now();
     if (left.count() <= 0) return TimedOut(awaited);
-    if (patient) {
-      signal.Sleep(seen, std::min<std::chrono::nanoseconds>(left, kPatience));
-      if (!done()) RingBells();
-    } else {
-      signal.Sleep(seen,
-                   std::min<std::chrono::nanoseconds>(left, kLongestSleep));
+    signal.Sleep(seen, std::min<std::chrono::nanoseconds>(
+                           left, impatience ? kLongestSleep : kPatience));
+    if (!impatience && !done()) {
+      impatience.emplace(segment_->shared().impatient);
+      RingBells();
     }
   }
 }
 
+// The order matters, as the other side's does (ShmQueue::Issue): who issues
+// queues its task and looks then whether anybody is impatient; who is counts
+// itself and rings then. So either the issuer sees it, or its worker, which is
+// rung, sees the task. One ring is enough, however long the wait is.
 void ShmRounds::RingBells() const {
   for (int r = 0; r < size(); ++r) {
     if (r != rank_) segment_->page(r).bell.Add(1);
@@ -179,7 +207,7 @@ absl::StatusOr<std::byte*> ShmRounds::PeerMemory(int peer, int64_t offset,
   const uint64_t length = static_cast<uint64_t>(bytes);
   SharedMapping& arena = arenas_[peer];
   if (begin + length > arena.bytes()) {
-    const int fd = connections_->peers[peer].arena.get();
+    const int fd = connections_->peers[peer].arena->get();
     TANDEM_ASSIGN_OR_RETURN(const size_t size, SharedMemorySize(fd));
     TANDEM_ASSIGN_OR_RETURN(arena, SharedMapping::Map(fd, size));
   }

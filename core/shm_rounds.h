@@ -50,6 +50,8 @@ class ShmRounds {
   //   Unavailable       one of them died, left or gave up
   //   InvalidArgument   all have, with something else: who, and with what
   absl::Status Await(ShmDeadline deadline);
+  // The names of those that have not.
+  std::vector<int> Missing() const;
   // Of the round that was last waited for.
   const std::byte* Slot(int rank) const {
     return segment_->slot(rank, round_ % 2);

@@ -60,11 +60,14 @@ struct ShmRankPage {
   alignas(64) ShmNote notes[2];
 };
 
-// For tensors that are reduced where they lie: counts of blocks, modulo 2^24
-// for `finished` (high bits: alarms), which never go back.
+// What is nobody's own. For tensors that are reduced where they lie: counts of
+// blocks, modulo 2^24 for `finished` (high bits: alarms), which never go back.
 struct ShmShared {
   alignas(64) std::atomic<uint64_t> claimed{0};
   SharedSignal finished;
+  // How many ranks have lost patience in a wait, and asked the others' workers.
+  // (One that dies in between stays counted: that costs wake-ups alone.)
+  std::atomic<uint32_t> impatient{0};
 };
 
 constexpr uint32_t kAlarm = 1U << 24;

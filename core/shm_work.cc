@@ -102,6 +102,7 @@ bool ShmMailWork::wait(std::chrono::milliseconds timeout) {
   const absl::Status status = mail_->Wait(
       *message_, *deadline_,
       timeout.count() > 0 ? now + timeout : ShmMail::Deadline::max());
+  if (absl::IsCancelled(status)) return false;
   if (!status.ok()) std::rethrow_exception(ToException(status));
   return true;
 }

@@ -59,9 +59,13 @@ class ShmMailWork : public c10d::Work {
   std::exception_ptr exception() const override;
   int sourceRank() const override { return message_->peer; }
   // With a `timeout`: throws when it is over; the message goes on. The group's
-  // timeout holds as well: it counts from the first call.
+  // timeout holds as well: it counts from the first call. False when it was
+  // aborted.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void synchronize() override { wait(); }
+  // As with Gloo: ends the wait() that is under way, or else the next one. The
+  // message goes on.
+  void abort() override { mail_->CancelWait(*message_); }
 
  private:
   const std::shared_ptr<ShmMail> mail_;

@@ -12,6 +12,7 @@ load("//third_party/googletest:workspace.bzl", "googletest")
 load("//third_party/libtorch:workspace.bzl", "libtorch")
 load("//third_party/nlohmann_json:workspace.bzl", "nlohmann_json")
 load("//third_party/platforms:workspace.bzl", "platforms")
+load("//third_party/pytorch_tests:workspace.bzl", "pytorch_tests")
 load("//third_party/remote_coverage_tools:workspace.bzl", "remote_coverage_tools")
 load("//third_party/rules_cc:workspace.bzl", "rules_cc")
 load("//third_party/rules_java:workspace.bzl", "rules_java")
@@ -30,6 +31,7 @@ _REPOSITORIES = {
     "libtorch": libtorch,
     "nlohmann_json": nlohmann_json,
     "platforms": platforms,
+    "pytorch_tests": pytorch_tests,
     "remote_coverage_tools": remote_coverage_tools,
     "rules_cc": rules_cc,
     "rules_java": rules_java,

@@ -26,7 +26,7 @@ def main():
     # Bazel prints rules as calls, which are Python too. Rules of other kinds
     # (a workspace's own, Bazel's) are none of ours.
     rules = collections.defaultdict(lambda: lambda **_: None)
-    rules.update(source_archive=_source_archive, debian_package=_debian_package, wheels=_wheels)
+    rules.update(source_archive=_source_archive, source_files=_source_archive, debian_package=_debian_package, wheels=_wheels)
     exec(sys.stdin.read(), rules)  # pylint: disable=exec-used
 
 

@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -135,6 +138,41 @@ TEST(BlockCache, KeepsNoMoreThanItsLimit) {
   for (void* block : blocks) cache.Free(block);
   EXPECT_LE(cache.stats().cached_bytes, options.max_cached_bytes);
   EXPECT_GT(cache.stats().cached_bytes, options.max_cached_bytes / 2);
+}
+
+// A control group of version 2 with a limit of 1 GiB, of which so much is used.
+BlockCacheOptions InGroup(const std::string& name, size_t used) {
+  BlockCacheOptions options;
+  options.cgroup_root = testing::TempDir() + "/" + name;
+  std::filesystem::create_directories(options.cgroup_root);
+  std::ofstream(options.cgroup_root + "/memory.max") << 1024 * kMiB;
+  std::ofstream(options.cgroup_root + "/memory.current") << used;
+  return options;
+}
+
+TEST(BlockCache, KeepsAQuarterOfTheControlGroupsLimitAtMost) {
+  BlockCache cache(InGroup("limit", 0));
+  std::vector<void*> blocks;
+  // Address space, that nothing is written to.
+  for (int i = 0; i < 10; ++i) blocks.push_back(cache.Allocate(64 * kMiB));
+  for (void* block : blocks) cache.Free(block);
+  EXPECT_LE(cache.stats().cached_bytes, 256 * kMiB);
+  EXPECT_GT(cache.stats().cached_bytes, 128 * kMiB);
+}
+
+TEST(BlockCache, GivesAllBackWhenTheControlGroupHasLittleLeft) {
+  BlockCache cache(InGroup("left", 500 * kMiB));
+  cache.Free(cache.Allocate(64 * kMiB));
+  EXPECT_EQ(cache.stats().cached_bytes, 64 * kMiB) << "half of it is left";
+  InGroup("left", 1000 * kMiB);  // others of the group took it
+  cache.Free(cache.Allocate(64 * kMiB));
+  EXPECT_EQ(cache.stats().cached_bytes, 0U) << "when a block is freed";
+  InGroup("left", 500 * kMiB);
+  cache.Free(cache.Allocate(64 * kMiB));
+  InGroup("left", 1000 * kMiB);
+  void* const block = cache.Allocate(72 * kMiB);
+  EXPECT_EQ(cache.stats().cached_bytes, 0U) << "when the system gives one";
+  cache.Free(block);
 }
 
 TEST(BlockCache, RefusesWhatNoMachineHas) {

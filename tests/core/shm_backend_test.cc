@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -24,6 +25,33 @@ TEST(ShmBackendTest, BroadcastFromEveryRoot) {
       b.broadcast(tensors, options)->wait();
       ExpectEqual(tensors[0], Mine(root, size, type));
     }
+  });
+}
+
+TEST(ShmBackendTest, BroadcastOfOneTensorIntoSeveral) {
+  OnRanks(2, [](c10d::Backend& b) {
+    for (const int64_t size : {5003, 300007}) {
+      for (const int from : {0, 1}) {
+        Tensors tensors = {Mine(b.getRank(), size, at::kInt),
+                           Mine(b.getRank() + 2, size, at::kInt)};
+        c10d::BroadcastOptions options;
+        options.rootRank = 1;
+        options.rootTensor = from;
+        b.broadcast(tensors, options)->wait();
+        for (const at::Tensor& tensor : tensors) {
+          ExpectEqual(tensor, Mine(1 + 2 * from, size, at::kInt));
+        }
+      }
+    }
+    Tensors unlike = {at::zeros({2}), at::zeros({3})};
+    EXPECT_THAT(ErrorOf([&] { b.broadcast(unlike); }),
+                ::testing::HasSubstr("differ in size"));
+    Tensors alike = {at::zeros({2}), at::zeros({2})};
+    c10d::BroadcastOptions options;
+    options.rootTensor = 2;
+    EXPECT_THAT(ErrorOf([&] { b.broadcast(alike, options); }),
+                ::testing::HasSubstr("no tensor 2 among 2"));
+    b.barrier()->wait();
   });
 }
 

@@ -35,7 +35,7 @@ TEST(ShmErrorsTest, RanksThatDisagreeAreToldWhoDoesWhat) {
     EXPECT_THAT(std::string(status.message()),
                 AllOf(HasSubstr("ranks disagree"),
                       HasSubstr("all-reduce of 40 bytes of Float (sum)"),
-                      HasSubstr("broadcast of 8 bytes, root 0")));
+                      HasSubstr("broadcast of 8 bytes of Float, root 0")));
   });
 }
 
@@ -129,6 +129,52 @@ TEST(ShmErrorsTest, AnAllToAllOfSizesThatDoNotFitIsToldAlikeByAll) {
                             std::to_string(4 * size + 8)));
     });
   }
+}
+
+TEST(ShmErrorsTest, AnAllToAllOfOtherDtypesIsRefused) {
+  OnRanks(2, [](c10d::Backend& b) {
+    const auto error = [&](at::ScalarType from, at::ScalarType to) {
+      at::Tensor in = at::zeros({4}, from);
+      at::Tensor out = at::zeros({4}, to);
+      std::vector<int64_t> halves = {2, 2};
+      return ErrorOf([&] { b.alltoall_base(out, in, halves, halves)->wait(); });
+    };
+    // On one rank: it breaks nothing.
+    EXPECT_THAT(error(at::kInt, at::kFloat), HasSubstr("differ in dtype"));
+    b.barrier()->wait();
+    const at::ScalarType mine = b.getRank() == 0 ? at::kInt : at::kFloat;
+    EXPECT_THAT(error(mine, mine), AllOf(HasSubstr("all-to-all of Int"),
+                                         HasSubstr("all-to-all of Float")));
+  });
+}
+
+TEST(ShmErrorsTest, OtherDtypesOfTheSameWidthAreNotTakenForEachOther) {
+  OnRanks(2, [](c10d::Backend& b) {
+    Tensors tensors = {
+        at::zeros({3}, b.getRank() == 0 ? at::kInt : at::kFloat)};
+    EXPECT_THAT(ErrorOf([&] { b.broadcast(tensors)->wait(); }),
+                AllOf(HasSubstr("broadcast of 12 bytes of Int"),
+                      HasSubstr("broadcast of 12 bytes of Float")));
+  });
+}
+
+TEST(ShmErrorsTest, AMonitoredBarrierNamesAllThatDoNotCome) {
+  OnRanks(
+      3,
+      [](c10d::Backend& b) {
+        b.monitoredBarrier({});
+        if (b.getRank() > 0) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+          return;
+        }
+        const absl::Status status = CatchTorch([&] { b.monitoredBarrier({}); });
+        EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+        EXPECT_THAT(
+            std::string(status.message()),
+            ContainsRegex("Ranks 1, 2 failed to pass monitoredBarrier in 500 "
+                          "ms: timed out waiting for ranks 1 .pid [0-9]+., 2"));
+      },
+      500);
 }
 
 TEST(ShmErrorsTest, SplitsThatDoNotFitAreRefusedAndBreakNothing) {

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/core/shm_ranks.h"
@@ -119,6 +120,34 @@ TEST(ShmMailTest, TheGroupsTimeoutHoldsForWaitsOfAnyLength) {
         given_up.set_value();
       },
       500);
+}
+
+TEST(ShmMailTest, AbortEndsOneWaitAndNotTheMessage) {
+  OnRanks(2, [](c10d::Backend& b) {
+    Tensors in = {at::zeros({1 << 18}, at::kInt)};  // more than a ring holds
+    Tensors asked = {at::zeros({1})};
+    if (b.getRank() == 0) {
+      b.recv(asked, 1, 0)->wait();
+      Tensors out = {at::full({1 << 18}, 7, at::kInt)};
+      auto send = b.send(out, 1, 5);
+      send->abort();
+      EXPECT_FALSE(send->wait());
+      b.send(asked, 1, 6)->wait();
+      EXPECT_TRUE(send->wait());
+      return;
+    }
+    auto receive = b.recv(in, 0, 5);
+    std::promise<bool> ended;
+    std::thread waiting([&] { ended.set_value(receive->wait()); });
+    receive->abort();
+    EXPECT_FALSE(ended.get_future().get());
+    waiting.join();
+    EXPECT_FALSE(receive->isCompleted());
+    b.send(asked, 0, 0)->wait();
+    b.recv(asked, 0, 6)->wait();
+    EXPECT_TRUE(receive->wait());
+    ExpectEqual(in[0], at::full({1 << 18}, 7, at::kInt));
+  });
 }
 
 }  // namespace

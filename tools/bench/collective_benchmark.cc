@@ -1,12 +1,15 @@
-// How long an all-reduce between processes of this host takes, by backend.
+// How long an all-reduce between processes of this host takes, by backend; with
+// --messages, a message from rank 0 to rank 1 and back, halved.
 //
 //   bazel run -c opt //tools/bench:collective_benchmark -- --ranks=2
+//   bazel run -c opt //tools/bench:collective_benchmark -- --messages
 //
 // A row a size: microseconds as rank 0 sees them, the median of rounds in which
 // the ways take turns, and the bandwidth (bytes of one tensor over time).
 //   in place  shm, tensors of Communicator::NewBuffer: nothing is copied
 //   staged    shm, tensors from elsewhere: through slots of shared memory
 //   gloo      sockets on loopback
+// (Where a message's tensor lies makes no difference: there are two ways then.)
 // Every rank has one thread, and is bound to a core unless --nopin.
 
 #include <ATen/Parallel.h>
@@ -34,6 +37,7 @@
 
 ABSL_FLAG(int, ranks, 2, "processes");
 ABSL_FLAG(bool, pin, true, "bind each rank to a core of its own");
+ABSL_FLAG(bool, messages, false, "messages of 1 KiB to 16 MiB");
 ABSL_FLAG(int, rounds, 15, "how often each way takes its turn at a size");
 
 namespace tandem {
@@ -54,16 +58,38 @@ absl::StatusOr<at::Tensor> MakeTensor(const Way& way, int64_t numel) {
   return at::ones({numel}, at::kFloat);
 }
 
-// Microseconds for each of `count` all-reduces in a row.
+absl::Status Send(Communicator& group, const at::Tensor& tensor) {
+  TANDEM_ASSIGN_OR_RETURN(PendingCollective sent,
+                          group.StartSend(tensor, 1 - group.rank(), /*tag=*/0));
+  return sent.Wait();
+}
+
+absl::Status Receive(Communicator& group, const at::Tensor& tensor) {
+  TANDEM_ASSIGN_OR_RETURN(
+      PendingCollective received,
+      group.StartReceive(tensor, 1 - group.rank(), /*tag=*/0));
+  return received.Wait();
+}
+
+absl::Status SendThereAndBack(Communicator& group, const at::Tensor& tensor) {
+  if (group.rank() > 1) return absl::OkStatus();
+  const bool first = group.rank() == 0;
+  TANDEM_RETURN_IF_ERROR((first ? Send : Receive)(group, tensor));
+  return (first ? Receive : Send)(group, tensor);
+}
+
+// Microseconds for each of `count` all-reduces, or messages, in a row.
 absl::StatusOr<double> TimeOne(const Way& way, const at::Tensor& tensor,
                                int count) {
+  const bool messages = absl::GetFlag(FLAGS_messages);
   TANDEM_RETURN_IF_ERROR(way.group->Barrier());
   const auto start = Clock::now();
   for (int i = 0; i < count; ++i) {
-    TANDEM_RETURN_IF_ERROR(way.group->AllReduceSum(tensor));
+    TANDEM_RETURN_IF_ERROR(messages ? SendThereAndBack(*way.group, tensor)
+                                    : way.group->AllReduceSum(tensor));
   }
   const std::chrono::duration<double, std::micro> took = Clock::now() - start;
-  return took.count() / count;
+  return took.count() / count / (messages ? 2 : 1);
 }
 
 double Median(std::vector<double> values) {
@@ -119,15 +145,21 @@ absl::Status RunRank(const std::string& path, int rank, int size) {
   TANDEM_ASSIGN_OR_RETURN(
       std::unique_ptr<Communicator> gloo,
       Communicator::Create(store, rank, size, "gloo", options));
-  const std::vector<Way> ways = {{"in place", shm.get(), true},
-                                 {"staged", shm.get(), false},
-                                 {"gloo", gloo.get(), false}};
+  const bool messages = absl::GetFlag(FLAGS_messages);
+  const std::vector<Way> ways =
+      messages ? std::vector<Way>{{"shm", shm.get(), false},
+                                  {"gloo", gloo.get(), false}}
+               : std::vector<Way>{{"in place", shm.get(), true},
+                                  {"staged", shm.get(), false},
+                                  {"gloo", gloo.get(), false}};
   if (rank == 0) {
     std::printf("%10s", "bytes");
     for (const Way& way : ways) std::printf("  %25s", way.name);
     std::printf("\n");
   }
-  for (int64_t bytes = 4; bytes <= (64 << 20); bytes *= 4) {
+  const int64_t least = messages ? 1 << 10 : 4;
+  const int64_t most = messages ? 16 << 20 : 64 << 20;
+  for (int64_t bytes = least; bytes <= most; bytes *= 4) {
     TANDEM_RETURN_IF_ERROR(MeasureSize(ways, bytes));
   }
   return absl::OkStatus();
@@ -138,6 +170,7 @@ absl::Status Run() {
   CHECK(mkdtemp(folder) != nullptr) << "mkdtemp";
   const std::string path = absl::StrCat(folder, "/store");
   const int size = absl::GetFlag(FLAGS_ranks);
+  CHECK_GE(size, 2) << "--ranks";
   const absl::Status status =
       Spawn([&](int rank) { return RunRank(path, rank, size); }, size);
   unlink(path.c_str());
