@@ -41,7 +41,8 @@ struct Layer {
   // Calls the module's forward. Differentiable.
   std::function<at::Tensor(const at::Tensor&)> forward;
   // Instead of `forward`, for a layer with links.stashes, links.takes or
-  // links.reads: puts the first into the map, takes the second out of it, and
+  // links.reads: puts the first into the map, finds the others there, may take
+  // the second out of it (whoever else takes them has them all the same), and
   // leaves the third where they are.
   std::function<at::Tensor(const at::Tensor&, Skips&)> forward_with_skips = {};
   LayerLinks links = {};  // those of its spec; MakeLayers sees to it

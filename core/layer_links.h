@@ -14,9 +14,11 @@
 namespace tandem {
 
 struct LayerLinks {
-  // Skip connections: names of tensors that this layer leaves for one further
-  // on, and of those that it takes. Each is left once and taken once.
-  // (torchgpipe's `skippable`, stash and pop.)
+  // Skip connections: names of tensors that this layer leaves for others
+  // further on, and of those that it takes. Any number of layers may take one;
+  // its gradient is the sum of theirs. Behind the last of them another may be
+  // left under that name. (torchgpipe's `skippable`, stash and pop, of which
+  // each is for one.)
   std::vector<std::string> stashes = {};
   std::vector<std::string> takes = {};
   // Tied weights: a parameter of this layer ("weight") that is one of an
@@ -34,13 +36,14 @@ struct LayerLinks {
 
 // Whether skips of layers in this order fit together: InvalidArgument, naming
 // the skip and the layer (by number), when one is taken that was not left
-// before, left and never taken, left or taken twice, or left under the name of
-// a further input.
+// before, left and never taken (before another of its name is left), or left
+// under the name of a further input.
 absl::Status CheckSkips(const std::vector<LayerLinks>& layers);
 
 // What is on its way before layer `layer` (after the last one for
-// layers.size()), in alphabetic order: skips, and further inputs that this
-// layer or one after it reads. Requires CheckSkips.
+// layers.size()), in alphabetic order: skips that were left before it and that
+// it or one after it takes, and further inputs that these read. Requires
+// CheckSkips.
 std::vector<std::string> SkipsBefore(const std::vector<LayerLinks>& layers,
                                      size_t layer);
 

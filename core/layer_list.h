@@ -23,9 +23,11 @@ namespace tandem {
 // tied to, if that is among these layers, else another with the same values.
 LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed);
 
-// Sends `input` through one layer, which leaves its skips in `skips` and takes
-// them from there. Throws c10::Error for a further input that is not there. A
-// CHECK fails for a layer that does not do what its links say.
+// Sends `input` through one layer, which leaves its skips in `skips`. Those
+// that it takes are there afterwards, too: who runs the layers drops them
+// behind the last that does (core/last_takes.h). Throws c10::Error for a skip
+// or a further input that is not there. A CHECK fails for a layer that does not
+// do what its links say.
 at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips);
 
 // Sends `input` through all layers; an empty list gives it back. `further`:

@@ -133,7 +133,7 @@ class RemoteReceiver : public StageReceiver {
     StageMessage message = std::move(found->second.tensors);
     coming_.erase(found);
     TANDEM_RETURN_IF_ERROR(ReceiveAhead());
-    TANDEM_RETURN_IF_ERROR(DropTaken(microbatch));
+    TANDEM_RETURN_IF_ERROR(wire_.DropTaken(microbatch));
     if (wire_.carries_activations()) MarkGradients(microbatch, message);
     return message;
   }
@@ -182,16 +182,6 @@ class RemoteReceiver : public StageReceiver {
     return CatchTorch([&] {
       wire_.side().SetForm(rows, Decode(parcel.tensors.front().cpu()));
     });
-  }
-
-  // This message shows what its sender had taken.
-  absl::Status DropTaken(int microbatch) {
-    const auto taken = wire_.step().taken.find(microbatch);
-    if (taken == wire_.step().taken.end()) return absl::OkStatus();
-    for (int each : taken->second) {
-      TANDEM_RETURN_IF_ERROR(wire_.side().Drop(each));
-    }
-    return absl::OkStatus();
   }
 
   void MarkGradients(int microbatch, const StageMessage& message) const {

@@ -74,6 +74,13 @@ absl::StatusOr<PendingCollective> StageWire::Receive(const at::Tensor& tensor,
                                       Purpose(microbatch));
 }
 
+absl::Status StageWire::DropTaken(int microbatch) const {
+  const auto taken = step_.taken.find(microbatch);
+  if (taken == step_.taken.end()) return absl::OkStatus();
+  for (int each : taken->second) TANDEM_RETURN_IF_ERROR(side_->Drop(each));
+  return absl::OkStatus();
+}
+
 int StageWire::FirstWithRows(int64_t rows) const {
   const auto& all = step_.rows;
   return static_cast<int>(std::find(all.begin(), all.end(), rows) -

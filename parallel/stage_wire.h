@@ -83,6 +83,8 @@ class StageWire {
                                          int microbatch, size_t slot);
   absl::StatusOr<PendingCollective> Receive(const at::Tensor& tensor,
                                             int microbatch, size_t slot) const;
+  // Drops what the other side had taken when it sent this message.
+  absl::Status DropTaken(int microbatch) const;
   // The microbatch under whose tag a form is told: both sides know the sizes.
   int FirstWithRows(int64_t rows) const;
 
