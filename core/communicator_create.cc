@@ -16,6 +16,7 @@
 #include "core/roll_call.h"
 #include "core/status_macros.h"
 #include "core/store.h"
+#include "core/store_agreement.h"
 #include "core/torch_status.h"
 
 namespace tandem {
@@ -32,6 +33,12 @@ absl::Status CheckRanks(absl::Span<const int> ranks, int me, int size) {
   return absl::InvalidArgumentError(absl::StrCat(
       "ranks {", absl::StrJoin(ranks, ", "), "} must be different, in 0 .. ",
       size - 1, ", and this rank, ", me, ", one of them"));
+}
+
+absl::Status CompareSettings(const GroupMember& member,
+                             const CommunicatorOptions& options) {
+  if (options.settings.empty()) return absl::OkStatus();
+  return AgreeAtStore(member, options.settings, "settings", options.timeout);
 }
 
 }  // namespace
@@ -54,6 +61,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::ForLaunch(
   TANDEM_ASSIGN_OR_RETURN(const bool checks,
                           AsksForCollectiveChecks(debug ? debug : ""));
   options.check_collectives = options.check_collectives || checks;
+  // Ranks that check would wait in vain for one that does not.
+  options.settings["TORCH_DISTRIBUTED_DEBUG=DETAIL"] =
+      checks ? "set" : "not set";
   TANDEM_ASSIGN_OR_RETURN(StorePtr store, OpenStore(launch, options.timeout));
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> world,
                           Create(std::move(store), launch.rank,
@@ -99,6 +109,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Connect(
       absl::StrCat("group \"", g.name_, "\", ", member.ToString());
   const absl::Status met = MeetAtStore(member, g.options_.timeout);
   if (!met.ok()) return Annotate(met, what);
+  const absl::Status agreed = CompareSettings(member, g.options_);
+  if (!agreed.ok()) return Annotate(agreed, what);
   auto made = MakeProcessGroup(g.store_, g.rank_, g.size_, g.options_);
   if (!made.ok()) return Annotate(made.status(), what);
   g.process_group_ = *std::move(made);
@@ -122,6 +134,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(
   const int rank = static_cast<int>(
       std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
   CommunicatorOptions options = options_;
+  options.settings.clear();
   options.rank_names.clear();
   for (int each : ranks) options.rank_names.push_back(NameOf(each));
   auto group = std::unique_ptr<Communicator>(new Communicator(
