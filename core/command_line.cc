@@ -1,5 +1,6 @@
 #include "core/command_line.h"
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -27,6 +28,10 @@ constexpr size_t kHelpWidth = 79;
 
 bool IsAbseils(absl::string_view file) {
   return absl::StrContains(file, "absl/flags/");
+}
+
+bool IsListed(const absl::CommandLineFlag& flag) {
+  return !flag.IsRetired() && !IsAbseils(flag.Filename());
 }
 
 // The file as its repository knows it, whoever builds it.
@@ -91,14 +96,26 @@ absl::Status UnknownFlag(const std::string& name) {
       " (--help lists all flags)"));
 }
 
+// What a flag takes, by its type; empty: the flag says so itself.
+std::string TypeOf(const absl::CommandLineFlag& flag) {
+  if (flag.IsOfType<bool>()) return "true or false";
+  if (flag.IsOfType<uint64_t>()) return "a whole number, 0 or more";
+  if (flag.IsOfType<int>() || flag.IsOfType<int64_t>() ||
+      flag.IsOfType<std::optional<int>>()) {
+    return "a whole number";
+  }
+  return flag.IsOfType<double>() ? "a number" : "";
+}
+
 absl::Status CheckValue(absl::CommandLineFlag& flag, const std::string& value) {
   std::string error;
   if (IsAbseils(flag.Filename()) || flag.ParseFrom(value, &error)) {
     return absl::OkStatus();
   }
+  const std::string type = TypeOf(flag);
   return absl::InvalidArgumentError(
       absl::StrCat("--", flag.Name(), "=", value, ": ",
-                   error.empty() ? "not a value that this flag takes" : error,
+                   type.empty() ? error : absl::StrCat("takes ", type),
                    "; the flag: ", flag.Help()));
 }
 
@@ -198,10 +215,18 @@ void DescribeToAbseil(absl::string_view usage) {
 
 }  // namespace
 
+std::map<std::string, std::string> FlagValues() {
+  std::map<std::string, std::string> values;
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    if (IsListed(*flag)) values[std::string(name)] = flag->CurrentValue();
+  }
+  return values;
+}
+
 std::string HelpText(absl::string_view usage) {
   std::map<std::string, std::map<std::string, absl::CommandLineFlag*>> files;
   for (const auto& [name, flag] : absl::GetAllFlags()) {
-    if (flag->IsRetired() || IsAbseils(flag->Filename())) continue;
+    if (!IsListed(*flag)) continue;
     files[ShortFile(flag->Filename())][std::string(name)] = flag;
   }
   std::string out = absl::StrCat(usage, "\n");

@@ -4,6 +4,7 @@
 #ifndef TANDEM_CORE_COMMAND_LINE_H_
 #define TANDEM_CORE_COMMAND_LINE_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,10 @@ namespace tandem {
 // Abseil's. Call once, at the start of main.
 absl::StatusOr<std::vector<std::string>> ParseCommandLine(
     int argc, char** argv, absl::string_view usage);
+
+// Every flag that --help lists, by name, with its value now as text: the same
+// text for the same value.
+std::map<std::string, std::string> FlagValues();
 
 // What --help prints.
 std::string HelpText(absl::string_view usage);

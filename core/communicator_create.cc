@@ -92,6 +92,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::ForLaunch(
   options.check_collectives = options.check_collectives || checks;
   TANDEM_RETURN_IF_ERROR(
       CheckPlace(launch.rank, launch.world_size, kWorldName, options));
+  // Ranks that check would wait in vain for one that does not.
+  options.settings["TORCH_DISTRIBUTED_DEBUG=DETAIL"] =
+      checks ? "set" : "not set";
   TANDEM_ASSIGN_OR_RETURN(StorePtr store, OpenStore(launch, options.timeout));
   auto world = std::unique_ptr<Communicator>(new Communicator(
       nullptr, launch.rank, launch.world_size, kWorldName, options));
@@ -136,6 +139,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(
   const int rank = static_cast<int>(
       std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
   CommunicatorOptions options = options_;
+  options.settings.clear();
   options.rank_names.clear();
   for (int each : ranks) options.rank_names.push_back(NameOf(each));
   auto group = std::unique_ptr<Communicator>(new Communicator(

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "core/agreement.h"
+
 namespace tandem {
 
 struct CommunicatorOptions {
@@ -20,6 +22,11 @@ struct CommunicatorOptions {
   // and names what the two are for. To find errors: ranks then wait for each
   // other at each start, so nothing overlaps.
   bool check_collectives = false;
+  // What must be the same on every rank, by the names that messages call it by:
+  // a program's settings. Compared when ranks meet, before connections are
+  // made; a difference is InvalidArgument on every rank and names the value,
+  // the ranks and what each has. Subgroups do not compare again.
+  NamedValues settings;
   // Which backend serves CPU tensors: "shm", shared memory between the ranks of
   // a host and Gloo between hosts; or "gloo", sockets between all.
   std::string backend = "shm";

@@ -32,8 +32,8 @@ absl::Status CheckOthers(c10::DeviceType type, int first, int count) {
   if (first + count <= found) return absl::OkStatus();
   const std::string name = c10::DeviceTypeName(type, /*lower_case=*/true);
   return absl::FailedPreconditionError(absl::StrCat(
-      "--device=", name, ": this rank needs ", name, ":", first, " to ", name,
-      ":", first + count - 1, ", but there are ", found,
+      "this rank needs ", name, ":", first, " to ", name, ":",
+      first + count - 1, ", but there are ", found,
       " of them; start fewer ranks on this host, or give each fewer devices"));
 }
 
@@ -41,16 +41,16 @@ absl::Status CheckGpus(int first, int count) {
   const auto& cuda = at::detail::getCUDAHooks();
   if (!cuda.hasCUDART()) {
     return absl::FailedPreconditionError(
-        "--device=cuda: this program is built without CUDA; use --device=cpu, "
-        "or build it with --config=cuda");
+        "this program is built without CUDA; run it on cpu, or rehearse it on "
+        "sim, simulated devices in the host's memory");
   }
   const int found = cuda.getNumGPUs();
   if (first + count <= found) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("--device=cuda: this rank needs GPUs ", first, " to ",
-                   first + count - 1, ", but ", found,
+      absl::StrCat("this rank needs GPUs ", first, " to ", first + count - 1,
+                   ", but ", found,
                    " GPUs were found; start fewer ranks on this host, or "
-                   "use --device=cpu"));
+                   "use the CPU"));
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ absl::StatusOr<c10::DeviceType> ParseDeviceType(absl::string_view flag) {
     absl::StrAppend(&known, ", ", name);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--device=", flag, " is not known; known are: ", known));
+      absl::StrCat("the device ", flag, " is not known; known are: ", known));
 }
 
 void RegisterDeviceType(const std::string& name, c10::DeviceType type) {

@@ -16,6 +16,7 @@
 #include "core/meeting.h"
 #include "core/roll_call.h"
 #include "core/status_macros.h"
+#include "core/store_agreement.h"
 #include "core/torch_status.h"
 
 namespace tandem {
@@ -23,12 +24,19 @@ namespace {
 
 using MadeGroup = absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>>;
 
+absl::Status CompareSettings(const GroupMember& member,
+                             const CommunicatorOptions& options) {
+  if (options.settings.empty()) return absl::OkStatus();
+  return AgreeAtStore(member, options.settings, "settings", options.timeout);
+}
+
 MadeGroup MeetAndConnect(const GroupMember& member,
                          const CommunicatorOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<std::string> hosts,
       MeetAtStore(member, options.host.empty() ? HostIdentity() : options.host,
                   options.timeout));
+  TANDEM_RETURN_IF_ERROR(CompareSettings(member, options));
   TANDEM_RETURN_IF_ERROR(FaultPoint("connect"));
   return MakeProcessGroup(member.store, member.rank, hosts, options);
 }

@@ -20,8 +20,10 @@ namespace tandem {
 struct LoggingOptions {
   int rank = 0;
   // Where log files go: one a rank, LogFilePath(). It is made when missing; an
-  // existing file is appended to, so that a restarted rank loses nothing.
-  // Empty: no files.
+  // existing file is appended to, so that a restarted rank loses nothing; each
+  // line is written at once. When a line cannot be written (a full disk) stderr
+  // is told, once, and the file ends there: the program goes on. Empty: no
+  // files.
   std::string log_dir;
   // The least severity that goes to stderr: google::INFO, WARNING, ERROR,
   // FATAL.

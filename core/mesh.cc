@@ -11,23 +11,25 @@
 namespace tandem {
 namespace {
 
-// What a strategy can run: how many replicas, and how many devices in each.
+// What a strategy can run: how many replicas, and what each of them is on.
 struct Needs {
   const char* name;
   bool one_replica;
   bool several_replicas;
   bool one_device;
-  bool several_devices;
+  bool several_devices;  // of one rank
+  bool several_ranks;
   const char* text;
 };
 
 constexpr Needs kStrategies[] = {
-    {"single", true, false, true, false, "one replica on one device"},
-    {"ddp", true, true, true, false, "replicas of one device each"},
-    {"model_parallel", true, false, false, true,
+    {"single", true, false, true, false, false, "one replica on one device"},
+    {"ddp", true, true, true, true, false, "replicas of one rank each"},
+    {"model_parallel", true, false, false, true, false,
+     "one replica on several devices of one rank"},
+    {"pipeline", true, false, false, true, true,
      "one replica on several devices"},
-    {"pipeline", true, false, false, true, "one replica on several devices"},
-    {"hybrid", true, true, true, true, "any replicas"},
+    {"hybrid", true, true, true, true, true, "any replicas"},
 };
 
 std::string KnownStrategies() {
@@ -38,14 +40,18 @@ std::string KnownStrategies() {
   return names;
 }
 
-std::string DefaultStrategy(int replicas, int devices) {
-  if (devices > 1) return replicas > 1 ? "hybrid" : "model_parallel";
-  return replicas > 1 ? "ddp" : "single";
+std::string DefaultStrategy(const Mesh& mesh, int devices_per_rank) {
+  if (mesh.pipe() > 1) return mesh.data() > 1 ? "hybrid" : "pipeline";
+  if (mesh.data() > 1) return "ddp";
+  return devices_per_rank > 1 ? "model_parallel" : "single";
 }
 
-bool Fits(const Needs& strategy, int replicas, int devices) {
-  return (replicas > 1 ? strategy.several_replicas : strategy.one_replica) &&
-         (devices > 1 ? strategy.several_devices : strategy.one_device);
+bool Fits(const Needs& strategy, const Mesh& mesh, int devices_per_rank) {
+  if (mesh.data() > 1 ? !strategy.several_replicas : !strategy.one_replica) {
+    return false;
+  }
+  if (mesh.pipe() > 1) return strategy.several_ranks;
+  return devices_per_rank > 1 ? strategy.several_devices : strategy.one_device;
 }
 
 }  // namespace
@@ -57,13 +63,14 @@ absl::StatusOr<Mesh> Mesh::Create(int world_size, int pipe) {
   }
   if (pipe < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--pipe=", pipe, " must be at least 1"));
+        absl::StrCat("a pipe degree is at least 1, but is ", pipe));
   }
   if (world_size % pipe != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--pipe=", pipe, " does not divide the world size ", world_size,
-        ": every replica needs ", pipe, " ranks. Start a multiple of ", pipe,
-        " ranks, or choose a --pipe that divides ", world_size));
+        "the pipe degree ", pipe, " does not divide the world size ",
+        world_size, ": every replica needs ", pipe,
+        " ranks. Start a multiple of ", pipe,
+        " ranks, or choose a pipe degree that divides ", world_size));
   }
   return Mesh(world_size / pipe, pipe);
 }
@@ -102,22 +109,21 @@ absl::StatusOr<std::string> StrategyFor(const Mesh& mesh, int devices_per_rank,
     return absl::InvalidArgumentError(absl::StrCat(
         "a rank needs at least one device, but was given ", devices_per_rank));
   }
-  const int devices = mesh.pipe() * devices_per_rank;
-  const std::string fitting = DefaultStrategy(mesh.data(), devices);
+  const std::string fitting = DefaultStrategy(mesh, devices_per_rank);
   if (requested.empty() || requested == "auto") return fitting;
   for (const Needs& strategy : kStrategies) {
     if (requested != strategy.name) continue;
-    if (Fits(strategy, mesh.data(), devices)) return std::string(requested);
-    return absl::InvalidArgumentError(
-        absl::StrCat("--strategy=", requested, " runs ", strategy.text,
-                     ", but the mesh (", mesh.ToString(), ", devices per rank ",
-                     devices_per_rank, ") has ", mesh.data(), " replica(s) on ",
-                     devices, " device(s) each: use --strategy=", fitting,
-                     ", or leave the flag out and change the mesh"));
+    if (Fits(strategy, mesh, devices_per_rank)) return std::string(requested);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the strategy ", requested, " runs ", strategy.text, ", but the mesh (",
+        mesh.ToString(), ", devices per rank ", devices_per_rank, ") has ",
+        mesh.data(), " replica(s) of ", mesh.pipe(), " rank(s) with ",
+        devices_per_rank, " device(s): use ", fitting,
+        ", or leave the choice to auto and change the mesh"));
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "--strategy=", requested, " is not known; known are: ", KnownStrategies(),
-      " (or auto)"));
+      "the strategy ", requested,
+      " is not known; known are: ", KnownStrategies(), " (or auto)"));
 }
 
 }  // namespace tandem

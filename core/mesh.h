@@ -61,14 +61,17 @@ class Mesh {
 // The name of the strategy that a mesh asks for, when every rank has
 // `devices_per_rank` devices:
 //
-//                          one replica      several replicas
-//   one device in each     single           ddp
-//   several in each        model_parallel   hybrid
+//   a replica has               one replica      several replicas
+//   one device                  single           ddp
+//   several, all of one rank    model_parallel   ddp
+//   several ranks (pipe > 1)    pipeline         hybrid
 //
-// A replica's devices are pipe degree x devices_per_rank. `requested`
-// (--strategy) overrides it: "pipeline" runs the same layout as
-// "model_parallel", and "ddp" that of one rank. Empty or "auto" asks for none.
-// InvalidArgument for an unknown name, or one that contradicts the mesh.
+// "single", "model_parallel" and "ddp" run a replica's devices one after the
+// other, "pipeline" and "hybrid" all at once, on microbatches. `requested`
+// overrides it, where the mesh allows: "pipeline" wherever one replica has
+// several devices, "hybrid" everywhere, "ddp" for one rank too.
+// Empty or "auto" asks for none. InvalidArgument for an unknown name, or one
+// that contradicts the mesh.
 absl::StatusOr<std::string> StrategyFor(const Mesh& mesh, int devices_per_rank,
                                         absl::string_view requested);
 

@@ -38,8 +38,7 @@ struct ShmConnections {
 // there. Others that connect are dropped (core/local_door.h). `arena` is this
 // rank's. Errors name the rank that could not be reached (by `names`, unless it
 // is empty): DeadlineExceeded, Unavailable, PermissionDenied (another user's
-// process). When one rank fails those that wait for it do so at once, with its
-// reason.
+// process).
 absl::StatusOr<ShmConnections> ConnectShm(const StorePtr& store, int rank,
                                           int size, int arena,
                                           std::chrono::milliseconds timeout,

@@ -23,8 +23,8 @@ absl::Status CheckOptions(const LoaderOptions& options) {
   }
   if (options.workers < 0 || options.workers > kMaxWorkers) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--workers=", options.workers, ": expected 0 to ",
-                     kMaxWorkers, " threads"));
+        absl::StrCat("workers is ", options.workers, "; it must be from 0 to ",
+                     kMaxWorkers));
   }
   if (options.prefetch_factor < 1) {
     return absl::InvalidArgumentError(absl::StrCat("prefetch_factor is ",
@@ -90,17 +90,18 @@ absl::StatusOr<Batch> GetOrCatch(const Dataset& dataset,
 absl::StatusOr<int64_t> BatchSizePerReplica(int64_t global_batch_size,
                                             int64_t data_degree) {
   if (global_batch_size < 1 || data_degree < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--batch_size=", global_batch_size, " over a data degree of ",
-        data_degree, ": both must be at least 1"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a global batch of ", global_batch_size,
+                     " samples over a data degree of ", data_degree,
+                     ": both must be at least 1"));
   }
   const int64_t rest = global_batch_size % data_degree;
   if (rest == 0) return global_batch_size / data_degree;
   const int64_t below = global_batch_size - rest;
   const int64_t above = below + data_degree;
   return absl::InvalidArgumentError(
-      absl::StrCat("--batch_size=", global_batch_size,
-                   " (global) does not divide by the data degree ", data_degree,
+      absl::StrCat("a global batch of ", global_batch_size,
+                   " samples does not divide by the data degree ", data_degree,
                    ": every replica needs the same number of samples; take ",
                    below > 0 ? absl::StrCat(below, " or ") : "", above));
 }

@@ -79,7 +79,7 @@ absl::StatusOr<std::string> FindFile(const std::string& folder,
   if (access(gz.c_str(), F_OK) == 0) return gz;
   return absl::NotFoundError(
       absl::StrCat("neither ", stem, " nor ", stem, ".gz is in '", folder,
-                   "': --data_dir must name the folder of the four IDX files"));
+                   "', which must be the folder of the four IDX files"));
 }
 
 absl::Status CheckMatch(const IdxArray& images, const std::string& images_path,
@@ -143,7 +143,7 @@ absl::StatusOr<std::string> BundledFashionMnist() {
   return absl::NotFoundError(absl::StrCat(
       "the Fashion-MNIST that comes with the program is not among the runfiles "
       "of ",
-      program, "; start it with `bazel run`, or give --data_dir"));
+      program, "; start it with `bazel run`, or name a data_dir"));
 }
 
 }  // namespace tandem

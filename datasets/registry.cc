@@ -30,7 +30,7 @@ DatasetOrError MakeFashionMnist(const DatasetOptions& options) {
 DatasetOrError MakeMnist(const DatasetOptions& options) {
   if (options.data_dir.empty()) {
     return absl::InvalidArgumentError(
-        "--dataset=mnist needs --data_dir, the folder of its four IDX files; "
+        "mnist needs a data_dir, the folder of its four IDX files; "
         "only fashion_mnist comes with the program");
   }
   return OpenMnist(options.data_dir, options.split, kMnistPixels);

@@ -43,7 +43,7 @@ absl::Status UnknownLayer(absl::string_view given,
     nearest = absl::StrCat(" (did you mean ", name, "?)");
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "--cut: the model has no layer \"", given, "\"", nearest, "; it has ",
+      "the model has no layer \"", given, "\"", nearest, "; it has ",
       Count(static_cast<int64_t>(layers.size()), "layer"), ", ", layers.front(),
       " (0) to ", layers.back(), " (", layers.size() - 1, ")"));
 }
@@ -62,7 +62,7 @@ absl::StatusOr<int64_t> Find(absl::string_view given,
   }
   if (std::find(found + 1, layers.end(), given) != layers.end()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--cut: several layers are named ", given,
+        absl::StrCat("several layers are named ", given,
                      "; name the one that is meant by its index"));
   }
   return found - layers.begin();
@@ -73,12 +73,12 @@ absl::Status CheckOrder(int64_t before, int64_t cut, absl::string_view given) {
   if (cut > before) return absl::OkStatus();
   if (cut < before) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--cut: layer ", given, " (", cut, ") comes before layer ", before,
+        "layer ", given, " (", cut, ") comes before layer ", before,
         ", where a part begins already; name the layers "
         "in the order of the model"));
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "--cut: a part begins at layer ", given, " (", cut, ") already, so ",
+      "a part begins at layer ", given, " (", cut, ") already, so ",
       "the part in front of it would have no layer"));
 }
 
@@ -132,8 +132,8 @@ absl::StatusOr<Cuts> ParseCuts(absl::string_view flag,
     given = absl::StripAsciiWhitespace(given);
     if (flag.empty()) break;
     if (given.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--cut=", flag, ": a layer's name or index is missing"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "cuts at '", flag, "': a layer's name or index is missing"));
     }
     TANDEM_ASSIGN_OR_RETURN(const int64_t cut, Find(given, layers));
     TANDEM_RETURN_IF_ERROR(CheckOrder(before, cut, given));
@@ -141,7 +141,7 @@ absl::StatusOr<Cuts> ParseCuts(absl::string_view flag,
   }
   if (static_cast<int64_t>(cuts.size()) == parts - 1) return cuts;
   return absl::InvalidArgumentError(
-      absl::StrCat("--cut=", flag, " names ",
+      absl::StrCat("cuts at '", flag, "': this names ",
                    Count(static_cast<int64_t>(cuts.size()), "layer"), ", but ",
                    Count(parts, "part"), " have ", Count(parts - 1, "cut"),
                    ": name the first layer of each part but the first"));

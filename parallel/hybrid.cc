@@ -15,10 +15,9 @@ Hybrid::Hybrid(const HybridOptions& options)
     : options_(options), times_(options_.schedule) {}
 
 std::string Hybrid::name() const {
-  if (options_.schedule.devices() == 1) {
-    return groups_.replicas() == 1 ? "single" : "ddp";
-  }
-  return groups_.replicas() == 1 ? "pipeline" : "hybrid";
+  const bool one_pipeline =
+      groups_.replicas() == 1 && options_.schedule.devices() > 1;
+  return one_pipeline ? "pipeline" : "hybrid";
 }
 
 std::vector<TrainedStage*> Hybrid::StagesOf(int device) const {

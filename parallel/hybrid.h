@@ -100,8 +100,8 @@ struct HybridOptions {
 // rank needs its inputs, further ones included, and the last one's its targets;
 // others may leave them undefined.
 //
-// Initial values are a function of the seed, so that all ranks must have the
-// same one.
+// Schedule, cuts, seed and the other options must be the same on all ranks:
+// Create compares them (hybrid_agreement.h).
 //
 // Errors: InvalidArgument for parts that do not fit each other, a batch that
 // gives another number of microbatches than the schedule's, a model without
@@ -118,7 +118,7 @@ class Hybrid : public Strategy {
       const LayerSpecs& specs, const LossFunction& loss,
       const HybridOptions& options, Communicator* world);
 
-  // "hybrid", or the name of the corner: "single", "ddp", "pipeline".
+  // "pipeline" for one replica on several devices, else "hybrid".
   std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;

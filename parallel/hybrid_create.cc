@@ -12,6 +12,7 @@
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 #include "parallel/hybrid.h"
+#include "parallel/hybrid_agreement.h"
 #include "parallel/option_checks.h"
 
 namespace tandem {
@@ -109,6 +110,7 @@ absl::Status Hybrid::MakeGroups(Communicator* world) {
 
 absl::Status Hybrid::Prepare(const LayerSpecs& specs, const LossFunction& loss,
                              Communicator* world) {
+  TANDEM_RETURN_IF_ERROR(CheckSameOptions(specs, options_, world));
   TANDEM_RETURN_IF_ERROR(MakeGroups(world));
   const PipelineLayout layout = {options_.devices, groups_.pipe()};
   layers_ = static_cast<int>(specs.size());

@@ -17,14 +17,14 @@ namespace {
 absl::Status CheckExpression(const std::string& text) {
   if (text.empty()) {
     return absl::InvalidArgumentError(
-        "--balance=type: expected an expression behind the colon, such as "
+        "balance by type: expected an expression behind the colon, such as "
         "type:Linear|Conv2d");
   }
   try {
     const std::regex expression(text);
   } catch (const std::regex_error& error) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--balance=type:", text,
+        "balance by type:", text,
         ": not a regular expression (ECMAScript's): ", error.what()));
   }
   return absl::OkStatus();
@@ -48,7 +48,7 @@ absl::StatusOr<Cuts> CutsAsGiven(const std::string& text,
   absl::StatusOr<Cuts> cuts = ParseCuts(text, names, stages);
   if (cuts.ok()) return cuts;
   return absl::Status(cuts.status().code(),
-                      absl::StrCat("--balance=", text,
+                      absl::StrCat("the balance ", text,
                                    " is none of uniform, parameters, "
                                    "profile and type:REGEX, and as layers: ",
                                    cuts.status().message()));

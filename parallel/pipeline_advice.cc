@@ -53,7 +53,7 @@ absl::Status OfferCut(const Schedule& schedule, const ScheduleCosts& costs,
   }
   Offer(before, even.step, AdviceKind::kMoveCut,
         absl::StrFormat(
-            "move the cut (--balance=profile): stage %d takes %.2f ms a "
+            "move the cut (balance by profile): stage %d takes %.2f ms a "
             "microbatch, stage %d takes %.2f; if all took as long, ",
             slow, 1e3 * TimeOf(costs.stages[slow]), fast,
             1e3 * TimeOf(costs.stages[fast])),
@@ -96,10 +96,9 @@ absl::Status OfferMicrobatches(const Schedule& schedule,
   TANDEM_ASSIGN_OR_RETURN(const SchedulePrediction predicted,
                           PredictSchedule(*more, half));
   Offer(before, predicted.step, AdviceKind::kMoreMicrobatches,
-        absl::StrFormat(
-            "more microbatches (--microbatches=%d); if %.0f %% of each one's "
-            "time does not shrink with it, ",
-            twice, 100 * limits.fixed_part),
+        absl::StrFormat("more microbatches (%d); if %.0f %% of each one's "
+                        "time does not shrink with it, ",
+                        twice, 100 * limits.fixed_part),
         best);
   return absl::OkStatus();
 }
@@ -150,7 +149,7 @@ absl::Status OfferSchedules(const Schedule& schedule,
         const SchedulePrediction predicted,
         PredictSchedule(*other, CostsIn(*other, schedule, costs)));
     Offer(before, predicted.step, AdviceKind::kOtherSchedule,
-          absl::StrCat("another schedule (--schedule=", name, ", which ",
+          absl::StrCat("another schedule (", name, ", which ",
                        Activations(*other, schedule), "): "),
           best);
   }

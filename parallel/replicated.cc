@@ -89,10 +89,8 @@ absl::Status Replicated::Prepare(LayerList layers) {
 }
 
 std::string Replicated::name() const {
-  if (LieOnSeveralDevices(parameters_)) {
-    return data_.size() == 1 ? "model_parallel" : "hybrid";
-  }
-  return data_.size() == 1 ? "single" : "ddp";
+  if (data_.size() > 1) return "ddp";
+  return LieOnSeveralDevices(parameters_) ? "model_parallel" : "single";
 }
 
 absl::StatusOr<LossResult> Replicated::Loss(const Batch& batch) {

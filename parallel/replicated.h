@@ -91,8 +91,8 @@ class Replicated : public Strategy {
       LayerList layers, LossFunction loss, const ReplicatedOptions& options,
       Communicator& data);
 
-  // "single" with one rank, else "ddp"; "model_parallel" and "hybrid" when
-  // parameters lie on several devices.
+  // "ddp" with several ranks; with one "model_parallel" where its parameters
+  // lie on several devices, else "single".
   std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;

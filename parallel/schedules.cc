@@ -273,7 +273,7 @@ absl::StatusOr<Schedule> MakeSchedule(absl::string_view name,
     if (name == each.name) return each.make(shape);
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "--schedule=", name,
+      "the schedule ", name,
       " is not known; known are: ", absl::StrJoin(ScheduleNames(), ", ")));
 }
 

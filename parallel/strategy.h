@@ -31,7 +31,7 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // "single", "ddp", ...: what --strategy calls it.
+  // What runs, as core/mesh.h's StrategyFor calls it: "single", "ddp", ...
   virtual std::string name() const = 0;
 
   // One step: forward, backward, synchronisation, clipping, update. `batch` is

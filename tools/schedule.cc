@@ -58,14 +58,21 @@ absl::StatusOr<Schedule> ScheduleFromFlags() {
   if (IsScheduleFile(name)) return ReadScheduleFile(name);
   const int stages = absl::GetFlag(FLAGS_stages);
   const int given = absl::GetFlag(FLAGS_chunks);
+  const int microbatches = absl::GetFlag(FLAGS_microbatches);
+  if (stages < 1 || given < 0 || microbatches < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--stages=", stages, " --chunks=", given,
+                     " --microbatches=", microbatches,
+                     ": stages and microbatches must be at least 1, chunks at "
+                     "least 0"));
+  }
   const int chunks = given > 0 ? given : UsualChunks(name, stages);
-  if (stages < 1 || stages % chunks != 0) {
+  if (stages % chunks != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--stages=", stages, " does not divide by ", chunks,
                      " stages a device (--chunks)"));
   }
-  return MakeSchedule(
-      name, {stages / chunks, chunks, absl::GetFlag(FLAGS_microbatches)});
+  return MakeSchedule(name, {stages / chunks, chunks, microbatches});
 }
 
 absl::StatusOr<StageCost> ParseCost(const std::vector<std::string>& words) {

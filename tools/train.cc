@@ -73,7 +73,8 @@ absl::Status StartLogging(const TrainOptions& options, const Launch& launch) {
   LoggingOptions logging;
   logging.rank = launch.rank;
   logging.log_dir = options.log_dir;
-  return InitLogging("train", logging);
+  return Annotate(InitLogging("train", logging),
+                  absl::StrCat("--log_dir=", options.log_dir));
 }
 
 absl::Status TrainAsRank(const TrainOptions& options, const Launch& launch) {

@@ -1,5 +1,6 @@
 #include "core/command_line.h"
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -74,12 +75,28 @@ TEST(CommandLineTest, AnUnknownFlagSuggestsTheNearest) {
 }
 
 TEST(CommandLineTest, AWrongOrMissingValueNamesTheFlag) {
-  EXPECT_THAT(Parse({"--learning_rate=fast"}).status().message(),
-              HasSubstr("--learning_rate=fast"));
+  EXPECT_EQ(Parse({"--learning_rate=fast"}).status().message(),
+            "--learning_rate=fast: takes a number; the flag: A number.");
+  EXPECT_THAT(Parse({"--rank=abc"}).status().message(),
+              HasSubstr("--rank=abc: takes a whole number; the flag: "));
+  EXPECT_THAT(Parse({"--rank=99999999999"}).status().message(),
+              HasSubstr("--rank=99999999999: takes a whole number"));
+  EXPECT_THAT(Parse({"--drop_last=maybe"}).status().message(),
+              HasSubstr("--drop_last=maybe: takes true or false"));
   EXPECT_THAT(Parse({"--learning_rate", "--drop_last"}).status().message(),
               HasSubstr("--learning_rate needs a value"));
   EXPECT_THAT(Parse({"--rank"}).status().message(),
               HasSubstr("--rank needs a value"));
+}
+
+TEST(CommandLineTest, ValuesOfAllFlagsAreTexts) {
+  ASSERT_TRUE(Parse({"--save_dir=x", "--nodrop_last", "--rank=3"}).ok());
+  const std::map<std::string, std::string> values = FlagValues();
+  EXPECT_EQ(values.at("save_dir"), "x");
+  EXPECT_EQ(values.at("drop_last"), "false");
+  EXPECT_EQ(values.at("rank"), "3");
+  EXPECT_EQ(values.at("nnodes"), "");
+  EXPECT_EQ(values.count("flagfile"), 0u);
 }
 
 TEST(CommandLineTest, HelpListsEveryFlagOfOursByFile) {

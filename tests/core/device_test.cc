@@ -53,7 +53,7 @@ constexpr c10::DeviceType kMeta = c10::DeviceType::Meta;
 
 TEST(RegisterDeviceTypeTest, MakesANameKnown) {
   EXPECT_THAT(ParseDeviceType("nowhere").status().message(),
-              HasSubstr("--device=nowhere is not known"));
+              HasSubstr("the device nowhere is not known"));
   RegisterDeviceType("nowhere", kMeta);
   EXPECT_EQ(ParseDeviceType("nowhere").value(), kMeta);
   EXPECT_THAT(ParseDeviceType("elsewhere").status().message(),

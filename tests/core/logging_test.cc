@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <system_error>
 
 namespace tandem {
 namespace {
@@ -74,6 +75,25 @@ TEST_F(LoggingDeathTest, ARestartedRankAppends) {
               AllOf(HasSubstr("first"), HasSubstr("second")));
 }
 
+TEST_F(LoggingDeathTest, AFullDiskIsToldOnceAndEndsNothing) {
+  std::filesystem::create_directories(directory_);
+  std::error_code there;  // in the child, which begins anew
+  std::filesystem::create_symlink("/dev/full",
+                                  LogFilePath(directory_, "train", 0), there);
+  const auto log = [this] {
+    LoggingOptions options;
+    options.log_dir = directory_;
+    if (!InitLogging("train", options).ok()) exit(1);
+    LOG(INFO) << "unseen";
+    LOG(INFO) << "unseen, too";
+    std::fprintf(stderr, "goes on\n");
+    exit(0);
+  };
+  EXPECT_EXIT(log(), ::testing::ExitedWithCode(0),
+              "^train: cannot write .*/train.rank-0.log: No space left on "
+              "device; nothing more is logged there\ngoes on\n$");
+}
+
 TEST_F(LoggingDeathTest, TheThresholdKeepsStderrQuiet) {
   EXPECT_EXIT(
       {
@@ -106,7 +126,7 @@ TEST_F(LoggingDeathTest, ADirectoryThatCannotBeIsAnErrorThatNamesIt) {
   options.log_dir = file + "/logs";
   EXPECT_THAT(
       InitLogging("train", options).ToString(),
-      AllOf(HasSubstr("--log_dir=" + file), HasSubstr("Not a directory")));
+      AllOf(HasSubstr("log folder " + file), HasSubstr("Not a directory")));
   std::filesystem::create_directories(directory_ + "/train.rank-0.log");
   options.log_dir = directory_;
   EXPECT_THAT(InitLogging("train", options).ToString(),

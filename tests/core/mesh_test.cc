@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -58,7 +59,7 @@ TEST(MeshTest, EveryDegreeDividesOrIsRefusedByName) {
     }
   }
   EXPECT_THAT(Mesh::Create(4, 3).status().message(),
-              HasSubstr("--pipe=3 does not divide the world size 4:"));
+              HasSubstr("pipe degree 3 does not divide the world size 4:"));
   EXPECT_FALSE(Mesh::Create(4, 0).ok());
   EXPECT_FALSE(Mesh::Create(4, -2).ok());
   EXPECT_FALSE(Mesh::Create(0, 1).ok());
@@ -102,38 +103,47 @@ TEST(StrategyForTest, FollowsFromTheMesh) {
   EXPECT_EQ(Strategy(1, 1, 1), "single");
   EXPECT_EQ(Strategy(2, 1, 1), "ddp");
   EXPECT_EQ(Strategy(7, 1, 1), "ddp");
-  EXPECT_EQ(Strategy(2, 2, 1), "model_parallel");
+  EXPECT_EQ(Strategy(2, 1, 2), "ddp");
   EXPECT_EQ(Strategy(1, 1, 2), "model_parallel");
-  EXPECT_EQ(Strategy(2, 2, 2), "model_parallel");
+  EXPECT_EQ(Strategy(2, 2, 1), "pipeline");
+  EXPECT_EQ(Strategy(2, 2, 2), "pipeline");
   EXPECT_EQ(Strategy(4, 2, 1), "hybrid");
-  EXPECT_EQ(Strategy(2, 1, 2), "hybrid");
+  EXPECT_EQ(Strategy(4, 2, 2), "hybrid");
   EXPECT_EQ(Strategy(2, 1, 1, "auto"), "ddp");
 }
 
-TEST(StrategyForTest, ARequestThatFitsIsTaken) {
-  EXPECT_EQ(Strategy(1, 1, 1, "single"), "single");
-  EXPECT_EQ(Strategy(1, 1, 1, "ddp"), "ddp");
-  EXPECT_EQ(Strategy(3, 1, 1, "ddp"), "ddp");
-  EXPECT_EQ(Strategy(1, 1, 2, "model_parallel"), "model_parallel");
-  EXPECT_EQ(Strategy(2, 2, 1, "model_parallel"), "model_parallel");
-  EXPECT_EQ(Strategy(1, 1, 2, "pipeline"), "pipeline");
-  EXPECT_EQ(Strategy(2, 1, 2, "hybrid"), "hybrid");
-  EXPECT_EQ(Strategy(2, 1, 1, "hybrid"), "hybrid");
-  EXPECT_EQ(Strategy(2, 2, 2, "hybrid"), "hybrid");
-  EXPECT_EQ(Strategy(1, 1, 1, "hybrid"), "hybrid");
+// Which of the five take each mesh: ranks, pipe degree, devices per rank.
+TEST(StrategyForTest, ARequestThatFitsIsTakenAndNoOther) {
+  const std::map<std::vector<int>, std::set<std::string>> fitting = {
+      {{1, 1, 1}, {"single", "ddp", "hybrid"}},
+      {{3, 1, 1}, {"ddp", "hybrid"}},
+      {{1, 1, 2}, {"ddp", "model_parallel", "pipeline", "hybrid"}},
+      {{2, 1, 2}, {"ddp", "hybrid"}},
+      {{2, 2, 1}, {"pipeline", "hybrid"}},
+      {{2, 2, 2}, {"pipeline", "hybrid"}},
+      {{4, 2, 1}, {"hybrid"}},
+      {{4, 2, 2}, {"hybrid"}},
+  };
+  for (const auto& [mesh, names] : fitting) {
+    const std::string usual = Strategy(mesh[0], mesh[1], mesh[2]);
+    EXPECT_EQ(names.count(usual), 1u) << usual;
+    for (const std::string name :
+         {"single", "ddp", "model_parallel", "pipeline", "hybrid"}) {
+      if (names.count(name) > 0) {
+        EXPECT_EQ(Strategy(mesh[0], mesh[1], mesh[2], name), name);
+      } else {
+        EXPECT_THAT(Refusal(mesh[0], mesh[1], mesh[2], name),
+                    AllOf(HasSubstr("strategy " + name),
+                          HasSubstr("use " + usual + ",")));
+      }
+    }
+  }
 }
 
 TEST(StrategyForTest, AContradictionNamesBothSides) {
-  EXPECT_THAT(
-      Refusal(2, 1, 1, "single"),
-      AllOf(HasSubstr("--strategy=single"), HasSubstr("data 2 x pipe 1"),
-            HasSubstr("use --strategy=ddp")));
-  EXPECT_THAT(Refusal(4, 2, 1, "ddp"), HasSubstr("use --strategy=hybrid"));
-  EXPECT_THAT(Refusal(1, 1, 2, "ddp"), HasSubstr("devices per rank 2"));
-  EXPECT_THAT(Refusal(1, 1, 1, "pipeline"), HasSubstr("use --strategy=single"));
-  EXPECT_THAT(Refusal(2, 1, 2, "model_parallel"),
-              HasSubstr("use --strategy=hybrid"));
-  EXPECT_THAT(Refusal(4, 2, 1, "pipeline"), HasSubstr("use --strategy=hybrid"));
+  EXPECT_THAT(Refusal(2, 1, 1, "single"),
+              AllOf(HasSubstr("the strategy single runs one replica"),
+                    HasSubstr("data 2 x pipe 1, devices per rank 1")));
 }
 
 TEST(StrategyForTest, AnUnknownNameListsTheKnown) {

@@ -232,7 +232,7 @@ TEST(LoaderTest, RefusesWhatMakesNoSense) {
   };
   EXPECT_THAT(error(4, BatchesOf(1)), AllOf(HasSubstr("4"), HasSubstr("3")));
   EXPECT_THAT(error(3, BatchesOf(0)), HasSubstr("batch size is 0"));
-  EXPECT_THAT(error(3, BatchesOf(1, -1)), HasSubstr("--workers=-1"));
+  EXPECT_THAT(error(3, BatchesOf(1, -1)), HasSubstr("workers is -1"));
   EXPECT_THAT(error(3, BatchesOf(1, 1025)), HasSubstr("0 to 1024"));
   LoaderOptions no_prefetch = BatchesOf(1, 1);
   no_prefetch.prefetch_factor = 0;
@@ -248,8 +248,8 @@ TEST(BatchSizePerReplicaTest, DividesOrNamesBothNumbers) {
         BatchSizePerReplica(batch_size, degree).status().message());
   };
   EXPECT_THAT(error(100, 7),
-              AllOf(HasSubstr("--batch_size=100"), HasSubstr("data degree 7"),
-                    HasSubstr("take 98 or 105")));
+              AllOf(HasSubstr("a global batch of 100"),
+                    HasSubstr("data degree 7"), HasSubstr("take 98 or 105")));
   EXPECT_THAT(error(3, 8), HasSubstr("take 8"));
   EXPECT_THAT(error(0, 2), HasSubstr("at least 1"));
   EXPECT_THAT(error(8, 0), HasSubstr("at least 1"));

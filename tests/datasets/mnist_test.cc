@@ -139,7 +139,7 @@ TEST(MnistTest, AFolderWithoutTheFilesIsAnError) {
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("t10k-images-idx3-ubyte.gz"),
-                    HasSubstr("'/nowhere'"), HasSubstr("--data_dir")));
+                    HasSubstr("'/nowhere'"), HasSubstr("four IDX files")));
 }
 
 std::unique_ptr<Dataset> FashionMnist(Split split) {

@@ -236,7 +236,7 @@ TEST(PipelineAdvice, MoveTheCut) {
   // 16 x 9 + 3 ms; 17 x 6 ms.
   EXPECT_NEAR(advice.gain, 1 - 102.0 / 147, 1e-6);
   EXPECT_THAT(advice.text,
-              HasSubstr("--balance=profile): stage 1 takes 9.00 ms a "
+              HasSubstr("balance by profile): stage 1 takes 9.00 ms a "
                         "microbatch, stage 0 takes 3.00"));
   EXPECT_THAT(advice.text,
               HasSubstr("102.00 ms instead of 147.00 (30.6 % less)"));
@@ -266,11 +266,11 @@ TEST(PipelineAdvice, AnotherSchedule) {
   const std::vector<StageCost> stages(4, InMs(1, 1, 1));
   const Advice several = AdviceOn("1f1b", {4, 1, 8}, stages, limits);
   EXPECT_EQ(several.kind, AdviceKind::kOtherSchedule);
-  EXPECT_THAT(several.text, HasSubstr("--schedule=zb_v"));
+  EXPECT_THAT(several.text, HasSubstr("another schedule (zb_v"));
   limits.layers = 7;  // too few for two stages on each of four devices
   const Advice one = AdviceOn("1f1b", {4, 1, 8}, stages, limits);
   EXPECT_EQ(one.kind, AdviceKind::kOtherSchedule);
-  EXPECT_THAT(one.text, HasSubstr("--schedule=zb_h1, which keeps the "
+  EXPECT_THAT(one.text, HasSubstr("another schedule (zb_h1, which keeps the "
                                   "activations of 4 microbatches on one "
                                   "device, 1f1b of 4"));
 }

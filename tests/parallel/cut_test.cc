@@ -60,8 +60,9 @@ TEST(ParseCutsTest, OrderAndEmptyPartsAreErrors) {
 }
 
 TEST(ParseCutsTest, TheNumberOfCutsIsThatOfThePartsLessOne) {
-  EXPECT_THAT(ErrorOf(ParseCuts("relu", kNames, 3)),
-              HasSubstr("--cut=relu names 1 layer, but 3 parts have 2 cuts"));
+  EXPECT_THAT(
+      ErrorOf(ParseCuts("relu", kNames, 3)),
+      HasSubstr("cuts at 'relu': this names 1 layer, but 3 parts have 2 cuts"));
   EXPECT_THAT(ErrorOf(ParseCuts("", kNames, 2)),
               HasSubstr("names 0 layers, but 2 parts have 1 cut"));
   EXPECT_THAT(ErrorOf(ParseCuts("relu", kNames, 7)),

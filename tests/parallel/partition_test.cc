@@ -61,7 +61,7 @@ TEST(ParseBalance, KnowsItsWords) {
   EXPECT_EQ(ParseBalance("fc2,head")->kind, BalanceKind::kCuts);
   EXPECT_EQ(ParseBalance("fc2,head")->text, "fc2,head");
   EXPECT_THAT(std::string(ParseBalance("type:(").status().message()),
-              HasSubstr("--balance=type:(: not a regular expression"));
+              HasSubstr("balance by type:(: not a regular expression"));
   EXPECT_THAT(std::string(ParseBalance("type:").status().message()),
               HasSubstr("expected an expression"));
 }
@@ -81,7 +81,7 @@ TEST(Partition, ByEachRule) {
 TEST(Partition, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(CutsOf("uniform", *OneFOneB({5, 1, 4})).ok());
   EXPECT_THAT(std::string(CutsOf("unifrm", TwoStages()).status().message()),
-              HasSubstr("--balance=unifrm is none of uniform, parameters, "
+              HasSubstr("the balance unifrm is none of uniform, parameters, "
                         "profile and type:REGEX, and as layers: --cut: the "
                         "model has no layer \"unifrm\""));
   EXPECT_FALSE(CutsOf("type:Conv", TwoStages()).ok());

@@ -10,6 +10,7 @@
 #include "core/sim/limits.h"
 #include "core/sim/sim.h"
 #include "core/status_macros.h"
+#include "core/torch_status.h"
 
 namespace tandem {
 namespace {
@@ -37,8 +38,10 @@ absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
   }
   TANDEM_ASSIGN_OR_RETURN(const c10::DeviceType type,
                           ParseDeviceType(settings.device));
-  return DevicesOf(launch.local_rank,
-                   static_cast<int>(settings.devices_per_rank), type);
+  auto devices = DevicesOf(launch.local_rank,
+                           static_cast<int>(settings.devices_per_rank), type);
+  if (devices.ok()) return devices;
+  return Annotate(devices.status(), absl::StrCat("--device=", settings.device));
 }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> PeakMemory(

@@ -27,6 +27,17 @@
 namespace tandem {
 namespace {
 
+// A data set that suits the model, where the given one holds the other kind of
+// samples; empty: that would be no remedy.
+std::string FittingDataset(const ModelOptions& model) {
+  ModelOptions other = model;
+  other.tokens = !model.tokens;
+  other.input_shape =
+      other.tokens ? std::vector<int64_t>{64} : std::vector<int64_t>{1, 28, 28};
+  if (!MakeModel(other).ok()) return "";
+  return other.tokens ? "synthetic_tokens" : "fashion_mnist";
+}
+
 absl::StatusOr<LayerSpecs> MakeSpecs(const TrainOptions& options,
                                      const Dataset& data) {
   ModelOptions model;
@@ -34,7 +45,13 @@ absl::StatusOr<LayerSpecs> MakeSpecs(const TrainOptions& options,
   model.input_shape = data.input_shape();
   model.classes = data.classes();
   model.tokens = data.tokens();
-  return MakeModel(model);
+  absl::StatusOr<LayerSpecs> specs = MakeModel(model);
+  if (specs.ok()) return specs;
+  const std::string fitting = FittingDataset(model);
+  if (fitting.empty()) return specs;
+  return absl::Status(
+      specs.status().code(),
+      absl::StrCat(specs.status().message(), ": try --dataset=", fitting));
 }
 
 OptimizerOptions OptimizerOptionsOf(const TrainOptions& options,

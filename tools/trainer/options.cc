@@ -83,32 +83,6 @@ bool IsForHybrid(const std::string& flag) {
          flag == "comm_hook" || absl::StartsWith(flag, "power_sgd_");
 }
 
-// A pipeline is one replica, for which nothing is averaged: what says how
-// would be ignored.
-absl::Status CheckReplicas(const TrainOptions& options) {
-  if (!IsPipeline(options.pipeline, SurroundingsOf(options))) {
-    return absl::OkStatus();
-  }
-  const auto usual = Describe(DdpSettings());
-  const auto given = Describe(options.ddp);
-  const bool is_hybrid =
-      options.strategy == "hybrid" || options.pipeline.reproducible;
-  for (size_t i = 0; i < given.size(); ++i) {
-    if (given[i] == usual[i]) continue;
-    if (is_hybrid && IsForHybrid(given[i].first)) continue;
-    const bool accumulates = given[i].first == "gradient_accumulation_steps";
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--", given[i].first, "=", given[i].second,
-        is_hybrid ? " is for replicas in one piece: leave it out"
-                  : " is for replicas, but a pipeline is one replica and "
-                    "averages nothing: leave it out",
-        accumulates
-            ? ", and give a larger --batch_size with more --microbatches"
-            : ""));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckTogether(const TrainOptions& options) {
   if (options.pipeline.reproducible && options.ddp.comm_hook != "none") {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -157,7 +131,8 @@ absl::Status Validate(const TrainOptions& options) {
       AtLeast("lr_step_size", options.lr_step_size, 0),
       AtLeast("lr_gamma", options.lr_gamma, 0),
       AtLeast("clip_grad_norm", options.clip_grad_norm, 0),
-      Between("intra_op_threads", options.intra_op_threads, 0, 1024),
+      Between("intra_op_threads", options.intra_op_threads, 0,
+              kMostIntraOpThreads),
       Between("workers", options.workers, 0, 1024),
       Between("timeout", options.timeout_s, 0.001, 1e7),
       AtLeast("log_every", options.log_every, 1),
@@ -173,12 +148,37 @@ absl::Status Validate(const TrainOptions& options) {
       AtLeast("trace_step", options.trace_step, 1),
       OneOf("backend", options.backend, {"shm", "gloo"}),
       Validate(options.ddp),
-      CheckReplicas(options),
+      // How many replicas there are is known later, but for a pipeline.
+      CheckReplicas(options, options.strategy == "pipeline" ? 1 : 2),
       CheckClipping(options),
       CheckWeightDecay(options),
       CheckData(options),
       CheckTogether(options),
   });
+}
+
+absl::Status CheckReplicas(const TrainOptions& options, int64_t replicas) {
+  if (!IsPipeline(options.pipeline, SurroundingsOf(options))) {
+    return absl::OkStatus();
+  }
+  const auto usual = Describe(DdpSettings());
+  const auto given = Describe(options.ddp);
+  const bool is_hybrid = options.strategy == "hybrid" ||
+                         options.pipeline.reproducible || replicas > 1;
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i] == usual[i]) continue;
+    if (is_hybrid && IsForHybrid(given[i].first)) continue;
+    const bool accumulates = given[i].first == "gradient_accumulation_steps";
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", given[i].first, "=", given[i].second,
+        is_hybrid ? " is for replicas in one piece: leave it out"
+                  : " is for replicas, but a pipeline is one replica and "
+                    "averages nothing: leave it out",
+        accumulates
+            ? ", and give a larger --batch_size with more --microbatches"
+            : ""));
+  }
+  return absl::OkStatus();
 }
 
 PipelineSurroundings SurroundingsOf(const TrainOptions& options) {

@@ -16,6 +16,9 @@
 
 namespace tandem {
 
+// The most threads that --intra_op_threads and OMP_NUM_THREADS may ask for.
+constexpr int kMostIntraOpThreads = 1024;
+
 struct TrainOptions {
   std::string model = "cnn";
   std::string dataset = "fashion_mnist";
@@ -75,6 +78,11 @@ absl::StatusOr<TrainOptions> TrainOptionsFromFlags();
 
 // The checks of TrainOptionsFromFlags, on a value.
 absl::Status Validate(const TrainOptions& options);
+
+// Whether what says how replicas are averaged has a meaning for so many of
+// them: a pipeline is one replica, for which nothing is averaged, and several
+// side by side take less of it than replicas in one piece.
+absl::Status CheckReplicas(const TrainOptions& options, int64_t replicas);
 
 // The learning rate that will be used: --learning_rate, or the optimizer's
 // usual one (sgd 0.05, adam and adamw 0.001).

@@ -83,14 +83,15 @@ ABSL_FLAG(double, clip_grad_value, 0,
 ABSL_FLAG(uint64_t, seed, 0,
           "Seed of initial values and of the order of samples.");
 ABSL_FLAG(int64_t, intra_op_threads, 0,
-          "Threads of one rank's operators; 0: OMP_NUM_THREADS where it is "
-          "set, else this machine's cores shared by its ranks.");
+          "Threads of one rank's operators, 1024 at most; 0: OMP_NUM_THREADS "
+          "where it is set (with the same limit), else this machine's cores "
+          "shared by its ranks.");
 ABSL_FLAG(int64_t, workers, 1,
           "Threads of one rank that prepare batches; 0: none, each batch is "
           "prepared when it is needed.");
 ABSL_FLAG(
     std::string, strategy, "auto",
-    "How ranks and devices share the work: single, ddp (a replica each), "
+    "How ranks and devices share the work: single, ddp (a replica a rank), "
     "model_parallel (the parts of a model, one after the other), pipeline "
     "(all of them at once), hybrid (any number of pipelines side by side), or "
     "auto (follows "
@@ -119,7 +120,8 @@ ABSL_FLAG(std::string, resume, "",
 ABSL_FLAG(std::string, metrics_file, "",
           "File for machine-readable results: one JSON object a line.");
 ABSL_FLAG(std::string, log_dir, "",
-          "Folder for log files, one a rank. Empty: log to stderr alone.");
+          "Folder for log files, one a rank. Empty: log to stderr alone. When "
+          "its disk is full a line on stderr says so, and training goes on.");
 ABSL_FLAG(std::string, trace_file, "",
           "File for a trace of one step on all ranks, in Chrome's format "
           "(Perfetto opens it).");

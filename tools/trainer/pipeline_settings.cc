@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/torch_status.h"
 #include "parallel/partition.h"
 #include "parallel/schedule_choice.h"
 #include "parallel/schedules.h"
@@ -65,7 +66,7 @@ absl::Status CheckBalance(const PipelineSettings& settings,
         "--balance=", settings.balance,
         " needs several devices: set --devices_per_rank or --pipe"));
   }
-  return ParseBalance(settings.balance).status();
+  return Annotate(ParseBalance(settings.balance).status(), "--balance");
 }
 
 // The first flag that is not as usual, of those that pipelines alone have;

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "core/caching_allocator.h"
 
 namespace tandem {
@@ -58,16 +59,28 @@ double StartAfterBoot() {
 
 }  // namespace
 
-int IntraOpThreads(int64_t requested, int local_world_size, bool bound) {
-  if (requested > 0) return static_cast<int>(requested);
-  const char* omp = std::getenv("OMP_NUM_THREADS");
+absl::StatusOr<int> RequestedThreads(int64_t flag, int most) {
+  if (flag > 0) return static_cast<int>(flag);
+  const char* const variable = std::getenv("OMP_NUM_THREADS");
+  const std::string given = variable == nullptr ? "" : variable;
+  if (given.empty()) return 0;
+  // OpenMP takes a list, for regions within regions.
+  const std::string outermost = given.substr(0, given.find(','));
   int threads = 0;
-  if (omp != nullptr && absl::SimpleAtoi(omp, &threads) && threads > 0) {
+  if (absl::SimpleAtoi(outermost, &threads) && threads > 0 && threads <= most) {
     return threads;
   }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "OMP_NUM_THREADS=", given, ": must be a whole number from 1 to ", most,
+      "; unset it, or give --intra_op_threads"));
+}
+
+int IntraOpThreads(int requested, const CoreSharing& sharing) {
+  if (requested > 0) return requested;
   const int cores = CoresOfAffinity();
   const int available = std::min(cores, CoresOfQuota(cores));
-  return std::max(1, bound ? available : available / local_world_size);
+  const int ranks = sharing.bound ? 1 : sharing.ranks;
+  return std::max(1, available / (ranks * sharing.threads_of_rank));
 }
 
 bool IsBoundToCores() {

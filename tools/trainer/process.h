@@ -6,14 +6,27 @@
 
 #include <cstdint>
 
+#include "absl/status/statusor.h"
+
 namespace tandem {
 
-// Threads for one rank's operators: `requested`, or OMP_NUM_THREADS, or the
-// cores that this process may use (its CPU affinity, its control group's quota)
-// shared by `local_world_size` ranks; at least 1. Where the launcher has given
-// each rank cores of its own (`bound`: srun and mpirun can), they are not
-// shared again.
-int IntraOpThreads(int64_t requested, int local_world_size, bool bound);
+// The threads that are asked for: by `flag` (--intra_op_threads) unless it is
+// 0, or by OMP_NUM_THREADS (the first number of a list). 0: neither says.
+// InvalidArgument when OMP_NUM_THREADS is no number from 1 to `most`.
+absl::StatusOr<int> RequestedThreads(int64_t flag, int most);
+
+// Who uses this host's cores.
+struct CoreSharing {
+  int ranks = 1;            // on this host
+  int threads_of_rank = 1;  // of each rank that run operators at the same time
+  // The launcher has given each rank cores of its own (srun and mpirun can).
+  bool bound = false;
+};
+
+// Threads for the operators that one of a rank's threads runs: `requested`
+// unless it is 0, else its share of the cores that this process may use (its
+// CPU affinity, its control group's quota); at least 1.
+int IntraOpThreads(int requested, const CoreSharing& sharing);
 
 // Whether this process may use only some of the machine's cores.
 bool IsBoundToCores();

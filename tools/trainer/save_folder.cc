@@ -30,6 +30,12 @@ absl::Status PrepareSaveFolder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return FolderError(folder, "make the folder", error.message());
+  const auto latest = std::filesystem::symlink_status(
+      absl::StrCat(folder, "/", kLatest), error);
+  if (std::filesystem::is_directory(latest)) {
+    return FolderError(folder, "point latest.safetensors at a checkpoint",
+                       "a folder of that name is in the way");
+  }
   std::string probe = absl::StrCat(folder, "/.probe.XXXXXX");
   const int file = mkstemp(&probe[0]);
   if (file < 0) {

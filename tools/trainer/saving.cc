@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/checkpoint.h"
+#include "core/group_agreement.h"
 #include "core/status_macros.h"
+#include "core/torch_status.h"
 #include "tools/trainer/save_folder.h"
 
 namespace tandem {
@@ -59,6 +61,19 @@ absl::Status CheckFits(const std::string& path,
   return absl::OkStatus();
 }
 
+// Every rank reads a file of its own, perhaps in a folder of its own host: the
+// newest there need not be the newest here.
+absl::Status CompareProgress(const Job& job, const TrainingProgress& progress) {
+  const NamedValues mine = {
+      {"the step", absl::StrCat(progress.step)},
+      {"the epoch", absl::StrCat(progress.epoch)},
+      {"the sampler's position", absl::StrCat(progress.sampler_position)},
+      {"the seed", absl::StrCat(progress.seed)},
+  };
+  return Annotate(AgreeInGroup(mine, "checkpoints", *job.world),
+                  absl::StrCat("--resume=", job.options.resume));
+}
+
 }  // namespace
 
 NamedTensors ModelOf(const WholeState& state) {
@@ -84,6 +99,7 @@ absl::StatusOr<TrainPosition> ResumeJob(Job& job, const std::string& path) {
   TANDEM_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                           LoadCheckpoint(CheckpointFile(path)));
   TANDEM_RETURN_IF_ERROR(CheckFits(path, checkpoint.progress, job.options));
+  TANDEM_RETURN_IF_ERROR(CompareProgress(job, checkpoint.progress));
   TANDEM_RETURN_IF_ERROR(job.strategy->LoadModelState(checkpoint.model));
   if (!job.options.eval_only) {
     TANDEM_RETURN_IF_ERROR(

@@ -32,7 +32,8 @@ absl::StatusOr<std::string> SaveJob(const Job& job,
 // Loads a checkpoint, a file or a folder's latest, into the job. Every rank
 // calls it and reads the file. InvalidArgument when it is of a job with another
 // model, seed, data set, batch size or optimizer (all but the model do not
-// matter under --eval_only).
+// matter under --eval_only), or when ranks have read files of different steps.
+// Collective.
 absl::StatusOr<TrainPosition> ResumeJob(Job& job, const std::string& path);
 
 }  // namespace tandem

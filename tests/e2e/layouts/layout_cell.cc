@@ -28,8 +28,7 @@ int LayoutCell::ranks_of_replica() const {
 }
 
 std::string LayoutCell::strategy() const {
-  if (stages == 1) return replicas == 1 ? "single" : "ddp";
-  return replicas == 1 ? "pipeline" : "hybrid";
+  return replicas == 1 && stages > 1 ? "pipeline" : "hybrid";
 }
 
 std::string ToString(const LayoutCell& cell) {

@@ -1,6 +1,7 @@
 // What a user can get wrong: one clear line, an exit code, nothing left behind.
 
 #include <dirent.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
@@ -57,12 +58,21 @@ std::string FileWith(const std::string& name, const std::string& contents) {
   return path;
 }
 
+std::string FolderWith(const std::string& name) {
+  const std::string folder = NewFolder("folder");
+  mkdir((folder + "/" + name).c_str(), 0755);
+  return folder;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, RefusalTest,
     testing::Values(
         Refusal{
             "UnknownFlag", {"--bach_size=8"}, {"bach_size", "batch_size"}, 2},
-        Refusal{"NotANumber", {"--epochs=many"}, {"epochs", "many"}, 2},
+        Refusal{"NotANumber",
+                {"--epochs=many"},
+                {"--epochs=many: takes a whole number"},
+                2},
         Refusal{"StrayWord", {"resnet18"}, {"resnet18"}, 2},
         Refusal{"UnknownModel",
                 {"--model=resnet19"},
@@ -72,10 +82,13 @@ INSTANTIATE_TEST_SUITE_P(
                 {"--dataset=cifar"},
                 {"cifar", "fashion_mnist", "synthetic"},
                 2},
-        Refusal{"ModelAndDataDoNotFit", {"--model=gpt_tiny"}, {"gpt_tiny"}, 2},
+        Refusal{"ModelAndDataDoNotFit",
+                {"--model=gpt_tiny"},
+                {"gpt_tiny", "try --dataset=synthetic_tokens"},
+                2},
         Refusal{"BatchDoesNotDivide",
                 {"--nproc_per_node=2", "--batch_size=15"},
-                {"15", "2"},
+                {"--batch_size=15: a global batch of 15", "2"},
                 2},
         Refusal{"BatchBeyondTheData",
                 {"--batch_size=1000"},
@@ -108,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
                 2},
         Refusal{"TokensForAnMlp",
                 {"--dataset=synthetic_tokens", "--synthetic_shape=16"},
-                {"mlp_small", "token numbers"},
+                {"mlp_small", "token numbers", "try --dataset=fashion_mnist"},
                 2},
         Refusal{"ModelBeyondMemory",
                 {"--model=mlp_wide", "--synthetic_shape=1,32768,32768"},
@@ -126,7 +139,21 @@ INSTANTIATE_TEST_SUITE_P(
                 {"--nopower_sgd_warm_start", "--comm_hook=bf16"},
                 {"--power_sgd_warm_start", "--comm_hook=bf16"},
                 2},
-        Refusal{"NoSuchDevice", {"--device=cuda"}, {"cuda"}, 2},
+        Refusal{"NoSuchDevice",
+                {"--device=cuda"},
+                {"--device=cuda: this program is built without CUDA"},
+                2},
+        Refusal{"MorePartsThanSamples",
+                {"--nproc_per_node=2", "--batch_size=32",
+                 "--gradient_accumulation_steps=17"},
+                {"--gradient_accumulation_steps=17: a rank has 16 samples of "
+                 "--batch_size=32"},
+                2},
+        Refusal{"FolderInTheLatestCheckpointsPlace",
+                {"--save_dir=" + FolderWith("latest.safetensors")},
+                {"--save_dir=", "latest.safetensors",
+                 "a folder of that name is in the way"},
+                2},
         Refusal{"UnknownBackend",
                 {"--backend=carrier_pigeon", "--nproc_per_node=2"},
                 {"carrier_pigeon", "gloo"},
@@ -136,6 +163,19 @@ INSTANTIATE_TEST_SUITE_P(
                 {"diverged", "--learning_rate"},
                 1}),
     [](const auto& info) { return info.param.name; });
+
+TEST(ThreadsOfTheEnvironmentTest, AreRefusedWhereTheyAreNone) {
+  for (const char* threads : {"3000", "abc", "-3"}) {
+    ProgramOptions options;
+    options.environment["OMP_NUM_THREADS"] = threads;
+    const ProgramResult result =
+        RunProgram(kTrain, SmallJob({"--intra_op_threads=0"}), options);
+    EXPECT_EQ(result.exit_code, 2) << threads;
+    EXPECT_THAT(result.err,
+                HasSubstr("OMP_NUM_THREADS=" + std::string(threads) +
+                          ": must be a whole number from 1 to"));
+  }
+}
 
 // A job goes on only as what it was.
 class OtherJobTest : public testing::TestWithParam<Flags> {};

@@ -172,13 +172,13 @@ TEST(SimTest, Resnet18OnTwoDevicesTrainsToTheCpusBits) {
   EXPECT_THAT(program.out, HasSubstr("peak on sim:1"));
 }
 
-TEST(SimTest, SeveralDevicesOfEachRankMakeAHybrid) {
+TEST(SimTest, SeveralDevicesOfEachRankAreAReplicas) {
   const Flags job = SmallJob({"--nproc_per_node=2"});
   const Events cpu = RunJobForEvents(job);
   const Events sim =
       RunJobForEvents(Joined(job, {"--device=sim", "--devices_per_rank=2"}));
   EXPECT_EQ(cpu.front()["strategy"], "ddp");
-  EXPECT_EQ(sim.front()["strategy"], "hybrid");
+  EXPECT_EQ(sim.front()["strategy"], "ddp");
   EXPECT_EQ(Fingerprint(sim), Fingerprint(cpu));
 }
 

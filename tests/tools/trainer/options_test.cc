@@ -30,6 +30,24 @@ TEST(TrainOptionsTest, APipelineNeedsNoSettingOfReplicas) {
   EXPECT_TRUE(Validate(options).ok()) << Validate(options);
 }
 
+// With "auto" it is the number of ranks that makes a pipeline one of several.
+TEST(TrainOptionsTest, SeveralPipelinesAverageWhatOneDoesNot) {
+  TrainOptions options;
+  options.pipeline.pipe = 2;
+  options.ddp.bucket_cap_mb = 5;
+  options.ddp.comm_hook = "fp16";
+  EXPECT_TRUE(Validate(options).ok()) << Validate(options);
+  EXPECT_TRUE(CheckReplicas(options, 2).ok()) << CheckReplicas(options, 2);
+  EXPECT_THAT(std::string(CheckReplicas(options, 1).message()),
+              HasSubstr("--bucket_cap_mb=5 is for replicas, but a pipeline is "
+                        "one replica"));
+  options.ddp = DdpSettings();
+  options.ddp.average_parameters_every = 4;
+  EXPECT_THAT(std::string(CheckReplicas(options, 2).message()),
+              HasSubstr("--average_parameters_every=4 is for replicas in one "
+                        "piece"));
+}
+
 TEST(TrainOptionsTest, NormsAndDecayMayBeOfAnyKind) {
   TrainOptions options;
   options.clip_grad_norm = 1;

@@ -11,17 +11,41 @@
 namespace tandem {
 namespace {
 
-TEST(ProcessTest, ThreadsAreThoseAskedForThenOmpsThenTheCoresShared) {
-  setenv("OMP_NUM_THREADS", "3", 1);
-  EXPECT_EQ(IntraOpThreads(5, 2, false), 5);
-  EXPECT_EQ(IntraOpThreads(0, 2, false), 3);
-  setenv("OMP_NUM_THREADS", "many", 1);
-  const int all = IntraOpThreads(0, 1, false);
-  EXPECT_GE(all, 1);
+TEST(ProcessTest, TheFlagAsksForThreadsElseOpenMpsVariable) {
   unsetenv("OMP_NUM_THREADS");
-  EXPECT_EQ(IntraOpThreads(0, 1, false), all);
-  EXPECT_EQ(IntraOpThreads(0, 10000, false), 1);
-  EXPECT_EQ(IntraOpThreads(0, 10000, /*bound=*/true), all);
+  EXPECT_EQ(RequestedThreads(0, 1024).value(), 0);
+  setenv("OMP_NUM_THREADS", "", 1);
+  EXPECT_EQ(RequestedThreads(0, 1024).value(), 0);
+  for (const char* three : {"3", " 3 ", "3,2"}) {
+    setenv("OMP_NUM_THREADS", three, 1);
+    EXPECT_EQ(RequestedThreads(5, 1024).value(), 5);
+    EXPECT_EQ(RequestedThreads(0, 1024).value(), 3) << three;
+  }
+  setenv("OMP_NUM_THREADS", "1024", 1);
+  EXPECT_EQ(RequestedThreads(0, 1024).value(), 1024);
+}
+
+TEST(ProcessTest, AVariableThatIsNoNumberOfThreadsIsRefused) {
+  for (const char* wrong : {"3000", "abc", "-3", "0", ",2", "1.5"}) {
+    setenv("OMP_NUM_THREADS", wrong, 1);
+    EXPECT_EQ(RequestedThreads(0, 1024).status().message(),
+              "OMP_NUM_THREADS=" + std::string(wrong) +
+                  ": must be a whole number from 1 to 1024; unset it, or give "
+                  "--intra_op_threads");
+    EXPECT_EQ(RequestedThreads(5, 1024).value(), 5);  // nobody looks at it
+  }
+  unsetenv("OMP_NUM_THREADS");
+}
+
+TEST(ProcessTest, CoresAreSharedByWhoeverComputesAtOnce) {
+  const int all = IntraOpThreads(0, {});
+  EXPECT_GE(all, 1);
+  EXPECT_EQ(IntraOpThreads(5, {10000, 1, false}), 5);
+  EXPECT_EQ(IntraOpThreads(0, {10000, 1, false}), 1);
+  EXPECT_EQ(IntraOpThreads(0, {10000, 1, /*bound=*/true}), all);
+  // A rank's devices share its own cores, too.
+  EXPECT_EQ(IntraOpThreads(0, {10000, all, /*bound=*/true}), 1);
+  EXPECT_EQ(IntraOpThreads(0, {1, all, false}), 1);
 }
 
 TEST(ProcessTest, ConfigureSetsLibTorchsThreads) {

@@ -1,0 +1,30 @@
+// Agreement of a group's ranks on named values, through the store where they
+// meet: before anything is made that depends on these values.
+
+#ifndef TANDEM_CORE_STORE_AGREEMENT_H_
+#define TANDEM_CORE_STORE_AGREEMENT_H_
+
+#include <chrono>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "core/agreement.h"
+#include "core/group_member.h"
+
+namespace tandem {
+
+// CompareValues over the ranks of the group, with the same result on each of
+// them. Each leaves a hash on the store and rank 0 compares them; only where
+// they differ do ranks leave the values themselves. So a group of n ranks asks
+// the store for O(n) things in all.
+//
+// Once for a group, after MeetAtStore. DeadlineExceeded after `timeout` names
+// the ranks that have left nothing; else what is wrong with the store, and who
+// serves it.
+absl::Status AgreeAtStore(const GroupMember& member, const NamedValues& mine,
+                          absl::string_view what,
+                          std::chrono::milliseconds timeout);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_STORE_AGREEMENT_H_
