@@ -24,8 +24,8 @@ namespace tandem {
 LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed);
 
 // Sends `input` through one layer, which leaves its skips in `skips` and takes
-// them from there. Throws c10::Error for a further input that is not there. A
-// CHECK fails for a layer that does not do what its links say.
+// them from there. Throws c10::Error for a further input that is not there, and
+// for a layer that does not do what its links say.
 at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips);
 
 // Sends `input` through all layers; an empty list gives it back. `further`:
