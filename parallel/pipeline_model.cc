@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/layer_list.h"
+#include "core/make_layers.h"
 #include "core/memory_category.h"
 #include "core/reproducible.h"
 #include "core/status_macros.h"
@@ -62,6 +63,7 @@ LayerList Make(const LayerSpecs& specs, const PipelineModelOptions& options) {
 absl::Status Check(const LayerSpecs& specs, const Schedule& schedule,
                    const PipelineLayout& layout, const Cuts& cuts) {
   const auto count = static_cast<int64_t>(specs.size());
+  TANDEM_RETURN_IF_ERROR(CheckLayerNames(specs));
   TANDEM_RETURN_IF_ERROR(CheckCuts(cuts, count));
   TANDEM_RETURN_IF_ERROR(CheckLayout(schedule, layout));
   if (cuts.size() + 1 != static_cast<size_t>(schedule.stages)) {

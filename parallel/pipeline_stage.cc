@@ -9,8 +9,10 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "core/default_generator.h"
 #include "core/layer_list.h"
 #include "core/memory_category.h"
+#include "core/random.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 
@@ -23,6 +25,12 @@ at::Tensor LeafOf(const at::Tensor& input) {
   const bool takes_gradient = at::isFloatingType(leaf.scalar_type()) ||
                               at::isComplexType(leaf.scalar_type());
   return takes_gradient ? leaf.requires_grad_() : leaf;
+}
+
+// Of what a layer draws from LibTorch's default generator for these samples.
+uint64_t SeedOfDraws(const Samples& samples, const std::string& layer) {
+  return SipHash(samples.seed, static_cast<uint64_t>(samples.step),
+                 absl::StrCat("draws of ", samples.first, " in ", layer));
 }
 
 StageMessage Detached(const StageMessage& message) {
@@ -75,6 +83,10 @@ absl::StatusOr<StageMessage> PipelineStage::Run(const StagePass& pass,
     skips[options_.incoming[i]] = inputs[i + 1];
   }
   for (const Layer& layer : layers_) {
+    std::optional<DefaultGeneratorScope> draws;
+    if (pass.samples.has_value()) {
+      draws.emplace(SeedOfDraws(*pass.samples, layer.name), device());
+    }
     running_->store(&layer, std::memory_order_relaxed);
     auto output = CatchTorchOr([&] { return RunLayer(layer, values, skips); });
     running_->store(nullptr, std::memory_order_relaxed);
@@ -99,7 +111,7 @@ absl::StatusOr<LossResult> PipelineStage::Loss(const at::Tensor& output,
       [&] {
         LossResult result =
             options_.loss(output, kept.targets.to(output.device()));
-        if (kept.weight != 1) result.loss = result.loss.mul(kept.weight);
+        result.loss = WeighLoss(result.loss, kept.weight, output);
         return result;
       },
       "loss");
