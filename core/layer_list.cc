@@ -1,7 +1,6 @@
 #include "core/layer_list.h"
 
 #include <c10/util/Exception.h>
-#include <glog/logging.h>
 #include <torch/nn/module.h>
 
 #include <cstddef>
@@ -32,22 +31,34 @@ NamedTensors SharedWith(const LayerSpec& spec, const LayerList& layers) {
   return shared;
 }
 
+Layer Make(const LayerSpec& spec, uint64_t seed, const LayerList& layers) {
+  const bool is_tied = !spec.links.ties.empty();
+  TORCH_CHECK(is_tied ? spec.make_tied != nullptr : spec.make != nullptr,
+              "layer ", spec.name, " has no ", is_tied ? "make_tied" : "make",
+              " in its spec, which says how it is made");
+  return is_tied ? spec.make_tied(seed, SharedWith(spec, layers))
+                 : spec.make(seed);
+}
+
 }  // namespace
 
 LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed) {
   LayerList layers;
   layers.reserve(specs.size());
   for (const LayerSpec& spec : specs) {
-    layers.push_back(spec.links.ties.empty()
-                         ? spec.make(seed)
-                         : spec.make_tied(seed, SharedWith(spec, layers)));
+    layers.push_back(Make(spec, seed, layers));
     layers.back().links = spec.links;
   }
   return layers;
 }
 
 at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips) {
-  if (!layer.links.has_skips()) return layer.forward(input);
+  const bool has_skips = layer.links.has_skips();
+  TORCH_CHECK(has_skips ? layer.forward_with_skips != nullptr
+                        : layer.forward != nullptr,
+              "layer ", layer.name, " has no forward",
+              has_skips ? "_with_skips, which its links ask for" : "");
+  if (!has_skips) return layer.forward(input);
   for (const std::string& name : layer.links.reads) {
     TORCH_CHECK(skips.count(name) > 0, "layer ", layer.name,
                 " reads the further input '", name, "', which is not there");
@@ -60,15 +71,18 @@ at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips) {
   }
   at::Tensor output = layer.forward_with_skips(input, skips);
   for (const std::string& skip : layer.links.stashes) {
-    CHECK_EQ(skips.count(skip), 1u) << layer.name << " has not left " << skip;
+    TORCH_CHECK(skips.count(skip) == 1, "layer ", layer.name,
+                " has not left the skip connection '", skip,
+                "', which its links.stashes declare");
   }
   // Others may take it, too.
   for (const auto& [name, skip] : taken) {
     if (!absl::c_linear_search(layer.links.stashes, name)) skips[name] = skip;
   }
   for (const std::string& name : layer.links.reads) {
-    CHECK_EQ(skips.count(name), 1u)
-        << layer.name << " has taken " << name << ", which others may read";
+    TORCH_CHECK(skips.count(name) == 1, "layer ", layer.name,
+                " has taken the further input '", name,
+                "' out of the map, which others may read: leave it there");
   }
   return output;
 }

@@ -26,8 +26,8 @@ LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed);
 // Sends `input` through one layer, which leaves its skips in `skips`. Those
 // that it takes are there afterwards, too: who runs the layers drops them
 // behind the last that does (core/last_takes.h). Throws c10::Error for a skip
-// or a further input that is not there. A CHECK fails for a layer that does not
-// do what its links say.
+// or a further input that is not there, and for a layer that does not do what
+// its links say.
 at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips);
 
 // Sends `input` through all layers; an empty list gives it back. `further`:

@@ -5,6 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 #include "core/loss.h"
 
 namespace tandem {
@@ -18,6 +20,13 @@ namespace tandem {
 // equals, is the target's. Throws c10::Error on shapes that do not fit and, on
 // the CPU, on targets out of range. Waits for the device once.
 LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets);
+
+// The same with torch.nn.CrossEntropyLoss's ignore_index, for padding, say:
+// targets of this number are no predictions. They have no part in loss, score
+// and gradient, and batches weigh by the targets that are left
+// (LossFunction::weight). Without any left the loss is 0, and so is its
+// gradient, where PyTorch's is NaN.
+LossFunction CrossEntropyIgnoring(int64_t ignore_index);
 
 }  // namespace tandem
 

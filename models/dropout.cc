@@ -4,7 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
-#include <glog/logging.h>
+#include <c10/util/Exception.h>
 
 #include <cmath>
 #include <cstdint>
@@ -72,7 +72,9 @@ at::Tensor SampleDropout(const at::Tensor& x, double p,
 }
 
 Dropout::Dropout(std::string name, double p) : name_(std::move(name)), p_(p) {
-  CHECK(p >= 0 && p <= 1) << name_ << " cannot drop with probability " << p;
+  TORCH_CHECK_VALUE(p >= 0 && p <= 1, "dropout ", name_,
+                    " cannot drop with probability ", p,
+                    ": it must be from 0 to 1");
 }
 
 at::Tensor Dropout::forward(const at::Tensor& x) const {

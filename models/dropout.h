@@ -28,7 +28,7 @@ at::Tensor SampleDropout(const at::Tensor& x, double p, absl::string_view name);
 // The same as a module; in evaluation it gives its input back.
 class Dropout : public torch::nn::Module {
  public:
-  // Requires 0 <= p <= 1.
+  // Throws c10::ValueError unless 0 <= p <= 1.
   Dropout(std::string name, double p);
   at::Tensor forward(const at::Tensor& x) const;
 

@@ -1,7 +1,7 @@
 #include "models/tied_linear.h"
 
 #include <ATen/core/Tensor.h>
-#include <glog/logging.h>
+#include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 
 #include <cstdint>
@@ -33,7 +33,8 @@ at::Tensor MakeParameter(const LayerSpec& owner, uint64_t seed,
   for (const auto& each : NamedParameters(MakeLayers({owner}, seed))) {
     if (each.first == name) return each.second;
   }
-  LOG(FATAL) << "layer " << owner.name << " has no parameter " << name;
+  TORCH_CHECK(false, "layer ", owner.name, " has no parameter ", name,
+              ", which another is tied to: name it in full, with its layer");
 }
 
 }  // namespace

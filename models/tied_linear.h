@@ -12,6 +12,7 @@ namespace tandem {
 // x [..., in] -> x weight^T [..., out]; no bias. `weight` [out, in] is
 // parameter `tied_to`, by its full name, of the earlier layer `owner`. Made
 // without that layer it has a weight of its own with the same initial values.
+// Making it throws c10::Error where `owner` has no such parameter.
 LayerSpec TiedLinearLayer(const std::string& name, const LayerSpec& owner,
                           const std::string& tied_to);
 

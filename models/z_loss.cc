@@ -10,12 +10,15 @@
 namespace tandem {
 
 LossFunction WithZLoss(LossFunction loss, double coefficient) {
-  return [loss = std::move(loss), coefficient](const at::Tensor& outputs,
-                                               const at::Tensor& targets) {
-    AddLoss("z_loss",
-            at::logsumexp(outputs, -1).square().mean().mul(coefficient));
-    return loss(outputs, targets);
-  };
+  const LossFunction::Weight weight = loss.weight();
+  return LossFunction(
+      [loss = std::move(loss), coefficient](const at::Tensor& outputs,
+                                            const at::Tensor& targets) {
+        AddLoss("z_loss",
+                at::logsumexp(outputs, -1).square().mean().mul(coefficient));
+        return loss(outputs, targets);
+      },
+      weight);
 }
 
 }  // namespace tandem

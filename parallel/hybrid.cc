@@ -47,7 +47,7 @@ FlatBufferList Hybrid::AllBuffers() const {
 
 // A stage's gradients are averaged, and where nothing else is asked for it is
 // updated, on its device's thread.
-StepHooks Hybrid::Hooks(double learning_rate) {
+StepHooks Hybrid::Hooks(std::optional<double> learning_rate) {
   const auto stage_of = [this](const Action& action) {
     return stages_[static_cast<size_t>(action.stage)].get();
   };
@@ -65,13 +65,15 @@ StepHooks Hybrid::Hooks(double learning_rate) {
     for (TrainedStage* stage : StagesOf(device)) {
       TANDEM_RETURN_IF_ERROR(stage->Finish());
     }
-    return updates_at_once() ? UpdateDevice(device, std::nullopt, learning_rate)
-                             : absl::OkStatus();
+    return learning_rate.has_value()
+               ? UpdateDevice(device, std::nullopt, learning_rate)
+               : absl::OkStatus();
   };
   return hooks;
 }
 
-absl::StatusOr<Score> Hybrid::Step(const Batch& batch, double learning_rate) {
+absl::StatusOr<Score> Hybrid::Compute(const Batch& batch,
+                                      std::optional<double> learning_rate) {
   TANDEM_RETURN_IF_ERROR(LearnSizes(batch.size));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
                           Microbatches(batch));
@@ -83,22 +85,55 @@ absl::StatusOr<Score> Hybrid::Step(const Batch& batch, double learning_rate) {
     if (stage == nullptr || stage->records() == nullptr) continue;
     stage->records()->Begin(static_cast<int>(microbatches.size()));
   }
+  TANDEM_ASSIGN_OR_RETURN(const StepSamples samples,
+                          SamplesOfStep(microbatches));
   const absl::StatusOr<Score> score =
-      executor_->TrainStep(microbatches, SamplesOfStep(), Hooks(learning_rate));
+      executor_->TrainStep(microbatches, samples, Hooks(learning_rate));
   if (!score.ok()) return Annotate(score.status(), "training step");
   const auto usual = static_cast<size_t>(options_.schedule.microbatches);
   if (microbatches.size() == usual) Measure(batch);
   TANDEM_RETURN_IF_ERROR(SumAddedLosses());
-  if (!updates_at_once()) TANDEM_RETURN_IF_ERROR(Update(learning_rate));
-  ++step_;
+  if (learning_rate.has_value()) {
+    ++step_;
+  } else {
+    TANDEM_RETURN_IF_ERROR(tied_->Sum());
+    halves_.EndFirst();
+  }
   return options_.reproducible ? SumInOrder() : Sum(*score);
 }
 
 absl::StatusOr<Score> Hybrid::TrainStep(const Batch& batch,
                                         double learning_rate) {
-  absl::StatusOr<Score> score = Step(batch, learning_rate);
+  if (!updates_at_once()) {
+    absl::StatusOr<Score> score = ComputeGradients(batch);
+    if (score.ok()) TANDEM_RETURN_IF_ERROR(Update(learning_rate));
+    return score;
+  }
+  TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
+  absl::StatusOr<Score> score = Compute(batch, learning_rate);
   if (!score.ok()) Abort(score.status());
   return score;
+}
+
+absl::StatusOr<Score> Hybrid::ComputeGradients(const Batch& batch) {
+  TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
+  absl::StatusOr<Score> score = Compute(batch, std::nullopt);
+  if (!score.ok()) Abort(score.status());
+  return score;
+}
+
+absl::Status Hybrid::Update(double learning_rate) {
+  TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
+  const absl::Status done = Finish(learning_rate);
+  if (!done.ok()) Abort(done);
+  return done;
+}
+
+absl::Status Hybrid::SkipUpdate() {
+  TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
+  const absl::Status done = Finish(std::nullopt);
+  if (!done.ok()) Abort(done);
+  return done;
 }
 
 void Hybrid::Abort(const absl::Status& reason) {

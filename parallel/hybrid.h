@@ -29,6 +29,7 @@
 #include "parallel/pipeline_model.h"
 #include "parallel/pipeline_times.h"
 #include "parallel/schedule.h"
+#include "parallel/step_halves.h"
 #include "parallel/strategy.h"
 #include "parallel/tied_gradients.h"
 #include "parallel/trained_stage.h"
@@ -102,12 +103,16 @@ struct HybridOptions {
 //
 // Schedule, cuts, seed and the other options must be the same on all ranks:
 // Create compares them (hybrid_agreement.h).
+// At the start every replica takes the first one's parameters and buffers, and
+// every copy of a tied weight that of the first layer that has it.
 //
-// Errors: InvalidArgument for parts that do not fit each other, a batch that
-// gives another number of microbatches than the schedule's, a model without
-// parameters; those of PipelineExecutor, Reducer, Communicator and LibTorch.
-// When one rank fails the others fail at once, with its reason; some stages may
-// have been updated by then, so that a job goes on from its last checkpoint.
+// Errors: InvalidArgument for parts that do not fit each other, replicas with
+// different models, two layers of one name, a batch that gives another number
+// of microbatches than the schedule's, a model without parameters, a layer that
+// cannot be made (on all ranks, with the first such rank's reason); those of
+// PipelineExecutor, Reducer, Communicator and LibTorch. When one rank fails the
+// others fail at once, with its reason; some stages may have been updated by
+// then, so that a job goes on from its last checkpoint.
 //
 // Fault points: PipelineExecutor's, the Reducer's, and "before_optimizer".
 class Hybrid : public Strategy {
@@ -122,6 +127,9 @@ class Hybrid : public Strategy {
   std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;
+  absl::StatusOr<Score> ComputeGradients(const Batch& batch) override;
+  absl::Status Update(double learning_rate) override;
+  absl::Status SkipUpdate() override;
   std::map<std::string, double> AddedLosses() const override {
     return added_losses_.means();
   }
@@ -158,25 +166,36 @@ class Hybrid : public Strategy {
   absl::Status Prepare(const LayerSpecs& specs, const LossFunction& loss,
                        Communicator* world);
   absl::Status MakeGroups(Communicator* world);
+  absl::StatusOr<PipelineExecutor::Stages> MakeOwnStages(
+      const LayerSpecs& specs, const LossFunction& loss,
+      const PipelineLayout& layout) const;
+  absl::Status Agree(const absl::Status& mine);
+  absl::Status CompareReplicas();
   absl::Status MakeTrainedStages(const std::vector<TiedGroup>& tied);
   absl::Status CountParameters();
   absl::StatusOr<GradientOrder> OrderOfGroups() const;
   absl::StatusOr<std::vector<Batch>> Microbatches(const Batch& batch) const;
   absl::Status LearnSizes(int64_t size);
-  StepSamples SamplesOfStep() const;
+  absl::StatusOr<StepSamples> SamplesOfStep(
+      const std::vector<Batch>& microbatches);
+  absl::StatusOr<std::vector<double>> LossParts(
+      const std::vector<Batch>& microbatches);
   int64_t MicrobatchesOf(int replica) const;
   absl::StatusOr<Score> SumInOrder() const;
   absl::Status SumAddedLosses();
   absl::Status ApplyStatistics(int stage);
-  absl::StatusOr<Score> Step(const Batch& batch, double learning_rate);
-  StepHooks Hooks(double learning_rate);
+  // With a learning rate devices update as soon as they can.
+  absl::StatusOr<Score> Compute(const Batch& batch,
+                                std::optional<double> learning_rate);
+  StepHooks Hooks(std::optional<double> learning_rate);
   // This rank's stages of a device of the schedule, or all.
   std::vector<TrainedStage*> StagesOf(int device) const;
   std::vector<TrainedStage*> AllStages() const;
   bool updates_at_once() const;
-  absl::Status Update(double learning_rate);
+  // Without a learning rate parameters stay as they are.
+  absl::Status Finish(std::optional<double> learning_rate);
   absl::Status UpdateDevice(int device, std::optional<double> norm,
-                            double learning_rate);
+                            std::optional<double> learning_rate);
   absl::StatusOr<double> NormOfAll();
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
   FlatBufferList AllBuffers() const;
@@ -185,6 +204,7 @@ class Hybrid : public Strategy {
   void Abort(const absl::Status& reason);
 
   HybridOptions options_;
+  LossFunction::Weight loss_weight_;  // null: by samples
   HybridGroups groups_;
   std::unique_ptr<PipelineExecutor> executor_;
   std::vector<std::unique_ptr<TrainedStage>> stages_;  // null: elsewhere
@@ -197,6 +217,7 @@ class Hybrid : public Strategy {
   int64_t batch_size_ = 0;      // of the last step that was measured
   std::vector<int64_t> sizes_;  // of the step's batches, by replica
   int64_t step_ = 0;
+  StepHalves halves_;
 };
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 // Which samples a step has, and which part of them this replica.
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 #include "parallel/hybrid.h"
+#include "parallel/loss_weights.h"
 #include "parallel/microbatches.h"
 
 namespace tandem {
@@ -126,13 +128,38 @@ absl::Status Hybrid::SumAddedLosses() {
   return added_losses_.Sum(parts, replicas * count, groups_.world());
 }
 
-StepSamples Hybrid::SamplesOfStep() const {
+// Collective over the last stage's replicas where the loss has a weight. Summed
+// by microbatch, as one rank would.
+absl::StatusOr<std::vector<double>> Hybrid::LossParts(
+    const std::vector<Batch>& microbatches) {
+  if (!loss_weight_ || stages_.back() == nullptr) return std::vector<double>();
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<double> mine,
+                          LossWeights(loss_weight_, microbatches));
+  const int64_t count = options_.schedule.microbatches;
+  const at::Tensor all =
+      at::zeros({groups_.replicas() * count}, at::dtype(at::kDouble));
+  auto* const weights = all.mutable_data_ptr<double>();
+  std::copy(mine.begin(), mine.end(), weights + groups_.replica() * count);
+  if (Communicator* const replicas =
+          groups_.data(options_.schedule.stages - 1)) {
+    TANDEM_RETURN_IF_ERROR(
+        replicas->AllReduceSum(all, [] { return "the weights of losses"; }));
+  }
+  const double total = std::accumulate(weights, weights + all.numel(), 0.0);
+  // A sum over replicas, else a mean.
+  return PartsOfTotal(mine,
+                      total / (options_.reproducible ? 1 : groups_.replicas()));
+}
+
+absl::StatusOr<StepSamples> Hybrid::SamplesOfStep(
+    const std::vector<Batch>& microbatches) {
   const int replicas = groups_.replicas();
   StepSamples samples;
   samples.samples = {options_.seed, step_, SumOf(sizes_, 0, groups_.replica())};
   // A sum over replicas, else a mean.
   samples.of = static_cast<double>(SumOf(sizes_, 0, replicas)) /
                (options_.reproducible ? 1 : replicas);
+  TANDEM_ASSIGN_OR_RETURN(samples.loss_parts, LossParts(microbatches));
   return samples;
 }
 

@@ -3,7 +3,9 @@
 #include <ATen/ops/zeros.h>
 
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +15,7 @@
 #include "core/torch_status.h"
 #include "parallel/hybrid.h"
 #include "parallel/hybrid_agreement.h"
+#include "parallel/model_state.h"
 #include "parallel/option_checks.h"
 
 namespace tandem {
@@ -65,6 +68,7 @@ TrainedStageOptions StageOptionsOf(const HybridOptions& options) {
   stage.optimizer_group = options.optimizer_group;
   stage.clip_norm = options.clip_norm;
   stage.clip_value = options.clip_value;
+  stage.broadcast_buffers = options.broadcast_buffers;
   stage.reducer.buckets = options.buckets;
   stage.reducer.find_unused_parameters = options.find_unused_parameters;
   stage.defers =
@@ -108,28 +112,74 @@ absl::Status Hybrid::MakeGroups(Communicator* world) {
   return absl::OkStatus();
 }
 
-absl::Status Hybrid::Prepare(const LayerSpecs& specs, const LossFunction& loss,
-                             Communicator* world) {
-  TANDEM_RETURN_IF_ERROR(CheckSameOptions(specs, options_, world));
-  TANDEM_RETURN_IF_ERROR(MakeGroups(world));
-  const PipelineLayout layout = {options_.devices, groups_.pipe()};
-  layers_ = static_cast<int>(specs.size());
+absl::StatusOr<PipelineExecutor::Stages> Hybrid::MakeOwnStages(
+    const LayerSpecs& specs, const LossFunction& loss,
+    const PipelineLayout& layout) const {
   PipelineModelOptions model;
   model.cuts = options_.cuts;
   model.seed = options_.seed;
   model.splits_backward = SplitsBackward(options_.schedule);
   model.weight_gradient_batch = options_.weight_gradient_batch;
   model.reproducible = options_.reproducible;
+  return CatchTorchOr([&] {
+    return MakeStages(specs, options_.schedule, layout, model, loss);
+  });
+}
+
+// What one rank cannot make none goes on without. Collective.
+absl::Status Hybrid::Agree(const absl::Status& mine) {
+  Communicator* const world = groups_.world();
+  if (world == nullptr) return mine;
   TANDEM_ASSIGN_OR_RETURN(
-      PipelineExecutor::Stages stages,
-      MakeStages(specs, options_.schedule, layout, model, loss));
+      const std::vector<std::string> all,
+      world->AllGatherString(std::string(mine.message()), [] {
+        return "whether all ranks have made their stages";
+      }));
+  if (!mine.ok()) return mine;
+  for (int rank = 0; rank < world->size(); ++rank) {
+    const std::string& reason = all[static_cast<size_t>(rank)];
+    if (reason.empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", world->NameOf(rank), ": ", reason));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Hybrid::CompareReplicas() {
+  if (groups_.replicas() == 1) return absl::OkStatus();
+  absl::Status differ;
+  for (size_t i = 0; i < executor_->stages().size(); ++i) {
+    const auto& stage = executor_->stages()[i];
+    if (stage == nullptr) continue;
+    NamedTensors model = NamedParameters(stage->layers());
+    for (auto& each : NamedBuffers(stage->layers())) {
+      model.push_back(std::move(each));
+    }
+    differ.Update(
+        Annotate(CheckSameModel(model, *groups_.data(static_cast<int>(i))),
+                 stage->name()));
+  }
+  return Agree(differ);
+}
+
+absl::Status Hybrid::Prepare(const LayerSpecs& specs, const LossFunction& loss,
+                             Communicator* world) {
+  TANDEM_RETURN_IF_ERROR(MakeGroups(world));
+  const PipelineLayout layout = {options_.devices, groups_.pipe()};
+  layers_ = static_cast<int>(specs.size());
+  loss_weight_ = loss.weight();
+  absl::StatusOr<PipelineExecutor::Stages> stages =
+      MakeOwnStages(specs, loss, layout);
+  TANDEM_RETURN_IF_ERROR(Agree(stages.status()));
   PipelineOptions pipeline = options_.pipeline;
   pipeline.aligns_inputs = options_.reproducible;
   TANDEM_ASSIGN_OR_RETURN(
-      executor_, PipelineExecutor::Create(options_.schedule, std::move(stages),
+      executor_, PipelineExecutor::Create(options_.schedule, *std::move(stages),
                                           layout, pipeline));
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<TiedGroup> tied,
-                          TiedAcross(specs, options_.cuts, model.reproducible));
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<TiedGroup> tied,
+      TiedAcross(specs, options_.cuts, options_.reproducible));
+  TANDEM_RETURN_IF_ERROR(CompareReplicas());
   TANDEM_RETURN_IF_ERROR(MakeTrainedStages(tied));
   TANDEM_RETURN_IF_ERROR(CountParameters());
   TANDEM_ASSIGN_OR_RETURN(
@@ -137,7 +187,7 @@ absl::Status Hybrid::Prepare(const LayerSpecs& specs, const LossFunction& loss,
       TiedGradients::Create(
           tied, options_.schedule, layout, AllBuffers(),
           options_.reproducible ? TiedOrder::kByCopy : TiedOrder::kByRank));
-  return absl::OkStatus();
+  return Agree(tied_->ShareValues());
 }
 
 absl::Status Hybrid::MakeTrainedStages(const std::vector<TiedGroup>& tied) {
@@ -157,12 +207,11 @@ absl::Status Hybrid::MakeTrainedStages(const std::vector<TiedGroup>& tied) {
     if (options_.make_hook) {
       TANDEM_ASSIGN_OR_RETURN(options.hook, options_.make_hook());
     }
-    NamedTensors shared;
-    if (options_.broadcast_buffers) shared = NamedBuffers(stage->layers());
     TANDEM_ASSIGN_OR_RETURN(
         stages_.back(),
         TrainedStage::Create(
-            NamedParameters(stage->layers()), shared, first_of_copy, options,
+            NamedParameters(stage->layers()), NamedBuffers(stage->layers()),
+            first_of_copy, options,
             groups_.data(static_cast<int>(stages_.size()) - 1)));
   }
   return absl::OkStatus();

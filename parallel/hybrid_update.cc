@@ -45,11 +45,13 @@ absl::StatusOr<double> Hybrid::NormOfAll() {
 }
 
 absl::Status Hybrid::UpdateDevice(int device, std::optional<double> norm,
-                                  double learning_rate) {
+                                  std::optional<double> learning_rate) {
   for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
     TrainedStage& stage = *stages_[static_cast<size_t>(i)];
-    if (!norm.has_value()) stage.ClipValues();
-    TANDEM_RETURN_IF_ERROR(stage.Update(norm, learning_rate));
+    if (learning_rate.has_value()) {
+      if (!norm.has_value()) stage.ClipValues();
+      TANDEM_RETURN_IF_ERROR(stage.Update(norm, *learning_rate));
+    }
     TANDEM_RETURN_IF_ERROR(options_.reproducible ? ApplyStatistics(i)
                                                  : stage.ShareBuffers());
   }
@@ -61,14 +63,15 @@ bool Hybrid::updates_at_once() const {
   return options_.clip_norm == 0 && tied_->empty();
 }
 
-absl::Status Hybrid::Update(double learning_rate) {
-  TANDEM_RETURN_IF_ERROR(tied_->Sum());
+absl::Status Hybrid::Finish(std::optional<double> learning_rate) {
   std::optional<double> norm;
-  if (options_.clip_norm > 0) {
+  if (options_.clip_norm > 0 && learning_rate.has_value()) {
     TANDEM_ASSIGN_OR_RETURN(norm, NormOfAll());
   }
-  return executor_->OnDevices(
-      [&](int device) { return UpdateDevice(device, norm, learning_rate); });
+  TANDEM_RETURN_IF_ERROR(executor_->OnDevices(
+      [&](int device) { return UpdateDevice(device, norm, learning_rate); }));
+  ++step_;
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

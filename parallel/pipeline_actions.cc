@@ -11,6 +11,7 @@
 #include "core/fault_point.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
+#include "parallel/loss_weights.h"
 #include "parallel/pipeline_executor.h"
 #include "parallel/pipeline_step.h"
 
@@ -94,6 +95,14 @@ absl::StatusOr<StageMessage> PipelineExecutor::InputsOf(
   });
 }
 
+// Against the first microbatch whose loss was computed.
+absl::Status PipelineExecutor::CheckDensity(size_t index, Step& step) {
+  if (!step.first_score.has_value()) step.first_score = index;
+  const size_t first = *step.first_score;
+  return CheckSameDensity(step.scores[index], step.rows[index],
+                          step.scores[first], step.rows[first]);
+}
+
 absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,
                                           Local& local, ActionTime& time) {
   const auto index = static_cast<size_t>(action.microbatch);
@@ -104,11 +113,13 @@ absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,
   const StagePass pass = PassOf(action.microbatch, step);
   const Batch& batch = (*step.microbatches)[index];
   if (step.trains && stage.has_loss()) {
+    const std::vector<double>& parts = step.samples.loss_parts;
     TANDEM_ASSIGN_OR_RETURN(
         step.scores[index],
-        stage.ForwardLoss(pass, inputs, batch.targets, pass.weight));
+        stage.ForwardLoss(pass, inputs, batch.targets,
+                          parts.empty() ? pass.weight : parts[index]));
     time.computed = Clock::now();
-    return absl::OkStatus();
+    return parts.empty() ? CheckDensity(index, step) : absl::OkStatus();
   }
   TANDEM_ASSIGN_OR_RETURN(
       const StageMessage outputs,

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -71,6 +72,9 @@ struct StepSamples {
   std::optional<Samples> samples;  // of the first microbatch
   // A microbatch's loss weighs as many of so many samples; 0: of the step's.
   double of = 0;
+  // By microbatch, where the last stage is and the loss function has a weight:
+  // what its loss weighs instead. Losses that layers add weigh by samples.
+  std::vector<double> loss_parts = {};
 };
 
 // What a forward-only pass gives, where the last stage is.
@@ -150,6 +154,7 @@ class PipelineExecutor {
                          ActionTime& time);
   absl::Status RunWithHooks(const Action& action, Step& step, Local& local,
                             ActionTime& time);
+  static absl::Status CheckDensity(size_t index, Step& step);
   absl::Status RunForward(const Action& action, Step& step, Local& local,
                           ActionTime& time);
   absl::Status RunBackward(const Action& action, Step& step, Local& local,

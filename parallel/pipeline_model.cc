@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/layer_list.h"
+#include "core/make_layers.h"
 #include "core/memory_category.h"
 #include "core/reproducible.h"
 #include "core/status_macros.h"
@@ -88,6 +89,7 @@ absl::Status CheckMessages(const LayerSpecs& specs, const Schedule& schedule,
 absl::Status Check(const LayerSpecs& specs, const Schedule& schedule,
                    const PipelineLayout& layout, const Cuts& cuts) {
   const auto count = static_cast<int64_t>(specs.size());
+  TANDEM_RETURN_IF_ERROR(CheckLayerNames(specs));
   TANDEM_RETURN_IF_ERROR(CheckCuts(cuts, count));
   TANDEM_RETURN_IF_ERROR(CheckLayout(schedule, layout));
   if (cuts.size() + 1 != static_cast<size_t>(schedule.stages)) {

@@ -51,7 +51,8 @@ absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
 
 // Makes the layers of the stages that the layout has on this rank, on their
 // devices; null for others. InvalidArgument when cuts, schedule, layout or skip
-// connections do not fit; errors of moving a layer name it.
+// connections do not fit, and for two layers of one name; errors of moving a
+// layer name it.
 absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     const LayerSpecs& specs, const Schedule& schedule,
     const PipelineLayout& layout, const PipelineModelOptions& options,

@@ -10,9 +10,11 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "core/default_generator.h"
 #include "core/last_takes.h"
 #include "core/layer_list.h"
 #include "core/memory_category.h"
+#include "core/random.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 #include "parallel/layer_flow.h"
@@ -47,6 +49,12 @@ class InputWatch {
   const StageMessage& inputs_;
   std::vector<uint32_t> before_;
 };
+
+// Of what a layer draws from LibTorch's default generator for these samples.
+uint64_t SeedOfDraws(const Samples& samples, const std::string& layer) {
+  return SipHash(samples.seed, static_cast<uint64_t>(samples.step),
+                 absl::StrCat("draws of ", samples.first, " in ", layer));
+}
 
 }  // namespace
 
@@ -87,6 +95,10 @@ absl::StatusOr<StageMessage> PipelineStage::Run(const StagePass& pass,
   }
   for (size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
+    std::optional<DefaultGeneratorScope> draws;
+    if (pass.samples.has_value()) {
+      draws.emplace(SeedOfDraws(*pass.samples, layer.name), device());
+    }
     running_->store(&layer, std::memory_order_relaxed);
     auto output = CatchTorchOr([&] { return RunLayer(layer, values, skips); });
     running_->store(nullptr, std::memory_order_relaxed);
@@ -112,7 +124,7 @@ absl::StatusOr<LossResult> PipelineStage::Loss(const at::Tensor& output,
       [&] {
         LossResult result =
             options_.loss(output, kept.targets.to(output.device()));
-        if (kept.weight != 1) result.loss = result.loss.mul(kept.weight);
+        result.loss = WeighLoss(result.loss, kept.weight, output);
         return result;
       },
       "loss");

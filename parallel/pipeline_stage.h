@@ -75,9 +75,11 @@ struct AddedLoss {
 
 // Used by one thread at a time, but for running_layer().
 //
-// Layers that compute a second time must give the same: what they draw must be
-// a function of core/sample_scope.h; buffers (running statistics) are put back
-// to what they were before.
+// Layers that compute a second time must give the same. What they draw on the
+// CPU from LibTorch's default generator is a function of the pass's samples and
+// of the layer's name (core/default_generator.h); all else that they draw must
+// be one of core/sample_scope.h. Buffers (running statistics) are put back to
+// what they were before.
 class PipelineStage {
  public:
   // `layers` are on the device already.
@@ -133,7 +135,7 @@ class PipelineStage {
   const std::vector<std::string>& incoming() const { return options_.incoming; }
   // Null unless the options ask for it.
   StatisticsRecords* records() const { return records_.get(); }
-  bool has_loss() const { return options_.loss != nullptr; }
+  bool has_loss() const { return static_cast<bool>(options_.loss); }
 
   // How many microbatches are between forward and the end of their backward, as
   // the schedule has it.

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,11 +30,12 @@ struct PipelineExecutor::Step {
   bool keeps_outputs = false;
   const StepHooks* hooks = nullptr;  // of a training step
   StepSamples samples;
-  std::vector<int64_t> rows;        // by microbatch
-  std::vector<int64_t> firsts;      // samples before the microbatch
-  int64_t size = 0;                 // samples in all
-  std::vector<Score> scores;        // by microbatch
-  std::vector<at::Tensor> outputs;  // by microbatch
+  std::vector<int64_t> rows;          // by microbatch
+  std::vector<int64_t> firsts;        // samples before the microbatch
+  int64_t size = 0;                   // samples in all
+  std::vector<Score> scores;          // by microbatch
+  std::optional<size_t> first_score;  // of those that weigh by samples
+  std::vector<at::Tensor> outputs;    // by microbatch
   // Of a training step, by stage: after it all its gradients are there.
   std::vector<Action> last_gradients;
   absl::Mutex mutex;

@@ -6,18 +6,15 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "core/batch_inputs.h"
 #include "core/fault_point.h"
 #include "core/layer_links.h"
 #include "core/layer_list.h"
-#include "core/loss_terms.h"
+#include "core/make_layers.h"
 #include "core/memory_category.h"
-#include "core/sample_scope.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 #include "core/trace.h"
 #include "parallel/gradient_clipping.h"
-#include "parallel/microbatches.h"
 #include "parallel/option_checks.h"
 #include "parallel/score_numbers.h"
 
@@ -56,6 +53,7 @@ Replicated::Replicated(LossFunction loss, const ReplicatedOptions& options,
     : loss_(std::move(loss)), options_(options), data_(data) {}
 
 absl::Status Replicated::Prepare(LayerList layers) {
+  TANDEM_RETURN_IF_ERROR(CheckLayerNames(layers));
   const std::vector<LayerLinks> links = LinksOf(layers);
   TANDEM_RETURN_IF_ERROR(CheckSkips(links));
   further_inputs_ = FurtherInputs(links);
@@ -93,80 +91,6 @@ std::string Replicated::name() const {
   return LieOnSeveralDevices(parameters_) ? "model_parallel" : "single";
 }
 
-absl::StatusOr<LossResult> Replicated::Loss(const Batch& batch) {
-  const MemoryCategoryScope scope(MemoryCategory::kActivations);
-  at::Tensor inputs = batch.inputs;
-  TANDEM_ASSIGN_OR_RETURN(Skips further, NamedInputs(batch, further_inputs_));
-  if (options_.device.has_value()) {
-    TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
-      inputs = inputs.to(*options_.device);
-      for (auto& each : further) each.second = each.second.to(*options_.device);
-    }));
-  }
-  TANDEM_ASSIGN_OR_RETURN(const at::Tensor outputs,
-                          ddp_->Forward(inputs, further));
-  return CatchTorchOr(
-      [&] { return loss_(outputs, batch.targets.to(outputs.device())); });
-}
-
-absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
-  TANDEM_ASSIGN_OR_RETURN(
-      const std::vector<Batch> parts,
-      SplitBatch(batch, EvenSizes(batch.size, options_.accumulation_steps)));
-  const bool sums = communicates();
-  Score score;
-  std::vector<LossSums::Part> added;
-  int64_t first = data_.rank() * batch.size;  // sample of the global batch
-  for (const Batch& part : parts) {
-    const bool last = &part == &parts.back();
-    std::optional<NoSyncGuard> no_sync;
-    if (!last || !averages_gradients()) no_sync.emplace(ddp_->no_sync());
-    LossResult result;
-    LossTerms terms;
-    {
-      const TraceScope scope("compute", "forward");
-      const LossTerms::Scope collecting(&terms);
-      const SampleScope samples({options_.seed, steps_, first});
-      TANDEM_ASSIGN_OR_RETURN(result, Loss(part));
-    }
-    first += part.size;
-    score += result.score;
-    if (last) TANDEM_RETURN_IF_ERROR(FaultPoint("after_forward"));
-    // On its way while backward runs.
-    if (last && sums) TANDEM_RETURN_IF_ERROR(StartSumOfScores(score));
-    const double weight =
-        static_cast<double>(part.size) / static_cast<double>(batch.size);
-    const auto number = &part - parts.data();
-    TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
-      for (const LossTerms::Term& each : terms.terms()) {
-        result.loss =
-            result.loss.add(each.loss.to(result.loss.device()).reshape({}));
-        added.push_back(
-            {each.name, data_.rank() * options_.accumulation_steps + number,
-             each.loss.item<double>() * weight / (sums ? data_.size() : 1)});
-      }
-      if (parts.size() > 1) result.loss = result.loss.mul(weight);
-    }));
-    TANDEM_RETURN_IF_ERROR(ddp_->Backward(result.loss));
-  }
-  TANDEM_RETURN_IF_ERROR(
-      added_losses_.Sum(added, data_.size() * options_.accumulation_steps,
-                        sums ? &data_ : nullptr));
-  return sums ? SumOfScores() : score;
-}
-
-absl::Status Replicated::StartSumOfScores(const Score& score) {
-  ToNumbers(score, sums_.mutable_data_ptr<double>());
-  TANDEM_ASSIGN_OR_RETURN(
-      summing_, data_.StartAllReduceSum(sums_, 1, [] { return "the loss"; }));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Score> Replicated::SumOfScores() {
-  TANDEM_RETURN_IF_ERROR(summing_.Wait());
-  return ScoreOf(sums_.const_data_ptr<double>());
-}
-
 // Every rank sees the same averaged gradients, and must clip them alike.
 absl::Status Replicated::Clip() {
   if (options_.clip_value > 0) {
@@ -182,7 +106,7 @@ absl::Status Replicated::Clip() {
   return absl::OkStatus();
 }
 
-absl::Status Replicated::Update(double learning_rate) {
+absl::Status Replicated::StepOptimizer(double learning_rate) {
   for (const auto& buffer : ddp_->flat_buffers()) {
     TANDEM_RETURN_IF_ERROR(buffer->CheckViews());
   }
@@ -197,8 +121,7 @@ absl::Status Replicated::Update(double learning_rate) {
       "optimizer step");
 }
 
-absl::StatusOr<Score> Replicated::Step(const Batch& batch,
-                                       double learning_rate) {
+absl::StatusOr<Score> Replicated::Compute(const Batch& batch) {
   if (batch.size == 0) {
     return absl::InvalidArgumentError(
         "a training step needs at least one sample on every rank");
@@ -207,11 +130,17 @@ absl::StatusOr<Score> Replicated::Step(const Batch& batch,
   ddp_->ZeroGrad();
   absl::StatusOr<Score> score = ForwardBackward(batch);
   if (!score.ok()) return Annotate(score.status(), "training step");
-  const bool averaged = averages_gradients();
-  TANDEM_RETURN_IF_ERROR(Update(learning_rate));
-  TANDEM_RETURN_IF_ERROR(MakeAlike(averaged));
-  ++steps_;
+  halves_.EndFirst();
   return score;
+}
+
+absl::Status Replicated::Finish(std::optional<double> learning_rate) {
+  if (learning_rate.has_value()) {
+    TANDEM_RETURN_IF_ERROR(StepOptimizer(*learning_rate));
+  }
+  TANDEM_RETURN_IF_ERROR(MakeAlike());
+  ++steps_;
+  return absl::OkStatus();
 }
 
 bool Replicated::averages_gradients() const {
@@ -224,8 +153,8 @@ bool Replicated::communicates() const {
 }
 
 // After an update: what the ranks have each for themselves.
-absl::Status Replicated::MakeAlike(bool gradients_were_averaged) {
-  alike_ = gradients_were_averaged;
+absl::Status Replicated::MakeAlike() {
+  alike_ = averages_gradients();
   if (averager_) {
     alike_ = alike_ || averager_->averages_now();
     TANDEM_RETURN_IF_ERROR(
@@ -254,10 +183,31 @@ absl::Status Replicated::Synchronise() {
 
 absl::StatusOr<Score> Replicated::TrainStep(const Batch& batch,
                                             double learning_rate) {
-  absl::StatusOr<Score> score = Step(batch, learning_rate);
+  absl::StatusOr<Score> score = ComputeGradients(batch);
+  if (score.ok()) TANDEM_RETURN_IF_ERROR(Update(learning_rate));
+  return score;
+}
+
+absl::StatusOr<Score> Replicated::ComputeGradients(const Batch& batch) {
+  TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
+  absl::StatusOr<Score> score = Compute(batch);
   // Others would wait for this rank in the next collective.
   if (!score.ok()) data_.Abort(score.status());
   return score;
+}
+
+absl::Status Replicated::Update(double learning_rate) {
+  TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
+  const absl::Status done = Finish(learning_rate);
+  if (!done.ok()) data_.Abort(done);
+  return done;
+}
+
+absl::Status Replicated::SkipUpdate() {
+  TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
+  const absl::Status done = Finish(std::nullopt);
+  if (!done.ok()) data_.Abort(done);
+  return done;
 }
 
 }  // namespace tandem

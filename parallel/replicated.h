@@ -21,6 +21,7 @@
 #include "core/communicator.h"
 #include "core/layer.h"
 #include "core/loss.h"
+#include "core/loss_terms.h"
 #include "core/named_tensors.h"
 #include "core/pending_collective.h"
 #include "parallel/communication_hook.h"
@@ -28,8 +29,10 @@
 #include "parallel/distributed_data_parallel.h"
 #include "parallel/grouped_optimizer.h"
 #include "parallel/loss_sums.h"
+#include "parallel/loss_weights.h"
 #include "parallel/make_optimizer.h"
 #include "parallel/parameter_averaging.h"
+#include "parallel/step_halves.h"
 #include "parallel/strategy.h"
 
 namespace tandem {
@@ -66,8 +69,9 @@ struct ReplicatedOptions {
 // DistributedDataParallel as a strategy: at the start every rank takes rank 0's
 // parameters and buffers; each step averages the ranks' gradients while
 // backward runs: the mean of means, equal to the gradient of the whole batch
-// where all ranks have as many predictions. A parameter that no rank used
-// (options.ddp must allow it, except with one rank) is left alone.
+// where all ranks have as many predictions, and wherever the loss function has
+// a weight (core/loss.h), which ranks then tell each other. A parameter that no
+// rank used (options.ddp must allow it, except with one rank) is left alone.
 //
 // After every step parameters, buffers and optimizer state hold the same bits
 // on all ranks, but for options.averaging and options.ddp.parameters_to_ignore,
@@ -96,6 +100,9 @@ class Replicated : public Strategy {
   std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;
+  absl::StatusOr<Score> ComputeGradients(const Batch& batch) override;
+  absl::Status Update(double learning_rate) override;
+  absl::Status SkipUpdate() override;
   std::map<std::string, double> AddedLosses() const override {
     return added_losses_.means();
   }
@@ -115,13 +122,27 @@ class Replicated : public Strategy {
              Communicator& data);
 
   absl::Status Prepare(LayerList layers);
-  absl::StatusOr<Score> Step(const Batch& batch, double learning_rate);
+  absl::StatusOr<Score> Compute(const Batch& batch);
   absl::StatusOr<Score> ForwardBackward(const Batch& batch);
-  absl::StatusOr<LossResult> Loss(const Batch& batch);
+  // One of a step's parts, in forward.
+  struct PartResult {
+    at::Tensor outputs;
+    LossResult loss;
+    LossTerms terms;
+  };
+  absl::StatusOr<PartResult> ForwardPart(const Batch& part,
+                                         int64_t first_sample);
+  absl::StatusOr<at::Tensor> WeighedLoss(const PartResult& result, size_t part,
+                                         double samples_part,
+                                         std::vector<LossSums::Part>* added);
+  absl::StatusOr<at::Tensor> Forward(const Batch& batch);
+  absl::StatusOr<LossResult> Loss(const at::Tensor& outputs,
+                                  const Batch& batch) const;
   absl::Status StartSumOfScores(const Score& score);
   absl::StatusOr<Score> SumOfScores();
-  absl::Status Update(double learning_rate);
-  absl::Status MakeAlike(bool gradients_were_averaged);
+  absl::Status StepOptimizer(double learning_rate);
+  absl::Status Finish(std::optional<double> learning_rate);
+  absl::Status MakeAlike();
   absl::Status BroadcastBuffers();
   bool averages_gradients() const;
   bool communicates() const;
@@ -138,9 +159,11 @@ class Replicated : public Strategy {
   std::optional<PeriodicParameterAverager> averager_;
   int64_t steps_ = 0;  // done
   bool alike_ = true;  // replicas are, at the moment
+  StepHalves halves_;
   LossSums added_losses_;
   at::Tensor sums_;  // [3], double: a score under way
   PendingCollective summing_;
+  RankLossParts loss_parts_;
 };
 
 }  // namespace tandem

@@ -15,7 +15,9 @@ absl::StatusOr<Score> Replicated::Evaluate(const Batch& batch) {
   if (batch.size == 0) return Score{};
   SetTraining(ddp_->module(), false);
   at::NoGradGuard no_grad;
-  const absl::StatusOr<LossResult> result = Loss(batch);
+  const absl::StatusOr<at::Tensor> outputs = Forward(batch);
+  if (!outputs.ok()) return Annotate(outputs.status(), "evaluation");
+  const absl::StatusOr<LossResult> result = Loss(*outputs, batch);
   if (!result.ok()) return Annotate(result.status(), "evaluation");
   return result->score;
 }

@@ -41,6 +41,30 @@ class Strategy {
   virtual absl::StatusOr<Score> TrainStep(const Batch& batch,
                                           double learning_rate) = 0;
 
+  // The same step in two halves, so that gradients can be looked at, changed or
+  // dropped in between: forward, backward and synchronisation, which give the
+  // score; then either clipping and update, or (a loss that is not finite, say)
+  // neither of them. Every rank takes the same way. Parameters are those of
+  // TrainStep, bit for bit; but a pipeline's devices, which there may update
+  // while others still work, wait for each other here. FailedPrecondition for
+  // halves that do not follow each other.
+  virtual absl::StatusOr<Score> ComputeGradients(const Batch& batch) = 0;
+  virtual absl::Status Update(double learning_rate) = 0;
+  // The step counts, and running statistics are made alike.
+  virtual absl::Status SkipUpdate() = 0;
+
+  // Between the two halves: gradients of what this rank holds, by the
+  // parameter's name; those that have none are left out. Tensors alias the live
+  // ones. Each copy of a tied weight has the sum of all: to be changed alike.
+  NamedTensors Gradients() const {
+    NamedTensors gradients;
+    for (const auto& [name, parameter] : Parameters()) {
+      if (!parameter.grad().defined()) continue;
+      gradients.emplace_back(name, parameter.grad());
+    }
+    return gradients;
+  }
+
   // What layers and the loss function added to the loss in the last training
   // step (core/loss_terms.h), by name: means over its samples, as the score's
   // are. The same on every rank. Names are those of the first step.

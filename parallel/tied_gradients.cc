@@ -10,8 +10,10 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/describe_tensor.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
+#include "parallel/model_state.h"
 
 namespace tandem {
 namespace {
@@ -28,6 +30,10 @@ std::vector<int> RanksOf(const TiedGroup& group, const Schedule& schedule,
 // Where the gradient of a slot lies, whether there is one or not.
 at::Tensor GradientOf(const FlatBuffer* buffer, size_t slot) {
   return buffer->View(buffer->grads(), buffer->slots()[slot]);
+}
+
+at::Tensor ValueOf(const FlatBuffer* buffer, size_t slot) {
+  return buffer->View(buffer->values(), buffer->slots()[slot]);
 }
 
 }  // namespace
@@ -160,6 +166,41 @@ absl::Status TiedGradients::Sum(const Group& group) const {
     copy.buffer->set_has_gradient(i, true);
   }
   return absl::OkStatus();
+}
+
+absl::Status TiedGradients::ShareValue(const Group& group) const {
+  const at::NoGradGuard no_grad;
+  const auto value_of = [](const Copy& copy) {
+    return ValueOf(copy.buffer, copy.buffer->index_of(copy.id));
+  };
+  // The first member is the last one both here and over ranks.
+  const at::Tensor value = value_of(group.copies.back()).contiguous().clone();
+  if (group.ranks != nullptr) {
+    TANDEM_RETURN_IF_ERROR(CheckSameModel({{group.name, value}}, *group.ranks));
+    TANDEM_RETURN_IF_ERROR(group.ranks->Broadcast(
+        value, static_cast<int>(group.places.back().rank)));
+  }
+  for (const Copy& copy : group.copies) {
+    const at::Tensor its = value_of(copy);
+    if (its.sizes() != value.sizes()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          copy.buffer->slots()[copy.buffer->index_of(copy.id)].name, " is ",
+          DescribeTensor(its), ", but the weight that it is tied to is ",
+          DescribeTensor(value)));
+    }
+    its.copy_(value);
+  }
+  return absl::OkStatus();
+}
+
+// All of them in any case: others wait for this rank in each.
+absl::Status TiedGradients::ShareValues() {
+  absl::Status done;
+  for (const Group& group : groups_) {
+    done.Update(CatchTorch([&] { return ShareValue(group); },
+                           absl::StrCat("tied weights of ", group.name)));
+  }
+  return done;
 }
 
 void TiedGradients::Abort(const absl::Status& reason) {

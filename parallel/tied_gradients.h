@@ -45,6 +45,10 @@ class TiedGradients {
       const PipelineLayout& layout, const FlatBufferList& buffers,
       TiedOrder order = TiedOrder::kByRank);
 
+  // Before the first step: every copy takes the value of the group's first
+  // member. InvalidArgument for copies of different shapes. Collective.
+  absl::Status ShareValues();
+
   // After backward. A copy without a gradient adds none; where no copy on any
   // rank has one, none gets any. Collective.
   absl::Status Sum();
@@ -82,6 +86,7 @@ class TiedGradients {
   static absl::StatusOr<at::Tensor> AllReduce(const Group& group,
                                               const at::Tensor& own);
   absl::Status Sum(const Group& group) const;
+  absl::Status ShareValue(const Group& group) const;
 
   TiedOrder order_ = TiedOrder::kByRank;
   std::vector<Group> groups_;

@@ -36,6 +36,7 @@ absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
   }
   TANDEM_RETURN_IF_ERROR(stage->Flatten(parameters, /*copies=*/false));
   TANDEM_RETURN_IF_ERROR(stage->Flatten(parameters, /*copies=*/true));
+  TANDEM_RETURN_IF_ERROR(stage->TakeFirsts(parameters));
   TANDEM_RETURN_IF_ERROR(stage->MakeGradients());
   TANDEM_ASSIGN_OR_RETURN(
       stage->optimizer_,
@@ -66,6 +67,21 @@ absl::Status TrainedStage::Flatten(const NamedTensors& parameters,
   }
   (copies ? copies_ : own_) = MakeFlatBuffers(parameters, flat);
   return allocated;
+}
+
+// Initial values that a layer has drawn otherwise than by the seed and its name
+// differ between replicas.
+absl::Status TrainedStage::TakeFirsts(const NamedTensors& parameters) {
+  if (replicas_ == nullptr) return absl::OkStatus();
+  for (const FlatBuffer* buffer : all()) {
+    TANDEM_RETURN_IF_ERROR(replicas_->Broadcast(
+        buffer->values(), /*root=*/0, [] { return "initial values"; }));
+  }
+  std::vector<at::Tensor> others = buffers_;
+  for (const auto& each : parameters) {
+    if (!each.second.requires_grad()) others.push_back(each.second);
+  }
+  return BroadcastFromRank0(others, *replicas_);
 }
 
 absl::Status TrainedStage::MakeGradients() {
@@ -131,7 +147,8 @@ absl::Status TrainedStage::Update(std::optional<double> norm,
 }
 
 absl::Status TrainedStage::ShareBuffers() {
-  if (replicas_ == nullptr || buffers_.empty()) return absl::OkStatus();
+  const bool shares = replicas_ != nullptr && options_.broadcast_buffers;
+  if (!shares || buffers_.empty()) return absl::OkStatus();
   return BroadcastFromRank0(buffers_, *replicas_);
 }
 

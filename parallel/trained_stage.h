@@ -37,7 +37,8 @@ struct TrainedStageOptions {
   double clip_value = 0;  // 0: off
   // Of the averaging over replicas; `reducer`'s buffers are the stage's.
   ReducerOptions reducer;
-  CommunicationHook hook;  // null: the all-reduce
+  CommunicationHook hook;         // null: the all-reduce
+  bool broadcast_buffers = true;  // what ShareBuffers does
   // See StageReducer.
   bool defers = false;
   // Sums gradients in this order instead, without a hook.
@@ -49,7 +50,8 @@ class TrainedStage {
  public:
   // `first_of_copy`: for each copy of a tied weight, by name, the name of the
   // group's first member. `replicas` have the same stage (null: there are no
-  // others), and must outlive this. Collective over them.
+  // others), have the same names and shapes, and must outlive this; all take
+  // the first one's values. Collective over them.
   static absl::StatusOr<std::unique_ptr<TrainedStage>> Create(
       const NamedTensors& parameters, const NamedTensors& buffers,
       const std::map<std::string, std::string>& first_of_copy,
@@ -92,6 +94,7 @@ class TrainedStage {
       : options_(options) {}
 
   absl::Status Flatten(const NamedTensors& parameters, bool copies);
+  absl::Status TakeFirsts(const NamedTensors& parameters);
   absl::Status MakeGradients();
 
   TrainedStageOptions options_;

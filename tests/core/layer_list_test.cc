@@ -128,10 +128,39 @@ TEST(LayerListTest, SkipsGoPastLayers) {
   EXPECT_TRUE(Forward(layers, at::full({2}, 5.0)).equal(at::full({2}, 111.0)));
 }
 
-TEST(LayerListDeathTest, ALayerThatBreaksItsWordIsFound) {
+// What the exception says; empty: there is none.
+std::string ThrownBy(const LayerList& layers, const Skips& further = {}) {
+  try {
+    Forward(layers, at::full({2}, 5.0), further);
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "";
+}
+
+TEST(LayerListTest, ALayerThatDoesNotLeaveWhatItSaysIsNamed) {
   LayerList layers = MakeLayers({Leave("a")}, 3);
   layers[0].links.stashes = {"b"};
-  EXPECT_DEATH(Forward(layers, at::full({2}, 5.0)), "leave has not left b");
+  EXPECT_EQ(ThrownBy(layers),
+            "layer leave has not left the skip connection 'b', which its "
+            "links.stashes declare");
+}
+
+TEST(LayerListTest, ALayerThatDoesNotTakeWhatItSaysIsNamed) {
+  LayerList layers = MakeLayers({Leave("a"), AddOne("one")}, 3);
+  layers[0].links.takes = {"a"};
+  EXPECT_EQ(ThrownBy(layers),
+            "layer leave has not taken the skip connection 'a' out of the map, "
+            "as its links.takes declare");
+}
+
+TEST(LayerListTest, ALayerWithoutAForwardIsNamed) {
+  LayerList layers = MakeLayers({AddOne("one")}, 3);
+  layers[0].links.stashes = {"a"};
+  EXPECT_EQ(ThrownBy(layers),
+            "layer one has no forward_with_skips, which its links ask for");
+  layers[0] = {"none", nullptr, nullptr};
+  EXPECT_EQ(ThrownBy(layers), "layer none has no forward");
 }
 
 // x -> x + the further input.
@@ -161,22 +190,17 @@ TEST(LayerListTest, FurtherInputsAreReadByAnyLayer) {
 }
 
 TEST(LayerListTest, AMissingFurtherInputIsNamed) {
-  const LayerList layers = MakeLayers({Read("b")}, 3);
-  try {
-    Forward(layers, at::full({2}, 5.0));
-    FAIL() << "nothing was thrown";
-  } catch (const c10::Error& error) {
-    EXPECT_EQ(std::string(error.what_without_backtrace()),
-              "layer read reads the further input 'b', which is not there");
-  }
+  EXPECT_EQ(ThrownBy(MakeLayers({Read("b")}, 3)),
+            "layer read reads the further input 'b', which is not there");
 }
 
-TEST(LayerListDeathTest, AFurtherInputStaysForOthers) {
+TEST(LayerListTest, AFurtherInputStaysForOthers) {
   LayerList layers = MakeLayers({Take("a")}, 3);
   layers[0].links = {};
   layers[0].links.reads = {"a"};
-  EXPECT_DEATH(Forward(layers, at::full({2}, 5.0), {{"a", at::full({2}, 1.0)}}),
-               "take has taken a, which others may read");
+  EXPECT_EQ(ThrownBy(layers, {{"a", at::full({2}, 1.0)}}),
+            "layer take has taken the further input 'a' out of the map, which "
+            "others may read: leave it there");
 }
 
 // Scale whose factor is `other`'s.

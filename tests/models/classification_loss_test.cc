@@ -90,5 +90,57 @@ TEST(CrossEntropyTest, RefusesATargetThatIsNoClass) {
                c10::Error);
 }
 
+TEST(CrossEntropyIgnoringTest, HasTheBitsOfPytorchsLossAndGradient) {
+  const at::Tensor targets = at::arange(38, at::kLong) % 7;
+  targets.view({19, 2}).select(1, 0).narrow(0, 3, 9).fill_(-100);
+  const at::Tensor ours = RandomLogits({38, 7}).requires_grad_();
+  const at::Tensor theirs = RandomLogits({38, 7}).requires_grad_();
+  const LossFunction loss = CrossEntropyIgnoring(-100);
+  const LossResult result = loss(ours, targets);
+  const at::Tensor expected = at::cross_entropy_loss(theirs, targets);
+  EXPECT_TRUE(result.loss.equal(expected));
+  result.loss.backward();
+  expected.backward();
+  EXPECT_TRUE(ours.grad().equal(theirs.grad()));
+  EXPECT_EQ(result.score.count, 29);
+  EXPECT_EQ(loss.weight()(targets), 29);
+  EXPECT_NEAR(result.loss.item<double>(), result.score.loss(), 1e-6);
+}
+
+TEST(CrossEntropyIgnoringTest, WithoutIgnoredTargetsItIsCrossEntropy) {
+  const at::Tensor logits = RandomLogits({3, 5, 11});
+  const at::Tensor targets = (at::arange(15, at::kLong) % 11).view({3, 5});
+  const LossResult expected = CrossEntropy(logits, targets);
+  const LossResult result = CrossEntropyIgnoring(-100)(logits, targets);
+  EXPECT_TRUE(result.loss.equal(expected.loss));
+  EXPECT_EQ(result.score.loss_sum, expected.score.loss_sum);
+  EXPECT_EQ(result.score.correct, expected.score.correct);
+  EXPECT_EQ(result.score.count, expected.score.count);
+}
+
+// A class may be the one that is ignored; its guesses are not counted.
+TEST(CrossEntropyIgnoringTest, IgnoredTargetsScoreNothing) {
+  const at::Tensor logits =
+      at::tensor({100., 0., 0., 100., 100., 0.}).view({3, 2}).to(at::kFloat);
+  const Score score =
+      CrossEntropyIgnoring(0)(logits, at::tensor({0, 1, 1}, at::kLong)).score;
+  EXPECT_EQ(score.count, 2);
+  EXPECT_EQ(score.correct, 1);
+  EXPECT_NEAR(score.loss_sum, 100, 1e-6);
+}
+
+TEST(CrossEntropyIgnoringTest, NothingLeftIsZero) {
+  const at::Tensor logits = RandomLogits({4, 3}).requires_grad_();
+  const LossFunction loss = CrossEntropyIgnoring(-1);
+  const at::Tensor targets = at::zeros({4}, at::kLong).sub(1);
+  const LossResult result = loss(logits, targets);
+  EXPECT_EQ(result.loss.item<double>(), 0);
+  result.loss.backward();
+  EXPECT_TRUE(logits.grad().eq(0).all().item<bool>());
+  EXPECT_EQ(result.score.loss_sum, 0);
+  EXPECT_EQ(result.score.count, 0);
+  EXPECT_EQ(loss.weight()(targets), 0);
+}
+
 }  // namespace
 }  // namespace tandem

@@ -8,6 +8,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/utils.h>
@@ -137,8 +138,9 @@ TEST(DropoutLayer, IsOffInEvaluation) {
 }
 
 TEST(DropoutLayer, RefusesWhatIsNoProbability) {
-  EXPECT_DEATH(DropoutLayer("drop", 1.5).make(0),
-               "drop cannot drop with probability 1.5");
+  for (const double p : {-0.5, 1.5}) {
+    EXPECT_THROW(DropoutLayer("drop", p).make(0), c10::ValueError) << p;
+  }
 }
 
 }  // namespace

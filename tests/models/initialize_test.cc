@@ -2,11 +2,22 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/adaptive.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/instancenorm.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/nn/modules/rnn.h>
+#include <torch/nn/modules/transformer.h>
+#include <torch/nn/modules/transformercoder.h>
+#include <torch/nn/modules/transformerlayer.h>
 
 #include <cmath>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "core/layer_list.h"
@@ -107,13 +118,122 @@ TEST(PytorchDefaultTest, EmbeddingIsStandardNormal) {
 
 class Unknown : public torch::nn::Module {
  public:
-  Unknown() { register_parameter("gain", at::empty({3})); }
+  Unknown() : Module("Unknown") { register_parameter("gain", at::empty({3})); }
 };
 
-TEST(PytorchDefaultDeathTest, AModuleWithoutARuleIsNamed) {
+TEST(PytorchDefaultTest, AModuleWithoutARuleIsNamed) {
   Unknown module;
-  EXPECT_DEATH(Initialize(module, "head", kSeed),
-               "no default initial values for head.gain");
+  try {
+    Initialize(module, "head", kSeed);
+    FAIL() << "nothing was thrown";
+  } catch (const c10::Error& error) {
+    EXPECT_EQ(std::string(error.what_without_backtrace()),
+              "no default initial values for head.gain of module Unknown: give "
+              "its layer a rule for it (models/initialize.h)");
+  }
+}
+
+namespace nn = torch::nn;
+
+using Modules = std::map<std::string, std::shared_ptr<nn::Module>>;
+
+// All of torch::nn's that have parameters, large enough for statistics.
+Modules ModulesWithParameters() {
+  const auto encoder = nn::TransformerEncoderLayerOptions(64, 4);
+  const auto rnn = nn::RNNOptions(48, 100);
+  return {
+      {"linear", std::make_shared<nn::LinearImpl>(300, 200)},
+      {"bilinear", std::make_shared<nn::BilinearImpl>(70, 30, 40)},
+      {"conv1d", nn::Conv1d(nn::Conv1dOptions(40, 80, 3)).ptr()},
+      {"conv3d", nn::Conv3d(nn::Conv3dOptions(10, 80, 3)).ptr()},
+      {"grouped", nn::Conv2d(nn::Conv2dOptions(60, 80, 3).groups(4)).ptr()},
+      {"transposed1d",
+       nn::ConvTranspose1d(nn::ConvTranspose1dOptions(40, 120, 3)).ptr()},
+      {"transposed2d",
+       nn::ConvTranspose2d(nn::ConvTranspose2dOptions(40, 90, 3)).ptr()},
+      {"transposed3d",
+       nn::ConvTranspose3d(nn::ConvTranspose3dOptions(30, 20, 3)).ptr()},
+      {"batch_norm", std::make_shared<nn::BatchNorm1dImpl>(7)},
+      {"instance_norm",
+       nn::InstanceNorm2d(nn::InstanceNorm2dOptions(7).affine(true)).ptr()},
+      {"group_norm", nn::GroupNorm(nn::GroupNormOptions(2, 8)).ptr()},
+      {"layer_norm", nn::LayerNorm(nn::LayerNormOptions({7})).ptr()},
+      {"embedding",
+       nn::Embedding(nn::EmbeddingOptions(500, 40).padding_idx(3)).ptr()},
+      {"embedding_bag", std::make_shared<nn::EmbeddingBagImpl>(500, 40)},
+      {"prelu", nn::PReLU(nn::PReLUOptions().num_parameters(3)).ptr()},
+      {"rnn", nn::RNN(nn::RNNOptions(rnn).num_layers(2)).ptr()},
+      {"lstm",
+       nn::LSTM(nn::LSTMOptions(48, 100).bidirectional(true).proj_size(20))
+           .ptr()},
+      {"gru", std::make_shared<nn::GRUImpl>(48, 100)},
+      {"rnn_cell", std::make_shared<nn::RNNCellImpl>(48, 100)},
+      {"lstm_cell", std::make_shared<nn::LSTMCellImpl>(48, 100)},
+      {"gru_cell", std::make_shared<nn::GRUCellImpl>(48, 100)},
+      {"attention", nn::MultiheadAttention(
+                        nn::MultiheadAttentionOptions(64, 4).add_bias_kv(true))
+                        .ptr()},
+      {"attention_of_others",
+       nn::MultiheadAttention(
+           nn::MultiheadAttentionOptions(64, 4).kdim(40).vdim(30))
+           .ptr()},
+      {"encoder_layer",
+       std::make_shared<nn::TransformerEncoderLayerImpl>(encoder)},
+      {"encoder",
+       nn::TransformerEncoder(nn::TransformerEncoderOptions(encoder, 2)).ptr()},
+      {"decoder_layer",
+       nn::TransformerDecoderLayer(nn::TransformerDecoderLayerOptions(64, 4))
+           .ptr()},
+      {"transformer", nn::Transformer(nn::TransformerOptions(64, 4)
+                                          .num_encoder_layers(1)
+                                          .num_decoder_layers(1))
+                          .ptr()},
+      {"adaptive",
+       nn::AdaptiveLogSoftmaxWithLoss(
+           nn::AdaptiveLogSoftmaxWithLossOptions(80, 300, {50, 150}))
+           .ptr()},
+  };
+}
+
+// Same mean and deviation within five deviations of a sample's, and as great at
+// most: U(-b, b) and N(0, s) are told apart, and so is one bound from another.
+void ExpectSameDistribution(const at::Tensor& found, const at::Tensor& like) {
+  const auto number = [](const at::Tensor& tensor) {
+    return tensor.item<double>();
+  };
+  const double deviation = number(like.std(/*unbiased=*/false));
+  if (deviation == 0) {
+    EXPECT_TRUE(found.equal(like));
+    return;
+  }
+  const double rare = 5 / std::sqrt(like.numel());
+  EXPECT_NEAR(number(found.mean()) / deviation, number(like.mean()) / deviation,
+              2 * rare);
+  EXPECT_NEAR(number(found.std(false)) / deviation, 1, 2 * rare);
+  // The greatest of a few normal numbers says little.
+  EXPECT_NEAR(number(found.abs().max()) / number(like.abs().max()), 1,
+              like.numel() < 1000 ? 0.7 : 0.2);
+  // What is constant within a row (padding) stays so.
+  EXPECT_EQ(number(found.eq(0).sum()), number(like.eq(0).sum()));
+}
+
+TEST(PytorchDefaultTest, AllModulesGetWhatLibTorchGivesThem) {
+  torch::manual_seed(5);
+  const Modules theirs = ModulesWithParameters();
+  const Modules ours = ModulesWithParameters();
+  for (const auto& [name, module] : ours) {
+    {
+      const torch::NoGradGuard no_grad;
+      for (at::Tensor each : module->parameters()) each.fill_(1e6);
+    }
+    Initialize(*module, name, kSeed);
+    const auto expected = theirs.at(name)->named_parameters();
+    for (const auto& item : module->named_parameters()) {
+      SCOPED_TRACE(name + "." + item.key());
+      ExpectSameDistribution(item.value().detach(),
+                             expected[item.key()].detach());
+    }
+  }
 }
 
 TEST(InitializeTest, ARuleSeesFullNamesThroughTheTree) {

@@ -212,13 +212,41 @@ TEST(TrainedStageTest, ReplicasAverageAndShareBuffers) {
             const auto stage,
             TrainedStage::Create(parameters, buffers, Copies(), Options(),
                                  &replicas));
+        ExpectAll(buffers[0].second, 1);  // the first one's from the beginning
+        buffers[0].second.fill_(replicas.rank() + 2.0);
         for (int step = 0; step < 2; ++step) {
           TANDEM_RETURN_IF_ERROR(
               Backward(stage.get(), parameters, 3 * replicas.rank()));
           for (const auto& each : parameters) ExpectAll(each.second.grad(), 3);
         }
         TANDEM_RETURN_IF_ERROR(stage->ShareBuffers());
-        ExpectAll(buffers[0].second, 1);
+        ExpectAll(buffers[0].second, 2);
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(TrainedStageTest, ReplicasBeginWithTheFirstOnesValues) {
+  const absl::Status status =
+      RunThreadRanks(2, [](Communicator& replicas) -> absl::Status {
+        NamedTensors parameters = Parameters();
+        for (auto& each : parameters) {
+          each.second.detach().fill_(replicas.rank() + 1.0);
+        }
+        const at::Tensor frozen = at::full({2}, replicas.rank() + 1.0);
+        parameters.emplace_back("frozen", frozen);
+        const at::Tensor buffer = frozen.clone();
+        TrainedStageOptions options = Options();
+        options.broadcast_buffers = false;
+        TANDEM_ASSIGN_OR_RETURN(
+            const auto stage,
+            TrainedStage::Create(parameters, {{"running", buffer}}, Copies(),
+                                 options, &replicas));
+        for (const auto& each : parameters) ExpectAll(each.second, 1);
+        ExpectAll(buffer, 1);
+        buffer.fill_(replicas.rank() + 2.0);
+        TANDEM_RETURN_IF_ERROR(stage->ShareBuffers());
+        ExpectAll(buffer, replicas.rank() + 2.0);
         return absl::OkStatus();
       });
   EXPECT_TRUE(status.ok()) << status;

@@ -1,0 +1,61 @@
+// Loss weights: which part of a step's loss each of its microbatches is, where
+// the loss function weighs by other than samples (LossFunction::weight).
+
+#ifndef TANDEM_PARALLEL_LOSS_WEIGHTS_H_
+#define TANDEM_PARALLEL_LOSS_WEIGHTS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/batch.h"
+#include "core/communicator.h"
+#include "core/loss.h"
+#include "core/pending_collective.h"
+
+namespace tandem {
+
+// Of each microbatch. InvalidArgument for targets that are undefined, and for a
+// weight that is negative or not finite.
+absl::StatusOr<std::vector<double>> LossWeights(
+    const LossFunction::Weight& weight, const std::vector<Batch>& microbatches);
+
+// Each weight as a part of `total`, which the parts of all replicas make; all 0
+// where nothing counts.
+std::vector<double> PartsOfTotal(const std::vector<double>& weights,
+                                 double total);
+
+// The parts of one step of a rank whose gradients are averaged over others.
+// Not thread-safe.
+class RankLossParts {
+ public:
+  // Weighs `microbatches` by `weight`, or by samples if that is null, as if all
+  // ranks had as many. With a weight `ranks` tell each other theirs, while the
+  // step goes on; null: there are no others.
+  absl::Status Start(const LossFunction::Weight& weight,
+                     const std::vector<Batch>& microbatches,
+                     Communicator* ranks);
+
+  // Of each microbatch, so that the mean over ranks of all that is weighed is
+  // the mean over the whole batch. Waits for the others.
+  absl::StatusOr<std::vector<double>> Parts();
+
+ private:
+  std::vector<double> weights_;
+  int ranks_ = 1;
+  at::Tensor total_;  // [1], double
+  PendingCollective summing_;
+};
+
+// For a loss that weighs by samples: InvalidArgument where a microbatch of
+// `size` samples has more or fewer predictions for each than another one, for
+// the gradients would not be those of the uncut batch.
+absl::Status CheckSameDensity(const Score& score, int64_t size,
+                              const Score& other, int64_t other_size);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_LOSS_WEIGHTS_H_

@@ -1,0 +1,131 @@
+// What layers draw from LibTorch's default generator (torch::nn::Dropout, say)
+// is a function of the step, the layer and the microbatch.
+
+#include <ATen/Context.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/dropout.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/fingerprint.h"
+#include "core/random.h"
+#include "models/basic_layers.h"
+#include "models/classification_loss.h"
+#include "models/module_layer.h"
+#include "parallel/hybrid.h"
+#include "parallel/schedules.h"
+
+namespace tandem {
+namespace {
+
+namespace nn = torch::nn;
+
+// Tokens attend to each other, with dropout.
+class SelfAttention : public nn::Module {
+ public:
+  SelfAttention()
+      : attention_(register_module(
+            "attention",
+            nn::MultiheadAttention(
+                nn::MultiheadAttentionOptions(8, 2).dropout(0.3)))) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor tokens = x.view({-1, 2, 8}).transpose(0, 1);
+    const at::Tensor y =
+        std::get<0>(attention_->forward(tokens, tokens, tokens));
+    return y.transpose(0, 1).reshape({-1, 16});
+  }
+
+ private:
+  nn::MultiheadAttention attention_;
+};
+
+LayerSpec DropoutOfLibTorch(const std::string& name) {
+  return ModuleLayer<nn::DropoutImpl>(
+      name, "Dropout", [] { return std::make_shared<nn::DropoutImpl>(0.5); });
+}
+
+LayerSpecs Specs() {
+  return {
+      LinearLayer("a", 6, 16),
+      DropoutOfLibTorch("drop_a"),
+      ModuleLayer<SelfAttention>(
+          "attend", "SelfAttention",
+          [] { return std::make_shared<SelfAttention>(); }),
+      LinearLayer("b", 16, 16),
+      ModuleLayer<nn::RReLUImpl>(
+          "rrelu", "RReLU", [] { return std::make_shared<nn::RReLUImpl>(); }),
+      LinearLayer("c", 16, 16),
+      DropoutOfLibTorch("drop_c"),
+      LinearLayer("d", 16, 5)};
+}
+
+struct Trained {
+  std::string weights;
+  std::vector<double> losses;
+};
+
+class HybridDrawsTest : public testing::Test {
+ protected:
+  static Trained Train(const std::string& schedule, int stages,
+                       ActivationCheckpointing checkpointing) {
+    const LayerSpecs specs = Specs();
+    HybridOptions options;
+    options.schedule = *MakeSchedule(schedule, {stages, 1, 4});
+    options.cuts = *UniformCuts(static_cast<int64_t>(specs.size()), stages);
+    options.devices.assign(static_cast<size_t>(stages), c10::kCPU);
+    options.pipeline.checkpointing = checkpointing;
+    const auto strategy = Hybrid::Create(specs, CrossEntropy, options, nullptr);
+    EXPECT_TRUE(strategy.ok()) << strategy.status();
+    if (!strategy.ok()) return {};
+    Trained run;
+    for (int i = 0; i < 3; ++i) {
+      const at::Generator generator = GeneratorFor(i, "batch");
+      const Batch batch = {at::randn({12, 6}, generator),
+                           at::randint(5, {12}, generator, at::kLong), 12};
+      const auto score = (*strategy)->TrainStep(batch, 0.1);
+      EXPECT_TRUE(score.ok()) << score.status();
+      if (!score.ok()) return {};
+      run.losses.push_back(score->loss_sum);
+    }
+    run.weights = WeightsSha256((*strategy)->Parameters());
+    return run;
+  }
+};
+
+TEST_F(HybridDrawsTest, AreTheSameWhenALayerIsComputedAgain) {
+  for (const char* schedule : {"1f1b", "zb_h1"}) {
+    for (int stages : {1, 2}) {
+      const Trained kept =
+          Train(schedule, stages, ActivationCheckpointing::kNever);
+      for (const auto again : {ActivationCheckpointing::kAlways,
+                               ActivationCheckpointing::kExceptLast}) {
+        at::randn({3});  // moves the process's generator
+        const Trained run = Train(schedule, stages, again);
+        EXPECT_EQ(run.weights, kept.weights) << schedule << " " << stages;
+        EXPECT_EQ(run.losses, kept.losses);
+      }
+    }
+  }
+}
+
+// Stages in threads of their own draw as they come.
+TEST_F(HybridDrawsTest, AreTheSameInEveryRunAndCut) {
+  const Trained one = Train("1f1b", 1, ActivationCheckpointing::kNever);
+  for (int stages : {2, 4}) {
+    for (int i = 0; i < 3; ++i) {
+      const Trained run =
+          Train("1f1b", stages, ActivationCheckpointing::kNever);
+      EXPECT_EQ(run.weights, one.weights) << stages << " stages";
+      EXPECT_EQ(run.losses, one.losses);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem
