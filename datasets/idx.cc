@@ -1,7 +1,5 @@
 #include "datasets/idx.h"
 
-#include <utility>
-
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -61,14 +59,29 @@ int64_t Product(const std::vector<int64_t>& sizes) {
   return product;
 }
 
+// `found`: bytes behind the header, of which there may be more (`at_least`).
+absl::Status CheckLength(const std::string& path, const IdxArray& array,
+                         int64_t expected, int64_t found, bool at_least) {
+  if (found == expected) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(path, ": ", found < expected ? "truncated" : "too long",
+                   ": ", found, at_least ? " bytes or more" : " bytes",
+                   " behind the header, but its sizes [",
+                   absl::StrJoin(array.sizes, ", "), "] need ",
+                   expected > kMaxBytes ? absl::StrCat("more than ", kMaxBytes)
+                                        : absl::StrCat(expected),
+                   "; fetch it again"));
+}
+
 }  // namespace
 
 absl::StatusOr<IdxArray> ReadIdx(const std::string& path, int dimensions) {
+  TANDEM_ASSIGN_OR_RETURN(UnpackedFile file, UnpackedFile::Open(path));
   IdxArray array;
-  TANDEM_ASSIGN_OR_RETURN(array.file, ReadFileGunzip(path, kMaxBytes));
-  TANDEM_RETURN_IF_ERROR(CheckMagic(path, array.file, dimensions));
-  const int64_t length = array.file.size();
   array.begin = kMagicBytes + dimensions * kSizeBytes;
+  TANDEM_RETURN_IF_ERROR(file.Read(array.begin, &array.file));
+  TANDEM_RETURN_IF_ERROR(CheckMagic(path, array.file, dimensions));
+  const auto length = static_cast<int64_t>(array.file.size());
   if (length < array.begin) {
     return absl::DataLossError(absl::StrCat(path, ": truncated: ", length,
                                             " bytes, expected a header of ",
@@ -78,16 +91,22 @@ absl::StatusOr<IdxArray> ReadIdx(const std::string& path, int dimensions) {
     array.sizes.push_back(SizeAt(array.file, kMagicBytes + i * kSizeBytes));
   }
   const int64_t expected = Product(array.sizes);
-  const int64_t found = length - array.begin;
-  if (found != expected) {
-    return absl::DataLossError(absl::StrCat(
-        path, ": ", found < expected ? "truncated" : "too long", ": ", found,
-        " bytes behind the header, but its sizes [",
-        absl::StrJoin(array.sizes, ", "), "] need ",
-        expected > kMaxBytes ? absl::StrCat("more than ", kMaxBytes)
-                             : absl::StrCat(expected),
-        "; fetch it again"));
+  if (file.length().has_value()) {
+    TANDEM_RETURN_IF_ERROR(CheckLength(path, array, expected,
+                                       *file.length() - array.begin,
+                                       /*at_least=*/false));
   }
+  if (expected > kMaxBytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        path, ": sizes [", absl::StrJoin(array.sizes, ", "),
+        "] need more than ", kMaxBytes, " bytes; not a file of this kind"));
+  }
+  // One byte more shows a file that is too long, however long it is.
+  const int64_t most = expected + 1;
+  TANDEM_RETURN_IF_ERROR(file.Read(most, &array.file));
+  const int64_t found = static_cast<int64_t>(array.file.size()) - array.begin;
+  TANDEM_RETURN_IF_ERROR(
+      CheckLength(path, array, expected, found, /*at_least=*/found == most));
   return array;
 }
 

@@ -26,9 +26,9 @@ struct IdxArray {
 // Reads an IDX file of unsigned bytes with `dimensions` dimensions, gzipped or
 // not. A file that is not one (wrong magic), has another dtype or another
 // number of dimensions, or holds fewer or more bytes than its sizes say, is an
-// error that names the file, what was found and what was expected. Memory use
-// follows the bytes that are there, not the sizes in the header; files beyond
-// 2 GiB are refused.
+// error that names the file, what was found and what was expected; so is what
+// is no regular file. No more is held than the sizes in the header promise, nor
+// than is there; arrays beyond 2 GiB are refused.
 absl::StatusOr<IdxArray> ReadIdx(const std::string& path, int dimensions);
 
 }  // namespace tandem

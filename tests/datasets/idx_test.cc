@@ -2,10 +2,16 @@
 
 #include "datasets/idx.h"
 
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "core/status_macros.h"
 #include "datasets/gunzip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -16,6 +22,14 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+// Of this process, in bytes.
+rlim_t AddressSpace() {
+  std::ifstream file("/proc/self/statm");
+  rlim_t pages = 0;
+  file >> pages;
+  return pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+}
 
 std::string Pixels(int64_t count) {
   std::string bytes(count, '\0');
@@ -71,7 +85,7 @@ std::vector<Corrupt> CorruptFiles() {
       {"one byte long", good + "x", "too long: 31 bytes"},
       {"one byte short, gz", Gzip(good.substr(0, good.size() - 1)),
        "truncated: 29 bytes"},
-      {"one byte long, gz", Gzip(good + "x"), "too long: 31 bytes"},
+      {"one byte long, gz", Gzip(good + "x"), "too long: 31 bytes or more"},
       {"sizes beyond memory",
        IdxBytes({0xffffffff, 0xffffffff, 0xffffffff}, Pixels(30)),
        "need more than 2147483648"},
@@ -105,8 +119,42 @@ TEST(IdxTest, AMissingFileAndAFolderAreErrors) {
               HasSubstr("Is a directory"));
 }
 
+TEST(IdxTest, ADeviceOrAPipeIsRefusedAtOnce) {
+  const std::string pipe = ::testing::TempDir() + "/pipe";
+  unlink(pipe.c_str());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, std::string("/dev/zero")}) {
+    EXPECT_THAT(std::string(ReadIdx(path, 3).status().message()),
+                HasSubstr(path + ": not a regular file"));
+  }
+}
+
+// What a job of 200 MiB would be asked for: the sizes promise 30 bytes.
+TEST(IdxTest, AGzipBombIsRefusedByWhatItsHeaderPromises) {
+  const std::string bomb =
+      Gzip(IdxBytes({2, 3, 5}, std::string(200 << 20, '\0')));
+  const std::string path = WriteTestFile("bomb", bomb);
+  rlimit old;
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &old), 0);
+  rlimit limit = old;
+  limit.rlim_cur = AddressSpace() + (64 << 20);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  const absl::Status status = ReadIdx(path, 3).status();
+  setrlimit(RLIMIT_AS, &old);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("too long: 31 bytes or more behind the header"));
+}
+
+absl::StatusOr<std::string> Content(const std::string& path, int64_t most) {
+  TANDEM_ASSIGN_OR_RETURN(UnpackedFile file, UnpackedFile::Open(path));
+  std::string content;
+  TANDEM_RETURN_IF_ERROR(file.Read(most, &content));
+  return content;
+}
+
 TEST(GunzipTest, SeveralMembersAreOneFile) {
-  const absl::StatusOr<std::string> content = ReadFileGunzip(
+  const absl::StatusOr<std::string> content = Content(
       WriteTestFile("members", Gzip("one ") + Gzip("") + Gzip("two")), 100);
   ASSERT_TRUE(content.ok()) << content.status();
   EXPECT_EQ(*content, "one two");
@@ -116,20 +164,27 @@ TEST(GunzipTest, ContentLongerThanAChunkIsWhole) {
   const std::string long_content = Pixels(3'000'001);
   for (const std::string& bytes : {long_content, Gzip(long_content)}) {
     const absl::StatusOr<std::string> content =
-        ReadFileGunzip(WriteTestFile("long", bytes), 3'000'001);
+        Content(WriteTestFile("long", bytes), 4'000'000);
     ASSERT_TRUE(content.ok()) << content.status();
     EXPECT_EQ(*content, long_content);
   }
 }
 
-TEST(GunzipTest, TheLimitHoldsForPackedAndUnpackedBytes) {
-  const std::string zeros(1'000'000, '\0');
-  for (const std::string& bytes : {zeros, Gzip(zeros)}) {
-    const absl::Status status =
-        ReadFileGunzip(WriteTestFile("bomb", bytes), 999'999).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("bomb: more than 999999 bytes"));
+TEST(GunzipTest, GivesWhatIsAskedFor) {
+  const std::string content = Pixels(1000);
+  for (const std::string& bytes : {content, Gzip(content)}) {
+    auto file = UnpackedFile::Open(WriteTestFile("pieces", bytes));
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_EQ(file->length().has_value(), bytes == content);
+    std::string read;
+    for (int64_t size : {0, 1, 9, 990}) {
+      const size_t before = read.size();
+      ASSERT_TRUE(file->Read(size, &read).ok());
+      EXPECT_EQ(read.size() - before, size);
+    }
+    EXPECT_EQ(read, content);
+    ASSERT_TRUE(file->Read(5, &read).ok());
+    EXPECT_EQ(read, content);
   }
 }
 
