@@ -54,9 +54,7 @@ StagePass PipelineExecutor::PassOf(int microbatch, const Step& step) const {
     pass.samples->first += step.firsts[index];
   }
   pass.keeps_activations =
-      options_.checkpointing == ActivationCheckpointing::kNever ||
-      (options_.checkpointing == ActivationCheckpointing::kExceptLast &&
-       microbatch + 1 == count);
+      KeepsActivations(options_.checkpointing, microbatch, count);
   if (step.trains) {
     const double of =
         step.samples.of > 0 ? step.samples.of : static_cast<double>(step.size);

@@ -2,7 +2,7 @@
 
 #include <glog/logging.h>
 
-#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -114,11 +114,13 @@ void PipelineLinks::Begin(const std::vector<int64_t>& rows,
                           bool with_backward) {
   for (int stage = 0; stage < schedule_.stages; ++stage) {
     const Ends& ends = At(stage);
-    const LinkStep going = {rows,
-                            OrderOf(schedule_, stage, rows.size(), IsForward)};
+    LinkStep going = {rows, std::vector<int>(rows.size())};
     LinkStep coming = {rows, {}};
     if (with_backward) {
+      going.order = OrderOf(schedule_, stage, rows.size(), IsForward);
       coming.order = OrderOf(schedule_, stage, rows.size(), TakesGradient);
+    } else {
+      std::iota(going.order.begin(), going.order.end(), 0);
     }
     // A lane within a process is both ends, and begins twice.
     if (ends.inputs != nullptr) ends.inputs->Begin(going);
