@@ -11,7 +11,7 @@ namespace tandem {
 class StatisticsRecords;
 
 struct Microbatch {
-  int index = 0;  // they come in this order
+  int index = 0;  // they may come in any order
   int count = 1;
   // It has been computed before, and is again because its activations were not
   // kept (activation checkpointing): nothing is to be gathered a second time.

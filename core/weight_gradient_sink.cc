@@ -186,11 +186,13 @@ absl::Status WeightGradientSink::FlushTogether(
   return FlushAll(std::move(all));
 }
 
-size_t WeightGradientSink::size() const {
+std::vector<at::Tensor> WeightGradientSink::weights() const {
   absl::MutexLock lock(&mutex_);
-  size_t size = 0;
-  for (const DeferredGradients& each : deferred_) size += each.weights.size();
-  return size;
+  std::vector<at::Tensor> all;
+  for (const DeferredGradients& each : deferred_) {
+    all.insert(all.end(), each.weights.begin(), each.weights.end());
+  }
+  return all;
 }
 
 }  // namespace tandem

@@ -87,8 +87,9 @@ class WeightGradientSink {
   static absl::Status FlushTogether(
       absl::Span<const std::shared_ptr<WeightGradientSink>> sinks);
 
-  // How many gradients wait.
-  size_t size() const;
+  // Whose gradients wait, a weight once for each that was left; and how many.
+  std::vector<at::Tensor> weights() const;
+  size_t size() const { return weights().size(); }
 
  private:
   std::vector<DeferredGradients> Take();

@@ -7,6 +7,7 @@
 #include <torch/nn/modules/batchnorm.h>
 
 #include <cstdint>
+#include <map>
 
 #include "core/microbatch_scope.h"
 #include "core/statistics_records.h"
@@ -18,9 +19,10 @@ namespace tandem {
 // every microbatch is still normalised by its own statistics, but
 //   - one that is recomputed leaves the running statistics alone;
 //   - with defers_statistics the running statistics take in those of the whole
-//     mini-batch, once, after its last microbatch, as if it had gone through in
-//     one piece (torchgpipe's DeferredBatchNorm, which has the biased variance;
-//     PyTorch's running variance is unbiased, and so is this);
+//     mini-batch, once, when all its microbatches have come, in whatever order,
+//     as if it had gone through in one piece (torchgpipe's DeferredBatchNorm,
+//     which has the biased variance; PyTorch's running variance is unbiased,
+//     and so is this);
 //   - with records the running statistics are left alone, and what they would
 //     take in is recorded; both at once is LibTorch's error.
 //
@@ -36,19 +38,26 @@ class BatchNorm2d : public torch::nn::BatchNorm2dImpl,
   RunningStatistics running_statistics() const override;
 
  private:
-  // Of the microbatches that have come.
+  // Of one microbatch, or several.
   struct Gathered {
     int64_t count = 0;   // values a channel
     at::Tensor mean;     // [channels], double, as the next
     at::Tensor squares;  // sum of squared distances from the mean
   };
+  // Of the microbatches that have come, by index: schedules may have any order.
+  struct Parts {
+    int count = 0;  // of all
+    std::map<int, Gathered> of;
+  };
 
   at::Tensor Recorded(const at::Tensor& x, BatchNormArguments arguments,
                       const Microbatch& microbatch);
-  void Gather(int64_t count, const BatchStatistics& statistics);
-  void Commit();
+  Gathered PartOf(int64_t count, const BatchStatistics& statistics) const;
+  static void Add(const Gathered& part, Gathered* sum);
+  void Gather(const Microbatch& microbatch, const Gathered& part);
+  void Commit(const Gathered& whole);
 
-  Gathered gathered_;
+  Parts parts_;
 };
 
 }  // namespace tandem

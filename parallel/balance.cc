@@ -11,11 +11,36 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "parallel/cut_search.h"
+#include "parallel/part_costs.h"
 
 namespace tandem {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+
+absl::Status CheckDevices(int64_t parts, const BalanceOptions& options) {
+  if (options.devices.empty()) return absl::OkStatus();
+  std::vector<int> all;
+  bool fits = true;
+  for (const BalanceDevice& each : options.devices) {
+    all.insert(all.end(), each.parts.begin(), each.parts.end());
+    for (const auto& moment : each.moments) {
+      fits = fits && moment.size() == each.parts.size();
+    }
+  }
+  std::sort(all.begin(), all.end());
+  fits = fits && static_cast<int64_t>(all.size()) == parts;
+  for (size_t i = 0; fits && i < all.size(); ++i) {
+    fits = all[i] == static_cast<int>(i);
+  }
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the devices must have each of ", parts,
+                   " parts once, and know of all "
+                   "of theirs what they keep, but they have parts ",
+                   absl::StrJoin(all, ", ")));
+}
 
 absl::Status CheckCosts(const std::vector<LayerCost>& layers, int64_t parts,
                         const BalanceOptions& options) {
@@ -32,63 +57,8 @@ absl::Status CheckCosts(const std::vector<LayerCost>& layers, int64_t parts,
     }
     return absl::InvalidArgumentError("a layer's costs must not be negative");
   }
-  const auto alive = static_cast<int64_t>(options.activations_alive.size());
-  if (alive == 0 || alive == parts) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "activations_alive has ", alive, " entries for ", parts, " parts"));
+  return CheckDevices(parts, options);
 }
-
-// What any part costs, from sums over the layers before each.
-class PartCosts {
- public:
-  PartCosts(const std::vector<LayerCost>& layers, const BalanceOptions& options)
-      : layers_(layers), options_(options), sums_(1) {
-    for (const LayerCost& each : layers) {
-      Sum sum = sums_.back();
-      sum.time += each.forward + each.backward;
-      sum.state += each.state_bytes;
-      sum.activations += each.activation_bytes;
-      sums_.push_back(sum);
-    }
-  }
-
-  // Of layers begin .. end - 1.
-  double Time(size_t begin, size_t end) const {
-    double time = sums_[end].time - sums_[begin].time;
-    if (begin > 0) time += Message(begin - 1);
-    if (end < layers_.size()) time += Message(end - 1);
-    return time;
-  }
-
-  bool Fits(size_t begin, size_t end, size_t part) const {
-    if (options_.device_bytes == 0) return true;
-    const int64_t alive = options_.activations_alive.empty()
-                              ? 1
-                              : options_.activations_alive[part];
-    return sums_[end].state - sums_[begin].state +
-               alive * (layers_[begin].input_bytes + sums_[end].activations -
-                        sums_[begin].activations) <=
-           options_.device_bytes;
-  }
-
- private:
-  struct Sum {
-    double time = 0;
-    int64_t state = 0;
-    int64_t activations = 0;
-  };
-
-  // Behind the layer, one way.
-  double Message(size_t layer) const {
-    return options_.seconds_per_message +
-           options_.seconds_per_byte *
-               static_cast<double>(layers_[layer].output_bytes);
-  }
-
-  const std::vector<LayerCost>& layers_;
-  const BalanceOptions& options_;
-  std::vector<Sum> sums_;  // of the layers before
-};
 
 // The best way to cut the layers before some place into some number of parts.
 struct Best {
@@ -104,17 +74,18 @@ struct Best {
 
 using Table = std::vector<std::vector<Best>>;  // [parts][layers]
 
-Table Solve(const PartCosts& costs, size_t layers, size_t parts) {
+Table Solve(const PartCosts& costs, size_t parts, int64_t device_bytes) {
+  const size_t layers = costs.layers();
   Table best(parts + 1, std::vector<Best>(layers + 1));
   best[0][0].slowest = 0;
   for (size_t part = 1; part <= parts; ++part) {
     for (size_t end = part; end <= layers; ++end) {
       for (size_t begin = part - 1; begin < end; ++begin) {
         const Best& before = best[part - 1][begin];
-        if (before.slowest == kNever || !costs.Fits(begin, end, part - 1)) {
-          continue;
-        }
-        const double time = costs.Time(begin, end);
+        const bool fits = device_bytes == 0 ||
+                          costs.Bytes(begin, end, part - 1) <= device_bytes;
+        if (before.slowest == kNever || !fits) continue;
+        const double time = costs.Time(begin, end, part - 1);
         const Best found = {std::max(before.slowest, time),
                             before.squares + time * time, begin};
         if (found < best[part][end]) best[part][end] = found;
@@ -122,6 +93,17 @@ Table Solve(const PartCosts& costs, size_t layers, size_t parts) {
     }
   }
   return best;
+}
+
+// The best of all layers.
+Cuts CutsOf(const Table& best) {
+  Cuts cuts;
+  size_t end = best.back().size() - 1;
+  for (size_t part = best.size() - 1; part > 1; --part) {
+    end = best[part][end].last_begin;
+    cuts.insert(cuts.begin(), static_cast<int64_t>(end));
+  }
+  return cuts;
 }
 
 absl::Status DoesNotFit(const Table& best, const BalanceOptions& options) {
@@ -144,18 +126,26 @@ absl::StatusOr<Cuts> CutsByTime(const std::vector<LayerCost>& layers,
                                 int64_t parts, const BalanceOptions& options) {
   const absl::Status checked = CheckCosts(layers, parts, options);
   if (!checked.ok()) return checked;
-  const Table best = Solve(PartCosts(layers, options), layers.size(),
-                           static_cast<size_t>(parts));
-  if (best[parts][layers.size()].slowest == kNever) {
-    return DoesNotFit(best, options);
+  const PartCosts costs(layers, options);
+  const auto count = static_cast<size_t>(parts);
+  if (options.devices.empty() || options.devices.size() == count) {
+    const Table best = Solve(costs, count, options.device_bytes);
+    if (best[count][layers.size()].slowest == kNever) {
+      return DoesNotFit(best, options);
+    }
+    return CutsOf(best);
   }
-  Cuts cuts;
-  size_t end = layers.size();
-  for (auto part = static_cast<size_t>(parts); part > 1; --part) {
-    end = best[part][end].last_begin;
-    cuts.insert(cuts.begin(), static_cast<int64_t>(end));
-  }
-  return cuts;
+  const Table by_part = Solve(costs, count, /*device_bytes=*/0);
+  const FoundCuts found =
+      SearchCuts(costs, options.device_bytes,
+                 {CutsOf(by_part),
+                  *UniformCuts(static_cast<int64_t>(layers.size()), parts)});
+  if (found.missing_bytes == 0) return found.cuts;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "no cut fits into devices of ", options.device_bytes,
+      " bytes: of the best one that was found ", found.missing_bytes,
+      " bytes have no place; give more devices, smaller microbatches or more "
+      "memory"));
 }
 
 std::vector<double> PartTimes(const std::vector<LayerCost>& layers,
@@ -164,7 +154,8 @@ std::vector<double> PartTimes(const std::vector<LayerCost>& layers,
   std::vector<double> times;
   for (const LayerRange& part :
        PartsOf(cuts, static_cast<int64_t>(layers.size()))) {
-    times.push_back(costs.Time(part.begin, part.end));
+    times.push_back(costs.Time(static_cast<size_t>(part.begin),
+                               static_cast<size_t>(part.end), times.size()));
   }
   return times;
 }

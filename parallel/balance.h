@@ -28,32 +28,53 @@ struct LayerCost {
   int64_t input_bytes = 0;
 };
 
-struct BalanceOptions {
-  // Of a message from stage to stage: a whole step waits for it both ways.
-  double seconds_per_message = 0;
-  double seconds_per_byte = 0;
-  // Of each stage's device; 0: no limit.
-  int64_t device_bytes = 0;
-  // How many microbatches' activations each stage holds at once, first to last;
-  // empty: one. See ScheduleFacts.
-  std::vector<int> activations_alive;
+// How many microbatches' inputs, and how many's activations, a part keeps at
+// some moment.
+struct PartAlive {
+  int inputs = 1;
+  int activations = 1;
+
+  bool operator<(const PartAlive& other) const {
+    return inputs != other.inputs ? inputs < other.inputs
+                                  : activations < other.activations;
+  }
 };
 
-// The cuts whose slowest part is fastest, among those whose parts fit into
+// A device and the parts that it has, which share its time and its memory.
+struct BalanceDevice {
+  std::vector<int> parts;
+  // What each of them keeps, at every moment at which the sum may be greatest.
+  std::vector<std::vector<PartAlive>> moments;
+};
+
+struct BalanceOptions {
+  // Of a message from device to device: a whole step waits for it both ways.
+  double seconds_per_message = 0;
+  double seconds_per_byte = 0;
+  // Of each device; 0: no limit.
+  int64_t device_bytes = 0;
+  // Each part is on one of them. Empty: each has a device of its own, and keeps
+  // one microbatch.
+  std::vector<BalanceDevice> devices;
+};
+
+// The cuts whose slowest device is fastest, among those whose parts fit into
 // their devices: a part takes its layers' forward and backward and the messages
 // at both of its ends. Among equals, the one with the least sum of squares of
-// the parts' times. By dynamic programming over (layers, parts), in
-// O(layers^2 x parts); DeepSpeed names this 'profile' and torchgpipe
-// balance_by_time.
+// the parts' times. Where each part has a device of its own, by dynamic
+// programming over (layers, parts), in O(layers^2 x parts); DeepSpeed names
+// this 'profile' and torchgpipe balance_by_time. Else by cut_search.h: the best
+// of all for small models, and a good one for large ones.
 //
-// InvalidArgument for more parts than layers, negative costs, another number of
-// activations_alive than parts; ResourceExhausted when no cut fits, with the
-// layer that cannot be placed.
+// InvalidArgument for more parts than layers, negative costs, devices that do
+// not have each part once; ResourceExhausted when no cut fits, with the layer
+// that cannot be placed, or what is missing.
 absl::StatusOr<Cuts> CutsByTime(const std::vector<LayerCost>& layers,
                                 int64_t parts,
                                 const BalanceOptions& options = {});
 
-// What CutsByTime makes small: the time of each part.
+// The time of each part, of which CutsByTime makes the greatest sum of a device
+// small.
 std::vector<double> PartTimes(const std::vector<LayerCost>& layers,
                               const Cuts& cuts,
                               const BalanceOptions& options = {});

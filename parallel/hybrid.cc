@@ -55,7 +55,12 @@ StepHooks Hybrid::Hooks(std::optional<double> learning_rate) {
   hooks.before = [stage_of](const Action& action, bool last) {
     return stage_of(action)->Before(action, last);
   };
-  hooks.after = [stage_of](const Action& action, bool last) {
+  hooks.after = [this, stage_of](const Action& action, bool last) {
+    if (options_.reproducible && action.kind == ActionKind::kBackwardInput) {
+      const auto& stage =
+          executor_->stages()[static_cast<size_t>(action.stage)];
+      stage_of(action)->AwaitWeights(stage->WeightsLeft(action.microbatch));
+    }
     return stage_of(action)->After(action, last);
   };
   hooks.weights = [stage_of](const Action& action) {

@@ -22,6 +22,7 @@ absl::StatusOr<GradientOrder> Hybrid::OrderOfGroups() const {
   order.microbatches = schedule.microbatches;
   order.groups = options_.gradient_groups > 0 ? options_.gradient_groups : all;
   order.find_unused_parameters = options_.find_unused_parameters;
+  order.splits = SplitsBackward(schedule);
   if (order.groups % replicas != 0 || all % order.groups != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("gradient_groups is ", order.groups, ": ", replicas,

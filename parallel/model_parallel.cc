@@ -198,4 +198,20 @@ std::vector<int64_t> ParameterCounts(const LayerList& layers) {
   return counts;
 }
 
+std::vector<int64_t> ParameterCounts(const LayerSpecs& specs) {
+  std::vector<int64_t> counts;
+  for (const LayerSpec& spec : specs) {
+    const LayerList layer = MakeLayers({spec}, /*seed=*/0);
+    counts.push_back(ParameterCounts(layer).front());
+    for (const auto& [name, parameter] : NamedParameters(layer)) {
+      const std::string own = name.substr(spec.name.size() + 1);
+      // Made anew here, as the layer that has it is not there.
+      for (const auto& tie : spec.links.ties) {
+        if (tie.first == own) counts.back() -= parameter.numel();
+      }
+    }
+  }
+  return counts;
+}
+
 }  // namespace tandem

@@ -45,6 +45,9 @@ absl::StatusOr<LayerList> SpreadOverDevices(
 // Each layer's number of parameter elements, for CutsByParameters. What layers
 // share counts for the first.
 std::vector<int64_t> ParameterCounts(const LayerList& layers);
+// The same of layers that are not made yet: each is made and dropped before the
+// next one, so that the model may be larger than the host's memory.
+std::vector<int64_t> ParameterCounts(const LayerSpecs& specs);
 
 }  // namespace tandem
 

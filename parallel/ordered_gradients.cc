@@ -1,17 +1,11 @@
 #include "parallel/ordered_gradients.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <glog/logging.h>
 
-#include <string>
+#include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "core/memory_category.h"
-#include "core/status_macros.h"
 #include "core/torch_status.h"
 
 namespace tandem {
@@ -27,7 +21,8 @@ OrderedGradients::OrderedGradients(FlatBufferList buffers,
   CHECK_EQ(order_.groups % count, 0);
   own_groups_ = order_.groups / count;
   CHECK_EQ(order_.microbatches % own_groups_, 0);
-  pairs_ = own_groups_ == order_.microbatches && own_groups_ % 2 == 0;
+  pairs_ = own_groups_ == order_.microbatches && own_groups_ % 2 == 0 &&
+           !order_.splits;
   if (pairs_) {
     order_.groups /= 2;
     own_groups_ /= 2;
@@ -35,10 +30,13 @@ OrderedGradients::OrderedGradients(FlatBufferList buffers,
   }
   first_group_ = rank * own_groups_;
   exchange_.emplace(tree_, replicas_);
+  const std::vector<int> none(static_cast<size_t>(tree_.levels()), kNone);
   for (FlatBuffer* buffer : buffers_) {
     for (const FlatSlot& slot : buffer->slots()) {
       number_of_[{buffer, slot.id}] = gathering_.size();
-      gathering_.push_back({buffer, slot.id, false, kNone, 0, false, 0, {}});
+      number_of_weight_[slot.parameter.unsafeGetTensorImpl()] =
+          gathering_.size();
+      gathering_.push_back({buffer, slot.id, false, false, kNone, 0, 0, none});
     }
     memory_[buffer].waiting.resize(static_cast<size_t>(tree_.levels()));
     memory_[buffer].sums.resize(cover().size());
@@ -52,7 +50,7 @@ absl::Status OrderedGradients::Prepare() {
   has_acted_ = false;
   const std::vector<int> none(static_cast<size_t>(tree_.levels()), kNone);
   for (Gathering& each : gathering_) {
-    each = {each.buffer, each.id, false, kNone, 0, false, 0, none};
+    each = {each.buffer, each.id, false, false, kNone, 0, 0, none};
   }
   return absl::OkStatus();
 }
@@ -61,171 +59,99 @@ int OrderedGradients::GroupOf(int microbatch) const {
   return first_group_ + microbatch / (order_.microbatches / own_groups_);
 }
 
+const std::string& OrderedGradients::NameOf(const Gathering& each) const {
+  return each.buffer->slots()[each.buffer->index_of(each.id)].name;
+}
+
 at::Tensor OrderedGradients::PlaceOf(const Gathering& each,
                                      const at::Tensor& flat) const {
   const FlatSlot& slot = each.buffer->slots()[each.buffer->index_of(each.id)];
   return flat.narrow(0, slot.offset, slot.end - slot.offset);
 }
 
-// A group's gradients are complete when an action of the same kind, which would
-// add to them, begins with another group.
+at::Tensor OrderedGradients::PlaceOfGroup(const Gathering& each) {
+  // What one action gives is a group, or autograd adds to what lies there.
+  const bool in_place = !order_.splits || own_groups_ == order_.microbatches;
+  return in_place ? PlaceOf(each, each.buffer->grads())
+                  : MemoryFor(each, &memory_.at(each.buffer).group);
+}
+
+void OrderedGradients::SetHasGradient(const Gathering& each, bool on) {
+  each.buffer->set_has_gradient(each.buffer->index_of(each.id), on);
+}
+
+// A group's gradients are complete when an action that would add to them begins
+// with another group.
 absl::Status OrderedGradients::Before(const Action& action, bool /*last*/) {
   has_acted_ = true;
+  if (order_.splits) return absl::OkStatus();
   return CatchTorch([&] {
-    const bool by_weights = action.kind == ActionKind::kBackwardWeight;
     const int group = GroupOf(action.microbatch);
     for (Gathering& each : gathering_) {
-      const bool is_complete = each.group != kNone && each.group != group &&
-                               each.by_weights == by_weights;
-      if (is_complete) AddGroup(&each);
+      if (each.group != kNone && each.group != group) AddGroup(&each);
     }
   });
+}
+
+void OrderedGradients::AwaitWeights(const std::vector<at::Tensor>& weights) {
+  for (const at::Tensor& weight : weights) {
+    const auto found = number_of_weight_.find(weight.unsafeGetTensorImpl());
+    if (found != number_of_weight_.end()) {
+      gathering_[found->second].awaits = true;
+    }
+  }
 }
 
 absl::Status OrderedGradients::After(const Action& action, bool last) {
   return CatchTorch([&] {
+    const at::NoGradGuard no_grad;
     for (Gathering& each : gathering_) {
-      if (each.touched) {
-        each.touched = false;
+      if (order_.splits) {
+        AddPart(action, &each);
+      } else if (each.touched) {
         each.group = GroupOf(action.microbatch);
         each.halves |= 1 << action.microbatch % 2;
-        each.by_weights = action.kind == ActionKind::kBackwardWeight;
       }
+      each.touched = each.awaits = false;
       if (!last) continue;
+      if (!each.parts.empty()) {
+        return absl::InternalError(absl::StrCat(
+            NameOf(each), " was left a gradient that did not come"));
+      }
       if (each.group != kNone) AddGroup(&each);
       if (each.groups_done > 0) AddZerosUpTo(kNone, &each);
     }
+    return absl::OkStatus();
   });
 }
 
-// The sum of its group, which lies in grads(), to the tree.
-void OrderedGradients::AddGroup(Gathering* each) {
-  const int group = each->group;
-  each->group = kNone;
-  each->buffer->set_has_gradient(each->buffer->index_of(each->id), false);
-  AddZerosUpTo(group, each);
-  const at::Tensor sum = PlaceOf(*each, each->buffer->grads());
-  constexpr int kBoth = 3;
-  // As the tree adds what was not used: -0 becomes 0.
-  if (pairs_ && each->halves != kBoth) sum.add_(0);
-  each->halves = 0;
-  AddToTree(group, sum, each);
-}
-
-// Groups that did not use the parameter add nothing; kNone: all that are left.
-void OrderedGradients::AddZerosUpTo(int group, Gathering* each) {
-  while (each->groups_done < own_groups_) {
-    const int next =
-        first_group_ + (order_.descends ? own_groups_ - 1 - each->groups_done
-                                        : each->groups_done);
-    if (next == group) return;
-    const at::Tensor like = PlaceOf(*each, each->buffer->grads());
-    AddToTree(next, at::zeros_like(like), each);
+// Takes what the action gave out of grads(), so that the next one finds nothing
+// to add to.
+void OrderedGradients::AddPart(const Action& action, Gathering* each) {
+  if (!each->touched && !each->awaits) return;
+  const at::Tensor part =
+      each->touched ? PlaceOf(*each, each->buffer->grads()) : at::Tensor();
+  if (each->touched) SetHasGradient(*each, false);
+  each->parts.Add(action.microbatch, part, each->awaits);
+  while (const auto whole = each->parts.Next()) {
+    AddWhole(whole->microbatch, whole->gradient, each);
   }
 }
 
-at::Tensor OrderedGradients::MemoryFor(const Gathering& each,
-                                       at::Tensor* memory) {
-  if (!memory->defined()) {
-    const MemoryCategoryScope scope(MemoryCategory::kGradients);
-    *memory = at::zeros_like(each.buffer->grads());
+// All of a microbatch's gradient.
+void OrderedGradients::AddWhole(int microbatch, const at::Tensor& sum,
+                                Gathering* each) {
+  const int group = GroupOf(microbatch);
+  if (each->group != kNone && each->group != group) AddGroup(each);
+  const at::Tensor place = PlaceOfGroup(*each);
+  if (each->group == group) {
+    place.add_(sum);
+  } else if (!place.is_alias_of(sum)) {
+    place.copy_(sum);
   }
-  return PlaceOf(each, *memory);
-}
-
-// A sum climbs as far as the other half of each node is there already.
-void OrderedGradients::AddToTree(int group, const at::Tensor& sum,
-                                 Gathering* each) {
-  const at::NoGradGuard no_grad;
-  ++each->groups_done;
-  Memory& memory = memory_.at(each->buffer);
-  Node node = {0, group};
-  for (; !absl::c_linear_search(cover(), node);
-       node = SummationTree::Parent(node)) {
-    if (!tree_.has_sibling(node)) continue;
-    const auto level = static_cast<size_t>(node.level);
-    const at::Tensor place = MemoryFor(*each, &memory.waiting[level]);
-    int& waiting = each->waiting[level];
-    if (waiting == kNone) {
-      place.copy_(sum);
-      waiting = node.index;
-      return;
-    }
-    CHECK_EQ(waiting, SummationTree::Sibling(node).index);
-    sum.add_(place);
-    waiting = kNone;
-  }
-  if (node == tree_.root()) {
-    const at::Tensor place = PlaceOf(*each, each->buffer->grads());
-    if (!place.is_alias_of(sum)) place.copy_(sum);
-    each->buffer->set_has_gradient(each->buffer->index_of(each->id), true);
-    return;
-  }
-  const auto number =
-      static_cast<size_t>(absl::c_find(cover(), node) - cover().begin());
-  const at::Tensor place = PlaceOfSum(*each, number);
-  if (!place.is_alias_of(sum)) place.copy_(sum);
-}
-
-// Of a node of cover().
-at::Tensor OrderedGradients::PlaceOfSum(const Gathering& each, size_t number) {
-  if (is_pair()) return PlaceOf(each, each.buffer->grads());
-  return MemoryFor(each, &memory_.at(each.buffer).sums[number]);
-}
-
-absl::Status OrderedGradients::Finish() {
-  if (replicas_ == nullptr || replicas_->size() == 1) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(SettleUse());
-  int number = 0;
-  for (FlatBuffer* buffer : buffers_) {
-    TANDEM_RETURN_IF_ERROR(
-        Annotate(CatchTorch([&] { return Exchange(*buffer, number++); }),
-                 absl::StrCat("gradients of ", buffer->slots().front().name,
-                              " to ", buffer->slots().back().name)));
-  }
-  return absl::OkStatus();
-}
-
-// What no microbatch here used adds nothing; what none used anywhere gets no
-// gradient.
-absl::Status OrderedGradients::SettleUse() {
-  const at::Tensor uses =
-      at::zeros({static_cast<int64_t>(gathering_.size())}, at::kInt);
-  auto* const use = uses.mutable_data_ptr<int32_t>();
-  std::vector<std::string> unused;
-  for (size_t i = 0; i < gathering_.size(); ++i) {
-    Gathering& each = gathering_[i];
-    // A replica without samples cannot tell: all others use it, or say so.
-    use[i] =
-        each.groups_done > 0 || (!has_acted_ && !order_.find_unused_parameters);
-    if (each.groups_done > 0) continue;
-    unused.push_back(each.buffer->slots()[each.buffer->index_of(each.id)].name);
-    for (size_t node = 0; node < cover().size(); ++node) {
-      PlaceOfSum(each, node).zero_();
-    }
-  }
-  if (has_acted_ && !unused.empty() && !order_.find_unused_parameters) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("parameters got no gradient from any microbatch: ",
-                     absl::StrJoin(unused, ", "),
-                     "; if that is right, set find_unused_parameters"));
-  }
-  if (order_.find_unused_parameters) {
-    TANDEM_RETURN_IF_ERROR(replicas_->AllReduceSum(
-        uses, [] { return "which parameters were used"; }));
-  }
-  for (size_t i = 0; i < gathering_.size(); ++i) {
-    const Gathering& each = gathering_[i];
-    each.buffer->set_has_gradient(each.buffer->index_of(each.id), use[i] != 0);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status OrderedGradients::Exchange(FlatBuffer& buffer, int number) {
-  if (is_pair()) {
-    return replicas_->AllReduceSum(buffer.grads(), [] { return "their sum"; });
-  }
-  return exchange_->Sum(memory_.at(&buffer).sums, number, buffer.grads());
+  each->group = group;
+  // Its place is needed.
+  if (own_groups_ == order_.microbatches) AddGroup(each);
 }
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "core/communicator.h"
 #include "parallel/flat_buffer.h"
 #include "parallel/flat_buffer_list.h"
+#include "parallel/gradient_halves.h"
 #include "parallel/ordered_exchange.h"
 #include "parallel/stage_gradients.h"
 #include "parallel/summation_tree.h"
@@ -33,6 +35,9 @@ struct GradientOrder {
   // Parameters that no microbatch of a replica uses are an error otherwise,
   // where there are several replicas.
   bool find_unused_parameters = false;
+  // Some microbatches' gradients come in two parts (kBackwardInput, then
+  // kBackwardWeight).
+  bool splits = false;
 };
 
 // Microbatches form groups: contiguous, of equal size. A group's gradients are
@@ -44,8 +49,16 @@ struct GradientOrder {
 // Replicas exchange sums of groups (ordered_exchange.h), two of them by an
 // all-reduce where their groups are a node of the tree each.
 //
+// Where a microbatch's gradients come in two parts, a parameter may get some of
+// its gradient in both: their sum is the microbatch's, whole before it is added
+// to its group, so that the order of sums is that of a backward in one part.
+// Such a parameter keeps its first part until the second comes. (Of three terms
+// or more within one microbatch, as of a weight that is used as often, the two
+// parts are added up by themselves first.)
+//
 // Where a replica has G groups, log2(G) + 1 further buffers as large as the
-// gradients are kept at most, one more for each node that it sends.
+// gradients are kept at most, one more for each node that it sends, and one
+// where gradients come in two parts and groups are of several microbatches.
 //
 // Requires microbatches' gradients to come in order, either way. A step may
 // have fewer microbatches than there are, the first of the whole batch: those
@@ -61,6 +74,7 @@ class OrderedGradients : public StageGradients {
 
   absl::Status Prepare() override;
   absl::Status Before(const Action& action, bool last) override;
+  void AwaitWeights(const std::vector<at::Tensor>& weights) override;
   absl::Status After(const Action& action, bool last) override;
   absl::Status Finish() override;
 
@@ -71,16 +85,18 @@ class OrderedGradients : public StageGradients {
   // A parameter, while gradients gather.
   struct Gathering {
     FlatBuffer* buffer;
-    size_t id;                 // FlatSlot's
-    bool touched;              // by the action under way
-    int group;                 // whose gradients lie in grads(), of all; kNone
-    int halves;                // of a pair: bits of those that gave some
-    bool by_weights;           // they came from a backward of weights alone
-    int groups_done;           // as many were added to the tree
-    std::vector<int> waiting;  // by level: the index of the node that waits
+    size_t id;                  // FlatSlot's
+    bool touched = false;       // by the action under way
+    bool awaits = false;        // a second part of its microbatch
+    int group = kNone;          // whose sum is under way, of all
+    int halves = 0;             // of a pair: bits of those that gave some
+    int groups_done = 0;        // as many were added to the tree
+    std::vector<int> waiting;   // by level: the index of the node that waits
+    GradientHalves parts = {};  // where there are two
   };
   // Further memory of a buffer's layout.
   struct Memory {
+    at::Tensor group;                 // where there are two parts
     std::vector<at::Tensor> waiting;  // by level
     std::vector<at::Tensor> sums;     // by node of cover()
   };
@@ -93,9 +109,14 @@ class OrderedGradients : public StageGradients {
            cover().size() == 1;
   }
   int GroupOf(int microbatch) const;
+  const std::string& NameOf(const Gathering& each) const;
   at::Tensor PlaceOf(const Gathering& each, const at::Tensor& flat) const;
   at::Tensor MemoryFor(const Gathering& each, at::Tensor* memory);
   at::Tensor PlaceOfSum(const Gathering& each, size_t number);
+  at::Tensor PlaceOfGroup(const Gathering& each);
+  void SetHasGradient(const Gathering& each, bool on);
+  void AddPart(const Action& action, Gathering* each);
+  void AddWhole(int microbatch, const at::Tensor& sum, Gathering* each);
   void AddGroup(Gathering* each);
   void AddZerosUpTo(int group, Gathering* each);
   void AddToTree(int group, const at::Tensor& sum, Gathering* each);
@@ -108,13 +129,15 @@ class OrderedGradients : public StageGradients {
   int first_group_ = 0;
   int own_groups_ = 1;
   // Two groups of a microbatch each, which have one parent, are taken for one
-  // group: their sum has the same bits, and needs no further memory.
+  // group: their sum has the same bits, and needs no further memory. Not where
+  // gradients come in two parts.
   bool pairs_ = false;
   bool has_acted_ = false;  // in this step
   SummationTree tree_;
   std::optional<OrderedExchange> exchange_;
   std::vector<Gathering> gathering_;
   std::map<std::pair<const FlatBuffer*, size_t>, size_t> number_of_;
+  std::map<const void*, size_t> number_of_weight_;  // by its TensorImpl
   std::map<const FlatBuffer*, Memory> memory_;
 };
 

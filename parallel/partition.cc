@@ -10,6 +10,9 @@
 #include "absl/strings/strip.h"
 #include "core/status_macros.h"
 #include "parallel/balance.h"
+#include "parallel/kept_microbatches.h"
+#include "parallel/schedule_prediction.h"
+#include "parallel/schedule_validator.h"
 
 namespace tandem {
 namespace {
@@ -54,31 +57,19 @@ absl::StatusOr<Cuts> CutsAsGiven(const std::string& text,
                                    cuts.status().message()));
 }
 
-size_t MostStagesOfADevice(const Schedule& schedule) {
-  size_t most = 1;
-  for (const auto& stages : schedule.stages_of) {
-    most = std::max(most, stages.size());
-  }
-  return most;
-}
-
 // Charges the layers of overfull devices for the tied weights that others have,
 // too. Has anything changed?
 bool ChargeShared(const ModelProfile& profile, const Cuts& cuts,
-                  const Schedule& schedule, int64_t device_bytes,
+                  const Schedule& schedule, const PipelineDevices& devices,
                   std::vector<LayerCost>& costs) {
-  const std::vector<StageMemory> stages =
-      StageMemories(profile, cuts, schedule);
+  const std::vector<int64_t> needs =
+      DeviceMemories(profile, cuts, schedule, devices.checkpointing);
   const std::vector<LayerRange> parts =
       PartsOf(cuts, static_cast<int64_t>(costs.size()));
   bool changed = false;
-  for (const auto& its : schedule.stages_of) {
-    int64_t need = 0;
-    for (int stage : its) {
-      need += stages[stage].state + stages[stage].activations;
-    }
-    if (need <= device_bytes) continue;
-    for (int stage : its) {
+  for (size_t device = 0; device < needs.size(); ++device) {
+    if (needs[device] <= devices.device_bytes) continue;
+    for (int stage : schedule.stages_of[device]) {
       for (int64_t i = parts[stage].begin; i < parts[stage].end; ++i) {
         const int64_t all = profile.layers[i].state_bytes;
         changed = changed || costs[i].state_bytes != all;
@@ -89,24 +80,62 @@ bool ChargeShared(const ModelProfile& profile, const Cuts& cuts,
   return changed;
 }
 
+absl::StatusOr<double> PredictedStep(const ModelProfile& profile,
+                                     const Cuts& cuts, const Schedule& schedule,
+                                     const PipelineDevices& devices) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const SchedulePrediction predicted,
+      PredictSchedule(schedule,
+                      ScheduleCostsOf(profile, cuts, schedule, devices.sending,
+                                      devices.checkpointing)));
+  return predicted.step;
+}
+
+// Stages alike can matter more than devices alike: which do?
+absl::StatusOr<Cuts> Better(const Cuts& by_device, const Cuts& by_stage,
+                            const ModelProfile& profile,
+                            const Schedule& schedule,
+                            const PipelineDevices& devices) {
+  for (const int64_t bytes :
+       DeviceMemories(profile, by_stage, schedule, devices.checkpointing)) {
+    const bool fits =
+        devices.device_bytes == 0 || bytes <= devices.device_bytes;
+    if (!fits) return by_device;
+  }
+  TANDEM_ASSIGN_OR_RETURN(const double with_devices,
+                          PredictedStep(profile, by_device, schedule, devices));
+  TANDEM_ASSIGN_OR_RETURN(const double with_stages,
+                          PredictedStep(profile, by_stage, schedule, devices));
+  return with_stages < with_devices ? by_stage : by_device;
+}
+
 // CutsByTime does not know tied weights. Where these make a device overflow, it
 // is asked again with them charged to each layer there.
 absl::StatusOr<Cuts> CutsByProfile(const ModelProfile& profile,
                                    const Schedule& schedule,
                                    const PipelineDevices& devices) {
+  TANDEM_RETURN_IF_ERROR(
+      ValidateSchedule(schedule, {schedule.microbatches, 0}).status());
   BalanceOptions options;
   options.seconds_per_message = devices.sending.seconds_per_message;
   options.seconds_per_byte = devices.sending.seconds_per_byte;
-  options.activations_alive = MicrobatchesAlive(schedule);
-  options.device_bytes = devices.device_bytes /
-                         static_cast<int64_t>(MostStagesOfADevice(schedule));
+  options.device_bytes = devices.device_bytes;
+  options.devices = KeptMicrobatches(schedule, devices.checkpointing);
+  const double again =
+      RecomputedShare(devices.checkpointing, schedule.microbatches);
   std::vector<LayerCost> costs = CostsWithSharedOnce(profile);
+  for (LayerCost& each : costs) each.backward += again * each.forward;
   absl::StatusOr<Cuts> cuts;
   do {
     cuts = CutsByTime(costs, schedule.stages, options);
   } while (cuts.ok() && devices.device_bytes > 0 &&
-           ChargeShared(profile, *cuts, schedule, devices.device_bytes, costs));
-  return cuts;
+           ChargeShared(profile, *cuts, schedule, devices, costs));
+  if (!cuts.ok() || schedule.stages == schedule.devices()) return cuts;
+  options.devices.clear();
+  options.device_bytes = 0;
+  TANDEM_ASSIGN_OR_RETURN(const Cuts by_stage,
+                          CutsByTime(costs, schedule.stages, options));
+  return Better(*cuts, by_stage, profile, schedule, devices);
 }
 
 }  // namespace
@@ -149,54 +178,105 @@ absl::StatusOr<Cuts> PartitionModel(const BalanceRule& rule,
   return CutsByProfile(*model.profile, schedule, devices);
 }
 
-std::vector<int> MicrobatchesAlive(const Schedule& schedule) {
-  std::vector<int> alive(schedule.stages, 0);
-  std::vector<int> most(schedule.stages, 0);
-  for (const auto& actions : schedule.actions) {
-    for (const Action& action : actions) {
-      int& now = alive[action.stage];
-      if (action.kind == ActionKind::kForward) ++now;
-      most[action.stage] = std::max(most[action.stage], now);
-      if (action.kind == ActionKind::kBackward ||
-          action.kind == ActionKind::kBackwardWeight) {
-        --now;
-      }
-    }
-  }
-  return most;
-}
+namespace {
 
-std::vector<StageMemory> StageMemories(const ModelProfile& profile,
-                                       const Cuts& cuts,
-                                       const Schedule& schedule) {
-  const std::vector<int> alive = MicrobatchesAlive(schedule);
-  std::vector<StageMemory> stages;
+// What one microbatch keeps in a stage.
+struct StageKeeps {
+  int64_t input = 0;
+  int64_t activations = 0;
+
+  int64_t At(const PartAlive& alive) const {
+    return alive.inputs * input + alive.activations * activations;
+  }
+};
+
+std::vector<StageKeeps> KeptBy(const ModelProfile& profile, const Cuts& cuts) {
+  std::vector<StageKeeps> stages;
   for (const LayerRange& part :
        PartsOf(cuts, static_cast<int64_t>(profile.layers.size()))) {
-    int64_t kept = part.begin == 0
-                       ? profile.input_bytes
-                       : profile.layers[part.begin - 1].output_bytes;
-    StageMemory memory;
-    std::set<int> seen;
+    StageKeeps keeps;
+    keeps.input = part.begin == 0 ? profile.input_bytes
+                                  : profile.layers[part.begin - 1].output_bytes;
     for (int64_t i = part.begin; i < part.end; ++i) {
-      const LayerProfile& layer = profile.layers[i];
-      kept += layer.activation_bytes;
-      memory.state += layer.state_bytes;
-      for (const auto& [number, bytes] : layer.shared_state) {
-        if (!seen.insert(number).second) memory.state -= bytes;
-      }
+      keeps.activations += profile.layers[i].activation_bytes;
     }
-    memory.activations = kept * alive[stages.size()];
-    stages.push_back(memory);
+    stages.push_back(keeps);
   }
   return stages;
 }
 
+int64_t StateOf(const ModelProfile& profile, const LayerRange& part) {
+  int64_t state = 0;
+  std::set<int> seen;
+  for (int64_t i = part.begin; i < part.end; ++i) {
+    const LayerProfile& layer = profile.layers[i];
+    state += layer.state_bytes;
+    for (const auto& [number, bytes] : layer.shared_state) {
+      if (!seen.insert(number).second) state -= bytes;
+    }
+  }
+  return state;
+}
+
+}  // namespace
+
+std::vector<StageMemory> StageMemories(const ModelProfile& profile,
+                                       const Cuts& cuts,
+                                       const Schedule& schedule,
+                                       ActivationCheckpointing checkpointing) {
+  const std::vector<StageKeeps> keeps = KeptBy(profile, cuts);
+  std::vector<StageMemory> stages;
+  for (const LayerRange& part :
+       PartsOf(cuts, static_cast<int64_t>(profile.layers.size()))) {
+    stages.push_back({StateOf(profile, part), 0});
+  }
+  for (const BalanceDevice& device :
+       KeptMicrobatches(schedule, checkpointing)) {
+    for (const auto& moment : device.moments) {
+      for (size_t i = 0; i < moment.size(); ++i) {
+        const int stage = device.parts[i];
+        stages[stage].activations =
+            std::max(stages[stage].activations, keeps[stage].At(moment[i]));
+      }
+    }
+  }
+  return stages;
+}
+
+std::vector<int64_t> DeviceMemories(const ModelProfile& profile,
+                                    const Cuts& cuts, const Schedule& schedule,
+                                    ActivationCheckpointing checkpointing) {
+  const std::vector<StageKeeps> keeps = KeptBy(profile, cuts);
+  const std::vector<LayerRange> parts =
+      PartsOf(cuts, static_cast<int64_t>(profile.layers.size()));
+  std::vector<int64_t> devices;
+  for (const BalanceDevice& device :
+       KeptMicrobatches(schedule, checkpointing)) {
+    int64_t state = 0;
+    for (int stage : device.parts) state += StateOf(profile, parts[stage]);
+    int64_t most = 0;
+    for (const auto& moment : device.moments) {
+      int64_t kept = 0;
+      for (size_t i = 0; i < moment.size(); ++i) {
+        kept += keeps[device.parts[i]].At(moment[i]);
+      }
+      most = std::max(most, kept);
+    }
+    devices.push_back(state + most);
+  }
+  return devices;
+}
+
 ScheduleCosts ScheduleCostsOf(const ModelProfile& profile, const Cuts& cuts,
                               const Schedule& schedule,
-                              const SendingCost& sending) {
+                              const SendingCost& sending,
+                              ActivationCheckpointing checkpointing) {
   ScheduleCosts costs;
   costs.stages = StageCostsOf(profile, cuts);
+  const double again = RecomputedShare(checkpointing, schedule.microbatches);
+  for (StageCost& each : costs.stages) {
+    each.backward_input += again * each.forward;
+  }
   int messages = 0;
   for (size_t i = 0; i < cuts.size(); ++i) {
     const int stage = static_cast<int>(i);

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "parallel/activation_checkpointing.h"
 #include "parallel/cut.h"
 #include "parallel/model_profile.h"
 #include "parallel/schedule.h"
@@ -52,10 +53,15 @@ struct SendingCost {
 struct PipelineDevices {
   SendingCost sending = {};
   int64_t device_bytes = 0;  // memory of each; 0: no limit
+  // What is computed twice takes time instead of memory.
+  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
 };
 
-// The cuts between the schedule's stages. By profile, the stages of one device
-// have equal shares of its memory.
+// The cuts between the schedule's stages. By profile, the slowest device is as
+// fast as can be, with all of its stages, which share its memory as each needs
+// it; where devices have several, the cuts whose slowest stage is fastest are
+// taken instead if they fit and the step that is predicted with them is
+// shorter.
 // InvalidArgument for cuts or types that do not fit the layers, fewer layers
 // than stages, or no profile where one is needed; ResourceExhausted when
 // nothing fits.
@@ -64,22 +70,25 @@ absl::StatusOr<Cuts> PartitionModel(const BalanceRule& rule,
                                     const Schedule& schedule,
                                     const PipelineDevices& devices = {});
 
-// How many microbatches' activations each stage holds at once, at most.
-std::vector<int> MicrobatchesAlive(const Schedule& schedule);
-
 struct StageMemory {
   int64_t state = 0;        // a tied weight once
   int64_t activations = 0;  // of all microbatches alive, with their inputs
 };
-std::vector<StageMemory> StageMemories(const ModelProfile& profile,
-                                       const Cuts& cuts,
-                                       const Schedule& schedule);
+std::vector<StageMemory> StageMemories(
+    const ModelProfile& profile, const Cuts& cuts, const Schedule& schedule,
+    ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever);
 
-// What PredictSchedule takes: the stages' times, and the mean time of a message
-// between devices.
-ScheduleCosts ScheduleCostsOf(const ModelProfile& profile, const Cuts& cuts,
-                              const Schedule& schedule,
-                              const SendingCost& sending);
+// By device: its stages' state, and what they keep at once, at most.
+std::vector<int64_t> DeviceMemories(
+    const ModelProfile& profile, const Cuts& cuts, const Schedule& schedule,
+    ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever);
+
+// What PredictSchedule takes: the stages' times, with what is computed twice,
+// and the mean time of a message between devices.
+ScheduleCosts ScheduleCostsOf(
+    const ModelProfile& profile, const Cuts& cuts, const Schedule& schedule,
+    const SendingCost& sending,
+    ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever);
 
 }  // namespace tandem
 

@@ -7,9 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "core/byte_size.h"
 #include "core/status_macros.h"
 #include "core/text_table.h"
+#include "parallel/kept_microbatches.h"
 #include "parallel/schedule_prediction.h"
 
 namespace tandem {
@@ -59,10 +61,16 @@ std::string NamesOf(const ModelOutline& model, const LayerRange& part) {
 
 // The cells of each stage that a profile gives.
 std::vector<Row> Measured(const ModelProfile& profile, const Cuts& cuts,
-                          const Schedule& schedule) {
-  const std::vector<StageCost> costs = StageCostsOf(profile, cuts);
+                          const Schedule& schedule,
+                          const PipelineDevices& devices) {
+  const std::vector<StageCost> costs =
+      ScheduleCostsOf(profile, cuts, schedule, devices.sending,
+                      devices.checkpointing)
+          .stages;
   const std::vector<StageMemory> memory =
-      StageMemories(profile, cuts, schedule);
+      StageMemories(profile, cuts, schedule, devices.checkpointing);
+  const bool keeps_all =
+      devices.checkpointing == ActivationCheckpointing::kNever;
   const std::vector<int> alive = MicrobatchesAlive(schedule);
   std::vector<Row> cells;
   for (size_t s = 0; s < costs.size(); ++s) {
@@ -70,22 +78,23 @@ std::vector<Row> Measured(const ModelProfile& profile, const Cuts& cuts,
         {Milliseconds(costs[s].forward),
          Milliseconds(costs[s].backward_input + costs[s].backward_weight),
          FormatBytes(memory[s].state),
-         absl::StrCat(
-             alive[s], " x ",
-             FormatBytes(memory[s].activations / std::max(alive[s], 1))),
+         keeps_all ? absl::StrCat(alive[s], " x ",
+                                  FormatBytes(memory[s].activations /
+                                              std::max(alive[s], 1)))
+                   : FormatBytes(memory[s].activations),
          FormatBytes(memory[s].state + memory[s].activations)});
   }
   return cells;
 }
 
 std::string Stages(const ModelOutline& model, const Cuts& cuts,
-                   const Schedule& schedule) {
+                   const Schedule& schedule, const PipelineDevices& devices) {
   Row head = {"stage", "device", "layers", "parameters"};
   std::vector<Row> measured;
   if (model.profile.has_value()) {
     Append(head,
            {"forward ms", "backward ms", "state", "activations", "memory"});
-    measured = Measured(*model.profile, cuts, schedule);
+    measured = Measured(*model.profile, cuts, schedule, devices);
   }
   std::vector<Row> rows = {head};
   int stage = 0;
@@ -105,11 +114,28 @@ std::string Stages(const ModelOutline& model, const Cuts& cuts,
   return TextTable(rows);
 }
 
+// Of one microbatch in all its stages; and the most that it keeps.
+std::string Devices(const ModelProfile& profile, const Cuts& cuts,
+                    const Schedule& schedule, const PipelineDevices& devices,
+                    const std::vector<double>& stage_times) {
+  const std::vector<int64_t> bytes =
+      DeviceMemories(profile, cuts, schedule, devices.checkpointing);
+  std::vector<Row> rows = {{"device", "stages", "time ms", "memory"}};
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    double time = 0;
+    for (int stage : schedule.stages_of[i]) time += stage_times[stage];
+    rows.push_back({absl::StrCat(i), absl::StrJoin(schedule.stages_of[i], ", "),
+                    Milliseconds(time), FormatBytes(bytes[i])});
+  }
+  return absl::StrCat(TextTable(rows), "\n");
+}
+
 absl::StatusOr<std::string> Prediction(const ModelProfile& profile,
                                        const Cuts& cuts,
                                        const Schedule& schedule,
-                                       const SendingCost& sending) {
-  const ScheduleCosts costs = ScheduleCostsOf(profile, cuts, schedule, sending);
+                                       const PipelineDevices& devices) {
+  const ScheduleCosts costs = ScheduleCostsOf(
+      profile, cuts, schedule, devices.sending, devices.checkpointing);
   TANDEM_ASSIGN_OR_RETURN(const SchedulePrediction predicted,
                           PredictSchedule(schedule, costs));
   size_t slowest = 0;
@@ -118,14 +144,18 @@ absl::StatusOr<std::string> Prediction(const ModelProfile& profile,
     times.push_back(each.forward + each.backward_input + each.backward_weight);
     if (times.back() > times[slowest]) slowest = times.size() - 1;
   }
-  return absl::StrFormat(
-      "slowest stage    %d: %s ms a microbatch\n"
-      "predicted step   %s ms (%s, %d microbatches; bubble %.1f %%; a message "
-      "%s ms)\n",
-      slowest, Milliseconds(times[slowest]), Milliseconds(predicted.step),
-      schedule.name, schedule.microbatches,
-      predicted.step > 0 ? 100 * predicted.bubble / predicted.step : 0,
-      Milliseconds(costs.transfer));
+  return absl::StrCat(
+      schedule.stages == schedule.devices()
+          ? ""
+          : Devices(profile, cuts, schedule, devices, times),
+      absl::StrFormat(
+          "slowest stage    %d: %s ms a microbatch\n"
+          "predicted step   %s ms (%s, %d microbatches; bubble %.1f %%; a "
+          "message %s ms)\n",
+          slowest, Milliseconds(times[slowest]), Milliseconds(predicted.step),
+          schedule.name, schedule.microbatches,
+          predicted.step > 0 ? 100 * predicted.bubble / predicted.step : 0,
+          Milliseconds(costs.transfer)));
 }
 
 }  // namespace
@@ -134,12 +164,11 @@ absl::StatusOr<std::string> PartitionTable(const ModelOutline& model,
                                            const Cuts& cuts,
                                            const Schedule& schedule,
                                            const PipelineDevices& devices) {
-  std::string text =
-      absl::StrCat(Layers(model, cuts), "\n", Stages(model, cuts, schedule));
+  std::string text = absl::StrCat(Layers(model, cuts), "\n",
+                                  Stages(model, cuts, schedule, devices));
   if (!model.profile.has_value()) return text;
-  TANDEM_ASSIGN_OR_RETURN(
-      const std::string predicted,
-      Prediction(*model.profile, cuts, schedule, devices.sending));
+  TANDEM_ASSIGN_OR_RETURN(const std::string predicted,
+                          Prediction(*model.profile, cuts, schedule, devices));
   return absl::StrCat(text, "\n", predicted);
 }
 

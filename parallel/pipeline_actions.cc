@@ -55,9 +55,7 @@ StagePass PipelineExecutor::PassOf(int microbatch, const Step& step) const {
     pass.samples->first += step.firsts[index];
   }
   pass.keeps_activations =
-      options_.checkpointing == ActivationCheckpointing::kNever ||
-      (options_.checkpointing == ActivationCheckpointing::kExceptLast &&
-       microbatch + 1 == count);
+      KeepsActivations(options_.checkpointing, microbatch, count);
   pass.all_keep_activations =
       options_.checkpointing == ActivationCheckpointing::kNever;
   if (step.trains) {

@@ -15,10 +15,13 @@
 namespace tandem {
 namespace {
 
-// Chunk by chunk: each stage waits for earlier ones alone.
+// Chunk by chunk, along the model: each stage waits for earlier ones alone. And
+// from the first microbatch to the last (PipelineLinks::Begin).
 std::vector<Action> ForwardsOf(const Schedule& schedule, int device) {
+  std::vector<int> stages = schedule.stages_of[static_cast<size_t>(device)];
+  std::sort(stages.begin(), stages.end());
   std::vector<Action> forwards;
-  for (int stage : schedule.stages_of[static_cast<size_t>(device)]) {
+  for (int stage : stages) {
     for (int m = 0; m < schedule.microbatches; ++m) {
       forwards.push_back({ActionKind::kForward, stage, m});
     }

@@ -20,6 +20,7 @@
 #include "core/batch.h"
 #include "core/device.h"
 #include "core/sample_scope.h"
+#include "parallel/activation_checkpointing.h"
 #include "parallel/pipeline_links.h"
 #include "parallel/pipeline_stage.h"
 #include "parallel/pipeline_timeline.h"
@@ -29,10 +30,6 @@
 #include "parallel/stage_link.h"
 
 namespace tandem {
-
-// Which microbatches' activations are computed again in backward instead of
-// being kept (torchgpipe's checkpoint=).
-enum class ActivationCheckpointing { kNever, kExceptLast, kAlways };
 
 struct PipelineOptions {
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;

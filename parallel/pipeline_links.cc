@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -132,10 +133,10 @@ void PipelineLinks::Begin(const std::vector<int64_t>& rows,
                           bool with_backward) {
   for (int stage = 0; stage < schedule_.stages; ++stage) {
     const Ends& ends = At(stage);
-    LinkStep going = {
-        rows, OrderOf(schedule_, stage, rows.size(), IsForward), {}};
+    LinkStep going = {rows, std::vector<int>(rows.size()), {}};
     LinkStep coming = {rows, {}, {}};
     if (with_backward) {
+      going.order = OrderOf(schedule_, stage, rows.size(), IsForward);
       coming.order = OrderOf(schedule_, stage, rows.size(), TakesGradient);
       if (ends.gradients != nullptr) {
         coming.taken = TakenBefore(schedule_, stage + 1, rows.size(),
@@ -145,6 +146,8 @@ void PipelineLinks::Begin(const std::vector<int64_t>& rows,
         going.taken = TakenBefore(schedule_, stage - 1, rows.size(), IsForward,
                                   TakesGradient);
       }
+    } else {
+      std::iota(going.order.begin(), going.order.end(), 0);
     }
     // A lane within a process is both ends, and begins twice.
     if (ends.inputs != nullptr) ends.inputs->Begin(going);

@@ -57,8 +57,9 @@ class PipelineLinks {
   StageReceiver* gradients(int stage) const { return At(stage).gradients; }
   StageSender* further(int stage) const { return At(stage).further; }
 
-  // A step of microbatches of so many samples begins, with or without backward;
-  // no thread is inside a link.
+  // A step of microbatches of so many samples begins, with backward, in the
+  // schedule's order, or without, from the first to the last; no thread is
+  // inside a link.
   void Begin(const std::vector<int64_t>& rows, bool with_backward);
   void Close(const absl::Status& reason);
 

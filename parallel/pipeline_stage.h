@@ -119,6 +119,8 @@ class PipelineStage {
   absl::StatusOr<StageMessage> BackwardInput(int microbatch,
                                              const StageMessage& gradients);
   absl::Status BackwardWeight(int microbatch);
+  // Whose gradients the first part of that microbatch has left to the second.
+  std::vector<at::Tensor> WeightsLeft(int microbatch) const;
   // What waits for more microbatches (weight_gradient_batch).
   absl::Status FlushWeights();
 

@@ -157,6 +157,12 @@ absl::StatusOr<StageMessage> PipelineStage::BackwardInput(
   return GradientsOfInputs(kept, gradients);
 }
 
+std::vector<at::Tensor> PipelineStage::WeightsLeft(int microbatch) const {
+  const auto found = left_.find(microbatch);
+  const bool has = found != left_.end() && found->second != nullptr;
+  return has ? found->second->weights() : std::vector<at::Tensor>();
+}
+
 absl::Status PipelineStage::BackwardWeight(int microbatch) {
   auto found = left_.extract(microbatch);
   CHECK(!found.empty()) << name() << " has done no first part of microbatch "

@@ -47,16 +47,22 @@ bool SplitsBackward(const Schedule& schedule) {
 
 GradientsCome OrderOfGradients(const Schedule& schedule) {
   bool ascends = true, descends = true;
-  std::map<std::pair<int, ActionKind>, int> before;  // microbatches
+  // The microbatches that each stage's input's parts came to, and its weights'.
+  // A whole backward is both.
+  std::map<std::pair<int, bool>, int> before;
+  const auto note = [&](const Action& action, bool weights) {
+    const auto [last, is_first] =
+        before.emplace(std::pair(action.stage, weights), action.microbatch);
+    if (is_first) return;
+    ascends = ascends && action.microbatch > last->second;
+    descends = descends && action.microbatch < last->second;
+    last->second = action.microbatch;
+  };
   for (const auto& actions : schedule.actions) {
     for (const Action& each : actions) {
       if (each.kind == ActionKind::kForward) continue;
-      const auto [last, is_first] =
-          before.emplace(std::pair(each.stage, each.kind), each.microbatch);
-      if (is_first) continue;
-      ascends = ascends && each.microbatch > last->second;
-      descends = descends && each.microbatch < last->second;
-      last->second = each.microbatch;
+      if (each.kind != ActionKind::kBackwardWeight) note(each, false);
+      if (each.kind != ActionKind::kBackwardInput) note(each, true);
     }
   }
   if (ascends) return GradientsCome::kAscending;
@@ -70,7 +76,12 @@ std::string ToString(const Action& action, bool with_stage) {
 }
 
 std::string ToString(const Schedule& schedule) {
-  const bool with_stage = schedule.stages > schedule.devices();
+  bool with_stage = false;  // unless each is its device's number
+  for (size_t device = 0; device < schedule.actions.size(); ++device) {
+    for (const Action& each : schedule.actions[device]) {
+      with_stage = with_stage || each.stage != static_cast<int>(device);
+    }
+  }
   return absl::StrJoin(
       schedule.actions, "\n", [&](std::string* out, const auto& actions) {
         absl::StrAppend(

@@ -36,7 +36,7 @@ struct Schedule {
   std::string name;
   int stages = 1;
   int microbatches = 1;
-  // The stages of each device, ascending.
+  // The stages of each device, in any order.
   std::vector<std::vector<int>> stages_of;
   // What each device does.
   std::vector<std::vector<Action>> actions;
@@ -50,13 +50,13 @@ int DeviceOfStage(const Schedule& schedule, int stage);
 // Does it take backwards apart?
 bool SplitsBackward(const Schedule& schedule);
 
-// In which order microbatches give gradients, in every stage and for every kind
-// of action.
+// In which order microbatches give gradients, in every stage: those of inputs,
+// and those of weights.
 enum class GradientsCome { kAscending, kDescending, kInNoOrder };
 GradientsCome OrderOfGradients(const Schedule& schedule);
 
-// "F2", "B0", "I1", "W3"; with several stages a device the stage stands before
-// it: "4F2".
+// "F2", "B0", "I1", "W3"; where devices have other stages than that of their
+// own number, the stage stands before it: "4F2".
 std::string ToString(const Action& action, bool with_stage);
 
 // A line for each device, actions separated by spaces; what ParseSchedule

@@ -74,7 +74,7 @@ absl::StatusOr<Schedule> ParseSchedule(const std::string& name,
     line = line.substr(0, line.find('#'));
     std::vector<Action> actions;
     for (absl::string_view word :
-         absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty())) {
+         absl::StrSplit(line, absl::ByAnyChar(" ,\t\r"), absl::SkipEmpty())) {
       const auto action = ParseAction(word, schedule.devices());
       if (!action.has_value()) {
         return absl::InvalidArgumentError(

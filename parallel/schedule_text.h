@@ -20,6 +20,9 @@ namespace tandem {
 //   F0 F1 B0 F2 B1 B2
 //   F0 B0 F1 B1 F2 B2
 //
+// Commas may stand for spaces, so that what torch.distributed.pipelining writes
+// of a schedule that computes alone (_dump_csv) can be read.
+//
 // InvalidArgument names line and word. The result is not validated.
 absl::StatusOr<Schedule> ParseSchedule(const std::string& name,
                                        absl::string_view text);

@@ -7,109 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/status_macros.h"
+#include "parallel/schedule_completeness.h"
 
 namespace tandem {
 namespace {
-
-std::string Text(const Action& action) {
-  return absl::StrCat(ToString(action, /*with_stage=*/false), " of stage ",
-                      action.stage);
-}
-
-absl::Status Wrong(const Schedule& schedule, absl::string_view what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("schedule ", schedule.name, ": ", what));
-}
-
-absl::Status CheckStages(const Schedule& schedule) {
-  if (schedule.stages_of.size() != schedule.actions.size() ||
-      schedule.stages < 1 || schedule.microbatches < 1) {
-    return Wrong(schedule,
-                 "it needs a list of stages and of actions for each device, "
-                 "and at least one stage and microbatch");
-  }
-  std::vector<int> holders(schedule.stages, 0);
-  for (const auto& stages : schedule.stages_of) {
-    for (int stage : stages) {
-      if (stage < 0 || stage >= schedule.stages) {
-        return Wrong(schedule, absl::StrCat("there is no stage ", stage));
-      }
-      ++holders[stage];
-    }
-  }
-  for (int stage = 0; stage < schedule.stages; ++stage) {
-    if (holders[stage] == 1) continue;
-    return Wrong(schedule, absl::StrCat("stage ", stage, " is on ",
-                                        holders[stage], " devices, not on 1"));
-  }
-  return absl::OkStatus();
-}
-
-// How often each thing is done to one microbatch in one stage.
-struct Counts {
-  int forward = 0;
-  int whole = 0;
-  int input = 0;
-  int weight = 0;
-
-  int& Of(ActionKind kind) {
-    switch (kind) {
-      case ActionKind::kForward:
-        return forward;
-      case ActionKind::kBackward:
-        return whole;
-      case ActionKind::kBackwardInput:
-        return input;
-      case ActionKind::kBackwardWeight:
-        return weight;
-    }
-    return forward;
-  }
-  bool IsComplete() const {
-    return forward == 1 && ((whole == 1 && input == 0 && weight == 0) ||
-                            (whole == 0 && input == 1 && weight == 1));
-  }
-};
-
-absl::Status CheckPlace(const Schedule& schedule, int device,
-                        const Action& action) {
-  if (action.stage >= 0 && action.stage < schedule.stages &&
-      action.microbatch >= 0 && action.microbatch < schedule.microbatches &&
-      DeviceOfStage(schedule, action.stage) == device) {
-    return absl::OkStatus();
-  }
-  return Wrong(
-      schedule,
-      absl::StrCat("device ", device, " has ", Text(action),
-                   ", which it cannot do: it holds stages ",
-                   absl::StrJoin(schedule.stages_of[device], ", "),
-                   ", and there are ", schedule.microbatches, " microbatches"));
-}
-
-absl::Status CheckComplete(const Schedule& schedule) {
-  std::vector<std::vector<Counts>> counts(
-      schedule.stages, std::vector<Counts>(schedule.microbatches));
-  for (int device = 0; device < schedule.devices(); ++device) {
-    for (const Action& action : schedule.actions[device]) {
-      TANDEM_RETURN_IF_ERROR(CheckPlace(schedule, device, action));
-      ++counts[action.stage][action.microbatch].Of(action.kind);
-    }
-  }
-  for (int stage = 0; stage < schedule.stages; ++stage) {
-    for (int m = 0; m < schedule.microbatches; ++m) {
-      const Counts& found = counts[stage][m];
-      if (found.IsComplete()) continue;
-      return Wrong(
-          schedule,
-          absl::StrCat("stage ", stage, " does microbatch ", m, "'s forward ",
-                       found.forward, " times, backward ", found.whole,
-                       " times, its parts ", found.input, " and ", found.weight,
-                       " times: each must be once, and backward either whole "
-                       "or in both parts"));
-    }
-  }
-  return absl::OkStatus();
-}
 
 // Runs a schedule by taking each device's next action as soon as it can be
 // taken. An action that only adds to what others need, and whose channel has
@@ -239,10 +140,10 @@ class Run {
         alive_[device] <= limits_.most_activations) {
       return absl::OkStatus();
     }
-    return Wrong(schedule_,
-                 absl::StrCat("device ", device, " has ", alive_[device],
-                              " activations after ", Text(action),
-                              ", but may have ", limits_.most_activations));
+    return WrongSchedule(
+        schedule_, absl::StrCat("device ", device, " has ", alive_[device],
+                                " activations after ", DescribeAction(action),
+                                ", but may have ", limits_.most_activations));
   }
 
   absl::Status CheckEnded() const {
@@ -252,14 +153,15 @@ class Run {
       if (action == nullptr) continue;
       const std::string missing = Missing(*action);
       stuck.push_back(absl::StrCat(
-          "device ", device, " at ", Text(*action), ", which waits for ",
+          "device ", device, " at ", DescribeAction(*action),
+          ", which waits for ",
           missing.empty()
               ? absl::StrCat("room in the channel to stage ", Receiver(*action))
               : missing));
     }
     if (stuck.empty()) return absl::OkStatus();
-    return Wrong(schedule_,
-                 absl::StrCat("it does not end: ", absl::StrJoin(stuck, "; ")));
+    return WrongSchedule(schedule_, absl::StrCat("it does not end: ",
+                                                 absl::StrJoin(stuck, "; ")));
   }
 
   const Schedule& schedule_;
@@ -276,8 +178,7 @@ class Run {
 
 absl::StatusOr<ScheduleFacts> ValidateSchedule(const Schedule& schedule,
                                                const ScheduleLimits& limits) {
-  TANDEM_RETURN_IF_ERROR(CheckStages(schedule));
-  TANDEM_RETURN_IF_ERROR(CheckComplete(schedule));
+  TANDEM_RETURN_IF_ERROR(CheckCompleteness(schedule));
   return Run(schedule, limits).ToTheEnd();
 }
 

@@ -4,6 +4,10 @@
 #ifndef TANDEM_PARALLEL_STAGE_GRADIENTS_H_
 #define TANDEM_PARALLEL_STAGE_GRADIENTS_H_
 
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
 #include "absl/status/status.h"
 #include "parallel/schedule.h"
 
@@ -26,6 +30,12 @@ class StageGradients {
   // stage's own are complete.
   virtual absl::Status Before(const Action& action, bool last) = 0;
   virtual absl::Status After(const Action& action, bool last) = 0;
+
+  // Before After() of a kBackwardInput: of `weights` gradients were left, which
+  // the kBackwardWeight of its microbatch will give.
+  virtual void AwaitWeights(const std::vector<at::Tensor>& weights) {
+    static_cast<void>(weights);
+  }
 
   // Within the last action, when what is left of it are gradients of weights
   // that layers had left for later (core/weight_gradient_sink.h): each

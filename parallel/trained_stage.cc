@@ -118,6 +118,10 @@ absl::Status TrainedStage::BeforeWeights(const Action& action) {
   return gradients_->BeforeWeights(action);
 }
 
+void TrainedStage::AwaitWeights(const std::vector<at::Tensor>& weights) {
+  if (gradients_ != nullptr) gradients_->AwaitWeights(weights);
+}
+
 absl::Status TrainedStage::After(const Action& action, bool last) {
   if (gradients_ == nullptr) return absl::OkStatus();
   return gradients_->After(action, last);

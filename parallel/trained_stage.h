@@ -62,6 +62,7 @@ class TrainedStage {
   // StageGradients's.
   absl::Status Before(const Action& action, bool last);
   absl::Status BeforeWeights(const Action& action);
+  void AwaitWeights(const std::vector<at::Tensor>& weights);
   absl::Status After(const Action& action, bool last);
   absl::Status Finish();
 

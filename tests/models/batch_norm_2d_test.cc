@@ -93,6 +93,53 @@ TEST(BatchNorm2d, DeferredItTakesInTheWholeMiniBatchOnce) {
   }
 }
 
+// torchgpipe's test_deferred_batch_norm: with momentum None running statistics
+// are means over all batches, deferred or not.
+TEST(BatchNorm2d, WithoutAMomentumItAverages) {
+  const at::Tensor images = Images();
+  const auto options =
+      torch::nn::BatchNorm2dOptions(kChannels).momentum(c10::nullopt);
+  for (const bool defers : {false, true}) {
+    BatchNorm2d norm(options);
+    torch::nn::BatchNorm2dImpl expected(options);
+    for (int step = 1; step <= 3; ++step) {
+      if (defers) {
+        RunStep(norm, images * step, defers);
+      } else {
+        norm.forward(images * step);
+      }
+      expected.forward(images * step);
+      EXPECT_TRUE(
+          at::allclose(norm.running_mean, expected.running_mean, 1e-5, 1e-4));
+      EXPECT_TRUE(
+          at::allclose(norm.running_var, expected.running_var, 1e-5, 1e-4));
+    }
+  }
+}
+
+// What has come before is taken in by index.
+TEST(BatchNorm2d, DeferredItTakesMicrobatchesInAnyOrder) {
+  const at::Tensor images = Images();
+  BatchNorm2d expected(kChannels);
+  RunStep(expected, images, /*defers=*/true);
+  const std::vector<int64_t> firsts = {0, 4, 5};
+  for (const std::vector<int>& order : std::vector<std::vector<int>>{
+           {2, 1, 0}, {1, 2, 0}, {2, 0, 1}, {0, 2, 1}}) {
+    BatchNorm2d norm(kChannels);
+    {  // of a step that ended half-way
+      const MicrobatchScope scope({order[0], 3, false, true});
+      norm.forward(images * 1000);
+    }
+    for (const int i : order) {
+      const MicrobatchScope scope({i, 3, false, /*defers_statistics=*/true});
+      norm.forward(images.narrow(0, firsts[i], kUneven[i]));
+    }
+    EXPECT_TRUE(norm.running_mean.equal(expected.running_mean)) << order[0];
+    EXPECT_TRUE(norm.running_var.equal(expected.running_var)) << order[0];
+    EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 1);
+  }
+}
+
 // The formula itself, in double: mean and unbiased variance of all values.
 TEST(BatchNorm2d, DeferredItFollowsPyTorchsFormula) {
   const at::Tensor images = Images();

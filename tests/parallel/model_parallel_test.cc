@@ -27,6 +27,7 @@
 #include "models/gpt.h"
 #include "models/mlp.h"
 #include "models/resnet.h"
+#include "models/tied_linear.h"
 #include "models/toy.h"
 #include "parallel/copy_channel.h"
 #include "parallel/make_optimizer.h"
@@ -315,6 +316,27 @@ TEST_P(ModelParallelTest, WhatLayersOfOnePartShareStaysShared) {
   EXPECT_TRUE(tied.is_same(cut[1].module->named_parameters()["weight"]));
   EXPECT_TRUE(IsOn(tied, Devices(2)[1]));
   EXPECT_THAT(ParameterCounts(cut), ElementsAre(20, 20, 20));
+}
+
+// Layers that are not made yet are made one at a time.
+TEST(ParameterCountsTest, NoMoreThanALayerIsThere) {
+  const LayerSpec owner = LinearLayer("fc1", 4, 5, /*bias=*/false);
+  LayerSpecs specs = {owner, ReluLayer("relu"), LinearLayer("fc2", 5, 4),
+                      TiedLinearLayer("head", owner, "fc1.weight")};
+  EXPECT_THAT(ParameterCounts(MakeLayers(specs, kSeed)),
+              ElementsAre(20, 0, 24, 0));
+  std::vector<std::weak_ptr<torch::nn::Module>> made;
+  for (LayerSpec& spec : specs) {
+    if (spec.make == nullptr) continue;
+    spec.make = [&made, make = spec.make](uint64_t seed) {
+      for (const auto& each : made) EXPECT_TRUE(each.expired());
+      Layer layer = make(seed);
+      made.push_back(layer.module);
+      return layer;
+    };
+  }
+  EXPECT_THAT(ParameterCounts(specs), ElementsAre(20, 0, 24, 0));
+  EXPECT_GE(made.size(), 3u);
 }
 
 TEST_P(ModelParallelTest, CutsAndDevicesMustFit) {

@@ -112,6 +112,9 @@ absl::Status RunStep(const Job& job, int replica,
       const at::Tensor& parameter = parameters[static_cast<size_t>(p)].second;
       parameter.mul(GradientOf(m, p)).sum().backward();
     }
+    if (action.kind == ActionKind::kBackwardInput && Uses(job, m, 1)) {
+      gradients->AwaitWeights({parameters[1].second});
+    }
     TANDEM_RETURN_IF_ERROR(gradients->After(action, last));
   }
   return gradients->Finish();
@@ -124,10 +127,11 @@ absl::Status RunReplica(const Job& job, int replica, Communicator* replicas) {
     parameters.emplace_back(absl::StrCat("p", p), parameter.requires_grad_());
   }
   const FlatBuffers buffers = MakeFlatBuffers(parameters);
-  OrderedGradients gradients(FlatBufferList(buffers),
-                             {job.groups, job.microbatches / job.replicas,
-                              job.descends, job.find_unused_parameters},
-                             replicas);
+  OrderedGradients gradients(
+      FlatBufferList(buffers),
+      {job.groups, job.microbatches / job.replicas, job.descends,
+       job.find_unused_parameters, job.splits},
+      replicas);
   for (int step = 0; step < 2; ++step) {  // nothing is left of the first
     for (const auto& buffer : buffers) buffer->ZeroGrad();
     TANDEM_RETURN_IF_ERROR(RunStep(job, replica, parameters, &gradients));

@@ -5,9 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
+#include "parallel/balance.h"
+#include "parallel/kept_microbatches.h"
 #include "parallel/partition_table.h"
+#include "parallel/schedule_prediction.h"
 #include "parallel/schedules.h"
 
 namespace tandem {
@@ -111,6 +116,80 @@ TEST(Partition, CountsMicrobatchesOfEachStage) {
   EXPECT_THAT(MicrobatchesAlive(*GPipe({3, 1, 5})), ElementsAre(5, 5, 5));
   EXPECT_THAT(MicrobatchesAlive(*OneFOneB({3, 1, 5})), ElementsAre(3, 2, 1));
   EXPECT_THAT(MicrobatchesAlive(*OneFOneB({3, 1, 2})), ElementsAre(2, 2, 1));
+}
+
+// Only inputs are kept, and one microbatch's activations at a time.
+TEST(Partition, CountsWhatIsComputedTwice) {
+  constexpr auto kAlways = ActivationCheckpointing::kAlways;
+  constexpr auto kExceptLast = ActivationCheckpointing::kExceptLast;
+  const ModelProfile profile = *Model().profile;
+  const auto always = StageMemories(profile, {2}, TwoStages(), kAlways);
+  EXPECT_EQ(always[0].activations, 2 * 1024 + 4096);
+  EXPECT_EQ(always[1].activations, 4096 + 512);
+  // Microbatch 3's are kept while 2's are computed again.
+  const auto but_last = StageMemories(profile, {2}, TwoStages(), kExceptLast);
+  EXPECT_EQ(but_last[0].activations, 2 * 1024 + 2 * 4096);
+  const Schedule gpipe = *GPipe({2, 1, 4});
+  EXPECT_EQ(StageMemories(profile, {2}, gpipe)[0].activations, 4 * 5120);
+  EXPECT_EQ(StageMemories(profile, {2}, gpipe, kAlways)[0].activations,
+            4 * 1024 + 4096);
+  const ScheduleCosts costs =
+      ScheduleCostsOf(profile, {2}, TwoStages(), {}, kAlways);
+  EXPECT_DOUBLE_EQ(costs.stages[0].backward_input, 1.5e-3 + 1.5e-3);
+  EXPECT_DOUBLE_EQ(ScheduleCostsOf(profile, {2}, TwoStages(), {}, kExceptLast)
+                       .stages[0]
+                       .backward_input,
+                   1.5e-3 + 1.5e-3 * 3 / 4);
+  // What did not fit does then.
+  PipelineDevices devices;
+  devices.device_bytes = 8500;
+  const Schedule schedule = TwoStages();
+  EXPECT_FALSE(CutsOf("profile", schedule, Model(), devices).ok());
+  devices.checkpointing = kAlways;
+  EXPECT_THAT(*CutsOf("profile", schedule, Model(), devices), ElementsAre(2));
+}
+
+// 16 layers, of which the last is as slow as eight others, on the V's devices.
+TEST(Partition, ByProfileMakesDevicesAlike) {
+  ModelOutline model;
+  ModelProfile profile;
+  for (int i = 0; i < 16; ++i) {
+    model.names.push_back(std::string(1, static_cast<char>('a' + i)));
+    model.types.push_back("Linear");
+    model.parameters.push_back(1);
+    profile.layers.push_back(
+        Costs(model.names.back(), i == 15 ? 8 : 1, true, 100, 10, 0));
+  }
+  model.profile = profile;
+  const Schedule schedule = *ZeroBubbleV({2, 2, 8});
+  const Cuts found = *CutsOf("profile", schedule, model);
+  const auto step = [&](const Cuts& cuts) {
+    return PredictSchedule(schedule,
+                           ScheduleCostsOf(profile, cuts, schedule, {}))
+        ->step;
+  };
+  const Cuts by_stage = *CutsByTime(CostsOf(profile), 4);
+  EXPECT_THAT(by_stage, ElementsAre(5, 10, 15));
+  EXPECT_LT(step(found), step(by_stage));
+  // 23 units of 3 ms: 12 and 11.
+  const auto parts = PartTimes(CostsOf(profile), found);
+  EXPECT_NEAR(std::max(parts[0] + parts[3], parts[1] + parts[2]), 36e-3, 1e-9);
+  // Stages of one device share its memory as each needs it.
+  const auto bytes = DeviceMemories(profile, found, schedule);
+  PipelineDevices devices;
+  devices.device_bytes = *std::max_element(bytes.begin(), bytes.end());
+  EXPECT_EQ(*CutsOf("profile", schedule, model, devices), found);
+  const auto table = PartitionTable(model, found, schedule, devices);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(*table, HasSubstr("device  stages  time ms"));
+}
+
+// An own schedule that never ends is an error here, too.
+TEST(Partition, ByProfileRefusesAScheduleThatDoesNotEnd) {
+  Schedule schedule = TwoStages();
+  std::swap(schedule.actions[0].front(), schedule.actions[0].back());
+  EXPECT_THAT(std::string(CutsOf("profile", schedule).status().message()),
+              HasSubstr("it does not end"));
 }
 
 TEST(Partition, CountsAStagesMemory) {

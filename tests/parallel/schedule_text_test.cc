@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "parallel/schedule_drawing.h"
 #include "parallel/schedule_prediction.h"
@@ -28,6 +29,18 @@ TEST(ScheduleText, ReadsWhatIsWritten) {
       EXPECT_EQ(read->microbatches, schedule->microbatches);
     }
   }
+}
+
+// A stage on a device of another number is written down.
+TEST(ScheduleText, KeepsTheStagesOfEachDevice) {
+  Schedule schedule = *MakeSchedule("1f1b", {2, 1, 2});
+  std::swap(schedule.actions[0], schedule.actions[1]);
+  std::swap(schedule.stages_of[0], schedule.stages_of[1]);
+  EXPECT_EQ(ToString(schedule), "1F0 1B0 1F1 1B1\n0F0 0F1 0B0 0B1");
+  const auto read = ParseSchedule("mine", ToString(schedule));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->actions, schedule.actions);
+  EXPECT_EQ(read->stages_of, schedule.stages_of);
 }
 
 TEST(ScheduleText, SkipsCommentsAndEmptyLines) {

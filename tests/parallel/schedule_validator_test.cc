@@ -68,6 +68,18 @@ TEST(ScheduleValidator, BackwardIsWholeOrInBothParts) {
   EXPECT_THAT(ErrorOf(schedule), HasSubstr("either whole or in both parts"));
 }
 
+// One wrong number, at once: 128 stages of 1,048,575 microbatches would take 2
+// GB.
+TEST(ScheduleValidator, ANumberThatIsFarTooLargeIsNamed) {
+  Schedule schedule = Make("1f1b", 128, 2);
+  schedule.microbatches = (1 << 20) - 1;
+  schedule.actions[3][1].microbatch = schedule.microbatches - 1;
+  EXPECT_THAT(ErrorOf(schedule),
+              HasSubstr("128 stages and 1048575 microbatches (of which "
+                        "F1048574 of stage 3 is the last) need 268435200 "
+                        "actions at least, but there are 512"));
+}
+
 // Every change of every valid schedule: dropped and doubled actions are always
 // found; swapped neighbours are either found, or still a schedule that ends
 // with everything done in order.

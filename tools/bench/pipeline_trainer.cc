@@ -16,16 +16,16 @@
 #include "core/layer_list.h"
 #include "core/status_macros.h"
 #include "models/classification_loss.h"
-#include "parallel/balance.h"
 #include "parallel/flat_buffer.h"
+#include "parallel/layer_profile.h"
 #include "parallel/make_optimizer.h"
 #include "parallel/microbatches.h"
 #include "parallel/optimizer.h"
+#include "parallel/partition.h"
 #include "parallel/pipeline_stage.h"
 #include "parallel/schedules.h"
 #include "tools/bench/bench_inputs.h"
 #include "tools/bench/cores.h"
-#include "tools/bench/layer_times.h"
 #include "tools/bench/usage.h"
 
 namespace tandem {
@@ -60,24 +60,34 @@ SgdOptions Sgd() {
   return sgd;
 }
 
+// "time": as the trainer's --balance=profile.
 absl::StatusOr<Cuts> CutsFor(const PipelineInputs& inputs,
-                             const PipelineSetting& setting, int stages) {
+                             const PipelineSetting& setting,
+                             const Schedule& schedule) {
   TANDEM_ASSIGN_OR_RETURN(const LayerList layers, LayersOf(inputs));
   const auto count = static_cast<int64_t>(layers.size());
-  if (setting.cut == "uniform") return UniformCuts(count, stages);
+  if (setting.cut == "uniform") return UniformCuts(count, schedule.stages);
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<Batch> parts,
       Microbatches(inputs.batches.front(), setting.microbatches));
-  return CutsByTime(LayerTimes(layers, parts.front().inputs), stages);
+  ProfileOptions profile;
+  profile.further_inputs = parts.front().further_inputs;
+  profile.loss = [&parts](const at::Tensor& output) {
+    return CrossEntropy(output, parts.front().targets).loss;
+  };
+  ModelOutline outline;
+  TANDEM_ASSIGN_OR_RETURN(outline.profile,
+                          ProfileLayers(layers, parts.front().inputs, profile));
+  return PartitionModel({BalanceKind::kProfile}, outline, schedule);
 }
 
 // What rank 0 has measured is true for all.
 absl::StatusOr<Cuts> CutsForAll(const PipelineInputs& inputs,
-                                const PipelineSetting& setting, int stages,
-                                Communicator* world) {
-  Cuts cuts(static_cast<size_t>(stages) - 1);
+                                const PipelineSetting& setting,
+                                const Schedule& schedule, Communicator* world) {
+  Cuts cuts(static_cast<size_t>(schedule.stages) - 1);
   if (world == nullptr || world->rank() == 0) {
-    TANDEM_ASSIGN_OR_RETURN(cuts, CutsFor(inputs, setting, stages));
+    TANDEM_ASSIGN_OR_RETURN(cuts, CutsFor(inputs, setting, schedule));
   }
   if (world == nullptr) return cuts;
   const at::Tensor numbers = at::tensor(cuts, at::kLong);
@@ -148,7 +158,7 @@ absl::StatusOr<std::unique_ptr<PipelineTrainer>> PipelineTrainer::Create(
   TANDEM_ASSIGN_OR_RETURN(options.schedule, ScheduleOf(setting, place));
   TANDEM_ASSIGN_OR_RETURN(
       trainer->cuts_,
-      CutsForAll(inputs, setting, options.schedule.stages, place.world));
+      CutsForAll(inputs, setting, options.schedule, place.world));
   options.cuts = trainer->cuts_;
   options.devices.assign(place.cores.size(), c10::Device(c10::kCPU));
   options.weight_gradient_batch = setting.together;

@@ -11,7 +11,6 @@
 #include "core/byte_size.h"
 #include "core/layer_list.h"
 #include "core/status_macros.h"
-#include "models/classification_loss.h"
 #include "parallel/copy_cost.h"
 #include "parallel/layer_profile.h"
 #include "parallel/model_parallel.h"
@@ -22,23 +21,21 @@
 namespace tandem {
 namespace {
 
-// The first samples: as large as the largest microbatch.
-absl::StatusOr<Batch> Sample(const Dataset& data, int64_t batch_size,
-                             int64_t microbatches) {
-  const int64_t size = (batch_size + microbatches - 1) / microbatches;
+// The first samples.
+absl::StatusOr<Batch> Sample(const Dataset& data, int64_t size) {
   std::vector<int64_t> indices(
       static_cast<size_t>(std::min(size, data.size())));
   std::iota(indices.begin(), indices.end(), 0);
   return data.Get(indices);
 }
 
-ModelOutline OutlineOf(const LayerSpecs& specs, const LayerList& layers) {
+ModelOutline OutlineOf(const LayerSpecs& specs) {
   ModelOutline outline;
   for (const LayerSpec& each : specs) {
     outline.names.push_back(each.name);
     outline.types.push_back(each.type);
   }
-  outline.parameters = ParameterCounts(layers);
+  outline.parameters = ParameterCounts(specs);
   return outline;
 }
 
@@ -54,36 +51,42 @@ absl::StatusOr<PipelineDevices> DescribeDevices(
   return described;
 }
 
+absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
+                                     const PartitionTask& task,
+                                     c10::Device device, const Dataset& data) {
+  TANDEM_ASSIGN_OR_RETURN(const Batch sample, Sample(data, task.microbatch));
+  ProfileOptions profile;
+  profile.device = device;
+  profile.optimizer_states = options.optimizer == "sgd" ? 1 : 2;
+  profile.further_inputs = sample.further_inputs;
+  profile.loss = [targets = sample.targets,
+                  &loss = task.loss](const at::Tensor& output) {
+    return loss(output, targets.to(output.device())).loss;
+  };
+  return ProfileLayers(MakeLayers(task.specs, options.seed), sample.inputs,
+                       profile);
+}
+
 absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
-                                       const LayerSpecs& specs,
-                                       const Schedule& schedule,
+                                       const PartitionTask& task,
                                        const std::vector<c10::Device>& devices,
                                        const Dataset& data) {
   const std::string flag = BalanceFor(options.pipeline, options.devices.cut);
   TANDEM_ASSIGN_OR_RETURN(const BalanceRule rule, ParseBalance(flag));
-  const LayerList layers = MakeLayers(specs, options.seed);
-  ModelOutline outline = OutlineOf(specs, layers);
+  ModelOutline outline = OutlineOf(task.specs);
   PipelineDevices described;
   if (rule.kind == BalanceKind::kProfile) {
     TANDEM_ASSIGN_OR_RETURN(described, DescribeDevices(options, devices));
-    TANDEM_ASSIGN_OR_RETURN(const Batch sample, Sample(data, options.batch_size,
-                                                       schedule.microbatches));
-    ProfileOptions profile;
-    profile.device = devices.front();
-    profile.optimizer_states = options.optimizer == "sgd" ? 1 : 2;
-    profile.further_inputs = sample.further_inputs;
-    profile.loss = [targets = sample.targets](const at::Tensor& output) {
-      return CrossEntropy(output, targets.to(output.device())).loss;
-    };
+    described.checkpointing = task.checkpointing;
     TANDEM_ASSIGN_OR_RETURN(outline.profile,
-                            ProfileLayers(layers, sample.inputs, profile));
+                            Profile(options, task, devices.front(), data));
   }
   JobPartition partition;
-  TANDEM_ASSIGN_OR_RETURN(partition.cuts,
-                          PartitionModel(rule, outline, schedule, described));
+  TANDEM_ASSIGN_OR_RETURN(
+      partition.cuts, PartitionModel(rule, outline, task.schedule, described));
   TANDEM_ASSIGN_OR_RETURN(
       partition.table,
-      PartitionTable(outline, partition.cuts, schedule, described));
+      PartitionTable(outline, partition.cuts, task.schedule, described));
   return partition;
 }
 
@@ -116,13 +119,18 @@ absl::StatusOr<Cuts> CutsOf(const std::string& text) {
 
 }  // namespace
 
+int64_t LargestMicrobatch(int64_t samples, int64_t microbatches, int64_t size) {
+  if (size > 0) return std::min(size, samples);
+  return (samples + microbatches - 1) / microbatches;
+}
+
 absl::StatusOr<JobPartition> PartitionJob(
-    const TrainOptions& options, const LayerSpecs& specs,
-    const Schedule& schedule, const std::vector<c10::Device>& devices,
-    const Dataset& data, Communicator& world) {
+    const TrainOptions& options, const PartitionTask& task,
+    const std::vector<c10::Device>& devices, const Dataset& data,
+    Communicator& world) {
   absl::StatusOr<JobPartition> mine = JobPartition();
   if (world.rank() == 0) {
-    mine = Partition(options, specs, schedule, devices, data);
+    mine = Partition(options, task, devices, data);
   }
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
                           world.AllGatherString(TextOf(mine), [] {

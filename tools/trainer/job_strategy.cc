@@ -125,12 +125,16 @@ LossFunction LossOf(const TrainOptions& options) {
                             : LossFunction(CrossEntropy);
 }
 
+// In a step.
+int64_t SamplesOfReplica(const TrainOptions& options, int world_size) {
+  return options.batch_size / (world_size / options.pipeline.pipe);
+}
+
 absl::StatusOr<Schedule> ScheduleOf(const TrainOptions& options,
                                     int world_size) {
-  const int64_t replicas = world_size / options.pipeline.pipe;
   return ScheduleFor(options.pipeline,
                      options.pipeline.pipe * options.devices.devices_per_rank,
-                     options.batch_size / replicas);
+                     SamplesOfReplica(options, world_size));
 }
 
 absl::StatusOr<JobStrategy> MakeHybrid(const TrainOptions& options,
@@ -140,9 +144,15 @@ absl::StatusOr<JobStrategy> MakeHybrid(const TrainOptions& options,
                                        Communicator& world) {
   HybridOptions hybrid;
   TANDEM_ASSIGN_OR_RETURN(hybrid.schedule, ScheduleOf(options, world.size()));
-  TANDEM_ASSIGN_OR_RETURN(
-      JobPartition partition,
-      PartitionJob(options, specs, hybrid.schedule, devices, data, world));
+  hybrid.pipeline.checkpointing = CheckpointingOf(options.pipeline);
+  const PartitionTask task = {
+      specs, hybrid.schedule, LossOf(options),
+      LargestMicrobatch(SamplesOfReplica(options, world.size()),
+                        hybrid.schedule.microbatches,
+                        options.pipeline.microbatch_size),
+      hybrid.pipeline.checkpointing};
+  TANDEM_ASSIGN_OR_RETURN(JobPartition partition,
+                          PartitionJob(options, task, devices, data, world));
   hybrid.cuts = partition.cuts;
   hybrid.devices = devices;
   hybrid.microbatch_size = options.pipeline.microbatch_size;
@@ -152,7 +162,6 @@ absl::StatusOr<JobStrategy> MakeHybrid(const TrainOptions& options,
   hybrid.reproducible = options.pipeline.reproducible;
   hybrid.gradient_groups = static_cast<int>(options.pipeline.gradient_groups);
   hybrid.seed = options.seed;
-  hybrid.pipeline.checkpointing = CheckpointingOf(options.pipeline);
   hybrid.pipeline.defers_statistics = options.pipeline.deferred_batch_norm;
   hybrid.pipeline.timeout =
       std::chrono::milliseconds(static_cast<int64_t>(options.timeout_s * 1e3));
@@ -179,7 +188,11 @@ absl::StatusOr<JobPartition> PartitionReplica(
   TANDEM_ASSIGN_OR_RETURN(
       const Schedule schedule,
       MakeSchedule("gpipe", {static_cast<int>(devices.size()), 1, 1}));
-  return PartitionJob(options, specs, schedule, devices, data, world);
+  const PartitionTask task = {
+      specs, schedule, LossOf(options),
+      LargestMicrobatch(options.batch_size / world.size(),
+                        options.ddp.gradient_accumulation_steps, 0)};
+  return PartitionJob(options, task, devices, data, world);
 }
 
 absl::StatusOr<JobStrategy> MakeReplicated(

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/status_macros.h"
 #include "parallel/schedule_choice.h"
+#include "parallel/schedule_validator.h"
 #include "parallel/schedules.h"
 
 namespace tandem {
@@ -42,6 +43,9 @@ absl::StatusOr<Schedule> ScheduleOfFile(const PipelineSettings& settings,
         "--schedule=", settings.schedule, " is for ", schedule.devices(),
         " devices (lines), but --pipe x --devices_per_rank are ", devices));
   }
+  // As large as the executor's channels.
+  TANDEM_RETURN_IF_ERROR(
+      ValidateSchedule(schedule, {schedule.microbatches, 0}).status());
   if (settings.microbatches > 0 || settings.microbatch_size > 0) {
     PipelineSettings by_flags = settings;
     by_flags.schedule = "gpipe";

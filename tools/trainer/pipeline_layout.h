@@ -28,7 +28,7 @@ absl::StatusOr<int64_t> MicrobatchesFor(const PipelineSettings& settings,
                                         int64_t devices, int64_t batch_size);
 
 // The schedule for a pipeline of `devices` (pipe x devices_per_rank); a file's
-// must have as many. InvalidArgument, NotFound; not validated.
+// must have as many, and be one that ends. InvalidArgument, NotFound.
 absl::StatusOr<Schedule> ScheduleFor(const PipelineSettings& settings,
                                      int64_t devices, int64_t batch_size);
 

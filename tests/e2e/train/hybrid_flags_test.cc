@@ -1,5 +1,6 @@
 // Flags that mean the same for every strategy, under those that cut a batch.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -82,6 +83,19 @@ TEST(HybridFlagsTest, FindUnusedParametersChangesNoBit) {
     EXPECT_EQ(Fingerprint(events), Fingerprint(RunJobForEvents(job)))
         << layout.back();
   }
+}
+
+// Of 16 samples two replicas have 8 each, in microbatches of 4, of which relu1
+// keeps 64 numbers each.
+TEST(HybridFlagsTest, ProfilesAReplicasMicrobatch) {
+  Program program(kTrain, TinyJob("mlp_small",
+                                  {"--batch_size=16", "--strategy=hybrid",
+                                   "--nproc_per_node=2", "--devices_per_rank=2",
+                                   "--microbatches=2", "--balance=profile"}));
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              testing::ContainsRegex("relu1 [^\n]* 0 B +1 KiB +[01]\n"));
 }
 
 }  // namespace

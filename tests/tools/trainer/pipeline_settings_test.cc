@@ -90,6 +90,16 @@ TEST(PipelineSettings, GoodOnes) {
   });
 }
 
+// Before any rank starts, and before anything is predicted of it.
+TEST(PipelineSettings, AScheduleFileMustEnd) {
+  Asked asked;
+  asked.settings.balance = "profile";
+  asked.settings.schedule = FileOf("never.txt", "B0 F0\nF0 B0\n");
+  EXPECT_THAT(ErrorOf(asked), HasSubstr("it does not end: device 0 at B0"));
+  asked.settings.schedule = FileOf("half.txt", "F0 B0\nF0\n");
+  EXPECT_THAT(ErrorOf(asked), HasSubstr("backward 0 times"));
+}
+
 struct Bad {
   std::function<void(Asked&)> spoil;
   const char* message;
