@@ -40,12 +40,10 @@ struct OptimizerText {
   }
 };
 
-void AddModel(const LayerSpecs& specs, NamedValues& values) {
-  values["the number of layers"] = absl::StrCat(specs.size());
-  for (size_t i = 0; i < specs.size(); ++i) {
-    values[absl::StrCat("layer ", i)] =
-        absl::StrCat(specs[i].name, " (", specs[i].type, ")");
-  }
+std::string LayersOf(const LayerSpecs& specs) {
+  return absl::StrJoin(specs, ", ", [](std::string* out, const auto& layer) {
+    absl::StrAppend(out, layer.name, " (", layer.type, ")");
+  });
 }
 
 void AddTraining(const HybridOptions& options, NamedValues& values) {
@@ -88,7 +86,7 @@ NamedValues HybridValues(const LayerSpecs& specs,
   values["weight_gradient_batch"] = absl::StrCat(options.weight_gradient_batch);
   values["reproducible"] = Word(options.reproducible);
   values["gradient_groups"] = absl::StrCat(options.gradient_groups);
-  AddModel(specs, values);
+  values["layers"] = LayersOf(specs);
   AddTraining(options, values);
   AddReplicas(options, values);
   return values;

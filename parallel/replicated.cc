@@ -2,7 +2,6 @@
 
 #include <torch/nn/module.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -19,15 +18,6 @@
 #include "parallel/score_numbers.h"
 
 namespace tandem {
-namespace {
-
-bool LieOnSeveralDevices(const NamedTensors& tensors) {
-  return std::any_of(tensors.begin(), tensors.end(), [&](const auto& each) {
-    return each.second.device() != tensors.front().second.device();
-  });
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Replicated>> Replicated::Create(
     LayerList layers, LossFunction loss, const ReplicatedOptions& options,
@@ -88,7 +78,7 @@ absl::Status Replicated::Prepare(LayerList layers) {
 
 std::string Replicated::name() const {
   if (data_.size() > 1) return "ddp";
-  return LieOnSeveralDevices(parameters_) ? "model_parallel" : "single";
+  return options_.device.has_value() ? "single" : "model_parallel";
 }
 
 // Every rank sees the same averaged gradients, and must clip them alike.

@@ -95,8 +95,8 @@ class Replicated : public Strategy {
       LayerList layers, LossFunction loss, const ReplicatedOptions& options,
       Communicator& data);
 
-  // "ddp" with several ranks; with one "model_parallel" where its parameters
-  // lie on several devices, else "single".
+  // "ddp" with several ranks; with one "single", or "model_parallel" without a
+  // device of options.
   std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;

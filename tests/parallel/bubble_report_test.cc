@@ -207,7 +207,7 @@ stage  device  forward  backward  together
 
 step     40.00 ms; predicted from the stages' times: 40.00 ms
 bubble   10.0 % of the step is beyond what the busiest device computes; predicted: 10.0 %; with equal stages: 20.0 %
-advice   move the cut (--balance=profile): stage 1 takes 9.00 ms a microbatch, stage 0 takes 4.00; if all took as long, a step would take 32.50 ms instead of 40.00 (18.8 % less)
+advice   move the cut (balance by profile): stage 1 takes 9.00 ms a microbatch, stage 0 takes 4.00; if all took as long, a step would take 32.50 ms instead of 40.00 (18.8 % less)
 )");
 }
 
@@ -249,7 +249,7 @@ TEST(PipelineAdvice, MoreMicrobatches) {
   const std::vector<StageCost> stages(4, InMs(1, 1, 1));
   const Advice advice = AdviceOn("zb_h1", {4, 1, 2}, stages, limits);
   EXPECT_EQ(advice.kind, AdviceKind::kMoreMicrobatches) << advice.text;
-  EXPECT_THAT(advice.text, HasSubstr("--microbatches=4"));
+  EXPECT_THAT(advice.text, HasSubstr("more microbatches (4)"));
   limits.batch_size = 3;
   EXPECT_NE(AdviceOn("zb_h1", {4, 1, 2}, stages, limits).kind,
             AdviceKind::kMoreMicrobatches);
