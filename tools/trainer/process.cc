@@ -17,6 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/caching_allocator.h"
+#include "core/cpu_quota.h"
 
 namespace tandem {
 namespace {
@@ -27,13 +28,9 @@ int CoresOfAffinity() {
   return std::max(1, CPU_COUNT(&set));
 }
 
-// The control group's quota in cores ("QUOTA PERIOD", or "max PERIOD");
-// `unlimited` where there is none.
-int CoresOfQuota(int unlimited) {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  double quota = 0, period = 0;
-  if (!(file >> quota >> period) || period <= 0) return unlimited;
-  return std::max(1, static_cast<int>(quota / period));
+int CoresOfQuota() {
+  constexpr double kMost = 1 << 20;  // no quota is infinite
+  return std::max(1, static_cast<int>(std::min(CpuQuota(), kMost)));
 }
 
 // All in seconds after boot.
@@ -78,7 +75,7 @@ absl::StatusOr<int> RequestedThreads(int64_t flag, int most) {
 int IntraOpThreads(int requested, const CoreSharing& sharing) {
   if (requested > 0) return requested;
   const int cores = CoresOfAffinity();
-  const int available = std::min(cores, CoresOfQuota(cores));
+  const int available = std::min(cores, CoresOfQuota());
   const int ranks = sharing.bound ? 1 : sharing.ranks;
   return std::max(1, available / (ranks * sharing.threads_of_rank));
 }
