@@ -305,7 +305,7 @@ TEST(TrainedStageTest, AReplacedParameterIsNamed) {
   ASSERT_TRUE(Backward(stage.get(), parameters, 1).ok());
   parameters[1].second.set_data(at::ones({7}));
   const absl::Status status = stage->Update(std::nullopt, 0.1);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("b"));
 }
 

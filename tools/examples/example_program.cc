@@ -100,7 +100,9 @@ absl::Status CheckDevices(const Example& example, const std::string& device,
         " at most; start fewer ranks"));
   }
   TANDEM_ASSIGN_OR_RETURN(const c10::DeviceType type, ParseDeviceType(device));
-  return DevicesOf(local_ranks - 1, example.devices_per_rank, type).status();
+  return Annotate(
+      DevicesOf(local_ranks - 1, example.devices_per_rank, type).status(),
+      absl::StrCat("--device=", device));
 }
 
 absl::StatusOr<std::vector<c10::Device>> PrepareDevices(

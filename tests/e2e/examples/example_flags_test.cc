@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"NoGpu",
                 kDdpModelParallel,
                 {"--nproc_per_node=2", "--device=cuda"},
-                {"--device=cuda", "--device=cpu"}},
+                {"--device=cuda: ", "built without CUDA", "run it on cpu"}},
         Refusal{"MoreDevicesThanThereAre",
                 kDdpModelParallel,
                 {"--nproc_per_node=9"},
