@@ -164,6 +164,7 @@ absl::Status Hybrid::CompareReplicas() {
 
 absl::Status Hybrid::Prepare(const LayerSpecs& specs, const LossFunction& loss,
                              Communicator* world) {
+  TANDEM_RETURN_IF_ERROR(CheckSameOptions(specs, options_, world));
   TANDEM_RETURN_IF_ERROR(MakeGroups(world));
   const PipelineLayout layout = {options_.devices, groups_.pipe()};
   layers_ = static_cast<int>(specs.size());

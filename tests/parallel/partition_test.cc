@@ -87,7 +87,7 @@ TEST(Partition, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(CutsOf("uniform", *OneFOneB({5, 1, 4})).ok());
   EXPECT_THAT(std::string(CutsOf("unifrm", TwoStages()).status().message()),
               HasSubstr("the balance unifrm is none of uniform, parameters, "
-                        "profile and type:REGEX, and as layers: --cut: the "
+                        "profile and type:REGEX, and as layers: the "
                         "model has no layer \"unifrm\""));
   EXPECT_FALSE(CutsOf("type:Conv", TwoStages()).ok());
   ModelOutline unmeasured = Model();
