@@ -121,7 +121,8 @@ TEST(ShmBrokenPeerTest, NoNameIsLeftWhenAllAreKilled) {
       TANDEM_ASSIGN_OR_RETURN(const at::Tensor buffer,
                               world->NewBuffer(997, at::kFloat));
       TANDEM_RETURN_IF_ERROR(world->AllReduceSum(buffer));
-      const std::string name = store->get_to_str("world/shm/0");
+      const std::string list = store->get_to_str("world/shm/list");
+      const std::string name = list.substr(list.find("tandem-"), 39);
       EXPECT_EQ(write(ready[1], name.data(), name.size()),
                 static_cast<ssize_t>(name.size()));
       pause();
