@@ -37,7 +37,7 @@ TEST(RegistryTest, FashionMnistNeedsNoFolder) {
 
 TEST(RegistryTest, MnistNeedsAFolder) {
   EXPECT_THAT(std::string(Make("mnist").status().message()),
-              HasSubstr("needs --data_dir"));
+              HasSubstr("needs a data_dir"));
   DatasetOptions options;
   options.name = "mnist";
   options.data_dir = ::testing::TempDir();

@@ -11,6 +11,7 @@
 #include "core/byte_size.h"
 #include "core/layer_list.h"
 #include "core/status_macros.h"
+#include "core/torch_status.h"
 #include "parallel/copy_cost.h"
 #include "parallel/layer_profile.h"
 #include "parallel/model_parallel.h"
@@ -117,6 +118,14 @@ absl::StatusOr<Cuts> CutsOf(const std::string& text) {
   return cuts;
 }
 
+// Which flag asked for the cuts that cannot be.
+absl::Status AsAsked(const TrainOptions& options, const absl::Status& status) {
+  const bool by_layers = !options.devices.cut.empty();
+  return Annotate(status, absl::StrCat(by_layers ? "--cut=" : "--balance=",
+                                       by_layers ? options.devices.cut
+                                                 : options.pipeline.balance));
+}
+
 }  // namespace
 
 int64_t LargestMicrobatch(int64_t samples, int64_t microbatches, int64_t size) {
@@ -131,6 +140,7 @@ absl::StatusOr<JobPartition> PartitionJob(
   absl::StatusOr<JobPartition> mine = JobPartition();
   if (world.rank() == 0) {
     mine = Partition(options, task, devices, data);
+    if (!mine.ok()) mine = AsAsked(options, mine.status());
   }
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
                           world.AllGatherString(TextOf(mine), [] {
