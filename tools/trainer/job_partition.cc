@@ -118,12 +118,14 @@ absl::StatusOr<Cuts> CutsOf(const std::string& text) {
   return cuts;
 }
 
-// Which flag asked for the cuts that cannot be.
+// Which flag asked for the cuts that cannot be; none where nothing was asked.
 absl::Status AsAsked(const TrainOptions& options, const absl::Status& status) {
-  const bool by_layers = !options.devices.cut.empty();
-  return Annotate(status, absl::StrCat(by_layers ? "--cut=" : "--balance=",
-                                       by_layers ? options.devices.cut
-                                                 : options.pipeline.balance));
+  const std::string& balance = options.pipeline.balance;
+  const std::string& cut = options.devices.cut;
+  if (!balance.empty()) {
+    return Annotate(status, absl::StrCat("--balance=", balance));
+  }
+  return cut.empty() ? status : Annotate(status, absl::StrCat("--cut=", cut));
 }
 
 }  // namespace
