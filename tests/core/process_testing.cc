@@ -121,18 +121,15 @@ int AwaitPid(const std::string& path) {
   return pid;
 }
 
-// The socket stays open: without a listener it holds the port against everybody
-// but those who ask for a port in use, as servers do, and is no server itself.
 int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int on = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(address);
   bind(fd, reinterpret_cast<sockaddr*>(&address), size);
   getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  close(fd);
   return ntohs(address.sin_port);
 }
 

@@ -56,8 +56,7 @@ bool IsRunning(int pid);
 // The number in the file, once it is there; 0 if it does not come.
 int AwaitPid(const std::string& path);
 
-// A port of 127.0.0.1 for a server that sets SO_REUSEADDR: the kernel gives it
-// to nobody else while this process lives.
+// A port of 127.0.0.1 that was free a moment ago.
 int FreePort();
 
 }  // namespace tandem

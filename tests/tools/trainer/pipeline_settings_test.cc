@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{[](Asked& a) { a.settings.weight_gradient_batch = -1; },
             "--weight_gradient_batch=-1"},
         Bad{[](Asked& a) { a.settings.balance = "type:["; },
-            "--balance=type:[: not a regular expression"}));
+            "balance by type:[: not a regular expression"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Together, BadPipelineTest,
