@@ -54,7 +54,7 @@ struct Witness {
 
 void ExitWith(bool left_behind) {
   static const Witness witness;
-  CallWithin<bool>(milliseconds(left_behind ? 1 : 60000),
+  CallWithin<bool>(milliseconds(left_behind ? 2000 : 60000),  // it has begun
                    [left_behind] {
                      while (left_behind) std::this_thread::sleep_for(kLong);
                      return true;
