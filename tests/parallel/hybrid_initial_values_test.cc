@@ -88,17 +88,6 @@ LayerSpecs TwoLinears() {
   return {LinearLayer("a", 6, 8), LinearLayer("b", 8, 6)};
 }
 
-TEST(HybridInitialValuesTest, AreTheFirstReplicasWhateverAnothersSeed) {
-  const auto hashes = Hashes(
-      2, 1, [](int) { return TwoLinears(); },
-      [](int rank) {
-        HybridOptions options = Options(2, 1);
-        options.seed = rank == 1 ? 7 : 5;
-        return options;
-      });
-  EXPECT_EQ(hashes[0], hashes[1]);
-}
-
 TEST(HybridInitialValuesTest, AreTheFirstReplicasWhereLayersDrawAsTheyLike) {
   for (const bool broadcast_buffers : {true, false}) {
     const auto hashes = Hashes(
