@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "core/group_member.h"
+#include "core/job_notes.h"
 #include "core/store.h"
 
 namespace tandem {

@@ -21,6 +21,7 @@
 #include "core/shm_backend.h"
 #include "core/status_macros.h"
 #include "core/store.h"
+#include "core/text_fields.h"
 #include "core/torch_status.h"
 #include "tests/core/forked_rank.h"
 
@@ -122,7 +123,10 @@ TEST(ShmBrokenPeerTest, NoNameIsLeftWhenAllAreKilled) {
                               world->NewBuffer(997, at::kFloat));
       TANDEM_RETURN_IF_ERROR(world->AllReduceSum(buffer));
       const std::string list = store->get_to_str("world/shm/list");
-      const std::string name = list.substr(list.find("tandem-"), 39);
+      // Rank 0's, to which the other connected.
+      absl::string_view rest = list;
+      while (TakeNumber(&rest).value_or(0) != 0) TakeField(&rest);
+      const std::string name(TakeField(&rest).value_or("").substr(0, 39));
       EXPECT_EQ(write(ready[1], name.data(), name.size()),
                 static_cast<ssize_t>(name.size()));
       pause();
