@@ -14,9 +14,8 @@
 namespace tandem {
 
 // CompareValues over the ranks of the group, with the same result on each of
-// them. Each leaves a hash on the store and rank 0 compares them; only where
-// they differ do ranks leave the values themselves. So a group of n ranks asks
-// the store for O(n) things in all.
+// them. Hashes are gathered (core/store_gather.h), and the values themselves
+// only where these differ: a rank asks the store for O(1) things.
 //
 // Once for a group, after MeetAtStore. DeadlineExceeded after `timeout` names
 // the ranks that have left nothing; else what is wrong with the store, and who
