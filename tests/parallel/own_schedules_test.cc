@@ -175,9 +175,10 @@ TEST(OwnSchedulesTest, RunOnTheDevicesOfAProcess) {
 }
 
 absl::Status RunOverRanks(const std::vector<Cell>& cells, int ranks,
-                          int devices_per_rank) {
+                          int devices_per_rank,
+                          const std::string& backend = "shm") {
   CommunicatorOptions options;
-  options.backend = "shm";
+  options.backend = backend;
   options.all_local = true;
   options.timeout = std::chrono::seconds(30);
   return RunThreadRanks(
@@ -198,9 +199,12 @@ TEST(OwnSchedulesTest, RunOverRanks) {
   std::mt19937 random(2);
   for (const auto& [ranks, devices] :
        {std::pair(2, 1), std::pair(3, 1), std::pair(2, 2)}) {
-    const absl::Status status =
-        RunOverRanks(RandomCells(30, ranks * devices, random), ranks, devices);
-    EXPECT_TRUE(status.ok()) << status << ", " << ranks << " ranks";
+    const auto cells = RandomCells(30, ranks * devices, random);
+    for (const char* backend : {"shm", "gloo"}) {
+      const absl::Status status = RunOverRanks(cells, ranks, devices, backend);
+      EXPECT_TRUE(status.ok())
+          << status << ", " << ranks << " ranks, " << backend;
+    }
   }
 }
 
@@ -221,8 +225,10 @@ TEST(OwnSchedulesTest, LargeMessagesMayBeTakenInAnyOrder) {
     // 400 KiB each: more than is on its way at once.
     cells.push_back({schedule, ActivationCheckpointing::kNever, 800, 128});
   }
-  const absl::Status status = RunOverRanks(cells, 2, 1);
-  EXPECT_TRUE(status.ok()) << status;
+  for (const char* backend : {"gloo", "shm"}) {
+    const absl::Status status = RunOverRanks(cells, 2, 1, backend);
+    EXPECT_TRUE(status.ok()) << status << ", " << backend;
+  }
 }
 
 // The running statistics are those of the batch, in whatever order its
