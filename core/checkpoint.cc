@@ -1,5 +1,7 @@
 #include "core/checkpoint.h"
 
+#include <glog/logging.h>
+
 #include <memory>
 #include <utility>
 
@@ -17,23 +19,6 @@ constexpr char kOptimizerPrefix[] = "optimizer.";
 constexpr char kVersionKey[] = "tandem.checkpoint";
 constexpr char kVersion[] = "1";
 constexpr char kOptionPrefix[] = "tandem.option.";
-
-SafetensorsMetadata MetadataOf(const TrainingProgress& progress) {
-  SafetensorsMetadata metadata = {
-      {"format", "pt"},
-      {kVersionKey, kVersion},
-      {"tandem.step", absl::StrCat(progress.step)},
-      {"tandem.epoch", absl::StrCat(progress.epoch)},
-      {"tandem.sampler_position", absl::StrCat(progress.sampler_position)},
-      {"tandem.seed", absl::StrCat(progress.seed)},
-      {"tandem.world_size", absl::StrCat(progress.world_size)},
-      {"tandem.model", progress.model},
-  };
-  for (const auto& [name, value] : progress.options) {
-    metadata[kOptionPrefix + name] = value;
-  }
-  return metadata;
-}
 
 absl::StatusOr<std::string> Text(const SafetensorsMetadata& metadata,
                                  const std::string& key) {
@@ -88,14 +73,36 @@ bool IsOptimizerStateName(absl::string_view name) {
   return absl::StartsWith(name, kOptimizerPrefix);
 }
 
+std::string OptimizerStateName(absl::string_view name) {
+  CHECK(absl::ConsumePrefix(&name, kOptimizerPrefix)) << name;
+  return std::string(name);
+}
+
 bool IsCheckpointMetadata(const std::map<std::string, std::string>& metadata) {
   return metadata.count(kVersionKey) != 0;
 }
 
-absl::Status SaveCheckpoint(const std::string& path,
-                            const Checkpoint& checkpoint) {
-  NamedTensors tensors = checkpoint.model;
-  for (const auto& each : tensors) {
+SafetensorsMetadata CheckpointMetadata(const TrainingProgress& progress) {
+  SafetensorsMetadata metadata = {
+      {"format", "pt"},
+      {kVersionKey, kVersion},
+      {"tandem.step", absl::StrCat(progress.step)},
+      {"tandem.epoch", absl::StrCat(progress.epoch)},
+      {"tandem.sampler_position", absl::StrCat(progress.sampler_position)},
+      {"tandem.seed", absl::StrCat(progress.seed)},
+      {"tandem.world_size", absl::StrCat(progress.world_size)},
+      {"tandem.model", progress.model},
+  };
+  for (const auto& [name, value] : progress.options) {
+    metadata[kOptionPrefix + name] = value;
+  }
+  return metadata;
+}
+
+absl::StatusOr<NamedTensors> CheckpointTensors(const NamedTensors& model,
+                                               const NamedTensors& optimizer) {
+  NamedTensors tensors = model;
+  for (const auto& each : model) {
     if (IsOptimizerStateName(each.first)) {
       return absl::InvalidArgumentError(
           absl::StrCat("cannot save parameter or buffer ", each.first,
@@ -103,27 +110,32 @@ absl::Status SaveCheckpoint(const std::string& path,
                        "' are kept for optimizer state"));
     }
   }
-  for (const auto& [name, tensor] : checkpoint.optimizer) {
+  for (const auto& [name, tensor] : optimizer) {
     tensors.emplace_back(kOptimizerPrefix + name, tensor);
   }
-  return WriteSafetensors(path, tensors, MetadataOf(checkpoint.progress));
+  return tensors;
 }
 
-absl::StatusOr<Checkpoint> LoadCheckpoint(const std::string& path) {
-  TANDEM_ASSIGN_OR_RETURN(auto reader, SafetensorsReader::Open(path));
+absl::StatusOr<StoredCheckpoint> OpenCheckpoint(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<SafetensorsReader> reader,
+                          SafetensorsReader::Open(path));
   auto progress = ProgressOf(reader->metadata());
   if (!progress.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cannot resume from ", path, ": ", progress.status().message()));
   }
-  Checkpoint checkpoint;
+  LOG_IF(WARNING, !reader->has_checksums())
+      << path << " has no checksums: whether it was changed since it was "
+      << "written cannot be told";
+  StoredCheckpoint checkpoint;
   checkpoint.progress = *std::move(progress);
   for (const SafetensorsEntry& entry : reader->entries()) {
-    TANDEM_ASSIGN_OR_RETURN(at::Tensor tensor, reader->Read(entry));
     absl::string_view name = entry.name;
     const bool is_state = absl::ConsumePrefix(&name, kOptimizerPrefix);
-    NamedTensors& kind = is_state ? checkpoint.optimizer : checkpoint.model;
-    kind.emplace_back(std::string(name), std::move(tensor));
+    StoredTensors& kind = is_state ? checkpoint.optimizer : checkpoint.model;
+    kind.Add({{std::string(name), entry.dtype, entry.shape},
+              [reader, &entry] { return reader->Read(entry); },
+              [reader, &entry] { return reader->Verify(entry); }});
   }
   return checkpoint;
 }

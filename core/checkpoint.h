@@ -11,6 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/named_tensors.h"
+#include "core/safetensors_header.h"
+#include "core/stored_tensors.h"
 
 namespace tandem {
 
@@ -27,12 +29,6 @@ struct TrainingProgress {
   std::map<std::string, std::string> options;
 };
 
-struct Checkpoint {
-  NamedTensors model;      // parameters and buffers
-  NamedTensors optimizer;  // Strategy::OptimizerState()
-  TrainingProgress progress;
-};
-
 // A checkpoint is one safetensors file. Parameters and buffers stand under
 // their own names, so that other tools read them as any file of weights;
 // optimizer state under "optimizer." + name. The metadata holds "format": "pt"
@@ -40,23 +36,38 @@ struct Checkpoint {
 // "tandem.checkpoint" (the version of this format, 1), "tandem.step",
 // "tandem.epoch", "tandem.sampler_position", "tandem.seed",
 // "tandem.world_size", "tandem.model", and "tandem.option.NAME" for each
-// option.
+// option. What was changed by accident is noticed
+// (core/safetensors_checksums.h).
 
 // Whether the tensor of that name in a checkpoint is optimizer state.
 bool IsOptimizerStateName(absl::string_view name);
+// Without the prefix that it has there. Requires such a name.
+std::string OptimizerStateName(absl::string_view name);
 
 // Whether a safetensors file with this metadata is a checkpoint.
 bool IsCheckpointMetadata(const std::map<std::string, std::string>& metadata);
 
-// Writes the file beside `path` and renames it when it is complete. Errors as
-// WriteSafetensors; InvalidArgument for a parameter or buffer whose name begins
-// with "optimizer.".
-absl::Status SaveCheckpoint(const std::string& path,
-                            const Checkpoint& checkpoint);
+// Under their names in a checkpoint. InvalidArgument for a parameter or buffer
+// whose name begins with "optimizer.".
+absl::StatusOr<NamedTensors> CheckpointTensors(const NamedTensors& model,
+                                               const NamedTensors& optimizer);
+
+SafetensorsMetadata CheckpointMetadata(const TrainingProgress& progress);
+
+// A checkpoint to be read: what it is of, and its tensors, which stay in the
+// file until they are asked for. Their `verify` and `read` are not to be called
+// by several threads at a time.
+struct StoredCheckpoint {
+  TrainingProgress progress;
+  StoredTensors model;      // parameters and buffers
+  StoredTensors optimizer;  // by the names that Strategy::OptimizerState has
+};
 
 // Errors as SafetensorsReader::Open; InvalidArgument, naming the path, for a
 // file that is no checkpoint, of another version, or whose metadata is damaged.
-absl::StatusOr<Checkpoint> LoadCheckpoint(const std::string& path);
+// Tensors say DataLoss when they are not as they were written. A file that has
+// no checksums is taken, with a warning in the log.
+absl::StatusOr<StoredCheckpoint> OpenCheckpoint(const std::string& path);
 
 }  // namespace tandem
 

@@ -2,12 +2,11 @@
 
 #include <glog/logging.h>
 
-#include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "core/dtype_names.h"
-#include "core/sha256.h"
 
 namespace tandem {
 namespace {
@@ -24,33 +23,41 @@ void AddText(Sha256& hash, absl::string_view text) {
   hash.Update(text);
 }
 
-void AddTensor(Sha256& hash, const std::string& name,
-               const at::Tensor& tensor) {
-  const absl::string_view dtype = DtypeName(tensor.scalar_type());
-  CHECK(!dtype.empty()) << name << " has a dtype without a name";
-  AddText(hash, name);
-  AddText(hash, dtype);
-  AddNumber(hash, tensor.dim());
-  for (int64_t size : tensor.sizes()) AddNumber(hash, size);
-  const at::Tensor values = tensor.detach().cpu().contiguous();
-  hash.Update(values.const_data_ptr(), values.numel() * values.element_size());
-}
-
 }  // namespace
 
+absl::Status WeightsHasher::Begin(std::vector<TensorInfo> infos) {
+  forms_ = std::move(infos);
+  hash_.Update("tandem weights 1\n");
+  return absl::OkStatus();
+}
+
+absl::Status WeightsHasher::Add(const at::Tensor& values) {
+  CHECK_LT(next_, forms_.size());
+  const TensorInfo& info = forms_[next_];
+  CHECK(next_ == 0 || forms_[next_ - 1].name != info.name)
+      << "two tensors named " << info.name;
+  const absl::string_view dtype = DtypeName(info.dtype);
+  CHECK(!dtype.empty()) << info.name << " has a dtype without a name";
+  ++next_;
+  AddText(hash_, info.name);
+  AddText(hash_, dtype);
+  AddNumber(hash_, info.sizes.size());
+  for (int64_t size : info.sizes) AddNumber(hash_, size);
+  const at::Tensor bytes = values.detach().cpu().contiguous();
+  hash_.Update(bytes.const_data_ptr(), bytes.numel() * bytes.element_size());
+  return absl::OkStatus();
+}
+
+std::string WeightsHasher::HexDigest() const {
+  CHECK_EQ(next_, forms_.size());
+  return hash_.HexDigest();
+}
+
 std::string WeightsSha256(const NamedTensors& tensors) {
-  NamedTensors ordered = tensors;
-  std::sort(ordered.begin(), ordered.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
-  Sha256 hash;
-  hash.Update("tandem weights 1\n");
-  for (size_t i = 0; i < ordered.size(); ++i) {
-    const auto& [name, tensor] = ordered[i];
-    CHECK(i == 0 || ordered[i - 1].first != name)
-        << "two tensors named " << name;
-    AddTensor(hash, name, tensor);
-  }
-  return hash.HexDigest();
+  WeightsHasher hasher;
+  const absl::Status status = StreamTensors(tensors, hasher);
+  CHECK(status.ok()) << status;
+  return hasher.HexDigest();
 }
 
 }  // namespace tandem

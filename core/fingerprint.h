@@ -1,11 +1,16 @@
-// One number that says whether two sets of weights are the same.
+// Fingerprint of weights: one number that says whether two sets are the same.
 
 #ifndef TANDEM_CORE_FINGERPRINT_H_
 #define TANDEM_CORE_FINGERPRINT_H_
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "core/named_tensors.h"
+#include "core/sha256.h"
+#include "core/tensor_stream.h"
 
 namespace tandem {
 
@@ -24,6 +29,24 @@ namespace tandem {
 //
 // Requires: distinct names; dense tensors of dtypes that have a name.
 std::string WeightsSha256(const NamedTensors& tensors);
+
+// The same of a stream: no more than one tensor is held.
+class WeightsHasher : public TensorSink {
+ public:
+  bool ComesBefore(const TensorInfo& a, const TensorInfo& b) const override {
+    return a.name < b.name;
+  }
+  absl::Status Begin(std::vector<TensorInfo> infos) override;
+  absl::Status Add(const at::Tensor& values) override;
+
+  // Requires that all have come.
+  std::string HexDigest() const;
+
+ private:
+  Sha256 hash_;
+  std::vector<TensorInfo> forms_;
+  size_t next_ = 0;
+};
 
 }  // namespace tandem
 

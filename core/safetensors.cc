@@ -7,14 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <set>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/atomic_file.h"
-#include "core/dtype_names.h"
+#include "core/safetensors_checksums.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 
@@ -22,82 +18,20 @@ namespace tandem {
 namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-              "values are written as they lie in memory");
+              "values are read as they lie in memory");
 
 constexpr uint64_t kLengthBytes = sizeof(uint64_t);
+constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
 
-absl::Status CheckWritable(const NamedTensors& tensors) {
-  std::set<std::string> names = {"__metadata__"};
-  for (const auto& [name, tensor] : tensors) {
-    if (!names.insert(name).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("two tensors, or one with a reserved name: ", name));
-    }
-    if (!tensor.defined() || tensor.layout() != at::kStrided ||
-        DtypeName(tensor.scalar_type()).empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor ", name, " cannot be stored: it must be defined, dense and ",
-          "one of ", KnownDtypeNames()));
-    }
-  }
-  return absl::OkStatus();
-}
-
-NamedTensors InFileOrder(NamedTensors tensors) {
-  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
-    return std::forward_as_tuple(b.second.element_size(), a.first) <
-           std::forward_as_tuple(a.second.element_size(), b.first);
-  });
-  return tensors;
-}
-
-SafetensorsHeader HeaderOf(const NamedTensors& tensors,
-                           const SafetensorsMetadata& metadata) {
-  SafetensorsHeader header;
-  header.metadata = metadata;
-  uint64_t at = 0;
-  for (const auto& [name, tensor] : tensors) {
-    const uint64_t end = at + tensor.numel() * tensor.element_size();
-    header.entries.push_back(
-        {name, tensor.scalar_type(), tensor.sizes().vec(), at, end});
-    at = end;
-  }
-  return header;
-}
-
-absl::Status AppendTensor(AtomicFile& file, const at::Tensor& tensor) {
-  // No copy when it is already so.
-  const at::Tensor values = tensor.detach().cpu().contiguous();
-  return file.Append(values.const_data_ptr(),
-                     values.numel() * values.element_size());
-}
+constexpr char kAdvice[] =
+    "; take another copy of it (or, after a change that was meant, leave "
+    "tandem.crc32.* out of its metadata)";
 
 }  // namespace
 
-absl::Status WriteSafetensors(const std::string& path,
-                              const NamedTensors& tensors,
-                              const SafetensorsMetadata& metadata) {
-  TANDEM_RETURN_IF_ERROR(CheckWritable(tensors));
-  const NamedTensors ordered = InFileOrder(tensors);
-  const std::string header =
-      FormatSafetensorsHeader(HeaderOf(ordered, metadata));
-  if (header.size() > kMaxSafetensorsHeaderBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cannot write ", path, ": a header of ", header.size(),
-        " bytes is more than the format allows: ", kMaxSafetensorsHeaderBytes));
-  }
-  TANDEM_ASSIGN_OR_RETURN(auto file, AtomicFile::Create(path));
-  const uint64_t length = header.size();
-  TANDEM_RETURN_IF_ERROR(file->Append(&length, kLengthBytes));
-  TANDEM_RETURN_IF_ERROR(file->Append(header));
-  for (const auto& each : ordered) {
-    TANDEM_RETURN_IF_ERROR(AppendTensor(*file, each.second));
-  }
-  return file->Commit();
-}
-
-SafetensorsReader::SafetensorsReader(std::string path, int descriptor)
-    : path_(std::move(path)), descriptor_(descriptor) {}
+SafetensorsReader::SafetensorsReader(std::string path, int descriptor,
+                                     Damage damage)
+    : path_(std::move(path)), descriptor_(descriptor), damage_(damage) {}
 
 SafetensorsReader::~SafetensorsReader() { close(descriptor_); }
 
@@ -107,15 +41,18 @@ absl::Status SafetensorsReader::Bad(const std::string& why) const {
 }
 
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
-    const std::string& path) {
+    const std::string& path, Damage damage) {
   // Opening a pipe would wait for somebody to write.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   }
   auto reader = std::unique_ptr<SafetensorsReader>(
-      new SafetensorsReader(path, descriptor));
+      new SafetensorsReader(path, descriptor, damage));
   TANDEM_RETURN_IF_ERROR(reader->ReadHeader());
+  if (damage == Damage::kRefused) {
+    TANDEM_RETURN_IF_ERROR(reader->VerifyHeader());
+  }
   return reader;
 }
 
@@ -146,6 +83,16 @@ absl::Status SafetensorsReader::ReadHeader() {
   auto header = ParseSafetensorsHeader(json, file_bytes - data_begin_);
   if (!header.ok()) return Bad(std::string(header.status().message()));
   header_ = *std::move(header);
+  auto checksums = TakeChecksums(&header_);
+  if (checksums.ok()) {
+    checksums_ = *std::move(checksums);
+  } else {
+    header_damage_ = absl::DataLossError(absl::StrCat(
+        path_, " is damaged: ", checksums.status().message(), kAdvice));
+  }
+  verified_.resize(entries().size());
+  for (size_t i = 0; i < entries().size(); ++i)
+    entry_of_[entries()[i].name] = i;
   return absl::OkStatus();
 }
 
@@ -165,24 +112,56 @@ absl::Status SafetensorsReader::ReadAt(uint64_t offset, void* to,
 }
 
 const SafetensorsEntry* SafetensorsReader::Find(const std::string& name) const {
-  for (const SafetensorsEntry& entry : entries()) {
-    if (entry.name == name) return &entry;
+  const auto found = entry_of_.find(name);
+  return found == entry_of_.end() ? nullptr : &entries()[found->second];
+}
+
+bool SafetensorsReader::IsKnownGood(const SafetensorsEntry& entry) const {
+  return !checksums_.has_value() || verified_[&entry - entries().data()];
+}
+
+absl::Status SafetensorsReader::Compare(const SafetensorsEntry& entry,
+                                        uint32_t found) {
+  const size_t i = &entry - entries().data();
+  const uint32_t written = (*checksums_)[i];
+  verified_[i] = found == written;
+  if (verified_[i]) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      path_, " is damaged: the values of ", entry.name, " (bytes ",
+      data_begin_ + entry.begin, " to ", data_begin_ + entry.end,
+      " of the file) have the checksum ", absl::Hex(found, absl::kZeroPad8),
+      ", written was ", absl::Hex(written, absl::kZeroPad8), kAdvice));
+}
+
+absl::Status SafetensorsReader::Verify(const SafetensorsEntry& entry) {
+  if (IsKnownGood(entry)) return absl::OkStatus();
+  std::string piece(std::min(kPieceBytes, entry.bytes()), '\0');
+  uint32_t crc = 0;
+  for (uint64_t at = entry.begin; at < entry.end;) {
+    const uint64_t size = std::min(kPieceBytes, entry.end - at);
+    TANDEM_RETURN_IF_ERROR(ReadAt(data_begin_ + at, piece.data(), size));
+    crc = Crc32(crc, piece.data(), size);
+    at += size;
   }
-  return nullptr;
+  return Compare(entry, crc);
 }
 
 absl::StatusOr<at::Tensor> SafetensorsReader::Read(
-    const SafetensorsEntry& entry) const {
+    const SafetensorsEntry& entry) {
   TANDEM_ASSIGN_OR_RETURN(
       at::Tensor tensor,
       CatchTorchOr([&] { return at::empty(entry.shape, entry.dtype); },
                    absl::StrCat(path_, ": tensor ", entry.name)));
   TANDEM_RETURN_IF_ERROR(ReadAt(data_begin_ + entry.begin,
                                 tensor.mutable_data_ptr(), entry.bytes()));
+  if (damage_ == Damage::kRefused && !IsKnownGood(entry)) {
+    TANDEM_RETURN_IF_ERROR(
+        Compare(entry, Crc32(0, tensor.const_data_ptr(), entry.bytes())));
+  }
   return tensor;
 }
 
-absl::StatusOr<NamedTensors> SafetensorsReader::ReadAll() const {
+absl::StatusOr<NamedTensors> SafetensorsReader::ReadAll() {
   NamedTensors tensors;
   for (const SafetensorsEntry& entry : entries()) {
     TANDEM_ASSIGN_OR_RETURN(at::Tensor tensor, Read(entry));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/types/optional.h"
 #include "core/dtype_names.h"
 #include "core/status_macros.h"
@@ -138,6 +139,12 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   std::vector<int64_t> offsets_;
 };
 
+constexpr auto kReplace = Json::error_handler_t::replace;  // what is no UTF-8
+
+std::string Quoted(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, kReplace);
+}
+
 // The bytes that dtype and shape ask for; nothing when they, or the strides of
 // an empty tensor of that shape, overflow an int64.
 absl::optional<uint64_t> ExpectedBytes(const SafetensorsEntry& entry) {
@@ -200,15 +207,20 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
 }
 
 std::string FormatSafetensorsHeader(const SafetensorsHeader& header) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  if (!header.metadata.empty()) json[kMetadata] = header.metadata;
-  for (const SafetensorsEntry& entry : header.entries) {
-    json[entry.name] = {{"dtype", std::string(DtypeName(entry.dtype))},
-                        {"shape", entry.shape},
-                        {"data_offsets", {entry.begin, entry.end}}};
+  std::string text = "{";
+  if (!header.metadata.empty()) {
+    absl::StrAppend(&text, "\"", kMetadata, "\":",
+                    Json(header.metadata).dump(-1, ' ', false, kReplace));
   }
-  std::string text =
-      json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  // Not by way of a document: one that keeps its order looks at all that it has
+  // for each entry.
+  for (const SafetensorsEntry& entry : header.entries) {
+    absl::StrAppend(&text, text.size() > 1 ? "," : "", Quoted(entry.name),
+                    ":{\"dtype\":\"", DtypeName(entry.dtype), "\",\"shape\":[",
+                    absl::StrJoin(entry.shape, ","), "],\"data_offsets\":[",
+                    entry.begin, ",", entry.end, "]}");
+  }
+  text += '}';
   text.append((8 - text.size() % 8) % 8, ' ');
   return text;
 }

@@ -1,6 +1,7 @@
 #include "parallel/flat_buffer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <glog/logging.h>
@@ -33,6 +34,21 @@ int64_t AlignUp(int64_t elements, const at::Tensor& like) {
 bool LiesIn(const at::Tensor& view, const at::Tensor& flat, int64_t offset) {
   return view.defined() && !view.is_sparse() && view.is_alias_of(flat) &&
          view.storage_offset() == flat.storage_offset() + offset;
+}
+
+// Moves the slots of each buffer of `all` from where `before` says to where
+// `now` says, by way of `scratch`, which is as large.
+void MoveSlots(const std::vector<at::Tensor>& all,
+               const std::vector<FlatSlot>& before,
+               const std::vector<FlatSlot>& now, const at::Tensor& scratch) {
+  for (const at::Tensor& flat : all) {
+    scratch.copy_(flat);
+    for (size_t i = 0; i < now.size(); ++i) {
+      const int64_t length = now[i].end - now[i].offset;
+      flat.narrow(0, now[i].offset, length)
+          .copy_(scratch.narrow(0, before[i].offset, length));
+    }
+  }
 }
 
 }  // namespace
@@ -186,16 +202,17 @@ void FlatBuffer::Reorder(const std::vector<size_t>& order) {
     index_of_[slot.id] = i;
   }
   CHECK_EQ(offset, values_.numel()) << "not a permutation";
-  std::vector<at::Tensor> all = {values_, grads_};
-  all.insert(all.end(), state_.begin(), state_.end());
-  for (const at::Tensor& flat : all) {
+  std::vector<at::Tensor> all = state_;
+  all.push_back(values_);
+  if (std::find(graded.begin(), graded.end(), true) != graded.end()) {
     const MemoryCategoryScope scope(MemoryCategory::kTemporaries);
-    const at::Tensor old = flat.clone();
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      const int64_t length = slots_[i].end - slots_[i].offset;
-      flat.narrow(0, slots_[i].offset, length)
-          .copy_(old.narrow(0, before[i].offset, length));
-    }
+    all.push_back(grads_);
+    MoveSlots(all, before, slots_, at::empty_like(grads_));
+  } else {
+    // As between two steps: what lies in grads_ then means nothing, and its
+    // memory serves. Between slots there are zeros.
+    MoveSlots(all, before, slots_, grads_);
+    grads_.zero_();
   }
   for (size_t i = 0; i < slots_.size(); ++i) {
     FlatSlot& slot = slots_[i];

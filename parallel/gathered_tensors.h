@@ -1,19 +1,23 @@
-// Named tensors of several ranks, brought together on one.
+// Gathered tensors: those of several ranks as one stream on one of them.
 
 #ifndef TANDEM_PARALLEL_GATHERED_TENSORS_H_
 #define TANDEM_PARALLEL_GATHERED_TENSORS_H_
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "core/communicator.h"
 #include "core/named_tensors.h"
+#include "core/tensor_stream.h"
 
 namespace tandem {
 
-// On rank 0 every rank's tensors, by rank: its own alias the live ones, others'
-// are copies on the CPU. Elsewhere nothing. Tensors are dense, with at most 12
-// dimensions. Collective.
-absl::StatusOr<NamedTensors> GatherOnRank0(const NamedTensors& mine,
-                                           Communicator& group);
+// On rank 0 `sink` gets every rank's tensors, its own as they are, others' one
+// at a time, on the device of its own first tensor: no rank ever holds more
+// than one tensor of another's. On other ranks `sink` only tells the order,
+// which must be the same on all. Tensors are dense, and no two ranks have one
+// of the same name. Collective; a rank that fails must abort the group, since
+// others may wait for it.
+absl::Status StreamToRank0(const NamedTensors& mine, Communicator& group,
+                           TensorSink& sink);
 
 }  // namespace tandem
 

@@ -52,24 +52,26 @@ size_t GroupedOptimizer::GroupOf(const std::string& state_name) const {
   return found == groups_.end() ? 0 : found->second;
 }
 
-std::vector<NamedTensors> GroupedOptimizer::ByGroup(
-    const NamedTensors& state) const {
-  std::vector<NamedTensors> parts(optimizers_.size());
-  for (const auto& each : state) parts[GroupOf(each.first)].push_back(each);
+std::vector<StoredTensors> GroupedOptimizer::ByGroup(
+    const StoredTensors& state) const {
+  std::vector<StoredTensors> parts(optimizers_.size());
+  for (const StoredTensor& each : state) {
+    parts[GroupOf(each.info.name)].Add(each);
+  }
   return parts;
 }
 
-absl::Status GroupedOptimizer::CheckState(const NamedTensors& state) const {
-  const std::vector<NamedTensors> parts = ByGroup(state);
+absl::Status GroupedOptimizer::CheckState(const StoredTensors& state) const {
+  const std::vector<StoredTensors> parts = ByGroup(state);
   for (size_t group = 0; group < parts.size(); ++group) {
     TANDEM_RETURN_IF_ERROR(optimizers_[group]->CheckState(parts[group]));
   }
   return absl::OkStatus();
 }
 
-absl::Status GroupedOptimizer::LoadState(const NamedTensors& state) {
+absl::Status GroupedOptimizer::LoadState(const StoredTensors& state) {
   TANDEM_RETURN_IF_ERROR(CheckState(state));
-  const std::vector<NamedTensors> parts = ByGroup(state);
+  const std::vector<StoredTensors> parts = ByGroup(state);
   for (size_t group = 0; group < parts.size(); ++group) {
     TANDEM_RETURN_IF_ERROR(optimizers_[group]->LoadState(parts[group]));
   }

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/named_tensors.h"
+#include "core/stored_tensors.h"
 #include "parallel/flat_buffer_list.h"
 #include "parallel/make_optimizer.h"
 #include "parallel/optimizer.h"
@@ -34,13 +35,13 @@ class GroupedOptimizer {
 
   // As Optimizer's. State comes group by group.
   NamedTensors State() const;
-  absl::Status LoadState(const NamedTensors& state);
-  absl::Status CheckState(const NamedTensors& state) const;
+  absl::Status LoadState(const StoredTensors& state);
+  absl::Status CheckState(const StoredTensors& state) const;
 
  private:
   GroupedOptimizer() = default;
 
-  std::vector<NamedTensors> ByGroup(const NamedTensors& state) const;
+  std::vector<StoredTensors> ByGroup(const StoredTensors& state) const;
 
   size_t GroupOf(const std::string& state_name) const;
 

@@ -142,12 +142,14 @@ class Hybrid : public Strategy {
   NamedTensors Parameters() const override;
   NamedTensors Buffers() const override;
   NamedTensors OptimizerState() const override;
-  absl::StatusOr<WholeState> GatherState() override;
+  absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
   // bubble_report.h's, and how many microbatches' activations each device held
   // at most, beside the schedule's bound.
   absl::StatusOr<std::string> DescribeTimes() override;
-  absl::Status LoadModelState(const NamedTensors& state) override;
-  absl::Status LoadOptimizerState(const NamedTensors& state) override;
+  absl::Status LoadModelState(const StoredTensors& state) override;
+  absl::Status LoadOptimizerState(const StoredTensors& state) override;
+  absl::Status CheckModelState(const StoredTensors& state) const override;
+  absl::Status CheckOptimizerState(const StoredTensors& state) const override;
 
   // The outputs of the model for `batch`, [batch.size, ...], on the last
   // stage's device; undefined where that is not here. In evaluation mode.
@@ -194,6 +196,10 @@ class Hybrid : public Strategy {
   bool updates_at_once() const;
   // Without a learning rate parameters stay as they are.
   absl::Status Finish(std::optional<double> learning_rate);
+  NamedTensors Model() const;
+  // Of a whole model's state what is this rank's; the optimizer's by stage.
+  StoredTensors ModelStateOf(const StoredTensors& state) const;
+  std::vector<StoredTensors> OptimizerStateOf(const StoredTensors& state) const;
   absl::Status UpdateDevice(int device, std::optional<double> norm,
                             std::optional<double> learning_rate);
   absl::StatusOr<double> NormOfAll();

@@ -46,47 +46,74 @@ NamedTensors Hybrid::OptimizerState() const {
   return state;
 }
 
-absl::StatusOr<WholeState> Hybrid::GatherState() {
-  WholeState state = {Parameters(), Buffers(), OptimizerState()};
-  if (groups_.pipe() == nullptr) return state;
-  for (NamedTensors* part :
-       {&state.parameters, &state.buffers, &state.optimizer}) {
-    TANDEM_ASSIGN_OR_RETURN(*part, GatherOnRank0(*part, *groups_.pipe()));
-  }
-  return state;
+// Replicas are alike: the first one's will do.
+absl::Status Hybrid::StreamState(const StateParts& parts, TensorSink& sink) {
+  if (groups_.replica() != 0) return absl::OkStatus();
+  const auto stream = [&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const NamedTensors state, OwnState(parts));
+    if (groups_.pipe() == nullptr) return StreamTensors(state, sink);
+    return StreamToRank0(state, *groups_.pipe(), sink);
+  };
+  const absl::Status status = stream();
+  if (!status.ok()) Abort(status);
+  return status;
 }
 
-absl::Status Hybrid::LoadModelState(const NamedTensors& state) {
+NamedTensors Hybrid::Model() const {
   NamedTensors model = Parameters();
   for (auto& each : Buffers()) model.push_back(std::move(each));
-  if (groups_.pipe() == nullptr) return CopyModelState(state, model);
-  const std::set<std::string> mine = NamesOf(model);
-  NamedTensors wanted;
-  for (const auto& each : state) {
-    if (mine.count(each.first) > 0) wanted.push_back(each);
+  return model;
+}
+
+// All of it where this rank has every stage, so that what nobody has is
+// refused.
+StoredTensors Hybrid::ModelStateOf(const StoredTensors& state) const {
+  if (groups_.pipe() == nullptr) return state;
+  const std::set<std::string> mine = NamesOf(Model());
+  StoredTensors wanted;
+  for (const StoredTensor& each : state) {
+    if (mine.count(each.info.name) > 0) wanted.Add(each);
   }
-  return CopyModelState(wanted, model);
+  return wanted;
+}
+
+absl::Status Hybrid::CheckModelState(const StoredTensors& state) const {
+  return tandem::CheckModelState(ModelStateOf(state), Model());
+}
+
+absl::Status Hybrid::LoadModelState(const StoredTensors& state) {
+  return CopyModelState(ModelStateOf(state), Model());
 }
 
 // State of parameters that no stage has is for another rank, or for nobody: the
 // first stage refuses that.
-absl::Status Hybrid::LoadOptimizerState(const NamedTensors& state) {
-  std::set<std::string> known = NamesOf(Parameters());
-  std::vector<NamedTensors> wanted;
-  const std::vector<TrainedStage*> stages = AllStages();
-  for (const TrainedStage* stage : stages) {
+std::vector<StoredTensors> Hybrid::OptimizerStateOf(
+    const StoredTensors& state) const {
+  const std::set<std::string> known = NamesOf(Parameters());
+  std::vector<StoredTensors> wanted;
+  for (const TrainedStage* stage : AllStages()) {
     wanted.push_back(stage->StateOf(state));
   }
-  if (groups_.pipe() == nullptr) {
-    for (const auto& each : state) {
-      if (known.count(ParameterOf(each.first)) == 0) {
-        wanted.front().push_back(each);
-      }
-    }
+  if (groups_.pipe() != nullptr) return wanted;
+  for (const StoredTensor& each : state) {
+    if (known.count(ParameterOf(each.info.name)) == 0) wanted.front().Add(each);
   }
+  return wanted;
+}
+
+absl::Status Hybrid::CheckOptimizerState(const StoredTensors& state) const {
+  const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
+  const std::vector<TrainedStage*> stages = AllStages();
   for (size_t i = 0; i < stages.size(); ++i) {
     TANDEM_RETURN_IF_ERROR(stages[i]->CheckState(wanted[i]));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Hybrid::LoadOptimizerState(const StoredTensors& state) {
+  TANDEM_RETURN_IF_ERROR(CheckOptimizerState(state));
+  const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
+  const std::vector<TrainedStage*> stages = AllStages();
   for (size_t i = 0; i < stages.size(); ++i) {
     TANDEM_RETURN_IF_ERROR(stages[i]->LoadState(wanted[i]));
   }

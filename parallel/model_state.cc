@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,8 @@
 
 namespace tandem {
 namespace {
+
+using StoredByName = std::map<std::string, const StoredTensor*>;
 
 // A line for each tensor. Names hold no line breaks.
 std::string DescribeModel(const NamedTensors& model) {
@@ -92,32 +95,45 @@ std::vector<std::vector<at::Tensor>> ByDeviceAndDtype(
 
 }  // namespace
 
-absl::Status CopyModelState(const NamedTensors& state,
-                            const NamedTensors& model) {
-  const std::map<std::string, at::Tensor> given(state.begin(), state.end());
-  std::map<std::string, at::Tensor> known(model.begin(), model.end());
+absl::Status CheckModelState(const StoredTensors& state,
+                             const NamedTensors& model) {
+  StoredByName given;
+  for (const StoredTensor& each : state) given[each.info.name] = &each;
+  std::set<std::string> known;
   for (const auto& [name, tensor] : model) {
+    known.insert(name);
     const auto source = given.find(name);
     if (source == given.end()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "model state lacks ", name, " (", DescribeTensor(tensor), ")"));
     }
-    if (source->second.sizes() != tensor.sizes() ||
-        source->second.scalar_type() != tensor.scalar_type()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "model state ", name, ": expected ", DescribeTensor(tensor), ", got ",
-          DescribeTensor(source->second)));
+    const TensorInfo& info = source->second->info;
+    if (info.sizes != tensor.sizes() || info.dtype != tensor.scalar_type()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model state ", name, ": expected ",
+                       DescribeTensor(tensor), ", got ", Describe(info)));
     }
   }
-  for (const auto& each : state) {
-    if (known.count(each.first) == 0) {
+  for (const StoredTensor& each : state) {
+    if (known.count(each.info.name) == 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("model state ", each.first,
+          absl::StrCat("model state ", each.info.name,
                        " has no place in the model: is it another model's?"));
     }
   }
+  for (const StoredTensor& each : state) TANDEM_RETURN_IF_ERROR(Verify(each));
+  return absl::OkStatus();
+}
+
+absl::Status CopyModelState(const StoredTensors& state,
+                            const NamedTensors& model) {
+  TANDEM_RETURN_IF_ERROR(CheckModelState(state, model));
   at::NoGradGuard no_grad;
-  for (auto& [name, tensor] : known) tensor.copy_(given.at(name));
+  std::map<std::string, at::Tensor> known(model.begin(), model.end());
+  for (const StoredTensor& each : state) {
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor values, each.read());
+    known.at(each.info.name).copy_(values);
+  }
   return absl::OkStatus();
 }
 

@@ -9,13 +9,19 @@
 #include "absl/status/status.h"
 #include "core/communicator.h"
 #include "core/named_tensors.h"
+#include "core/stored_tensors.h"
 
 namespace tandem {
 
-// Copies each tensor of `state` into its counterpart in `model`.
-// InvalidArgument and nothing changed unless both have the same names, shapes
-// and dtypes; the message names the first that differs.
-absl::Status CopyModelState(const NamedTensors& state,
+// InvalidArgument unless `state` and `model` have the same names, shapes and
+// dtypes; the message names the first that differs. Else what the store says of
+// values that are damaged.
+absl::Status CheckModelState(const StoredTensors& state,
+                             const NamedTensors& model);
+
+// Copies each tensor of `state` into its counterpart in `model`, one after the
+// other. Nothing is changed where CheckModelState has an error.
+absl::Status CopyModelState(const StoredTensors& state,
                             const NamedTensors& model);
 
 // InvalidArgument, on every rank alike, unless all ranks of `communicator` have

@@ -5,9 +5,12 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/describe_tensor.h"
@@ -18,7 +21,22 @@ namespace {
 
 constexpr char kStep[] = "step";
 
-using TensorsByName = std::map<std::string, at::Tensor>;
+constexpr double kMostSteps = int64_t{1} << 53;  // a double counts no further
+
+bool EndsInStep(absl::string_view name) {
+  return absl::EndsWith(name, absl::StrCat(".", kStep));
+}
+
+absl::StatusOr<int64_t> StepsOf(const StoredTensor& stored) {
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor tensor, stored.read());
+  const double steps = tensor.item<float>();
+  if (steps >= 0 && steps <= kMostSteps && std::floor(steps) == steps) {
+    return static_cast<int64_t>(steps);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "optimizer state ", stored.info.name, " is ", steps,
+      ", expected a number of steps: whole, from 0 to ", kMostSteps));
+}
 
 }  // namespace
 
@@ -101,7 +119,7 @@ std::vector<Optimizer::Place> Optimizer::PlacesInOrder() const {
   return places;
 }
 
-// Views, under full names; "step" is a copy.
+// Views, under full names; "step" is a copy, and the last.
 NamedTensors Optimizer::SlotState(const Part& part, size_t slot) const {
   const FlatSlot& place = part.buffer->slots()[slot];
   NamedTensors state;
@@ -121,16 +139,36 @@ NamedTensors Optimizer::State() const {
   for (const Place& place : PlacesInOrder()) {
     const Part& part = parts_[place.part];
     if (part.steps[part.buffer->slots()[place.slot].id] == 0) continue;
-    for (const auto& [name, tensor] : SlotState(part, place.slot)) {
-      state.emplace_back(name, tensor.clone(at::MemoryFormat::Contiguous));
+    for (auto& each : SlotState(part, place.slot)) {
+      state.push_back(std::move(each));
     }
   }
   return state;
 }
 
-absl::Status Optimizer::CheckState(const NamedTensors& state) const {
-  TensorsByName given;
-  for (const auto& [name, tensor] : state) given[name] = tensor;
+// All of a parameter's state, or none of it, is given.
+absl::Status Optimizer::CheckSlot(const NamedTensors& wanted,
+                                  const StoredByName& given) const {
+  for (const auto& [name, tensor] : wanted) {
+    const auto found = given.find(name);
+    const StoredTensor* source = found == given.end() ? nullptr : found->second;
+    if (source == nullptr || source->info.sizes != tensor.sizes() ||
+        source->info.dtype != tensor.scalar_type()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "optimizer state ", name, ": expected ", DescribeTensor(tensor),
+          ", got ", Describe(source == nullptr ? TensorInfo() : source->info)));
+    }
+    TANDEM_RETURN_IF_ERROR(Verify(*source));
+    if (traits_.counts_steps && EndsInStep(name)) {
+      TANDEM_RETURN_IF_ERROR(StepsOf(*source).status());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Optimizer::CheckState(const StoredTensors& state) const {
+  StoredByName given;
+  for (const StoredTensor& each : state) given[each.info.name] = &each;
   size_t found = 0;
   std::set<std::string> known;
   for (const Place& place : PlacesInOrder()) {
@@ -138,18 +176,10 @@ absl::Status Optimizer::CheckState(const NamedTensors& state) const {
     const bool any =
         std::any_of(wanted.begin(), wanted.end(),
                     [&](const auto& each) { return given.count(each.first); });
-    for (const auto& [name, tensor] : wanted) {
-      known.insert(name);
-      if (!any) continue;
-      const at::Tensor& source = given[name];
-      if (!source.defined() || source.sizes() != tensor.sizes() ||
-          source.scalar_type() != tensor.scalar_type()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "optimizer state ", name, ": expected ", DescribeTensor(tensor),
-            ", got ", DescribeTensor(source)));
-      }
-      ++found;
-    }
+    for (const auto& each : wanted) known.insert(each.first);
+    if (!any) continue;
+    TANDEM_RETURN_IF_ERROR(CheckSlot(wanted, given));
+    found += wanted.size();
   }
   if (found == given.size()) return absl::OkStatus();
   for (const auto& each : given) {
@@ -163,33 +193,37 @@ absl::Status Optimizer::CheckState(const NamedTensors& state) const {
   return absl::OkStatus();
 }
 
-absl::Status Optimizer::LoadState(const NamedTensors& state) {
+absl::Status Optimizer::LoadState(const StoredTensors& state) {
   TANDEM_RETURN_IF_ERROR(CheckState(state));
   at::NoGradGuard no_grad;
-  const TensorsByName given(state.begin(), state.end());
+  StoredByName given;
+  for (const StoredTensor& each : state) given[each.info.name] = &each;
   for (Part& part : parts_) {
     for (at::Tensor& tensor : part.state) tensor.zero_();
     for (size_t slot = 0; slot < part.steps.size(); ++slot) {
-      LoadSlot(part, slot, given);
+      TANDEM_RETURN_IF_ERROR(LoadSlot(part, slot, given));
     }
   }
   return absl::OkStatus();
 }
 
-void Optimizer::LoadSlot(Part& part, size_t slot,
-                         const std::map<std::string, at::Tensor>& given) {
+absl::Status Optimizer::LoadSlot(Part& part, size_t slot,
+                                 const StoredByName& given) {
   const FlatSlot& place = part.buffer->slots()[slot];
   int64_t& steps = part.steps[place.id];
   steps = 0;
   for (const auto& [name, view] : SlotState(part, slot)) {
     const auto source = given.find(name);
-    if (source == given.end()) return;
-    view.copy_(source->second);
+    if (source == given.end()) return absl::OkStatus();
+    if (traits_.counts_steps && EndsInStep(name)) {
+      TANDEM_ASSIGN_OR_RETURN(steps, StepsOf(*source->second));
+      continue;
+    }
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor values, source->second->read());
+    view.copy_(values);
     steps = 1;
   }
-  if (traits_.counts_steps) {
-    steps = given.at(absl::StrCat(place.name, ".", kStep)).item<float>();
-  }
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "core/named_tensors.h"
+#include "core/stored_tensors.h"
 #include "parallel/flat_buffer_list.h"
 
 namespace tandem {
@@ -41,18 +42,21 @@ class Optimizer {
   // Backward was forgotten, most likely; the first time this is logged.
   int64_t Step(double learning_rate);
 
-  // Copies of the state, by "PARAMETER.STATE" with PyTorch's state names; a
-  // parameter that has not been stepped has none. In the order of the
-  // parameters given to MakeFlatBuffers.
+  // The state, by "PARAMETER.STATE" with PyTorch's state names; a parameter
+  // that has not been stepped has none. In the order of the parameters given to
+  // MakeFlatBuffers. Tensors alias the live ones, with the parameter's strides,
+  // but for "step"; they stay right until the buffers' order changes
+  // (FlatBuffer::Reorder).
   NamedTensors State() const;
 
   // Replaces the state. A parameter that `state` says nothing of counts as not
   // stepped yet. InvalidArgument, and nothing changed, for a name that has no
-  // place here, a wrong shape or dtype, or a part of a parameter's state
-  // missing.
-  absl::Status LoadState(const NamedTensors& state);
+  // place here, a wrong shape or dtype, a number of steps that is none, or a
+  // part of a parameter's state missing; nothing changed either for values that
+  // the store says are damaged.
+  absl::Status LoadState(const StoredTensors& state);
   // What LoadState would say, and nothing changed.
-  absl::Status CheckState(const NamedTensors& state) const;
+  absl::Status CheckState(const StoredTensors& state) const;
 
  protected:
   struct Traits {
@@ -79,6 +83,8 @@ class Optimizer {
   virtual void StepRange(const Range& range, double learning_rate) = 0;
 
  private:
+  using StoredByName = std::map<std::string, const StoredTensor*>;
+
   // What is kept for one flat buffer.
   struct Part {
     FlatBuffer* buffer;
@@ -94,8 +100,9 @@ class Optimizer {
   int64_t NextSteps(int64_t steps) const;
   std::vector<Place> PlacesInOrder() const;
   NamedTensors SlotState(const Part& part, size_t slot) const;
-  void LoadSlot(Part& part, size_t slot,
-                const std::map<std::string, at::Tensor>& given);
+  absl::Status CheckSlot(const NamedTensors& wanted,
+                         const StoredByName& given) const;
+  absl::Status LoadSlot(Part& part, size_t slot, const StoredByName& given);
 
   Traits traits_;
   std::vector<Part> parts_;

@@ -114,14 +114,18 @@ class Replicated : public Strategy {
   NamedTensors Buffers() const override { return buffers_; }
   NamedTensors OptimizerState() const override;
   std::vector<std::pair<std::string, double>> Measurements() const override;
-  absl::Status LoadModelState(const NamedTensors& state) override;
-  absl::Status LoadOptimizerState(const NamedTensors& state) override;
+  absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
+  absl::Status LoadModelState(const StoredTensors& state) override;
+  absl::Status LoadOptimizerState(const StoredTensors& state) override;
+  absl::Status CheckModelState(const StoredTensors& state) const override;
+  absl::Status CheckOptimizerState(const StoredTensors& state) const override;
 
  private:
   Replicated(LossFunction loss, const ReplicatedOptions& options,
              Communicator& data);
 
   absl::Status Prepare(LayerList layers);
+  NamedTensors Model() const;
   absl::StatusOr<Score> Compute(const Batch& batch);
   absl::StatusOr<Score> ForwardBackward(const Batch& batch);
   // One of a step's parts, in forward.

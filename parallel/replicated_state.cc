@@ -34,14 +34,34 @@ std::vector<std::pair<std::string, double>> Replicated::Measurements() const {
   return ToList(ddp_->logging_data());
 }
 
-absl::Status Replicated::LoadModelState(const NamedTensors& state) {
-  NamedTensors model = parameters_;
-  model.insert(model.end(), buffers_.begin(), buffers_.end());
-  return CopyModelState(state, model);
+// Replicas are alike: the first one's will do.
+absl::Status Replicated::StreamState(const StateParts& parts,
+                                     TensorSink& sink) {
+  if (data_.rank() != 0) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const NamedTensors state, OwnState(parts));
+  return StreamTensors(state, sink);
 }
 
-absl::Status Replicated::LoadOptimizerState(const NamedTensors& state) {
+NamedTensors Replicated::Model() const {
+  NamedTensors model = parameters_;
+  model.insert(model.end(), buffers_.begin(), buffers_.end());
+  return model;
+}
+
+absl::Status Replicated::LoadModelState(const StoredTensors& state) {
+  return CopyModelState(state, Model());
+}
+
+absl::Status Replicated::LoadOptimizerState(const StoredTensors& state) {
   return optimizer_->LoadState(state);
+}
+
+absl::Status Replicated::CheckModelState(const StoredTensors& state) const {
+  return tandem::CheckModelState(state, Model());
+}
+
+absl::Status Replicated::CheckOptimizerState(const StoredTensors& state) const {
+  return optimizer_->CheckState(state);
 }
 
 }  // namespace tandem

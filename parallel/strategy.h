@@ -15,8 +15,17 @@
 #include "core/batch.h"
 #include "core/loss.h"
 #include "core/named_tensors.h"
+#include "core/stored_tensors.h"
+#include "core/tensor_stream.h"
 
 namespace tandem {
+
+// Which of a model's tensors are meant.
+struct StateParts {
+  bool parameters = true;
+  bool buffers = true;
+  bool optimizer = false;
+};
 
 // See Strategy::GatherState.
 struct WholeState {
@@ -96,16 +105,21 @@ class Strategy {
   virtual NamedTensors Buffers() const = 0;
 
   // Optimizer state by "PARAMETER.STATE" ("fc.weight.momentum_buffer"), with
-  // PyTorch's state names; a parameter that has not been stepped has none.
-  // Copies.
+  // PyTorch's state names; a parameter that has not been stepped has none. As
+  // Optimizer::State: tensors alias the live ones until the next step.
   virtual NamedTensors OptimizerState() const = 0;
 
-  // The whole model's, on rank 0, where a checkpoint is written; what other
-  // ranks get means nothing. Collective. Rank 0 holds all of it for most
-  // strategies.
-  virtual absl::StatusOr<WholeState> GatherState() {
-    return WholeState{Parameters(), Buffers(), OptimizerState()};
-  }
+  // The whole model's tensors to `sink`, on rank 0, where a checkpoint is
+  // written, under their names in a checkpoint (core/checkpoint.h). On other
+  // ranks `sink` only tells the order, which must be the same on all. No rank
+  // holds more than one tensor that it did not hold before. Collective.
+  virtual absl::Status StreamState(const StateParts& parts,
+                                   TensorSink& sink) = 0;
+
+  // All of it at once, on rank 0, for models that are small enough; what other
+  // ranks get means nothing. Tensors alias the live ones where rank 0 has them.
+  // Collective.
+  absl::StatusOr<WholeState> GatherState();
 
   // What this rank measured of itself, by name, for a report: PyTorch's names
   // of DDPLoggingData where it has them. Empty: nothing.
@@ -120,9 +134,19 @@ class Strategy {
   // Replaces values, given the whole model's: each tensor has a counterpart of
   // the same name, shape and dtype (among Parameters() and Buffers(), where a
   // rank holds all), and nothing is missing; else an error that names the first
-  // that differs, and nothing is changed.
-  virtual absl::Status LoadModelState(const NamedTensors& state) = 0;
-  virtual absl::Status LoadOptimizerState(const NamedTensors& state) = 0;
+  // that differs, and nothing is changed. Read are only the tensors that this
+  // rank has, one after the other.
+  virtual absl::Status LoadModelState(const StoredTensors& state) = 0;
+  virtual absl::Status LoadOptimizerState(const StoredTensors& state) = 0;
+  // What these two would say, and nothing changed.
+  virtual absl::Status CheckModelState(const StoredTensors& state) const = 0;
+  virtual absl::Status CheckOptimizerState(
+      const StoredTensors& state) const = 0;
+
+ protected:
+  // This rank's, under their names in a checkpoint. InvalidArgument as
+  // CheckpointTensors.
+  absl::StatusOr<NamedTensors> OwnState(const StateParts& parts) const;
 };
 
 }  // namespace tandem

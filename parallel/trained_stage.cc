@@ -173,7 +173,7 @@ NamedTensors TrainedStage::OptimizerState() const {
   return state;
 }
 
-NamedTensors TrainedStage::StateOf(const NamedTensors& state) const {
+StoredTensors TrainedStage::StateOf(const StoredTensors& state) const {
   std::multimap<std::string, std::string> names;  // in `state`, here
   for (const FlatBuffer* buffer : all()) {
     for (const FlatSlot& slot : buffer->slots()) {
@@ -182,13 +182,16 @@ NamedTensors TrainedStage::StateOf(const NamedTensors& state) const {
                     slot.name);
     }
   }
-  NamedTensors mine;
-  for (const auto& [name, tensor] : state) {
+  StoredTensors mine;
+  for (const StoredTensor& each : state) {
+    const std::string& name = each.info.name;
     const std::string parameter = ParameterOf(name);
     const auto range = names.equal_range(parameter);
     for (auto it = range.first; it != range.second; ++it) {
-      mine.emplace_back(absl::StrCat(it->second, name.substr(parameter.size())),
-                        tensor);
+      StoredTensor renamed = each;
+      renamed.info.name =
+          absl::StrCat(it->second, name.substr(parameter.size()));
+      mine.Add(std::move(renamed));
     }
   }
   return mine;

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "core/communicator.h"
 #include "core/named_tensors.h"
+#include "core/stored_tensors.h"
 #include "parallel/communication_hook.h"
 #include "parallel/flat_buffer.h"
 #include "parallel/flat_buffer_list.h"
@@ -79,14 +80,14 @@ class TrainedStage {
   FlatBufferList all() const;
 
   // Copies of tied weights have the state of their group's first member, so
-  // they are left out and need not be given.
+  // they are left out and need not be given. As Optimizer::State.
   NamedTensors OptimizerState() const;
   // Of `state`, the whole model's or part of it, what is this stage's.
-  NamedTensors StateOf(const NamedTensors& state) const;
-  absl::Status CheckState(const NamedTensors& state) const {
+  StoredTensors StateOf(const StoredTensors& state) const;
+  absl::Status CheckState(const StoredTensors& state) const {
     return optimizer_->CheckState(state);
   }
-  absl::Status LoadState(const NamedTensors& state) {
+  absl::Status LoadState(const StoredTensors& state) {
     return optimizer_->LoadState(state);
   }
 

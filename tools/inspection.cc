@@ -29,10 +29,39 @@ std::string ShapeText(const SafetensorsEntry& entry) {
   return absl::StrCat("[", absl::StrJoin(entry.shape, ", "), "]");
 }
 
+// In the file, by the names that are shown.
+absl::StatusOr<std::string> HashWeights(const Inspection& inspection,
+                                        SafetensorsReader& reader) {
+  std::vector<TensorInfo> infos;
+  for (const SafetensorsEntry& entry : inspection.tensors) {
+    if (!IsWeight(inspection, entry)) continue;
+    infos.push_back({entry.name, entry.dtype, entry.shape});
+  }
+  WeightsHasher hasher;
+  TANDEM_RETURN_IF_ERROR(hasher.Begin(infos));
+  for (const TensorInfo& info : infos) {
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor tensor,
+                            reader.Read(*reader.Find(info.name)));
+    TANDEM_RETURN_IF_ERROR(hasher.Add(tensor));
+  }
+  return hasher.HexDigest();
+}
+
+std::string CompareChecksums(SafetensorsReader& reader) {
+  if (!reader.has_checksums()) return "none";
+  absl::Status status = reader.VerifyHeader();
+  for (const SafetensorsEntry& entry : reader.entries()) {
+    if (status.ok()) status = reader.Verify(entry);
+  }
+  return status.ok() ? "hold" : std::string(status.message());
+}
+
 }  // namespace
 
 absl::StatusOr<Inspection> Inspect(const std::string& path) {
-  TANDEM_ASSIGN_OR_RETURN(auto reader, SafetensorsReader::Open(path));
+  TANDEM_ASSIGN_OR_RETURN(
+      auto reader,
+      SafetensorsReader::Open(path, SafetensorsReader::Damage::kTold));
   Inspection inspection;
   inspection.path = path;
   inspection.metadata = reader->metadata();
@@ -44,16 +73,15 @@ absl::StatusOr<Inspection> Inspect(const std::string& path) {
         return std::make_tuple(!IsWeight(inspection, a), std::cref(a.name)) <
                std::make_tuple(!IsWeight(inspection, b), std::cref(b.name));
       });
-  NamedTensors weights;
   for (const SafetensorsEntry& entry : inspection.tensors) {
     inspection.bytes += entry.bytes();
     if (!IsWeight(inspection, entry)) continue;
     ++inspection.weight_tensors;
     inspection.weight_values += ValuesIn(entry);
-    TANDEM_ASSIGN_OR_RETURN(at::Tensor tensor, reader->Read(entry));
-    weights.emplace_back(entry.name, std::move(tensor));
   }
-  inspection.weights_sha256 = WeightsSha256(weights);
+  inspection.checksums = CompareChecksums(*reader);
+  TANDEM_ASSIGN_OR_RETURN(inspection.weights_sha256,
+                          HashWeights(inspection, *reader));
   return inspection;
 }
 
@@ -83,7 +111,8 @@ std::string InspectionTable(const Inspection& inspection) {
   for (const auto& [key, value] : inspection.metadata) {
     absl::StrAppend(&table, "  ", key, " = ", value, "\n");
   }
-  absl::StrAppend(&table, "weights_sha256 ", inspection.weights_sha256, "\n");
+  absl::StrAppend(&table, "checksums ", inspection.checksums, "\n",
+                  "weights_sha256 ", inspection.weights_sha256, "\n");
   return table;
 }
 
@@ -102,7 +131,8 @@ std::string InspectionJson(const Inspection& inspection) {
                                  {"weight_tensors", inspection.weight_tensors},
                                  {"weight_values", inspection.weight_values},
                                  {"bytes", inspection.bytes},
-                                 {"weights_sha256", inspection.weights_sha256}};
+                                 {"weights_sha256", inspection.weights_sha256},
+                                 {"checksums", inspection.checksums}};
   // A path need not be UTF-8.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -1,4 +1,4 @@
-// What a file of tensors holds.
+// Inspection of a file of tensors: what it holds, and whether it is whole.
 
 #ifndef TANDEM_TOOLS_INSPECTION_H_
 #define TANDEM_TOOLS_INSPECTION_H_
@@ -23,16 +23,22 @@ struct Inspection {
   // WeightsSha256 of all tensors but optimizer state: for a checkpoint, the
   // number that the job printed when it saved.
   std::string weights_sha256;
+  // Whether the file is as it was written: "hold", "none" (no checksums: not
+  // made by tandem), or what was changed.
+  std::string checksums;
 };
 
-// Reads the file at `path` wholly. Errors as SafetensorsReader.
+// Reads the file at `path` wholly, a tensor at a time. Errors as
+// SafetensorsReader, but for damage that checksums tell, which is part of the
+// answer.
 absl::StatusOr<Inspection> Inspect(const std::string& path);
 
 // A table for people: a line for each tensor, totals, metadata, fingerprint.
 std::string InspectionTable(const Inspection& inspection);
 
 // One JSON object on one line: file, checkpoint, metadata, tensors (name,
-// dtype, shape, bytes), weight_tensors, weight_values, bytes, weights_sha256.
+// dtype, shape, bytes), weight_tensors, weight_values, bytes, weights_sha256,
+// checksums.
 std::string InspectionJson(const Inspection& inspection);
 
 }  // namespace tandem

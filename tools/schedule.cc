@@ -111,9 +111,7 @@ absl::StatusOr<ScheduleCosts> CostsFromFlags(int stages) {
 
 absl::Status Write(const std::string& path, const std::string& text) {
   if (path.empty()) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(UserPath(path)));
-  TANDEM_RETURN_IF_ERROR(file->Append(text));
-  return file->Commit();
+  return WriteOutputFile(UserPath(path), text);
 }
 
 void Say(const Schedule& schedule, const ScheduleFacts& facts, int capacity,

@@ -130,6 +130,7 @@ int StartRanks(const LaunchPlan& plan, const TrainOptions& options, int argc,
 
 int Main(int argc, char** argv) {
   SetLibTorchLogLevel();
+  IgnoreFileSizeSignal();
   const auto leftovers = ParseCommandLine(argc, argv, kUsage);
   if (!leftovers.ok()) return Refuse(leftovers.status());
   if (!leftovers->empty()) {

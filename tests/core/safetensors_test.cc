@@ -11,13 +11,19 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
 #include "core/fingerprint.h"
+#include "core/safetensors_checksums.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
 namespace {
 
 namespace fs = std::filesystem;
+
+using ::testing::AnyOf;
+using Damage = SafetensorsReader::Damage;
 
 std::string Path(const std::string& name) {
   return fs::path(testing::TempDir()) / name;
@@ -32,7 +38,7 @@ void WriteBytes(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-at::Tensor Get(const SafetensorsReader& reader, const std::string& name) {
+at::Tensor Get(SafetensorsReader& reader, const std::string& name) {
   const SafetensorsEntry* entry = reader.Find(name);
   if (entry == nullptr) return {};
   auto tensor = reader.Read(*entry);
@@ -166,14 +172,68 @@ TEST(Safetensors, ChangedBytesAreAnErrorOrAnotherFileButNeverACrash) {
       std::string changed = whole;
       changed[at] = byte;
       WriteBytes(Path("changed"), changed);
-      auto reader = SafetensorsReader::Open(Path("changed"));
-      if (reader.ok()) {
-        EXPECT_TRUE((*reader)->ReadAll().ok()) << at << " " << byte;
-      } else {
-        EXPECT_EQ(reader.status().code(), absl::StatusCode::kInvalidArgument);
+      for (const Damage damage : {Damage::kRefused, Damage::kTold}) {
+        auto reader = SafetensorsReader::Open(Path("changed"), damage);
+        if (!reader.ok()) {
+          EXPECT_THAT(reader.status().code(),
+                      AnyOf(absl::StatusCode::kInvalidArgument,
+                            absl::StatusCode::kDataLoss));
+        } else if (damage == Damage::kTold) {
+          EXPECT_TRUE((*reader)->ReadAll().ok()) << at << " " << byte;
+        } else if (changed != whole && at >= whole.size() - 12) {
+          EXPECT_EQ((*reader)->ReadAll().status().code(),
+                    absl::StatusCode::kDataLoss);
+        }
       }
     }
   }
+}
+
+TEST(Safetensors, DamageIsRefusedOrTold) {
+  ASSERT_TRUE(WriteSafetensors(Path("d"), {{"a", at::arange(3.)}}).ok());
+  std::string bytes = FileBytes(Path("d"));
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  WriteBytes(Path("d"), bytes);
+  auto refuses = SafetensorsReader::Open(Path("d"));
+  ASSERT_TRUE(refuses.ok()) << refuses.status();
+  const SafetensorsEntry& a = (*refuses)->entries()[0];
+  for (const absl::Status& status :
+       {(*refuses)->Verify(a), (*refuses)->Read(a).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_TRUE(absl::StrContains(status.message(),
+                                  Path("d") + " is damaged: the values of a"))
+        << status;
+  }
+  auto tells = SafetensorsReader::Open(Path("d"), Damage::kTold);
+  ASSERT_TRUE(tells.ok()) << tells.status();
+  EXPECT_TRUE((*tells)->has_checksums());
+  EXPECT_TRUE((*tells)->VerifyHeader().ok());
+  EXPECT_FALSE((*tells)->Verify((*tells)->entries()[0]).ok());
+  EXPECT_TRUE((*tells)->ReadAll().ok());
+}
+
+// A file that Python's package has written again: the same header in other
+// words.
+TEST(Safetensors, HowTheHeaderIsWrittenDoesNotMatter) {
+  ASSERT_TRUE(
+      WriteSafetensors(Path("d"), {{"a", at::arange(3.)}}, {{"k", "v"}}).ok());
+  std::string bytes = FileBytes(Path("d"));
+  const size_t data = bytes.size() - 12;
+  std::string json = bytes.substr(8, data - 8);
+  json = absl::StrReplaceAll(json, {{",", " , "}});
+  const uint64_t length = json.size();
+  WriteBytes(Path("d"), std::string(reinterpret_cast<const char*>(&length), 8) +
+                            json + bytes.substr(data));
+  auto reader = SafetensorsReader::Open(Path("d"));
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_TRUE((*reader)->has_checksums());
+  EXPECT_TRUE((*reader)->ReadAll().ok());
+}
+
+// zlib.crc32 in Python: of b"123456789".
+TEST(Safetensors, ChecksumIsTheOneThatEverybodyHas) {
+  EXPECT_EQ(Crc32(0, "123456789", 9), 0xcbf43926u);
+  EXPECT_EQ(Crc32(Crc32(0, "1234", 4), "56789", 5), 0xcbf43926u);
 }
 
 TEST(Safetensors, HugeHeaderIsRefusedBeforeItIsRead) {

@@ -5,8 +5,13 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/status_macros.h"
 #include "core/testing/thread_ranks.h"
@@ -26,26 +31,52 @@ NamedTensors TensorsOf(int rank) {
   return tensors;
 }
 
-TEST(GatheredTensorsTest, RankZeroHasAllByRank) {
+// Keeps what comes, and in which order.
+class Collector : public TensorSink {
+ public:
+  bool ComesBefore(const TensorInfo& a, const TensorInfo& b) const override {
+    return a.name > b.name;
+  }
+  absl::Status Begin(std::vector<TensorInfo> given) override {
+    infos = std::move(given);
+    return absl::OkStatus();
+  }
+  absl::Status Add(const at::Tensor& values) override {
+    if (fails_at == tensors.size()) return absl::DataLossError("the disk");
+    tensors.emplace_back(infos.at(tensors.size()).name, values.clone());
+    return absl::OkStatus();
+  }
+
+  size_t fails_at = 1000;
+  std::vector<TensorInfo> infos;
+  NamedTensors tensors;
+};
+
+TEST(GatheredTensorsTest, RankZeroGetsAllInTheSinksOrder) {
   const absl::Status status =
       RunThreadRanks(4, [](Communicator& world) -> absl::Status {
-        const NamedTensors mine = TensorsOf(world.rank());
-        TANDEM_ASSIGN_OR_RETURN(const NamedTensors all,
-                                GatherOnRank0(mine, world));
+        Collector all;
+        TANDEM_RETURN_IF_ERROR(
+            StreamToRank0(TensorsOf(world.rank()), world, all));
         if (world.rank() != 0) {
-          EXPECT_TRUE(all.empty());
+          EXPECT_TRUE(all.infos.empty());
+          EXPECT_TRUE(all.tensors.empty());
           return absl::OkStatus();
         }
         NamedTensors expected;
         for (int rank = 0; rank < 4; ++rank) {
           for (const auto& each : TensorsOf(rank)) expected.push_back(each);
         }
-        EXPECT_EQ(all.size(), expected.size());
+        std::sort(
+            expected.begin(), expected.end(),
+            [](const auto& a, const auto& b) { return a.first > b.first; });
+        EXPECT_EQ(all.tensors.size(), expected.size());
+        EXPECT_EQ(all.infos.size(), expected.size());
         for (size_t i = 0; i < expected.size(); ++i) {
-          EXPECT_EQ(all[i].first, expected[i].first);
-          EXPECT_TRUE(all[i].second.equal(expected[i].second));
-          EXPECT_EQ(all[i].second.scalar_type(),
-                    expected[i].second.scalar_type());
+          EXPECT_EQ(all.tensors[i].first, expected[i].first);
+          EXPECT_TRUE(all.tensors[i].second.equal(expected[i].second));
+          EXPECT_EQ(all.infos[i].dtype, expected[i].second.scalar_type());
+          EXPECT_EQ(all.infos[i].sizes, expected[i].second.sizes());
         }
         return absl::OkStatus();
       });
@@ -56,10 +87,10 @@ TEST(GatheredTensorsTest, OneRankKeepsItsOwn) {
   const absl::Status status =
       RunThreadRanks(1, [](Communicator& world) -> absl::Status {
         const NamedTensors mine = {{"a", at::arange(6).view({2, 3}).t()}};
-        TANDEM_ASSIGN_OR_RETURN(const NamedTensors all,
-                                GatherOnRank0(mine, world));
-        EXPECT_EQ(all.size(), 1u);
-        EXPECT_TRUE(all[0].second.is_same(mine[0].second));
+        Collector all;
+        TANDEM_RETURN_IF_ERROR(StreamToRank0(mine, world, all));
+        EXPECT_EQ(all.tensors.size(), 1u);
+        EXPECT_TRUE(all.tensors[0].second.equal(mine[0].second));
         return absl::OkStatus();
       });
   EXPECT_TRUE(status.ok()) << status;
@@ -69,12 +100,30 @@ TEST(GatheredTensorsTest, StridesDoNotMatter) {
   const absl::Status status =
       RunThreadRanks(2, [](Communicator& world) -> absl::Status {
         const at::Tensor tensor = at::arange(6).view({2, 3}).t();
-        TANDEM_ASSIGN_OR_RETURN(
-            const NamedTensors all,
-            GatherOnRank0({{absl::StrCat(world.rank()), tensor}}, world));
+        Collector all;
+        TANDEM_RETURN_IF_ERROR(
+            StreamToRank0({{absl::StrCat(world.rank()), tensor}}, world, all));
         if (world.rank() == 0) {
-          EXPECT_TRUE(all.at(1).second.equal(tensor));
+          EXPECT_TRUE(all.tensors.at(0).second.equal(tensor));
         }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// A full disk, say: rank 0 aborts the group, and nobody waits for it.
+TEST(GatheredTensorsTest, WhatTheSinkSaysEndsIt) {
+  const absl::Status status =
+      RunThreadRanks(3, [](Communicator& world) -> absl::Status {
+        Collector all;
+        all.fails_at = 3;
+        const absl::Status failed =
+            StreamToRank0(TensorsOf(world.rank()), world, all);
+        if (!failed.ok()) world.Abort(failed);
+        EXPECT_FALSE(failed.ok() && world.rank() == 0);
+        EXPECT_TRUE(failed.ok() ||
+                    absl::StrContains(failed.message(), "the disk"))
+            << failed;
         return absl::OkStatus();
       });
   EXPECT_TRUE(status.ok()) << status;

@@ -245,7 +245,8 @@ TEST_P(GroupedOptimizerTest, WrongStateChangesNothingInAnyGroup) {
   auto optimizer = GroupedOptimizer::Create(Decaying(), alone.buffers);
   ASSERT_TRUE(optimizer.ok());
   alone.Step(*optimizer);
-  const NamedTensors before = optimizer->State();
+  NamedTensors before = optimizer->State();
+  for (auto& each : before) each.second = each.second.clone();
   NamedTensors wrong = before;
   for (auto& each : wrong) each.second = each.second.clone().zero_();
   // The last group's: the first would have taken its part.

@@ -5,11 +5,13 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <string>
@@ -254,19 +256,23 @@ TEST_P(OptimizerStateTest, HasPyTorchsNamesForSteppedParameters) {
   EXPECT_EQ(state[0].second.sizes(), adam.parameters[0].sizes());
 }
 
-TEST_P(OptimizerStateTest, IsCopied) {
-  Ours sgd(SgdOptions{0.9});
-  sgd.Train(0, 1);
-  const NamedTensors state = sgd.optimizer->State();
+// So that saving it takes no memory.
+TEST_P(OptimizerStateTest, AliasesWhatIsLive) {
+  Ours adam(AdamOptions{});
+  adam.Train(0, 1);
+  const NamedTensors state = adam.optimizer->State();
   const at::Tensor before = state[0].second.clone();
-  sgd.Train(1, 2);
-  EXPECT_TRUE(state[0].second.equal(before));
+  adam.Train(1, 2);
+  EXPECT_FALSE(state[0].second.equal(before));
+  const NamedTensors now = adam.optimizer->State();
+  EXPECT_TRUE(state[0].second.is_alias_of(now[0].second));
 }
 
 TEST_P(OptimizerStateTest, RefusesWhatDoesNotFitAndChangesNothing) {
   Ours adam(AdamOptions{});
   adam.Train(0, 3);
-  const NamedTensors good = adam.optimizer->State();
+  NamedTensors good = adam.optimizer->State();
+  for (auto& each : good) each.second = each.second.clone();
   NamedTensors foreign = good;
   foreign.emplace_back("p9.exp_avg", good[0].second);
   NamedTensors other = good;
@@ -277,12 +283,22 @@ TEST_P(OptimizerStateTest, RefusesWhatDoesNotFitAndChangesNothing) {
   reshaped[0].second = good[0].second.flatten();
   NamedTensors retyped = good;
   retyped[0].second = good[0].second.to(at::kDouble);
+  const auto with_step = [&good](double step) {
+    NamedTensors state = good;
+    state[2].second = at::full({}, step, at::kFloat);
+    return state;
+  };
   const std::pair<NamedTensors, const char*> cases[] = {
       {foreign, "p9.exp_avg has no place here: Adam keeps exp_avg, exp_avg_sq"},
       {other, "p0.momentum_buffer has no place here"},
       {missing, "p0.exp_avg_sq: expected Float [5, 7], got nothing"},
       {reshaped, "p0.exp_avg: expected Float [5, 7], got Float [35]"},
       {retyped, "p0.exp_avg: expected Float [5, 7], got Double [5, 7]"},
+      {with_step(-1), "p0.step is -1, expected a number of steps: whole"},
+      {with_step(2.5), "p0.step is 2.5, expected a number of steps"},
+      {with_step(NAN), "p0.step is nan, expected a number of steps"},
+      {with_step(INFINITY), "p0.step is inf, expected a number of steps"},
+      {with_step(1e30), "p0.step is 1e+30, expected a number of steps"},
   };
   for (const auto& [state, message] : cases) {
     const absl::Status status = adam.optimizer->LoadState(state);

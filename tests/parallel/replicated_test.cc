@@ -207,7 +207,9 @@ TEST_P(ReplicatedTest, GoesOnFromSavedStateWithTheSameBits) {
             model.emplace_back(name, tensor.detach().clone());
           }
         }
-        optimizer = first->OptimizerState();
+        for (const auto& [name, tensor] : first->OptimizerState()) {
+          optimizer.emplace_back(name, tensor.clone());
+        }
       }
       const Batch batch = Share(GlobalBatch(step, 8), world);
       TANDEM_RETURN_IF_ERROR(first->TrainStep(batch, 0.1).status());

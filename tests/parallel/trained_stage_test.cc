@@ -177,8 +177,10 @@ TEST(TrainedStageTest, StateIsThatOfAGroupsFirstMember) {
   const NamedTensors whole = {{"w.momentum_buffer", at::full({3, 5}, 5.0)},
                               {"b.momentum_buffer", at::full({7}, 6.0)},
                               {"other.momentum_buffer", at::zeros({2})}};
-  const NamedTensors mine = stage->StateOf(whole);
-  EXPECT_THAT(NamesIn(mine),
+  const StoredTensors mine = stage->StateOf(whole);
+  std::vector<std::string> names;
+  for (const StoredTensor& each : mine) names.push_back(each.info.name);
+  EXPECT_THAT(names,
               UnorderedElementsAre("w.momentum_buffer", "b.momentum_buffer",
                                    "head.w.momentum_buffer"));
   ASSERT_TRUE(stage->CheckState(mine).ok());

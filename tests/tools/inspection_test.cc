@@ -3,7 +3,9 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -21,13 +23,35 @@ std::string Path(const std::string& name) {
 }
 
 std::string SaveExample() {
-  Checkpoint checkpoint;
-  checkpoint.model = {{"w", at::arange(6.).view({2, 3})},
-                      {"b", at::arange(4, at::kLong)}};
-  checkpoint.optimizer = {{"a.momentum_buffer", at::ones({5})}};
-  checkpoint.progress.step = 7;
-  EXPECT_TRUE(SaveCheckpoint(Path("example"), checkpoint).ok());
-  return WeightsSha256(checkpoint.model);
+  const NamedTensors model = {{"w", at::arange(6.).view({2, 3})},
+                              {"b", at::arange(4, at::kLong)}};
+  TrainingProgress progress;
+  progress.step = 7;
+  EXPECT_TRUE(WriteSafetensors(Path("example"),
+                               *CheckpointTensors(model, {{"a.momentum_buffer",
+                                                           at::ones({5})}}),
+                               CheckpointMetadata(progress))
+                  .ok());
+  return WeightsSha256(model);
+}
+
+void FlipByte(const std::string& path, int64_t from_end) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekg(-from_end, std::ios::end);
+  const char byte = static_cast<char>(file.peek() ^ 1);
+  file.seekp(-from_end, std::ios::end);
+  file.put(byte);
+}
+
+TEST(Inspection, SaysWhetherTheFileIsAsItWasWritten) {
+  SaveExample();
+  EXPECT_EQ(Inspect(Path("example"))->checksums, "hold");
+  FlipByte(Path("example"), 1);
+  const auto damaged = Inspect(Path("example"));
+  ASSERT_TRUE(damaged.ok()) << damaged.status();
+  EXPECT_TRUE(absl::StrContains(damaged->checksums, "the values of w (bytes "))
+      << damaged->checksums;
+  EXPECT_EQ(Inspect("tests/core/data/python.safetensors")->checksums, "none");
 }
 
 TEST(Inspection, FingerprintIsThatOfParametersAndBuffersOnly) {
@@ -53,12 +77,13 @@ TEST(Inspection, TableAndJsonSayTheSame) {
   for (const std::string& part :
        {std::string("F32"), std::string("[2, 3]"), std::string("24\n"),
         std::string("3 tensors, 76 bytes"), std::string("tandem.step = 7"),
-        "weights_sha256 " + sha256 + "\n"}) {
+        "weights_sha256 " + sha256 + "\n", std::string("checksums hold\n")}) {
     EXPECT_TRUE(absl::StrContains(table, part)) << part << " in\n" << table;
   }
   const auto json = nlohmann::json::parse(InspectionJson(*inspection));
   EXPECT_EQ(json["weights_sha256"], sha256);
   EXPECT_EQ(json["checkpoint"], true);
+  EXPECT_EQ(json["checksums"], "hold");
   EXPECT_EQ(json["metadata"]["tandem.step"], "7");
   EXPECT_EQ(
       json["tensors"][1],

@@ -72,9 +72,7 @@ absl::StatusOr<std::string> FolderFor(const std::string& name,
 
 absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
   if (path.empty()) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(UserPath(path)));
-  TANDEM_RETURN_IF_ERROR(file->Append(json.dump(2) + "\n"));
-  return file->Commit();
+  return WriteOutputFile(UserPath(path), json.dump(2) + "\n");
 }
 
 int RunBenchProgram(

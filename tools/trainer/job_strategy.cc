@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <regex>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -79,24 +80,38 @@ struct DecayGroups {
   std::vector<OptimizerOptions> further;
 };
 
-absl::StatusOr<DecayGroups> ExemptFromDecay(const TrainOptions& options,
-                                            const LayerSpecs& specs) {
+DecayGroups ExemptFromDecay(const TrainOptions& options) {
   if (options.no_weight_decay_on.empty()) return DecayGroups();
   const auto exempt = [pattern = std::regex(options.no_weight_decay_on)](
                           const std::string& name) -> int64_t {
     return std::regex_search(name, pattern) ? 1 : 0;
   };
+  return {exempt, {OptimizerOptionsOf(options, 0)}};
+}
+
+// That the pattern finds a parameter, on some rank: no rank need have them all.
+// Collective.
+absl::Status CheckExemption(const TrainOptions& options,
+                            const Strategy& strategy, Communicator& world) {
+  const DecayGroups groups = ExemptFromDecay(options);
+  if (!groups.group) return absl::OkStatus();
   std::vector<std::string> names;
-  for (const auto& each : NamedParameters(MakeLayers(specs, options.seed))) {
-    names.push_back(each.first);
+  for (const auto& each : strategy.Parameters()) names.push_back(each.first);
+  const bool any = std::any_of(names.begin(), names.end(), groups.group);
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> found,
+                          world.AllGatherString(any ? "yes" : ""));
+  if (std::any_of(found.begin(), found.end(),
+                  [](const std::string& text) { return !text.empty(); })) {
+    return absl::OkStatus();
   }
-  if (std::none_of(names.begin(), names.end(), exempt)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--no_weight_decay_on=", options.no_weight_decay_on,
-                     " matches no parameter of --model=", options.model,
-                     ", which has ", absl::StrJoin(names, ", ")));
-  }
-  return DecayGroups{exempt, {OptimizerOptionsOf(options, 0)}};
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          world.AllGatherString(absl::StrJoin(names, ", ")));
+  // Replicas say the same.
+  const std::set<std::string> different(all.begin(), all.end());
+  return absl::InvalidArgumentError(
+      absl::StrCat("--no_weight_decay_on=", options.no_weight_decay_on,
+                   " matches no parameter of --model=", options.model,
+                   ", which has ", absl::StrJoin(different, ", ")));
 }
 
 ActivationCheckpointing CheckpointingOf(const PipelineSettings& settings) {
@@ -166,8 +181,7 @@ absl::StatusOr<JobStrategy> MakeHybrid(const TrainOptions& options,
   hybrid.pipeline.timeout =
       std::chrono::milliseconds(static_cast<int64_t>(options.timeout_s * 1e3));
   hybrid.pipeline.hang_timeout = hybrid.pipeline.timeout;
-  TANDEM_ASSIGN_OR_RETURN(const DecayGroups groups,
-                          ExemptFromDecay(options, specs));
+  const DecayGroups groups = ExemptFromDecay(options);
   SetOptimizer(options, groups, &hybrid);
   Apply(options.ddp, &hybrid);
   hybrid.optimizer_group = groups.group;
@@ -202,8 +216,7 @@ absl::StatusOr<JobStrategy> MakeReplicated(
   ReplicatedOptions replicated;
   replicated.seed = options.seed;
   TANDEM_RETURN_IF_ERROR(Apply(options.ddp, &replicated));
-  TANDEM_ASSIGN_OR_RETURN(const DecayGroups groups,
-                          ExemptFromDecay(options, specs));
+  const DecayGroups groups = ExemptFromDecay(options);
   SetOptimizer(options, groups, &replicated);
   replicated.ddp.optimizer_group = groups.group;
   LayerList layers = MakeLayers(specs, options.seed);
@@ -233,7 +246,10 @@ absl::StatusOr<JobStrategy> MakeJobStrategy(
   const auto make = IsPipeline(options.pipeline, SurroundingsOf(options))
                         ? MakeHybrid
                         : MakeReplicated;
-  return make(options, specs, devices, data, world);
+  TANDEM_ASSIGN_OR_RETURN(JobStrategy made,
+                          make(options, specs, devices, data, world));
+  TANDEM_RETURN_IF_ERROR(CheckExemption(options, *made.strategy, world));
+  return made;
 }
 
 }  // namespace tandem

@@ -268,8 +268,9 @@ absl::Status Loop::Summarise() {
   }
   TANDEM_ASSIGN_OR_RETURN(summary_.device_memory,
                           PeakMemory(job_.devices, *job_.world));
-  TANDEM_ASSIGN_OR_RETURN(const WholeState state, job_.strategy->GatherState());
-  if (job_.speaks()) summary_.weights_sha256 = WeightsSha256(ModelOf(state));
+  WeightsHasher hasher;
+  TANDEM_RETURN_IF_ERROR(job_.strategy->StreamState(StateParts(), hasher));
+  if (job_.speaks()) summary_.weights_sha256 = hasher.HexDigest();
   TANDEM_ASSIGN_OR_RETURN(const std::string times,
                           job_.strategy->DescribeTimes());
   if (!times.empty()) report_.Say(times);

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/file_target.h"
+#include "core/status_macros.h"
 
 namespace tandem {
 namespace {
@@ -14,15 +16,28 @@ std::string FileError(const std::string& path, const char* what) {
                       std::strerror(errno));
 }
 
+absl::StatusOr<std::FILE*> OpenForWriting(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const FileTarget target, ResolveFileTarget(path));
+  if (!target.in_place) return std::fopen(target.path.c_str(), "we");
+  TANDEM_ASSIGN_OR_RETURN(const int descriptor, OpenInPlace(target));
+  return fdopen(descriptor, "w");
+}
+
 }  // namespace
 
 absl::StatusOr<MetricsFile> MetricsFile::Open(const std::string& path) {
   MetricsFile metrics(path);
   if (path.empty()) return metrics;
-  metrics.file_.reset(std::fopen(path.c_str(), "w"));
-  if (metrics.file_ == nullptr) {
+  const absl::StatusOr<std::FILE*> file = OpenForWriting(path);
+  if (!file.ok()) {
+    return absl::Status(
+        file.status().code(),
+        absl::StrCat("--metrics_file: ", file.status().message()));
+  }
+  if (*file == nullptr) {
     return absl::FailedPreconditionError(FileError(path, "open for writing"));
   }
+  metrics.file_.reset(*file);
   return metrics;
 }
 

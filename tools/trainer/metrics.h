@@ -17,7 +17,8 @@ namespace tandem {
 // reader can follow. Not thread-safe.
 class MetricsFile {
  public:
-  // Replaces `path`. An empty path gives a file that swallows everything.
+  // Replaces what the file at `path` holds; a device or a pipe is written to as
+  // it is. An empty path gives a file that swallows everything.
   static absl::StatusOr<MetricsFile> Open(const std::string& path);
 
   // A number that is not finite becomes null: JSON has no other word for it.

@@ -106,6 +106,8 @@ void SetLibTorchLogLevel() {
 
 void IgnoreBrokenConnections() { signal(SIGPIPE, SIG_IGN); }
 
+void IgnoreFileSizeSignal() { signal(SIGXFSZ, SIG_IGN); }
+
 double PeakRssMib() {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {

@@ -49,6 +49,10 @@ void SetLibTorchLogLevel();
 // to it (Gloo's do), and not a signal that ends this process unheard.
 void IgnoreBrokenConnections();
 
+// A file that grows beyond what `ulimit -f` allows is an error of the call that
+// writes to it, and not a signal that ends this process unheard.
+void IgnoreFileSizeSignal();
+
 // The most memory that this process has held (VmHWM), in MiB; 0 if unknown.
 double PeakRssMib();
 

@@ -9,18 +9,37 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/temporary_file.h"
 
 namespace tandem {
 namespace {
 
 constexpr char kLatest[] = "latest.safetensors";
+constexpr char kPrefix[] = "step-";
+constexpr char kSuffix[] = ".safetensors";
 
 absl::Status FolderError(const std::string& folder, const char* what,
                          const std::string& why) {
   return absl::FailedPreconditionError(
       absl::StrCat("--save_dir=", folder, ": cannot ", what, ": ", why));
+}
+
+// A link or a file is replaced by the next link.
+absl::Status CheckLatest(const std::string& folder) {
+  std::error_code error;
+  const auto status = std::filesystem::symlink_status(
+      absl::StrCat(folder, "/", kLatest), error);
+  if (status.type() == std::filesystem::file_type::not_found ||
+      status.type() == std::filesystem::file_type::symlink ||
+      status.type() == std::filesystem::file_type::regular) {
+    return absl::OkStatus();
+  }
+  return FolderError(folder, "make latest.safetensors a link",
+                     "it is there, and neither a link nor a file; remove it, "
+                     "or give another folder");
 }
 
 }  // namespace
@@ -30,12 +49,6 @@ absl::Status PrepareSaveFolder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return FolderError(folder, "make the folder", error.message());
-  const auto latest = std::filesystem::symlink_status(
-      absl::StrCat(folder, "/", kLatest), error);
-  if (std::filesystem::is_directory(latest)) {
-    return FolderError(folder, "point latest.safetensors at a checkpoint",
-                       "a folder of that name is in the way");
-  }
   std::string probe = absl::StrCat(folder, "/.probe.XXXXXX");
   const int file = mkstemp(&probe[0]);
   if (file < 0) {
@@ -43,11 +56,14 @@ absl::Status PrepareSaveFolder(const std::string& folder) {
   }
   close(file);
   unlink(probe.c_str());
-  return absl::OkStatus();
+  RemoveAbandonedFiles(folder, [](absl::string_view name) {
+    return absl::StartsWith(name, kPrefix) && absl::EndsWith(name, kSuffix);
+  });
+  return CheckLatest(folder);
 }
 
 std::string CheckpointName(int64_t step) {
-  return absl::StrFormat("step-%09d.safetensors", step);
+  return absl::StrFormat("%s%09d%s", kPrefix, step, kSuffix);
 }
 
 absl::Status PointLatestAt(const std::string& folder, const std::string& name) {

@@ -12,7 +12,9 @@
 namespace tandem {
 
 // Makes `folder` where it is missing and sees whether files can be made in it,
-// so that a job learns that before it trains. Nothing to do for an empty name.
+// and whether latest.safetensors can be a link, so that a job learns that
+// before it trains. Removes what killed jobs left of checkpoints that they were
+// writing. Nothing to do for an empty name.
 absl::Status PrepareSaveFolder(const std::string& folder);
 
 // "step-000000042.safetensors".

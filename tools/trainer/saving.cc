@@ -1,13 +1,14 @@
 #include "tools/trainer/saving.h"
 
 #include <map>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/checkpoint.h"
 #include "core/group_agreement.h"
+#include "core/safetensors.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
+#include "parallel/strategy.h"
 #include "tools/trainer/save_folder.h"
 
 namespace tandem {
@@ -20,19 +21,16 @@ std::map<std::string, std::string> OptionsToKeep(const TrainOptions& options) {
           {"batch_size", absl::StrCat(options.batch_size)}};
 }
 
-Checkpoint CheckpointOf(const Job& job, const TrainPosition& position,
-                        WholeState state) {
-  Checkpoint checkpoint;
-  checkpoint.model = ModelOf(state);
-  checkpoint.optimizer = std::move(state.optimizer);
-  checkpoint.progress.step = position.step;
-  checkpoint.progress.epoch = position.sampler.epoch;
-  checkpoint.progress.sampler_position = position.sampler.position;
-  checkpoint.progress.seed = job.options.seed;
-  checkpoint.progress.world_size = job.launch.world_size;
-  checkpoint.progress.model = job.options.model;
-  checkpoint.progress.options = OptionsToKeep(job.options);
-  return checkpoint;
+TrainingProgress ProgressOf(const Job& job, const TrainPosition& position) {
+  TrainingProgress progress;
+  progress.step = position.step;
+  progress.epoch = position.sampler.epoch;
+  progress.sampler_position = position.sampler.position;
+  progress.seed = job.options.seed;
+  progress.world_size = job.launch.world_size;
+  progress.model = job.options.model;
+  progress.options = OptionsToKeep(job.options);
+  return progress;
 }
 
 // What must be as it was, for the job to go on with the same bits.
@@ -76,34 +74,35 @@ absl::Status CompareProgress(const Job& job, const TrainingProgress& progress) {
 
 }  // namespace
 
-NamedTensors ModelOf(const WholeState& state) {
-  NamedTensors model = state.parameters;
-  model.insert(model.end(), state.buffers.begin(), state.buffers.end());
-  return model;
-}
-
 absl::StatusOr<std::string> SaveJob(const Job& job,
                                     const TrainPosition& position) {
   const std::string& folder = job.options.save_dir;
   const std::string name = CheckpointName(position.step);
   const std::string path = absl::StrCat(folder, "/", name);
-  TANDEM_ASSIGN_OR_RETURN(WholeState state, job.strategy->GatherState());
+  StateParts parts;
+  parts.optimizer = true;
+  SafetensorsWriter writer(path, CheckpointMetadata(ProgressOf(job, position)));
+  TANDEM_RETURN_IF_ERROR(job.strategy->StreamState(parts, writer));
   if (job.launch.rank != 0) return path;
-  TANDEM_RETURN_IF_ERROR(
-      SaveCheckpoint(path, CheckpointOf(job, position, std::move(state))));
+  TANDEM_RETURN_IF_ERROR(writer.Commit());
   TANDEM_RETURN_IF_ERROR(PointLatestAt(folder, name));
   return path;
 }
 
 absl::StatusOr<TrainPosition> ResumeJob(Job& job, const std::string& path) {
-  TANDEM_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
-                          LoadCheckpoint(CheckpointFile(path)));
+  TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
+                          OpenCheckpoint(CheckpointFile(path)));
   TANDEM_RETURN_IF_ERROR(CheckFits(path, checkpoint.progress, job.options));
   TANDEM_RETURN_IF_ERROR(CompareProgress(job, checkpoint.progress));
-  TANDEM_RETURN_IF_ERROR(job.strategy->LoadModelState(checkpoint.model));
-  if (!job.options.eval_only) {
-    TANDEM_RETURN_IF_ERROR(
-        job.strategy->LoadOptimizerState(checkpoint.optimizer));
+  const bool trains = !job.options.eval_only;
+  Strategy& strategy = *job.strategy;
+  TANDEM_RETURN_IF_ERROR(strategy.CheckModelState(checkpoint.model));
+  if (trains) {
+    TANDEM_RETURN_IF_ERROR(strategy.CheckOptimizerState(checkpoint.optimizer));
+  }
+  TANDEM_RETURN_IF_ERROR(strategy.LoadModelState(checkpoint.model));
+  if (trains) {
+    TANDEM_RETURN_IF_ERROR(strategy.LoadOptimizerState(checkpoint.optimizer));
   }
   TrainPosition position;
   position.step = checkpoint.progress.step;

@@ -14,7 +14,7 @@ absl::Status WriteStepTrace(const std::string& path, Communicator& world) {
                           world.AllGatherString(mine));
   if (world.rank() != 0) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const std::string joined, JoinTraces(all));
-  return WriteFileAtomically(path, joined);
+  return WriteOutputFile(path, joined);
 }
 
 }  // namespace tandem

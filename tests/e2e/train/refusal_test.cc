@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"FolderInTheLatestCheckpointsPlace",
                 {"--save_dir=" + FolderWith("latest.safetensors")},
                 {"--save_dir=", "latest.safetensors",
-                 "a folder of that name is in the way"},
+                 "it is there, and neither a link nor a file"},
                 2},
         Refusal{"UnknownBackend",
                 {"--backend=carrier_pigeon", "--nproc_per_node=2"},

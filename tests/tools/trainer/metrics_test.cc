@@ -1,5 +1,9 @@
 #include "tools/trainer/metrics.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -38,6 +42,23 @@ TEST(MetricsFileTest, WritesNullForWhatIsNotFinite) {
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   ASSERT_TRUE(metrics->Write({{"loss", std::nan("")}}).ok());
   EXPECT_EQ(Contents(path), "{\"loss\":null}\n");
+}
+
+TEST(MetricsFileTest, WritesToAPipeThatSomebodyReads) {
+  const std::string path = testing::TempDir() + "/metrics_pipe";
+  unlink(path.c_str());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(std::string(MetricsFile::Open(path).status().message()),
+              HasSubstr("nobody reads from this pipe"));
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  absl::StatusOr<MetricsFile> metrics = MetricsFile::Open(path);
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  ASSERT_TRUE(metrics->Write({{"event", "x"}}).ok());
+  char text[32] = {};
+  EXPECT_GT(read(reader, text, sizeof(text) - 1), 0);
+  EXPECT_STREQ(text, "{\"event\":\"x\"}\n");
+  close(reader);
 }
 
 TEST(MetricsFileTest, SwallowsEverythingWithoutAPath) {
