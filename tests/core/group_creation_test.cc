@@ -148,11 +148,14 @@ std::pair<int64_t, int64_t> OperationsOn(int size) {
   return {most, all};
 }
 
+// Who comes last to one list does two operations more, and may be last to both.
+constexpr int kLastToAnother = 2;
+
 TEST(GroupCreationCostTest, ARanksOperationsOnTheStoreDoNotGrowWithTheRanks) {
   const auto [most_of_two, all_of_two] = OperationsOn(2);
   for (const int size : {4, 12}) {
     const auto [most, all] = OperationsOn(size);
-    EXPECT_LE(most, most_of_two) << size << " ranks";
+    EXPECT_LE(most, most_of_two + kLastToAnother) << size << " ranks";
     EXPECT_LE(all * 2, all_of_two * size) << size << " ranks";
   }
 }
