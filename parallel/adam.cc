@@ -4,6 +4,9 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/full.h>
 
+#include <string>
+#include <vector>
+
 #include "core/status_macros.h"
 #include "parallel/option_checks.h"
 
@@ -15,20 +18,32 @@ at::Tensor StepNumber(int64_t step, const at::Tensor& values) {
   return at::full({}, step, values.options().dtype(at::kFloat));
 }
 
+template <typename Options>
+std::vector<std::string> StateNames(const Options& options) {
+  std::vector<std::string> names = {"exp_avg", "exp_avg_sq"};
+  if (options.amsgrad) names.push_back("max_exp_avg_sq");
+  return names;
+}
+
+// Of a range's state: there with amsgrad alone.
+at::TensorList GreatestSquares(const std::vector<at::Tensor>& state) {
+  return at::TensorList(state).slice(2);
+}
+
 class Adam : public Optimizer {
  public:
   Adam(const AdamOptions& options, const FlatBufferList& buffers)
-      : Optimizer({"Adam", {"exp_avg", "exp_avg_sq"}, /*counts_steps=*/true},
+      : Optimizer({"Adam", StateNames(options), /*counts_steps=*/true},
                   buffers),
         options_(options) {}
 
  protected:
   void StepRange(const Range& range, double learning_rate) override {
     at::_fused_adam_({range.values}, {range.grads}, {range.state[0]},
-                     {range.state[1]}, /*max_exp_avg_sqs=*/{},
+                     {range.state[1]}, GreatestSquares(range.state),
                      {StepNumber(range.steps + 1, range.values)}, learning_rate,
                      options_.beta1, options_.beta2, options_.weight_decay,
-                     options_.eps, /*amsgrad=*/false, /*maximize=*/false);
+                     options_.eps, options_.amsgrad, /*maximize=*/false);
   }
 
  private:
@@ -38,17 +53,17 @@ class Adam : public Optimizer {
 class AdamW : public Optimizer {
  public:
   AdamW(const AdamWOptions& options, const FlatBufferList& buffers)
-      : Optimizer({"AdamW", {"exp_avg", "exp_avg_sq"}, /*counts_steps=*/true},
+      : Optimizer({"AdamW", StateNames(options), /*counts_steps=*/true},
                   buffers),
         options_(options) {}
 
  protected:
   void StepRange(const Range& range, double learning_rate) override {
     at::_fused_adamw_({range.values}, {range.grads}, {range.state[0]},
-                      {range.state[1]}, /*max_exp_avg_sqs=*/{},
+                      {range.state[1]}, GreatestSquares(range.state),
                       {StepNumber(range.steps + 1, range.values)},
                       learning_rate, options_.beta1, options_.beta2,
-                      options_.weight_decay, options_.eps, /*amsgrad=*/false,
+                      options_.weight_decay, options_.eps, options_.amsgrad,
                       /*maximize=*/false);
   }
 

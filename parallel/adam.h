@@ -18,6 +18,7 @@ struct AdamOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0;  // added to the gradient
+  bool amsgrad = false;  // divides by the greatest mean square so far
 };
 
 // Those of torch.optim.AdamW.
@@ -26,12 +27,14 @@ struct AdamWOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 1e-2;  // taken from the parameter itself
+  bool amsgrad = false;
 };
 
 // torch.optim.Adam (Kingma and Ba, arXiv:1412.6980) and torch.optim.AdamW
-// (Loshchilov and Hutter, arXiv:1711.05101), without amsgrad, as fused steps
-// over `buffers`, which must outlive them. State: exp_avg, exp_avg_sq, and step
-// for each parameter. InvalidArgument for betas outside [0, 1) and for negative
+// (Loshchilov and Hutter, arXiv:1711.05101), either with AMSGrad (Reddi et al.,
+// arXiv:1904.09237), as fused steps over `buffers`, which must outlive them.
+// State: exp_avg, exp_avg_sq, max_exp_avg_sq with amsgrad, and step for each
+// parameter. InvalidArgument for betas outside [0, 1) and for negative
 // or non-finite values.
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdam(
     const AdamOptions& options, const FlatBufferList& buffers);

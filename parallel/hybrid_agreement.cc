@@ -36,7 +36,8 @@ struct OptimizerText {
   static std::string Betas(const Options& options) {
     return absl::StrCat(" with beta1 ", Number(options.beta1), ", beta2 ",
                         Number(options.beta2), ", eps ", Number(options.eps),
-                        ", weight_decay ", Number(options.weight_decay));
+                        ", weight_decay ", Number(options.weight_decay),
+                        ", amsgrad ", Word(options.amsgrad));
   }
 };
 

@@ -144,7 +144,8 @@ struct PyTorchMaker {
         parameters, torch::optim::AdamOptions()
                         .betas({options.beta1, options.beta2})
                         .eps(options.eps)
-                        .weight_decay(options.weight_decay));
+                        .weight_decay(options.weight_decay)
+                        .amsgrad(options.amsgrad));
   }
   std::unique_ptr<torch::optim::Optimizer> operator()(
       const AdamWOptions& options) const {
@@ -152,7 +153,8 @@ struct PyTorchMaker {
         parameters, torch::optim::AdamWOptions()
                         .betas({options.beta1, options.beta2})
                         .eps(options.eps)
-                        .weight_decay(options.weight_decay));
+                        .weight_decay(options.weight_decay)
+                        .amsgrad(options.amsgrad));
   }
 };
 
@@ -221,7 +223,9 @@ TANDEM_ON_DEVICE_TYPES_AND(
                     OptimizerOptions(Sgd(0.9, 0, 0.01, true)),
                     OptimizerOptions(AdamOptions{}),
                     OptimizerOptions(AdamOptions{0.8, 0.95, 1e-6, 0.1}),
+                    OptimizerOptions(AdamOptions{0.8, 0.95, 1e-6, 0.1, true}),
                     OptimizerOptions(AdamWOptions{}),
+                    OptimizerOptions(AdamWOptions{0.8, 0.5, 1e-6, 0.1, true}),
                     OptimizerOptions(AdamWOptions{0.8, 0.95, 1e-6, 0.1})));
 
 std::vector<std::string> Names(const NamedTensors& tensors) {

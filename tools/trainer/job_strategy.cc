@@ -67,10 +67,12 @@ OptimizerOptions OptimizerOptionsOf(const TrainOptions& options,
   if (options.optimizer == "adam") {
     AdamOptions adam;
     adam.weight_decay = weight_decay;
+    adam.amsgrad = options.amsgrad;
     return adam;
   }
   AdamWOptions adamw;
   adamw.weight_decay = weight_decay;
+  adamw.amsgrad = options.amsgrad;
   return adamw;
 }
 

@@ -95,6 +95,10 @@ absl::Status CheckTogether(const TrainOptions& options) {
         absl::StrCat("--nesterov is sgd's, but --optimizer=", options.optimizer,
                      " was given"));
   }
+  if (options.amsgrad && options.optimizer == "sgd") {
+    return absl::InvalidArgumentError(
+        "--amsgrad is for adam and adamw, but --optimizer=sgd was given");
+  }
   if (options.lr_schedule == "step" && options.lr_step_size == 0) {
     return absl::InvalidArgumentError(
         "--lr_schedule=step needs --lr_step_size=STEPS, the steps between two "
@@ -210,6 +214,7 @@ std::vector<std::pair<std::string, std::string>> Describe(
       {"learning_rate", text(ResolvedLearningRate(options))},
       {"momentum", text(options.momentum)},
       {"nesterov", options.nesterov ? "true" : "false"},
+      {"amsgrad", options.amsgrad ? "true" : "false"},
       {"weight_decay", text(options.weight_decay)},
       {"no_weight_decay_on", options.no_weight_decay_on},
       {"lr_schedule", options.lr_schedule},

@@ -38,6 +38,7 @@ struct TrainOptions {
   double learning_rate = 0;  // 0: the optimizer's usual one
   double momentum = 0.9;
   bool nesterov = false;
+  bool amsgrad = false;
   double weight_decay = 0;
   std::string lr_schedule = "constant";
   int64_t lr_warmup_steps = 0;

@@ -54,6 +54,8 @@ ABSL_FLAG(double, learning_rate, 0,
           "and adamw 0.001).");
 ABSL_FLAG(double, momentum, 0.9, "Momentum of sgd.");
 ABSL_FLAG(bool, nesterov, false, "Nesterov's momentum, for sgd.");
+ABSL_FLAG(bool, amsgrad, false,
+          "AMSGrad, for adam and adamw: the greatest mean square so far.");
 ABSL_FLAG(double, weight_decay, 0,
           "Weight decay: added to the gradient by sgd and adam, taken off the "
           "weight by adamw.");
@@ -172,6 +174,7 @@ absl::StatusOr<TrainOptions> TrainOptionsFromFlags() {
   options.learning_rate = absl::GetFlag(FLAGS_learning_rate);
   options.momentum = absl::GetFlag(FLAGS_momentum);
   options.nesterov = absl::GetFlag(FLAGS_nesterov);
+  options.amsgrad = absl::GetFlag(FLAGS_amsgrad);
   options.weight_decay = absl::GetFlag(FLAGS_weight_decay);
   options.no_weight_decay_on = absl::GetFlag(FLAGS_no_weight_decay_on);
   options.lr_schedule = absl::GetFlag(FLAGS_lr_schedule);

@@ -118,6 +118,11 @@ INSTANTIATE_TEST_SUITE_P(
                     o.optimizer = "adam";
                   },
                   "--nesterov is sgd's"},
+        BadOption{[](TrainOptions& o) {
+                    o.amsgrad = true;
+                    o.optimizer = "sgd";
+                  },
+                  "--amsgrad is for adam and adamw"},
         BadOption{[](TrainOptions& o) { o.synthetic_samples = 7; },
                   "--dataset=fashion_mnist"},
         BadOption{[](TrainOptions& o) {
