@@ -83,10 +83,9 @@ void DropOut(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 at::Generator NewGenerator(c10::Device device, uint64_t seed) {
   if (device.is_cpu()) return at::detail::createCPUGenerator(seed);
   if (!at::accelerator::isAccelerator(device.type())) return {};
-  at::Generator generator =
-      at::globalContext()
-          .getAcceleratorHooksInterface(device.type())
-          .getNewGenerator(device.index());
+  at::Generator generator = at::globalContext()
+                                .getAcceleratorHooksInterface(device.type())
+                                .getNewGenerator(device.index());
   generator.set_current_seed(seed);
   return generator;
 }

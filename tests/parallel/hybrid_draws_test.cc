@@ -4,15 +4,18 @@
 #include <ATen/Context.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/rnn.h>
 
 #include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "core/communicator.h"
 #include "core/fingerprint.h"
 #include "core/random.h"
@@ -80,8 +83,7 @@ class HybridDrawsTest : public DeviceTypeTest {
                                ActivationCheckpointing checkpointing) {
     HybridOptions options;
     options.schedule = *MakeSchedule(schedule, {stages, 1, 4});
-    options.cuts =
-        *UniformCuts(static_cast<int64_t>(Specs().size()), stages);
+    options.cuts = *UniformCuts(static_cast<int64_t>(Specs().size()), stages);
     options.pipeline.checkpointing = checkpointing;
     return options;
   }
@@ -166,6 +168,25 @@ TEST_P(HybridDrawsTest, AreTheSameInEveryRunAndCut) {
       EXPECT_EQ(run.losses, one.losses);
     }
   }
+}
+
+// Where it cannot be helped, creation says so.
+TEST(HybridDrawsOnCudaTest, DropoutInsideOfCudnnIsRefusedByName) {
+  HybridOptions options;
+  options.schedule = *MakeSchedule("1f1b", {1, 1, 2});
+  options.devices = {c10::Device(c10::kCUDA, 0)};
+  options.pipeline.checkpointing = ActivationCheckpointing::kAlways;
+  const LayerSpec lstm = {"recur", "LSTM", [](uint64_t) {
+                            Layer layer;
+                            layer.name = "recur";
+                            layer.module = std::make_shared<nn::LSTMImpl>(
+                                nn::LSTMOptions(2, 2).dropout(0.5));
+                            return layer;
+                          }};
+  const auto strategy = Hybrid::Create({lstm}, CrossEntropy, options, nullptr);
+  EXPECT_EQ(strategy.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(strategy.status().message()),
+              testing::HasSubstr("recur (torch::nn::LSTMImpl)"));
 }
 
 }  // namespace
