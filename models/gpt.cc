@@ -22,8 +22,8 @@ absl::Status Check(const GptOptions& options) {
       {"vocabulary", options.vocabulary}};
   for (const auto& [name, size] : sizes) {
     if (size >= 1) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a GPT of ", name, " ", size, ": expected 1 or more"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a GPT of ", name, " ", size, ": expected 1 or more"));
   }
   if (options.width % options.heads == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
