@@ -46,11 +46,15 @@ bool PoolsAtRandom(const nn::Module& module) {
           ...);
 }
 
+bool DropsOutBetweenLayers(const nn::Module& module) {
+  return DropsOutInside<nn::RNNImpl, nn::LSTMImpl, nn::GRUImpl>(module);
+}
+
 bool DrawsFromTheGenerator(const nn::Module& module) {
   return DropsOut<nn::DropoutImpl, nn::Dropout2dImpl, nn::Dropout3dImpl,
                   nn::AlphaDropoutImpl, nn::FeatureAlphaDropoutImpl>(module) ||
-         DropsOutInside<nn::RNNImpl, nn::LSTMImpl, nn::GRUImpl,
-                        nn::MultiheadAttentionImpl>(module) ||
+         DropsOutInside<nn::MultiheadAttentionImpl>(module) ||
+         DropsOutBetweenLayers(module) ||
          PoolsAtRandom<nn::FractionalMaxPool2dImpl,
                        nn::FractionalMaxPool3dImpl>(module) ||
          As<nn::RReLUImpl>(module) != nullptr;
@@ -70,31 +74,57 @@ bool TakesInMicrobatchesAsTheyCome(const nn::Module& module) {
          As<RecordsStatistics>(module) == nullptr;
 }
 
-}  // namespace
-
-absl::Status CheckReproducible(const LayerList& layers) {
+// "name (type) objection" of each module to which there is one.
+template <typename Objection>
+std::vector<std::string> Refused(const LayerList& layers, Objection objection) {
   std::vector<std::string> refused;
   for (const Layer& layer : layers) {
     if (layer.module == nullptr) continue;
     for (const auto& item : layer.module->named_modules(layer.name)) {
-      const nn::Module& module = *item.value();
-      const std::string name = absl::StrCat(item.key(), " (", module.name());
-      if (DrawsFromTheGenerator(module)) {
-        refused.push_back(absl::StrCat(
-            name, ") draws random numbers in the order in which layers run"));
-      } else if (TakesInMicrobatchesAsTheyCome(module)) {
-        refused.push_back(absl::StrCat(
-            name,
-            ") has running statistics that take in microbatches in the "
-            "order in which they run"));
-      }
+      const std::string why = objection(*item.value());
+      if (why.empty()) continue;
+      refused.push_back(
+          absl::StrCat(item.key(), " (", item.value()->name(), ") ", why));
     }
   }
+  return refused;
+}
+
+std::string DependsOnTheLayout(const nn::Module& module) {
+  if (DrawsFromTheGenerator(module)) {
+    return "draws random numbers in the order in which layers run";
+  }
+  if (TakesInMicrobatchesAsTheyCome(module)) {
+    return "has running statistics that take in microbatches in the order in "
+           "which they run";
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::Status CheckReproducible(const LayerList& layers) {
+  const std::vector<std::string> refused = Refused(layers, DependsOnTheLayout);
   if (refused.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "this model's bits depend on the layout: ", absl::StrJoin(refused, "; "),
       ". Take layers of models/ (Dropout, BatchNorm2d), or ones that go by "
       "SampleScope and RecordsStatistics"));
+}
+
+absl::Status CheckRecomputable(const LayerList& layers, c10::Device device) {
+  if (!device.is_cuda()) return absl::OkStatus();
+  const std::vector<std::string> refused =
+      Refused(layers, [](const nn::Module& module) {
+        return DropsOutBetweenLayers(module) ? "drops out inside of cuDNN" : "";
+      });
+  if (refused.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "activation checkpointing on ", device.str(),
+      " would draw other numbers when activations are computed again: ",
+      absl::StrJoin(refused, "; "),
+      ". Make the module without dropout, with a Dropout layer between single "
+      "ones, or keep activations"));
 }
 
 }  // namespace tandem

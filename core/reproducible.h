@@ -1,7 +1,10 @@
-// Whether a model can give the same bits in every layout.
+// Whether a model can give the same bits in every layout, and when it is
+// computed again.
 
 #ifndef TANDEM_CORE_REPRODUCIBLE_H_
 #define TANDEM_CORE_REPRODUCIBLE_H_
+
+#include <c10/core/Device.h>
 
 #include "absl/status/status.h"
 #include "core/layer.h"
@@ -17,6 +20,13 @@ namespace tandem {
 //     and do not derive from RecordsStatistics (core/statistics_records.h).
 // What is not a module (a layer's own function that draws) is not seen.
 absl::Status CheckReproducible(const LayerList& layers);
+
+// InvalidArgument, naming each, where modules among `layers` would draw other
+// numbers on `device` when their activations are computed again: on CUDA,
+// LibTorch's RNN, LSTM and GRU with dropout, which draw inside of cuDNN. All
+// else that draws from the default generator gives the same again
+// (core/default_generator.h).
+absl::Status CheckRecomputable(const LayerList& layers, c10::Device device);
 
 }  // namespace tandem
 

@@ -1,13 +1,40 @@
 #include "models/gpt.h"
 
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/status_macros.h"
 #include "models/basic_layers.h"
 #include "models/gpt_block.h"
 #include "models/tied_linear.h"
 
 namespace tandem {
+namespace {
 
-LayerSpecs Gpt(const GptOptions& options) {
+absl::Status Check(const GptOptions& options) {
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"layers", options.layers},
+      {"width", options.width},
+      {"heads", options.heads},
+      {"context", options.context},
+      {"vocabulary", options.vocabulary}};
+  for (const auto& [name, size] : sizes) {
+    if (size >= 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("a GPT of ", name, " ", size, ": expected 1 or more"));
+  }
+  if (options.width % options.heads == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a GPT of width ", options.width, " and ", options.heads,
+      " heads: each has a part of the width, so heads must divide it"));
+}
+
+}  // namespace
+
+absl::StatusOr<LayerSpecs> Gpt(const GptOptions& options) {
+  TANDEM_RETURN_IF_ERROR(Check(options));
   const InitialRule rule = GptInitialValues(options.layers);
   LayerSpecs specs = {GptTokenEmbedding("transformer.wte", options.vocabulary,
                                         options.width, rule),
@@ -28,6 +55,6 @@ LayerSpecs Gpt(const GptOptions& options) {
   return specs;
 }
 
-LayerSpecs GptTiny() { return Gpt(GptOptions()); }
+LayerSpecs GptTiny() { return *Gpt(GptOptions()); }
 
 }  // namespace tandem

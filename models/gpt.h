@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "absl/status/statusor.h"
 #include "core/layer.h"
 
 namespace tandem {
@@ -29,8 +30,9 @@ struct GptOptions {
 
 // Initial values are GPT-2's: weights and embeddings N(0, 0.02), those of the
 // projections onto the residual stream N(0, 0.02 / sqrt(2 x layers)); biases 0;
-// LayerNorm 1 and 0.
-LayerSpecs Gpt(const GptOptions& options);
+// LayerNorm 1 and 0. InvalidArgument for sizes below 1, and for heads that do
+// not divide the width.
+absl::StatusOr<LayerSpecs> Gpt(const GptOptions& options);
 
 // 4 layers, width 128, 4 heads, context 128, vocabulary 256.
 LayerSpecs GptTiny();

@@ -121,6 +121,8 @@ absl::StatusOr<PipelineExecutor::Stages> Hybrid::MakeOwnStages(
   model.splits_backward = SplitsBackward(options_.schedule);
   model.weight_gradient_batch = options_.weight_gradient_batch;
   model.reproducible = options_.reproducible;
+  model.recomputes =
+      options_.pipeline.checkpointing != ActivationCheckpointing::kNever;
   return CatchTorchOr([&] {
     return MakeStages(specs, options_.schedule, layout, model, loss);
   });

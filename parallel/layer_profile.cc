@@ -63,7 +63,8 @@ class DeviceClock {
   std::chrono::steady_clock::time_point last_;
 };
 
-// Has a layer on a device for a while.
+// Has a layer on a device for a while, and none of its gradients afterwards:
+// all layers' would take as much memory as the model.
 class Visit {
  public:
   Visit(const Layer& layer, c10::Device device)
@@ -71,6 +72,10 @@ class Visit {
     if (layer_.module != nullptr) layer_.module->to(device);
   }
   ~Visit() {
+    for (const auto& each : NamedParameters({layer_})) {
+      at::Tensor parameter = each.second;
+      parameter.mutable_grad().reset();
+    }
     if (layer_.module != nullptr) layer_.module->to(home_);
   }
   Visit(const Visit&) = delete;

@@ -34,10 +34,11 @@ struct ProfileOptions {
 
 // Runs `input`, a microbatch, through the layers, forward and backward, several
 // times. Each layer is brought to the device when its turn comes and goes back
-// after it, so that a model too big for one device can be measured; gradients
-// and buffers are then as they were before. What backward keeps is measured
-// where the layers are, in one forward through all of them. As in training, no
-// gradient of `input` is computed, unless it requires one.
+// after it, so that a model too big for one device can be measured; gradients,
+// which no two layers have at once, and buffers are then as they were before.
+// What backward keeps is measured where the layers are, in one forward through
+// all of them. As in training, no gradient of `input` is computed, unless it
+// requires one.
 //
 // Random numbers that layers draw are drawn. InvalidArgument for an empty
 // list, skips that do not fit together, further inputs that do not fit the

@@ -163,6 +163,9 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     if (options.reproducible) {
       TANDEM_RETURN_IF_ERROR(CheckReproducible(layers));
     }
+    if (options.recomputes) {
+      TANDEM_RETURN_IF_ERROR(CheckRecomputable(layers, stage.device));
+    }
     TANDEM_RETURN_IF_ERROR(Annotate(Move(layers, stage.device), stage.name));
     stages[static_cast<size_t>(i)] =
         std::make_unique<PipelineStage>(std::move(layers), std::move(stage));

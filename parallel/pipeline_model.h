@@ -40,6 +40,9 @@ struct PipelineModelOptions {
   // stage, too; running statistics are recorded; and layers that cannot give
   // such bits are refused (core/reproducible.h).
   bool reproducible = false;
+  // Activations are computed again: layers that would draw other numbers then
+  // are refused.
+  bool recomputes = false;
 };
 
 // A parameter that is tied to a tied one is in that one's group.

@@ -97,7 +97,7 @@ absl::StatusOr<StageMessage> PipelineStage::Run(const StagePass& pass,
     const Layer& layer = layers_[i];
     std::optional<DefaultGeneratorScope> draws;
     if (pass.samples.has_value()) {
-      draws.emplace(SeedOfDraws(*pass.samples, layer.name), device());
+      draws.emplace(SeedOfDraws(*pass.samples, layer.name));
     }
     running_->store(&layer, std::memory_order_relaxed);
     auto output = CatchTorchOr([&] { return RunLayer(layer, values, skips); });

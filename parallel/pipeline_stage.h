@@ -75,11 +75,11 @@ struct AddedLoss {
 
 // Used by one thread at a time, but for running_layer().
 //
-// Layers that compute a second time must give the same. What they draw on the
-// CPU from LibTorch's default generator is a function of the pass's samples and
-// of the layer's name (core/default_generator.h); all else that they draw must
-// be one of core/sample_scope.h. Buffers (running statistics) are put back to
-// what they were before.
+// Layers that compute a second time must give the same. What they draw from
+// LibTorch's default generators is a function of the pass's samples and of the
+// layer's name (core/default_generator.h); all else that they draw must be one
+// of core/sample_scope.h. Buffers (running statistics) are put back to what
+// they were before.
 class PipelineStage {
  public:
   // `layers` are on the device already.

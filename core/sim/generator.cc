@@ -4,6 +4,7 @@
 #include <c10/core/GeneratorImpl.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -23,7 +24,10 @@ class DeviceGenerator final : public c10::GeneratorImpl {
                            c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
         host_(std::move(host)) {}
 
-  const at::Generator& host() const { return host_; }
+  const at::Generator& host() const {
+    is_drawn_from_ = true;
+    return host_;
+  }
 
   void set_current_seed(uint64_t seed) override {
     Settled().set_current_seed(seed);
@@ -47,11 +51,12 @@ class DeviceGenerator final : public c10::GeneratorImpl {
   // When what is queued has drawn: a GPU's kernels are given their numbers'
   // place in the sequence when they are issued.
   at::Generator Settled() const {
-    SynchroniseDevice(device_.index());
+    if (is_drawn_from_) SynchroniseDevice(device_.index());
     return host_;
   }
 
   at::Generator host_;
+  mutable std::atomic<bool> is_drawn_from_{false};
 };
 
 }  // namespace

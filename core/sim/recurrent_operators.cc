@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/default_generator.h"
 #include "core/sim/block.h"
 #include "core/sim/call_aliases.h"
 #include "core/sim/generator.h"
@@ -31,6 +32,13 @@ using torch::autograd::variable_list;
 
 constexpr char kName[] = "aten::recurrent network";  // in the books
 
+// The device's generator that the calling thread draws from.
+at::Generator GeneratorOn(int8_t device) {
+  const at::Generator scoped = DefaultGeneratorScope::On(
+      c10::Device(c10::DeviceType::PrivateUse1, device));
+  return scoped.defined() ? scoped : DefaultGenerator(device);
+}
+
 // Dropout between layers draws from the CPU's default generator: the device's
 // numbers are there meanwhile.
 class GeneratorScope {
@@ -38,7 +46,7 @@ class GeneratorScope {
   explicit GeneratorScope(int8_t device)
       : lock_(Mutex()),
         host_(at::globalContext().defaultGenerator(c10::DeviceType::CPU)),
-        device_(HostGeneratorOf(DefaultGenerator(device), device)),
+        device_(HostGeneratorOf(GeneratorOn(device), device)),
         before_(host_.get_state()) {
     host_.set_state(device_.get_state());
   }

@@ -126,5 +126,20 @@ TEST(CheckReproducible, FindsAndNamesAllThatAreInside) {
                     Not(HasSubstr("fine")), Not(HasSubstr("layer.0"))));
 }
 
+TEST(CheckRecomputable, RefusesWhatDrawsInsideOfCudnnByName) {
+  const c10::Device cuda(c10::kCUDA, 1);
+  const Layer drops = LayerOf(
+      std::make_shared<nn::LSTMImpl>(nn::LSTMOptions(2, 2).dropout(0.5)));
+  EXPECT_THAT(
+      std::string(CheckRecomputable({drops}, cuda).message()),
+      AllOf(HasSubstr("layer (torch::nn::LSTMImpl)"), HasSubstr("cuda:1")));
+  EXPECT_TRUE(CheckRecomputable({drops}, c10::kCPU).ok());
+  for (const auto& module : std::vector<std::shared_ptr<nn::Module>>{
+           std::make_shared<nn::GRUImpl>(2, 2),
+           std::make_shared<nn::DropoutImpl>(0.5)}) {
+    EXPECT_TRUE(CheckRecomputable({LayerOf(module)}, cuda).ok());
+  }
+}
+
 }  // namespace
 }  // namespace tandem

@@ -79,7 +79,7 @@ at::Tensor Tokens(int64_t count) {
 }
 
 TEST(GptTest, HasTheBitsOfTheObviousComposition) {
-  const LayerList layers = MakeLayers(Gpt(kSmall), 1);
+  const LayerList layers = MakeLayers(*Gpt(kSmall), 1);
   for (int64_t count : {1, 2, 7}) {
     EXPECT_TRUE(Forward(layers, Tokens(count))
                     .equal(Oracle(layers).Gpt(Tokens(count))));
@@ -87,7 +87,7 @@ TEST(GptTest, HasTheBitsOfTheObviousComposition) {
 }
 
 TEST(GptTest, ALaterTokenChangesNoEarlierLogit) {
-  const LayerList layers = MakeLayers(Gpt(kSmall), 1);
+  const LayerList layers = MakeLayers(*Gpt(kSmall), 1);
   const at::Tensor before = Forward(layers, Tokens(7)).detach();
   at::Tensor changed = Tokens(7);
   changed.select(1, 4).add_(1).remainder_(kSmall.vocabulary);
@@ -101,7 +101,20 @@ TEST(GptTest, ALaterTokenChangesNoEarlierLogit) {
 }
 
 TEST(GptTest, MoreTokensThanTheContextAreRefused) {
-  EXPECT_THROW(Forward(MakeLayers(Gpt(kSmall), 1), Tokens(8)), c10::Error);
+  EXPECT_THROW(Forward(MakeLayers(*Gpt(kSmall), 1), Tokens(8)), c10::Error);
+}
+
+TEST(GptTest, SizesThatDoNotFitAreRefusedByName) {
+  const auto error = [](const GptOptions& options) {
+    return std::string(Gpt(options).status().message());
+  };
+  GptOptions odd = kSmall;
+  odd.heads = 5;
+  EXPECT_EQ(error(odd),
+            "a GPT of width 12 and 5 heads: each has a part of the width, so "
+            "heads must divide it");
+  odd.heads = 0;
+  EXPECT_EQ(error(odd), "a GPT of heads 0: expected 1 or more");
 }
 
 TEST(GptTest, IsAListOfEmbeddingBlocksAndHead) {

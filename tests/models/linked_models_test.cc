@@ -48,9 +48,9 @@ const char kEmbedding[] = "transformer.wte.weight";
 const char kHead[] = "lm_head.weight";
 
 TEST(TiedGpt, EmbeddingAndHeadAreOneParameter) {
-  const auto state = ByName(MakeLayers(Gpt(SmallGpt(true)), kSeed));
+  const auto state = ByName(MakeLayers(*Gpt(SmallGpt(true)), kSeed));
   EXPECT_TRUE(state.at(kHead).is_same(state.at(kEmbedding)));
-  const auto untied = ByName(MakeLayers(Gpt(SmallGpt(false)), kSeed));
+  const auto untied = ByName(MakeLayers(*Gpt(SmallGpt(false)), kSeed));
   ASSERT_EQ(state.size(), untied.size());
   for (const auto& [name, tensor] : untied) {
     if (name == kHead) continue;
@@ -59,7 +59,7 @@ TEST(TiedGpt, EmbeddingAndHeadAreOneParameter) {
 }
 
 TEST(TiedGpt, TheHeadAloneBeginsWithTheEmbeddingsValues) {
-  const LayerSpecs specs = Gpt(SmallGpt(true));
+  const LayerSpecs specs = *Gpt(SmallGpt(true));
   const auto whole = ByName(MakeLayers(specs, kSeed));
   const auto alone = ByName(MakeLayers({specs.back()}, kSeed));
   ASSERT_EQ(alone.size(), 1u);
@@ -67,8 +67,8 @@ TEST(TiedGpt, TheHeadAloneBeginsWithTheEmbeddingsValues) {
 }
 
 TEST(TiedGpt, ItsGradientIsTheSumOfBoths) {
-  const LayerList tied = MakeLayers(Gpt(SmallGpt(true)), kSeed);
-  const LayerList untied = MakeLayers(Gpt(SmallGpt(false)), kSeed);
+  const LayerList tied = MakeLayers(*Gpt(SmallGpt(true)), kSeed);
+  const LayerList untied = MakeLayers(*Gpt(SmallGpt(false)), kSeed);
   auto expected = ByName(untied);
   expected.at(kHead).detach().copy_(expected.at(kEmbedding).detach());
   const at::Tensor tokens = at::arange(14, at::kLong).view({2, 7}) % 11;

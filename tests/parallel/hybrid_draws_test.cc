@@ -4,16 +4,23 @@
 #include <ATen/Context.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/rnn.h>
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "core/communicator.h"
 #include "core/fingerprint.h"
 #include "core/random.h"
+#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
 #include "models/basic_layers.h"
 #include "models/classification_loss.h"
 #include "models/module_layer.h"
@@ -70,17 +77,26 @@ struct Trained {
   std::vector<double> losses;
 };
 
-class HybridDrawsTest : public testing::Test {
+class HybridDrawsTest : public DeviceTypeTest {
  protected:
-  static Trained Train(const std::string& schedule, int stages,
-                       ActivationCheckpointing checkpointing) {
-    const LayerSpecs specs = Specs();
+  static HybridOptions Options(const std::string& schedule, int stages,
+                               ActivationCheckpointing checkpointing) {
     HybridOptions options;
     options.schedule = *MakeSchedule(schedule, {stages, 1, 4});
-    options.cuts = *UniformCuts(static_cast<int64_t>(specs.size()), stages);
-    options.devices.assign(static_cast<size_t>(stages), c10::kCPU);
+    options.cuts = *UniformCuts(static_cast<int64_t>(Specs().size()), stages);
     options.pipeline.checkpointing = checkpointing;
-    const auto strategy = Hybrid::Create(specs, CrossEntropy, options, nullptr);
+    return options;
+  }
+
+  static Trained Train(const std::string& schedule, int stages,
+                       ActivationCheckpointing checkpointing) {
+    HybridOptions options = Options(schedule, stages, checkpointing);
+    options.devices = Devices(stages);
+    return Train(options, nullptr);
+  }
+
+  static Trained Train(const HybridOptions& options, Communicator* world) {
+    const auto strategy = Hybrid::Create(Specs(), CrossEntropy, options, world);
     EXPECT_TRUE(strategy.ok()) << strategy.status();
     if (!strategy.ok()) return {};
     Trained run;
@@ -96,16 +112,31 @@ class HybridDrawsTest : public testing::Test {
     run.weights = WeightsSha256((*strategy)->Parameters());
     return run;
   }
-};
 
-TEST_F(HybridDrawsTest, AreTheSameWhenALayerIsComputedAgain) {
+  // By rank: its stage's weights, and losses.
+  static std::vector<Trained> TrainOverRanks(
+      int ranks, ActivationCheckpointing checkpointing) {
+    std::vector<Trained> runs(static_cast<size_t>(ranks));
+    const absl::Status status = RunThreadRanks(ranks, [&](Communicator& world) {
+      HybridOptions options = Options("1f1b", ranks, checkpointing);
+      options.devices = {TestDevice()};
+      runs[static_cast<size_t>(world.rank())] = Train(options, &world);
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    return runs;
+  }
+};
+TANDEM_ON_DEVICE_TYPES(HybridDrawsTest);
+
+TEST_P(HybridDrawsTest, AreTheSameWhenALayerIsComputedAgain) {
   for (const char* schedule : {"1f1b", "zb_h1"}) {
     for (int stages : {1, 2}) {
       const Trained kept =
           Train(schedule, stages, ActivationCheckpointing::kNever);
       for (const auto again : {ActivationCheckpointing::kAlways,
                                ActivationCheckpointing::kExceptLast}) {
-        at::randn({3});  // moves the process's generator
+        at::randn({3}, TestDevice());  // moves the device's generator
         const Trained run = Train(schedule, stages, again);
         EXPECT_EQ(run.weights, kept.weights) << schedule << " " << stages;
         EXPECT_EQ(run.losses, kept.losses);
@@ -114,8 +145,20 @@ TEST_F(HybridDrawsTest, AreTheSameWhenALayerIsComputedAgain) {
   }
 }
 
+TEST_P(HybridDrawsTest, AreTheSameWhenRanksComputeALayerAgain) {
+  const auto kept = TrainOverRanks(2, ActivationCheckpointing::kNever);
+  for (const auto again : {ActivationCheckpointing::kAlways,
+                           ActivationCheckpointing::kExceptLast}) {
+    const auto runs = TrainOverRanks(2, again);
+    for (size_t rank = 0; rank < kept.size(); ++rank) {
+      EXPECT_EQ(runs[rank].weights, kept[rank].weights) << rank;
+      EXPECT_EQ(runs[rank].losses, kept[rank].losses) << rank;
+    }
+  }
+}
+
 // Stages in threads of their own draw as they come.
-TEST_F(HybridDrawsTest, AreTheSameInEveryRunAndCut) {
+TEST_P(HybridDrawsTest, AreTheSameInEveryRunAndCut) {
   const Trained one = Train("1f1b", 1, ActivationCheckpointing::kNever);
   for (int stages : {2, 4}) {
     for (int i = 0; i < 3; ++i) {
@@ -125,6 +168,25 @@ TEST_F(HybridDrawsTest, AreTheSameInEveryRunAndCut) {
       EXPECT_EQ(run.losses, one.losses);
     }
   }
+}
+
+// Where it cannot be helped, creation says so.
+TEST(HybridDrawsOnCudaTest, DropoutInsideOfCudnnIsRefusedByName) {
+  HybridOptions options;
+  options.schedule = *MakeSchedule("1f1b", {1, 1, 2});
+  options.devices = {c10::Device(c10::kCUDA, 0)};
+  options.pipeline.checkpointing = ActivationCheckpointing::kAlways;
+  const LayerSpec lstm = {"recur", "LSTM", [](uint64_t) {
+                            Layer layer;
+                            layer.name = "recur";
+                            layer.module = std::make_shared<nn::LSTMImpl>(
+                                nn::LSTMOptions(2, 2).dropout(0.5));
+                            return layer;
+                          }};
+  const auto strategy = Hybrid::Create({lstm}, CrossEntropy, options, nullptr);
+  EXPECT_EQ(strategy.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(strategy.status().message()),
+              testing::HasSubstr("recur (torch::nn::LSTMImpl)"));
 }
 
 }  // namespace

@@ -97,6 +97,26 @@ TEST_P(LayerProfileTest, LeavesTheModelAsItWas) {
   }
 }
 
+// Those of a whole model would be as large as the model.
+TEST_P(LayerProfileTest, HasTheGradientsOfOneLayerAtATime) {
+  LayerList layers = MakeLayers({LinearLayer("first", 4, 4)}, 1);
+  const NamedTensors parameters = NamedParameters(layers);
+  int looks = 0;
+  Layer look;
+  look.name = "look";
+  look.forward = [&](const at::Tensor& x) {
+    for (const auto& [name, parameter] : parameters) {
+      EXPECT_FALSE(parameter.grad().defined()) << name;
+    }
+    ++looks;
+    return x.mul(2);
+  };
+  layers.push_back(look);
+  const auto profile = Profile(layers, at::ones({3, 4}));
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_GT(looks, 1);
+}
+
 TEST_P(LayerProfileTest, OrdersAndSplitsTimes) {
   const LayerSpecs specs = {LinearLayer("small", 512, 2),
                             LinearLayer("middle", 2, 512),

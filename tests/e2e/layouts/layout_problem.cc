@@ -36,7 +36,7 @@ LayerSpecs SpecsOf(const LayoutCell& cell) {
     gpt.context = 7;
     gpt.vocabulary = 33;
     gpt.ties_lm_head = true;
-    return Gpt(gpt);
+    return *Gpt(gpt);
   }
   CHECK_EQ(cell.model, "mlp_dropout");
   MlpDropoutOptions mlp;

@@ -7,8 +7,11 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
+#include "core/layer.h"
 #include "core/testing/thread_ranks.h"
 #include "models/basic_layers.h"
 #include "models/classification_loss.h"
@@ -82,6 +85,56 @@ TEST(PartitionJobTest, MeasuresAMicrobatchByTheJobsLoss) {
   EXPECT_THAT(data.asked(), ElementsAre(5));
   EXPECT_GT(losses, 0);
   EXPECT_THAT(partition.table, HasSubstr("160 B"));  // 5 x 8 floats of relu1
+}
+
+// Layers whose makers fail the test when another layer is there.
+class LoneLayers {
+ public:
+  explicit LoneLayers(LayerSpecs specs) : specs_(std::move(specs)) {
+    for (LayerSpec& spec : specs_) {
+      spec.make = [this, make = spec.make](uint64_t seed) {
+        absl::MutexLock lock(&mutex_);
+        for (const auto& each : made_) EXPECT_TRUE(each.expired());
+        Layer layer = make(seed);
+        made_.push_back(layer.module);
+        return layer;
+      };
+    }
+  }
+
+  const LayerSpecs& specs() const { return specs_; }
+  size_t made() const {
+    absl::MutexLock lock(&mutex_);
+    return made_.size();
+  }
+
+ private:
+  LayerSpecs specs_;
+  mutable absl::Mutex mutex_;
+  std::vector<std::weak_ptr<torch::nn::Module>> made_;
+};
+
+TEST(PartitionJobTest, MakesNoWholeModelWhereSizesSuffice) {
+  LoneLayers layers({LinearLayer("fc1", 4, 8), LinearLayer("fc2", 8, 8),
+                     LinearLayer("fc3", 8, 3)});
+  const Samples data;
+  PartitionTask task;
+  task.specs = layers.specs();
+  task.schedule = *OneFOneB({2, 1, 4});
+  task.loss = CrossEntropy;
+  for (const char* balance :
+       {"", "uniform", "parameters", "type:Linear", "fc2"}) {
+    SCOPED_TRACE(balance);
+    TrainOptions options;
+    options.pipeline.balance = balance;
+    const size_t before = layers.made();
+    const absl::Status status = RunThreadRanks(2, [&](Communicator& world) {
+      return PartitionJob(options, task, {c10::kCPU}, data, world).status();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    // By rank 0 alone.
+    EXPECT_EQ(layers.made() - before, task.specs.size());
+  }
 }
 
 }  // namespace
