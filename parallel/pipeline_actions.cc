@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/batch_inputs.h"
+#include "core/deferred_score.h"
 #include "core/fault_point.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
@@ -97,8 +98,8 @@ absl::StatusOr<StageMessage> PipelineExecutor::InputsOf(
 absl::Status PipelineExecutor::CheckDensity(size_t index, Step& step) {
   if (!step.first_score.has_value()) step.first_score = index;
   const size_t first = *step.first_score;
-  return CheckSameDensity(step.scores[index], step.rows[index],
-                          step.scores[first], step.rows[first]);
+  return CheckSameDensity(step.deferred_scores[index].known, step.rows[index],
+                          step.deferred_scores[first].known, step.rows[first]);
 }
 
 absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,
@@ -112,9 +113,11 @@ absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,
   const Batch& batch = (*step.microbatches)[index];
   if (step.trains && stage.has_loss()) {
     const std::vector<double>& parts = step.samples.loss_parts;
+    TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
+                            TargetsOf(batch, stage.loss().names()));
     TANDEM_ASSIGN_OR_RETURN(
-        step.scores[index],
-        stage.ForwardLoss(pass, inputs, batch.targets,
+        step.deferred_scores[index],
+        stage.ForwardLoss(pass, inputs, targets,
                           parts.empty() ? pass.weight : parts[index]));
     time.computed = Clock::now();
     return parts.empty() ? CheckDensity(index, step) : absl::OkStatus();
@@ -122,9 +125,11 @@ absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,
   TANDEM_ASSIGN_OR_RETURN(
       const StageMessage outputs,
       step.trains ? stage.Forward(pass, inputs) : stage.Infer(pass, inputs));
-  if (stage.has_loss() && batch.targets.defined()) {
-    TANDEM_ASSIGN_OR_RETURN(step.scores[index],
-                            stage.Judge(outputs[0], batch.targets));
+  if (stage.has_loss() && HasTargets(batch)) {
+    TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
+                            TargetsOf(batch, stage.loss().names()));
+    TANDEM_ASSIGN_OR_RETURN(step.deferred_scores[index],
+                            stage.Judge(outputs, targets));
   }
   time.computed = Clock::now();
   local.progress.Ends();
@@ -232,18 +237,37 @@ absl::Status PipelineExecutor::FinishDevice(const Local& local,
   return finishes ? step.hooks->finish(local.index) : absl::OkStatus();
 }
 
+// Where the last stage is: waits for the device, once a step, and is watched as
+// its last action.
+absl::Status PipelineExecutor::FinishScores(Local& local, int last,
+                                            Step& step) {
+  const bool has_loss =
+      local.index == DeviceOfStage(schedule_, schedule_.stages - 1);
+  if (!has_loss || last < 0) return absl::OkStatus();
+  local.progress.Starts(last, Clock::now());
+  absl::StatusOr<std::vector<Score>> scores =
+      CatchTorchOr([&] { return ReadScores(step.deferred_scores); });
+  local.progress.Ends();
+  if (!scores.ok()) return Annotate(scores.status(), "reading the score");
+  step.scores = *std::move(scores);
+  return absl::OkStatus();
+}
+
 absl::Status PipelineExecutor::RunDevice(Local& local, Step& step) {
   std::vector<ActionTime> times;
   times.reserve(local.actions->size());
   absl::Status done;
+  int last = -1;
   for (const Action& action : *local.actions) {
     if (action.microbatch >= static_cast<int>(step.rows.size())) continue;
+    last = NumberOf(action, *local.actions);
     times.emplace_back();
     done = RunAction(action, step, local, times.back());
     if (!done.ok()) break;
     NoteHeld(local);
   }
   if (done.ok()) done = FinishDevice(local, step);
+  if (done.ok()) done = FinishScores(local, last, step);
   if (!done.ok()) Fail(step, done);
   if (step.trains) {
     timeline_[static_cast<size_t>(local.index)] = std::move(times);

@@ -107,7 +107,7 @@ absl::Status PipelineStage::Recompute(int microbatch) {
   if (kept.roots.has_value()) return absl::OkStatus();
   kept.pass.microbatch.is_recomputed = true;
   const BufferKeeper keeper(layers_);
-  Score known;
+  DeferredScore known;
   return Annotate(RunWithGraph(&kept, &known).status(),
                   "computing activations again");
 }
