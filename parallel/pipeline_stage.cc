@@ -238,13 +238,6 @@ absl::StatusOr<DeferredScore> PipelineStage::Judge(
   return DeferredScore{result.score, result.sums};
 }
 
-void PipelineStage::Clear() {
-  kept_.clear();
-  left_.clear();
-  waiting_.clear();
-  added_losses_.clear();
-}
-
 const Layer* PipelineStage::running_layer() const {
   return running_->load(std::memory_order_relaxed);
 }

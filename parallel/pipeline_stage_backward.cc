@@ -189,4 +189,11 @@ absl::StatusOr<StageMessage> PipelineStage::Backward(
   return further;
 }
 
+void PipelineStage::Clear() {
+  kept_.clear();
+  left_.clear();
+  waiting_.clear();
+  added_losses_.clear();
+}
+
 }  // namespace tandem
