@@ -22,6 +22,9 @@ struct Batch {
   // name: tensors [size, ...], or tuples, lists and dicts of such. Layers say
   // what they read of it (LayerLinks::reads). Needed where `inputs` are.
   std::map<std::string, c10::IValue> further_inputs = {};
+  // What the loss takes beside the targets (boxes, a second label), in the same
+  // way; LossNames::targets says what it reads. Needed where `targets` are.
+  std::map<std::string, c10::IValue> further_targets = {};
 };
 
 // What a batch, or several, came to. Sums, so that they can be added up across

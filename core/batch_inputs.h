@@ -1,4 +1,5 @@
-// What a batch brings beside its inputs, for the layers that read it.
+// Further inputs and targets: what a batch brings beside its inputs, for the
+// layers that read it, and beside its targets, for the loss.
 
 #ifndef TANDEM_CORE_BATCH_INPUTS_H_
 #define TANDEM_CORE_BATCH_INPUTS_H_
@@ -27,6 +28,10 @@ namespace tandem {
 // for what is no tensor, and for one whose dimension 0 is not batch.size.
 absl::StatusOr<Skips> NamedInputs(const Batch& batch,
                                   const std::vector<std::string>& names);
+
+// The same of `batch.further_targets`; `names` are LossNames::targets.
+absl::StatusOr<Skips> NamedTargets(const Batch& batch,
+                                   const std::vector<std::string>& names);
 
 // InvalidArgument unless dimension 0 of `tensor`, called `name`, counts `size`
 // samples.

@@ -4,7 +4,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "core/status_macros.h"
 
 namespace tandem {
 namespace {
@@ -15,15 +17,34 @@ absl::Status SkipError(const std::string& skip, size_t layer,
       "skip connection '", skip, "' of layer ", layer, " ", problem));
 }
 
+// What a layer has left, by name: the last of each.
+struct Left {
+  size_t layer;
+  bool is_taken;
+};
+using AllLeft = std::map<std::string, Left>;
+
+absl::Status TakeForLoss(const std::string& skip, AllLeft& left) {
+  const auto found = left.find(skip);
+  if (found != left.end()) {
+    found->second.is_taken = true;
+    return absl::OkStatus();
+  }
+  const std::string names =
+      absl::StrJoin(left, ", ", [](std::string* out, const auto& each) {
+        absl::StrAppend(out, "'", each.first, "'");
+      });
+  return absl::InvalidArgumentError(
+      absl::StrCat("the loss takes '", skip, "', which no layer leaves; they ",
+                   "leave ", names.empty() ? "nothing" : names));
+}
+
 }  // namespace
 
-absl::Status CheckSkips(const std::vector<LayerLinks>& layers) {
+absl::Status CheckSkips(const std::vector<LayerLinks>& layers,
+                        const std::vector<std::string>& loss_takes) {
   const std::vector<std::string> inputs = FurtherInputs(layers);
-  struct Left {
-    size_t layer;
-    bool is_taken;
-  };
-  std::map<std::string, Left> left;  // the last of each name
+  AllLeft left;
   for (size_t i = 0; i < layers.size(); ++i) {
     for (const std::string& skip : layers[i].takes) {
       const auto found = left.find(skip);
@@ -45,15 +66,20 @@ absl::Status CheckSkips(const std::vector<LayerLinks>& layers) {
       its->second = {i, false};
     }
   }
+  for (const std::string& skip : loss_takes) {
+    TANDEM_RETURN_IF_ERROR(TakeForLoss(skip, left));
+  }
   for (const auto& [skip, its] : left) {
     if (its.is_taken) continue;
-    return SkipError(skip, its.layer, "is taken by no layer after it");
+    return SkipError(skip, its.layer,
+                     "is taken by no layer after it, nor by the loss");
   }
   return absl::OkStatus();
 }
 
-std::vector<std::string> SkipsBefore(const std::vector<LayerLinks>& layers,
-                                     size_t layer) {
+std::vector<std::string> SkipsBefore(
+    const std::vector<LayerLinks>& layers, size_t layer,
+    const std::vector<std::string>& loss_takes) {
   std::set<std::string> needed;
   std::set<std::string> left;  // anew, under a name that may be on its way
   for (size_t i = layer; i < layers.size(); ++i) {
@@ -62,6 +88,9 @@ std::vector<std::string> SkipsBefore(const std::vector<LayerLinks>& layers,
       if (left.count(skip) == 0) needed.insert(skip);
     }
     left.insert(layers[i].stashes.begin(), layers[i].stashes.end());
+  }
+  for (const std::string& skip : loss_takes) {
+    if (left.count(skip) == 0) needed.insert(skip);
   }
   return {needed.begin(), needed.end()};
 }

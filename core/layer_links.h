@@ -37,15 +37,18 @@ struct LayerLinks {
 // Whether skips of layers in this order fit together: InvalidArgument, naming
 // the skip and the layer (by number), when one is taken that was not left
 // before, left and never taken (before another of its name is left), or left
-// under the name of a further input.
-absl::Status CheckSkips(const std::vector<LayerLinks>& layers);
+// under the name of a further input. `loss_takes` is what the loss takes as a
+// layer behind the last one (LossNames::outputs); errors call it the loss.
+absl::Status CheckSkips(const std::vector<LayerLinks>& layers,
+                        const std::vector<std::string>& loss_takes = {});
 
 // What is on its way before layer `layer` (after the last one for
 // layers.size()), in alphabetic order: skips that were left before it and that
-// it or one after it takes, and further inputs that these read. Requires
-// CheckSkips.
-std::vector<std::string> SkipsBefore(const std::vector<LayerLinks>& layers,
-                                     size_t layer);
+// it, one after it, or the loss takes, and further inputs that these read.
+// Requires CheckSkips.
+std::vector<std::string> SkipsBefore(
+    const std::vector<LayerLinks>& layers, size_t layer,
+    const std::vector<std::string>& loss_takes = {});
 
 // The further inputs that these layers read, in alphabetic order.
 std::vector<std::string> FurtherInputs(const std::vector<LayerLinks>& layers);

@@ -89,14 +89,23 @@ at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips) {
 
 at::Tensor Forward(const LayerList& layers, const at::Tensor& input,
                    Skips further) {
+  return ForwardWithSkips(layers, input, std::move(further), {}).first;
+}
+
+std::pair<at::Tensor, Skips> ForwardWithSkips(
+    const LayerList& layers, const at::Tensor& input, Skips further,
+    const std::vector<std::string>& names) {
   at::Tensor x = input;
   Skips skips = std::move(further);
-  const std::vector<std::vector<std::string>> last = LastTakes(LinksOf(layers));
+  const std::vector<std::vector<std::string>> last =
+      LastTakes(LinksOf(layers), names);
   for (size_t i = 0; i < layers.size(); ++i) {
     x = RunLayer(layers[i], x, skips);
     for (const std::string& skip : last[i]) skips.erase(skip);
   }
-  return x;
+  Skips left;
+  for (const std::string& name : names) left[name] = skips.at(name);
+  return {x, std::move(left)};
 }
 
 std::vector<LayerLinks> LinksOf(const LayerList& layers) {

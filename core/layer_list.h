@@ -10,6 +10,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/layer.h"
@@ -35,6 +37,12 @@ at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips);
 // (core/batch_inputs.h).
 at::Tensor Forward(const LayerList& layers, const at::Tensor& input,
                    Skips further = {});
+
+// The same with what layers have left for others, as far as the caller takes
+// it: the skips of these names (the loss's: LossNames::outputs).
+std::pair<at::Tensor, Skips> ForwardWithSkips(
+    const LayerList& layers, const at::Tensor& input, Skips further,
+    const std::vector<std::string>& names);
 
 // What each layer shares with others.
 std::vector<LayerLinks> LinksOf(const LayerList& layers);

@@ -43,7 +43,7 @@ class LossTerms {
 
 // For a layer in its forward, on any stage of a pipeline, or a loss function:
 // `loss`, a scalar, is added to what is trained, and reported by its name
-// beside the loss function's result (Strategy::LossTerms). It is to be a mean
+// beside the loss function's result (Strategy::AddedLosses). It is to be a mean
 // over samples as that one is: microbatches and replicas weigh by their
 // samples. Several of one name add up. Nothing happens outside of training.
 //

@@ -74,7 +74,12 @@ absl::StatusOr<Batch> GetOrCatch(const Dataset& dataset,
   }
   return CatchTorchOr([&]() -> absl::StatusOr<Batch> {
     TANDEM_ASSIGN_OR_RETURN(Batch batch, dataset.Get(indices, parts));
-    if (pin && parts.targets) batch.targets = batch.targets.pin_memory();
+    if (pin && parts.targets) {
+      batch.targets = batch.targets.pin_memory();
+      for (auto& [name, tree] : batch.further_targets) {
+        TANDEM_ASSIGN_OR_RETURN(tree, MapTensors(tree, name, Pinned));
+      }
+    }
     if (pin && parts.inputs) {
       batch.inputs = batch.inputs.pin_memory();
       for (auto& [name, tree] : batch.further_inputs) {

@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "core/deferred_score.h"
+
 namespace tandem {
 namespace {
 
@@ -22,10 +24,9 @@ void CheckShapes(const at::Tensor& outputs, const at::Tensor& targets) {
 // What counts: all targets, or those that are not ignored.
 using Ignored = std::optional<int64_t>;
 
-// One transfer, whatever the device: all sums travel as doubles, which hold
-// every count below 2^53.
-Score ScoreOf(const at::Tensor& log_probabilities, const at::Tensor& targets,
-              const Ignored& ignored) {
+// All sums are doubles, which hold every count below 2^53.
+DeferredScore ScoreOf(const at::Tensor& log_probabilities,
+                      const at::Tensor& targets, const Ignored& ignored) {
   at::NoGradGuard no_grad;
   const at::Tensor none = ignored ? targets.eq(*ignored) : at::Tensor();
   const at::Tensor labels = ignored ? targets.masked_fill(none, 0) : targets;
@@ -36,15 +37,13 @@ Score ScoreOf(const at::Tensor& log_probabilities, const at::Tensor& targets,
   if (ignored) correct = correct.logical_and(none.logical_not());
   std::vector<at::Tensor> sums = {losses.sum().neg(),
                                   correct.sum().to(at::kDouble)};
-  if (ignored) sums.push_back(none.sum().to(at::kDouble));
-  const at::Tensor all = at::stack(sums).cpu();
-  const auto* values = all.const_data_ptr<double>();
-  Score score;
-  score.loss_sum = values[0];
-  score.correct = static_cast<int64_t>(values[1]);
-  score.count =
-      targets.numel() - (ignored ? static_cast<int64_t>(values[2]) : 0);
-  return score;
+  Score known;
+  if (ignored) {
+    sums.push_back(none.logical_not().sum().to(at::kDouble));
+  } else {
+    known.count = targets.numel();
+  }
+  return DeferScore(known, at::stack(sums));
 }
 
 LossResult Loss(const at::Tensor& outputs, const at::Tensor& targets,
@@ -53,14 +52,13 @@ LossResult Loss(const at::Tensor& outputs, const at::Tensor& targets,
   const at::Tensor rows = outputs.reshape({targets.numel(), outputs.size(-1)});
   const at::Tensor labels = targets.reshape({targets.numel()});
   const at::Tensor log_probabilities = at::log_softmax(rows, 1);
-  const Score score = ScoreOf(log_probabilities, labels, ignored);
-  if (!ignored) return {at::nll_loss(log_probabilities, labels), score};
-  // The mean over none is NaN, the sum 0.
-  const auto reduction =
-      score.count == 0 ? at::Reduction::Sum : at::Reduction::Mean;
-  return {at::nll_loss(log_probabilities, labels, /*weight=*/{}, reduction,
-                       *ignored),
-          score};
+  const auto [score, sums] = ScoreOf(log_probabilities, labels, ignored);
+  if (!ignored) return {at::nll_loss(log_probabilities, labels), score, sums};
+  const at::Tensor mean = at::nll_loss(log_probabilities, labels, /*weight=*/{},
+                                       at::Reduction::Mean, *ignored);
+  // Of none it is NaN, which only the device knows yet.
+  const at::Tensor is_none = labels.eq(*ignored).all();
+  return {mean.masked_fill(is_none, 0), score, sums};
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ namespace tandem {
 // prediction, and `loss` is the mean over them (NaN when there is none, as in
 // PyTorch). A prediction is correct when its greatest logit, the first of
 // equals, is the target's. Throws c10::Error on shapes that do not fit and, on
-// the CPU, on targets out of range. Waits for the device once.
+// the CPU, on targets out of range. Waits for no device: the score's sums stay
+// there (LossResult::sums).
 LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets);
 
 // The same with torch.nn.CrossEntropyLoss's ignore_index, for padding, say:

@@ -10,13 +10,16 @@
 namespace tandem {
 
 LossFunction WithZLoss(LossFunction loss, double coefficient) {
+  const LossNames names = loss.names();
   const LossFunction::Weight weight = loss.weight();
   return LossFunction(
-      [loss = std::move(loss), coefficient](const at::Tensor& outputs,
-                                            const at::Tensor& targets) {
-        AddLoss("z_loss",
-                at::logsumexp(outputs, -1).square().mean().mul(coefficient));
-        return loss(outputs, targets);
+      names,
+      [loss = std::move(loss), coefficient](const LossArguments& arguments) {
+        AddLoss("z_loss", at::logsumexp(arguments.outputs, -1)
+                              .square()
+                              .mean()
+                              .mul(coefficient));
+        return loss(arguments);
       },
       weight);
 }

@@ -19,7 +19,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -74,6 +76,12 @@ struct ModuleTraits<LayerList> {
                          const Skips& further = {}) {
     return tandem::Forward(layers, input, further);
   }
+  // With the skips of these names.
+  static std::pair<at::Tensor, Skips> Call(
+      LayerList& layers, const at::Tensor& input, const Skips& further,
+      const std::vector<std::string>& names) {
+    return ForwardWithSkips(layers, input, further, names);
+  }
 };
 
 // One replica of `Module` among those of all ranks. What it can do beside
@@ -105,7 +113,7 @@ class DistributedDataParallel : public Replica {
   }
 
   // The module's forward, which gives what it likes: best a tensor, or a pair,
-  // tuple or vector of tensors (Watch says why).
+  // tuple, vector or map of tensors (Watch says why).
   // Collective while gradients are on (buffers come from rank 0).
   template <typename... Args>
   auto Forward(Args&&... args)
@@ -139,6 +147,10 @@ class DistributedDataParallel : public Replica {
   template <typename T>
   void Watch(const std::vector<T>& outputs) {
     for (const T& output : outputs) Watch(output);
+  }
+  template <typename Key, typename T>
+  void Watch(const std::map<Key, T>& outputs) {
+    for (const auto& each : outputs) Watch(each.second);
   }
   template <typename... T>
   void Watch(const std::tuple<T...>& outputs) {

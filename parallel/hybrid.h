@@ -98,8 +98,8 @@ struct HybridOptions {
 //
 // All ranks call the same methods; ranks of one replica with the same batch, of
 // the same size on all replicas unless batches may be uneven. The first stage's
-// rank needs its inputs, further ones included, and the last one's its targets;
-// others may leave them undefined.
+// rank needs its inputs, further ones included, and the last one's its targets,
+// further ones included; others may leave them undefined.
 //
 // Schedule, cuts, seed and the other options must be the same on all ranks:
 // Create compares them (hybrid_agreement.h).
@@ -152,7 +152,8 @@ class Hybrid : public Strategy {
   absl::Status CheckOptimizerState(const StoredTensors& state) const override;
 
   // The outputs of the model for `batch`, [batch.size, ...], on the last
-  // stage's device; undefined where that is not here. In evaluation mode.
+  // stage's device; undefined where that is not here. In evaluation mode. They
+  // are the last layer's; what the loss takes beside them is not given.
   absl::StatusOr<at::Tensor> Forward(const Batch& batch);
 
   const PipelineExecutor& executor() const { return *executor_; }
@@ -210,7 +211,7 @@ class Hybrid : public Strategy {
   void Abort(const absl::Status& reason);
 
   HybridOptions options_;
-  LossFunction::Weight loss_weight_;  // null: by samples
+  LossFunction loss_;
   HybridGroups groups_;
   std::unique_ptr<PipelineExecutor> executor_;
   std::vector<std::unique_ptr<TrainedStage>> stages_;  // null: elsewhere

@@ -70,7 +70,7 @@ void AddReplicas(const HybridOptions& options, NamedValues& values) {
 
 }  // namespace
 
-NamedValues HybridValues(const LayerSpecs& specs,
+NamedValues HybridValues(const LayerSpecs& specs, const LossFunction& loss,
                          const HybridOptions& options) {
   NamedValues values;
   for (const auto& [name, value] : ScheduleValues(options.schedule)) {
@@ -88,16 +88,17 @@ NamedValues HybridValues(const LayerSpecs& specs,
   values["reproducible"] = Word(options.reproducible);
   values["gradient_groups"] = absl::StrCat(options.gradient_groups);
   values["layers"] = LayersOf(specs);
+  values["loss's outputs"] = absl::StrJoin(loss.names().outputs, ",");
   AddTraining(options, values);
   AddReplicas(options, values);
   return values;
 }
 
-absl::Status CheckSameOptions(const LayerSpecs& specs,
+absl::Status CheckSameOptions(const LayerSpecs& specs, const LossFunction& loss,
                               const HybridOptions& options,
                               Communicator* world) {
   if (world == nullptr || world->size() == 1) return absl::OkStatus();
-  return AgreeInGroup(HybridValues(specs, options), "models and options",
+  return AgreeInGroup(HybridValues(specs, loss, options), "models and options",
                       *world);
 }
 

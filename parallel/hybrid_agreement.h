@@ -7,18 +7,21 @@
 #include "core/agreement.h"
 #include "core/communicator.h"
 #include "core/layer.h"
+#include "core/loss.h"
 #include "parallel/hybrid.h"
 
 namespace tandem {
 
 // What must be the same on every rank, by name: the layers' names and types,
-// schedule (whatever it is called), cuts, microbatches, optimizers and the
-// other options. Timeouts may differ; of functions it is whether there is one.
-NamedValues HybridValues(const LayerSpecs& specs, const HybridOptions& options);
+// the outputs that the loss takes, schedule (whatever it is called), cuts,
+// microbatches, optimizers and the other options. Timeouts may differ; of
+// functions it is whether there is one.
+NamedValues HybridValues(const LayerSpecs& specs, const LossFunction& loss,
+                         const HybridOptions& options);
 
 // InvalidArgument, on every rank alike, where these differ, with the option,
 // the ranks and what each has. `world` is that of Hybrid::Create. Collective.
-absl::Status CheckSameOptions(const LayerSpecs& specs,
+absl::Status CheckSameOptions(const LayerSpecs& specs, const LossFunction& loss,
                               const HybridOptions& options,
                               Communicator* world);
 

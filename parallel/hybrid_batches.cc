@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/host_numbers.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 #include "parallel/hybrid.h"
@@ -116,15 +117,22 @@ absl::Status Hybrid::SumAddedLosses() {
   // mean over replicas of it.
   const double share = options_.reproducible ? 1 : 1.0 / replicas;
   std::vector<LossSums::Part> parts;
-  TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
-    for (const auto& stage : executor_->stages()) {
-      if (stage == nullptr) continue;
-      for (const AddedLoss& each : stage->TakeAddedLosses()) {
-        parts.push_back({each.name, groups_.replica() * count + each.microbatch,
-                         each.loss.item<double>() * each.weight * share});
-      }
+  std::vector<double> weights;
+  std::vector<at::Tensor> losses;
+  for (const auto& stage : executor_->stages()) {
+    if (stage == nullptr) continue;
+    for (const AddedLoss& each : stage->TakeAddedLosses()) {
+      parts.push_back(
+          {each.name, groups_.replica() * count + each.microbatch, 0});
+      weights.push_back(each.weight);
+      losses.push_back(each.loss);
     }
-  }));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<double> values,
+                          CatchTorchOr([&] { return ReadNumbers(losses); }));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i].value = values[i] * weights[i] * share;
+  }
   return added_losses_.Sum(parts, replicas * count, groups_.world());
 }
 
@@ -132,9 +140,10 @@ absl::Status Hybrid::SumAddedLosses() {
 // by microbatch, as one rank would.
 absl::StatusOr<std::vector<double>> Hybrid::LossParts(
     const std::vector<Batch>& microbatches) {
-  if (!loss_weight_ || stages_.back() == nullptr) return std::vector<double>();
+  if (!loss_.weight() || stages_.back() == nullptr)
+    return std::vector<double>();
   TANDEM_ASSIGN_OR_RETURN(const std::vector<double> mine,
-                          LossWeights(loss_weight_, microbatches));
+                          LossWeights(loss_, microbatches));
   const int64_t count = options_.schedule.microbatches;
   const at::Tensor all =
       at::zeros({groups_.replicas() * count}, at::dtype(at::kDouble));

@@ -166,11 +166,11 @@ absl::Status Hybrid::CompareReplicas() {
 
 absl::Status Hybrid::Prepare(const LayerSpecs& specs, const LossFunction& loss,
                              Communicator* world) {
-  TANDEM_RETURN_IF_ERROR(CheckSameOptions(specs, options_, world));
+  TANDEM_RETURN_IF_ERROR(CheckSameOptions(specs, loss, options_, world));
   TANDEM_RETURN_IF_ERROR(MakeGroups(world));
   const PipelineLayout layout = {options_.devices, groups_.pipe()};
   layers_ = static_cast<int>(specs.size());
-  loss_weight_ = loss.weight();
+  loss_ = loss;
   absl::StatusOr<PipelineExecutor::Stages> stages =
       MakeOwnStages(specs, loss, layout);
   TANDEM_RETURN_IF_ERROR(Agree(stages.status()));

@@ -161,8 +161,9 @@ LayerList WithLoss(const LayerList& layers, const ProfileOptions& options) {
 }
 
 absl::Status RunRound(const LayerList& layers, const LayerFlow& entry,
-                      c10::Device device, std::vector<Times>& times,
+                      const ProfileOptions& options, std::vector<Times>& times,
                       ModelProfile& profile) {
+  const c10::Device device = options.device;
   const c10::OptionalDeviceGuard guard(device);
   const std::vector<LayerLinks> links = LinksOf(layers);
   TANDEM_ASSIGN_OR_RETURN(LayerFlow flow, CatchTorchOr([&] {
@@ -176,7 +177,7 @@ absl::Status RunRound(const LayerList& layers, const LayerFlow& entry,
                     return RunOnce(layers[i], device, flow, times[i]);
                   },
                   absl::StrCat("profile of layer ", layers[i].name)));
-    KeepSkips(SkipsBefore(links, i + 1), flow);
+    KeepSkips(SkipsBefore(links, i + 1, options.loss_takes), flow);
     if (i < profile.layers.size()) {
       profile.layers[i].output_bytes = flow.bytes();
     }
@@ -191,8 +192,7 @@ absl::Status MeasureTimes(const LayerList& layers, const LayerFlow& entry,
   std::vector<Times> times(all.size());
   for (int run = 0; run < options.warmup + options.runs; ++run) {
     if (run == options.warmup) times.assign(all.size(), {});
-    TANDEM_RETURN_IF_ERROR(
-        RunRound(all, entry, options.device, times, profile));
+    TANDEM_RETURN_IF_ERROR(RunRound(all, entry, options, times, profile));
   }
   for (size_t i = 0; i < all.size(); ++i) {
     LayerProfile& layer =
@@ -228,7 +228,7 @@ absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,
                      options.warmup, " to warm up were given"));
   }
   const std::vector<LayerLinks> links = LinksOf(layers);
-  TANDEM_RETURN_IF_ERROR(CheckSkips(links));
+  TANDEM_RETURN_IF_ERROR(CheckSkips(links, options.loss_takes));
   TANDEM_ASSIGN_OR_RETURN(const LayerFlow entry,
                           EntryOf(input, options, links));
   ModelProfile profile;

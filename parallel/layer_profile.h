@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/layer.h"
@@ -30,6 +31,9 @@ struct ProfileOptions {
   std::map<std::string, c10::IValue> further_inputs = {};
   // Made of the last layer's output; its time is added to that layer's.
   std::function<at::Tensor(const at::Tensor&)> loss = nullptr;
+  // What the loss takes beside it (LossNames::outputs): counted on its way to
+  // the last layer, and left out of the loss's time.
+  std::vector<std::string> loss_takes = {};
 };
 
 // Runs `input`, a microbatch, through the layers, forward and backward, several

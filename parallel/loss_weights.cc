@@ -4,24 +4,38 @@
 
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/batch_inputs.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
 
 namespace tandem {
 
+bool HasTargets(const Batch& batch) {
+  return batch.targets.defined() || !batch.further_targets.empty();
+}
+
+absl::StatusOr<LossTargets> TargetsOf(const Batch& batch,
+                                      const LossNames& names) {
+  TANDEM_ASSIGN_OR_RETURN(TensorsByName further,
+                          NamedTargets(batch, names.targets));
+  return LossTargets(batch.targets, std::move(further));
+}
+
 absl::StatusOr<std::vector<double>> LossWeights(
-    const LossFunction::Weight& weight,
-    const std::vector<Batch>& microbatches) {
+    const LossFunction& loss, const std::vector<Batch>& microbatches) {
   std::vector<double> weights;
   for (const Batch& each : microbatches) {
-    if (!each.targets.defined()) {
+    if (!HasTargets(each)) {
       return absl::InvalidArgumentError(
           "the loss weighs by targets, but the batch has none");
     }
+    TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
+                            TargetsOf(each, loss.names()));
     TANDEM_ASSIGN_OR_RETURN(const double its,
-                            CatchTorchOr([&] { return weight(each.targets); },
+                            CatchTorchOr([&] { return loss.weight()(targets); },
                                          "the loss's weight"));
     if (!std::isfinite(its) || its < 0) {
       return absl::InvalidArgumentError(
@@ -40,14 +54,14 @@ std::vector<double> PartsOfTotal(const std::vector<double>& weights,
   return parts;
 }
 
-absl::Status RankLossParts::Start(const LossFunction::Weight& weight,
+absl::Status RankLossParts::Start(const LossFunction& loss,
                                   const std::vector<Batch>& microbatches,
                                   Communicator* ranks) {
   weights_.clear();
   ranks_ = 1;
   summing_ = PendingCollective();
-  if (weight) {
-    TANDEM_ASSIGN_OR_RETURN(weights_, LossWeights(weight, microbatches));
+  if (loss.weight()) {
+    TANDEM_ASSIGN_OR_RETURN(weights_, LossWeights(loss, microbatches));
   } else {
     for (const Batch& each : microbatches) {
       weights_.push_back(static_cast<double>(each.size));
@@ -55,7 +69,7 @@ absl::Status RankLossParts::Start(const LossFunction::Weight& weight,
   }
   total_ = at::full({1}, std::accumulate(weights_.begin(), weights_.end(), 0.0),
                     at::kDouble);
-  if (!weight || ranks == nullptr) return absl::OkStatus();
+  if (!loss.weight() || ranks == nullptr) return absl::OkStatus();
   ranks_ = ranks->size();
   TANDEM_ASSIGN_OR_RETURN(summing_, ranks->StartAllReduceSum(total_, 1, [] {
     return "the weights of losses";

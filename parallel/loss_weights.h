@@ -18,10 +18,18 @@
 
 namespace tandem {
 
-// Of each microbatch. InvalidArgument for targets that are undefined, and for a
+// Of each microbatch, by `loss.weight()`. InvalidArgument for targets that are
+// undefined, further ones that are not those that the loss reads, and for a
 // weight that is negative or not finite.
 absl::StatusOr<std::vector<double>> LossWeights(
-    const LossFunction::Weight& weight, const std::vector<Batch>& microbatches);
+    const LossFunction& loss, const std::vector<Batch>& microbatches);
+
+// Whether there is anything to compute a loss from.
+bool HasTargets(const Batch& batch);
+
+// What the loss reads of the batch; errors of NamedTargets.
+absl::StatusOr<LossTargets> TargetsOf(const Batch& batch,
+                                      const LossNames& names);
 
 // Each weight as a part of `total`, which the parts of all replicas make; all 0
 // where nothing counts.
@@ -32,10 +40,10 @@ std::vector<double> PartsOfTotal(const std::vector<double>& weights,
 // Not thread-safe.
 class RankLossParts {
  public:
-  // Weighs `microbatches` by `weight`, or by samples if that is null, as if all
-  // ranks had as many. With a weight `ranks` tell each other theirs, while the
-  // step goes on; null: there are no others.
-  absl::Status Start(const LossFunction::Weight& weight,
+  // Weighs `microbatches` as `loss` does, or by samples if it has no weight, as
+  // if all ranks had as many. With a weight `ranks` tell each other theirs,
+  // while the step goes on; null: there are no others.
+  absl::Status Start(const LossFunction& loss,
                      const std::vector<Batch>& microbatches,
                      Communicator* ranks);
 

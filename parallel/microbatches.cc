@@ -43,6 +43,10 @@ absl::StatusOr<Batch> SamplesOf(const Batch& batch, int64_t first,
     TANDEM_ASSIGN_OR_RETURN(part.further_inputs[name],
                             MapTensors(tree, name, rows));
   }
+  for (const auto& [name, tree] : batch.further_targets) {
+    TANDEM_ASSIGN_OR_RETURN(part.further_targets[name],
+                            MapTensors(tree, name, rows));
+  }
   return part;
 }
 

@@ -21,11 +21,11 @@ std::vector<int64_t> EvenSizes(int64_t samples, int64_t count);
 // (torch.split). Requires size >= 1.
 std::vector<int64_t> FixedSizes(int64_t samples, int64_t size);
 
-// Views: the same samples of inputs, targets and further inputs, these within
-// tuples, lists and dicts of any depth. Tensors that are undefined stay so.
-// Requires sizes that add up to the batch's. InvalidArgument, with its name and
-// path ("boxes[0]"), for a tensor whose dimension 0 is not the batch's size;
-// one part is the batch as it is.
+// Views: the same samples of inputs and targets, and of further ones, these
+// within tuples, lists and dicts of any depth. Tensors that are undefined stay
+// so. Requires sizes that add up to the batch's. InvalidArgument, with its name
+// and path ("boxes[0]"), for a tensor whose dimension 0 is not the batch's
+// size; one part is the batch as it is.
 absl::StatusOr<std::vector<Batch>> SplitBatch(
     const Batch& batch, const std::vector<int64_t>& sizes);
 

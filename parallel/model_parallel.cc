@@ -142,8 +142,8 @@ absl::Status Move(const Layer& layer, const Spot& spot) {
 }  // namespace
 
 absl::StatusOr<LayerList> SpreadOverDevices(
-    LayerList layers, const Cuts& cuts,
-    const std::vector<c10::Device>& devices) {
+    LayerList layers, const Cuts& cuts, const std::vector<c10::Device>& devices,
+    const std::vector<std::string>& loss_takes) {
   const auto count = static_cast<int64_t>(layers.size());
   TANDEM_RETURN_IF_ERROR(CheckCuts(cuts, count));
   if (cuts.size() + 1 != devices.size()) {
@@ -153,7 +153,7 @@ absl::StatusOr<LayerList> SpreadOverDevices(
   }
   const std::vector<LayerRange> parts = PartsOf(cuts, count);
   TANDEM_RETURN_IF_ERROR(CheckNothingShared(layers, parts, devices));
-  TANDEM_RETURN_IF_ERROR(CheckSkips(LinksOf(layers)));
+  TANDEM_RETURN_IF_ERROR(CheckSkips(LinksOf(layers), loss_takes));
   std::map<std::string, size_t> part_of_skip;
   LayerList placed;
   for (size_t part = 0; part < parts.size(); ++part) {

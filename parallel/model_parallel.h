@@ -14,6 +14,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,7 +27,9 @@ namespace tandem {
 // and gives the list whose forward goes through all of them: the input is
 // brought to the first device, further ones to those that read them,
 // activations are copied from part to part (copy_channel.h), and the output
-// stays on the last device, where the caller brings the targets. Names and
+// stays on the last device, where the caller brings the targets and what the
+// loss takes beside it (`loss_takes`, LossNames::outputs), which stays where it
+// is made. Names and
 // values of parameters stay. `layers` share their modules with the list that is
 // returned, and must not be called any more.
 //
@@ -39,8 +42,8 @@ namespace tandem {
 // then. Else LibTorch's, ResourceExhausted for a part that does not fit, with
 // the layer; some layers may have been moved.
 absl::StatusOr<LayerList> SpreadOverDevices(
-    LayerList layers, const Cuts& cuts,
-    const std::vector<c10::Device>& devices);
+    LayerList layers, const Cuts& cuts, const std::vector<c10::Device>& devices,
+    const std::vector<std::string>& loss_takes = {});
 
 // Each layer's number of parameter elements, for CutsByParameters. What layers
 // share counts for the first.

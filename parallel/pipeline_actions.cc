@@ -1,6 +1,5 @@
-// What a device's thread does: the part of PipelineExecutor that runs actions.
+// What a device's thread does for one action.
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -20,11 +19,6 @@ namespace tandem {
 using Clock = ActionTime::Clock;
 
 namespace {
-
-// Of an action in its list.
-int NumberOf(const Action& action, const std::vector<Action>& all) {
-  return static_cast<int>(&action - all.data());
-}
 
 // To a cache line, which is the greatest vector.
 bool IsAligned(const at::Tensor& tensor) {
@@ -97,8 +91,8 @@ absl::StatusOr<StageMessage> PipelineExecutor::InputsOf(
 absl::Status PipelineExecutor::CheckDensity(size_t index, Step& step) {
   if (!step.first_score.has_value()) step.first_score = index;
   const size_t first = *step.first_score;
-  return CheckSameDensity(step.scores[index], step.rows[index],
-                          step.scores[first], step.rows[first]);
+  return CheckSameDensity(step.deferred_scores[index].known, step.rows[index],
+                          step.deferred_scores[first].known, step.rows[first]);
 }
 
 absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,
@@ -112,9 +106,11 @@ absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,
   const Batch& batch = (*step.microbatches)[index];
   if (step.trains && stage.has_loss()) {
     const std::vector<double>& parts = step.samples.loss_parts;
+    TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
+                            TargetsOf(batch, stage.loss().names()));
     TANDEM_ASSIGN_OR_RETURN(
-        step.scores[index],
-        stage.ForwardLoss(pass, inputs, batch.targets,
+        step.deferred_scores[index],
+        stage.ForwardLoss(pass, inputs, targets,
                           parts.empty() ? pass.weight : parts[index]));
     time.computed = Clock::now();
     return parts.empty() ? CheckDensity(index, step) : absl::OkStatus();
@@ -122,9 +118,11 @@ absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,
   TANDEM_ASSIGN_OR_RETURN(
       const StageMessage outputs,
       step.trains ? stage.Forward(pass, inputs) : stage.Infer(pass, inputs));
-  if (stage.has_loss() && batch.targets.defined()) {
-    TANDEM_ASSIGN_OR_RETURN(step.scores[index],
-                            stage.Judge(outputs[0], batch.targets));
+  if (stage.has_loss() && HasTargets(batch)) {
+    TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
+                            TargetsOf(batch, stage.loss().names()));
+    TANDEM_ASSIGN_OR_RETURN(step.deferred_scores[index],
+                            stage.Judge(outputs, targets));
   }
   time.computed = Clock::now();
   local.progress.Ends();
@@ -218,46 +216,6 @@ absl::Status PipelineExecutor::RunAction(const Action& action, Step& step,
   local.progress.Ends();
   time.ended = Clock::now();
   return done.ok() ? done : Annotate(done, Describe(action));
-}
-
-// What is left when all actions are done.
-absl::Status PipelineExecutor::FinishDevice(const Local& local,
-                                            const Step& step) {
-  for (int i : schedule_.stages_of[static_cast<size_t>(local.index)]) {
-    for (StageSender* sender : {links_->outputs(i), links_->further(i)}) {
-      if (sender != nullptr) TANDEM_RETURN_IF_ERROR(sender->Flush());
-    }
-  }
-  const bool finishes = step.trains && step.hooks->finish;
-  return finishes ? step.hooks->finish(local.index) : absl::OkStatus();
-}
-
-absl::Status PipelineExecutor::RunDevice(Local& local, Step& step) {
-  std::vector<ActionTime> times;
-  times.reserve(local.actions->size());
-  absl::Status done;
-  for (const Action& action : *local.actions) {
-    if (action.microbatch >= static_cast<int>(step.rows.size())) continue;
-    times.emplace_back();
-    done = RunAction(action, step, local, times.back());
-    if (!done.ok()) break;
-    NoteHeld(local);
-  }
-  if (done.ok()) done = FinishDevice(local, step);
-  if (!done.ok()) Fail(step, done);
-  if (step.trains) {
-    timeline_[static_cast<size_t>(local.index)] = std::move(times);
-  }
-  return done;
-}
-
-void PipelineExecutor::NoteHeld(const Local& local) {
-  int held = 0;
-  for (int i : schedule_.stages_of[static_cast<size_t>(local.index)]) {
-    held += stages_[static_cast<size_t>(i)]->microbatches_held();
-  }
-  int& peak = peaks_[static_cast<size_t>(local.index)];
-  peak = std::max(peak, held);
 }
 
 }  // namespace tandem

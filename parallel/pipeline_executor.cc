@@ -153,6 +153,7 @@ absl::Status PipelineExecutor::Run(Step& step) {
     step.firsts.push_back(step.size);
     step.size += each.size;
   }
+  step.deferred_scores.resize(count);
   step.scores.resize(count);
   step.outputs.resize(count);
   if (step.trains) step.last_gradients = LastGradients(schedule_, count);

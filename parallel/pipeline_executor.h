@@ -76,8 +76,10 @@ struct StepSamples {
 
 // What a forward-only pass gives, where the last stage is.
 struct Inference {
-  Score score;                      // of targets that are defined
-  std::vector<at::Tensor> outputs;  // by microbatch
+  Score score;  // of batches with targets
+  // The last layer's, by microbatch; what the loss takes beside it is not
+  // given.
+  std::vector<at::Tensor> outputs;
 };
 
 // The stages of one rank. All ranks of a pipeline call the same methods with
@@ -103,9 +105,10 @@ class PipelineExecutor {
   // loss to the parameters', and returns its score where the last stage is
   // (elsewhere an empty one). Inputs are needed where the first stage is
   // (further ones exactly as its layers and later ones read them), and targets
-  // where the last is; sizes everywhere. Of a schedule with more microbatches
-  // the actions of the first ones are run, in its order; without any nothing is
-  // computed, and `hooks.finish` is all there is.
+  // where the last is (further ones as the loss reads them); sizes everywhere.
+  // Of a schedule with more microbatches the actions of the first ones are run,
+  // in its order; without any nothing is computed, and `hooks.finish` is all
+  // there is.
   //
   // When one stage fails all stop, on all ranks, and the error names stage,
   // microbatch and layer; gradients are then undefined. Within one process
@@ -164,6 +167,7 @@ class PipelineExecutor {
   absl::StatusOr<StageMessage> InputsOf(const Action& action,
                                         const Step& step) const;
   absl::Status FinishDevice(const Local& local, const Step& step);
+  absl::Status FinishScores(Local& local, int last, Step& step);
   StagePass PassOf(int microbatch, const Step& step) const;
   void NoteHeld(const Local& local);
   void Fail(Step& step, const absl::Status& reason);

@@ -64,7 +64,8 @@ LayerList Make(const LayerSpecs& specs, const PipelineModelOptions& options) {
 
 // Does what crosses the cuts between ranks fit into a message?
 absl::Status CheckMessages(const LayerSpecs& specs, const Schedule& schedule,
-                           const PipelineLayout& layout, const Cuts& cuts) {
+                           const PipelineLayout& layout, const Cuts& cuts,
+                           const LossNames& loss) {
   const std::vector<LayerLinks> links = LinksOf(specs);
   for (size_t i = 0; i < cuts.size(); ++i) {
     const int stage = static_cast<int>(i);
@@ -73,7 +74,8 @@ absl::Status CheckMessages(const LayerSpecs& specs, const Schedule& schedule,
       continue;
     }
     const auto cut = static_cast<size_t>(cuts[i]);
-    const std::vector<std::string> skips = SkipsBefore(links, cut);
+    const std::vector<std::string> skips =
+        SkipsBefore(links, cut, loss.outputs);
     const size_t tensors = 1 + skips.size();
     if (tensors <= kMostTensors) continue;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -87,7 +89,8 @@ absl::Status CheckMessages(const LayerSpecs& specs, const Schedule& schedule,
 }
 
 absl::Status Check(const LayerSpecs& specs, const Schedule& schedule,
-                   const PipelineLayout& layout, const Cuts& cuts) {
+                   const PipelineLayout& layout, const Cuts& cuts,
+                   const LossNames& loss) {
   const auto count = static_cast<int64_t>(specs.size());
   TANDEM_RETURN_IF_ERROR(CheckLayerNames(specs));
   TANDEM_RETURN_IF_ERROR(CheckCuts(cuts, count));
@@ -97,8 +100,8 @@ absl::Status Check(const LayerSpecs& specs, const Schedule& schedule,
         cuts.size(), " cuts make ", cuts.size() + 1, " stages, but schedule ",
         schedule.name, " has ", schedule.stages));
   }
-  TANDEM_RETURN_IF_ERROR(CheckSkips(LinksOf(specs)));
-  return CheckMessages(specs, schedule, layout, cuts);
+  TANDEM_RETURN_IF_ERROR(CheckSkips(LinksOf(specs), loss.outputs));
+  return CheckMessages(specs, schedule, layout, cuts, loss);
 }
 
 }  // namespace
@@ -140,7 +143,8 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     const LayerSpecs& specs, const Schedule& schedule,
     const PipelineLayout& layout, const PipelineModelOptions& options,
     const LossFunction& loss) {
-  TANDEM_RETURN_IF_ERROR(Check(specs, schedule, layout, options.cuts));
+  TANDEM_RETURN_IF_ERROR(
+      Check(specs, schedule, layout, options.cuts, loss.names()));
   const std::vector<LayerLinks> links = LinksOf(specs);
   const std::vector<LayerRange> parts =
       PartsOf(options.cuts, static_cast<int64_t>(specs.size()));
@@ -152,8 +156,12 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     StageOptions stage;
     stage.device = layout.DeviceFor(device);
     stage.name = StageName(i, stage.device);
-    stage.incoming = SkipsBefore(links, static_cast<size_t>(part.begin));
-    stage.outgoing = SkipsBefore(links, static_cast<size_t>(part.end));
+    const auto skips_before = [&](int64_t layer) {
+      return SkipsBefore(links, static_cast<size_t>(layer),
+                         loss.names().outputs);
+    };
+    stage.incoming = skips_before(part.begin);
+    stage.outgoing = skips_before(part.end);
     if (i + 1 == schedule.stages) stage.loss = loss;
     stage.splits_backward = options.splits_backward;
     stage.weight_gradient_batch = options.weight_gradient_batch;

@@ -53,9 +53,10 @@ absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
                                                   bool copies_ties = false);
 
 // Makes the layers of the stages that the layout has on this rank, on their
-// devices; null for others. InvalidArgument when cuts, schedule, layout or skip
-// connections do not fit, and for two layers of one name; errors of moving a
-// layer name it.
+// devices; null for others. InvalidArgument when cuts, schedule, layout, skip
+// connections or what the loss takes of them do not fit, and for two layers of
+// one name; errors of moving a layer name it. Of the loss its names are needed
+// on every rank.
 absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     const LayerSpecs& specs, const Schedule& schedule,
     const PipelineLayout& layout, const PipelineModelOptions& options,

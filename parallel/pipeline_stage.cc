@@ -70,7 +70,7 @@ PipelineStage::PipelineStage(LayerList layers, StageOptions options)
 }
 
 bool PipelineStage::PassesBy(const std::string& skip) const {
-  return absl::c_linear_search(options_.incoming, skip) &&
+  return !has_loss() && absl::c_linear_search(options_.incoming, skip) &&
          absl::c_linear_search(options_.outgoing, skip) &&
          absl::c_none_of(layers_, [&](const Layer& each) {
            return absl::c_linear_search(each.links.takes, skip) ||
@@ -115,23 +115,27 @@ absl::StatusOr<StageMessage> PipelineStage::Run(const StagePass& pass,
   return outputs;
 }
 
-absl::StatusOr<LossResult> PipelineStage::Loss(const at::Tensor& output,
+absl::StatusOr<LossResult> PipelineStage::Loss(const StageMessage& outputs,
                                                const Kept& kept) const {
   CHECK(has_loss()) << name() << " is not the last";
   const c10::OptionalDeviceGuard guard(device());
   const MemoryCategoryScope category(MemoryCategory::kActivations);
+  TensorsByName further;
+  for (size_t i = 0; i < options_.outgoing.size(); ++i) {
+    further[options_.outgoing[i]] = outputs[i + 1];
+  }
   return CatchTorchOr(
       [&] {
         LossResult result =
-            options_.loss(output, kept.targets.to(output.device()));
-        result.loss = WeighLoss(result.loss, kept.weight, output);
+            options_.loss(ArgumentsOf(outputs[0], further, kept.targets));
+        result.loss = WeighLoss(result.loss, kept.weight, outputs[0], further);
         return result;
       },
       "loss");
 }
 
 absl::StatusOr<StageMessage> PipelineStage::RunWithGraph(Kept* kept,
-                                                         Score* score) {
+                                                         DeferredScore* score) {
   StageMessage leaves = LeavesOf(kept->inputs);
   const bool defers =
       options_.splits_backward || options_.weight_gradient_batch > 1;
@@ -141,8 +145,8 @@ absl::StatusOr<StageMessage> PipelineStage::RunWithGraph(Kept* kept,
   const LossTerms::Scope collecting(&terms);
   TANDEM_ASSIGN_OR_RETURN(StageMessage outputs, Run(kept->pass, leaves));
   if (has_loss()) {
-    TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs[0], *kept));
-    *score = result.score;
+    TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs, *kept));
+    *score = {result.score, result.sums};
     outputs = {result.loss};
   }
   kept->inputs = std::move(leaves);
@@ -152,15 +156,15 @@ absl::StatusOr<StageMessage> PipelineStage::RunWithGraph(Kept* kept,
   return outputs;
 }
 
-absl::StatusOr<StageMessage> PipelineStage::RunWithoutGraph(const Kept& kept,
-                                                            Score* score) {
+absl::StatusOr<StageMessage> PipelineStage::RunWithoutGraph(
+    const Kept& kept, DeferredScore* score) {
   const at::NoGradGuard no_grad;
   const InputWatch watch(kept.inputs);
   TANDEM_ASSIGN_OR_RETURN(StageMessage outputs, Run(kept.pass, kept.inputs));
   TANDEM_RETURN_IF_ERROR(watch.Check());
   if (has_loss()) {
-    TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs[0], kept));
-    *score = result.score;
+    TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs, kept));
+    *score = {result.score, result.sums};
   }
   return outputs;
 }
@@ -182,7 +186,8 @@ std::vector<AddedLoss> PipelineStage::TakeAddedLosses() {
   return std::exchange(added_losses_, {});
 }
 
-absl::StatusOr<StageMessage> PipelineStage::Begin(Kept kept, Score* score) {
+absl::StatusOr<StageMessage> PipelineStage::Begin(Kept kept,
+                                                  DeferredScore* score) {
   const int index = kept.pass.microbatch.index;
   CHECK_EQ(kept_.count(index), 0u)
       << name() << " has microbatch " << index << " already";
@@ -201,20 +206,19 @@ absl::StatusOr<StageMessage> PipelineStage::Forward(
   Kept kept;
   kept.pass = pass;
   kept.inputs = inputs;
-  Score none;
+  DeferredScore none;
   return Begin(std::move(kept), &none);
 }
 
-absl::StatusOr<Score> PipelineStage::ForwardLoss(const StagePass& pass,
-                                                 const StageMessage& inputs,
-                                                 const at::Tensor& targets,
-                                                 double weight) {
+absl::StatusOr<DeferredScore> PipelineStage::ForwardLoss(
+    const StagePass& pass, const StageMessage& inputs,
+    const LossTargets& targets, double weight) {
   Kept kept;
   kept.pass = pass;
   kept.inputs = inputs;
   kept.targets = targets;
   kept.weight = weight;
-  Score score;
+  DeferredScore score;
   TANDEM_RETURN_IF_ERROR(Begin(std::move(kept), &score).status());
   return score;
 }
@@ -225,20 +229,13 @@ absl::StatusOr<StageMessage> PipelineStage::Infer(const StagePass& pass,
   return Run(pass, inputs);
 }
 
-absl::StatusOr<Score> PipelineStage::Judge(const at::Tensor& output,
-                                           const at::Tensor& targets) const {
+absl::StatusOr<DeferredScore> PipelineStage::Judge(
+    const StageMessage& outputs, const LossTargets& targets) const {
   const at::NoGradGuard no_grad;
   Kept kept;
   kept.targets = targets;
-  TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(output, kept));
-  return result.score;
-}
-
-void PipelineStage::Clear() {
-  kept_.clear();
-  left_.clear();
-  waiting_.clear();
-  added_losses_.clear();
+  TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs, kept));
+  return DeferredScore{result.score, result.sums};
 }
 
 const Layer* PipelineStage::running_layer() const {

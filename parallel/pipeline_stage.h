@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/deferred_score.h"
 #include "core/layer.h"
 #include "core/loss.h"
 #include "core/loss_terms.h"
@@ -34,7 +35,8 @@ struct StageOptions {
   std::string name;
   c10::Device device = c10::kCPU;
   // Skip connections on their way into the stage and out of it
-  // (core/layer_links.h); one in both that no layer here takes passes by.
+  // (core/layer_links.h); one in both that no layer here takes passes by. Out
+  // of the last stage: to the loss.
   std::vector<std::string> incoming;
   std::vector<std::string> outgoing;
   // Of the last stage; null for others.
@@ -92,17 +94,18 @@ class PipelineStage {
   absl::StatusOr<StageMessage> Forward(const StagePass& pass,
                                        const StageMessage& inputs);
 
-  // The last stage's: the loss of the output, times `weight`, is what Backward
+  // The last stage's: the loss of the outputs, times `weight`, is what Backward
   // begins from. Targets lie anywhere.
-  absl::StatusOr<Score> ForwardLoss(const StagePass& pass,
-                                    const StageMessage& inputs,
-                                    const at::Tensor& targets, double weight);
+  absl::StatusOr<DeferredScore> ForwardLoss(const StagePass& pass,
+                                            const StageMessage& inputs,
+                                            const LossTargets& targets,
+                                            double weight);
 
   // The same without anything for backward, as in evaluation.
   absl::StatusOr<StageMessage> Infer(const StagePass& pass,
                                      const StageMessage& inputs);
-  absl::StatusOr<Score> Judge(const at::Tensor& output,
-                              const at::Tensor& targets) const;
+  absl::StatusOr<DeferredScore> Judge(const StageMessage& outputs,
+                                      const LossTargets& targets) const;
 
   // Computes activations that were not kept. Backward does it, too; here it may
   // be done while the gradient is on its way.
@@ -138,6 +141,7 @@ class PipelineStage {
   // Null unless the options ask for it.
   StatisticsRecords* records() const { return records_.get(); }
   bool has_loss() const { return static_cast<bool>(options_.loss); }
+  const LossFunction& loss() const { return options_.loss; }
 
   // How many microbatches are between forward and the end of their backward, as
   // the schedule has it.
@@ -161,7 +165,7 @@ class PipelineStage {
     StageMessage inputs;  // leaves of the graph
     // Nothing: to be computed again.
     std::optional<std::vector<Root>> roots;
-    at::Tensor targets;  // of the last stage
+    LossTargets targets;  // of the last stage
     double weight = 1;
     Sink sink;
   };
@@ -173,12 +177,13 @@ class PipelineStage {
   std::vector<Root> RootsOf(const StageMessage& outputs) const;
   absl::StatusOr<StageMessage> Run(const StagePass& pass,
                                    const StageMessage& inputs);
-  absl::StatusOr<LossResult> Loss(const at::Tensor& output,
+  absl::StatusOr<LossResult> Loss(const StageMessage& outputs,
                                   const Kept& kept) const;
-  absl::StatusOr<StageMessage> RunWithGraph(Kept* kept, Score* score);
-  absl::StatusOr<StageMessage> RunWithoutGraph(const Kept& kept, Score* score);
+  absl::StatusOr<StageMessage> RunWithGraph(Kept* kept, DeferredScore* score);
+  absl::StatusOr<StageMessage> RunWithoutGraph(const Kept& kept,
+                                               DeferredScore* score);
   absl::Status Keep(const LossTerms& terms, Kept* kept);
-  absl::StatusOr<StageMessage> Begin(Kept kept, Score* score);
+  absl::StatusOr<StageMessage> Begin(Kept kept, DeferredScore* score);
   absl::StatusOr<StageMessage> GradientsOfInputs(
       const Kept& kept, const StageMessage& gradients) const;
 

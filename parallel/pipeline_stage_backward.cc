@@ -107,7 +107,7 @@ absl::Status PipelineStage::Recompute(int microbatch) {
   if (kept.roots.has_value()) return absl::OkStatus();
   kept.pass.microbatch.is_recomputed = true;
   const BufferKeeper keeper(layers_);
-  Score known;
+  DeferredScore known;
   return Annotate(RunWithGraph(&kept, &known).status(),
                   "computing activations again");
 }
@@ -187,6 +187,13 @@ absl::StatusOr<StageMessage> PipelineStage::Backward(
   if (!further.ok()) return further;
   TANDEM_RETURN_IF_ERROR(BackwardWeight(microbatch));
   return further;
+}
+
+void PipelineStage::Clear() {
+  kept_.clear();
+  left_.clear();
+  waiting_.clear();
+  added_losses_.clear();
 }
 
 }  // namespace tandem

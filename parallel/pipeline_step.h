@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "core/batch.h"
+#include "core/deferred_score.h"
 #include "core/device.h"
 #include "core/sample_scope.h"
 #include "parallel/pipeline_executor.h"
@@ -30,10 +31,12 @@ struct PipelineExecutor::Step {
   bool keeps_outputs = false;
   const StepHooks* hooks = nullptr;  // of a training step
   StepSamples samples;
-  std::vector<int64_t> rows;          // by microbatch
-  std::vector<int64_t> firsts;        // samples before the microbatch
-  int64_t size = 0;                   // samples in all
-  std::vector<Score> scores;          // by microbatch
+  std::vector<int64_t> rows;    // by microbatch
+  std::vector<int64_t> firsts;  // samples before the microbatch
+  int64_t size = 0;             // samples in all
+  // By microbatch: as the loss has left them, and, at the end, in full.
+  std::vector<DeferredScore> deferred_scores;
+  std::vector<Score> scores;
   std::optional<size_t> first_score;  // of those that weigh by samples
   std::vector<at::Tensor> outputs;    // by microbatch
   // Of a training step, by stage: after it all its gradients are there.
@@ -41,6 +44,11 @@ struct PipelineExecutor::Step {
   absl::Mutex mutex;
   absl::Status failure ABSL_GUARDED_BY(mutex);  // the first
 };
+
+// Of an action in its list.
+inline int NumberOf(const Action& action, const std::vector<Action>& all) {
+  return static_cast<int>(&action - all.data());
+}
 
 struct PipelineExecutor::Local {
   Local(int in_schedule, c10::Device on)

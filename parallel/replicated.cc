@@ -45,7 +45,7 @@ Replicated::Replicated(LossFunction loss, const ReplicatedOptions& options,
 absl::Status Replicated::Prepare(LayerList layers) {
   TANDEM_RETURN_IF_ERROR(CheckLayerNames(layers));
   const std::vector<LayerLinks> links = LinksOf(layers);
-  TANDEM_RETURN_IF_ERROR(CheckSkips(links));
+  TANDEM_RETURN_IF_ERROR(CheckSkips(links, loss_.names().outputs));
   further_inputs_ = FurtherInputs(links);
   for (const Layer& layer : layers) {
     if (layer.module == nullptr || !options_.device.has_value()) continue;

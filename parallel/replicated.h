@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "core/batch.h"
 #include "core/communicator.h"
+#include "core/deferred_score.h"
 #include "core/layer.h"
 #include "core/loss.h"
 #include "core/loss_terms.h"
@@ -81,7 +82,8 @@ struct ReplicatedOptions {
 //
 // Errors: InvalidArgument when ranks have different models, when nothing is to
 // be trained, when a batch is empty, does not divide or does not fit the model
-// (further inputs that it lacks, or that no layer reads, included);
+// (further inputs and targets that it lacks, or that nobody reads, included),
+// or when the loss takes what no layer leaves;
 // Internal when a parameter or its gradient was replaced; those of
 // DistributedDataParallel, Communicator and LibTorch. When one rank fails the
 // others fail at once, with its reason.
@@ -128,20 +130,33 @@ class Replicated : public Strategy {
   NamedTensors Model() const;
   absl::StatusOr<Score> Compute(const Batch& batch);
   absl::StatusOr<Score> ForwardBackward(const Batch& batch);
+  // The last layer's output, and what the loss takes beside it.
+  using Outputs = std::pair<at::Tensor, Skips>;
   // One of a step's parts, in forward.
   struct PartResult {
-    at::Tensor outputs;
+    LossArguments arguments;
     LossResult loss;
     LossTerms terms;
+  };
+  // What was added to a part's loss: not read yet.
+  struct AddedPart {
+    std::string name;
+    int64_t part = 0;  // among those of all ranks
+    double weight = 1;
+    at::Tensor loss;  // detached
   };
   absl::StatusOr<PartResult> ForwardPart(const Batch& part,
                                          int64_t first_sample);
   absl::StatusOr<at::Tensor> WeighedLoss(const PartResult& result, size_t part,
                                          double samples_part,
-                                         std::vector<LossSums::Part>* added);
-  absl::StatusOr<at::Tensor> Forward(const Batch& batch);
-  absl::StatusOr<LossResult> Loss(const at::Tensor& outputs,
-                                  const Batch& batch) const;
+                                         std::vector<AddedPart>* added);
+  absl::Status SumAddedLosses(const std::vector<AddedPart>& added);
+  absl::StatusOr<Outputs> Forward(const Batch& batch);
+  absl::StatusOr<LossArguments> Arguments(const Outputs& outputs,
+                                          const Batch& batch) const;
+  absl::StatusOr<LossResult> Loss(const LossArguments& arguments) const;
+  absl::StatusOr<Score> Judge(const Batch& batch);
+  absl::StatusOr<Score> SumOf(const std::vector<DeferredScore>& scores) const;
   absl::Status StartSumOfScores(const Score& score);
   absl::StatusOr<Score> SumOfScores();
   absl::Status StepOptimizer(double learning_rate);

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "core/batch_inputs.h"
+#include "core/deferred_score.h"
 #include "core/fault_point.h"
+#include "core/host_numbers.h"
 #include "core/loss_terms.h"
 #include "core/memory_category.h"
 #include "core/sample_scope.h"
@@ -17,7 +19,7 @@
 
 namespace tandem {
 
-absl::StatusOr<at::Tensor> Replicated::Forward(const Batch& batch) {
+absl::StatusOr<Replicated::Outputs> Replicated::Forward(const Batch& batch) {
   const MemoryCategoryScope scope(MemoryCategory::kActivations);
   at::Tensor inputs = batch.inputs;
   TANDEM_ASSIGN_OR_RETURN(Skips further, NamedInputs(batch, further_inputs_));
@@ -27,14 +29,22 @@ absl::StatusOr<at::Tensor> Replicated::Forward(const Batch& batch) {
       for (auto& each : further) each.second = each.second.to(*options_.device);
     }));
   }
-  return ddp_->Forward(inputs, further);
+  return ddp_->Forward(inputs, further, loss_.names().outputs);
 }
 
-absl::StatusOr<LossResult> Replicated::Loss(const at::Tensor& outputs,
-                                            const Batch& batch) const {
+absl::StatusOr<LossArguments> Replicated::Arguments(const Outputs& outputs,
+                                                    const Batch& batch) const {
   const MemoryCategoryScope scope(MemoryCategory::kActivations);
+  TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
+                          TargetsOf(batch, loss_.names()));
   return CatchTorchOr(
-      [&] { return loss_(outputs, batch.targets.to(outputs.device())); });
+      [&] { return ArgumentsOf(outputs.first, outputs.second, targets); });
+}
+
+absl::StatusOr<LossResult> Replicated::Loss(
+    const LossArguments& arguments) const {
+  const MemoryCategoryScope scope(MemoryCategory::kActivations);
+  return CatchTorchOr([&] { return loss_(arguments); });
 }
 
 absl::StatusOr<Replicated::PartResult> Replicated::ForwardPart(
@@ -43,8 +53,9 @@ absl::StatusOr<Replicated::PartResult> Replicated::ForwardPart(
   PartResult result;
   const LossTerms::Scope collecting(&result.terms);
   const SampleScope samples({options_.seed, steps_, first_sample});
-  TANDEM_ASSIGN_OR_RETURN(result.outputs, Forward(part));
-  TANDEM_ASSIGN_OR_RETURN(result.loss, Loss(result.outputs, part));
+  TANDEM_ASSIGN_OR_RETURN(const Outputs outputs, Forward(part));
+  TANDEM_ASSIGN_OR_RETURN(result.arguments, Arguments(outputs, part));
+  TANDEM_ASSIGN_OR_RETURN(result.loss, Loss(result.arguments));
   return result;
 }
 
@@ -52,31 +63,57 @@ absl::StatusOr<Replicated::PartResult> Replicated::ForwardPart(
 // by samples.
 absl::StatusOr<at::Tensor> Replicated::WeighedLoss(
     const PartResult& result, size_t part, double samples_part,
-    std::vector<LossSums::Part>* added) {
+    std::vector<AddedPart>* added) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<double> parts, loss_parts_.Parts());
   const int64_t number =
       data_.rank() * options_.accumulation_steps + static_cast<int64_t>(part);
-  const int ranks = communicates() ? data_.size() : 1;
   return CatchTorchOr([&] {
-    at::Tensor loss = WeighLoss(result.loss.loss, parts[part], result.outputs);
+    at::Tensor loss =
+        WeighLoss(result.loss.loss, parts[part], result.arguments.outputs,
+                  result.arguments.further_outputs);
     for (const LossTerms::Term& each : result.terms.terms()) {
       loss = loss.add(each.loss.to(loss.device()).reshape({}), samples_part);
-      added->push_back(
-          {each.name, number, each.loss.item<double>() * samples_part / ranks});
+      added->push_back({each.name, number, samples_part, each.loss.detach()});
     }
     return loss;
   });
+}
+
+absl::Status Replicated::SumAddedLosses(const std::vector<AddedPart>& added) {
+  std::vector<at::Tensor> losses;
+  for (const AddedPart& each : added) losses.push_back(each.loss);
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<double> values,
+                          CatchTorchOr([&] { return ReadNumbers(losses); }));
+  const int ranks = communicates() ? data_.size() : 1;
+  std::vector<LossSums::Part> parts;
+  for (size_t i = 0; i < added.size(); ++i) {
+    parts.push_back(
+        {added[i].name, added[i].part, values[i] * added[i].weight / ranks});
+  }
+  return added_losses_.Sum(parts, data_.size() * options_.accumulation_steps,
+                           communicates() ? &data_ : nullptr);
+}
+
+// Waits for the device, once a step.
+absl::StatusOr<Score> Replicated::SumOf(
+    const std::vector<DeferredScore>& scores) const {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Score> read,
+                          CatchTorchOr([&] { return ReadScores(scores); }));
+  Score sum;
+  for (const Score& each : read) sum += each;
+  return sum;
 }
 
 absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<Batch> parts,
       SplitBatch(batch, EvenSizes(batch.size, options_.accumulation_steps)));
-  const bool sums = communicates();
-  TANDEM_RETURN_IF_ERROR(loss_parts_.Start(
-      loss_.weight(), parts, averages_gradients() ? &data_ : nullptr));
-  Score score, first_score;
-  std::vector<LossSums::Part> added;
+  // With other ranks the score is on its way while backward runs.
+  const bool sums = communicates() && data_.size() > 1;
+  TANDEM_RETURN_IF_ERROR(
+      loss_parts_.Start(loss_, parts, averages_gradients() ? &data_ : nullptr));
+  std::vector<DeferredScore> scores;
+  std::vector<AddedPart> added;
   int64_t first = data_.rank() * batch.size;  // sample of the global batch
   for (size_t i = 0; i < parts.size(); ++i) {
     const Batch& part = parts[i];
@@ -85,25 +122,25 @@ absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
     if (!last || !averages_gradients()) no_sync.emplace(ddp_->no_sync());
     TANDEM_ASSIGN_OR_RETURN(const PartResult result, ForwardPart(part, first));
     first += part.size;
-    score += result.loss.score;
-    if (i == 0) first_score = result.loss.score;
+    scores.push_back({result.loss.score, result.loss.sums});
     if (!loss_.weight()) {
       TANDEM_RETURN_IF_ERROR(CheckSameDensity(result.loss.score, part.size,
-                                              first_score, parts.front().size));
+                                              scores.front().known,
+                                              parts.front().size));
     }
     if (last) TANDEM_RETURN_IF_ERROR(FaultPoint("after_forward"));
-    // On its way while backward runs.
-    if (last && sums) TANDEM_RETURN_IF_ERROR(StartSumOfScores(score));
+    if (last && sums) {
+      TANDEM_ASSIGN_OR_RETURN(const Score score, SumOf(scores));
+      TANDEM_RETURN_IF_ERROR(StartSumOfScores(score));
+    }
     const double weight =
         static_cast<double>(part.size) / static_cast<double>(batch.size);
     TANDEM_ASSIGN_OR_RETURN(const at::Tensor loss,
                             WeighedLoss(result, i, weight, &added));
     TANDEM_RETURN_IF_ERROR(ddp_->Backward(loss));
   }
-  TANDEM_RETURN_IF_ERROR(
-      added_losses_.Sum(added, data_.size() * options_.accumulation_steps,
-                        sums ? &data_ : nullptr));
-  return sums ? SumOfScores() : score;
+  TANDEM_RETURN_IF_ERROR(SumAddedLosses(added));
+  return sums ? SumOfScores() : SumOf(scores);
 }
 
 absl::Status Replicated::StartSumOfScores(const Score& score) {

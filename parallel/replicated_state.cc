@@ -15,11 +15,16 @@ absl::StatusOr<Score> Replicated::Evaluate(const Batch& batch) {
   if (batch.size == 0) return Score{};
   SetTraining(ddp_->module(), false);
   at::NoGradGuard no_grad;
-  const absl::StatusOr<at::Tensor> outputs = Forward(batch);
-  if (!outputs.ok()) return Annotate(outputs.status(), "evaluation");
-  const absl::StatusOr<LossResult> result = Loss(*outputs, batch);
-  if (!result.ok()) return Annotate(result.status(), "evaluation");
-  return result->score;
+  absl::StatusOr<Score> score = Judge(batch);
+  return score.ok() ? score : Annotate(score.status(), "evaluation");
+}
+
+absl::StatusOr<Score> Replicated::Judge(const Batch& batch) {
+  TANDEM_ASSIGN_OR_RETURN(const Outputs outputs, Forward(batch));
+  TANDEM_ASSIGN_OR_RETURN(const LossArguments arguments,
+                          Arguments(outputs, batch));
+  TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(arguments));
+  return SumOf({{result.score, result.sums}});
 }
 
 absl::StatusOr<Score> Replicated::Sum(const Score& score) {

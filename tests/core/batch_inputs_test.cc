@@ -149,5 +149,27 @@ TEST(BatchInputsTest, ATensorOfOtherSamplesIsNamed) {
             "0 does not count them");
 }
 
+TEST(BatchInputsTest, TheLossReadsFurtherTargets) {
+  Batch batch;
+  batch.size = 5;
+  batch.further_targets["boxes"] = Tree();
+  const auto targets =
+      NamedTargets(batch, {"boxes['mask']", "boxes[7][0]", "boxes[7][1]"});
+  ASSERT_TRUE(targets.ok()) << targets.status();
+  EXPECT_TRUE(targets->at("boxes[7][1]").equal(Rows(5, 3)));
+  EXPECT_TRUE(NamedInputs(batch, {})->empty());
+  EXPECT_EQ(NamedTargets(batch, {"kinds"}).status().message(),
+            "the loss reads the further target 'kinds', which the batch lacks; "
+            "it has 'boxes['mask']', 'boxes[7][0]', 'boxes[7][1]'");
+  batch.further_targets = {{"kinds", Rows(5, 1)}};
+  EXPECT_EQ(NamedTargets(batch, {}).status().message(),
+            "the batch has the further target 'kinds', which the loss does not "
+            "read; it reads none");
+  batch.size = 4;
+  EXPECT_EQ(NamedTargets(batch, {"kinds"}).status().message(),
+            "a batch of 4 samples has Long [5, 1] as 'kinds', whose dimension "
+            "0 does not count them");
+}
+
 }  // namespace
 }  // namespace tandem

@@ -67,10 +67,33 @@ TEST(LayerLinksTest, SkipsThatDoNotAreNamed) {
   EXPECT_EQ(Error({Skips({"a"}, {}), Skips({"a"}, {}), Skips({}, {"a"})}),
             "skip connection 'a' of layer 0 is taken by no layer before layer "
             "1 leaves another of that name");
-  EXPECT_EQ(Error({Skips({"a"}, {}), Skips({}, {"a"}), Skips({"a"}, {})}),
-            "skip connection 'a' of layer 2 is taken by no layer after it");
-  EXPECT_EQ(Error({LayerLinks(), Skips({"a"}, {})}),
-            "skip connection 'a' of layer 1 is taken by no layer after it");
+  EXPECT_EQ(
+      Error({Skips({"a"}, {}), Skips({}, {"a"}), Skips({"a"}, {})}),
+      "skip connection 'a' of layer 2 is taken by no layer after it, nor by "
+      "the loss");
+  EXPECT_EQ(
+      Error({LayerLinks(), Skips({"a"}, {})}),
+      "skip connection 'a' of layer 1 is taken by no layer after it, nor by "
+      "the loss");
+}
+
+TEST(LayerLinksTest, TheLossTakesAsALayerBehindTheLast) {
+  const std::vector<LayerLinks> layers = {
+      Skips({"a", "b"}, {}), Skips({}, {"a"}), Skips({"a"}, {}), LayerLinks()};
+  EXPECT_TRUE(CheckSkips(layers, {"b", "a"}).ok());
+  EXPECT_EQ(CheckSkips(layers, {"a"}).message(),
+            "skip connection 'b' of layer 0 is taken by no layer after it, nor "
+            "by the loss");
+  EXPECT_EQ(CheckSkips(layers, {"a", "b", "c"}).message(),
+            "the loss takes 'c', which no layer leaves; they leave 'a', 'b'");
+  EXPECT_EQ(CheckSkips({LayerLinks()}, {"c"}).message(),
+            "the loss takes 'c', which no layer leaves; they leave nothing");
+  const Names takes = {"b", "a"};
+  EXPECT_EQ(SkipsBefore(layers, 0, takes), Names());
+  EXPECT_EQ(SkipsBefore(layers, 1, takes), Names({"a", "b"}));
+  // The second of that name is not left yet.
+  EXPECT_EQ(SkipsBefore(layers, 2, takes), Names({"b"}));
+  EXPECT_EQ(SkipsBefore(layers, 4, takes), Names({"a", "b"}));
 }
 
 TEST(LayerLinksTest, SkipsOnTheirWayBeforeALayer) {

@@ -32,13 +32,13 @@
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "parallel/flat_buffer.h"
-#include "parallel/gathered_tensors.h"
 #include "parallel/hybrid.h"
 #include "parallel/make_optimizer.h"
 #include "parallel/microbatches.h"
 #include "parallel/model_parallel.h"
 #include "parallel/replicated.h"
 #include "parallel/schedules.h"
+#include "tests/parallel/gather_on_rank0.h"
 
 namespace tandem {
 namespace {

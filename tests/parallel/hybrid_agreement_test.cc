@@ -84,12 +84,12 @@ const std::vector<OtherOption>& OtherOptions() {
 }
 
 TEST(HybridAgreementTest, EveryOptionThatDiffersIsNamed) {
-  const NamedValues usual = HybridValues(Specs(), Options());
+  const NamedValues usual = HybridValues(Specs(), CrossEntropy, Options());
   for (const OtherOption& other : OtherOptions()) {
     HybridOptions options = Options();
     other.change(options);
-    const absl::Status compared =
-        CompareValues({usual, HybridValues(Specs(), options)}, {}, "options");
+    const absl::Status compared = CompareValues(
+        {usual, HybridValues(Specs(), CrossEntropy, options)}, {}, "options");
     EXPECT_THAT(std::string(compared.message()),
                 HasSubstr(std::string(other.name) + " is "));
   }
@@ -99,7 +99,8 @@ TEST(HybridAgreementTest, NamesOfSchedulesAndTimeoutsMayDiffer) {
   HybridOptions options = Options();
   options.schedule.name = "/another/path";
   options.pipeline.timeout = std::chrono::seconds(3);
-  EXPECT_EQ(HybridValues(Specs(), options), HybridValues(Specs(), Options()));
+  EXPECT_EQ(HybridValues(Specs(), CrossEntropy, options),
+            HybridValues(Specs(), CrossEntropy, Options()));
 }
 
 // Without the comparison these end by timeout, or train something else.

@@ -381,11 +381,13 @@ TEST(LossWeightsTest, AWeightMustBeANumberThatCanBe) {
   for (const double bad :
        {-1., std::nan(""), std::numeric_limits<double>::infinity()}) {
     const auto weights =
-        LossWeights([bad](const at::Tensor&) { return bad; }, {TargetsOnly(3)});
+        LossWeights({CrossEntropy, [bad](const at::Tensor&) { return bad; }},
+                    {TargetsOnly(3)});
     EXPECT_THAT(std::string(weights.status().message()),
                 HasSubstr("must be finite and not negative"));
   }
-  EXPECT_THAT(std::string(LossWeights([](const at::Tensor&) { return 1; },
+  EXPECT_THAT(std::string(LossWeights({CrossEntropy,
+                                       [](const at::Tensor&) { return 1; }},
                                       {Batch{{}, {}, 2}})
                               .status()
                               .message()),
@@ -400,7 +402,8 @@ TEST(LossWeightsTest, PartsAddUpToOne) {
 TEST(LossWeightsTest, WithoutAWeightARankWeighsBySamples) {
   RankLossParts parts;
   ASSERT_TRUE(
-      parts.Start(nullptr, {TargetsOnly(3), TargetsOnly(1)}, nullptr).ok());
+      parts.Start(CrossEntropy, {TargetsOnly(3), TargetsOnly(1)}, nullptr)
+          .ok());
   EXPECT_THAT(*parts.Parts(), ElementsAre(0.75, 0.25));
 }
 

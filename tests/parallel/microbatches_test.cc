@@ -87,6 +87,21 @@ TEST(MicrobatchesTest, TuplesListsAndDictsAreCut) {
   EXPECT_EQ(first, 5);
 }
 
+TEST(MicrobatchesTest, FurtherTargetsAreCutLikeFurtherInputs) {
+  Batch batch = {Rows(5, 2), at::arange(5), 5};
+  batch.further_targets["boxes"] =
+      c10::ivalue::Tuple::create({Rows(5, 2), Rows(5, 3)});
+  const auto parts = SplitBatch(batch, {2, 3});
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  const auto& boxes =
+      parts->back().further_targets.at("boxes").toTupleRef().elements();
+  EXPECT_TRUE(boxes[1].toTensor().equal(Rows(5, 3).narrow(0, 2, 3)));
+  batch.further_targets["kinds"] = at::arange(4);
+  EXPECT_EQ(SplitBatch(batch, {2, 3}).status().message(),
+            "a batch of 5 samples has Long [4] as 'kinds', whose dimension 0 "
+            "does not count them");
+}
+
 TEST(MicrobatchesTest, SaysWhichTensorDoesNotFit) {
   const auto said = [](const Batch& batch) {
     const absl::Status status = SplitBatch(batch, {2, 3}).status();

@@ -20,11 +20,11 @@
 #include "models/classification_loss.h"
 #include "models/registry.h"
 #include "parallel/flat_buffer.h"
-#include "parallel/gathered_tensors.h"
 #include "parallel/hybrid.h"
 #include "parallel/make_optimizer.h"
 #include "parallel/microbatches.h"
 #include "parallel/schedules.h"
+#include "tests/parallel/gather_on_rank0.h"
 #include "tests/parallel/matrix_problem.h"
 
 namespace tandem {
