@@ -18,7 +18,7 @@ struct AdamOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0;  // added to the gradient
-  bool amsgrad = false;  // divides by the greatest mean square so far
+  bool amsgrad = false;     // divides by the greatest mean square so far
 };
 
 // Those of torch.optim.AdamW.
