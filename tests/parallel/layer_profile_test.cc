@@ -216,6 +216,32 @@ TEST_P(LayerProfileTest, AddsTheLoss) {
   EXPECT_EQ(profile->layers.size(), 1u);
 }
 
+TEST_P(LayerProfileTest, CarriesWhatTheLossTakes) {
+  const LayerList layers =
+      MakeLayers({Plain("head", {{"head"}, {}, {}},
+                        [](const at::Tensor& x, Skips& skips) {
+                          skips["head"] = x.narrow(1, 0, 2) * 2;
+                          return x * 3;
+                        }),
+                  Plain("last", {{}, {}, {}, {"mask"}},
+                        [](const at::Tensor& x, Skips& skips) {
+                          return x * skips.at("mask");
+                        })},
+                 1);
+  ProfileOptions options;
+  options.further_inputs["mask"] = at::ones({7, 3});
+  const auto refused = Profile(layers, at::ones({7, 3}), options);
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("'head' of layer 0 is taken by no layer after it, nor "
+                        "by the loss"));
+  options.loss_takes = {"head"};
+  options.loss = [](const at::Tensor& output) { return output.sum(); };
+  const auto profile = Profile(layers, at::ones({7, 3}), options);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_EQ(profile->layers[0].output_bytes, 7 * (3 + 3 + 2) * kFloat);
+  EXPECT_EQ(profile->layers[1].output_bytes, 7 * (3 + 2) * kFloat);
+}
+
 TEST_P(LayerProfileTest, KnowsTiedWeights) {
   const at::Tensor weight = at::ones({4, 4}).requires_grad_();
   LayerList layers;
