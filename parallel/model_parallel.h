@@ -29,9 +29,8 @@ namespace tandem {
 // activations are copied from part to part (copy_channel.h), and the output
 // stays on the last device, where the caller brings the targets and what the
 // loss takes beside it (`loss_takes`, LossNames::outputs), which stays where it
-// is made. Names and
-// values of parameters stay. `layers` share their modules with the list that is
-// returned, and must not be called any more.
+// is made. Names and values of parameters stay. `layers` share their modules
+// with the list that is returned, and must not be called any more.
 //
 // A layer makes its tensors on the device of what it is given, or registers
 // them as parameters or buffers. What it throws says where: "... (in layer net2
