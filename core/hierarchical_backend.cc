@@ -3,15 +3,12 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <exception>
-#include <map>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <limits>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "core/chunked_phases.h"
 #include "core/communicator.h"
-#include "core/status_macros.h"
 #include "core/torch_status.h"
 
 namespace tandem {
@@ -20,10 +17,6 @@ namespace {
 using c10d::OpType;
 using c10d::ReduceOp;
 
-StorePtr Prefixed(const StorePtr& store, const std::string& prefix) {
-  return c10::make_intrusive<c10d::PrefixStore>(prefix, store);
-}
-
 // What leaders do with their hosts' results, in which factors are in already.
 ReduceOp AmongHosts(const ReduceOp& op) {
   return op.op_ == ReduceOp::AVG || op.op_ == ReduceOp::PREMUL_SUM
@@ -31,68 +24,32 @@ ReduceOp AmongHosts(const ReduceOp& op) {
              : op;
 }
 
+// Then there is nothing that chunks could overlap with.
+bool AllAlone(const HostLayout& layout) {
+  return layout.ranks.size() == layout.host.size();
+}
+
 ReduceOp InsideHost(const ReduceOp& op) {
   return op.op_ == ReduceOp::AVG ? ReduceOp(ReduceOp::SUM) : op;
 }
 
-// Runs a collective of Gloo's to its end.
-void AmongLeaders(
+// Starts a collective of Gloo's.
+c10::intrusive_ptr<c10d::Work> AmongLeaders(
     absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()> collective) {
-  c10::intrusive_ptr<c10d::Work> work;
-  {
-    absl::MutexLock lock(&Communicator::IssueMutex());
-    work = collective();
-  }
-  work->wait();
+  absl::MutexLock lock(&Communicator::IssueMutex());
+  return collective();
 }
 
 }  // namespace
 
-HostLayout::HostLayout(const std::vector<std::string>& host_of_rank) {
-  std::map<std::string, int> number;
-  for (size_t r = 0; r < host_of_rank.size(); ++r) {
-    const int next = static_cast<int>(number.size());
-    const int h = number.try_emplace(host_of_rank[r], next).first->second;
-    if (h == next) ranks.emplace_back();
-    host.push_back(h);
-    local.push_back(static_cast<int>(ranks[h].size()));
-    ranks[h].push_back(static_cast<int>(r));
-  }
-}
-
-absl::StatusOr<c10::intrusive_ptr<HierarchicalBackend>>
-HierarchicalBackend::Create(const StorePtr& store, int rank,
-                            const HostLayout& layout,
-                            std::chrono::milliseconds timeout,
-                            const std::vector<int>& names, MakeGloo make_gloo) {
-  const int host = layout.host[rank];
-  const std::vector<int>& ranks = layout.ranks[host];
-  std::vector<int> local_names;
-  for (int each : ranks) {
-    local_names.push_back(names.empty() ? each : names[each]);
-  }
-  TANDEM_ASSIGN_OR_RETURN(
-      c10::intrusive_ptr<ShmBackend> local,
-      ShmBackend::Create(Prefixed(store, absl::StrCat("host ", host)),
-                         layout.local[rank], static_cast<int>(ranks.size()),
-                         timeout, std::move(local_names)));
-  BackendPtr leaders;
-  if (layout.local[rank] == 0) {
-    TANDEM_ASSIGN_OR_RETURN(leaders, make_gloo(Prefixed(store, "leaders"), host,
-                                               layout.host_count()));
-  }
-  TANDEM_ASSIGN_OR_RETURN(BackendPtr all,
-                          make_gloo(Prefixed(store, "all"), rank,
-                                    static_cast<int>(layout.host.size())));
-  return c10::make_intrusive<HierarchicalBackend>(
-      rank, layout, std::move(local), std::move(leaders), std::move(all));
-}
-
 HierarchicalBackend::HierarchicalBackend(int rank, HostLayout layout,
                                          c10::intrusive_ptr<ShmBackend> local,
-                                         BackendPtr leaders, BackendPtr all)
+                                         BackendPtr leaders, BackendPtr all,
+                                         int64_t chunk_bytes)
     : Backend(rank, static_cast<int>(layout.host.size())),
       layout_(std::move(layout)),
+      chunk_bytes_(AllAlone(layout_) ? std::numeric_limits<int64_t>::max()
+                                     : chunk_bytes),
       local_(std::move(local)),
       leaders_(std::move(leaders)),
       all_(std::move(all)) {}
@@ -124,48 +81,73 @@ HierarchicalBackend::WorkPtr HierarchicalBackend::Run(
 HierarchicalBackend::WorkPtr HierarchicalBackend::allreduce(
     Tensors& tensors, const c10d::AllreduceOptions& options) {
   TORCH_CHECK(tensors.size() == 1, "one tensor a collective");
-  return Run(OpType::ALLREDUCE, tensors, [this, one = tensors, options] {
-    Tensors tensors = one;
-    c10d::AllreduceOptions step = options;
-    step.reduceOp = InsideHost(options.reduceOp);
-    // One that is alone on its host has its host's result, but for a factor.
-    if (!AloneOnHost() || step.reduceOp.op_ == ReduceOp::PREMUL_SUM) {
-      local_->allreduce(tensors, step)->wait();
+  return Run(OpType::ALLREDUCE, tensors, [this, tensors, options] {
+    RunInChunks(tensors, chunk_bytes_, AllReducePhases(options));
+    if (options.reduceOp.op_ == ReduceOp::AVG) {
+      at::Tensor(tensors[0]).div_(size_);
     }
-    if (leaders_ != nullptr) {
-      step.reduceOp = AmongHosts(options.reduceOp);
-      AmongLeaders([&] { return leaders_->allreduce(tensors, step); });
-    }
-    if (!AloneOnHost()) {
-      c10d::BroadcastOptions broadcast;
-      broadcast.timeout = options.timeout;
-      local_->broadcast(tensors, broadcast)->wait();
-    }
-    if (options.reduceOp.op_ == ReduceOp::AVG) tensors[0].div_(size_);
   });
+}
+
+ThreePhases HierarchicalBackend::AllReducePhases(
+    const c10d::AllreduceOptions& options) {
+  ThreePhases phases;
+  // One that is alone on its host has its host's result, but for a factor.
+  if (!AloneOnHost() || options.reduceOp.op_ == ReduceOp::PREMUL_SUM) {
+    c10d::ReduceOptions step;
+    step.reduceOp = InsideHost(options.reduceOp);
+    step.timeout = options.timeout;
+    phases.up = [this, step](Tensors& chunk) {
+      return local_->reduce(chunk, step);
+    };
+  }
+  c10d::AllreduceOptions step = options;
+  step.reduceOp = AmongHosts(options.reduceOp);
+  if (leaders_ != nullptr) {
+    phases.across = [this, step](Tensors& chunk) {
+      return AmongLeaders([&] { return leaders_->allreduce(chunk, step); });
+    };
+  }
+  if (!AloneOnHost()) phases.down = BroadcastInside(0, options.timeout);
+  return phases;
+}
+
+ThreePhases::Start HierarchicalBackend::BroadcastInside(
+    int root, std::chrono::milliseconds timeout) {
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  options.timeout = timeout;
+  return [this, options](Tensors& chunk) {
+    return local_->broadcast(chunk, options);
+  };
 }
 
 HierarchicalBackend::WorkPtr HierarchicalBackend::broadcast(
     Tensors& tensors, const c10d::BroadcastOptions& options) {
   TORCH_CHECK(options.rootRank >= 0 && options.rootRank < size_,
               "there is no rank ", options.rootRank, " among ", size_);
-  const int root = static_cast<int>(options.rootRank);
-  return Run(OpType::BROADCAST, tensors, [this, one = tensors, options, root] {
-    Tensors tensors = one;
-    c10d::BroadcastOptions step = options;
-    if (SameHost(root) && !AloneOnHost()) {
-      step.rootRank = layout_.local[root];
-      local_->broadcast(tensors, step)->wait();
-    }
-    if (leaders_ != nullptr) {
-      step.rootRank = layout_.host[root];
-      AmongLeaders([&] { return leaders_->broadcast(tensors, step); });
-    }
-    if (!SameHost(root) && !AloneOnHost()) {
-      step.rootRank = 0;
-      local_->broadcast(tensors, step)->wait();
-    }
+  return Run(OpType::BROADCAST, tensors, [this, tensors, options] {
+    RunInChunks(tensors, chunk_bytes_, BroadcastPhases(options));
   });
+}
+
+ThreePhases HierarchicalBackend::BroadcastPhases(
+    const c10d::BroadcastOptions& options) {
+  const int root = static_cast<int>(options.rootRank);
+  ThreePhases phases;
+  if (!AloneOnHost() && SameHost(root)) {
+    phases.up = BroadcastInside(layout_.local[root], options.timeout);
+  } else if (!AloneOnHost()) {
+    phases.down = BroadcastInside(0, options.timeout);
+  }
+  if (leaders_ != nullptr) {
+    c10d::BroadcastOptions step = options;
+    step.rootRank = layout_.host[root];
+    phases.across = [this, step](Tensors& chunk) {
+      return AmongLeaders([&] { return leaders_->broadcast(chunk, step); });
+    };
+  }
+  return phases;
 }
 
 HierarchicalBackend::WorkPtr HierarchicalBackend::barrier(
@@ -173,7 +155,7 @@ HierarchicalBackend::WorkPtr HierarchicalBackend::barrier(
   return Run(OpType::BARRIER, {}, [this, options] {
     if (!AloneOnHost()) local_->barrier(options)->wait();
     if (leaders_ != nullptr) {
-      AmongLeaders([&] { return leaders_->barrier(options); });
+      AmongLeaders([&] { return leaders_->barrier(options); })->wait();
     }
     if (!AloneOnHost()) local_->barrier(options)->wait();
   });

@@ -3,36 +3,34 @@
 #ifndef TANDEM_CORE_HIERARCHICAL_BACKEND_H_
 #define TANDEM_CORE_HIERARCHICAL_BACKEND_H_
 
-#include <memory>
-#include <string>
+#include <chrono>
+#include <cstdint>
+#include <functional>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "core/chunked_phases.h"
+#include "core/host_layout.h"
 #include "core/shm_backend.h"
 #include "core/store.h"
 #include "core/work_thread.h"
 
 namespace tandem {
 
-// Which ranks are on which host.
-struct HostLayout {
-  explicit HostLayout(const std::vector<std::string>& host_of_rank);
-
-  int host_count() const { return static_cast<int>(ranks.size()); }
-  // In order of their first ranks, which are their leaders.
-  std::vector<std::vector<int>> ranks;
-  std::vector<int> host;   // of each rank
-  std::vector<int> local;  // each rank's place among its host's
-};
-
-// All-reduce: the ranks of each host reduce through shared memory, in their
-// order; the hosts' leaders reduce the hosts' results over Gloo; each leader
-// broadcasts to its host. Broadcast and barrier go the same way. A rank that is
-// alone on its host has no part of this inside of it. These run on a
-// thread of the backend, in the order of issue. Messages between two ranks of a
-// host go through shared memory.
+// All-reduce: the ranks of each host reduce to its leader through shared
+// memory, in their order; the hosts' leaders reduce the hosts' results over
+// Gloo; each leader broadcasts to its host. Broadcast and barrier go the same
+// way. A rank that is alone on its host has no part of this inside of it. These
+// run on a thread of the backend, in the order of issue. Messages between two
+// ranks of a host go through shared memory.
+//
+// Where any host has several ranks, a large tensor goes in chunks, so that what
+// is done inside hosts and between them overlaps (core/chunked_phases.h). Which
+// bits an all-reduce gives depends on the hosts and the tensor's size alone:
+// for three hosts or more, the order in which an element's terms are added
+// depends on its place in its chunk.
 //
 // All else, and messages between hosts, goes over Gloo among all ranks.
 //
@@ -46,15 +44,20 @@ class HierarchicalBackend : public c10d::Backend {
   using MakeGloo = absl::FunctionRef<absl::StatusOr<BackendPtr>(
       const StorePtr& store, int rank, int size)>;
 
-  // `names`: what messages call the ranks, unless it is empty.
+  // A chunk is long enough that Gloo's messages and wake-ups cost little of its
+  // time, and a gradient bucket is several.
+  static constexpr int64_t kChunkBytes = 4 << 20;
+
+  // `names`: what messages call the ranks, unless it is empty. `chunk_bytes`
+  // must be the same on all ranks.
   static absl::StatusOr<c10::intrusive_ptr<HierarchicalBackend>> Create(
       const StorePtr& store, int rank, const HostLayout& layout,
       std::chrono::milliseconds timeout, const std::vector<int>& names,
-      MakeGloo make_gloo);
+      MakeGloo make_gloo, int64_t chunk_bytes = kChunkBytes);
 
   HierarchicalBackend(int rank, HostLayout layout,
                       c10::intrusive_ptr<ShmBackend> local, BackendPtr leaders,
-                      BackendPtr all);
+                      BackendPtr all, int64_t chunk_bytes = kChunkBytes);
   // Finishes what was issued.
   ~HierarchicalBackend() override;
 
@@ -108,6 +111,11 @@ class HierarchicalBackend : public c10d::Backend {
  private:
   // Runs `steps` on the thread; its failure is told on this host.
   WorkPtr Run(c10d::OpType type, Tensors outputs, std::function<void()> steps);
+  ThreePhases AllReducePhases(const c10d::AllreduceOptions& options);
+  ThreePhases BroadcastPhases(const c10d::BroadcastOptions& options);
+  // From the host's rank `root`.
+  ThreePhases::Start BroadcastInside(int root,
+                                     std::chrono::milliseconds timeout);
   bool SameHost(int rank) const {
     return layout_.host[rank] == layout_.host[rank_];
   }
@@ -117,6 +125,7 @@ class HierarchicalBackend : public c10d::Backend {
   }
 
   const HostLayout layout_;
+  const int64_t chunk_bytes_;
   const c10::intrusive_ptr<ShmBackend> local_;
   const BackendPtr leaders_;  // null on ranks that are none
   const BackendPtr all_;

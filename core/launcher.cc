@@ -1,7 +1,6 @@
 #include "core/launcher.h"
 
 #include <poll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/environment.h"
 #include "core/launch.h"
+#include "core/launcher_messages.h"
 #include "core/output_relay.h"
 #include "core/process_end.h"
 #include "core/rank_process.h"
@@ -46,28 +46,20 @@ class Launcher {
 
  private:
   absl::StatusOr<int> ServeStore();
-  int CountRunning() const;
   int PollTimeout() const;
   void AwaitEvents();
   void HandleSignals();
-  void SignalAll(int signal);
   void Suspend();
-  void Reap();
   void HandleEnds(const std::vector<RankProcess*>& ended);
-  void ReportDeath(RankProcess& dead);
   void TellNodes(const RankProcess& dead);
-  void ReportStopped(const RankProcess& rank);
   void KillWhenOverdue();
-  void Say(const std::string& line) {
-    err_.WriteLine(absl::StrCat("tandem: ", line));
-  }
-  std::string Name(const RankProcess& rank) const;
 
   const LaunchPlan& plan_;
   const LauncherOptions& options_;
   OutputSink out_{STDOUT_FILENO};
   OutputSink err_{STDERR_FILENO};
   const RankOutputs outputs_;
+  LauncherMessages messages_{plan_.launch, &err_};
   std::unique_ptr<SignalPipe> signals_;
   std::vector<RankProcess> ranks_;
   int port_ = 0;         // of the store
@@ -104,14 +96,14 @@ absl::StatusOr<int> Launcher::ServeStore() {
 }
 
 int Launcher::Run() {
-  while (CountRunning() > 0) {
+  while (CountRunning(ranks_) > 0) {
     AwaitEvents();
     HandleSignals();
     for (RankProcess& rank : ranks_) {
       rank.out.Pump();
       rank.err.Pump();
     }
-    Reap();
+    HandleEnds(TakeEnded(ranks_));
     KillWhenOverdue();
   }
   for (RankProcess& rank : ranks_) {
@@ -119,15 +111,9 @@ int Launcher::Run() {
     rank.err.Finish();
   }
   if (stop_signal_ != 0 && exit_code_ != 0) {
-    Say(absl::StrCat("stopped by ", SignalName(stop_signal_)));
+    messages_.Say(absl::StrCat("stopped by ", SignalName(stop_signal_)));
   }
   return exit_code_;
-}
-
-int Launcher::CountRunning() const {
-  return std::count_if(
-      ranks_.begin(), ranks_.end(),
-      [](const RankProcess& rank) { return !rank.end.has_value(); });
 }
 
 // Milliseconds until something is due; -1: until something happens.
@@ -154,12 +140,13 @@ void Launcher::HandleSignals() {
     if (*signal == SIGTSTP) {
       Suspend();
     } else if (!StopsRanks(*signal)) {
-      SignalAll(*signal);
+      SignalRunning(ranks_, *signal);
     } else if (stop_signal_ == 0) {
       stop_signal_ = *signal;
-      Say(absl::StrCat(SignalName(*signal),
+      messages_.Say(
+          absl::StrCat(SignalName(*signal),
                        " passed on to the ranks; a second one kills them"));
-      SignalAll(*signal);
+      SignalRunning(ranks_, *signal);
       // Ranks that are being stopped because one died get no more time.
       const Clock::time_point at = Clock::now() + options_.stop_grace;
       kill_at_ = std::min(kill_at_.value_or(at), at);
@@ -169,32 +156,11 @@ void Launcher::HandleSignals() {
   }
 }
 
-void Launcher::SignalAll(int signal) {
-  for (RankProcess& rank : ranks_) {
-    if (!rank.end.has_value()) rank.process.Signal(signal);
-  }
-}
-
 // Ctrl-Z: the ranks, in groups of their own, do not get it from the terminal.
 void Launcher::Suspend() {
-  SignalAll(SIGTSTP);
+  SignalRunning(ranks_, SIGTSTP);
   raise(SIGSTOP);  // until the shell's fg or bg
-  SignalAll(SIGCONT);
-}
-
-void Launcher::Reap() {
-  std::vector<RankProcess*> ended;
-  for (RankProcess& rank : ranks_) {
-    if (rank.end.has_value()) continue;
-    rank.end = rank.process.Poll();
-    if (rank.end.has_value()) ended.push_back(&rank);
-  }
-  // Of several that ended since the last look, one that a signal killed is more
-  // likely the cause than one that exited because it lost the other.
-  std::stable_partition(ended.begin(), ended.end(), [](RankProcess* rank) {
-    return WIFSIGNALED(*rank->end);
-  });
-  HandleEnds(ended);
+  SignalRunning(ranks_, SIGCONT);
 }
 
 void Launcher::HandleEnds(const std::vector<RankProcess*>& ended) {
@@ -203,37 +169,17 @@ void Launcher::HandleEnds(const std::vector<RankProcess*>& ended) {
     if (code == 0) continue;
     if (exit_code_ == 0) exit_code_ = code;
     if (stop_signal_ != 0) {
-      ReportStopped(*rank);
+      messages_.Stopped(*rank, stop_signal_);
     } else if (!stopping_) {
-      ReportDeath(*rank);
+      messages_.Died(*rank, CountRunning(ranks_));
       stopping_ = true;
       kill_at_ = Clock::now() + options_.death_grace;
-      SignalAll(SIGTERM);
+      SignalRunning(ranks_, SIGTERM);
       TellNodes(*rank);
     } else if (*rank->end != SIGTERM && *rank->end != SIGKILL) {
-      Say(absl::StrCat(Name(*rank),
-                       " then ended too: ", DescribeEnd(*rank->end)));
+      messages_.EndedToo(*rank);
     }
   }
-}
-
-void Launcher::ReportDeath(RankProcess& dead) {
-  dead.out.Finish();
-  dead.err.Finish();
-  Say(absl::StrCat(Name(dead), " died: ", DescribeEnd(*dead.end)));
-  const std::vector<std::string> lines = dead.err.LastLinesRead();
-  if (lines.empty()) {
-    Say("it had written nothing to stderr");
-  } else {
-    Say("its last error lines:");
-    for (const std::string& line : lines) {
-      err_.WriteLine(absl::StrCat("    ", line));
-    }
-  }
-  const int running = CountRunning();
-  if (running == 0) return;
-  Say(absl::StrCat("stopping the ", running, " that still ",
-                   running == 1 ? "runs" : "run", " on this node"));
 }
 
 // While the others end. A rank that knew why has told the job itself, before.
@@ -250,30 +196,14 @@ void Launcher::TellNodes(const RankProcess& dead) {
       });
 }
 
-// Ranks were asked to stop: only another end than that is news.
-void Launcher::ReportStopped(const RankProcess& rank) {
-  if (!WIFSIGNALED(*rank.end) || WTERMSIG(*rank.end) == stop_signal_) return;
-  Say(absl::StrCat(Name(rank), " ended: ", DescribeEnd(*rank.end)));
-}
-
 void Launcher::KillWhenOverdue() {
   if (!kill_at_.has_value() || Clock::now() < *kill_at_) return;
   for (RankProcess& rank : ranks_) {
     if (rank.end.has_value()) continue;
-    Say(absl::StrCat(Name(rank), " did not stop and is killed"));
+    messages_.IsKilled(rank);
     rank.process.Signal(SIGKILL);
   }
   kill_at_.reset();
-}
-
-std::string Launcher::Name(const RankProcess& rank) const {
-  std::string where = absl::StrCat("pid ", rank.process.pid());
-  if (plan_.launch.nnodes > 1) {
-    where = absl::StrCat("node ", plan_.launch.node_rank, ", local rank ",
-                         rank.local_rank, ", ", where);
-  }
-  return absl::StrCat("rank ", rank.rank, " of ", plan_.launch.world_size, " (",
-                      where, ")");
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "core/rank_process.h"
 
+#include <sys/wait.h>
+
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +31,31 @@ absl::StatusOr<RankProcess> StartRankProcess(
   OutputRelay err(process.err_fd(), outputs.err, prefix, outputs.last_lines);
   return RankProcess{rank,           local_rank,     std::move(process),
                      std::move(out), std::move(err), std::nullopt};
+}
+
+int CountRunning(const std::vector<RankProcess>& ranks) {
+  return static_cast<int>(std::count_if(
+      ranks.begin(), ranks.end(),
+      [](const RankProcess& rank) { return !rank.end.has_value(); }));
+}
+
+void SignalRunning(std::vector<RankProcess>& ranks, int signal) {
+  for (RankProcess& rank : ranks) {
+    if (!rank.end.has_value()) rank.process.Signal(signal);
+  }
+}
+
+std::vector<RankProcess*> TakeEnded(std::vector<RankProcess>& ranks) {
+  std::vector<RankProcess*> ended;
+  for (RankProcess& rank : ranks) {
+    if (rank.end.has_value()) continue;
+    rank.end = rank.process.Poll();
+    if (rank.end.has_value()) ended.push_back(&rank);
+  }
+  std::stable_partition(ended.begin(), ended.end(), [](RankProcess* rank) {
+    return WIFSIGNALED(*rank->end);
+  });
+  return ended;
 }
 
 Environment EnvironmentOfRank(const LaunchPlan& plan, int local_rank, int port,

@@ -38,6 +38,14 @@ absl::StatusOr<RankProcess> StartRankProcess(
     const LaunchPlan& plan, int local_rank, int port,
     const std::vector<std::string>& argv, const RankOutputs& outputs);
 
+int CountRunning(const std::vector<RankProcess>& ranks);
+// To those that run.
+void SignalRunning(std::vector<RankProcess>& ranks, int signal);
+// Notes the ends of those that have ended since the last call, and returns
+// them. Of several, one that a signal killed comes first: it is more likely the
+// cause than one that exited because it lost the other.
+std::vector<RankProcess*> TakeEnded(std::vector<RankProcess>& ranks);
+
 // That rank's environment, from the launcher's: torchrun's variables and
 // TANDEM_LAUNCHER. The inverse of ResolveLaunch.
 Environment EnvironmentOfRank(const LaunchPlan& plan, int local_rank, int port,

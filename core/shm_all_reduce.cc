@@ -3,47 +3,28 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/container/inlined_vector.h"
 #include "core/shm_chunks.h"
-#include "core/shm_operation_names.h"
+#include "core/shm_in_place.h"
 #include "core/status_macros.h"
 
 namespace tandem {
 namespace {
 
-template <typename T>
-using PerRank = absl::InlinedVector<T, 16>;
-
 constexpr size_t kLine = 64;
-// From here on, what lies in arenas is not copied.
-constexpr size_t kInPlaceBytes = 8 << 10;
-// Large enough that claiming one is cheap, small enough that ranks end
-// together.
-constexpr size_t kMostBlockBytes = 128 << 10;
-constexpr size_t kLeastBlockBytes = 16 << 10;
 // Up to so many ranks, one round in which each sums everything is cheaper.
 constexpr int kFewRanks = 3;
 
 size_t RoundUp(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
-// The same on every rank.
-size_t BlockBytes(size_t bytes, int ranks) {
-  return std::clamp(RoundUp(bytes / (4 * ranks)), kLeastBlockBytes,
-                    kMostBlockBytes);
-}
-
 }  // namespace
 
-ShmAllReduce::ShmAllReduce(MutableBytes tensor, int64_t offset,
-                           const Reduction& reduction, const VectorSum& sum)
+ShmAllReduce::ShmAllReduce(MutableBytes tensor, const Reduction& reduction,
+                           const VectorSum& sum)
     : tensor_(tensor),
       sum_(sum),
-      element_bytes_(c10::elementSize(reduction.dtype)) {
-  note_.operation = static_cast<uint32_t>(ShmOp::kAllReduce);
-  note_.dtype = static_cast<int32_t>(reduction.dtype);
-  note_.bytes = static_cast<int64_t>(tensor.size);
-  note_.variant = static_cast<uint32_t>(reduction.kind);
-  note_.offset = tensor.size > kInPlaceBytes ? offset : -1;
+      element_bytes_(c10::elementSize(reduction.dtype)),
+      note_(NoteOf(ShmOp::kAllReduce, tensor, reduction)) {
+  note_.offset = OffsetInNote(tensor);
 }
 
 bool ShmAllReduce::is_long() const {
@@ -67,12 +48,6 @@ absl::Status ShmAllReduce::Finish(ShmRounds& rounds, ShmDeadline deadline) {
   return absl::OkStatus();
 }
 
-int ShmAllReduce::CountInArenas(const ShmRounds& rounds) {
-  int count = 0;
-  for (int r = 0; r < rounds.size(); ++r) count += rounds.note(r).offset >= 0;
-  return count;
-}
-
 void ShmAllReduce::SumSlots(const ShmRounds& rounds, size_t begin, size_t n,
                             std::byte* result) const {
   PerRank<const void*> terms;
@@ -84,30 +59,15 @@ void ShmAllReduce::SumSlots(const ShmRounds& rounds, size_t begin, size_t n,
 }
 
 absl::Status ShmAllReduce::InPlace(ShmRounds& rounds, ShmDeadline deadline) {
-  PerRank<std::byte*> tensors;
-  for (int r = 0; r < rounds.size(); ++r) {
-    tensors.push_back(tensor_.data);
-    if (r == rounds.rank()) continue;
-    TANDEM_ASSIGN_OR_RETURN(
-        tensors.back(),
-        rounds.PeerMemory(r, rounds.note(r).offset, note_.bytes));
-  }
-  const size_t step = BlockBytes(tensor_.size, rounds.size());
-  const auto blocks = static_cast<int64_t>((tensor_.size + step - 1) / step);
-  for (int64_t i; (i = rounds.ClaimBlock(blocks)) >= 0;) {
-    const size_t begin = i * step;
-    const size_t n = std::min(step, tensor_.size - begin);
-    PerRank<const void*> terms;
-    PerRank<void*> results;
-    for (std::byte* tensor : tensors) {
-      terms.push_back(tensor + begin);
-      results.push_back(tensor + begin);
-    }
-    sum_.Run(terms, absl::MakeSpan(results),
-             static_cast<int64_t>(n / element_bytes_));
-    rounds.FinishBlock();
-  }
-  return rounds.AwaitBlocks(blocks, deadline);
+  return WorkInPlace(rounds, deadline, tensor_,
+                     [&](absl::Span<std::byte* const> block_of_rank, size_t n) {
+                       const PerRank<const void*> terms(block_of_rank.begin(),
+                                                        block_of_rank.end());
+                       const PerRank<void*> results(block_of_rank.begin(),
+                                                    block_of_rank.end());
+                       sum_.Run(terms, results,
+                                static_cast<int64_t>(n / element_bytes_));
+                     });
 }
 
 absl::Status ShmAllReduce::Staged(ShmRounds& rounds, ShmDeadline deadline) {
@@ -142,6 +102,11 @@ absl::Status ShmAllReduce::DivideChunk(ShmRounds& rounds, ShmDeadline deadline,
     std::memcpy(chunk + begin(r), rounds.Slot(r), length(r));
   }
   return absl::OkStatus();
+}
+
+ShmCollectivePtr MakeAllReduce(MutableBytes tensor, const Reduction& reduction,
+                               const VectorSum& sum) {
+  return std::make_unique<ShmAllReduce>(tensor, reduction, sum);
 }
 
 }  // namespace tandem

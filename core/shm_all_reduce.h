@@ -13,15 +13,14 @@ namespace tandem {
 
 // One of three ways, the same bits in each:
 //   small: every rank copies its tensor into its slot and sums all slots.
-//   in place: all tensors lie in arenas, and are not tiny. The ranks divide the
-//     tensor in blocks, of which each takes the next as it gets to it; it sums
-//     that block of all ranks' tensors and writes the sum into all of them. A
-//     rank that comes late finds that the others have done its share.
+//   in place: all tensors lie in arenas, and are not tiny. In blocks, the sum
+//   of
+//     all ranks' tensors is written into all of them (core/shm_in_place.h).
 //   staged: in chunks through the slots. Up to three ranks each sum all of a
 //     chunk; more divide it and exchange the sums in a second round.
 class ShmAllReduce : public ShmCollective {
  public:
-  ShmAllReduce(MutableBytes tensor, int64_t offset, const Reduction& reduction,
+  ShmAllReduce(MutableBytes tensor, const Reduction& reduction,
                const VectorSum& sum);
 
   void Begin(ShmRounds& rounds) override;
@@ -31,7 +30,6 @@ class ShmAllReduce : public ShmCollective {
 
  private:
   bool small() const { return tensor_.size <= kSmallBytes; }
-  static int CountInArenas(const ShmRounds& rounds);
   // Sums [begin, begin + n) of the chunk that is in all slots.
   void SumSlots(const ShmRounds& rounds, size_t begin, size_t n,
                 std::byte* result) const;

@@ -13,12 +13,8 @@
 #include "core/status_macros.h"
 
 namespace tandem {
-namespace {
 
 using c10d::OpType;
-using Tensors = std::vector<at::Tensor>;
-
-}  // namespace
 
 absl::StatusOr<c10::intrusive_ptr<ShmBackend>> ShmBackend::Create(
     const StorePtr& store, int rank, int size,
@@ -50,16 +46,19 @@ ShmBackend::WorkPtr ShmBackend::Issue(OpType type, ShmCollectivePtr collective,
       std::move(task), std::move(outputs));
 }
 
+MutableBytes ShmBackend::PlacedBytes(const at::Tensor& tensor) const {
+  MutableBytes bytes = OutputBytes(tensor);
+  bytes.offset = group_->arena().OffsetOf(bytes.data, bytes.size).value_or(-1);
+  return bytes;
+}
+
 ShmBackend::WorkPtr ShmBackend::allreduce(
     Tensors& tensors, const c10d::AllreduceOptions& options) {
   const at::Tensor& tensor = SingleOf(tensors);
-  const MutableBytes bytes = OutputBytes(tensor);
   const Reduction reduction =
       ReductionOf(options.reduceOp, tensor.scalar_type(), size_);
-  const int64_t offset =
-      group_->arena().OffsetOf(bytes.data, bytes.size).value_or(-1);
   return Issue(OpType::ALLREDUCE,
-               MakeAllReduce(bytes, offset, reduction, SumOf(reduction)),
+               MakeAllReduce(PlacedBytes(tensor), reduction, SumOf(reduction)),
                options.timeout, tensors);
 }
 
@@ -80,6 +79,7 @@ ShmBackend::WorkPtr ShmBackend::broadcast(
   TORCH_CHECK(!tensors.empty(), "no tensors are given");
   auto each = BytesOfEach(tensors, tensors.size(), &OutputBytes);
   CheckAlike(each, each[0]);
+  if (tensors.size() == 1) each[0] = PlacedBytes(tensors[0]);
   const int root = CheckRank(options.rootRank, size_);
   const int tensor = CheckIndex("tensor", options.rootTensor, each.size());
   return Issue(OpType::BROADCAST, MakeBroadcast(std::move(each), root, tensor),
@@ -93,7 +93,7 @@ ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors,
       ReductionOf(options.reduceOp, tensor.scalar_type(), size_);
   return Issue(
       OpType::REDUCE,
-      MakeReduce(OutputBytes(tensor), CheckRank(options.rootRank, size_),
+      MakeReduce(PlacedBytes(tensor), CheckRank(options.rootRank, size_),
                  reduction, SumOf(reduction)),
       options.timeout, tensors);
 }

@@ -20,8 +20,9 @@ namespace tandem {
 // in a broadcast). What each operation does is c10d's; differences and details:
 //   - Reductions: SUM, AVG, PREMUL_SUM (floating point), PRODUCT, MIN, MAX and,
 //     for integers, BAND, BOR, BXOR. Which bits: core/vector_sum.h.
-//   - An all-reduce of tensors that allocateTensor() made, on all ranks, copies
-//     nothing.
+//   - All-reduce, reduce and broadcast of tensors that allocateTensor() made,
+//   on
+//     all ranks, copy nothing on the way.
 //   - Ranks that disagree on what they do, dtypes included, get an error that
 //     says who does what.
 //   - Errors: core/shm_work.h. The group's timeout (or the operation's own)
@@ -104,6 +105,8 @@ class ShmBackend : public c10d::Backend {
   WorkPtr Issue(c10d::OpType type, ShmCollectivePtr collective,
                 std::chrono::milliseconds timeout, Tensors outputs,
                 Tensors inputs = {});
+  // With its place in the arena, if it lies there.
+  MutableBytes PlacedBytes(const at::Tensor& tensor) const;
 
   const std::shared_ptr<ShmGroup> group_;
   std::chrono::milliseconds timeout_;

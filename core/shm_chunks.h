@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "core/shm_collectives.h"
+#include "core/shm_operation_names.h"
 
 namespace tandem {
 
@@ -21,8 +22,28 @@ inline size_t SharePerRank(size_t ranks) {
   return kSlotBytes / ranks / 64 * 64;
 }
 
+template <typename Bytes>
+ShmNote NoteOf(ShmOp operation, const Bytes& tensor, int root = 0) {
+  ShmNote note;
+  note.operation = static_cast<uint32_t>(operation);
+  note.dtype = static_cast<int32_t>(tensor.dtype);
+  note.bytes = static_cast<int64_t>(tensor.size);
+  note.root = root;
+  return note;
+}
+
+inline ShmNote NoteOf(ShmOp operation, const MutableBytes& tensor,
+                      const Reduction& reduction, int root = 0) {
+  ShmNote note = NoteOf(operation, tensor, root);
+  note.dtype = static_cast<int32_t>(reduction.dtype);
+  note.variant = static_cast<uint32_t>(reduction.kind);
+  return note;
+}
+
 // In each round this rank writes what the others need of [begin, begin + n)
 // into its slot, and reads theirs. At least one round, with n = 0 perhaps.
+// Where all ranks' notes tell where in an arena their tensors lie, InPlace()
+// does all instead.
 class ShmChunked : public ShmCollective {
  public:
   // `bytes` in all, `step` of them a round.
@@ -31,7 +52,9 @@ class ShmChunked : public ShmCollective {
 
   void Begin(ShmRounds& rounds) final;
   absl::Status Finish(ShmRounds& rounds, ShmDeadline deadline) final;
-  bool begins_cheaply() const final { return written_bytes() <= kSmallBytes; }
+  bool begins_cheaply() const final {
+    return note_.offset >= 0 || written_bytes() <= kSmallBytes;
+  }
   bool is_long() const final { return bytes_ > kLongBytes; }
 
   // Above this a collective goes on in the background.
@@ -41,6 +64,8 @@ class ShmChunked : public ShmCollective {
   virtual void Write(const ShmRounds& rounds, std::byte* slot, size_t begin,
                      size_t n) = 0;
   virtual void Read(const ShmRounds& rounds, size_t begin, size_t n) = 0;
+  // For notes that may have an offset.
+  virtual absl::Status InPlace(ShmRounds& rounds, ShmDeadline deadline);
   // What Write() copies in the first round, about.
   virtual size_t written_bytes() const { return bytes_; }
 

@@ -5,31 +5,12 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
-#include "core/shm_all_reduce.h"
 #include "core/shm_chunks.h"
 #include "core/shm_operation_names.h"
 #include "core/status_macros.h"
 
 namespace tandem {
 namespace {
-
-template <typename Bytes>
-ShmNote NoteOf(ShmOp operation, const Bytes& tensor, int root = 0) {
-  ShmNote note;
-  note.operation = static_cast<uint32_t>(operation);
-  note.dtype = static_cast<int32_t>(tensor.dtype);
-  note.bytes = static_cast<int64_t>(tensor.size);
-  note.root = root;
-  return note;
-}
-
-ShmNote NoteOf(ShmOp operation, const MutableBytes& tensor,
-               const Reduction& reduction, int root = 0) {
-  ShmNote note = NoteOf(operation, tensor, root);
-  note.dtype = static_cast<int32_t>(reduction.dtype);
-  note.variant = static_cast<uint32_t>(reduction.kind);
-  return note;
-}
 
 using Terms = absl::InlinedVector<const void*, 16>;
 
@@ -41,39 +22,6 @@ class Barrier : public ShmChunked {
  private:
   void Write(const ShmRounds&, std::byte*, size_t, size_t) override {}
   void Read(const ShmRounds&, size_t, size_t) override {}
-};
-
-class Broadcast : public ShmChunked {
- public:
-  Broadcast(std::vector<MutableBytes> tensors, int root, size_t root_tensor)
-      : ShmChunked(NoteFor(tensors[0], root, root_tensor), tensors[0].size,
-                   kSlotBytes),
-        tensors_(std::move(tensors)),
-        root_(root),
-        root_tensor_(root_tensor) {}
-
- private:
-  static ShmNote NoteFor(const MutableBytes& tensor, int root,
-                         size_t root_tensor) {
-    ShmNote note = NoteOf(ShmOp::kBroadcast, tensor, root);
-    note.variant = static_cast<uint32_t>(root_tensor);
-    return note;
-  }
-  void Write(const ShmRounds& rounds, std::byte* slot, size_t begin,
-             size_t n) override {
-    if (rounds.rank() != root_) return;
-    CopyBytes(slot, tensors_[root_tensor_].data + begin, n);
-  }
-  void Read(const ShmRounds& rounds, size_t begin, size_t n) override {
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      if (rounds.rank() == root_ && i == root_tensor_) continue;
-      CopyBytes(tensors_[i].data + begin, rounds.Slot(root_), n);
-    }
-  }
-
-  const std::vector<MutableBytes> tensors_;
-  const int root_;
-  const size_t root_tensor_;
 };
 
 // All-gather and gather: a rank without outputs only gives.
@@ -166,50 +114,9 @@ class ReduceScatter : public ShmChunked {
   const size_t element_bytes_;
 };
 
-class Reduce : public ShmChunked {
- public:
-  Reduce(MutableBytes tensor, int root, const Reduction& reduction,
-         const VectorSum& sum)
-      : ShmChunked(NoteOf(ShmOp::kReduce, tensor, reduction, root), tensor.size,
-                   kSlotBytes),
-        tensor_(tensor),
-        root_(root),
-        sum_(sum),
-        element_bytes_(c10::elementSize(reduction.dtype)) {}
-
- private:
-  void Write(const ShmRounds&, std::byte* slot, size_t begin,
-             size_t n) override {
-    CopyBytes(slot, tensor_.data + begin, n);
-  }
-  void Read(const ShmRounds& rounds, size_t begin, size_t n) override {
-    if (rounds.rank() != root_) return;
-    Terms terms;
-    for (int r = 0; r < rounds.size(); ++r) terms.push_back(rounds.Slot(r));
-    void* const results[] = {tensor_.data + begin};
-    sum_.Run(terms, results, static_cast<int64_t>(n / element_bytes_));
-  }
-
-  const MutableBytes tensor_;
-  const int root_;
-  const VectorSum sum_;
-  const size_t element_bytes_;
-};
-
 }  // namespace
 
 ShmCollectivePtr MakeBarrier() { return std::make_unique<Barrier>(); }
-
-ShmCollectivePtr MakeAllReduce(MutableBytes tensor, int64_t offset,
-                               const Reduction& reduction,
-                               const VectorSum& sum) {
-  return std::make_unique<ShmAllReduce>(tensor, offset, reduction, sum);
-}
-
-ShmCollectivePtr MakeReduce(MutableBytes tensor, int root,
-                            const Reduction& reduction, const VectorSum& sum) {
-  return std::make_unique<Reduce>(tensor, root, reduction, sum);
-}
 
 ShmCollectivePtr MakeReduceScatter(std::vector<ConstBytes> inputs,
                                    MutableBytes output,
@@ -234,11 +141,6 @@ ShmCollectivePtr MakeGather(ConstBytes input, std::vector<MutableBytes> outputs,
 ShmCollectivePtr MakeScatter(std::vector<ConstBytes> inputs,
                              MutableBytes output, int root, int size) {
   return std::make_unique<Scatter>(std::move(inputs), output, root, size);
-}
-
-ShmCollectivePtr MakeBroadcast(std::vector<MutableBytes> tensors, int root,
-                               size_t root_tensor) {
-  return std::make_unique<Broadcast>(std::move(tensors), root, root_tensor);
 }
 
 }  // namespace tandem

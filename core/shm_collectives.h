@@ -51,6 +51,7 @@ struct MutableBytes {
   std::byte* data = nullptr;
   size_t size = 0;
   c10::ScalarType dtype = c10::ScalarType::Byte;
+  int64_t offset = -1;  // of `data` in this rank's arena; -1: elsewhere
 };
 
 using ShmCollectivePtr = std::unique_ptr<ShmCollective>;
@@ -60,15 +61,21 @@ ShmCollectivePtr MakeBarrier();
 // pass monitoredBarrier in 1000 ms".
 ShmCollectivePtr MakeMonitoredBarrier(std::chrono::milliseconds timeout);
 
-// In place. `offset` is the place in this rank's arena, or -1: when all ranks
-// have one, no byte is copied. `divisor` and `factor` as in Reduction.
-ShmCollectivePtr MakeAllReduce(MutableBytes tensor, int64_t offset,
-                               const Reduction& reduction,
+// When all ranks' tensors lie in their arenas, the next three work on them
+// there.
+
+// In place. `divisor` and `factor` as in Reduction.
+ShmCollectivePtr MakeAllReduce(MutableBytes tensor, const Reduction& reduction,
                                const VectorSum& sum);
 
 // The result is written on `root` alone.
 ShmCollectivePtr MakeReduce(MutableBytes tensor, int root,
                             const Reduction& reduction, const VectorSum& sum);
+
+// Tensors of one size: that of index `root_tensor` on `root` becomes all of
+// them, on all ranks. (Several are copied, wherever they lie.)
+ShmCollectivePtr MakeBroadcast(std::vector<MutableBytes> tensors, int root,
+                               size_t root_tensor);
 
 // `inputs`: for each rank what it is to get, all of `output`'s size.
 ShmCollectivePtr MakeReduceScatter(std::vector<ConstBytes> inputs,
@@ -86,11 +93,6 @@ ShmCollectivePtr MakeGather(ConstBytes input, std::vector<MutableBytes> outputs,
 // Among `size` ranks; `inputs` of others than `root` are empty vectors.
 ShmCollectivePtr MakeScatter(std::vector<ConstBytes> inputs,
                              MutableBytes output, int root, int size);
-
-// Tensors of one size: that of index `root_tensor` on `root` becomes all of
-// them, on all ranks.
-ShmCollectivePtr MakeBroadcast(std::vector<MutableBytes> tensors, int root,
-                               size_t root_tensor);
 
 // What rank r gets, and what comes from rank r, all of one dtype. Sizes may
 // differ; where a rank does not send what the other expects, all get the same

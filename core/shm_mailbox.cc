@@ -14,6 +14,10 @@ struct Header {
   uint64_t bytes;
 };
 
+// The most that is written before the reader is told: it reads one piece while
+// the next is written.
+constexpr size_t kPieceBytes = 64 << 10;
+
 // Copies between an array and the ring at `position`, around its end.
 template <typename Copy>
 void AroundTheEnd(uint64_t position, size_t bytes, Copy copy) {
@@ -71,7 +75,7 @@ bool ShmOutbox::Push(ShmMailRing& ring) {
       Write(ring, &header, sizeof(header));
       announced_ = moved = true;
     }
-    const size_t n = std::min(Room(ring), first.bytes - sent_);
+    const size_t n = std::min({Room(ring), first.bytes - sent_, kPieceBytes});
     if (n > 0) {
       Write(ring, first.data + sent_, n);
       sent_ += n;

@@ -42,7 +42,8 @@ using ShmMessagePtr = std::shared_ptr<ShmMessage>;
 class ShmOutbox {
  public:
   void Post(ShmMessagePtr message) { waiting_.push_back(std::move(message)); }
-  // Writes what fits into the ring; was it anything? Finishes messages.
+  // Writes what fits into the ring, of a large message a piece, after which the
+  // reader should be told; was it anything? Finishes messages.
   bool Push(ShmMailRing& ring);
   bool idle() const { return waiting_.empty(); }
   void FailAll(const absl::Status& status);

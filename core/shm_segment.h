@@ -78,9 +78,11 @@ inline bool Reached(uint32_t word, uint32_t target) {
   return ((word - target) & kCountMask) < kAlarm / 2;
 }
 
-// Bytes of one staging slot (each rank has two) and of one mail ring.
+// Bytes of one staging slot (each rank has two) and of one mail ring, which
+// takes what a pipeline's stages hand on, as a rule, whole: its sender need not
+// wait.
 constexpr size_t kSlotBytes = size_t{256} << 10;
-constexpr size_t kMailBytes = size_t{256} << 10;
+constexpr size_t kMailBytes = size_t{1} << 20;
 
 // One direction of mail between two ranks: a ring of bytes. Counts of bytes
 // that were ever written and read.

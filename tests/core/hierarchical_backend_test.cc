@@ -21,6 +21,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/communicator.h"
+#include "core/host_layout.h"
 #include "core/store.h"
 #include "core/torch_status.h"
 #include "tests/core/log_lines.h"
@@ -71,13 +72,6 @@ void ExpectEqual(const at::Tensor& got, const at::Tensor& expected) {
 
 at::Tensor Mine(int rank, int64_t size) {
   return at::arange(size, at::kFloat).add(rank);
-}
-
-TEST(HostLayoutTest, RanksAreGroupedByHostInTheirOrder) {
-  const HostLayout layout({"x", "y", "x", "z", "y"});
-  EXPECT_EQ(layout.ranks, (std::vector<std::vector<int>>{{0, 2}, {1, 4}, {3}}));
-  EXPECT_EQ(layout.host, (std::vector<int>{0, 1, 0, 2, 1}));
-  EXPECT_EQ(layout.local, (std::vector<int>{0, 0, 1, 0, 1}));
 }
 
 TEST(HierarchicalBackendTest, AllReduceSumsOverHosts) {
@@ -176,6 +170,27 @@ TEST(HierarchicalBackendTest, AMissingRankIsNamedAsInTheWholeGroup) {
           return;
         }
         const absl::Status status = world.Barrier();
+        EXPECT_TRUE(absl::IsDeadlineExceeded(status) ||
+                    absl::IsUnavailable(status))
+            << status;
+        if (world.rank() == 1) {
+          EXPECT_THAT(std::string(status.message()),
+                      HasSubstr("timed out waiting for rank 2 (pid "));
+        }
+      },
+      1000);
+}
+
+TEST(HierarchicalBackendTest, ARankThatMissesALargeAllReduceIsNamed) {
+  OnRanks(
+      {"a", "b", "b"},
+      [](Communicator& world) {
+        if (world.rank() == 2) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+          return;
+        }
+        at::Tensor tensor = at::zeros({3 * HierarchicalBackend::kChunkBytes});
+        const absl::Status status = world.AllReduceSum(tensor);
         EXPECT_TRUE(absl::IsDeadlineExceeded(status) ||
                     absl::IsUnavailable(status))
             << status;

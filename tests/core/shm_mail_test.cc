@@ -8,11 +8,15 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstddef>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/shm_mailbox.h"
+#include "core/shm_segment.h"
 #include "tests/core/shm_ranks.h"
 
 namespace tandem {
@@ -40,9 +44,48 @@ TEST(ShmMailTest, MessagesOfAnySizeFindTheirReceivers) {
   }
 }
 
+// The stages of a pipeline hand on a quarter of a MiB and more.
+TEST(ShmMailTest, AMessageOf256KiBIsSentBeforeItsReceiverComes) {
+  OnRanks(2, [](c10d::Backend& b) {
+    Tensors tensors = {at::full({256 << 10}, b.getRank(), at::kByte)};
+    b.send(tensors, 1 - b.getRank(), 0)->wait();
+    Tensors in = {at::empty({256 << 10}, at::kByte)};
+    b.recv(in, 1 - b.getRank(), 0)->wait();
+    ExpectEqual(in[0], at::full({256 << 10}, 1 - b.getRank(), at::kByte));
+  });
+}
+
+TEST(ShmMailTest, ALargeMessageCanBeReadWhileItIsWritten) {
+  const auto ring = std::make_unique<ShmMailRing>();
+  std::vector<std::byte> out(3 * kMailBytes + 7);
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<std::byte>(i * 31 / 7);
+  }
+  std::vector<std::byte> in(out.size());
+  const auto message = [](std::vector<std::byte>& data) {
+    auto made = std::make_shared<ShmMessage>();
+    made->data = data.data();
+    made->bytes = data.size();
+    return made;
+  };
+  const auto sent = message(out);
+  const auto received = message(in);
+  ShmOutbox outbox;
+  ShmInbox inbox;
+  outbox.Post(sent);
+  inbox.Post(received);
+  while (!sent->done()) {
+    ASSERT_TRUE(outbox.Push(*ring));
+    EXPECT_LE(ring->written.load() - ring->read.load(), kMailBytes / 4);
+    ASSERT_TRUE(inbox.Pull(*ring));
+  }
+  EXPECT_TRUE(received->done());
+  EXPECT_EQ(in, out);
+}
+
 TEST(ShmMailTest, MessagesAreToldApartByTagAndKeepTheirOrder) {
   OnRanks(2, [](c10d::Backend& b) {
-    constexpr int64_t kBig = 200003;  // more than goes through at once
+    constexpr int64_t kBig = 400003;  // more than goes through at once
     if (b.getRank() == 0) {
       std::vector<c10::intrusive_ptr<c10d::Work>> works;
       std::vector<Tensors> held;
