@@ -47,7 +47,9 @@ TEST_P(LayoutMutationTest, IsFound) {
   std::cout << ToString(cell) << ", " << ToString(GetParam().mutation) << ": "
             << broken->differences.size() << " differences, the first in "
             << broken->differences.front() << "\n";
-  EXPECT_THAT(broken->differences, Contains(HasSubstr("loss of step 9")));
+  // Which losses differ depends on the processor: a swap shows in last bits,
+  // and a mean of some may be the same.
+  EXPECT_THAT(broken->differences, Contains(HasSubstr("loss of step ")));
   EXPECT_THAT(broken->differences, Contains(HasSubstr(".weight on rank 0")));
   // The very first forward is still right.
   if (GetParam().mutation != LayoutMutation::kSwappedMicrobatch) {
