@@ -8,12 +8,15 @@
 #include <cstdlib>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/synchronization/mutex.h"
+#include "core/breakable_works.h"
 #include "core/sockets.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
@@ -23,16 +26,24 @@ namespace {
 
 using c10d::ProcessGroupGloo;
 
+using Tensors = std::vector<at::Tensor>;
+using TensorLists = std::vector<Tensors>;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
 // LibTorch's own ignores abort(): works would run on to their timeouts, and the
 // destructor waits for them.
 class GlooBackend : public ProcessGroupGloo {
  public:
-  using ProcessGroupGloo::ProcessGroupGloo;
+  GlooBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+              c10::intrusive_ptr<Options> options)
+      : ProcessGroupGloo(store, rank, size, std::move(options)),
+        works_([this] { Probe(); }, [this] { LiveOn(); }) {}
 
   // When a receive times out, Gloo gives an exception to every pair of the
   // context, and what uses one of them, then or later, fails. (What is received
   // after Context::closeConnections waits for its timeout.)
   void abort() override {
+    works_.Break("the connections of the group were broken off");
     for (size_t c = 0; c < contexts_.size(); ++c) {
       for (int r = 0; r < getSize(); ++r) {
         if (r != getRank()) FailToReceive(r, kTag + static_cast<int>(c));
@@ -40,17 +51,82 @@ class GlooBackend : public ProcessGroupGloo {
     }
   }
 
+  WorkPtr broadcast(Tensors& tensors,
+                    const c10d::BroadcastOptions& options) override {
+    return works_.OfCollective(ProcessGroupGloo::broadcast(tensors, options));
+  }
+  WorkPtr allreduce(Tensors& tensors,
+                    const c10d::AllreduceOptions& options) override {
+    return works_.OfCollective(ProcessGroupGloo::allreduce(tensors, options));
+  }
+  WorkPtr reduce(Tensors& tensors,
+                 const c10d::ReduceOptions& options) override {
+    return works_.OfCollective(ProcessGroupGloo::reduce(tensors, options));
+  }
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override {
+    return works_.OfCollective(
+        ProcessGroupGloo::allgather(outputs, inputs, options));
+  }
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override {
+    return works_.OfCollective(
+        ProcessGroupGloo::_allgather_base(output, input, options));
+  }
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options) override {
+    return works_.OfCollective(
+        ProcessGroupGloo::gather(outputs, inputs, options));
+  }
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs,
+                  const c10d::ScatterOptions& options) override {
+    return works_.OfCollective(
+        ProcessGroupGloo::scatter(outputs, inputs, options));
+  }
+  WorkPtr barrier(const c10d::BarrierOptions& options) override {
+    return works_.OfCollective(ProcessGroupGloo::barrier(options));
+  }
+  WorkPtr send(Tensors& tensors, int to, int tag) override {
+    return works_.OfMessage(ProcessGroupGloo::send(tensors, to, tag));
+  }
+  WorkPtr recv(Tensors& tensors, int from, int tag) override {
+    return works_.OfMessage(ProcessGroupGloo::recv(tensors, from, tag));
+  }
+
  private:
   // Nobody sends with these. The tag chooses the context, by its remainder.
   static constexpr int kTag = 1 << 30;
 
+  WorkPtr StartToReceive(int from, int tag) {
+    Tensors tensors = {at::empty({1}, at::kByte)};
+    return ProcessGroupGloo::recv(tensors, from, tag);
+  }
+
   void FailToReceive(int from, int tag) {
-    std::vector<at::Tensor> tensors = {at::empty({1}, at::kByte)};
     // A pair that is broken already throws at once; the next may not be.
     CatchTorch([&] {
-      recv(tensors, from, tag)->wait(std::chrono::milliseconds(1));
+      StartToReceive(from, tag)->wait(std::chrono::milliseconds(1));
     }).IgnoreError();
   }
+
+  // Nobody waits for what this starts: a few bytes that Gloo keeps.
+  void Probe() {
+    absl::MutexLock lock(&Communicator::IssueMutex());
+    for (size_t c = 0; c < contexts_.size(); ++c) {
+      for (int r = 0; r < getSize(); ++r) {
+        if (r != getRank()) StartToReceive(r, kTag + static_cast<int>(c));
+      }
+    }
+  }
+
+  // To the end of the process, which comes before that of the collective.
+  void LiveOn() {
+    self_ =
+        c10::intrusive_ptr<GlooBackend>::unsafe_reclaim_from_nonowning(this);
+  }
+
+  c10::intrusive_ptr<GlooBackend> self_;  // null, as a rule
+  BreakableWorks works_;
 };
 
 bool IsLoopback(const std::string& host) {

@@ -49,6 +49,8 @@ class ForkedRank {
   }
   ForkedRank(const ForkedRank&) = delete;
 
+  pid_t pid() const { return pid_; }
+
   // What its function returned; empty when it did not return.
   std::string Result() {
     siginfo_t ignored;

@@ -99,7 +99,8 @@ TEST_P(HybridFaultTest, EveryOtherRankNamesTheCulpritInTime) {
   const auto bound = seconds(dies ? 0 : kShortTimeout) + kTimeToSay;
   for (const int rank : ranks.survivors()) {
     const ProgramResult result = ranks[rank].Wait();
-    EXPECT_LT(Clock::now() - out, bound) << "rank " << rank;
+    EXPECT_LT(Clock::now() - out, bound) << "rank " << rank << ":\n"
+                                         << result.err;
     EXPECT_EQ(result.exit_code, 1) << result.err;
     EXPECT_THAT(CausesNamed(result.err), ElementsAre(cell.culprit))
         << "rank " << rank << ":\n"
