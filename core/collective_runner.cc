@@ -16,6 +16,7 @@
 #include "core/completion_notice.h"
 #include "core/describe_tensor.h"
 #include "core/group_connection.h"
+#include "core/issue_mutex.h"
 #include "core/job_watch.h"
 #include "core/roll_call.h"
 #include "core/status_macros.h"
@@ -87,11 +88,6 @@ void CollectiveRunner::BelongTo(const CollectiveRunner& whole) {
   member_.job = whole.member_.job;
   member_.job_size = whole.member_.job_size;
   member_.store_is_silent = whole.member_.store_is_silent;
-}
-
-absl::Mutex& CollectiveRunner::IssueMutex() {
-  static auto* const mutex = new absl::Mutex;
-  return *mutex;
 }
 
 std::string CollectiveRunner::Call::What() const {

@@ -75,9 +75,6 @@ class CollectiveRunner {
   // Communicator::Abort.
   void Abort(const absl::Status& reason);
 
-  // Communicator::IssueMutex.
-  static absl::Mutex& IssueMutex();
-
  private:
   // One that was started.
   struct Call {

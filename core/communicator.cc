@@ -65,10 +65,6 @@ absl::Status Communicator::CheckTensor(absl::string_view operation,
       absl::StrCat(operation, " of group \"", name_, "\": ", fault));
 }
 
-absl::Mutex& Communicator::IssueMutex() {
-  return CollectiveRunner::IssueMutex();
-}
-
 void Communicator::Abort(const absl::Status& reason) {
   if (runner_ != nullptr) runner_->Abort(reason);
 }

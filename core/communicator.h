@@ -15,7 +15,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "core/communicator_options.h"
 #include "core/launch.h"
@@ -137,14 +136,11 @@ class Communicator {
       absl::Span<const int> ranks, const std::string& name);
 
   // For what this class does not offer. Null when size() is 1. Issue its
-  // collectives under IssueMutex(), and wait for them without it.
+  // collectives under IssueMutex() (core/issue_mutex.h), and wait for them
+  // without it.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const {
     return process_group_;
   }
-
-  // One for the process: LibTorch's flight recorder, which all groups share,
-  // looks its map of groups up without a lock (LibTorch 2.11).
-  static absl::Mutex& IssueMutex();
 
  private:
   Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size,

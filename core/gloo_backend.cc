@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "core/breakable_works.h"
+#include "core/issue_mutex.h"
 #include "core/sockets.h"
 #include "core/status_macros.h"
 #include "core/torch_status.h"
@@ -111,7 +112,7 @@ class GlooBackend : public ProcessGroupGloo {
 
   // Nobody waits for what this starts: a few bytes that Gloo keeps.
   void Probe() {
-    absl::MutexLock lock(&Communicator::IssueMutex());
+    absl::MutexLock lock(&IssueMutex());
     for (size_t c = 0; c < contexts_.size(); ++c) {
       for (int r = 0; r < getSize(); ++r) {
         if (r != getRank()) StartToReceive(r, kTag + static_cast<int>(c));

@@ -10,7 +10,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "absl/status/statusor.h"
-#include "core/communicator.h"
+#include "core/communicator_options.h"
 
 namespace tandem {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/chunked_phases.h"
-#include "core/communicator.h"
+#include "core/issue_mutex.h"
 #include "core/torch_status.h"
 
 namespace tandem {
@@ -36,7 +36,7 @@ ReduceOp InsideHost(const ReduceOp& op) {
 // Starts a collective of Gloo's.
 c10::intrusive_ptr<c10d::Work> AmongLeaders(
     absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()> collective) {
-  absl::MutexLock lock(&Communicator::IssueMutex());
+  absl::MutexLock lock(&IssueMutex());
   return collective();
 }
 

@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "core/communicator.h"
+#include "core/issue_mutex.h"
 #include "core/status_macros.h"
 #include "core/store.h"
 #include "core/torch_status.h"
@@ -83,7 +84,7 @@ absl::Status StartBroadcast(Communicator& world, at::Tensor tensor,
   c10d::BroadcastOptions options;
   options.rootRank = 0;
   return CatchTorch([&] {
-    absl::MutexLock lock(&Communicator::IssueMutex());
+    absl::MutexLock lock(&IssueMutex());
     *work = world.process_group()->broadcast(tensors, options);
   });
 }

@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/communicator.h"
 #include "core/host_layout.h"
+#include "core/issue_mutex.h"
 #include "core/store.h"
 #include "core/torch_status.h"
 #include "tests/core/log_lines.h"
@@ -130,7 +131,7 @@ TEST(HierarchicalBackendTest, MessagesInsideAndBetweenHosts) {
       const int from = (world.rank() + n - step) % n;
       c10::intrusive_ptr<c10d::Work> receive, send;
       {
-        absl::MutexLock lock(&Communicator::IssueMutex());
+        absl::MutexLock lock(&IssueMutex());
         receive = world.process_group()->recv(in, from, step);
         send =
             world.process_group()->send(out, (world.rank() + step) % n, step);
