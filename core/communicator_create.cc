@@ -13,6 +13,7 @@
 #include "core/collective_runner.h"
 #include "core/communicator.h"
 #include "core/group_member.h"
+#include "core/open_store.h"
 #include "core/status_macros.h"
 #include "core/store.h"
 #include "core/torch_status.h"

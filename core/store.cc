@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <system_error>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -14,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "core/call_within.h"
-#include "core/shared_store.h"
 #include "core/sockets.h"
 #include "core/status_macros.h"
 #include "core/store_server.h"
@@ -84,27 +84,6 @@ absl::StatusOr<StorePtr> ConnectClient(const std::string& host, int port,
   return store;
 }
 
-absl::StatusOr<StorePtr> OpenTcpStore(const Launch& launch,
-                                      milliseconds timeout) {
-  const Rendezvous& where = launch.rendezvous;
-  if (where.served_by_launcher || launch.rank != 0) {
-    const StoreServer server = where.served_by_launcher
-                                   ? StoreServer::kLauncher
-                                   : StoreServer::kRankZero;
-    return ConnectClient(where.host, where.port, timeout, [=]() -> StorePtr {
-      return c10::make_intrusive<ServedTcpStore>(
-          where.host, TcpOptions(where.port, timeout), server);
-    });
-  }
-  TANDEM_RETURN_IF_ERROR(CheckPort(where.port, 1));
-  if (launch.nnodes > 1) {
-    TANDEM_RETURN_IF_ERROR(CheckOthersCanReach(where.host));
-  }
-  TANDEM_ASSIGN_OR_RETURN(ServedStore served,
-                          ServeTcpStore(where.host, where.port, timeout));
-  return served.store;
-}
-
 }  // namespace
 
 absl::StatusOr<ServedStore> ServeTcpStore(const std::string& host, int port,
@@ -124,9 +103,14 @@ absl::StatusOr<ServedStore> ServeTcpStore(const std::string& host, int port,
 }
 
 absl::StatusOr<StorePtr> ConnectTcpStore(const std::string& host, int port,
-                                         milliseconds timeout) {
+                                         milliseconds timeout,
+                                         std::optional<StoreServer> server) {
   return ConnectClient(host, port, timeout, [=]() -> StorePtr {
-    return c10::make_intrusive<c10d::TCPStore>(host, TcpOptions(port, timeout));
+    const c10d::TCPStoreOptions options = TcpOptions(port, timeout);
+    if (server.has_value()) {
+      return c10::make_intrusive<ServedTcpStore>(host, options, *server);
+    }
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
   });
 }
 
@@ -155,29 +139,6 @@ StorePtr NewHashStore(milliseconds timeout) {
   StorePtr store = c10::make_intrusive<c10d::HashStore>();
   store->setTimeout(timeout);
   return store;
-}
-
-absl::StatusOr<StorePtr> OpenStore(const Launch& launch, milliseconds timeout) {
-  const Rendezvous& where = launch.rendezvous;
-  switch (where.kind) {
-    case Rendezvous::Kind::kTcp: {
-      TANDEM_ASSIGN_OR_RETURN(StorePtr client, OpenTcpStore(launch, timeout));
-      return WithPrefix(c10::make_intrusive<SharedStore>(std::move(client)),
-                        where.key_prefix);
-    }
-    case Rendezvous::Kind::kFile:
-      return OpenFileStore(where.path, launch.rank, launch.world_size,
-                           where.key_prefix, timeout);
-    case Rendezvous::Kind::kNone:
-      break;
-  }
-  if (launch.world_size != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        launch.world_size,
-        " ranks have no place to meet: give --master_addr and --master_port, "
-        "or --dist_url"));
-  }
-  return NewHashStore(timeout);
 }
 
 }  // namespace tandem

@@ -9,14 +9,16 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/launch.h"
 
 namespace tandem {
+
+enum class StoreServer;
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
@@ -35,9 +37,11 @@ absl::StatusOr<ServedStore> ServeTcpStore(const std::string& host, int port,
 
 // Connects to a TCPStore, trying again until `timeout`: the server may start
 // later. DeadlineExceeded or Unavailable name `host` and `port`;
-// InvalidArgument a host that could not be resolved for 10 s.
-absl::StatusOr<StorePtr> ConnectTcpStore(const std::string& host, int port,
-                                         std::chrono::milliseconds timeout);
+// InvalidArgument a host that could not be resolved for 10 s. `server` is whom
+// to name when the store is silent (core/store_server.h).
+absl::StatusOr<StorePtr> ConnectTcpStore(
+    const std::string& host, int port, std::chrono::milliseconds timeout,
+    std::optional<StoreServer> server = std::nullopt);
 
 // A store in a file that all ranks see, removed when the last rank leaves.
 // `key_prefix` as in Rendezvous. FailedPrecondition when the file is of an
@@ -49,13 +53,6 @@ absl::StatusOr<StorePtr> OpenFileStore(const std::string& path, int rank,
 
 // A store for the threads of this process.
 StorePtr NewHashStore(std::chrono::milliseconds timeout);
-
-// The store of a job, as `launch.rendezvous` says: a FileStore, a TCPStore that
-// the launcher or rank 0 serves on rendezvous.host, or for one rank a
-// HashStore. InvalidArgument where rank 0 would serve nodes that cannot reach
-// it (CheckOthersCanReach).
-absl::StatusOr<StorePtr> OpenStore(const Launch& launch,
-                                   std::chrono::milliseconds timeout);
 
 }  // namespace tandem
 

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/communicator.h"
 #include "core/launch.h"
+#include "core/open_store.h"
 #include "core/status_macros.h"
 #include "core/store.h"
 #include "tests/core/forked_rank.h"
