@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/batch.h"
+#include "core/model/batch.h"
 
 namespace tandem {
 

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
-#include "core/tensor_tree.h"
-#include "core/torch_status.h"
+#include "core/base/status_macros.h"
+#include "core/base/tensor_tree.h"
+#include "core/base/torch_status.h"
 
 namespace tandem {
 namespace {

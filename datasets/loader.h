@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "core/batch.h"
+#include "core/model/batch.h"
 #include "datasets/dataset.h"
 #include "datasets/distributed_sampler.h"
 #include "datasets/prefetcher.h"

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "core/batch.h"
+#include "core/model/batch.h"
 
 namespace tandem {
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
+#include "core/base/status_macros.h"
 #include "datasets/check_indices.h"
 #include "datasets/split_mix.h"
 #include "datasets/synthetic.h"

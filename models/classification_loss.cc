@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/deferred_score.h"
+#include "core/loss/deferred_score.h"
 
 namespace tandem {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "core/loss.h"
+#include "core/loss/loss.h"
 
 namespace tandem {
 

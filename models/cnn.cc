@@ -1,6 +1,6 @@
 #include "models/cnn.h"
 
-#include "models/basic_layers.h"
+#include "models/layers/basic_layers.h"
 
 namespace tandem {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "core/layer.h"
+#include "core/model/layer.h"
 
 namespace tandem {
 

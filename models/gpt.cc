@@ -5,10 +5,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
-#include "models/basic_layers.h"
-#include "models/gpt_block.h"
-#include "models/tied_linear.h"
+#include "core/base/status_macros.h"
+#include "models/layers/basic_layers.h"
+#include "models/layers/gpt_block.h"
+#include "models/layers/tied_linear.h"
 
 namespace tandem {
 namespace {

@@ -15,7 +15,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "core/layer.h"
+#include "core/model/layer.h"
 
 namespace tandem {
 

@@ -1,7 +1,7 @@
 #include "models/mlp.h"
 
 #include "absl/strings/str_cat.h"
-#include "models/basic_layers.h"
+#include "models/layers/basic_layers.h"
 
 namespace tandem {
 

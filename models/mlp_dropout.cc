@@ -7,10 +7,10 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "models/basic_layers.h"
-#include "models/dropout.h"
-#include "models/linear.h"
-#include "models/module_layer.h"
+#include "models/layers/basic_layers.h"
+#include "models/layers/dropout.h"
+#include "models/layers/linear.h"
+#include "models/layers/module_layer.h"
 
 namespace tandem {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/layer.h"
+#include "core/model/layer.h"
 
 namespace tandem {
 

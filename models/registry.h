@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/layer.h"
+#include "core/model/layer.h"
 
 namespace tandem {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "models/basic_layers.h"
-#include "models/resnet_block.h"
+#include "models/layers/basic_layers.h"
+#include "models/layers/resnet_block.h"
 
 namespace tandem {
 namespace {

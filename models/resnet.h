@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "core/layer.h"
+#include "core/model/layer.h"
 
 namespace tandem {
 

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "core/layer.h"
+#include "core/model/layer.h"
 
 namespace tandem {
 

@@ -12,9 +12,9 @@
 #include <memory>
 #include <string>
 
-#include "models/basic_layers.h"
-#include "models/convolution_function.h"
-#include "models/initialize.h"
+#include "models/layers/basic_layers.h"
+#include "models/layers/convolution_function.h"
+#include "models/layers/initialize.h"
 
 namespace tandem {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "core/loss_terms.h"
+#include "core/loss/loss_terms.h"
 
 namespace tandem {
 

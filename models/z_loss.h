@@ -3,14 +3,15 @@
 #ifndef TANDEM_MODELS_Z_LOSS_H_
 #define TANDEM_MODELS_Z_LOSS_H_
 
-#include "core/loss.h"
+#include "core/loss/loss.h"
 
 namespace tandem {
 
 // `loss`, to which `coefficient` times the mean of log(Z)^2 is added, by
-// AddLoss and the name "z_loss" (core/loss_terms.h); Z is the sum of exp over
-// the logits of a prediction, the outputs' last dimension (PaLM, 2204.02311,
-// section 5, with 1e-4). Of ignored targets, too, as it depends on no target.
+// AddLoss and the name "z_loss" (core/loss/loss_terms.h); Z is the sum of exp
+// over the logits of a prediction, the outputs' last dimension (PaLM,
+// 2204.02311, section 5, with 1e-4). Of ignored targets, too, as it depends on
+// no target.
 LossFunction WithZLoss(LossFunction loss, double coefficient);
 
 }  // namespace tandem

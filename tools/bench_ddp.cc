@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
-#include "core/status_macros.h"
+#include "core/base/status_macros.h"
 #include "tools/bench/bench_case.h"
 #include "tools/bench/bench_program.h"
 #include "tools/bench/bench_report.h"

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 folders=(core datasets models parallel tests tools)
 mapfile -t files < <(git ls-files --cached --others --exclude-standard -- "${folders[@]/%//*.h}" "${folders[@]/%//*.cc}" | sort -u)
 
-# What a target names, as paths: //core:mesh.h -> core/mesh.h.
+# What a target names, as paths: //core/mesh:mesh.h -> core/mesh/mesh.h.
 declared=$(bazel query --noshow_progress --order_output=no \
   'labels(hdrs, //...) union labels(srcs, //...) union labels(textual_hdrs, //...)' |
   sed -n 's|^//\(.*\):\(.*\)$|\1/\2|p')

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "core/user_path.h"
+#include "core/files/user_path.h"
 #include "tools/inspection.h"
 
 namespace {

@@ -8,11 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "core/checkpoint.h"
-#include "core/dtype_names.h"
-#include "core/fingerprint.h"
-#include "core/safetensors.h"
-#include "core/status_macros.h"
+#include "core/base/dtype_names.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/fingerprint.h"
+#include "core/checkpoint/safetensors.h"
 
 namespace tandem {
 namespace {

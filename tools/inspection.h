@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/safetensors_header.h"
+#include "core/checkpoint/safetensors_header.h"
 
 namespace tandem {
 

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/memory_category.h"
+#include "core/device/memory_category.h"
 
 namespace tandem {
 namespace sim {

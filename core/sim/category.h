@@ -3,7 +3,7 @@
 #ifndef TANDEM_CORE_SIM_CATEGORY_H_
 #define TANDEM_CORE_SIM_CATEGORY_H_
 
-#include "core/memory_category.h"
+#include "core/device/memory_category.h"
 
 namespace tandem {
 namespace sim {

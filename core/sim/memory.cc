@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/byte_size.h"
+#include "core/base/byte_size.h"
 #include "core/sim/limits.h"
 
 namespace tandem {

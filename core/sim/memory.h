@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/memory_category.h"
+#include "core/device/memory_category.h"
 #include "core/sim/block.h"
 
 namespace tandem {

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/default_generator.h"
+#include "core/random/default_generator.h"
 #include "core/sim/block.h"
 #include "core/sim/call_aliases.h"
 #include "core/sim/generator.h"

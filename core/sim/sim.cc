@@ -7,8 +7,9 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "core/device.h"
-#include "core/host_memory.h"
+#include "core/base/torch_status.h"
+#include "core/device/device.h"
+#include "core/device/host_memory.h"
 #include "core/sim/allocators.h"
 #include "core/sim/call_aliases.h"
 #include "core/sim/device_guard.h"
@@ -16,7 +17,6 @@
 #include "core/sim/limits.h"
 #include "core/sim/register_operators.h"
 #include "core/sim/streams.h"
-#include "core/torch_status.h"
 
 namespace tandem {
 namespace {

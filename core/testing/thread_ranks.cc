@@ -13,9 +13,9 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "core/status_macros.h"
-#include "core/store.h"
-#include "core/torch_status.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/store/store.h"
 
 namespace tandem {
 namespace {

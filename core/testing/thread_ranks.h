@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "absl/status/status.h"
-#include "core/communicator.h"
+#include "core/comm/communicator.h"
 
 namespace tandem {
 

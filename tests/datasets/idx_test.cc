@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "core/status_macros.h"
+#include "core/base/status_macros.h"
 #include "datasets/gunzip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -17,9 +17,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
-#include "core/environment.h"
-#include "core/process_end.h"
-#include "core/subprocess.h"
+#include "core/base/environment.h"
+#include "core/process/process_end.h"
+#include "core/process/subprocess.h"
 #include "gtest/gtest.h"
 
 namespace tandem {

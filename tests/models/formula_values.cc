@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/strings/match.h"
-#include "core/layer_list.h"
+#include "core/model/layer_list.h"
 
 namespace tandem {
 namespace {

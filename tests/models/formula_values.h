@@ -9,7 +9,7 @@
 
 #include <string>
 
-#include "core/layer.h"
+#include "core/model/layer.h"
 
 namespace tandem {
 

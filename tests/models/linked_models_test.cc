@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "core/layer_links.h"
-#include "core/layer_list.h"
-#include "core/sample_scope.h"
+#include "core/model/layer_links.h"
+#include "core/model/layer_list.h"
+#include "core/random/sample_scope.h"
 #include "models/gpt.h"
 #include "models/mlp_dropout.h"
 #include "models/unet.h"

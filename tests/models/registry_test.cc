@@ -8,8 +8,8 @@
 
 #include <set>
 
-#include "core/layer_list.h"
-#include "core/sample_scope.h"
+#include "core/model/layer_list.h"
+#include "core/random/sample_scope.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

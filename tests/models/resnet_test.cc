@@ -18,7 +18,7 @@
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
-#include "models/resnet_block.h"
+#include "models/layers/resnet_block.h"
 #include "tests/models/state_shapes.h"
 
 namespace tandem {

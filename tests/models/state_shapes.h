@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/layer_list.h"
+#include "core/model/layer_list.h"
 
 namespace tandem {
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "core/layer_list.h"
+#include "core/model/layer_list.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
 #include "models/gpt.h"

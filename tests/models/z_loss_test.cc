@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "core/loss_terms.h"
+#include "core/loss/loss_terms.h"
 #include "models/classification_loss.h"
 
 namespace tandem {

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "core/shm_backend.h"
-#include "core/shm_group.h"
-#include "core/store.h"
+#include "core/shm/backend.h"
+#include "core/shm/group.h"
+#include "core/store/store.h"
 
 namespace tandem {
 

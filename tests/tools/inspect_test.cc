@@ -28,7 +28,7 @@ Outcome RunInspect(const std::string& arguments) {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
 }
 
-const char kFile[] = "tests/core/data/python.safetensors";
+const char kFile[] = "tests/core/checkpoint/data/python.safetensors";
 
 TEST(Inspect, PrintsAFileOfAnotherTool) {
   const Outcome table = RunInspect(kFile);

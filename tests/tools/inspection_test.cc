@@ -10,9 +10,9 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "core/checkpoint.h"
-#include "core/fingerprint.h"
-#include "core/safetensors.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/fingerprint.h"
+#include "core/checkpoint/safetensors.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
@@ -51,7 +51,8 @@ TEST(Inspection, SaysWhetherTheFileIsAsItWasWritten) {
   ASSERT_TRUE(damaged.ok()) << damaged.status();
   EXPECT_TRUE(absl::StrContains(damaged->checksums, "the values of w (bytes "))
       << damaged->checksums;
-  EXPECT_EQ(Inspect("tests/core/data/python.safetensors")->checksums, "none");
+  EXPECT_EQ(Inspect("tests/core/checkpoint/data/python.safetensors")->checksums,
+            "none");
 }
 
 TEST(Inspection, FingerprintIsThatOfParametersAndBuffersOnly) {

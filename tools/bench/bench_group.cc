@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "core/launch.h"
+#include "core/launch/launch.h"
 
 namespace tandem {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "core/communicator.h"
+#include "core/comm/communicator.h"
 
 namespace tandem {
 

@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "core/layer_list.h"
-#include "core/random.h"
-#include "core/safetensors.h"
-#include "core/status_macros.h"
-#include "core/torch_status.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/checkpoint/safetensors.h"
+#include "core/model/layer_list.h"
+#include "core/random/random.h"
 #include "models/registry.h"
 
 namespace tandem {

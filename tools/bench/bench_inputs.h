@@ -9,9 +9,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/batch.h"
-#include "core/layer.h"
-#include "core/named_tensors.h"
+#include "core/base/named_tensors.h"
+#include "core/model/batch.h"
+#include "core/model/layer.h"
 #include "tools/bench/bench_case.h"
 
 namespace tandem {

@@ -12,11 +12,12 @@
 #include "absl/memory/memory.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "core/communicator.h"
-#include "core/status_macros.h"
-#include "core/torch_status.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/comm/communicator.h"
+#include "core/program/process.h"
 #include "models/classification_loss.h"
-#include "parallel/replicated.h"
+#include "parallel/strategy/replicated.h"
 #include "tools/bench/bench_case.h"
 #include "tools/bench/bench_group.h"
 #include "tools/bench/bench_inputs.h"
@@ -24,7 +25,6 @@
 #include "tools/bench/op_profile.h"
 #include "tools/bench/roofline.h"
 #include "tools/bench/usage.h"
-#include "tools/trainer/process.h"
 
 namespace tandem {
 namespace {

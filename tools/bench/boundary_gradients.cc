@@ -18,17 +18,17 @@
 #include <string>
 #include <vector>
 
-#include "core/layer_list.h"
-#include "core/status_macros.h"
+#include "core/base/status_macros.h"
+#include "core/model/layer_list.h"
 #include "core/testing/thread_ranks.h"
-#include "models/basic_layers.h"
 #include "models/classification_loss.h"
+#include "models/layers/basic_layers.h"
 #include "models/registry.h"
-#include "parallel/cut.h"
-#include "parallel/microbatches.h"
-#include "parallel/pipeline_executor.h"
-#include "parallel/pipeline_model.h"
-#include "parallel/schedules.h"
+#include "parallel/balance/cut.h"
+#include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/microbatches.h"
+#include "parallel/pipeline/model.h"
+#include "parallel/schedule/schedules.h"
 
 namespace tandem {
 namespace {

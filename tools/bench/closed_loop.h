@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "parallel/cut.h"
+#include "parallel/balance/cut.h"
 #include "tools/bench/bench_case.h"
 
 namespace tandem {

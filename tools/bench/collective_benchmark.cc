@@ -30,10 +30,10 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
-#include "core/communicator.h"
-#include "core/spawn.h"
-#include "core/status_macros.h"
-#include "core/store.h"
+#include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
+#include "core/process/spawn.h"
+#include "core/store/store.h"
 
 ABSL_FLAG(int, ranks, 2, "processes");
 ABSL_FLAG(bool, pin, true, "bind each rank to a core of its own");

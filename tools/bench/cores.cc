@@ -6,8 +6,8 @@
 #include <future>
 
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
-#include "core/torch_status.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
 
 namespace tandem {
 

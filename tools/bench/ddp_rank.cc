@@ -9,7 +9,7 @@
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/command_line.h"
+#include "core/program/command_line.h"
 #include "tools/bench/bench_rank.h"
 
 ABSL_FLAG(int, rank, 0, "This rank.");

@@ -32,12 +32,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "core/communicator.h"
-#include "core/spawn.h"
-#include "core/status_macros.h"
-#include "core/store.h"
+#include "core/base/status_macros.h"
+#include "core/base/text_table.h"
+#include "core/comm/communicator.h"
+#include "core/process/spawn.h"
+#include "core/store/store.h"
 #include "core/testing/counting_store.h"
-#include "core/text_table.h"
 
 ABSL_FLAG(std::vector<std::string>, ranks,
           std::vector<std::string>({"2", "8", "32", "64"}),

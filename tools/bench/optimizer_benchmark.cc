@@ -19,14 +19,14 @@
 #include <utility>
 #include <vector>
 
-#include "core/layer_list.h"
-#include "core/named_tensors.h"
+#include "core/base/named_tensors.h"
+#include "core/model/layer_list.h"
 #include "models/mlp.h"
 #include "models/resnet.h"
-#include "parallel/adam.h"
-#include "parallel/flat_buffer.h"
-#include "parallel/optimizer.h"
-#include "parallel/sgd.h"
+#include "parallel/optim/adam.h"
+#include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/optimizer.h"
+#include "parallel/optim/sgd.h"
 
 namespace tandem {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "core/trace.h"
+#include "core/instrument/trace.h"
 
 namespace tandem {
 

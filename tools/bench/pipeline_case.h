@@ -65,7 +65,7 @@ std::vector<PipelineSetting> DoubtfulSettings(const std::string& schedule,
                                               const BenchCase& bench);
 
 // mlp_deep (batch 128), gpt_tiny (batch 8), resnet18 (3x64x64, batch 32), each
-// under every schedule of parallel/schedules.h; with fused SGD.
+// under every schedule of parallel/schedule/schedules.h; with fused SGD.
 const std::vector<PipelineCase>& PipelineCases();
 
 // The cases of these names, in the order of PipelineCases; "MODEL" stands for

@@ -20,13 +20,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/command_line.h"
-#include "core/status_macros.h"
+#include "core/base/status_macros.h"
+#include "core/program/command_line.h"
+#include "core/program/process.h"
 #include "tools/bench/closed_loop.h"
 #include "tools/bench/cores.h"
 #include "tools/bench/median.h"
 #include "tools/bench/pipeline_case.h"
-#include "tools/trainer/process.h"
 
 ABSL_FLAG(std::vector<std::string>, models,
           std::vector<std::string>({"mlp_deep", "gpt_tiny", "resnet18"}),

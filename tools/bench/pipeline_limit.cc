@@ -1,6 +1,6 @@
 #include "tools/bench/pipeline_limit.h"
 
-#include "core/status_macros.h"
+#include "core/base/status_macros.h"
 
 namespace tandem {
 

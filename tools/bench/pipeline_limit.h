@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "parallel/schedule.h"
-#include "parallel/schedule_prediction.h"
+#include "parallel/schedule/prediction.h"
+#include "parallel/schedule/schedule.h"
 
 namespace tandem {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/schedule_prediction.h"
+#include "parallel/schedule/prediction.h"
 #include "tools/bench/pipeline_case.h"
 #include "tools/bench/pipeline_limit.h"
 

@@ -14,11 +14,12 @@
 #include "absl/memory/memory.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "core/communicator.h"
-#include "core/status_macros.h"
-#include "core/torch_status.h"
-#include "core/trace.h"
-#include "parallel/microbatches.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/comm/communicator.h"
+#include "core/instrument/trace.h"
+#include "core/program/process.h"
+#include "parallel/pipeline/microbatches.h"
 #include "tools/bench/bench_group.h"
 #include "tools/bench/bench_inputs.h"
 #include "tools/bench/cores.h"
@@ -26,7 +27,6 @@
 #include "tools/bench/pipeline_case.h"
 #include "tools/bench/pipeline_trainer.h"
 #include "tools/bench/usage.h"
-#include "tools/trainer/process.h"
 
 namespace tandem {
 namespace {

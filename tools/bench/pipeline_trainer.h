@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/batch.h"
-#include "core/communicator.h"
-#include "core/named_tensors.h"
-#include "parallel/cut.h"
-#include "parallel/hybrid.h"
-#include "parallel/schedule_prediction.h"
+#include "core/base/named_tensors.h"
+#include "core/comm/communicator.h"
+#include "core/model/batch.h"
+#include "parallel/balance/cut.h"
+#include "parallel/schedule/prediction.h"
+#include "parallel/strategy/hybrid.h"
 #include "tools/bench/bench_case.h"
 #include "tools/bench/pipeline_case.h"
 

@@ -5,8 +5,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
-#include "core/subprocess.h"
+#include "core/base/status_macros.h"
+#include "core/process/subprocess.h"
 #include "tools/bench/line_reader.h"
 
 namespace tandem {

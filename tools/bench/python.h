@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "core/environment.h"
+#include "core/base/environment.h"
 
 namespace tandem {
 

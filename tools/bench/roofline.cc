@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "core/status_macros.h"
-#include "models/matrix_product.h"
+#include "core/base/status_macros.h"
+#include "models/layers/matrix_product.h"
 #include "tools/bench/median.h"
 #include "tools/bench/usage.h"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "core/communicator.h"
+#include "core/comm/communicator.h"
 
 namespace tandem {
 

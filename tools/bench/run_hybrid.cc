@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "core/status_macros.h"
-#include "parallel/schedules.h"
+#include "core/base/status_macros.h"
+#include "parallel/schedule/schedules.h"
 #include "tools/bench/pipeline_contender.h"
 
 namespace tandem {

@@ -18,9 +18,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "core/named_tensors.h"
-#include "core/safetensors.h"
-#include "core/safetensors_header.h"
+#include "core/base/named_tensors.h"
+#include "core/checkpoint/safetensors.h"
+#include "core/checkpoint/safetensors_header.h"
 
 namespace tandem {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/process_end.h"
-#include "core/status_macros.h"
+#include "core/base/status_macros.h"
+#include "core/process/process_end.h"
 #include "tools/bench/cores.h"
 
 namespace tandem {

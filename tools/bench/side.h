@@ -13,8 +13,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/environment.h"
-#include "core/subprocess.h"
+#include "core/base/environment.h"
+#include "core/process/subprocess.h"
 #include "tools/bench/line_reader.h"
 
 namespace tandem {

@@ -9,15 +9,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/batch.h"
-#include "core/device.h"
-#include "core/layer.h"
-#include "parallel/cut.h"
-#include "parallel/flat_buffer.h"
-#include "parallel/optimizer.h"
-#include "parallel/pipeline_executor.h"
-#include "parallel/schedule.h"
-#include "parallel/schedule_prediction.h"
+#include "core/device/device.h"
+#include "core/model/batch.h"
+#include "core/model/layer.h"
+#include "parallel/balance/cut.h"
+#include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/optimizer.h"
+#include "parallel/pipeline/executor.h"
+#include "parallel/schedule/prediction.h"
+#include "parallel/schedule/schedule.h"
 
 namespace tandem {
 

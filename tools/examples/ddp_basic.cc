@@ -16,10 +16,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
-#include "core/fingerprint.h"
-#include "core/status_macros.h"
-#include "parallel/distributed_data_parallel.h"
-#include "parallel/make_optimizer.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/fingerprint.h"
+#include "parallel/ddp/distributed_data_parallel.h"
+#include "parallel/optim/make_optimizer.h"
 #include "tools/examples/example_program.h"
 
 namespace tandem {

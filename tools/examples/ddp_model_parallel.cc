@@ -12,12 +12,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "core/layer_list.h"
-#include "core/status_macros.h"
+#include "core/base/status_macros.h"
+#include "core/model/layer_list.h"
 #include "models/toy.h"
-#include "parallel/distributed_data_parallel.h"
-#include "parallel/make_optimizer.h"
-#include "parallel/model_parallel.h"
+#include "parallel/ddp/distributed_data_parallel.h"
+#include "parallel/optim/make_optimizer.h"
+#include "parallel/pipeline/model_parallel.h"
 #include "tools/examples/example_program.h"
 
 namespace tandem {

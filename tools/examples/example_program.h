@@ -14,8 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/communicator.h"
-#include "core/named_tensors.h"
+#include "core/base/named_tensors.h"
+#include "core/comm/communicator.h"
 
 namespace tandem {
 

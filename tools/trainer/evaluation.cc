@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/status_macros.h"
+#include "core/base/status_macros.h"
 #include "datasets/distributed_sampler.h"
 #include "datasets/loader.h"
 #include "tools/trainer/interrupt.h"

@@ -4,9 +4,9 @@
 #define TANDEM_TOOLS_TRAINER_EVALUATION_H_
 
 #include "absl/status/statusor.h"
-#include "core/batch.h"
-#include "tools/trainer/job.h"
-#include "tools/trainer/report.h"
+#include "core/model/batch.h"
+#include "tools/trainer/job/job.h"
+#include "tools/trainer/report/report.h"
 
 namespace tandem {
 

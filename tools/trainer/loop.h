@@ -4,8 +4,8 @@
 #define TANDEM_TOOLS_TRAINER_LOOP_H_
 
 #include "absl/status/status.h"
-#include "tools/trainer/job.h"
-#include "tools/trainer/report.h"
+#include "tools/trainer/job/job.h"
+#include "tools/trainer/report/report.h"
 
 namespace tandem {
 

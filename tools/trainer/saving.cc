@@ -3,13 +3,13 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "core/checkpoint.h"
-#include "core/group_agreement.h"
-#include "core/safetensors.h"
-#include "core/status_macros.h"
-#include "core/torch_status.h"
-#include "parallel/strategy.h"
-#include "tools/trainer/save_folder.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/safetensors.h"
+#include "core/comm/group_agreement.h"
+#include "parallel/strategy/strategy.h"
+#include "tools/trainer/job/save_folder.h"
 
 namespace tandem {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "datasets/distributed_sampler.h"
-#include "tools/trainer/job.h"
+#include "tools/trainer/job/job.h"
 
 namespace tandem {
 

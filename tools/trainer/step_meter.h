@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/batch.h"
+#include "core/model/batch.h"
 
 namespace tandem {
 

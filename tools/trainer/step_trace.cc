@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "core/atomic_file.h"
-#include "core/status_macros.h"
-#include "core/trace.h"
+#include "core/base/status_macros.h"
+#include "core/files/atomic_file.h"
+#include "core/instrument/trace.h"
 
 namespace tandem {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "core/communicator.h"
+#include "core/comm/communicator.h"
 
 namespace tandem {
 

@@ -14,7 +14,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <vector>
 
-#include "core/communicator.h"
+#include "core/comm/communicator.h"
 #include "core/sim/memory.h"
 #include "core/sim/streams.h"
 #include "core/sim/testing.h"

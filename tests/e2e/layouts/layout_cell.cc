@@ -1,7 +1,7 @@
 #include "tests/e2e/layouts/layout_cell.h"
 
 #include "absl/strings/str_cat.h"
-#include "parallel/schedules.h"
+#include "parallel/schedule/schedules.h"
 
 namespace tandem {
 namespace {

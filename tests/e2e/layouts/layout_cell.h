@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "parallel/schedule.h"
-#include "tests/parallel/matrix_run.h"
-#include "tests/parallel/pairwise.h"
+#include "parallel/schedule/schedule.h"
+#include "tests/parallel/matrix/matrix_run.h"
+#include "tests/parallel/matrix/pairwise.h"
 
 namespace tandem {
 

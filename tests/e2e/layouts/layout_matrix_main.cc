@@ -11,11 +11,11 @@
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/status_macros.h"
+#include "core/base/status_macros.h"
 #include "tests/e2e/layouts/layout_cell.h"
 #include "tests/e2e/layouts/layout_check.h"
-#include "tests/parallel/matrix_run.h"
-#include "tests/parallel/pairwise.h"
+#include "tests/parallel/matrix/matrix_run.h"
+#include "tests/parallel/matrix/pairwise.h"
 
 ABSL_FLAG(std::vector<std::string>, models, {}, "Of these alone; empty: all.");
 ABSL_FLAG(std::vector<std::string>, schedules, {},

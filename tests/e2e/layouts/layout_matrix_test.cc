@@ -12,8 +12,8 @@
 #include "tests/e2e/layouts/layout_cell.h"
 #include "tests/e2e/layouts/layout_check.h"
 #include "tests/e2e/layouts/layout_run.h"
-#include "tests/parallel/matrix_run.h"
-#include "tests/parallel/pairwise.h"
+#include "tests/parallel/matrix/matrix_run.h"
+#include "tests/parallel/matrix/pairwise.h"
 
 namespace tandem {
 namespace {

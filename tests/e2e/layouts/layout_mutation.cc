@@ -5,9 +5,9 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "core/fault_point.h"
-#include "core/layer_list.h"
-#include "core/status_macros.h"
+#include "core/base/status_macros.h"
+#include "core/instrument/fault_point.h"
+#include "core/model/layer_list.h"
 #include "tests/e2e/layouts/layout_problem.h"
 
 namespace tandem {

@@ -10,10 +10,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/batch.h"
-#include "core/communicator.h"
-#include "core/named_tensors.h"
-#include "parallel/hybrid.h"
+#include "core/base/named_tensors.h"
+#include "core/comm/communicator.h"
+#include "core/model/batch.h"
+#include "parallel/strategy/hybrid.h"
 #include "tests/e2e/layouts/layout_cell.h"
 
 namespace tandem {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "models/classification_loss.h"
-#include "parallel/hybrid.h"
+#include "parallel/strategy/hybrid.h"
 #include "tests/e2e/layouts/layout_cell.h"
 #include "tests/e2e/layouts/layout_check.h"
 #include "tests/e2e/layouts/layout_problem.h"

@@ -4,13 +4,13 @@
 
 #include <chrono>
 
-#include "core/layer_list.h"
-#include "core/status_macros.h"
+#include "core/base/status_macros.h"
+#include "core/model/layer_list.h"
 #include "models/gpt.h"
 #include "models/mlp_dropout.h"
 #include "models/resnet.h"
-#include "parallel/cut.h"
-#include "tests/parallel/matrix_problem.h"
+#include "parallel/balance/cut.h"
+#include "tests/parallel/matrix/matrix_problem.h"
 
 namespace tandem {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/batch.h"
-#include "core/layer.h"
-#include "parallel/hybrid.h"
+#include "core/model/batch.h"
+#include "core/model/layer.h"
+#include "parallel/strategy/hybrid.h"
 #include "tests/e2e/layouts/layout_cell.h"
 
 namespace tandem {

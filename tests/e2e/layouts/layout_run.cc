@@ -10,14 +10,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "core/fingerprint.h"
-#include "core/layer_list.h"
-#include "core/status_macros.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/fingerprint.h"
+#include "core/model/layer_list.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
-#include "parallel/hybrid.h"
+#include "parallel/strategy/hybrid.h"
 #include "tests/e2e/layouts/layout_problem.h"
-#include "tests/parallel/matrix_problem.h"
+#include "tests/parallel/matrix/matrix_problem.h"
 
 namespace tandem {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/named_tensors.h"
+#include "core/base/named_tensors.h"
 #include "tests/e2e/layouts/layout_cell.h"
 #include "tests/e2e/layouts/layout_mutation.h"
 

@@ -6,10 +6,10 @@
 #include <memory>
 #include <string>
 
-#include "core/sockets.h"
+#include "core/store/sockets.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/core/process_testing.h"
+#include "tests/core/testing/process_testing.h"
 #include "tests/e2e/train/fault_ranks.h"
 
 namespace tandem {

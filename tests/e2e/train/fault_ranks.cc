@@ -5,7 +5,7 @@
 #include <regex>
 
 #include "gtest/gtest.h"
-#include "tests/core/process_testing.h"
+#include "tests/core/testing/process_testing.h"
 
 namespace tandem {
 namespace {

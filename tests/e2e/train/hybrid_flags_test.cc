@@ -70,7 +70,7 @@ TEST(HybridFlagsTest, AFurtherLossIsReproducible) {
 }
 
 // Where every parameter is used, looking for others changes nothing.
-// tests/parallel/unused_parameters_test.cc has some that are not.
+// tests/parallel/strategy/unused_parameters_test.cc has some that are not.
 TEST(HybridFlagsTest, FindUnusedParametersChangesNoBit) {
   for (const Flags& layout : std::vector<Flags>{
            {"--strategy=hybrid", "--nproc_per_node=2"},

@@ -8,7 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/core/process_testing.h"
+#include "tests/core/testing/process_testing.h"
 #include "tests/e2e/train/runs.h"
 
 namespace tandem {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "core/environment.h"
+#include "core/base/environment.h"
 #include "tools/bench/bench_case.h"
 #include "tools/bench/bench_inputs.h"
 #include "tools/bench/side.h"

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/trace.h"
-#include "parallel/schedules.h"
+#include "core/instrument/trace.h"
+#include "parallel/schedule/schedules.h"
 #include "tools/bench/hybrid_case.h"
 #include "tools/bench/hybrid_report.h"
 #include "tools/bench/overlap_times.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/environment.h"
+#include "core/base/environment.h"
 #include "tools/bench/answers.h"
 #include "tools/bench/bench_layout.h"
 #include "tools/bench/overlap_times.h"

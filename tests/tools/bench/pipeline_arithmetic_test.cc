@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/schedules.h"
+#include "parallel/schedule/schedules.h"
 #include "tools/bench/answers.h"
 #include "tools/bench/pipeline_case.h"
 #include "tools/bench/pipeline_limit.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/environment.h"
+#include "core/base/environment.h"
 #include "tools/bench/side.h"
 
 namespace tandem {

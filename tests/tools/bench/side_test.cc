@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/environment.h"
+#include "core/base/environment.h"
 #include "tools/bench/python.h"
 
 namespace tandem {

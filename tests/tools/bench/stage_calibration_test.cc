@@ -18,9 +18,9 @@
 #include <thread>
 #include <vector>
 
-#include "models/basic_layers.h"
-#include "parallel/cut.h"
-#include "parallel/schedules.h"
+#include "models/layers/basic_layers.h"
+#include "parallel/balance/cut.h"
+#include "parallel/schedule/schedules.h"
 
 namespace tandem {
 namespace {

@@ -1,0 +1,51 @@
+// How a group of ranks talks.
+
+#ifndef TANDEM_CORE_BACKEND_COMMUNICATOR_OPTIONS_H_
+#define TANDEM_CORE_BACKEND_COMMUNICATOR_OPTIONS_H_
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "core/agreement/agreement.h"
+
+namespace tandem {
+
+struct CommunicatorOptions {
+  // How long any collective waits for the other ranks (PyTorch's default).
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  // When a rank has waited so long in a collective, a warning names the ranks
+  // that are late. 0: no warnings.
+  std::chrono::milliseconds straggler_warning{0};
+  // Compares across ranks, before each collective, its operation, shape, dtype,
+  // kind of device and root; a disagreement is InvalidArgument on every rank
+  // and names what the two are for. To find errors: ranks then wait for each
+  // other at each start, so nothing overlaps.
+  bool check_collectives = false;
+  // What must be the same on every rank, by the names that messages call it by:
+  // a program's settings. Compared when ranks meet, before connections are
+  // made; a difference is InvalidArgument on every rank and names the value,
+  // the ranks and what each has. Subgroups do not compare again.
+  NamedValues settings;
+  // Which backend serves CPU tensors: "shm", shared memory between the ranks of
+  // a host and Gloo between hosts; or "gloo", sockets between all.
+  std::string backend = "shm";
+  // What tells hosts apart: ranks that name the same one share memory. Empty:
+  // HostIdentity(). For tests, which have one host alone.
+  std::string host;
+  // The network interface ("eth0") or local address that Gloo binds. Empty:
+  // loopback when every rank is on this host; else what GLOO_SOCKET_IFNAME
+  // names, else the address from which this host reaches `master_host`.
+  std::string interface;
+  // Is every rank on this host?
+  bool all_local = true;
+  // Where rank 0 or the launcher is; needed unless `all_local`.
+  std::string master_host;
+  // What messages call the ranks of the group, by rank. Empty: as they count.
+  // Communicator::Subgroup fills it with the numbers of the whole job.
+  std::vector<int> rank_names;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_BACKEND_COMMUNICATOR_OPTIONS_H_

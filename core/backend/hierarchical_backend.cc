@@ -1,0 +1,231 @@
+#include "core/backend/hierarchical_backend.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include <exception>
+#include <limits>
+#include <utility>
+
+#include "core/backend/chunked_phases.h"
+#include "core/backend/issue_mutex.h"
+#include "core/base/torch_status.h"
+
+namespace tandem {
+namespace {
+
+using c10d::OpType;
+using c10d::ReduceOp;
+
+// What leaders do with their hosts' results, in which factors are in already.
+ReduceOp AmongHosts(const ReduceOp& op) {
+  return op.op_ == ReduceOp::AVG || op.op_ == ReduceOp::PREMUL_SUM
+             ? ReduceOp(ReduceOp::SUM)
+             : op;
+}
+
+// Then there is nothing that chunks could overlap with.
+bool AllAlone(const HostLayout& layout) {
+  return layout.ranks.size() == layout.host.size();
+}
+
+ReduceOp InsideHost(const ReduceOp& op) {
+  return op.op_ == ReduceOp::AVG ? ReduceOp(ReduceOp::SUM) : op;
+}
+
+// Starts a collective of Gloo's.
+c10::intrusive_ptr<c10d::Work> AmongLeaders(
+    absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()> collective) {
+  absl::MutexLock lock(&IssueMutex());
+  return collective();
+}
+
+}  // namespace
+
+HierarchicalBackend::HierarchicalBackend(int rank, HostLayout layout,
+                                         c10::intrusive_ptr<ShmBackend> local,
+                                         BackendPtr leaders, BackendPtr all,
+                                         int64_t chunk_bytes)
+    : Backend(rank, static_cast<int>(layout.host.size())),
+      layout_(std::move(layout)),
+      chunk_bytes_(AllAlone(layout_) ? std::numeric_limits<int64_t>::max()
+                                     : chunk_bytes),
+      local_(std::move(local)),
+      leaders_(std::move(leaders)),
+      all_(std::move(all)) {}
+
+HierarchicalBackend::~HierarchicalBackend() = default;
+
+void HierarchicalBackend::Abort(const std::string& reason) {
+  local_->Abort(reason);
+  if (leaders_ != nullptr) leaders_->abort();
+  all_->abort();
+}
+
+HierarchicalBackend::WorkPtr HierarchicalBackend::Run(
+    OpType type, Tensors outputs, std::function<void()> steps) {
+  ++issued_;
+  auto work = c10::make_intrusive<FunctionWork>(
+      type, std::move(outputs), [this, steps = std::move(steps)] {
+        try {
+          steps();
+        } catch (const std::exception& failure) {
+          local_->Abort(CleanTorchMessage(failure.what()));
+          throw;
+        }
+      });
+  thread_.Add(work);
+  return work;
+}
+
+HierarchicalBackend::WorkPtr HierarchicalBackend::allreduce(
+    Tensors& tensors, const c10d::AllreduceOptions& options) {
+  TORCH_CHECK(tensors.size() == 1, "one tensor a collective");
+  return Run(OpType::ALLREDUCE, tensors, [this, tensors, options] {
+    RunInChunks(tensors, chunk_bytes_, AllReducePhases(options));
+    if (options.reduceOp.op_ == ReduceOp::AVG) {
+      at::Tensor(tensors[0]).div_(size_);
+    }
+  });
+}
+
+ThreePhases HierarchicalBackend::AllReducePhases(
+    const c10d::AllreduceOptions& options) {
+  ThreePhases phases;
+  // One that is alone on its host has its host's result, but for a factor.
+  if (!AloneOnHost() || options.reduceOp.op_ == ReduceOp::PREMUL_SUM) {
+    c10d::ReduceOptions step;
+    step.reduceOp = InsideHost(options.reduceOp);
+    step.timeout = options.timeout;
+    phases.up = [this, step](Tensors& chunk) {
+      return local_->reduce(chunk, step);
+    };
+  }
+  c10d::AllreduceOptions step = options;
+  step.reduceOp = AmongHosts(options.reduceOp);
+  if (leaders_ != nullptr) {
+    phases.across = [this, step](Tensors& chunk) {
+      return AmongLeaders([&] { return leaders_->allreduce(chunk, step); });
+    };
+  }
+  if (!AloneOnHost()) phases.down = BroadcastInside(0, options.timeout);
+  return phases;
+}
+
+ThreePhases::Start HierarchicalBackend::BroadcastInside(
+    int root, std::chrono::milliseconds timeout) {
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  options.timeout = timeout;
+  return [this, options](Tensors& chunk) {
+    return local_->broadcast(chunk, options);
+  };
+}
+
+HierarchicalBackend::WorkPtr HierarchicalBackend::broadcast(
+    Tensors& tensors, const c10d::BroadcastOptions& options) {
+  TORCH_CHECK(options.rootRank >= 0 && options.rootRank < size_,
+              "there is no rank ", options.rootRank, " among ", size_);
+  return Run(OpType::BROADCAST, tensors, [this, tensors, options] {
+    RunInChunks(tensors, chunk_bytes_, BroadcastPhases(options));
+  });
+}
+
+ThreePhases HierarchicalBackend::BroadcastPhases(
+    const c10d::BroadcastOptions& options) {
+  const int root = static_cast<int>(options.rootRank);
+  ThreePhases phases;
+  if (!AloneOnHost() && SameHost(root)) {
+    phases.up = BroadcastInside(layout_.local[root], options.timeout);
+  } else if (!AloneOnHost()) {
+    phases.down = BroadcastInside(0, options.timeout);
+  }
+  if (leaders_ != nullptr) {
+    c10d::BroadcastOptions step = options;
+    step.rootRank = layout_.host[root];
+    phases.across = [this, step](Tensors& chunk) {
+      return AmongLeaders([&] { return leaders_->broadcast(chunk, step); });
+    };
+  }
+  return phases;
+}
+
+HierarchicalBackend::WorkPtr HierarchicalBackend::barrier(
+    const c10d::BarrierOptions& options) {
+  return Run(OpType::BARRIER, {}, [this, options] {
+    if (!AloneOnHost()) local_->barrier(options)->wait();
+    if (leaders_ != nullptr) {
+      AmongLeaders([&] { return leaders_->barrier(options); })->wait();
+    }
+    if (!AloneOnHost()) local_->barrier(options)->wait();
+  });
+}
+
+HierarchicalBackend::WorkPtr HierarchicalBackend::send(Tensors& tensors, int to,
+                                                       int tag) {
+  TORCH_CHECK(to >= 0 && to < size_, "there is no rank ", to);
+  return SameHost(to) ? local_->send(tensors, layout_.local[to], tag)
+                      : all_->send(tensors, to, tag);
+}
+
+HierarchicalBackend::WorkPtr HierarchicalBackend::recv(Tensors& tensors,
+                                                       int from, int tag) {
+  TORCH_CHECK(from >= 0 && from < size_, "there is no rank ", from);
+  return SameHost(from) ? local_->recv(tensors, layout_.local[from], tag)
+                        : all_->recv(tensors, from, tag);
+}
+
+HierarchicalBackend::WorkPtr HierarchicalBackend::reduce(
+    Tensors& tensors, const c10d::ReduceOptions& options) {
+  return all_->reduce(tensors, options);
+}
+
+HierarchicalBackend::WorkPtr HierarchicalBackend::allgather(
+    std::vector<Tensors>& outputs, Tensors& inputs,
+    const c10d::AllgatherOptions& options) {
+  return all_->allgather(outputs, inputs, options);
+}
+
+HierarchicalBackend::WorkPtr HierarchicalBackend::_allgather_base(
+    at::Tensor& output, at::Tensor& input,
+    const c10d::AllgatherOptions& options) {
+  return all_->_allgather_base(output, input, options);
+}
+
+HierarchicalBackend::WorkPtr HierarchicalBackend::gather(
+    std::vector<Tensors>& outputs, Tensors& inputs,
+    const c10d::GatherOptions& options) {
+  return all_->gather(outputs, inputs, options);
+}
+
+HierarchicalBackend::WorkPtr HierarchicalBackend::scatter(
+    Tensors& outputs, std::vector<Tensors>& inputs,
+    const c10d::ScatterOptions& options) {
+  return all_->scatter(outputs, inputs, options);
+}
+
+HierarchicalBackend::WorkPtr HierarchicalBackend::reduce_scatter(
+    Tensors& outputs, std::vector<Tensors>& inputs,
+    const c10d::ReduceScatterOptions& options) {
+  return all_->reduce_scatter(outputs, inputs, options);
+}
+
+HierarchicalBackend::WorkPtr HierarchicalBackend::_reduce_scatter_base(
+    at::Tensor& output, at::Tensor& input,
+    const c10d::ReduceScatterOptions& options) {
+  return all_->_reduce_scatter_base(output, input, options);
+}
+
+HierarchicalBackend::WorkPtr HierarchicalBackend::alltoall(
+    Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  return all_->alltoall(outputs, inputs, options);
+}
+
+HierarchicalBackend::WorkPtr HierarchicalBackend::alltoall_base(
+    at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+    std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
+  return all_->alltoall_base(output, input, output_splits, input_splits,
+                             options);
+}
+
+}  // namespace tandem

@@ -1,0 +1,138 @@
+// Shared memory inside each host, Gloo between hosts.
+
+#ifndef TANDEM_CORE_BACKEND_HIERARCHICAL_BACKEND_H_
+#define TANDEM_CORE_BACKEND_HIERARCHICAL_BACKEND_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "core/backend/chunked_phases.h"
+#include "core/backend/host_layout.h"
+#include "core/backend/work_thread.h"
+#include "core/shm/backend.h"
+#include "core/store/store.h"
+
+namespace tandem {
+
+// All-reduce: the ranks of each host reduce to its leader through shared
+// memory, in their order; the hosts' leaders reduce the hosts' results over
+// Gloo; each leader broadcasts to its host. Broadcast and barrier go the same
+// way. A rank that is alone on its host has no part of this inside of it. These
+// run on a thread of the backend, in the order of issue. Messages between two
+// ranks of a host go through shared memory.
+//
+// Where any host has several ranks, a large tensor goes in chunks, so that what
+// is done inside hosts and between them overlaps
+// (core/backend/chunked_phases.h). Which bits an all-reduce gives depends on
+// the hosts and the tensor's size alone: for three hosts or more, the order in
+// which an element's terms are added depends on its place in its chunk.
+//
+// All else, and messages between hosts, goes over Gloo among all ranks.
+//
+// An AVG is the sum divided by the number of ranks. When one of the ways fails,
+// the ranks of the host are told at once; other hosts notice by their
+// connections or by timeout.
+class HierarchicalBackend : public c10d::Backend {
+ public:
+  using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+  // Makes a Gloo group of `size` ranks that meet on `store`.
+  using MakeGloo = absl::FunctionRef<absl::StatusOr<BackendPtr>(
+      const StorePtr& store, int rank, int size)>;
+
+  // A chunk is long enough that Gloo's messages and wake-ups cost little of its
+  // time, and a gradient bucket is several.
+  static constexpr int64_t kChunkBytes = 4 << 20;
+
+  // `names`: what messages call the ranks, unless it is empty. `chunk_bytes`
+  // must be the same on all ranks.
+  static absl::StatusOr<c10::intrusive_ptr<HierarchicalBackend>> Create(
+      const StorePtr& store, int rank, const HostLayout& layout,
+      std::chrono::milliseconds timeout, const std::vector<int>& names,
+      MakeGloo make_gloo, int64_t chunk_bytes = kChunkBytes);
+
+  HierarchicalBackend(int rank, HostLayout layout,
+                      c10::intrusive_ptr<ShmBackend> local, BackendPtr leaders,
+                      BackendPtr all, int64_t chunk_bytes = kChunkBytes);
+  // Finishes what was issued.
+  ~HierarchicalBackend() override;
+
+  const std::string getBackendName() const override { return "shm+gloo"; }
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return issued_; }
+
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+
+  WorkPtr allreduce(Tensors& tensors,
+                    const c10d::AllreduceOptions& options = {}) override;
+  WorkPtr broadcast(Tensors& tensors,
+                    const c10d::BroadcastOptions& options = {}) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options = {}) override;
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+
+  WorkPtr reduce(Tensors& tensors,
+                 const c10d::ReduceOptions& options = {}) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options = {}) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options = {}) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options = {}) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                  const c10d::ScatterOptions& options = {}) override;
+  WorkPtr reduce_scatter(
+      Tensors& outputs, std::vector<Tensors>& inputs,
+      const c10d::ReduceScatterOptions& options = {}) override;
+  WorkPtr _reduce_scatter_base(
+      at::Tensor& output, at::Tensor& input,
+      const c10d::ReduceScatterOptions& options = {}) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
+                   const c10d::AllToAllOptions& options = {}) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
+                        std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits,
+                        const c10d::AllToAllOptions& options = {}) override;
+
+  at::Tensor allocateTensor(long size,
+                            at::TensorOptions options = {}) override {
+    return local_->allocateTensor(size, options);
+  }
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+  // ShmBackend's, for the ranks of this host; the others' connections break.
+  void Abort(const std::string& reason);
+  void abort() override { Abort("aborted"); }
+
+ private:
+  // Runs `steps` on the thread; its failure is told on this host.
+  WorkPtr Run(c10d::OpType type, Tensors outputs, std::function<void()> steps);
+  ThreePhases AllReducePhases(const c10d::AllreduceOptions& options);
+  ThreePhases BroadcastPhases(const c10d::BroadcastOptions& options);
+  // From the host's rank `root`.
+  ThreePhases::Start BroadcastInside(int root,
+                                     std::chrono::milliseconds timeout);
+  bool SameHost(int rank) const {
+    return layout_.host[rank] == layout_.host[rank_];
+  }
+
+  bool AloneOnHost() const {
+    return layout_.ranks[layout_.host[rank_]].size() == 1;
+  }
+
+  const HostLayout layout_;
+  const int64_t chunk_bytes_;
+  const c10::intrusive_ptr<ShmBackend> local_;
+  const BackendPtr leaders_;  // null on ranks that are none
+  const BackendPtr all_;
+  uint64_t issued_ = 0;
+  WorkThread thread_;  // ends first
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_BACKEND_HIERARCHICAL_BACKEND_H_

@@ -1,0 +1,27 @@
+// Short names of dtypes, as the safetensors format has them: "F32", "I64", ...
+
+#ifndef TANDEM_CORE_BASE_DTYPE_NAMES_H_
+#define TANDEM_CORE_BASE_DTYPE_NAMES_H_
+
+#include <c10/core/ScalarType.h>
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
+
+namespace tandem {
+
+// The name of `dtype`; empty for one that the format has no name for (quantised
+// types and the like).
+absl::string_view DtypeName(c10::ScalarType dtype);
+
+// The dtype of that name, or nothing.
+absl::optional<c10::ScalarType> DtypeOfName(absl::string_view name);
+
+// "BOOL, U8, ...": all names, for messages.
+std::string KnownDtypeNames();
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_BASE_DTYPE_NAMES_H_

@@ -1,0 +1,16 @@
+// How far apart two words are, to suggest what a user may have meant.
+
+#ifndef TANDEM_CORE_BASE_EDIT_DISTANCE_H_
+#define TANDEM_CORE_BASE_EDIT_DISTANCE_H_
+
+#include "absl/strings/string_view.h"
+
+namespace tandem {
+
+// The number of characters to insert, remove or replace to make `b` of `a`
+// (Levenshtein's distance).
+int EditDistance(absl::string_view a, absl::string_view b);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_BASE_EDIT_DISTANCE_H_

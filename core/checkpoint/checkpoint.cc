@@ -1,0 +1,143 @@
+#include "core/checkpoint/checkpoint.h"
+
+#include <glog/logging.h>
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/safetensors.h"
+
+namespace tandem {
+namespace {
+
+constexpr char kOptimizerPrefix[] = "optimizer.";
+constexpr char kVersionKey[] = "tandem.checkpoint";
+constexpr char kVersion[] = "1";
+constexpr char kOptionPrefix[] = "tandem.option.";
+
+absl::StatusOr<std::string> Text(const SafetensorsMetadata& metadata,
+                                 const std::string& key) {
+  const auto found = metadata.find(key);
+  if (found != metadata.end()) return found->second;
+  return absl::InvalidArgumentError(absl::StrCat("its metadata lacks ", key));
+}
+
+template <typename Integer>
+absl::Status ReadNumber(const SafetensorsMetadata& metadata,
+                        const std::string& key, Integer* number) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string text, Text(metadata, key));
+  if (absl::SimpleAtoi(text, number) && *number >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "its metadata has ", key, " = '", text, "', expected a number >= 0"));
+}
+
+absl::StatusOr<TrainingProgress> ProgressOf(
+    const SafetensorsMetadata& metadata) {
+  if (!IsCheckpointMetadata(metadata)) {
+    return absl::InvalidArgumentError(
+        "it holds tensors, but is no checkpoint of a training job");
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::string version,
+                          Text(metadata, kVersionKey));
+  if (version != kVersion) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("it is of checkpoint version '", version,
+                     "', this program reads ", kVersion));
+  }
+  TrainingProgress progress;
+  TANDEM_RETURN_IF_ERROR(ReadNumber(metadata, "tandem.step", &progress.step));
+  TANDEM_RETURN_IF_ERROR(ReadNumber(metadata, "tandem.epoch", &progress.epoch));
+  TANDEM_RETURN_IF_ERROR(ReadNumber(metadata, "tandem.sampler_position",
+                                    &progress.sampler_position));
+  TANDEM_RETURN_IF_ERROR(ReadNumber(metadata, "tandem.seed", &progress.seed));
+  TANDEM_RETURN_IF_ERROR(
+      ReadNumber(metadata, "tandem.world_size", &progress.world_size));
+  TANDEM_ASSIGN_OR_RETURN(progress.model, Text(metadata, "tandem.model"));
+  for (const auto& [key, value] : metadata) {
+    absl::string_view name = key;
+    if (absl::ConsumePrefix(&name, kOptionPrefix)) {
+      progress.options[std::string(name)] = value;
+    }
+  }
+  return progress;
+}
+
+}  // namespace
+
+bool IsOptimizerStateName(absl::string_view name) {
+  return absl::StartsWith(name, kOptimizerPrefix);
+}
+
+std::string OptimizerStateName(absl::string_view name) {
+  CHECK(absl::ConsumePrefix(&name, kOptimizerPrefix)) << name;
+  return std::string(name);
+}
+
+bool IsCheckpointMetadata(const std::map<std::string, std::string>& metadata) {
+  return metadata.count(kVersionKey) != 0;
+}
+
+SafetensorsMetadata CheckpointMetadata(const TrainingProgress& progress) {
+  SafetensorsMetadata metadata = {
+      {"format", "pt"},
+      {kVersionKey, kVersion},
+      {"tandem.step", absl::StrCat(progress.step)},
+      {"tandem.epoch", absl::StrCat(progress.epoch)},
+      {"tandem.sampler_position", absl::StrCat(progress.sampler_position)},
+      {"tandem.seed", absl::StrCat(progress.seed)},
+      {"tandem.world_size", absl::StrCat(progress.world_size)},
+      {"tandem.model", progress.model},
+  };
+  for (const auto& [name, value] : progress.options) {
+    metadata[kOptionPrefix + name] = value;
+  }
+  return metadata;
+}
+
+absl::StatusOr<NamedTensors> CheckpointTensors(const NamedTensors& model,
+                                               const NamedTensors& optimizer) {
+  NamedTensors tensors = model;
+  for (const auto& each : model) {
+    if (IsOptimizerStateName(each.first)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot save parameter or buffer ", each.first,
+                       ": names that begin with '", kOptimizerPrefix,
+                       "' are kept for optimizer state"));
+    }
+  }
+  for (const auto& [name, tensor] : optimizer) {
+    tensors.emplace_back(kOptimizerPrefix + name, tensor);
+  }
+  return tensors;
+}
+
+absl::StatusOr<StoredCheckpoint> OpenCheckpoint(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<SafetensorsReader> reader,
+                          SafetensorsReader::Open(path));
+  auto progress = ProgressOf(reader->metadata());
+  if (!progress.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot resume from ", path, ": ", progress.status().message()));
+  }
+  LOG_IF(WARNING, !reader->has_checksums())
+      << path << " has no checksums: whether it was changed since it was "
+      << "written cannot be told";
+  StoredCheckpoint checkpoint;
+  checkpoint.progress = *std::move(progress);
+  for (const SafetensorsEntry& entry : reader->entries()) {
+    absl::string_view name = entry.name;
+    const bool is_state = absl::ConsumePrefix(&name, kOptimizerPrefix);
+    StoredTensors& kind = is_state ? checkpoint.optimizer : checkpoint.model;
+    kind.Add({{std::string(name), entry.dtype, entry.shape},
+              [reader, &entry] { return reader->Read(entry); },
+              [reader, &entry] { return reader->Verify(entry); }});
+  }
+  return checkpoint;
+}
+
+}  // namespace tandem

@@ -1,0 +1,74 @@
+// The state of a training job on disk.
+
+#ifndef TANDEM_CORE_CHECKPOINT_CHECKPOINT_H_
+#define TANDEM_CORE_CHECKPOINT_CHECKPOINT_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/base/named_tensors.h"
+#include "core/checkpoint/safetensors_header.h"
+#include "core/checkpoint/stored_tensors.h"
+
+namespace tandem {
+
+// How far a job has come, and what it needs to know of itself to go on.
+struct TrainingProgress {
+  int64_t step = 0;   // optimizer steps done
+  int64_t epoch = 0;  // the epoch that it is in, from 0
+  // Samples of that epoch's order that all ranks together have used.
+  int64_t sampler_position = 0;
+  uint64_t seed = 0;
+  int64_t world_size = 1;  // of the job that saved
+  std::string model;       // as --model has it
+  // What else decides the model's shape or the job's course: name to value.
+  std::map<std::string, std::string> options;
+};
+
+// A checkpoint is one safetensors file. Parameters and buffers stand under
+// their own names, so that other tools read them as any file of weights;
+// optimizer state under "optimizer." + name. The metadata holds "format": "pt"
+// (which Hugging Face's loaders ask for) and, in decimal or as they are,
+// "tandem.checkpoint" (the version of this format, 1), "tandem.step",
+// "tandem.epoch", "tandem.sampler_position", "tandem.seed",
+// "tandem.world_size", "tandem.model", and "tandem.option.NAME" for each
+// option. What was changed by accident is noticed
+// (core/checkpoint/safetensors_checksums.h).
+
+// Whether the tensor of that name in a checkpoint is optimizer state.
+bool IsOptimizerStateName(absl::string_view name);
+// Without the prefix that it has there. Requires such a name.
+std::string OptimizerStateName(absl::string_view name);
+
+// Whether a safetensors file with this metadata is a checkpoint.
+bool IsCheckpointMetadata(const std::map<std::string, std::string>& metadata);
+
+// Under their names in a checkpoint. InvalidArgument for a parameter or buffer
+// whose name begins with "optimizer.".
+absl::StatusOr<NamedTensors> CheckpointTensors(const NamedTensors& model,
+                                               const NamedTensors& optimizer);
+
+SafetensorsMetadata CheckpointMetadata(const TrainingProgress& progress);
+
+// A checkpoint to be read: what it is of, and its tensors, which stay in the
+// file until they are asked for. Their `verify` and `read` are not to be called
+// by several threads at a time.
+struct StoredCheckpoint {
+  TrainingProgress progress;
+  StoredTensors model;      // parameters and buffers
+  StoredTensors optimizer;  // by the names that Strategy::OptimizerState has
+};
+
+// Errors as SafetensorsReader::Open; InvalidArgument, naming the path, for a
+// file that is no checkpoint, of another version, or whose metadata is damaged.
+// Tensors say DataLoss when they are not as they were written. A file that has
+// no checksums is taken, with a warning in the log.
+absl::StatusOr<StoredCheckpoint> OpenCheckpoint(const std::string& path);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_CHECKPOINT_CHECKPOINT_H_

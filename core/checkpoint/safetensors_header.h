@@ -1,0 +1,61 @@
+// The header of a safetensors file: which tensors there are, and where.
+//
+// A file is: u64 little-endian length N of the header; N bytes of JSON,
+//   {"__metadata__": {KEY: VALUE, ...},
+//    NAME: {"dtype": "F32", "shape": [2, 3], "data_offsets": [BEGIN, END]},
+//    ...}
+// perhaps padded with spaces; then the data, to which the offsets are relative.
+// Source: https://github.com/huggingface/safetensors, README, "Format".
+
+#ifndef TANDEM_CORE_CHECKPOINT_SAFETENSORS_HEADER_H_
+#define TANDEM_CORE_CHECKPOINT_SAFETENSORS_HEADER_H_
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tandem {
+
+// The greatest length of a header that the format allows, in bytes.
+constexpr uint64_t kMaxSafetensorsHeaderBytes = 100000000;
+
+// One tensor: row-major, little-endian, at [begin, end) of the data.
+struct SafetensorsEntry {
+  std::string name;
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+  std::vector<int64_t> shape;  // empty: a scalar
+  uint64_t begin = 0;
+  uint64_t end = 0;
+
+  uint64_t bytes() const { return end - begin; }
+};
+
+// Free text that goes with the tensors. UTF-8.
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;  // in the order of the data
+  SafetensorsMetadata metadata;
+};
+
+// Reads a header whose data is `data_bytes` long. Trusts nothing: an error
+// (InvalidArgument) for JSON that is no such header, a name that comes twice,
+// an unknown dtype, offsets that do not fit the shape, overlap, leave a hole or
+// leave the file.
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
+                                                         uint64_t data_bytes);
+
+// The JSON, padded with spaces so that data after it and the length before it
+// begins on an 8-byte boundary of the file.
+std::string FormatSafetensorsHeader(const SafetensorsHeader& header);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_CHECKPOINT_SAFETENSORS_HEADER_H_

@@ -1,0 +1,123 @@
+#include <glog/logging.h>
+
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/dtype_names.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/safetensors.h"
+#include "core/checkpoint/safetensors_checksums.h"
+#include "core/instrument/fault_point.h"
+
+namespace tandem {
+namespace {
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "values are written as they lie in memory");
+
+absl::Status CheckWritable(const std::vector<TensorInfo>& infos) {
+  std::set<std::string> names = {"__metadata__"};
+  for (const TensorInfo& info : infos) {
+    if (!names.insert(info.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "two tensors, or one with a reserved name: ", info.name));
+    }
+    if (DtypeName(info.dtype).empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor ", info.name, " cannot be stored: it must be defined, dense ",
+          "and one of ", KnownDtypeNames()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<SafetensorsEntry> Layout(std::vector<TensorInfo> infos) {
+  std::vector<SafetensorsEntry> entries;
+  uint64_t at = 0;
+  for (TensorInfo& info : infos) {
+    uint64_t end = c10::elementSize(info.dtype);
+    for (int64_t size : info.sizes) end *= static_cast<uint64_t>(size);
+    end += at;
+    entries.push_back(
+        {std::move(info.name), info.dtype, std::move(info.sizes), at, end});
+    at = end;
+  }
+  return entries;
+}
+
+// The length of the header, then the header.
+std::string Beginning(SafetensorsHeader header,
+                      const std::vector<uint32_t>& checksums) {
+  AddChecksums(checksums, &header);
+  const std::string json = FormatSafetensorsHeader(header);
+  const uint64_t length = json.size();
+  std::string text(reinterpret_cast<const char*>(&length), sizeof(length));
+  return text + json;
+}
+
+// 0 for a dtype that cannot be stored, which Begin refuses.
+size_t WidthOf(const TensorInfo& info) {
+  return DtypeName(info.dtype).empty() ? 0 : c10::elementSize(info.dtype);
+}
+
+}  // namespace
+
+SafetensorsWriter::SafetensorsWriter(std::string path,
+                                     SafetensorsMetadata metadata)
+    : path_(std::move(path)) {
+  header_.metadata = std::move(metadata);
+}
+
+bool SafetensorsWriter::ComesBefore(const TensorInfo& a,
+                                    const TensorInfo& b) const {
+  return std::forward_as_tuple(WidthOf(b), a.name) <
+         std::forward_as_tuple(WidthOf(a), b.name);
+}
+
+absl::Status SafetensorsWriter::Begin(std::vector<TensorInfo> infos) {
+  TANDEM_RETURN_IF_ERROR(CheckWritable(infos));
+  header_.entries = Layout(std::move(infos));
+  // Checksums of what has not come yet take as much room.
+  const std::string beginning =
+      Beginning(header_, std::vector<uint32_t>(header_.entries.size()));
+  if (beginning.size() > kMaxSafetensorsHeaderBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot write ", path_, ": a header of ", beginning.size(),
+        " bytes is more than the format allows: ", kMaxSafetensorsHeaderBytes));
+  }
+  TANDEM_ASSIGN_OR_RETURN(file_, AtomicFile::Create(path_));
+  return file_->Append(beginning);
+}
+
+absl::Status SafetensorsWriter::Add(const at::Tensor& values) {
+  CHECK(file_ != nullptr) << "Add before Begin";
+  CHECK_LT(checksums_.size(), header_.entries.size());
+  const SafetensorsEntry& entry = header_.entries[checksums_.size()];
+  CHECK(values.sizes() == entry.shape && values.scalar_type() == entry.dtype)
+      << entry.name;
+  // No copy when it is already so.
+  const at::Tensor bytes = values.detach().cpu().contiguous();
+  checksums_.push_back(Crc32(0, bytes.const_data_ptr(), entry.bytes()));
+  return file_->Append(bytes.const_data_ptr(), entry.bytes());
+}
+
+absl::Status SafetensorsWriter::Commit() {
+  CHECK(file_ != nullptr) << "Commit before Begin";
+  CHECK_EQ(checksums_.size(), header_.entries.size());
+  TANDEM_RETURN_IF_ERROR(
+      file_->Overwrite(0, Beginning(std::move(header_), checksums_)));
+  TANDEM_RETURN_IF_ERROR(FaultPoint("before_commit"));
+  return file_->Commit();
+}
+
+absl::Status WriteSafetensors(const std::string& path,
+                              const NamedTensors& tensors,
+                              const SafetensorsMetadata& metadata) {
+  SafetensorsWriter writer(path, metadata);
+  TANDEM_RETURN_IF_ERROR(StreamTensors(tensors, writer));
+  return writer.Commit();
+}
+
+}  // namespace tandem

@@ -1,0 +1,114 @@
+// Starts the collectives of one group of ranks, waits for them, and makes a
+// Status of what goes wrong: the part of a Communicator that knows no tensor.
+
+#ifndef TANDEM_CORE_COMM_COLLECTIVE_RUNNER_H_
+#define TANDEM_CORE_COMM_COLLECTIVE_RUNNER_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "core/backend/communicator_options.h"
+#include "core/comm/pending_collective.h"
+#include "core/health/group_member.h"
+
+namespace c10d {
+class ProcessGroup;
+class Work;
+}  // namespace c10d
+
+namespace tandem {
+
+class CollectiveCheck;
+class JobWatch;
+class StragglerWatch;
+
+// For a group of at least two ranks. One thread at a time starts collectives;
+// messages may be started, and anything waited for, by any thread. It must
+// outlive the Wait of what it started. After the first failure everything fails
+// with that.
+class CollectiveRunner {
+ public:
+  using Issue = absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()>;
+
+  CollectiveRunner(GroupMember member, const CommunicatorOptions& options);
+  ~CollectiveRunner();
+
+  // Both before Connect. The ranks of this group, the job's, share their fate
+  // (core/health/job_watch.h).
+  void ShareFate();
+  // This group is part of that one, or of what that one is part of.
+  void BelongTo(const CollectiveRunner& whole);
+
+  // ConnectGroup (core/comm/group_connection.h); before anything is started.
+  absl::Status Connect();
+  const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const {
+    return process_group_;
+  }
+
+  // With check_collectives: compares what all ranks are about to start. `what`
+  // is the operation, with the root if it has one; `tensor` may be undefined.
+  absl::Status Agree(const std::string& what, const at::Tensor& tensor,
+                     const CollectivePurpose& purpose);
+
+  // Calls `issue` under IssueMutex().
+  absl::StatusOr<PendingCollective> Start(const char* operation,
+                                          const CollectivePurpose& purpose,
+                                          Issue issue);
+  // A message between two ranks: `what` says to whom or from whom. Others may
+  // start fewer or more, so that it has no number.
+  absl::StatusOr<PendingCollective> StartMessage(
+      const std::string& what, const CollectivePurpose& purpose, Issue issue);
+  // Starts and waits.
+  absl::Status Run(const char* operation, const CollectivePurpose& purpose,
+                   Issue issue);
+
+  // Communicator::Abort.
+  void Abort(const absl::Status& reason);
+
+ private:
+  // One that was started.
+  struct Call {
+    std::string operation;
+    int64_t sequence;  // 0: a message
+    CollectivePurpose purpose;
+
+    std::string What() const;  // "all-reduce #3 (bucket 1 of step 4)"
+  };
+
+  absl::Status broken() const;
+  absl::StatusOr<PendingCollective> StartCall(Call call, Issue issue);
+  absl::Status WaitFor(const Call& call, c10d::Work& work);
+  // Makes a message of a failure, tells it to the others, and keeps it as what
+  // broke the group.
+  absl::Status Broke(const absl::Status& status, const Call& call);
+  // What runs in this group, here and on other ranks, ends with an error.
+  void BreakConnections(const std::string& reason);
+
+  GroupMember member_;
+  CommunicatorOptions options_;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
+  std::unique_ptr<CollectiveCheck> check_;  // null: unchecked
+  std::unique_ptr<StragglerWatch> watch_;   // null: no warnings
+  std::shared_ptr<JobWatch> job_watch_;     // null: nobody looks
+  int watched_as_ = 0;
+  std::atomic<bool> job_failed_{false};
+  int64_t sequence_ = 0;               // collectives so far
+  std::atomic<bool> tells_end_{true};  // do works have futures?
+  absl::Mutex breaking_;               // held while a failure is looked into
+  mutable absl::Mutex mutex_ ABSL_ACQUIRED_AFTER(breaking_);
+  absl::Status broken_ ABSL_GUARDED_BY(mutex_);  // the first failure
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_COMM_COLLECTIVE_RUNNER_H_

@@ -1,0 +1,191 @@
+#include "core/comm/communicator.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cstring>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/backend/backend.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/comm/collective_runner.h"
+#include "core/comm/communicator_tensors.h"
+#include "core/device/host_memory.h"
+
+namespace tandem {
+namespace {
+
+using TensorList = std::vector<at::Tensor>;
+
+std::string TypeOf(const at::Tensor& tensor) {
+  return absl::StrCat(c10::toString(tensor.scalar_type()), " on ",
+                      tensor.device().str());
+}
+
+bool Serves(const c10d::ProcessGroup& group, const at::Tensor& tensor) {
+  const bool is_host = RunsCpuKernels(tensor.device().type());
+  const c10::DeviceType type =
+      is_host ? c10::DeviceType::CPU : tensor.device().type();
+  for (const c10::Device& device : group.getDeviceTypes()) {
+    if (device.type() == type) return true;
+  }
+  return false;
+}
+
+// Do all ranks start this? There is no runner in a group of one.
+absl::Status Agree(CollectiveRunner* runner, const std::string& what,
+                   const at::Tensor& tensor, const CollectivePurpose& purpose) {
+  if (runner == nullptr) return absl::OkStatus();
+  return runner->Agree(what, tensor, purpose);
+}
+
+}  // namespace
+
+absl::Status Communicator::CheckTensor(absl::string_view operation,
+                                       const at::Tensor& tensor) const {
+  std::string fault;
+  if (!tensor.defined()) {
+    fault = "the tensor is undefined";
+  } else if (tensor.layout() != at::kStrided || !tensor.is_contiguous()) {
+    fault = "the tensor must be dense and contiguous: call contiguous() first";
+  } else if (process_group_ && !Serves(*process_group_, tensor)) {
+    fault = absl::StrCat("backend ", options_.backend, " does not take ",
+                         TypeOf(tensor));
+  } else {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(operation, " of group \"", name_, "\": ", fault));
+}
+
+void Communicator::Abort(const absl::Status& reason) {
+  if (runner_ != nullptr) runner_->Abort(reason);
+}
+
+absl::Status Communicator::AllReduceSum(at::Tensor tensor,
+                                        const CollectivePurpose& purpose) {
+  TANDEM_ASSIGN_OR_RETURN(
+      PendingCollective pending,
+      StartAllReduceSum(std::move(tensor), /*factor=*/1, purpose));
+  return pending.Wait();
+}
+
+absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
+    at::Tensor tensor, double factor, const CollectivePurpose& purpose) {
+  TANDEM_RETURN_IF_ERROR(CheckTensor("all-reduce", tensor));
+  if (tensor.scalar_type() == at::kBool || tensor.is_complex()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("all-reduce of group \"", name_, "\": cannot sum ",
+                     TypeOf(tensor), "; convert it first"));
+  }
+  TANDEM_RETURN_IF_ERROR(Agree(runner_.get(), "all-reduce", tensor, purpose));
+  if (tensor.numel() == 0) return PendingCollective();
+  c10d::AllreduceOptions options;
+  if (factor != 1 && size_ > 1 && BackendMultiplies(options_.backend)) {
+    options.reduceOp = c10d::makeNCCLPreMulSum(factor);
+  } else if (factor != 1) {
+    tensor.detach().mul_(factor);
+  }
+  if (size_ == 1) return PendingCollective();
+  TensorList tensors = {ForBackend(tensor)};
+  // Not through c10d's dispatcher: it takes longer than a small all-reduce.
+  return runner_->Start("all-reduce", purpose, [&] {
+    return process_group_->getBackend(tensors[0].device().type())
+        ->allreduce(tensors, options);
+  });
+}
+
+absl::StatusOr<at::Tensor> Communicator::NewBuffer(
+    int64_t numel, const at::TensorOptions& options) {
+  return CatchTorchOr([&] {
+    if (process_group_ != nullptr && numel > 0 && options.device().is_cpu()) {
+      const auto backend = process_group_->getBackend(c10::DeviceType::CPU);
+      if (backend->supportsTensorAlloc(-1)) {
+        return backend->allocateTensor(numel, options);
+      }
+    }
+    return at::zeros({numel}, options);
+  });
+}
+
+absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
+                                     const CollectivePurpose& purpose) {
+  TANDEM_RETURN_IF_ERROR(CheckTensor("broadcast", tensor));
+  if (root < 0 || root >= size_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("broadcast of group \"", name_, "\": there is no rank ",
+                     root, " among ", size_));
+  }
+  TANDEM_RETURN_IF_ERROR(
+      Agree(runner_.get(), absl::StrCat("broadcast from rank ", NameOf(root)),
+            tensor, purpose));
+  if (size_ == 1 || tensor.numel() == 0) return absl::OkStatus();
+  TensorList tensors = {BytesOf(ForBackend(tensor))};
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  return runner_->Run("broadcast", purpose, [&] {
+    return process_group_->broadcast(tensors, options);
+  });
+}
+
+absl::StatusOr<TensorList> Communicator::AllGather(
+    const at::Tensor& tensor, const CollectivePurpose& purpose) {
+  TANDEM_RETURN_IF_ERROR(CheckTensor("all-gather", tensor));
+  TANDEM_RETURN_IF_ERROR(Agree(runner_.get(), "all-gather", tensor, purpose));
+  const at::Tensor mine = tensor.detach();
+  TensorList all;
+  for (int r = 0; r < size_; ++r) all.push_back(at::empty_like(mine));
+  if (size_ == 1 || mine.numel() == 0) {
+    for (at::Tensor& one : all) one.copy_(mine);
+    return all;
+  }
+  TensorList in = {BytesOf(ForBackend(mine))};
+  std::vector<TensorList> out(1);
+  for (at::Tensor& one : all) out[0].push_back(BytesOf(ForBackend(one)));
+  TANDEM_RETURN_IF_ERROR(runner_->Run("all-gather", purpose, [&] {
+    return process_group_->allgather(out, in);
+  }));
+  return all;
+}
+
+absl::StatusOr<std::vector<std::string>> Communicator::AllGatherString(
+    const std::string& mine, const CollectivePurpose& purpose) {
+  // The lengths first, then all strings in blocks of the longest.
+  TANDEM_ASSIGN_OR_RETURN(
+      TensorList lengths,
+      AllGather(at::full({1}, static_cast<int64_t>(mine.size()), at::kLong),
+                purpose));
+  int64_t longest = 0;
+  for (const at::Tensor& length : lengths) {
+    longest = std::max(longest, *length.const_data_ptr<int64_t>());
+  }
+  at::Tensor block = at::zeros({longest}, at::kByte);
+  if (!mine.empty()) std::memcpy(block.data_ptr(), mine.data(), mine.size());
+  TANDEM_ASSIGN_OR_RETURN(TensorList blocks, AllGather(block, purpose));
+  std::vector<std::string> strings;
+  for (int r = 0; r < size_; ++r) {
+    strings.emplace_back(static_cast<const char*>(blocks[r].const_data_ptr()),
+                         *lengths[r].const_data_ptr<int64_t>());
+  }
+  return strings;
+}
+
+absl::Status Communicator::Barrier(const CollectivePurpose& purpose) {
+  if (size_ == 1) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(
+      Agree(runner_.get(), "barrier", at::Tensor(), purpose));
+  return runner_->Run("barrier", purpose, [&] {
+    // ProcessGroup::barrier writes a static variable, and
+    // ranks may be threads of one process.
+    return process_group_->getDefaultBackend()->barrier();
+  });
+}
+
+}  // namespace tandem

@@ -1,0 +1,169 @@
+// Ranks that talk to each other: a c10d process group, errors as Status.
+
+#ifndef TANDEM_CORE_COMM_COMMUNICATOR_H_
+#define TANDEM_CORE_COMM_COMMUNICATOR_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "core/backend/communicator_options.h"
+#include "core/comm/pending_collective.h"
+#include "core/launch/launch.h"
+
+namespace c10d {
+class ProcessGroup;
+class Store;
+}  // namespace c10d
+
+namespace tandem {
+
+class CollectiveRunner;
+
+// A group of ranks. Every collective must be called by all of them in the same
+// order; it blocks until it is done and returns
+//   DeadlineExceeded when others did not come within the timeout,
+//   Unavailable when a connection to another rank broke,
+//   Aborted when another rank gave up (Abort), with its reason,
+//   InvalidArgument for a tensor that it does not take,
+// with a message that names the operation, what it is for, this rank and the
+// group, and the ranks that were not heard of. After the first three, and a
+// disagreement that `check_collectives` found, the group is of no more use:
+// every later collective returns the same error at once.
+//
+// A group of one rank answers at once and opens no connection; so does any
+// group for a tensor without elements. Tensors are dense, contiguous, on the
+// backend's device (CPU for both), of the same shape and dtype on every rank
+// (checked only with `check_collectives`).
+//
+// One thread at a time issues collectives; messages may be started, and
+// anything waited for, by any thread.
+class Communicator {
+ public:
+  // All ranks of a job, named "world", through the store that
+  // `launch.rendezvous` asks for. `options.all_local` and `master_host` are
+  // taken from `launch`. TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment
+  // turns `options.check_collectives` on.
+  //
+  // Such a job's ranks share their fate: when one fails in this group or a
+  // subgroup, whoever waits in another one fails, too, within a second.
+  static absl::StatusOr<std::unique_ptr<Communicator>> ForLaunch(
+      const Launch& launch, CommunicatorOptions options);
+
+  // Connects rank `rank` of `size` through `store`. `name` tells groups apart
+  // on one store and in messages ("world", "data of stage 1"): a store takes
+  // each name once. DeadlineExceeded names the ranks that did not come.
+  static absl::StatusOr<std::unique_ptr<Communicator>> Create(
+      c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+      const std::string& name, const CommunicatorOptions& options);
+
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const std::string& name() const { return name_; }
+  const std::string& backend() const { return options_.backend; }
+  // What messages call a rank of this group: its number in the whole job.
+  int NameOf(int rank) const {
+    return options_.rank_names.empty() ? rank : options_.rank_names[rank];
+  }
+
+  // In place: `tensor` becomes the sum over all ranks, the same bits on each.
+  // Not for bool and complex numbers.
+  absl::Status AllReduceSum(at::Tensor tensor,
+                            const CollectivePurpose& purpose = nullptr);
+  // Starts the same and returns at once. Each rank's tensor is multiplied by
+  // `factor` before it is summed (PyTorch's DDP: divide, then sum); only for
+  // floating-point tensors if that is not 1. Collectives of a group run in the
+  // order in which they were started.
+  absl::StatusOr<PendingCollective> StartAllReduceSum(
+      at::Tensor tensor, double factor = 1,
+      const CollectivePurpose& purpose = nullptr);
+  // In place: `tensor` becomes that of rank `root`.
+  absl::Status Broadcast(at::Tensor tensor, int root,
+                         const CollectivePurpose& purpose = nullptr);
+  // Every rank's tensor, by rank: new tensors.
+  absl::StatusOr<std::vector<at::Tensor>> AllGather(
+      const at::Tensor& tensor, const CollectivePurpose& purpose = nullptr);
+  // Every rank's string (of any length), by rank.
+  absl::StatusOr<std::vector<std::string>> AllGatherString(
+      const std::string& mine, const CollectivePurpose& purpose = nullptr);
+  absl::Status Barrier(const CollectivePurpose& purpose = nullptr);
+
+  // A message from one rank to another, matched by its tag (0 or more) and, of
+  // one tag, by the order of sending; both sides' tensors have as many bytes.
+  // They start it and return at once: the tensor must not be touched before the
+  // wait has ended. Another rank than this one. Any thread may call these,
+  // while others do and while collectives run.
+  absl::StatusOr<PendingCollective> StartSend(
+      const at::Tensor& tensor, int to, int tag,
+      const CollectivePurpose& purpose = nullptr);
+  absl::StatusOr<PendingCollective> StartReceive(
+      at::Tensor tensor, int from, int tag,
+      const CollectivePurpose& purpose = nullptr);
+
+  // Zeros, [numel], 64-byte aligned, in the memory that this group's backend
+  // moves with the fewest copies (memory that ranks of one host share, where it
+  // has such): for buffers that live long and are reduced often. Every rank
+  // asks for the same sizes in the same order, for a tensor's place must be the
+  // same on all. It may outlive the communicator.
+  absl::StatusOr<at::Tensor> NewBuffer(int64_t numel,
+                                       const at::TensorOptions& options);
+
+  // Tells the others that this rank gives up, and why, so that what they wait
+  // for, or start later, fails at once and not by timeout; the group is of no
+  // more use. Not collective. For a rank that has failed between two
+  // collectives. What it has started itself fails with `reason`, an error.
+  // Other groups, subgroups included, go on, unless ranks share their fate.
+  void Abort(const absl::Status& reason);
+
+  // A group of some of these ranks (this one included), in the given order.
+  // Only they call this, with the same list and name. Ranks count within this
+  // group; in the new one they count anew, but its messages call them as this
+  // one's do: by their numbers in the whole job.
+  absl::StatusOr<std::unique_ptr<Communicator>> Subgroup(
+      absl::Span<const int> ranks, const std::string& name);
+
+  // For what this class does not offer. Null when size() is 1. Issue its
+  // collectives under IssueMutex() (core/backend/issue_mutex.h), and wait for
+  // them without it.
+  const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const {
+    return process_group_;
+  }
+
+ private:
+  Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+               std::string name, CommunicatorOptions options);
+
+  static absl::StatusOr<std::unique_ptr<Communicator>> Connect(
+      c10::intrusive_ptr<c10d::Store> store,
+      std::unique_ptr<Communicator> group, const std::string& key);
+
+  absl::Status CheckTensor(absl::string_view operation,
+                           const at::Tensor& tensor) const;
+  absl::Status CheckPeer(absl::string_view operation, int peer) const;
+
+  c10::intrusive_ptr<c10d::Store> store_;  // keys of this group alone
+  int rank_;
+  int size_;
+  std::string name_;
+  CommunicatorOptions options_;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
+  std::unique_ptr<CollectiveRunner> runner_;  // null when size_ is 1
+  std::map<std::string, int> subgroups_;      // how often each was made
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_COMM_COMMUNICATOR_H_

@@ -1,0 +1,153 @@
+// How groups of ranks come about.
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/comm/collective_runner.h"
+#include "core/comm/communicator.h"
+#include "core/health/collective_check.h"
+#include "core/health/group_member.h"
+#include "core/launch/open_store.h"
+#include "core/store/store.h"
+
+namespace tandem {
+namespace {
+
+StorePtr InGroup(const std::string& key, const StorePtr& store) {
+  return c10::make_intrusive<c10d::PrefixStore>(key, store);
+}
+
+// What starts the collectives of `group`, not yet connected; null for a group
+// of one rank. `store`: keys of the group alone.
+std::unique_ptr<CollectiveRunner> NewRunner(
+    const StorePtr& store, const Communicator& group,
+    const CommunicatorOptions& options) {
+  if (group.size() == 1) return nullptr;
+  GroupMember member;
+  member.store = store;
+  member.rank = group.rank();
+  member.size = group.size();
+  member.name = group.name();
+  member.rank_names = options.rank_names;
+  member.job = store;
+  member.job_size = group.size();
+  return std::make_unique<CollectiveRunner>(std::move(member), options);
+}
+
+absl::Status CheckPlace(int rank, int size, const std::string& name,
+                        const CommunicatorOptions& options) {
+  if (size < 1 || rank < 0 || rank >= size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group \"", name, "\": there is no rank ", rank, " of ",
+                     size, "; ranks count from 0"));
+  }
+  if (!options.rank_names.empty() &&
+      options.rank_names.size() != static_cast<size_t>(size)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group \"", name, "\": ", options.rank_names.size(),
+                     " names for ", size, " ranks"));
+  }
+  return absl::OkStatus();
+}
+
+// Rank `me` of the group must be in `ranks`, each of [0, size) once at most.
+absl::Status CheckRanks(absl::Span<const int> ranks, int me, int size) {
+  const std::set<int> unique(ranks.begin(), ranks.end());
+  if (!unique.empty() && unique.size() == ranks.size() &&
+      *unique.begin() >= 0 && *unique.rbegin() < size &&
+      unique.count(me) == 1) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "ranks {", absl::StrJoin(ranks, ", "), "} must be different, in 0 .. ",
+      size - 1, ", and this rank, ", me, ", one of them"));
+}
+
+}  // namespace
+
+Communicator::Communicator(StorePtr store, int rank, int size, std::string name,
+                           CommunicatorOptions options)
+    : store_(std::move(store)),
+      rank_(rank),
+      size_(size),
+      name_(std::move(name)),
+      options_(std::move(options)) {}
+
+Communicator::~Communicator() = default;
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::ForLaunch(
+    const Launch& launch, CommunicatorOptions options) {
+  options.all_local = launch.nnodes == 1;
+  options.master_host = launch.rendezvous.host;
+  const char* debug = std::getenv("TORCH_DISTRIBUTED_DEBUG");
+  TANDEM_ASSIGN_OR_RETURN(const bool checks,
+                          AsksForCollectiveChecks(debug ? debug : ""));
+  options.check_collectives = options.check_collectives || checks;
+  TANDEM_RETURN_IF_ERROR(
+      CheckPlace(launch.rank, launch.world_size, kWorldName, options));
+  // Ranks that check would wait in vain for one that does not.
+  options.settings["TORCH_DISTRIBUTED_DEBUG=DETAIL"] =
+      checks ? "set" : "not set";
+  TANDEM_ASSIGN_OR_RETURN(StorePtr store, OpenStore(launch, options.timeout));
+  auto world = std::unique_ptr<Communicator>(new Communicator(
+      nullptr, launch.rank, launch.world_size, kWorldName, options));
+  world->runner_ = NewRunner(InGroup(kWorldName, store), *world, options);
+  if (world->runner_ != nullptr) world->runner_->ShareFate();
+  return Connect(std::move(store), std::move(world), kWorldName);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
+    StorePtr store, int rank, int size, const std::string& name,
+    const CommunicatorOptions& options) {
+  TANDEM_RETURN_IF_ERROR(CheckPlace(rank, size, name, options));
+  auto group = std::unique_ptr<Communicator>(
+      new Communicator(nullptr, rank, size, name, options));
+  group->runner_ = NewRunner(InGroup(name, store), *group, options);
+  return Connect(std::move(store), std::move(group), name);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Connect(
+    StorePtr store, std::unique_ptr<Communicator> group,
+    const std::string& key) {
+  Communicator& g = *group;
+  g.store_ = InGroup(key, store);
+  if (g.runner_ == nullptr) return group;
+  TANDEM_RETURN_IF_ERROR(g.runner_->Connect());
+  g.process_group_ = g.runner_->process_group();
+  g.process_group_->setGroupName(key);
+  return group;
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(
+    absl::Span<const int> ranks, const std::string& name) {
+  absl::Status checked = CheckRanks(ranks, rank_, size_);
+  if (!checked.ok()) {
+    return Annotate(checked, absl::StrCat("subgroup \"", name, "\""));
+  }
+  // Other subgroups of this name may stand beside this one, or come after it.
+  const std::string members =
+      absl::StrCat(name, "/", absl::StrJoin(ranks, ","));
+  const std::string key =
+      absl::StrCat("sub/", members, "/", subgroups_[members]++);
+  const int rank = static_cast<int>(
+      std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
+  CommunicatorOptions options = options_;
+  options.settings.clear();
+  options.rank_names.clear();
+  for (int each : ranks) options.rank_names.push_back(NameOf(each));
+  auto group = std::unique_ptr<Communicator>(new Communicator(
+      nullptr, rank, static_cast<int>(ranks.size()), name, options));
+  group->runner_ = NewRunner(InGroup(key, store_), *group, options);
+  if (group->runner_ != nullptr) group->runner_->BelongTo(*runner_);
+  return Connect(store_, std::move(group), key);
+}
+
+}  // namespace tandem

@@ -1,0 +1,106 @@
+#include "core/comm/group_connection.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "core/agreement/store_agreement.h"
+#include "core/backend/backend.h"
+#include "core/backend/host_identity.h"
+#include "core/base/call_within.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/comm/meeting.h"
+#include "core/health/roll_call.h"
+#include "core/instrument/fault_point.h"
+
+namespace tandem {
+namespace {
+
+using MadeGroup = absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>>;
+
+absl::Status CompareSettings(const GroupMember& member,
+                             const CommunicatorOptions& options) {
+  if (options.settings.empty()) return absl::OkStatus();
+  return AgreeAtStore(member, options.settings, "settings", options.timeout);
+}
+
+MadeGroup MeetAndConnect(const GroupMember& member,
+                         const CommunicatorOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<std::string> hosts,
+      MeetAtStore(member, options.host.empty() ? HostIdentity() : options.host,
+                  options.timeout));
+  TANDEM_RETURN_IF_ERROR(CompareSettings(member, options));
+  TANDEM_RETURN_IF_ERROR(FaultPoint("connect"));
+  return MakeProcessGroup(member.store, member.rank, hosts, options);
+}
+
+// What comes first, the group or the end of the job.
+struct Race {
+  absl::Mutex mutex;
+  std::optional<MadeGroup> made ABSL_GUARDED_BY(mutex);
+  std::string job_failed ABSL_GUARDED_BY(mutex);  // why; empty: it has not
+};
+
+MadeGroup ConnectWatched(const GroupMember& member,
+                         const CommunicatorOptions& options, JobWatch* watch) {
+  const auto race = std::make_shared<Race>();
+  const JobWatch::Waiting waiting(watch);
+  const int id = watch->Add([race](const std::string& why) {
+    absl::MutexLock lock(&race->mutex);
+    race->job_failed = why;
+  });
+  CallThread thread;
+  thread.Start<bool>([race, member, options] {
+    MadeGroup made =
+        CatchTorchOr([&] { return MeetAndConnect(member, options); });
+    absl::MutexLock lock(&race->mutex);
+    race->made = std::move(made);
+    return true;
+  });
+  const auto is_over = [&race] {
+    race->mutex.AssertHeld();
+    return race->made.has_value() || !race->job_failed.empty();
+  };
+  {
+    absl::MutexLock lock(&race->mutex);
+    race->mutex.Await(absl::Condition(&is_over));
+  }
+  // It may be calling what was added, which takes the lock.
+  watch->Remove(id);
+  absl::MutexLock lock(&race->mutex);
+  if (race->made.has_value()) return *std::move(race->made);
+  return absl::AbortedError(race->job_failed);
+}
+
+}  // namespace
+
+std::chrono::milliseconds Patience(std::chrono::milliseconds timeout) {
+  return std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(2));
+}
+
+MadeGroup ConnectGroup(const GroupMember& member,
+                       const CommunicatorOptions& options, JobWatch* watch) {
+  MadeGroup made = watch == nullptr ? MeetAndConnect(member, options)
+                                    : ConnectWatched(member, options, watch);
+  if (made.ok()) return made;
+  const absl::Status failed = Annotate(
+      made.status(),
+      absl::StrCat("group \"", member.name, "\", ", member.ToString()));
+  if (watch == nullptr) return failed;
+  if (absl::IsAborted(failed)) {
+    HearFailure(member, Patience(options.timeout));
+  } else {
+    TellGivingUp(member, std::string(failed.message()));
+    AwaitListeners(member, Patience(options.timeout));
+  }
+  return failed;
+}
+
+}  // namespace tandem

@@ -1,0 +1,56 @@
+// A collective that was started and may still run.
+
+#ifndef TANDEM_CORE_COMM_PENDING_COLLECTIVE_H_
+#define TANDEM_CORE_COMM_PENDING_COLLECTIVE_H_
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace tandem {
+
+// What a collective is for: "bucket 1 (fc2.weight, fc2.bias) of step 4". Called
+// only when something is to be said, by the thread that starts or waits, and at
+// the latest before Wait() returns. A copy of one that captures two pointers or
+// less costs nothing. May be null.
+using CollectivePurpose = std::function<std::string()>;
+
+// The tensors of the collective must not be touched before Wait() has returned;
+// the communicator that started it must outlive that. One that was never waited
+// for goes on in the background. Movable; not thread-safe.
+class PendingCollective {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // One that has nothing to do, such as in a group of one rank.
+  PendingCollective() = default;
+
+  // Waits for the end, at most the group's timeout; the error is that of the
+  // blocking collective. A second call gives the same answer.
+  absl::Status Wait();
+
+  // When it was started, and when its last byte had come (if the backend does
+  // not tell: when Wait() returned); the second is known after Wait(). Epoch
+  // for one that had nothing to do. For traces.
+  Clock::time_point started() const { return started_; }
+  Clock::time_point ended() const;
+
+ private:
+  friend class CollectiveRunner;
+
+  // Set by whoever completes the work, on any thread. Ticks of Clock.
+  using EndTime = std::shared_ptr<std::atomic<Clock::rep>>;
+
+  std::function<absl::Status()> wait_;  // null: nothing to wait for
+  absl::Status result_;
+  Clock::time_point started_;
+  EndTime end_time_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_COMM_PENDING_COLLECTIVE_H_

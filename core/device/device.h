@@ -1,0 +1,76 @@
+// A place to run: a torch device, and the thread that issues its work. On a
+// machine without GPUs several places may share the CPU.
+
+#ifndef TANDEM_CORE_DEVICE_DEVICE_H_
+#define TANDEM_CORE_DEVICE_DEVICE_H_
+
+#include <c10/core/Device.h>
+
+#include <deque>
+#include <functional>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+
+namespace tandem {
+
+// What --device names: "cpu", "cuda", or what has been registered.
+// InvalidArgument for anything else.
+absl::StatusOr<c10::DeviceType> ParseDeviceType(absl::string_view flag);
+
+// Has --device=NAME mean `type`, whose devices LibTorch counts. Thread-safe.
+void RegisterDeviceType(const std::string& name, c10::DeviceType type);
+
+// The devices of one rank on its host: rank r of those on this host owns
+// devices r * n .. r * n + n - 1, n being `devices_per_rank`. All CPU devices
+// are the one CPU. FailedPrecondition when LibTorch is built without CUDA or
+// there are fewer devices; InvalidArgument for numbers that make no sense.
+absl::StatusOr<std::vector<c10::Device>> DevicesOf(int local_rank,
+                                                   int devices_per_rank,
+                                                   c10::DeviceType type);
+
+// A device with one thread of its own. Work runs on that thread in the order
+// in which it came, with the device as the current one and with the submitting
+// thread's torch settings (no_grad, autocast, ...).
+//
+// Thread-safe. Destruction runs what was submitted, then joins the thread; a
+// place must not be destroyed by its own work.
+class Place {
+ public:
+  using Work = std::function<absl::Status()>;
+
+  explicit Place(c10::Device device);
+  ~Place();
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  c10::Device device() const { return device_; }
+
+  // Runs `work` here and waits for it. An exception becomes a Status. From this
+  // place's own thread it runs at once.
+  absl::Status Run(Work work);
+
+  // Has `work` run here; the future holds what Run would have returned. It may
+  // be dropped: dropping it does not wait.
+  std::future<absl::Status> Submit(Work work);
+
+ private:
+  void Loop();
+
+  const c10::Device device_;
+  absl::Mutex mutex_;
+  std::deque<std::packaged_task<absl::Status()>> queue_ ABSL_GUARDED_BY(mutex_);
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_DEVICE_DEVICE_H_

@@ -1,0 +1,29 @@
+// Devices whose memory is the host's, though their tensors say otherwise: the
+// CPU, and simulated ones. What works on raw memory, or knows the CPU's kernels
+// alone, asks here instead of for the CPU.
+
+#ifndef TANDEM_CORE_DEVICE_HOST_MEMORY_H_
+#define TANDEM_CORE_DEVICE_HOST_MEMORY_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceType.h>
+
+namespace tandem {
+
+// Do operators on such a device run the CPU's kernels?
+bool RunsCpuKernels(c10::DeviceType type);
+
+// A CPU tensor over the same memory, without autograd, when the device has done
+// what the calling thread's stream has queued: a CPU tensor itself. Undefined
+// for a device whose memory the host cannot reach. Copies nothing, and keeps
+// the memory.
+at::Tensor HostView(const at::Tensor& tensor);
+
+// Makes `type` such a device. For the code that makes one; once, before other
+// threads ask.
+using HostViewFunction = at::Tensor (*)(const at::Tensor&);
+void RegisterHostMemory(c10::DeviceType type, HostViewFunction view);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_DEVICE_HOST_MEMORY_H_

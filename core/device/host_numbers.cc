@@ -1,0 +1,33 @@
+#include "core/device/host_numbers.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <c10/core/Device.h>
+
+#include <cstddef>
+#include <unordered_map>
+
+namespace tandem {
+
+std::vector<double> ReadNumbers(const std::vector<at::Tensor>& tensors) {
+  const at::NoGradGuard no_grad;
+  std::unordered_map<c10::Device, std::vector<at::Tensor>> rows;
+  for (const at::Tensor& each : tensors) {
+    rows[each.device()].push_back(each.reshape({-1}).to(at::kDouble));
+  }
+  std::unordered_map<c10::Device, at::Tensor> copies;
+  std::unordered_map<c10::Device, const double*> next;
+  for (const auto& [device, its] : rows) {
+    copies[device] = at::cat(its).cpu();
+    next[device] = copies[device].const_data_ptr<double>();
+  }
+  std::vector<double> numbers;
+  for (const at::Tensor& each : tensors) {
+    const double*& begin = next[each.device()];
+    numbers.insert(numbers.end(), begin, begin + each.numel());
+    begin += each.numel();
+  }
+  return numbers;
+}
+
+}  // namespace tandem

@@ -1,0 +1,106 @@
+#include "core/files/temporary_file.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace tandem {
+namespace {
+
+constexpr char kMark[] = ".tmp.";
+constexpr char kRandom[] = "XXXXXX";
+constexpr size_t kEndLength = sizeof(kMark) - 1 + sizeof(kRandom) - 1;
+
+// mkstemp makes files for the owner alone; this is what open(..., 0666) gives.
+// The umask can be read only by setting it, which other threads would see;
+// /proc tells it without that.
+mode_t UsualMode() {
+  unsigned mask = 022;
+  if (FILE* status = std::fopen("/proc/self/status", "re")) {
+    char line[256];
+    while (std::fgets(line, sizeof(line), status) != nullptr) {
+      if (std::sscanf(line, "Umask: %o", &mask) == 1) break;
+    }
+    std::fclose(status);
+  }
+  return 0666 & ~mask;
+}
+
+// Whether the file of this descriptor still has a name: between its making and
+// its locking somebody may have taken it for abandoned.
+bool IsLinked(int descriptor) {
+  struct stat status;
+  return fstat(descriptor, &status) == 0 && status.st_nlink > 0;
+}
+
+// "model.bin" of "model.bin.tmp.a1B2c3"; empty for any other name.
+absl::string_view DestinationOf(absl::string_view name) {
+  if (name.size() <= kEndLength) return {};
+  const absl::string_view end = name.substr(name.size() - kEndLength);
+  const absl::string_view random = end.substr(sizeof(kMark) - 1);
+  const bool ours =
+      end.substr(0, sizeof(kMark) - 1) == kMark &&
+      std::all_of(random.begin(), random.end(),
+                  [](unsigned char c) { return std::isalnum(c) != 0; });
+  return ours ? name.substr(0, name.size() - kEndLength) : absl::string_view();
+}
+
+bool RemoveIfAbandoned(const std::string& path) {
+  const int descriptor =
+      open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (descriptor < 0) return false;
+  struct stat status;
+  const bool removed =
+      fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
+      flock(descriptor, LOCK_EX | LOCK_NB) == 0 && unlink(path.c_str()) == 0;
+  close(descriptor);
+  return removed;
+}
+
+}  // namespace
+
+TemporaryFile MakeTemporaryFile(const std::string& destination) {
+  for (;;) {
+    TemporaryFile file;
+    file.path = absl::StrCat(destination, kMark, kRandom);
+    file.descriptor = mkostemp(file.path.data(), O_CLOEXEC);
+    if (file.descriptor < 0) return file;
+    // Some file systems have no locks: nobody can clean up there either.
+    flock(file.descriptor, LOCK_EX);
+    if (IsLinked(file.descriptor)) {
+      fchmod(file.descriptor, UsualMode());
+      return file;
+    }
+    close(file.descriptor);
+  }
+}
+
+int RemoveAbandonedFiles(
+    const std::string& folder,
+    const std::function<bool(absl::string_view name)>& is_mine) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end;
+       !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename();
+    const absl::string_view destination = DestinationOf(name);
+    if (!destination.empty() && is_mine(destination)) {
+      found.push_back(it->path());
+    }
+  }
+  return static_cast<int>(
+      std::count_if(found.begin(), found.end(), RemoveIfAbandoned));
+}
+
+}  // namespace tandem

@@ -1,0 +1,67 @@
+// Do all ranks mean the same collective? PyTorch's ProcessGroupWrapper, which
+// TORCH_DISTRIBUTED_DEBUG=DETAIL turns on, with the purpose in its messages.
+
+#ifndef TANDEM_CORE_HEALTH_COLLECTIVE_CHECK_H_
+#define TANDEM_CORE_HEALTH_COLLECTIVE_CHECK_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/base/call_within.h"
+#include "core/health/group_member.h"
+
+namespace tandem {
+
+// What TORCH_DISTRIBUTED_DEBUG asks for: true for DETAIL, false for OFF, INFO
+// and nothing. Upper or lower case. InvalidArgument names any other text.
+absl::StatusOr<bool> AsksForCollectiveChecks(absl::string_view level);
+
+// Compares, before each collective of one group of ranks, what every rank is
+// about to start. Over the store, so it finds ranks that start different things
+// or nothing, at the price of some round trips a collective and of no overlap:
+// a rank goes on when all have come. Not thread-safe.
+class CollectiveCheck {
+ public:
+  CollectiveCheck(GroupMember member, std::chrono::milliseconds timeout);
+
+  // To be called by every rank for each collective. `what` must agree, such as
+  // "all-reduce of Float [5] on cpu"; `purpose` is only shown. Returns
+  //   InvalidArgument on every rank when ranks disagree: names the first that
+  //     differs from the group's first, and what the two are about to start;
+  //   DeadlineExceeded after `timeout`: names the ranks that started nothing,
+  //     and what each started last;
+  //   Unavailable soon after another rank has noted on the store that it failed
+  //     or gives up (roll_call.h), or when the store itself is gone.
+  absl::Status Compare(const std::string& what, const std::string& purpose);
+
+ private:
+  struct Started {
+    std::string what;
+    std::string purpose;
+    std::string ToString() const;
+  };
+
+  using Round = std::vector<std::optional<Started>>;  // by rank
+
+  static absl::StatusOr<Round> Exchange(c10d::Store& store, int rank, int size,
+                                        int64_t sequence, const Started& mine,
+                                        std::chrono::milliseconds timeout);
+  absl::Status NameMissing(const Round& round) const;
+  absl::Status Disagree(const Round& round, int other) const;
+
+  const GroupMember member_;
+  std::chrono::milliseconds timeout_;
+  CallThread thread_;  // for the store, whose server may be frozen
+  int64_t sequence_ = 0;
+  Round last_;  // the one before; empty at first
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_HEALTH_COLLECTIVE_CHECK_H_

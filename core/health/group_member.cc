@@ -1,0 +1,27 @@
+#include "core/health/group_member.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tandem {
+
+int GroupMember::NameOf(int its_rank) const {
+  return rank_names.empty() ? its_rank : rank_names[its_rank];
+}
+
+std::vector<int> GroupMember::NamesOf(std::vector<int> ranks) const {
+  for (int& each : ranks) each = NameOf(each);
+  return ranks;
+}
+
+std::string GroupMember::Id() const {
+  return absl::StrCat(name, "/", absl::StrJoin(rank_names, ","));
+}
+
+std::string GroupMember::ToString() const {
+  if (rank_names.empty()) return absl::StrCat("rank ", rank, " of ", size);
+  return absl::StrCat("rank ", NameOf(rank), " of {",
+                      absl::StrJoin(rank_names, ", "), "}");
+}
+
+}  // namespace tandem

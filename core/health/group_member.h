@@ -1,0 +1,46 @@
+// A group's member: which rank of which group this is.
+
+#ifndef TANDEM_CORE_HEALTH_GROUP_MEMBER_H_
+#define TANDEM_CORE_HEALTH_GROUP_MEMBER_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/store/store.h"
+
+namespace tandem {
+
+// The group of all ranks of a job, and its prefix on the job's store.
+inline constexpr char kWorldName[] = "world";
+
+struct GroupMember {
+  StorePtr store;  // keys of this group alone
+  int rank = 0;
+  int size = 1;
+  std::string name;
+  // What messages call the ranks: the job's numbers for those of a subgroup.
+  // Empty: as they count here.
+  std::vector<int> rank_names;
+  // Keys of the group of which this is a part, of the whole job or of this very
+  // group, for notes that ranks of its other groups read; how many ranks it
+  // has.
+  StorePtr job;
+  int job_size = 1;
+  // Has the store once not answered in time? Then no group of the job asks it
+  // again: each would wait for seconds. Set by any thread.
+  std::shared_ptr<std::atomic<bool>> store_is_silent =
+      std::make_shared<std::atomic<bool>>(false);
+
+  int NameOf(int its_rank) const;
+  std::vector<int> NamesOf(std::vector<int> ranks) const;
+  // Tells groups of one name apart: the name and the ranks.
+  std::string Id() const;
+  // "rank 1 of 4"; in a subgroup "rank 3 of {1, 3}".
+  std::string ToString() const;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_HEALTH_GROUP_MEMBER_H_

@@ -1,0 +1,96 @@
+#include "core/health/job_watch.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "core/base/torch_status.h"
+#include "core/health/job_notes.h"
+#include "core/store/server.h"
+
+namespace tandem {
+namespace {
+
+constexpr absl::Duration kInterval = absl::Milliseconds(500);
+// What a store that answers needs.
+constexpr std::chrono::milliseconds kAnswerTime(200);
+// A job may be at its end, with its store gone and a wait that is over: so
+// often it is asked again.
+constexpr int kTimesLost = 4;
+
+}  // namespace
+
+JobWatch::JobWatch(GroupMember member)
+    : member_(std::move(member)), thread_([this] { Run(); }) {}
+
+JobWatch::~JobWatch() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopped_ = true;
+  }
+  thread_.join();
+}
+
+int JobWatch::Add(BreakOff break_off) {
+  absl::MutexLock lock(&mutex_);
+  if (!why_.empty()) {
+    break_off(why_);
+    return next_id_++;
+  }
+  groups_[next_id_] = std::move(break_off);
+  return next_id_++;
+}
+
+void JobWatch::Remove(int id) {
+  absl::MutexLock lock(&mutex_);
+  groups_.erase(id);
+}
+
+JobWatch::Waiting::Waiting(JobWatch* watch) : watch_(watch) {
+  if (watch_ != nullptr) ++watch_->waiting_;
+}
+
+JobWatch::Waiting::~Waiting() {
+  if (watch_ != nullptr) --watch_->waiting_;
+}
+
+// On a thread of its own, for a store whose server is frozen says nothing: it
+// is not asked again before it has answered.
+std::optional<JobWatch::Answer> JobWatch::Ask() {
+  if (!asked_.valid()) {
+    asked_ = store_thread_.Start<std::string>(
+        [member = member_] { return FailureInJob(member); });
+  }
+  if (asked_.wait_for(kAnswerTime) != std::future_status::ready) {
+    return std::nullopt;
+  }
+  return asked_.get();
+}
+
+std::string JobWatch::Judge(const std::optional<Answer>& answer) {
+  if (!answer.has_value()) return "";
+  if (answer->ok()) {
+    times_lost_ = 0;
+    return **answer;
+  }
+  if (!absl::IsUnavailable(answer->status())) return "";
+  if (++times_lost_ < kTimesLost) return "";
+  return DescribeSilence(member_.store, answer->status());
+}
+
+void JobWatch::Run() {
+  absl::MutexLock lock(&mutex_);
+  while (!mutex_.AwaitWithTimeout(absl::Condition(&stopped_), kInterval)) {
+    if (waiting_ == 0) continue;
+    mutex_.Unlock();
+    const std::string why = Judge(Ask());
+    mutex_.Lock();
+    if (why.empty()) continue;
+    why_ = absl::StrCat("the job has failed: ", why);
+    for (const auto& group : groups_) group.second(why_);
+    return;
+  }
+}
+
+}  // namespace tandem

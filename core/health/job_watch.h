@@ -1,0 +1,83 @@
+// Ranks of a job share their fate: when one has failed in one group, what
+// others wait for in other groups ends, too.
+
+#ifndef TANDEM_CORE_HEALTH_JOB_WATCH_H_
+#define TANDEM_CORE_HEALTH_JOB_WATCH_H_
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "core/base/call_within.h"
+#include "core/health/group_member.h"
+
+namespace tandem {
+
+// Of a process, for all of its groups. While a thread waits in one of them it
+// looks, twice a second, whether a rank of the job has noted a failure on the
+// store (core/health/roll_call.h), and then breaks all groups off. So a rank
+// that waits for one that waits for the one that died ends with them, and not
+// by timeout. When the connection to the store has been lost for seconds and
+// somebody still waits, its server has died, and it does the same.
+//
+// Thread-safe.
+class JobWatch {
+ public:
+  using BreakOff = std::function<void(const std::string& why)>;
+
+  // `member`: in the group of all ranks.
+  explicit JobWatch(GroupMember member);
+  ~JobWatch();
+  JobWatch(const JobWatch&) = delete;
+  JobWatch& operator=(const JobWatch&) = delete;
+
+  // `break_off` is called once at most, on a thread of the watch, which it must
+  // not wait for, or before this returns where all has been broken off before.
+  // After Remove has returned it is not called.
+  int Add(BreakOff break_off);
+  void Remove(int id);
+
+  // For as long as a thread waits.
+  class Waiting {
+   public:
+    explicit Waiting(JobWatch* watch);  // null: nobody looks
+    ~Waiting();
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    JobWatch* const watch_;
+  };
+
+ private:
+  using Answer = absl::StatusOr<std::string>;
+
+  void Run();
+  // What the store says, if it has said it by now.
+  std::optional<Answer> Ask();
+  // Why to break off; empty: there is no reason.
+  std::string Judge(const std::optional<Answer>& answer);
+
+  const GroupMember member_;
+  std::atomic<int> waiting_{0};
+  absl::Mutex mutex_;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  int next_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<int, BreakOff> groups_ ABSL_GUARDED_BY(mutex_);
+  std::string why_ ABSL_GUARDED_BY(mutex_);  // all was broken off; else empty
+  CallThread store_thread_;                  // the thread's own, like the next
+  std::future<Answer> asked_;
+  int times_lost_ = 0;
+  std::thread thread_;  // starts last
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_HEALTH_JOB_WATCH_H_

@@ -1,0 +1,61 @@
+// Who am I: this process among the ranks of a job.
+
+#ifndef TANDEM_CORE_LAUNCH_LAUNCH_H_
+#define TANDEM_CORE_LAUNCH_LAUNCH_H_
+
+#include <string>
+
+namespace tandem {
+
+// Where ranks meet before they can talk.
+struct Rendezvous {
+  enum class Kind {
+    kNone,  // one rank: nobody to meet
+    kTcp,   // a TCPStore at host:port
+    kFile,  // a FileStore at path
+  };
+  Kind kind = Kind::kNone;
+  std::string host;
+  int port = 0;
+  std::string path;
+  // True when the launcher serves the TCPStore (torchrun's agent, or our own):
+  // every rank is then a client. Else rank 0 serves it.
+  bool served_by_launcher = false;
+  // What to put before this job's keys, the same on every rank: tells them from
+  // the launcher's own, and the attempts of a restarted job apart. Empty:
+  // nothing.
+  std::string key_prefix;
+};
+
+// One rank's place. 0 <= local_rank < local_world_size <= world_size; rank <
+// world_size; node_rank < nnodes; rank = node_rank * local_world_size +
+// local_rank where nodes are alike (Slurm can number ranks otherwise).
+struct Launch {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;
+  int local_world_size = 1;
+  int node_rank = 0;
+  int nnodes = 1;
+  Rendezvous rendezvous;
+  // Who started this rank: "none", "tandem", "torchrun", "slurm", "openmpi",
+  // "environment" (RANK and WORLD_SIZE set by hand), "flags".
+  std::string launcher = "none";
+};
+
+// Rank arithmetic where nodes are alike. All arguments count processes or
+// nodes; requires 0 <= node_rank and 0 <= local_rank < nproc_per_node.
+inline int WorldSizeOf(int nnodes, int nproc_per_node) {
+  return nnodes * nproc_per_node;
+}
+inline int RankOf(int node_rank, int nproc_per_node, int local_rank) {
+  return node_rank * nproc_per_node + local_rank;
+}
+
+// For a log or an error: "rank 3 of 4 (local rank 1 of 2, node 1 of 2, started
+// by torchrun, store at 10.0.0.1:29500)".
+std::string DescribeLaunch(const Launch& launch);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_LAUNCH_LAUNCH_H_

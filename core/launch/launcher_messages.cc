@@ -1,0 +1,57 @@
+#include "core/launch/launcher_messages.h"
+
+#include <sys/wait.h>
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/process/process_end.h"
+
+namespace tandem {
+
+void LauncherMessages::Say(const std::string& line) {
+  err_->WriteLine(absl::StrCat("tandem: ", line));
+}
+
+void LauncherMessages::Died(RankProcess& dead, int running) {
+  dead.out.Finish();
+  dead.err.Finish();
+  Say(absl::StrCat(Name(dead), " died: ", DescribeEnd(*dead.end)));
+  const std::vector<std::string> lines = dead.err.LastLinesRead();
+  if (lines.empty()) {
+    Say("it had written nothing to stderr");
+  } else {
+    Say("its last error lines:");
+    for (const std::string& line : lines) {
+      err_->WriteLine(absl::StrCat("    ", line));
+    }
+  }
+  if (running == 0) return;
+  Say(absl::StrCat("stopping the ", running, " that still ",
+                   running == 1 ? "runs" : "run", " on this node"));
+}
+
+void LauncherMessages::EndedToo(const RankProcess& rank) {
+  Say(absl::StrCat(Name(rank), " then ended too: ", DescribeEnd(*rank.end)));
+}
+
+void LauncherMessages::Stopped(const RankProcess& rank, int stop_signal) {
+  if (!WIFSIGNALED(*rank.end) || WTERMSIG(*rank.end) == stop_signal) return;
+  Say(absl::StrCat(Name(rank), " ended: ", DescribeEnd(*rank.end)));
+}
+
+void LauncherMessages::IsKilled(const RankProcess& rank) {
+  Say(absl::StrCat(Name(rank), " did not stop and is killed"));
+}
+
+std::string LauncherMessages::Name(const RankProcess& rank) const {
+  std::string where = absl::StrCat("pid ", rank.process.pid());
+  if (launch_.nnodes > 1) {
+    where = absl::StrCat("node ", launch_.node_rank, ", local rank ",
+                         rank.local_rank, ", ", where);
+  }
+  return absl::StrCat("rank ", rank.rank, " of ", launch_.world_size, " (",
+                      where, ")");
+}
+
+}  // namespace tandem

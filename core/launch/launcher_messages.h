@@ -1,0 +1,41 @@
+// What a launcher tells of its ranks, on its stderr.
+
+#ifndef TANDEM_CORE_LAUNCH_LAUNCHER_MESSAGES_H_
+#define TANDEM_CORE_LAUNCH_LAUNCHER_MESSAGES_H_
+
+#include <string>
+
+#include "core/launch/launch.h"
+#include "core/launch/output_relay.h"
+#include "core/launch/rank_process.h"
+
+namespace tandem {
+
+// Every message is a line that begins with "tandem: ", but for what a rank
+// itself wrote, which is indented. Ranks that are told of have ended, except
+// one that is killed.
+class LauncherMessages {
+ public:
+  // `launch`: this node's. Both must outlive this.
+  LauncherMessages(const Launch& launch, OutputSink* err)
+      : launch_(launch), err_(err) {}
+
+  void Say(const std::string& line);
+  // The first to die, and its last lines; `running` others are to be stopped.
+  void Died(RankProcess& dead, int running);
+  // After another died, by an end of its own.
+  void EndedToo(const RankProcess& rank);
+  // Ranks were asked to stop by a signal: only another end than that is news.
+  void Stopped(const RankProcess& rank, int stop_signal);
+  void IsKilled(const RankProcess& rank);
+
+ private:
+  std::string Name(const RankProcess& rank) const;
+
+  const Launch& launch_;
+  OutputSink* const err_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_LAUNCH_LAUNCHER_MESSAGES_H_

@@ -1,0 +1,81 @@
+// What a rank prints, passed on to the launcher's own output.
+
+#ifndef TANDEM_CORE_LAUNCH_OUTPUT_RELAY_H_
+#define TANDEM_CORE_LAUNCH_OUTPUT_RELAY_H_
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace tandem {
+
+// An output that several streams go to. Output that nobody reads (a closed
+// pipe) is dropped; the caller must ignore SIGPIPE.
+class OutputSink {
+ public:
+  // Does not own `fd`.
+  explicit OutputSink(int fd);
+
+  void Write(absl::string_view bytes);
+  // Writes `line` and a newline at once, on a line of its own where the output
+  // is a terminal on which a progress bar stands.
+  void WriteLine(absl::string_view line);
+
+  bool is_terminal() const { return is_terminal_; }
+
+ private:
+  int fd_;
+  bool is_terminal_;
+  bool at_line_start_ = true;
+};
+
+// Remembers the last lines of a text that comes in pieces. A carriage return
+// begins its line anew, as on a terminal.
+class LastLines {
+ public:
+  explicit LastLines(size_t capacity) : capacity_(capacity) {}
+
+  void Add(absl::string_view bytes);
+  // With the unfinished line, if any; empty lines left out.
+  std::vector<std::string> Get() const;
+
+ private:
+  size_t capacity_;
+  std::deque<std::string> lines_;
+  std::string partial_;
+  bool after_return_ = false;
+};
+
+// One stream of one rank.
+class OutputRelay {
+ public:
+  // Reads `fd` (non-blocking, not owned; -1: nothing to read). With an empty
+  // prefix bytes go to `sink` as they come; with another, line by line, each
+  // behind the prefix.
+  OutputRelay(int fd, OutputSink* sink, std::string prefix, size_t last_lines);
+
+  // To poll for reading; -1 at the stream's end.
+  int fd() const { return fd_; }
+  // Passes on what there is now.
+  void Pump();
+  // Passes on what there is, with the last line even if it is unfinished.
+  void Finish();
+
+  std::vector<std::string> LastLinesRead() const { return last_lines_.Get(); }
+
+ private:
+  void Relay(absl::string_view bytes);
+  void EmitLine(absl::string_view line);
+
+  int fd_;
+  OutputSink* sink_;
+  std::string prefix_;
+  std::string partial_;
+  LastLines last_lines_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_LAUNCH_OUTPUT_RELAY_H_

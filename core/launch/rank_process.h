@@ -1,0 +1,56 @@
+// One rank as its launcher sees it.
+
+#ifndef TANDEM_CORE_LAUNCH_RANK_PROCESS_H_
+#define TANDEM_CORE_LAUNCH_RANK_PROCESS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/environment.h"
+#include "core/launch/output_relay.h"
+#include "core/launch/resolve_launch.h"
+#include "core/process/subprocess.h"
+
+namespace tandem {
+
+struct RankProcess {
+  int rank;
+  int local_rank;
+  Subprocess process;
+  OutputRelay out;
+  OutputRelay err;
+  std::optional<int> end;  // wait status
+};
+
+// Where ranks' output goes, and how much of it is remembered.
+struct RankOutputs {
+  OutputSink* out;
+  OutputSink* err;
+  int last_lines;
+};
+
+// Runs /proc/self/exe as local rank `local_rank` of `plan`. `port` is the
+// store's. Rank 0 of the job writes to this process's stdout itself, and to a
+// terminal if `outputs.err` is one.
+absl::StatusOr<RankProcess> StartRankProcess(
+    const LaunchPlan& plan, int local_rank, int port,
+    const std::vector<std::string>& argv, const RankOutputs& outputs);
+
+int CountRunning(const std::vector<RankProcess>& ranks);
+// To those that run.
+void SignalRunning(std::vector<RankProcess>& ranks, int signal);
+// Notes the ends of those that have ended since the last call, and returns
+// them. Of several, one that a signal killed comes first: it is more likely the
+// cause than one that exited because it lost the other.
+std::vector<RankProcess*> TakeEnded(std::vector<RankProcess>& ranks);
+
+// That rank's environment, from the launcher's: torchrun's variables and
+// TANDEM_LAUNCHER. The inverse of ResolveLaunch.
+Environment EnvironmentOfRank(const LaunchPlan& plan, int local_rank, int port,
+                              Environment base);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_LAUNCH_RANK_PROCESS_H_

@@ -1,0 +1,207 @@
+#include "core/launch/resolve_launch.h"
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "core/base/status_macros.h"
+#include "core/launch/claims.h"
+#include "core/launch/dist_url.h"
+#include "core/launch/sources.h"
+
+namespace tandem {
+namespace {
+
+std::optional<Claim<int>> FlagClaim(absl::string_view name,
+                                    std::optional<int> value) {
+  if (!value.has_value()) return std::nullopt;
+  return Claim<int>{*value, absl::StrCat("--", name, "=", *value)};
+}
+
+absl::Status CheckPort(const std::optional<Claim<int>>& port) {
+  if (!port.has_value() || (0 < port->value && port->value <= 65535)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(port->source, " is no port: expected 1 to 65535"));
+}
+
+// --dist_url as claims about the master or the store's file.
+absl::StatusOr<LaunchClaims> ClaimsOfDistUrl(
+    const std::optional<std::string>& text) {
+  LaunchClaims claims;
+  if (!text.has_value()) return claims;
+  TANDEM_ASSIGN_OR_RETURN(const DistUrl url, ParseDistUrl(*text));
+  const std::string source = absl::StrCat("--dist_url=", *text);
+  if (url.kind == DistUrl::Kind::kTcp) {
+    claims.master_addr = Claim<std::string>{url.host, source};
+    if (url.port != 0) claims.master_port = Claim<int>{url.port, source};
+  } else if (url.kind == DistUrl::Kind::kFile) {
+    claims.store_file = Claim<std::string>{url.path, source};
+  }
+  return claims;
+}
+
+absl::StatusOr<LaunchClaims> ClaimsOfFlags(const LaunchSettings& flags) {
+  LaunchClaims claims;
+  if (flags.rank.has_value()) claims.launcher = "flags";
+  claims.world_size = FlagClaim("world_size", flags.world_size);
+  claims.rank = FlagClaim("rank", flags.rank);
+  claims.local_rank = FlagClaim("local_rank", flags.local_rank);
+  claims.local_world_size = FlagClaim("nproc_per_node", flags.nproc_per_node);
+  claims.nnodes = FlagClaim("nnodes", flags.nnodes);
+  claims.node_rank = FlagClaim("node_rank", flags.node_rank);
+  if (flags.master_port.value_or(0) != 0) {
+    claims.master_port = FlagClaim("master_port", flags.master_port);
+  }
+  if (flags.master_addr.has_value()) {
+    claims.master_addr = Claim<std::string>{
+        *flags.master_addr, absl::StrCat("--master_addr=", *flags.master_addr)};
+  }
+  TANDEM_ASSIGN_OR_RETURN(const LaunchClaims url,
+                          ClaimsOfDistUrl(flags.dist_url));
+  return MergeClaims(claims, url);
+}
+
+// One task of srun or mpirun is but a place to start from: `srun --pty bash`.
+bool IsLoneTask(const LaunchClaims& claims) {
+  return (claims.launcher == "slurm" || claims.launcher == "openmpi") &&
+         claims.world_size.has_value() && claims.world_size->value == 1;
+}
+
+int ValueOr(const std::optional<Claim<int>>& claim, int otherwise) {
+  return claim.has_value() ? claim->value : otherwise;
+}
+
+absl::Status CheckNoRank(const LaunchClaims& claims, absl::string_view why) {
+  for (const auto& claim : {claims.rank, claims.local_rank}) {
+    if (!claim.has_value()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        claim->source, " and ", why,
+        " contradict each other: the first says that this process is one rank,"
+        " the second that it is to start ranks; leave one of them out (ranks"
+        " count processes; nodes are --nnodes and --node_rank)"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNode(const LaunchClaims& claims, int nnodes) {
+  if (nnodes < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(claims.nnodes->source, " must be at least 1"));
+  }
+  const std::string of =
+      claims.nnodes.has_value() ? claims.nnodes->source : "--nnodes=1";
+  if (!claims.node_rank.has_value()) {
+    if (nnodes == 1) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(of, " is given without --node_rank; give 0 to ",
+                     nnodes - 1, ", another on each node"));
+  }
+  const int node = claims.node_rank->value;
+  if (0 <= node && node < nnodes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(claims.node_rank->source, " does not fit ", of,
+                   ": expected 0 to ", nnodes - 1));
+}
+
+absl::Status CheckSizes(const LaunchClaims& claims, int nnodes, int nproc) {
+  const std::string local = claims.local_world_size.has_value()
+                                ? claims.local_world_size->source
+                                : "--nproc_per_node=1";
+  if (nproc < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(local, " must be at least 1"));
+  }
+  const int64_t world = static_cast<int64_t>(nnodes) * nproc;
+  if (world > std::numeric_limits<int>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        local, " on ", nnodes, " nodes makes ", world, " ranks: too many"));
+  }
+  const int claimed = ValueOr(claims.world_size, static_cast<int>(world));
+  if (claimed == world) return absl::OkStatus();
+  std::string hint =
+      claimed < nproc || claims.nnodes.has_value()
+          ? "it counts processes, not nodes: leave it out and say --nnodes"
+          : "for more nodes say --nnodes and --node_rank";
+  return absl::InvalidArgumentError(
+      absl::StrCat(claims.world_size->source, " and ", local, " on ", nnodes,
+                   nnodes == 1 ? " node" : " nodes", " (", world,
+                   " ranks) contradict each other; ", hint));
+}
+
+absl::StatusOr<Rendezvous> RendezvousOfNodes(LaunchClaims claims, int nnodes) {
+  claims.served_by_launcher = true;
+  claims.default_master_port = kDefaultMasterPort;
+  if (nnodes == 1) claims.default_master_addr = "127.0.0.1";
+  TANDEM_ASSIGN_OR_RETURN(
+      Rendezvous result,
+      RendezvousOfClaims(claims, absl::StrCat("a job of ", nnodes, " nodes")));
+  const bool any_port = nnodes == 1 && !claims.master_port.has_value();
+  if (result.kind == Rendezvous::Kind::kTcp && any_port) result.port = 0;
+  return result;
+}
+
+absl::StatusOr<LaunchPlan> PlanLauncher(const LaunchClaims& claims) {
+  TANDEM_RETURN_IF_ERROR(
+      CheckNoRank(claims, claims.local_world_size.has_value()
+                              ? claims.local_world_size->source
+                              : claims.nnodes->source));
+  const int nnodes = ValueOr(claims.nnodes, 1);
+  const int nproc = ValueOr(claims.local_world_size, 1);
+  TANDEM_RETURN_IF_ERROR(CheckNode(claims, nnodes));
+  TANDEM_RETURN_IF_ERROR(CheckSizes(claims, nnodes, nproc));
+  LaunchPlan plan;
+  if (nnodes == 1 && nproc == 1) return plan;
+  plan.is_launcher = true;
+  plan.launch.launcher = "tandem";
+  plan.launch.nnodes = nnodes;
+  plan.launch.node_rank = ValueOr(claims.node_rank, 0);
+  plan.launch.local_world_size = nproc;
+  plan.launch.world_size = WorldSizeOf(nnodes, nproc);
+  plan.launch.rank = RankOf(plan.launch.node_rank, nproc, 0);
+  TANDEM_ASSIGN_OR_RETURN(plan.launch.rendezvous,
+                          RendezvousOfNodes(claims, nnodes));
+  return plan;
+}
+
+absl::Status CheckEnvUrl(const LaunchSettings& flags,
+                         const LaunchClaims& claims) {
+  if (flags.dist_url != "env://" || claims.rank.has_value()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "--dist_url=env:// asks for RANK, WORLD_SIZE, MASTER_ADDR and "
+      "MASTER_PORT, but RANK is not set; start under a launcher, or give "
+      "--nproc_per_node");
+}
+
+}  // namespace
+
+absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchSettings& flags,
+                                         const Environment& env) {
+  TANDEM_ASSIGN_OR_RETURN(const LaunchClaims from_flags, ClaimsOfFlags(flags));
+  TANDEM_ASSIGN_OR_RETURN(LaunchClaims from_env, ClaimsOfEnvironment(env));
+  const bool asks_for_ranks =
+      flags.nproc_per_node.has_value() ||
+      (flags.nnodes.value_or(1) != 1 && !flags.rank.has_value());
+  if (asks_for_ranks && IsLoneTask(from_env)) {
+    TANDEM_ASSIGN_OR_RETURN(from_env, ClaimsOfTorchrun(env));
+  }
+  const bool is_rank_already = from_env.rank.has_value();
+  TANDEM_ASSIGN_OR_RETURN(LaunchClaims claims,
+                          MergeClaims(from_env, from_flags));
+  if (claims.launcher == "none") claims.launcher = from_flags.launcher;
+  TANDEM_RETURN_IF_ERROR(CheckPort(claims.master_port));
+  if (asks_for_ranks && !is_rank_already) return PlanLauncher(claims);
+  TANDEM_RETURN_IF_ERROR(CheckEnvUrl(flags, claims));
+  LaunchPlan plan;
+  TANDEM_ASSIGN_OR_RETURN(plan.launch, CompleteClaims(claims));
+  return plan;
+}
+
+}  // namespace tandem

@@ -1,0 +1,224 @@
+#include "core/launch/sources.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "core/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+constexpr char kLoopback[] = "127.0.0.1";
+
+// The claim of the first of `names` that is set.
+absl::StatusOr<std::optional<Claim<int>>> FirstIntClaim(
+    const Environment& env, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    TANDEM_ASSIGN_OR_RETURN(auto claim, IntClaim(env, name));
+    if (claim.has_value()) return claim;
+  }
+  return std::optional<Claim<int>>();
+}
+
+std::optional<Claim<std::string>> StringClaim(const Environment& env,
+                                              const std::string& name) {
+  const std::optional<std::string> value = env.Get(name);
+  if (!value.has_value()) return std::nullopt;
+  return Claim<std::string>{*value, absl::StrCat(name, "=", *value)};
+}
+
+std::string FirstOf(const Environment& env,
+                    const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (const auto value = env.Get(name); value.has_value()) return *value;
+  }
+  return "";
+}
+
+std::string TorchrunsName(const Environment& env) {
+  if (env.Get("TANDEM_LAUNCHER").has_value()) return "tandem";
+  if (env.Get("TORCHELASTIC_RUN_ID").has_value()) return "torchrun";
+  if (env.Get("RANK").has_value()) return "environment";
+  return "none";
+}
+
+// Slurm's count of tasks on this node.
+absl::StatusOr<std::optional<Claim<int>>> SlurmLocalSize(
+    const Environment& env, const std::optional<Claim<int>>& node) {
+  for (const char* name :
+       {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
+    const std::optional<std::string> text = env.Get(name);
+    if (!text.has_value()) continue;
+    auto counts = ParseTasksPerNode(*text);
+    if (!counts.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": ", counts.status().message()));
+    }
+    const int index = node.has_value() ? node->value : 0;
+    if (index < 0 || index >= static_cast<int>(counts->size())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(node->source, " is not among the ", counts->size(),
+                       " nodes of ", name, "=", *text));
+    }
+    return std::optional<Claim<int>>(
+        {(*counts)[index], absl::StrCat(name, "=", *text)});
+  }
+  return IntClaim(env, "SLURM_NTASKS_PER_NODE");
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<Claim<int>>> IntClaim(const Environment& env,
+                                                   const std::string& name) {
+  TANDEM_ASSIGN_OR_RETURN(const std::optional<int> value, env.GetInt(name));
+  if (!value.has_value()) return std::optional<Claim<int>>();
+  return std::optional<Claim<int>>({*value, absl::StrCat(name, "=", *value)});
+}
+
+absl::StatusOr<LaunchClaims> ClaimsOfTorchrun(const Environment& env) {
+  LaunchClaims claims;
+  claims.launcher = TorchrunsName(env);
+  TANDEM_ASSIGN_OR_RETURN(claims.rank, IntClaim(env, "RANK"));
+  TANDEM_ASSIGN_OR_RETURN(claims.world_size, IntClaim(env, "WORLD_SIZE"));
+  TANDEM_ASSIGN_OR_RETURN(claims.local_rank, IntClaim(env, "LOCAL_RANK"));
+  TANDEM_ASSIGN_OR_RETURN(claims.local_world_size,
+                          IntClaim(env, "LOCAL_WORLD_SIZE"));
+  TANDEM_ASSIGN_OR_RETURN(claims.node_rank, IntClaim(env, "GROUP_RANK"));
+  TANDEM_ASSIGN_OR_RETURN(claims.nnodes, IntClaim(env, "GROUP_WORLD_SIZE"));
+  TANDEM_ASSIGN_OR_RETURN(claims.master_port, IntClaim(env, "MASTER_PORT"));
+  claims.master_addr = StringClaim(env, "MASTER_ADDR");
+  // As torch/distributed/rendezvous.py: the agent (the launcher) holds the
+  // store. Its own keys and those of an earlier attempt are in it too.
+  claims.served_by_launcher =
+      FirstOf(env, {"TORCHELASTIC_USE_AGENT_STORE"}) == "True";
+  if (claims.served_by_launcher) {
+    claims.key_prefix = absl::StrCat(
+        "tandem/attempt_", FirstOf(env, {"TORCHELASTIC_RESTART_COUNT"}), "/");
+  }
+  return claims;
+}
+
+absl::StatusOr<LaunchClaims> ClaimsOfSlurm(const Environment& env) {
+  LaunchClaims claims;
+  const std::string step = FirstOf(env, {"SLURM_STEP_ID", "SLURM_STEPID"});
+  if (step.empty() || !env.Get("SLURM_PROCID").has_value()) return claims;
+  claims.launcher = "slurm";
+  TANDEM_ASSIGN_OR_RETURN(claims.rank, IntClaim(env, "SLURM_PROCID"));
+  TANDEM_ASSIGN_OR_RETURN(
+      claims.world_size,
+      FirstIntClaim(env, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}));
+  TANDEM_ASSIGN_OR_RETURN(claims.local_rank, IntClaim(env, "SLURM_LOCALID"));
+  TANDEM_ASSIGN_OR_RETURN(claims.node_rank, IntClaim(env, "SLURM_NODEID"));
+  TANDEM_ASSIGN_OR_RETURN(
+      claims.nnodes,
+      FirstIntClaim(env, {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"}));
+  TANDEM_ASSIGN_OR_RETURN(claims.local_world_size,
+                          SlurmLocalSize(env, claims.node_rank));
+  // Rank 0 runs on the first node of the step. SLURM_LAUNCH_NODE_IPADDR is
+  // where srun runs, which may be a login node.
+  const bool one_node = claims.nnodes.has_value() && claims.nnodes->value == 1;
+  claims.default_master_addr =
+      one_node ? kLoopback
+               : FirstHost(FirstOf(
+                     env, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}));
+  const std::string job = FirstOf(env, {"SLURM_JOB_ID", "SLURM_JOBID"});
+  if (!job.empty()) {
+    claims.default_master_port = PortOfJob(absl::StrCat(job, ".", step));
+  }
+  return claims;
+}
+
+absl::StatusOr<LaunchClaims> ClaimsOfOpenMpi(const Environment& env) {
+  LaunchClaims claims;
+  if (!env.Get("OMPI_COMM_WORLD_RANK").has_value()) return claims;
+  claims.launcher = "openmpi";
+  TANDEM_ASSIGN_OR_RETURN(claims.rank, IntClaim(env, "OMPI_COMM_WORLD_RANK"));
+  TANDEM_ASSIGN_OR_RETURN(claims.world_size,
+                          IntClaim(env, "OMPI_COMM_WORLD_SIZE"));
+  TANDEM_ASSIGN_OR_RETURN(claims.local_rank,
+                          IntClaim(env, "OMPI_COMM_WORLD_LOCAL_RANK"));
+  TANDEM_ASSIGN_OR_RETURN(claims.local_world_size,
+                          IntClaim(env, "OMPI_COMM_WORLD_LOCAL_SIZE"));
+  // OMPI_COMM_WORLD_NODE_RANK is not the node's number but the process's on its
+  // node; which host rank 0 has is not told at all.
+  if (claims.world_size.has_value() && claims.local_world_size.has_value() &&
+      claims.world_size->value == claims.local_world_size->value) {
+    claims.default_master_addr = kLoopback;
+  }
+  const std::string job =
+      FirstOf(env, {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
+  if (!job.empty()) claims.default_master_port = PortOfJob(job);
+  return claims;
+}
+
+absl::StatusOr<LaunchClaims> ClaimsOfEnvironment(const Environment& env) {
+  TANDEM_ASSIGN_OR_RETURN(LaunchClaims torchrun, ClaimsOfTorchrun(env));
+  if (torchrun.launcher == "torchrun" || torchrun.launcher == "tandem") {
+    return torchrun;
+  }
+  TANDEM_ASSIGN_OR_RETURN(LaunchClaims openmpi, ClaimsOfOpenMpi(env));
+  if (openmpi.launcher != "none") return MergeClaims(openmpi, torchrun);
+  TANDEM_ASSIGN_OR_RETURN(LaunchClaims slurm, ClaimsOfSlurm(env));
+  if (slurm.launcher != "none") return MergeClaims(slurm, torchrun);
+  return torchrun;
+}
+
+absl::StatusOr<std::vector<int>> ParseTasksPerNode(absl::string_view text) {
+  const absl::Status error = absl::InvalidArgumentError(absl::StrCat(
+      "expected tasks per node such as 2(x3),1, got '", text, "'"));
+  std::vector<int> counts;
+  for (absl::string_view part : absl::StrSplit(text, ',')) {
+    std::vector<absl::string_view> count_and_times =
+        absl::StrSplit(part, absl::MaxSplits('(', 1));
+    int count = 0;
+    int times = 1;
+    if (!absl::SimpleAtoi(count_and_times[0], &count)) return error;
+    if (count_and_times.size() == 2) {
+      absl::string_view rest = count_and_times[1];
+      if (!absl::ConsumePrefix(&rest, "x") ||
+          !absl::ConsumeSuffix(&rest, ")") || !absl::SimpleAtoi(rest, &times)) {
+        return error;
+      }
+    }
+    if (count < 0 || times < 1 || times > 1000000) return error;
+    counts.insert(counts.end(), times, count);
+  }
+  return counts;
+}
+
+std::string FirstHost(absl::string_view nodelist) {
+  std::string host;
+  bool in_brackets = false;
+  bool first_of_range = false;
+  for (const char c : nodelist) {
+    if (c == '[') {
+      in_brackets = first_of_range = true;
+    } else if (c == ']') {
+      in_brackets = false;
+    } else if (!in_brackets && c == ',') {
+      break;
+    } else if (in_brackets && (c == '-' || c == ',')) {
+      first_of_range = false;
+    } else if (!in_brackets || first_of_range) {
+      host.push_back(c);
+    }
+  }
+  return host;
+}
+
+int PortOfJob(absl::string_view job) {
+  uint32_t hash = 2166136261u;
+  for (const char c : job) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  }
+  return 20000 + static_cast<int>(hash % 10000);
+}
+
+}  // namespace tandem

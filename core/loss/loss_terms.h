@@ -1,0 +1,56 @@
+// Losses beside the loss function's own: an inner layer's (an auxiliary
+// classifier's, the load balance of a mixture of experts), or further terms of
+// the loss function, each with a name.
+
+#ifndef TANDEM_CORE_LOSS_LOSS_TERMS_H_
+#define TANDEM_CORE_LOSS_LOSS_TERMS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+// Collects what is added while one microbatch is computed.
+class LossTerms {
+ public:
+  struct Term {
+    std::string name;
+    at::Tensor loss;
+  };
+
+  // While it lives, the calling thread's AddLoss adds to `terms`. Scopes nest.
+  class Scope {
+   public:
+    explicit Scope(LossTerms* terms);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    LossTerms* outer_;
+  };
+
+  // In the order in which they were added; several may have one name.
+  const std::vector<Term>& terms() const { return terms_; }
+
+ private:
+  friend void AddLoss(const std::string& name, const at::Tensor& loss);
+
+  std::vector<Term> terms_;
+};
+
+// For a layer in its forward, on any stage of a pipeline, or a loss function:
+// `loss`, a scalar, is added to what is trained, and reported by its name
+// beside the loss function's result (Strategy::AddedLosses). It is to be a mean
+// over samples as that one is: microbatches and replicas weigh by their
+// samples. Several of one name add up. Nothing happens outside of training.
+//
+// Throws LibTorch's exception for a tensor of other than one element, and for
+// an empty name.
+void AddLoss(const std::string& name, const at::Tensor& loss);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_LOSS_LOSS_TERMS_H_

@@ -1,0 +1,51 @@
+// What a step computes on.
+
+#ifndef TANDEM_CORE_MODEL_BATCH_H_
+#define TANDEM_CORE_MODEL_BATCH_H_
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace tandem {
+
+// Some samples, stacked along dimension 0. On a rank that holds a middle stage
+// of a pipeline there is no tensor.
+struct Batch {
+  at::Tensor inputs;   // [size, ...]
+  at::Tensor targets;  // [size, ...], int64 class numbers
+  int64_t size = 0;
+  // What a model takes beside them (a mask, token types, a second image), by
+  // name: tensors [size, ...], or tuples, lists and dicts of such. Layers say
+  // what they read of it (LayerLinks::reads). Needed where `inputs` are.
+  std::map<std::string, c10::IValue> further_inputs = {};
+  // What the loss takes beside the targets (boxes, a second label), in the same
+  // way; LossNames::targets says what it reads. Needed where `targets` are.
+  std::map<std::string, c10::IValue> further_targets = {};
+};
+
+// What a batch, or several, came to. Sums, so that they can be added up across
+// batches and ranks.
+struct Score {
+  double loss_sum = 0;  // over the predictions
+  int64_t correct = 0;  // predictions whose greatest logit is the target's
+  int64_t count = 0;    // predictions: samples, or tokens
+
+  double loss() const { return count == 0 ? 0 : loss_sum / count; }
+  double accuracy() const {
+    return count == 0 ? 0 : static_cast<double>(correct) / count;
+  }
+  Score& operator+=(const Score& other) {
+    loss_sum += other.loss_sum;
+    correct += other.correct;
+    count += other.count;
+    return *this;
+  }
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_MODEL_BATCH_H_

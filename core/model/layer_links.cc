@@ -1,0 +1,106 @@
+#include "core/model/layer_links.h"
+
+#include <set>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "core/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+absl::Status SkipError(const std::string& skip, size_t layer,
+                       absl::string_view problem) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "skip connection '", skip, "' of layer ", layer, " ", problem));
+}
+
+// What a layer has left, by name: the last of each.
+struct Left {
+  size_t layer;
+  bool is_taken;
+};
+using AllLeft = std::map<std::string, Left>;
+
+absl::Status TakeForLoss(const std::string& skip, AllLeft& left) {
+  const auto found = left.find(skip);
+  if (found != left.end()) {
+    found->second.is_taken = true;
+    return absl::OkStatus();
+  }
+  const std::string names =
+      absl::StrJoin(left, ", ", [](std::string* out, const auto& each) {
+        absl::StrAppend(out, "'", each.first, "'");
+      });
+  return absl::InvalidArgumentError(
+      absl::StrCat("the loss takes '", skip, "', which no layer leaves; they ",
+                   "leave ", names.empty() ? "nothing" : names));
+}
+
+}  // namespace
+
+absl::Status CheckSkips(const std::vector<LayerLinks>& layers,
+                        const std::vector<std::string>& loss_takes) {
+  const std::vector<std::string> inputs = FurtherInputs(layers);
+  AllLeft left;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    for (const std::string& skip : layers[i].takes) {
+      const auto found = left.find(skip);
+      if (found == left.end()) {
+        return SkipError(skip, i, "is left by no layer before it");
+      }
+      found->second.is_taken = true;
+    }
+    for (const std::string& skip : layers[i].stashes) {
+      if (absl::c_linear_search(inputs, skip)) {
+        return SkipError(skip, i, "has the name of a further input");
+      }
+      const auto [its, is_new] = left.try_emplace(skip, Left{i, false});
+      if (!is_new && !its->second.is_taken) {
+        return SkipError(skip, its->second.layer,
+                         absl::StrCat("is taken by no layer before layer ", i,
+                                      " leaves another of that name"));
+      }
+      its->second = {i, false};
+    }
+  }
+  for (const std::string& skip : loss_takes) {
+    TANDEM_RETURN_IF_ERROR(TakeForLoss(skip, left));
+  }
+  for (const auto& [skip, its] : left) {
+    if (its.is_taken) continue;
+    return SkipError(skip, its.layer,
+                     "is taken by no layer after it, nor by the loss");
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> SkipsBefore(
+    const std::vector<LayerLinks>& layers, size_t layer,
+    const std::vector<std::string>& loss_takes) {
+  std::set<std::string> needed;
+  std::set<std::string> left;  // anew, under a name that may be on its way
+  for (size_t i = layer; i < layers.size(); ++i) {
+    needed.insert(layers[i].reads.begin(), layers[i].reads.end());
+    for (const std::string& skip : layers[i].takes) {
+      if (left.count(skip) == 0) needed.insert(skip);
+    }
+    left.insert(layers[i].stashes.begin(), layers[i].stashes.end());
+  }
+  for (const std::string& skip : loss_takes) {
+    if (left.count(skip) == 0) needed.insert(skip);
+  }
+  return {needed.begin(), needed.end()};
+}
+
+std::vector<std::string> FurtherInputs(const std::vector<LayerLinks>& layers) {
+  std::set<std::string> names;
+  for (const LayerLinks& each : layers) {
+    names.insert(each.reads.begin(), each.reads.end());
+  }
+  return {names.begin(), names.end()};
+}
+
+}  // namespace tandem

@@ -1,0 +1,151 @@
+#include "core/model/layer_list.h"
+
+#include <c10/util/Exception.h>
+#include <torch/nn/module.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "core/model/last_takes.h"
+
+namespace tandem {
+namespace {
+
+void Append(const std::string& layer, const NamedTensors::value_type& tensor,
+            NamedTensors& all) {
+  all.emplace_back(layer + "." + tensor.first, tensor.second);
+}
+
+// Of the parameters that the spec's layer is tied to, those that there are, by
+// their names in that layer.
+NamedTensors SharedWith(const LayerSpec& spec, const LayerList& layers) {
+  const NamedTensors all = NamedParameters(layers);
+  NamedTensors shared;
+  for (const auto& [own, other] : spec.links.ties) {
+    for (const auto& [name, tensor] : all) {
+      if (name == other) shared.emplace_back(own, tensor);
+    }
+  }
+  return shared;
+}
+
+Layer Make(const LayerSpec& spec, uint64_t seed, const LayerList& layers) {
+  const bool is_tied = !spec.links.ties.empty();
+  TORCH_CHECK(is_tied ? spec.make_tied != nullptr : spec.make != nullptr,
+              "layer ", spec.name, " has no ", is_tied ? "make_tied" : "make",
+              " in its spec, which says how it is made");
+  return is_tied ? spec.make_tied(seed, SharedWith(spec, layers))
+                 : spec.make(seed);
+}
+
+}  // namespace
+
+LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed) {
+  LayerList layers;
+  layers.reserve(specs.size());
+  for (const LayerSpec& spec : specs) {
+    layers.push_back(Make(spec, seed, layers));
+    layers.back().links = spec.links;
+  }
+  return layers;
+}
+
+at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips) {
+  const bool has_skips = layer.links.has_skips();
+  TORCH_CHECK(has_skips ? layer.forward_with_skips != nullptr
+                        : layer.forward != nullptr,
+              "layer ", layer.name, " has no forward",
+              has_skips ? "_with_skips, which its links ask for" : "");
+  if (!has_skips) return layer.forward(input);
+  for (const std::string& name : layer.links.reads) {
+    TORCH_CHECK(skips.count(name) > 0, "layer ", layer.name,
+                " reads the further input '", name, "', which is not there");
+  }
+  Skips taken;
+  for (const std::string& skip : layer.links.takes) {
+    TORCH_CHECK(skips.count(skip) > 0, "layer ", layer.name,
+                " takes the skip connection '", skip, "', which is not there");
+    taken[skip] = skips.at(skip);
+  }
+  at::Tensor output = layer.forward_with_skips(input, skips);
+  for (const std::string& skip : layer.links.stashes) {
+    TORCH_CHECK(skips.count(skip) == 1, "layer ", layer.name,
+                " has not left the skip connection '", skip,
+                "', which its links.stashes declare");
+  }
+  // Others may take it, too.
+  for (const auto& [name, skip] : taken) {
+    if (!absl::c_linear_search(layer.links.stashes, name)) skips[name] = skip;
+  }
+  for (const std::string& name : layer.links.reads) {
+    TORCH_CHECK(skips.count(name) == 1, "layer ", layer.name,
+                " has taken the further input '", name,
+                "' out of the map, which others may read: leave it there");
+  }
+  return output;
+}
+
+at::Tensor Forward(const LayerList& layers, const at::Tensor& input,
+                   Skips further) {
+  return ForwardWithSkips(layers, input, std::move(further), {}).first;
+}
+
+std::pair<at::Tensor, Skips> ForwardWithSkips(
+    const LayerList& layers, const at::Tensor& input, Skips further,
+    const std::vector<std::string>& names) {
+  at::Tensor x = input;
+  Skips skips = std::move(further);
+  const std::vector<std::vector<std::string>> last =
+      LastTakes(LinksOf(layers), names);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    x = RunLayer(layers[i], x, skips);
+    for (const std::string& skip : last[i]) skips.erase(skip);
+  }
+  Skips left;
+  for (const std::string& name : names) left[name] = skips.at(name);
+  return {x, std::move(left)};
+}
+
+std::vector<LayerLinks> LinksOf(const LayerList& layers) {
+  std::vector<LayerLinks> links;
+  for (const Layer& layer : layers) links.push_back(layer.links);
+  return links;
+}
+
+std::vector<LayerLinks> LinksOf(const LayerSpecs& specs) {
+  std::vector<LayerLinks> links;
+  for (const LayerSpec& spec : specs) links.push_back(spec.links);
+  return links;
+}
+
+NamedTensors NamedParameters(const LayerList& layers) {
+  NamedTensors all;
+  for (const Layer& layer : layers) {
+    if (layer.module == nullptr) continue;
+    for (const auto& item : layer.module->named_parameters()) {
+      Append(layer.name, item.pair(), all);
+    }
+  }
+  return all;
+}
+
+NamedTensors NamedBuffers(const LayerList& layers) {
+  NamedTensors all;
+  for (const Layer& layer : layers) {
+    if (layer.module == nullptr) continue;
+    for (const auto& item : layer.module->named_buffers()) {
+      Append(layer.name, item.pair(), all);
+    }
+  }
+  return all;
+}
+
+void SetTraining(const LayerList& layers, bool on) {
+  for (const Layer& layer : layers) {
+    if (layer.module != nullptr) layer.module->train(on);
+  }
+}
+
+}  // namespace tandem

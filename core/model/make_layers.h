@@ -1,0 +1,31 @@
+// A model made with its errors as values: what can go wrong in layers that are
+// not tandem's own.
+
+#ifndef TANDEM_CORE_MODEL_MAKE_LAYERS_H_
+#define TANDEM_CORE_MODEL_MAKE_LAYERS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/model/layer.h"
+
+namespace tandem {
+
+// Whether each layer has a name of its own: two of one name would have the same
+// parameters' names. InvalidArgument, naming both by number.
+absl::Status CheckLayerNames(const std::vector<std::string>& names);
+absl::Status CheckLayerNames(const LayerSpecs& specs);
+absl::Status CheckLayerNames(const LayerList& layers);
+
+// MakeLayers (core/model/layer_list.h) of a whole model, with its names
+// checked. What a layer's own `make` throws (a parameter without a rule for its
+// initial values, say) becomes an error that names the layer.
+absl::StatusOr<LayerList> MakeModelLayers(const LayerSpecs& specs,
+                                          uint64_t seed);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_MODEL_MAKE_LAYERS_H_

@@ -1,0 +1,41 @@
+// The command line: Abseil's flags, with hyphens taken for underscores in their
+// names, and with errors as a Status instead of an exit.
+
+#ifndef TANDEM_CORE_PROGRAM_COMMAND_LINE_H_
+#define TANDEM_CORE_PROGRAM_COMMAND_LINE_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tandem {
+
+// Sets the program's flags from `argv` and returns what is no flag (without the
+// program's name). `usage` is what --help says above the flags.
+//
+// Takes --name=value, --name value, --switch, --noswitch and, as torchrun does,
+// hyphens for underscores: --nproc-per-node=2, --no-drop-last. Values are left
+// alone, and so is all that follows "--".
+//
+// InvalidArgument for an unknown flag (the message has the nearest known one),
+// a missing value or a value of another type; some flags may then be set.
+//
+// --help prints `usage` and every flag but Abseil's own, by the file that
+// defines it, and exits with 0; --helpfull (Abseil's too) and --version are
+// Abseil's. Call once, at the start of main.
+absl::StatusOr<std::vector<std::string>> ParseCommandLine(
+    int argc, char** argv, absl::string_view usage);
+
+// Every flag that --help lists, by name, with its value now as text: the same
+// text for the same value.
+std::map<std::string, std::string> FlagValues();
+
+// What --help prints.
+std::string HelpText(absl::string_view usage);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_PROGRAM_COMMAND_LINE_H_

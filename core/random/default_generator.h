@@ -1,0 +1,51 @@
+// Default generator of a thread: what LibTorch's operators draw from that are
+// given none (torch::nn::Dropout's, say).
+//
+// LibTorch has one default generator for all threads of the CPU, and one for
+// each other device, so that what one thread draws depends on when others do,
+// and how often. In a scope they are generators of the scope's own, which
+// depend on its seed alone: layers that run in several threads, or a second
+// time, draw the same.
+
+#ifndef TANDEM_CORE_RANDOM_DEFAULT_GENERATOR_H_
+#define TANDEM_CORE_RANDOM_DEFAULT_GENERATOR_H_
+
+#include <ATen/core/Generator.h>
+#include <c10/core/Device.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace tandem {
+
+// While it lives, operators that the calling thread issues and that are given
+// no generator draw from one with this seed, on whatever device they work.
+// Whatever is given one keeps it. Scopes nest. Costs nothing as long as nobody
+// draws.
+//
+// Operators that take no generator, and draw inside of a device's kernel, are
+// not reached: on CUDA those of cuDNN's RNN, and of fused attention with
+// dropout. (Dropout is computed without its fused kernel there.)
+class DefaultGeneratorScope {
+ public:
+  explicit DefaultGeneratorScope(uint64_t seed);
+  ~DefaultGeneratorScope();
+  DefaultGeneratorScope(const DefaultGeneratorScope&) = delete;
+  DefaultGeneratorScope& operator=(const DefaultGeneratorScope&) = delete;
+
+  // The calling thread's innermost scope's for a device, which has a number
+  // unless it is the CPU; undefined outside of all, and for devices that have
+  // no numbers of their own (meta).
+  static at::Generator On(c10::Device device);
+
+ private:
+  const uint64_t seed_;
+  DefaultGeneratorScope* const outer_;
+  std::vector<at::Generator> generators_;  // of devices where somebody drew
+  const c10::impl::IncludeDispatchKeyGuard guard_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_RANDOM_DEFAULT_GENERATOR_H_

@@ -1,0 +1,112 @@
+#include "core/shm/all_reduce.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/status_macros.h"
+#include "core/shm/chunks.h"
+#include "core/shm/in_place.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kLine = 64;
+// Up to so many ranks, one round in which each sums everything is cheaper.
+constexpr int kFewRanks = 3;
+
+size_t RoundUp(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+}  // namespace
+
+ShmAllReduce::ShmAllReduce(MutableBytes tensor, const Reduction& reduction,
+                           const VectorSum& sum)
+    : tensor_(tensor),
+      sum_(sum),
+      element_bytes_(c10::elementSize(reduction.dtype)),
+      note_(NoteOf(ShmOp::kAllReduce, tensor, reduction)) {
+  note_.offset = OffsetInNote(tensor);
+}
+
+bool ShmAllReduce::is_long() const {
+  return tensor_.size > ShmChunked::kLongBytes;
+}
+
+void ShmAllReduce::Begin(ShmRounds& rounds) {
+  if (small() && note_.offset < 0 && tensor_.size > 0) {
+    std::memcpy(rounds.NextSlot(), tensor_.data, tensor_.size);
+  }
+  rounds.Arrive(note_);
+}
+
+absl::Status ShmAllReduce::Finish(ShmRounds& rounds, ShmDeadline deadline) {
+  TANDEM_RETURN_IF_ERROR(rounds.Await(deadline));
+  // The notes are the same for all ranks, and so is the way.
+  const int in_arenas = CountInArenas(rounds);
+  if (in_arenas == rounds.size()) return InPlace(rounds, deadline);
+  if (in_arenas > 0 || !small()) return Staged(rounds, deadline);
+  SumSlots(rounds, 0, tensor_.size, tensor_.data);
+  return absl::OkStatus();
+}
+
+void ShmAllReduce::SumSlots(const ShmRounds& rounds, size_t begin, size_t n,
+                            std::byte* result) const {
+  PerRank<const void*> terms;
+  for (int r = 0; r < rounds.size(); ++r) {
+    terms.push_back(rounds.Slot(r) + begin);
+  }
+  void* const results[] = {result};
+  sum_.Run(terms, results, static_cast<int64_t>(n / element_bytes_));
+}
+
+absl::Status ShmAllReduce::InPlace(ShmRounds& rounds, ShmDeadline deadline) {
+  return WorkInPlace(rounds, deadline, tensor_,
+                     [&](absl::Span<std::byte* const> block_of_rank, size_t n) {
+                       const PerRank<const void*> terms(block_of_rank.begin(),
+                                                        block_of_rank.end());
+                       const PerRank<void*> results(block_of_rank.begin(),
+                                                    block_of_rank.end());
+                       sum_.Run(terms, results,
+                                static_cast<int64_t>(n / element_bytes_));
+                     });
+}
+
+absl::Status ShmAllReduce::Staged(ShmRounds& rounds, ShmDeadline deadline) {
+  for (size_t begin = 0; begin < tensor_.size; begin += kSlotBytes) {
+    TANDEM_RETURN_IF_ERROR(
+        StageChunk(rounds, deadline, tensor_.data + begin,
+                   std::min(kSlotBytes, tensor_.size - begin)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShmAllReduce::StageChunk(ShmRounds& rounds, ShmDeadline deadline,
+                                      std::byte* chunk, size_t n) {
+  std::memcpy(rounds.NextSlot(), chunk, n);
+  rounds.Arrive(note_);
+  TANDEM_RETURN_IF_ERROR(rounds.Await(deadline));
+  if (rounds.size() > kFewRanks) return DivideChunk(rounds, deadline, chunk, n);
+  SumSlots(rounds, 0, n, chunk);
+  return absl::OkStatus();
+}
+
+absl::Status ShmAllReduce::DivideChunk(ShmRounds& rounds, ShmDeadline deadline,
+                                       std::byte* chunk, size_t n) {
+  const size_t share = RoundUp((n + rounds.size() - 1) / rounds.size());
+  const auto begin = [&](int rank) { return std::min(n, rank * share); };
+  const auto length = [&](int rank) { return begin(rank + 1) - begin(rank); };
+  const int me = rounds.rank();
+  SumSlots(rounds, begin(me), length(me), rounds.NextSlot());
+  rounds.Arrive(note_);
+  TANDEM_RETURN_IF_ERROR(rounds.Await(deadline));
+  for (int r = 0; r < rounds.size(); ++r) {
+    std::memcpy(chunk + begin(r), rounds.Slot(r), length(r));
+  }
+  return absl::OkStatus();
+}
+
+ShmCollectivePtr MakeAllReduce(MutableBytes tensor, const Reduction& reduction,
+                               const VectorSum& sum) {
+  return std::make_unique<ShmAllReduce>(tensor, reduction, sum);
+}
+
+}  // namespace tandem

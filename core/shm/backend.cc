@@ -1,0 +1,249 @@
+#include "core/shm/backend.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+#include "core/base/status_macros.h"
+#include "core/shm/arguments.h"
+#include "core/shm/collectives.h"
+#include "core/shm/reduction.h"
+#include "core/shm/work.h"
+
+namespace tandem {
+
+using c10d::OpType;
+
+absl::StatusOr<c10::intrusive_ptr<ShmBackend>> ShmBackend::Create(
+    const StorePtr& store, int rank, int size,
+    std::chrono::milliseconds timeout, std::vector<int> names) {
+  TANDEM_ASSIGN_OR_RETURN(
+      std::shared_ptr<ShmGroup> group,
+      ShmGroup::Create(store, rank, size, timeout, std::move(names)));
+  return c10::make_intrusive<ShmBackend>(std::move(group), timeout);
+}
+
+ShmBackend::ShmBackend(std::shared_ptr<ShmGroup> group,
+                       std::chrono::milliseconds timeout)
+    : Backend(group->rank(), group->size()),
+      group_(std::move(group)),
+      timeout_(timeout) {}
+
+ShmBackend::~ShmBackend() { group_->Close(); }
+
+ShmBackend::WorkPtr ShmBackend::Issue(OpType type, ShmCollectivePtr collective,
+                                      std::chrono::milliseconds timeout,
+                                      Tensors outputs, Tensors inputs) {
+  ++issued_;
+  using Held = std::pair<Tensors, Tensors>;
+  auto task = group_->queue().Issue(
+      std::move(collective), std::make_shared<Held>(outputs, std::move(inputs)),
+      timeout == c10d::kUnsetTimeout ? timeout_ : timeout);
+  return c10::make_intrusive<ShmWork>(
+      type, std::shared_ptr<ShmQueue>(group_, &group_->queue()),
+      std::move(task), std::move(outputs));
+}
+
+MutableBytes ShmBackend::PlacedBytes(const at::Tensor& tensor) const {
+  MutableBytes bytes = OutputBytes(tensor);
+  bytes.offset = group_->arena().OffsetOf(bytes.data, bytes.size).value_or(-1);
+  return bytes;
+}
+
+ShmBackend::WorkPtr ShmBackend::allreduce(
+    Tensors& tensors, const c10d::AllreduceOptions& options) {
+  const at::Tensor& tensor = SingleOf(tensors);
+  const Reduction reduction =
+      ReductionOf(options.reduceOp, tensor.scalar_type(), size_);
+  return Issue(OpType::ALLREDUCE,
+               MakeAllReduce(PlacedBytes(tensor), reduction, SumOf(reduction)),
+               options.timeout, tensors);
+}
+
+ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(
+    Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  TORCH_CHECK(!tensors.empty(), "no tensors are given");
+  // In order, and when one fails all later ones do: the last tells of all.
+  WorkPtr last;
+  for (const at::Tensor& tensor : tensors) {
+    Tensors one = {tensor};
+    last = allreduce(one, options);
+  }
+  return last;
+}
+
+ShmBackend::WorkPtr ShmBackend::broadcast(
+    Tensors& tensors, const c10d::BroadcastOptions& options) {
+  TORCH_CHECK(!tensors.empty(), "no tensors are given");
+  auto each = BytesOfEach(tensors, tensors.size(), &OutputBytes);
+  CheckAlike(each, each[0]);
+  if (tensors.size() == 1) each[0] = PlacedBytes(tensors[0]);
+  const int root = CheckRank(options.rootRank, size_);
+  const int tensor = CheckIndex("tensor", options.rootTensor, each.size());
+  return Issue(OpType::BROADCAST, MakeBroadcast(std::move(each), root, tensor),
+               options.timeout, tensors);
+}
+
+ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors,
+                                       const c10d::ReduceOptions& options) {
+  const at::Tensor& tensor = SingleOf(tensors);
+  const Reduction reduction =
+      ReductionOf(options.reduceOp, tensor.scalar_type(), size_);
+  return Issue(
+      OpType::REDUCE,
+      MakeReduce(PlacedBytes(tensor), CheckRank(options.rootRank, size_),
+                 reduction, SumOf(reduction)),
+      options.timeout, tensors);
+}
+
+ShmBackend::WorkPtr ShmBackend::allgather(
+    std::vector<Tensors>& outputs, Tensors& inputs,
+    const c10d::AllgatherOptions& options) {
+  const ConstBytes input = InputBytes(SingleOf(inputs));
+  std::vector<MutableBytes> each =
+      BytesOfEach(SingleOf(outputs), size_, &OutputBytes);
+  CheckAlike(each, input);
+  return Issue(OpType::ALLGATHER, MakeAllGather(input, std::move(each)),
+               options.timeout, outputs[0], inputs);
+}
+
+ShmBackend::WorkPtr ShmBackend::_allgather_base(
+    at::Tensor& output, at::Tensor& input,
+    const c10d::AllgatherOptions& options) {
+  std::vector<MutableBytes> each = CutBytes(OutputBytes(output), size_);
+  CheckAlike(each, InputBytes(input));
+  return Issue(OpType::_ALLGATHER_BASE,
+               MakeAllGather(InputBytes(input), std::move(each)),
+               options.timeout, {output}, {input});
+}
+
+ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs,
+                                       Tensors& inputs,
+                                       const c10d::GatherOptions& options) {
+  const ConstBytes input = InputBytes(SingleOf(inputs));
+  const int root = CheckRank(options.rootRank, size_);
+  std::vector<MutableBytes> each;
+  Tensors held;
+  if (rank_ == root) {
+    held = SingleOf(outputs);
+    each = BytesOfEach(held, size_, &OutputBytes);
+  }
+  CheckAlike(each, input);
+  return Issue(OpType::GATHER, MakeGather(input, std::move(each), root),
+               options.timeout, std::move(held), inputs);
+}
+
+ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs,
+                                        std::vector<Tensors>& inputs,
+                                        const c10d::ScatterOptions& options) {
+  const MutableBytes output = OutputBytes(SingleOf(outputs));
+  const int root = CheckRank(options.rootRank, size_);
+  std::vector<ConstBytes> each;
+  Tensors held;
+  if (rank_ == root) {
+    held = SingleOf(inputs);
+    each = BytesOfEach(held, size_, &InputBytes);
+  }
+  CheckAlike(each, output);
+  return Issue(OpType::SCATTER,
+               MakeScatter(std::move(each), output, root, size_),
+               options.timeout, outputs, std::move(held));
+}
+
+ShmBackend::WorkPtr ShmBackend::reduce_scatter(
+    Tensors& outputs, std::vector<Tensors>& inputs,
+    const c10d::ReduceScatterOptions& options) {
+  const at::Tensor& output = SingleOf(outputs);
+  std::vector<ConstBytes> each =
+      BytesOfEach(SingleOf(inputs), size_, &InputBytes);
+  CheckAlike(each, OutputBytes(output));
+  const Reduction reduction =
+      ReductionOf(options.reduceOp, output.scalar_type(), size_);
+  return Issue(OpType::REDUCE_SCATTER,
+               MakeReduceScatter(std::move(each), OutputBytes(output),
+                                 reduction, SumOf(reduction)),
+               options.timeout, outputs, inputs[0]);
+}
+
+ShmBackend::WorkPtr ShmBackend::_reduce_scatter_base(
+    at::Tensor& output, at::Tensor& input,
+    const c10d::ReduceScatterOptions& options) {
+  std::vector<ConstBytes> each = CutBytes(InputBytes(input), size_);
+  CheckAlike(each, OutputBytes(output));
+  const Reduction reduction =
+      ReductionOf(options.reduceOp, output.scalar_type(), size_);
+  return Issue(OpType::_REDUCE_SCATTER_BASE,
+               MakeReduceScatter(std::move(each), OutputBytes(output),
+                                 reduction, SumOf(reduction)),
+               options.timeout, {output}, {input});
+}
+
+ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs,
+                                         const c10d::AllToAllOptions& options) {
+  auto sent = BytesOfEach(inputs, size_, &InputBytes);
+  auto received = BytesOfEach(outputs, size_, &OutputBytes);
+  CheckOneDtype(sent, received);
+  return Issue(OpType::ALLTOALL,
+               MakeAllToAll(std::move(sent), std::move(received)),
+               options.timeout, outputs, inputs);
+}
+
+ShmBackend::WorkPtr ShmBackend::alltoall_base(
+    at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+    std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
+  auto sent = CutBytes(InputBytes(input), size_, input_splits, RowsOf(input));
+  auto received =
+      CutBytes(OutputBytes(output), size_, output_splits, RowsOf(output));
+  CheckOneDtype(sent, received);
+  return Issue(OpType::ALLTOALL_BASE,
+               MakeAllToAll(std::move(sent), std::move(received)),
+               options.timeout, {output}, {input});
+}
+
+ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
+  return Issue(OpType::BARRIER, MakeBarrier(), options.timeout, {});
+}
+
+void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options,
+                                  bool /*wait_all_ranks*/) {
+  const auto timeout =
+      options.timeout == c10d::kUnsetTimeout ? timeout_ : options.timeout;
+  Issue(OpType::BARRIER, MakeMonitoredBarrier(timeout), timeout, {})->wait();
+}
+
+ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
+  return c10::make_intrusive<ShmMailWork>(
+      OpType::SEND, std::shared_ptr<ShmMail>(group_, &group_->mail()),
+      group_->mail().Send(InputBytes(SingleOf(tensors)), CheckRank(to, size_),
+                          tag, std::make_shared<Tensors>(tensors)),
+      timeout_);
+}
+
+ShmBackend::WorkPtr ShmBackend::recv(Tensors& tensors, int from, int tag) {
+  return c10::make_intrusive<ShmMailWork>(
+      OpType::RECV, std::shared_ptr<ShmMail>(group_, &group_->mail()),
+      group_->mail().Receive(OutputBytes(SingleOf(tensors)),
+                             CheckRank(from, size_), tag,
+                             std::make_shared<Tensors>(tensors)),
+      timeout_);
+}
+
+at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
+  TORCH_CHECK(options.device().is_cpu(), "shm allocates CPU tensors");
+  const auto dtype = c10::typeMetaToScalarType(options.dtype());
+  const size_t bytes = size * c10::elementSize(dtype);
+  if (bytes == 0) return at::from_blob(nullptr, {size}, options);
+  std::shared_ptr<ShmArena> arena = group_->shared_arena();
+  const absl::StatusOr<void*> data = arena->Allocate(bytes);
+  TORCH_CHECK(data.ok(), "not enough memory: ", data.status().message());
+  return at::from_blob(
+      *data, {size}, [arena](void* freed) { arena->Free(freed); }, options);
+}
+
+void ShmBackend::Abort(const std::string& reason) {
+  group_->queue().GiveUp(reason);
+}
+
+}  // namespace tandem

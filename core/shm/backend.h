@@ -1,0 +1,118 @@
+// Shared memory as a c10d backend: for ranks of one host, without Gloo's
+// sockets, copies and thread switches.
+
+#ifndef TANDEM_CORE_SHM_BACKEND_H_
+#define TANDEM_CORE_SHM_BACKEND_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/shm/group.h"
+#include "core/store/store.h"
+
+namespace tandem {
+
+// CPU tensors only, dense and contiguous, one a collective (several of one size
+// in a broadcast). What each operation does is c10d's; differences and details:
+//   - Reductions: SUM, AVG, PREMUL_SUM (floating point), PRODUCT, MIN, MAX and,
+//     for integers, BAND, BOR, BXOR. Which bits: core/vector/sum.h.
+//   - All-reduce, reduce and broadcast of tensors that allocateTensor() made,
+//   on
+//     all ranks, copy nothing on the way.
+//   - Ranks that disagree on what they do, dtypes included, get an error that
+//     says who does what.
+//   - Errors: core/shm/work.h. The group's timeout (or the operation's own)
+//     counts from when an operation is first in line.
+//   - Point to point: messages of any size, matched by rank and tag.
+// Thread-safe as other backends: one thread issues collectives.
+class ShmBackend : public c10d::Backend {
+ public:
+  // See ShmGroup::Create().
+  static absl::StatusOr<c10::intrusive_ptr<ShmBackend>> Create(
+      const StorePtr& store, int rank, int size,
+      std::chrono::milliseconds timeout, std::vector<int> names = {});
+
+  ShmBackend(std::shared_ptr<ShmGroup> group,
+             std::chrono::milliseconds timeout);
+  // Finishes what was issued, and leaves the group.
+  ~ShmBackend() override;
+
+  const std::string getBackendName() const override { return "shm"; }
+  void setTimeout(std::chrono::milliseconds timeout) override {
+    timeout_ = timeout;
+  }
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return issued_; }
+
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+
+  WorkPtr allreduce(Tensors& tensors,
+                    const c10d::AllreduceOptions& options = {}) override;
+  WorkPtr allreduce_coalesced(
+      Tensors& tensors,
+      const c10d::AllreduceCoalescedOptions& options = {}) override;
+  WorkPtr broadcast(Tensors& tensors,
+                    const c10d::BroadcastOptions& options = {}) override;
+  WorkPtr reduce(Tensors& tensors,
+                 const c10d::ReduceOptions& options = {}) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options = {}) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options = {}) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options = {}) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                  const c10d::ScatterOptions& options = {}) override;
+  WorkPtr reduce_scatter(
+      Tensors& outputs, std::vector<Tensors>& inputs,
+      const c10d::ReduceScatterOptions& options = {}) override;
+  WorkPtr _reduce_scatter_base(
+      at::Tensor& output, at::Tensor& input,
+      const c10d::ReduceScatterOptions& options = {}) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
+                   const c10d::AllToAllOptions& options = {}) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
+                        std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits,
+                        const c10d::AllToAllOptions& options = {}) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options = {}) override;
+  // Waits itself, on every rank; whoever waits in vain is told all ranks that
+  // did not come: "Ranks 1, 2 failed to pass monitoredBarrier in 1000 ms". (In
+  // Gloo's only rank 0 is, and of the first unless `wait_all_ranks`.)
+  void monitoredBarrier(const c10d::BarrierOptions& options = {},
+                        bool wait_all_ranks = false) override;
+
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+
+  // Zeros, [size], of any dtype, in memory that the ranks of this host can map.
+  // The tensor may outlive the backend.
+  at::Tensor allocateTensor(long size, at::TensorOptions options = {}) override;
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+
+  // Others' collectives fail at once with "rank R gave up: REASON" (of which
+  // 1 KiB is told), and this rank's as well.
+  void Abort(const std::string& reason);
+  void abort() override { Abort("aborted"); }
+  void shutdown() override { group_->Close(); }
+
+ private:
+  WorkPtr Issue(c10d::OpType type, ShmCollectivePtr collective,
+                std::chrono::milliseconds timeout, Tensors outputs,
+                Tensors inputs = {});
+  // With its place in the arena, if it lies there.
+  MutableBytes PlacedBytes(const at::Tensor& tensor) const;
+
+  const std::shared_ptr<ShmGroup> group_;
+  std::chrono::milliseconds timeout_;
+  uint64_t issued_ = 0;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_SHM_BACKEND_H_

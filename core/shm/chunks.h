@@ -1,0 +1,85 @@
+// A collective that goes through the slots chunk by chunk.
+
+#ifndef TANDEM_CORE_SHM_CHUNKS_H_
+#define TANDEM_CORE_SHM_CHUNKS_H_
+
+#include <cstddef>
+#include <cstring>
+
+#include "absl/status/status.h"
+#include "core/shm/collectives.h"
+#include "core/shm/memory/operation_names.h"
+
+namespace tandem {
+
+// No bytes may come with no address.
+inline void CopyBytes(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+// A slot's share for each of `ranks` ranks.
+inline size_t SharePerRank(size_t ranks) {
+  return kSlotBytes / ranks / 64 * 64;
+}
+
+template <typename Bytes>
+ShmNote NoteOf(ShmOp operation, const Bytes& tensor, int root = 0) {
+  ShmNote note;
+  note.operation = static_cast<uint32_t>(operation);
+  note.dtype = static_cast<int32_t>(tensor.dtype);
+  note.bytes = static_cast<int64_t>(tensor.size);
+  note.root = root;
+  return note;
+}
+
+inline ShmNote NoteOf(ShmOp operation, const MutableBytes& tensor,
+                      const Reduction& reduction, int root = 0) {
+  ShmNote note = NoteOf(operation, tensor, root);
+  note.dtype = static_cast<int32_t>(reduction.dtype);
+  note.variant = static_cast<uint32_t>(reduction.kind);
+  return note;
+}
+
+// In each round this rank writes what the others need of [begin, begin + n)
+// into its slot, and reads theirs. At least one round, with n = 0 perhaps.
+// Where all ranks' notes tell where in an arena their tensors lie, InPlace()
+// does all instead.
+class ShmChunked : public ShmCollective {
+ public:
+  // `bytes` in all, `step` of them a round.
+  ShmChunked(const ShmNote& note, size_t bytes, size_t step)
+      : note_(note), bytes_(bytes), step_(step) {}
+
+  void Begin(ShmRounds& rounds) final;
+  absl::Status Finish(ShmRounds& rounds, ShmDeadline deadline) final;
+  bool begins_cheaply() const final {
+    return note_.offset >= 0 || written_bytes() <= kSmallBytes;
+  }
+  bool is_long() const final { return bytes_ > kLongBytes; }
+
+  // Above this a collective goes on in the background.
+  static constexpr size_t kLongBytes = 256 << 10;
+
+ protected:
+  virtual void Write(const ShmRounds& rounds, std::byte* slot, size_t begin,
+                     size_t n) = 0;
+  virtual void Read(const ShmRounds& rounds, size_t begin, size_t n) = 0;
+  // For notes that may have an offset.
+  virtual absl::Status InPlace(ShmRounds& rounds, ShmDeadline deadline);
+  // What Write() copies in the first round, about.
+  virtual size_t written_bytes() const { return bytes_; }
+
+  size_t step() const { return step_; }
+
+ private:
+  void BeginChunk(ShmRounds& rounds);
+
+  const ShmNote note_;
+  const size_t bytes_;
+  const size_t step_;
+  size_t begin_ = 0;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_SHM_CHUNKS_H_

@@ -1,0 +1,50 @@
+#include "core/shm/group.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "core/base/status_macros.h"
+
+namespace tandem {
+
+absl::StatusOr<std::shared_ptr<ShmGroup>> ShmGroup::Create(
+    const StorePtr& store, int rank, int size,
+    std::chrono::milliseconds timeout, std::vector<int> names) {
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<ShmArena> arena,
+                          ShmArena::OfProcess());
+  TANDEM_ASSIGN_OR_RETURN(
+      ShmConnections connections,
+      ConnectShm(store, rank, size, arena->fd(), timeout, names));
+  TANDEM_ASSIGN_OR_RETURN(
+      ShmSegment segment,
+      ShmSegment::Map(std::move(connections.segment), size));
+  segment.set_names(std::move(names));
+  return std::shared_ptr<ShmGroup>(
+      new ShmGroup(rank, std::move(segment), std::move(connections), arena));
+}
+
+ShmGroup::ShmGroup(int rank, ShmSegment segment, ShmConnections connections,
+                   std::shared_ptr<ShmArena> arena)
+    : rank_(rank),
+      segment_(std::move(segment)),
+      connections_(std::move(connections)),
+      arena_(std::move(arena)) {
+  segment_.page(rank).pid.store(getpid());
+  monitor_ = std::make_unique<ShmMonitor>(&segment_, &connections_.peers);
+  queue_ = std::make_unique<ShmQueue>(&segment_, rank, &connections_);
+  mail_ = std::make_unique<ShmMail>(&segment_, rank, &connections_);
+}
+
+ShmGroup::~ShmGroup() { Close(); }
+
+void ShmGroup::Close() {
+  if (std::exchange(closed_, true)) return;
+  queue_->Close();
+  mail_->Close();
+  segment_.SetState(rank_, ShmRankState::kLeft);
+  monitor_.reset();
+  for (ShmPeer& peer : connections_.peers) peer.socket = OwnedFd();
+}
+
+}  // namespace tandem

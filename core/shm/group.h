@@ -1,0 +1,61 @@
+// The ranks of one host that share memory: all that one of them has of it.
+
+#ifndef TANDEM_CORE_SHM_GROUP_H_
+#define TANDEM_CORE_SHM_GROUP_H_
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/shm/mail.h"
+#include "core/shm/memory/arena.h"
+#include "core/shm/memory/connect.h"
+#include "core/shm/memory/monitor.h"
+#include "core/shm/memory/segment.h"
+#include "core/shm/queue.h"
+#include "core/store/store.h"
+
+namespace tandem {
+
+class ShmGroup {
+ public:
+  // Meets the other ranks of this host on `store`; see ConnectShm(). `names`:
+  // what messages call the ranks, unless it is empty.
+  static absl::StatusOr<std::shared_ptr<ShmGroup>> Create(
+      const StorePtr& store, int rank, int size,
+      std::chrono::milliseconds timeout, std::vector<int> names = {});
+
+  ~ShmGroup();
+  ShmGroup(const ShmGroup&) = delete;
+  ShmGroup& operator=(const ShmGroup&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return segment_.size(); }
+  const ShmArena& arena() const { return *arena_; }
+  // Tensors in it hold it.
+  const std::shared_ptr<ShmArena>& shared_arena() const { return arena_; }
+  ShmQueue& queue() { return *queue_; }
+  ShmMail& mail() { return *mail_; }
+
+  // Finishes what is queued and leaves: a peer that waits for more is told so.
+  // The second time it does nothing.
+  void Close();
+
+ private:
+  ShmGroup(int rank, ShmSegment segment, ShmConnections connections,
+           std::shared_ptr<ShmArena> arena);
+
+  const int rank_;
+  ShmSegment segment_;
+  ShmConnections connections_;
+  const std::shared_ptr<ShmArena> arena_;
+  std::unique_ptr<ShmMonitor> monitor_;
+  std::unique_ptr<ShmQueue> queue_;
+  std::unique_ptr<ShmMail> mail_;
+  bool closed_ = false;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_SHM_GROUP_H_

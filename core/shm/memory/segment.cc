@@ -1,0 +1,107 @@
+#include "core/shm/memory/segment.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+constexpr size_t RoundUp(size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+size_t PagesAt() { return RoundUp(sizeof(ShmShared)); }
+size_t SlotsAt(int size) {
+  return PagesAt() + size * RoundUp(sizeof(ShmRankPage));
+}
+size_t MailAt(int size) { return SlotsAt(size) + 2 * size * kSlotBytes; }
+size_t MailOffset(int size, int from, int to) {
+  return MailAt(size) +
+         (static_cast<size_t>(from) * size + to) * RoundUp(sizeof(ShmMailRing));
+}
+
+}  // namespace
+
+absl::StatusOr<OwnedFd> ShmSegment::NewMemory(int size) {
+  TANDEM_ASSIGN_OR_RETURN(OwnedFd fd,
+                          NewSharedMemory(MailOffset(size, size, 0)));
+  // Mail takes memory when it is used.
+  TANDEM_RETURN_IF_ERROR(ReserveSharedMemory(fd.get(), 0, MailAt(size)));
+  return fd;
+}
+
+absl::StatusOr<ShmSegment> ShmSegment::Map(OwnedFd fd, int size) {
+  ShmSegment segment;
+  TANDEM_ASSIGN_OR_RETURN(
+      segment.mapping_,
+      SharedMapping::Map(fd.get(), MailOffset(size, size, 0)));
+  segment.fd_ = std::move(fd);
+  segment.size_ = size;
+  return segment;
+}
+
+ShmShared& ShmSegment::shared() const {
+  return *reinterpret_cast<ShmShared*>(mapping_.data());
+}
+
+ShmRankPage& ShmSegment::page(int rank) const {
+  return *reinterpret_cast<ShmRankPage*>(mapping_.data() + PagesAt() +
+                                         rank * RoundUp(sizeof(ShmRankPage)));
+}
+
+std::byte* ShmSegment::slot(int rank, int which) const {
+  return mapping_.data() + SlotsAt(size_) + (2 * rank + which) * kSlotBytes;
+}
+
+ShmMailRing& ShmSegment::mail(int from, int to) const {
+  return *reinterpret_cast<ShmMailRing*>(mapping_.data() +
+                                         MailOffset(size_, from, to));
+}
+
+absl::Status ShmSegment::ReserveMail(int from, int to) const {
+  return ReserveSharedMemory(fd_.get(), MailOffset(size_, from, to),
+                             sizeof(ShmMailRing));
+}
+
+ShmRankState ShmSegment::state(int rank) const {
+  const uint32_t state = page(rank).state.load();
+  return static_cast<ShmRankState>(
+      std::min(state, static_cast<uint32_t>(ShmRankState::kDied)));
+}
+
+void ShmSegment::SetState(int rank, ShmRankState state,
+                          absl::string_view reason) {
+  ShmRankPage& its = page(rank);
+  if (this->state(rank) != ShmRankState::kPresent) return;
+  if (state == ShmRankState::kGaveUp) {
+    // Whoever reads the state reads the reason: nobody writes it after that.
+    if (its.reasons.fetch_add(1) != 0) return;
+    const size_t n = std::min(reason.size(), ShmRankPage::kReasonBytes - 1);
+    std::memcpy(its.reason, reason.data(), n);
+    its.reason[n] = '\0';
+  }
+  uint32_t present = static_cast<uint32_t>(ShmRankState::kPresent);
+  its.state.compare_exchange_strong(present, static_cast<uint32_t>(state));
+  RaiseAlarm();
+}
+
+std::string ShmSegment::reason(int rank) const {
+  const char* const text = page(rank).reason;
+  return std::string(text, strnlen(text, ShmRankPage::kReasonBytes));
+}
+
+void ShmSegment::RaiseAlarm() const {
+  shared().finished.Add(kAlarm);
+  for (int r = 0; r < size_; ++r) {
+    page(r).rounds.Add(kAlarm);
+    page(r).mail.Add(1);
+    page(r).idle_mail.Add(1);
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,133 @@
+// What the ranks of one host share: the layout of their common memory.
+
+#ifndef TANDEM_CORE_SHM_MEMORY_SEGMENT_H_
+#define TANDEM_CORE_SHM_MEMORY_SEGMENT_H_
+
+#include <sched.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/shm/memory/futex.h"
+#include "core/shm/memory/shared_memory.h"
+
+namespace tandem {
+
+// Where a rank stands. It only ever leaves kPresent, once.
+enum class ShmRankState : uint32_t { kPresent, kLeft, kGaveUp, kDied };
+
+// What a rank says about a round. Ranks compare the first part, which must be
+// the same on all of them.
+struct ShmNote {
+  uint32_t operation = 0;  // ShmOp
+  int32_t dtype = 0;       // c10::ScalarType, where the operation knows it
+  int64_t bytes = 0;       // of this rank's tensor
+  int32_t root = 0;
+  uint32_t variant = 0;  // such as the kind of a reduction
+
+  int64_t offset = -1;  // of its tensor in its arena; -1: not there
+  uint64_t more = 0;    // whether it has data for further rounds
+};
+
+// One rank's part, written by that rank, but for `state`, which a peer sets to
+// kDied, and the alarms.
+struct ShmRankPage {
+  // Low 24 bits: rounds that this rank has arrived at, modulo 2^24. High 8
+  // bits: alarms, which anybody raises to make sleepers look at the states.
+  SharedSignal rounds;
+  // Rung to have this rank's worker look for something to do.
+  SharedSignal bell;
+  // The same of its mail: for who waits for mail, and for the thread that
+  // looks after it otherwise.
+  SharedSignal mail;
+  SharedSignal idle_mail;
+  std::atomic<uint32_t> mail_waiters{0};  // threads that look after the mail
+  std::atomic<uint32_t> working{0};       // does it hold a block of a tensor?
+  std::atomic<uint32_t> state{0};         // ShmRankState
+  std::atomic<int32_t> pid{0};
+  std::atomic<uint32_t> passed{0};   // the last round that it has waited for
+  std::atomic<int32_t> cpu{-1};      // on which it last arrived
+  std::atomic<uint32_t> reasons{0};  // how many tried to give one
+  static constexpr size_t kReasonBytes = 1024;
+  char reason[kReasonBytes];  // of kGaveUp; ends with a zero
+  alignas(64) ShmNote notes[2];
+};
+
+// What is nobody's own. For tensors that are reduced where they lie: counts of
+// blocks, modulo 2^24 for `finished` (high bits: alarms), which never go back.
+struct ShmShared {
+  alignas(64) std::atomic<uint64_t> claimed{0};
+  SharedSignal finished;
+  // How many ranks have lost patience in a wait, and asked the others' workers.
+  // (One that dies in between stays counted: that costs wake-ups alone.)
+  std::atomic<uint32_t> impatient{0};
+};
+
+constexpr uint32_t kAlarm = 1U << 24;
+constexpr uint32_t kCountMask = kAlarm - 1;
+
+// Has the counter in `word` come to `target`? Both are modulo 2^24.
+inline bool Reached(uint32_t word, uint32_t target) {
+  return ((word - target) & kCountMask) < kAlarm / 2;
+}
+
+// Bytes of one staging slot (each rank has two) and of one mail ring, which
+// takes what a pipeline's stages hand on, as a rule, whole: its sender need not
+// wait.
+constexpr size_t kSlotBytes = size_t{256} << 10;
+constexpr size_t kMailBytes = size_t{1} << 20;
+
+// One direction of mail between two ranks: a ring of bytes. Counts of bytes
+// that were ever written and read.
+struct ShmMailRing {
+  alignas(64) std::atomic<uint64_t> written{0};
+  alignas(64) std::atomic<uint64_t> read{0};
+  alignas(64) std::byte data[kMailBytes];
+};
+
+// A view of the common memory of `size` ranks. Movable.
+class ShmSegment {
+ public:
+  // New memory, for rank 0 to hand to the others.
+  static absl::StatusOr<OwnedFd> NewMemory(int size);
+  // Maps it.
+  static absl::StatusOr<ShmSegment> Map(OwnedFd fd, int size);
+
+  int size() const { return size_; }
+  ShmShared& shared() const;
+  ShmRankPage& page(int rank) const;
+  std::byte* slot(int rank, int which) const;  // 64-byte aligned
+  ShmMailRing& mail(int from, int to) const;
+  // Before the first mail on a ring is written: takes memory for it.
+  absl::Status ReserveMail(int from, int to) const;
+
+  ShmRankState state(int rank) const;
+  // Leaves kPresent for `state`, unless that has happened, and wakes everybody.
+  // `reason` is that of kGaveUp, of the page's own rank only; of several that
+  // give one at once, the first is kept, whole.
+  void SetState(int rank, ShmRankState state, absl::string_view reason = "");
+  std::string reason(int rank) const;
+
+  // What messages call the ranks, where they are some of a larger group.
+  void set_names(std::vector<int> names) { names_ = std::move(names); }
+  int name(int rank) const { return names_.empty() ? rank : names_[rank]; }
+
+ private:
+  void RaiseAlarm() const;
+
+  OwnedFd fd_;
+  SharedMapping mapping_;
+  int size_ = 0;
+  std::vector<int> names_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_SHM_MEMORY_SEGMENT_H_

@@ -1,0 +1,45 @@
+// Plain TCP sockets: to listen on one address, to find one's own, to wait for
+// somebody else's.
+
+#ifndef TANDEM_CORE_STORE_SOCKETS_H_
+#define TANDEM_CORE_STORE_SOCKETS_H_
+
+#include <chrono>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+struct BoundSocket {
+  int fd = -1;  // the caller's to close; closed on exec
+  int port = 0;
+};
+
+// A TCP socket that listens on `host` (a name or address of this machine) and
+// `port` (0: the kernel's choice) alone: on the first of its addresses that
+// this machine has. InvalidArgument when `host` is unknown or not of this
+// machine; AlreadyExists when the port is in use.
+absl::StatusOr<BoundSocket> ListenOn(const std::string& host, int port);
+
+// InvalidArgument when `host` is a name that this machine takes for a loopback
+// address (Debian gives a machine's own name 127.0.1.1), so that what listens
+// there is out of other machines' reach. An address, and localhost, are taken
+// as meant; a name that cannot be resolved is left to ListenOn.
+absl::Status CheckOthersCanReach(const std::string& host);
+
+// The address of this machine from which packets to `host` leave, as text.
+// Sends nothing.
+absl::StatusOr<std::string> LocalAddressTowards(const std::string& host);
+
+// Waits until something accepts connections at `host`:`port`, and leaves it
+// alone then. Logs every 10 s that it waits. After `timeout`, DeadlineExceeded
+// with the last refusal; InvalidArgument when `host` could not be resolved for
+// 10 s.
+absl::Status WaitForListener(const std::string& host, int port,
+                             std::chrono::milliseconds timeout);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_STORE_SOCKETS_H_

@@ -1,0 +1,144 @@
+#include "core/store/store.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <system_error>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "core/base/call_within.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/store/server.h"
+#include "core/store/sockets.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+
+StorePtr WithPrefix(StorePtr store, const std::string& prefix) {
+  if (prefix.empty()) return store;
+  return c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(store));
+}
+
+c10d::TCPStoreOptions TcpOptions(int port, milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.timeout = timeout;
+  options.waitWorkers = false;  // communicators wait, and can say for whom
+  return options;
+}
+
+absl::Status CheckPort(int port, int least) {
+  if (port >= least && port <= 65535) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a port is between ", least, " and 65535, but ", port, " was given"));
+}
+
+absl::Status CheckDirectoryOf(const std::string& path) {
+  std::filesystem::path directory = std::filesystem::path(path).parent_path();
+  if (directory.empty()) directory = ".";
+  std::error_code error;
+  if (path.empty() || std::filesystem::is_directory(path, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("file://", path, " names no file"));
+  }
+  if (!std::filesystem::is_directory(directory, error)) {
+    return absl::NotFoundError(absl::StrCat(
+        "file://", path, ": there is no directory ", directory.string()));
+  }
+  if (access(directory.c_str(), W_OK | X_OK) != 0) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "file://", path, ": may not write in ", directory.string()));
+  }
+  return absl::OkStatus();
+}
+
+// `make` makes a client once somebody listens at `host` and `port`.
+absl::StatusOr<StorePtr> ConnectClient(const std::string& host, int port,
+                                       milliseconds timeout,
+                                       std::function<StorePtr()> make) {
+  TANDEM_RETURN_IF_ERROR(CheckPort(port, 1));
+  const std::string what = absl::StrCat(
+      "cannot reach the store at ", host, ":", port, " within ",
+      absl::FormatDuration(absl::FromChrono(timeout)),
+      " (is rank 0 or the launcher running there, and are --master_addr and "
+      "--master_port the same on every node?)");
+  // c10d's client would print a stack trace for every try that fails, and wait
+  // for ever for a server that accepts and does not answer.
+  const absl::Status reached = WaitForListener(host, port, timeout);
+  if (absl::IsInvalidArgument(reached))
+    return reached;  // long before `timeout`
+  TANDEM_RETURN_IF_ERROR(Annotate(reached, what));
+  auto store = CallWithin<StorePtr>(timeout, std::move(make));
+  if (!store.ok()) return Annotate(store.status(), what);
+  return store;
+}
+
+}  // namespace
+
+absl::StatusOr<ServedStore> ServeTcpStore(const std::string& host, int port,
+                                          milliseconds timeout) {
+  TANDEM_RETURN_IF_ERROR(CheckPort(port, 0));
+  TANDEM_ASSIGN_OR_RETURN(BoundSocket socket, ListenOn(host, port));
+  c10d::TCPStoreOptions options = TcpOptions(socket.port, timeout);
+  options.isServer = true;
+  options.masterListenFd = socket.fd;  // the server's from here on
+  auto store = CatchTorchOr(
+      [&]() -> StorePtr {
+        return c10::make_intrusive<c10d::TCPStore>(host, options);
+      },
+      absl::StrCat("serve a store on ", host, ":", socket.port));
+  if (!store.ok()) return store.status();
+  return ServedStore{*std::move(store), socket.port};
+}
+
+absl::StatusOr<StorePtr> ConnectTcpStore(const std::string& host, int port,
+                                         milliseconds timeout,
+                                         std::optional<StoreServer> server) {
+  return ConnectClient(host, port, timeout, [=]() -> StorePtr {
+    const c10d::TCPStoreOptions options = TcpOptions(port, timeout);
+    if (server.has_value()) {
+      return c10::make_intrusive<ServedTcpStore>(host, options, *server);
+    }
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  });
+}
+
+absl::StatusOr<StorePtr> OpenFileStore(const std::string& path, int rank,
+                                       int world_size,
+                                       const std::string& key_prefix,
+                                       milliseconds timeout) {
+  TANDEM_RETURN_IF_ERROR(CheckDirectoryOf(path));
+  return CatchTorchOr(
+      [&]() -> absl::StatusOr<StorePtr> {
+        StorePtr store = WithPrefix(
+            c10::make_intrusive<c10d::FileStore>(path, world_size), key_prefix);
+        store->setTimeout(timeout);
+        if (store->add(absl::StrCat("joined/", rank), 1) > 1) {
+          return absl::FailedPreconditionError(absl::StrCat(
+              "rank ", rank,
+              " has joined before: the file is of another job, or of an "
+              "earlier one that did not end well. Remove it, or name another"));
+        }
+        return store;
+      },
+      absl::StrCat("file://", path));
+}
+
+StorePtr NewHashStore(milliseconds timeout) {
+  StorePtr store = c10::make_intrusive<c10d::HashStore>();
+  store->setTimeout(timeout);
+  return store;
+}
+
+}  // namespace tandem

@@ -1,0 +1,34 @@
+// What a norm is made of.
+
+#ifndef TANDEM_CORE_VECTOR_POWER_SUM_H_
+#define TANDEM_CORE_VECTOR_POWER_SUM_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace tandem {
+
+struct ElementRange {
+  int64_t offset;
+  int64_t numel;  // > 0
+};
+
+// For each of `ranges` of `flat` ([n], floating point, contiguous): the sum of
+// |x|^p over its elements, or their greatest |x| when p is infinite. Requires
+// p > 0. NaNs stay.
+//
+// On CPU float and double are summed in double and in a fixed order: for p = 1
+// and 2 and infinity the result has the same bits on every x86-64 machine, with
+// or without AVX2, and for any number of threads. Others go through LibTorch.
+std::vector<double> PowerSums(const at::Tensor& flat,
+                              const std::vector<ElementRange>& ranges,
+                              double p);
+
+// The p-norm whose power sum over all elements is `sum`.
+double NormOfPowerSum(double sum, double p);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_VECTOR_POWER_SUM_H_

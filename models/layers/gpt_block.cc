@@ -1,0 +1,175 @@
+#include "models/layers/gpt_block.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <glog/logging.h>
+
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "models/layers/embedding_function.h"
+#include "models/layers/layer_norm.h"
+#include "models/layers/linear_function.h"
+#include "models/layers/module_layer.h"
+
+namespace tandem {
+namespace {
+
+namespace nn = torch::nn;
+
+constexpr double kStddev = 0.02;
+
+// A linear layer whose weight is stored as [in, out] (transformers.Conv1D).
+class Conv1D : public nn::Module {
+ public:
+  Conv1D(int64_t in_features, int64_t out_features)
+      : weight_(register_parameter("weight",
+                                   at::empty({in_features, out_features}))),
+        bias_(register_parameter("bias", at::empty({out_features}))) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    return LinearFunction(x, weight_, bias_, WeightLayout::kInOut);
+  }
+
+ private:
+  at::Tensor weight_;
+  at::Tensor bias_;
+};
+
+class Attention : public nn::Module {
+ public:
+  Attention(int64_t width, int64_t heads)
+      : heads_(heads),
+        c_attn_(register_module("c_attn",
+                                std::make_shared<Conv1D>(width, 3 * width))),
+        c_proj_(register_module("c_proj",
+                                std::make_shared<Conv1D>(width, width))) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    const auto qkv = c_attn_->forward(x).chunk(3, /*dim=*/-1);
+    const at::Tensor heads = at::scaled_dot_product_attention(
+        SplitHeads(qkv[0]), SplitHeads(qkv[1]), SplitHeads(qkv[2]),
+        /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true);
+    return c_proj_->forward(heads.transpose(1, 2).flatten(2));
+  }
+
+ private:
+  // [n, tokens, width] -> [n, heads, tokens, width / heads]
+  at::Tensor SplitHeads(const at::Tensor& x) const {
+    return x.unflatten(2, {heads_, x.size(2) / heads_}).transpose(1, 2);
+  }
+
+  int64_t heads_;
+  std::shared_ptr<Conv1D> c_attn_;
+  std::shared_ptr<Conv1D> c_proj_;
+};
+
+class Mlp : public nn::Module {
+ public:
+  explicit Mlp(int64_t width)
+      : c_fc_(register_module("c_fc",
+                              std::make_shared<Conv1D>(width, 4 * width))),
+        c_proj_(register_module("c_proj",
+                                std::make_shared<Conv1D>(4 * width, width))) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    return c_proj_->forward(at::gelu(c_fc_->forward(x), "tanh"));
+  }
+
+ private:
+  std::shared_ptr<Conv1D> c_fc_;
+  std::shared_ptr<Conv1D> c_proj_;
+};
+
+class Block : public nn::Module {
+ public:
+  Block(int64_t width, int64_t heads)
+      : ln_1_(register_module("ln_1", std::make_shared<LayerNorm>(width))),
+        attn_(
+            register_module("attn", std::make_shared<Attention>(width, heads))),
+        ln_2_(register_module("ln_2", std::make_shared<LayerNorm>(width))),
+        mlp_(register_module("mlp", std::make_shared<Mlp>(width))) {}
+
+  at::Tensor forward(const at::Tensor& input) {
+    const at::Tensor x = input + attn_->forward(ln_1_->forward(input));
+    return x + mlp_->forward(ln_2_->forward(x));
+  }
+
+ private:
+  std::shared_ptr<LayerNorm> ln_1_;
+  std::shared_ptr<Attention> attn_;
+  std::shared_ptr<LayerNorm> ln_2_;
+  std::shared_ptr<Mlp> mlp_;
+};
+
+class TokenEmbedding : public nn::Module {
+ public:
+  TokenEmbedding(int64_t vocabulary, int64_t width)
+      : weight_(register_parameter("weight", at::empty({vocabulary, width}))) {}
+
+  at::Tensor forward(const at::Tensor& tokens) {
+    return EmbeddingFunction(tokens, weight_);
+  }
+
+ private:
+  at::Tensor weight_;
+};
+
+class PositionEmbedding : public nn::Module {
+ public:
+  PositionEmbedding(int64_t context, int64_t width)
+      : weight_(register_parameter("weight", at::empty({context, width}))) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor positions =
+        at::arange(x.size(1), x.options().dtype(at::kLong));
+    return x + EmbeddingFunction(positions, weight_);
+  }
+
+ private:
+  at::Tensor weight_;
+};
+
+}  // namespace
+
+InitialRule GptInitialValues(int64_t blocks) {
+  return [blocks](const InitialParameter& parameter) {
+    const at::Tensor& values = parameter.values;
+    const bool residual = absl::EndsWith(parameter.name, "c_proj.weight");
+    if (values.dim() == 1) {  // a bias, or LayerNorm's weight
+      values.fill_(absl::EndsWith(parameter.name, "bias") ? 0 : 1);
+    } else {
+      values.normal_(0, residual ? kStddev / std::sqrt(2 * blocks) : kStddev,
+                     parameter.generator);
+    }
+  };
+}
+
+LayerSpec GptTokenEmbedding(const std::string& name, int64_t vocabulary,
+                            int64_t width, const InitialRule& rule) {
+  return ModuleLayer<TokenEmbedding>(
+      name, "Embedding",
+      [=] { return std::make_shared<TokenEmbedding>(vocabulary, width); },
+      rule);
+}
+
+LayerSpec GptPositionEmbedding(const std::string& name, int64_t context,
+                               int64_t width, const InitialRule& rule) {
+  return ModuleLayer<PositionEmbedding>(
+      name, "GPT2PositionEmbedding",
+      [=] { return std::make_shared<PositionEmbedding>(context, width); },
+      rule);
+}
+
+LayerSpec GptBlock(const std::string& name, int64_t width, int64_t heads,
+                   const InitialRule& rule) {
+  CHECK_EQ(width % heads, 0) << "heads of " << name << " do not divide width";
+  return ModuleLayer<Block>(
+      name, "GPT2Block", [=] { return std::make_shared<Block>(width, heads); },
+      rule);
+}
+
+}  // namespace tandem

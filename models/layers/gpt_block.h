@@ -1,0 +1,35 @@
+// The layers that only GPT-2 has.
+
+#ifndef TANDEM_MODELS_LAYERS_GPT_BLOCK_H_
+#define TANDEM_MODELS_LAYERS_GPT_BLOCK_H_
+
+#include <cstdint>
+#include <string>
+
+#include "core/model/layer.h"
+#include "models/layers/initialize.h"
+
+namespace tandem {
+
+// GPT-2's initial values for a model of so many blocks (see gpt.h).
+InitialRule GptInitialValues(int64_t blocks);
+
+// nn.Embedding, for token numbers.
+// int64 [n, tokens] -> [n, tokens, width]
+LayerSpec GptTokenEmbedding(const std::string& name, int64_t vocabulary,
+                            int64_t width, const InitialRule& rule);
+
+// Adds to each token the embedding of its position.
+// [n, tokens, width], tokens <= context -> [n, tokens, width]
+LayerSpec GptPositionEmbedding(const std::string& name, int64_t context,
+                               int64_t width, const InitialRule& rule);
+
+// x + attn(ln_1(x)), then x + mlp(ln_2(x)); attention is causal. State names:
+// ln_1.*, attn.c_attn.*, attn.c_proj.*, ln_2.*, mlp.c_fc.*, mlp.c_proj.*.
+// [n, tokens, width] -> [n, tokens, width]. Requires: heads divides width.
+LayerSpec GptBlock(const std::string& name, int64_t width, int64_t heads,
+                   const InitialRule& rule);
+
+}  // namespace tandem
+
+#endif  // TANDEM_MODELS_LAYERS_GPT_BLOCK_H_

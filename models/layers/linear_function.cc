@@ -1,0 +1,166 @@
+#include "models/layers/linear_function.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/model/weight_gradient_sink.h"
+#include "models/layers/joined_operands.h"
+#include "models/layers/matrix_product.h"
+
+namespace tandem {
+namespace {
+
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+// [..., n] -> [rows, n]
+at::Tensor Rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+at::Tensor Forward(const at::Tensor& x, const at::Tensor& weight,
+                   const at::Tensor& bias, WeightLayout layout) {
+  const at::Tensor factor =
+      layout == WeightLayout::kOutIn ? weight.t() : weight;
+  if (x.dim() == 2) return MatrixProduct(x, factor, bias);
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = factor.size(1);
+  return MatrixProduct(Rows(x), factor, bias).view(shape);
+}
+
+at::Tensor WeightGradient(const at::Tensor& dy, const at::Tensor& rows,
+                          WeightLayout layout) {
+  return layout == WeightLayout::kOutIn ? MatrixProduct(dy.t(), rows)
+                                        : MatrixProduct(rows.t(), dy);
+}
+
+at::Tensor BiasGradient(const at::Tensor& dy) { return dy.sum(0); }
+
+// Operands: {dy, x} as matrices, or {dy} for the bias alone. Settings: {whether
+// the layout is kOutIn}.
+std::vector<at::Tensor> JoinedGradients(
+    const std::vector<at::Tensor>& weights,
+    absl::Span<const DeferredGradients::Operands> microbatches,
+    absl::Span<const int64_t> settings) {
+  const auto operands = JoinOperands(microbatches);
+  std::vector<at::Tensor> gradients;
+  if (operands.size() > 1) {
+    gradients.push_back(WeightGradient(
+        operands[0], operands[1],
+        settings[0] ? WeightLayout::kOutIn : WeightLayout::kInOut));
+  }
+  if (gradients.size() < weights.size()) {
+    gradients.push_back(BiasGradient(operands[0]));
+  }
+  return gradients;
+}
+
+// Where backward is itself differentiated, what it calls records gradients.
+class LinearBackward : public torch::autograd::Node {
+ public:
+  LinearBackward(const at::Tensor& x, const at::Tensor& weight,
+                 const at::Tensor& bias, WeightLayout layout)
+      : x_(x, /*is_output=*/false),
+        weight_(weight, /*is_output=*/false),
+        layout_(layout),
+        sink_(WeightGradientSink::Current()) {
+    if (sink_ != nullptr) bias_ = bias;
+  }
+
+  std::string name() const override { return "LinearBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    variable_list results(3);
+    if (!gradients[0].defined()) return results;
+    const at::Tensor dy = Rows(gradients[0]);
+    const at::Tensor x = x_.unpack(shared_from_this());
+    if (task_should_compute_output(0)) results[0] = InputGradient(dy, x);
+    const bool wants_weight = task_should_compute_output(1);
+    const bool wants_bias = num_outputs() > 2 && task_should_compute_output(2);
+    if (!wants_weight && !wants_bias) return results;
+    const at::Tensor weight = weight_.unpack(shared_from_this());
+    const at::Tensor rows = Rows(x);
+    if (MayLeave(weight, wants_weight, wants_bias)) {
+      Leave(dy, rows, weight, wants_weight, wants_bias);
+      return results;
+    }
+    if (wants_weight) results[1] = WeightGradient(dy, rows, layout_);
+    if (wants_bias) results[2] = BiasGradient(dy);
+    return results;
+  }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    x_.reset_data();
+    weight_.reset_data();
+    bias_.reset();
+  }
+
+ private:
+  bool MayLeave(const at::Tensor& weight, bool wants_weight,
+                bool wants_bias) const {
+    return sink_ != nullptr &&
+           (!wants_weight || WeightGradientSink::MayDefer(weight)) &&
+           (!wants_bias || WeightGradientSink::MayDefer(bias_));
+  }
+
+  void Leave(const at::Tensor& dy, const at::Tensor& rows,
+             const at::Tensor& weight, bool wants_weight, bool wants_bias) {
+    DeferredGradients gradients;
+    gradients.operands = {dy};
+    gradients.settings = {layout_ == WeightLayout::kOutIn};
+    if (wants_weight) {
+      gradients.weights.push_back(weight);
+      gradients.operands.push_back(rows);
+    }
+    if (wants_bias) gradients.weights.push_back(bias_);
+    gradients.function = JoinedGradients;
+    sink_->Defer(std::move(gradients));
+  }
+
+  at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x) {
+    const at::Tensor weight = weight_.unpack(shared_from_this());
+    const at::Tensor dx = MatrixProduct(
+        dy, layout_ == WeightLayout::kOutIn ? weight : weight.t());
+    return x.dim() == 2 ? dx : dx.view(x.sizes());
+  }
+
+  SavedVariable x_;
+  SavedVariable weight_;
+  WeightLayout layout_;
+  const std::shared_ptr<WeightGradientSink> sink_;
+  at::Tensor bias_;  // for the sink alone
+};
+
+}  // namespace
+
+at::Tensor LinearFunction(const at::Tensor& x, const at::Tensor& weight,
+                          const at::Tensor& bias, WeightLayout layout) {
+  using torch::autograd::collect_next_edges;
+  using torch::autograd::compute_requires_grad;
+  std::shared_ptr<LinearBackward> node;
+  if (compute_requires_grad(x, weight, bias)) {
+    node = std::shared_ptr<LinearBackward>(
+        new LinearBackward(x, weight, bias, layout),
+        torch::autograd::deleteNode);
+    node->set_next_edges(collect_next_edges(x, weight, bias));
+  }
+  at::Tensor y;
+  {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const at::NoGradGuard no_grad;  // MatrixProduct asks
+    y = Forward(x, weight, bias, layout);
+  }
+  if (node != nullptr) torch::autograd::set_history(y, node);
+  return y;
+}
+
+}  // namespace tandem

@@ -1,0 +1,116 @@
+#include "models/layers/norm_function.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/native_batch_norm.h>
+#include <ATen/ops/native_batch_norm_backward.h>
+#include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/native_layer_norm_backward.h>
+
+#include <tuple>
+#include <utility>
+
+#include "models/layers/split_backward.h"
+
+namespace tandem {
+namespace {
+
+using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+OperatorGradients ToArray(Results results) {
+  return {std::move(std::get<0>(results)), std::move(std::get<1>(results)),
+          std::move(std::get<2>(results))};
+}
+
+// The gradients of weight and bias come from a pass of their own over dy and x,
+// so that nothing is computed twice in two parts.
+SplitOperator LayerNormOperator(const at::Tensor& mean, const at::Tensor& rstd,
+                                const at::Tensor& bias) {
+  SplitOperator operation;
+  operation.name = "SplitLayerNormBackward";
+  operation.backward = [mean, rstd, bias](const at::Tensor& dy,
+                                          const at::Tensor& x,
+                                          const at::Tensor& weight,
+                                          const WantedGradients& wanted) {
+    return ToArray(at::native_layer_norm_backward(dy, x, {x.size(-1)}, mean,
+                                                  rstd, weight, bias, wanted));
+  };
+  return operation;
+}
+
+Results NativeBatchNorm(const at::Tensor& x,
+                        const BatchNormArguments& arguments) {
+  return at::native_batch_norm(x, arguments.weight, arguments.bias,
+                               arguments.running_mean, arguments.running_var,
+                               arguments.training, arguments.momentum,
+                               arguments.eps);
+}
+
+// The gradient of x needs the sums over the batch that those of weight and bias
+// are: alone it takes as long as all three, and the latter alone half of that.
+SplitOperator BatchNormOperator(const BatchNormArguments& arguments,
+                                const BatchStatistics& statistics) {
+  SplitOperator operation;
+  operation.name = "SplitBatchNormBackward";
+  operation.weights_come_with_input = true;
+  operation.backward = [arguments, statistics](const at::Tensor& dy,
+                                               const at::Tensor& x,
+                                               const at::Tensor& weight,
+                                               const WantedGradients& wanted) {
+    return ToArray(at::native_batch_norm_backward(
+        dy, x, weight, arguments.running_mean, arguments.running_var,
+        statistics.mean, statistics.inverse_deviation, arguments.training,
+        arguments.eps, wanted));
+  };
+  return operation;
+}
+
+}  // namespace
+
+at::Tensor LayerNormFunction(const at::Tensor& x, const at::Tensor& weight,
+                             const at::Tensor& bias, double eps) {
+  if (!WantsSplitBackward(x, weight, bias)) {
+    return at::layer_norm(x, weight.sizes(), weight, bias, eps);
+  }
+  Results results;
+  {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    results = at::native_layer_norm(x, weight.sizes(), weight, bias, eps);
+  }
+  auto& [y, mean, rstd] = results;
+  return WithSplitBackward(y, x, weight, bias,
+                           LayerNormOperator(mean, rstd, bias));
+}
+
+at::Tensor BatchNormFunction(const at::Tensor& x,
+                             const BatchNormArguments& arguments,
+                             BatchStatistics* statistics) {
+  const at::Tensor& weight = arguments.weight;
+  const at::Tensor& bias = arguments.bias;
+  const bool splits = WantsSplitBackward(x, weight, bias);
+  if (!splits && statistics == nullptr) {
+    return at::batch_norm(x, weight, bias, arguments.running_mean,
+                          arguments.running_var, arguments.training,
+                          arguments.momentum, arguments.eps,
+                          at::globalContext().userEnabledCuDNN());
+  }
+  Results results;
+  if (splits) {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    results = NativeBatchNorm(x, arguments);
+  } else {
+    results = NativeBatchNorm(x, arguments);
+  }
+  const BatchStatistics found = {std::get<1>(results), std::get<2>(results)};
+  if (statistics != nullptr) {
+    *statistics = {found.mean.detach(), found.inverse_deviation.detach()};
+  }
+  const at::Tensor& y = std::get<0>(results);
+  if (!splits) return y;
+  return WithSplitBackward(y, x, weight, bias,
+                           BatchNormOperator(arguments, found));
+}
+
+}  // namespace tandem

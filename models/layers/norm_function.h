@@ -1,0 +1,40 @@
+// Normalisation whose weights' gradients can be left for later
+// (core/model/weight_gradient_sink.h). Values and gradients have the bits of
+// LibTorch's functions; without a sink these are what is called.
+
+#ifndef TANDEM_MODELS_LAYERS_NORM_FUNCTION_H_
+#define TANDEM_MODELS_LAYERS_NORM_FUNCTION_H_
+
+#include <ATen/core/Tensor.h>
+
+namespace tandem {
+
+// torch.nn.functional.layer_norm over the last dimension; weight and bias
+// [x.size(-1)].
+at::Tensor LayerNormFunction(const at::Tensor& x, const at::Tensor& weight,
+                             const at::Tensor& bias, double eps);
+
+struct BatchNormArguments {
+  at::Tensor weight, bias;  // [channels]
+  // Undefined in training: not kept.
+  at::Tensor running_mean, running_var;
+  bool training = true;
+  double momentum = 0.1;
+  double eps = 1e-5;
+};
+
+// Of the batch that was normalised: the mean and 1 / sqrt(variance + eps), the
+// variance biased; [channels].
+struct BatchStatistics {
+  at::Tensor mean, inverse_deviation;
+};
+
+// torch.nn.functional.batch_norm of x [n, channels, ...]. In training, writes
+// what it has computed to `statistics`, if given.
+at::Tensor BatchNormFunction(const at::Tensor& x,
+                             const BatchNormArguments& arguments,
+                             BatchStatistics* statistics = nullptr);
+
+}  // namespace tandem
+
+#endif  // TANDEM_MODELS_LAYERS_NORM_FUNCTION_H_

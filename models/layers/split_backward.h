@@ -1,0 +1,55 @@
+// Backward in two parts (core/model/weight_gradient_sink.h) for operators of
+// LibTorch whose own backward can be asked for some of the gradients alone.
+
+#ifndef TANDEM_MODELS_LAYERS_SPLIT_BACKWARD_H_
+#define TANDEM_MODELS_LAYERS_SPLIT_BACKWARD_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/model/weight_gradient_sink.h"
+
+namespace tandem {
+
+// Of x, of the weight and of the bias.
+using WantedGradients = std::array<bool, 3>;
+using OperatorGradients = std::array<at::Tensor, 3>;
+
+// The backward of y = operator(x, weight, bias).
+struct SplitOperator {
+  std::string name;  // of its node in the graph
+  // LibTorch's function. Those gradients that are not wanted are undefined.
+  std::function<OperatorGradients(const at::Tensor& dy, const at::Tensor& x,
+                                  const at::Tensor& weight,
+                                  const WantedGradients& wanted)>
+      backward;
+  // Those of weight and bias are by-products of that of x: they are computed
+  // with it, and only handed over later.
+  bool weights_come_with_input = false;
+  // If set, computes them for several microbatches: of {weight} or {weight,
+  // bias}, from {dy, x}.
+  DeferredGradients::Function joined = nullptr;
+  std::vector<int64_t> settings = {};  // for `joined`
+};
+
+// Whether what is computed of these now is to have a backward in two parts:
+// there is a sink, and gradients are recorded. Undefined tensors are ignored.
+bool WantsSplitBackward(const at::Tensor& x, const at::Tensor& weight,
+                        const at::Tensor& bias);
+
+// Makes `y`, which was computed below autograd, the output of a node of its
+// own, which leaves the gradients of weight and bias to the current sink.
+// Differentiable as often as operation.backward is.
+at::Tensor WithSplitBackward(at::Tensor y, const at::Tensor& x,
+                             const at::Tensor& weight, const at::Tensor& bias,
+                             SplitOperator operation);
+
+}  // namespace tandem
+
+#endif  // TANDEM_MODELS_LAYERS_SPLIT_BACKWARD_H_

@@ -1,0 +1,21 @@
+// A linear layer whose weight is another layer's.
+
+#ifndef TANDEM_MODELS_LAYERS_TIED_LINEAR_H_
+#define TANDEM_MODELS_LAYERS_TIED_LINEAR_H_
+
+#include <string>
+
+#include "core/model/layer.h"
+
+namespace tandem {
+
+// x [..., in] -> x weight^T [..., out]; no bias. `weight` [out, in] is
+// parameter `tied_to`, by its full name, of the earlier layer `owner`. Made
+// without that layer it has a weight of its own with the same initial values.
+// Making it throws c10::Error where `owner` has no such parameter.
+LayerSpec TiedLinearLayer(const std::string& name, const LayerSpec& owner,
+                          const std::string& tied_to);
+
+}  // namespace tandem
+
+#endif  // TANDEM_MODELS_LAYERS_TIED_LINEAR_H_

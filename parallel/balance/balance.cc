@@ -1,0 +1,186 @@
+#include "parallel/balance/balance.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <regex>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "parallel/balance/cut_search.h"
+#include "parallel/balance/part_costs.h"
+
+namespace tandem {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+absl::Status CheckDevices(int64_t parts, const BalanceOptions& options) {
+  if (options.devices.empty()) return absl::OkStatus();
+  std::vector<int> all;
+  bool fits = true;
+  for (const BalanceDevice& each : options.devices) {
+    all.insert(all.end(), each.parts.begin(), each.parts.end());
+    for (const auto& moment : each.moments) {
+      fits = fits && moment.size() == each.parts.size();
+    }
+  }
+  std::sort(all.begin(), all.end());
+  fits = fits && static_cast<int64_t>(all.size()) == parts;
+  for (size_t i = 0; fits && i < all.size(); ++i) {
+    fits = all[i] == static_cast<int>(i);
+  }
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the devices must have each of ", parts,
+                   " parts once, and know of all "
+                   "of theirs what they keep, but they have parts ",
+                   absl::StrJoin(all, ", ")));
+}
+
+absl::Status CheckCosts(const std::vector<LayerCost>& layers, int64_t parts,
+                        const BalanceOptions& options) {
+  const auto count = static_cast<int64_t>(layers.size());
+  if (parts < 1 || parts > count) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a model of ", count, " layers cannot be cut into ", parts, " parts"));
+  }
+  for (const LayerCost& each : layers) {
+    if (each.forward >= 0 && each.backward >= 0 && each.state_bytes >= 0 &&
+        each.activation_bytes >= 0 && each.output_bytes >= 0 &&
+        each.input_bytes >= 0) {
+      continue;
+    }
+    return absl::InvalidArgumentError("a layer's costs must not be negative");
+  }
+  return CheckDevices(parts, options);
+}
+
+// The best way to cut the layers before some place into some number of parts.
+struct Best {
+  double slowest = kNever;
+  double squares = 0;
+  size_t last_begin = 0;
+
+  bool operator<(const Best& other) const {
+    return std::make_pair(slowest, squares) <
+           std::make_pair(other.slowest, other.squares);
+  }
+};
+
+using Table = std::vector<std::vector<Best>>;  // [parts][layers]
+
+Table Solve(const PartCosts& costs, size_t parts, int64_t device_bytes) {
+  const size_t layers = costs.layers();
+  Table best(parts + 1, std::vector<Best>(layers + 1));
+  best[0][0].slowest = 0;
+  for (size_t part = 1; part <= parts; ++part) {
+    for (size_t end = part; end <= layers; ++end) {
+      for (size_t begin = part - 1; begin < end; ++begin) {
+        const Best& before = best[part - 1][begin];
+        const bool fits = device_bytes == 0 ||
+                          costs.Bytes(begin, end, part - 1) <= device_bytes;
+        if (before.slowest == kNever || !fits) continue;
+        const double time = costs.Time(begin, end, part - 1);
+        const Best found = {std::max(before.slowest, time),
+                            before.squares + time * time, begin};
+        if (found < best[part][end]) best[part][end] = found;
+      }
+    }
+  }
+  return best;
+}
+
+// The best of all layers.
+Cuts CutsOf(const Table& best) {
+  Cuts cuts;
+  size_t end = best.back().size() - 1;
+  for (size_t part = best.size() - 1; part > 1; --part) {
+    end = best[part][end].last_begin;
+    cuts.insert(cuts.begin(), static_cast<int64_t>(end));
+  }
+  return cuts;
+}
+
+absl::Status DoesNotFit(const Table& best, const BalanceOptions& options) {
+  size_t reached = 0;
+  for (const auto& row : best) {
+    for (size_t end = 0; end < row.size(); ++end) {
+      if (row[end].slowest != kNever) reached = std::max(reached, end);
+    }
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no cut fits into devices of ", options.device_bytes,
+                   " bytes: layer ", reached,
+                   " cannot be placed behind those before it; give more "
+                   "devices, smaller microbatches or more memory"));
+}
+
+}  // namespace
+
+absl::StatusOr<Cuts> CutsByTime(const std::vector<LayerCost>& layers,
+                                int64_t parts, const BalanceOptions& options) {
+  const absl::Status checked = CheckCosts(layers, parts, options);
+  if (!checked.ok()) return checked;
+  const PartCosts costs(layers, options);
+  const auto count = static_cast<size_t>(parts);
+  if (options.devices.empty() || options.devices.size() == count) {
+    const Table best = Solve(costs, count, options.device_bytes);
+    if (best[count][layers.size()].slowest == kNever) {
+      return DoesNotFit(best, options);
+    }
+    return CutsOf(best);
+  }
+  const Table by_part = Solve(costs, count, /*device_bytes=*/0);
+  const FoundCuts found =
+      SearchCuts(costs, options.device_bytes,
+                 {CutsOf(by_part),
+                  *UniformCuts(static_cast<int64_t>(layers.size()), parts)});
+  if (found.missing_bytes == 0) return found.cuts;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "no cut fits into devices of ", options.device_bytes,
+      " bytes: of the best one that was found ", found.missing_bytes,
+      " bytes have no place; give more devices, smaller microbatches or more "
+      "memory"));
+}
+
+std::vector<double> PartTimes(const std::vector<LayerCost>& layers,
+                              const Cuts& cuts, const BalanceOptions& options) {
+  const PartCosts costs(layers, options);
+  std::vector<double> times;
+  for (const LayerRange& part :
+       PartsOf(cuts, static_cast<int64_t>(layers.size()))) {
+    times.push_back(costs.Time(static_cast<size_t>(part.begin),
+                               static_cast<size_t>(part.end), times.size()));
+  }
+  return times;
+}
+
+absl::StatusOr<Cuts> CutsByType(const std::vector<std::string>& types,
+                                const std::string& pattern, int64_t parts) {
+  std::vector<int64_t> matches;
+  try {
+    const std::regex expression(pattern);
+    for (const std::string& type : types) {
+      matches.push_back(std::regex_search(type, expression) ? 1 : 0);
+    }
+  } catch (const std::regex_error& error) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "type:", pattern, " is no regular expression: ", error.what()));
+  }
+  const int64_t found = std::count(matches.begin(), matches.end(), 1);
+  if (found < parts) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "type:", pattern, " matches ", found, " layers: too few for ", parts,
+        " parts; types are ",
+        absl::StrJoin(std::set<std::string>(types.begin(), types.end()),
+                      ", ")));
+  }
+  return CutsByParameters(matches, parts);
+}
+
+}  // namespace tandem

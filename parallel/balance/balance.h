@@ -1,0 +1,90 @@
+// Where to cut a model so that no stage keeps the others waiting. Pure
+// functions of what layers cost; profile them with the trainer's --balance.
+
+#ifndef TANDEM_PARALLEL_BALANCE_BALANCE_H_
+#define TANDEM_PARALLEL_BALANCE_BALANCE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "parallel/balance/cut.h"
+
+namespace tandem {
+
+// What a layer takes for one microbatch.
+struct LayerCost {
+  double forward = 0;   // seconds
+  double backward = 0;  // seconds
+  // What stays: parameters, gradients and optimizer state.
+  int64_t state_bytes = 0;
+  // What one microbatch keeps from forward to backward.
+  int64_t activation_bytes = 0;
+  // What goes to the next layer, and back as a gradient.
+  int64_t output_bytes = 0;
+  // What a part that begins with this layer keeps of its input, for each
+  // microbatch, beside the layers' activations.
+  int64_t input_bytes = 0;
+};
+
+// How many microbatches' inputs, and how many's activations, a part keeps at
+// some moment.
+struct PartAlive {
+  int inputs = 1;
+  int activations = 1;
+
+  bool operator<(const PartAlive& other) const {
+    return inputs != other.inputs ? inputs < other.inputs
+                                  : activations < other.activations;
+  }
+};
+
+// A device and the parts that it has, which share its time and its memory.
+struct BalanceDevice {
+  std::vector<int> parts;
+  // What each of them keeps, at every moment at which the sum may be greatest.
+  std::vector<std::vector<PartAlive>> moments;
+};
+
+struct BalanceOptions {
+  // Of a message from device to device: a whole step waits for it both ways.
+  double seconds_per_message = 0;
+  double seconds_per_byte = 0;
+  // Of each device; 0: no limit.
+  int64_t device_bytes = 0;
+  // Each part is on one of them. Empty: each has a device of its own, and keeps
+  // one microbatch.
+  std::vector<BalanceDevice> devices;
+};
+
+// The cuts whose slowest device is fastest, among those whose parts fit into
+// their devices: a part takes its layers' forward and backward and the messages
+// at both of its ends. Among equals, the one with the least sum of squares of
+// the parts' times. Where each part has a device of its own, by dynamic
+// programming over (layers, parts), in O(layers^2 x parts); DeepSpeed names
+// this 'profile' and torchgpipe balance_by_time. Else by cut_search.h: the best
+// of all for small models, and a good one for large ones.
+//
+// InvalidArgument for more parts than layers, negative costs, devices that do
+// not have each part once; ResourceExhausted when no cut fits, with the layer
+// that cannot be placed, or what is missing.
+absl::StatusOr<Cuts> CutsByTime(const std::vector<LayerCost>& layers,
+                                int64_t parts,
+                                const BalanceOptions& options = {});
+
+// The time of each part, of which CutsByTime makes the greatest sum of a device
+// small.
+std::vector<double> PartTimes(const std::vector<LayerCost>& layers,
+                              const Cuts& cuts,
+                              const BalanceOptions& options = {});
+
+// Parts with as many layers of a kind as can be: those whose types `pattern`
+// matches, in part or whole (DeepSpeed's "type:REGEX"). InvalidArgument for a
+// bad pattern, and for one that matches fewer layers than there are parts.
+absl::StatusOr<Cuts> CutsByType(const std::vector<std::string>& types,
+                                const std::string& pattern, int64_t parts);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_BALANCE_BALANCE_H_

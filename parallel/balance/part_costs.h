@@ -1,0 +1,54 @@
+// What the parts of a cut model cost their devices. Pure arithmetic, for
+// balance.h.
+
+#ifndef TANDEM_PARALLEL_BALANCE_PART_COSTS_H_
+#define TANDEM_PARALLEL_BALANCE_PART_COSTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "parallel/balance/balance.h"
+#include "parallel/balance/cut.h"
+
+namespace tandem {
+
+// `layers` and `options` must outlive it.
+class PartCosts {
+ public:
+  PartCosts(const std::vector<LayerCost>& layers,
+            const BalanceOptions& options);
+
+  // Of layers begin .. end - 1, which are part number `part`: forward, backward
+  // and messages.
+  double Time(size_t begin, size_t end, size_t part) const;
+  // Of a device with that part alone.
+  int64_t Bytes(size_t begin, size_t end, size_t part) const;
+
+  // By device, of all of its parts together.
+  std::vector<double> DeviceTimes(const Cuts& cuts) const;
+  std::vector<int64_t> DeviceBytes(const Cuts& cuts) const;
+
+  size_t layers() const { return layers_.size(); }
+
+ private:
+  struct Sum {
+    double time = 0;
+    int64_t state = 0;
+    int64_t activations = 0;
+  };
+
+  double Message(size_t layer) const;
+  bool IsSent(size_t part) const;
+  int64_t Kept(const LayerRange& part, const PartAlive& alive) const;
+  int64_t State(const LayerRange& part) const;
+
+  const std::vector<LayerCost>& layers_;
+  const BalanceOptions& options_;
+  std::vector<size_t> device_of_;  // by part; empty: each its own
+  std::vector<Sum> sums_;          // of the layers before
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_BALANCE_PART_COSTS_H_

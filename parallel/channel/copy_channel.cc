@@ -1,0 +1,176 @@
+#include "parallel/channel/copy_channel.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <array>
+#include <string>
+#include <utility>
+
+namespace tandem {
+namespace {
+
+using torch::autograd::variable_list;
+using Lane = std::shared_ptr<const CopyLane>;
+
+variable_list DifferentiableCopy(const Lane& there, const Lane& back,
+                                 at::TensorList tensors);
+
+// Who goes on with the tensors may write to them: a user to an activation,
+// autograd to a gradient that it adds another to.
+PendingCopy StartAndRelease(const CopyLane& lane, at::TensorList tensors) {
+  PendingCopy copy = lane.Start(tensors);
+  if (lane.has_streams()) copy.Release(CurrentStream(lane.source()));
+  return copy;
+}
+
+// Takes gradients back. The stream that forward computed on at the source is
+// the one that autograd goes on with there.
+class CopyBackward : public torch::autograd::Node {
+ public:
+  CopyBackward(Lane there, Lane back)
+      : there_(std::move(there)), back_(std::move(back)) {
+    if (back_->has_streams()) stream_ = CurrentStream(there_->source());
+  }
+
+  std::string name() const override { return "CopyBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
+    if (at::GradMode::is_enabled()) {
+      return DifferentiableCopy(back_, there_, gradients);
+    }
+    PendingCopy copy = StartAndRelease(*back_, gradients);
+    if (stream_) copy.Await(*stream_);
+    return copy.Take();
+  }
+
+ private:
+  Lane there_;
+  Lane back_;
+  std::optional<c10::Stream> stream_;
+};
+
+variable_list DifferentiableCopy(const Lane& there, const Lane& back,
+                                 at::TensorList tensors) {
+  if (there->source() == there->destination()) return tensors.vec();
+  variable_list copies = StartAndRelease(*there, tensors).Take();
+  variable_list inputs;
+  variable_list outputs;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!torch::autograd::compute_requires_grad(tensors[i])) continue;
+    inputs.push_back(tensors[i]);
+    outputs.push_back(copies[i]);
+  }
+  if (inputs.empty()) return copies;
+  const std::shared_ptr<CopyBackward> node(new CopyBackward(there, back),
+                                           torch::autograd::deleteNode);
+  node->set_next_edges(torch::autograd::collect_next_edges(inputs));
+  torch::autograd::set_history(outputs, node);
+  return copies;
+}
+
+}  // namespace
+
+bool IsOn(const at::Tensor& tensor, c10::Device device) {
+  const c10::Device its = tensor.device();
+  return its == device || (its.type() == device.type() && !its.has_index());
+}
+
+PendingCopy::PendingCopy(c10::Device destination,
+                         std::shared_ptr<const StreamOrder> order)
+    : destination_(destination), order_(std::move(order)) {}
+
+void PendingCopy::Await(const c10::Stream& consumer) const {
+  if (copied_.empty()) return;
+  for (const c10::Event& copied : copied_) order_->FollowCopy(consumer, copied);
+  for (const at::Tensor& copy : copies_) {
+    if (copy.defined()) order_->Keep(copy, consumer);
+  }
+}
+
+void PendingCopy::Release(const c10::Stream& producer) const {
+  for (const c10::Event& copied : copied_) order_->FollowCopy(producer, copied);
+}
+
+std::vector<at::Tensor> PendingCopy::Take() {
+  if (!copied_.empty()) Await(CurrentStream(destination_));
+  return std::move(copies_);
+}
+
+CopyLane::CopyLane(c10::Device source, c10::Device destination,
+                   std::shared_ptr<const StreamOrder> order)
+    : source_(source), destination_(destination), order_(std::move(order)) {
+  // Between devices of two types a copy that has not ended could not be told
+  // to the side without streams.
+  if (source == destination || source.type() != destination.type()) return;
+  const std::optional<c10::Stream> from = NewStream(source);
+  if (!from) return;
+  const std::optional<c10::Stream> to = NewStream(destination);
+  if (to) streams_ = Streams{*from, *to};
+}
+
+PendingCopy CopyLane::Start(at::TensorList tensors) const {
+  for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK(!tensor.defined() || IsOn(tensor, source_), "a tensor on ",
+                tensor.device(), " was given to be copied from ", source_,
+                " to ", destination_);
+  }
+  const at::NoGradGuard no_grad;
+  if (streams_) return StartOnStreams(tensors);
+  PendingCopy pending(destination_, order_);
+  for (const at::Tensor& tensor : tensors) {
+    pending.copies_.push_back(CopyOf(tensor));
+  }
+  return pending;
+}
+
+at::Tensor CopyLane::CopyOf(const at::Tensor& tensor) const {
+  if (!tensor.defined() || source_ == destination_) return tensor;
+  return tensor.to(tensor.options().device(destination_),
+                   /*non_blocking=*/streams_.has_value(), /*copy=*/true,
+                   at::MemoryFormat::Preserve);
+}
+
+// On which of the two streams a device type copies is its own affair.
+PendingCopy CopyLane::StartOnStreams(at::TensorList tensors) const {
+  const c10::Stream producer = CurrentStream(source_);
+  const std::array<c10::Stream, 2> both = {streams_->source,
+                                           streams_->destination};
+  for (const c10::Stream& stream : both) {
+    order_->FollowProducer(stream, producer);
+  }
+  PendingCopy pending(destination_, order_);
+  {
+    const c10::MultiStreamGuard guard(both);
+    for (const at::Tensor& tensor : tensors) {
+      pending.copies_.push_back(CopyOf(tensor));
+    }
+  }
+  for (const c10::Stream& stream : both) {
+    for (const at::Tensor& tensor : tensors) {
+      if (tensor.defined()) order_->Keep(tensor, stream);
+    }
+    pending.copied_.emplace_back(stream.device_type());
+    pending.copied_.back().record(stream);
+  }
+  return pending;
+}
+
+CopyChannel::CopyChannel(c10::Device source, c10::Device destination,
+                         std::shared_ptr<const StreamOrder> order)
+    : there_(std::make_shared<CopyLane>(source, destination, order)),
+      back_(std::make_shared<CopyLane>(destination, source, order)) {}
+
+at::Tensor CopyChannel::Copy(const at::Tensor& tensor) const {
+  return DifferentiableCopy(there_, back_, tensor)[0];
+}
+
+std::vector<at::Tensor> CopyChannel::Copy(at::TensorList tensors) const {
+  return DifferentiableCopy(there_, back_, tensors);
+}
+
+}  // namespace tandem

@@ -1,0 +1,131 @@
+// Joins two devices of one process: activations go one way, gradients the
+// other. (torchgpipe's Copy and Wait, in one.)
+//
+//   CopyChannel channel(device0, device1);
+//   at::Tensor y = net2->forward(channel.Copy(net1->forward(x)));
+//
+// Where both devices work through streams, copies run on streams of the
+// channel's own, one per device and direction, beside what is computed, and
+// events put them in order with that: the host never waits. Elsewhere (the CPU)
+// a copy has ended when the call returns. A channel from a device to itself
+// copies nothing: it hands the same tensors on.
+//
+// Copies keep dtype, sizes and, of dense tensors, strides. Undefined tensors
+// pass. Throws LibTorch's exceptions; a tensor that does not lie where the
+// channel begins is one (c10::Error).
+
+#ifndef TANDEM_PARALLEL_CHANNEL_COPY_CHANNEL_H_
+#define TANDEM_PARALLEL_CHANNEL_COPY_CHANNEL_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "parallel/channel/stream_order.h"
+
+namespace tandem {
+
+// Whether a tensor's device is this one. That of the CPU has no index, so that
+// a tensor "on cpu:1" says "cpu".
+bool IsOn(const at::Tensor& tensor, c10::Device device);
+
+// Copies that have begun. Movable; to be taken once. It may be dropped, and may
+// outlive the channel.
+class PendingCopy {
+ public:
+  // What `consumer`, a stream of the destination, is given from now on may use
+  // the copies.
+  void Await(const c10::Stream& consumer) const;
+
+  // What `producer`, a stream of the source, is given from now on may write to
+  // the tensors that are copied.
+  void Release(const c10::Stream& producer) const;
+
+  // The copies, for the calling thread's current stream of the destination.
+  // They require no gradient.
+  std::vector<at::Tensor> Take();
+
+ private:
+  friend class CopyLane;
+  PendingCopy(c10::Device destination,
+              std::shared_ptr<const StreamOrder> order);
+
+  c10::Device destination_;
+  std::shared_ptr<const StreamOrder> order_;
+  std::vector<at::Tensor> copies_;
+  std::vector<c10::Event> copied_;  // empty: there are no streams
+};
+
+// One direction of a channel. Thread-safe; copies begin in the order of calls.
+class CopyLane {
+ public:
+  CopyLane(c10::Device source, c10::Device destination,
+           std::shared_ptr<const StreamOrder> order);
+
+  // Begins to copy what the calling thread's current stream of the source
+  // computes. The tensors may be dropped at once; before they are written to,
+  // the copies must be released.
+  PendingCopy Start(at::TensorList tensors) const;
+
+  c10::Device source() const { return source_; }
+  c10::Device destination() const { return destination_; }
+  bool has_streams() const { return streams_.has_value(); }
+
+ private:
+  struct Streams {
+    c10::Stream source;
+    c10::Stream destination;
+  };
+
+  at::Tensor CopyOf(const at::Tensor& tensor) const;
+  PendingCopy StartOnStreams(at::TensorList tensors) const;
+
+  c10::Device source_;
+  c10::Device destination_;
+  std::shared_ptr<const StreamOrder> order_;
+  std::optional<Streams> streams_;
+};
+
+// Thread-safe. Autograd's graph keeps what it needs of a channel alive.
+class CopyChannel {
+ public:
+  // Devices other than the CPU are given with their index.
+  CopyChannel(c10::Device source, c10::Device destination,
+              std::shared_ptr<const StreamOrder> order =
+                  std::make_shared<StreamOrder>());
+
+  // Differentiable, any number of times: backward copies the gradients from
+  // the destination to the source. The calling thread's current streams of
+  // both sides go on behind the copy, as after Tensor::to. Tensors that require
+  // no gradient (token numbers) give ones that require none.
+  at::Tensor Copy(const at::Tensor& tensor) const;
+  std::vector<at::Tensor> Copy(at::TensorList tensors) const;
+
+  // Without autograd, for who runs forward and backward of the two sides
+  // himself: one side's thread begins, the other's takes. Copies run beside
+  // what both sides compute.
+  PendingCopy Send(at::TensorList tensors) const {
+    return there_->Start(tensors);
+  }
+  PendingCopy SendBack(at::TensorList tensors) const {
+    return back_->Start(tensors);
+  }
+
+  c10::Device source() const { return there_->source(); }
+  c10::Device destination() const { return there_->destination(); }
+  const CopyLane& there() const { return *there_; }
+  const CopyLane& back() const { return *back_; }
+
+ private:
+  std::shared_ptr<const CopyLane> there_;
+  std::shared_ptr<const CopyLane> back_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_CHANNEL_COPY_CHANNEL_H_

@@ -1,0 +1,109 @@
+#include "parallel/channel/message_form.h"
+
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
+#include <glog/logging.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/describe_tensor.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kNumbersOfTensor = 3 + 2 * kMostDimensions;
+
+TensorForm FormOf(const at::Tensor& tensor) {
+  TensorForm form{tensor.scalar_type(), tensor.sizes().vec(), {}, false};
+  form.takes_gradient = tensor.requires_grad();
+  form.strides = tensor.is_non_overlapping_and_dense()
+                     ? tensor.strides().vec()
+                     : tensor.contiguous().strides().vec();
+  return form;
+}
+
+}  // namespace
+
+bool TensorForm::Fits(const at::Tensor& tensor) const {
+  return tensor.scalar_type() == dtype && tensor.sizes() == sizes &&
+         (takes_gradient || !tensor.requires_grad());
+}
+
+absl::StatusOr<MessageForm> FormOf(const std::vector<at::Tensor>& message) {
+  if (message.size() > kMostTensors) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(message.size(), " tensors cross a cut between ranks, but ",
+                     kMostTensors,
+                     " at most can: cut where fewer skip "
+                     "connections are on their way"));
+  }
+  MessageForm form;
+  for (const at::Tensor& each : message) {
+    if (!each.defined() || each.dim() > static_cast<int64_t>(kMostDimensions)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "what crosses a cut between ranks must be a tensor of at most ",
+          kMostDimensions, " dimensions, not ",
+          each.defined() ? DescribeTensor(each) : "an undefined one"));
+    }
+    form.push_back(FormOf(each));
+  }
+  return form;
+}
+
+std::string ToString(const MessageForm& form) {
+  return absl::StrJoin(form, ", ", [](std::string* out, const auto& each) {
+    absl::StrAppend(out, c10::toString(each.dtype), " [",
+                    absl::StrJoin(each.sizes, ", "), "]",
+                    each.takes_gradient ? " with gradient" : "");
+  });
+}
+
+int64_t EncodedSize() { return 1 + kMostTensors * kNumbersOfTensor; }
+
+at::Tensor Encode(const MessageForm& form) {
+  CHECK_LE(form.size(), kMostTensors);
+  at::Tensor numbers = at::zeros({EncodedSize()}, at::kLong);
+  auto* next = numbers.mutable_data_ptr<int64_t>();
+  *next++ = static_cast<int64_t>(form.size());
+  for (const TensorForm& each : form) {
+    CHECK_LE(each.sizes.size(), kMostDimensions);
+    *next++ = static_cast<int64_t>(each.dtype);
+    *next++ = each.takes_gradient ? 1 : 0;
+    *next++ = static_cast<int64_t>(each.sizes.size());
+    for (int64_t size : each.sizes) *next++ = size;
+    for (int64_t stride : each.strides) *next++ = stride;
+  }
+  return numbers;
+}
+
+MessageForm Decode(const at::Tensor& numbers) {
+  CHECK_EQ(numbers.numel(), EncodedSize());
+  const auto* next = numbers.const_data_ptr<int64_t>();
+  const int64_t count = *next++;
+  CHECK(count >= 0 && count <= static_cast<int64_t>(kMostTensors)) << count;
+  MessageForm form(static_cast<size_t>(count));
+  for (TensorForm& each : form) {
+    each.dtype = static_cast<at::ScalarType>(*next++);
+    each.takes_gradient = *next++ != 0;
+    const int64_t dimensions = *next++;
+    CHECK(dimensions >= 0 &&
+          dimensions <= static_cast<int64_t>(kMostDimensions))
+        << dimensions;
+    each.sizes.assign(next, next + dimensions);
+    next += dimensions;
+    each.strides.assign(next, next + dimensions);
+    next += dimensions;
+  }
+  return form;
+}
+
+at::Tensor NewTensor(const TensorForm& form, c10::Device device) {
+  return at::empty_strided(form.sizes, form.strides,
+                           at::device(device).dtype(form.dtype));
+}
+
+at::Tensor FlatView(const at::Tensor& tensor) {
+  return tensor.as_strided({tensor.numel()}, {1});
+}
+
+}  // namespace tandem

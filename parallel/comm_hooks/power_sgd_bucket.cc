@@ -1,0 +1,190 @@
+#include "parallel/comm_hooks/power_sgd_bucket.h"
+
+#include <ATen/ops/zeros.h>
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kAlignment = 64;  // bytes
+
+struct MatrixShape {
+  int64_t rows, columns, rank;
+
+  int64_t numel() const { return rows * columns; }
+  int64_t compressed() const { return (rows + columns) * rank; }
+};
+
+// The dimension that is outermost in memory by all others: the first, unless
+// the parameter is a transposed one.
+MatrixShape ShapeOf(const at::Tensor& gradient, int64_t max_rank) {
+  if (gradient.dim() == 0 || gradient.numel() == 0) {
+    return {gradient.numel(), 1, 0};
+  }
+  int64_t outermost = 0;
+  for (int64_t d = 1; d < gradient.dim(); ++d) {
+    if (gradient.stride(d) > gradient.stride(outermost)) outermost = d;
+  }
+  const int64_t rows = gradient.size(outermost);
+  const int64_t columns = gradient.numel() / rows;
+  return {rows, columns, std::min({rows, columns, max_rank})};
+}
+
+bool Compresses(const MatrixShape& shape, double min_rate) {
+  return shape.rank > 0 && static_cast<double>(shape.compressed()) * min_rate <
+                               static_cast<double>(shape.numel());
+}
+
+int64_t AlignUp(int64_t elements, const at::Tensor& like) {
+  const int64_t unit = std::max<int64_t>(
+      1, kAlignment / static_cast<int64_t>(like.element_size()));
+  return (elements + unit - 1) / unit * unit;
+}
+
+// [numel], what `view` covers of its storage.
+at::Tensor Flat(const at::Tensor& view) {
+  CHECK(view.is_non_overlapping_and_dense());
+  return view.as_strided({view.numel()}, {1}, view.storage_offset());
+}
+
+// Cuts one buffer into [rows, columns] matrices, one after the other.
+class Cutter {
+ public:
+  Cutter(at::Tensor buffer) : buffer_(std::move(buffer)) {}
+
+  at::Tensor Next(int64_t rows, int64_t columns) {
+    const at::Tensor cut =
+        buffer_.narrow(0, used_, rows * columns).view({rows, columns});
+    used_ += AlignUp(rows * columns, buffer_);
+    return cut;
+  }
+
+ private:
+  at::Tensor buffer_;
+  int64_t used_ = 0;
+};
+
+// Which gradients are compressed, and into what.
+struct Choice {
+  std::vector<size_t> compressed;
+  std::vector<MatrixShape> shapes;  // of those
+  std::vector<size_t> uncompressed;
+};
+
+Choice Choose(const GradBucket& bucket, const PowerSgdOptions& options) {
+  Choice choice;
+  for (size_t i = 0; i < bucket.gradients.size(); ++i) {
+    const MatrixShape shape =
+        ShapeOf(bucket.gradients[i], options.matrix_approximation_rank);
+    if (Compresses(shape, options.min_compression_rate)) {
+      choice.compressed.push_back(i);
+      choice.shapes.push_back(shape);
+    } else {
+      choice.uncompressed.push_back(i);
+    }
+  }
+  return choice;
+}
+
+absl::Status MakeMemory(const GradBucket& bucket, const Choice& choice,
+                        Communicator& group, PowerSgdBucket* laid_out) {
+  int64_t ps = 0, qs = 0, rest = 0;
+  for (const MatrixShape& shape : choice.shapes) {
+    ps += AlignUp(shape.rows * shape.rank, bucket.buffer);
+    qs += AlignUp(shape.columns * shape.rank, bucket.buffer);
+  }
+  for (size_t i : choice.uncompressed) rest += bucket.gradients[i].numel();
+  const at::TensorOptions options = bucket.buffer.options();
+  TANDEM_ASSIGN_OR_RETURN(laid_out->ps, group.NewBuffer(ps, options));
+  TANDEM_ASSIGN_OR_RETURN(laid_out->qs, group.NewBuffer(qs, options));
+  TANDEM_ASSIGN_OR_RETURN(laid_out->uncompressed_memory,
+                          group.NewBuffer(rest, options));
+  return absl::OkStatus();
+}
+
+at::Tensor MakeError(const at::Tensor& gradient) {
+  return at::zeros({gradient.numel()}, gradient.options());
+}
+
+void CutUp(const GradBucket& bucket, const PowerSgdOptions& options,
+           const Choice& choice, PowerSgdBucket* laid_out) {
+  Cutter ps(laid_out->ps), qs(laid_out->qs);
+  for (size_t k = 0; k < choice.compressed.size(); ++k) {
+    const size_t i = choice.compressed[k];
+    const auto& [rows, columns, rank] = choice.shapes[k];
+    const at::Tensor& gradient = bucket.gradients[i];
+    LowRankGradient each;
+    each.name = bucket.names[i];
+    each.gradient = Flat(gradient).view({rows, columns});
+    each.p = ps.Next(rows, rank);
+    each.q = qs.Next(columns, rank);
+    if (options.use_error_feedback) {
+      const at::Tensor error = MakeError(gradient);
+      each.error = error.view({rows, columns});
+      each.error_view =
+          error.as_strided(gradient.sizes(), gradient.strides(), 0);
+    }
+    laid_out->numel_before += choice.shapes[k].numel();
+    laid_out->numel_after += choice.shapes[k].compressed();
+    laid_out->low_rank.push_back(std::move(each));
+  }
+  for (size_t i : choice.uncompressed) {
+    laid_out->uncompressed.push_back(Flat(bucket.gradients[i]));
+    laid_out->numel_before += bucket.gradients[i].numel();
+    laid_out->numel_after += bucket.gradients[i].numel();
+  }
+}
+
+// Calls fn(gradient, its place in uncompressed_memory).
+template <typename F>
+void ForEachUncompressed(const PowerSgdBucket& bucket, F fn) {
+  int64_t used = 0;
+  for (const at::Tensor& gradient : bucket.uncompressed) {
+    fn(gradient, bucket.uncompressed_memory.narrow(0, used, gradient.numel()));
+    used += gradient.numel();
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<PowerSgdBucket> LayOutPowerSgdBucket(
+    const GradBucket& bucket, const PowerSgdOptions& options,
+    Communicator& group) {
+  const Choice choice = Choose(bucket, options);
+  PowerSgdBucket laid_out;
+  if (choice.compressed.empty()) {
+    // Nothing has to be moved.
+    for (const at::Tensor& gradient : bucket.gradients) {
+      laid_out.numel_before += gradient.numel();
+    }
+    laid_out.numel_after = laid_out.numel_before;
+    laid_out.uncompressed_memory = bucket.buffer;
+    return laid_out;
+  }
+  TANDEM_RETURN_IF_ERROR(MakeMemory(bucket, choice, group, &laid_out));
+  TANDEM_RETURN_IF_ERROR(
+      CatchTorch([&] { CutUp(bucket, options, choice, &laid_out); }));
+  return laid_out;
+}
+
+void GatherUncompressed(const PowerSgdBucket& bucket) {
+  ForEachUncompressed(bucket,
+                      [](const at::Tensor& gradient, const at::Tensor& place) {
+                        place.copy_(gradient);
+                      });
+}
+
+void ScatterUncompressed(const PowerSgdBucket& bucket) {
+  ForEachUncompressed(bucket,
+                      [](const at::Tensor& gradient, const at::Tensor& place) {
+                        gradient.copy_(place);
+                      });
+}
+
+}  // namespace tandem

@@ -1,0 +1,52 @@
+// One bucket on its way.
+
+#ifndef TANDEM_PARALLEL_DDP_BUCKET_REDUCTION_H_
+#define TANDEM_PARALLEL_DDP_BUCKET_REDUCTION_H_
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/comm/communicator.h"
+#include "core/comm/pending_collective.h"
+#include "parallel/comm_hooks/communication_hook.h"
+
+namespace tandem {
+
+// The mean of a bucket over the ranks, by all-reduce (divide, then sum: so two
+// ranks give PyTorch's bits) or by a hook. Movable; not thread-safe.
+class BucketReduction {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // "bucket 1 (fc.weight) of step 4": what an error is about. Only asked for
+  // when there is something to say.
+  using Purpose = CollectivePurpose;
+
+  // Starts it. A null `hook` means the all-reduce. `group` and what `purpose`
+  // refers to must outlive this.
+  static absl::StatusOr<BucketReduction> Start(GradBucket bucket,
+                                               const CommunicationHook& hook,
+                                               Communicator& group,
+                                               Purpose purpose);
+
+  // Waits; bucket.buffer then holds the mean.
+  absl::Status Finish();
+
+  Clock::time_point started() const { return started_; }
+  Clock::time_point ended() const { return ended_; }  // after Finish
+
+ private:
+  GradBucket bucket_;
+  Purpose purpose_;
+  FinishReduction finish_;  // of a hook
+  PendingCollective all_reduce_;
+  Clock::time_point started_;
+  Clock::time_point ended_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_DDP_BUCKET_REDUCTION_H_

@@ -1,0 +1,41 @@
+// Which gradients travel together.
+
+#ifndef TANDEM_PARALLEL_DDP_BUCKETS_H_
+#define TANDEM_PARALLEL_DDP_BUCKETS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "parallel/optim/flat_buffer.h"
+
+namespace tandem {
+
+// Some neighbours of one flat buffer: its gradients are a slice.
+struct Bucket {
+  FlatBuffer* buffer;
+  size_t first;  // its slots [first, end)
+  size_t end;
+  int64_t offset;  // elements [offset, offset + length), padding included
+  int64_t length;
+};
+
+// A bucket is full when it holds its limit in bytes, or more. The limits are
+// those of the first bucket of a buffer, of the second, ...; the last one
+// serves all further ones.
+struct BucketOptions {
+  // PyTorch's: 1 MiB, so that the first all-reduce starts early, then 25 MiB.
+  std::vector<int64_t> limits = {1 << 20, 25 << 20};
+};
+
+// Cuts every buffer into buckets, in the order of its slots, and puts the
+// buckets of all buffers into the order in which they fill when gradients
+// become ready in the order `rank_of` (by position: FlatSlot::position; as
+// large as the greatest one requires). Every slot is in one bucket.
+std::vector<Bucket> MakeBuckets(absl::Span<FlatBuffer* const> buffers,
+                                const BucketOptions& options,
+                                const std::vector<int64_t>& rank_of);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_DDP_BUCKETS_H_

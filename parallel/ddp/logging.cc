@@ -1,0 +1,71 @@
+#include "parallel/ddp/logging.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+
+namespace tandem {
+namespace {
+
+using std::chrono::nanoseconds;
+using Clock = ReducerTimes::Clock;
+
+int64_t Count(Clock::duration time) {
+  return std::max<int64_t>(
+      0, std::chrono::duration_cast<nanoseconds>(time).count());
+}
+
+// How much of [from, to) the buckets' spans cover together. They start in
+// order.
+Clock::duration Covered(const std::vector<ReducerTimes::Span>& spans,
+                        Clock::time_point to) {
+  Clock::duration covered{0};
+  Clock::time_point reached;
+  for (const ReducerTimes::Span& span : spans) {
+    const Clock::time_point start = std::max(span.started, reached);
+    const Clock::time_point end = std::min(span.ended, to);
+    if (end <= start) continue;
+    covered += end - start;
+    reached = end;
+  }
+  return covered;
+}
+
+void Average(int64_t value, int64_t count, int64_t* average) {
+  *average += (value - *average) / count;
+}
+
+}  // namespace
+
+void AddStepTimes(nanoseconds forward, const ReducerTimes& step,
+                  DdpLoggingData* data) {
+  CHECK_GT(data->iteration, 0);
+  data->forward_compute_time = forward.count();
+  data->backward_compute_time = Count(step.gradients_ready - step.began);
+  data->backward_comm_time = Count(Covered(step.buckets, step.ended));
+  data->backward_compute_comm_overlap_time =
+      Count(Covered(step.buckets, step.gradients_ready));
+  const int64_t n = data->iteration;
+  Average(data->forward_compute_time, n, &data->avg_forward_compute_time);
+  Average(data->backward_compute_time, n, &data->avg_backward_compute_time);
+  Average(data->backward_comm_time, n, &data->avg_backward_comm_time);
+  Average(data->backward_compute_comm_overlap_time, n,
+          &data->avg_backward_compute_comm_overlap_time);
+}
+
+std::vector<std::pair<std::string, double>> ToList(const DdpLoggingData& data) {
+  const auto number = [](int64_t n) { return static_cast<double>(n); };
+  return {
+      {"num_buckets", number(data.num_buckets)},
+      {"num_parameter_tensors", number(data.num_parameter_tensors)},
+      {"total_parameter_size_bytes", number(data.total_parameter_size_bytes)},
+      {"iteration", number(data.iteration)},
+      {"avg_forward_compute_time", number(data.avg_forward_compute_time)},
+      {"avg_backward_compute_time", number(data.avg_backward_compute_time)},
+      {"avg_backward_comm_time", number(data.avg_backward_comm_time)},
+      {"avg_backward_compute_comm_overlap_time",
+       number(data.avg_backward_compute_comm_overlap_time)},
+  };
+}
+
+}  // namespace tandem

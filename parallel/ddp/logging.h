@@ -1,0 +1,56 @@
+// What DistributedDataParallel tells about itself.
+
+#ifndef TANDEM_PARALLEL_DDP_LOGGING_H_
+#define TANDEM_PARALLEL_DDP_LOGGING_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/ddp/reducer.h"
+
+namespace tandem {
+
+// The fields of PyTorch's DDPLoggingData (_get_ddp_logging_data) under its
+// names, as far as they mean something here. Times are in nanoseconds; averages
+// are over the steps that were averaged over ranks.
+struct DdpLoggingData {
+  int64_t rank = 0;
+  int64_t world_size = 1;
+  std::string backend_name;
+  bool broadcast_buffers = true;
+  bool find_unused_parameters = false;
+  bool gradient_as_bucket_view = true;
+  bool static_graph = false;
+  std::string comm_hook;  // "" or "user"
+  int64_t num_parameter_tensors = 0;
+  int64_t total_parameter_size_bytes = 0;
+  int64_t num_buckets = 0;
+  std::vector<int64_t> bucket_sizes;  // bytes
+  bool has_rebuilt_buckets = false;
+  int64_t iteration = 0;
+
+  int64_t forward_compute_time = 0;
+  int64_t backward_compute_time = 0;
+  int64_t backward_comm_time = 0;  // while any bucket was on its way
+  int64_t backward_compute_comm_overlap_time = 0;
+  int64_t avg_forward_compute_time = 0;
+  int64_t avg_backward_compute_time = 0;
+  int64_t avg_backward_comm_time = 0;
+  int64_t avg_backward_compute_comm_overlap_time = 0;
+};
+
+// The times of one step, into `data` and its averages. `data.iteration` counts
+// the step already. A bucket's time runs from its start to its end, buckets
+// that overlap counted once.
+void AddStepTimes(std::chrono::nanoseconds forward, const ReducerTimes& step,
+                  DdpLoggingData* data);
+
+// The numbers, by name, for a report.
+std::vector<std::pair<std::string, double>> ToList(const DdpLoggingData& data);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_DDP_LOGGING_H_

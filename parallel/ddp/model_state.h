@@ -1,0 +1,42 @@
+// A model's parameters and buffers as a whole: alike on all ranks, replaced
+// from a file.
+
+#ifndef TANDEM_PARALLEL_DDP_MODEL_STATE_H_
+#define TANDEM_PARALLEL_DDP_MODEL_STATE_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/base/named_tensors.h"
+#include "core/checkpoint/stored_tensors.h"
+#include "core/comm/communicator.h"
+
+namespace tandem {
+
+// InvalidArgument unless `state` and `model` have the same names, shapes and
+// dtypes; the message names the first that differs. Else what the store says of
+// values that are damaged.
+absl::Status CheckModelState(const StoredTensors& state,
+                             const NamedTensors& model);
+
+// Copies each tensor of `state` into its counterpart in `model`, one after the
+// other. Nothing is changed where CheckModelState has an error.
+absl::Status CopyModelState(const StoredTensors& state,
+                            const NamedTensors& model);
+
+// InvalidArgument, on every rank alike, unless all ranks of `communicator` have
+// the same names, shapes, dtypes and requires_grad, in the same order; the
+// message names the first rank and tensor that differ from rank 0's.
+// Collective.
+absl::Status CheckSameModel(const NamedTensors& model,
+                            Communicator& communicator);
+
+// Every rank's `tensors` take the values of rank 0's. They must be alike on all
+// ranks, but for their devices' numbers. One broadcast serves all tensors of
+// one device and dtype. Collective.
+absl::Status BroadcastFromRank0(const std::vector<at::Tensor>& tensors,
+                                Communicator& communicator);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_DDP_MODEL_STATE_H_

@@ -1,0 +1,184 @@
+#include "parallel/ddp/options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+absl::Status CheckCap(const char* option, double mib) {
+  if (std::isfinite(mib) && mib > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      option, " must be a positive number of MiB, but ", mib, " was given"));
+}
+
+bool Has(const NamedTensors& tensors, const std::string& name) {
+  return absl::c_any_of(tensors,
+                        [&](const auto& each) { return each.first == name; });
+}
+
+// The first of many.
+std::string List(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 20;
+  const size_t shown = std::min(names.size(), kShown);
+  std::string list = absl::StrJoin(names.begin(), names.begin() + shown, ", ");
+  if (shown == names.size()) return list;
+  return absl::StrCat(list, " and ", names.size() - shown, " more");
+}
+
+absl::Status CheckTrained(const char* option, const NamedTensors& parameters,
+                          const std::string& name) {
+  for (const auto& [known, tensor] : parameters) {
+    if (known != name) continue;
+    if (tensor.requires_grad()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, " names ", name, ", which requires no gradient"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      option, " names ", name, ", but the model has no such parameter"));
+}
+
+absl::Status CheckDelayed(const DistributedDataParallelOptions& options,
+                          const NamedTensors& parameters) {
+  const std::string& until = options.param_to_hook_all_reduce;
+  if (options.delay_all_reduce_named_params.empty() != until.empty()) {
+    return absl::InvalidArgumentError(
+        "delay_all_reduce_named_params and param_to_hook_all_reduce need each "
+        "other: give both or none");
+  }
+  if (until.empty()) return absl::OkStatus();
+  for (const std::string& name : options.delay_all_reduce_named_params) {
+    TANDEM_RETURN_IF_ERROR(
+        CheckTrained("delay_all_reduce_named_params", parameters, name));
+  }
+  const DistributedDataParallelOptions first =
+      WithFirstNames(options, parameters);
+  if (absl::c_linear_search(first.parameters_to_ignore,
+                            first.param_to_hook_all_reduce)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "param_to_hook_all_reduce names ", until,
+        ", which parameters_to_ignore names too: nobody would notice it"));
+  }
+  return CheckTrained("param_to_hook_all_reduce", parameters, until);
+}
+
+absl::Status CheckIgnored(const DistributedDataParallelOptions& options,
+                          const NamedTensors& parameters,
+                          const NamedTensors& buffers) {
+  std::vector<std::string> unknown;
+  for (const std::string& name : options.parameters_to_ignore) {
+    if (!Has(parameters, name) && !Has(buffers, name)) unknown.push_back(name);
+  }
+  if (unknown.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("parameters_to_ignore names ", List(unknown),
+                   ", but the model has no such parameter or buffer"));
+}
+
+absl::Status CheckInitialised(const NamedTensors& parameters) {
+  std::vector<std::string> empty;
+  for (const auto& [name, tensor] : parameters) {
+    if (!tensor.defined()) empty.push_back(name);
+  }
+  if (empty.empty()) return absl::OkStatus();
+  const bool one = empty.size() == 1;
+  return absl::InvalidArgumentError(
+      absl::StrCat(one ? "parameter " : "parameters ", List(empty),
+                   one ? " has no value yet: initialise it first"
+                       : " have no values yet: initialise them first"));
+}
+
+absl::Status CheckAnyTrained(const DistributedDataParallelOptions& options,
+                             const NamedTensors& parameters) {
+  std::vector<std::string> ignored;
+  for (const auto& [name, tensor] : parameters) {
+    if (!tensor.requires_grad()) continue;
+    if (!absl::c_linear_search(options.parameters_to_ignore, name)) {
+      return absl::OkStatus();
+    }
+    ignored.push_back(name);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the model has no parameter that requires a gradient",
+      ignored.empty() ? ": nothing to train"
+                      : absl::StrCat(" and is to be averaged: nothing to train "
+                                     "together; parameters_to_ignore names ",
+                                     List(ignored))));
+}
+
+int64_t Bytes(double mib) { return static_cast<int64_t>(mib * (1 << 20)); }
+
+}  // namespace
+
+BucketOptions BucketsOf(const DistributedDataParallelOptions& options) {
+  BucketOptions buckets;
+  if (!options.bucket_cap_mb_list.empty()) {
+    buckets.limits.clear();
+    for (double mib : options.bucket_cap_mb_list) {
+      buckets.limits.push_back(std::max<int64_t>(1, Bytes(mib)));
+    }
+  } else if (options.bucket_cap_mb) {
+    buckets.limits = {std::max<int64_t>(1, Bytes(*options.bucket_cap_mb))};
+  }
+  return buckets;
+}
+
+NamedTensors UnderFirstNames(const NamedTensors& parameters) {
+  NamedTensors first;
+  std::set<const c10::TensorImpl*> seen;
+  for (const auto& each : parameters) {
+    if (seen.insert(each.second.unsafeGetTensorImpl()).second) {
+      first.push_back(each);
+    }
+  }
+  return first;
+}
+
+DistributedDataParallelOptions WithFirstNames(
+    DistributedDataParallelOptions options, const NamedTensors& parameters) {
+  std::map<const c10::TensorImpl*, std::string> first;
+  std::map<std::string, std::string> first_of;  // by any name
+  for (const auto& [name, tensor] : parameters) {
+    const auto found =
+        first.try_emplace(tensor.unsafeGetTensorImpl(), name).first;
+    first_of[name] = found->second;
+  }
+  const auto rename = [&](std::string* name) {
+    const auto found = first_of.find(*name);
+    if (found != first_of.end()) *name = found->second;
+  };
+  for (std::string& name : options.parameters_to_ignore) rename(&name);
+  for (std::string& name : options.delay_all_reduce_named_params) rename(&name);
+  rename(&options.param_to_hook_all_reduce);
+  return options;
+}
+
+absl::Status CheckDdpOptions(const DistributedDataParallelOptions& options,
+                             const NamedTensors& parameters,
+                             const NamedTensors& buffers) {
+  if (!options.gradient_as_bucket_view) {
+    return absl::InvalidArgumentError(
+        "gradient_as_bucket_view cannot be off: gradients always are views of "
+        "the buffers that are reduced");
+  }
+  if (options.bucket_cap_mb) {
+    TANDEM_RETURN_IF_ERROR(CheckCap("bucket_cap_mb", *options.bucket_cap_mb));
+  }
+  for (double mib : options.bucket_cap_mb_list) {
+    TANDEM_RETURN_IF_ERROR(CheckCap("bucket_cap_mb_list", mib));
+  }
+  TANDEM_RETURN_IF_ERROR(CheckInitialised(parameters));
+  TANDEM_RETURN_IF_ERROR(CheckDelayed(options, parameters));
+  TANDEM_RETURN_IF_ERROR(CheckIgnored(options, parameters, buffers));
+  return CheckAnyTrained(options, parameters);
+}
+
+}  // namespace tandem

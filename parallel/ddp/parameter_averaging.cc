@@ -1,0 +1,52 @@
+#include "parallel/ddp/parameter_averaging.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/comm/pending_collective.h"
+#include "parallel/comm_hooks/all_reduce_mean.h"
+
+namespace tandem {
+
+absl::Status AverageParameters(const FlatBufferList& buffers,
+                               Communicator& group) {
+  std::vector<PendingCollective> pending;
+  for (const FlatBuffer* buffer : buffers) {
+    TANDEM_ASSIGN_OR_RETURN(PendingCollective started,
+                            StartAllReduceMean(buffer->values(), group));
+    pending.push_back(std::move(started));
+  }
+  absl::Status first;
+  for (PendingCollective& each : pending) first.Update(each.Wait());
+  return first;
+}
+
+absl::StatusOr<PeriodicParameterAverager> PeriodicParameterAverager::Create(
+    const ParameterAveragingOptions& options) {
+  if (options.period < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parameter averaging: period must be at least 1 step, got ",
+        options.period));
+  }
+  if (options.warmup_steps < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parameter averaging: warmup_steps must not be negative, got ",
+        options.warmup_steps));
+  }
+  return PeriodicParameterAverager(options);
+}
+
+bool PeriodicParameterAverager::averages_now() const {
+  return !in_warmup() && (step_ - options_.warmup_steps) % options_.period == 0;
+}
+
+absl::Status PeriodicParameterAverager::AfterStep(const FlatBufferList& buffers,
+                                                  Communicator& group) {
+  const bool average = averages_now();
+  ++step_;
+  return average ? AverageParameters(buffers, group) : absl::OkStatus();
+}
+
+}  // namespace tandem

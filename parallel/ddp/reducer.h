@@ -1,0 +1,181 @@
+// Averages gradients over replicas while backward still runs.
+
+#ifndef TANDEM_PARALLEL_DDP_REDUCER_H_
+#define TANDEM_PARALLEL_DDP_REDUCER_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "core/comm/communicator.h"
+#include "parallel/comm_hooks/communication_hook.h"
+#include "parallel/ddp/bucket_reduction.h"
+#include "parallel/ddp/buckets.h"
+#include "parallel/ddp/ready_marks.h"
+#include "parallel/optim/flat_buffer.h"
+
+namespace tandem {
+
+struct ReducerOptions {
+  BucketOptions buckets;
+  // As DistributedDataParallel's options of these names.
+  bool find_unused_parameters = false;
+  bool static_graph = false;
+  bool skip_all_reduce_unused_params = false;
+  // Each of these buffers is reduced whole, when the parameter at position
+  // `delayed_until` is ready.
+  std::vector<FlatBuffer*> delayed;
+  int64_t delayed_until = -1;
+  // Called when a backward begins, on its thread, and must have Finish() called
+  // at its end. Null: whoever drives the reducer calls it.
+  std::function<void()> on_begin;
+};
+
+// When the parts of the last averaged backward happened.
+struct ReducerTimes {
+  using Clock = BucketReduction::Clock;
+  struct Span {
+    Clock::time_point started;
+    Clock::time_point ended;
+  };
+  Clock::time_point began;
+  Clock::time_point gradients_ready;  // all of them: backward has ended
+  Clock::time_point ended;            // and all are averaged
+  std::vector<Span> buckets;
+};
+
+// The Reducer of PyTorch's DistributedDataParallel (Li et al.,
+// arXiv:2006.15704) over flat buffers: a bucket is a slice, nothing is copied.
+//
+// A parameter is marked ready when its gradient is complete, by an autograd
+// hook or by whoever computes it otherwise. A bucket starts when its last
+// gradient is ready and all buckets before it have started, so that all ranks
+// start them in the same order. Finish(), at the end of backward, waits for
+// all.
+//
+// Buckets are first made in the order of the buffers (parameters reversed) and
+// rebuilt once, after the first backward, in the order in which gradients
+// became ready on rank 0; values, gradients and optimizer state move along.
+//
+// An error leaves the group aborted, so that other ranks fail at once and not
+// by timeout; every later Finish returns it too.
+//
+// MarkReady may be called from any thread; the rest from one at a time.
+class Reducer {
+ public:
+  // `buffers` and `group` must outlive the reducer.
+  Reducer(std::vector<FlatBuffer*> buffers, Communicator& group,
+          ReducerOptions options);
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  // Replaces the all-reduce. FailedPrecondition if it was replaced before.
+  absl::Status SetHook(CommunicationHook hook);
+
+  // Rebuilds the buckets if that is due. Collective; between two steps.
+  // FailedPrecondition for a parameter that its module has replaced.
+  absl::Status PrepareForForward();
+
+  // Whether backwards that begin from now on are averaged; else gradients only
+  // gather (no_sync).
+  void set_synchronise(bool on) { synchronise_ = on; }
+  bool synchronise() const { return synchronise_; }
+
+  // A backward begins, unless one is under way.
+  void Begin();
+  // The gradient of the parameter at `position` (FlatSlot's) is complete.
+  // Begins a backward where none is under way.
+  void MarkReady(int64_t position);
+  // The same for every parameter that has a gradient and was not marked in this
+  // backward: what earlier ones have gathered is all that it gets.
+  void MarkGathered();
+  // The end of backward: starts what was not, waits for all, and settles which
+  // parameters have a gradient: those used on any rank. Nothing to do when no
+  // backward is under way.
+  //
+  // InvalidArgument for a parameter without gradient (and neither
+  // find_unused_parameters nor static_graph), one marked twice, a graph that
+  // changed; all name the parameters. Else the errors of Communicator and of
+  // the hook, with the bucket, its parameters and the step.
+  absl::Status Finish();
+
+  // Backward has failed with `reason`, before its end: tells the other ranks.
+  // Returns what Finish will return: the first failure.
+  absl::Status Fail(const absl::Status& reason);
+
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  GradBucket DescribeBucket(size_t index) const;
+  bool has_rebuilt_buckets() const { return rebuilt_; }
+  int64_t steps() const { return steps_; }  // averaged backwards so far
+  const ReducerTimes& times() const { return times_; }
+
+ private:
+  struct Place {
+    FlatBuffer* buffer = nullptr;  // null: not trained
+    size_t id = 0;
+    bool delayed = false;
+    size_t bucket = 0;
+    bool dead = false;  // known to be used on no rank
+  };
+
+  void Register(FlatBuffer* buffer, bool delayed);
+  size_t IndexOf(const Place& place) const {
+    return place.buffer->index_of(place.id);
+  }
+  std::vector<int64_t> RankOfPositions() const;
+  void InsertDelayed(const std::vector<int64_t>& rank_of);
+  bool IsDelayed(const Bucket& bucket) const;
+  void AssignBuckets();
+  void TrimDead(Bucket* bucket) const;
+  absl::Status Rebuild();
+  bool learns_use() const;
+  absl::Status CheckParameters() const;
+  std::string Purpose(size_t index) const;
+
+  // From here on with mutex_ held.
+  void BeginBackward();
+  void Mark(int64_t position);
+  void StartBuckets(bool all);
+  absl::Status Average();
+  absl::Status CheckMarks();
+  // Of the parameters for which `which` holds.
+  void ZeroUnused(absl::FunctionRef<bool(const Place&, size_t)> which);
+  absl::Status StartExchangeOfUse();
+  absl::Status WaitForBuckets();
+  absl::Status SettleUse();
+  void AddToTrace() const;
+
+  std::vector<FlatBuffer*> buffers_;
+  Communicator& group_;
+  ReducerOptions options_;
+  CommunicationHook hook_;
+  std::vector<Place> places_;  // by position
+  std::vector<Bucket> buckets_;
+  std::vector<int64_t> order_;  // positions, as they become ready
+  bool synchronise_ = true;
+  bool rebuilt_ = false;
+  int64_t steps_ = 0;
+  ReducerTimes times_;
+
+  absl::Mutex mutex_;
+  bool active_ ABSL_GUARDED_BY(mutex_) = false;
+  bool averaging_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  ReadyMarks marks_ ABSL_GUARDED_BY(mutex_);
+  std::vector<int64_t> missing_ ABSL_GUARDED_BY(mutex_);  // by bucket
+  std::vector<BucketReduction> running_ ABSL_GUARDED_BY(mutex_);
+  at::Tensor use_ ABSL_GUARDED_BY(mutex_);  // int32, by position
+  PendingCollective use_exchange_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_DDP_REDUCER_H_

@@ -1,0 +1,211 @@
+#include "parallel/ddp/replica.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "parallel/ddp/model_state.h"
+
+namespace tandem {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Whether what autograd is doing will bring a gradient to any of these. Not
+// torch::autograd::grad, which hands gradients over instead.
+bool GathersAny(const std::vector<torch::autograd::Node*>& accumulators) {
+  const auto* nodes = torch::autograd::get_current_graph_task_exec_info();
+  if (nodes == nullptr || nodes->empty()) return true;  // all are executed
+  return absl::c_any_of(accumulators, [&](torch::autograd::Node* accumulator) {
+    const auto found = nodes->find(accumulator);
+    return found != nodes->end() && found->second.needed_;
+  });
+}
+
+}  // namespace
+
+NoSyncGuard::NoSyncGuard(std::shared_ptr<Reducer> reducer)
+    : reducer_(std::move(reducer)), before_(reducer_->synchronise()) {
+  reducer_->set_synchronise(false);
+}
+
+NoSyncGuard::~NoSyncGuard() {
+  if (reducer_ != nullptr) reducer_->set_synchronise(before_);
+}
+
+Replica::Replica(Communicator& group,
+                 const DistributedDataParallelOptions& options)
+    : group_(group), options_(options) {}
+
+Replica::~Replica() = default;
+
+absl::Status Replica::Prepare(const NamedTensors& all_parameters,
+                              const NamedTensors& buffers) {
+  TANDEM_RETURN_IF_ERROR(CheckDdpOptions(options_, all_parameters, buffers));
+  options_ = WithFirstNames(options_, all_parameters);
+  const NamedTensors parameters = UnderFirstNames(all_parameters);
+  NamedTensors alike;  // on all ranks
+  for (const NamedTensors& part : {parameters, buffers}) {
+    for (const auto& each : part) {
+      if (KindOf(each.first) != Kind::kIgnored) alike.push_back(each);
+    }
+  }
+  for (const auto& [name, tensor] : buffers) {
+    if (KindOf(name) != Kind::kIgnored) buffers_.push_back(tensor);
+  }
+  if (options_.init_sync) TANDEM_RETURN_IF_ERROR(CheckSameModel(alike, group_));
+  TANDEM_RETURN_IF_ERROR(CatchTorch([&] { return Flatten(parameters); }));
+  if (options_.init_sync) TANDEM_RETURN_IF_ERROR(TakeRank0s(alike));
+  MakeReducer(parameters);
+  Describe();
+  return absl::OkStatus();
+}
+
+absl::Status Replica::TakeRank0s(const NamedTensors& tensors) {
+  // Trained parameters lie in flat buffers, which need no copies.
+  std::vector<at::Tensor> others;
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.requires_grad()) others.push_back(tensor);
+  }
+  for (const FlatBuffer* buffer : averaged_flat_buffers()) {
+    TANDEM_RETURN_IF_ERROR(group_.Broadcast(buffer->values(), /*root=*/0));
+  }
+  return BroadcastFromRank0(others, group_);
+}
+
+void Replica::MakeReducer(const NamedTensors& parameters) {
+  ReducerOptions options;
+  options.buckets = BucketsOf(options_);
+  options.find_unused_parameters = options_.find_unused_parameters;
+  options.static_graph = options_.static_graph;
+  options.skip_all_reduce_unused_params =
+      options_.skip_all_reduce_unused_params;
+  options.delayed = delayed_;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].first == options_.param_to_hook_all_reduce) {
+      options.delayed_until = static_cast<int64_t>(i);
+    }
+  }
+  options.on_begin = [this] { OnBackwardBegun(); };
+  reducer_ = std::make_shared<Reducer>(averaged_, group_, std::move(options));
+  std::vector<torch::autograd::Node*> accumulators;
+  for (const FlatBuffer* buffer : averaged_flat_buffers()) {
+    for (const FlatSlot& slot : buffer->slots()) {
+      accumulators.push_back(
+          torch::autograd::impl::grad_accumulator(slot.parameter).get());
+    }
+  }
+  accumulators_ = std::make_shared<const std::vector<torch::autograd::Node*>>(
+      std::move(accumulators));
+}
+
+void Replica::Describe() {
+  logging_.rank = group_.rank();
+  logging_.world_size = group_.size();
+  logging_.backend_name = group_.backend();
+  logging_.broadcast_buffers = options_.broadcast_buffers;
+  logging_.find_unused_parameters = options_.find_unused_parameters;
+  logging_.static_graph = options_.static_graph;
+  for (const FlatBuffer* buffer : averaged_flat_buffers()) {
+    logging_.num_parameter_tensors +=
+        static_cast<int64_t>(buffer->slots().size());
+    for (const FlatSlot& slot : buffer->slots()) {
+      logging_.total_parameter_size_bytes +=
+          static_cast<int64_t>(slot.parameter.nbytes());
+    }
+  }
+}
+
+// Within autograd's engine, which takes care of what is to be done at the end
+// of the backward under way.
+void Replica::OnBackwardBegun() {
+  torch::autograd::Engine::get_default_engine().queue_callback([this] {
+    const int64_t steps = reducer_->steps();
+    const absl::Status status = reducer_->Finish();
+    TORCH_CHECK(status.ok(), status.message());
+    if (reducer_->steps() == steps) return;  // no_sync
+    logging_.iteration = reducer_->steps();
+    AddStepTimes(forward_time_, reducer_->times(), &logging_);
+  });
+}
+
+absl::Status Replica::BeforeForward() {
+  if (at::GradMode::is_enabled()) {
+    TANDEM_RETURN_IF_ERROR(reducer_->PrepareForForward());
+    if (options_.broadcast_buffers && reducer_->synchronise()) {
+      TANDEM_RETURN_IF_ERROR(BroadcastBuffers());
+    }
+  }
+  forward_began_ = Clock::now();
+  return absl::OkStatus();
+}
+
+absl::Status Replica::BroadcastBuffers() {
+  return BroadcastFromRank0(buffers_, group_);
+}
+
+void Replica::AfterForward() { forward_time_ = Clock::now() - forward_began_; }
+
+// Begins the backward that passes through `output`, and not one within it
+// (re-entrant checkpointing), whose end would be taken for the whole's.
+void Replica::WatchOutput(const at::Tensor& output) {
+  if (!output.defined() || !output.requires_grad()) return;
+  output.register_hook([reducer = std::weak_ptr<Reducer>(reducer_),
+                        accumulators = accumulators_](const at::Tensor&) {
+    const auto alive = reducer.lock();
+    if (alive != nullptr && GathersAny(*accumulators)) alive->Begin();
+  });
+}
+
+absl::Status Replica::InStep(absl::string_view what,
+                             const absl::Status& status) const {
+  return Annotate(status,
+                  absl::StrCat(what, " of step ", reducer_->steps() + 1,
+                               " on rank ", group_.NameOf(group_.rank())));
+}
+
+absl::Status Replica::Backward(const at::Tensor& loss) {
+  const absl::Status status = CatchTorch([&] { loss.backward(); });
+  // Of an error of the reducer itself, which came as an exception, this gives
+  // the original.
+  return status.ok() ? status : reducer_->Fail(InStep("backward", status));
+}
+
+absl::Status Replica::Backward(absl::FunctionRef<at::Tensor()> loss) {
+  at::Tensor value;
+  const absl::Status status = CatchTorch([&] { value = loss(); });
+  if (!status.ok()) return reducer_->Fail(InStep("loss", status));
+  return Backward(value);
+}
+
+absl::Status Replica::register_comm_hook(CommunicationHook hook) {
+  if (reducer_->steps() > 0) {
+    return absl::FailedPreconditionError(
+        "a communication hook must be registered before the first step");
+  }
+  TANDEM_RETURN_IF_ERROR(reducer_->SetHook(std::move(hook)));
+  logging_.comm_hook = "user";
+  return absl::OkStatus();
+}
+
+DdpLoggingData Replica::logging_data() const {
+  DdpLoggingData data = logging_;
+  data.has_rebuilt_buckets = reducer_->has_rebuilt_buckets();
+  for (const Bucket& bucket : reducer_->buckets()) {
+    data.bucket_sizes.push_back(
+        bucket.length *
+        static_cast<int64_t>(bucket.buffer->grads().element_size()));
+  }
+  data.num_buckets = static_cast<int64_t>(data.bucket_sizes.size());
+  return data;
+}
+
+}  // namespace tandem

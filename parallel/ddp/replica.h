@@ -1,0 +1,129 @@
+// What DistributedDataParallel is, whatever the type of its module.
+
+#ifndef TANDEM_PARALLEL_DDP_REPLICA_H_
+#define TANDEM_PARALLEL_DDP_REPLICA_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "core/base/named_tensors.h"
+#include "core/comm/communicator.h"
+#include "parallel/comm_hooks/communication_hook.h"
+#include "parallel/ddp/logging.h"
+#include "parallel/ddp/options.h"
+#include "parallel/ddp/reducer.h"
+#include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/flat_buffer_list.h"
+
+namespace tandem {
+
+// While it lives, backward gathers gradients and averages nothing. It counts
+// when backward begins, so it may be made around forward and backward or around
+// backward alone. Movable.
+class NoSyncGuard {
+ public:
+  explicit NoSyncGuard(std::shared_ptr<Reducer> reducer);
+  ~NoSyncGuard();
+  NoSyncGuard(NoSyncGuard&&) = default;
+  NoSyncGuard& operator=(NoSyncGuard&&) = delete;
+
+ private:
+  std::shared_ptr<Reducer> reducer_;
+  bool before_ = true;
+};
+
+// Parameters and buffers of one replica, and the reducer that keeps it alike to
+// those of the other ranks. See DistributedDataParallel.
+class Replica {
+ public:
+  virtual ~Replica();
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  // loss.backward(), with the gradients averaged over the ranks when it
+  // returns. One may as well call loss.backward(): the same happens, but an
+  // error is thrown (c10::Error), as LibTorch's own are.
+  //
+  // torch::autograd::grad gathers no gradients, and so averages nothing: what
+  // it returns is this rank's own. It may come before Backward (a penalty on
+  // gradients).
+  //
+  // Errors: Reducer::Finish's, and LibTorch's. After one the other ranks fail
+  // too, at once, and the group is of no more use.
+  absl::Status Backward(const at::Tensor& loss);
+  // The same of the loss that `loss` computes, whose errors (a target of the
+  // wrong dtype) are returned too.
+  absl::Status Backward(absl::FunctionRef<at::Tensor()> loss);
+
+  // torch's no_sync(): for accumulation over several batches.
+  NoSyncGuard no_sync() { return NoSyncGuard(reducer_); }
+
+  // Replaces the all-reduce; once, before the first step. The same on every
+  // rank.
+  absl::Status register_comm_hook(CommunicationHook hook);
+
+  // For an optimizer, clipping, averaging: every trained parameter, and its
+  // gradient, is in one of these.
+  FlatBuffers& flat_buffers() { return flat_; }
+  // Those of one of options.optimizer_group's groups, for an optimizer of its
+  // own; empty: nothing trained is in that group.
+  FlatBufferList flat_buffers_of(int64_t group) const;
+  // Those whose gradients are averaged, and so alike on all ranks; and those of
+  // ignored parameters, which are each rank's own.
+  FlatBufferList averaged_flat_buffers() const;
+  FlatBufferList ignored_flat_buffers() const;
+  // No parameter has a gradient any more.
+  void ZeroGrad();
+  // Every rank's buffers become rank 0's, but for ignored ones. Collective.
+  absl::Status BroadcastBuffers();
+
+  DdpLoggingData logging_data() const;
+  const Reducer& reducer() const { return *reducer_; }
+
+ protected:
+  Replica(Communicator& group, const DistributedDataParallelOptions& options);
+
+  absl::Status Prepare(const NamedTensors& all_parameters,
+                       const NamedTensors& buffers);
+  absl::Status BeforeForward();
+  void AfterForward();
+  // `status` with what went on, the step and the rank in front.
+  absl::Status InStep(absl::string_view what, const absl::Status& status) const;
+  void WatchOutput(const at::Tensor& output);
+
+ private:
+  // Which of the parts of flat_ a parameter belongs to.
+  enum class Kind { kAveraged, kDelayed, kIgnored };
+
+  Kind KindOf(const std::string& name) const;
+  absl::Status Flatten(const NamedTensors& parameters);
+  void MakeReducer(const NamedTensors& parameters);
+  absl::Status TakeRank0s(const NamedTensors& tensors);
+  void OnBackwardBegun();
+  void Describe();
+
+  Communicator& group_;
+  DistributedDataParallelOptions options_;
+  std::vector<at::Tensor> buffers_;  // those that are broadcast
+  FlatBuffers flat_;                 // averaged ones, delayed, ignored
+  std::vector<FlatBuffer*> averaged_;
+  std::vector<FlatBuffer*> delayed_;
+  std::vector<FlatBuffer*> ignored_;
+  // What gathers the gradients that are averaged.
+  std::shared_ptr<const std::vector<torch::autograd::Node*>> accumulators_;
+  std::shared_ptr<Reducer> reducer_;
+  std::chrono::steady_clock::time_point forward_began_;
+  std::chrono::nanoseconds forward_time_{0};
+  DdpLoggingData logging_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_DDP_REPLICA_H_

@@ -1,0 +1,289 @@
+#include "parallel/optim/flat_buffer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <glog/logging.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/describe_tensor.h"
+#include "core/base/status_macros.h"
+#include "core/device/memory_category.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kAlignment = 64;  // bytes: a cache line, a vector of AVX-512
+
+int64_t AlignUp(int64_t elements, const at::Tensor& like) {
+  const int64_t unit = std::max<int64_t>(
+      1, kAlignment / static_cast<int64_t>(like.element_size()));
+  return (elements + unit - 1) / unit * unit;
+}
+
+bool LiesIn(const at::Tensor& view, const at::Tensor& flat, int64_t offset) {
+  return view.defined() && !view.is_sparse() && view.is_alias_of(flat) &&
+         view.storage_offset() == flat.storage_offset() + offset;
+}
+
+// Moves the slots of each buffer of `all` from where `before` says to where
+// `now` says, by way of `scratch`, which is as large.
+void MoveSlots(const std::vector<at::Tensor>& all,
+               const std::vector<FlatSlot>& before,
+               const std::vector<FlatSlot>& now, const at::Tensor& scratch) {
+  for (const at::Tensor& flat : all) {
+    scratch.copy_(flat);
+    for (size_t i = 0; i < now.size(); ++i) {
+      const int64_t length = now[i].end - now[i].offset;
+      flat.narrow(0, now[i].offset, length)
+          .copy_(scratch.narrow(0, before[i].offset, length));
+    }
+  }
+}
+
+}  // namespace
+
+// What hooks hold: whose they are, while it lives.
+struct FlatBuffer::Link {
+  FlatBuffer* buffer;
+};
+
+// Hangs on a parameter's gradient accumulator. Called with the gradients that
+// went in: none when backward reached the parameter with an undefined one.
+class FlatBuffer::Gather : public torch::autograd::FunctionPostHook {
+ public:
+  Gather(std::shared_ptr<Link> link, size_t id)
+      : link_(std::move(link)), id_(id) {}
+
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& outputs,
+      const torch::autograd::variable_list& inputs) override {
+    const bool any = !inputs.empty() && inputs[0].defined();
+    if (any && link_->buffer != nullptr) link_->buffer->Gathered(id_);
+    return outputs;
+  }
+
+ private:
+  std::shared_ptr<Link> link_;
+  size_t id_;
+};
+
+FlatBuffer::FlatBuffer(const NamedTensors& parameters,
+                       const std::vector<int64_t>& positions,
+                       const Allocate& allocate, int64_t group)
+    : group_(group), link_(std::make_shared<Link>(Link{this})) {
+  CHECK(!parameters.empty());
+  CHECK_EQ(parameters.size(), positions.size());
+  const at::Tensor& first = parameters[0].second;
+  int64_t size = 0;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, parameter] = parameters[i];
+    CHECK(parameter.is_leaf() && parameter.requires_grad()) << name;
+    CHECK(parameter.device() == first.device() &&
+          parameter.scalar_type() == first.scalar_type())
+        << name;
+    const int64_t end = size + AlignUp(parameter.numel(), first);
+    slots_.push_back(
+        {name, parameter, positions[i], i, size, parameter.numel(), end});
+    index_of_.push_back(i);
+    size = end;
+  }
+  const at::TensorOptions options = first.options().requires_grad(false);
+  {
+    const MemoryCategoryScope scope(MemoryCategory::kParameters);
+    values_ = at::zeros({size}, options);
+  }
+  {
+    const MemoryCategoryScope scope(MemoryCategory::kGradients);
+    grads_ = allocate ? allocate(size, options) : at::zeros_like(values_);
+  }
+  CHECK_EQ(grads_.numel(), size);
+  CHECK_EQ(reinterpret_cast<uintptr_t>(values_.data_ptr()) % kAlignment, 0u);
+  CHECK_EQ(reinterpret_cast<uintptr_t>(grads_.data_ptr()) % kAlignment, 0u);
+  for (size_t i = 0; i < slots_.size(); ++i) Place(i);
+  GatherGradients();
+}
+
+FlatBuffer::~FlatBuffer() { link_->buffer = nullptr; }
+
+void FlatBuffer::Place(size_t i) {
+  at::NoGradGuard no_grad;
+  at::Tensor& parameter = slots_[i].parameter;
+  // What overlaps itself, or has holes, cannot keep its strides.
+  if (!parameter.is_non_overlapping_and_dense()) {
+    parameter.set_data(parameter.detach().contiguous());
+  }
+  const at::Tensor value = View(values_, slots_[i]);
+  value.copy_(parameter);
+  parameter.set_data(value);
+  if (has_gradient(i)) {
+    const at::Tensor grad = View(grads_, slots_[i]);
+    grad.copy_(parameter.grad());
+    parameter.mutable_grad() = grad;
+  }
+}
+
+void FlatBuffer::GatherGradients() {
+  for (const FlatSlot& slot : slots_) {
+    auto accumulator = torch::autograd::impl::grad_accumulator(slot.parameter);
+    accumulator->add_post_hook(std::make_unique<Gather>(link_, slot.id));
+    accumulators_.push_back(std::move(accumulator));
+  }
+}
+
+void FlatBuffer::Gathered(size_t id) {
+  at::NoGradGuard no_grad;
+  FlatSlot& slot = slots_[index_of_[id]];
+  const at::Tensor& grad = slot.parameter.grad();
+  if (!LiesIn(grad, grads_, slot.offset)) {
+    const at::Tensor place = View(grads_, slot);
+    // Autograd's own tensor: nobody else has it, as a rule.
+    if (grad.is_sparse()) {
+      place.zero_().add_(grad);
+    } else {
+      place.copy_(grad);
+    }
+    slot.parameter.mutable_grad() = place;
+  }
+  if (on_gradient_) on_gradient_(slot);
+}
+
+at::Tensor FlatBuffer::AddState() {
+  const MemoryCategoryScope scope(MemoryCategory::kOptimizer);
+  state_.push_back(at::zeros_like(values_));
+  return state_.back();
+}
+
+at::Tensor FlatBuffer::View(const at::Tensor& flat,
+                            const FlatSlot& slot) const {
+  return flat.as_strided(slot.parameter.sizes(), slot.parameter.strides(),
+                         flat.storage_offset() + slot.offset);
+}
+
+void FlatBuffer::ZeroGrad() {
+  for (FlatSlot& slot : slots_) slot.parameter.mutable_grad().reset();
+}
+
+void FlatBuffer::set_has_gradient(size_t i, bool on) {
+  FlatSlot& slot = slots_[i];
+  if (!on) {
+    slot.parameter.mutable_grad().reset();
+  } else if (!has_gradient(i)) {
+    slot.parameter.mutable_grad() = View(grads_, slot);
+  }
+}
+
+void FlatBuffer::Reorder(const std::vector<size_t>& order) {
+  CHECK_EQ(order.size(), slots_.size());
+  at::NoGradGuard no_grad;
+  std::vector<bool> graded;
+  std::vector<FlatSlot> before;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    graded.push_back(has_gradient(order[i]));
+    before.push_back(slots_[order[i]]);
+  }
+  slots_ = before;
+  int64_t offset = 0;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    FlatSlot& slot = slots_[i];
+    const int64_t length = slot.end - slot.offset;
+    slot.offset = offset;
+    slot.end = offset += length;
+    index_of_[slot.id] = i;
+  }
+  CHECK_EQ(offset, values_.numel()) << "not a permutation";
+  std::vector<at::Tensor> all = state_;
+  all.push_back(values_);
+  if (std::find(graded.begin(), graded.end(), true) != graded.end()) {
+    const MemoryCategoryScope scope(MemoryCategory::kTemporaries);
+    all.push_back(grads_);
+    MoveSlots(all, before, slots_, at::empty_like(grads_));
+  } else {
+    // As between two steps: what lies in grads_ then means nothing, and its
+    // memory serves. Between slots there are zeros.
+    MoveSlots(all, before, slots_, grads_);
+    grads_.zero_();
+  }
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    FlatSlot& slot = slots_[i];
+    slot.parameter.set_data(View(values_, slot));
+    slot.parameter.mutable_grad().reset();
+    set_has_gradient(i, graded[i]);
+  }
+}
+
+absl::Status FlatBuffer::CheckViews() const {
+  TANDEM_RETURN_IF_ERROR(CheckParameters());
+  for (const FlatSlot& slot : slots_) {
+    const at::Tensor& grad = slot.parameter.grad();
+    if (!grad.defined() || LiesIn(grad, grads_, slot.offset)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("the gradient of parameter ", slot.name,
+                     " was replaced by another tensor since training began: ",
+                     "change its values in place"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FlatBuffer::CheckParameters() const {
+  for (const FlatSlot& slot : slots_) {
+    const at::Tensor& parameter = slot.parameter;
+    if (LiesIn(parameter, values_, slot.offset) &&
+        parameter.scalar_type() == values_.scalar_type()) {
+      continue;
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        "parameter ", slot.name, " was replaced after its module was wrapped: ",
+        "it is ", DescribeTensor(parameter), " on ", parameter.device().str(),
+        " now, and the flat buffer that is trained is ",
+        DescribeTensor(values_), " on ", values_.device().str(),
+        "; convert or move a module first (to(), set_data()), then wrap it, "
+        "and change values in place"));
+  }
+  return absl::OkStatus();
+}
+
+FlatBuffers MakeFlatBuffers(const NamedTensors& parameters,
+                            const FlatBufferOptions& options) {
+  CHECK(options.groups.empty() || options.groups.size() == parameters.size());
+  struct Part {
+    NamedTensors parameters;
+    std::vector<int64_t> positions;
+    int64_t group;
+  };
+  std::vector<Part> parts;
+  std::map<std::tuple<std::string, at::ScalarType, int64_t>, size_t> part_of;
+  std::set<c10::TensorImpl*> seen;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& tensor = parameters[i].second;
+    const int64_t group = options.groups.empty() ? 0 : options.groups[i];
+    if (!tensor.requires_grad() || group < 0) continue;
+    if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+    const auto [at, fresh] = part_of.try_emplace(
+        {tensor.device().str(), tensor.scalar_type(), group}, parts.size());
+    if (fresh) parts.push_back({{}, {}, group});
+    Part& part = parts[at->second];
+    part.parameters.push_back(parameters[i]);
+    part.positions.push_back(i);
+  }
+  FlatBuffers buffers;
+  for (Part& part : parts) {
+    std::reverse(part.parameters.begin(), part.parameters.end());
+    std::reverse(part.positions.begin(), part.positions.end());
+    buffers.push_back(std::make_unique<FlatBuffer>(
+        part.parameters, part.positions, options.allocate, part.group));
+  }
+  return buffers;
+}
+
+}  // namespace tandem

@@ -1,0 +1,149 @@
+// Parameters side by side in one buffer, their gradients in a second.
+//
+// Collectives, clipping and fused optimizer steps then work on slices of two
+// tensors instead of on hundreds of small ones, and copy nothing. (PyTorch's
+// gradient_as_bucket_view, for parameters as well.)
+
+#ifndef TANDEM_PARALLEL_OPTIM_FLAT_BUFFER_H_
+#define TANDEM_PARALLEL_OPTIM_FLAT_BUFFER_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/base/named_tensors.h"
+
+namespace torch {
+namespace autograd {
+struct Node;
+}  // namespace autograd
+}  // namespace torch
+
+namespace tandem {
+
+// A parameter's place in the buffers, in elements.
+struct FlatSlot {
+  std::string name;
+  at::Tensor parameter;  // the model's own; a view of values()
+  int64_t position;      // among the parameters that were given
+  size_t id;             // which slot it was at first: stays when order changes
+  int64_t offset;        // on a 64-byte boundary
+  int64_t numel;
+  int64_t end;  // the next slot's offset: after `numel` elements, zeros
+};
+
+// The parameters of one device, dtype and group. Making one moves the
+// parameters' values: each becomes a view of values(), with the same sizes and
+// strides as before (channels-last stays). Both buffers begin on a 64-byte
+// boundary and end on one. The parameters work on after the buffer's death, but
+// gradients are no longer gathered.
+//
+// A parameter without a gradient has an undefined one, as in PyTorch. Backward
+// gathers: the first gradient of a parameter is copied to its place in grads(),
+// which from then on is what the parameter's grad() aliases; further ones are
+// added there. What lies in grads() at the place of a parameter without a
+// gradient means nothing. Sparse gradients become dense.
+//
+// Not thread-safe, but backward may run on any threads.
+class FlatBuffer {
+ public:
+  // Makes the memory of grads(): zeros, [numel], on a 64-byte boundary.
+  using Allocate = std::function<at::Tensor(int64_t numel,
+                                            const at::TensorOptions& options)>;
+  // Told of each gradient that backward has put in its place, on its thread.
+  using OnGradient = std::function<void(const FlatSlot& slot)>;
+
+  // `parameters`: leaves that require a gradient, distinct tensors of one
+  // device and dtype, in the order of the buffer. `positions` go to the slots.
+  FlatBuffer(const NamedTensors& parameters,
+             const std::vector<int64_t>& positions,
+             const Allocate& allocate = nullptr, int64_t group = 0);
+  ~FlatBuffer();
+  FlatBuffer(const FlatBuffer&) = delete;
+  FlatBuffer& operator=(const FlatBuffer&) = delete;
+
+  const at::Tensor& values() const { return values_; }  // [size]
+  const at::Tensor& grads() const { return grads_; }    // [size]
+  const std::vector<FlatSlot>& slots() const { return slots_; }
+  // Where the slot of this id is now.
+  size_t index_of(size_t id) const { return index_of_[id]; }
+  int64_t group() const { return group_; }
+
+  // One more buffer of this layout, zero, which Reorder moves with the others:
+  // optimizer state.
+  at::Tensor AddState();
+  // The part of `flat` (a buffer of this layout) that belongs to the slot, with
+  // the parameter's sizes and strides.
+  at::Tensor View(const at::Tensor& flat, const FlatSlot& slot) const;
+
+  // No parameter has a gradient any more (zero_grad(set_to_none=True)).
+  void ZeroGrad();
+  bool has_gradient(size_t i) const {
+    return slots_[i].parameter.grad().defined();
+  }
+  // Gives slot `i` a gradient, whatever lies at its place, or takes it away.
+  void set_has_gradient(size_t i, bool on);
+  void set_on_gradient(OnGradient on_gradient) {
+    on_gradient_ = std::move(on_gradient);
+  }
+
+  // Puts the slots into another order: slot i becomes what slots()[order[i]]
+  // was. Values, gradients and state move along, in place: tensors that alias
+  // the buffers as a whole stay right, older views of parts do not. Requires a
+  // permutation.
+  void Reorder(const std::vector<size_t>& order);
+
+  // FailedPrecondition, naming the parameter, when it lies in the buffer no
+  // more: module->to() of another dtype or device replaces it, and its hook.
+  absl::Status CheckParameters() const;
+  // The same, and when a gradient does.
+  absl::Status CheckViews() const;
+
+ private:
+  struct Link;
+  class Gather;
+
+  void Place(size_t i);
+  void GatherGradients();
+  void Gathered(size_t id);
+
+  int64_t group_;
+  std::vector<FlatSlot> slots_;
+  std::vector<size_t> index_of_;  // by id
+  at::Tensor values_;
+  at::Tensor grads_;
+  std::vector<at::Tensor> state_;
+  OnGradient on_gradient_;
+  // Hooks, which may outlive the buffer, see through it whether it lives.
+  std::shared_ptr<Link> link_;
+  // A hook lives as long as the accumulator that it hangs on.
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+};
+
+using FlatBuffers = std::vector<std::unique_ptr<FlatBuffer>>;
+
+struct FlatBufferOptions {
+  // By parameter: parameters of different groups (an optimizer's parameter
+  // groups) share no buffer; those of a negative one are left out. Empty: all
+  // in group 0.
+  std::vector<int64_t> groups;
+  FlatBuffer::Allocate allocate;  // null: ordinary memory
+};
+
+// One buffer for each (device, dtype, group), in order of first appearance. A
+// tensor that comes under several names (tied weights) is laid out once, under
+// its first name; one that requires no gradient is left out. The order within a
+// buffer is the reverse of that given: about the order in which backward makes
+// gradients ready. Slots' positions are those in `parameters`.
+FlatBuffers MakeFlatBuffers(const NamedTensors& parameters,
+                            const FlatBufferOptions& options = {});
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_OPTIM_FLAT_BUFFER_H_

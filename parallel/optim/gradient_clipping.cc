@@ -1,0 +1,127 @@
+#include "parallel/optim/gradient_clipping.h"
+
+#include <ATen/core/grad_mode.h>
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/vector/power_sum.h"
+
+namespace tandem {
+namespace {
+
+void AppendSums(const FlatBuffer& buffer, double p,
+                std::vector<GradientSum>* sums) {
+  std::vector<ElementRange> ranges;
+  for (size_t i = 0; i < buffer.slots().size(); ++i) {
+    const FlatSlot& slot = buffer.slots()[i];
+    if (!buffer.has_gradient(i) || slot.numel == 0) continue;
+    ranges.push_back({slot.offset, slot.numel});
+    sums->push_back({&slot, 0});
+  }
+  GradientSum* next = sums->data() + sums->size() - ranges.size();
+  for (double sum : PowerSums(buffer.grads(), ranges, p)) (next++)->sum = sum;
+}
+
+double Norm(const std::vector<GradientSum>& sums, double p) {
+  std::vector<double> numbers;
+  for (const GradientSum& each : sums) numbers.push_back(each.sum);
+  return NormOfSums(numbers, p);
+}
+
+absl::Status CheckFinite(const std::vector<GradientSum>& sums, double norm,
+                         double norm_type) {
+  if (std::isfinite(norm)) return absl::OkStatus();
+  std::string culprit = "it overflows";
+  for (const GradientSum& each : sums) {
+    if (std::isfinite(each.sum)) continue;
+    culprit =
+        absl::StrCat("the gradient of ", each.slot->name, " is not finite");
+    break;
+  }
+  return absl::OutOfRangeError(
+      absl::StrCat("the norm (of order ", norm_type, ") of all gradients is ",
+                   norm, " and cannot be clipped: ", culprit,
+                   "; look for the step in which the loss overflows, or turn "
+                   "error_if_nonfinite off"));
+}
+
+}  // namespace
+
+std::vector<GradientSum> GradientSums(const FlatBufferList& buffers, double p) {
+  std::vector<GradientSum> sums;
+  for (const FlatBuffer* buffer : buffers) AppendSums(*buffer, p, &sums);
+  std::sort(sums.begin(), sums.end(),
+            [](const GradientSum& a, const GradientSum& b) {
+              return a.slot->position < b.slot->position;
+            });
+  return sums;
+}
+
+double NormOfSums(const std::vector<double>& sums, double p) {
+  double all = 0;
+  for (const double sum : sums) {
+    if (!std::isinf(p)) {
+      all += sum;
+    } else if (!(sum <= all)) {  // a NaN is greater than all
+      all = sum;
+      if (std::isnan(all)) break;
+    }
+  }
+  return NormOfPowerSum(all, p);
+}
+
+void ScaleGradients(const FlatBufferList& buffers, double max_norm,
+                    double norm) {
+  const double scale = max_norm / (norm + 1e-6);
+  if (scale >= 1) return;  // not so for a NaN
+  at::NoGradGuard no_grad;
+  for (const FlatBuffer* buffer : buffers) buffer->grads().mul_(scale);
+}
+
+double GradientNorm(const FlatBufferList& buffers, double norm_type) {
+  return Norm(GradientSums(buffers, norm_type), norm_type);
+}
+
+double ClipGradientNorm(const FlatBufferList& buffers, double max_norm) {
+  CHECK_GT(max_norm, 0);
+  const double norm = GradientNorm(buffers);
+  ScaleGradients(buffers, max_norm, norm);
+  return norm;
+}
+
+absl::StatusOr<double> ClipGradientNorm(const FlatBufferList& buffers,
+                                        const ClipNormOptions& options) {
+  if (!(options.max_norm > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_norm must be greater than 0, got ", options.max_norm));
+  }
+  if (!(options.norm_type > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("norm_type must be greater than 0 (2, 1, infinity), got ",
+                     options.norm_type));
+  }
+  const std::vector<GradientSum> sums =
+      GradientSums(buffers, options.norm_type);
+  const double norm = Norm(sums, options.norm_type);
+  if (options.error_if_nonfinite) {
+    const absl::Status finite = CheckFinite(sums, norm, options.norm_type);
+    if (!finite.ok()) return finite;
+  }
+  ScaleGradients(buffers, options.max_norm, norm);
+  return norm;
+}
+
+void ClipGradientValue(const FlatBufferList& buffers, double clip_value) {
+  CHECK_GT(clip_value, 0);
+  at::NoGradGuard no_grad;
+  for (const FlatBuffer* buffer : buffers) {
+    buffer->grads().clamp_(-clip_value, clip_value);
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,67 @@
+// Gradients kept from growing too large (torch.nn.utils.clip_grad_*).
+
+#ifndef TANDEM_PARALLEL_OPTIM_GRADIENT_CLIPPING_H_
+#define TANDEM_PARALLEL_OPTIM_GRADIENT_CLIPPING_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "parallel/optim/flat_buffer_list.h"
+
+namespace tandem {
+
+// Parameters without a gradient take no part in what follows. The gradients
+// must be complete: after backward, and averaged. To be the same on every rank,
+// a norm must be of averaged gradients alone: with parameters_to_ignore that is
+// Replica::averaged_flat_buffers().
+
+// The p-norm, p = norm_type, of all gradients of `buffers` together; infinity
+// is the greatest magnitude. 0 without gradients. Summed in double and in the
+// order of the parameters that the buffers were made of, not in that of the
+// buffers: on CPU it depends neither on the layout nor on the number of
+// threads. (PyTorch takes the norm of the parameters' norms, in float: the same
+// but for its rounding, which was seen to reach 1e-4 of the norm for parameters
+// with millions of elements.) Requires norm_type > 0.
+double GradientNorm(const FlatBufferList& buffers, double norm_type = 2);
+
+// What such a norm is made of: for each gradient that has elements the sum of
+// its elements' powers, or their greatest magnitude, in the order of positions;
+// and the norm of sums that are in the order of a model's parameters.
+struct GradientSum {
+  const FlatSlot* slot;
+  double sum;
+};
+std::vector<GradientSum> GradientSums(const FlatBufferList& buffers, double p);
+double NormOfSums(const std::vector<double>& sums, double p);
+
+// Scales all gradients by max_norm / (norm + 1e-6) if that is less than 1: for
+// a norm that is not of these buffers alone.
+void ScaleGradients(const FlatBufferList& buffers, double max_norm,
+                    double norm);
+
+// clip_grad_norm_: scales all gradients by max_norm / (norm + 1e-6) if that is
+// less than 1. Returns the norm before. One that is not finite makes every
+// gradient NaN or zero, as in PyTorch. Requires max_norm > 0.
+double ClipGradientNorm(const FlatBufferList& buffers, double max_norm);
+
+// The arguments of clip_grad_norm_, with its defaults.
+struct ClipNormOptions {
+  double max_norm = 1;  // no default there
+  double norm_type = 2;
+  bool error_if_nonfinite = false;
+};
+
+// The same. InvalidArgument unless max_norm > 0 and norm_type > 0; with
+// error_if_nonfinite OutOfRange for a norm that is not finite: the
+// message names the first parameter with such a gradient, and nothing changes.
+// After averaging this happens on all ranks alike.
+absl::StatusOr<double> ClipGradientNorm(const FlatBufferList& buffers,
+                                        const ClipNormOptions& options);
+
+// clip_grad_value_: every element into [-clip_value, clip_value]. Requires
+// clip_value > 0.
+void ClipGradientValue(const FlatBufferList& buffers, double clip_value);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_OPTIM_GRADIENT_CLIPPING_H_

@@ -1,0 +1,81 @@
+#include "parallel/optim/grouped_optimizer.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+
+namespace tandem {
+
+absl::StatusOr<GroupedOptimizer> GroupedOptimizer::Create(
+    const std::vector<OptimizerOptions>& options,
+    const FlatBufferList& buffers) {
+  GroupedOptimizer all;
+  std::vector<std::vector<FlatBuffer*>> parts(options.size());
+  for (FlatBuffer* buffer : buffers) {
+    const auto group = static_cast<size_t>(buffer->group());
+    if (group >= options.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "parameter ", buffer->slots()[0].name, " is in optimizer group ",
+          buffer->group(), ", but there are options for ", options.size(),
+          " groups, counted from 0"));
+    }
+    parts[group].push_back(buffer);
+    for (const FlatSlot& slot : buffer->slots()) {
+      all.groups_[slot.name] = group;
+    }
+  }
+  for (size_t group = 0; group < options.size(); ++group) {
+    TANDEM_ASSIGN_OR_RETURN(
+        std::unique_ptr<Optimizer> optimizer,
+        MakeOptimizer(options[group], FlatBufferList(parts[group])));
+    all.optimizers_.push_back(std::move(optimizer));
+  }
+  return all;
+}
+
+void GroupedOptimizer::Step(double learning_rate) {
+  for (const auto& optimizer : optimizers_) optimizer->Step(learning_rate);
+}
+
+NamedTensors GroupedOptimizer::State() const {
+  NamedTensors state;
+  for (const auto& optimizer : optimizers_) {
+    for (auto& each : optimizer->State()) state.push_back(std::move(each));
+  }
+  return state;
+}
+
+// The first for a name that nobody knows: it will refuse it.
+size_t GroupedOptimizer::GroupOf(const std::string& state_name) const {
+  const auto found = groups_.find(state_name.substr(0, state_name.rfind('.')));
+  return found == groups_.end() ? 0 : found->second;
+}
+
+std::vector<StoredTensors> GroupedOptimizer::ByGroup(
+    const StoredTensors& state) const {
+  std::vector<StoredTensors> parts(optimizers_.size());
+  for (const StoredTensor& each : state) {
+    parts[GroupOf(each.info.name)].Add(each);
+  }
+  return parts;
+}
+
+absl::Status GroupedOptimizer::CheckState(const StoredTensors& state) const {
+  const std::vector<StoredTensors> parts = ByGroup(state);
+  for (size_t group = 0; group < parts.size(); ++group) {
+    TANDEM_RETURN_IF_ERROR(optimizers_[group]->CheckState(parts[group]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GroupedOptimizer::LoadState(const StoredTensors& state) {
+  TANDEM_RETURN_IF_ERROR(CheckState(state));
+  const std::vector<StoredTensors> parts = ByGroup(state);
+  for (size_t group = 0; group < parts.size(); ++group) {
+    TANDEM_RETURN_IF_ERROR(optimizers_[group]->LoadState(parts[group]));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

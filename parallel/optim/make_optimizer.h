@@ -1,0 +1,27 @@
+// One of the optimizers, from whichever options are given.
+
+#ifndef TANDEM_PARALLEL_OPTIM_MAKE_OPTIMIZER_H_
+#define TANDEM_PARALLEL_OPTIM_MAKE_OPTIMIZER_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/variant.h"
+#include "parallel/optim/adam.h"
+#include "parallel/optim/flat_buffer_list.h"
+#include "parallel/optim/optimizer.h"
+#include "parallel/optim/sgd.h"
+
+namespace tandem {
+
+using OptimizerOptions = absl::variant<SgdOptions, AdamOptions, AdamWOptions>;
+
+// MakeSgd, MakeAdam or MakeAdamW. What `buffers` lists must outlive the
+// optimizer: all of a model's flat buffers, or those of one parameter group
+// (Replica::flat_buffers_of).
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
+    const OptimizerOptions& options, const FlatBufferList& buffers);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_OPTIM_MAKE_OPTIMIZER_H_

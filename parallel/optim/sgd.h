@@ -1,0 +1,32 @@
+// Stochastic gradient descent.
+
+#ifndef TANDEM_PARALLEL_OPTIM_SGD_H_
+#define TANDEM_PARALLEL_OPTIM_SGD_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "parallel/optim/flat_buffer_list.h"
+#include "parallel/optim/optimizer.h"
+
+namespace tandem {
+
+// Names, meaning and defaults of torch.optim.SGD; the learning rate comes with
+// each step.
+struct SgdOptions {
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+};
+
+// torch.optim.SGD as fused steps over `buffers`, which must outlive it. State:
+// momentum_buffer where momentum is not zero; a parameter's first step sets it
+// to the gradient. InvalidArgument for negative or non-finite values, and for
+// nesterov without momentum or with dampening.
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeSgd(
+    const SgdOptions& options, const FlatBufferList& buffers);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_OPTIM_SGD_H_

@@ -1,0 +1,296 @@
+#include "parallel/partition/partition.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <regex>
+#include <set>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "core/base/status_macros.h"
+#include "parallel/balance/balance.h"
+#include "parallel/partition/kept_microbatches.h"
+#include "parallel/schedule/prediction.h"
+#include "parallel/schedule/validator.h"
+
+namespace tandem {
+namespace {
+
+absl::Status CheckExpression(const std::string& text) {
+  if (text.empty()) {
+    return absl::InvalidArgumentError(
+        "balance by type: expected an expression behind the colon, such as "
+        "type:Linear|Conv2d");
+  }
+  try {
+    const std::regex expression(text);
+  } catch (const std::regex_error& error) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "balance by type:", text,
+        ": not a regular expression (ECMAScript's): ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+// A tied weight is charged to the first layer that has it.
+std::vector<LayerCost> CostsWithSharedOnce(const ModelProfile& profile) {
+  std::vector<LayerCost> costs = CostsOf(profile);
+  std::set<int> seen;
+  for (size_t i = 0; i < costs.size(); ++i) {
+    for (const auto& [number, bytes] : profile.layers[i].shared_state) {
+      if (!seen.insert(number).second) costs[i].state_bytes -= bytes;
+    }
+  }
+  return costs;
+}
+
+absl::StatusOr<Cuts> CutsAsGiven(const std::string& text,
+                                 const std::vector<std::string>& names,
+                                 int64_t stages) {
+  absl::StatusOr<Cuts> cuts = ParseCuts(text, names, stages);
+  if (cuts.ok()) return cuts;
+  return absl::Status(cuts.status().code(),
+                      absl::StrCat("the balance ", text,
+                                   " is none of uniform, parameters, "
+                                   "profile and type:REGEX, and as layers: ",
+                                   cuts.status().message()));
+}
+
+// Charges the layers of overfull devices for the tied weights that others have,
+// too. Has anything changed?
+bool ChargeShared(const ModelProfile& profile, const Cuts& cuts,
+                  const Schedule& schedule, const PipelineDevices& devices,
+                  std::vector<LayerCost>& costs) {
+  const std::vector<int64_t> needs =
+      DeviceMemories(profile, cuts, schedule, devices.checkpointing);
+  const std::vector<LayerRange> parts =
+      PartsOf(cuts, static_cast<int64_t>(costs.size()));
+  bool changed = false;
+  for (size_t device = 0; device < needs.size(); ++device) {
+    if (needs[device] <= devices.device_bytes) continue;
+    for (int stage : schedule.stages_of[device]) {
+      for (int64_t i = parts[stage].begin; i < parts[stage].end; ++i) {
+        const int64_t all = profile.layers[i].state_bytes;
+        changed = changed || costs[i].state_bytes != all;
+        costs[i].state_bytes = all;
+      }
+    }
+  }
+  return changed;
+}
+
+absl::StatusOr<double> PredictedStep(const ModelProfile& profile,
+                                     const Cuts& cuts, const Schedule& schedule,
+                                     const PipelineDevices& devices) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const SchedulePrediction predicted,
+      PredictSchedule(schedule,
+                      ScheduleCostsOf(profile, cuts, schedule, devices.sending,
+                                      devices.checkpointing)));
+  return predicted.step;
+}
+
+// Stages alike can matter more than devices alike: which do?
+absl::StatusOr<Cuts> Better(const Cuts& by_device, const Cuts& by_stage,
+                            const ModelProfile& profile,
+                            const Schedule& schedule,
+                            const PipelineDevices& devices) {
+  for (const int64_t bytes :
+       DeviceMemories(profile, by_stage, schedule, devices.checkpointing)) {
+    const bool fits =
+        devices.device_bytes == 0 || bytes <= devices.device_bytes;
+    if (!fits) return by_device;
+  }
+  TANDEM_ASSIGN_OR_RETURN(const double with_devices,
+                          PredictedStep(profile, by_device, schedule, devices));
+  TANDEM_ASSIGN_OR_RETURN(const double with_stages,
+                          PredictedStep(profile, by_stage, schedule, devices));
+  return with_stages < with_devices ? by_stage : by_device;
+}
+
+// CutsByTime does not know tied weights. Where these make a device overflow, it
+// is asked again with them charged to each layer there.
+absl::StatusOr<Cuts> CutsByProfile(const ModelProfile& profile,
+                                   const Schedule& schedule,
+                                   const PipelineDevices& devices) {
+  TANDEM_RETURN_IF_ERROR(
+      ValidateSchedule(schedule, {schedule.microbatches, 0}).status());
+  BalanceOptions options;
+  options.seconds_per_message = devices.sending.seconds_per_message;
+  options.seconds_per_byte = devices.sending.seconds_per_byte;
+  options.device_bytes = devices.device_bytes;
+  options.devices = KeptMicrobatches(schedule, devices.checkpointing);
+  const double again =
+      RecomputedShare(devices.checkpointing, schedule.microbatches);
+  std::vector<LayerCost> costs = CostsWithSharedOnce(profile);
+  for (LayerCost& each : costs) each.backward += again * each.forward;
+  absl::StatusOr<Cuts> cuts;
+  do {
+    cuts = CutsByTime(costs, schedule.stages, options);
+  } while (cuts.ok() && devices.device_bytes > 0 &&
+           ChargeShared(profile, *cuts, schedule, devices, costs));
+  if (!cuts.ok() || schedule.stages == schedule.devices()) return cuts;
+  options.devices.clear();
+  options.device_bytes = 0;
+  TANDEM_ASSIGN_OR_RETURN(const Cuts by_stage,
+                          CutsByTime(costs, schedule.stages, options));
+  return Better(*cuts, by_stage, profile, schedule, devices);
+}
+
+}  // namespace
+
+absl::StatusOr<BalanceRule> ParseBalance(absl::string_view flag) {
+  if (flag.empty() || flag == "parameters") {
+    return BalanceRule{BalanceKind::kParameters};
+  }
+  if (flag == "uniform") return BalanceRule{BalanceKind::kUniform};
+  if (flag == "profile") return BalanceRule{BalanceKind::kProfile};
+  if (!absl::ConsumePrefix(&flag, "type:")) {
+    return BalanceRule{BalanceKind::kCuts, std::string(flag)};
+  }
+  BalanceRule rule = {BalanceKind::kType, std::string(flag)};
+  TANDEM_RETURN_IF_ERROR(CheckExpression(rule.text));
+  return rule;
+}
+
+absl::StatusOr<Cuts> PartitionModel(const BalanceRule& rule,
+                                    const ModelOutline& model,
+                                    const Schedule& schedule,
+                                    const PipelineDevices& devices) {
+  const auto layers = static_cast<int64_t>(model.names.size());
+  switch (rule.kind) {
+    case BalanceKind::kUniform:
+      return UniformCuts(layers, schedule.stages);
+    case BalanceKind::kParameters:
+      return CutsByParameters(model.parameters, schedule.stages);
+    case BalanceKind::kType:
+      return CutsByType(model.types, rule.text, schedule.stages);
+    case BalanceKind::kCuts:
+      return CutsAsGiven(rule.text, model.names, schedule.stages);
+    case BalanceKind::kProfile:
+      break;
+  }
+  if (!model.profile.has_value()) {
+    return absl::InvalidArgumentError(
+        "to cut by profile, the layers must have been measured");
+  }
+  return CutsByProfile(*model.profile, schedule, devices);
+}
+
+namespace {
+
+// What one microbatch keeps in a stage.
+struct StageKeeps {
+  int64_t input = 0;
+  int64_t activations = 0;
+
+  int64_t At(const PartAlive& alive) const {
+    return alive.inputs * input + alive.activations * activations;
+  }
+};
+
+std::vector<StageKeeps> KeptBy(const ModelProfile& profile, const Cuts& cuts) {
+  std::vector<StageKeeps> stages;
+  for (const LayerRange& part :
+       PartsOf(cuts, static_cast<int64_t>(profile.layers.size()))) {
+    StageKeeps keeps;
+    keeps.input = part.begin == 0 ? profile.input_bytes
+                                  : profile.layers[part.begin - 1].output_bytes;
+    for (int64_t i = part.begin; i < part.end; ++i) {
+      keeps.activations += profile.layers[i].activation_bytes;
+    }
+    stages.push_back(keeps);
+  }
+  return stages;
+}
+
+int64_t StateOf(const ModelProfile& profile, const LayerRange& part) {
+  int64_t state = 0;
+  std::set<int> seen;
+  for (int64_t i = part.begin; i < part.end; ++i) {
+    const LayerProfile& layer = profile.layers[i];
+    state += layer.state_bytes;
+    for (const auto& [number, bytes] : layer.shared_state) {
+      if (!seen.insert(number).second) state -= bytes;
+    }
+  }
+  return state;
+}
+
+}  // namespace
+
+std::vector<StageMemory> StageMemories(const ModelProfile& profile,
+                                       const Cuts& cuts,
+                                       const Schedule& schedule,
+                                       ActivationCheckpointing checkpointing) {
+  const std::vector<StageKeeps> keeps = KeptBy(profile, cuts);
+  std::vector<StageMemory> stages;
+  for (const LayerRange& part :
+       PartsOf(cuts, static_cast<int64_t>(profile.layers.size()))) {
+    stages.push_back({StateOf(profile, part), 0});
+  }
+  for (const BalanceDevice& device :
+       KeptMicrobatches(schedule, checkpointing)) {
+    for (const auto& moment : device.moments) {
+      for (size_t i = 0; i < moment.size(); ++i) {
+        const int stage = device.parts[i];
+        stages[stage].activations =
+            std::max(stages[stage].activations, keeps[stage].At(moment[i]));
+      }
+    }
+  }
+  return stages;
+}
+
+std::vector<int64_t> DeviceMemories(const ModelProfile& profile,
+                                    const Cuts& cuts, const Schedule& schedule,
+                                    ActivationCheckpointing checkpointing) {
+  const std::vector<StageKeeps> keeps = KeptBy(profile, cuts);
+  const std::vector<LayerRange> parts =
+      PartsOf(cuts, static_cast<int64_t>(profile.layers.size()));
+  std::vector<int64_t> devices;
+  for (const BalanceDevice& device :
+       KeptMicrobatches(schedule, checkpointing)) {
+    int64_t state = 0;
+    for (int stage : device.parts) state += StateOf(profile, parts[stage]);
+    int64_t most = 0;
+    for (const auto& moment : device.moments) {
+      int64_t kept = 0;
+      for (size_t i = 0; i < moment.size(); ++i) {
+        kept += keeps[device.parts[i]].At(moment[i]);
+      }
+      most = std::max(most, kept);
+    }
+    devices.push_back(state + most);
+  }
+  return devices;
+}
+
+ScheduleCosts ScheduleCostsOf(const ModelProfile& profile, const Cuts& cuts,
+                              const Schedule& schedule,
+                              const SendingCost& sending,
+                              ActivationCheckpointing checkpointing) {
+  ScheduleCosts costs;
+  costs.stages = StageCostsOf(profile, cuts);
+  const double again = RecomputedShare(checkpointing, schedule.microbatches);
+  for (StageCost& each : costs.stages) {
+    each.backward_input += again * each.forward;
+  }
+  int messages = 0;
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    const int stage = static_cast<int>(i);
+    if (DeviceOfStage(schedule, stage) == DeviceOfStage(schedule, stage + 1)) {
+      continue;
+    }
+    ++messages;
+    const auto bytes =
+        static_cast<double>(profile.layers[cuts[i] - 1].output_bytes);
+    costs.transfer +=
+        sending.seconds_per_message + sending.seconds_per_byte * bytes;
+  }
+  if (messages > 0) costs.transfer /= messages;
+  return costs;
+}
+
+}  // namespace tandem

@@ -1,0 +1,95 @@
+// From what --balance says to the cuts of a pipeline, and what its stages then
+// hold. Pure functions: layer_profile.h measures, partition_table.h prints.
+
+#ifndef TANDEM_PARALLEL_PARTITION_PARTITION_H_
+#define TANDEM_PARALLEL_PARTITION_PARTITION_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "parallel/balance/cut.h"
+#include "parallel/profile/model_profile.h"
+#include "parallel/schedule/activation_checkpointing.h"
+#include "parallel/schedule/schedule.h"
+
+namespace tandem {
+
+enum class BalanceKind {
+  kUniform,     // as many layers each
+  kParameters,  // the largest stage as small as can be
+  kProfile,     // the slowest stage as fast as can be
+  kType,        // as many layers of some types each
+  kCuts,        // as given
+};
+
+struct BalanceRule {
+  BalanceKind kind = BalanceKind::kParameters;
+  std::string text = {};  // the types' expression, or the cuts
+};
+
+// "uniform", "parameters", "profile", "type:REGEX"; anything else is taken for
+// cuts (ParseCuts, which knows the layers). Empty: by parameters.
+// InvalidArgument for a bad expression.
+absl::StatusOr<BalanceRule> ParseBalance(absl::string_view flag);
+
+// What is known of the layers that are to be cut.
+struct ModelOutline {
+  std::vector<std::string> names;
+  std::vector<std::string> types;
+  std::vector<int64_t> parameters;  // elements; see ParameterCounts
+  std::optional<ModelProfile> profile = std::nullopt;  // kProfile needs it
+};
+
+// Between the devices of two stages, one way.
+struct SendingCost {
+  double seconds_per_message = 0;
+  double seconds_per_byte = 0;
+};
+
+struct PipelineDevices {
+  SendingCost sending = {};
+  int64_t device_bytes = 0;  // memory of each; 0: no limit
+  // What is computed twice takes time instead of memory.
+  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
+};
+
+// The cuts between the schedule's stages. By profile, the slowest device is as
+// fast as can be, with all of its stages, which share its memory as each needs
+// it; where devices have several, the cuts whose slowest stage is fastest are
+// taken instead if they fit and the step that is predicted with them is
+// shorter.
+// InvalidArgument for cuts or types that do not fit the layers, fewer layers
+// than stages, or no profile where one is needed; ResourceExhausted when
+// nothing fits.
+absl::StatusOr<Cuts> PartitionModel(const BalanceRule& rule,
+                                    const ModelOutline& model,
+                                    const Schedule& schedule,
+                                    const PipelineDevices& devices = {});
+
+struct StageMemory {
+  int64_t state = 0;        // a tied weight once
+  int64_t activations = 0;  // of all microbatches alive, with their inputs
+};
+std::vector<StageMemory> StageMemories(
+    const ModelProfile& profile, const Cuts& cuts, const Schedule& schedule,
+    ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever);
+
+// By device: its stages' state, and what they keep at once, at most.
+std::vector<int64_t> DeviceMemories(
+    const ModelProfile& profile, const Cuts& cuts, const Schedule& schedule,
+    ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever);
+
+// What PredictSchedule takes: the stages' times, with what is computed twice,
+// and the mean time of a message between devices.
+ScheduleCosts ScheduleCostsOf(
+    const ModelProfile& profile, const Cuts& cuts, const Schedule& schedule,
+    const SendingCost& sending,
+    ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PARTITION_PARTITION_H_

@@ -1,0 +1,229 @@
+#include "parallel/pipeline/executor.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "core/base/status_macros.h"
+#include "parallel/pipeline/step.h"
+
+namespace tandem {
+namespace {
+
+// Chunk by chunk, along the model: each stage waits for earlier ones alone. And
+// from the first microbatch to the last (PipelineLinks::Begin).
+std::vector<Action> ForwardsOf(const Schedule& schedule, int device) {
+  std::vector<int> stages = schedule.stages_of[static_cast<size_t>(device)];
+  std::sort(stages.begin(), stages.end());
+  std::vector<Action> forwards;
+  for (int stage : stages) {
+    for (int m = 0; m < schedule.microbatches; ++m) {
+      forwards.push_back({ActionKind::kForward, stage, m});
+    }
+  }
+  return forwards;
+}
+
+// By stage, the last action that adds to its gradients, of so many
+// microbatches.
+std::vector<Action> LastGradients(const Schedule& schedule, size_t count) {
+  std::vector<Action> last(static_cast<size_t>(schedule.stages));
+  for (const auto& actions : schedule.actions) {
+    for (const Action& each : actions) {
+      const bool is_there = static_cast<size_t>(each.microbatch) < count;
+      if (each.kind == ActionKind::kForward || !is_there) continue;
+      last[static_cast<size_t>(each.stage)] = each;
+    }
+  }
+  return last;
+}
+
+absl::Status CheckMicrobatches(const Schedule& schedule,
+                               const std::vector<Batch>& microbatches,
+                               size_t least) {
+  const auto most = static_cast<size_t>(schedule.microbatches);
+  const size_t count = microbatches.size();
+  const bool fits =
+      least <= count && count <= most &&
+      std::all_of(microbatches.begin(), microbatches.end(),
+                  [](const Batch& each) { return each.size > 0; });
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a step of schedule ", schedule.name, " takes ", least,
+                   " to ", schedule.microbatches, " microbatches, none empty; ",
+                   count, " were given"));
+}
+
+}  // namespace
+
+PipelineExecutor::PipelineExecutor(Schedule schedule, Stages stages,
+                                   PipelineLayout layout,
+                                   const PipelineOptions& options)
+    : schedule_(std::move(schedule)),
+      stages_(std::move(stages)),
+      layout_(std::move(layout)),
+      options_(options),
+      timeline_(schedule_.actions.size()),
+      peaks_(schedule_.actions.size()) {
+  for (int i = 0; i < schedule_.stages; ++i) {
+    fault_points_.push_back({absl::StrCat("stage:", i, ":forward"),
+                             absl::StrCat("stage:", i, ":backward")});
+  }
+}
+
+PipelineExecutor::~PipelineExecutor() = default;
+
+absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Create(
+    Schedule schedule, Stages stages, PipelineLayout layout,
+    const PipelineOptions& options) {
+  // With room for all, no stage waits to hand over: how far one runs ahead is
+  // the schedule's affair.
+  const int capacity = schedule.microbatches;
+  auto executor = absl::WrapUnique(new PipelineExecutor(
+      std::move(schedule), std::move(stages), std::move(layout), options));
+  TANDEM_ASSIGN_OR_RETURN(executor->facts_,
+                          ValidateSchedule(executor->schedule_, {capacity, 0}));
+  TANDEM_RETURN_IF_ERROR(executor->CheckStages());
+  const Schedule& its = executor->schedule_;
+  const PipelineLayout& where = executor->layout_;
+  executor->links_ =
+      std::make_unique<PipelineLinks>(its, where, capacity, options.timeout);
+  for (int device = 0; device < its.devices(); ++device) {
+    if (!where.IsHere(device)) continue;
+    executor->locals_.push_back(
+        std::make_unique<Local>(device, where.DeviceFor(device)));
+    executor->locals_.back()->forwards = ForwardsOf(its, device);
+  }
+  return executor;
+}
+
+absl::Status PipelineExecutor::CheckStages() const {
+  if (stages_.size() != static_cast<size_t>(schedule_.stages)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("schedule ", schedule_.name, " has ", schedule_.stages,
+                     " stages, but ", stages_.size(), " were given"));
+  }
+  TANDEM_RETURN_IF_ERROR(CheckLayout(schedule_, layout_));
+  for (int i = 0; i < schedule_.stages; ++i) {
+    const int device = DeviceOfStage(schedule_, i);
+    const auto& stage = stages_[static_cast<size_t>(i)];
+    CHECK_EQ(stage != nullptr, layout_.IsHere(device)) << "stage " << i;
+    if (stage == nullptr) continue;
+    CHECK_EQ(stage->has_loss(), i + 1 == schedule_.stages) << stage->name();
+    if (stage->device() == layout_.DeviceFor(device)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        stage->name(), " is on ", stage->device().str(), ", not on ",
+        layout_.DeviceFor(device).str(), " as the layout has it"));
+  }
+  return absl::OkStatus();
+}
+
+void PipelineExecutor::Fail(Step& step, const absl::Status& reason) {
+  {
+    absl::MutexLock lock(&step.mutex);
+    // Others fail because this one did.
+    if (step.failure.ok()) step.failure = reason;
+  }
+  links_->Close(reason);
+}
+
+void PipelineExecutor::OnHang(const Local& local, int action, Step& step) {
+  const Action& where = (*local.actions)[static_cast<size_t>(action)];
+  const Layer* const layer =
+      stages_[static_cast<size_t>(where.stage)]->running_layer();
+  const std::string message = absl::StrCat(
+      Describe(where), " has been computing for ",
+      absl::FormatDuration(absl::FromChrono(options_.hang_timeout)),
+      layer == nullptr ? "" : absl::StrCat(", in layer ", layer->name),
+      ": it cannot be stopped; look for a loop without an end there, or give "
+      "it more time");
+  Fail(step, absl::DeadlineExceededError(message));
+  options_.on_hang(message);
+}
+
+absl::Status PipelineExecutor::Run(Step& step) {
+  const size_t count = step.microbatches->size();
+  for (const Batch& each : *step.microbatches) {
+    step.rows.push_back(each.size);
+    step.firsts.push_back(step.size);
+    step.size += each.size;
+  }
+  step.deferred_scores.resize(count);
+  step.scores.resize(count);
+  step.outputs.resize(count);
+  if (step.trains) step.last_gradients = LastGradients(schedule_, count);
+  links_->Begin(step.rows, step.trains);
+  std::vector<std::future<absl::Status>> running;
+  std::vector<const DeviceProgress*> progress;
+  for (const auto& local : locals_) {
+    local->actions = step.trains
+                         ? &schedule_.actions[static_cast<size_t>(local->index)]
+                         : &local->forwards;
+    progress.push_back(&local->progress);
+    running.push_back(local->place->Submit(
+        [this, &local, &step] { return RunDevice(*local, step); }));
+  }
+  const absl::Status done =
+      AwaitDevices(std::move(running), progress, options_.hang_timeout,
+                   [&](size_t device, int action) {
+                     OnHang(*locals_[device], action, step);
+                   });
+  if (done.ok()) return done;
+  for (const auto& stage : stages_) {
+    if (stage != nullptr) stage->Clear();
+  }
+  absl::MutexLock lock(&step.mutex);
+  return step.failure.ok() ? done : step.failure;
+}
+
+absl::StatusOr<Score> PipelineExecutor::TrainStep(
+    const std::vector<Batch>& microbatches, const StepSamples& samples,
+    const StepHooks& hooks) {
+  TANDEM_RETURN_IF_ERROR(CheckMicrobatches(schedule_, microbatches, 0));
+  Step step;
+  step.microbatches = &microbatches;
+  step.samples = samples;
+  step.hooks = &hooks;
+  for (const auto& stage : stages_) {
+    if (stage != nullptr) stage->TakeAddedLosses();  // an earlier step's
+  }
+  TANDEM_RETURN_IF_ERROR(Run(step));
+  scores_ = std::move(step.scores);
+  Score score;
+  for (const Score& each : scores_) score += each;
+  return score;
+}
+
+absl::Status PipelineExecutor::OnDevices(const DeviceWork& work) {
+  std::vector<std::future<absl::Status>> running;
+  for (const auto& local : locals_) {
+    running.push_back(
+        local->place->Submit([&work, &local] { return work(local->index); }));
+  }
+  absl::Status done;
+  for (std::future<absl::Status>& each : running) done.Update(each.get());
+  return done;
+}
+
+absl::StatusOr<Inference> PipelineExecutor::Infer(
+    const std::vector<Batch>& microbatches, bool keeps_outputs) {
+  TANDEM_RETURN_IF_ERROR(CheckMicrobatches(schedule_, microbatches, 1));
+  Step step;
+  step.microbatches = &microbatches;
+  step.trains = false;
+  step.keeps_outputs = keeps_outputs;
+  TANDEM_RETURN_IF_ERROR(Run(step));
+  Inference inference;
+  for (const Score& each : step.scores) inference.score += each;
+  if (keeps_outputs && has_last_stage()) {
+    inference.outputs = std::move(step.outputs);
+  }
+  return inference;
+}
+
+}  // namespace tandem

@@ -1,0 +1,198 @@
+// Runs a schedule: one thread a device, no lock over all, no polling.
+
+#ifndef TANDEM_PARALLEL_PIPELINE_EXECUTOR_H_
+#define TANDEM_PARALLEL_PIPELINE_EXECUTOR_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "core/device/device.h"
+#include "core/model/batch.h"
+#include "core/random/sample_scope.h"
+#include "parallel/channel/stage_link.h"
+#include "parallel/pipeline/links.h"
+#include "parallel/pipeline/stage.h"
+#include "parallel/pipeline/timeline.h"
+#include "parallel/pipeline/watch.h"
+#include "parallel/schedule/activation_checkpointing.h"
+#include "parallel/schedule/schedule.h"
+#include "parallel/schedule/validator.h"
+
+namespace tandem {
+
+struct PipelineOptions {
+  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
+  // Running statistics are those of whole batches
+  // (core/model/microbatch_scope.h).
+  bool defers_statistics = false;
+  // The first stage's inputs begin on 64-byte boundaries, whatever they are cut
+  // from: some kernels' results depend on it.
+  bool aligns_inputs = false;
+  // How long a stage waits for a neighbour of the same process; for another
+  // rank, as long as the communicator does.
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  // A stage that computes one action for longer hangs, ...
+  std::chrono::milliseconds hang_timeout = std::chrono::minutes(30);
+  // ... and this is told where. What returns must have ended the hang.
+  std::function<void(const std::string&)> on_hang = EndProcess;
+};
+
+// What follows a training step's actions, on their device's thread. Null: none.
+struct StepHooks {
+  // Around each action that adds to gradients of a stage's parameters. With its
+  // `last` one they are complete.
+  using OnGradients =
+      std::function<absl::Status(const Action& action, bool last)>;
+  OnGradients before;
+  OnGradients after;
+  // Within a stage's last one, when what is left of it are gradients of weights
+  // that layers had left for later.
+  std::function<absl::Status(const Action& action)> weights;
+  // After a device's last action, while others may still work: when all stages
+  // of a device have their gradients.
+  std::function<absl::Status(int schedule_device)> finish;
+};
+
+// Where a step's samples stand among those of its whole batch, of which other
+// replicas may compute the rest.
+struct StepSamples {
+  std::optional<Samples> samples;  // of the first microbatch
+  // A microbatch's loss weighs as many of so many samples; 0: of the step's.
+  double of = 0;
+  // By microbatch, where the last stage is and the loss function has a weight:
+  // what its loss weighs instead. Losses that layers add weigh by samples.
+  std::vector<double> loss_parts = {};
+};
+
+// What a forward-only pass gives, where the last stage is.
+struct Inference {
+  Score score;  // of batches with targets
+  // The last layer's, by microbatch; what the loss takes beside it is not
+  // given.
+  std::vector<at::Tensor> outputs;
+};
+
+// The stages of one rank. All ranks of a pipeline call the same methods with
+// the same sizes. Not thread-safe.
+//
+// Fault points: "stage:S:forward:M", "stage:S:backward:M", both from 0.
+class PipelineExecutor {
+ public:
+  using Stages = std::vector<std::unique_ptr<PipelineStage>>;
+  // What is done for a device of the schedule, on its thread.
+  using DeviceWork = std::function<absl::Status(int schedule_device)>;
+
+  // `stages` in the order of the model; null for those of other ranks. Each is
+  // on the device that schedule and layout give it. Validates the schedule,
+  // with links as large as it needs. What `layout` names must outlive this.
+  static absl::StatusOr<std::unique_ptr<PipelineExecutor>> Create(
+      Schedule schedule, Stages stages, PipelineLayout layout,
+      const PipelineOptions& options = {});
+  ~PipelineExecutor();
+
+  // Forward and backward of all microbatches (at most schedule.microbatches of
+  // them, in order; none empty): adds the gradients of the whole batch's mean
+  // loss to the parameters', and returns its score where the last stage is
+  // (elsewhere an empty one). Inputs are needed where the first stage is
+  // (further ones exactly as its layers and later ones read them), and targets
+  // where the last is (further ones as the loss reads them); sizes everywhere.
+  // Of a schedule with more microbatches the actions of the first ones are run,
+  // in its order; without any nothing is computed, and `hooks.finish` is all
+  // there is.
+  //
+  // When one stage fails all stop, on all ranks, and the error names stage,
+  // microbatch and layer; gradients are then undefined. Within one process
+  // another step may follow.
+  absl::StatusOr<Score> TrainStep(const std::vector<Batch>& microbatches,
+                                  const StepSamples& samples = {},
+                                  const StepHooks& hooks = {});
+  // Of the last training step, by microbatch; empty ones where the last stage
+  // is not.
+  const std::vector<Score>& scores() const { return scores_; }
+
+  // For each of this rank's devices, at the same time; the first error.
+  absl::Status OnDevices(const DeviceWork& work);
+
+  // Forward alone, of at most schedule.microbatches microbatches: of all that
+  // have targets the score, and if `keeps_outputs` the outputs.
+  absl::StatusOr<Inference> Infer(const std::vector<Batch>& microbatches,
+                                  bool keeps_outputs);
+
+  const Schedule& schedule() const { return schedule_; }
+  const ScheduleFacts& facts() const { return facts_; }
+  const Stages& stages() const { return stages_; }
+  bool has_last_stage() const { return stages_.back() != nullptr; }
+  // Of the last training step.
+  const PipelineTimeline& timeline() const { return timeline_; }
+  // What this rank sent to other ranks so far.
+  LinkTraffic sent() const { return links_->sent(); }
+  // How many microbatches each device of the schedule held at once so far, at
+  // most; 0 for those of other ranks. See facts() for the schedule's bound.
+  const std::vector<int>& peak_activations() const { return peaks_; }
+
+ private:
+  PipelineExecutor(Schedule schedule, Stages stages, PipelineLayout layout,
+                   const PipelineOptions& options);
+
+  struct Step;
+  struct Local;  // a device of this rank
+
+  absl::Status CheckStages() const;
+  absl::Status Run(Step& step);
+  absl::Status RunDevice(Local& local, Step& step);
+  absl::Status RunAction(const Action& action, Step& step, Local& local,
+                         ActionTime& time);
+  absl::Status RunWithHooks(const Action& action, Step& step, Local& local,
+                            ActionTime& time);
+  static absl::Status CheckDensity(size_t index, Step& step);
+  absl::Status RunForward(const Action& action, Step& step, Local& local,
+                          ActionTime& time);
+  absl::Status RunBackward(const Action& action, Step& step, Local& local,
+                           ActionTime& time);
+  absl::Status RunBackwardWeight(const Action& action, Step& step, Local& local,
+                                 ActionTime& time);
+  absl::Status ComputeWeights(const Action& action, const Step& step);
+  absl::Status Compute(const Action& action, Step& step, Local& local,
+                       ActionTime& time);
+  absl::StatusOr<StageMessage> InputsOf(const Action& action,
+                                        const Step& step) const;
+  absl::Status FinishDevice(const Local& local, const Step& step);
+  absl::Status FinishScores(Local& local, int last, Step& step);
+  StagePass PassOf(int microbatch, const Step& step) const;
+  void NoteHeld(const Local& local);
+  void Fail(Step& step, const absl::Status& reason);
+  void OnHang(const Local& local, int action, Step& step);
+  std::string Describe(const Action& action) const;
+
+  Schedule schedule_;
+  ScheduleFacts facts_;
+  Stages stages_;
+  PipelineLayout layout_;
+  PipelineOptions options_;
+  struct FaultPoints {
+    std::string forward;
+    std::string backward;
+  };
+
+  std::vector<FaultPoints> fault_points_;  // by stage
+  std::unique_ptr<PipelineLinks> links_;
+  PipelineTimeline timeline_;
+  std::vector<int> peaks_;
+  std::vector<Score> scores_;
+  std::vector<std::unique_ptr<Local>> locals_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PIPELINE_EXECUTOR_H_

@@ -1,0 +1,173 @@
+#include "parallel/pipeline/links.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "parallel/channel/remote_stage_link.h"
+
+namespace tandem {
+namespace {
+
+// The microbatches of the actions of `stage` that `matches` takes, in order.
+template <typename Matches>
+std::vector<int> OrderOf(const Schedule& schedule, int stage, size_t count,
+                         Matches matches) {
+  std::vector<int> order;
+  const int device = DeviceOfStage(schedule, stage);
+  for (const Action& each : schedule.actions[static_cast<size_t>(device)]) {
+    const bool is_there = each.microbatch < static_cast<int>(count);
+    if (each.stage == stage && is_there && matches(each.kind)) {
+      order.push_back(each.microbatch);
+    }
+  }
+  return order;
+}
+
+bool IsForward(ActionKind kind) { return kind == ActionKind::kForward; }
+
+bool TakesGradient(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput;
+}
+
+// What LinkStep::taken says of the messages that `stage` sends with `sends`.
+template <typename Matches>
+std::map<int, std::vector<int>> TakenBefore(const Schedule& schedule, int stage,
+                                            size_t count, Matches sends,
+                                            Matches takes) {
+  std::map<int, std::vector<int>> taken;
+  std::vector<int> since;
+  const int device = DeviceOfStage(schedule, stage);
+  for (const Action& each : schedule.actions[static_cast<size_t>(device)]) {
+    const bool is_there = each.microbatch < static_cast<int>(count);
+    if (each.stage != stage || !is_there) continue;
+    if (takes(each.kind)) since.push_back(each.microbatch);
+    if (sends(each.kind)) taken[each.microbatch] = std::exchange(since, {});
+  }
+  return taken;
+}
+
+}  // namespace
+
+absl::Status CheckLayout(const Schedule& schedule,
+                         const PipelineLayout& layout) {
+  CHECK(!layout.devices.empty());
+  const int there = layout.ranks() * static_cast<int>(layout.devices.size());
+  if (there == schedule.devices()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("schedule ", schedule.name, " is for ", schedule.devices(),
+                   " devices, but there are ", there, ": ", layout.ranks(),
+                   " ranks of ", layout.devices.size()));
+}
+
+PipelineLinks::PipelineLinks(const Schedule& schedule,
+                             const PipelineLayout& layout, int capacity,
+                             std::chrono::milliseconds timeout)
+    : schedule_(schedule), ends_(static_cast<size_t>(schedule.stages)) {
+  for (int stage = 0; stage + 1 < schedule.stages; ++stage) {
+    const int device = DeviceOfStage(schedule, stage);
+    const int next = DeviceOfStage(schedule, stage + 1);
+    if (layout.IsHere(device) && layout.IsHere(next)) {
+      // Neighbours on one device hand over without waiting for each other.
+      const int room = device == next ? schedule.microbatches : capacity;
+      JoinHere(stage,
+               CopyChannel(layout.DeviceFor(device), layout.DeviceFor(next)),
+               room, timeout);
+    } else if (layout.IsHere(device) || layout.IsHere(next)) {
+      JoinRanks(stage, layout, capacity);
+    }
+  }
+}
+
+void PipelineLinks::JoinHere(int stage, const CopyChannel& channel,
+                             int capacity, std::chrono::milliseconds timeout) {
+  auto there = std::make_unique<LocalStageLane>(
+      channel.there(), capacity, timeout,
+      LocalStageLane::Whose{"activations", absl::StrCat("from stage ", stage)});
+  auto back = std::make_unique<LocalStageLane>(
+      channel.back(), capacity, timeout,
+      LocalStageLane::Whose{"gradients", absl::StrCat("for stage ", stage)});
+  Ends& before = ends_[static_cast<size_t>(stage)];
+  Ends& behind = ends_[static_cast<size_t>(stage) + 1];
+  before.outputs = there.get();
+  behind.inputs = there.get();
+  before.gradients = back.get();
+  behind.further = back.get();
+  all_.push_back(std::move(there));
+  all_.push_back(std::move(back));
+}
+
+void PipelineLinks::JoinRanks(int stage, const PipelineLayout& layout,
+                              int capacity) {
+  const int device = DeviceOfStage(schedule_, stage);
+  const int next = DeviceOfStage(schedule_, stage + 1);
+  const bool is_before = layout.IsHere(device);
+  RemoteLinkOptions options;
+  options.group = layout.group;
+  options.peer = layout.RankOf(is_before ? next : device);
+  options.stage = stage;
+  options.microbatches = schedule_.microbatches;
+  options.capacity = capacity;
+  options.device = layout.DeviceFor(is_before ? device : next);
+  Ends& ends = ends_[static_cast<size_t>(is_before ? stage : stage + 1)];
+  if (is_before) {
+    UpstreamLink link = MakeUpstreamLink(options);
+    ends.outputs = link.activations.get();
+    ends.gradients = link.gradients.get();
+    all_.push_back(std::move(link.activations));
+    all_.push_back(std::move(link.gradients));
+  } else {
+    DownstreamLink link = MakeDownstreamLink(options);
+    ends.inputs = link.activations.get();
+    ends.further = link.gradients.get();
+    all_.push_back(std::move(link.activations));
+    all_.push_back(std::move(link.gradients));
+  }
+}
+
+void PipelineLinks::Begin(const std::vector<int64_t>& rows,
+                          bool with_backward) {
+  for (int stage = 0; stage < schedule_.stages; ++stage) {
+    const Ends& ends = At(stage);
+    LinkStep going = {rows, std::vector<int>(rows.size()), {}};
+    LinkStep coming = {rows, {}, {}};
+    if (with_backward) {
+      going.order = OrderOf(schedule_, stage, rows.size(), IsForward);
+      coming.order = OrderOf(schedule_, stage, rows.size(), TakesGradient);
+      if (ends.gradients != nullptr) {
+        coming.taken = TakenBefore(schedule_, stage + 1, rows.size(),
+                                   TakesGradient, IsForward);
+      }
+      if (ends.inputs != nullptr) {
+        going.taken = TakenBefore(schedule_, stage - 1, rows.size(), IsForward,
+                                  TakesGradient);
+      }
+    } else {
+      std::iota(going.order.begin(), going.order.end(), 0);
+    }
+    // A lane within a process is both ends, and begins twice.
+    if (ends.inputs != nullptr) ends.inputs->Begin(going);
+    if (ends.outputs != nullptr) ends.outputs->Begin(going);
+    if (ends.gradients != nullptr) ends.gradients->Begin(coming);
+    if (ends.further != nullptr) ends.further->Begin(coming);
+  }
+}
+
+LinkTraffic PipelineLinks::sent() const {
+  LinkTraffic all;
+  for (const Ends& each : ends_) {
+    if (each.outputs != nullptr) all += each.outputs->sent();
+    if (each.further != nullptr) all += each.further->sent();
+  }
+  return all;
+}
+
+void PipelineLinks::Close(const absl::Status& reason) {
+  for (const auto& each : all_) each->Close(reason);
+}
+
+}  // namespace tandem

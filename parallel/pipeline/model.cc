@@ -1,0 +1,214 @@
+#include "parallel/pipeline/model.h"
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/device/memory_category.h"
+#include "core/model/layer_list.h"
+#include "core/model/make_layers.h"
+#include "core/model/reproducible.h"
+#include "parallel/channel/message_form.h"
+
+namespace tandem {
+namespace {
+
+// Of layers that come before the first of `specs.size()`.
+int64_t LayerOf(const LayerSpecs& specs, int64_t before,
+                const std::string& parameter) {
+  int64_t found = -1;
+  for (int64_t i = 0; i < before; ++i) {
+    const std::string& name = specs[static_cast<size_t>(i)].name;
+    if (absl::StartsWith(parameter, name + ".")) found = i;
+  }
+  return found;
+}
+
+int StageOfLayer(const Cuts& cuts, int64_t layer) {
+  return static_cast<int>(std::upper_bound(cuts.begin(), cuts.end(), layer) -
+                          cuts.begin());
+}
+
+std::string StageName(int stage, c10::Device device) {
+  return absl::StrCat("stage ", stage, ", on ", device.str());
+}
+
+absl::Status Move(const LayerList& layers, c10::Device device) {
+  const MemoryCategoryScope scope(MemoryCategory::kParameters);
+  for (const Layer& layer : layers) {
+    if (layer.module == nullptr) continue;
+    TANDEM_RETURN_IF_ERROR(
+        CatchTorch([&] { layer.module->to(device); },
+                   absl::StrCat("moving layer ", layer.name)));
+  }
+  return absl::OkStatus();
+}
+
+LayerList Make(const LayerSpecs& specs, const PipelineModelOptions& options) {
+  if (!options.reproducible) return MakeLayers(specs, options.seed);
+  LayerList layers;
+  for (const LayerSpec& each : specs) {
+    // One that does not see the others shares nothing with them.
+    layers.push_back(MakeLayers({each}, options.seed).front());
+  }
+  return layers;
+}
+
+// Does what crosses the cuts between ranks fit into a message?
+absl::Status CheckMessages(const LayerSpecs& specs, const Schedule& schedule,
+                           const PipelineLayout& layout, const Cuts& cuts,
+                           const LossNames& loss) {
+  const std::vector<LayerLinks> links = LinksOf(specs);
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    const int stage = static_cast<int>(i);
+    if (layout.RankOf(DeviceOfStage(schedule, stage)) ==
+        layout.RankOf(DeviceOfStage(schedule, stage + 1))) {
+      continue;
+    }
+    const auto cut = static_cast<size_t>(cuts[i]);
+    const std::vector<std::string> skips =
+        SkipsBefore(links, cut, loss.outputs);
+    const size_t tensors = 1 + skips.size();
+    if (tensors <= kMostTensors) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        tensors, " tensors cross the cut before layer ", specs[cut].name,
+        ", behind stage ", i, ", but between ranks ", kMostTensors,
+        " at most can: cut where fewer skip connections and further inputs are "
+        "on their way; there it is ",
+        absl::StrJoin(skips, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Check(const LayerSpecs& specs, const Schedule& schedule,
+                   const PipelineLayout& layout, const Cuts& cuts,
+                   const LossNames& loss) {
+  const auto count = static_cast<int64_t>(specs.size());
+  TANDEM_RETURN_IF_ERROR(CheckLayerNames(specs));
+  TANDEM_RETURN_IF_ERROR(CheckCuts(cuts, count));
+  TANDEM_RETURN_IF_ERROR(CheckLayout(schedule, layout));
+  if (cuts.size() + 1 != static_cast<size_t>(schedule.stages)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        cuts.size(), " cuts make ", cuts.size() + 1, " stages, but schedule ",
+        schedule.name, " has ", schedule.stages));
+  }
+  TANDEM_RETURN_IF_ERROR(CheckSkips(LinksOf(specs), loss.outputs));
+  return CheckMessages(specs, schedule, layout, cuts, loss);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
+                                                  const Cuts& cuts,
+                                                  bool copies_ties) {
+  std::map<std::string, TiedGroup> groups;  // by the first member's name
+  // What a tied parameter is tied to may itself be tied.
+  std::map<std::string, StageParameter> first_of;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    for (const auto& [own, other] : specs[i].links.ties) {
+      const auto layer = static_cast<int64_t>(i);
+      const int64_t owner = LayerOf(specs, layer, other);
+      if (owner < 0) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "parameter ", own, " of layer ", specs[i].name, " is tied to ",
+            other, ", which no layer before it has"));
+      }
+      StageParameter mine = {StageOfLayer(cuts, layer),
+                             absl::StrCat(specs[i].name, ".", own)};
+      const StageParameter its = {StageOfLayer(cuts, owner), other};
+      const StageParameter first =
+          first_of.try_emplace(other, its).first->second;
+      first_of[mine.name] = first;
+      mine.is_shared = mine.stage == its.stage && !copies_ties;
+      if (mine.is_shared && mine.stage == first.stage) continue;
+      TiedGroup& group = groups[first.name];
+      if (group.empty()) group.push_back(first);
+      group.push_back(mine);
+    }
+  }
+  std::vector<TiedGroup> result;
+  for (auto& each : groups) result.push_back(std::move(each.second));
+  return result;
+}
+
+absl::StatusOr<PipelineExecutor::Stages> MakeStages(
+    const LayerSpecs& specs, const Schedule& schedule,
+    const PipelineLayout& layout, const PipelineModelOptions& options,
+    const LossFunction& loss) {
+  TANDEM_RETURN_IF_ERROR(
+      Check(specs, schedule, layout, options.cuts, loss.names()));
+  const std::vector<LayerLinks> links = LinksOf(specs);
+  const std::vector<LayerRange> parts =
+      PartsOf(options.cuts, static_cast<int64_t>(specs.size()));
+  PipelineExecutor::Stages stages(parts.size());
+  for (int i = 0; i < schedule.stages; ++i) {
+    const int device = DeviceOfStage(schedule, i);
+    if (!layout.IsHere(device)) continue;
+    const LayerRange& part = parts[static_cast<size_t>(i)];
+    StageOptions stage;
+    stage.device = layout.DeviceFor(device);
+    stage.name = StageName(i, stage.device);
+    const auto skips_before = [&](int64_t layer) {
+      return SkipsBefore(links, static_cast<size_t>(layer),
+                         loss.names().outputs);
+    };
+    stage.incoming = skips_before(part.begin);
+    stage.outgoing = skips_before(part.end);
+    if (i + 1 == schedule.stages) stage.loss = loss;
+    stage.splits_backward = options.splits_backward;
+    stage.weight_gradient_batch = options.weight_gradient_batch;
+    stage.records_statistics = options.reproducible;
+    LayerList layers =
+        Make({specs.begin() + part.begin, specs.begin() + part.end}, options);
+    if (options.reproducible) {
+      TANDEM_RETURN_IF_ERROR(CheckReproducible(layers));
+    }
+    if (options.recomputes) {
+      TANDEM_RETURN_IF_ERROR(CheckRecomputable(layers, stage.device));
+    }
+    TANDEM_RETURN_IF_ERROR(Annotate(Move(layers, stage.device), stage.name));
+    stages[static_cast<size_t>(i)] =
+        std::make_unique<PipelineStage>(std::move(layers), std::move(stage));
+  }
+  return stages;
+}
+
+namespace {
+
+template <NamedTensors (*tensors_of)(const LayerList&)>
+NamedTensors AllOf(const PipelineExecutor::Stages& stages) {
+  NamedTensors all;
+  for (const auto& stage : stages) {
+    if (stage == nullptr) continue;
+    for (auto& each : tensors_of(stage->layers())) {
+      all.push_back(std::move(each));
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+NamedTensors NamedParameters(const PipelineExecutor::Stages& stages) {
+  return AllOf<NamedParameters>(stages);
+}
+
+NamedTensors NamedBuffers(const PipelineExecutor::Stages& stages) {
+  return AllOf<NamedBuffers>(stages);
+}
+
+void SetTraining(const PipelineExecutor::Stages& stages, bool on) {
+  for (const auto& stage : stages) {
+    if (stage != nullptr) SetTraining(stage->layers(), on);
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,72 @@
+// A model cut into a schedule's stages: those of one rank, made and placed.
+
+#ifndef TANDEM_PARALLEL_PIPELINE_MODEL_H_
+#define TANDEM_PARALLEL_PIPELINE_MODEL_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/named_tensors.h"
+#include "core/loss/loss.h"
+#include "core/model/layer.h"
+#include "parallel/balance/cut.h"
+#include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/links.h"
+#include "parallel/schedule/schedule.h"
+
+namespace tandem {
+
+// A parameter that a stage has a copy of.
+struct StageParameter {
+  int stage = 0;
+  std::string name;        // in full
+  bool is_shared = false;  // one tensor with an earlier one of its stage
+};
+
+// Tied weights that lie in several stages. The first member is the parameter
+// that the others are tied to; each that is not shared has a tensor of its own,
+// and all are kept alike by summing their gradients. (Within the first member's
+// stage they are one tensor, and no group, unless copies are asked for.)
+using TiedGroup = std::vector<StageParameter>;
+
+struct PipelineModelOptions {
+  Cuts cuts;  // one less than the schedule's stages
+  uint64_t seed = 0;
+  bool splits_backward = false;
+  int weight_gradient_batch = 1;
+  // For bits that do not depend on the cut: tied weights are copies within a
+  // stage, too; running statistics are recorded; and layers that cannot give
+  // such bits are refused (core/model/reproducible.h).
+  bool reproducible = false;
+  // Activations are computed again: layers that would draw other numbers then
+  // are refused.
+  bool recomputes = false;
+};
+
+// A parameter that is tied to a tied one is in that one's group.
+// InvalidArgument for ties to a parameter of no earlier layer; the message
+// names it. Parameters are known by their layers' names alone here.
+absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
+                                                  const Cuts& cuts,
+                                                  bool copies_ties = false);
+
+// Makes the layers of the stages that the layout has on this rank, on their
+// devices; null for others. InvalidArgument when cuts, schedule, layout, skip
+// connections or what the loss takes of them do not fit, and for two layers of
+// one name; errors of moving a layer name it. Of the loss its names are needed
+// on every rank.
+absl::StatusOr<PipelineExecutor::Stages> MakeStages(
+    const LayerSpecs& specs, const Schedule& schedule,
+    const PipelineLayout& layout, const PipelineModelOptions& options,
+    const LossFunction& loss);
+
+// Of all stages that are here, in the order of the model.
+NamedTensors NamedParameters(const PipelineExecutor::Stages& stages);
+NamedTensors NamedBuffers(const PipelineExecutor::Stages& stages);
+void SetTraining(const PipelineExecutor::Stages& stages, bool on);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PIPELINE_MODEL_H_

@@ -1,0 +1,245 @@
+#include "parallel/pipeline/stage.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/DeviceGuard.h>
+#include <glog/logging.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/device/memory_category.h"
+#include "core/model/last_takes.h"
+#include "core/model/layer_flow.h"
+#include "core/model/layer_list.h"
+#include "core/random/default_generator.h"
+#include "core/random/random.h"
+
+namespace tandem {
+namespace {
+
+StageMessage LeavesOf(const StageMessage& message) {
+  StageMessage leaves;
+  for (const at::Tensor& each : message) leaves.push_back(LeafOf(each));
+  return leaves;
+}
+
+// A layer that writes to its input computes something else the second time.
+class InputWatch {
+ public:
+  explicit InputWatch(const StageMessage& inputs) : inputs_(inputs) {
+    for (const at::Tensor& each : inputs) before_.push_back(each._version());
+  }
+
+  absl::Status Check() const {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (inputs_[i]._version() == before_[i]) continue;
+      return absl::InvalidArgumentError(
+          "a layer changes the stage's input in place, which activation "
+          "checkpointing needs a second time: use the layer that does not");
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const StageMessage& inputs_;
+  std::vector<uint32_t> before_;
+};
+
+// Of what a layer draws from LibTorch's default generator for these samples.
+uint64_t SeedOfDraws(const Samples& samples, const std::string& layer) {
+  return SipHash(samples.seed, static_cast<uint64_t>(samples.step),
+                 absl::StrCat("draws of ", samples.first, " in ", layer));
+}
+
+}  // namespace
+
+PipelineStage::PipelineStage(LayerList layers, StageOptions options)
+    : layers_(std::move(layers)),
+      options_(std::move(options)),
+      last_takes_(LastTakes(LinksOf(layers_), options_.outgoing)),
+      running_(std::make_unique<std::atomic<const Layer*>>(nullptr)) {
+  CHECK_GE(options_.weight_gradient_batch, 1);
+  if (options_.records_statistics) {
+    records_ = std::make_unique<StatisticsRecords>(layers_);
+  }
+}
+
+bool PipelineStage::PassesBy(const std::string& skip) const {
+  return !has_loss() && absl::c_linear_search(options_.incoming, skip) &&
+         absl::c_linear_search(options_.outgoing, skip) &&
+         absl::c_none_of(layers_, [&](const Layer& each) {
+           return absl::c_linear_search(each.links.takes, skip) ||
+                  absl::c_linear_search(each.links.stashes, skip);
+         });
+}
+
+absl::StatusOr<StageMessage> PipelineStage::Run(const StagePass& pass,
+                                                const StageMessage& inputs) {
+  CHECK_EQ(inputs.size(), 1 + options_.incoming.size());
+  const c10::OptionalDeviceGuard guard(device());
+  const MemoryCategoryScope category(MemoryCategory::kActivations);
+  Microbatch its = pass.microbatch;
+  its.records = records_.get();
+  const MicrobatchScope microbatch(its);
+  std::optional<SampleScope> samples;
+  if (pass.samples.has_value()) samples.emplace(*pass.samples);
+  at::Tensor values = inputs[0];
+  Skips skips;
+  for (size_t i = 0; i < options_.incoming.size(); ++i) {
+    skips[options_.incoming[i]] = inputs[i + 1];
+  }
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const Layer& layer = layers_[i];
+    std::optional<DefaultGeneratorScope> draws;
+    if (pass.samples.has_value()) {
+      draws.emplace(SeedOfDraws(*pass.samples, layer.name));
+    }
+    running_->store(&layer, std::memory_order_relaxed);
+    auto output = CatchTorchOr([&] { return RunLayer(layer, values, skips); });
+    running_->store(nullptr, std::memory_order_relaxed);
+    if (!output.ok()) {
+      return Annotate(output.status(), absl::StrCat("layer ", layer.name));
+    }
+    values = *std::move(output);
+    for (const std::string& skip : last_takes_[i]) skips.erase(skip);
+  }
+  StageMessage outputs = {values};
+  for (const std::string& name : options_.outgoing) {
+    outputs.push_back(skips.at(name));
+  }
+  return outputs;
+}
+
+absl::StatusOr<LossResult> PipelineStage::Loss(const StageMessage& outputs,
+                                               const Kept& kept) const {
+  CHECK(has_loss()) << name() << " is not the last";
+  const c10::OptionalDeviceGuard guard(device());
+  const MemoryCategoryScope category(MemoryCategory::kActivations);
+  TensorsByName further;
+  for (size_t i = 0; i < options_.outgoing.size(); ++i) {
+    further[options_.outgoing[i]] = outputs[i + 1];
+  }
+  return CatchTorchOr(
+      [&] {
+        LossResult result =
+            options_.loss(ArgumentsOf(outputs[0], further, kept.targets));
+        result.loss = WeighLoss(result.loss, kept.weight, outputs[0], further);
+        return result;
+      },
+      "loss");
+}
+
+absl::StatusOr<StageMessage> PipelineStage::RunWithGraph(Kept* kept,
+                                                         DeferredScore* score) {
+  StageMessage leaves = LeavesOf(kept->inputs);
+  const bool defers =
+      options_.splits_backward || options_.weight_gradient_batch > 1;
+  kept->sink = defers ? std::make_shared<WeightGradientSink>() : nullptr;
+  const WeightGradientSink::Scope scope(kept->sink);
+  LossTerms terms;
+  const LossTerms::Scope collecting(&terms);
+  TANDEM_ASSIGN_OR_RETURN(StageMessage outputs, Run(kept->pass, leaves));
+  if (has_loss()) {
+    TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs, *kept));
+    *score = {result.score, result.sums};
+    outputs = {result.loss};
+  }
+  kept->inputs = std::move(leaves);
+  TANDEM_ASSIGN_OR_RETURN(kept->roots,
+                          CatchTorchOr([&] { return RootsOf(outputs); }));
+  TANDEM_RETURN_IF_ERROR(Keep(terms, kept));
+  return outputs;
+}
+
+absl::StatusOr<StageMessage> PipelineStage::RunWithoutGraph(
+    const Kept& kept, DeferredScore* score) {
+  const at::NoGradGuard no_grad;
+  const InputWatch watch(kept.inputs);
+  TANDEM_ASSIGN_OR_RETURN(StageMessage outputs, Run(kept.pass, kept.inputs));
+  TANDEM_RETURN_IF_ERROR(watch.Check());
+  if (has_loss()) {
+    TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs, kept));
+    *score = {result.score, result.sums};
+  }
+  return outputs;
+}
+
+// Losses that were added: what backward begins from, too.
+absl::Status PipelineStage::Keep(const LossTerms& terms, Kept* kept) {
+  const double weight = kept->pass.weight;
+  return CatchTorch([&] {
+    for (const LossTerms::Term& each : terms.terms()) {
+      added_losses_.push_back(
+          {each.name, kept->pass.microbatch.index, weight, each.loss.detach()});
+      if (!each.loss.requires_grad()) continue;
+      kept->roots->push_back(RootOf(each.loss.mul(weight)));
+    }
+  });
+}
+
+std::vector<AddedLoss> PipelineStage::TakeAddedLosses() {
+  return std::exchange(added_losses_, {});
+}
+
+absl::StatusOr<StageMessage> PipelineStage::Begin(Kept kept,
+                                                  DeferredScore* score) {
+  const int index = kept.pass.microbatch.index;
+  CHECK_EQ(kept_.count(index), 0u)
+      << name() << " has microbatch " << index << " already";
+  kept.inputs = LeavesOf(kept.inputs);
+  TANDEM_ASSIGN_OR_RETURN(StageMessage outputs,
+                          kept.pass.keeps_activations
+                              ? RunWithGraph(&kept, score)
+                              : RunWithoutGraph(kept, score));
+  outputs = HandedOver(outputs, kept);
+  kept_[index] = std::move(kept);
+  return outputs;
+}
+
+absl::StatusOr<StageMessage> PipelineStage::Forward(
+    const StagePass& pass, const StageMessage& inputs) {
+  Kept kept;
+  kept.pass = pass;
+  kept.inputs = inputs;
+  DeferredScore none;
+  return Begin(std::move(kept), &none);
+}
+
+absl::StatusOr<DeferredScore> PipelineStage::ForwardLoss(
+    const StagePass& pass, const StageMessage& inputs,
+    const LossTargets& targets, double weight) {
+  Kept kept;
+  kept.pass = pass;
+  kept.inputs = inputs;
+  kept.targets = targets;
+  kept.weight = weight;
+  DeferredScore score;
+  TANDEM_RETURN_IF_ERROR(Begin(std::move(kept), &score).status());
+  return score;
+}
+
+absl::StatusOr<StageMessage> PipelineStage::Infer(const StagePass& pass,
+                                                  const StageMessage& inputs) {
+  const at::NoGradGuard no_grad;
+  return Run(pass, inputs);
+}
+
+absl::StatusOr<DeferredScore> PipelineStage::Judge(
+    const StageMessage& outputs, const LossTargets& targets) const {
+  const at::NoGradGuard no_grad;
+  Kept kept;
+  kept.targets = targets;
+  TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs, kept));
+  return DeferredScore{result.score, result.sums};
+}
+
+const Layer* PipelineStage::running_layer() const {
+  return running_->load(std::memory_order_relaxed);
+}
+
+}  // namespace tandem

@@ -1,0 +1,205 @@
+// One stage of a pipeline: some layers on one device, and what their
+// microbatches keep between forward and backward.
+
+#ifndef TANDEM_PARALLEL_PIPELINE_STAGE_H_
+#define TANDEM_PARALLEL_PIPELINE_STAGE_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <torch/csrc/autograd/edge.h>
+
+#include <atomic>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/loss/deferred_score.h"
+#include "core/loss/loss.h"
+#include "core/loss/loss_terms.h"
+#include "core/model/layer.h"
+#include "core/model/microbatch_scope.h"
+#include "core/model/statistics_records.h"
+#include "core/model/weight_gradient_sink.h"
+#include "core/random/sample_scope.h"
+#include "parallel/channel/stage_link.h"
+
+namespace tandem {
+
+struct StageOptions {
+  // For messages: "stage 1, on sim:1".
+  std::string name;
+  c10::Device device = c10::kCPU;
+  // Skip connections on their way into the stage and out of it
+  // (core/model/layer_links.h); one in both that no layer here takes passes by.
+  // Out of the last stage: to the loss.
+  std::vector<std::string> incoming;
+  std::vector<std::string> outgoing;
+  // Of the last stage; null for others.
+  LossFunction loss;
+  // Microbatches go back in two parts, else in one.
+  bool splits_backward = false;
+  // The gradients of weights of so many microbatches are computed together
+  // (core/model/weight_gradient_sink.h), whatever splits_backward says. 1: of
+  // each for itself.
+  int weight_gradient_batch = 1;
+  // Running statistics are left alone; what microbatches would add to them goes
+  // to records().
+  bool records_statistics = false;
+};
+
+// A microbatch on its way through a stage.
+struct StagePass {
+  Microbatch microbatch;
+  std::optional<Samples> samples;
+  // Else they are computed again from the inputs before backward (activation
+  // checkpointing; Chen et al., 1604.06174).
+  bool keeps_activations = true;
+  // Of every microbatch of the step? Else it is not known from graphs which
+  // outputs take a gradient, and all that may are said to, alike for all.
+  bool all_keep_activations = true;
+  // Of its samples among the step's: losses that layers add are multiplied by
+  // it.
+  double weight = 1;
+};
+
+// What a layer or the loss function added (core/loss/loss_terms.h), not
+// weighted.
+struct AddedLoss {
+  std::string name;
+  int microbatch = 0;
+  double weight = 1;  // its pass's
+  at::Tensor loss;    // detached
+};
+
+// Used by one thread at a time, but for running_layer().
+//
+// Layers that compute a second time must give the same. What they draw from
+// LibTorch's default generators is a function of the pass's samples and of the
+// layer's name (core/random/default_generator.h); all else that they draw must
+// be one of core/random/sample_scope.h. Buffers (running statistics) are put
+// back to what they were before.
+class PipelineStage {
+ public:
+  // `layers` are on the device already.
+  PipelineStage(LayerList layers, StageOptions options);
+
+  // What the layers make of `inputs`, which lie on the device: the output, then
+  // the outgoing skips; without their graphs, which are kept for Backward. As
+  // in every message, those that take a gradient say so (requires_grad).
+  // Errors name the layer.
+  absl::StatusOr<StageMessage> Forward(const StagePass& pass,
+                                       const StageMessage& inputs);
+
+  // The last stage's: the loss of the outputs, times `weight`, is what Backward
+  // begins from. Targets lie anywhere.
+  absl::StatusOr<DeferredScore> ForwardLoss(const StagePass& pass,
+                                            const StageMessage& inputs,
+                                            const LossTargets& targets,
+                                            double weight);
+
+  // The same without anything for backward, as in evaluation.
+  absl::StatusOr<StageMessage> Infer(const StagePass& pass,
+                                     const StageMessage& inputs);
+  absl::StatusOr<DeferredScore> Judge(const StageMessage& outputs,
+                                      const LossTargets& targets) const;
+
+  // Computes activations that were not kept. Backward does it, too; here it may
+  // be done while the gradient is on its way.
+  absl::Status Recompute(int microbatch);
+
+  // Adds the parameters' gradients, given those of the outputs (empty after
+  // ForwardLoss), and returns those of the inputs: undefined where an input
+  // takes none. Forgets the microbatch.
+  absl::StatusOr<StageMessage> Backward(int microbatch,
+                                        const StageMessage& gradients);
+
+  // The same in two parts. The first leaves the gradients of weights to the
+  // second where a layer can; where it cannot, the first does both.
+  absl::StatusOr<StageMessage> BackwardInput(int microbatch,
+                                             const StageMessage& gradients);
+  absl::Status BackwardWeight(int microbatch);
+  // Whose gradients the first part of that microbatch has left to the second.
+  std::vector<at::Tensor> WeightsLeft(int microbatch) const;
+  // What waits for more microbatches (weight_gradient_batch).
+  absl::Status FlushWeights();
+
+  // Since it was asked last, of microbatches that were trained on.
+  std::vector<AddedLoss> TakeAddedLosses();
+
+  // Forgets every microbatch.
+  void Clear();
+
+  const std::string& name() const { return options_.name; }
+  c10::Device device() const { return options_.device; }
+  const LayerList& layers() const { return layers_; }
+  // In alphabetic order; of the first stage, all further inputs.
+  const std::vector<std::string>& incoming() const { return options_.incoming; }
+  // Null unless the options ask for it.
+  StatisticsRecords* records() const { return records_.get(); }
+  bool has_loss() const { return static_cast<bool>(options_.loss); }
+  const LossFunction& loss() const { return options_.loss; }
+
+  // How many microbatches are between forward and the end of their backward, as
+  // the schedule has it.
+  int microbatches_held() const {
+    return static_cast<int>(kept_.size() + left_.size());
+  }
+  // The layer that runs forward now, or null. Any thread may ask.
+  const Layer* running_layer() const;
+
+ private:
+  using Sink = std::shared_ptr<WeightGradientSink>;
+  // What backward begins from: an output, by where its graph ends, so that its
+  // memory goes once it was handed over; or a loss.
+  struct Root {
+    torch::autograd::Edge edge;
+    std::optional<size_t> output;  // whose gradient comes
+    at::Tensor one;                // of a loss: its gradient
+  };
+  struct Kept {
+    StagePass pass;
+    StageMessage inputs;  // leaves of the graph
+    // Nothing: to be computed again.
+    std::optional<std::vector<Root>> roots;
+    LossTargets targets;  // of the last stage
+    double weight = 1;
+    Sink sink;
+  };
+
+  bool PassesBy(const std::string& skip) const;
+  bool MayTakeGradients(const StageMessage& inputs) const;
+  StageMessage HandedOver(const StageMessage& outputs, const Kept& kept) const;
+  static Root RootOf(const at::Tensor& loss);
+  std::vector<Root> RootsOf(const StageMessage& outputs) const;
+  absl::StatusOr<StageMessage> Run(const StagePass& pass,
+                                   const StageMessage& inputs);
+  absl::StatusOr<LossResult> Loss(const StageMessage& outputs,
+                                  const Kept& kept) const;
+  absl::StatusOr<StageMessage> RunWithGraph(Kept* kept, DeferredScore* score);
+  absl::StatusOr<StageMessage> RunWithoutGraph(const Kept& kept,
+                                               DeferredScore* score);
+  absl::Status Keep(const LossTerms& terms, Kept* kept);
+  absl::StatusOr<StageMessage> Begin(Kept kept, DeferredScore* score);
+  absl::StatusOr<StageMessage> GradientsOfInputs(
+      const Kept& kept, const StageMessage& gradients) const;
+
+  LayerList layers_;
+  StageOptions options_;
+  std::vector<std::vector<std::string>> last_takes_;  // by layer
+  std::map<int, Kept> kept_;                          // after forward
+  std::map<int, Sink> left_;   // after the first part of backward
+  std::vector<Sink> waiting_;  // after the second, for others
+  std::vector<AddedLoss> added_losses_;
+  std::unique_ptr<StatisticsRecords> records_;
+  // A pointer, so that a stage can be moved.
+  std::unique_ptr<std::atomic<const Layer*>> running_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PIPELINE_STAGE_H_

@@ -1,0 +1,199 @@
+// What a stage does after forward: activations again, and backward.
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones_like.h>
+#include <c10/core/DeviceGuard.h>
+#include <glog/logging.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/model/layer_flow.h"
+#include "core/model/layer_list.h"
+#include "parallel/pipeline/stage.h"
+
+namespace tandem {
+namespace {
+
+// Of real and complex numbers alone.
+bool CanTakeGradient(const at::Tensor& tensor) {
+  return at::isFloatingType(tensor.scalar_type()) ||
+         at::isComplexType(tensor.scalar_type());
+}
+
+// What a layer that runs again would change a second time.
+class BufferKeeper {
+ public:
+  explicit BufferKeeper(const LayerList& layers)
+      : buffers_(NamedBuffers(layers)) {
+    for (const auto& each : buffers_) values_.push_back(each.second.clone());
+  }
+  ~BufferKeeper() {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < values_.size(); ++i) {
+      // Graphs of other microbatches hold the buffer, and count its changes;
+      // this is none, and goes by a tensor that counts for itself.
+      buffers_[i].second.variable_data().copy_(values_[i]);
+    }
+  }
+  BufferKeeper(const BufferKeeper&) = delete;
+  BufferKeeper& operator=(const BufferKeeper&) = delete;
+
+ private:
+  const NamedTensors buffers_;
+  std::vector<at::Tensor> values_;
+};
+
+}  // namespace
+
+PipelineStage::Root PipelineStage::RootOf(const at::Tensor& loss) {
+  TORCH_CHECK(loss.numel() == 1, "a loss must be one number, not ",
+              loss.sizes());
+  return {torch::autograd::impl::gradient_edge(loss), std::nullopt,
+          at::ones_like(loss.detach())};
+}
+
+// Of the outputs, or of the loss in their place.
+std::vector<PipelineStage::Root> PipelineStage::RootsOf(
+    const StageMessage& outputs) const {
+  const c10::OptionalDeviceGuard guard(device());
+  std::vector<Root> roots;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (i > 0 && PassesBy(options_.outgoing[i - 1])) continue;
+    if (!outputs[i].requires_grad()) continue;
+    roots.push_back(
+        has_loss()
+            ? RootOf(outputs[i])
+            : Root{torch::autograd::impl::gradient_edge(outputs[i]), i, {}});
+  }
+  return roots;
+}
+
+// Could an output of the layers?
+bool PipelineStage::MayTakeGradients(const StageMessage& inputs) const {
+  const auto takes = [](const at::Tensor& each) {
+    return each.requires_grad();
+  };
+  return absl::c_any_of(inputs, takes) ||
+         absl::c_any_of(NamedParameters(layers_),
+                        [&](const auto& each) { return takes(each.second); });
+}
+
+StageMessage PipelineStage::HandedOver(const StageMessage& outputs,
+                                       const Kept& kept) const {
+  StageMessage leaves;
+  for (const at::Tensor& each : outputs) leaves.push_back(LeafOf(each));
+  if (kept.pass.all_keep_activations || has_loss()) return leaves;
+  const bool may = MayTakeGradients(kept.inputs);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    // What passes by has come as a leaf.
+    if (i > 0 && PassesBy(options_.outgoing[i - 1])) continue;
+    leaves[i].requires_grad_(may && CanTakeGradient(leaves[i]));
+  }
+  return leaves;
+}
+
+absl::Status PipelineStage::Recompute(int microbatch) {
+  const auto found = kept_.find(microbatch);
+  CHECK(found != kept_.end()) << name() << " has no microbatch " << microbatch;
+  Kept& kept = found->second;
+  if (kept.roots.has_value()) return absl::OkStatus();
+  kept.pass.microbatch.is_recomputed = true;
+  const BufferKeeper keeper(layers_);
+  DeferredScore known;
+  return Annotate(RunWithGraph(&kept, &known).status(),
+                  "computing activations again");
+}
+
+absl::StatusOr<StageMessage> PipelineStage::GradientsOfInputs(
+    const Kept& kept, const StageMessage& gradients) const {
+  const c10::OptionalDeviceGuard guard(device());
+  torch::autograd::edge_list roots;
+  torch::autograd::variable_list root_gradients;
+  for (const Root& each : *kept.roots) {
+    const at::Tensor& gradient =
+        each.output.has_value() ? gradients[*each.output] : each.one;
+    if (!gradient.defined()) continue;
+    roots.push_back(each.edge);
+    root_gradients.push_back(gradient);
+  }
+  return CatchTorchOr(
+      [&] {
+        if (!roots.empty()) {
+          torch::autograd::Engine::get_default_engine().execute(
+              roots, root_gradients, /*keep_graph=*/false,
+              /*create_graph=*/false, /*accumulate_grad=*/true);
+        }
+        StageMessage further;
+        for (const at::Tensor& each : kept.inputs) {
+          further.push_back(each.grad());
+        }
+        for (size_t i = 0; i < options_.incoming.size(); ++i) {
+          if (!PassesBy(options_.incoming[i])) continue;
+          const auto out =
+              absl::c_find(options_.outgoing, options_.incoming[i]);
+          further[i + 1] = gradients[static_cast<size_t>(
+              out - options_.outgoing.begin() + 1)];
+        }
+        return further;
+      },
+      "backward");
+}
+
+absl::StatusOr<StageMessage> PipelineStage::BackwardInput(
+    int microbatch, const StageMessage& gradients) {
+  TANDEM_RETURN_IF_ERROR(Recompute(microbatch));
+  const auto found = kept_.extract(microbatch);
+  const Kept& kept = found.mapped();
+  CHECK_EQ(gradients.size(), has_loss() ? 0 : 1 + options_.outgoing.size());
+  left_[microbatch] = kept.sink;
+  return GradientsOfInputs(kept, gradients);
+}
+
+std::vector<at::Tensor> PipelineStage::WeightsLeft(int microbatch) const {
+  const auto found = left_.find(microbatch);
+  const bool has = found != left_.end() && found->second != nullptr;
+  return has ? found->second->weights() : std::vector<at::Tensor>();
+}
+
+absl::Status PipelineStage::BackwardWeight(int microbatch) {
+  auto found = left_.extract(microbatch);
+  CHECK(!found.empty()) << name() << " has done no first part of microbatch "
+                        << microbatch;
+  if (found.mapped() == nullptr) return absl::OkStatus();
+  waiting_.push_back(std::move(found.mapped()));
+  const auto enough = static_cast<size_t>(options_.weight_gradient_batch);
+  return waiting_.size() < enough ? absl::OkStatus() : FlushWeights();
+}
+
+absl::Status PipelineStage::FlushWeights() {
+  const c10::OptionalDeviceGuard guard(device());
+  std::vector<Sink> sinks;
+  sinks.swap(waiting_);
+  return Annotate(WeightGradientSink::FlushTogether(sinks),
+                  "gradients of weights");
+}
+
+absl::StatusOr<StageMessage> PipelineStage::Backward(
+    int microbatch, const StageMessage& gradients) {
+  absl::StatusOr<StageMessage> further = BackwardInput(microbatch, gradients);
+  if (!further.ok()) return further;
+  TANDEM_RETURN_IF_ERROR(BackwardWeight(microbatch));
+  return further;
+}
+
+void PipelineStage::Clear() {
+  kept_.clear();
+  left_.clear();
+  waiting_.clear();
+  added_losses_.clear();
+}
+
+}  // namespace tandem

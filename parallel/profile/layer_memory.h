@@ -1,0 +1,30 @@
+// The bytes of a model's layers, for layer_profile.h.
+
+#ifndef TANDEM_PARALLEL_PROFILE_LAYER_MEMORY_H_
+#define TANDEM_PARALLEL_PROFILE_LAYER_MEMORY_H_
+
+#include <c10/core/Device.h>
+
+#include "absl/status/status.h"
+#include "core/model/layer.h"
+#include "core/model/layer_flow.h"
+#include "parallel/profile/model_profile.h"
+
+namespace tandem {
+
+// Where the layers' tensors are; the CPU for layers without any.
+c10::Device HomeOf(const LayerList& layers);
+
+// Fills in parameter_bytes, state_bytes and shared_state of `profile`, which
+// has a layer for each of `layers`.
+void CountState(const LayerList& layers, int optimizer_states,
+                ModelProfile& profile);
+
+// Fills in activation_bytes: runs one forward through all layers. Errors name
+// the layer.
+absl::Status MeasureActivations(const LayerList& layers, const LayerFlow& entry,
+                                ModelProfile& profile);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PROFILE_LAYER_MEMORY_H_

@@ -1,0 +1,247 @@
+#include "parallel/profile/layer_profile.h"
+
+#include <ATen/ops/ones_like.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/model/batch.h"
+#include "core/model/batch_inputs.h"
+#include "core/model/layer_flow.h"
+#include "core/model/layer_links.h"
+#include "core/model/layer_list.h"
+#include "core/model/weight_gradient_sink.h"
+#include "parallel/profile/layer_memory.h"
+
+namespace tandem {
+namespace {
+
+// Of one layer, in the rounds that count.
+struct Times {
+  std::vector<double> forward;
+  std::vector<double> backward_input;
+  std::vector<double> backward_weight;
+};
+
+double MedianOf(std::vector<double> values) {
+  const auto middle =
+      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// A clock for what a device computes.
+class DeviceClock {
+ public:
+  explicit DeviceClock(c10::Device device) : device_(device) { Lap(); }
+
+  // Seconds since the last lap.
+  double Lap() {
+    if (!device_.is_cpu()) {
+      c10::impl::VirtualGuardImpl(device_.type())
+          .synchronizeDevice(std::max<c10::DeviceIndex>(device_.index(), 0));
+    }
+    const auto now = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> lap = now - last_;
+    last_ = now;
+    return lap.count();
+  }
+
+ private:
+  c10::Device device_;
+  std::chrono::steady_clock::time_point last_;
+};
+
+// Has a layer on a device for a while, and none of its gradients afterwards:
+// all layers' would take as much memory as the model.
+class Visit {
+ public:
+  Visit(const Layer& layer, c10::Device device)
+      : layer_(layer), home_(HomeOf({layer})) {
+    if (layer_.module != nullptr) layer_.module->to(device);
+  }
+  ~Visit() {
+    for (const auto& each : NamedParameters({layer_})) {
+      at::Tensor parameter = each.second;
+      parameter.mutable_grad().reset();
+    }
+    if (layer_.module != nullptr) layer_.module->to(home_);
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+
+ private:
+  const Layer& layer_;
+  const c10::Device home_;
+};
+
+// Gradients and buffers as they were.
+class StateBackup {
+ public:
+  explicit StateBackup(const LayerList& layers) {
+    for (const auto& each : NamedParameters(layers)) {
+      gradients_.emplace_back(each.second, each.second.grad());
+      gradients_.back().first.mutable_grad().reset();
+    }
+    for (const auto& each : NamedBuffers(layers)) {
+      buffers_.emplace_back(each.second, each.second.detach().clone());
+    }
+  }
+  ~StateBackup() {
+    const at::NoGradGuard no_grad;
+    // A tied parameter stands here twice: what it had first counts.
+    for (auto each = gradients_.rbegin(); each != gradients_.rend(); ++each) {
+      each->first.mutable_grad() = each->second;
+    }
+    for (auto& [buffer, values] : buffers_) buffer.copy_(values);
+  }
+  StateBackup(const StateBackup&) = delete;
+  StateBackup& operator=(const StateBackup&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> gradients_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
+};
+
+// What backward of a layer begins from: its output, and the skips that it left.
+at::TensorList RootsOf(const Layer& layer, const LayerFlow& made,
+                       std::vector<at::Tensor>& roots) {
+  if (made.values.requires_grad()) roots.push_back(made.values);
+  for (const std::string& name : layer.links.stashes) {
+    const at::Tensor& skip = made.skips.at(name);
+    if (skip.requires_grad()) roots.push_back(skip);
+  }
+  return roots;
+}
+
+// Forward and backward of one layer on `leaves`; gives those of the next one.
+absl::StatusOr<LayerFlow> RunOnce(const Layer& layer, c10::Device device,
+                                  const LayerFlow& leaves, Times& times) {
+  const auto sink = std::make_shared<WeightGradientSink>();
+  LayerFlow made = leaves;
+  DeviceClock clock(device);
+  {
+    const WeightGradientSink::Scope scope(sink);
+    made.values = RunLayer(layer, made.values, made.skips);
+  }
+  times.forward.push_back(clock.Lap());
+  std::vector<at::Tensor> roots;
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& root : RootsOf(layer, made, roots)) {
+    gradients.push_back(at::ones_like(root));
+  }
+  clock.Lap();
+  if (!roots.empty()) torch::autograd::backward(roots, gradients);
+  times.backward_input.push_back(clock.Lap());
+  TANDEM_RETURN_IF_ERROR(sink->Flush());
+  times.backward_weight.push_back(clock.Lap());
+  return LeavesOf(made);
+}
+
+// The loss as a layer behind the others.
+LayerList WithLoss(const LayerList& layers, const ProfileOptions& options) {
+  LayerList all = layers;
+  if (options.loss == nullptr) return all;
+  Layer loss;
+  loss.name = "loss";
+  loss.forward = options.loss;
+  all.push_back(std::move(loss));
+  return all;
+}
+
+absl::Status RunRound(const LayerList& layers, const LayerFlow& entry,
+                      const ProfileOptions& options, std::vector<Times>& times,
+                      ModelProfile& profile) {
+  const c10::Device device = options.device;
+  const c10::OptionalDeviceGuard guard(device);
+  const std::vector<LayerLinks> links = LinksOf(layers);
+  TANDEM_ASSIGN_OR_RETURN(LayerFlow flow, CatchTorchOr([&] {
+                            return LeavesOf(BroughtTo(entry, device));
+                          }));
+  for (size_t i = 0; i < layers.size(); ++i) {
+    TANDEM_ASSIGN_OR_RETURN(
+        flow, CatchTorchOr(
+                  [&] {
+                    const Visit visit(layers[i], device);
+                    return RunOnce(layers[i], device, flow, times[i]);
+                  },
+                  absl::StrCat("profile of layer ", layers[i].name)));
+    KeepSkips(SkipsBefore(links, i + 1, options.loss_takes), flow);
+    if (i < profile.layers.size()) {
+      profile.layers[i].output_bytes = flow.bytes();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MeasureTimes(const LayerList& layers, const LayerFlow& entry,
+                          const ProfileOptions& options,
+                          ModelProfile& profile) {
+  const LayerList all = WithLoss(layers, options);
+  std::vector<Times> times(all.size());
+  for (int run = 0; run < options.warmup + options.runs; ++run) {
+    if (run == options.warmup) times.assign(all.size(), {});
+    TANDEM_RETURN_IF_ERROR(RunRound(all, entry, options, times, profile));
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    LayerProfile& layer =
+        profile.layers[std::min(i, profile.layers.size() - 1)];
+    layer.forward += MedianOf(times[i].forward);
+    layer.backward_input += MedianOf(times[i].backward_input);
+    layer.backward_weight += MedianOf(times[i].backward_weight);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LayerFlow> EntryOf(const at::Tensor& input,
+                                  const ProfileOptions& options,
+                                  const std::vector<LayerLinks>& links) {
+  Batch batch;
+  batch.size = input.dim() > 0 ? input.size(0) : 0;
+  batch.further_inputs = options.further_inputs;
+  LayerFlow entry = {input};
+  TANDEM_ASSIGN_OR_RETURN(entry.skips,
+                          NamedInputs(batch, FurtherInputs(links)));
+  return entry;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,
+                                           const at::Tensor& input,
+                                           const ProfileOptions& options) {
+  if (layers.empty() || options.runs < 1 || options.warmup < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a profile needs 1 layer and 1 run at least, but ",
+                     layers.size(), " layers, ", options.runs, " runs and ",
+                     options.warmup, " to warm up were given"));
+  }
+  const std::vector<LayerLinks> links = LinksOf(layers);
+  TANDEM_RETURN_IF_ERROR(CheckSkips(links, options.loss_takes));
+  TANDEM_ASSIGN_OR_RETURN(const LayerFlow entry,
+                          EntryOf(input, options, links));
+  ModelProfile profile;
+  profile.input_bytes = entry.bytes();
+  for (const Layer& layer : layers) {
+    profile.layers.emplace_back().name = layer.name;
+  }
+  CountState(layers, options.optimizer_states, profile);
+  const at::AutoGradMode grad_mode(true);
+  const StateBackup backup(layers);
+  TANDEM_RETURN_IF_ERROR(MeasureTimes(layers, entry, options, profile));
+  TANDEM_RETURN_IF_ERROR(MeasureActivations(layers, entry, profile));
+  return profile;
+}
+
+}  // namespace tandem

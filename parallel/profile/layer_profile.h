@@ -1,0 +1,56 @@
+// Measures what each layer of a model costs.
+
+#ifndef TANDEM_PARALLEL_PROFILE_LAYER_PROFILE_H_
+#define TANDEM_PARALLEL_PROFILE_LAYER_PROFILE_H_
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/model/layer.h"
+#include "parallel/profile/model_profile.h"
+
+namespace tandem {
+
+struct ProfileOptions {
+  // Where the layers are to be timed.
+  c10::Device device = c10::kCPU;
+  // Rounds over all layers, so that a drift of the machine hits all alike.
+  int warmup = 2;
+  int runs = 5;
+  // Tensors of a parameter's size that the optimizer keeps: 1 for SGD with
+  // momentum, 2 for Adam.
+  int optimizer_states = 1;
+  // What layers read of the microbatch beside its input: a batch's.
+  std::map<std::string, c10::IValue> further_inputs = {};
+  // Made of the last layer's output; its time is added to that layer's.
+  std::function<at::Tensor(const at::Tensor&)> loss = nullptr;
+  // What the loss takes beside it (LossNames::outputs): counted on its way to
+  // the last layer, and left out of the loss's time.
+  std::vector<std::string> loss_takes = {};
+};
+
+// Runs `input`, a microbatch, through the layers, forward and backward, several
+// times. Each layer is brought to the device when its turn comes and goes back
+// after it, so that a model too big for one device can be measured; gradients,
+// which no two layers have at once, and buffers are then as they were before.
+// What backward keeps is measured where the layers are, in one forward through
+// all of them. As in training, no gradient of `input` is computed, unless it
+// requires one.
+//
+// Random numbers that layers draw are drawn. InvalidArgument for an empty
+// list, skips that do not fit together, further inputs that do not fit the
+// layers, or fewer than 1 run; LibTorch's errors, with the layer's name.
+absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,
+                                           const at::Tensor& input,
+                                           const ProfileOptions& options = {});
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PROFILE_LAYER_PROFILE_H_

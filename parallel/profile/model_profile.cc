@@ -1,0 +1,52 @@
+#include "parallel/profile/model_profile.h"
+
+#include <algorithm>
+
+namespace tandem {
+namespace {
+
+double TimeOf(const ModelProfile& profile) {
+  double sum = 0;
+  for (const LayerProfile& layer : profile.layers) {
+    sum += layer.forward + layer.backward_input + layer.backward_weight;
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::vector<LayerCost> CostsOf(const ModelProfile& profile) {
+  std::vector<LayerCost> costs;
+  int64_t input_bytes = profile.input_bytes;
+  for (const LayerProfile& layer : profile.layers) {
+    costs.push_back({layer.forward,
+                     layer.backward_input + layer.backward_weight,
+                     layer.state_bytes, layer.activation_bytes,
+                     layer.output_bytes, input_bytes});
+    input_bytes = layer.output_bytes;
+  }
+  return costs;
+}
+
+std::vector<StageCost> StageCostsOf(const ModelProfile& profile,
+                                    const Cuts& cuts) {
+  std::vector<StageCost> stages;
+  for (const LayerRange& part :
+       PartsOf(cuts, static_cast<int64_t>(profile.layers.size()))) {
+    StageCost& stage = stages.emplace_back(StageCost{0, 0, 0});
+    for (int64_t i = part.begin; i < part.end; ++i) {
+      stage.forward += profile.layers[i].forward;
+      stage.backward_input += profile.layers[i].backward_input;
+      stage.backward_weight += profile.layers[i].backward_weight;
+    }
+  }
+  return stages;
+}
+
+double FixedPart(const ModelProfile& whole, const ModelProfile& half) {
+  const double time = TimeOf(whole);
+  if (time <= 0) return 0;
+  return std::clamp((2 * TimeOf(half) - time) / time, 0.0, 1.0);
+}
+
+}  // namespace tandem

@@ -1,0 +1,62 @@
+// What each layer of a model costs, as numbers: of which
+// parallel/balance/balance makes cuts, and schedule_prediction a step.
+// layer_profile.h measures it.
+
+#ifndef TANDEM_PARALLEL_PROFILE_MODEL_PROFILE_H_
+#define TANDEM_PARALLEL_PROFILE_MODEL_PROFILE_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "parallel/balance/balance.h"
+#include "parallel/balance/cut.h"
+#include "parallel/schedule/prediction.h"
+
+namespace tandem {
+
+// Of one layer and one microbatch.
+struct LayerProfile {
+  std::string name;
+  // Seconds, medians.
+  double forward = 0;
+  // All of backward, for a layer that does not take it apart
+  // (core/model/weight_gradient_sink.h).
+  double backward_input = 0;
+  double backward_weight = 0;
+  int64_t parameter_bytes = 0;
+  // Parameters, buffers, gradients, optimizer state; tied weights included.
+  int64_t state_bytes = 0;
+  // What the layer makes and backward needs, be it this layer's or that of one
+  // further on: distinct storages, without parameters and buffers. A stage
+  // keeps its input beside that.
+  int64_t activation_bytes = 0;
+  // What goes to the next layer: its input, and skips on their way past it.
+  int64_t output_bytes = 0;
+  // The state of each parameter that several layers share, by a number of its
+  // own: layers with the same number share it.
+  std::map<int, int64_t> shared_state = {};
+};
+
+struct ModelProfile {
+  int64_t input_bytes = 0;  // the first layer's, and further inputs
+  std::vector<LayerProfile> layers;
+};
+
+// For CutsByTime.
+std::vector<LayerCost> CostsOf(const ModelProfile& profile);
+
+// For PredictSchedule: what the stages of these cuts take.
+std::vector<StageCost> StageCostsOf(const ModelProfile& profile,
+                                    const Cuts& cuts);
+
+// The part of the layers' time that does not shrink with the microbatch, 0 to
+// 1, of the first: for AdviceLimits. `half` is a profile of the same layers
+// with half as many samples; time is taken for a constant plus a multiple of
+// them.
+double FixedPart(const ModelProfile& whole, const ModelProfile& half);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PROFILE_MODEL_PROFILE_H_

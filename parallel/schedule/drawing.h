@@ -1,0 +1,28 @@
+// Pictures of a schedule: for a terminal, a page, and a trace viewer.
+
+#ifndef TANDEM_PARALLEL_SCHEDULE_DRAWING_H_
+#define TANDEM_PARALLEL_SCHEDULE_DRAWING_H_
+
+#include <string>
+
+#include "parallel/schedule/prediction.h"
+
+namespace tandem {
+
+// A line for each device, its time from left to right in at most `columns`
+// characters; actions carry their letters and microbatches as far as there is
+// room, dots are idle time.
+std::string DrawText(const SchedulePrediction& prediction, int columns = 100);
+
+// The same as a stand-alone SVG image with a legend; colours are told apart by
+// lightness as well.
+std::string DrawSvg(const std::string& title,
+                    const SchedulePrediction& prediction);
+
+// Chrome's trace format (Perfetto reads it): a thread for each device; a unit
+// of time is a millisecond.
+std::string DrawTrace(const SchedulePrediction& prediction);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_SCHEDULE_DRAWING_H_

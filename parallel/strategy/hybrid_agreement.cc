@@ -1,0 +1,105 @@
+#include "parallel/strategy/hybrid_agreement.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "core/comm/group_agreement.h"
+#include "parallel/schedule/values.h"
+
+namespace tandem {
+namespace {
+
+std::string Word(bool on) { return on ? "true" : "false"; }
+
+// Every digit: what differs in the last one trains another model.
+std::string Number(double value) { return absl::StrFormat("%.17g", value); }
+
+struct OptimizerText {
+  std::string operator()(const SgdOptions& sgd) const {
+    return absl::StrCat("sgd with momentum ", Number(sgd.momentum),
+                        ", dampening ", Number(sgd.dampening),
+                        ", weight_decay ", Number(sgd.weight_decay),
+                        ", nesterov ", Word(sgd.nesterov));
+  }
+  std::string operator()(const AdamOptions& adam) const {
+    return absl::StrCat("adam", Betas(adam));
+  }
+  std::string operator()(const AdamWOptions& adamw) const {
+    return absl::StrCat("adamw", Betas(adamw));
+  }
+
+ private:
+  template <typename Options>
+  static std::string Betas(const Options& options) {
+    return absl::StrCat(" with beta1 ", Number(options.beta1), ", beta2 ",
+                        Number(options.beta2), ", eps ", Number(options.eps),
+                        ", weight_decay ", Number(options.weight_decay),
+                        ", amsgrad ", Word(options.amsgrad));
+  }
+};
+
+std::string LayersOf(const LayerSpecs& specs) {
+  return absl::StrJoin(specs, ", ", [](std::string* out, const auto& layer) {
+    absl::StrAppend(out, layer.name, " (", layer.type, ")");
+  });
+}
+
+void AddTraining(const HybridOptions& options, NamedValues& values) {
+  values["optimizer"] = absl::visit(OptimizerText(), options.optimizer);
+  for (size_t i = 0; i < options.further_optimizers.size(); ++i) {
+    values[absl::StrCat("further_optimizers[", i, "]")] =
+        absl::visit(OptimizerText(), options.further_optimizers[i]);
+  }
+  values["optimizer_group"] = Word(options.optimizer_group != nullptr);
+  values["clip_norm"] = Number(options.clip_norm);
+  values["clip_norm_type"] = Number(options.clip_norm_type);
+  values["error_if_nonfinite"] = Word(options.error_if_nonfinite);
+  values["clip_value"] = Number(options.clip_value);
+  values["seed"] = absl::StrCat(options.seed);
+}
+
+void AddReplicas(const HybridOptions& options, NamedValues& values) {
+  values["buckets.limits"] = absl::StrJoin(options.buckets.limits, ",");
+  values["find_unused_parameters"] = Word(options.find_unused_parameters);
+  values["make_hook"] = Word(options.make_hook != nullptr);
+  values["broadcast_buffers"] = Word(options.broadcast_buffers);
+}
+
+}  // namespace
+
+NamedValues HybridValues(const LayerSpecs& specs, const LossFunction& loss,
+                         const HybridOptions& options) {
+  NamedValues values;
+  for (const auto& [name, value] : ScheduleValues(options.schedule)) {
+    values[absl::StrCat("schedule's ", name)] = value;
+  }
+  values["cuts"] = absl::StrJoin(options.cuts, ",");
+  values["devices.size()"] = absl::StrCat(options.devices.size());
+  values["microbatch_size"] = absl::StrCat(options.microbatch_size);
+  values["uneven_batches"] = Word(options.uneven_batches);
+  values["pipeline.checkpointing"] =
+      absl::StrCat(static_cast<int>(options.pipeline.checkpointing));
+  values["pipeline.defers_statistics"] =
+      Word(options.pipeline.defers_statistics);
+  values["weight_gradient_batch"] = absl::StrCat(options.weight_gradient_batch);
+  values["reproducible"] = Word(options.reproducible);
+  values["gradient_groups"] = absl::StrCat(options.gradient_groups);
+  values["layers"] = LayersOf(specs);
+  values["loss's outputs"] = absl::StrJoin(loss.names().outputs, ",");
+  AddTraining(options, values);
+  AddReplicas(options, values);
+  return values;
+}
+
+absl::Status CheckSameOptions(const LayerSpecs& specs, const LossFunction& loss,
+                              const HybridOptions& options,
+                              Communicator* world) {
+  if (world == nullptr || world->size() == 1) return absl::OkStatus();
+  return AgreeInGroup(HybridValues(specs, loss, options), "models and options",
+                      *world);
+}
+
+}  // namespace tandem

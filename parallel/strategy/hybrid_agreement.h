@@ -1,0 +1,30 @@
+// Agreement of ranks on what a Hybrid is made of: a part of //parallel:hybrid.
+
+#ifndef TANDEM_PARALLEL_STRATEGY_HYBRID_AGREEMENT_H_
+#define TANDEM_PARALLEL_STRATEGY_HYBRID_AGREEMENT_H_
+
+#include "absl/status/status.h"
+#include "core/agreement/agreement.h"
+#include "core/comm/communicator.h"
+#include "core/loss/loss.h"
+#include "core/model/layer.h"
+#include "parallel/strategy/hybrid.h"
+
+namespace tandem {
+
+// What must be the same on every rank, by name: the layers' names and types,
+// the outputs that the loss takes, schedule (whatever it is called), cuts,
+// microbatches, optimizers and the other options. Timeouts may differ; of
+// functions it is whether there is one.
+NamedValues HybridValues(const LayerSpecs& specs, const LossFunction& loss,
+                         const HybridOptions& options);
+
+// InvalidArgument, on every rank alike, where these differ, with the option,
+// the ranks and what each has. `world` is that of Hybrid::Create. Collective.
+absl::Status CheckSameOptions(const LayerSpecs& specs, const LossFunction& loss,
+                              const HybridOptions& options,
+                              Communicator* world);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STRATEGY_HYBRID_AGREEMENT_H_

@@ -1,0 +1,175 @@
+// Which samples a step has, and which part of them this replica.
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/device/host_numbers.h"
+#include "parallel/pipeline/loss_weights.h"
+#include "parallel/pipeline/microbatches.h"
+#include "parallel/strategy/hybrid.h"
+
+namespace tandem {
+namespace {
+
+int64_t SumOf(const std::vector<int64_t>& sizes, int first, int end) {
+  return std::accumulate(sizes.begin() + first, sizes.begin() + end,
+                         int64_t{0});
+}
+
+// What is missing of a whole batch must be missing at its end.
+absl::Status CheckIsWholeBatchesBeginning(const std::vector<int64_t>& sizes,
+                                          int64_t most) {
+  bool may_have_more = true;
+  for (const int64_t size : sizes) {
+    if (size > most || (size > 0 && !may_have_more)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "replicas have batches of ", absl::StrJoin(sizes, ", "),
+          " samples: to be reproducible each must have ", most,
+          ", but for the last ones, where the step has fewer in all"));
+    }
+    may_have_more = size == most;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// Collective where batches may be uneven.
+absl::Status Hybrid::LearnSizes(int64_t size) {
+  const int replicas = groups_.replicas();
+  sizes_.assign(static_cast<size_t>(replicas), size);
+  if (!options_.uneven_batches) return absl::OkStatus();
+  if (Communicator* const world = groups_.world()) {
+    TANDEM_ASSIGN_OR_RETURN(
+        const std::vector<at::Tensor> all,
+        world->AllGather(at::full({1}, size, at::kLong),
+                         [] { return "the sizes of batches"; }));
+    const int pipe = world->size() / replicas;
+    for (int rank = 0; rank < world->size(); ++rank) {
+      const int64_t its =
+          *all[static_cast<size_t>(rank)].const_data_ptr<int64_t>();
+      int64_t& of_replica = sizes_[static_cast<size_t>(rank / pipe)];
+      if (rank % pipe == 0) of_replica = its;
+      if (its == of_replica) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("ranks ", rank - rank % pipe, " and ", rank,
+                       " of one replica have batches of ", of_replica, " and ",
+                       its, " samples: give them the same"));
+    }
+  }
+  if (SumOf(sizes_, 0, replicas) == 0) {
+    return absl::InvalidArgumentError(
+        "a training step needs at least one sample");
+  }
+  if (!options_.reproducible) return absl::OkStatus();
+  return CheckIsWholeBatchesBeginning(
+      sizes_, options_.microbatch_size * options_.schedule.microbatches);
+}
+
+absl::StatusOr<std::vector<Batch>> Hybrid::Microbatches(
+    const Batch& batch) const {
+  const auto count = static_cast<size_t>(options_.schedule.microbatches);
+  const std::vector<int64_t> sizes =
+      options_.microbatch_size > 0
+          ? FixedSizes(batch.size, options_.microbatch_size)
+          : EvenSizes(batch.size, options_.schedule.microbatches);
+  const bool fits =
+      options_.uneven_batches ? sizes.size() <= count : sizes.size() == count;
+  if (!fits) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of ", batch.size, " samples gives ", sizes.size(),
+                     " microbatches, but schedule ", options_.schedule.name,
+                     " has ", count));
+  }
+  const bool even = sizes.empty() || sizes.front() == sizes.back();
+  if (options_.reproducible && !options_.uneven_batches && !even) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a batch of ", batch.size, " samples a replica gives microbatches of ",
+        sizes.front(), " and ", sizes.back(),
+        " samples: to be reproducible all must be of one size"));
+  }
+  return SplitBatch(batch, sizes);
+}
+
+// Of the step's microbatches, as many as the sizes give.
+int64_t Hybrid::MicrobatchesOf(int replica) const {
+  if (!options_.uneven_batches) return options_.schedule.microbatches;
+  CHECK_GT(options_.microbatch_size, 0);
+  return static_cast<int64_t>(
+      FixedSizes(sizes_[static_cast<size_t>(replica)], options_.microbatch_size)
+          .size());
+}
+
+absl::Status Hybrid::SumAddedLosses() {
+  const int64_t count = options_.schedule.microbatches;
+  const int replicas = groups_.replicas();
+  // A pass's weight is its share of the step's samples, but for what makes a
+  // mean over replicas of it.
+  const double share = options_.reproducible ? 1 : 1.0 / replicas;
+  std::vector<LossSums::Part> parts;
+  std::vector<double> weights;
+  std::vector<at::Tensor> losses;
+  for (const auto& stage : executor_->stages()) {
+    if (stage == nullptr) continue;
+    for (const AddedLoss& each : stage->TakeAddedLosses()) {
+      parts.push_back(
+          {each.name, groups_.replica() * count + each.microbatch, 0});
+      weights.push_back(each.weight);
+      losses.push_back(each.loss);
+    }
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<double> values,
+                          CatchTorchOr([&] { return ReadNumbers(losses); }));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i].value = values[i] * weights[i] * share;
+  }
+  return added_losses_.Sum(parts, replicas * count, groups_.world());
+}
+
+// Collective over the last stage's replicas where the loss has a weight. Summed
+// by microbatch, as one rank would.
+absl::StatusOr<std::vector<double>> Hybrid::LossParts(
+    const std::vector<Batch>& microbatches) {
+  if (!loss_.weight() || stages_.back() == nullptr)
+    return std::vector<double>();
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<double> mine,
+                          LossWeights(loss_, microbatches));
+  const int64_t count = options_.schedule.microbatches;
+  const at::Tensor all =
+      at::zeros({groups_.replicas() * count}, at::dtype(at::kDouble));
+  auto* const weights = all.mutable_data_ptr<double>();
+  std::copy(mine.begin(), mine.end(), weights + groups_.replica() * count);
+  if (Communicator* const replicas =
+          groups_.data(options_.schedule.stages - 1)) {
+    TANDEM_RETURN_IF_ERROR(
+        replicas->AllReduceSum(all, [] { return "the weights of losses"; }));
+  }
+  const double total = std::accumulate(weights, weights + all.numel(), 0.0);
+  // A sum over replicas, else a mean.
+  return PartsOfTotal(mine,
+                      total / (options_.reproducible ? 1 : groups_.replicas()));
+}
+
+absl::StatusOr<StepSamples> Hybrid::SamplesOfStep(
+    const std::vector<Batch>& microbatches) {
+  const int replicas = groups_.replicas();
+  StepSamples samples;
+  samples.samples = {options_.seed, step_, SumOf(sizes_, 0, groups_.replica())};
+  // A sum over replicas, else a mean.
+  samples.of = static_cast<double>(SumOf(sizes_, 0, replicas)) /
+               (options_.reproducible ? 1 : replicas);
+  TANDEM_ASSIGN_OR_RETURN(samples.loss_parts, LossParts(microbatches));
+  return samples;
+}
+
+}  // namespace tandem

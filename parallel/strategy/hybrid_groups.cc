@@ -1,0 +1,59 @@
+#include "parallel/strategy/hybrid_groups.h"
+
+#include <glog/logging.h>
+
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+
+namespace tandem {
+
+absl::StatusOr<HybridGroups> HybridGroups::Create(
+    Communicator* world, const Mesh& mesh, const std::vector<int>& stages) {
+  HybridGroups groups;
+  if (world == nullptr || world->size() == 1) return groups;
+  CHECK_EQ(world->size(), mesh.world_size());
+  const Mesh::Coordinates here = mesh.CoordinatesOf(world->rank());
+  groups.world_ = world;
+  groups.replica_ = here.data;
+  groups.replicas_ = mesh.data();
+  if (mesh.data() == 1) {
+    groups.pipe_ = world;
+    return groups;
+  }
+  if (mesh.pipe() > 1) {
+    TANDEM_ASSIGN_OR_RETURN(
+        groups.own_pipe_,
+        world->Subgroup(mesh.RanksAlongPipe(here.data),
+                        absl::StrCat("pipeline of replica ", here.data)));
+    groups.pipe_ = groups.own_pipe_.get();
+  }
+  const std::vector<int> replicas = mesh.RanksAlongData(here.pipe);
+  for (const int stage : stages) {
+    TANDEM_ASSIGN_OR_RETURN(
+        groups.data_[stage],
+        world->Subgroup(replicas, absl::StrCat("replicas of stage ", stage)));
+  }
+  return groups;
+}
+
+Communicator* HybridGroups::data(int stage) const {
+  if (replicas_ == 1) return nullptr;
+  return data_.at(stage).get();
+}
+
+void HybridGroups::Abort(const absl::Status& reason) {
+  if (world_ == nullptr) return;
+  std::vector<Communicator*> groups = {world_};
+  if (own_pipe_ != nullptr) groups.push_back(own_pipe_.get());
+  for (auto& each : data_) groups.push_back(each.second.get());
+  // All at once: each takes seconds if the store has gone.
+  std::vector<std::thread> threads;
+  for (Communicator* group : groups) {
+    threads.emplace_back([group, &reason] { group->Abort(reason); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace tandem

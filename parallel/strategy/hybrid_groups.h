@@ -1,0 +1,52 @@
+// Who talks to whom in a mesh of replicas, each of them a pipeline.
+
+#ifndef TANDEM_PARALLEL_STRATEGY_HYBRID_GROUPS_H_
+#define TANDEM_PARALLEL_STRATEGY_HYBRID_GROUPS_H_
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/comm/communicator.h"
+#include "core/mesh/mesh.h"
+
+namespace tandem {
+
+// The communicators of one rank: with the other ranks of its pipeline, and for
+// each stage that it holds with that stage's other replicas. Each is used in an
+// order that the schedule fixes, so no two of them can wait for each other.
+class HybridGroups {
+ public:
+  // `world` has the mesh's ranks (null: one) and must outlive this. `stages`
+  // are this rank's, the same ones on every replica. Collective.
+  static absl::StatusOr<HybridGroups> Create(Communicator* world,
+                                             const Mesh& mesh,
+                                             const std::vector<int>& stages);
+
+  // Null for one rank.
+  Communicator* world() const { return world_; }
+  // Of this rank's pipeline; null for one rank.
+  Communicator* pipe() const { return pipe_; }
+  // Of a stage's replicas; null for one replica. Requires one of `stages`.
+  Communicator* data(int stage) const;
+  // Which replica this rank belongs to.
+  int replica() const { return replica_; }
+  int replicas() const { return replicas_; }
+
+  // Nobody shall wait for this rank.
+  void Abort(const absl::Status& reason);
+
+ private:
+  Communicator* world_ = nullptr;
+  Communicator* pipe_ = nullptr;
+  int replica_ = 0;
+  int replicas_ = 1;
+  std::unique_ptr<Communicator> own_pipe_;
+  std::map<int, std::unique_ptr<Communicator>> data_;  // by stage
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STRATEGY_HYBRID_GROUPS_H_

@@ -1,0 +1,98 @@
+// What makes a step the same in every layout.
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/score_numbers.h"
+
+namespace tandem {
+
+absl::StatusOr<GradientOrder> Hybrid::OrderOfGroups() const {
+  const Schedule& schedule = options_.schedule;
+  const int replicas = groups_.replicas();
+  const int all = schedule.microbatches * replicas;
+  GradientOrder order;
+  order.microbatches = schedule.microbatches;
+  order.groups = options_.gradient_groups > 0 ? options_.gradient_groups : all;
+  order.find_unused_parameters = options_.find_unused_parameters;
+  order.splits = SplitsBackward(schedule);
+  if (order.groups % replicas != 0 || all % order.groups != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gradient_groups is ", order.groups, ": ", replicas,
+                     " replicas must divide it, and it must divide the ", all,
+                     " microbatches of the whole batch"));
+  }
+  const GradientsCome come = OrderOfGradients(schedule);
+  order.descends = come == GradientsCome::kDescending;
+  if (come == GradientsCome::kAscending) return order;
+  if (come == GradientsCome::kInNoOrder) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "schedule ", schedule.name,
+        " gives gradients of microbatches in no order: to be reproducible they "
+        "must come from the first to the last, or the reverse"));
+  }
+  if (order.groups == all) return order;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "gradient_groups is ", order.groups, ", but schedule ", schedule.name,
+      " gives gradients from the last microbatch to the first, so that each "
+      "must be a group: ",
+      all));
+}
+
+// As one rank would add them up: by microbatch of the whole batch.
+absl::StatusOr<Score> Hybrid::SumInOrder() const {
+  const std::vector<Score>& mine = executor_->scores();
+  const int64_t count = options_.schedule.microbatches;
+  const int64_t first = groups_.replica() * count;
+  const at::Tensor all = at::zeros(
+      {groups_.replicas() * count, int64_t{kScoreNumbers}}, at::kDouble);
+  auto* const numbers = all.mutable_data_ptr<double>();
+  for (size_t i = 0; i < mine.size(); ++i) {
+    ToNumbers(mine[i],
+              numbers + (first + static_cast<int64_t>(i)) * kScoreNumbers);
+  }
+  if (groups_.world() != nullptr) {
+    // Each is added to zeros.
+    TANDEM_RETURN_IF_ERROR(
+        groups_.world()->AllReduceSum(all, [] { return "the loss"; }));
+  }
+  Score score;
+  for (int64_t i = 0; i < all.size(0); ++i) {
+    score += ScoreOf(numbers + i * kScoreNumbers);
+  }
+  return score;
+}
+
+// Running statistics take in all microbatches of the whole batch, in order.
+absl::Status Hybrid::ApplyStatistics(int stage) {
+  const PipelineStage& layers =
+      *executor_->stages()[static_cast<size_t>(stage)];
+  if (layers.records()->size() == 0) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(at::Tensor records, layers.records()->Records());
+  if (Communicator* const replicas = groups_.data(stage)) {
+    const int64_t own = records.size(0);
+    const int64_t missing = options_.schedule.microbatches - own;
+    if (missing > 0) {
+      records = at::cat(
+          {records, at::zeros({missing, records.size(1)}, records.options())});
+    }
+    TANDEM_ASSIGN_OR_RETURN(
+        std::vector<at::Tensor> all,
+        replicas->AllGather(records, [] { return "running statistics"; }));
+    for (int i = 0; i < groups_.replicas(); ++i) {
+      at::Tensor& its = all[static_cast<size_t>(i)];
+      its = its.narrow(0, 0, MicrobatchesOf(i));
+    }
+    records = at::cat(all);
+  }
+  return CatchTorch([&] { layers.records()->Apply(records); });
+}
+
+}  // namespace tandem

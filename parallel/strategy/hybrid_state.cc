@@ -1,0 +1,153 @@
+// What a pipeline holds and how it scores, beside training.
+
+#include <ATen/ops/cat.h>
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "parallel/ddp/model_state.h"
+#include "parallel/pipeline/microbatches.h"
+#include "parallel/strategy/gathered_tensors.h"
+#include "parallel/strategy/hybrid.h"
+
+namespace tandem {
+namespace {
+
+std::string ParameterOf(const std::string& state_name) {
+  return state_name.substr(0, state_name.rfind('.'));
+}
+
+std::set<std::string> NamesOf(const NamedTensors& tensors) {
+  std::set<std::string> names;
+  for (const auto& each : tensors) names.insert(each.first);
+  return names;
+}
+
+}  // namespace
+
+NamedTensors Hybrid::Parameters() const {
+  return NamedParameters(executor_->stages());
+}
+
+NamedTensors Hybrid::Buffers() const {
+  return NamedBuffers(executor_->stages());
+}
+
+NamedTensors Hybrid::OptimizerState() const {
+  NamedTensors state;
+  for (const TrainedStage* stage : AllStages()) {
+    for (auto& each : stage->OptimizerState()) state.push_back(std::move(each));
+  }
+  return state;
+}
+
+// Replicas are alike: the first one's will do.
+absl::Status Hybrid::StreamState(const StateParts& parts, TensorSink& sink) {
+  if (groups_.replica() != 0) return absl::OkStatus();
+  const auto stream = [&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const NamedTensors state, OwnState(parts));
+    if (groups_.pipe() == nullptr) return StreamTensors(state, sink);
+    return StreamToRank0(state, *groups_.pipe(), sink);
+  };
+  const absl::Status status = stream();
+  if (!status.ok()) Abort(status);
+  return status;
+}
+
+NamedTensors Hybrid::Model() const {
+  NamedTensors model = Parameters();
+  for (auto& each : Buffers()) model.push_back(std::move(each));
+  return model;
+}
+
+// All of it where this rank has every stage, so that what nobody has is
+// refused.
+StoredTensors Hybrid::ModelStateOf(const StoredTensors& state) const {
+  if (groups_.pipe() == nullptr) return state;
+  const std::set<std::string> mine = NamesOf(Model());
+  StoredTensors wanted;
+  for (const StoredTensor& each : state) {
+    if (mine.count(each.info.name) > 0) wanted.Add(each);
+  }
+  return wanted;
+}
+
+absl::Status Hybrid::CheckModelState(const StoredTensors& state) const {
+  return tandem::CheckModelState(ModelStateOf(state), Model());
+}
+
+absl::Status Hybrid::LoadModelState(const StoredTensors& state) {
+  return CopyModelState(ModelStateOf(state), Model());
+}
+
+// State of parameters that no stage has is for another rank, or for nobody: the
+// first stage refuses that.
+std::vector<StoredTensors> Hybrid::OptimizerStateOf(
+    const StoredTensors& state) const {
+  const std::set<std::string> known = NamesOf(Parameters());
+  std::vector<StoredTensors> wanted;
+  for (const TrainedStage* stage : AllStages()) {
+    wanted.push_back(stage->StateOf(state));
+  }
+  if (groups_.pipe() != nullptr) return wanted;
+  for (const StoredTensor& each : state) {
+    if (known.count(ParameterOf(each.info.name)) == 0) wanted.front().Add(each);
+  }
+  return wanted;
+}
+
+absl::Status Hybrid::CheckOptimizerState(const StoredTensors& state) const {
+  const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
+  const std::vector<TrainedStage*> stages = AllStages();
+  for (size_t i = 0; i < stages.size(); ++i) {
+    TANDEM_RETURN_IF_ERROR(stages[i]->CheckState(wanted[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Hybrid::LoadOptimizerState(const StoredTensors& state) {
+  TANDEM_RETURN_IF_ERROR(CheckOptimizerState(state));
+  const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
+  const std::vector<TrainedStage*> stages = AllStages();
+  for (size_t i = 0; i < stages.size(); ++i) {
+    TANDEM_RETURN_IF_ERROR(stages[i]->LoadState(wanted[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Inference> Hybrid::Infer(const Batch& batch,
+                                        bool keeps_outputs) {
+  SetTraining(executor_->stages(), false);
+  const std::vector<int64_t> sizes =
+      EvenSizes(batch.size, options_.schedule.microbatches);
+  const absl::StatusOr<std::vector<Batch>> parts = SplitBatch(batch, sizes);
+  absl::StatusOr<Inference> inference =
+      parts.ok() ? executor_->Infer(*parts, keeps_outputs) : parts.status();
+  if (!inference.ok()) Abort(inference.status());
+  return inference;
+}
+
+absl::StatusOr<Score> Hybrid::Evaluate(const Batch& batch) {
+  if (batch.size == 0) return Score{};
+  const absl::StatusOr<Inference> inference =
+      Infer(batch, /*keeps_outputs=*/false);
+  if (!inference.ok()) return Annotate(inference.status(), "evaluation");
+  return inference->score;
+}
+
+absl::StatusOr<at::Tensor> Hybrid::Forward(const Batch& batch) {
+  if (batch.size == 0) {
+    return absl::InvalidArgumentError("a batch needs at least one sample");
+  }
+  TANDEM_ASSIGN_OR_RETURN(const Inference inference,
+                          Infer(batch, /*keeps_outputs=*/true));
+  if (inference.outputs.empty()) return at::Tensor();
+  return CatchTorchOr([&] { return at::cat(inference.outputs); });
+}
+
+}  // namespace tandem

@@ -1,0 +1,56 @@
+// Where a pipeline's time went, and what it held.
+
+#include <ATen/ops/tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/base/status_macros.h"
+#include "core/instrument/trace.h"
+#include "parallel/report/bubble_report.h"
+#include "parallel/report/pipeline_trace.h"
+#include "parallel/strategy/hybrid.h"
+
+namespace tandem {
+
+void Hybrid::Measure(const Batch& batch) {
+  times_.Add(executor_->timeline());
+  batch_size_ = batch.size;
+  Trace& trace = Trace::OfProcess();
+  if (trace.is_on()) AddToTrace(executor_->timeline(), trace);
+}
+
+absl::StatusOr<std::string> Hybrid::DescribeTimes() {
+  std::vector<double> numbers = times_.Flatten();
+  const size_t times = numbers.size();
+  const std::vector<int>& peaks = executor_->peak_activations();
+  numbers.insert(numbers.end(), peaks.begin(), peaks.end());
+  if (groups_.pipe() != nullptr) {
+    const at::Tensor sums = at::tensor(numbers, at::kDouble);
+    TANDEM_RETURN_IF_ERROR(groups_.pipe()->AllReduceSum(
+        sums, [] { return "the devices' times"; }));
+    const auto* values = sums.const_data_ptr<double>();
+    numbers.assign(values, values + numbers.size());
+  }
+  PipelineTimes all(executor_->schedule());
+  TANDEM_RETURN_IF_ERROR(
+      all.SetFlat({numbers.begin(), numbers.begin() + times}));
+  if (all.steps() == 0) return std::string();
+  AdviceLimits limits;
+  limits.batch_size = batch_size_;
+  limits.layers = layers_;
+  TANDEM_ASSIGN_OR_RETURN(const BubbleReport report,
+                          ReportBubbles(executor_->schedule(), all, limits));
+  std::string text = report.text;
+  const std::vector<int>& bounds = executor_->facts().peak_activations;
+  absl::StrAppend(&text, "\nmicrobatches held at most (the schedule's bound):");
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    absl::StrAppendFormat(&text, "%s device %d: %.0f (%d)", i == 0 ? "" : ",",
+                          i, numbers[times + i], bounds[i]);
+  }
+  return text;
+}
+
+}  // namespace tandem

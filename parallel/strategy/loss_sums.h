@@ -1,0 +1,48 @@
+// Losses that layers and loss functions have added (core/loss/loss_terms.h):
+// their means over a step's samples, by name, on every rank.
+
+#ifndef TANDEM_PARALLEL_STRATEGY_LOSS_SUMS_H_
+#define TANDEM_PARALLEL_STRATEGY_LOSS_SUMS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/comm/communicator.h"
+
+namespace tandem {
+
+// Not thread-safe.
+class LossSums {
+ public:
+  // What one microbatch gave, times its share of the step's samples.
+  struct Part {
+    std::string name;
+    int64_t microbatch = 0;  // among those of all replicas
+    double value = 0;
+  };
+
+  // Sums the parts of all ranks, which have so many microbatches in all, in
+  // their order: the same bits in every layout, as far as several parts of one
+  // microbatch and name are exact sums. Collective over `world`: the first time
+  // in any case, when ranks tell each other which names there are, and from
+  // then on if there are any. InvalidArgument for a name that comes later. A
+  // null `world` sums what is given alone.
+  absl::Status Sum(const std::vector<Part>& parts, int64_t microbatches,
+                   Communicator* world);
+
+  // Of the last step; a name that it did not have is 0.
+  const std::map<std::string, double>& means() const { return means_; }
+
+ private:
+  absl::Status Agree(const std::vector<Part>& parts, Communicator& world);
+
+  bool agreed_ = false;
+  std::map<std::string, double> means_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STRATEGY_LOSS_SUMS_H_

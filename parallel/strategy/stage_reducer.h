@@ -1,0 +1,61 @@
+// The gradients of a stage, averaged over its replicas while other stages, and
+// the stage's own last backward, still work.
+
+#ifndef TANDEM_PARALLEL_STRATEGY_STAGE_REDUCER_H_
+#define TANDEM_PARALLEL_STRATEGY_STAGE_REDUCER_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/comm/communicator.h"
+#include "parallel/comm_hooks/communication_hook.h"
+#include "parallel/ddp/reducer.h"
+#include "parallel/optim/flat_buffer.h"
+#include "parallel/pipeline/stage_gradients.h"
+
+namespace tandem {
+
+// A Reducer that a pipeline drives: microbatches gather, and the last action
+// that adds gradients averages, bucket by bucket, while it runs: from its
+// beginning where autograd tells of each gradient once, else from where it
+// computes what was left of weights' gradients. A parameter that gets none in
+// that time, but had one before, counts as ready after the action.
+//
+// A replica whose step has no microbatch adds zeros.
+//
+// Errors: the Reducer's.
+class StageReducer : public StageGradients {
+ public:
+  // `buffers` hold the stage's parameters, at distinct positions; they and
+  // `group`, the stage's replicas, must outlive this. `defers`: gradients come
+  // from a WeightGradientSink, perhaps several times in one action.
+  StageReducer(std::vector<FlatBuffer*> buffers, Communicator& group,
+               ReducerOptions options, bool defers);
+
+  // Replaces the all-reduce; before the first step.
+  absl::Status SetHook(CommunicationHook hook) {
+    return reducer_.SetHook(std::move(hook));
+  }
+
+  absl::Status Prepare() override;
+  absl::Status Before(const Action& action, bool last) override;
+  absl::Status After(const Action& action, bool last) override;
+  absl::Status BeforeWeights(const Action& action) override;
+  absl::Status Finish() override;
+
+  const Reducer& reducer() const { return reducer_; }
+
+ private:
+  absl::Status Begin();
+  absl::Status AddNothing();
+
+  const std::vector<FlatBuffer*> buffers_;
+  const bool finds_unused_;
+  Reducer reducer_;
+  const bool defers_;
+  bool has_acted_ = false;  // in this step
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STRATEGY_STAGE_REDUCER_H_

@@ -1,0 +1,154 @@
+// How a job trains: one of the corners of the mesh data x pipe. The training
+// loop does not know which one it has.
+
+#ifndef TANDEM_PARALLEL_STRATEGY_STRATEGY_H_
+#define TANDEM_PARALLEL_STRATEGY_STRATEGY_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/named_tensors.h"
+#include "core/checkpoint/stored_tensors.h"
+#include "core/checkpoint/tensor_stream.h"
+#include "core/loss/loss.h"
+#include "core/model/batch.h"
+
+namespace tandem {
+
+// Which of a model's tensors are meant.
+struct StateParts {
+  bool parameters = true;
+  bool buffers = true;
+  bool optimizer = false;
+};
+
+// See Strategy::GatherState.
+struct WholeState {
+  NamedTensors parameters;
+  NamedTensors buffers;
+  NamedTensors optimizer;
+};
+
+// Trains and evaluates this rank's part of a model. Collective: every rank of
+// the job calls the same methods in the same order. Not thread-safe.
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  // What runs, as core/mesh/mesh.h's StrategyFor calls it: "single", "ddp", ...
+  virtual std::string name() const = 0;
+
+  // One step: forward, backward, synchronisation, clipping, update. `batch` is
+  // this rank's share of the global batch. Returns the score of the global
+  // batch, the same on every rank; that of this rank's share alone in a step
+  // that sends nothing (replicas that train apart for a while).
+  virtual absl::StatusOr<Score> TrainStep(const Batch& batch,
+                                          double learning_rate) = 0;
+
+  // The same step in two halves, so that gradients can be looked at, changed or
+  // dropped in between: forward, backward and synchronisation, which give the
+  // score; then either clipping and update, or (a loss that is not finite, say)
+  // neither of them. Every rank takes the same way. Parameters are those of
+  // TrainStep, bit for bit; but a pipeline's devices, which there may update
+  // while others still work, wait for each other here. FailedPrecondition for
+  // halves that do not follow each other.
+  virtual absl::StatusOr<Score> ComputeGradients(const Batch& batch) = 0;
+  virtual absl::Status Update(double learning_rate) = 0;
+  // The step counts, and running statistics are made alike.
+  virtual absl::Status SkipUpdate() = 0;
+
+  // Between the two halves: gradients of what this rank holds, by the
+  // parameter's name; those that have none are left out. Tensors alias the live
+  // ones. Each copy of a tied weight has the sum of all: to be changed alike.
+  NamedTensors Gradients() const {
+    NamedTensors gradients;
+    for (const auto& [name, parameter] : Parameters()) {
+      if (!parameter.grad().defined()) continue;
+      gradients.emplace_back(name, parameter.grad());
+    }
+    return gradients;
+  }
+
+  // What layers and the loss function added to the loss in the last training
+  // step (core/loss/loss_terms.h), by name: means over its samples, as the
+  // score's are. The same on every rank. Names are those of the first step.
+  virtual std::map<std::string, double> AddedLosses() const { return {}; }
+
+  // Tells how many steps were done before the next one, when a job goes on from
+  // a checkpoint: for what goes by their number.
+  virtual void ResumeAt(int64_t steps) { static_cast<void>(steps); }
+
+  // Makes replicas alike that train apart for a while: to be called before
+  // evaluation and before saving. Nothing to do for most strategies.
+  virtual absl::Status Synchronise() { return absl::OkStatus(); }
+
+  // Which tensors of a batch this rank has a use for: a stage within a pipeline
+  // for neither.
+  virtual bool takes_inputs() const { return true; }
+  virtual bool takes_targets() const { return true; }
+
+  // Scores this rank's share of an evaluation batch. Replicas may have
+  // different numbers of batches; ranks of one replica have the same ones.
+  virtual absl::StatusOr<Score> Evaluate(const Batch& batch) = 0;
+
+  // The sum of every rank's `score`, on every rank.
+  virtual absl::StatusOr<Score> Sum(const Score& score) = 0;
+
+  // What this rank holds, by full name ("layer1.0.conv1.weight"). Tensors alias
+  // the live ones.
+  virtual NamedTensors Parameters() const = 0;
+  virtual NamedTensors Buffers() const = 0;
+
+  // Optimizer state by "PARAMETER.STATE" ("fc.weight.momentum_buffer"), with
+  // PyTorch's state names; a parameter that has not been stepped has none. As
+  // Optimizer::State: tensors alias the live ones until the next step.
+  virtual NamedTensors OptimizerState() const = 0;
+
+  // The whole model's tensors to `sink`, on rank 0, where a checkpoint is
+  // written, under their names in a checkpoint (core/checkpoint/checkpoint.h).
+  // On other ranks `sink` only tells the order, which must be the same on all.
+  // No rank holds more than one tensor that it did not hold before. Collective.
+  virtual absl::Status StreamState(const StateParts& parts,
+                                   TensorSink& sink) = 0;
+
+  // All of it at once, on rank 0, for models that are small enough; what other
+  // ranks get means nothing. Tensors alias the live ones where rank 0 has them.
+  // Collective.
+  absl::StatusOr<WholeState> GatherState();
+
+  // What this rank measured of itself, by name, for a report: PyTorch's names
+  // of DDPLoggingData where it has them. Empty: nothing.
+  virtual std::vector<std::pair<std::string, double>> Measurements() const {
+    return {};
+  }
+
+  // Where the time of the steps so far went, for a person; empty: nothing to
+  // say. Collective.
+  virtual absl::StatusOr<std::string> DescribeTimes() { return std::string(); }
+
+  // Replaces values, given the whole model's: each tensor has a counterpart of
+  // the same name, shape and dtype (among Parameters() and Buffers(), where a
+  // rank holds all), and nothing is missing; else an error that names the first
+  // that differs, and nothing is changed. Read are only the tensors that this
+  // rank has, one after the other.
+  virtual absl::Status LoadModelState(const StoredTensors& state) = 0;
+  virtual absl::Status LoadOptimizerState(const StoredTensors& state) = 0;
+  // What these two would say, and nothing changed.
+  virtual absl::Status CheckModelState(const StoredTensors& state) const = 0;
+  virtual absl::Status CheckOptimizerState(
+      const StoredTensors& state) const = 0;
+
+ protected:
+  // This rank's, under their names in a checkpoint. InvalidArgument as
+  // CheckpointTensors.
+  absl::StatusOr<NamedTensors> OwnState(const StateParts& parts) const;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STRATEGY_STRATEGY_H_

@@ -1,0 +1,114 @@
+// What is trained of one stage of a pipeline: its parameters in flat buffers,
+// their gradients' way to the whole batch's, and their optimizer.
+
+#ifndef TANDEM_PARALLEL_STRATEGY_TRAINED_STAGE_H_
+#define TANDEM_PARALLEL_STRATEGY_TRAINED_STAGE_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/named_tensors.h"
+#include "core/checkpoint/stored_tensors.h"
+#include "core/comm/communicator.h"
+#include "parallel/comm_hooks/communication_hook.h"
+#include "parallel/ddp/reducer.h"
+#include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/flat_buffer_list.h"
+#include "parallel/optim/grouped_optimizer.h"
+#include "parallel/optim/make_optimizer.h"
+#include "parallel/pipeline/stage_gradients.h"
+#include "parallel/reproducible/ordered_gradients.h"
+
+namespace tandem {
+
+struct TrainedStageOptions {
+  std::vector<OptimizerOptions> optimizers;  // by group
+  // By a parameter's full name; null: all are in group 0.
+  std::function<int64_t(const std::string&)> optimizer_group;
+  double clip_norm = 0;   // 0: off; the bound of a norm that is given
+  double clip_value = 0;  // 0: off
+  // Of the averaging over replicas; `reducer`'s buffers are the stage's.
+  ReducerOptions reducer;
+  CommunicationHook hook;         // null: the all-reduce
+  bool broadcast_buffers = true;  // what ShareBuffers does
+  // See StageReducer.
+  bool defers = false;
+  // Sums gradients in this order instead, without a hook.
+  std::optional<GradientOrder> order;
+};
+
+// Used by its device's thread alone, or between steps.
+class TrainedStage {
+ public:
+  // `first_of_copy`: for each copy of a tied weight, by name, the name of the
+  // group's first member. `replicas` have the same stage (null: there are no
+  // others), have the same names and shapes, and must outlive this; all take
+  // the first one's values. Collective over them.
+  static absl::StatusOr<std::unique_ptr<TrainedStage>> Create(
+      const NamedTensors& parameters, const NamedTensors& buffers,
+      const std::map<std::string, std::string>& first_of_copy,
+      const TrainedStageOptions& options, Communicator* replicas);
+
+  // A step begins: no parameter has a gradient.
+  absl::Status Prepare();
+  // StageGradients's.
+  absl::Status Before(const Action& action, bool last);
+  absl::Status BeforeWeights(const Action& action);
+  void AwaitWeights(const std::vector<at::Tensor>& weights);
+  absl::Status After(const Action& action, bool last);
+  absl::Status Finish();
+
+  // Clips by value.
+  void ClipValues();
+  // Scales gradients where `norm`, the whole model's, asks for it, and steps.
+  absl::Status Update(std::optional<double> norm, double learning_rate);
+  // Every replica's buffers become the first one's. Collective.
+  absl::Status ShareBuffers();
+
+  // In a group of tied weights: those of its first member; the others, which
+  // count once in a norm.
+  FlatBufferList own() const { return FlatBufferList(own_); }
+  FlatBufferList all() const;
+
+  // Copies of tied weights have the state of their group's first member, so
+  // they are left out and need not be given. As Optimizer::State.
+  NamedTensors OptimizerState() const;
+  // Of `state`, the whole model's or part of it, what is this stage's.
+  StoredTensors StateOf(const StoredTensors& state) const;
+  absl::Status CheckState(const StoredTensors& state) const {
+    return optimizer_->CheckState(state);
+  }
+  absl::Status LoadState(const StoredTensors& state) {
+    return optimizer_->LoadState(state);
+  }
+
+ private:
+  explicit TrainedStage(const TrainedStageOptions& options)
+      : options_(options) {}
+
+  absl::Status Flatten(const NamedTensors& parameters, bool copies);
+  absl::Status TakeFirsts(const NamedTensors& parameters);
+  absl::Status MakeGradients();
+
+  TrainedStageOptions options_;
+  std::map<std::string, std::string> first_of_copy_;
+  std::vector<at::Tensor> buffers_;
+  Communicator* replicas_ = nullptr;
+  FlatBuffers own_;
+  FlatBuffers copies_;
+  std::unique_ptr<StageGradients> gradients_;  // null: they are complete
+  std::optional<GroupedOptimizer> optimizer_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STRATEGY_TRAINED_STAGE_H_

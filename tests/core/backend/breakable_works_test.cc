@@ -1,0 +1,183 @@
+// A rank that goes while a transfer over Gloo is half done. Ranks are real
+// processes, forked before this one has touched LibTorch, which stop
+// themselves, so that it is known how far they are.
+
+#include "core/backend/breakable_works.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "core/backend/issue_mutex.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/comm/communicator.h"
+#include "core/store/store.h"
+#include "tests/core/testing/forked_rank.h"
+#include "tests/core/testing/process_testing.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::StartsWith;
+using Clock = std::chrono::steady_clock;
+
+constexpr seconds kTimeout(30);
+// What is neither a timeout nor a moment.
+constexpr seconds kSoon(10);
+// More than sockets hold.
+constexpr int64_t kBytes = int64_t{64} << 20;
+
+at::Tensor Large() { return at::zeros({kBytes}, at::kByte); }
+
+// Two ranks in a group over Gloo.
+absl::StatusOr<std::unique_ptr<Communicator>> Meet(int rank) {
+  TANDEM_ASSIGN_OR_RETURN(
+      StorePtr store,
+      OpenFileStore(TestFile(".store"), rank, 2, "", milliseconds(kTimeout)));
+  CommunicatorOptions options;
+  options.timeout = kTimeout;
+  options.backend = "gloo";
+  TANDEM_ASSIGN_OR_RETURN(
+      std::unique_ptr<Communicator> world,
+      Communicator::Create(store, rank, 2, "world", options));
+  TANDEM_RETURN_IF_ERROR(world->Barrier());
+  return world;
+}
+
+// The other rank has been told of what was started before by then.
+void LetItBeTold() { std::this_thread::sleep_for(milliseconds(100)); }
+
+void StopHere() {
+  LetItBeTold();
+  raise(SIGSTOP);
+}
+
+// What `wait` returns, if that is soon.
+absl::Status Soon(const std::function<absl::Status()>& wait) {
+  const Clock::time_point begin = Clock::now();
+  absl::Status status = wait();
+  if (Clock::now() - begin < kSoon) return status;
+  return absl::InternalError(absl::StrCat("late: ", status.ToString()));
+}
+
+absl::Status StartBroadcast(Communicator& world, at::Tensor tensor,
+                            c10::intrusive_ptr<c10d::Work>* work) {
+  std::vector<at::Tensor> tensors = {std::move(tensor)};
+  c10d::BroadcastOptions options;
+  options.rootRank = 0;
+  return CatchTorch([&] {
+    absl::MutexLock lock(&IssueMutex());
+    *work = world.process_group()->broadcast(tensors, options);
+  });
+}
+
+bool IsStopped(pid_t pid) {
+  std::string stat;
+  std::getline(std::ifstream(absl::StrCat("/proc/", pid, "/stat")), stat);
+  const size_t name_end = stat.rfind(')');
+  return name_end != std::string::npos && stat.substr(name_end + 2, 1) == "T";
+}
+
+// What Await waits for.
+void Touch(const std::string& path) { std::ofstream(path) << "go"; }
+
+void Await(const std::string& path) {
+  while (!std::ifstream(path)) std::this_thread::sleep_for(milliseconds(1));
+}
+
+// `victim` stops once it has told that it is ready to receive; then `survivor`
+// begins, and fills what the sockets hold; then the victim is killed.
+std::string LoseTheReceiver(
+    const std::function<absl::Status(Communicator&)>& survivor,
+    const std::function<absl::Status(Communicator&)>& victim) {
+  const std::string go = TestFile(".go");
+  ForkedRank sender(0, [&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto world, Meet(0));
+    Await(go);
+    return survivor(*world);
+  });
+  ForkedRank receiver(1, [&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto world, Meet(1));
+    return victim(*world);
+  });
+  EXPECT_TRUE(Eventually([&] { return IsStopped(receiver.pid()); }));
+  Touch(go);
+  std::this_thread::sleep_for(milliseconds(300));
+  kill(receiver.pid(), SIGKILL);
+  return sender.Result();
+}
+
+TEST(BreakableWorksTest, AMessageHalfSentEndsWithItsReceiver) {
+  EXPECT_THAT(LoseTheReceiver(
+                  [](Communicator& world) -> absl::Status {
+                    TANDEM_ASSIGN_OR_RETURN(auto send,
+                                            world.StartSend(Large(), 1, 0));
+                    return Soon([&] { return send.Wait(); });
+                  },
+                  [](Communicator& world) -> absl::Status {
+                    TANDEM_ASSIGN_OR_RETURN(auto receive,
+                                            world.StartReceive(Large(), 0, 0));
+                    StopHere();
+                    return receive.Wait();
+                  }),
+              StartsWith("UNAVAILABLE"));
+}
+
+TEST(BreakableWorksTest, ACollectiveHalfSentEndsWithItsReceiver) {
+  const auto broadcast = [](Communicator& world, bool stop) {
+    c10::intrusive_ptr<c10d::Work> work;
+    TANDEM_RETURN_IF_ERROR(StartBroadcast(world, Large(), &work));
+    if (stop) StopHere();
+    return Soon([&] { return CatchTorch([&] { work->wait(); }); });
+  };
+  EXPECT_THAT(LoseTheReceiver(
+                  [&](Communicator& world) { return broadcast(world, false); },
+                  [&](Communicator& world) { return broadcast(world, true); }),
+              StartsWith("UNAVAILABLE"));
+}
+
+TEST(BreakableWorksTest, AMessageHalfReceivedEndsWithItsSender) {
+  const std::string go = TestFile(".go");
+  // Stops, so that it takes nothing while the sockets are filled.
+  ForkedRank receiver(0, []() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto world, Meet(0));
+    TANDEM_ASSIGN_OR_RETURN(auto receive, world->StartReceive(Large(), 1, 0));
+    StopHere();
+    return Soon([&] { return receive.Wait(); });
+  });
+  ForkedRank sender(1, [&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto world, Meet(1));
+    Await(go);
+    TANDEM_ASSIGN_OR_RETURN(auto send, world->StartSend(Large(), 0, 0));
+    StopHere();
+    return send.Wait();
+  });
+  ASSERT_TRUE(Eventually([&] { return IsStopped(receiver.pid()); }));
+  Touch(go);
+  ASSERT_TRUE(Eventually([&] { return IsStopped(sender.pid()); }));
+  kill(receiver.pid(), SIGCONT);
+  std::this_thread::sleep_for(milliseconds(300));
+  kill(sender.pid(), SIGKILL);
+  EXPECT_THAT(receiver.Result(), StartsWith("UNAVAILABLE"));
+}
+
+}  // namespace
+}  // namespace tandem

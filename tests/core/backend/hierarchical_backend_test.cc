@@ -1,0 +1,246 @@
+// Shared memory inside hosts and Gloo between them, on one machine: each rank
+// is told which host it is on.
+
+#include "core/backend/hierarchical_backend.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/backend/host_layout.h"
+#include "core/backend/issue_mutex.h"
+#include "core/base/torch_status.h"
+#include "core/comm/communicator.h"
+#include "core/store/store.h"
+#include "tests/core/testing/log_lines.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Hosts = std::vector<std::string>;
+using Tensors = std::vector<at::Tensor>;
+
+// Two hosts of three and two ranks that are not neighbours; each rank alone;
+// and one host with one rank beside one with all others.
+const Hosts kLayouts[] = {{"a", "b", "a", "b", "a"},
+                          {"a", "b", "c"},
+                          {"a", "b", "b", "b", "b", "b", "b"}};
+
+void OnRanks(const Hosts& hosts, const std::function<void(Communicator&)>& fn,
+             int timeout_ms = 30000, int straggler_warning_ms = 0) {
+  const StorePtr store = NewHashStore(std::chrono::milliseconds(timeout_ms));
+  const int n = static_cast<int>(hosts.size());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < n; ++rank) {
+    threads.emplace_back([&, rank] {
+      CommunicatorOptions options;
+      options.host = hosts[rank];
+      options.timeout = std::chrono::milliseconds(timeout_ms);
+      options.straggler_warning =
+          std::chrono::milliseconds(straggler_warning_ms);
+      auto world = Communicator::Create(store, rank, n, "world", options);
+      ASSERT_TRUE(world.ok()) << world.status();
+      const absl::Status thrown = CatchTorch([&] { fn(**world); });
+      EXPECT_TRUE(thrown.ok()) << thrown;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void Everywhere(const std::function<void(Communicator&)>& fn) {
+  for (const Hosts& hosts : kLayouts) OnRanks(hosts, fn);
+}
+
+void ExpectEqual(const at::Tensor& got, const at::Tensor& expected) {
+  EXPECT_TRUE(at::equal(got, expected)) << got.numel() << " elements";
+}
+
+at::Tensor Mine(int rank, int64_t size) {
+  return at::arange(size, at::kFloat).add(rank);
+}
+
+TEST(HierarchicalBackendTest, AllReduceSumsOverHosts) {
+  Everywhere([](Communicator& world) {
+    const int n = world.size();
+    for (const int64_t size : {1, 13, 300007}) {
+      at::Tensor plain = Mine(world.rank(), size);
+      auto shared = world.NewBuffer(size, at::kFloat);
+      ASSERT_TRUE(shared.ok()) << shared.status();
+      shared->copy_(plain);
+      ASSERT_TRUE(world.AllReduceSum(plain).ok());
+      auto pending = world.StartAllReduceSum(*shared, 0.5);
+      ASSERT_TRUE(pending.ok() && pending->Wait().ok());
+      const at::Tensor sum = Mine(0, size).mul(n).add(n * (n - 1) / 2);
+      ExpectEqual(plain, sum);
+      ExpectEqual(*shared, sum.mul(0.5));
+    }
+  });
+}
+
+TEST(HierarchicalBackendTest, AnAverageIsOfAllRanks) {
+  OnRanks(kLayouts[0], [](Communicator& world) {
+    Tensors tensors = {at::full({7}, world.rank(), at::kDouble)};
+    c10d::AllreduceOptions options;
+    options.reduceOp = c10d::ReduceOp::AVG;
+    world.process_group()->allreduce(tensors, options)->wait();
+    ExpectEqual(tensors[0], at::full({7}, 2.0, at::kDouble));
+  });
+}
+
+TEST(HierarchicalBackendTest, BroadcastFromEveryRoot) {
+  Everywhere([](Communicator& world) {
+    for (int root = 0; root < world.size(); ++root) {
+      at::Tensor tensor = Mine(world.rank(), 997);
+      ASSERT_TRUE(world.Broadcast(tensor, root).ok());
+      ExpectEqual(tensor, Mine(root, 997));
+    }
+  });
+}
+
+TEST(HierarchicalBackendTest, BarrierAndGatherAndTheRest) {
+  Everywhere([](Communicator& world) {
+    ASSERT_TRUE(world.Barrier().ok());
+    auto all = world.AllGather(Mine(world.rank(), 13));
+    ASSERT_TRUE(all.ok()) << all.status();
+    for (int r = 0; r < world.size(); ++r) ExpectEqual((*all)[r], Mine(r, 13));
+  });
+}
+
+TEST(HierarchicalBackendTest, MessagesInsideAndBetweenHosts) {
+  OnRanks(kLayouts[0], [](Communicator& world) {
+    const int n = world.size();
+    for (const int step : {1, 2}) {  // to another host, and to the same
+      Tensors out = {Mine(world.rank(), 997)};
+      Tensors in = {at::zeros({997})};
+      const int from = (world.rank() + n - step) % n;
+      c10::intrusive_ptr<c10d::Work> receive, send;
+      {
+        absl::MutexLock lock(&IssueMutex());
+        receive = world.process_group()->recv(in, from, step);
+        send =
+            world.process_group()->send(out, (world.rank() + step) % n, step);
+      }
+      receive->wait();
+      send->wait();
+      ExpectEqual(in[0], Mine(from, 997));
+    }
+  });
+}
+
+TEST(HierarchicalBackendTest, SubgroupsOfOneHostShareMemoryAlone) {
+  OnRanks(kLayouts[0], [](Communicator& world) {
+    const bool even = world.rank() % 2 == 0;
+    const std::vector<int> ranks =
+        even ? std::vector<int>{0, 2, 4} : std::vector<int>{1, 3};
+    auto host = world.Subgroup(ranks, "host");
+    ASSERT_TRUE(host.ok()) << host.status();
+    EXPECT_EQ((*host)
+                  ->process_group()
+                  ->getBackend(c10::DeviceType::CPU)
+                  ->getBackendName(),
+              "shm");
+    at::Tensor tensor = at::full({3}, world.rank(), at::kFloat);
+    ASSERT_TRUE((*host)->AllReduceSum(tensor).ok());
+    ExpectEqual(tensor, at::full({3}, even ? 6 : 4, at::kFloat));
+  });
+}
+
+// Rank 2 comes too late for `collective`.
+void ExpectTheMissingRankIsNamed(
+    const std::function<absl::Status(Communicator&)>& collective) {
+  OnRanks(
+      {"a", "b", "b"},
+      [&](Communicator& world) {
+        if (world.rank() == 2) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+          return;
+        }
+        const absl::Status status = collective(world);
+        EXPECT_TRUE(absl::IsDeadlineExceeded(status) ||
+                    absl::IsUnavailable(status))
+            << status;
+        if (world.rank() == 1) {
+          EXPECT_THAT(std::string(status.message()),
+                      HasSubstr("timed out waiting for rank 2 (pid "));
+        }
+      },
+      1000);
+}
+
+// The names in messages are those of the whole group.
+TEST(HierarchicalBackendTest, AMissingRankIsNamedAsInTheWholeGroup) {
+  ExpectTheMissingRankIsNamed(
+      [](Communicator& world) { return world.Barrier(); });
+}
+
+TEST(HierarchicalBackendTest, ARankThatMissesALargeAllReduceIsNamed) {
+  ExpectTheMissingRankIsNamed([](Communicator& world) {
+    at::Tensor tensor = at::zeros({3 * HierarchicalBackend::kChunkBytes});
+    return world.AllReduceSum(tensor);
+  });
+}
+
+// All-reduce, broadcast and barrier run on a thread of the backend.
+TEST(HierarchicalBackendTest, ALateRankIsNamedBetweenHosts) {
+  LogLines log;
+  OnRanks(
+      kLayouts[0],
+      [&](Communicator& world) {
+        if (world.rank() == 3) {
+          EXPECT_TRUE(log.Await("rank 3 is late"));
+        }
+        at::Tensor tensor = Mine(world.rank(), 13);
+        EXPECT_TRUE(world.AllReduceSum(tensor).ok());
+      },
+      30000, /*straggler_warning_ms=*/1000);
+  EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("rank 3 is late: rank "),
+                                       HasSubstr("late for all-reduce #1")));
+}
+
+// Two hosts of one rank each; between hosts they share memory here, so that no
+// network is needed.
+TEST(HierarchicalBackendTest, AloneOnAHostThereIsNothingToDoInside) {
+  const StorePtr store = NewHashStore(std::chrono::seconds(30));
+  const HostLayout layout({"a", "b"});
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto shm = [&](const std::string& key, int its, int size) {
+        return ShmBackend::Create(
+                   c10::make_intrusive<c10d::PrefixStore>(key, store), its,
+                   size, std::chrono::seconds(30), {})
+            .value();
+      };
+      const auto local = shm(absl::StrCat("host ", rank), 0, 1);
+      const auto leaders = shm("leaders", rank, 2);
+      HierarchicalBackend backend(rank, layout, local, leaders, leaders);
+      Tensors tensors = {Mine(rank, 997)};
+      backend.allreduce(tensors)->wait();
+      ExpectEqual(tensors[0], Mine(0, 997).mul(2).add(1));
+      backend.broadcast(tensors)->wait();
+      backend.barrier()->wait();
+      EXPECT_EQ(local->getSequenceNumberForGroup(), 0);
+      EXPECT_EQ(leaders->getSequenceNumberForGroup(), 3);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,20 @@
+// Ranks by host.
+
+#include "core/backend/host_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace tandem {
+namespace {
+
+TEST(HostLayoutTest, RanksAreGroupedByHostInTheirOrder) {
+  const HostLayout layout({"x", "y", "x", "z", "y"});
+  EXPECT_EQ(layout.ranks, (std::vector<std::vector<int>>{{0, 2}, {1, 4}, {3}}));
+  EXPECT_EQ(layout.host, (std::vector<int>{0, 1, 0, 2, 1}));
+  EXPECT_EQ(layout.local, (std::vector<int>{0, 0, 1, 0, 1}));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,26 @@
+#include "core/base/text_table.h"
+
+#include <gtest/gtest.h>
+
+namespace tandem {
+namespace {
+
+TEST(TextTable, AlignsNumbersRightAndWordsLeft) {
+  EXPECT_EQ(TextTable({{"layer", "bytes", "type"},
+                       {"fc1", "12 B", "Linear"},
+                       {"a", "1024 B"},
+                       {"conv2", "", "x"}}),
+            "layer   bytes  type\n"
+            "fc1      12 B  Linear\n"
+            "a      1024 B\n"
+            "conv2          x\n");
+}
+
+TEST(TextTable, OfNothing) {
+  EXPECT_EQ(TextTable({}), "");
+  EXPECT_EQ(TextTable({{}}), "\n");
+  EXPECT_EQ(TextTable({{"one"}}), "one\n");
+}
+
+}  // namespace
+}  // namespace tandem

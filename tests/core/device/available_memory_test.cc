@@ -1,0 +1,107 @@
+#include "core/device/available_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace tandem {
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+// A control group's folder, and a machine with 100 GiB left.
+class Folder {
+ public:
+  explicit Folder(const std::string& name)
+      : path_(::testing::TempDir() + "/" + name) {
+    std::filesystem::create_directories(path_ + "/memory");
+    Write("meminfo",
+          "MemTotal: 268435456 kB\nMemFree: 1024 kB\n"
+          "MemAvailable: 104857600 kB\nBuffers: 7 kB");
+  }
+  void Write(const std::string& file, const std::string& text) {
+    std::ofstream(path_ + "/" + file) << text << "\n";
+  }
+  uint64_t limit() const { return MemoryLimit(path_); }
+  uint64_t available() const {
+    return AvailableMemory(path_, path_ + "/meminfo");
+  }
+
+ private:
+  const std::string path_;
+};
+
+std::string Bytes(uint64_t gibibytes) {
+  return std::to_string(gibibytes * kGiB);
+}
+
+TEST(AvailableMemoryTest, WithoutAGroupItIsTheMachines) {
+  const Folder folder("none");
+  EXPECT_EQ(folder.available(), 100 * kGiB);
+  EXPECT_EQ(folder.limit(), kNoMemoryLimit);
+}
+
+TEST(AvailableMemoryTest, ContentsOfFilesCountAsLeft) {
+  Folder folder("v2");
+  folder.Write("memory.max", Bytes(8));
+  // The limit is used up, by files that were read.
+  folder.Write("memory.current", Bytes(8));
+  folder.Write("memory.stat", "anon " + Bytes(2) + "\nfile " + Bytes(6) +
+                                  "\nshmem " + Bytes(1) + "\ninactive_file " +
+                                  Bytes(4) + "\nactive_file " + Bytes(1));
+  EXPECT_EQ(folder.limit(), 8 * kGiB);
+  EXPECT_EQ(folder.available(), 5 * kGiB);
+}
+
+TEST(AvailableMemoryTest, SharedMemoryAndTheProcessesOwnDoNot) {
+  Folder folder("full");
+  folder.Write("memory.max", Bytes(8));
+  folder.Write("memory.current", Bytes(8));
+  folder.Write("memory.stat", "anon " + Bytes(5) + "\nfile " + Bytes(3) +
+                                  "\nshmem " + Bytes(3) + "\ninactive_anon " +
+                                  Bytes(8) +
+                                  "\ninactive_file 0\nactive_file 0");
+  EXPECT_EQ(folder.available(), 0U);
+}
+
+TEST(AvailableMemoryTest, MoreThanTheLimitIsNothingLeft) {
+  Folder folder("lowered");
+  folder.Write("memory.max", Bytes(4));
+  folder.Write("memory.current", Bytes(8));
+  EXPECT_EQ(folder.available(), 0U);
+  // Read at another moment, the two files may not agree.
+  folder.Write("memory.stat", "inactive_file " + Bytes(9));
+  EXPECT_EQ(folder.available(), 4 * kGiB);
+}
+
+TEST(AvailableMemoryTest, Version1CountsGroupsBelowItsOwn) {
+  Folder folder("v1");
+  folder.Write("memory/memory.limit_in_bytes", Bytes(8));
+  folder.Write("memory/memory.usage_in_bytes", Bytes(7));
+  folder.Write("memory/memory.stat",
+               "inactive_file 0\nactive_file 0\ntotal_inactive_file " +
+                   Bytes(2) + "\ntotal_active_file " + Bytes(1));
+  EXPECT_EQ(folder.limit(), 8 * kGiB);
+  EXPECT_EQ(folder.available(), 4 * kGiB);
+}
+
+TEST(AvailableMemoryTest, AGroupWithoutALimitHasWhatTheMachineHas) {
+  Folder folder("unlimited");
+  folder.Write("memory.max", "max");
+  folder.Write("memory.current", Bytes(50));
+  folder.Write("memory/memory.limit_in_bytes", "9223372036854771712");
+  folder.Write("memory/memory.usage_in_bytes", Bytes(50));
+  EXPECT_EQ(folder.available(), 100 * kGiB);
+  EXPECT_EQ(folder.limit(), kNoMemoryLimit);
+}
+
+TEST(AvailableMemoryTest, ThisMachineHasSome) {
+  EXPECT_GT(AvailableMemory(), 0U);
+  EXPECT_LT(AvailableMemory(), kNoMemoryLimit);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,196 @@
+#include "core/device/device.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones.h>
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace tandem {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const c10::Device kCpu(c10::DeviceType::CPU);
+
+TEST(ParseDeviceTypeTest, KnowsCpuAndCuda) {
+  EXPECT_EQ(ParseDeviceType("cpu").value(), c10::DeviceType::CPU);
+  EXPECT_EQ(ParseDeviceType("cuda").value(), c10::DeviceType::CUDA);
+  for (const char* other : {"", "gpu", "CPU", "cuda:0"}) {
+    const absl::Status status = ParseDeviceType(other).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("known are: cpu, cuda"));
+  }
+}
+
+TEST(DevicesOfTest, PlacesShareTheCpu) {
+  EXPECT_THAT(DevicesOf(3, 2, c10::DeviceType::CPU).value(),
+              ElementsAre(kCpu, kCpu));
+  EXPECT_FALSE(DevicesOf(-1, 1, c10::DeviceType::CPU).ok());
+  EXPECT_FALSE(DevicesOf(0, 0, c10::DeviceType::CPU).ok());
+}
+
+TEST(DevicesOfTest, GpusThatAreNotThereAreAnError) {
+  // No machine has that many.
+  const absl::Status status =
+      DevicesOf(1000, 2, c10::DeviceType::CUDA).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), AnyOf(HasSubstr("built without CUDA"),
+                                      HasSubstr("needs GPUs 2000 to 2001")));
+}
+
+// LibTorch has one device of this type, without memory.
+constexpr c10::DeviceType kMeta = c10::DeviceType::Meta;
+
+TEST(RegisterDeviceTypeTest, MakesANameKnown) {
+  EXPECT_THAT(ParseDeviceType("nowhere").status().message(),
+              HasSubstr("the device nowhere is not known"));
+  RegisterDeviceType("nowhere", kMeta);
+  EXPECT_EQ(ParseDeviceType("nowhere").value(), kMeta);
+  EXPECT_THAT(ParseDeviceType("elsewhere").status().message(),
+              HasSubstr("known are: cpu, cuda, nowhere"));
+  EXPECT_EQ(ParseDeviceType("cpu").value(), c10::DeviceType::CPU);
+}
+
+TEST(RegisterDeviceTypeTest, MayBeRepeatedAndReplaced) {
+  RegisterDeviceType("again", kMeta);
+  RegisterDeviceType("again", kMeta);
+  EXPECT_EQ(ParseDeviceType("again").value(), kMeta);
+  RegisterDeviceType("again", c10::DeviceType::CPU);
+  EXPECT_EQ(ParseDeviceType("again").value(), c10::DeviceType::CPU);
+}
+
+TEST(DevicesOfTest, LibTorchCountsRegisteredDevices) {
+  EXPECT_THAT(DevicesOf(0, 1, kMeta).value(),
+              ElementsAre(c10::Device(kMeta, 0)));
+  const absl::Status status = DevicesOf(1, 2, kMeta).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(),
+              HasSubstr("needs meta:2 to meta:3, but there are 1"));
+}
+
+TEST(PlaceTest, RunsEverythingOnOneThreadInOrder) {
+  Place place(kCpu);
+  EXPECT_EQ(place.device(), kCpu);
+  std::vector<int> order;
+  std::vector<std::thread::id> threads;
+  for (int i = 0; i < 100; ++i) {
+    place.Submit([&, i] {
+      order.push_back(i);
+      threads.push_back(std::this_thread::get_id());
+      return absl::OkStatus();
+    });
+  }
+  ASSERT_TRUE(place.Run([] { return absl::OkStatus(); }).ok());
+  ASSERT_EQ(order.size(), 100u);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(order[i], i);
+    EXPECT_EQ(threads[i], threads[0]);
+  }
+  EXPECT_NE(threads[0], std::this_thread::get_id());
+}
+
+// What oneDNN and MKL go by, be it that of LibTorch's threads or not.
+TEST(PlaceTest, OpenMpKnowsTheProcesssNumberOfThreads) {
+  auto* const omp_threads =
+      reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
+  if (omp_threads == nullptr) GTEST_SKIP() << "LibTorch is without OpenMP";
+  const int before = at::get_num_threads();
+  for (const int threads : {1, 3}) {
+    at::set_num_threads(threads);
+    Place place(kCpu);
+    int found = 0;
+    ASSERT_TRUE(place
+                    .Run([&] {
+                      found = omp_threads();
+                      return absl::OkStatus();
+                    })
+                    .ok());
+    EXPECT_EQ(found, threads);
+  }
+  at::set_num_threads(before);
+}
+
+TEST(PlaceTest, StatusesAndExceptionsComeBack) {
+  Place place(kCpu);
+  EXPECT_EQ(place.Run([] { return absl::AbortedError("stop"); }),
+            absl::AbortedError("stop"));
+  std::future<absl::Status> bad = place.Submit([] {
+    at::ones({2}).view({3});
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(bad.get().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(place.Run([] { return absl::OkStatus(); }).ok());
+}
+
+TEST(PlaceTest, PlacesOnTheCpuRunAtTheSameTime) {
+  Place first(kCpu), second(kCpu);
+  std::promise<void> ping, pong;
+  // Each waits for the other: on one thread this would never end.
+  std::future<absl::Status> a = first.Submit([&] {
+    ping.set_value();
+    pong.get_future().wait();
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(second
+                  .Run([&] {
+                    ping.get_future().wait();
+                    pong.set_value();
+                    return absl::OkStatus();
+                  })
+                  .ok());
+  EXPECT_TRUE(a.get().ok());
+}
+
+TEST(PlaceTest, WorkMayRunWorkOnItsOwnPlace) {
+  Place place(kCpu);
+  EXPECT_EQ(place.Run([&] {
+    return place.Run([] { return absl::AbortedError("inner"); });
+  }),
+            absl::AbortedError("inner"));
+}
+
+TEST(PlaceTest, WorkSeesTheSubmittersGradMode) {
+  Place place(kCpu);
+  const auto grad_mode = [&] {
+    bool enabled = false;
+    EXPECT_TRUE(place
+                    .Run([&] {
+                      enabled = at::GradMode::is_enabled();
+                      return absl::OkStatus();
+                    })
+                    .ok());
+    return enabled;
+  };
+  EXPECT_TRUE(grad_mode());
+  {
+    const at::NoGradGuard no_grad;
+    EXPECT_FALSE(grad_mode());
+  }
+  EXPECT_TRUE(grad_mode());
+}
+
+TEST(PlaceTest, DestructionRunsWhatWasSubmitted) {
+  int ran = 0;
+  auto place = std::make_unique<Place>(kCpu);
+  for (int i = 0; i < 7; ++i) {
+    place->Submit([&] {
+      ++ran;
+      return absl::OkStatus();
+    });
+  }
+  place.reset();
+  EXPECT_EQ(ran, 7);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,298 @@
+// Disagreement about collectives, through the Communicator that checks them.
+
+#include "core/health/collective_check.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
+#include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
+#include "core/launch/launch.h"
+#include "core/store/store.h"
+#include "core/testing/thread_ranks.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Rank = std::function<absl::Status(Communicator&)>;
+
+CommunicatorOptions Checked(std::chrono::milliseconds timeout) {
+  CommunicatorOptions options;
+  options.timeout = timeout;
+  options.check_collectives = true;
+  return options;
+}
+
+CollectivePurpose For(const std::string& text) {
+  return [text] { return text; };
+}
+
+absl::Status AllReduce(Communicator& group, const at::Tensor& tensor) {
+  return group.AllReduceSum(tensor, For("bucket 0 of step 2"));
+}
+
+// Runs rank r's `ranks[r]` after a barrier, and expects every one to be told
+// `message`, long before the timeout.
+void ExpectAllTold(const std::vector<Rank>& ranks, const std::string& message) {
+  const absl::Status status = RunThreadRanks(
+      static_cast<int>(ranks.size()),
+      [&](Communicator& world) -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(world.Barrier());
+        const absl::Status told = ranks[world.rank()](world);
+        EXPECT_TRUE(absl::IsInvalidArgument(told)) << told;
+        EXPECT_THAT(told.message(),
+                    AllOf(HasSubstr("collective #2 of group \"world\""),
+                          HasSubstr(message)));
+        EXPECT_EQ(world.Barrier(), told) << "the group is of no more use";
+        return absl::OkStatus();
+      },
+      Checked(std::chrono::minutes(10)));
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(CollectiveCheckTest, TheLevelIsReadAsPyTorchReadsIt) {
+  for (const char* level : {"", "OFF", "INFO", "info"}) {
+    EXPECT_FALSE(AsksForCollectiveChecks(level).value()) << level;
+  }
+  for (const char* level : {"DETAIL", "detail", "Detail"}) {
+    EXPECT_TRUE(AsksForCollectiveChecks(level).value()) << level;
+  }
+  for (const char* level : {"1", "DETAILS", " OFF"}) {
+    const absl::Status status = AsksForCollectiveChecks(level).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << level;
+    EXPECT_THAT(
+        status.message(),
+        AllOf(HasSubstr(absl::StrCat("TORCH_DISTRIBUTED_DEBUG='", level, "'")),
+              HasSubstr("OFF, INFO or DETAIL")));
+  }
+}
+
+TEST(CollectiveCheckTest, AnotherOperationIsNamedWithItsPurpose) {
+  ExpectAllTold(
+      {[](Communicator& g) { return g.Broadcast(at::ones({4}), 0); },
+       [](Communicator& g) { return AllReduce(g, at::ones({5})); }},
+      "rank 1 started all-reduce of Float [5] on cpu (bucket 0 of step 2) "
+      "where rank 0 started broadcast from rank 0 of Float [4] on cpu");
+}
+
+TEST(CollectiveCheckTest, AnotherShapeIsNamedEvenOfAsManyElements) {
+  ExpectAllTold(
+      {[](Communicator& g) {
+         return AllReduce(g, at::ones({2, 3}));
+       },
+       [](Communicator& g) {
+         return AllReduce(g, at::ones({2, 3}));
+       },
+       [](Communicator& g) {
+         return AllReduce(g, at::ones({3, 2}));
+       }},
+      "rank 2 started all-reduce of Float [3, 2] on cpu (bucket 0 of step 2) "
+      "where rank 0 started all-reduce of Float [2, 3]");
+}
+
+TEST(CollectiveCheckTest, AnEmptyTensorDisagreesWithAFullOne) {
+  ExpectAllTold({[](Communicator& g) { return AllReduce(g, at::ones({5})); },
+                 [](Communicator& g) { return AllReduce(g, at::ones({0})); }},
+                "rank 1 started all-reduce of Float [0] on cpu");
+}
+
+TEST(CollectiveCheckTest, AnotherDtypeIsNamed) {
+  ExpectAllTold(
+      {[](Communicator& g) { return g.AllGather(at::ones({5})).status(); },
+       [](Communicator& g) {
+         return g.AllGather(at::ones({5}, at::kInt)).status();
+       }},
+      "rank 1 started all-gather of Int [5] on cpu where rank 0 started "
+      "all-gather of Float [5] on cpu");
+}
+
+TEST(CollectiveCheckTest, AnotherRootIsNamed) {
+  ExpectAllTold(
+      {[](Communicator& g) { return g.Broadcast(at::ones({5}), 0); },
+       [](Communicator& g) { return g.Broadcast(at::ones({5}), 1); }},
+      "rank 1 started broadcast from rank 1 of Float [5] on cpu where rank 0 "
+      "started broadcast from rank 0 of Float [5] on cpu");
+}
+
+TEST(CollectiveCheckTest, ABarrierDisagreesWithATensor) {
+  ExpectAllTold({[](Communicator& g) { return AllReduce(g, at::ones({5})); },
+                 [](Communicator& g) { return g.Barrier(); }},
+                "rank 1 started barrier where rank 0 started all-reduce");
+}
+
+TEST(CollectiveCheckTest, TheFirstRankThatDiffersIsNamed) {
+  ExpectAllTold({[](Communicator& g) { return AllReduce(g, at::ones({5})); },
+                 [](Communicator& g) { return AllReduce(g, at::ones({5})); },
+                 [](Communicator& g) { return AllReduce(g, at::ones({6})); },
+                 [](Communicator& g) { return g.Barrier(); }},
+                "rank 2 started all-reduce of Float [6]");
+}
+
+TEST(CollectiveCheckTest, WhatAgreesGoesOnAndPurposesMayDiffer) {
+  const absl::Status status = RunThreadRanks(
+      3,
+      [](Communicator& world) -> absl::Status {
+        TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> reversed,
+                                world.Subgroup({2, 1, 0}, "reversed"));
+        for (const int64_t size : {0, 1, 997}) {
+          for (Communicator* group : {&world, reversed.get()}) {
+            at::Tensor sum = at::ones({size});
+            TANDEM_RETURN_IF_ERROR(
+                group->AllReduceSum(sum, For(absl::StrCat(group->rank()))));
+            EXPECT_TRUE(sum.eq(3).all().item<bool>());
+            TANDEM_RETURN_IF_ERROR(group->Broadcast(sum, 2));
+            TANDEM_RETURN_IF_ERROR(group->AllGather(sum).status());
+            const std::string mine(group->rank(), 'x');
+            TANDEM_ASSIGN_OR_RETURN(std::vector<std::string> all,
+                                    group->AllGatherString(mine));
+            EXPECT_EQ(all[2], "xx");
+            TANDEM_RETURN_IF_ERROR(group->Barrier());
+          }
+        }
+        return absl::OkStatus();
+      },
+      Checked(std::chrono::minutes(10)));
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(CollectiveCheckTest, SubgroupsAreCheckedByTheirOwnRanks) {
+  const absl::Status status = RunThreadRanks(
+      3,
+      [](Communicator& world) -> absl::Status {
+        if (world.rank() == 0) return absl::OkStatus();
+        TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> pair,
+                                world.Subgroup({2, 1}, "pair"));
+        const absl::Status told = AllReduce(*pair, at::ones({world.rank()}));
+        EXPECT_TRUE(absl::IsInvalidArgument(told)) << told;
+        EXPECT_THAT(told.message(),
+                    AllOf(HasSubstr("of group \"pair\""),
+                          HasSubstr("rank 1 started all-reduce of Float [1]"),
+                          HasSubstr("where rank 2 started all-reduce of")));
+        return absl::OkStatus();
+      },
+      Checked(std::chrono::minutes(10)));
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(CollectiveCheckTest, ARankThatStartsNothingIsNamedWithItsLast) {
+  absl::BlockingCounter given_up(2);
+  const absl::Status status = RunThreadRanks(
+      3,
+      [&](Communicator& world) -> absl::Status {
+        const CollectivePurpose setup =
+            For(absl::StrCat("set-up, rank ", world.rank()));
+        TANDEM_RETURN_IF_ERROR(world.Broadcast(at::ones({4}), 0, setup));
+        if (world.rank() == 1) {
+          given_up.Wait();
+          return absl::OkStatus();
+        }
+        const absl::Status told = AllReduce(world, at::ones({5}));
+        EXPECT_THAT(told.message(),
+                    AllOf(HasSubstr("all-reduce #2 (bucket 0 of step 2) of "
+                                    "group \"world\" on rank "),
+                          HasSubstr("not heard of: rank 1")));
+        given_up.DecrementCount();
+        return told;
+      },
+      Checked(std::chrono::seconds(2)));
+  EXPECT_THAT(
+      status.message(),
+      HasSubstr("rank 1 did not start all-reduce of Float [5] on cpu "
+                "(bucket 0 of step 2) within 2s; the last of rank 1 was "
+                "broadcast from rank 0 of Float [4] on cpu (set-up, "
+                "rank 1)"));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+}
+
+TEST(CollectiveCheckTest, AnAbortEndsTheWaitForTheOthers) {
+  const absl::Status status = RunThreadRanks(
+      3,
+      [&](Communicator& world) -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(world.Barrier());
+        if (world.rank() == 1) {
+          world.Abort(absl::InternalError("disk full"));
+          return absl::OkStatus();
+        }
+        const absl::Status told = AllReduce(world, at::ones({5}));
+        EXPECT_TRUE(absl::IsAborted(told)) << told;
+        EXPECT_THAT(told.message(), HasSubstr("rank 1 gave up: disk full"));
+        return absl::OkStatus();
+      },
+      Checked(std::chrono::minutes(10)));
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(CollectiveCheckTest, WithoutItNothingIsCompared) {
+  CommunicatorOptions options = Checked(std::chrono::seconds(30));
+  options.check_collectives = false;
+  const absl::Status status = RunThreadRanks(
+      2,
+      [](Communicator& world) -> absl::Status {
+        // As many bytes, and so the backend sees no difference.
+        at::Tensor tensor =
+            world.rank() == 0 ? at::ones({2, 3}) : at::ones({3, 2});
+        TANDEM_RETURN_IF_ERROR(world.AllReduceSum(tensor));
+        // Nobody waits at a start.
+        if (world.rank() == 0) {
+          TANDEM_RETURN_IF_ERROR(world.StartAllReduceSum(tensor).status());
+          TANDEM_RETURN_IF_ERROR(world.StartAllReduceSum(tensor).status());
+        }
+        return absl::OkStatus();
+      },
+      options);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Two ranks of a launch that disagree; what rank 1 is told.
+absl::Status DisagreeUnder(const char* level, const std::string& file) {
+  setenv("TORCH_DISTRIBUTED_DEBUG", level, /*overwrite=*/1);
+  absl::Status statuses[2];
+  const auto rank_main = [&](int rank) {
+    Launch launch;
+    launch.rank = rank;
+    launch.world_size = 2;
+    launch.rendezvous.kind = Rendezvous::Kind::kFile;
+    launch.rendezvous.path = ::testing::TempDir() + "/" + file;
+    CommunicatorOptions options;
+    options.timeout = std::chrono::seconds(30);
+    auto world = Communicator::ForLaunch(launch, options);
+    statuses[rank] = world.ok()
+                         ? AllReduce(**world, at::ones({2 + rank, 3 - rank}))
+                         : world.status();
+  };
+  std::thread other(rank_main, 1);
+  rank_main(0);
+  other.join();
+  unsetenv("TORCH_DISTRIBUTED_DEBUG");
+  EXPECT_EQ(statuses[0].code(), statuses[1].code());
+  return statuses[1];
+}
+
+TEST(CollectiveCheckTest, TheEnvironmentTurnsItOnForALaunch) {
+  const absl::Status told = DisagreeUnder("DETAIL", "detail");
+  EXPECT_THAT(told.message(), HasSubstr("rank 1 started all-reduce"));
+  const absl::Status refused = DisagreeUnder("VERBOSE", "verbose");
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(refused.message(),
+              HasSubstr("TORCH_DISTRIBUTED_DEBUG='VERBOSE'"));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,98 @@
+#include "core/health/job_watch.h"
+
+#include <c10/util/intrusive_ptr.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "core/health/group_member.h"
+#include "core/health/roll_call.h"
+
+namespace tandem {
+namespace {
+
+constexpr char kWhy[] = "the job has failed: rank 3 gave up: disk full";
+
+// Ranks 0 and 3 of a job of four; rank 3 is the second of a group "odd", too.
+class JobWatchTest : public testing::Test {
+ protected:
+  static GroupMember Of(const StorePtr& store, int rank) {
+    GroupMember member;
+    member.store = store;
+    member.rank = rank;
+    member.size = 4;
+    member.name = "world";
+    member.job = store;
+    member.job_size = 4;
+    return member;
+  }
+  void RankThreeFails() {
+    GroupMember odd = Of(store_, 1);
+    odd.store = c10::make_intrusive<c10d::PrefixStore>("odd", store_);
+    odd.size = 2;
+    odd.name = "odd";
+    odd.rank_names = {1, 3};
+    TellGivingUp(odd, "disk full");
+  }
+
+  const StorePtr store_ = c10::make_intrusive<c10d::HashStore>();
+};
+
+TEST_F(JobWatchTest, WhoWaitsIsBrokenOffOnceInEveryGroup) {
+  JobWatch watch(Of(store_, 0));
+  absl::Notification first, second;
+  std::string why;
+  watch.Add([&](const std::string& its) {
+    why = its;
+    first.Notify();  // twice would be fatal
+  });
+  watch.Add([&](const std::string&) { second.Notify(); });
+  const JobWatch::Waiting waiting(&watch);
+  EXPECT_FALSE(first.WaitForNotificationWithTimeout(absl::Seconds(1)));
+  RankThreeFails();
+  ASSERT_TRUE(first.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  ASSERT_TRUE(second.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  EXPECT_EQ(why, kWhy);
+}
+
+TEST_F(JobWatchTest, NothingIsBrokenOffWhereNobodyWaits) {
+  RankThreeFails();
+  JobWatch watch(Of(store_, 0));
+  absl::Notification called;
+  watch.Add([&](const std::string&) { called.Notify(); });
+  { const JobWatch::Waiting over(&watch); }
+  EXPECT_FALSE(called.WaitForNotificationWithTimeout(absl::Seconds(2)));
+}
+
+TEST_F(JobWatchTest, AGroupThatJoinsLaterIsBrokenOffAtOnce) {
+  RankThreeFails();
+  JobWatch watch(Of(store_, 0));
+  absl::Notification first;
+  watch.Add([&](const std::string&) { first.Notify(); });
+  const JobWatch::Waiting waiting(&watch);
+  ASSERT_TRUE(first.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  std::string why;
+  watch.Remove(watch.Add([&](const std::string& its) { why = its; }));
+  EXPECT_EQ(why, kWhy);
+}
+
+TEST_F(JobWatchTest, AGroupThatWasRemovedIsLeftAlone) {
+  JobWatch watch(Of(store_, 0));
+  absl::Notification gone, there;
+  const int id = watch.Add([&](const std::string&) { gone.Notify(); });
+  watch.Add([&](const std::string&) { there.Notify(); });
+  watch.Remove(id);
+  RankThreeFails();
+  const JobWatch::Waiting waiting(&watch);
+  ASSERT_TRUE(there.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  EXPECT_FALSE(gone.HasBeenNotified());
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,156 @@
+// Warnings about late ranks, through the Communicator that gives them.
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/synchronization/notification.h"
+#include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
+#include "core/testing/thread_ranks.h"
+#include "tests/core/testing/log_lines.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
+
+CommunicatorOptions WarnAfter(int milliseconds) {
+  CommunicatorOptions options;
+  options.timeout = std::chrono::seconds(30);
+  options.straggler_warning = std::chrono::milliseconds(milliseconds);
+  return options;
+}
+
+std::string Bucket() { return "bucket 1 of step 4"; }
+
+// Holds the late ranks back until the others have said so.
+void AwaitIf(bool late, LogLines& log, const char* text) {
+  if (late) {
+    EXPECT_TRUE(log.Await(text)) << text;
+  }
+}
+
+TEST(StragglerWatchTest, ALateRankIsNamedOnceAndWhenItComes) {
+  LogLines log;
+  const absl::Status status = RunThreadRanks(
+      3,
+      [&](Communicator& world) -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(world.Barrier());
+        AwaitIf(world.rank() == 2, log, "rank 2 is late");
+        return world.AllReduceSum(at::ones({5}), Bucket);
+      },
+      WarnAfter(1000));
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(
+      log.lines(),
+      ElementsAre(MatchesRegex("rank 2 is late: rank [01] has waited [0-9.]+m?s"
+                               " for all-reduce #2 \\(bucket 1 of step 4\\) of "
+                               "group \"world\""),
+                  MatchesRegex("rank 2 was [0-9.]+m?s late for all-reduce #2 "
+                               "\\(bucket 1 of step 4\\) of group \"world\"")));
+}
+
+TEST(StragglerWatchTest, SeveralLateRanksAreNamedAndEveryCollectiveCounts) {
+  LogLines log;
+  const absl::Status status = RunThreadRanks(
+      3,
+      [&](Communicator& world) -> absl::Status {
+        AwaitIf(world.rank() != 1, log, "ranks 0, 2 are late");
+        TANDEM_RETURN_IF_ERROR(world.Barrier());
+        AwaitIf(world.rank() == 1, log, "rank 1 is late");
+        return world.Barrier();
+      },
+      WarnAfter(1000));
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(
+      log.lines(),
+      ElementsAre(HasSubstr("ranks 0, 2 are late: rank 1 has waited"),
+                  HasSubstr("ranks 0, 2 were "), HasSubstr("rank 1 is late"),
+                  HasSubstr("rank 1 was")));
+}
+
+TEST(StragglerWatchTest, APendingCollectiveIsWatchedToo) {
+  LogLines log;
+  const absl::Status status = RunThreadRanks(
+      2,
+      [&](Communicator& world) -> absl::Status {
+        AwaitIf(world.rank() == 0, log, "rank 0 is late");
+        at::Tensor tensor = at::ones({5});
+        TANDEM_ASSIGN_OR_RETURN(PendingCollective pending,
+                                world.StartAllReduceSum(tensor, 1, Bucket));
+        TANDEM_RETURN_IF_ERROR(pending.Wait());
+        EXPECT_EQ(tensor[4].item<float>(), 2);
+        return absl::OkStatus();
+      },
+      WarnAfter(50));
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(StragglerWatchTest, RanksThatComeInTimeOrAreNotWatchedGiveNoLine) {
+  LogLines log;
+  for (const int threshold : {0, 20000}) {
+    const absl::Status status = RunThreadRanks(
+        3,
+        [](Communicator& world) -> absl::Status {
+          for (int i = 0; i < 13; ++i) {
+            TANDEM_RETURN_IF_ERROR(world.AllReduceSum(at::ones({997})));
+          }
+          return absl::OkStatus();
+        },
+        WarnAfter(threshold));
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  EXPECT_THAT(log.lines(), IsEmpty());
+}
+
+TEST(StragglerWatchTest, ARankThatNeverComesIsATimeoutAllTheSame) {
+  LogLines log;
+  CommunicatorOptions options = WarnAfter(200);
+  options.timeout = std::chrono::seconds(2);
+  absl::Notification given_up;
+  const absl::Status status = RunThreadRanks(
+      2,
+      [&](Communicator& world) -> absl::Status {
+        if (world.rank() == 1) {
+          given_up.WaitForNotification();
+          return absl::OkStatus();
+        }
+        const absl::Status failed = world.AllReduceSum(at::ones({5}), Bucket);
+        given_up.Notify();
+        return failed;
+      },
+      options);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("not heard of: rank 1"));
+  EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("rank 1 is late")));
+}
+
+TEST(StragglerWatchTest, SubgroupsSayTheirOwnNameAndTheJobsRanks) {
+  LogLines log;
+  const absl::Status status = RunThreadRanks(
+      3,
+      [&](Communicator& world) -> absl::Status {
+        if (world.rank() == 0) return absl::OkStatus();
+        TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> pair,
+                                world.Subgroup({2, 1}, "pair"));
+        AwaitIf(pair->rank() == 0, log, "rank 2 is late");
+        return pair->Barrier();
+      },
+      WarnAfter(50));
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(log.lines()[0], HasSubstr("rank 2 is late: rank 1 has waited"));
+  EXPECT_THAT(log.lines()[0], HasSubstr("barrier #1 of group \"pair\""));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,347 @@
+// The launcher with real processes: tests/core/launch/probe.cc.
+
+#include <arpa/inet.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/core/testing/process_testing.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::vector<std::string> Probe(std::vector<std::string> flags) {
+  flags.insert(flags.begin(), std::getenv("PROBE"));
+  return flags;
+}
+
+std::string Nproc(int n) { return absl::StrCat("--nproc_per_node=", n); }
+
+// What each rank said of itself, by rank; and that the prefixes are right.
+std::vector<nlohmann::json> Places(const std::string& out) {
+  std::vector<nlohmann::json> places(64);
+  size_t count = 0;
+  for (absl::string_view line : absl::StrSplit(out, '\n', absl::SkipEmpty())) {
+    const absl::string_view whole = line;
+    const size_t brace = line.find('{');
+    if (brace == absl::string_view::npos) continue;
+    line.remove_prefix(brace);
+    const auto place = nlohmann::json::parse(line.begin(), line.end());
+    const int rank = place["rank"];
+    const std::string prefix =
+        rank == 0 ? "" : absl::StrCat("[rank ", rank, "] ");
+    EXPECT_EQ(whole.substr(0, brace), prefix);
+    EXPECT_TRUE(places[rank].is_null()) << "rank " << rank << " twice";
+    places[rank] = place;
+    ++count;
+  }
+  places.resize(count);
+  return places;
+}
+
+// Waits until all ranks have left their numbers in `dir`, and returns them.
+std::vector<int> AwaitRanks(const std::string& dir, int ranks) {
+  std::vector<int> pids;
+  for (int i = 0; i < ranks; ++i) {
+    pids.push_back(AwaitPid(absl::StrCat(dir, "/", i)));
+  }
+  return pids;
+}
+
+void ExpectGone(const std::vector<int>& pids) {
+  for (const int pid : pids) {
+    EXPECT_TRUE(Eventually([pid] { return !IsRunning(pid); })) << pid;
+  }
+}
+
+TEST(LauncherTest, StartsSevenRanksInTheirPlaces) {
+  RunningProgram job(Probe({Nproc(7)}));
+  EXPECT_EQ(job.Wait(), 0) << job.err();
+  const auto places = Places(job.out());
+  ASSERT_EQ(places.size(), 7u);
+  for (int rank = 0; rank < 7; ++rank) {
+    EXPECT_EQ(places[rank]["rank"], rank);
+    EXPECT_EQ(places[rank]["local_rank"], rank);
+    EXPECT_EQ(places[rank]["world_size"], 7);
+    EXPECT_EQ(places[rank]["local_world_size"], 7);
+    EXPECT_EQ(places[rank]["launcher"], "tandem");
+    EXPECT_EQ(places[rank]["host"], "127.0.0.1");
+    EXPECT_EQ(places[rank]["port"], places[0]["port"]);
+    EXPECT_EQ(places[rank]["served_by_launcher"], true);
+  }
+}
+
+TEST(LauncherTest, TakesHyphensAndUsesTheGivenPort) {
+  const int port = FreePort();
+  RunningProgram job(
+      Probe({"--nproc-per-node", "2", absl::StrCat("--master-port=", port)}));
+  EXPECT_EQ(job.Wait(), 0) << job.err();
+  EXPECT_EQ(Places(job.out())[1]["port"], port);
+}
+
+TEST(LauncherTest, RanksMeetInAFileWithoutAStore) {
+  RunningProgram job(Probe({Nproc(2), "--dist_url=file:///tmp/store"}));
+  EXPECT_EQ(job.Wait(), 0) << job.err();
+  const auto places = Places(job.out());
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_EQ(places[1]["path"], "/tmp/store");
+  EXPECT_EQ(places[1]["served_by_launcher"], false);
+}
+
+TEST(LauncherTest, RankZerosUnfinishedLinesPassThroughUnchanged) {
+  RunningProgram job(Probe({Nproc(2), "--behaviour=0:bar"}));
+  EXPECT_EQ(job.Wait(), 0);
+  EXPECT_EQ(job.err(), "10%\r20%\rdone");
+  EXPECT_THAT(job.out(), HasSubstr("half a line"));
+}
+
+TEST(LauncherTest, OnlyRankZeroSeesTheTerminal) {
+  RunningProgram job(Probe({Nproc(2)}), {}, /*with_terminal=*/true);
+  EXPECT_EQ(job.Wait(), 0);
+  const auto places = Places(job.out());
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_EQ(places[0]["stderr_is_terminal"], true);
+  EXPECT_EQ(places[1]["stderr_is_terminal"], false);
+}
+
+struct Death {
+  const char* behaviour;
+  int exit_code;
+  std::vector<std::string> words;
+};
+
+class DeathTest : public ::testing::TestWithParam<Death> {};
+
+TEST_P(DeathTest, IsReportedAndEndsTheOthers) {
+  const std::string dir = MakeTestDir();
+  RunningProgram job(
+      Probe({Nproc(3), absl::StrCat("--pid_dir=", dir), GetParam().behaviour}));
+  const std::vector<int> ranks = AwaitRanks(dir, 3);
+  EXPECT_EQ(job.Wait(), GetParam().exit_code);
+  for (const std::string& word : GetParam().words) {
+    EXPECT_THAT(job.err(), HasSubstr(word));
+  }
+  EXPECT_THAT(job.err(), HasSubstr("stopping the 2 that still run"));
+  EXPECT_THAT(job.err(), Not(HasSubstr("did not stop")));
+  ExpectGone(ranks);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, DeathTest,
+    ::testing::Values(
+        Death{"--behaviour=0:sleep,1:exit:3,2:sleep",
+              3,
+              {"tandem: rank 1 of 3 (pid ", "died: exit code 3",
+               "last error lines:\n    about to exit\n    for a reason\n"}},
+        Death{"--behaviour=0:sleep,1:sleep,2:raise:9",
+              137,
+              {"rank 2 of 3", "killed by signal 9 (SIGKILL)",
+               "    about to raise\n"}},
+        Death{"--behaviour=0:sleep,1:raise:6,2:sleep",
+              134,
+              {"rank 1 of 3", "killed by signal 6 (SIGABRT)"}},
+        Death{"--behaviour=0:raise:11,1:sleep,2:sleep",
+              139,
+              {"rank 0 of 3", "killed by signal 11 (SIGSEGV)",
+               "    about to raise\n"}}));
+
+TEST(LauncherTest, ARankThatIgnoresSigtermIsKilledAfterTheGracePeriod) {
+  const std::string dir = MakeTestDir();
+  RunningProgram job(
+      Probe({Nproc(2), absl::StrCat("--pid_dir=", dir), "--grace_ms=200",
+             "--behaviour=0:ignore:15,1:sleep"}));
+  const std::vector<int> ranks = AwaitRanks(dir, 2);
+  AwaitPid(absl::StrCat(dir, "/ready_", ranks[0]));
+  kill(ranks[1], SIGKILL);
+  EXPECT_EQ(job.Wait(), 137);
+  EXPECT_THAT(job.err(),
+              AllOf(HasSubstr("rank 1 of 2"), HasSubstr("rank 0 of 2 (pid "),
+                    HasSubstr("did not stop and is killed")));
+  ExpectGone(ranks);
+}
+
+TEST(LauncherTest, ADeadRanksChildrenGoWithIt) {
+  const std::string dir = MakeTestDir();
+  RunningProgram job(Probe(
+      {Nproc(2), absl::StrCat("--pid_dir=", dir), "--behaviour=1:grandchild"}));
+  const int grandchild = AwaitPid(dir + "/grandchild");
+  EXPECT_EQ(job.Wait(), 4);
+  ExpectGone({grandchild});
+}
+
+TEST(LauncherTest, CtrlCReachesEveryRankOnce) {
+  const std::string dir = MakeTestDir();
+  RunningProgram job(Probe(
+      {Nproc(2), absl::StrCat("--pid_dir=", dir),
+       absl::StrCat("--behaviour=0:count:", SIGINT, ",1:count:", SIGINT)}));
+  for (const int rank : AwaitRanks(dir, 2)) {
+    AwaitPid(absl::StrCat(dir, "/ready_", rank));
+  }
+  kill(-job.process().pid(), SIGINT);  // as a terminal does: the whole group
+  EXPECT_EQ(job.Wait(), 10);
+  EXPECT_THAT(job.out(), AllOf(HasSubstr("\nsignals 1\n"),
+                               HasSubstr("[rank 1] signals 1\n")));
+  EXPECT_THAT(job.err(),
+              AllOf(HasSubstr("stopped by SIGINT"), Not(HasSubstr("died"))));
+}
+
+TEST(LauncherTest, OtherSignalsArePassedOn) {
+  const std::string dir = MakeTestDir();
+  RunningProgram job(Probe(
+      {Nproc(2), absl::StrCat("--pid_dir=", dir),
+       absl::StrCat("--behaviour=0:count:", SIGUSR1, ",1:count:", SIGUSR1)}));
+  for (const int rank : AwaitRanks(dir, 2)) {
+    AwaitPid(absl::StrCat(dir, "/ready_", rank));
+  }
+  job.process().Signal(SIGUSR1);
+  EXPECT_EQ(job.Wait(), 0);
+  EXPECT_THAT(job.out(), HasSubstr("[rank 1] signals 1\n"));
+}
+
+// The state letter of /proc: T when stopped.
+char StateOf(int pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string stat;
+  std::getline(file, stat);
+  const size_t name_end = stat.rfind(')');
+  return name_end == std::string::npos ? '?' : stat[name_end + 2];
+}
+
+TEST(LauncherTest, CtrlZStopsTheRanksAndTheyGoOnWithTheLauncher) {
+  const std::string dir = MakeTestDir();
+  RunningProgram job(Probe({Nproc(2), absl::StrCat("--pid_dir=", dir),
+                            "--behaviour=0:sleep,1:sleep"}));
+  std::vector<int> all = AwaitRanks(dir, 2);
+  all.push_back(job.process().pid());
+  kill(job.process().pid(), SIGTSTP);
+  for (const int pid : all) {
+    EXPECT_TRUE(Eventually([&] { return StateOf(pid) == 'T'; })) << pid;
+  }
+  kill(job.process().pid(), SIGCONT);
+  for (const int pid : all) {
+    EXPECT_TRUE(Eventually([&] { return StateOf(pid) != 'T'; })) << pid;
+  }
+  job.process().Signal(SIGTERM);
+  EXPECT_EQ(job.Wait(), 143);
+  ExpectGone({all[0], all[1]});
+}
+
+TEST(LauncherTest, ASecondCtrlCKills) {
+  const std::string dir = MakeTestDir();
+  RunningProgram job(
+      Probe({Nproc(2), absl::StrCat("--pid_dir=", dir), "--grace_ms=600000",
+             "--behaviour=0:ignore:2,1:ignore:2"}));
+  const std::vector<int> ranks = AwaitRanks(dir, 2);
+  for (const int rank : ranks) AwaitPid(absl::StrCat(dir, "/ready_", rank));
+  job.process().Signal(SIGINT);
+  // Signals do not queue: the second must come after the first was handled.
+  for (const int rank : ranks) AwaitPid(absl::StrCat(dir, "/ignored_", rank));
+  job.process().Signal(SIGINT);
+  EXPECT_EQ(job.Wait(), 137);
+  ExpectGone(ranks);
+}
+
+TEST(LauncherTest, AKilledLauncherLeavesNothing) {
+  const std::string dir = MakeTestDir();
+  RunningProgram job(Probe({Nproc(3), absl::StrCat("--pid_dir=", dir),
+                            "--behaviour=0:ignore:15,1:ignore:15,2:sleep"}));
+  const std::vector<int> ranks = AwaitRanks(dir, 3);
+  kill(job.process().pid(), SIGKILL);
+  EXPECT_EQ(job.Wait(), 137);
+  ExpectGone(ranks);
+}
+
+TEST(LauncherTest, ATakenPortIsAClearError) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(fd, 1), 0);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  const int port = ntohs(address.sin_port);
+  RunningProgram job(Probe({Nproc(2), absl::StrCat("--master_port=", port)}));
+  EXPECT_EQ(job.Wait(), 1);
+  EXPECT_THAT(job.err(), AllOf(HasSubstr("cannot start the ranks"),
+                               HasSubstr(absl::StrCat("127.0.0.1:", port))));
+  close(fd);
+}
+
+TEST(LauncherTest, TwoLaunchersAreTwoNodes) {
+  const std::string port = absl::StrCat("--master_port=", FreePort());
+  const auto node = [&](int node_rank) {
+    return Probe({Nproc(2), "--nnodes=2", "--master_addr=127.0.0.1", port,
+                  absl::StrCat("--node_rank=", node_rank)});
+  };
+  const std::string dir = MakeTestDir();
+  auto flags1 = node(1);
+  auto flags0 = node(0);
+  // Node 0 serves the store: it must be there until all others have come.
+  for (auto* flags : {&flags0, &flags1}) {
+    flags->push_back(absl::StrCat("--pid_dir=", dir));
+  }
+  RunningProgram node1(flags1);  // first: it has to wait for the store
+  RunningProgram node0(flags0);
+  EXPECT_EQ(node0.Wait(), 0) << node0.err();
+  EXPECT_EQ(node1.Wait(), 0) << node1.err();
+  std::set<std::string> places;
+  const auto all = Places(node0.out() + node1.out());
+  ASSERT_EQ(all.size(), 4u);
+  for (const auto& p : all) {
+    places.insert(absl::StrCat(
+        p["rank"].get<int>(), " ", p["node_rank"].get<int>(), " ",
+        p["local_rank"].get<int>(), " of ", p["world_size"].get<int>()));
+  }
+  EXPECT_THAT(places, ::testing::ElementsAre("0 0 0 of 4", "1 0 1 of 4",
+                                             "2 1 0 of 4", "3 1 1 of 4"));
+}
+
+TEST(LauncherTest, ADeathOnTheSecondNodeNamesNodeAndRank) {
+  const std::string dir = MakeTestDir();
+  const std::vector<std::string> common = {
+      Nproc(2),
+      "--nnodes=2",
+      "--master_addr=127.0.0.1",
+      absl::StrCat("--master_port=", FreePort()),
+      absl::StrCat("--pid_dir=", dir),
+      "--behaviour=0:sleep,1:sleep,2:sleep,"
+      "3:exit:5"};
+  std::vector<std::string> flags0 = common;
+  flags0.push_back("--node_rank=0");
+  std::vector<std::string> flags1 = common;
+  flags1.push_back("--node_rank=1");
+  RunningProgram node0(Probe(flags0));
+  RunningProgram node1(Probe(flags1));
+  EXPECT_EQ(node1.Wait(), 5);
+  EXPECT_THAT(node1.err(), HasSubstr("rank 3 of 4 (node 1, local rank 1, pid"));
+  node0.process().Signal(SIGTERM);
+  EXPECT_EQ(node0.Wait(), 128 + SIGTERM);
+}
+
+TEST(LauncherTest, AWrongFlagStartsNothing) {
+  RunningProgram job(Probe({"--nproc_per_nod=2"}));
+  EXPECT_EQ(job.Wait(), 2);
+  EXPECT_EQ(job.out(), "");
+  EXPECT_THAT(job.err(), HasSubstr("did you mean --nproc_per_node?"));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,440 @@
+#include "core/launch/resolve_launch.h"
+
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/environment.h"
+#include "core/launch/launch.h"
+#include "core/launch/rank_process.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Variables = std::map<std::string, std::string>;
+
+// "3/4 1/2 1/2" for rank 3 of 4, local rank 1 of 2, node 1 of 2.
+std::string Place(const Launch& launch) {
+  return absl::StrCat(launch.rank, "/", launch.world_size, " ",
+                      launch.local_rank, "/", launch.local_world_size, " ",
+                      launch.node_rank, "/", launch.nnodes);
+}
+
+std::string Address(const Launch& launch) {
+  return absl::StrCat(launch.rendezvous.host, ":", launch.rendezvous.port);
+}
+
+LaunchPlan Resolve(const LaunchSettings& flags, const Variables& env) {
+  const auto plan = ResolveLaunch(flags, Environment(env));
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *plan : LaunchPlan{};
+}
+
+std::string Error(const LaunchSettings& flags, const Variables& env) {
+  const absl::Status error = ResolveLaunch(flags, Environment(env)).status();
+  EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument) << error;
+  return std::string(error.message());
+}
+
+Environment Captured(const std::string& launcher) {
+  std::ifstream file(absl::StrCat("tests/core/launch/env/", launcher, ".env"));
+  EXPECT_TRUE(file.good()) << launcher;
+  std::stringstream text;
+  text << file.rdbuf();
+  const auto env = Environment::Parse(text.str());
+  EXPECT_TRUE(env.ok()) << env.status();
+  return *env;
+}
+
+TEST(LaunchTest, RankArithmetic) {
+  EXPECT_EQ(WorldSizeOf(3, 7), 21);
+  EXPECT_EQ(RankOf(2, 7, 6), 20);
+  EXPECT_EQ(RankOf(0, 1, 0), 0);
+  std::vector<int> ranks;
+  for (int node = 0; node < 3; ++node) {
+    for (int local = 0; local < 5; ++local) {
+      ranks.push_back(RankOf(node, 5, local));
+    }
+  }
+  for (int i = 0; i < WorldSizeOf(3, 5); ++i) EXPECT_EQ(ranks[i], i);
+}
+
+TEST(ResolveLaunchTest, NothingSaidIsOneRank) {
+  const LaunchPlan plan = Resolve({}, {});
+  EXPECT_FALSE(plan.is_launcher);
+  EXPECT_EQ(Place(plan.launch), "0/1 0/1 0/1");
+  EXPECT_EQ(plan.launch.launcher, "none");
+  EXPECT_EQ(plan.launch.rendezvous.kind, Rendezvous::Kind::kNone);
+}
+
+TEST(ResolveLaunchTest, CapturedTorchrun) {
+  const auto plan = ResolveLaunch({}, Captured("torchrun"));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_FALSE(plan->is_launcher);
+  EXPECT_EQ(Place(plan->launch), "1/2 1/2 0/1");
+  EXPECT_EQ(plan->launch.launcher, "torchrun");
+  EXPECT_EQ(Address(plan->launch), "127.0.0.1:29500");
+  EXPECT_TRUE(plan->launch.rendezvous.served_by_launcher);
+  EXPECT_EQ(plan->launch.rendezvous.key_prefix, "tandem/attempt_0/");
+}
+
+TEST(ResolveLaunchTest, CapturedMpirun) {
+  const auto plan = ResolveLaunch({}, Captured("mpirun"));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(Place(plan->launch), "1/2 1/2 0/1");
+  EXPECT_EQ(plan->launch.launcher, "openmpi");
+  EXPECT_EQ(plan->launch.rendezvous.host, "127.0.0.1");
+  EXPECT_GE(plan->launch.rendezvous.port, 20000);
+  EXPECT_FALSE(plan->launch.rendezvous.served_by_launcher);
+}
+
+TEST(ResolveLaunchTest, CapturedSrun) {
+  const auto plan = ResolveLaunch({}, Captured("srun"));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(Place(plan->launch), "1/2 1/2 0/1");
+  EXPECT_EQ(plan->launch.launcher, "slurm");
+  EXPECT_EQ(plan->launch.rendezvous.host, "127.0.0.1");
+  EXPECT_GE(plan->launch.rendezvous.port, 20000);
+  EXPECT_FALSE(plan->launch.rendezvous.served_by_launcher);
+}
+
+TEST(ResolveLaunchTest, FlagsThatAgreeWithTheLauncherAreHeard) {
+  LaunchSettings flags;
+  flags.nproc_per_node = 2;
+  flags.nnodes = 1;
+  flags.rank = 1;
+  for (const char* launcher : {"torchrun", "mpirun", "srun"}) {
+    const auto plan = ResolveLaunch(flags, Captured(launcher));
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_FALSE(plan->is_launcher);
+  }
+}
+
+TEST(ResolveLaunchTest, MasterPortOverridesTheComputedOne) {
+  LaunchSettings flags;
+  flags.master_port = 12345;
+  flags.master_addr = "10.1.1.1";
+  for (const char* launcher : {"mpirun", "srun"}) {
+    const auto plan = ResolveLaunch(flags, Captured(launcher));
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(Address(plan->launch), "10.1.1.1:12345");
+  }
+  EXPECT_THAT(
+      ResolveLaunch(flags, Captured("torchrun")).status().message(),
+      AllOf(HasSubstr("MASTER_ADDR=127.0.0.1"),
+            HasSubstr("--master_addr=10.1.1.1"), HasSubstr("disagree")));
+}
+
+TEST(ResolveLaunchTest, NprocPerNodeMakesALauncher) {
+  LaunchSettings flags;
+  flags.nproc_per_node = 3;
+  const LaunchPlan plan = Resolve(flags, {});
+  EXPECT_TRUE(plan.is_launcher);
+  EXPECT_EQ(Place(plan.launch), "0/3 0/3 0/1");
+  EXPECT_EQ(Address(plan.launch), "127.0.0.1:0");
+  EXPECT_TRUE(plan.launch.rendezvous.served_by_launcher);
+}
+
+TEST(ResolveLaunchTest, OneProcessNeedsNoLauncher) {
+  LaunchSettings flags;
+  flags.nproc_per_node = 1;
+  EXPECT_FALSE(Resolve(flags, {}).is_launcher);
+}
+
+TEST(ResolveLaunchTest, NodesMeetAtTheMaster) {
+  LaunchSettings flags;
+  flags.nnodes = 2;
+  flags.node_rank = 1;
+  flags.nproc_per_node = 4;
+  flags.master_addr = "node0";
+  const LaunchPlan plan = Resolve(flags, {});
+  EXPECT_TRUE(plan.is_launcher);
+  EXPECT_EQ(Place(plan.launch), "4/8 0/4 1/2");
+  EXPECT_EQ(Address(plan.launch), "node0:29500");
+  flags.master_addr.reset();
+  EXPECT_EQ(Address(Resolve(flags,
+                            {{"MASTER_ADDR", "node9"}, {"MASTER_PORT", "1234"}})
+                        .launch),
+            "node9:1234");
+  flags.dist_url = "tcp://node7:77";
+  EXPECT_EQ(Address(Resolve(flags, {}).launch), "node7:77");
+}
+
+TEST(ResolveLaunchTest, ALoneTaskMayStartRanks) {
+  LaunchSettings flags;
+  flags.nproc_per_node = 2;
+  const Variables shell = {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"},
+                           {"SLURM_NTASKS", "1"},  {"SLURM_JOB_ID", "5"},
+                           {"SLURM_NNODES", "1"},  {"SLURM_LOCALID", "0"}};
+  EXPECT_TRUE(Resolve(flags, shell).is_launcher);
+  EXPECT_EQ(Place(Resolve({}, shell).launch), "0/1 0/1 0/1");
+}
+
+TEST(ResolveLaunchTest, AJobWithoutAStepMayStartRanks) {
+  LaunchSettings flags;
+  flags.nproc_per_node = 2;
+  EXPECT_TRUE(Resolve(flags, {{"SLURM_JOB_ID", "5"},
+                              {"SLURM_NTASKS", "2"},
+                              {"SLURM_PROCID", "0"}})
+                  .is_launcher);
+}
+
+TEST(ResolveLaunchTest, RanksByFlags) {
+  LaunchSettings flags;
+  flags.rank = 1;
+  flags.world_size = 2;
+  flags.dist_url = "file:///tmp/store";
+  const LaunchPlan plan = Resolve(flags, {});
+  EXPECT_FALSE(plan.is_launcher);
+  EXPECT_EQ(Place(plan.launch), "1/2 1/2 0/1");
+  EXPECT_EQ(plan.launch.launcher, "flags");
+  EXPECT_EQ(plan.launch.rendezvous.kind, Rendezvous::Kind::kFile);
+  EXPECT_EQ(plan.launch.rendezvous.path, "/tmp/store");
+  flags.nnodes = 2;
+  EXPECT_EQ(Place(Resolve(flags, {}).launch), "1/2 0/1 1/2");
+}
+
+TEST(ResolveLaunchTest, RanksByHandInTheEnvironment) {
+  const LaunchPlan plan = Resolve({}, {{"RANK", "3"},
+                                       {"WORLD_SIZE", "4"},
+                                       {"LOCAL_RANK", "1"},
+                                       {"LOCAL_WORLD_SIZE", "2"},
+                                       {"MASTER_ADDR", "a"},
+                                       {"MASTER_PORT", "5"}});
+  EXPECT_EQ(Place(plan.launch), "3/4 1/2 1/2");
+  EXPECT_EQ(plan.launch.launcher, "environment");
+  EXPECT_FALSE(plan.launch.rendezvous.served_by_launcher);
+  EXPECT_EQ(plan.launch.rendezvous.key_prefix, "");
+}
+
+TEST(ResolveLaunchTest, SlurmsUnevenNodesAndCyclicRanks) {
+  Variables task = {{"SLURM_STEP_ID", "0"},
+                    {"SLURM_JOB_ID", "5"},
+                    {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
+                    {"SLURM_STEP_NODELIST", "n[1-4]"},
+                    {"SLURM_NTASKS", "7"},
+                    {"SLURM_NNODES", "4"},
+                    {"SLURM_PROCID", "6"},
+                    {"SLURM_NODEID", "3"},
+                    {"SLURM_LOCALID", "0"}};
+  EXPECT_EQ(Place(Resolve({}, task).launch), "6/7 0/1 3/4");
+  task["SLURM_STEP_TASKS_PER_NODE"] = "2(x2)";
+  task["SLURM_NTASKS"] = "4";
+  task["SLURM_NNODES"] = "2";
+  task["SLURM_PROCID"] = "1";  // dealt out in turn: rank 1 is on node 1
+  task["SLURM_NODEID"] = "1";
+  EXPECT_EQ(Place(Resolve({}, task).launch), "1/4 0/2 1/2");
+}
+
+TEST(ResolveLaunchTest, TorchrunInsideASlurmTaskSpeaks) {
+  Variables env = {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"},
+                   {"SLURM_NTASKS", "2"},  {"TORCHELASTIC_RUN_ID", "x"},
+                   {"RANK", "2"},          {"WORLD_SIZE", "4"},
+                   {"LOCAL_RANK", "0"},    {"LOCAL_WORLD_SIZE", "2"},
+                   {"MASTER_ADDR", "a"},   {"MASTER_PORT", "5"}};
+  EXPECT_EQ(Place(Resolve({}, env).launch), "2/4 0/2 1/2");
+  env.erase("TORCHELASTIC_RUN_ID");  // by hand: it must agree
+  EXPECT_THAT(Error({}, env),
+              AllOf(HasSubstr("SLURM_NTASKS=2"), HasSubstr("WORLD_SIZE=4")));
+}
+
+TEST(ResolveLaunchTest, TheLaunchersEnvironmentResolvesToItsRanks) {
+  LaunchSettings flags;
+  flags.nnodes = 2;
+  flags.node_rank = 1;
+  flags.nproc_per_node = 3;
+  flags.master_addr = "10.0.0.1";
+  const LaunchPlan plan = Resolve(flags, {});
+  for (int local_rank = 0; local_rank < 3; ++local_rank) {
+    const Environment env =
+        EnvironmentOfRank(plan, local_rank, 29500, Environment());
+    const auto rank = ResolveLaunch(flags, env);
+    ASSERT_TRUE(rank.ok()) << rank.status();
+    EXPECT_FALSE(rank->is_launcher);
+    EXPECT_EQ(Place(rank->launch),
+              absl::StrCat(3 + local_rank, "/6 ", local_rank, "/3 1/2"));
+    EXPECT_EQ(rank->launch.launcher, "tandem");
+    EXPECT_TRUE(rank->launch.rendezvous.served_by_launcher);
+    EXPECT_EQ(Address(rank->launch), "10.0.0.1:29500");
+  }
+}
+
+struct Contradiction {
+  const char* name;
+  LaunchSettings flags;
+  Variables env;
+  std::vector<std::string> words;
+};
+
+LaunchSettings Flags(void (*set)(LaunchSettings&)) {
+  LaunchSettings flags;
+  set(flags);
+  return flags;
+}
+
+class ContradictionTest : public ::testing::TestWithParam<Contradiction> {};
+
+TEST_P(ContradictionTest, IsRefusedWithBothSourcesNamed) {
+  const std::string error = Error(GetParam().flags, GetParam().env);
+  for (const std::string& word : GetParam().words) {
+    EXPECT_THAT(error, HasSubstr(word));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ContradictionTest,
+    ::testing::Values(
+        Contradiction{"RankBeyondWorld",
+                      {},
+                      {{"RANK", "3"}, {"WORLD_SIZE", "2"}},
+                      {"RANK=3", "WORLD_SIZE=2", "0 to 1"}},
+        Contradiction{"NegativeRank",
+                      {},
+                      {{"RANK", "-1"}, {"WORLD_SIZE", "2"}},
+                      {"RANK=-1", "WORLD_SIZE=2"}},
+        Contradiction{"EmptyWorld",
+                      {},
+                      {{"RANK", "0"}, {"WORLD_SIZE", "0"}},
+                      {"WORLD_SIZE=0", "at least 1"}},
+        Contradiction{"WorldSizeAlone",
+                      {},
+                      {{"WORLD_SIZE", "2"}},
+                      {"WORLD_SIZE=2", "RANK", "--nproc_per_node"}},
+        Contradiction{
+            "RankAlone", {}, {{"RANK", "1"}}, {"RANK=1", "WORLD_SIZE"}},
+        Contradiction{
+            "LocalRankAlone", {}, {{"LOCAL_RANK", "1"}}, {"LOCAL_RANK=1"}},
+        Contradiction{"NotANumber",
+                      {},
+                      {{"RANK", "one"}, {"WORLD_SIZE", "2"}},
+                      {"RANK='one'"}},
+        Contradiction{"FlagAgainstEnvironment",
+                      Flags([](LaunchSettings& f) { f.rank = 0; }),
+                      {{"RANK", "1"}, {"WORLD_SIZE", "2"}},
+                      {"RANK=1", "--rank=0", "disagree"}},
+        Contradiction{
+            "NprocAgainstTorchrun",
+            Flags([](LaunchSettings& f) { f.nproc_per_node = 4; }),
+            {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}},
+            {"LOCAL_WORLD_SIZE=2", "--nproc_per_node=4"}},
+        Contradiction{"RankWithNproc",
+                      Flags([](LaunchSettings& f) {
+                        f.nproc_per_node = 4;
+                        f.rank = 0;
+                        f.world_size = 2;
+                      }),
+                      {},
+                      {"--rank=0", "--nproc_per_node=4", "--nnodes"}},
+        Contradiction{"WorldSizeOfNodes",
+                      Flags([](LaunchSettings& f) {
+                        f.nproc_per_node = 4;
+                        f.world_size = 2;
+                      }),
+                      {},
+                      {"--world_size=2", "--nproc_per_node=4",
+                       "processes, not nodes", "--nnodes"}},
+        Contradiction{
+            "WorldSizeOfNodesInTheEnvironment",
+            Flags([](LaunchSettings& f) { f.nproc_per_node = 4; }),
+            {{"RANK", "1"}, {"WORLD_SIZE", "2"}},
+            {"WORLD_SIZE=2", "--nproc_per_node=4", "processes, not nodes"}},
+        Contradiction{"NodesWithoutNodeRank",
+                      Flags([](LaunchSettings& f) {
+                        f.nnodes = 2;
+                        f.nproc_per_node = 1;
+                        f.master_addr = "a";
+                      }),
+                      {},
+                      {"--nnodes=2", "--node_rank"}},
+        Contradiction{"NodesWithoutMaster",
+                      Flags([](LaunchSettings& f) {
+                        f.nnodes = 2;
+                        f.node_rank = 0;
+                      }),
+                      {},
+                      {"2 nodes", "--master_addr"}},
+        Contradiction{"NodeRankBeyondNodes",
+                      Flags([](LaunchSettings& f) {
+                        f.nnodes = 2;
+                        f.node_rank = 2;
+                        f.nproc_per_node = 1;
+                      }),
+                      {},
+                      {"--node_rank=2", "--nnodes=2"}},
+        Contradiction{"NoProcesses",
+                      Flags([](LaunchSettings& f) { f.nproc_per_node = 0; }),
+                      {},
+                      {"--nproc_per_node=0", "at least 1"}},
+        Contradiction{"TooManyRanks",
+                      Flags([](LaunchSettings& f) {
+                        f.nproc_per_node = 1 << 20;
+                        f.nnodes = 1 << 20;
+                        f.node_rank = 0;
+                      }),
+                      {},
+                      {"too many"}},
+        Contradiction{"NowhereToMeet",
+                      {},
+                      {{"RANK", "0"}, {"WORLD_SIZE", "2"}},
+                      {"rank 0 of 2", "MASTER_ADDR", "MASTER_PORT"}},
+        Contradiction{
+            "NoPort",
+            {},
+            {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}},
+            {"MASTER_PORT"}},
+        Contradiction{"PortZero",
+                      {},
+                      {{"RANK", "0"},
+                       {"WORLD_SIZE", "2"},
+                       {"MASTER_ADDR", "a"},
+                       {"MASTER_PORT", "0"}},
+                      {"MASTER_PORT=0"}},
+        Contradiction{"UrlAgainstFlag",
+                      Flags([](LaunchSettings& f) {
+                        f.nproc_per_node = 2;
+                        f.dist_url = "tcp://a:1";
+                        f.master_port = 2;
+                      }),
+                      {},
+                      {"--dist_url=tcp://a:1", "--master_port=2"}},
+        Contradiction{"EnvUrlWithoutEnvironment",
+                      Flags([](LaunchSettings& f) { f.dist_url = "env://"; }),
+                      {},
+                      {"--dist_url=env://", "RANK is not set"}},
+        Contradiction{"PlaceDoesNotFit",
+                      {},
+                      {{"RANK", "3"},
+                       {"WORLD_SIZE", "4"},
+                       {"LOCAL_RANK", "0"},
+                       {"LOCAL_WORLD_SIZE", "2"},
+                       {"GROUP_RANK", "1"}},
+                      {"RANK=3", "GROUP_RANK=1", "LOCAL_RANK=0", "rank 2"}},
+        Contradiction{"UnevenNodesByFlags",
+                      Flags([](LaunchSettings& f) {
+                        f.rank = 0;
+                        f.world_size = 7;
+                        f.nnodes = 2;
+                      }),
+                      {},
+                      {"--world_size=7", "--nnodes=2", "evenly"}},
+        Contradiction{"MpirunOverNodesWithoutMaster",
+                      {},
+                      {{"OMPI_COMM_WORLD_RANK", "0"},
+                       {"OMPI_COMM_WORLD_SIZE", "4"},
+                       {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                       {"PMIX_NAMESPACE", "job"}},
+                      {"rank 0 of 4", "--master_addr"}}),
+    [](const ::testing::TestParamInfo<Contradiction>& info) {
+      return std::string(info.param.name);
+    });
+
+}  // namespace
+}  // namespace tandem

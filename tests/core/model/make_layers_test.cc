@@ -1,0 +1,67 @@
+#include "core/model/make_layers.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <string>
+
+#include "models/layers/basic_layers.h"
+#include "models/layers/module_layer.h"
+#include "models/layers/tied_linear.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string ErrorOf(const LayerSpecs& specs) {
+  return std::string(MakeModelLayers(specs, 1).status().message());
+}
+
+TEST(MakeLayersTest, MakesAModel) {
+  const auto layers =
+      MakeModelLayers({LinearLayer("a", 2, 3), ReluLayer("b")}, 1);
+  ASSERT_TRUE(layers.ok()) << layers.status();
+  EXPECT_EQ(layers->size(), 2u);
+}
+
+TEST(MakeLayersTest, TwoLayersOfOneNameAreNamed) {
+  EXPECT_EQ(ErrorOf({LinearLayer("fc", 2, 3), ReluLayer("r"),
+                     LinearLayer("fc", 3, 2)}),
+            "layers 0 and 2 are both called 'fc': each needs a name of its "
+            "own, which its parameters' names and initial values go by");
+}
+
+class Positions : public torch::nn::Module {
+ public:
+  Positions() { register_parameter("pos_embed", at::empty({3})); }
+  at::Tensor forward(const at::Tensor& x) { return x + parameters()[0]; }
+};
+
+TEST(MakeLayersTest, AParameterWithoutInitialValuesIsNamed) {
+  const LayerSpec spec = ModuleLayer<Positions>(
+      "stem", "Positions", [] { return std::make_shared<Positions>(); });
+  EXPECT_THAT(ErrorOf({spec}),
+              AllOf(HasSubstr("stem.pos_embed"), HasSubstr("Positions"),
+                    HasSubstr("rule")));
+}
+
+TEST(MakeLayersTest, AWeightThatIsTiedToNothingIsNamed) {
+  const LayerSpec head =
+      TiedLinearLayer("head", LinearLayer("fc", 2, 3), "fc.kernel");
+  EXPECT_THAT(ErrorOf({head}),
+              HasSubstr("layer fc has no parameter fc.kernel"));
+}
+
+TEST(MakeLayersTest, ASpecThatMakesNothingIsNamed) {
+  EXPECT_THAT(ErrorOf({{"empty", "Empty", nullptr}}),
+              HasSubstr("layer empty has no make"));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,133 @@
+#include "core/program/command_line.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "core/base/edit_distance.h"
+#include "core/launch/flags.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+ABSL_FLAG(std::string, save_dir, "", "A text.");
+ABSL_FLAG(double, learning_rate, 0.1, "A number.");
+ABSL_FLAG(bool, drop_last, true, "A switch.");
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+absl::StatusOr<std::vector<std::string>> Parse(std::vector<std::string> args) {
+  std::vector<char*> argv = {const_cast<char*>("program")};
+  for (std::string& arg : args) argv.push_back(arg.data());
+  argv.push_back(nullptr);
+  return ParseCommandLine(static_cast<int>(argv.size()) - 1, argv.data(),
+                          "What it is.");
+}
+
+TEST(CommandLineTest, HyphensStandForUnderscoresInNames) {
+  ASSERT_TRUE(
+      Parse({"--nproc-per-node=3", "--save-dir", "a-b_c", "--node_rank", "1"})
+          .ok());
+  EXPECT_EQ(LaunchSettingsFromFlags().nproc_per_node, 3);
+  EXPECT_EQ(LaunchSettingsFromFlags().node_rank, 1);
+  EXPECT_EQ(LaunchSettingsFromFlags().nnodes, std::nullopt);
+  EXPECT_EQ(absl::GetFlag(FLAGS_save_dir), "a-b_c");
+}
+
+TEST(CommandLineTest, ValuesKeepTheirHyphens) {
+  ASSERT_TRUE(Parse({"--save-dir=--x-y=z", "--learning-rate", "-0.5"}).ok());
+  EXPECT_EQ(absl::GetFlag(FLAGS_save_dir), "--x-y=z");
+  EXPECT_EQ(absl::GetFlag(FLAGS_learning_rate), -0.5);
+}
+
+TEST(CommandLineTest, SwitchesNeedNoValue) {
+  for (const char* off : {"--nodrop_last", "--no-drop-last",
+                          "--drop_last=false", "-nodrop_last"}) {
+    ASSERT_TRUE(Parse({"--drop-last"}).ok());
+    EXPECT_TRUE(absl::GetFlag(FLAGS_drop_last));
+    ASSERT_TRUE(Parse({off}).ok()) << off;
+    EXPECT_FALSE(absl::GetFlag(FLAGS_drop_last)) << off;
+  }
+}
+
+TEST(CommandLineTest, TheRestIsReturned) {
+  EXPECT_THAT(*Parse({"a-b", "--drop_last", "c", "-", "--", "--no-such-flag"}),
+              ElementsAre("a-b", "c", "-", "--no-such-flag"));
+  EXPECT_THAT(*Parse({}), IsEmpty());
+}
+
+TEST(CommandLineTest, AnUnknownFlagSuggestsTheNearest) {
+  EXPECT_THAT(Parse({"--nproc-per-nodes=2"}).status().message(),
+              AllOf(HasSubstr("unknown flag --nproc_per_nodes"),
+                    HasSubstr("did you mean --nproc_per_node?")));
+  EXPECT_THAT(Parse({"--qqqqqqqq"}).status().message(),
+              Not(HasSubstr("did you mean")));
+  EXPECT_EQ(Parse({"--nosave_dir"}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CommandLineTest, AWrongOrMissingValueNamesTheFlag) {
+  EXPECT_EQ(Parse({"--learning_rate=fast"}).status().message(),
+            "--learning_rate=fast: takes a number; the flag: A number.");
+  EXPECT_THAT(Parse({"--rank=abc"}).status().message(),
+              HasSubstr("--rank=abc: takes a whole number; the flag: "));
+  EXPECT_THAT(Parse({"--rank=99999999999"}).status().message(),
+              HasSubstr("--rank=99999999999: takes a whole number"));
+  EXPECT_THAT(Parse({"--drop_last=maybe"}).status().message(),
+              HasSubstr("--drop_last=maybe: takes true or false"));
+  EXPECT_THAT(Parse({"--learning_rate", "--drop_last"}).status().message(),
+              HasSubstr("--learning_rate needs a value"));
+  EXPECT_THAT(Parse({"--rank"}).status().message(),
+              HasSubstr("--rank needs a value"));
+}
+
+TEST(CommandLineTest, ValuesOfAllFlagsAreTexts) {
+  ASSERT_TRUE(Parse({"--save_dir=x", "--nodrop_last", "--rank=3"}).ok());
+  const std::map<std::string, std::string> values = FlagValues();
+  EXPECT_EQ(values.at("save_dir"), "x");
+  EXPECT_EQ(values.at("drop_last"), "false");
+  EXPECT_EQ(values.at("rank"), "3");
+  EXPECT_EQ(values.at("nnodes"), "");
+  EXPECT_EQ(values.count("flagfile"), 0u);
+}
+
+TEST(CommandLineTest, HelpListsEveryFlagOfOursByFile) {
+  const std::string help = HelpText("What it is.");
+  EXPECT_THAT(help, AllOf(HasSubstr("What it is."),
+                          HasSubstr("Flags of core/launch/flags.cc:"),
+                          HasSubstr("--learning_rate (default: 0.1)"),
+                          HasSubstr("A switch."), Not(HasSubstr("flagfile"))));
+  for (const char* flag :
+       {"nnodes", "node_rank", "nproc_per_node", "master_addr", "master_port",
+        "world_size", "rank", "local_rank", "dist_url"}) {
+    EXPECT_THAT(help, HasSubstr(std::string("\n  --") + flag));
+  }
+}
+
+TEST(CommandLineDeathTest, HelpAndVersionExitWithSuccessOrAsAbseilDoes) {
+  EXPECT_EXIT(Parse({"--help"}).IgnoreError(), ::testing::ExitedWithCode(0),
+              "");
+  EXPECT_EXIT(Parse({"--version"}).IgnoreError(), ::testing::ExitedWithCode(0),
+              "");
+  EXPECT_EXIT(Parse({"--helpfull"}).IgnoreError(), ::testing::ExitedWithCode(1),
+              "");
+}
+
+TEST(EditDistanceTest, CountsInsertionsRemovalsAndReplacements) {
+  EXPECT_EQ(EditDistance("", ""), 0);
+  EXPECT_EQ(EditDistance("abc", ""), 3);
+  EXPECT_EQ(EditDistance("", "ab"), 2);
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3);
+  EXPECT_EQ(EditDistance("rank", "rnak"), 2);
+}
+
+}  // namespace
+}  // namespace tandem

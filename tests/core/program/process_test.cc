@@ -1,0 +1,78 @@
+#include "core/program/process.h"
+
+#include <ATen/Parallel.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+TEST(ProcessTest, TheFlagAsksForThreadsElseOpenMpsVariable) {
+  unsetenv("OMP_NUM_THREADS");
+  EXPECT_EQ(RequestedThreads(0, 1024).value(), 0);
+  setenv("OMP_NUM_THREADS", "", 1);
+  EXPECT_EQ(RequestedThreads(0, 1024).value(), 0);
+  for (const char* three : {"3", " 3 ", "3,2"}) {
+    setenv("OMP_NUM_THREADS", three, 1);
+    EXPECT_EQ(RequestedThreads(5, 1024).value(), 5);
+    EXPECT_EQ(RequestedThreads(0, 1024).value(), 3) << three;
+  }
+  setenv("OMP_NUM_THREADS", "1024", 1);
+  EXPECT_EQ(RequestedThreads(0, 1024).value(), 1024);
+}
+
+TEST(ProcessTest, AVariableThatIsNoNumberOfThreadsIsRefused) {
+  for (const char* wrong : {"3000", "abc", "-3", "0", ",2", "1.5"}) {
+    setenv("OMP_NUM_THREADS", wrong, 1);
+    EXPECT_EQ(RequestedThreads(0, 1024).status().message(),
+              "OMP_NUM_THREADS=" + std::string(wrong) +
+                  ": must be a whole number from 1 to 1024; unset it, or give "
+                  "--intra_op_threads");
+    EXPECT_EQ(RequestedThreads(5, 1024).value(), 5);  // nobody looks at it
+  }
+  unsetenv("OMP_NUM_THREADS");
+}
+
+TEST(ProcessTest, CoresAreSharedByWhoeverComputesAtOnce) {
+  const int all = IntraOpThreads(0, {});
+  EXPECT_GE(all, 1);
+  EXPECT_EQ(IntraOpThreads(5, {10000, 1, false}), 5);
+  EXPECT_EQ(IntraOpThreads(0, {10000, 1, false}), 1);
+  EXPECT_EQ(IntraOpThreads(0, {10000, 1, /*bound=*/true}), all);
+  // A rank's devices share its own cores, too.
+  EXPECT_EQ(IntraOpThreads(0, {10000, all, /*bound=*/true}), 1);
+  EXPECT_EQ(IntraOpThreads(0, {1, all, false}), 1);
+}
+
+TEST(ProcessTest, ConfigureSetsLibTorchsThreads) {
+  ConfigureProcess(1);
+  EXPECT_EQ(at::get_num_threads(), 1);
+}
+
+TEST(ProcessTest, PeakMemoryGrowsWithWhatIsTouched) {
+  const double before = PeakRssMib();
+  EXPECT_GT(before, 1);
+  std::vector<char> block(256 << 20, 1);
+  EXPECT_GT(PeakRssMib(), before + 128) << block[4096];
+}
+
+TEST(ProcessTest, TimeSinceStartIsPositiveAndGrows) {
+  const double first = MillisecondsSinceStart();
+  EXPECT_GE(first, 0);
+  EXPECT_LT(first, 600e3);
+  EXPECT_GE(MillisecondsSinceStart(), first);
+  // `bazel run` built first: that time is not the program's.
+  setenv("BUILD_WORKING_DIRECTORY", "/", 1);
+  const double loaded = MillisecondsSinceStart();
+  unsetenv("BUILD_WORKING_DIRECTORY");
+  EXPECT_GE(loaded, 0);
+  // The kernel counts a process's start in ticks of 10 ms.
+  EXPECT_LT(loaded, MillisecondsSinceStart() + 10);
+}
+
+}  // namespace
+}  // namespace tandem

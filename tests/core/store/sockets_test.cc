@@ -1,0 +1,88 @@
+#include "core/store/sockets.h"
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netdb.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+
+// Stands before the C library's: what /etc/hosts says is the machine's affair.
+//   node0.test  127.0.1.1, as Debian has it for a machine's own name
+//   pair.test   192.0.2.1, which nobody has, then 127.0.0.1
+extern "C" int getaddrinfo(const char* node, const char* service,
+                           const addrinfo* hints, addrinfo** found) {
+  static const auto real =
+      reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
+  const std::string host = node == nullptr ? "" : node;
+  const bool by_name = (hints->ai_flags & AI_NUMERICHOST) == 0;
+  if (by_name && host == "node0.test") {
+    return real("127.0.1.1", service, hints, found);
+  }
+  if (!by_name || host != "pair.test") return real(node, service, hints, found);
+  const int error = real("192.0.2.1", service, hints, found);
+  if (error != 0) return error;
+  return real("127.0.0.1", service, hints, &(*found)->ai_next);
+}
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(SocketsTest, TowardsLoopbackIsLoopback) {
+  EXPECT_EQ(LocalAddressTowards("127.0.0.1").value(), "127.0.0.1");
+  EXPECT_FALSE(LocalAddressTowards("no.such.host.invalid").ok());
+}
+
+TEST(SocketsTest, TheSecondAddressServesWhereTheFirstIsNotOurs) {
+  const auto socket = ListenOn("pair.test", 0);
+  ASSERT_TRUE(socket.ok()) << socket.status();
+  EXPECT_TRUE(WaitForListener("127.0.0.1", socket->port, seconds(30)).ok());
+  // Its address decides, not the next one that is free.
+  const absl::Status second = ListenOn("pair.test", socket->port).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kAlreadyExists) << second;
+  close(socket->fd);
+}
+
+TEST(SocketsTest, ANameThatIsLoopbackHereIsOutOfOthersReach) {
+  const absl::Status status = CheckOthersCanReach("node0.test");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("\"node0.test\" is 127.0.1.1"),
+                                      HasSubstr("--master_addr=ADDRESS")));
+}
+
+TEST(SocketsTest, LoopbackThatWasAskedForIsTakenAsMeant) {
+  for (const char* host : {"127.0.0.1", "127.0.1.1", "::1", "localhost"}) {
+    EXPECT_TRUE(CheckOthersCanReach(host).ok()) << host;
+  }
+  EXPECT_TRUE(CheckOthersCanReach("pair.test").ok());
+  EXPECT_TRUE(CheckOthersCanReach("no.such.host.invalid").ok());
+}
+
+TEST(WaitForListenerTest, AnUnknownHostIsNotWaitedForToTheEnd) {
+  const absl::Status status =
+      WaitForListener("no.such.host.invalid", 1, std::chrono::hours(1000));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("\"no.such.host.invalid\""));
+}
+
+TEST(WaitForListenerTest, SaysEveryTenSecondsForWhomItWaits) {
+  const BoundSocket socket = ListenOn("127.0.0.1", 0).value();
+  close(socket.fd);
+  testing::internal::CaptureStderr();
+  const absl::Status status =
+      WaitForListener("127.0.0.1", socket.port, milliseconds(11500));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      HasSubstr("waiting for 127.0.0.1:" + std::to_string(socket.port)));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,99 @@
+#include "core/store/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "core/store/sockets.h"
+#include "tests/core/testing/listening_sockets.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr milliseconds kLong = seconds(30);
+constexpr milliseconds kShort(1200);
+
+int FreePort() {
+  const BoundSocket socket = ListenOn("127.0.0.1", 0).value();
+  close(socket.fd);
+  return socket.port;
+}
+
+TEST(TcpStoreTest, ListensOnTheGivenAddressAlone) {
+  ASSERT_THAT(ListeningSockets(), IsEmpty());
+  auto served = ServeTcpStore("127.0.0.1", 0, kLong);
+  ASSERT_TRUE(served.ok()) << served.status();
+  EXPECT_GT(served->port, 0);
+  EXPECT_THAT(ListeningSockets(),
+              ElementsAre(absl::StrCat("127.0.0.1:", served->port)));
+}
+
+TEST(TcpStoreTest, ClientsSeeWhatTheServerSets) {
+  auto served = ServeTcpStore("127.0.0.1", 0, kLong);
+  ASSERT_TRUE(served.ok()) << served.status();
+  auto client = ConnectTcpStore("127.0.0.1", served->port, kLong);
+  ASSERT_TRUE(client.ok()) << client.status();
+  served->store->set("key", std::string("value"));
+  EXPECT_EQ((*client)->get_to_str("key"), "value");
+  EXPECT_EQ((*client)->add("n", 3), 3);
+  EXPECT_EQ(served->store->add("n", 4), 7);
+}
+
+TEST(TcpStoreTest, APortInUseIsNamed) {
+  auto first = ServeTcpStore("127.0.0.1", 0, kLong);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const absl::Status second =
+      ServeTcpStore("127.0.0.1", first->port, kLong).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(
+      second.message(),
+      HasSubstr(absl::StrCat("port ", first->port, " on 127.0.0.1 is in use")));
+}
+
+TEST(TcpStoreTest, AnAddressOfAnotherMachineIsRefused) {
+  // 192.0.2.0/24 is kept for documentation: nobody has it.
+  const absl::Status status = ServeTcpStore("192.0.2.1", 0, kLong).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("not an address of this machine"));
+  EXPECT_EQ(ServeTcpStore("no.such.host.invalid", 0, kLong).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(ServeTcpStore("127.0.0.1", 65536, kLong).ok());
+  EXPECT_FALSE(ServeTcpStore("127.0.0.1", -1, kLong).ok());
+}
+
+TEST(TcpStoreTest, NobodyThereIsAnErrorInBoundedTime) {
+  const int port = FreePort();
+  const auto begin = std::chrono::steady_clock::now();
+  const absl::Status status =
+      ConnectTcpStore("127.0.0.1", port, kShort).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr(absl::StrCat("127.0.0.1:", port)),
+                    HasSubstr("within 1.2s"), HasSubstr("--master_addr")));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(30));
+}
+
+TEST(TcpStoreTest, AServerThatIsNoStoreIsAnErrorInBoundedTime) {
+  const BoundSocket silent = ListenOn("127.0.0.1", 0).value();
+  const absl::Status status =
+      ConnectTcpStore("127.0.0.1", silent.port, kShort).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("127.0.0.1:"), HasSubstr("no answer")));
+  close(silent.fd);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,281 @@
+// What PowerSgd computes; power_sgd_state_test.cc has what it keeps and
+// refuses.
+
+#include "parallel/comm_hooks/power_sgd.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "absl/status/status.h"
+#include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
+#include "core/testing/device_types.h"
+#include "gtest/gtest.h"
+#include "parallel/comm_hooks/compression_hooks.h"
+#include "tests/parallel/comm_hooks/hook_driver.h"
+#include "tests/parallel/comm_hooks/power_sgd_ranks.h"
+
+namespace tandem {
+namespace {
+
+struct RankCase {
+  int64_t gradient;
+  int64_t approximation;
+};
+
+class PowerSgdTest : public DeviceTypeTest {};
+
+// Also where more is asked for than the gradient has. In double: how much of
+// float is lost depends on how well Q happens to see the gradient.
+TEST_P(PowerSgdTest, IsExactForGradientsOfNoGreaterRank) {
+  for (int n : {1, 2, 3, 7}) {
+    for (const RankCase& c : {RankCase{1, 1}, {1, 3}, {2, 2}, {2, 3}, {3, 3}}) {
+      const absl::Status status = RunPowerSgd(
+          n, AtOnce(c.approximation),
+          [&](Communicator& world, PowerSgd& power_sgd,
+              HookDriver& driver) -> absl::Status {
+            for (int step = 0; step < 3; ++step) {
+              driver.Fill([&](const std::string& name, at::IntArrayRef sizes) {
+                return LowRank(step, world.rank(), c.gradient, name, sizes);
+              });
+              TANDEM_RETURN_IF_ERROR(driver.Reduce(power_sgd.Hook(), world));
+              TANDEM_RETURN_IF_ERROR(driver.CheckAlike(world));
+              // Channels-last changes the order of columns, not the rank.
+              for (const std::string& name : CompressedNames()) {
+                TANDEM_RETURN_IF_ERROR(
+                    Close(driver, name,
+                          MeanLowRank(step, n, c.gradient, name,
+                                      driver.gradient(name).sizes()),
+                          1e-9));
+              }
+            }
+            return absl::OkStatus();
+          },
+          at::kDouble);
+      EXPECT_TRUE(status.ok())
+          << n << " ranks, gradient of rank " << c.gradient << ": " << status;
+    }
+  }
+}
+
+TEST_P(PowerSgdTest, AveragesWhatIsNotCompressed) {
+  for (int n : {1, 2, 3, 7}) {
+    const absl::Status status = RunPowerSgd(
+        n, AtOnce(2),
+        [n](Communicator& world, PowerSgd& power_sgd,
+            HookDriver& driver) -> absl::Status {
+          for (int step = 0; step < 3; ++step) {
+            TANDEM_RETURN_IF_ERROR(
+                ReduceNormal(step, world, power_sgd, driver));
+            for (const auto& name :
+                 {"bias", "small", "scalar", "plain", "row"}) {
+              TANDEM_RETURN_IF_ERROR(Close(
+                  driver, name,
+                  MeanNormal(step, n, name, driver.gradient(name).sizes()),
+                  1e-6));
+            }
+          }
+          // And what is compressed is another matrix than the mean.
+          EXPECT_FALSE(
+              Close(driver, "weight", MeanNormal(2, n, "weight", {24, 17}), 0.1)
+                  .ok());
+          return absl::OkStatus();
+        });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+// What was sent and what still has to be add up to all gradients so far.
+TEST_P(PowerSgdTest, ErrorFeedbackLosesNothing) {
+  const int n = 3, steps = 8;
+  const absl::Status status = RunPowerSgd(
+      n, AtOnce(1),
+      [&](Communicator& world, PowerSgd& power_sgd,
+          HookDriver& driver) -> absl::Status {
+        for (const std::string& name : CompressedNames()) {
+          const at::IntArrayRef sizes = driver.gradient(name).sizes();
+          TANDEM_RETURN_IF_ERROR(
+              power_sgd.LoadState((*PowerSgd::Create(AtOnce(1))).State()));
+          at::Tensor sent = at::zeros(sizes, at::kDouble);
+          at::Tensor wanted = at::zeros(sizes, at::kDouble);
+          for (int step = 0; step < steps; ++step) {
+            TANDEM_RETURN_IF_ERROR(
+                ReduceNormal(step, world, power_sgd, driver));
+            sent.add_(driver.gradient(name).cpu());
+            wanted.add_(MeanNormal(step, n, name, sizes));
+          }
+          at::Tensor left = StateTensor(power_sgd.State(), name + ".error");
+          EXPECT_GT(left.abs().max().item<float>(), 1);
+          TANDEM_RETURN_IF_ERROR(world.AllReduceSum(left));
+          EXPECT_TRUE(at::allclose(sent + left.cpu() / n, wanted, 1e-4, 1e-4))
+              << name;
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Of one and the same gradient, step after step.
+double DistanceFromMean(const PowerSgdOptions& options, int steps) {
+  double distance = 0;
+  const absl::Status status = RunPowerSgd(
+      2, options,
+      [&](Communicator& world, PowerSgd& power_sgd,
+          HookDriver& driver) -> absl::Status {
+        at::Tensor sum = at::zeros({24, 17}, at::kDouble);
+        for (int step = 0; step < steps; ++step) {
+          TANDEM_RETURN_IF_ERROR(ReduceNormal(0, world, power_sgd, driver));
+          sum.add_(driver.gradient("weight").cpu());
+        }
+        if (world.rank() == 0) {
+          distance = (sum / steps - MeanNormal(0, 2, "weight", {24, 17}))
+                         .norm()
+                         .item<double>();
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  return distance;
+}
+
+TEST_P(PowerSgdTest, ErrorFeedbackAndWarmStartServeTheirPurpose) {
+  PowerSgdOptions with = AtOnce(2);
+  EXPECT_LT(DistanceFromMean(with, 64), DistanceFromMean(with, 4) / 4);
+  PowerSgdOptions without = with;
+  without.use_error_feedback = false;
+  EXPECT_GT(DistanceFromMean(without, 64), 4 * DistanceFromMean(with, 64));
+  // A power iteration comes nearer to the best approximation than its start.
+  EXPECT_LT(DistanceFromMean(without, 64), DistanceFromMean(without, 1));
+}
+
+TEST_P(PowerSgdTest, WithoutWarmStartEachStepProjectsAnew) {
+  PowerSgdOptions options = AtOnce(1);
+  options.warm_start = false;
+  options.use_error_feedback = false;
+  const absl::Status status = RunPowerSgd(
+      2, options,
+      [](Communicator& world, PowerSgd& power_sgd,
+         HookDriver& driver) -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(ReduceNormal(0, world, power_sgd, driver));
+        const at::Tensor first = driver.gradient("weight").clone();
+        TANDEM_RETURN_IF_ERROR(ReduceNormal(0, world, power_sgd, driver));
+        EXPECT_FALSE(at::allclose(first, driver.gradient("weight"), 0.1, 0.1));
+        EXPECT_EQ(power_sgd.State().size(), 3u);  // counts alone
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(PowerSgdTest, SeedsGiveOtherProjections) {
+  at::Tensor results[2];
+  for (int seed : {0, 1}) {
+    PowerSgdOptions options = AtOnce(1);
+    options.random_seed = seed;
+    const absl::Status status = RunPowerSgd(
+        1, options,
+        [&](Communicator& world, PowerSgd& power_sgd, HookDriver& driver) {
+          const absl::Status reduced =
+              ReduceNormal(0, world, power_sgd, driver);
+          results[seed] = driver.gradient("weight").clone();
+          return reduced;
+        });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  EXPECT_FALSE(at::allclose(results[0], results[1], 0.1, 0.1));
+}
+
+// A matrix of rank 17 asked for with rank 17 would not be smaller.
+TEST_P(PowerSgdTest, CompressesOnlyWhatGetsSmallerByTheRateAskedFor) {
+  PowerSgdOptions options = AtOnce(1);
+  options.min_compression_rate = 24. * 17 / (24 + 17);
+  const absl::Status status = RunPowerSgd(
+      1, options,
+      [](Communicator& world, PowerSgd& power_sgd,
+         HookDriver& driver) -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(ReduceNormal(0, world, power_sgd, driver));
+        const NamedTensors state = power_sgd.State();
+        EXPECT_FALSE(StateTensor(state, "weight.q").defined());
+        EXPECT_TRUE(StateTensor(state, "conv.q").defined());
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// A job that stops after 3 of 6 steps, and another that goes on from its state.
+// Errors and Qs move with their parameters.
+TEST_P(PowerSgdTest, GradientsOfZeroStayZeroAndDoNoHarm) {
+  const absl::Status status = RunPowerSgd(
+      2, AtOnce(2),
+      [](Communicator& world, PowerSgd& power_sgd,
+         HookDriver& driver) -> absl::Status {
+        for (int step = 0; step < 3; ++step) {
+          driver.Fill([](const std::string&, at::IntArrayRef sizes) {
+            return at::zeros(sizes);
+          });
+          TANDEM_RETURN_IF_ERROR(driver.Reduce(power_sgd.Hook(), world));
+          TANDEM_RETURN_IF_ERROR(
+              Close(driver, "weight", at::zeros({24, 17}), 0));
+        }
+        driver.Fill([&](const std::string& name, at::IntArrayRef sizes) {
+          return LowRank(0, world.rank(), 2, name, sizes);
+        });
+        TANDEM_RETURN_IF_ERROR(driver.Reduce(power_sgd.Hook(), world));
+        return Close(driver, "weight", MeanLowRank(0, 2, 2, "weight", {24, 17}),
+                     1e-4);
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(PowerSgdTest, ANaNShowsEverywhereAndIsGoneWithTheNextStep) {
+  for (const double bad :
+       {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    const absl::Status status = RunPowerSgd(
+        3, AtOnce(1),
+        [bad](Communicator& world, PowerSgd& power_sgd,
+              HookDriver& driver) -> absl::Status {
+          TANDEM_RETURN_IF_ERROR(ReduceNormal(0, world, power_sgd, driver));
+          FillNormal(1, world.rank(), &driver);
+          if (world.rank() == 1) driver.gradient("weight")[3][5] = bad;
+          TANDEM_RETURN_IF_ERROR(driver.Reduce(power_sgd.Hook(), world));
+          EXPECT_TRUE(driver.gradient("weight").isnan().all().item<bool>());
+          EXPECT_TRUE(driver.gradient("conv").isfinite().all().item<bool>());
+          driver.Fill([&](const std::string& name, at::IntArrayRef sizes) {
+            return LowRank(2, world.rank(), 1, name, sizes);
+          });
+          TANDEM_RETURN_IF_ERROR(driver.Reduce(power_sgd.Hook(), world));
+          TANDEM_RETURN_IF_ERROR(driver.CheckAlike(world));
+          return Close(driver, "weight",
+                       MeanLowRank(2, 3, 1, "weight", {24, 17}), 1e-4);
+        });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+TEST_P(PowerSgdTest, WorksOnHalfPrecisionUnderAWrapper) {
+  const absl::Status status = RunPowerSgd(
+      2, AtOnce(2),
+      [](Communicator& world, PowerSgd& power_sgd,
+         HookDriver& driver) -> absl::Status {
+        const CommunicationHook hook = Fp16CompressWrapper(power_sgd.Hook());
+        driver.Fill([&](const std::string& name, at::IntArrayRef sizes) {
+          return LowRank(0, world.rank(), 2, name, sizes);
+        });
+        TANDEM_RETURN_IF_ERROR(driver.Reduce(hook, world));
+        TANDEM_RETURN_IF_ERROR(driver.CheckAlike(world));
+        EXPECT_EQ(StateTensor(power_sgd.State(), "weight.q").scalar_type(),
+                  at::kHalf);
+        return Close(driver, "weight", MeanLowRank(0, 2, 2, "weight", {24, 17}),
+                     2e-2);
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TANDEM_ON_DEVICE_TYPES(PowerSgdTest);
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,148 @@
+// What goes into Forward and what comes out of it.
+
+#include <ATen/ops/full.h>
+
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/parallel/ddp/fixture.h"
+
+namespace tandem {
+namespace {
+
+class DdpForward : public DdpTest {};
+
+// Nobody says that backward must follow.
+TEST_P(DdpForward, OutputMayBeIgnored) {
+  for (bool find_unused : {false, true}) {
+    OnRanks(2, [&](Communicator& world) -> absl::Status {
+      DistributedDataParallelOptions options;
+      options.find_unused_parameters = find_unused;
+      TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<TwoLinear>(world, options));
+      for (int step = 0; step < 4; ++step) {
+        TANDEM_RETURN_IF_ERROR(
+            twins.ddp->Forward(ExampleInput(step, world), true, !find_unused)
+                .status());
+      }
+      for (int step = 0; step < 4; ++step) {
+        TANDEM_RETURN_IF_ERROR(
+            BackwardBoth(twins, ExampleInput(step, world), true, !find_unused));
+        TANDEM_RETURN_IF_ERROR(
+            ExpectMeanGradients(*twins.module, *twins.alone, world));
+        ZeroBoth(twins);
+      }
+      return absl::OkStatus();
+    });
+  }
+}
+
+TEST_P(DdpForward, SeveralForwardsBeforeOneBackward) {
+  DistributedDataParallelOptions find_unused;
+  find_unused.find_unused_parameters = true;
+  DistributedDataParallelOptions static_graph;
+  static_graph.static_graph = true;
+  for (const auto& options :
+       {DistributedDataParallelOptions(), find_unused, static_graph}) {
+    OnRanks(2, [&](Communicator& world) -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<TwoLinear>(world, options));
+      for (int step = 0; step < 3; ++step) {
+        const at::Tensor x = ExampleInput(step, world);
+        const at::Tensor y = ExampleInput(step + 10, world);
+        TANDEM_ASSIGN_OR_RETURN(auto first, twins.ddp->Forward(x, true, true));
+        TANDEM_ASSIGN_OR_RETURN(auto second, twins.ddp->Forward(y, true, true));
+        TANDEM_RETURN_IF_ERROR(
+            twins.ddp->Backward(first.sum().add(second.sum())));
+        twins.alone->forward(x, true, true)
+            .sum()
+            .add(twins.alone->forward(y, true, true).sum())
+            .backward();
+        TANDEM_RETURN_IF_ERROR(
+            ExpectMeanGradients(*twins.module, *twins.alone, world));
+        ZeroBoth(twins);
+      }
+      return absl::OkStatus();
+    });
+  }
+}
+
+struct Outputs : torch::nn::Module {
+  Outputs() : both(register_module("both", std::make_shared<TwoLinear>())) {}
+  std::tuple<at::Tensor, std::vector<at::Tensor>> forward(const at::Tensor& x) {
+    return {both->forward(x, true, false), {both->forward(x, false, true), x}};
+  }
+  std::shared_ptr<TwoLinear> both;
+};
+
+// Outputs in a structure; one has no gradient; one goes unused at times.
+TEST_P(DdpForward, NestedOutputsOfWhichSomeGoUnused) {
+  OnRanks(2, [](Communicator& world) -> absl::Status {
+    DistributedDataParallelOptions options;
+    options.find_unused_parameters = true;
+    TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Outputs>(world, options));
+    const auto loss = [](const auto& outputs, bool use_first) {
+      const at::Tensor second = std::get<1>(outputs)[0].sum();
+      return use_first ? std::get<0>(outputs).sum().mul(second) : second;
+    };
+    for (int step = 0; step < 6; ++step) {
+      const at::Tensor x = ExampleInput(step, world);
+      TANDEM_ASSIGN_OR_RETURN(const auto outputs, twins.ddp->Forward(x));
+      EXPECT_FALSE(std::get<1>(outputs)[1].requires_grad());
+      const bool use_first = step == 1 || step == 2;
+      TANDEM_RETURN_IF_ERROR(twins.ddp->Backward(loss(outputs, use_first)));
+      loss(twins.alone->forward(x), use_first).backward();
+      TANDEM_RETURN_IF_ERROR(
+          ExpectMeanGradients(*twins.module, *twins.alone, world));
+      if (step == 3) ZeroBoth(twins);
+    }
+    return absl::OkStatus();
+  });
+}
+
+// A tensor goes in by another name than it came out: state across steps.
+struct State {
+  at::Tensor x;
+  at::Tensor carried;
+};
+struct Recurrent : torch::nn::Module {
+  Recurrent() : fc(register_module("fc", torch::nn::Linear(4, 4))) {}
+  std::pair<at::Tensor, at::Tensor> forward(const State& state) {
+    at::Tensor carried = state.carried;
+    if (!carried.defined()) {
+      carried = at::full({2, 4}, 0.5, TestDevice());
+    }
+    return {fc(state.x), carried};
+  }
+  torch::nn::Linear fc;
+};
+
+TEST_P(DdpForward, InputsOfAnyTypeAndTensorsMadeInForward) {
+  for (bool static_graph : {false, true}) {
+    OnRanks(2, [&](Communicator& world) -> absl::Status {
+      DistributedDataParallelOptions options;
+      options.static_graph = static_graph;
+      options.broadcast_buffers = false;
+      TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Recurrent>(world, options));
+      at::Tensor carried;
+      for (int step = 0; step < 3; ++step) {
+        const State state{ExampleInput(step, world), carried};
+        TANDEM_ASSIGN_OR_RETURN(const auto outputs, twins.ddp->Forward(state));
+        carried = outputs.second;
+        EXPECT_FALSE(carried.requires_grad());
+        TANDEM_RETURN_IF_ERROR(twins.ddp->Backward(outputs.first.sum()));
+        twins.alone->forward(state).first.sum().backward();
+        TANDEM_RETURN_IF_ERROR(
+            ExpectMeanGradients(*twins.module, *twins.alone, world));
+        ZeroBoth(twins);
+      }
+      return absl::OkStatus();
+    });
+  }
+}
+
+TANDEM_ON_DEVICES_AND_BACKENDS(DdpForward);
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,155 @@
+// A user's own communication hook under DistributedDataParallel.
+
+#include <ATen/ops/full.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/parallel/ddp/fixture.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+class DdpHooks : public DdpTest {};
+
+// Puts twos where the gradients were, and exchanges nothing.
+absl::StatusOr<FinishReduction> Twos(const GradBucket& bucket,
+                                     Communicator& /*group*/) {
+  return [bucket] {
+    bucket.buffer.fill_(2);
+    return absl::OkStatus();
+  };
+}
+
+// The mean, with some arithmetic after the sum.
+absl::StatusOr<FinishReduction> SumThenDivide(const GradBucket& bucket,
+                                              Communicator& group) {
+  TANDEM_ASSIGN_OR_RETURN(PendingCollective sum,
+                          group.StartAllReduceSum(bucket.buffer));
+  auto pending = std::make_shared<PendingCollective>(std::move(sum));
+  return [pending, bucket, size = group.size()]() -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(pending->Wait());
+    bucket.buffer.mul_(2).div_(2 * size);
+    return absl::OkStatus();
+  };
+}
+
+TEST_P(DdpHooks, WhatTheHookLeavesIsTheGradient) {
+  OnRanks(2, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<TwoLinear>(world));
+    TANDEM_RETURN_IF_ERROR(twins.ddp->register_comm_hook(Twos));
+    for (int step = 0; step < 3; ++step) {
+      TANDEM_RETURN_IF_ERROR(
+          BackwardBoth(twins, ExampleInput(step, world), true, true));
+      for (const at::Tensor& parameter : twins.module->parameters()) {
+        EXPECT_TRUE(parameter.grad().cpu().equal(at::full({4, 4}, 2.)));
+      }
+      ZeroBoth(twins);
+    }
+    return absl::OkStatus();
+  });
+}
+
+// The second iteration is synchronised, the first is not.
+TEST_P(DdpHooks, GradientsThatAccumulatedGoThroughTheHookOnce) {
+  OnRanks(3, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<TwoLinear>(world));
+    TANDEM_RETURN_IF_ERROR(twins.ddp->register_comm_hook(SumThenDivide));
+    for (int step = 0; step < 4; ++step) {
+      {
+        const auto guard = twins.ddp->no_sync();
+        TANDEM_RETURN_IF_ERROR(
+            BackwardBoth(twins, ExampleInput(2 * step, world), true, true));
+      }
+      EXPECT_TRUE(
+          twins.module->a->weight.grad().equal(twins.alone->a->weight.grad()));
+      TANDEM_RETURN_IF_ERROR(
+          BackwardBoth(twins, ExampleInput(2 * step + 1, world), true, true));
+      TANDEM_RETURN_IF_ERROR(
+          ExpectMeanGradients(*twins.module, *twins.alone, world));
+      ZeroBoth(twins);
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(DdpHooks, SeeEveryParameterInOneBucketAndInIndexOrder) {
+  OnRanks(2, [](Communicator& world) -> absl::Status {
+    DistributedDataParallelOptions options;
+    options.bucket_cap_mb = 1e-6;  // one parameter each
+    TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<TwoLinear>(world, options));
+    std::vector<GradBucket> seen;
+    TANDEM_RETURN_IF_ERROR(twins.ddp->register_comm_hook(
+        [&](const GradBucket& bucket, Communicator& group) {
+          seen.push_back(bucket);
+          return SumThenDivide(bucket, group);
+        }));
+    TANDEM_RETURN_IF_ERROR(
+        BackwardBoth(twins, ExampleInput(0, world), true, true));
+    EXPECT_EQ(seen.size(), 2u);
+    for (size_t i = 0; i < seen.size(); ++i) {
+      EXPECT_EQ(seen[i].index, static_cast<int64_t>(i));
+      EXPECT_EQ(seen[i].is_last, i + 1 == seen.size());
+      EXPECT_EQ(seen[i].names.size(), 1u);
+      EXPECT_EQ(seen[i].gradients[0].sizes(), seen[i].parameters[0].sizes());
+    }
+    EXPECT_EQ(seen[0].names[0], "b.weight");  // ready first
+    EXPECT_EQ(seen[1].names[0], "a.weight");
+    return ExpectMeanGradients(*twins.module, *twins.alone, world);
+  });
+}
+
+TEST_P(DdpHooks, AreRegisteredOnceAndMustBeCallable) {
+  OnRanks(2, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<TwoLinear>(world));
+    EXPECT_EQ(twins.ddp->register_comm_hook(nullptr).code(),
+              absl::StatusCode::kInvalidArgument);
+    TANDEM_RETURN_IF_ERROR(twins.ddp->register_comm_hook(Twos));
+    const absl::Status second = twins.ddp->register_comm_hook(Twos);
+    EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition) << second;
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(DdpHooks, CannotBeRegisteredAfterTheFirstStep) {
+  OnRanks(2, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<TwoLinear>(world));
+    TANDEM_RETURN_IF_ERROR(
+        BackwardBoth(twins, ExampleInput(0, world), true, true));
+    EXPECT_EQ(twins.ddp->register_comm_hook(Twos).code(),
+              absl::StatusCode::kFailedPrecondition);
+    return absl::OkStatus();
+  });
+}
+
+// On the rank whose hook fails backward says so; no other waits for ever.
+TEST_P(DdpHooks, ErrorOfAHookIsThatOfBackward) {
+  OnRanks(3, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<TwoLinear>(world));
+    TANDEM_RETURN_IF_ERROR(twins.ddp->register_comm_hook(
+        [&](const GradBucket& bucket,
+            Communicator& group) -> absl::StatusOr<FinishReduction> {
+          if (world.rank() == 1) return absl::DataLossError("hook of mine");
+          return SumThenDivide(bucket, group);
+        }));
+    const absl::Status status =
+        BackwardBoth(twins, ExampleInput(0, world), true, true);
+    EXPECT_FALSE(status.ok());
+    if (world.rank() == 1) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+      EXPECT_THAT(status.message(), HasSubstr("hook of mine"));
+    }
+    return absl::OkStatus();
+  });
+}
+
+TANDEM_ON_DEVICES_AND_BACKENDS(DdpHooks);
+
+}  // namespace
+}  // namespace tandem

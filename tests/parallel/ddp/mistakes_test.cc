@@ -1,0 +1,169 @@
+// What users of DistributedDataParallel get wrong, and what they are told; and
+// second names of one tensor, which are no mistake.
+
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+
+#include <memory>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "parallel/optim/make_optimizer.h"
+#include "tests/parallel/ddp/fixture.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class DdpMistakes : public DdpTest {};
+
+// The weight of `in` has a name of the module's own too, which comes first.
+struct Tied : torch::nn::Module {
+  Tied()
+      : first(register_module("first", torch::nn::Linear(4, 4))),
+        in(register_module("in", torch::nn::Linear(4, 4))),
+        mid(register_module("mid", torch::nn::Linear(4, 4))) {
+    register_parameter("own", in->weight);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    return mid(in(first(x)).tanh()).matmul(in->weight);
+  }
+  torch::nn::Linear first, in, mid;
+};
+
+absl::Status TrainThreeSteps(const DistributedDataParallelOptions& options,
+                             Communicator& world) {
+  TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Tied>(world, options));
+  for (int step = 0; step < 3; ++step) {
+    TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world)));
+    TANDEM_RETURN_IF_ERROR(
+        ExpectMeanGradients(*twins.module, *twins.alone, world));
+    ZeroBoth(twins);
+  }
+  return absl::OkStatus();
+}
+
+TEST_P(DdpMistakes, AWeightMayBeDelayedUnderItsSecondName) {
+  OnRanks(2, [&](Communicator& world) {
+    DistributedDataParallelOptions options;
+    options.delay_all_reduce_named_params = {"in.weight"};
+    options.param_to_hook_all_reduce = "first.weight";
+    return TrainThreeSteps(options, world);
+  });
+}
+
+TEST_P(DdpMistakes, AWeightMayBeWaitedForUnderItsSecondName) {
+  OnRanks(2, [&](Communicator& world) {
+    DistributedDataParallelOptions options;
+    options.delay_all_reduce_named_params = {"mid.weight"};
+    options.param_to_hook_all_reduce = "in.weight";
+    return TrainThreeSteps(options, world);
+  });
+}
+
+TEST_P(DdpMistakes, AWeightMayBeIgnoredUnderItsSecondName) {
+  OnRanks(2, [&](Communicator& world) -> absl::Status {
+    DistributedDataParallelOptions options;
+    options.parameters_to_ignore = {"in.weight"};
+    TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Tied>(world, options));
+    for (int step = 0; step < 3; ++step) {
+      TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world)));
+      EXPECT_TRUE(
+          twins.module->in->weight.grad().equal(twins.alone->in->weight.grad()))
+          << "an ignored gradient is the rank's own";
+      ZeroBoth(twins);
+    }
+    for (const FlatBuffer* buffer : twins.ddp->averaged_flat_buffers()) {
+      for (const FlatSlot& slot : buffer->slots()) {
+        EXPECT_FALSE(slot.parameter.is_same(twins.module->in->weight))
+            << slot.name;
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(DdpMistakes, AWeightThatIsIgnoredCannotBeWaitedForUnderAnotherName) {
+  OnRanks(1, [&](Communicator& world) -> absl::Status {
+    DistributedDataParallelOptions options;
+    options.parameters_to_ignore = {"own"};
+    options.delay_all_reduce_named_params = {"mid.weight"};
+    options.param_to_hook_all_reduce = "in.weight";
+    const absl::Status status = MakeTwins<Tied>(world, options).status();
+    EXPECT_THAT(status.message(), HasSubstr("parameters_to_ignore names too"));
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(DdpMistakes, LibTorchsErrorsSayWhereTheyCameFrom) {
+  OnRanks(1, [&](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Tied>(world));
+    for (int step = 0; step < 2; ++step) {
+      TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world)));
+    }
+    const at::Tensor wrong = at::zeros({2, 3}).to(TestDevice());
+    EXPECT_THAT(twins.ddp->Forward(wrong).status().message(),
+                HasSubstr("forward of step 3 on rank 0: "));
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor outputs,
+                            twins.ddp->Forward(ExampleInput(2, world)));
+    const absl::Status status =
+        twins.ddp->Backward([&] { return at::mse_loss(outputs, wrong); });
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("loss of step 3 on rank 0: "));
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(DdpMistakes, BackwardThatThrowsSaysItsStepAndRank) {
+  OnRanks(1, [&](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Tied>(world));
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor outputs,
+                            twins.ddp->Forward(ExampleInput(0, world)));
+    EXPECT_THAT(twins.ddp->Backward(outputs).message(),  // no scalar
+                HasSubstr("backward of step 1 on rank 0: "));
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(DdpMistakes, AModuleConvertedAfterItWasWrappedIsNoticed) {
+  for (const bool find_unused : {false, true}) {
+    OnRanks(1, [&](Communicator& world) -> absl::Status {
+      DistributedDataParallelOptions options;
+      options.find_unused_parameters = find_unused;
+      TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Tied>(world, options));
+      TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(0, world)));
+      twins.module->to(at::kDouble);
+      const absl::Status status =
+          twins.ddp->Forward(ExampleInput(1, world).to(at::kDouble)).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_THAT(status.message(),
+                  AllOf(HasSubstr("was replaced after its module was wrapped"),
+                        HasSubstr("Double")));
+      return absl::OkStatus();
+    });
+  }
+}
+
+TEST_P(DdpMistakes, AStepWithoutBackwardStepsNothingAndSaysSo) {
+  OnRanks(1, [&](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Tied>(world));
+    TANDEM_ASSIGN_OR_RETURN(
+        auto optimizer, MakeOptimizer(SgdOptions{}, twins.ddp->flat_buffers()));
+    EXPECT_EQ(optimizer->Step(0.1), 0);
+    TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(0, world)));
+    EXPECT_EQ(optimizer->Step(0.1), 6);
+    twins.ddp->ZeroGrad();
+    EXPECT_EQ(optimizer->Step(0.1), 0);
+    return absl::OkStatus();
+  });
+}
+
+TANDEM_ON_DEVICES_AND_BACKENDS(DdpMistakes);
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,77 @@
+#include "parallel/ddp/model_state.h"
+
+#include <ATen/ops/full.h>
+#include <c10/core/Device.h>
+
+#include <utility>
+#include <vector>
+
+#include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
+#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+class ModelStateTest : public DeviceTypeTest {};
+
+at::Tensor Full(double value, c10::Device device, at::ScalarType dtype) {
+  return at::full({3}, value, at::TensorOptions().dtype(dtype).device(device));
+}
+
+// As text "sim:10" comes before "sim:9": a rank that owns both must send and
+// receive in the order of the others all the same.
+TEST_P(ModelStateTest, BroadcastGoesByPlaceNotByTheDevicesName) {
+  const std::vector<c10::Device> devices = Devices(12);
+  const std::vector<std::pair<int, int>> owned = {{0, 1}, {9, 10}, {11, 8}};
+  const absl::Status status =
+      RunThreadRanks(3, [&](Communicator& world) -> absl::Status {
+        const auto [first, second] = owned[world.rank()];
+        const double base = 100. * world.rank();
+        std::vector<at::Tensor> tensors;
+        for (const auto& [place, dtype] :
+             std::vector<std::pair<int, at::ScalarType>>{{first, at::kFloat},
+                                                         {second, at::kFloat},
+                                                         {second, at::kLong},
+                                                         {first, at::kFloat},
+                                                         {first, at::kLong}}) {
+          tensors.push_back(Full(base + static_cast<double>(tensors.size()),
+                                 devices[place], dtype));
+        }
+        TANDEM_RETURN_IF_ERROR(BroadcastFromRank0(tensors, world));
+        for (size_t i = 0; i < tensors.size(); ++i) {
+          EXPECT_TRUE(tensors[i].cpu().equal(
+              Full(static_cast<double>(i), at::kCPU, tensors[i].scalar_type())))
+              << "tensor " << i << " of rank " << world.rank() << ": "
+              << tensors[i].cpu();
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(ModelStateTest, ADifferenceIsNamedWithItsRankAndTensor) {
+  const absl::Status status =
+      RunThreadRanks(3, [&](Communicator& world) -> absl::Status {
+        const NamedTensors model = {
+            {"a", Full(1, TestDevice(), at::kFloat)},
+            {"b", Full(1, TestDevice(),
+                       world.rank() == 2 ? at::kDouble : at::kFloat)}};
+        const absl::Status compared = CheckSameModel(model, world);
+        EXPECT_EQ(compared.code(), absl::StatusCode::kInvalidArgument);
+        EXPECT_NE(compared.message().find(
+                      "the model of rank 2 differs from that of rank 0: tensor "
+                      "1 is b: Double [3]"),
+                  absl::string_view::npos)
+            << compared;
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TANDEM_ON_DEVICE_TYPES(ModelStateTest);
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,400 @@
+// The reducer driven by hand, as whoever computes gradients outside autograd
+// does. tests/parallel/ddp_*_test.cc drive it through autograd.
+
+#include "parallel/ddp/reducer.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <c10/core/StreamGuard.h>
+
+#include <functional>
+#include <memory>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
+#include "gtest/gtest.h"
+#include "parallel/channel/stream_order.h"
+
+namespace tandem {
+namespace {
+
+// Parameters "a", "b", "c" of 16 floats, positions 0, 1, 2; buckets of one
+// each, first in the order c, b, a. Or other parameters, of a letter each, and
+// other buckets.
+class Rank {
+ public:
+  explicit Rank(Communicator& group, ReducerOptions options = {},
+                const std::string& names = "abc", int64_t bucket_bytes = 64)
+      : group_(group) {
+    for (const char name : names) {
+      parameters_.emplace_back(
+          std::string(1, name),
+          at::ones({16}, TestDevice()).requires_grad_(true));
+    }
+    flat_ = MakeFlatBuffers(parameters_);
+    options.buckets.limits = {bucket_bytes};
+    reducer_ = std::make_unique<Reducer>(
+        std::vector<FlatBuffer*>{flat_[0].get()}, group, std::move(options));
+  }
+
+  Reducer& reducer() { return *reducer_; }
+
+  // Notes what starts and what ends, by name.
+  void RecordBuckets() {
+    const absl::Status set = reducer_->SetHook(
+        [this](const GradBucket& bucket,
+               Communicator& group) -> absl::StatusOr<FinishReduction> {
+          EXPECT_EQ(bucket.names.size(), 1u);
+          absl::StrAppend(&log, "+", bucket.names[0],
+                          bucket.is_last ? "!" : "");
+          EXPECT_EQ(bucket.gradients[0].sizes(), bucket.parameters[0].sizes());
+          const std::string name = bucket.names[0];
+          return FinishReduction([this, bucket, name, &group] {
+            absl::StrAppend(&log, "-", name);
+            return group.AllReduceSum(bucket.buffer.div_(group.size()));
+          });
+        });
+    EXPECT_TRUE(set.ok()) << set;
+  }
+
+  // What computes gradients, in this order, each `value`.
+  void Mark(const std::string& names, float value) {
+    for (const char name : names) {
+      FlatBuffer& flat = *flat_[0];
+      for (size_t i = 0; i < flat.slots().size(); ++i) {
+        const FlatSlot& slot = flat.slots()[i];
+        if (slot.name[0] != name) continue;
+        flat.set_has_gradient(i, true);
+        at::Tensor grad = slot.parameter.grad();
+        grad.fill_(value);
+        reducer_->MarkReady(slot.position);
+        break;
+      }
+    }
+  }
+
+  void ZeroGrad() { flat_[0]->ZeroGrad(); }
+  const at::Tensor& grad(int position) {
+    return parameters_[position].second.grad();
+  }
+  std::string Order() const {
+    std::string order;
+    for (const FlatSlot& slot : flat_[0]->slots()) order += slot.name;
+    return order;
+  }
+
+  std::string log;
+
+ private:
+  Communicator& group_;
+  NamedTensors parameters_;
+  FlatBuffers flat_;
+  std::unique_ptr<Reducer> reducer_;
+};
+
+void RunRanks(int n, const std::function<absl::Status(Communicator&)>& body) {
+  const absl::Status status = RunThreadRanks(n, body);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+void ExpectError(const absl::Status& status, absl::StatusCode code,
+                 const std::string& part) {
+  EXPECT_EQ(status.code(), code) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), part)) << status;
+}
+
+class ReducerTest : public DeviceTypeTest {};
+
+TEST_P(ReducerTest, StartsBucketsInIndexOrderWhateverBecomesReadyFirst) {
+  RunRanks(2, [](Communicator& group) {
+    Rank rank(group);
+    rank.RecordBuckets();
+    // c, b, a is expected; ranks differ.
+    rank.Mark(group.rank() == 0 ? "ab" : "ba", 1 + group.rank());
+    EXPECT_EQ(rank.log, "");
+    rank.Mark("c", 1 + group.rank());
+    EXPECT_EQ(rank.log, "+c+b+a!");
+    TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
+    EXPECT_EQ(rank.log, "+c+b+a!-c-b-a");
+    for (int p : {0, 1, 2}) {
+      EXPECT_TRUE(rank.grad(p).cpu().equal(at::full({16}, 1.5))) << p;
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(ReducerTest, RebuildsOnceInTheOrderOfRank0) {
+  RunRanks(3, [](Communicator& group) {
+    Rank rank(group);
+    for (int step = 0; step < 3; ++step) {
+      rank.ZeroGrad();
+      TANDEM_RETURN_IF_ERROR(rank.reducer().PrepareForForward());
+      EXPECT_EQ(rank.reducer().has_rebuilt_buckets(), step > 0);
+      EXPECT_EQ(rank.Order(), step == 0 ? "cba" : "bca");
+      rank.Mark(group.rank() == 0 ? (step == 0 ? "bca" : "abc") : "acb",
+                step + group.rank());
+      TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
+      EXPECT_TRUE(rank.grad(1).cpu().allclose(at::full({16}, step + 1.)));
+    }
+    EXPECT_EQ(rank.reducer().steps(), 3);
+    EXPECT_EQ(rank.reducer().DescribeBucket(0).buffer.numel(), 16);
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(ReducerTest, OverlapsWithBackward) {
+  RunRanks(2, [](Communicator& group) {
+    Rank rank(group);
+    rank.Mark("c", 1);
+    // Bucket c is under way: the rest of backward can take its time.
+    rank.Mark("ba", 1);
+    TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
+    const ReducerTimes& times = rank.reducer().times();
+    EXPECT_EQ(times.buckets.size(), 3u);
+    EXPECT_LT(times.buckets[0].started, times.gradients_ready);
+    EXPECT_LE(times.began, times.buckets[0].started);
+    EXPECT_LE(times.buckets[2].ended, times.ended);
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(ReducerTest, GathersOnlyWhileItDoesNotSynchronise) {
+  RunRanks(2, [](Communicator& group) {
+    Rank rank(group);
+    rank.reducer().set_synchronise(false);
+    rank.Mark("ca", 1 + group.rank());
+    TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
+    EXPECT_TRUE(rank.grad(0).cpu().equal(at::full({16}, 1. + group.rank())));
+    EXPECT_EQ(rank.reducer().steps(), 0);
+    rank.reducer().set_synchronise(true);
+    rank.Mark("cba", 3 + group.rank());
+    TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
+    EXPECT_TRUE(rank.grad(0).cpu().equal(at::full({16}, 3.5)));
+    return absl::OkStatus();
+  });
+}
+
+// What is missing on one rank counts as zeros there; what all lack stays away.
+TEST_P(ReducerTest, UnusedParametersTakeTheMeanOfThoseThatHaveAGradient) {
+  RunRanks(2, [](Communicator& group) {
+    ReducerOptions options;
+    options.find_unused_parameters = true;
+    Rank rank(group, options);
+    for (int step = 0; step < 2; ++step) {
+      rank.ZeroGrad();
+      TANDEM_RETURN_IF_ERROR(rank.reducer().PrepareForForward());
+      rank.Mark(group.rank() == 0 ? "a" : "ac", 2);
+      TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
+      EXPECT_TRUE(rank.grad(0).cpu().equal(at::full({16}, 2.)));
+      EXPECT_FALSE(rank.grad(1).defined());
+      EXPECT_TRUE(rank.grad(2).cpu().equal(at::full({16}, 1.)));
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(ReducerTest, StaticGraphTravelsWithoutWhatNobodyUses) {
+  RunRanks(2, [](Communicator& group) {
+    ReducerOptions options;
+    options.static_graph = true;
+    Rank rank(group, options);
+    rank.RecordBuckets();
+    for (int step = 0; step < 3; ++step) {
+      rank.ZeroGrad();
+      rank.log.clear();
+      TANDEM_RETURN_IF_ERROR(rank.reducer().PrepareForForward());
+      rank.Mark(group.rank() == 0 ? "aac" : "a", 2);
+      TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
+      EXPECT_TRUE(rank.grad(0).cpu().equal(at::full({16}, 2.)));
+      EXPECT_FALSE(rank.grad(1).defined());
+      EXPECT_TRUE(rank.grad(2).cpu().equal(at::full({16}, 1.)));
+      EXPECT_EQ(rank.log, step == 0 ? "+c+b+a!-c-b-a" : "+a+c!-a-c");
+    }
+    rank.ZeroGrad();
+    rank.Mark("a", 2);
+    if (group.rank() == 1) rank.Mark("c", 2);
+    const absl::Status changed = rank.reducer().Finish();
+    EXPECT_FALSE(changed.ok());
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(ReducerTest, SkipsWhatNobodyUsedFirst) {
+  RunRanks(2, [](Communicator& group) {
+    ReducerOptions options;
+    options.skip_all_reduce_unused_params = true;
+    Rank rank(group, options);
+    for (int step = 0; step < 2; ++step) {
+      rank.ZeroGrad();
+      TANDEM_RETURN_IF_ERROR(rank.reducer().PrepareForForward());
+      rank.Mark("ca", 2);
+      TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
+      EXPECT_FALSE(rank.grad(1).defined());
+    }
+    EXPECT_EQ(rank.Order(), "cab");
+    EXPECT_EQ(rank.reducer().times().buckets.size(), 2u);
+    rank.Mark("b", 1);
+    ExpectError(rank.reducer().Finish(), absl::StatusCode::kInvalidArgument,
+                "parameter b was used on no rank in the first step");
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(ReducerTest, DelayedBuffersGoWhenTheirParameterIsReady) {
+  RunRanks(2, [](Communicator& group) {
+    const at::Tensor late = at::ones({4}, TestDevice()).requires_grad_(true);
+    FlatBufferOptions layout;
+    layout.groups = {-1, -1, -1, 0};
+    const FlatBuffers delayed = MakeFlatBuffers({{"", at::ones({1})},
+                                                 {"", at::ones({1})},
+                                                 {"", at::ones({1})},
+                                                 {"d", late}},
+                                                layout);
+    ReducerOptions options;
+    options.delayed = {delayed[0].get()};
+    options.delayed_until = 1;  // b
+    Rank rank(group, options);
+    rank.RecordBuckets();
+    late.mul(2. + group.rank()).sum().backward();
+    rank.Mark("c", 1);
+    EXPECT_EQ(rank.log, "+c");
+    late.sum().backward();  // once more: it may
+    rank.Mark("b", 1);
+    EXPECT_EQ(rank.log, "+c+b+d");
+    rank.Mark("a", 1);
+    TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
+    EXPECT_EQ(rank.log, "+c+b+d+a!-c-b-d-a");
+    EXPECT_TRUE(late.grad().cpu().equal(at::full({4}, 3.5)));
+    rank.Mark("cb", 1);
+    late.sum().backward();  // too late
+    ExpectError(rank.reducer().Finish(), absl::StatusCode::kInvalidArgument,
+                "parameter d of delay_all_reduce_named_params got a gradient "
+                "after");
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(ReducerTest, ErrorsNameTheParametersAndReachTheOthers) {
+  RunRanks(2, [](Communicator& group) {
+    Rank rank(group);
+    rank.Mark(group.rank() == 0 ? "cb" : "cba", 1);
+    const absl::Status status = rank.reducer().Finish();
+    if (group.rank() == 0) {
+      ExpectError(status, absl::StatusCode::kInvalidArgument,
+                  "got no gradient in this backward: a (index 0). ");
+    } else {
+      EXPECT_FALSE(status.ok());
+      EXPECT_TRUE(absl::StrContains(status.message(), "rank 0")) << status;
+      EXPECT_TRUE(absl::StrContains(status.message(), "no gradient")) << status;
+      // Rank 0 may give up while this one waits for any bucket.
+      EXPECT_TRUE(std::regex_search(
+          status.ToString(),
+          std::regex("bucket (0 \\(c\\)|1 \\(b\\)|2 \\(a\\)) of step 1")))
+          << status;
+    }
+    // And it stays so.
+    rank.Mark("cba", 1);
+    EXPECT_EQ(rank.reducer().Finish().code(), status.code());
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(ReducerTest, ErrorsNameTheFirstOfManyParameters) {
+  RunRanks(2, [](Communicator& group) {
+    Rank rank(group, {}, "abcdefg", 7 * 64);
+    rank.Mark(group.rank() == 0 ? "gfedcb" : "gfedcba", 1);
+    const absl::Status status = rank.reducer().Finish();
+    if (group.rank() == 1) {
+      EXPECT_TRUE(absl::StrContains(
+          status.message(), "bucket 0 (g, f, e, d, c and 2 more) of step 1"))
+          << status;
+    }
+    return absl::OkStatus();
+  });
+}
+
+// On streams of the user's own. Autograd has a thread for each device, which
+// knows nothing of the streams of others: here `b` becomes ready on one, and
+// starts the bucket of `a`, whose gradient is still computed on another.
+TEST_P(ReducerTest, ABucketOfAnotherDeviceWaitsForItsGradients) {
+  RunRanks(2, [](Communicator& group) -> absl::Status {
+    std::vector<std::vector<c10::Stream>> streams(2);
+    for (int i : {0, 1}) {
+      const auto stream = NewStream(TestDevice(i));
+      if (stream) streams[i].push_back(*stream);
+    }
+    NamedTensors parameters;
+    FlatBuffers flat;
+    std::unique_ptr<Reducer> reducer;
+    {
+      const c10::MultiStreamGuard first(streams[0]);
+      const c10::MultiStreamGuard second(streams[1]);
+      for (int i : {1, 0}) {
+        parameters.emplace_back(
+            i == 1 ? "a" : "b",
+            at::ones({16}, TestDevice(i)).requires_grad_(true));
+      }
+      flat = MakeFlatBuffers(parameters);
+      std::vector<FlatBuffer*> buffers;
+      for (const auto& each : flat) buffers.push_back(each.get());
+      ReducerOptions options;
+      options.buckets.limits = {64};
+      reducer = std::make_unique<Reducer>(buffers, group, options);
+    }
+    for (int step = 0; step < 5; ++step) {
+      const auto compute = [&](int position, int operations) {
+        for (const auto& each : flat) {
+          for (size_t i = 0; i < each->slots().size(); ++i) {
+            if (each->slots()[i].position == position) {
+              each->set_has_gradient(i, true);
+            }
+          }
+        }
+        at::Tensor gradient = parameters[position].second.grad();
+        gradient.fill_(step + group.rank());
+        for (int i = 0; i < operations; ++i) gradient.add_(1);
+        reducer->MarkReady(position);
+      };
+      {
+        const c10::MultiStreamGuard guard(streams[1]);
+        compute(0, 100);
+      }
+      {
+        const c10::MultiStreamGuard guard(streams[0]);
+        compute(1, 0);
+      }
+      TANDEM_RETURN_IF_ERROR(reducer->Finish());
+      for (int position : {0, 1}) {
+        EXPECT_TRUE(parameters[position].second.grad().cpu().equal(
+            at::full({16}, step + 0.5 + (position == 0 ? 100 : 0))))
+            << parameters[position].first << " in step " << step;
+      }
+      for (const auto& each : flat) each->ZeroGrad();
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(ReducerTest, OneHookOnly) {
+  RunRanks(1, [](Communicator& group) {
+    Rank rank(group);
+    rank.RecordBuckets();
+    ExpectError(rank.reducer().SetHook([](const GradBucket&, Communicator&) {
+      return FinishReduction();
+    }),
+                absl::StatusCode::kFailedPrecondition, "there can be one");
+    return absl::OkStatus();
+  });
+}
+
+TANDEM_ON_DEVICE_TYPES(ReducerTest);
+
+}  // namespace
+}  // namespace tandem

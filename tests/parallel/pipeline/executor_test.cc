@@ -1,0 +1,405 @@
+// A pipeline computes what the model in one piece does.
+
+#include "parallel/pipeline/executor.h"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+
+#include <chrono>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "core/instrument/fault_point.h"
+#include "core/model/layer_list.h"
+#include "core/testing/device_types.h"
+#include "models/classification_loss.h"
+#include "models/mlp.h"
+#include "parallel/balance/cut.h"
+#include "parallel/pipeline/model.h"
+#include "parallel/schedule/schedules.h"
+#include "tests/models/rounding.h"
+
+namespace tandem {
+namespace {
+
+// Of gradients up to 1, whose sums go another way.
+double Rounding() { return RoundingTolerance(at::kFloat, 128, 1); }
+
+using testing::HasSubstr;
+
+constexpr int64_t kFeatures = 12;
+constexpr int64_t kClasses = 5;
+constexpr int kSteps = 3;
+constexpr double kRate = 0.1;
+
+LayerSpecs Specs() { return Mlp({kFeatures, 6, 16, kClasses}); }
+
+std::vector<Batch> BatchesOf(int64_t size, int parts, int seed) {
+  at::manual_seed(seed);
+  const at::Tensor inputs = at::randn({size, kFeatures});
+  const at::Tensor targets = at::arange(size).remainder(kClasses);
+  std::vector<Batch> batches;
+  const auto inputs_of = inputs.tensor_split(parts);
+  const auto targets_of = targets.tensor_split(parts);
+  for (int i = 0; i < parts; ++i) {
+    batches.push_back({inputs_of[i], targets_of[i], inputs_of[i].size(0)});
+  }
+  return batches;
+}
+
+void Descend(const NamedTensors& parameters) {
+  const at::NoGradGuard no_grad;
+  for (const auto& each : parameters) {
+    at::Tensor parameter = each.second;
+    parameter.sub_(parameter.grad() * kRate);
+    parameter.mutable_grad().reset();
+  }
+}
+
+// The model in one piece, microbatch by microbatch.
+double StepOfOnePiece(const LayerList& layers,
+                      const std::vector<Batch>& batches) {
+  double size = 0;
+  Score score;
+  for (const Batch& each : batches) size += static_cast<double>(each.size);
+  for (const Batch& each : batches) {
+    const LossResult result =
+        CrossEntropy(Forward(layers, each.inputs), each.targets);
+    const double weight = static_cast<double>(each.size) / size;
+    (weight == 1 ? result.loss : result.loss.mul(weight)).backward();
+    score += result.score;
+  }
+  Descend(NamedParameters(layers));
+  return score.loss();
+}
+
+class PipelineExecutorTest : public DeviceTypeTest {
+ protected:
+  static absl::StatusOr<std::unique_ptr<PipelineExecutor>> Make(
+      const Schedule& schedule, const LayerSpecs& specs,
+      const PipelineOptions& options = {}) {
+    PipelineModelOptions model;
+    model.seed = 3;
+    model.cuts =
+        *UniformCuts(static_cast<int64_t>(specs.size()), schedule.stages);
+    model.splits_backward = schedule.name[0] == 'z';
+    const PipelineLayout layout = {Devices(schedule.devices()), nullptr};
+    auto stages = MakeStages(specs, schedule, layout, model, CrossEntropy);
+    if (!stages.ok()) return stages.status();
+    return PipelineExecutor::Create(schedule, *std::move(stages), layout,
+                                    options);
+  }
+
+  static void ExpectTransparent(const Schedule& schedule, int64_t batch) {
+    const LayerList whole = MakeLayers(Specs(), 3);
+    auto executor = Make(schedule, Specs());
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    const NamedTensors found = NamedParameters((*executor)->stages());
+    for (int step = 0; step < kSteps; ++step) {
+      const auto batches = BatchesOf(batch, schedule.microbatches, step);
+      const double loss = StepOfOnePiece(whole, batches);
+      const auto score = (*executor)->TrainStep(batches);
+      ASSERT_TRUE(score.ok()) << score.status();
+      EXPECT_EQ(score->loss(), loss);
+      Descend(found);
+    }
+    const NamedTensors expected = NamedParameters(whole);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(Close(found[i].second.cpu(), expected[i].second, schedule))
+          << expected[i].first;
+    }
+  }
+
+  // Sums of gradients in the schedule's order: the same bits where that is the
+  // microbatches' own.
+  static bool Close(const at::Tensor& a, const at::Tensor& b,
+                    const Schedule& schedule) {
+    return schedule.name == "gpipe" ? a.allclose(b, 0, Rounding())
+                                    : at::equal(a, b);
+  }
+};
+
+TEST_P(PipelineExecutorTest, IsTransparent) {
+  int cells = 0;
+  for (const std::string& name : ScheduleNames()) {
+    for (int devices : {1, 2, 3}) {
+      for (int chunks : {1, 2}) {
+        for (int microbatches : {1, 2, 3, 6}) {
+          const auto schedule =
+              MakeSchedule(name, {devices, chunks, microbatches});
+          if (!schedule.ok()) continue;
+          SCOPED_TRACE(absl::StrCat(name, ", ", devices, " devices, ", chunks,
+                                    " chunks, ", microbatches,
+                                    " microbatches"));
+          ExpectTransparent(*schedule, /*batch=*/13);
+          ++cells;
+        }
+      }
+    }
+  }
+  std::cout << cells << " cells: schedule x devices x chunks x microbatches\n";
+  EXPECT_EQ(cells, 12 + 12 + 2 * (4 + 2 + 2) + 24 + 12 + 12);
+}
+
+// As at the end of a data set, and a whole step afterwards.
+TEST_P(PipelineExecutorTest, AStepMayHaveFewerMicrobatches) {
+  for (const std::string& name : ScheduleNames()) {
+    const int chunks =
+        name[0] == 'i' || name[0] == 'l' || name == "zb_v" ? 2 : 1;
+    const auto schedule = MakeSchedule(name, {2, chunks, 4});
+    ASSERT_TRUE(schedule.ok()) << schedule.status();
+    const LayerList whole = MakeLayers(Specs(), 3);
+    auto executor = Make(*schedule, Specs());
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    const NamedTensors found = NamedParameters((*executor)->stages());
+    for (int count : {1, 3, 4, 2}) {
+      SCOPED_TRACE(absl::StrCat(name, ", ", count, " microbatches"));
+      const auto batches = BatchesOf(7, count, count);
+      const double loss = StepOfOnePiece(whole, batches);
+      std::vector<int> lasts(static_cast<size_t>(schedule->stages), 0);
+      std::vector<int> weights = lasts;
+      std::vector<int> finished(2, 0);
+      StepHooks hooks;
+      hooks.after = [&](const Action& action, bool last) {
+        EXPECT_LT(action.microbatch, count);
+        lasts[static_cast<size_t>(action.stage)] += last ? 1 : 0;
+        return absl::OkStatus();
+      };
+      hooks.weights = [&](const Action& action) {
+        EXPECT_EQ(lasts[static_cast<size_t>(action.stage)], 0);
+        ++weights[static_cast<size_t>(action.stage)];
+        return absl::OkStatus();
+      };
+      hooks.finish = [&](int device) {
+        ++finished[static_cast<size_t>(device)];
+        return absl::OkStatus();
+      };
+      const auto score = (*executor)->TrainStep(batches, {}, hooks);
+      ASSERT_TRUE(score.ok()) << score.status();
+      EXPECT_NEAR(score->loss(), loss, name == "gpipe" ? Rounding() : 0);
+      EXPECT_THAT(lasts, testing::Each(1));
+      EXPECT_THAT(weights, testing::Each(1));
+      EXPECT_THAT(finished, testing::Each(1));
+      Descend(found);
+      const NamedTensors expected = NamedParameters(whole);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(Close(found[i].second.cpu(), expected[i].second, *schedule))
+            << expected[i].first;
+      }
+    }
+  }
+}
+
+TEST_P(PipelineExecutorTest, AStepWithoutMicrobatchesOnlyFinishes) {
+  const auto executor = Make(*MakeSchedule("1f1b", {2, 1, 4}), Specs());
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  std::vector<int> finished(2, 0);
+  StepHooks hooks;
+  hooks.before = [](const Action&, bool) {
+    return absl::InternalError("there is nothing to do");
+  };
+  hooks.finish = [&](int device) {
+    ++finished[static_cast<size_t>(device)];
+    return absl::OkStatus();
+  };
+  const auto score = (*executor)->TrainStep({}, {}, hooks);
+  ASSERT_TRUE(score.ok()) << score.status();
+  EXPECT_EQ(score->count, 0);
+  EXPECT_THAT(finished, testing::Each(1));
+}
+
+// The model with another forward of its last layer.
+LayerSpecs WithLastLayer(
+    const std::function<at::Tensor(const Layer&, const at::Tensor&)>& forward) {
+  LayerSpecs specs = Specs();
+  specs.back().make = [make = specs.back().make, forward](uint64_t seed) {
+    const Layer layer = make(seed);
+    Layer changed = layer;
+    changed.forward = [layer, forward](const at::Tensor& x) {
+      return forward(layer, x);
+    };
+    return changed;
+  };
+  return specs;
+}
+
+TEST_P(PipelineExecutorTest, AFailureStopsAllStagesAndSaysWhere) {
+  const auto schedule = MakeSchedule("1f1b", {3, 1, 4});
+  int calls = 0;
+  const LayerSpecs specs =
+      WithLastLayer([&calls](const Layer& layer, const at::Tensor& x) {
+        TORCH_CHECK(++calls != 3, "the third call fails");
+        return layer.forward(x);
+      });
+  const auto executor = Make(*schedule, specs);
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  const PipelineStage& last = *(*executor)->stages().back();
+  const absl::Status failed =
+      (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
+  EXPECT_EQ(std::string(failed.message()),
+            absl::StrCat("forward of microbatch 2 in ", last.name(), ": layer ",
+                         last.layers().back().name, ": the third call fails"));
+  EXPECT_THAT(last.name(), testing::StartsWith("stage 2, on "));
+  // And it can go on.
+  EXPECT_TRUE((*executor)->TrainStep(BatchesOf(8, 4, 1)).ok());
+}
+
+TEST_P(PipelineExecutorTest, AHangInALayerIsSaid) {
+  const auto schedule = MakeSchedule("1f1b", {2, 1, 4});
+  absl::Notification hang, end;
+  int calls = 0;
+  const LayerSpecs specs =
+      WithLastLayer([&](const Layer& layer, const at::Tensor& x) {
+        if (++calls == 2) {
+          hang.Notify();
+          end.WaitForNotification();
+        }
+        return layer.forward(x);
+      });
+  PipelineOptions options;
+  options.hang_timeout = std::chrono::milliseconds(200);
+  std::string said;
+  options.on_hang = [&](const std::string& message) {
+    EXPECT_TRUE(hang.HasBeenNotified());
+    said = message;
+    end.Notify();
+  };
+  const auto executor = Make(*schedule, specs, options);
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  const absl::Status failed =
+      (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
+  EXPECT_EQ(failed.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(std::string(failed.message()), said);
+  const PipelineStage& last = *(*executor)->stages().back();
+  EXPECT_THAT(said, testing::StartsWith(absl::StrCat(
+                        "forward of microbatch 1 in ", last.name(),
+                        " has been computing for 200ms, in layer ",
+                        last.layers().back().name, ": it cannot be stopped")));
+}
+
+TEST_P(PipelineExecutorTest, ANeighbourThatDoesNotComeEndsTheWait) {
+  const auto schedule = MakeSchedule("1f1b", {2, 1, 4});
+  PipelineOptions options;
+  options.timeout = std::chrono::milliseconds(50);
+  absl::Notification given_up;
+  const LayerSpecs specs =
+      WithLastLayer([&](const Layer& layer, const at::Tensor& x) {
+        given_up.WaitForNotificationWithTimeout(absl::Seconds(20));
+        return layer.forward(x);
+      });
+  options.hang_timeout = std::chrono::milliseconds(500);
+  options.on_hang = [&](const std::string&) { given_up.Notify(); };
+  const auto executor = Make(*schedule, specs, options);
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  const absl::Status failed =
+      (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
+  EXPECT_EQ(failed.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(failed.message()),
+              testing::AllOf(HasSubstr("in stage 0, on "),
+                             HasSubstr("microbatch"), HasSubstr("50ms")));
+}
+
+TEST_P(PipelineExecutorTest, AFaultPointOfEachStageAndDirection) {
+  for (const char* point : {"stage:0:forward:2", "stage:1:backward:0"}) {
+    ArmFaults(*ParseFaults(absl::StrCat("point=", point, ",action=fail")));
+    const auto executor = Make(*MakeSchedule("1f1b", {2, 1, 4}), Specs());
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    const absl::Status failed =
+        (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
+    ArmFaults({});
+    EXPECT_EQ(failed.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(failed.message()), HasSubstr(point));
+  }
+}
+
+TEST_P(PipelineExecutorTest, InferenceGivesTheOutputsOfTheModelInOnePiece) {
+  const LayerList whole = MakeLayers(Specs(), 3);
+  for (const std::string& name : ScheduleNames()) {
+    const int chunks = name == "zb_v" ? 2 : 1;
+    const auto executor = Make(*MakeSchedule(name, {2, chunks, 4}), Specs());
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    for (int count : {1, 3, 4}) {
+      const auto batches = BatchesOf(9, count, 1);
+      const auto inference = (*executor)->Infer(batches, true);
+      ASSERT_TRUE(inference.ok()) << inference.status();
+      ASSERT_EQ(inference->outputs.size(), batches.size());
+      Score score;
+      const at::NoGradGuard no_grad;
+      for (size_t i = 0; i < batches.size(); ++i) {
+        const at::Tensor expected = Forward(whole, batches[i].inputs);
+        EXPECT_TRUE(inference->outputs[i].cpu().equal(expected));
+        EXPECT_FALSE(inference->outputs[i].requires_grad());
+        score += CrossEntropy(expected, batches[i].targets).score;
+      }
+      EXPECT_EQ(inference->score.loss(), score.loss());
+      EXPECT_EQ(inference->score.count, 9);
+    }
+  }
+}
+
+TEST_P(PipelineExecutorTest, HoldsAsManyMicrobatchesAsTheScheduleSays) {
+  for (const std::string& name : ScheduleNames()) {
+    const int chunks = name == "zb_v" ? 2 : 1;
+    const auto executor = Make(*MakeSchedule(name, {2, chunks, 6}), Specs());
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    ASSERT_TRUE((*executor)->TrainStep(BatchesOf(12, 6, 1)).ok());
+    EXPECT_EQ((*executor)->peak_activations(),
+              (*executor)->facts().peak_activations)
+        << name;
+  }
+}
+
+TEST_P(PipelineExecutorTest, TheTimelineHasEveryAction) {
+  const auto schedule = MakeSchedule("zb_h1", {2, 1, 4});
+  const auto executor = Make(*schedule, Specs());
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  ASSERT_TRUE((*executor)->TrainStep(BatchesOf(8, 4, 1)).ok());
+  const PipelineTimeline& timeline = (*executor)->timeline();
+  ASSERT_EQ(timeline.size(), 2u);
+  for (size_t device = 0; device < 2; ++device) {
+    ASSERT_EQ(timeline[device].size(), schedule->actions[device].size());
+    ActionTime::Clock::time_point last;
+    for (size_t i = 0; i < timeline[device].size(); ++i) {
+      const ActionTime& time = timeline[device][i];
+      EXPECT_TRUE(time.action == schedule->actions[device][i]);
+      EXPECT_LE(last, time.came);
+      EXPECT_LE(time.came, time.started);
+      EXPECT_LE(time.started, time.computed);
+      EXPECT_LE(time.computed, time.ended);
+      last = time.ended;
+    }
+  }
+}
+
+TEST_P(PipelineExecutorTest, RefusesWhatDoesNotFit) {
+  const auto schedule = MakeSchedule("1f1b", {2, 1, 4});
+  const auto executor = Make(*schedule, Specs());
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  EXPECT_THAT(
+      std::string(
+          (*executor)->TrainStep(BatchesOf(8, 5, 1)).status().message()),
+      HasSubstr("takes 0 to 4 microbatches, none empty; 5 were given"));
+  EXPECT_THAT(
+      std::string(
+          (*executor)->Infer(BatchesOf(8, 5, 1), false).status().message()),
+      HasSubstr("takes 1 to 4 microbatches, none empty; 5 were given"));
+  EXPECT_THAT(std::string(PipelineExecutor::Create(*schedule, {}, {Devices(2)})
+                              .status()
+                              .message()),
+              HasSubstr("has 2 stages, but 0 were given"));
+}
+
+TANDEM_ON_DEVICE_TYPES(PipelineExecutorTest);
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,411 @@
+// Losses that leave predictions out: the gradient is that of the uncut batch,
+// whatever it is cut into.
+
+#include "parallel/pipeline/loss_weights.h"
+
+#include <ATen/Tensor.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/fingerprint.h"
+#include "core/model/layer_list.h"
+#include "core/random/random.h"
+#include "core/testing/thread_ranks.h"
+#include "models/classification_loss.h"
+#include "models/layers/basic_layers.h"
+#include "models/z_loss.h"
+#include "parallel/schedule/schedules.h"
+#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/replicated.h"
+
+namespace tandem {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr int64_t kIgnored = -100;
+constexpr int64_t kSize = 24;
+constexpr int64_t kTokens = 5;
+constexpr int64_t kClasses = 7;
+constexpr uint64_t kSeed = 4;
+
+LayerSpecs Specs() {
+  LayerSpecs specs = {LinearLayer("in", 6, 8)};
+  for (int i = 0; i < 6; ++i) {
+    specs.push_back(LinearLayer(absl::StrCat("l", i), 8, 8));
+  }
+  specs.push_back(LinearLayer("out", 8, kClasses));
+  return specs;
+}
+
+// Of sequences of different lengths: the first ones are full, of the following
+// the more is ignored the later they come, and the last are padding alone, at
+// least as many as a microbatch has. `padded` off: all targets count.
+Batch PaddedBatch(bool padded = true) {
+  const at::Generator generator = GeneratorFor(kSeed, "batch");
+  Batch batch = {at::randn({kSize, kTokens, 6}, generator),
+                 at::randint(kClasses, {kSize, kTokens}, generator, at::kLong),
+                 kSize};
+  for (int64_t i = 0; padded && i < kSize; ++i) {
+    const int64_t length = i < 4            ? kTokens
+                           : i >= kSize - 6 ? 0
+                                            : 1 + (kSize - i) % kTokens;
+    batch.targets[i].narrow(0, length, kTokens - length).fill_(kIgnored);
+  }
+  return batch;
+}
+
+Batch SamplesOf(const Batch& batch, int64_t first, int64_t size) {
+  return {batch.inputs.narrow(0, first, size),
+          batch.targets.narrow(0, first, size), size};
+}
+
+using Gradients = std::map<std::string, at::Tensor>;
+
+// Of LibTorch's own loss over all of the batch.
+Gradients Expected(const Batch& batch, double z_loss = 0) {
+  const LayerList layers = MakeLayers(Specs(), kSeed);
+  const at::Tensor logits = Forward(layers, batch.inputs).flatten(0, 1);
+  at::Tensor loss =
+      at::cross_entropy_loss(logits, batch.targets.flatten(), /*weight=*/{},
+                             at::Reduction::Mean, kIgnored);
+  if (z_loss > 0) {
+    loss = loss + logits.logsumexp(-1).square().mean().mul(z_loss);
+  }
+  loss.backward();
+  Gradients gradients;
+  for (const auto& [name, parameter] : NamedParameters(layers)) {
+    gradients[name] = parameter.grad();
+  }
+  return gradients;
+}
+
+// Losses' mean over the predictions that count.
+double ExpectedLoss(const Batch& batch) {
+  const LayerList layers = MakeLayers(Specs(), kSeed);
+  return at::cross_entropy_loss(Forward(layers, batch.inputs).flatten(0, 1),
+                                batch.targets.flatten(), {},
+                                at::Reduction::Mean, kIgnored)
+      .item<double>();
+}
+
+void ExpectGradients(const Strategy& strategy, const Gradients& expected) {
+  EXPECT_FALSE(strategy.Gradients().empty());
+  for (const auto& [name, gradient] : strategy.Gradients()) {
+    EXPECT_TRUE(gradient.allclose(expected.at(name), 1e-4, 1e-6)) << name;
+  }
+}
+
+struct Layout {
+  std::string schedule;
+  int replicas;
+  int stages;  // of one device each
+  bool over_ranks;
+  int chunks = 1;
+  int microbatches = 4;
+  bool reproducible = false;
+  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
+};
+
+HybridOptions OptionsOf(const Layout& layout) {
+  HybridOptions options;
+  options.schedule = *MakeSchedule(
+      layout.schedule, {layout.stages, layout.chunks, layout.microbatches});
+  options.cuts = *UniformCuts(static_cast<int64_t>(Specs().size()),
+                              options.schedule.stages);
+  options.devices.assign(
+      static_cast<size_t>(layout.over_ranks ? 1 : layout.stages), c10::kCPU);
+  options.seed = kSeed;
+  options.reproducible = layout.reproducible;
+  options.pipeline.checkpointing = layout.checkpointing;
+  return options;
+}
+
+// Calls `check` with each rank's strategy and part of the batch.
+using Check = std::function<absl::Status(Hybrid&, const Batch&)>;
+void OnRanks(const Layout& layout, const HybridOptions& options,
+             const LossFunction& loss, const Batch& batch, const Check& check) {
+  const int pipe = layout.over_ranks ? layout.stages : 1;
+  const auto run = [&](Communicator* world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Hybrid> strategy,
+                            Hybrid::Create(Specs(), loss, options, world));
+    const int replica = world == nullptr ? 0 : world->rank() / pipe;
+    const int64_t size = batch.size / layout.replicas;
+    return check(*strategy, SamplesOf(batch, replica * size, size));
+  };
+  const int ranks = layout.replicas * pipe;
+  const absl::Status status =
+      ranks == 1 ? run(nullptr)
+                 : RunThreadRanks(
+                       ranks, [&](Communicator& world) { return run(&world); });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+const std::vector<Layout>& Layouts() {
+  static const auto* const layouts = new std::vector<Layout>{
+      {"gpipe", 1, 1, false},
+      {"gpipe", 1, 2, false},
+      {"1f1b", 1, 4, false},
+      {"1f1b", 1, 2, true},
+      {"interleaved_1f1b", 1, 2, false, 2},
+      {"looped_bfs", 1, 2, false, 2},
+      {"zb_h1", 1, 2, false},
+      {"zb_v", 1, 2, false, 2},
+      {"1f1b", 2, 1, false},
+      {"1f1b", 3, 2, false},
+      {"zb_h1", 2, 2, true},
+      {"gpipe", 4, 1, false, 1, 1},
+      {"1f1b", 2, 2, false, 1, 4, false, ActivationCheckpointing::kAlways},
+  };
+  return *layouts;
+}
+
+TEST(LossWeightsTest, GradientsAreTheUncutBatchsInEveryLayout) {
+  const Batch batch = PaddedBatch();
+  const Gradients expected = Expected(batch);
+  const double loss = ExpectedLoss(batch);
+  for (const Layout& layout : Layouts()) {
+    SCOPED_TRACE(absl::StrCat(layout.schedule, " ", layout.replicas, "x",
+                              layout.stages));
+    OnRanks(layout, OptionsOf(layout), CrossEntropyIgnoring(kIgnored), batch,
+            [&](Hybrid& strategy, const Batch& part) -> absl::Status {
+              TANDEM_ASSIGN_OR_RETURN(const Score score,
+                                      strategy.ComputeGradients(part));
+              EXPECT_NEAR(score.loss(), loss, 1e-5);
+              EXPECT_EQ(score.count, 63);
+              ExpectGradients(strategy, expected);
+              return strategy.Update(0.1);
+            });
+  }
+}
+
+// What layers and the loss add is a mean over samples.
+TEST(LossWeightsTest, AddedLossesWeighBySamples) {
+  const Batch batch = PaddedBatch();
+  const Gradients expected = Expected(batch, 0.1);
+  for (const Layout& layout : {Layouts()[1], Layouts()[10]}) {
+    OnRanks(layout, OptionsOf(layout),
+            WithZLoss(CrossEntropyIgnoring(kIgnored), 0.1), batch,
+            [&](Hybrid& strategy, const Batch& part) -> absl::Status {
+              TANDEM_RETURN_IF_ERROR(strategy.ComputeGradients(part).status());
+              ExpectGradients(strategy, expected);
+              return strategy.SkipUpdate();
+            });
+  }
+}
+
+// The weights' hash after two steps.
+std::string Reproduced(const Layout& layout, const LossFunction& loss,
+                       const Batch& batch) {
+  std::string hash;
+  OnRanks(layout, OptionsOf(layout), loss, batch,
+          [&](Hybrid& strategy, const Batch& part) -> absl::Status {
+            for (int i = 0; i < 2; ++i) {
+              TANDEM_RETURN_IF_ERROR(strategy.TrainStep(part, 0.1).status());
+            }
+            TANDEM_ASSIGN_OR_RETURN(const WholeState state,
+                                    strategy.GatherState());
+            if (state.parameters.size() == 2 * Specs().size()) {
+              hash = WeightsSha256(state.parameters);
+            }
+            return absl::OkStatus();
+          });
+  return hash;
+}
+
+TEST(LossWeightsTest, ReproducibleBitsAreThoseOfOneDevice) {
+  for (const bool padded : {true, false}) {
+    const Batch batch = PaddedBatch(padded);
+    const LossFunction loss = CrossEntropyIgnoring(kIgnored);
+    const std::string one =
+        Reproduced({"1f1b", 1, 1, false, 1, 12, true}, loss, batch);
+    EXPECT_FALSE(one.empty());
+    for (const Layout& layout : {Layout{"1f1b", 2, 1, false, 1, 6, true},
+                                 Layout{"1f1b", 3, 2, false, 1, 4, true},
+                                 Layout{"zb_h1", 2, 2, true, 1, 6, true},
+                                 Layout{"gpipe", 1, 4, false, 1, 12, true}}) {
+      EXPECT_EQ(Reproduced(layout, loss, batch), one) << layout.schedule;
+    }
+    if (padded) continue;
+    // Where all count, the bits are those of the loss that knows no others.
+    EXPECT_EQ(
+        Reproduced({"1f1b", 2, 2, false, 1, 6, true}, CrossEntropy, batch),
+        one);
+    EXPECT_EQ(Reproduced({"1f1b", 3, 1, false}, CrossEntropy, batch),
+              Reproduced({"1f1b", 3, 1, false}, loss, batch));
+  }
+}
+
+TEST(LossWeightsTest, ABatchOfPaddingTrainsNothingAndScoresNothing) {
+  Batch batch = PaddedBatch();
+  batch.targets.fill_(kIgnored);
+  for (const Layout& layout : {Layouts()[0], Layouts()[3], Layouts()[8]}) {
+    OnRanks(layout, OptionsOf(layout), CrossEntropyIgnoring(kIgnored), batch,
+            [&](Hybrid& strategy, const Batch& part) -> absl::Status {
+              TANDEM_ASSIGN_OR_RETURN(const Score score,
+                                      strategy.ComputeGradients(part));
+              EXPECT_EQ(score.loss(), 0);
+              EXPECT_EQ(score.count, 0);
+              for (const auto& [name, gradient] : strategy.Gradients()) {
+                EXPECT_TRUE(gradient.eq(0).all().item<bool>()) << name;
+              }
+              TANDEM_RETURN_IF_ERROR(strategy.Update(0.1));
+              TANDEM_ASSIGN_OR_RETURN(const Score seen,
+                                      strategy.Evaluate(part));
+              EXPECT_EQ(seen.loss_sum, 0);
+              return absl::OkStatus();
+            });
+  }
+}
+
+// A mean over none, as PyTorch gives it, from a loss of a user's own.
+TEST(LossWeightsTest, ANanOfWeightZeroGoesNowhere) {
+  const LossFunction naive(
+      [](const at::Tensor& outputs, const at::Tensor& targets) {
+        const at::Tensor loss =
+            at::cross_entropy_loss(outputs.flatten(0, 1), targets.flatten(), {},
+                                   at::Reduction::Mean, kIgnored);
+        const int64_t count = targets.ne(kIgnored).sum().item<int64_t>();
+        return LossResult{
+            loss, {loss.item<double>() * static_cast<double>(count), 0, count}};
+      },
+      [](const at::Tensor& targets) {
+        return targets.ne(kIgnored).sum().item<double>();
+      });
+  const Batch batch = PaddedBatch();
+  const Gradients expected = Expected(batch);
+  for (const Layout& layout : {Layouts()[2], Layouts()[11]}) {
+    OnRanks(layout, OptionsOf(layout), naive, batch,
+            [&](Hybrid& strategy, const Batch& part) -> absl::Status {
+              TANDEM_ASSIGN_OR_RETURN(const Score score,
+                                      strategy.ComputeGradients(part));
+              EXPECT_TRUE(std::isfinite(score.loss()));
+              ExpectGradients(strategy, expected);
+              return strategy.SkipUpdate();
+            });
+  }
+}
+
+LossResult WithoutWeight(const at::Tensor& outputs, const at::Tensor& targets) {
+  return CrossEntropyIgnoring(kIgnored)(outputs, targets);
+}
+
+TEST(LossWeightsTest, ALossThatHidesItsWeightIsRefused) {
+  const Batch batch = PaddedBatch();
+  OnRanks(Layouts()[1], OptionsOf(Layouts()[1]), WithoutWeight, batch,
+          [&](Hybrid& strategy, const Batch& part) -> absl::Status {
+            EXPECT_THAT(
+                std::string(strategy.TrainStep(part, 0.1).status().message()),
+                HasSubstr("give the LossFunction a weight"));
+            return absl::OkStatus();
+          });
+  const absl::Status status =
+      RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
+        ReplicatedOptions options;
+        options.accumulation_steps = 3;
+        TANDEM_ASSIGN_OR_RETURN(
+            const auto strategy,
+            Replicated::Create(MakeLayers(Specs(), kSeed), WithoutWeight,
+                               options, world));
+        EXPECT_THAT(
+            std::string(strategy->TrainStep(batch, 0.1).status().message()),
+            HasSubstr("give the LossFunction a weight"));
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Ranks may have different numbers of samples, too.
+void ExpectReplicated(const std::vector<int64_t>& sizes, int accumulation,
+                      double z_loss) {
+  const Batch batch = PaddedBatch();
+  const Gradients expected = Expected(batch, z_loss);
+  const double loss = ExpectedLoss(batch);
+  const absl::Status status = RunThreadRanks(
+      static_cast<int>(sizes.size()), [&](Communicator& world) -> absl::Status {
+        ReplicatedOptions options;
+        options.accumulation_steps = accumulation;
+        LossFunction function = CrossEntropyIgnoring(kIgnored);
+        if (z_loss > 0) function = WithZLoss(function, z_loss);
+        TANDEM_ASSIGN_OR_RETURN(const auto strategy,
+                                Replicated::Create(MakeLayers(Specs(), kSeed),
+                                                   function, options, world));
+        int64_t first = 0;
+        for (int i = 0; i < world.rank(); ++i) {
+          first += sizes[static_cast<size_t>(i)];
+        }
+        const Batch part =
+            SamplesOf(batch, first, sizes[static_cast<size_t>(world.rank())]);
+        TANDEM_ASSIGN_OR_RETURN(const Score score,
+                                strategy->ComputeGradients(part));
+        EXPECT_NEAR(score.loss(), loss, 1e-5);
+        ExpectGradients(*strategy, expected);
+        return strategy->Update(0.1);
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(LossWeightsTest, ReplicatedGradientsAreTheUncutBatchs) {
+  for (const int accumulation : {1, 4}) {
+    for (const double z_loss : {0., 0.1}) {
+      ExpectReplicated({24}, accumulation, z_loss);
+      ExpectReplicated({12, 12}, accumulation, z_loss);
+      ExpectReplicated({8, 8, 8}, accumulation, z_loss);
+    }
+    ExpectReplicated({4, 14, 6}, accumulation, 0);
+  }
+}
+
+Batch TargetsOnly(int64_t size) {
+  return {at::Tensor(), at::zeros({size}, at::kLong), size};
+}
+
+TEST(LossWeightsTest, AWeightMustBeANumberThatCanBe) {
+  for (const double bad :
+       {-1., std::nan(""), std::numeric_limits<double>::infinity()}) {
+    const auto weights =
+        LossWeights({CrossEntropy, [bad](const at::Tensor&) { return bad; }},
+                    {TargetsOnly(3)});
+    EXPECT_THAT(std::string(weights.status().message()),
+                HasSubstr("must be finite and not negative"));
+  }
+  EXPECT_THAT(std::string(LossWeights({CrossEntropy,
+                                       [](const at::Tensor&) { return 1; }},
+                                      {Batch{{}, {}, 2}})
+                              .status()
+                              .message()),
+              HasSubstr("the batch has none"));
+}
+
+TEST(LossWeightsTest, PartsAddUpToOne) {
+  EXPECT_THAT(PartsOfTotal({1, 3, 0}, 8), ElementsAre(0.125, 0.375, 0));
+  EXPECT_THAT(PartsOfTotal({0, 0}, 0), ElementsAre(0, 0));
+}
+
+TEST(LossWeightsTest, WithoutAWeightARankWeighsBySamples) {
+  RankLossParts parts;
+  ASSERT_TRUE(
+      parts.Start(CrossEntropy, {TargetsOnly(3), TargetsOnly(1)}, nullptr)
+          .ok());
+  EXPECT_THAT(*parts.Parts(), ElementsAre(0.75, 0.25));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,168 @@
+// Schedules against the tables and formulas of the papers that they are from.
+
+#include "parallel/schedule/schedules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "parallel/schedule/prediction.h"
+#include "parallel/schedule/validator.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+Schedule Make(const std::string& name, int devices, int microbatches,
+              int chunks = 1) {
+  const auto made = MakeSchedule(name, {devices, chunks, microbatches});
+  EXPECT_TRUE(made.ok()) << made.status();
+  return made.ok() ? *made : Schedule();
+}
+
+double BubbleOf(const Schedule& schedule, const StageCost& cost) {
+  ScheduleCosts costs;
+  costs.stages.assign(schedule.stages, cost);
+  return PredictSchedule(schedule, costs)->bubble;
+}
+
+TEST(Schedules, GPipesTable) {
+  // 1811.06965, figure 2c.
+  EXPECT_EQ(ToString(Make("gpipe", 4, 4)),
+            "F0 F1 F2 F3 B3 B2 B1 B0\n"
+            "F0 F1 F2 F3 B3 B2 B1 B0\n"
+            "F0 F1 F2 F3 B3 B2 B1 B0\n"
+            "F0 F1 F2 F3 B3 B2 B1 B0");
+}
+
+TEST(Schedules, OneFOneBsTable) {
+  // 2104.04473, figure 3 (microbatches 1 to 8 there).
+  EXPECT_EQ(ToString(Make("1f1b", 4, 8)),
+            "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7\n"
+            "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7\n"
+            "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7\n"
+            "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
+}
+
+TEST(Schedules, InterleavedTable) {
+  // 2104.04473, figure 4: 4 devices, 2 chunks, 8 microbatches; device 0 and 3.
+  const Schedule schedule = Make("interleaved_1f1b", 4, 8, 2);
+  const std::string text = ToString(schedule);
+  EXPECT_THAT(text, testing::StartsWith(
+                        "0F0 0F1 0F2 0F3 4F0 4F1 4F2 4F3 0F4 0F5 0F6 4B0 0F7 "
+                        "4B1 4F4 4B2 4F5 4B3 4F6 0B0 4F7 0B1 0B2 0B3 4B4 4B5 "
+                        "4B6 4B7 0B4 0B5 0B6 0B7\n"));
+  EXPECT_THAT(text, testing::EndsWith(
+                        "\n3F0 3F1 3F2 3F3 7F0 7B0 7F1 7B1 7F2 7B2 7F3 7B3 3F4 "
+                        "3B0 3F5 3B1 3F6 3B2 3F7 3B3 7F4 7B4 7F5 7B5 7F6 7B6 "
+                        "7F7 7B7 3B4 3B5 3B6 3B7"));
+}
+
+TEST(Schedules, ZeroBubbleH1sTable) {
+  // 2401.10241, figure 3: the last device puts 3 weights' parts off.
+  EXPECT_EQ(ToString(Make("zb_h1", 4, 4)),
+            "F0 F1 F2 F3 I0 W0 I1 W1 I2 W2 I3 W3\n"
+            "F0 F1 F2 I0 F3 I1 W0 I2 W1 I3 W2 W3\n"
+            "F0 F1 I0 F2 I1 F3 I2 W0 I3 W1 W2 W3\n"
+            "F0 I0 F1 I1 F2 I2 F3 I3 W0 W1 W2 W3");
+}
+
+TEST(Schedules, BubblesOfThePapers) {
+  const StageCost cost = {1, 1.25, 0.75};
+  const double backward = cost.backward_input + cost.backward_weight;
+  for (int devices : {1, 2, 3, 4, 7}) {
+    for (int factor : {1, 2, 5}) {
+      const int m = devices * factor;
+      const double fill = (devices - 1) * (cost.forward + backward);
+      EXPECT_NEAR(BubbleOf(Make("gpipe", devices, m), cost), fill, 1e-9);
+      EXPECT_NEAR(BubbleOf(Make("1f1b", devices, m), cost), fill, 1e-9);
+      for (int chunks : {2, 3}) {
+        // A chunk is 1 / chunks of a device's layers.
+        EXPECT_NEAR(
+            BubbleOf(Make("interleaved_1f1b", devices, m, chunks), cost), fill,
+            1e-9)
+            << devices << " " << m << " " << chunks;
+      }
+      EXPECT_LE(BubbleOf(Make("zb_h1", devices, m), cost),
+                (devices - 1) * (cost.forward + cost.backward_input -
+                                 cost.backward_weight) +
+                    1e-9)
+          << devices << " " << m;
+    }
+  }
+}
+
+TEST(Schedules, ZeroBubbleVHasAlmostNone) {
+  for (int devices : {2, 3, 4, 7}) {
+    const Schedule schedule = Make("zb_v", devices, 4 * devices, 2);
+    // Equal parts: what is left is the way of the first microbatch.
+    EXPECT_LE(BubbleOf(schedule, {1, 1, 1}), devices - 1 + 1e-9) << devices;
+  }
+}
+
+TEST(Schedules, FractionOfGPipe) {
+  // (S - 1) / (M + S - 1)
+  const Schedule schedule = Make("gpipe", 4, 8);
+  ScheduleCosts costs;
+  costs.stages.assign(4, {1, 1, 1});
+  EXPECT_NEAR(PredictSchedule(schedule, costs)->idle, 3.0 / 11, 1e-12);
+}
+
+TEST(Schedules, PeakActivations) {
+  const auto peak = [](const Schedule& schedule) {
+    return ValidateSchedule(schedule)->peak_activations;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(peak(Make("gpipe", 4, 8)), ElementsAre(8, 8, 8, 8));
+  EXPECT_THAT(peak(Make("1f1b", 4, 8)), ElementsAre(4, 3, 2, 1));
+  EXPECT_THAT(peak(Make("zb_h1", 4, 8)), ElementsAre(4, 4, 4, 4));
+  EXPECT_THAT(peak(Make("zb_v", 4, 8, 2)), ElementsAre(8, 8, 8, 8));
+}
+
+TEST(Schedules, AllAreValidWhateverTheNumbers) {
+  int cells = 0;
+  for (const std::string& name : ScheduleNames()) {
+    for (int devices = 1; devices <= 7; ++devices) {
+      for (int microbatches = 1; microbatches <= 16; ++microbatches) {
+        for (int chunks : {1, 2, 3}) {
+          const auto made = MakeSchedule(name, {devices, chunks, microbatches});
+          if (!made.ok()) continue;
+          const auto capacity = LeastChannelCapacity(*made);
+          ASSERT_TRUE(capacity.ok())
+              << devices << " devices, " << chunks << " chunks, "
+              << microbatches << " microbatches: " << capacity.status();
+          // Only breadth first sends a whole chunk ahead of its receiver.
+          EXPECT_LE(*capacity, name == "looped_bfs"
+                                   ? std::max(1, microbatches - devices + 1)
+                               : name == "zb_v" || chunks > 1 ? 2
+                                                              : 1)
+              << ToString(*made);
+          ++cells;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(cells,
+            7 * 16 * (1 + 1 + 3 + 1 + 1) + 3 * (16 + 8 + 5 + 4 + 3 + 2 + 2));
+}
+
+TEST(Schedules, WhatMakesNoSenseIsRefused) {
+  const auto error = [](const std::string& name, int devices, int chunks,
+                        int microbatches) {
+    return std::string(
+        MakeSchedule(name, {devices, chunks, microbatches}).status().message());
+  };
+  EXPECT_THAT(error("gpipe", 2, 2, 4), HasSubstr("has 1 stage(s) a device"));
+  EXPECT_THAT(error("zb_v", 2, 1, 4), HasSubstr("has 2 stage(s) a device"));
+  EXPECT_THAT(error("interleaved_1f1b", 4, 2, 6),
+              HasSubstr("no multiple of 4"));
+  EXPECT_THAT(error("1f1b", 0, 1, 1), HasSubstr("at least one of each"));
+  EXPECT_THAT(error("2f2b", 1, 1, 1), HasSubstr("gpipe, 1f1b"));
+}
+
+}  // namespace
+}  // namespace tandem

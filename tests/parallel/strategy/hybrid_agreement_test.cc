@@ -1,0 +1,148 @@
+#include "parallel/strategy/hybrid_agreement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/testing/thread_ranks.h"
+#include "models/classification_loss.h"
+#include "models/registry.h"
+#include "parallel/schedule/schedules.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+LayerSpecs Specs(const std::string& name = "mlp_small") {
+  ModelOptions model;
+  model.name = name;
+  model.classes = 5;
+  model.input_shape = {6};
+  return *MakeModel(model);
+}
+
+// Two ranks with a stage each.
+HybridOptions Options() {
+  HybridOptions options;
+  options.schedule = *MakeSchedule("1f1b", {2, 1, 4});
+  options.cuts = {3};
+  return options;
+}
+
+struct OtherOption {
+  const char* name;  // that the message is to call it by
+  std::function<void(HybridOptions&)> change;
+};
+
+const std::vector<OtherOption>& OtherOptions() {
+  static const auto* options = new std::vector<OtherOption>{
+      {"schedule's device 0",
+       [](auto& o) {
+         o.schedule = *MakeSchedule("gpipe", {2, 1, 4});
+       }},
+      {"schedule's microbatches",
+       [](auto& o) {
+         o.schedule = *MakeSchedule("1f1b", {2, 1, 8});
+       }},
+      {"cuts", [](auto& o) { o.cuts = {4}; }},
+      {"devices.size()", [](auto& o) { o.devices.push_back(c10::kCPU); }},
+      {"microbatch_size", [](auto& o) { o.microbatch_size = 3; }},
+      {"uneven_batches", [](auto& o) { o.uneven_batches = true; }},
+      {"pipeline.checkpointing",
+       [](auto& o) {
+         o.pipeline.checkpointing = ActivationCheckpointing::kAlways;
+       }},
+      {"pipeline.defers_statistics",
+       [](auto& o) { o.pipeline.defers_statistics = true; }},
+      {"weight_gradient_batch", [](auto& o) { o.weight_gradient_batch = 2; }},
+      {"seed", [](auto& o) { o.seed = 5; }},
+      {"optimizer", [](auto& o) { o.optimizer = SgdOptions{0.9}; }},
+      {"optimizer", [](auto& o) { o.optimizer = AdamOptions(); }},
+      {"further_optimizers[0]",
+       [](auto& o) { o.further_optimizers = {AdamWOptions()}; }},
+      {"optimizer_group",
+       [](auto& o) { o.optimizer_group = [](const auto&) { return 0; }; }},
+      {"clip_norm", [](auto& o) { o.clip_norm = 1; }},
+      {"clip_norm_type", [](auto& o) { o.clip_norm_type = 1; }},
+      {"error_if_nonfinite", [](auto& o) { o.error_if_nonfinite = true; }},
+      {"clip_value", [](auto& o) { o.clip_value = 1; }},
+      {"buckets.limits", [](auto& o) { o.buckets.limits = {1}; }},
+      {"find_unused_parameters",
+       [](auto& o) { o.find_unused_parameters = true; }},
+      {"make_hook",
+       [](auto& o) { o.make_hook = [] { return CommunicationHook(); }; }},
+      {"broadcast_buffers", [](auto& o) { o.broadcast_buffers = false; }},
+      {"reproducible", [](auto& o) { o.reproducible = true; }},
+      {"gradient_groups", [](auto& o) { o.gradient_groups = 2; }},
+  };
+  return *options;
+}
+
+TEST(HybridAgreementTest, EveryOptionThatDiffersIsNamed) {
+  const NamedValues usual = HybridValues(Specs(), CrossEntropy, Options());
+  for (const OtherOption& other : OtherOptions()) {
+    HybridOptions options = Options();
+    other.change(options);
+    const absl::Status compared = CompareValues(
+        {usual, HybridValues(Specs(), CrossEntropy, options)}, {}, "options");
+    EXPECT_THAT(std::string(compared.message()),
+                HasSubstr(std::string(other.name) + " is "));
+  }
+}
+
+TEST(HybridAgreementTest, NamesOfSchedulesAndTimeoutsMayDiffer) {
+  HybridOptions options = Options();
+  options.schedule.name = "/another/path";
+  options.pipeline.timeout = std::chrono::seconds(3);
+  EXPECT_EQ(HybridValues(Specs(), CrossEntropy, options),
+            HybridValues(Specs(), CrossEntropy, Options()));
+}
+
+// Without the comparison these end by timeout, or train something else.
+TEST(HybridAgreementTest, CreateRefusesOnEveryRank) {
+  const auto create = [](const std::string& model,
+                         const std::function<void(HybridOptions&)>& change,
+                         const std::string& says) {
+    const absl::Status ran = RunThreadRanks(2, [&](Communicator& world) {
+      HybridOptions options = Options();
+      if (world.rank() == 1) change(options);
+      const absl::Status status =
+          Hybrid::Create(Specs(world.rank() == 1 ? model : "mlp_small"),
+                         CrossEntropy, options, &world)
+              .status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(says));
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(ran.ok()) << ran;
+  };
+  create(
+      "mlp_small", [](auto& o) { o.cuts = {4}; },
+      "cuts is 3 on rank 0, 4 on rank 1");
+  create(
+      "mlp_small", [](auto& o) { o.seed = 5; },
+      "seed is 0 on rank 0, 5 on rank 1");
+  create(
+      "mlp_small",
+      [](auto& o) {
+        o.schedule = *MakeSchedule("1f1b", {2, 1, 8});
+      },
+      "schedule's microbatches is 4 on rank 0, 8 on rank 1");
+  create(
+      "mlp_deep", [](auto&) {}, "layers is ...");
+}
+
+TEST(HybridAgreementTest, RanksThatAgreeGoOn) {
+  const absl::Status ran = RunThreadRanks(2, [](Communicator& world) {
+    return Hybrid::Create(Specs(), CrossEntropy, Options(), &world).status();
+  });
+  EXPECT_TRUE(ran.ok()) << ran;
+}
+
+}  // namespace
+}  // namespace tandem

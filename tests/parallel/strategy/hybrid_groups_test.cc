@@ -1,0 +1,186 @@
+#include "parallel/strategy/hybrid_groups.h"
+
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/mesh/mesh.h"
+#include "core/testing/thread_ranks.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+using Ranks = std::vector<int>;
+
+struct Shape {
+  int data;
+  int pipe;
+};
+
+std::string NameOf(const Shape& shape) {
+  return absl::StrCat(shape.data, "x", shape.pipe);
+}
+
+// Two stages a rank, as with two chunks a device: p and p + pipe.
+Ranks StagesOf(const Mesh& mesh, int rank) {
+  const int pipe = mesh.CoordinatesOf(rank).pipe;
+  return {pipe, pipe + mesh.pipe()};
+}
+
+// Which ranks of the world are in the group, in its order.
+absl::StatusOr<Ranks> MembersOf(Communicator& group, int world_rank) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          group.AllGatherString(absl::StrCat(world_rank)));
+  Ranks ranks;
+  for (const std::string& each : all) ranks.push_back(std::stoi(each));
+  return ranks;
+}
+
+absl::Status ExpectMembers(Communicator* group, const Ranks& expected,
+                           const std::string& name, int world_rank) {
+  if (expected.size() == 1) {
+    EXPECT_EQ(group, nullptr) << name;
+    return absl::OkStatus();
+  }
+  EXPECT_NE(group, nullptr) << name;
+  if (group == nullptr) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const Ranks members, MembersOf(*group, world_rank));
+  EXPECT_EQ(members, expected) << name;
+  EXPECT_EQ(group->name(), name);
+  return absl::OkStatus();
+}
+
+class HybridGroupsTest : public testing::TestWithParam<Shape> {};
+
+TEST_P(HybridGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
+  const Shape shape = GetParam();
+  const Mesh mesh = *Mesh::Create(shape.data * shape.pipe, shape.pipe);
+  const absl::Status status = RunThreadRanks(
+      mesh.world_size(), [&](Communicator& world) -> absl::Status {
+        const int rank = world.rank();
+        const Mesh::Coordinates here = mesh.CoordinatesOf(rank);
+        const Ranks stages = StagesOf(mesh, rank);
+        TANDEM_ASSIGN_OR_RETURN(const HybridGroups groups,
+                                HybridGroups::Create(&world, mesh, stages));
+        EXPECT_EQ(groups.world(), &world);
+        EXPECT_EQ(groups.replica(), here.data);
+        EXPECT_EQ(groups.replicas(), shape.data);
+        // A pipeline of all ranks needs no group of its own.
+        TANDEM_RETURN_IF_ERROR(ExpectMembers(
+            groups.pipe(), mesh.RanksAlongPipe(here.data),
+            shape.data == 1 ? "world"
+                            : absl::StrCat("pipeline of replica ", here.data),
+            rank));
+        for (const int stage : stages) {
+          TANDEM_RETURN_IF_ERROR(
+              ExpectMembers(groups.data(stage), mesh.RanksAlongData(here.pipe),
+                            absl::StrCat("replicas of stage ", stage), rank));
+        }
+        if (shape.data > 1) {
+          EXPECT_NE(groups.data(stages[0]), groups.data(stages[1]));
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Rank 0 gives up: whoever shares a group with it hears why, in each of them,
+// and the others go on.
+TEST_P(HybridGroupsTest, AbortReachesEveryGroup) {
+  const Shape shape = GetParam();
+  const Mesh mesh = *Mesh::Create(shape.data * shape.pipe, shape.pipe);
+  const absl::Status reason = absl::DataLossError("the cable is out");
+  const absl::Status status = RunThreadRanks(
+      mesh.world_size(), [&](Communicator& world) -> absl::Status {
+        const int rank = world.rank();
+        const Mesh::Coordinates here = mesh.CoordinatesOf(rank);
+        TANDEM_ASSIGN_OR_RETURN(
+            HybridGroups groups,
+            HybridGroups::Create(&world, mesh, StagesOf(mesh, rank)));
+        if (rank == 0) groups.Abort(reason);
+        const auto expect_aborted = [&](Communicator* group, bool with_rank_0) {
+          if (group == nullptr) return;
+          const absl::Status said = group->Barrier();
+          if (!with_rank_0) {
+            EXPECT_TRUE(said.ok()) << group->name() << ": " << said;
+            return;
+          }
+          EXPECT_FALSE(said.ok()) << group->name() << " on rank " << rank;
+          EXPECT_THAT(std::string(said.message()),
+                      HasSubstr("the cable is out"))
+              << group->name() << " on rank " << rank;
+        };
+        for (const int stage : StagesOf(mesh, rank)) {
+          expect_aborted(groups.data(stage), here.pipe == 0);
+        }
+        expect_aborted(groups.pipe(), here.data == 0);
+        expect_aborted(groups.world(), true);
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, HybridGroupsTest,
+                         testing::Values(Shape{1, 2}, Shape{1, 3}, Shape{2, 1},
+                                         Shape{3, 1}, Shape{2, 2}, Shape{2, 3},
+                                         Shape{3, 2}),
+                         [](const auto& info) { return NameOf(info.param); });
+
+TEST(HybridGroupsOfOneTest, HaveNobodyToTalkTo) {
+  const absl::Status status =
+      RunThreadRanks(1, [](Communicator& world) -> absl::Status {
+        for (Communicator* const each :
+             std::vector<Communicator*>{&world, nullptr}) {
+          TANDEM_ASSIGN_OR_RETURN(
+              HybridGroups groups,
+              HybridGroups::Create(each, *Mesh::Create(1, 1), {0, 1, 2}));
+          EXPECT_EQ(groups.world(), nullptr);
+          EXPECT_EQ(groups.pipe(), nullptr);
+          EXPECT_EQ(groups.data(2), nullptr);
+          EXPECT_EQ(groups.replica(), 0);
+          EXPECT_EQ(groups.replicas(), 1);
+          groups.Abort(absl::InternalError("nobody hears"));
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Groups of several stages along the same ranks do not wait for each other.
+TEST(HybridGroupsOrderTest, StagesHaveAnOrderOfTheirOwn) {
+  const absl::Status status =
+      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
+        TANDEM_ASSIGN_OR_RETURN(
+            const HybridGroups groups,
+            HybridGroups::Create(&world, *Mesh::Create(2, 1), {0, 1}));
+        std::vector<at::Tensor> sums;
+        std::vector<PendingCollective> pending;
+        // Each rank begins with another stage.
+        for (const int i : {0, 1}) {
+          const int stage = (world.rank() + i) % 2;
+          sums.push_back(at::full({3}, 10 * stage + world.rank(), at::kFloat));
+          TANDEM_ASSIGN_OR_RETURN(
+              PendingCollective started,
+              groups.data(stage)->StartAllReduceSum(sums.back()));
+          pending.push_back(std::move(started));
+        }
+        for (const int i : {0, 1}) {
+          const int stage = (world.rank() + i) % 2;
+          TANDEM_RETURN_IF_ERROR(pending[static_cast<size_t>(i)].Wait());
+          EXPECT_TRUE(sums[static_cast<size_t>(i)].equal(
+              at::full({3}, 20 * stage + 1, at::kFloat)));
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,210 @@
+// Replicas of a Hybrid, and copies of tied weights, begin alike.
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/fingerprint.h"
+#include "core/random/random.h"
+#include "core/testing/thread_ranks.h"
+#include "models/classification_loss.h"
+#include "models/layers/basic_layers.h"
+#include "parallel/schedule/schedules.h"
+#include "parallel/strategy/hybrid.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Values from LibTorch's default generator, as torch::nn makes them, and a
+// buffer that tells which rank made it.
+LayerSpec Careless(const std::string& name, int64_t in, int64_t out) {
+  return {name, "Linear", [=](uint64_t) {
+            const auto module =
+                std::make_shared<torch::nn::LinearImpl>(in, out);
+            module->register_buffer(
+                "made_by", at::full({1}, ThisThreadsRank(), at::kFloat));
+            return Layer{name, module, [module](const at::Tensor& x) {
+                           return module->forward(x);
+                         }};
+          }};
+}
+
+Batch BatchOf(int number, int64_t replica) {
+  const at::Generator generator =
+      GeneratorFor(replica, absl::StrCat("batch ", number));
+  return {at::randn({4, 6}, generator),
+          at::randint(6, {4}, generator, at::kLong), 4};
+}
+
+using OptionsOfRank = std::function<HybridOptions(int rank)>;
+using SpecsOfRank = std::function<LayerSpecs(int rank)>;
+
+HybridOptions Options(size_t layers, int stages) {
+  HybridOptions options;
+  options.schedule = *MakeSchedule("1f1b", {stages, 1, 2});
+  options.cuts = *UniformCuts(static_cast<int64_t>(layers), stages);
+  return options;
+}
+
+// By rank, what it holds at first and after two steps.
+std::vector<std::string> Hashes(int ranks, int pipe, const SpecsOfRank& specs,
+                                const OptionsOfRank& options) {
+  std::vector<std::string> hashes(static_cast<size_t>(ranks));
+  const absl::Status status =
+      RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
+        const int rank = world.rank();
+        TANDEM_ASSIGN_OR_RETURN(
+            const std::unique_ptr<Hybrid> strategy,
+            Hybrid::Create(specs(rank), CrossEntropy, options(rank), &world));
+        std::string& text = hashes[static_cast<size_t>(rank)];
+        for (int step = 0; step < 3; ++step) {
+          NamedTensors mine = strategy->Parameters();
+          for (auto& each : strategy->Buffers()) mine.push_back(each);
+          absl::StrAppend(&text, WeightsSha256(mine), " ");
+          TANDEM_RETURN_IF_ERROR(
+              strategy->TrainStep(BatchOf(step, rank / pipe), 0.1).status());
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  return hashes;
+}
+
+LayerSpecs TwoLinears() {
+  return {LinearLayer("a", 6, 8), LinearLayer("b", 8, 6)};
+}
+
+TEST(HybridInitialValuesTest, AreTheFirstReplicasWhereLayersDrawAsTheyLike) {
+  for (const bool broadcast_buffers : {true, false}) {
+    const auto hashes = Hashes(
+        4, 2,
+        [](int) {
+          return LayerSpecs{Careless("a", 6, 8), Careless("b", 8, 6)};
+        },
+        [&](int) {
+          HybridOptions options = Options(2, 2);
+          options.broadcast_buffers = broadcast_buffers;
+          return options;
+        });
+    EXPECT_EQ(hashes[0], hashes[2]);
+    EXPECT_EQ(hashes[1], hashes[3]);
+    EXPECT_NE(hashes[0], hashes[1]);
+  }
+}
+
+// A linear layer whose weight is that of `first`, or drawn anew.
+LayerSpec TiedCareless(const std::string& name) {
+  LayerSpec spec{name, "Linear", nullptr};
+  spec.links.ties = {{"weight", "first.weight"}};
+  spec.make_tied = [name](uint64_t, const NamedTensors& shared) {
+    const auto module = std::make_shared<torch::nn::LinearImpl>(
+        torch::nn::LinearOptions(6, 6).bias(false));
+    if (!shared.empty()) module->weight = shared[0].second;
+    return Layer{name, module,
+                 [module](const at::Tensor& x) { return module->forward(x); }};
+  };
+  return spec;
+}
+
+TEST(HybridInitialValuesTest, CopiesOfTiedWeightsAreTheFirstMembers) {
+  for (const bool reproducible : {false, true}) {
+    const absl::Status status =
+        RunThreadRanks(4, [&](Communicator& world) -> absl::Status {
+          const LayerSpecs specs = {Careless("first", 6, 6), ReluLayer("r"),
+                                    TiedCareless("last")};
+          HybridOptions options = Options(specs.size(), 2);
+          options.reproducible = reproducible;
+          TANDEM_ASSIGN_OR_RETURN(
+              const std::unique_ptr<Hybrid> strategy,
+              Hybrid::Create(specs, CrossEntropy, options, &world));
+          for (int step = 0; step < 2; ++step) {
+            at::Tensor weight;
+            for (const auto& [name, tensor] : strategy->Parameters()) {
+              if (name.find("weight") != std::string::npos) weight = tensor;
+            }
+            TANDEM_ASSIGN_OR_RETURN(
+                const std::vector<std::string> all,
+                world.AllGatherString(WeightsSha256({{"w", weight}})));
+            for (const std::string& each : all) EXPECT_EQ(each, all[0]);
+            TANDEM_RETURN_IF_ERROR(
+                strategy->TrainStep(BatchOf(step, world.rank() / 2), 0.1)
+                    .status());
+          }
+          return absl::OkStatus();
+        });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+// What every rank says when its model cannot be trained with the others'.
+std::vector<std::string> Refusals(int ranks, int stages,
+                                  const SpecsOfRank& specs) {
+  std::vector<std::string> said(static_cast<size_t>(ranks));
+  const absl::Status status =
+      RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
+        const LayerSpecs mine = specs(world.rank());
+        said[static_cast<size_t>(world.rank())] =
+            std::string(Hybrid::Create(mine, CrossEntropy,
+                                       Options(mine.size(), stages), &world)
+                            .status()
+                            .message());
+        return world.Barrier();  // the group is still of use
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  return said;
+}
+
+TEST(HybridInitialValuesTest, ModelsThatDifferAreRefusedOnEveryRank) {
+  const auto said = Refusals(4, 2, [](int rank) {
+    return LayerSpecs{LinearLayer("a", 6, 8), rank == 3
+                                                  ? LinearLayer("b", 8, 7)
+                                                  : LinearLayer("b", 8, 6)};
+  });
+  for (const std::string& each : said) {
+    EXPECT_THAT(each, AllOf(HasSubstr("stage 1"), HasSubstr("rank 3"),
+                            HasSubstr("b.weight"), HasSubstr("[7, 8]")));
+  }
+}
+
+TEST(HybridInitialValuesTest, ALayerThatOneRankCannotMakeIsEveryRanksError) {
+  const auto said = Refusals(4, 2, [](int rank) {
+    LayerSpecs specs = TwoLinears();
+    if (rank != 2) return specs;
+    specs[0].make = [](uint64_t) -> Layer {
+      TORCH_CHECK(false, "no file of embeddings");
+    };
+    return specs;
+  });
+  for (size_t rank = 0; rank < said.size(); ++rank) {
+    EXPECT_THAT(said[rank], HasSubstr("no file of embeddings"));
+    if (rank != 2) {
+      EXPECT_THAT(said[rank], HasSubstr("rank 2"));
+    }
+  }
+}
+
+TEST(HybridInitialValuesTest, TwoLayersOfOneNameAreRefused) {
+  const auto said = Refusals(2, 2, [](int) {
+    return LayerSpecs{LinearLayer("fc", 6, 6), LinearLayer("fc", 6, 6)};
+  });
+  for (const std::string& each : said) {
+    EXPECT_THAT(each, HasSubstr("layers 0 and 1 are both called 'fc'"));
+  }
+}
+
+}  // namespace
+}  // namespace tandem

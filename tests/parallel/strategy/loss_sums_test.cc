@@ -1,0 +1,76 @@
+#include "parallel/strategy/loss_sums.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/base/status_macros.h"
+#include "core/testing/thread_ranks.h"
+
+namespace tandem {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+
+TEST(LossSumsTest, AddUpPartsOfOneRank) {
+  LossSums sums;
+  EXPECT_THAT(sums.means(), IsEmpty());
+  ASSERT_TRUE(sums.Sum({}, 3, nullptr).ok());
+  EXPECT_THAT(sums.means(), IsEmpty());
+  ASSERT_TRUE(
+      sums.Sum({{"b", 2, 1}, {"a", 0, 4}, {"b", 2, 2}, {"b", 0, 8}}, 3, nullptr)
+          .ok());
+  EXPECT_THAT(sums.means(), ElementsAre(Pair("a", 4), Pair("b", 11)));
+  ASSERT_TRUE(sums.Sum({{"a", 1, 5}}, 3, nullptr).ok());
+  EXPECT_THAT(sums.means(), ElementsAre(Pair("a", 5)));
+}
+
+// 1e17 + 9 + 9 depends on the order.
+TEST(LossSumsTest, AreInTheOrderOfMicrobatches) {
+  LossSums one;
+  ASSERT_TRUE(
+      one.Sum({{"a", 2, 9}, {"a", 1, 9}, {"a", 0, 1e17}}, 3, nullptr).ok());
+  EXPECT_EQ(one.means().at("a"), (1e17 + 9) + 9);
+  EXPECT_NE(one.means().at("a"), 1e17 + 18);
+}
+
+TEST(LossSumsTest, EveryRankHasAllNamesAndTheSameSums) {
+  const absl::Status status =
+      RunThreadRanks(3, [](Communicator& world) -> absl::Status {
+        LossSums sums;
+        for (int step = 0; step < 2; ++step) {
+          std::vector<LossSums::Part> parts;
+          if (world.rank() < 2) parts.push_back({"first", world.rank(), 1});
+          if (world.rank() == 2) parts.push_back({"last", 2, 4});
+          TANDEM_RETURN_IF_ERROR(sums.Sum(parts, 3, &world));
+          EXPECT_THAT(sums.means(),
+                      ElementsAre(Pair("first", 2), Pair("last", 4)));
+        }
+        // A step may lack some, or all.
+        TANDEM_RETURN_IF_ERROR(sums.Sum({}, 3, &world));
+        EXPECT_THAT(sums.means(),
+                    ElementsAre(Pair("first", 0), Pair("last", 0)));
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(LossSumsTest, ANameThatComesLaterIsRefused) {
+  const absl::Status status =
+      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
+        LossSums sums;
+        TANDEM_RETURN_IF_ERROR(sums.Sum({{"a", 0, 1}}, 1, &world));
+        EXPECT_THAT(std::string(sums.Sum({{"b", 0, 1}}, 1, &world).message()),
+                    HasSubstr("loss b was not there in the first step"));
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,558 @@
+// Losses of several outputs and targets, under every strategy.
+
+#include <ATen/Tensor.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/model/layer_list.h"
+#include "core/random/random.h"
+#include "core/sim/testing.h"
+#include "core/testing/thread_ranks.h"
+#include "models/classification_loss.h"
+#include "models/z_loss.h"
+#include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/make_optimizer.h"
+#include "parallel/pipeline/loss_weights.h"
+#include "parallel/pipeline/microbatches.h"
+#include "parallel/pipeline/model_parallel.h"
+#include "parallel/schedule/schedules.h"
+#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/replicated.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kSeed = 7;
+constexpr double kRate = 0.1;
+constexpr int kSteps = 3;
+constexpr int kTestNumber = 100;  // of a batch that is not trained on
+constexpr int64_t kSamples = 12;
+constexpr int64_t kWidth = 6;
+constexpr int64_t kKinds = 4;
+constexpr int64_t kClasses = 5;
+
+using Compute = std::function<at::Tensor(const at::Tensor& weight,
+                                         const at::Tensor& x, Skips& skips)>;
+
+// A layer with one parameter, whose values are a function of seed and name.
+LayerSpec WithWeight(const std::string& name, int64_t outputs, LayerLinks links,
+                     const Compute& compute) {
+  const auto make = [=](uint64_t seed) {
+    auto module = std::make_shared<torch::nn::Module>();
+    module->register_parameter(
+        "weight",
+        at::randn({outputs, kWidth}, GeneratorFor(seed, name)).mul(0.4));
+    Layer layer{name, module, nullptr};
+    layer.forward_with_skips = [=](const at::Tensor& x, Skips& skips) {
+      return compute(module->parameters()[0], x, skips);
+    };
+    layer.forward = [run = layer.forward_with_skips](const at::Tensor& x) {
+      Skips none;
+      return run(x, none);
+    };
+    return layer;
+  };
+  return {name, "WithWeight", make, std::move(links)};
+}
+
+at::Tensor Dense(const at::Tensor& weight, const at::Tensor& x, Skips&) {
+  return at::linear(x, weight).tanh();
+}
+
+// A second head early on, for the loss alone; and a tensor that a layer takes,
+// and the loss as well.
+LayerSpecs Specs() {
+  LayerLinks head, leaves, last;
+  head.stashes = {"head"};
+  leaves.stashes = {"shared"};
+  last.takes = {"shared"};
+  return {WithWeight("fc1", kWidth, {}, Dense),
+          WithWeight(
+              "head", kKinds, head,
+              [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
+                skips["head"] = at::linear(x, weight);
+                return x;
+              }),
+          WithWeight(
+              "fc2", kWidth, leaves,
+              [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
+                skips["shared"] = at::linear(x, weight).tanh();
+                return skips["shared"];
+              }),
+          WithWeight("fc3", kWidth, {}, Dense),
+          WithWeight("fc4", kWidth, {}, Dense),
+          WithWeight(
+              "last", kClasses, last,
+              [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
+                return at::linear(x + skips.at("shared"), weight);
+              })};
+}
+
+const LossNames& Names() {
+  static const auto* names =
+      new LossNames{{"head", "shared"}, {"kinds", "boxes[0]"}};
+  return *names;
+}
+
+// Scores are those of the main output.
+LossResult SumOfLosses(const LossArguments& arguments,
+                       const LossFunction& of_kinds) {
+  LossResult result = CrossEntropy(arguments.outputs, arguments.targets);
+  const at::Tensor kinds = of_kinds(arguments.further_outputs.at("head"),
+                                    arguments.further_targets.at("kinds"))
+                               .loss;
+  const at::Tensor boxes =
+      at::mse_loss(arguments.further_outputs.at("shared"),
+                   arguments.further_targets.at("boxes[0]"));
+  result.loss = result.loss + kinds * 0.5 + boxes * 0.25;
+  return result;
+}
+
+LossFunction Loss() {
+  return LossFunction(Names(), [](const LossArguments& arguments) {
+    return SumOfLosses(arguments, CrossEntropy);
+  });
+}
+
+Batch BatchOf(int number) {
+  const at::Generator generator =
+      GeneratorFor(kSeed, absl::StrCat("batch ", number));
+  Batch batch;
+  batch.size = kSamples;
+  batch.inputs = at::randn({kSamples, kWidth}, generator);
+  batch.targets = at::randint(kClasses, {kSamples}, generator, at::kLong);
+  batch.further_targets["kinds"] =
+      at::randint(kKinds, {kSamples}, generator, at::kLong);
+  batch.further_targets["boxes"] =
+      c10::ivalue::Tuple::create({at::randn({kSamples, kWidth}, generator)});
+  return batch;
+}
+
+// What training comes to.
+struct Outcome {
+  std::vector<double> losses;
+  Score evaluation;
+  std::map<std::string, at::Tensor> weights;
+};
+
+void Note(const NamedTensors& parameters, Outcome* outcome) {
+  for (const auto& [name, tensor] : parameters) {
+    outcome->weights[name] = tensor.detach().cpu().clone();
+  }
+}
+
+absl::StatusOr<LossResult> LossOf(const LayerList& layers,
+                                  const LossFunction& loss, const Batch& part) {
+  TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
+                          TargetsOf(part, loss.names()));
+  const auto [output, further] =
+      ForwardWithSkips(layers, part.inputs, {}, loss.names().outputs);
+  return loss(ArgumentsOf(output, further, targets));
+}
+
+// The layers one after the other, without any strategy. Bits depend on where
+// vectors begin in memory: `copies` has it as a copy to another device would.
+absl::StatusOr<Outcome> InOnePiece(int64_t microbatches,
+                                   const LossFunction& loss = Loss(),
+                                   bool copies = false) {
+  const LayerList layers = MakeLayers(Specs(), kSeed);
+  const FlatBuffers buffers = MakeFlatBuffers(NamedParameters(layers));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> optimizer,
+                          MakeOptimizer(SgdOptions{}, buffers));
+  const std::vector<int64_t> sizes = EvenSizes(kSamples, microbatches);
+  Outcome outcome;
+  const auto through = [&](int number, bool trains) -> absl::StatusOr<Score> {
+    Score score;
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> parts,
+                            SplitBatch(BatchOf(number), sizes));
+    for (Batch part : parts) {
+      if (copies) part.inputs = part.inputs.clone();
+      TANDEM_ASSIGN_OR_RETURN(const LossResult result,
+                              LossOf(layers, loss, part));
+      score += result.score;
+      const double weight = 1.0 / static_cast<double>(microbatches);
+      if (trains) WeighLoss(result.loss, weight, {}).backward();
+    }
+    return score;
+  };
+  for (int step = 0; step < kSteps; ++step) {
+    for (const auto& buffer : buffers) buffer->ZeroGrad();
+    TANDEM_ASSIGN_OR_RETURN(const Score score, through(step, true));
+    optimizer->Step(kRate);
+    outcome.losses.push_back(score.loss());
+  }
+  TANDEM_ASSIGN_OR_RETURN(outcome.evaluation, through(kTestNumber, false));
+  Note(NamedParameters(layers), &outcome);
+  return outcome;
+}
+
+struct Layout {
+  int replicas = 1;
+  int stages = 1;
+  int ranks = 1;  // of a replica
+  int microbatches = 4;
+  std::string schedule = "1f1b";
+  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
+  bool reproducible = false;
+  std::string device = "cpu";
+};
+
+HybridOptions OptionsOf(const Layout& layout, int rank) {
+  HybridOptions options;
+  options.schedule =
+      *MakeSchedule(layout.schedule, {layout.stages, 1, layout.microbatches});
+  options.cuts =
+      *UniformCuts(static_cast<int64_t>(Specs().size()), layout.stages);
+  const int here = layout.stages / layout.ranks;
+  options.devices.assign(static_cast<size_t>(here), c10::kCPU);
+  for (int i = 0; i < here && layout.device == "sim"; ++i) {
+    options.devices[static_cast<size_t>(i)] =
+        SimDevices(4)[static_cast<size_t>(rank * here + i)];
+  }
+  options.pipeline.checkpointing = layout.checkpointing;
+  options.reproducible = layout.reproducible;
+  options.seed = kSeed;
+  return options;
+}
+
+// A replica's samples, as far as a rank has a use for them.
+absl::StatusOr<Batch> PartFor(const Strategy& strategy, int number, int replica,
+                              int replicas) {
+  TANDEM_ASSIGN_OR_RETURN(
+      std::vector<Batch> parts,
+      SplitBatch(BatchOf(number), EvenSizes(kSamples, replicas)));
+  Batch part = parts[static_cast<size_t>(replica)];
+  if (!strategy.takes_inputs()) part.inputs.reset();
+  if (strategy.takes_targets()) return part;
+  part.targets.reset();
+  part.further_targets.clear();
+  return part;
+}
+
+absl::Status Train(Strategy& strategy, int replica, int replicas, int rank,
+                   Outcome* outcome) {
+  Outcome mine;
+  for (int step = 0; step < kSteps; ++step) {
+    TANDEM_ASSIGN_OR_RETURN(const Batch part,
+                            PartFor(strategy, step, replica, replicas));
+    TANDEM_ASSIGN_OR_RETURN(const Score score, strategy.TrainStep(part, kRate));
+    mine.losses.push_back(score.loss());
+  }
+  TANDEM_ASSIGN_OR_RETURN(const Batch part,
+                          PartFor(strategy, kTestNumber, replica, replicas));
+  TANDEM_ASSIGN_OR_RETURN(const Score score, strategy.Evaluate(part));
+  TANDEM_ASSIGN_OR_RETURN(mine.evaluation, strategy.Sum(score));
+  TANDEM_ASSIGN_OR_RETURN(const WholeState state, strategy.GatherState());
+  Note(state.parameters, &mine);
+  if (rank == 0) *outcome = std::move(mine);
+  return absl::OkStatus();
+}
+
+absl::Status OnRanks(int ranks,
+                     const std::function<absl::Status(Communicator&)>& run) {
+  CommunicatorOptions options;
+  options.backend = "shm";
+  options.all_local = true;
+  options.timeout = std::chrono::seconds(60);
+  return RunThreadRanks(ranks, run, options);
+}
+
+absl::StatusOr<Outcome> InStages(const Layout& layout,
+                                 const LossFunction& loss = Loss()) {
+  Outcome outcome;
+  const auto train = [&](Communicator* world) -> absl::Status {
+    const int rank = world == nullptr ? 0 : world->rank();
+    TANDEM_ASSIGN_OR_RETURN(
+        const std::unique_ptr<Hybrid> strategy,
+        Hybrid::Create(Specs(), loss, OptionsOf(layout, rank), world));
+    return Train(*strategy, rank / layout.ranks, layout.replicas, rank,
+                 &outcome);
+  };
+  const int ranks = layout.replicas * layout.ranks;
+  TANDEM_RETURN_IF_ERROR(ranks == 1 ? train(nullptr)
+                                    : OnRanks(ranks, [&](Communicator& world) {
+                                        return train(&world);
+                                      }));
+  return outcome;
+}
+
+// Whole replicas, each in one piece, or cut over two devices.
+absl::StatusOr<Outcome> InReplicas(int ranks, int64_t parts, bool cut,
+                                   const LossFunction& loss = Loss()) {
+  Outcome outcome;
+  const std::vector<c10::Device> devices = SimDevices(4);
+  TANDEM_RETURN_IF_ERROR(
+      OnRanks(ranks, [&](Communicator& world) -> absl::Status {
+        LayerList layers = MakeLayers(Specs(), kSeed);
+        ReplicatedOptions options;
+        options.accumulation_steps = parts;
+        if (cut) {
+          options.device = std::nullopt;
+          const auto first = devices.begin() + 2 * world.rank();
+          TANDEM_ASSIGN_OR_RETURN(
+              layers, SpreadOverDevices(layers, {3}, {first, first + 2},
+                                        loss.names().outputs));
+        }
+        TANDEM_ASSIGN_OR_RETURN(
+            const auto strategy,
+            Replicated::Create(layers, loss, options, world));
+        return Train(*strategy, world.rank(), ranks, world.rank(), &outcome);
+      }));
+  return outcome;
+}
+
+void ExpectSameBits(const absl::StatusOr<Outcome>& found,
+                    const absl::StatusOr<Outcome>& expected) {
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  EXPECT_EQ(found->losses, expected->losses);
+  EXPECT_EQ(found->evaluation.loss_sum, expected->evaluation.loss_sum);
+  EXPECT_EQ(found->evaluation.correct, expected->evaluation.correct);
+  ASSERT_EQ(found->weights.size(), expected->weights.size());
+  for (const auto& [name, tensor] : expected->weights) {
+    EXPECT_TRUE(found->weights.at(name).equal(tensor)) << name;
+  }
+}
+
+// But for the order of sums.
+void ExpectClose(const absl::StatusOr<Outcome>& found,
+                 const absl::StatusOr<Outcome>& expected) {
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (int i = 0; i < kSteps; ++i) {
+    EXPECT_NEAR(found->losses[i], expected->losses[i], 1e-5);
+  }
+  EXPECT_EQ(found->evaluation.count, expected->evaluation.count);
+  EXPECT_EQ(found->evaluation.correct, expected->evaluation.correct);
+  EXPECT_NEAR(found->evaluation.loss(), expected->evaluation.loss(), 1e-5);
+  ASSERT_EQ(found->weights.size(), expected->weights.size());
+  for (const auto& [name, tensor] : expected->weights) {
+    EXPECT_TRUE(found->weights.at(name).allclose(tensor, 1e-4, 1e-6)) << name;
+  }
+}
+
+class SeveralOutputsTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { SimDevices(4); }  // before any backward
+};
+
+TEST_F(SeveralOutputsTest, EveryLayerIsTrained) {
+  const auto outcome = InOnePiece(1);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  for (const auto& [name, tensor] :
+       NamedParameters(MakeLayers(Specs(), kSeed))) {
+    EXPECT_FALSE(outcome->weights.at(name).equal(tensor)) << name;
+  }
+}
+
+TEST_F(SeveralOutputsTest, OneReplicaHasTheBitsOfTheLayersAlone) {
+  for (const bool cut : {false, true}) {
+    SCOPED_TRACE(cut ? "cut" : "whole");
+    ExpectSameBits(InReplicas(1, 1, cut), InOnePiece(1));
+  }
+}
+
+TEST_F(SeveralOutputsTest, ReplicasTrainTheWholeBatch) {
+  for (const bool cut : {false, true}) {
+    SCOPED_TRACE(cut ? "cut" : "whole");
+    ExpectClose(InReplicas(2, 2, cut), InOnePiece(1));
+  }
+}
+
+TEST_F(SeveralOutputsTest, APipelineHasTheBitsOfTheModelInOnePiece) {
+  for (const int ranks : {1, 3}) {
+    const auto expected = InOnePiece(4, Loss(), ranks == 1);
+    for (const std::string schedule : {"1f1b", "zb_h1"}) {
+      for (const auto checkpointing : {ActivationCheckpointing::kNever,
+                                       ActivationCheckpointing::kExceptLast,
+                                       ActivationCheckpointing::kAlways}) {
+        Layout layout;
+        layout.stages = 3;
+        layout.ranks = ranks;
+        layout.schedule = schedule;
+        layout.checkpointing = checkpointing;
+        layout.device = ranks == 1 ? "sim" : "cpu";
+        SCOPED_TRACE(absl::StrCat(schedule, " on ", ranks, " ranks, ",
+                                  static_cast<int>(checkpointing)));
+        ExpectSameBits(InStages(layout), expected);
+      }
+    }
+  }
+}
+
+Layout TwoByTwo(bool reproducible) {
+  Layout layout;
+  layout.replicas = layout.stages = layout.ranks = layout.microbatches = 2;
+  layout.reproducible = reproducible;
+  return layout;
+}
+
+TEST_F(SeveralOutputsTest, AHybridTrainsTheWholeBatch) {
+  ExpectClose(InStages(TwoByTwo(false)), InOnePiece(1));
+}
+
+TEST_F(SeveralOutputsTest, ReproducibleBitsDoNotDependOnTheLayout) {
+  Layout one;
+  one.reproducible = true;
+  Layout three = one;
+  three.stages = 3;
+  const auto expected = InStages(one);
+  ExpectClose(expected, InOnePiece(1));
+  ExpectSameBits(InStages(three), expected);
+  ExpectSameBits(InStages(TwoByTwo(true)), expected);
+}
+
+// The weight is of a further target alone, of which one microbatch has none.
+TEST_F(SeveralOutputsTest, AWeightMayBeOfFurtherTargets) {
+  const LossFunction of_kinds = CrossEntropyIgnoring(0);
+  const LossFunction loss(
+      {{"head", "shared"}, {"kinds", "boxes[0]"}},
+      [of_kinds](const LossArguments& arguments) {
+        LossResult result = of_kinds(arguments.further_outputs.at("head"),
+                                     arguments.further_targets.at("kinds"));
+        result.loss = result.loss + 0 * arguments.outputs.sum() +
+                      0 * arguments.further_outputs.at("shared").sum();
+        return result;
+      },
+      [of_kinds](const LossTargets& targets) {
+        return of_kinds.weight()(targets.further.at("kinds"));
+      });
+  const auto expected = InOnePiece(1, loss);
+  Layout pipeline;
+  pipeline.stages = 3;
+  pipeline.microbatches = 12;  // of one sample each: some weigh nothing
+  ExpectClose(InStages(pipeline, loss), expected);
+  ExpectClose(InStages(TwoByTwo(false), loss), expected);
+  ExpectClose(InReplicas(2, 6, false, loss), expected);
+}
+
+TEST_F(SeveralOutputsTest, ZLossGoesAroundIt) {
+  const LossFunction loss = WithZLoss(Loss(), 1e-3);
+  EXPECT_EQ(loss.names().outputs, Names().outputs);
+  Layout layout;
+  layout.stages = 3;
+  const auto found = InStages(layout, loss);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE(found->weights.at("last.weight")
+                   .equal(InOnePiece(4)->weights.at("last.weight")));
+}
+
+// What three strategies say of a loss when they are made.
+std::vector<std::string> SaidAtCreation(const LossFunction& loss) {
+  Layout layout;
+  layout.stages = 2;
+  std::vector<absl::Status> said = {
+      Hybrid::Create(Specs(), loss, OptionsOf(layout, 0), nullptr).status(),
+      SpreadOverDevices(MakeLayers(Specs(), kSeed), {3},
+                        {SimDevices(4)[0], SimDevices(4)[1]},
+                        loss.names().outputs)
+          .status()};
+  said.push_back(OnRanks(1, [&](Communicator& world) {
+    return Replicated::Create(MakeLayers(Specs(), kSeed), loss, {}, world)
+        .status();
+  }));
+  std::vector<std::string> messages;
+  for (const absl::Status& each : said) {
+    EXPECT_EQ(each.code(), absl::StatusCode::kInvalidArgument);
+    messages.push_back(std::string(each.message()));
+  }
+  return messages;
+}
+
+TEST_F(SeveralOutputsTest, WhatIsTakenMustBeLeftAndTheReverse) {
+  const LossFunction takes_more(LossNames{{"head", "shared", "nobody's"}, {}},
+                                [](const LossArguments& arguments) {
+                                  return CrossEntropy(arguments.outputs,
+                                                      arguments.targets);
+                                });
+  for (const std::string& said : SaidAtCreation(takes_more)) {
+    EXPECT_THAT(said, HasSubstr("the loss takes 'nobody's', which no layer "
+                                "leaves; they leave 'head', 'shared'"));
+  }
+  for (const std::string& said : SaidAtCreation(CrossEntropy)) {
+    EXPECT_THAT(said, HasSubstr("'head' of layer 1 is taken by no layer after "
+                                "it, nor by the loss"));
+  }
+}
+
+// What a pipeline and a replica say of a batch, in training and evaluation.
+std::vector<std::string> SaidOf(const Batch& batch) {
+  std::vector<std::string> said;
+  const auto note = [&](Strategy& strategy) {
+    for (const absl::Status& status :
+         {strategy.TrainStep(batch, kRate).status(),
+          strategy.Evaluate(batch).status()}) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      said.push_back(std::string(status.message()));
+    }
+  };
+  Layout layout;
+  layout.stages = 2;
+  const auto pipelined =
+      Hybrid::Create(Specs(), Loss(), OptionsOf(layout, 0), nullptr);
+  EXPECT_TRUE(pipelined.ok()) << pipelined.status();
+  if (pipelined.ok()) note(**pipelined);
+  const absl::Status status =
+      OnRanks(1, [&](Communicator& world) -> absl::Status {
+        TANDEM_ASSIGN_OR_RETURN(
+            const auto strategy,
+            Replicated::Create(MakeLayers(Specs(), kSeed), Loss(), {}, world));
+        note(*strategy);
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  return said;
+}
+
+TEST_F(SeveralOutputsTest, TargetsThatDoNotFitAreRefusedByName) {
+  Batch batch = BatchOf(0);
+  batch.further_targets.erase("kinds");
+  for (const std::string& said : SaidOf(batch)) {
+    EXPECT_THAT(said, HasSubstr("the loss reads the further target 'kinds', "
+                                "which the batch lacks; it has 'boxes[0]'"));
+  }
+  batch = BatchOf(0);
+  batch.further_targets["more"] = at::ones({kSamples});
+  for (const std::string& said : SaidOf(batch)) {
+    EXPECT_THAT(said, HasSubstr("the further target 'more', which the loss "
+                                "does not read; it reads 'kinds', 'boxes[0]'"));
+  }
+  batch = BatchOf(0);
+  batch.further_targets["kinds"] = at::ones({kSamples - 1}, at::kLong);
+  for (const std::string& said : SaidOf(batch)) {
+    EXPECT_THAT(said, HasSubstr("12 samples has Long [11] as 'kinds'"));
+  }
+}
+
+TEST_F(SeveralOutputsTest, RanksMustTakeTheSame) {
+  const absl::Status status = OnRanks(2, [](Communicator& world) {
+    Layout layout;
+    layout.stages = layout.ranks = 2;
+    const LossFunction loss = world.rank() == 0 ? CrossEntropy : Loss();
+    return Hybrid::Create(Specs(), loss, OptionsOf(layout, 0), &world).status();
+  });
+  EXPECT_THAT(std::string(status.message()), HasSubstr("loss's outputs"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("head,shared"));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,308 @@
+#include "parallel/strategy/stage_reducer.h"
+
+#include <ATen/Tensor.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/comm/pending_collective.h"
+#include "core/testing/thread_ranks.h"
+#include "parallel/optim/flat_buffer.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+// Parameters "a", "b", "c" of 16 floats, in buckets of one each, first in the
+// order c, b, a.
+class Stage {
+ public:
+  explicit Stage(Communicator& group, bool defers = false,
+                 bool find_unused_parameters = false) {
+    for (const char name : std::string("abc")) {
+      parameters_.emplace_back(std::string(1, name),
+                               at::ones({16}).requires_grad_(true));
+    }
+    flat_ = MakeFlatBuffers(parameters_);
+    ReducerOptions options;
+    options.buckets.limits = {64};
+    options.find_unused_parameters = find_unused_parameters;
+    gradients_ = std::make_unique<StageReducer>(
+        std::vector<FlatBuffer*>{flat_[0].get()}, group, options, defers);
+    const absl::Status set = gradients_->SetHook(
+        [this](const GradBucket& bucket,
+               Communicator& its) -> absl::StatusOr<FinishReduction> {
+          absl::StrAppend(&log, "+", bucket.names[0]);
+          TANDEM_ASSIGN_OR_RETURN(
+              PendingCollective started,
+              its.StartAllReduceSum(bucket.buffer, 1.0 / its.size()));
+          const auto pending =
+              std::make_shared<PendingCollective>(std::move(started));
+          return FinishReduction([this, bucket, pending] {
+            absl::StrAppend(&log, "-", bucket.names[0]);
+            return pending->Wait();
+          });
+        });
+    EXPECT_TRUE(set.ok()) << set;
+  }
+
+  StageReducer& gradients() { return *gradients_; }
+
+  absl::Status Prepare() {
+    log.clear();
+    for (const auto& buffer : flat_) buffer->ZeroGrad();
+    return gradients_->Prepare();
+  }
+
+  // A backward gives these parameters gradients, each `value`.
+  void Give(const std::string& names, double value) {
+    for (const char name : names) {
+      parameters_[static_cast<size_t>(name - 'a')]
+          .second.mul(value)
+          .sum()
+          .backward();
+    }
+  }
+
+  // One action around it.
+  absl::Status Act(int microbatch, const std::string& names, double value,
+                   bool last) {
+    const Action action = {ActionKind::kBackward, 0, microbatch};
+    TANDEM_RETURN_IF_ERROR(gradients_->Before(action, last));
+    Give(names, value);
+    return gradients_->After(action, last);
+  }
+
+  // The gradient of a parameter, if it has one and all its elements are equal.
+  std::string grad(char name) const {
+    const at::Tensor& grad =
+        parameters_[static_cast<size_t>(name - 'a')].second.grad();
+    if (!grad.defined()) return "none";
+    const double value = grad[0].item<double>();
+    return grad.eq(value).all().item<bool>() ? absl::StrCat(value) : "mixed";
+  }
+  std::vector<std::string> grads() const {
+    return {grad('a'), grad('b'), grad('c')};
+  }
+
+  std::string log;
+
+ private:
+  NamedTensors parameters_;
+  FlatBuffers flat_;
+  std::unique_ptr<StageReducer> gradients_;
+};
+
+using Strings = std::vector<std::string>;
+using OnRank = std::function<absl::Status(Communicator&)>;
+
+void RunRanks(int n, const OnRank& body) {
+  const absl::Status status = RunThreadRanks(n, body);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(StageReducerTest, MicrobatchesGatherAndAreAveragedOnce) {
+  for (const int ranks : {2, 3}) {
+    RunRanks(ranks, [ranks](Communicator& group) -> absl::Status {
+      Stage stage(group);
+      for (int step = 0; step < 3; ++step) {
+        TANDEM_RETURN_IF_ERROR(stage.Prepare());
+        for (int m = 0; m < 3; ++m) {
+          EXPECT_EQ(stage.log, "") << "a bucket started before its time";
+          TANDEM_RETURN_IF_ERROR(
+              stage.Act(m, "cba", (group.rank() + 1) * (m + 1), m == 2));
+        }
+        EXPECT_EQ(stage.log, "+c+b+a");
+        TANDEM_RETURN_IF_ERROR(stage.gradients().Finish());
+        EXPECT_EQ(stage.log, "+c+b+a-c-b-a");
+        // 1 + 2 + 3 of each rank, times the mean of 1 ... ranks.
+        const std::string mean = ranks == 2 ? "9" : "12";
+        EXPECT_EQ(stage.grads(), Strings({mean, mean, mean}));
+        EXPECT_EQ(stage.gradients().reducer().steps(), step + 1);
+      }
+      return absl::OkStatus();
+    });
+  }
+}
+
+TEST(StageReducerTest, BucketsStartWithinTheLastActionInOneOrder) {
+  RunRanks(2, [](Communicator& group) -> absl::Status {
+    Stage stage(group);
+    TANDEM_RETURN_IF_ERROR(stage.Prepare());
+    TANDEM_RETURN_IF_ERROR(stage.Act(0, "abc", 1, false));
+    const Action last = {ActionKind::kBackward, 0, 1};
+    TANDEM_RETURN_IF_ERROR(stage.gradients().Before(last, true));
+    stage.Give("c", 1);
+    EXPECT_EQ(stage.log, "+c");
+    // Ranks differ; buckets do not.
+    stage.Give(group.rank() == 0 ? "ab" : "ba", 1);
+    EXPECT_EQ(stage.log, "+c+b+a");
+    TANDEM_RETURN_IF_ERROR(stage.gradients().After(last, true));
+    TANDEM_RETURN_IF_ERROR(stage.gradients().Finish());
+    EXPECT_EQ(stage.grads(), Strings({"2", "2", "2"}));
+    // From then on they come in the order of rank 0.
+    TANDEM_RETURN_IF_ERROR(stage.Prepare());
+    TANDEM_RETURN_IF_ERROR(stage.Act(0, "bac", 1, true));
+    TANDEM_RETURN_IF_ERROR(stage.gradients().Finish());
+    EXPECT_EQ(stage.log, "+c+a+b-c-a-b");
+    return absl::OkStatus();
+  });
+}
+
+// What an earlier microbatch alone has used is ready when the last has ended.
+TEST(StageReducerTest, WhatTheLastMicrobatchDoesNotUseIsAveragedToo) {
+  RunRanks(2, [](Communicator& group) -> absl::Status {
+    Stage stage(group);
+    for (int step = 0; step < 2; ++step) {
+      TANDEM_RETURN_IF_ERROR(stage.Prepare());
+      TANDEM_RETURN_IF_ERROR(stage.Act(0, "ab", 2, false));
+      TANDEM_RETURN_IF_ERROR(stage.Act(1, "bc", 4 * group.rank(), true));
+      TANDEM_RETURN_IF_ERROR(stage.gradients().Finish());
+      EXPECT_EQ(stage.grads(), Strings({"2", "4", "2"})) << step;
+    }
+    return absl::OkStatus();
+  });
+}
+
+// Stages of one rank reduce independently: here each rank begins with another.
+TEST(StageReducerTest, AStagesOrderIsItsOwn) {
+  RunRanks(2, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const auto first, world.Subgroup({0, 1}, "first"));
+    TANDEM_ASSIGN_OR_RETURN(const auto second,
+                            world.Subgroup({0, 1}, "second"));
+    Stage stages[2] = {Stage(*first), Stage(*second)};
+    for (int step = 0; step < 3; ++step) {
+      absl::Status ends[2];
+      for (Stage& stage : stages) TANDEM_RETURN_IF_ERROR(stage.Prepare());
+      for (const int i : {0, 1}) {
+        const auto which = static_cast<size_t>((world.rank() + i) % 2);
+        ends[which] = stages[which].Act(0, "cba", 1 + world.rank(), true);
+      }
+      // On the threads of their devices, at the same time.
+      std::thread other(
+          [&] { ends[1].Update(stages[1].gradients().Finish()); });
+      ends[0].Update(stages[0].gradients().Finish());
+      other.join();
+      for (const size_t i : {0, 1}) {
+        EXPECT_TRUE(ends[i].ok()) << ends[i];
+        EXPECT_EQ(stages[i].grads(), Strings({"1.5", "1.5", "1.5"}));
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST(StageReducerTest, UnusedParametersAreFoundWhereThatIsAsked) {
+  RunRanks(2, [](Communicator& group) -> absl::Status {
+    Stage stage(group, /*defers=*/false, /*find_unused_parameters=*/true);
+    for (int step = 0; step < 3; ++step) {
+      TANDEM_RETURN_IF_ERROR(stage.Prepare());
+      // Rank 1 alone uses b, and nobody a.
+      TANDEM_RETURN_IF_ERROR(stage.Act(0, "c", 2, false));
+      TANDEM_RETURN_IF_ERROR(
+          stage.Act(1, group.rank() == 1 ? "cb" : "c", 4, true));
+      TANDEM_RETURN_IF_ERROR(stage.gradients().Finish());
+      EXPECT_EQ(stage.grads(), Strings({"none", "2", "6"})) << step;
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST(StageReducerTest, AParameterThatNoMicrobatchUsesIsAnErrorOtherwise) {
+  RunRanks(2, [](Communicator& group) -> absl::Status {
+    Stage stage(group);
+    TANDEM_RETURN_IF_ERROR(stage.Prepare());
+    const std::string used = group.rank() == 0 ? "ca" : "cba";
+    TANDEM_RETURN_IF_ERROR(stage.Act(0, used, 1, false));
+    TANDEM_RETURN_IF_ERROR(stage.Act(1, used, 1, true));
+    const absl::Status end = stage.gradients().Finish();
+    EXPECT_FALSE(end.ok()) << group.rank();
+    EXPECT_THAT(std::string(end.message()), HasSubstr("b"));
+    EXPECT_THAT(std::string(end.message()),
+                HasSubstr("find_unused_parameters"));
+    return absl::OkStatus();
+  });
+}
+
+// What was left of weights' gradients comes at once, each when it is complete.
+TEST(StageReducerTest, DeferredGradientsStartBucketsAsTheyCome) {
+  RunRanks(2, [](Communicator& group) -> absl::Status {
+    Stage stage(group, /*defers=*/true);
+    for (int step = 0; step < 2; ++step) {
+      TANDEM_RETURN_IF_ERROR(stage.Prepare());
+      TANDEM_RETURN_IF_ERROR(stage.Act(0, "abc", 1, false));
+      const Action last = {ActionKind::kBackward, 0, 1};
+      TANDEM_RETURN_IF_ERROR(stage.gradients().Before(last, true));
+      // A weight that a layer cannot leave for later, tied to one that can: its
+      // gradient comes in two parts.
+      stage.Give("c", 1);
+      EXPECT_EQ(stage.log, "");
+      TANDEM_RETURN_IF_ERROR(stage.gradients().BeforeWeights(last));
+      EXPECT_EQ(stage.log, "");
+      stage.Give("c", 1);
+      EXPECT_EQ(stage.log, "+c");
+      stage.Give("b", 1 + 2 * group.rank());
+      EXPECT_EQ(stage.log, "+c+b");
+      TANDEM_RETURN_IF_ERROR(stage.gradients().After(last, true));
+      EXPECT_EQ(stage.log, "+c+b+a");
+      TANDEM_RETURN_IF_ERROR(stage.gradients().Finish());
+      EXPECT_EQ(stage.grads(), Strings({"1", "3", "3"}));
+    }
+    return absl::OkStatus();
+  });
+}
+
+// The end of a data set may leave a replica without samples.
+TEST(StageReducerTest, AReplicaWithoutMicrobatchesAddsNothing) {
+  for (const bool finds_unused : {false, true}) {
+    for (const bool defers : {false, true}) {
+      RunRanks(3, [=](Communicator& group) -> absl::Status {
+        Stage stage(group, defers, finds_unused);
+        for (int step = 0; step < 3; ++step) {
+          TANDEM_RETURN_IF_ERROR(stage.Prepare());
+          const bool has_samples = step == 0 || group.rank() == 0;
+          if (has_samples) {
+            const Action action = {ActionKind::kBackward, 0, 0};
+            TANDEM_RETURN_IF_ERROR(stage.gradients().Before(action, true));
+            TANDEM_RETURN_IF_ERROR(stage.gradients().BeforeWeights(action));
+            stage.Give(finds_unused ? "cb" : "cba", 3);
+            TANDEM_RETURN_IF_ERROR(stage.gradients().After(action, true));
+          }
+          TANDEM_RETURN_IF_ERROR(stage.gradients().Finish());
+          const std::string mean = step == 0 ? "3" : "1";
+          EXPECT_EQ(stage.grads(),
+                    Strings({finds_unused ? "none" : mean, mean, mean}));
+        }
+        return absl::OkStatus();
+      });
+    }
+  }
+}
+
+TEST(StageReducerTest, AHookIsGivenOnce) {
+  RunRanks(1, [](Communicator& group) -> absl::Status {
+    Stage stage(group);
+    const auto none = [](const GradBucket&, Communicator&) {
+      return absl::StatusOr<FinishReduction>([] { return absl::OkStatus(); });
+    };
+    EXPECT_EQ(stage.gradients().SetHook(none).code(),
+              absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(stage.gradients().SetHook(nullptr).code(),
+              absl::StatusCode::kInvalidArgument);
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
+}  // namespace tandem

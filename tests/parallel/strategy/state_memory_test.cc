@@ -1,0 +1,245 @@
+// Saving, resuming and putting buffers into another order hold no second copy
+// of a model or of its optimizer's state: counted on simulated devices.
+
+#include <ATen/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/fingerprint.h"
+#include "core/checkpoint/safetensors.h"
+#include "core/model/layer_list.h"
+#include "core/sim/memory.h"
+#include "core/sim/testing.h"
+#include "core/testing/thread_ranks.h"
+#include "models/classification_loss.h"
+#include "models/mlp.h"
+#include "parallel/optim/flat_buffer.h"
+#include "parallel/schedule/schedules.h"
+#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/replicated.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kInputs = 64;
+constexpr int64_t kClasses = 10;
+constexpr int64_t kBatch = 8;
+constexpr double kRate = 0.01;
+
+LayerSpecs Specs() { return Mlp({kInputs, 6, 96, kClasses}); }
+
+// The weight of a middle layer.
+constexpr int64_t kLargestTensor = 96 * 96 * 4;
+
+const std::vector<c10::Device>& Devices() {
+  static const auto* const devices =
+      new std::vector<c10::Device>(SimDevices(4));
+  return *devices;
+}
+
+Batch BatchOf(int step) {
+  const at::Tensor inputs =
+      at::arange(double(kBatch * kInputs), at::kFloat).remainder(7);
+  return {inputs.add(step).view({kBatch, kInputs}),
+          at::arange(kBatch, at::kLong).remainder(kClasses), kBatch};
+}
+
+int64_t InUse(int device) { return sim::BooksOf(device).now.total; }
+
+// How much more than before the device held at most during `work`.
+absl::Status Extra(int device, const std::function<absl::Status()>& work,
+                   int64_t* extra) {
+  const int64_t before = InUse(device);
+  sim::ResetPeak(device);
+  TANDEM_RETURN_IF_ERROR(work());
+  *extra = sim::BooksOf(device).peak.total - before;
+  return absl::OkStatus();
+}
+
+std::string Path(const std::string& name) {
+  return testing::TempDir() + "/" + name + ".safetensors";
+}
+
+absl::Status Save(Strategy& strategy, const std::string& path, int rank) {
+  SafetensorsWriter writer(path, CheckpointMetadata(TrainingProgress()));
+  StateParts parts;
+  parts.optimizer = true;
+  TANDEM_RETURN_IF_ERROR(strategy.StreamState(parts, writer));
+  return rank == 0 ? writer.Commit() : absl::OkStatus();
+}
+
+absl::Status Load(Strategy& strategy, const StoredCheckpoint& checkpoint) {
+  TANDEM_RETURN_IF_ERROR(strategy.LoadModelState(checkpoint.model));
+  return strategy.LoadOptimizerState(checkpoint.optimizer);
+}
+
+std::string Fingerprint(const Strategy& strategy) {
+  return WeightsSha256(strategy.Parameters()) +
+         WeightsSha256(strategy.OptimizerState());
+}
+
+absl::StatusOr<std::unique_ptr<Strategy>> MakeReplica(Communicator& world) {
+  ReplicatedOptions options;
+  options.device = Devices()[static_cast<size_t>(world.rank())];
+  options.optimizer = AdamOptions();
+  return Replicated::Create(MakeLayers(Specs(), 1), CrossEntropy, options,
+                            world);
+}
+
+absl::StatusOr<std::unique_ptr<Strategy>> MakePipeline(Communicator& world) {
+  const LayerSpecs specs = Specs();
+  HybridOptions options;
+  options.schedule = *MakeSchedule("1f1b", {2, 1, 2});
+  options.cuts = *UniformCuts(static_cast<int64_t>(specs.size()), 2);
+  options.devices = {Devices()[static_cast<size_t>(world.rank())]};
+  options.optimizer = AdamOptions();
+  return Hybrid::Create(specs, CrossEntropy, options, &world);
+}
+
+using Make = absl::StatusOr<std::unique_ptr<Strategy>> (*)(Communicator&);
+
+// Trains, saves, and loads into a second one; `extra[rank]`: what saving took.
+absl::Status SaveAndLoad(Make make, const std::string& path,
+                         Communicator& world, std::vector<int64_t>* extra) {
+  const int rank = world.rank();
+  TANDEM_ASSIGN_OR_RETURN(const auto first, make(world));
+  for (int step = 0; step < 3; ++step) {
+    TANDEM_RETURN_IF_ERROR(first->TrainStep(BatchOf(step), kRate).status());
+  }
+  TANDEM_RETURN_IF_ERROR(world.Barrier());
+  TANDEM_RETURN_IF_ERROR(Extra(
+      rank, [&] { return Save(*first, path, rank); },
+      &(*extra)[static_cast<size_t>(rank)]));
+  TANDEM_RETURN_IF_ERROR(world.Barrier());
+  TANDEM_ASSIGN_OR_RETURN(const auto second, make(world));
+  TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
+                          OpenCheckpoint(path));
+  int64_t loading = 0;
+  TANDEM_RETURN_IF_ERROR(Extra(
+      rank, [&] { return Load(*second, checkpoint); }, &loading));
+  EXPECT_LE(loading, kLargestTensor) << "loading, rank " << rank;
+  EXPECT_EQ(Fingerprint(*second), Fingerprint(*first)) << "rank " << rank;
+  return world.Barrier();
+}
+
+TEST(StateMemoryTest, SavingReplicasTakesNoDeviceMemory) {
+  std::vector<int64_t> extra(2, -1);
+  const absl::Status status = RunThreadRanks(2, [&](Communicator& world) {
+    return SaveAndLoad(MakeReplica, Path("replicas"), world, &extra);
+  });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(extra, testing::Each(0));
+}
+
+// Ranks 0 and 1 are the first replica; rank 0 writes.
+TEST(StateMemoryTest, SavingPipelinesTakesATensorOfTheNextStage) {
+  std::vector<int64_t> extra(4, -1);
+  const absl::Status status = RunThreadRanks(4, [&](Communicator& world) {
+    return SaveAndLoad(MakePipeline, Path("pipelines"), world, &extra);
+  });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_LE(extra[0], kLargestTensor);
+  EXPECT_GT(extra[0], 0);
+  EXPECT_THAT(std::vector<int64_t>(extra.begin() + 1, extra.end()),
+              testing::Each(0));
+}
+
+// What is in a file, and the names that were read from it.
+StoredTensors Watched(const StoredTensors& stored,
+                      std::set<std::string>* read) {
+  StoredTensors watched;
+  for (StoredTensor each : stored) {
+    each.read = [inner = each.read, name = each.info.name, read] {
+      read->insert(name);
+      return inner();
+    };
+    each.verify = [inner = each.verify, name = each.info.name, read] {
+      read->insert(name);
+      return inner ? inner() : absl::OkStatus();
+    };
+    watched.Add(std::move(each));
+  }
+  return watched;
+}
+
+TEST(StateMemoryTest, ARankReadsItsOwnTensorsAlone) {
+  const absl::Status status =
+      RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
+        TANDEM_ASSIGN_OR_RETURN(const auto strategy, MakePipeline(world));
+        NamedTensors model;
+        NamedTensors state;
+        for (const auto& [name, tensor] :
+             NamedParameters(MakeLayers(Specs(), 2))) {
+          model.emplace_back(name, tensor.detach());
+          state.emplace_back(name + ".exp_avg", at::zeros(tensor.sizes()));
+          state.emplace_back(name + ".exp_avg_sq", at::zeros(tensor.sizes()));
+          state.emplace_back(name + ".step", at::zeros({}));
+        }
+        std::set<std::string> mine, owners, read, read_state;
+        for (const auto& each : strategy->Parameters()) mine.insert(each.first);
+        TANDEM_RETURN_IF_ERROR(strategy->LoadModelState(Watched(model, &read)));
+        TANDEM_RETURN_IF_ERROR(
+            strategy->LoadOptimizerState(Watched(state, &read_state)));
+        for (const std::string& name : read_state) {
+          owners.insert(name.substr(0, name.rfind('.')));
+        }
+        EXPECT_EQ(read, mine);
+        EXPECT_EQ(owners, mine);
+        EXPECT_LT(mine.size(), model.size());
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// As between two steps, when buckets are rebuilt.
+TEST(StateMemoryTest, AnotherOrderTakesNoMemoryWhereThereAreNoGradients) {
+  const c10::Device device = Devices()[0];
+  NamedTensors parameters;
+  for (int i = 0; i < 4; ++i) {
+    parameters.emplace_back(
+        absl::StrCat("p", i),
+        at::arange(1000. + i).add(i).to(device).requires_grad_(true));
+  }
+  const FlatBuffers buffers = MakeFlatBuffers(parameters);
+  FlatBuffer& flat = *buffers[0];
+  const at::Tensor state = flat.AddState();
+  state.copy_(flat.values()).mul_(2);
+  parameters[1].second.sum().backward();
+  flat.ZeroGrad();
+  int64_t extra = -1;
+  ASSERT_TRUE(Extra(
+                  0,
+                  [&] {
+                    flat.Reorder({2, 0, 3, 1});
+                    return absl::OkStatus();
+                  },
+                  &extra)
+                  .ok());
+  EXPECT_EQ(extra, 0);
+  for (int i = 0; i < 4; ++i) {
+    const at::Tensor expected = at::arange(1000. + i).add(i);
+    EXPECT_TRUE(parameters[i].second.detach().cpu().equal(expected)) << i;
+  }
+  for (const FlatSlot& slot : flat.slots()) {
+    EXPECT_TRUE(flat.View(state, slot).equal(slot.parameter.detach().mul(2)))
+        << slot.name;
+  }
+  EXPECT_EQ(flat.grads().abs().max().item<float>(), 0);
+  EXPECT_TRUE(flat.CheckViews().ok());
+}
+
+}  // namespace
+}  // namespace tandem

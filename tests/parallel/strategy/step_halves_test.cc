@@ -1,0 +1,203 @@
+// A step in two halves is the step, and gradients can be changed in between.
+
+#include "parallel/strategy/step_halves.h"
+
+#include <ATen/Tensor.h>
+#include <ATen/ops/randint.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/fingerprint.h"
+#include "core/model/layer_list.h"
+#include "core/random/random.h"
+#include "core/testing/thread_ranks.h"
+#include "models/classification_loss.h"
+#include "models/registry.h"
+#include "parallel/schedule/schedules.h"
+#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/replicated.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kSeed = 8;
+constexpr double kRate = 0.1;
+
+LayerSpecs Specs(const std::string& name) {
+  ModelOptions model;
+  model.name = name;
+  model.tokens = true;
+  model.classes = 20;
+  model.input_shape = {6};
+  return *MakeModel(model);
+}
+
+Batch BatchOf(int step, int replica) {
+  const at::Generator generator =
+      GeneratorFor(kSeed, absl::StrCat("batch ", step, " of ", replica));
+  return {at::randint(20, {4, 6}, generator, at::kLong),
+          at::randint(20, {4, 6}, generator, at::kLong), 4};
+}
+
+using StrategyPtr = std::unique_ptr<Strategy>;
+
+struct Job {
+  std::string name;
+  int ranks;
+  int pipe;  // ranks of a replica
+  std::function<absl::StatusOr<StrategyPtr>(Communicator& world)> make;
+};
+
+Job HybridJob(const std::string& model, int ranks, int pipe, int devices,
+              double clip_norm, bool reproducible = false) {
+  const auto make = [=](Communicator& world) -> absl::StatusOr<StrategyPtr> {
+    const LayerSpecs specs = Specs(model);
+    const int stages = pipe * devices;
+    HybridOptions options;
+    options.schedule = *MakeSchedule("1f1b", {stages, 1, 2});
+    options.cuts = *UniformCuts(static_cast<int64_t>(specs.size()), stages);
+    options.devices.assign(static_cast<size_t>(devices), c10::kCPU);
+    options.seed = kSeed;
+    options.clip_norm = clip_norm;
+    options.reproducible = reproducible;
+    return Hybrid::Create(specs, CrossEntropy, options, &world);
+  };
+  return {absl::StrCat(model, ", hybrid ", ranks, " ranks, pipe ", pipe), ranks,
+          pipe, make};
+}
+
+Job ReplicatedJob(int ranks) {
+  const auto make = [](Communicator& world) -> absl::StatusOr<StrategyPtr> {
+    ReplicatedOptions options;
+    options.clip_norm = 0.5;
+    return Replicated::Create(MakeLayers(Specs("gpt_tiny_tied"), kSeed),
+                              CrossEntropy, options, world);
+  };
+  return {absl::StrCat("replicated ", ranks), ranks, 1, make};
+}
+
+std::vector<Job> Jobs() {
+  return {HybridJob("gpt_tiny", 1, 1, 2, 0),
+          HybridJob("gpt_tiny", 2, 2, 1, 0.5),
+          HybridJob("gpt_tiny_tied", 2, 2, 1, 0),
+          HybridJob("gpt_tiny_tied", 4, 2, 1, 0.5),
+          HybridJob("gpt_tiny", 2, 1, 2, 0, /*reproducible=*/true),
+          ReplicatedJob(1),
+          ReplicatedJob(2)};
+}
+
+using Step = std::function<absl::Status(Strategy&, const Batch&, int number)>;
+
+// By rank, the parameters' hashes after each of three steps.
+std::vector<std::string> Hashes(const Job& job, const Step& step) {
+  std::vector<std::string> hashes(static_cast<size_t>(job.ranks));
+  const absl::Status status =
+      RunThreadRanks(job.ranks, [&](Communicator& world) -> absl::Status {
+        TANDEM_ASSIGN_OR_RETURN(const StrategyPtr strategy, job.make(world));
+        std::string& mine = hashes[static_cast<size_t>(world.rank())];
+        for (int i = 0; i < 3; ++i) {
+          TANDEM_RETURN_IF_ERROR(
+              step(*strategy, BatchOf(i, world.rank() / job.pipe), i));
+          absl::StrAppend(&mine, WeightsSha256(strategy->Parameters()), " ");
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  return hashes;
+}
+
+absl::Status Whole(Strategy& strategy, const Batch& batch, int) {
+  return strategy.TrainStep(batch, kRate).status();
+}
+
+absl::Status InHalves(Strategy& strategy, const Batch& batch, int) {
+  TANDEM_RETURN_IF_ERROR(strategy.ComputeGradients(batch).status());
+  EXPECT_EQ(strategy.Gradients().size(), strategy.Parameters().size());
+  return strategy.Update(kRate);
+}
+
+TEST(StepHalvesTest, AreTheStep) {
+  for (const Job& job : Jobs()) {
+    SCOPED_TRACE(job.name);
+    EXPECT_EQ(Hashes(job, InHalves), Hashes(job, Whole));
+  }
+}
+
+TEST(StepHalvesTest, GradientsMayBeChangedBetween) {
+  for (const Job& job : {HybridJob("gpt_tiny", 2, 2, 1, 0), ReplicatedJob(1)}) {
+    SCOPED_TRACE(job.name);
+    const absl::Status status =
+        RunThreadRanks(job.ranks, [&](Communicator& world) -> absl::Status {
+          TANDEM_ASSIGN_OR_RETURN(const StrategyPtr strategy, job.make(world));
+          TANDEM_RETURN_IF_ERROR(
+              strategy->ComputeGradients(BatchOf(0, 0)).status());
+          for (const auto& each : strategy->Gradients()) each.second.fill_(0);
+          const std::string hash = WeightsSha256(strategy->Parameters());
+          TANDEM_RETURN_IF_ERROR(strategy->Update(kRate));
+          EXPECT_EQ(WeightsSha256(strategy->Parameters()), hash);
+          TANDEM_RETURN_IF_ERROR(
+              strategy->ComputeGradients(BatchOf(1, 0)).status());
+          TANDEM_RETURN_IF_ERROR(strategy->Update(kRate));
+          EXPECT_NE(WeightsSha256(strategy->Parameters()), hash);
+          return absl::OkStatus();
+        });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+TEST(StepHalvesTest, AnUpdateMayBeSkipped) {
+  const auto skip_second = [](Strategy& strategy, const Batch& batch,
+                              int number) -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(strategy.ComputeGradients(batch).status());
+    return number == 1 ? strategy.SkipUpdate() : strategy.Update(kRate);
+  };
+  for (const Job& job : Jobs()) {
+    SCOPED_TRACE(job.name);
+    const auto found = Hashes(job, skip_second);
+    const auto whole = Hashes(job, Whole);
+    for (size_t rank = 0; rank < found.size(); ++rank) {
+      const size_t hash = found[rank].size() / 3;
+      EXPECT_EQ(found[rank].substr(0, hash), whole[rank].substr(0, hash));
+      EXPECT_EQ(found[rank].substr(hash, hash), found[rank].substr(0, hash));
+      EXPECT_NE(found[rank].substr(2 * hash), found[rank].substr(0, hash));
+    }
+  }
+}
+
+TEST(StepHalvesTest, FollowEachOther) {
+  for (const Job& job : {HybridJob("gpt_tiny", 1, 1, 2, 0), ReplicatedJob(1)}) {
+    SCOPED_TRACE(job.name);
+    const absl::Status status =
+        RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
+          TANDEM_ASSIGN_OR_RETURN(const StrategyPtr strategy, job.make(world));
+          const Batch batch = BatchOf(0, 0);
+          for (const absl::Status& each :
+               {strategy->Update(kRate), strategy->SkipUpdate()}) {
+            EXPECT_EQ(each.code(), absl::StatusCode::kFailedPrecondition);
+            EXPECT_THAT(std::string(each.message()),
+                        HasSubstr("ComputeGradients comes first"));
+          }
+          TANDEM_RETURN_IF_ERROR(strategy->ComputeGradients(batch).status());
+          for (const absl::Status& each :
+               {strategy->ComputeGradients(batch).status(),
+                strategy->TrainStep(batch, kRate).status()}) {
+            EXPECT_EQ(each.code(), absl::StatusCode::kFailedPrecondition);
+          }
+          TANDEM_RETURN_IF_ERROR(strategy->Update(kRate));
+          return strategy->TrainStep(batch, kRate).status();
+        });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,332 @@
+#include "parallel/strategy/trained_stage.h"
+
+#include <ATen/Tensor.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/status_macros.h"
+#include "core/instrument/fault_point.h"
+#include "core/testing/thread_ranks.h"
+
+namespace tandem {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+
+// "w" [3, 5] and "b" [7], all ones, and a copy "head.w" of "w".
+NamedTensors Parameters() {
+  NamedTensors parameters;
+  parameters.emplace_back("w", at::ones({3, 5}).requires_grad_());
+  parameters.emplace_back("b", at::ones({7}).requires_grad_());
+  parameters.emplace_back("head.w", at::ones({3, 5}).requires_grad_());
+  return parameters;
+}
+
+const std::map<std::string, std::string>& Copies() {
+  static const auto* const copies = new std::map<std::string, std::string>{
+      {"head.w", "w"}, {"another stage's", "w"}};
+  return *copies;
+}
+
+TrainedStageOptions Options(double momentum = 0.9) {
+  TrainedStageOptions options;
+  SgdOptions sgd;
+  sgd.momentum = momentum;
+  options.optimizers = {sgd};
+  return options;
+}
+
+std::unique_ptr<TrainedStage> Make(const NamedTensors& parameters,
+                                   const TrainedStageOptions& options) {
+  auto stage = TrainedStage::Create(parameters, {}, Copies(), options, nullptr);
+  EXPECT_TRUE(stage.ok()) << stage.status();
+  return *std::move(stage);
+}
+
+std::vector<std::string> NamesIn(const FlatBufferList& buffers) {
+  std::vector<std::string> names;
+  for (const FlatBuffer* buffer : buffers) {
+    for (const FlatSlot& slot : buffer->slots()) names.push_back(slot.name);
+  }
+  return names;
+}
+
+std::vector<std::string> NamesIn(const NamedTensors& tensors) {
+  std::vector<std::string> names;
+  for (const auto& each : tensors) names.push_back(each.first);
+  return names;
+}
+
+// One action that gives every parameter `value`, the last of its step.
+absl::Status Backward(TrainedStage* stage, const NamedTensors& parameters,
+                      double value) {
+  const Action action = {ActionKind::kBackward, 0, 0};
+  TANDEM_RETURN_IF_ERROR(stage->Prepare());
+  TANDEM_RETURN_IF_ERROR(stage->Before(action, /*last=*/true));
+  TANDEM_RETURN_IF_ERROR(stage->BeforeWeights(action));
+  for (const auto& each : parameters) each.second.mul(value).sum().backward();
+  TANDEM_RETURN_IF_ERROR(stage->After(action, /*last=*/true));
+  return stage->Finish();
+}
+
+void ExpectAll(const at::Tensor& tensor, double value) {
+  EXPECT_TRUE(tensor.allclose(at::full_like(tensor, value), 1e-6, 1e-7))
+      << tensor << " is not " << value;
+}
+
+TEST(TrainedStageTest, CopiesOfTiedWeightsStandApart) {
+  const auto stage = Make(Parameters(), Options());
+  EXPECT_THAT(NamesIn(stage->own()), UnorderedElementsAre("w", "b"));
+  EXPECT_THAT(NamesIn(stage->all()), UnorderedElementsAre("w", "b", "head.w"));
+  // The norm of a model goes by the parameters' order in it.
+  std::set<int64_t> positions;
+  for (const FlatBuffer* buffer : stage->all()) {
+    for (const FlatSlot& slot : buffer->slots())
+      positions.insert(slot.position);
+  }
+  EXPECT_THAT(positions, ElementsAre(0, 1, 2));
+}
+
+TEST(TrainedStageTest, StepsItsParameters) {
+  const NamedTensors parameters = Parameters();
+  const auto stage = Make(parameters, Options());
+  ASSERT_TRUE(Backward(stage.get(), parameters, 2).ok());
+  ASSERT_TRUE(stage->Update(std::nullopt, 0.1).ok());
+  for (const auto& each : parameters) ExpectAll(each.second, 0.8);
+  ASSERT_TRUE(Backward(stage.get(), parameters, 1).ok());
+  ASSERT_TRUE(stage->Update(std::nullopt, 0.1).ok());
+  // Momentum 0.9 * 2 + 1.
+  for (const auto& each : parameters) ExpectAll(each.second, 0.8 - 0.28);
+}
+
+TEST(TrainedStageTest, ANewStepHasNoGradient) {
+  const NamedTensors parameters = Parameters();
+  const auto stage = Make(parameters, Options());
+  ASSERT_TRUE(Backward(stage.get(), parameters, 2).ok());
+  ASSERT_TRUE(stage->Prepare().ok());
+  for (const auto& each : parameters) {
+    EXPECT_FALSE(each.second.grad().defined()) << each.first;
+  }
+  // Nor an update then.
+  ASSERT_TRUE(stage->Finish().ok());
+  ASSERT_TRUE(stage->Update(std::nullopt, 0.1).ok());
+  for (const auto& each : parameters) ExpectAll(each.second, 1);
+}
+
+TEST(TrainedStageTest, ClipsByTheNormThatItIsGivenAndByValue) {
+  const NamedTensors parameters = Parameters();
+  TrainedStageOptions options = Options(/*momentum=*/0);
+  options.clip_norm = 1;
+  options.clip_value = 3;
+  const auto stage = Make(parameters, options);
+  ASSERT_TRUE(Backward(stage.get(), parameters, 8).ok());
+  stage->ClipValues();
+  for (const auto& each : parameters) ExpectAll(each.second.grad(), 3);
+  // The whole model's, of which this stage is a part.
+  ASSERT_TRUE(stage->Update(/*norm=*/30, /*learning_rate=*/1).ok());
+  for (const auto& each : parameters) ExpectAll(each.second, 1 - 3.0 / 30);
+  // A norm below the bound changes nothing.
+  ASSERT_TRUE(Backward(stage.get(), parameters, 0.5).ok());
+  ASSERT_TRUE(stage->Update(/*norm=*/0.5, /*learning_rate=*/1).ok());
+  for (const auto& each : parameters) ExpectAll(each.second, 0.9 - 0.5);
+}
+
+TEST(TrainedStageTest, ACopyIsInTheGroupOfItsFirstMember) {
+  const NamedTensors parameters = Parameters();
+  TrainedStageOptions options = Options(/*momentum=*/0);
+  SgdOptions decaying;
+  decaying.momentum = 0;
+  decaying.weight_decay = 0.5;
+  options.optimizers.push_back(decaying);
+  options.optimizer_group = [](const std::string& name) -> int64_t {
+    EXPECT_NE(name, "head.w");
+    return name == "w" ? 1 : 0;
+  };
+  const auto stage = Make(parameters, options);
+  ASSERT_TRUE(Backward(stage.get(), parameters, 1).ok());
+  ASSERT_TRUE(stage->Update(std::nullopt, 0.1).ok());
+  ExpectAll(parameters[0].second, 1 - 0.15);
+  ExpectAll(parameters[1].second, 1 - 0.1);
+  ExpectAll(parameters[2].second, 1 - 0.15);
+}
+
+TEST(TrainedStageTest, StateIsThatOfAGroupsFirstMember) {
+  const NamedTensors parameters = Parameters();
+  const auto stage = Make(parameters, Options());
+  ASSERT_TRUE(Backward(stage.get(), parameters, 2).ok());
+  ASSERT_TRUE(stage->Update(std::nullopt, 0.1).ok());
+  const NamedTensors state = stage->OptimizerState();
+  EXPECT_THAT(NamesIn(state),
+              UnorderedElementsAre("w.momentum_buffer", "b.momentum_buffer"));
+  // The whole model's comes back: copies take the first member's, and what is
+  // another stage's is left.
+  const NamedTensors whole = {{"w.momentum_buffer", at::full({3, 5}, 5.0)},
+                              {"b.momentum_buffer", at::full({7}, 6.0)},
+                              {"other.momentum_buffer", at::zeros({2})}};
+  const StoredTensors mine = stage->StateOf(whole);
+  std::vector<std::string> names;
+  for (const StoredTensor& each : mine) names.push_back(each.info.name);
+  EXPECT_THAT(names,
+              UnorderedElementsAre("w.momentum_buffer", "b.momentum_buffer",
+                                   "head.w.momentum_buffer"));
+  ASSERT_TRUE(stage->CheckState(mine).ok());
+  ASSERT_TRUE(stage->LoadState(mine).ok());
+  ASSERT_TRUE(Backward(stage.get(), parameters, 1).ok());
+  ASSERT_TRUE(stage->Update(std::nullopt, 0.1).ok());
+  ExpectAll(parameters[0].second, 0.8 - 0.1 * (0.9 * 5 + 1));
+  ExpectAll(parameters[2].second, 0.8 - 0.1 * (0.9 * 5 + 1));
+  ExpectAll(parameters[1].second, 0.8 - 0.1 * (0.9 * 6 + 1));
+  EXPECT_EQ(stage->CheckState(whole).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(TrainedStageTest, AStageWithoutParametersHasNothingToDo) {
+  const auto stage = Make({}, Options());
+  EXPECT_TRUE(stage->all().empty());
+  EXPECT_TRUE(Backward(stage.get(), {}, 1).ok());
+  stage->ClipValues();
+  EXPECT_TRUE(stage->Update(1, 0.1).ok());
+  EXPECT_TRUE(stage->ShareBuffers().ok());
+  EXPECT_THAT(stage->OptimizerState(), IsEmpty());
+}
+
+TEST(TrainedStageTest, ReplicasAverageAndShareBuffers) {
+  const absl::Status status =
+      RunThreadRanks(3, [](Communicator& replicas) -> absl::Status {
+        const NamedTensors parameters = Parameters();
+        const NamedTensors buffers = {
+            {"running", at::full({4}, replicas.rank() + 1.0)}};
+        TANDEM_ASSIGN_OR_RETURN(
+            const auto stage,
+            TrainedStage::Create(parameters, buffers, Copies(), Options(),
+                                 &replicas));
+        ExpectAll(buffers[0].second, 1);  // the first one's from the beginning
+        buffers[0].second.fill_(replicas.rank() + 2.0);
+        for (int step = 0; step < 2; ++step) {
+          TANDEM_RETURN_IF_ERROR(
+              Backward(stage.get(), parameters, 3 * replicas.rank()));
+          for (const auto& each : parameters) ExpectAll(each.second.grad(), 3);
+        }
+        TANDEM_RETURN_IF_ERROR(stage->ShareBuffers());
+        ExpectAll(buffers[0].second, 2);
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(TrainedStageTest, ReplicasBeginWithTheFirstOnesValues) {
+  const absl::Status status =
+      RunThreadRanks(2, [](Communicator& replicas) -> absl::Status {
+        NamedTensors parameters = Parameters();
+        for (auto& each : parameters) {
+          each.second.detach().fill_(replicas.rank() + 1.0);
+        }
+        const at::Tensor frozen = at::full({2}, replicas.rank() + 1.0);
+        parameters.emplace_back("frozen", frozen);
+        const at::Tensor buffer = frozen.clone();
+        TrainedStageOptions options = Options();
+        options.broadcast_buffers = false;
+        TANDEM_ASSIGN_OR_RETURN(
+            const auto stage,
+            TrainedStage::Create(parameters, {{"running", buffer}}, Copies(),
+                                 options, &replicas));
+        for (const auto& each : parameters) ExpectAll(each.second, 1);
+        ExpectAll(buffer, 1);
+        buffer.fill_(replicas.rank() + 2.0);
+        TANDEM_RETURN_IF_ERROR(stage->ShareBuffers());
+        ExpectAll(buffer, replicas.rank() + 2.0);
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Gradients of an order weigh their share of the whole batch already.
+TEST(TrainedStageTest, AnOrderSumsInsteadOfAveraging) {
+  const absl::Status status =
+      RunThreadRanks(2, [](Communicator& replicas) -> absl::Status {
+        const NamedTensors parameters = Parameters();
+        TrainedStageOptions options = Options();
+        GradientOrder order;
+        order.groups = 2;
+        order.microbatches = 1;
+        options.order = order;
+        TANDEM_ASSIGN_OR_RETURN(
+            const auto stage,
+            TrainedStage::Create(parameters, {}, Copies(), options, &replicas));
+        TANDEM_RETURN_IF_ERROR(
+            Backward(stage.get(), parameters, 3 + replicas.rank()));
+        for (const auto& each : parameters) ExpectAll(each.second.grad(), 7);
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(TrainedStageTest, AHookReplacesTheAllReduce) {
+  const absl::Status status =
+      RunThreadRanks(2, [](Communicator& replicas) -> absl::Status {
+        const NamedTensors parameters = Parameters();
+        TrainedStageOptions options = Options();
+        int calls = 0;
+        options.hook = [&calls](
+                           const GradBucket& bucket,
+                           Communicator&) -> absl::StatusOr<FinishReduction> {
+          ++calls;
+          return FinishReduction([bucket] {
+            bucket.buffer.fill_(17);
+            return absl::OkStatus();
+          });
+        };
+        TANDEM_ASSIGN_OR_RETURN(
+            const auto stage,
+            TrainedStage::Create(parameters, {}, Copies(), options, &replicas));
+        TANDEM_RETURN_IF_ERROR(Backward(stage.get(), parameters, 1));
+        EXPECT_EQ(calls, 2);  // the copies have a bucket of their own
+        for (const auto& each : parameters) ExpectAll(each.second.grad(), 17);
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(TrainedStageTest, AReplacedParameterIsNamed) {
+  const NamedTensors parameters = Parameters();
+  const auto stage = Make(parameters, Options());
+  ASSERT_TRUE(Backward(stage.get(), parameters, 1).ok());
+  parameters[1].second.set_data(at::ones({7}));
+  const absl::Status status = stage->Update(std::nullopt, 0.1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("b"));
+}
+
+TEST(TrainedStageTest, RefusesAnOptimizerGroupThatThereIsNot) {
+  TrainedStageOptions options = Options();
+  options.optimizer_group = [](const std::string&) -> int64_t { return 1; };
+  EXPECT_EQ(TrainedStage::Create(Parameters(), {}, {}, options, nullptr)
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(TrainedStageTest, ThereIsAFaultPointBeforeTheOptimizer) {
+  const auto stage = Make(Parameters(), Options());
+  ArmFaults(*ParseFaults("point=before_optimizer,action=fail"));
+  const absl::Status status = stage->Update(std::nullopt, 0.1);
+  ArmFaults({});
+  EXPECT_THAT(std::string(status.message()), HasSubstr("before_optimizer"));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,141 @@
+#include "tools/trainer/job/job_partition.h"
+
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "core/model/layer.h"
+#include "core/testing/thread_ranks.h"
+#include "models/classification_loss.h"
+#include "models/layers/basic_layers.h"
+#include "parallel/schedule/schedules.h"
+
+namespace tandem {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(LargestMicrobatchTest, IsOfAReplicasSamples) {
+  EXPECT_EQ(LargestMicrobatch(16, 4, 0), 4);
+  EXPECT_EQ(LargestMicrobatch(10, 4, 0), 3);
+  EXPECT_EQ(LargestMicrobatch(10, 3, 4), 4);  // 4, 4, 2
+  EXPECT_EQ(LargestMicrobatch(3, 1, 4), 3);
+}
+
+// Notes how many samples were asked for.
+class Samples : public Dataset {
+ public:
+  int64_t size() const override { return 100; }
+  absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices,
+                            const BatchParts& /*parts*/) const override {
+    asked_.push_back(static_cast<int64_t>(indices.size()));
+    return Batch{at::ones({asked_.back(), 4}),
+                 at::zeros({asked_.back()}, at::kLong), asked_.back()};
+  }
+  std::vector<int64_t> input_shape() const override { return {4}; }
+  int64_t classes() const override { return 3; }
+
+  const std::vector<int64_t>& asked() const { return asked_; }
+
+ private:
+  mutable std::vector<int64_t> asked_;
+};
+
+TEST(PartitionJobTest, MeasuresAMicrobatchByTheJobsLoss) {
+  Samples data;
+  int losses = 0;
+  PartitionTask task;
+  task.specs = {LinearLayer("fc1", 4, 8), ReluLayer("relu1"),
+                LinearLayer("fc2", 8, 3)};
+  task.schedule = *OneFOneB({2, 1, 4});
+  task.microbatch = 5;
+  task.checkpointing = ActivationCheckpointing::kAlways;
+  task.loss = [&losses](const at::Tensor& outputs, const at::Tensor& targets) {
+    ++losses;
+    return CrossEntropy(outputs, targets);
+  };
+  TrainOptions options;
+  const auto run = [&](const std::string& balance) {
+    options.pipeline.balance = balance;
+    JobPartition partition;
+    const absl::Status status = RunThreadRanks(1, [&](Communicator& world) {
+      const auto found =
+          PartitionJob(options, task, {c10::kCPU, c10::kCPU}, data, world);
+      if (found.ok()) partition = *found;
+      return found.status();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    return partition;
+  };
+  for (const char* balance : {"uniform", "parameters", "relu1"}) {
+    EXPECT_EQ(run(balance).cuts.size(), 1u);
+  }
+  EXPECT_THAT(data.asked(), ElementsAre());
+  EXPECT_EQ(losses, 0);
+  const JobPartition partition = run("profile");
+  EXPECT_EQ(partition.cuts.size(), 1u);
+  EXPECT_THAT(data.asked(), ElementsAre(5));
+  EXPECT_GT(losses, 0);
+  EXPECT_THAT(partition.table, HasSubstr("160 B"));  // 5 x 8 floats of relu1
+}
+
+// Layers whose makers fail the test when another layer is there.
+class LoneLayers {
+ public:
+  explicit LoneLayers(LayerSpecs specs) : specs_(std::move(specs)) {
+    for (LayerSpec& spec : specs_) {
+      spec.make = [this, make = spec.make](uint64_t seed) {
+        absl::MutexLock lock(&mutex_);
+        for (const auto& each : made_) EXPECT_TRUE(each.expired());
+        Layer layer = make(seed);
+        made_.push_back(layer.module);
+        return layer;
+      };
+    }
+  }
+
+  const LayerSpecs& specs() const { return specs_; }
+  size_t made() const {
+    absl::MutexLock lock(&mutex_);
+    return made_.size();
+  }
+
+ private:
+  LayerSpecs specs_;
+  mutable absl::Mutex mutex_;
+  std::vector<std::weak_ptr<torch::nn::Module>> made_;
+};
+
+TEST(PartitionJobTest, MakesNoWholeModelWhereSizesSuffice) {
+  LoneLayers layers({LinearLayer("fc1", 4, 8), LinearLayer("fc2", 8, 8),
+                     LinearLayer("fc3", 8, 3)});
+  const Samples data;
+  PartitionTask task;
+  task.specs = layers.specs();
+  task.schedule = *OneFOneB({2, 1, 4});
+  task.loss = CrossEntropy;
+  for (const char* balance :
+       {"", "uniform", "parameters", "type:Linear", "fc2"}) {
+    SCOPED_TRACE(balance);
+    TrainOptions options;
+    options.pipeline.balance = balance;
+    const size_t before = layers.made();
+    const absl::Status status = RunThreadRanks(2, [&](Communicator& world) {
+      return PartitionJob(options, task, {c10::kCPU}, data, world).status();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    // By rank 0 alone.
+    EXPECT_EQ(layers.made() - before, task.specs.size());
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,85 @@
+#include "tools/trainer/report/metrics.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Contents(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(MetricsFileTest, WritesOneObjectALineInTheGivenOrder) {
+  const std::string path = testing::TempDir() + "/metrics.jsonl";
+  absl::StatusOr<MetricsFile> metrics = MetricsFile::Open(path);
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  ASSERT_TRUE(metrics->Write({{"event", "step"}, {"step", 25}}).ok());
+  // Flushed at once: a reader can follow.
+  EXPECT_EQ(Contents(path), "{\"event\":\"step\",\"step\":25}\n");
+  ASSERT_TRUE(metrics->Write({{"event", "eval"}, {"loss", 0.5}}).ok());
+  EXPECT_EQ(Contents(path),
+            "{\"event\":\"step\",\"step\":25}\n"
+            "{\"event\":\"eval\",\"loss\":0.5}\n");
+}
+
+TEST(MetricsFileTest, WritesNullForWhatIsNotFinite) {
+  const std::string path = testing::TempDir() + "/nan.jsonl";
+  absl::StatusOr<MetricsFile> metrics = MetricsFile::Open(path);
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  ASSERT_TRUE(metrics->Write({{"loss", std::nan("")}}).ok());
+  EXPECT_EQ(Contents(path), "{\"loss\":null}\n");
+}
+
+TEST(MetricsFileTest, WritesToAPipeThatSomebodyReads) {
+  const std::string path = testing::TempDir() + "/metrics_pipe";
+  unlink(path.c_str());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(std::string(MetricsFile::Open(path).status().message()),
+              HasSubstr("nobody reads from this pipe"));
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  absl::StatusOr<MetricsFile> metrics = MetricsFile::Open(path);
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  ASSERT_TRUE(metrics->Write({{"event", "x"}}).ok());
+  char text[32] = {};
+  EXPECT_GT(read(reader, text, sizeof(text) - 1), 0);
+  EXPECT_STREQ(text, "{\"event\":\"x\"}\n");
+  close(reader);
+}
+
+TEST(MetricsFileTest, SwallowsEverythingWithoutAPath) {
+  absl::StatusOr<MetricsFile> metrics = MetricsFile::Open("");
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_TRUE(metrics->Write({{"event", "step"}}).ok());
+}
+
+TEST(MetricsFileTest, NamesThePathThatCannotBeOpened) {
+  absl::StatusOr<MetricsFile> metrics =
+      MetricsFile::Open("/nonexistent/metrics.jsonl");
+  EXPECT_THAT(std::string(metrics.status().message()),
+              HasSubstr("--metrics_file=/nonexistent/metrics.jsonl"));
+}
+
+TEST(MetricsFileTest, ReportsAFullDisk) {
+  absl::StatusOr<MetricsFile> metrics = MetricsFile::Open("/dev/full");
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_THAT(std::string(metrics->Write({{"event", "step"}}).message()),
+              HasSubstr("No space left on device"));
+}
+
+}  // namespace
+}  // namespace tandem

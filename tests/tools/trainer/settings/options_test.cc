@@ -1,0 +1,205 @@
+#include "tools/trainer/settings/options.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(TrainOptionsTest, DefaultsAreValid) {
+  EXPECT_TRUE(Validate(TrainOptions()).ok());
+}
+
+void MakePipeline(TrainOptions& options) {
+  options.strategy = "pipeline";
+  options.devices.devices_per_rank = 2;
+}
+
+TEST(TrainOptionsTest, APipelineNeedsNoSettingOfReplicas) {
+  TrainOptions options;
+  MakePipeline(options);
+  EXPECT_TRUE(Validate(options).ok()) << Validate(options);
+  options.strategy = "auto";  // a model in parts, which may have replicas
+  options.ddp.comm_hook = "fp16";
+  EXPECT_TRUE(Validate(options).ok()) << Validate(options);
+}
+
+// With "auto" it is the number of ranks that makes a pipeline one of several.
+TEST(TrainOptionsTest, SeveralPipelinesAverageWhatOneDoesNot) {
+  TrainOptions options;
+  options.pipeline.pipe = 2;
+  options.ddp.bucket_cap_mb = 5;
+  options.ddp.comm_hook = "fp16";
+  EXPECT_TRUE(Validate(options).ok()) << Validate(options);
+  EXPECT_TRUE(CheckReplicas(options, 2).ok()) << CheckReplicas(options, 2);
+  EXPECT_THAT(std::string(CheckReplicas(options, 1).message()),
+              HasSubstr("--bucket_cap_mb=5 is for replicas, but a pipeline is "
+                        "one replica"));
+  options.ddp = DdpSettings();
+  options.ddp.average_parameters_every = 4;
+  EXPECT_THAT(std::string(CheckReplicas(options, 2).message()),
+              HasSubstr("--average_parameters_every=4 is for replicas in one "
+                        "piece"));
+}
+
+TEST(TrainOptionsTest, NormsAndDecayMayBeOfAnyKind) {
+  TrainOptions options;
+  options.clip_grad_norm = 1;
+  options.clip_grad_norm_type = std::numeric_limits<double>::infinity();
+  options.error_if_nonfinite = true;
+  options.weight_decay = 0.1;
+  options.no_weight_decay_on = "bias$|^bn";
+  options.ddp.comm_hook = "powersgd_bf16";
+  options.ddp.power_sgd_warm_start = false;
+  EXPECT_TRUE(Validate(options).ok()) << Validate(options);
+}
+
+struct BadOption {
+  std::function<void(TrainOptions&)> spoil;
+  const char* message;
+};
+
+class BadOptionTest : public testing::TestWithParam<BadOption> {};
+
+TEST_P(BadOptionTest, IsRefusedByName) {
+  TrainOptions options;
+  GetParam().spoil(options);
+  EXPECT_THAT(std::string(Validate(options).message()),
+              HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadOptionTest,
+    testing::Values(
+        BadOption{[](TrainOptions& o) { o.epochs = 0; },
+                  "--epochs=0: must be from 1"},
+        BadOption{[](TrainOptions& o) { o.batch_size = -8; },
+                  "--batch_size=-8: must be from 1"},
+        BadOption{[](TrainOptions& o) { o.learning_rate = -0.5; },
+                  "--learning_rate=-0.5: must be at least 0"},
+        BadOption{[](TrainOptions& o) { o.z_loss = -1; },
+                  "--z_loss=-1: must be at least 0"},
+        BadOption{[](TrainOptions& o) { o.timeout_s = 0; }, "--timeout=0"},
+        BadOption{[](TrainOptions& o) { o.optimizer = "lion"; },
+                  "--optimizer=lion: unknown; known: sgd, adam, adamw"},
+        BadOption{[](TrainOptions& o) { o.devices.device = "tpu"; },
+                  "known: cpu, cuda"},
+        BadOption{[](TrainOptions& o) { o.lr_schedule = "step"; },
+                  "needs --lr_step_size"},
+        BadOption{[](TrainOptions& o) {
+                    MakePipeline(o);
+                    o.ddp.comm_hook = "fp16";
+                  },
+                  "--comm_hook=fp16 is for replicas, but a pipeline is one"},
+        BadOption{[](TrainOptions& o) {
+                    MakePipeline(o);
+                    o.ddp.gradient_accumulation_steps = 2;
+                  },
+                  "leave it out, and give a larger --batch_size with more "
+                  "--microbatches"},
+        BadOption{[](TrainOptions& o) {
+                    o.pipeline.pipe = 2;  // a pipeline by itself
+                    o.ddp.average_parameters_every = 4;
+                  },
+                  "--average_parameters_every=4 is for replicas"},
+        BadOption{[](TrainOptions& o) {
+                    o.nesterov = true;
+                    o.momentum = 0;
+                  },
+                  "--nesterov needs a momentum"},
+        BadOption{[](TrainOptions& o) {
+                    o.nesterov = true;
+                    o.optimizer = "adam";
+                  },
+                  "--nesterov is sgd's"},
+        BadOption{[](TrainOptions& o) {
+                    o.amsgrad = true;
+                    o.optimizer = "sgd";
+                  },
+                  "--amsgrad is for adam and adamw"},
+        BadOption{[](TrainOptions& o) { o.synthetic_samples = 7; },
+                  "--dataset=fashion_mnist"},
+        BadOption{[](TrainOptions& o) {
+                    o.dataset = "synthetic";
+                    o.data_dir = "/data";
+                  },
+                  "reads no files"},
+        BadOption{[](TrainOptions& o) {
+                    o.dataset = "synthetic_tokens";
+                    o.synthetic_shape = {3, 8, 8};
+                  },
+                  "--synthetic_shape=3,8,8"},
+        BadOption{[](TrainOptions& o) {
+                    o.timeout_s = std::numeric_limits<double>::infinity();
+                  },
+                  "--timeout=inf"},
+        BadOption{[](TrainOptions& o) { o.intra_op_threads = 5000000000; },
+                  "--intra_op_threads"},
+        BadOption{[](TrainOptions& o) { o.clip_grad_norm_type = 0; },
+                  "--clip_grad_norm_type=0: must be greater than 0"},
+        BadOption{[](TrainOptions& o) { o.clip_grad_norm_type = std::nan(""); },
+                  "--clip_grad_norm_type=nan"},
+        BadOption{[](TrainOptions& o) { o.clip_grad_norm_type = 1; },
+                  "give --clip_grad_norm=NORM"},
+        BadOption{[](TrainOptions& o) { o.error_if_nonfinite = true; },
+                  "--error_if_nonfinite looks at the norm"},
+        BadOption{[](TrainOptions& o) { o.no_weight_decay_on = "bias"; },
+                  "exceptions from --weight_decay, which is 0"},
+        BadOption{[](TrainOptions& o) {
+                    o.weight_decay = 0.1;
+                    o.no_weight_decay_on = "bias(";
+                  },
+                  "--no_weight_decay_on=bias(: not a regular expression"},
+        BadOption{[](TrainOptions& o) { o.ddp.comm_hook = "bf16_power_sgd"; },
+                  "known: none, allreduce, fp16, bf16, powersgd, "
+                  "powersgd_fp16, powersgd_bf16"},
+        BadOption{[](TrainOptions& o) { o.ddp.power_sgd_rank = 2; },
+                  "--power_sgd_rank is PowerSGD's, but --comm_hook=none"},
+        BadOption{[](TrainOptions& o) {
+                    o.ddp.comm_hook = "fp16";
+                    o.ddp.power_sgd_random_seed = 2;
+                  },
+                  "--power_sgd_random_seed is PowerSGD's"},
+        BadOption{[](TrainOptions& o) {
+                    o.ddp.comm_hook = "powersgd";
+                    o.ddp.power_sgd_min_compression_rate = 0;
+                  },
+                  "--power_sgd_min_compression_rate=0: must be from"},
+        BadOption{[](TrainOptions& o) {
+                    o.ddp.comm_hook = "powersgd";
+                    o.ddp.power_sgd_orthogonalization_epsilon = -1;
+                  },
+                  "--power_sgd_orthogonalization_epsilon=-1"},
+        BadOption{
+            [](TrainOptions& o) { o.ddp.average_parameters_warmup_steps = 4; },
+            "give --average_parameters_every=STEPS as well"},
+        BadOption{[](TrainOptions& o) {
+                    o.ddp.comm_hook = "allreduce";
+                    o.ddp.average_parameters_every = 4;
+                  },
+                  "--comm_hook=allreduce averages gradients"},
+        BadOption{[](TrainOptions& o) { o.eval_only = true; },
+                  "name it with --resume"},
+        BadOption{[](TrainOptions& o) {
+                    o.save_every = 5;
+                    o.save_dir.clear();
+                  },
+                  "--save_dir is empty"}));
+
+TEST(TrainOptionsTest, LearningRateFollowsTheOptimizerUnlessGiven) {
+  TrainOptions options;
+  EXPECT_EQ(ResolvedLearningRate(options), 0.05);
+  options.optimizer = "adamw";
+  EXPECT_EQ(ResolvedLearningRate(options), 0.001);
+  options.learning_rate = 0.3;
+  EXPECT_EQ(ResolvedLearningRate(options), 0.3);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,54 @@
+// One rank's part of a training job, set up and ready to run.
+
+#ifndef TANDEM_TOOLS_TRAINER_JOB_JOB_H_
+#define TANDEM_TOOLS_TRAINER_JOB_JOB_H_
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/comm/communicator.h"
+#include "core/launch/launch.h"
+#include "core/mesh/mesh.h"
+#include "datasets/dataset.h"
+#include "parallel/strategy/strategy.h"
+#include "tools/trainer/report/report.h"
+#include "tools/trainer/settings/options.h"
+
+namespace tandem {
+
+struct Job {
+  TrainOptions options;
+  Launch launch;
+  Mesh mesh;
+  int intra_op_threads = 1;
+  int64_t batch_size_per_replica = 0;
+  std::vector<c10::Device> devices;  // this rank's
+  std::unique_ptr<Communicator> world;
+  std::shared_ptr<const Dataset> train_data;
+  std::shared_ptr<const Dataset> test_data;
+  std::unique_ptr<Strategy> strategy;
+  std::string partition;  // where the model was cut, for a person
+
+  bool speaks() const { return launch.rank == 0; }
+  int data_rank() const { return mesh.CoordinatesOf(launch.rank).data; }
+};
+
+// Whether the options suit this many ranks: mesh, strategy, batch size.
+absl::Status CheckLayout(const TrainOptions& options, int world_size);
+
+// Flags to a job: whom to talk to, where on the mesh, data, model, strategy.
+// Collective: every rank of the job calls it.
+absl::StatusOr<Job> SetUpJob(const TrainOptions& options, const Launch& launch);
+
+// Every resolved setting, for the report.
+Report::Settings DescribeJob(const Job& job);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_JOB_JOB_H_

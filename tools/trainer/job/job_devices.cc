@@ -1,0 +1,70 @@
+#include "tools/trainer/job/job_devices.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/base/byte_size.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/device/device.h"
+#include "core/sim/limits.h"
+#include "core/sim/sim.h"
+
+namespace tandem {
+namespace {
+
+absl::Status MakeSimulated(const DeviceSettings& settings,
+                           const Launch& launch) {
+  SimOptions sim;
+  const int64_t wanted = launch.local_world_size * settings.devices_per_rank;
+  sim.devices = static_cast<int>(std::min<int64_t>(wanted, sim::kMostDevices));
+  if (!settings.device_memory.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(sim.memory, ParseByteSize(settings.device_memory));
+  }
+  sim.async = settings.sim_async;
+  sim.most_delay_us = static_cast<int>(settings.sim_delay_us);
+  sim.delay_seed = settings.sim_delay_seed;
+  return EnableSim(sim);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
+    const DeviceSettings& settings, const Launch& launch) {
+  if (settings.device == "sim") {
+    TANDEM_RETURN_IF_ERROR(MakeSimulated(settings, launch));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const c10::DeviceType type,
+                          ParseDeviceType(settings.device));
+  auto devices = DevicesOf(launch.local_rank,
+                           static_cast<int>(settings.devices_per_rank), type);
+  if (devices.ok()) return devices;
+  return Annotate(devices.status(), absl::StrCat("--device=", settings.device));
+}
+
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> PeakMemory(
+    const std::vector<c10::Device>& devices, Communicator& world) {
+  std::vector<std::pair<std::string, std::string>> all;
+  if (!SimIsEnabled()) return all;
+  std::string mine;
+  for (const c10::Device& device : devices) {
+    const sim::MemoryUse peak = sim::BooksOf(device.index()).peak;
+    absl::StrAppend(&mine, device.str(), "\t", FormatBytes(peak.total), ": ",
+                    sim::DescribeUse(peak), "\n");
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<std::string> texts,
+      world.AllGatherString(mine, [] { return "peak memory"; }));
+  for (const std::string& text : texts) {
+    for (const auto line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+      const std::pair<std::string, std::string> entry =
+          absl::StrSplit(line, absl::MaxSplits('\t', 1));
+      all.push_back(entry);
+    }
+  }
+  return all;
+}
+
+}  // namespace tandem

@@ -1,0 +1,33 @@
+// A job's devices: made, handed out, and asked how much memory they held.
+
+#ifndef TANDEM_TOOLS_TRAINER_JOB_JOB_DEVICES_H_
+#define TANDEM_TOOLS_TRAINER_JOB_JOB_DEVICES_H_
+
+#include <c10/core/Device.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/comm/communicator.h"
+#include "core/launch/launch.h"
+#include "tools/trainer/settings/device_settings.h"
+
+namespace tandem {
+
+// Makes simulated devices, if they are asked for, and gives this rank its own.
+// Before any tensor is made.
+absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
+    const DeviceSettings& settings, const Launch& launch);
+
+// The most memory that each simulated device of the job held, and what for:
+// ("sim:0", "12 MiB: parameters 8 MiB, ..."), by rank; with several ranks each
+// has a copy of all. Empty for other devices. Collective.
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> PeakMemory(
+    const std::vector<c10::Device>& devices, Communicator& world);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_JOB_JOB_DEVICES_H_

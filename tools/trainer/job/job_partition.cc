@@ -1,0 +1,157 @@
+#include "tools/trainer/job/job_partition.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "core/base/byte_size.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/model/layer_list.h"
+#include "parallel/partition/copy_cost.h"
+#include "parallel/partition/partition.h"
+#include "parallel/partition/table.h"
+#include "parallel/pipeline/model_parallel.h"
+#include "parallel/profile/layer_profile.h"
+#include "tools/trainer/settings/pipeline_settings.h"
+
+namespace tandem {
+namespace {
+
+// The first samples.
+absl::StatusOr<Batch> Sample(const Dataset& data, int64_t size) {
+  std::vector<int64_t> indices(
+      static_cast<size_t>(std::min(size, data.size())));
+  std::iota(indices.begin(), indices.end(), 0);
+  return data.Get(indices);
+}
+
+ModelOutline OutlineOf(const LayerSpecs& specs) {
+  ModelOutline outline;
+  for (const LayerSpec& each : specs) {
+    outline.names.push_back(each.name);
+    outline.types.push_back(each.type);
+  }
+  outline.parameters = ParameterCounts(specs);
+  return outline;
+}
+
+absl::StatusOr<PipelineDevices> DescribeDevices(
+    const TrainOptions& options, const std::vector<c10::Device>& devices) {
+  PipelineDevices described;
+  TANDEM_ASSIGN_OR_RETURN(described.sending,
+                          MeasureCopy(devices.front(), devices.back()));
+  if (!options.devices.device_memory.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(described.device_bytes,
+                            ParseByteSize(options.devices.device_memory));
+  }
+  return described;
+}
+
+absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
+                                     const PartitionTask& task,
+                                     c10::Device device, const Dataset& data) {
+  TANDEM_ASSIGN_OR_RETURN(const Batch sample, Sample(data, task.microbatch));
+  ProfileOptions profile;
+  profile.device = device;
+  profile.optimizer_states = options.optimizer == "sgd" ? 1 : 2;
+  profile.further_inputs = sample.further_inputs;
+  profile.loss = [targets = sample.targets,
+                  &loss = task.loss](const at::Tensor& output) {
+    return loss(output, targets.to(output.device())).loss;
+  };
+  return ProfileLayers(MakeLayers(task.specs, options.seed), sample.inputs,
+                       profile);
+}
+
+absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
+                                       const PartitionTask& task,
+                                       const std::vector<c10::Device>& devices,
+                                       const Dataset& data) {
+  const std::string flag = BalanceFor(options.pipeline, options.devices.cut);
+  TANDEM_ASSIGN_OR_RETURN(const BalanceRule rule, ParseBalance(flag));
+  ModelOutline outline = OutlineOf(task.specs);
+  PipelineDevices described;
+  if (rule.kind == BalanceKind::kProfile) {
+    TANDEM_ASSIGN_OR_RETURN(described, DescribeDevices(options, devices));
+    described.checkpointing = task.checkpointing;
+    TANDEM_ASSIGN_OR_RETURN(outline.profile,
+                            Profile(options, task, devices.front(), data));
+  }
+  JobPartition partition;
+  TANDEM_ASSIGN_OR_RETURN(
+      partition.cuts, PartitionModel(rule, outline, task.schedule, described));
+  TANDEM_ASSIGN_OR_RETURN(
+      partition.table,
+      PartitionTable(outline, partition.cuts, task.schedule, described));
+  return partition;
+}
+
+// Every rank fails as rank 0 does, with the same code.
+constexpr char kError[] = "error";
+
+std::string TextOf(const absl::StatusOr<JobPartition>& partition) {
+  if (partition.ok()) return absl::StrJoin(partition->cuts, ",");
+  return absl::StrJoin(
+      {std::string(kError), absl::StrCat(partition.status().raw_code()),
+       std::string(partition.status().message())},
+      ",");
+}
+
+absl::StatusOr<Cuts> CutsOf(const std::string& text) {
+  const std::vector<std::string> error =
+      absl::StrSplit(text, absl::MaxSplits(',', 2));
+  int code = 0;
+  if (error[0] == kError && absl::SimpleAtoi(error[1], &code)) {
+    return absl::Status(static_cast<absl::StatusCode>(code), error[2]);
+  }
+  Cuts cuts;
+  for (const auto word : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    cuts.push_back(0);
+    if (absl::SimpleAtoi(word, &cuts.back())) continue;
+    return absl::InternalError(absl::StrCat("not a cut: ", word));
+  }
+  return cuts;
+}
+
+// Which flag asked for the cuts that cannot be; none where nothing was asked.
+absl::Status AsAsked(const TrainOptions& options, const absl::Status& status) {
+  const std::string& balance = options.pipeline.balance;
+  const std::string& cut = options.devices.cut;
+  if (!balance.empty()) {
+    return Annotate(status, absl::StrCat("--balance=", balance));
+  }
+  return cut.empty() ? status : Annotate(status, absl::StrCat("--cut=", cut));
+}
+
+}  // namespace
+
+int64_t LargestMicrobatch(int64_t samples, int64_t microbatches, int64_t size) {
+  if (size > 0) return std::min(size, samples);
+  return (samples + microbatches - 1) / microbatches;
+}
+
+absl::StatusOr<JobPartition> PartitionJob(
+    const TrainOptions& options, const PartitionTask& task,
+    const std::vector<c10::Device>& devices, const Dataset& data,
+    Communicator& world) {
+  absl::StatusOr<JobPartition> mine = JobPartition();
+  if (world.rank() == 0) {
+    mine = Partition(options, task, devices, data);
+    if (!mine.ok()) mine = AsAsked(options, mine.status());
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          world.AllGatherString(TextOf(mine), [] {
+                            return "where the model is cut";
+                          }));
+  if (!mine.ok()) return mine.status();
+  JobPartition partition = *std::move(mine);
+  TANDEM_ASSIGN_OR_RETURN(partition.cuts, CutsOf(all[0]));
+  return partition;
+}
+
+}  // namespace tandem

@@ -1,0 +1,53 @@
+// Where a job cuts its model for its devices.
+
+#ifndef TANDEM_TOOLS_TRAINER_JOB_JOB_PARTITION_H_
+#define TANDEM_TOOLS_TRAINER_JOB_JOB_PARTITION_H_
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/comm/communicator.h"
+#include "core/loss/loss.h"
+#include "core/model/layer.h"
+#include "datasets/dataset.h"
+#include "parallel/balance/cut.h"
+#include "parallel/schedule/activation_checkpointing.h"
+#include "parallel/schedule/schedule.h"
+#include "tools/trainer/settings/options.h"
+
+namespace tandem {
+
+struct JobPartition {
+  Cuts cuts;
+  std::string table;  // for a person; empty on ranks other than 0
+};
+
+// What is to be cut, and how it will run.
+struct PartitionTask {
+  LayerSpecs specs;
+  Schedule schedule;
+  LossFunction loss;
+  // Samples of a replica's largest microbatch.
+  int64_t microbatch = 1;
+  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
+};
+
+// The samples of the largest of `microbatches` microbatches of `samples`, or of
+// those of `size` samples (0: of no given size).
+int64_t LargestMicrobatch(int64_t samples, int64_t microbatches, int64_t size);
+
+// The cuts between the schedule's stages, as --balance or --cut says. With
+// --balance=profile rank 0 measures the layers on a microbatch of `data`, and
+// the others take its cuts; else it makes one layer at a time. Collective.
+absl::StatusOr<JobPartition> PartitionJob(
+    const TrainOptions& options, const PartitionTask& task,
+    const std::vector<c10::Device>& devices, const Dataset& data,
+    Communicator& world);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_JOB_JOB_PARTITION_H_

@@ -1,0 +1,25 @@
+// Refusals and failures before training, told to the ranks that would wait.
+
+#ifndef TANDEM_TOOLS_TRAINER_JOB_SETUP_FAILURE_H_
+#define TANDEM_TOOLS_TRAINER_JOB_SETUP_FAILURE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "core/launch/launch.h"
+
+namespace tandem {
+
+// Tells the job why rank `launch.rank` goes no further
+// (core/health/job_failure.h), so that other ranks end soon, and say why. Does
+// nothing where a launcher of all ranks stops them, and for what is another
+// rank's fault. Takes seconds at most; a job that cannot be reached is not
+// told.
+void TellOfFailedSetUp(const Launch& launch, const absl::Status& status);
+
+// For a launcher: that a rank of its node has died, and how.
+void TellOfDeath(const Launch& rank, const std::string& how);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_JOB_SETUP_FAILURE_H_

@@ -1,0 +1,146 @@
+#include "tools/trainer/report/report.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "absl/strings/str_format.h"
+
+namespace tandem {
+
+using Json = nlohmann::ordered_json;
+
+Report Report::Silent() { return Report(nullptr); }
+
+Report Report::Speaking(MetricsFile metrics) {
+  return Report(std::make_unique<MetricsFile>(std::move(metrics)));
+}
+
+void Report::Say(const std::string& line) {
+  if (silent()) return;
+  if (progress_ != nullptr) progress_->Clear();
+  // A launcher forwards stderr, so that Clear may come after this line: a
+  // terminal is told on stdout too to take the bar away.
+  const bool terminal = isatty(STDOUT_FILENO) != 0;
+  absl::PrintF("%s%s\n", terminal ? "\r\x1b[K" : "", line);
+  std::fflush(stdout);
+}
+
+absl::Status Report::ShowSettings(const Settings& settings) {
+  if (silent()) return absl::OkStatus();
+  Json event = {{"event", "settings"}};
+  Say("settings");
+  for (const auto& [name, value] : settings) {
+    event[name] = value;
+    if (!value.empty()) Say(absl::StrFormat("  %-18s %s", name, value));
+  }
+  return metrics_->Write(event);
+}
+
+void Report::StartProgress(const std::string& what, int64_t total) {
+  EndProgress();
+  if (silent()) return;
+  progress_ = std::make_unique<Progress>(what, total, stderr,
+                                         isatty(STDERR_FILENO) != 0);
+}
+
+void Report::ShowProgress(int64_t done, const std::string& note) {
+  if (progress_ == nullptr) return;
+  progress_->Update(done, note, Progress::Clock::now());
+}
+
+void Report::EndProgress() { progress_.reset(); }
+
+absl::Status Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
+  if (silent()) return absl::OkStatus();
+  std::string added;
+  Json losses = Json::object();
+  for (const auto& [name, mean] : step.added_losses) {
+    absl::StrAppendFormat(&added, "  %s %.4g", name, mean);
+    losses[name] = mean;
+  }
+  Say(absl::StrFormat(
+      "epoch %d  step %*d/%d  loss %.4f%s  accuracy %5.2f %%  lr %.3g  "
+      "%.0f samples/s  %.1f ms",
+      step.epoch, static_cast<int>(absl::StrCat(steps_in_all).size()),
+      step.step, steps_in_all, step.score.loss(), added,
+      100 * step.score.accuracy(), step.learning_rate, step.samples_per_s,
+      step.step_ms));
+  Json event = {{"event", "step"},
+                {"epoch", step.epoch},
+                {"step", step.step},
+                {"loss", step.score.loss()},
+                {"accuracy", step.score.accuracy()},
+                {"learning_rate", step.learning_rate},
+                {"samples_per_s", step.samples_per_s},
+                {"step_ms", step.step_ms}};
+  if (!losses.empty()) event["added_losses"] = losses;
+  return metrics_->Write(event);
+}
+
+absl::Status Report::ShowEvaluation(int64_t epoch, const Score& score) {
+  if (silent()) return absl::OkStatus();
+  Say(absl::StrFormat(
+      "epoch %d  test: loss %.4f  accuracy %.2f %%  (%d predictions)", epoch,
+      score.loss(), 100 * score.accuracy(), score.count));
+  return metrics_->Write({{"event", "eval"},
+                          {"epoch", epoch},
+                          {"loss", score.loss()},
+                          {"accuracy", score.accuracy()},
+                          {"count", score.count}});
+}
+
+absl::Status Report::ShowSummary(const SummaryReport& summary) {
+  if (silent()) return absl::OkStatus();
+  EndProgress();
+  Say("summary");
+  Say(absl::StrFormat("  test accuracy      %.2f %%",
+                      100 * summary.test.accuracy()));
+  if (summary.steps > 0) {
+    Say(absl::StrFormat(
+        "  training           %d steps, %.0f samples/s, "
+        "%.1f ms a step (median)",
+        summary.steps, summary.samples_per_s, summary.step_ms_median));
+  }
+  if (summary.steps > 0) {
+    Say(absl::StrFormat("  start to first step %.0f ms", summary.startup_ms));
+  }
+  Say(absl::StrFormat("  peak memory        %.0f MiB", summary.peak_rss_mib));
+  for (const auto& [device, peak] : summary.device_memory) {
+    Say(absl::StrFormat("  peak on %-10s %s", device, peak));
+  }
+  Say(absl::StrFormat("  weights_sha256     %s", summary.weights_sha256));
+  for (const auto& [name, value] : summary.measurements) {
+    Say(absl::StrFormat("  %s %.0f", name, value));
+  }
+  if (!summary.checkpoint.empty()) {
+    Say(absl::StrFormat("  checkpoint         %s", summary.checkpoint));
+    Say("what to try next");
+    Say(absl::StrFormat("  go on training     --epochs=3 --resume=%s",
+                        summary.checkpoint));
+  } else {
+    Say("what to try next");
+  }
+  if (summary.ranks == 1) Say("  on two ranks       --nproc_per_node=2");
+  Say("  another network    --model=resnet18 (--help lists all)");
+  nlohmann::ordered_json memory = nlohmann::ordered_json::object();
+  for (const auto& [device, peak] : summary.device_memory) {
+    memory[device] = peak;
+  }
+  nlohmann::ordered_json measurements = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : summary.measurements) {
+    measurements[name] = value;
+  }
+  return metrics_->Write({{"event", "summary"},
+                          {"loss", summary.last_steps.loss()},
+                          {"test_accuracy", summary.test.accuracy()},
+                          {"samples_per_s", summary.samples_per_s},
+                          {"step_ms_median", summary.step_ms_median},
+                          {"peak_rss_mib", summary.peak_rss_mib},
+                          {"device_memory", memory},
+                          {"startup_ms", summary.startup_ms},
+                          {"weights_sha256", summary.weights_sha256},
+                          {"measurements", measurements}});
+}
+
+}  // namespace tandem

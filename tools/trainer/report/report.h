@@ -1,0 +1,81 @@
+// What a job says: lines for a person on stdout, progress on stderr, one JSON
+// object an event in the metrics file.
+
+#ifndef TANDEM_TOOLS_TRAINER_REPORT_REPORT_H_
+#define TANDEM_TOOLS_TRAINER_REPORT_REPORT_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/model/batch.h"
+#include "tools/trainer/report/metrics.h"
+#include "tools/trainer/report/progress.h"
+
+namespace tandem {
+
+struct StepReport {
+  int64_t epoch = 0;  // from 1
+  int64_t step = 0;   // of the job, from 1
+  Score score;        // of the steps since the last report
+  std::map<std::string, double> added_losses;  // see Strategy::AddedLosses
+  double learning_rate = 0;
+  double samples_per_s = 0;
+  double step_ms = 0;  // mean since the last report
+};
+
+struct SummaryReport {
+  int ranks = 1;
+  int64_t steps = 0;
+  Score last_steps;  // of the last step report
+  Score test;
+  double samples_per_s = 0;
+  double step_ms_median = 0;
+  double peak_rss_mib = 0;
+  double startup_ms = 0;
+  // Of simulated devices: what each held at most, and what for.
+  std::vector<std::pair<std::string, std::string>> device_memory;
+  std::string weights_sha256;
+  std::string checkpoint;  // where the last one lies; empty: none
+  // See Strategy::Measurements.
+  std::vector<std::pair<std::string, double>> measurements;
+};
+
+// Speaks for the job on rank 0, and is silent on the others. Not thread-safe.
+class Report {
+ public:
+  using Settings = std::vector<std::pair<std::string, std::string>>;
+
+  static Report Silent();
+  static Report Speaking(MetricsFile metrics);
+
+  absl::Status ShowSettings(const Settings& settings);
+  // Lines of text that are no event.
+  void Say(const std::string& line);
+
+  // Starts a progress bar, which the next StartProgress or EndProgress removes.
+  void StartProgress(const std::string& what, int64_t total);
+  void ShowProgress(int64_t done, const std::string& note);
+  void EndProgress();
+
+  absl::Status ShowStep(const StepReport& step, int64_t steps_in_all);
+  absl::Status ShowEvaluation(int64_t epoch, const Score& score);
+  absl::Status ShowSummary(const SummaryReport& summary);
+
+ private:
+  explicit Report(std::unique_ptr<MetricsFile> metrics)
+      : metrics_(std::move(metrics)) {}
+
+  bool silent() const { return metrics_ == nullptr; }
+
+  std::unique_ptr<MetricsFile> metrics_;  // null: silent
+  std::unique_ptr<Progress> progress_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_REPORT_REPORT_H_
