@@ -31,14 +31,9 @@ std::unique_ptr<CollectiveRunner> NewRunner(
     const StorePtr& store, const Communicator& group,
     const CommunicatorOptions& options) {
   if (group.size() == 1) return nullptr;
-  GroupMember member;
-  member.store = store;
-  member.rank = group.rank();
-  member.size = group.size();
-  member.name = group.name();
+  GroupMember member =
+      MemberOfWhole(store, group.rank(), group.size(), group.name());
   member.rank_names = options.rank_names;
-  member.job = store;
-  member.job_size = group.size();
   return std::make_unique<CollectiveRunner>(std::move(member), options);
 }
 

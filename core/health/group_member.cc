@@ -1,9 +1,23 @@
 #include "core/health/group_member.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace tandem {
+
+GroupMember MemberOfWhole(StorePtr store, int rank, int size,
+                          std::string name) {
+  GroupMember member;
+  member.job = store;
+  member.store = std::move(store);
+  member.rank = rank;
+  member.size = size;
+  member.name = std::move(name);
+  member.job_size = size;
+  return member;
+}
 
 int GroupMember::NameOf(int its_rank) const {
   return rank_names.empty() ? its_rank : rank_names[its_rank];

@@ -41,6 +41,10 @@ struct GroupMember {
   std::string ToString() const;
 };
 
+// Rank `rank` of a group of `size` ranks that is no part of another one.
+GroupMember MemberOfWhole(StorePtr store, int rank, int size,
+                          std::string name = kWorldName);
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_HEALTH_GROUP_MEMBER_H_

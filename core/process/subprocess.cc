@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/owned_fd.h"
 #include "core/base/status_macros.h"
 #include "core/process/process_end.h"
 
@@ -26,51 +27,32 @@ namespace {
 
 using Stream = SubprocessOptions::Stream;
 
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  ~UniqueFd() {
-    if (fd_ >= 0) close(fd_);
-  }
-  UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_ = -1;
-};
-
 absl::Status SystemError(const char* what) {
   return absl::ErrnoToStatus(errno, absl::StrCat(what, " failed"));
 }
 
 // What the parent reads from, and what the child writes to.
 struct Ends {
-  UniqueFd parent;
-  UniqueFd child;
+  OwnedFd parent;
+  OwnedFd child;
 };
 
 absl::StatusOr<Ends> MakePipe() {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) return SystemError("pipe2");
-  return Ends{UniqueFd(fds[0]), UniqueFd(fds[1])};
+  return Ends{OwnedFd(fds[0]), OwnedFd(fds[1])};
 }
 
 absl::StatusOr<Ends> MakeTerminal() {
   Ends ends;
-  ends.parent = UniqueFd(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ends.parent = OwnedFd(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   const int fd = ends.parent.get();
   char name[PATH_MAX];
   if (fd < 0 || grantpt(fd) != 0 || unlockpt(fd) != 0 ||
       ptsname_r(fd, name, sizeof(name)) != 0) {
     return SystemError("opening a pseudo-terminal");
   }
-  ends.child = UniqueFd(open(name, O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ends.child = OwnedFd(open(name, O_RDWR | O_NOCTTY | O_CLOEXEC));
   termios mode;
   if (ends.child.get() < 0 || tcgetattr(ends.child.get(), &mode) != 0) {
     return SystemError("opening a pseudo-terminal");
@@ -155,7 +137,7 @@ absl::StatusOr<Subprocess> Subprocess::Start(const SubprocessOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(Ends out, MakeEnds(options.out));
   TANDEM_ASSIGN_OR_RETURN(Ends err, MakeEnds(options.err));
   TANDEM_ASSIGN_OR_RETURN(Ends error, MakePipe());
-  const UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const OwnedFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   const ChildPlan plan = {options.program.c_str(),
                           Pointers(options.argv),
                           Pointers(options.environment),
@@ -168,8 +150,8 @@ absl::StatusOr<Subprocess> Subprocess::Start(const SubprocessOptions& options) {
   if (pid < 0) return SystemError("fork");
   if (pid == 0) RunChild(plan);
   setpgid(pid, pid);  // whoever comes first: a signal may be sent at once
-  error.child = UniqueFd();
-  Subprocess child(pid, out.parent.release(), err.parent.release());
+  error.child = OwnedFd();
+  Subprocess child(pid, out.parent.Release(), err.parent.Release());
   TANDEM_RETURN_IF_ERROR(AwaitExec(error.parent.get(), options.program));
   return child;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/round_up.h"
 #include "core/device/available_memory.h"
 
 namespace tandem {
@@ -33,10 +34,6 @@ BlockCacheOptions WithinLimit(BlockCacheOptions options) {
 size_t LeastAvailable(const std::string& cgroup_root) {
   const uint64_t limit = MemoryLimit(cgroup_root);
   return limit == kNoMemoryLimit ? 0 : limit / 32;
-}
-
-size_t RoundUp(size_t value, size_t unit) {
-  return (value + unit - 1) / unit * unit;
 }
 
 // A mapping that begins on a huge page; null if there is none to be had.

@@ -8,11 +8,10 @@
 
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "parallel/optim/aligned_length.h"
 
 namespace tandem {
 namespace {
-
-constexpr int64_t kAlignment = 64;  // bytes
 
 struct MatrixShape {
   int64_t rows, columns, rank;
@@ -41,12 +40,6 @@ bool Compresses(const MatrixShape& shape, double min_rate) {
                                static_cast<double>(shape.numel());
 }
 
-int64_t AlignUp(int64_t elements, const at::Tensor& like) {
-  const int64_t unit = std::max<int64_t>(
-      1, kAlignment / static_cast<int64_t>(like.element_size()));
-  return (elements + unit - 1) / unit * unit;
-}
-
 // [numel], what `view` covers of its storage.
 at::Tensor Flat(const at::Tensor& view) {
   CHECK(view.is_non_overlapping_and_dense());
@@ -61,7 +54,7 @@ class Cutter {
   at::Tensor Next(int64_t rows, int64_t columns) {
     const at::Tensor cut =
         buffer_.narrow(0, used_, rows * columns).view({rows, columns});
-    used_ += AlignUp(rows * columns, buffer_);
+    used_ += AlignedLength(rows * columns, buffer_);
     return cut;
   }
 
@@ -96,8 +89,8 @@ absl::Status MakeMemory(const GradBucket& bucket, const Choice& choice,
                         Communicator& group, PowerSgdBucket* laid_out) {
   int64_t ps = 0, qs = 0, rest = 0;
   for (const MatrixShape& shape : choice.shapes) {
-    ps += AlignUp(shape.rows * shape.rank, bucket.buffer);
-    qs += AlignUp(shape.columns * shape.rank, bucket.buffer);
+    ps += AlignedLength(shape.rows * shape.rank, bucket.buffer);
+    qs += AlignedLength(shape.columns * shape.rank, bucket.buffer);
   }
   for (size_t i : choice.uncompressed) rest += bucket.gradients[i].numel();
   const at::TensorOptions options = bucket.buffer.options();

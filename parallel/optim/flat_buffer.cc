@@ -19,17 +19,10 @@
 #include "core/base/describe_tensor.h"
 #include "core/base/status_macros.h"
 #include "core/device/memory_category.h"
+#include "parallel/optim/aligned_length.h"
 
 namespace tandem {
 namespace {
-
-constexpr int64_t kAlignment = 64;  // bytes: a cache line, a vector of AVX-512
-
-int64_t AlignUp(int64_t elements, const at::Tensor& like) {
-  const int64_t unit = std::max<int64_t>(
-      1, kAlignment / static_cast<int64_t>(like.element_size()));
-  return (elements + unit - 1) / unit * unit;
-}
 
 bool LiesIn(const at::Tensor& view, const at::Tensor& flat, int64_t offset) {
   return view.defined() && !view.is_sparse() && view.is_alias_of(flat) &&
@@ -92,7 +85,7 @@ FlatBuffer::FlatBuffer(const NamedTensors& parameters,
     CHECK(parameter.device() == first.device() &&
           parameter.scalar_type() == first.scalar_type())
         << name;
-    const int64_t end = size + AlignUp(parameter.numel(), first);
+    const int64_t end = size + AlignedLength(parameter.numel(), first);
     slots_.push_back(
         {name, parameter, positions[i], i, size, parameter.numel(), end});
     index_of_.push_back(i);

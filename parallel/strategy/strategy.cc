@@ -2,33 +2,9 @@
 
 #include "core/base/status_macros.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/collected_tensors.h"
 
 namespace tandem {
-namespace {
-
-// Keeps what comes.
-class Collector : public TensorSink {
- public:
-  bool ComesBefore(const TensorInfo& a, const TensorInfo& b) const override {
-    return a.name < b.name;
-  }
-  absl::Status Begin(std::vector<TensorInfo> infos) override {
-    forms_ = std::move(infos);
-    return absl::OkStatus();
-  }
-  absl::Status Add(const at::Tensor& values) override {
-    tensors.emplace_back(forms_[tensors.size()].name, values);
-    return absl::OkStatus();
-  }
-
-  NamedTensors tensors;
-
- private:
-  std::vector<TensorInfo> forms_;
-};
-
-}  // namespace
-
 absl::StatusOr<NamedTensors> Strategy::OwnState(const StateParts& parts) const {
   NamedTensors model;
   if (parts.parameters) model = Parameters();
@@ -40,7 +16,7 @@ absl::StatusOr<NamedTensors> Strategy::OwnState(const StateParts& parts) const {
 }
 
 absl::StatusOr<WholeState> Strategy::GatherState() {
-  Collector parameters, buffers, optimizer;
+  CollectedTensors parameters, buffers, optimizer;
   TANDEM_RETURN_IF_ERROR(StreamState({true, false, false}, parameters));
   TANDEM_RETURN_IF_ERROR(StreamState({false, true, false}, buffers));
   TANDEM_RETURN_IF_ERROR(StreamState({false, false, true}, optimizer));

@@ -34,6 +34,7 @@
 #include "core/comm/communicator.h"
 #include "core/process/spawn.h"
 #include "core/store/store.h"
+#include "tools/bench/median.h"
 
 ABSL_FLAG(int, ranks, 2, "processes");
 ABSL_FLAG(bool, pin, true, "bind each rank to a core of its own");
@@ -90,11 +91,6 @@ absl::StatusOr<double> TimeOne(const Way& way, const at::Tensor& tensor,
   }
   const std::chrono::duration<double, std::micro> took = Clock::now() - start;
   return took.count() / count / (messages ? 2 : 1);
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 absl::Status MeasureSize(const std::vector<Way>& ways, int64_t bytes) {

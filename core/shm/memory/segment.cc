@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/round_up.h"
 #include "core/base/status_macros.h"
 
 namespace tandem {
@@ -11,18 +12,16 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-constexpr size_t RoundUp(size_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
-}
+size_t Pages(size_t bytes) { return RoundUp(bytes, kPage); }
 
-size_t PagesAt() { return RoundUp(sizeof(ShmShared)); }
+size_t PagesAt() { return Pages(sizeof(ShmShared)); }
 size_t SlotsAt(int size) {
-  return PagesAt() + size * RoundUp(sizeof(ShmRankPage));
+  return PagesAt() + size * Pages(sizeof(ShmRankPage));
 }
 size_t MailAt(int size) { return SlotsAt(size) + 2 * size * kSlotBytes; }
 size_t MailOffset(int size, int from, int to) {
   return MailAt(size) +
-         (static_cast<size_t>(from) * size + to) * RoundUp(sizeof(ShmMailRing));
+         (static_cast<size_t>(from) * size + to) * Pages(sizeof(ShmMailRing));
 }
 
 }  // namespace
@@ -51,7 +50,7 @@ ShmShared& ShmSegment::shared() const {
 
 ShmRankPage& ShmSegment::page(int rank) const {
   return *reinterpret_cast<ShmRankPage*>(mapping_.data() + PagesAt() +
-                                         rank * RoundUp(sizeof(ShmRankPage)));
+                                         rank * Pages(sizeof(ShmRankPage)));
 }
 
 std::byte* ShmSegment::slot(int rank, int which) const {

@@ -34,10 +34,6 @@ absl::Status Failed(const char* what) {
 
 }  // namespace
 
-OwnedFd::~OwnedFd() {
-  if (fd_ >= 0) close(fd_);
-}
-
 SharedMapping::~SharedMapping() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }

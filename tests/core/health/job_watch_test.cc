@@ -23,14 +23,7 @@ constexpr char kWhy[] = "the job has failed: rank 3 gave up: disk full";
 class JobWatchTest : public testing::Test {
  protected:
   static GroupMember Of(const StorePtr& store, int rank) {
-    GroupMember member;
-    member.store = store;
-    member.rank = rank;
-    member.size = 4;
-    member.name = "world";
-    member.job = store;
-    member.job_size = 4;
-    return member;
+    return MemberOfWhole(store, rank, 4);
   }
   void RankThreeFails() {
     GroupMember odd = Of(store_, 1);
