@@ -115,7 +115,7 @@ int Refuse(const absl::Status& status) {
 int StartRanks(const LaunchPlan& plan, const TrainOptions& options, int argc,
                char** argv) {
   const std::chrono::milliseconds timeout(
-      static_cast<int64_t>(options.timeout_s * 1e3));
+      static_cast<int64_t>(options.timeout * 1e3));
   ServedStore served;
   LauncherOptions launcher;
   launcher.serve_store = [&](const std::string& host,

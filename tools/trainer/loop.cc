@@ -280,7 +280,8 @@ absl::Status Loop::Summarise() {
 }  // namespace
 
 absl::Status RunJob(Job& job, Report& report) {
-  TANDEM_RETURN_IF_ERROR(report.ShowSettings(DescribeJob(job)));
+  const JobDescription settings = DescribeJob(job);
+  TANDEM_RETURN_IF_ERROR(report.ShowSettings(settings.shown, settings.all));
   if (!job.partition.empty()) report.Say(job.partition);
   return Loop(job, report).Run();
 }

@@ -72,6 +72,29 @@ TEST(TrainTest, FashionMnistOnOneRank) {
   EXPECT_THAT(inspected.out, HasSubstr(Fingerprint(events)));
 }
 
+// A person sees what is not as usual, and what follows from several settings;
+// programs see all, as what they are.
+TEST(TrainTest, SettingsAreShownWhereTheyDiffer) {
+  ProgramResult program;
+  const Events events =
+      RunJobForEvents(SmallJob({"--max_steps=1", "--nesterov"}), &program);
+  EXPECT_THAT(program.out, HasSubstr("  nesterov "));
+  EXPECT_THAT(program.out, HasSubstr("  learning_rate "));
+  EXPECT_THAT(program.out, Not(HasSubstr("lr_schedule")));
+  const auto& settings = events.front();
+  EXPECT_EQ(settings["nesterov"], true);
+  EXPECT_EQ(settings["amsgrad"], false);
+  EXPECT_EQ(settings["batch_size"], 16);
+  EXPECT_EQ(settings["momentum"], 0.9);
+  EXPECT_EQ(settings["learning_rate"], 0.05);
+  EXPECT_EQ(settings["lr_schedule"], "constant");
+  EXPECT_EQ(settings["comm_hook"], "none");
+
+  RunJobForEvents(SmallJob({"--max_steps=1", "--show_settings"}), &program);
+  EXPECT_THAT(program.out, HasSubstr("  lr_schedule "));
+  EXPECT_THAT(program.out, HasSubstr("  power_sgd_rank "));
+}
+
 TEST(TrainTest, TheSameJobTwiceGivesTheSameBits) {
   const Flags job = SmallJob({"--epochs=2"});
   EXPECT_EQ(Fingerprint(RunJobForEvents(job)),

@@ -78,7 +78,7 @@ TEST(UnevenBatchesTest, EveryStrategyTakesTheLastSamples) {
     const Events events = RunJobForEvents(Job("mlp_small", 37, layout));
     const Events steps = EventsOf(events, "step");
     EXPECT_EQ(steps.size(), 3u);
-    EXPECT_EQ(events.front()["drop_last"], "false");
+    EXPECT_EQ(events.front()["drop_last"], false);
     const Events dropping =
         RunJobForEvents(Joined(Job("mlp_small", 37, layout), {"--drop_last"}));
     EXPECT_EQ(EventsOf(dropping, "step").size(), 2u);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
@@ -25,11 +26,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> Connect(
     const TrainOptions& options, const Launch& launch) {
   CommunicatorOptions communication;
   communication.timeout =
-      std::chrono::milliseconds(static_cast<int64_t>(options.timeout_s * 1e3));
+      std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1e3));
   communication.backend = options.backend;
   communication.interface = options.interface;
   communication.straggler_warning = std::chrono::milliseconds(
-      static_cast<int64_t>(options.straggler_warning_s * 1e3));
+      static_cast<int64_t>(options.straggler_warning * 1e3));
   TANDEM_ASSIGN_OR_RETURN(communication.settings, SettingsOfJob());
   return Communicator::ForLaunch(launch, communication);
 }
@@ -132,6 +133,16 @@ absl::Status CheckLayout(const TrainOptions& options, int world_size) {
 
 namespace {
 
+// Those whose names are not there yet.
+void Append(const SettingValues& more, SettingValues* values) {
+  const auto known = *values;
+  for (const auto& each : more) {
+    const bool there = absl::c_any_of(
+        known, [&](const auto& one) { return one.first == each.first; });
+    if (!there) values->push_back(each);
+  }
+}
+
 absl::Status FillJob(const TrainOptions& options, const Launch& launch,
                      Job& job) {
   job.options = options;
@@ -175,19 +186,28 @@ absl::StatusOr<Job> SetUpJob(const TrainOptions& options,
   return filled;
 }
 
-Report::Settings DescribeJob(const Job& job) {
-  Report::Settings settings = {
+JobDescription DescribeJob(const Job& job) {
+  const SettingValues resolved = {
+      {"model", job.options.model},
+      {"dataset", job.options.dataset},
+      {"training_samples", job.train_data->size()},
+      {"test_samples", job.test_data->size()},
+      {"batch_size", job.options.batch_size},
+      {"batch_per_replica", job.batch_size_per_replica},
+      {"optimizer", job.options.optimizer},
+      {"learning_rate", ResolvedLearningRate(job.options)},
       {"strategy", job.strategy->name()},
       {"mesh", job.mesh.ToString()},
       {"launcher", job.launch.launcher},
-      {"batch_per_replica", absl::StrCat(job.batch_size_per_replica)},
-      {"intra_op_threads", absl::StrCat(job.intra_op_threads)},
-      {"training_samples", absl::StrCat(job.train_data->size())},
-      {"test_samples", absl::StrCat(job.test_data->size())},
+      {"intra_op_threads", int64_t{job.intra_op_threads}},
   };
-  const Report::Settings asked = Describe(job.options);
-  settings.insert(settings.begin(), asked.begin(), asked.end());
-  return settings;
+  const SettingValues given = Describe(job.options);
+  JobDescription description = {resolved, resolved};
+  Append(given, &description.all);
+  Append(job.options.show_settings ? given
+                                   : Differing(given, Describe(TrainOptions())),
+         &description.shown);
+  return description;
 }
 
 }  // namespace tandem

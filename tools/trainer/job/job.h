@@ -17,7 +17,6 @@
 #include "core/mesh/mesh.h"
 #include "datasets/dataset.h"
 #include "parallel/strategy/strategy.h"
-#include "tools/trainer/report/report.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
@@ -46,8 +45,13 @@ absl::Status CheckLayout(const TrainOptions& options, int world_size);
 // Collective: every rank of the job calls it.
 absl::StatusOr<Job> SetUpJob(const TrainOptions& options, const Launch& launch);
 
-// Every resolved setting, for the report.
-Report::Settings DescribeJob(const Job& job);
+// The settings, resolved, for the report: all of them, and those that a person
+// is shown, which are not as usual or follow from several.
+struct JobDescription {
+  SettingValues all;
+  SettingValues shown;
+};
+JobDescription DescribeJob(const Job& job);
 
 }  // namespace tandem
 

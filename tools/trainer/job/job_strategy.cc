@@ -181,7 +181,7 @@ absl::StatusOr<JobStrategy> MakeHybrid(const TrainOptions& options,
   hybrid.seed = options.seed;
   hybrid.pipeline.defers_statistics = options.pipeline.deferred_batch_norm;
   hybrid.pipeline.timeout =
-      std::chrono::milliseconds(static_cast<int64_t>(options.timeout_s * 1e3));
+      std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1e3));
   hybrid.pipeline.hang_timeout = hybrid.pipeline.timeout;
   const DecayGroups groups = ExemptFromDecay(options);
   SetOptimizer(options, groups, &hybrid);

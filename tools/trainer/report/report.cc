@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <variant>
 
 #include "absl/strings/str_format.h"
 
@@ -26,13 +28,20 @@ void Report::Say(const std::string& line) {
   std::fflush(stdout);
 }
 
-absl::Status Report::ShowSettings(const Settings& settings) {
+absl::Status Report::ShowSettings(const SettingValues& shown,
+                                  const SettingValues& all) {
   if (silent()) return absl::OkStatus();
-  Json event = {{"event", "settings"}};
   Say("settings");
-  for (const auto& [name, value] : settings) {
-    event[name] = value;
-    if (!value.empty()) Say(absl::StrFormat("  %-18s %s", name, value));
+  size_t width = 0;
+  for (const auto& [name, value] : shown) width = std::max(width, name.size());
+  for (const auto& [name, value] : shown) {
+    Say(absl::StrFormat("  %-*s  %s", static_cast<int>(width), name,
+                        ToText(value)));
+  }
+  Json event = {{"event", "settings"}};
+  for (const auto& [name, value] : all) {
+    std::visit([&, key = name](const auto& typed) { event[key] = typed; },
+               value);
   }
   return metrics_->Write(event);
 }

@@ -15,6 +15,7 @@
 #include "core/model/batch.h"
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/progress.h"
+#include "tools/trainer/settings/setting.h"
 
 namespace tandem {
 
@@ -48,12 +49,12 @@ struct SummaryReport {
 // Speaks for the job on rank 0, and is silent on the others. Not thread-safe.
 class Report {
  public:
-  using Settings = std::vector<std::pair<std::string, std::string>>;
-
   static Report Silent();
   static Report Speaking(MetricsFile metrics);
 
-  absl::Status ShowSettings(const Settings& settings);
+  // `shown` to a person, `all` to the metrics file.
+  absl::Status ShowSettings(const SettingValues& shown,
+                            const SettingValues& all);
   // Lines of text that are no event.
   void Say(const std::string& line);
 

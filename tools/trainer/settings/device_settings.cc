@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/byte_size.h"
-#include "tools/trainer/settings/flag_checks.h"
+#include "core/base/status_macros.h"
 
 namespace tandem {
 namespace {
@@ -39,25 +39,18 @@ absl::Status CheckTogether(const DeviceSettings& settings) {
 }  // namespace
 
 absl::Status Validate(const DeviceSettings& settings) {
-  return FirstError({
-      OneOf("device", settings.device, {"cpu", "cuda", "sim"}),
-      Between("devices_per_rank", settings.devices_per_rank, 1, 128),
-      Between("sim_delay_us", settings.sim_delay_us, 0, 1e6),
-      CheckMemory(settings),
-      CheckTogether(settings),
-  });
+#define SETTING(kind, name, value, range, help) \
+  TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, settings.name));
+#include "tools/trainer/settings/device_settings.def"
+  TANDEM_RETURN_IF_ERROR(CheckMemory(settings));
+  return CheckTogether(settings);
 }
 
-std::vector<std::pair<std::string, std::string>> Describe(
-    const DeviceSettings& settings) {
+SettingValues Describe(const DeviceSettings& settings) {
   return {
-      {"device", settings.device},
-      {"devices_per_rank", absl::StrCat(settings.devices_per_rank)},
-      {"cut", settings.cut},
-      {"device_memory", settings.device_memory},
-      {"sim_async", settings.sim_async ? "true" : "false"},
-      {"sim_delay_us", absl::StrCat(settings.sim_delay_us)},
-      {"sim_delay_seed", absl::StrCat(settings.sim_delay_seed)},
+#define SETTING(kind, name, value, range, help) \
+  {#name, setting::kind::ValueOf(settings.name)},
+#include "tools/trainer/settings/device_settings.def"
   };
 }
 

@@ -9,29 +9,25 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/trainer/settings/setting.h"
 
 namespace tandem {
 
 struct DeviceSettings {
-  std::string device = "cpu";  // cpu, cuda or sim
-  int64_t devices_per_rank = 1;
-  std::string cut;  // of parallel/balance/cut.h; empty: by parameters
-  // Of simulated devices alone.
-  std::string device_memory;  // of core/base/byte_size.h; empty: no limit
-  bool sim_async = false;
-  int64_t sim_delay_us = 0;
-  uint64_t sim_delay_seed = 0;
+#define SETTING(kind, name, value, range, help) \
+  setting::kind::Field name = setting::kind::Of(value);
+#include "tools/trainer/settings/device_settings.def"
 };
 
 // Each by itself and together; the error names the flag.
 absl::Status Validate(const DeviceSettings& settings);
 
-// Every option as (flag name, text).
-std::vector<std::pair<std::string, std::string>> Describe(
-    const DeviceSettings& settings);
+// Every option as (flag name, value).
+SettingValues Describe(const DeviceSettings& settings);
 
-// Of the flags, which device_settings_flags.cc defines; not checked.
-DeviceSettings DeviceSettingsFromFlags();
+// Of the flags; not checked.
+absl::StatusOr<DeviceSettings> DeviceSettingsFromFlags();
 
 }  // namespace tandem
 

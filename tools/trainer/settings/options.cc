@@ -5,7 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "tools/trainer/settings/flag_checks.h"
+#include "core/base/status_macros.h"
 
 namespace tandem {
 namespace {
@@ -123,58 +123,33 @@ absl::Status CheckTogether(const TrainOptions& options) {
 }  // namespace
 
 absl::Status Validate(const TrainOptions& options) {
-  return FirstError({
-      Between("epochs", options.epochs, 1, 1e9),
-      Between("max_steps", options.max_steps, 0, 1e15),
-      Between("batch_size", options.batch_size, 1, 1e9),
-      AtLeast("learning_rate", options.learning_rate, 0),
-      AtLeast("z_loss", options.z_loss, 0),
-      AtLeast("momentum", options.momentum, 0),
-      AtLeast("weight_decay", options.weight_decay, 0),
-      AtLeast("lr_warmup_steps", options.lr_warmup_steps, 0),
-      AtLeast("lr_step_size", options.lr_step_size, 0),
-      AtLeast("lr_gamma", options.lr_gamma, 0),
-      AtLeast("clip_grad_norm", options.clip_grad_norm, 0),
-      Between("intra_op_threads", options.intra_op_threads, 0,
-              kMostIntraOpThreads),
-      Between("workers", options.workers, 0, 1024),
-      Between("timeout", options.timeout_s, 0.001, 1e7),
-      AtLeast("log_every", options.log_every, 1),
-      AtLeast("save_every", options.save_every, 0),
-      Between("synthetic_classes", options.synthetic_classes, 2, 1e6),
-      Between("synthetic_samples", options.synthetic_samples, 0, 1e9),
-      OneOf("optimizer", options.optimizer, {"sgd", "adam", "adamw"}),
-      OneOf("lr_schedule", options.lr_schedule, {"constant", "step", "cosine"}),
-      Validate(options.devices),
-      Validate(options.pipeline, SurroundingsOf(options)),
-      AtLeast("clip_grad_value", options.clip_grad_value, 0),
-      Between("straggler_warning", options.straggler_warning_s, 0, 1e7),
-      AtLeast("trace_step", options.trace_step, 1),
-      OneOf("backend", options.backend, {"shm", "gloo"}),
-      Validate(options.ddp),
-      // How many replicas there are is known later, but for a pipeline.
-      CheckReplicas(options, options.strategy == "pipeline" ? 1 : 2),
-      CheckClipping(options),
-      CheckWeightDecay(options),
-      CheckData(options),
-      CheckTogether(options),
-  });
+#define SETTING(kind, name, value, range, help) \
+  TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, options.name));
+#include "tools/trainer/settings/train_settings.def"
+  TANDEM_RETURN_IF_ERROR(Validate(options.devices));
+  TANDEM_RETURN_IF_ERROR(Validate(options.pipeline, SurroundingsOf(options)));
+  TANDEM_RETURN_IF_ERROR(Validate(options.ddp));
+  // How many replicas there are is known later, but for a pipeline.
+  TANDEM_RETURN_IF_ERROR(
+      CheckReplicas(options, options.strategy == "pipeline" ? 1 : 2));
+  TANDEM_RETURN_IF_ERROR(CheckClipping(options));
+  TANDEM_RETURN_IF_ERROR(CheckWeightDecay(options));
+  TANDEM_RETURN_IF_ERROR(CheckData(options));
+  return CheckTogether(options);
 }
 
 absl::Status CheckReplicas(const TrainOptions& options, int64_t replicas) {
   if (!IsPipeline(options.pipeline, SurroundingsOf(options))) {
     return absl::OkStatus();
   }
-  const auto usual = Describe(DdpSettings());
-  const auto given = Describe(options.ddp);
   const bool is_hybrid = options.strategy == "hybrid" ||
                          options.pipeline.reproducible || replicas > 1;
-  for (size_t i = 0; i < given.size(); ++i) {
-    if (given[i] == usual[i]) continue;
-    if (is_hybrid && IsForHybrid(given[i].first)) continue;
-    const bool accumulates = given[i].first == "gradient_accumulation_steps";
+  for (const auto& [flag, value] :
+       Differing(Describe(options.ddp), Describe(DdpSettings()))) {
+    if (is_hybrid && IsForHybrid(flag)) continue;
+    const bool accumulates = flag == "gradient_accumulation_steps";
     return absl::InvalidArgumentError(absl::StrCat(
-        "--", given[i].first, "=", given[i].second,
+        "--", flag, "=", ToText(value),
         is_hybrid ? " is for replicas in one piece: leave it out"
                   : " is for replicas, but a pipeline is one replica and "
                     "averages nothing: leave it out",
@@ -195,56 +170,19 @@ double ResolvedLearningRate(const TrainOptions& options) {
   return options.optimizer == "sgd" ? 0.05 : 0.001;
 }
 
-std::vector<std::pair<std::string, std::string>> Describe(
-    const TrainOptions& options) {
-  auto text = [](const auto& value) { return absl::StrCat(value); };
-  std::vector<std::pair<std::string, std::string>> described = {
-      {"model", options.model},
-      {"dataset", options.dataset},
-      {"data_dir", options.data_dir},
-      {"synthetic_shape", absl::StrJoin(options.synthetic_shape, ",")},
-      {"synthetic_samples", text(options.synthetic_samples)},
-      {"synthetic_classes", text(options.synthetic_classes)},
-      {"epochs", text(options.epochs)},
-      {"max_steps", text(options.max_steps)},
-      {"batch_size", text(options.batch_size)},
-      {"drop_last", options.drop_last ? "true" : "false"},
-      {"z_loss", text(options.z_loss)},
-      {"optimizer", options.optimizer},
-      {"learning_rate", text(ResolvedLearningRate(options))},
-      {"momentum", text(options.momentum)},
-      {"nesterov", options.nesterov ? "true" : "false"},
-      {"amsgrad", options.amsgrad ? "true" : "false"},
-      {"weight_decay", text(options.weight_decay)},
-      {"no_weight_decay_on", options.no_weight_decay_on},
-      {"lr_schedule", options.lr_schedule},
-      {"lr_warmup_steps", text(options.lr_warmup_steps)},
-      {"lr_step_size", text(options.lr_step_size)},
-      {"lr_gamma", text(options.lr_gamma)},
-      {"clip_grad_norm", text(options.clip_grad_norm)},
-      {"clip_grad_norm_type", text(options.clip_grad_norm_type)},
-      {"error_if_nonfinite", options.error_if_nonfinite ? "true" : "false"},
-      {"clip_grad_value", text(options.clip_grad_value)},
-      {"seed", text(options.seed)},
-      {"backend", options.backend},
-      {"interface", options.interface},
-      {"timeout", text(options.timeout_s)},
-      {"straggler_warning", text(options.straggler_warning_s)},
-      {"workers", text(options.workers)},
-      {"log_every", text(options.log_every)},
-      {"save_dir", options.save_dir},
-      {"save_every", text(options.save_every)},
-      {"resume", options.resume},
-      {"eval_only", options.eval_only ? "true" : "false"},
-      {"log_dir", options.log_dir},
-      {"trace_file", options.trace_file},
-      {"trace_step", text(options.trace_step)},
-      {"metrics_file", options.metrics_file},
+SettingValues Describe(const TrainOptions& options) {
+  TrainOptions shown = options;
+  shown.learning_rate = ResolvedLearningRate(options);
+  SettingValues described = {
+#define SETTING(kind, name, value, range, help) \
+  {#name, setting::kind::ValueOf(shown.name)},
+#include "tools/trainer/settings/train_settings.def"
   };
-  const auto devices = Describe(options.devices);
-  described.insert(described.end(), devices.begin(), devices.end());
-  const auto pipeline = Describe(options.pipeline);
-  described.insert(described.end(), pipeline.begin(), pipeline.end());
+  for (const SettingValues& more :
+       {Describe(options.devices), Describe(options.pipeline),
+        Describe(options.ddp)}) {
+    described.insert(described.end(), more.begin(), more.end());
+  }
   return described;
 }
 

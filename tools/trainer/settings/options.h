@@ -13,6 +13,7 @@
 #include "tools/trainer/settings/ddp_settings.h"
 #include "tools/trainer/settings/device_settings.h"
 #include "tools/trainer/settings/pipeline_settings.h"
+#include "tools/trainer/settings/setting.h"
 
 namespace tandem {
 
@@ -20,59 +21,15 @@ namespace tandem {
 constexpr int kMostIntraOpThreads = 1024;
 
 struct TrainOptions {
-  std::string model = "cnn";
-  std::string dataset = "fashion_mnist";
-  std::string data_dir;
-  std::vector<int64_t> synthetic_shape;  // empty: the data set's own default
-  int64_t synthetic_classes = 10;
-  int64_t synthetic_samples = 0;  // 0: the data set's own default
-
-  int64_t epochs = 1;
-  int64_t max_steps = 0;    // 0: no limit but the epochs
-  int64_t batch_size = 64;  // of all ranks together
-  bool drop_last = true;
-  double z_loss = 0;  // its coefficient; 0: none
-  bool eval_only = false;
-
-  std::string optimizer = "sgd";
-  double learning_rate = 0;  // 0: the optimizer's usual one
-  double momentum = 0.9;
-  bool nesterov = false;
-  bool amsgrad = false;
-  double weight_decay = 0;
-  std::string lr_schedule = "constant";
-  int64_t lr_warmup_steps = 0;
-  int64_t lr_step_size = 0;  // in steps
-  double lr_gamma = 0.1;
-  std::string no_weight_decay_on;  // a regular expression; empty: none
-  double clip_grad_norm = 0;       // 0: off
-  double clip_grad_norm_type = 2;
-  bool error_if_nonfinite = false;
-  double clip_grad_value = 0;  // 0: off; before the norm
-
-  uint64_t seed = 0;
+#define SETTING(kind, name, value, range, help) \
+  setting::kind::Field name = setting::kind::Of(value);
+#include "tools/trainer/settings/train_settings.def"
   DeviceSettings devices;
-  int64_t intra_op_threads = 0;  // 0: this machine's cores shared by its ranks
-  int64_t workers = 1;
-  std::string strategy = "auto";
   PipelineSettings pipeline;
   DdpSettings ddp;
-  std::string backend = "shm";
-  std::string interface;
-  double timeout_s = 1800;
-  double straggler_warning_s = 0;  // 0: off
-
-  int64_t log_every = 25;
-  std::string save_dir = "checkpoints";
-  int64_t save_every = 0;  // in steps; 0: after each epoch alone
-  std::string resume;
-  std::string metrics_file;
-  std::string log_dir;
-  std::string trace_file;  // empty: no trace
-  int64_t trace_step = 3;  // which step, from 1
 };
 
-// Reads the flags (options_flags.cc defines them) and checks each by itself:
+// Reads the flags (of the tables beside this file) and checks each by itself:
 // an error names the flag, what was given and what it takes. Paths come back
 // relative to where the user stands.
 absl::StatusOr<TrainOptions> TrainOptionsFromFlags();
@@ -92,9 +49,8 @@ double ResolvedLearningRate(const TrainOptions& options);
 // What else decides about the pipeline.
 PipelineSurroundings SurroundingsOf(const TrainOptions& options);
 
-// Every option as (flag name, text), in the order in which they are printed.
-std::vector<std::pair<std::string, std::string>> Describe(
-    const TrainOptions& options);
+// Every option as (flag name, value), in the order in which they are printed.
+SettingValues Describe(const TrainOptions& options);
 
 }  // namespace tandem
 

@@ -4,11 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "parallel/partition/partition.h"
 #include "parallel/schedule/choice.h"
 #include "parallel/schedule/schedules.h"
-#include "tools/trainer/settings/flag_checks.h"
 
 namespace tandem {
 namespace {
@@ -72,12 +72,10 @@ absl::Status CheckBalance(const PipelineSettings& settings,
 // The first flag that is not as usual, of those that pipelines alone have;
 // empty: none.
 std::string FirstPipelineFlag(const PipelineSettings& settings) {
-  const auto usual = Describe(PipelineSettings());
-  const auto given = Describe(settings);
-  for (size_t i = 0; i < given.size(); ++i) {
-    const std::string& flag = given[i].first;
-    if (flag == "pipe" || flag == "balance" || given[i] == usual[i]) continue;
-    return absl::StrCat("--", flag, "=", given[i].second);
+  for (const auto& [flag, value] :
+       Differing(Describe(settings), Describe(PipelineSettings()))) {
+    if (flag == "pipe" || flag == "balance") continue;
+    return absl::StrCat("--", flag, "=", ToText(value));
   }
   return "";
 }
@@ -146,21 +144,14 @@ bool IsPipeline(const PipelineSettings& settings,
 
 absl::Status Validate(const PipelineSettings& settings,
                       const PipelineSurroundings& around) {
-  return FirstError({
-      Between("pipe", settings.pipe, 1, 1024),
-      Between("chunks", settings.chunks, 0, 64),
-      Between("microbatches", settings.microbatches, 0, 1e6),
-      Between("microbatch_size", settings.microbatch_size, 0, 1e9),
-      Between("weight_gradient_batch", settings.weight_gradient_batch, 0, 1e6),
-      OneOf("checkpoint_activations", settings.checkpoint_activations,
-            {"never", "except_last", "always"}),
-      CheckSchedule(settings),
-      CheckMicrobatches(settings, around.batch_size),
-      Between("gradient_groups", settings.gradient_groups, 0, 1e6),
-      CheckReproducible(settings),
-      CheckStrategy(settings, around),
-      CheckBalance(settings, around),
-  });
+#define SETTING(kind, name, value, range, help) \
+  TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, settings.name));
+#include "tools/trainer/settings/pipeline_settings.def"
+  TANDEM_RETURN_IF_ERROR(CheckSchedule(settings));
+  TANDEM_RETURN_IF_ERROR(CheckMicrobatches(settings, around.batch_size));
+  TANDEM_RETURN_IF_ERROR(CheckReproducible(settings));
+  TANDEM_RETURN_IF_ERROR(CheckStrategy(settings, around));
+  return CheckBalance(settings, around);
 }
 
 std::string BalanceFor(const PipelineSettings& settings,
@@ -169,20 +160,11 @@ std::string BalanceFor(const PipelineSettings& settings,
   return cut.empty() ? "parameters" : cut;
 }
 
-std::vector<std::pair<std::string, std::string>> Describe(
-    const PipelineSettings& settings) {
+SettingValues Describe(const PipelineSettings& settings) {
   return {
-      {"pipe", absl::StrCat(settings.pipe)},
-      {"schedule", settings.schedule},
-      {"chunks", absl::StrCat(settings.chunks)},
-      {"microbatches", absl::StrCat(settings.microbatches)},
-      {"microbatch_size", absl::StrCat(settings.microbatch_size)},
-      {"balance", settings.balance},
-      {"checkpoint_activations", settings.checkpoint_activations},
-      {"deferred_batch_norm", settings.deferred_batch_norm ? "true" : "false"},
-      {"weight_gradient_batch", absl::StrCat(settings.weight_gradient_batch)},
-      {"reproducible", settings.reproducible ? "true" : "false"},
-      {"gradient_groups", absl::StrCat(settings.gradient_groups)},
+#define SETTING(kind, name, value, range, help) \
+  {#name, setting::kind::ValueOf(settings.name)},
+#include "tools/trainer/settings/pipeline_settings.def"
   };
 }
 

@@ -9,22 +9,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/trainer/settings/setting.h"
 
 namespace tandem {
 
-// Flags of the same names (pipeline_settings_flags.cc tells what they mean).
+// Flags of the same names; the table says what they mean.
 struct PipelineSettings {
-  int64_t pipe = 1;
-  std::string schedule = "1f1b";
-  int64_t chunks = 0;           // 0: as the schedule has it usually
-  int64_t microbatches = 0;     // 0: by microbatch_size, or the usual number
-  int64_t microbatch_size = 0;  // 0: by microbatches
-  std::string balance;          // empty: --cut, else by parameters
-  std::string checkpoint_activations = "never";
-  bool deferred_batch_norm = false;
-  int64_t weight_gradient_batch = 0;  // 0: off
-  bool reproducible = false;
-  int64_t gradient_groups = 0;  // 0: as many as microbatches
+#define SETTING(kind, name, value, range, help) \
+  setting::kind::Field name = setting::kind::Of(value);
+#include "tools/trainer/settings/pipeline_settings.def"
 };
 
 // What else decides about a pipeline.
@@ -49,12 +43,11 @@ absl::Status Validate(const PipelineSettings& settings,
 std::string BalanceFor(const PipelineSettings& settings,
                        const std::string& cut);
 
-// Every option as (flag name, text).
-std::vector<std::pair<std::string, std::string>> Describe(
-    const PipelineSettings& settings);
+// Every option as (flag name, value).
+SettingValues Describe(const PipelineSettings& settings);
 
 // Of the flags; not checked.
-PipelineSettings PipelineSettingsFromFlags();
+absl::StatusOr<PipelineSettings> PipelineSettingsFromFlags();
 
 }  // namespace tandem
 

@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "--learning_rate=-0.5: must be at least 0"},
         BadOption{[](TrainOptions& o) { o.z_loss = -1; },
                   "--z_loss=-1: must be at least 0"},
-        BadOption{[](TrainOptions& o) { o.timeout_s = 0; }, "--timeout=0"},
+        BadOption{[](TrainOptions& o) { o.timeout = 0; }, "--timeout=0"},
         BadOption{[](TrainOptions& o) { o.optimizer = "lion"; },
                   "--optimizer=lion: unknown; known: sgd, adam, adamw"},
         BadOption{[](TrainOptions& o) { o.devices.device = "tpu"; },
@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(
                   },
                   "--synthetic_shape=3,8,8"},
         BadOption{[](TrainOptions& o) {
-                    o.timeout_s = std::numeric_limits<double>::infinity();
+                    o.timeout = std::numeric_limits<double>::infinity();
                   },
                   "--timeout=inf"},
         BadOption{[](TrainOptions& o) { o.intra_op_threads = 5000000000; },

@@ -1,0 +1,127 @@
+#include "tools/trainer/settings/setting.h"
+
+#include <glog/logging.h>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "core/base/status_macros.h"
+#include "core/files/user_path.h"
+
+namespace tandem {
+namespace {
+
+bool Parse(const std::string& text, std::string* value) {
+  *value = text;
+  return true;
+}
+bool Parse(const std::string& text, double* value) {
+  return absl::SimpleAtod(text, value);
+}
+bool Parse(const std::string& text, int64_t* value) {
+  return absl::SimpleAtoi(text, value) && *value >= 1;
+}
+
+const char* Expected(const std::string*) { return "names"; }
+const char* Expected(const double*) { return "numbers, such as 1,25"; }
+const char* Expected(const int64_t*) {
+  return "positive whole numbers, such as 3,224,224";
+}
+
+}  // namespace
+
+std::string ToText(const SettingValue& value) {
+  struct Texts {
+    std::string operator()(bool on) const { return on ? "true" : "false"; }
+    std::string operator()(int64_t number) const {
+      return absl::StrCat(number);
+    }
+    std::string operator()(double number) const { return absl::StrCat(number); }
+    std::string operator()(const std::string& text) const { return text; }
+  };
+  return std::visit(Texts(), value);
+}
+
+SettingValues Differing(const SettingValues& given,
+                        const SettingValues& usual) {
+  CHECK_EQ(given.size(), usual.size());
+  SettingValues differing;
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i] != usual[i]) differing.push_back(given[i]);
+  }
+  return differing;
+}
+
+namespace setting {
+
+// JSON's integers are signed.
+SettingValue Seed::ValueOf(uint64_t field) {
+  if (field <= INT64_MAX) return static_cast<int64_t>(field);
+  return absl::StrCat(field);
+}
+
+absl::Status Path::Read(const char*, const std::string& given,
+                        std::string* field) {
+  *field = given.empty() ? given : UserPath(given);
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status List<T>::Read(const char* name, const std::string& given,
+                           Field* field) {
+  field->clear();
+  for (const std::string& part : std::vector<std::string>(
+           absl::StrSplit(given, ',', absl::SkipEmpty()))) {
+    T value;
+    if (!Parse(part, &value)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, "=", given, ": takes ",
+                       Expected(static_cast<const T*>(nullptr)),
+                       ", with commas between them"));
+    }
+    field->push_back(value);
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+SettingValue List<T>::ValueOf(const Field& field) {
+  return absl::StrJoin(field, ",");
+}
+
+template struct List<std::string>;
+template struct List<double>;
+template struct List<int64_t>;
+
+absl::Status AtLeast::Check(const char* name, double given) const {
+  if (given >= least_) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", name, "=", given, ": must be at least ", least_));
+}
+
+absl::Status Between::Check(const char* name, double given) const {
+  if (given >= least_ && given <= most_) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", name, "=", given, ": must be from ", least_, " to ", most_));
+}
+
+absl::Status EachBetween::Check(const char* name,
+                                const std::vector<double>& given) const {
+  for (const double one : given) {
+    TANDEM_RETURN_IF_ERROR(each_.Check(name, one));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OneOf::Check(const char* name, const std::string& given) const {
+  for (const std::string& each : known_) {
+    if (given == each) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", name, "=", given,
+                   ": unknown; known: ", absl::StrJoin(known_, ", ")));
+}
+
+}  // namespace setting
+}  // namespace tandem

@@ -1,0 +1,129 @@
+// Settings of a program as rows of a table: each stands in one place, and its
+// flag, its field, its check and its text follow from there.
+//
+// A table is a file of lines
+//   SETTING(kind, name, default, range, help)
+// that is included wherever something is made of all rows, with SETTING defined
+// as what is made of one. The kinds and ranges are those below.
+
+#ifndef TANDEM_TOOLS_TRAINER_SETTINGS_SETTING_H_
+#define TANDEM_TOOLS_TRAINER_SETTINGS_SETTING_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace tandem {
+
+using SettingValue = std::variant<bool, int64_t, double, std::string>;
+
+// As it is given after "--name=".
+std::string ToText(const SettingValue& value);
+
+// Names of flags, with values, in the order of their tables.
+using SettingValues = std::vector<std::pair<std::string, SettingValue>>;
+
+// Those of `given` that are not as in `usual`, the same names in the same
+// order.
+SettingValues Differing(const SettingValues& given, const SettingValues& usual);
+
+namespace setting {
+
+// A kind has a Flag, the type of Abseil's flag, and a Field, that of the
+// struct's member. Read takes the one from the other; its errors name the flag.
+
+template <typename T>
+struct Plain {
+  using Flag = T;
+  using Field = T;
+  static Field Of(T usual) { return usual; }
+  static absl::Status Read(const char*, const T& given, T* field) {
+    *field = given;
+    return absl::OkStatus();
+  }
+  static SettingValue ValueOf(const T& field) { return field; }
+};
+
+using Switch = Plain<bool>;
+using Integer = Plain<int64_t>;
+using Number = Plain<double>;
+using Word = Plain<std::string>;
+
+struct Seed : Plain<uint64_t> {
+  static SettingValue ValueOf(uint64_t field);
+};
+
+// Relative to where the user stands.
+struct Path : Word {
+  static absl::Status Read(const char* name, const std::string& given,
+                           std::string* field);
+};
+
+// Several, with commas between; empty: none.
+template <typename T>
+struct List {
+  using Flag = std::string;
+  using Field = std::vector<T>;
+  static Field Of(const char*) { return {}; }  // none is what is usual
+  static absl::Status Read(const char* name, const std::string& given,
+                           Field* field);
+  static SettingValue ValueOf(const Field& field);
+};
+
+using Words = List<std::string>;
+using Numbers = List<double>;
+using Extents = List<int64_t>;  // each at least 1
+
+// What a value must be. Check names the flag, what was given and what it takes.
+
+struct Any {
+  template <typename T>
+  absl::Status Check(const char*, const T&) const {
+    return absl::OkStatus();
+  }
+};
+
+class AtLeast {
+ public:
+  explicit AtLeast(double least) : least_(least) {}
+  absl::Status Check(const char* name, double given) const;
+
+ private:
+  const double least_;
+};
+
+class Between {
+ public:
+  Between(double least, double most) : least_(least), most_(most) {}
+  absl::Status Check(const char* name, double given) const;
+
+ private:
+  const double least_, most_;
+};
+
+class EachBetween {
+ public:
+  EachBetween(double least, double most) : each_(least, most) {}
+  absl::Status Check(const char* name, const std::vector<double>& given) const;
+
+ private:
+  const Between each_;
+};
+
+class OneOf {
+ public:
+  explicit OneOf(std::vector<std::string> known) : known_(std::move(known)) {}
+  absl::Status Check(const char* name, const std::string& given) const;
+
+ private:
+  const std::vector<std::string> known_;
+};
+
+}  // namespace setting
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_SETTINGS_SETTING_H_
