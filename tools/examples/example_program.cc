@@ -6,27 +6,18 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <memory>
 #include <utility>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/fingerprint.h"
 #include "core/device/device.h"
-#include "core/launch/flags.h"
-#include "core/launch/launcher.h"
-#include "core/launch/resolve_launch.h"
-#include "core/program/command_line.h"
-#include "core/program/logging.h"
-#include "core/program/process.h"
 #include "core/random/random.h"
+#include "core/run/run_program.h"
 #include "core/sim/sim.h"
-#include "core/store/store.h"
 #include "models/toy.h"
 
 ABSL_FLAG(std::string, device, "",
@@ -41,14 +32,7 @@ ABSL_FLAG(uint64_t, seed, 0, "Seed of weights and samples.");
 namespace tandem {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kRefused = 2;
 constexpr std::chrono::minutes kTimeout(5);  // of every wait for other ranks
-
-int Fail(const Example& example, const absl::Status& status, int exit_code) {
-  absl::FPrintF(stderr, "%s: %s\n", example.name, status.message());
-  return exit_code;
-}
 
 std::string DeviceFor(const Example& example) {
   const std::string given = absl::GetFlag(FLAGS_device);
@@ -116,43 +100,18 @@ absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
   return DevicesOf(launch.local_rank, example.devices_per_rank, type);
 }
 
-absl::Status RunAsRank(const Example& example, const ExampleOptions& options,
-                       const Launch& launch) {
-  LoggingOptions logging;
-  logging.rank = launch.rank;
-  TANDEM_RETURN_IF_ERROR(InitLogging(example.name, logging));
-  ConfigureProcess(/*intra_op_threads=*/1);
-  IgnoreBrokenConnections();
+absl::Status CheckFlags(const Example& example, const Launch& first) {
+  TANDEM_ASSIGN_OR_RETURN(const ExampleOptions options,
+                          OptionsFromFlags(example));
+  return CheckDevices(example, options.device, first.local_world_size);
+}
+
+absl::Status RunAsRank(const Example& example, Rank& rank) {
+  TANDEM_ASSIGN_OR_RETURN(const ExampleOptions options,
+                          OptionsFromFlags(example));
   TANDEM_ASSIGN_OR_RETURN(std::vector<c10::Device> devices,
-                          PrepareDevices(example, options.device, launch));
-  CommunicatorOptions communication;
-  communication.timeout = kTimeout;
-  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> world,
-                          Communicator::ForLaunch(launch, communication));
-  const ExampleRank rank{options, *world, std::move(devices)};
-  const absl::Status status = CatchTorch([&] { return example.run(rank); });
-  if (!status.ok()) world->Abort(status);
-  return status;
-}
-
-// Starts this host's ranks, each of which runs this program again.
-int StartRanks(const LaunchPlan& plan, int argc, char** argv) {
-  ServedStore served;
-  LauncherOptions launcher;
-  launcher.serve_store = [&](const std::string& host,
-                             int port) -> absl::StatusOr<int> {
-    TANDEM_ASSIGN_OR_RETURN(served, ServeTcpStore(host, port, kTimeout));
-    return served.port;
-  };
-  return RunLauncher(plan, std::vector<std::string>(argv, argv + argc),
-                     launcher);
-}
-
-absl::Status CheckNothingIsLeft(const std::vector<std::string>& leftovers) {
-  if (leftovers.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", leftovers.front(),
-                   "' is no flag: options look like --nproc_per_node=2"));
+                          PrepareDevices(example, options.device, rank.launch));
+  return example.run(ExampleRank{options, rank.world, std::move(devices)});
 }
 
 // The mean of every rank's `value`.
@@ -165,22 +124,16 @@ absl::StatusOr<double> MeanOverRanks(const ExampleRank& rank, double value) {
 }  // namespace
 
 int RunExample(int argc, char** argv, const Example& example) {
-  ExampleOptions options;
-  LaunchPlan plan;
-  const absl::Status refused = [&]() -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
-                            ParseCommandLine(argc, argv, example.usage));
-    TANDEM_RETURN_IF_ERROR(CheckNothingIsLeft(leftovers));
-    TANDEM_ASSIGN_OR_RETURN(options, OptionsFromFlags(example));
-    TANDEM_ASSIGN_OR_RETURN(plan, ResolveLaunch(LaunchSettingsFromFlags(),
-                                                Environment::OfProcess()));
-    return CheckDevices(example, options.device, plan.launch.local_world_size);
-  }();
-  if (!refused.ok()) return Fail(example, refused, kRefused);
-  if (plan.is_launcher) return StartRanks(plan, argc, argv);
-  const absl::Status status =
-      CatchTorch([&] { return RunAsRank(example, options, plan.launch); });
-  return status.ok() ? 0 : Fail(example, status, kFailed);
+  RunOptions options;
+  options.name = example.name;
+  options.usage = example.usage;
+  options.check = [&](const Launch& first) {
+    return CheckFlags(example, first);
+  };
+  options.communication.timeout = kTimeout;
+  options.intra_op_threads = 1;
+  return RunProgram(argc, argv, options,
+                    [&](Rank& rank) { return RunAsRank(example, rank); });
 }
 
 ExampleSamples SamplesOf(const ExampleRank& rank) {

@@ -7,7 +7,7 @@
 #include "core/base/status_macros.h"
 #include "datasets/distributed_sampler.h"
 #include "datasets/loader.h"
-#include "tools/trainer/interrupt.h"
+#include "core/program/interrupt.h"
 
 namespace tandem {
 namespace {

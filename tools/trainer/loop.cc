@@ -19,7 +19,7 @@
 #include "datasets/loader.h"
 #include "parallel/optim/learning_rate.h"
 #include "tools/trainer/evaluation.h"
-#include "tools/trainer/interrupt.h"
+#include "core/program/interrupt.h"
 #include "tools/trainer/job/job_devices.h"
 #include "tools/trainer/saving.h"
 #include "tools/trainer/step_meter.h"

@@ -15,7 +15,7 @@
 #include "tools/trainer/job/job_devices.h"
 #include "tools/trainer/job/job_strategy.h"
 #include "tools/trainer/job/save_folder.h"
-#include "tools/trainer/job/setup_failure.h"
+#include "core/run/setup_failure.h"
 #include "tools/trainer/settings/pipeline_layout.h"
 #include "tools/trainer/settings/settings_agreement.h"
 

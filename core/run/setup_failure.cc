@@ -1,4 +1,4 @@
-#include "tools/trainer/job/setup_failure.h"
+#include "core/run/setup_failure.h"
 
 #include <chrono>
 

@@ -1,4 +1,4 @@
-#include "tools/trainer/interrupt.h"
+#include "core/program/interrupt.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,7 +1,7 @@
 // Ctrl-C and friends, taken as a wish to stop at the next safe point.
 
-#ifndef TANDEM_TOOLS_TRAINER_INTERRUPT_H_
-#define TANDEM_TOOLS_TRAINER_INTERRUPT_H_
+#ifndef TANDEM_CORE_PROGRAM_INTERRUPT_H_
+#define TANDEM_CORE_PROGRAM_INTERRUPT_H_
 
 #include "absl/status/status.h"
 
@@ -22,4 +22,4 @@ absl::Status InterruptError();
 
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_TRAINER_INTERRUPT_H_
+#endif  // TANDEM_CORE_PROGRAM_INTERRUPT_H_

@@ -1,7 +1,7 @@
 // Refusals and failures before training, told to the ranks that would wait.
 
-#ifndef TANDEM_TOOLS_TRAINER_JOB_SETUP_FAILURE_H_
-#define TANDEM_TOOLS_TRAINER_JOB_SETUP_FAILURE_H_
+#ifndef TANDEM_CORE_RUN_SETUP_FAILURE_H_
+#define TANDEM_CORE_RUN_SETUP_FAILURE_H_
 
 #include <string>
 
@@ -22,4 +22,4 @@ void TellOfDeath(const Launch& rank, const std::string& how);
 
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_TRAINER_JOB_SETUP_FAILURE_H_
+#endif  // TANDEM_CORE_RUN_SETUP_FAILURE_H_

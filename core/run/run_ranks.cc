@@ -1,0 +1,120 @@
+#include "core/run/run_ranks.h"
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/environment.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/instrument/fault_point.h"
+#include "core/launch/flags.h"
+#include "core/launch/launcher.h"
+#include "core/launch/resolve_launch.h"
+#include "core/program/command_line.h"
+#include "core/program/interrupt.h"
+#include "core/program/process.h"
+#include "core/run/setup_failure.h"
+#include "core/store/store.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kRefused = 2;
+
+// What the user can mend in what they gave is refused; the rest failed.
+int ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+      return kRefused;
+    default:
+      return kFailed;
+  }
+}
+
+// One line on stderr; the launcher, where there is one, adds the rank.
+int Fail(const RanksProgram& program, const absl::Status& status) {
+  std::fprintf(stderr, "%s: %s\n", program.name.c_str(),
+               std::string(status.message()).c_str());
+  return ExitCodeOf(status);
+}
+
+absl::StatusOr<LaunchPlan> PlanOfProcess() {
+  return ResolveLaunch(LaunchSettingsFromFlags(), Environment::OfProcess());
+}
+
+// What this node, or rank, refuses: other nodes' ranks would wait for it.
+int Refuse(const RanksProgram& program, const absl::Status& status) {
+  const int exit_code = Fail(program, status);
+  const absl::StatusOr<LaunchPlan> plan = PlanOfProcess();
+  if (!plan.ok()) return exit_code;
+  const absl::StatusOr<Launch> launch =
+      plan->is_launcher ? LaunchOfRank(*plan, 0, plan->launch.rendezvous.port)
+                        : absl::StatusOr<Launch>(plan->launch);
+  if (launch.ok()) TellOfFailedSetUp(*launch, status);
+  return exit_code;
+}
+
+absl::Status ReadCommandLine(int argc, char** argv,
+                             const RanksProgram& program) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
+                          ParseCommandLine(argc, argv, program.usage));
+  if (leftovers.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", leftovers.front(),
+                   "' is no flag: options look like --nproc_per_node=2"));
+}
+
+// Starts this node's ranks, each of which runs this program again.
+int StartRanks(const LaunchPlan& plan, int argc, char** argv) {
+  // Of what this process itself asks of the store, which is nothing.
+  constexpr std::chrono::minutes kTimeout(30);
+  ServedStore served;
+  LauncherOptions launcher;
+  launcher.serve_store = [&](const std::string& host,
+                             int port) -> absl::StatusOr<int> {
+    TANDEM_ASSIGN_OR_RETURN(served, ServeTcpStore(host, port, kTimeout));
+    return served.port;
+  };
+  launcher.tell_nodes = &TellOfDeath;
+  return RunLauncher(plan, std::vector<std::string>(argv, argv + argc),
+                     launcher);
+}
+
+int RunRank(const RanksProgram& program, const Launch& launch) {
+  SetFaultContext(launch.rank, /*step=*/0);
+  const absl::Status status = CatchTorch([&] { return program.run(launch); });
+  if (status.ok()) return 0;
+  const int signal_number = InterruptSignal();
+  if (signal_number == 0) return Fail(program, status);
+  // Whatever broke after the wish to stop, broke because ranks stopped.
+  Fail(program, InterruptError());
+  return 128 + signal_number;
+}
+
+}  // namespace
+
+int RunRanks(int argc, char** argv, const RanksProgram& program) {
+  SetLibTorchLogLevel();
+  IgnoreFileSizeSignal();
+  const absl::Status read = ReadCommandLine(argc, argv, program);
+  if (!read.ok()) return Refuse(program, read);
+  const absl::StatusOr<LaunchPlan> plan = PlanOfProcess();
+  if (!plan.ok()) return Fail(program, plan.status());
+  if (program.check) {
+    const absl::Status checked = program.check(plan->launch);
+    if (!checked.ok()) return Refuse(program, checked);
+  }
+  const absl::Status armed = ArmFaultsFromEnvironment();
+  if (!armed.ok()) return Fail(program, armed);
+  if (plan->is_launcher) return StartRanks(*plan, argc, argv);
+  return RunRank(program, plan->launch);
+}
+
+}  // namespace tandem

@@ -1,0 +1,44 @@
+// Entry of a program of several ranks: what torchrun and a script's main are in
+// PyTorch, in one call.
+//
+// core/run/run_program.h is the one for programs that need nothing special.
+
+#ifndef TANDEM_CORE_RUN_RUN_RANKS_H_
+#define TANDEM_CORE_RUN_RUN_RANKS_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "core/launch/launch.h"
+
+namespace tandem {
+
+struct RanksProgram {
+  // What its messages begin with, and its log files: "train".
+  std::string name;
+  // What --help says above the flags.
+  std::string usage;
+  // Checks the flags, of which the values are there, before any rank is
+  // started: so there is one line, not one a rank. `first` is this process's
+  // place, or that of the first rank that it will start. May be null.
+  std::function<absl::Status(const Launch& first)> check;
+  // One rank. Nothing is connected yet.
+  std::function<absl::Status(const Launch& launch)> run;
+};
+
+// What main returns. Parses the command line (the flags that place ranks,
+// --nproc_per_node and the others of docs/launching.md, come with this
+// library), and is the launcher of this node's ranks or one of them, as flags
+// and environment say. An error is one line on stderr; what this process
+// refuses, other nodes' ranks are told.
+//
+// 0: all went well. 2: something that the user gave can be mended
+// (InvalidArgument, NotFound, FailedPrecondition, Unimplemented). 1: something
+// else failed. 128 + the signal: HandleInterrupts was called, and a signal
+// came. A launcher returns what RunLauncher does.
+int RunRanks(int argc, char** argv, const RanksProgram& program);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_RUN_RUN_RANKS_H_

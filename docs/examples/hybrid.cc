@@ -1,0 +1,60 @@
+// Replicas of a model that is cut into stages, over ranks and their devices:
+//   bazel run //docs/examples:hybrid -- --nproc_per_node=4 --pipe=2
+// --pipe=1 is distributed data parallel, --pipe of all ranks one pipeline.
+#include "parallel/hybrid.h"
+
+#include <cstdio>
+#include <memory>
+
+#include "absl/flags/flag.h"
+#include "core/base/status_macros.h"
+#include "core/mesh/mesh.h"
+#include "core/run/run_program.h"
+#include "datasets/loader.h"
+#include "datasets/synthetic.h"
+#include "models/classification_loss.h"
+#include "models/mlp.h"
+#include "parallel/schedule/schedules.h"
+
+ABSL_FLAG(int, pipe, 2, "Ranks that share one replica of the model.");
+
+absl::Status Train(tandem::Rank& rank) {
+  const int pipe = absl::GetFlag(FLAGS_pipe);
+  TANDEM_ASSIGN_OR_RETURN(const auto mesh,
+                          tandem::Mesh::Create(rank.size(), pipe));
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const tandem::Dataset> data,
+                          tandem::MakeSyntheticImages({{1, 28, 28}}));
+  tandem::DistributedSamplerOptions sampling;
+  sampling.num_replicas = mesh.data();
+  sampling.rank = mesh.CoordinatesOf(rank.rank()).data;
+  TANDEM_ASSIGN_OR_RETURN(
+      std::shared_ptr<tandem::DistributedSampler> sampler,
+      tandem::DistributedSampler::Create(data->size(), sampling));
+  TANDEM_ASSIGN_OR_RETURN(
+      auto loader,
+      tandem::Loader::Create(data, sampler, {32, /*drop_last=*/true}));
+
+  const tandem::LayerSpecs layers = tandem::MlpSmall(784, data->classes());
+  tandem::HybridOptions options;
+  TANDEM_ASSIGN_OR_RETURN(
+      options.schedule,
+      tandem::OneFOneB({/*devices=*/pipe, /*chunks=*/1, /*microbatches=*/4}));
+  TANDEM_ASSIGN_OR_RETURN(options.cuts,
+                          tandem::UniformCuts(layers.size(), pipe));
+  TANDEM_ASSIGN_OR_RETURN(auto strategy,
+                          tandem::Hybrid::Create(layers, tandem::CrossEntropy,
+                                                 options, &rank.world));
+  loader->StartEpoch(0);
+  for (int step = 1;; ++step) {
+    TANDEM_ASSIGN_OR_RETURN(const auto batch, loader->Next());
+    if (!batch.has_value()) return absl::OkStatus();
+    TANDEM_ASSIGN_OR_RETURN(const auto score,
+                            strategy->TrainStep(*batch, 0.05));
+    if (rank.rank() != 0 || step % 40 != 0) continue;
+    std::printf("step %d: loss %.6f\n", step, score.loss());
+  }
+}
+
+int main(int argc, char** argv) {
+  return tandem::RunProgram(argc, argv, {"hybrid", "Trains in stages."}, Train);
+}
