@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "core/base/status_macros.h"
+#include "core/program/interrupt.h"
 #include "datasets/distributed_sampler.h"
 #include "datasets/loader.h"
-#include "core/program/interrupt.h"
 
 namespace tandem {
 namespace {
@@ -23,12 +23,12 @@ absl::StatusOr<std::unique_ptr<Loader>> TestLoader(const Job& job) {
   sampling.even = false;
   TANDEM_ASSIGN_OR_RETURN(
       std::shared_ptr<DistributedSampler> sampler,
-      DistributedSampler::Create(job.test_data->size(), sampling));
+      DistributedSampler::Create(job.data.test->size(), sampling));
   LoaderOptions loading;
   loading.batch_size = kBatchSize;
   loading.parts = {job.strategy->takes_inputs(), job.strategy->takes_targets()};
   loading.workers = job.options.workers;
-  return Loader::Create(job.test_data, std::move(sampler), loading);
+  return Loader::Create(job.data.test, std::move(sampler), loading);
 }
 
 }  // namespace

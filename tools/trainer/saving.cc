@@ -74,19 +74,24 @@ absl::Status CompareProgress(const Job& job, const TrainingProgress& progress) {
 
 }  // namespace
 
-absl::StatusOr<std::string> SaveJob(const Job& job,
-                                    const TrainPosition& position) {
-  const std::string& folder = job.options.save_dir;
+absl::Status Saver::Save(const TrainPosition& position) {
+  const std::string& folder = job_->options.save_dir;
+  if (folder.empty() || saved_step_ == position.step) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(job_->strategy->Synchronise());
   const std::string name = CheckpointName(position.step);
   const std::string path = absl::StrCat(folder, "/", name);
   StateParts parts;
   parts.optimizer = true;
-  SafetensorsWriter writer(path, CheckpointMetadata(ProgressOf(job, position)));
-  TANDEM_RETURN_IF_ERROR(job.strategy->StreamState(parts, writer));
-  if (job.launch.rank != 0) return path;
-  TANDEM_RETURN_IF_ERROR(writer.Commit());
-  TANDEM_RETURN_IF_ERROR(PointLatestAt(folder, name));
-  return path;
+  SafetensorsWriter writer(path,
+                           CheckpointMetadata(ProgressOf(*job_, position)));
+  TANDEM_RETURN_IF_ERROR(job_->strategy->StreamState(parts, writer));
+  if (job_->launch.rank == 0) {
+    TANDEM_RETURN_IF_ERROR(writer.Commit());
+    TANDEM_RETURN_IF_ERROR(PointLatestAt(folder, name));
+  }
+  saved_step_ = position.step;
+  path_ = path;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<TrainPosition> ResumeJob(Job& job, const std::string& path) {

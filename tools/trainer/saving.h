@@ -18,11 +18,26 @@ struct TrainPosition {
   SamplerState sampler;
 };
 
-// Writes DIR/step-000000042.safetensors and points DIR/latest.safetensors at
-// it, with DIR = --save_dir. Rank 0 writes, one tensor after the other. Gives
-// the file's path. Collective. An error leaves what was there before.
-absl::StatusOr<std::string> SaveJob(const Job& job,
-                                    const TrainPosition& position);
+// Writes a job's checkpoints, one a position at most. Not thread-safe.
+class Saver {
+ public:
+  // `step`: that of the checkpoint that the job goes on from; -1: none. The job
+  // must outlive it.
+  Saver(const Job& job, int64_t step) : job_(&job), saved_step_(step) {}
+
+  // Writes DIR/step-000000042.safetensors and points DIR/latest.safetensors at
+  // it, with DIR = --save_dir; nothing where that is empty. Rank 0 writes, one
+  // tensor after the other. Collective. An error leaves what was there before.
+  absl::Status Save(const TrainPosition& position);
+
+  // The last one's path; empty: none was written.
+  const std::string& path() const { return path_; }
+
+ private:
+  const Job* job_;
+  int64_t saved_step_;
+  std::string path_;
+};
 
 // Loads a checkpoint, a file or a folder's latest, into the job. Every rank
 // calls it and reads what it has a part of. DataLoss, before anything is

@@ -8,6 +8,12 @@
 
 namespace tandem {
 
+bool StartStepTrace(const TrainOptions& options, int64_t step) {
+  const bool traced = !options.trace_file.empty() && step == options.trace_step;
+  if (traced) Trace::OfProcess().Start();
+  return traced;
+}
+
 absl::Status WriteStepTrace(const std::string& path, Communicator& world) {
   const std::string mine = TraceToJson(Trace::OfProcess().Stop(), world.rank());
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,

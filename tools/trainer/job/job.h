@@ -15,8 +15,8 @@
 #include "core/comm/communicator.h"
 #include "core/launch/launch.h"
 #include "core/mesh/mesh.h"
-#include "datasets/dataset.h"
 #include "parallel/strategy/strategy.h"
+#include "tools/trainer/job/data.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
@@ -29,8 +29,7 @@ struct Job {
   int64_t batch_size_per_replica = 0;
   std::vector<c10::Device> devices;  // this rank's
   std::unique_ptr<Communicator> world;
-  std::shared_ptr<const Dataset> train_data;
-  std::shared_ptr<const Dataset> test_data;
+  JobData data;
   std::unique_ptr<Strategy> strategy;
   std::string partition;  // where the model was cut, for a person
 
@@ -41,9 +40,8 @@ struct Job {
 // Whether the options suit this many ranks: mesh, strategy, batch size.
 absl::Status CheckLayout(const TrainOptions& options, int world_size);
 
-// Flags to a job: whom to talk to, where on the mesh, data, model, strategy.
-// Collective: every rank of the job calls it.
-absl::StatusOr<Job> SetUpJob(const TrainOptions& options, const Launch& launch);
+// What each replica has of a step.
+absl::StatusOr<int64_t> BatchSizeOf(const TrainOptions& options, int replicas);
 
 // The settings, resolved, for the report: all of them, and those that a person
 // is shown, which are not as usual or follow from several.

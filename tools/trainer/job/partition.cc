@@ -1,4 +1,4 @@
-#include "tools/trainer/job/job_partition.h"
+#include "tools/trainer/job/partition.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -17,6 +17,9 @@
 #include "parallel/partition/table.h"
 #include "parallel/pipeline/model_parallel.h"
 #include "parallel/profile/layer_profile.h"
+#include "parallel/schedule/schedules.h"
+#include "tools/trainer/job/model.h"
+#include "tools/trainer/settings/pipeline_layout.h"
 #include "tools/trainer/settings/pipeline_settings.h"
 
 namespace tandem {
@@ -150,8 +153,48 @@ absl::StatusOr<JobPartition> PartitionJob(
                           }));
   if (!mine.ok()) return mine.status();
   JobPartition partition = *std::move(mine);
+  partition.schedule = task.schedule;
   TANDEM_ASSIGN_OR_RETURN(partition.cuts, CutsOf(all[0]));
   return partition;
+}
+
+ActivationCheckpointing CheckpointingOf(const PipelineSettings& settings) {
+  if (settings.checkpoint_activations == "always") {
+    return ActivationCheckpointing::kAlways;
+  }
+  return settings.checkpoint_activations == "except_last"
+             ? ActivationCheckpointing::kExceptLast
+             : ActivationCheckpointing::kNever;
+}
+
+absl::StatusOr<JobPartition> PartitionOf(
+    const TrainOptions& options, const LayerSpecs& layers,
+    const std::vector<c10::Device>& devices, const Dataset& data,
+    Communicator& world) {
+  const PipelineSettings& pipeline = options.pipeline;
+  PartitionTask task;
+  task.specs = layers;
+  task.loss = LossOf(options);
+  if (IsPipeline(pipeline, SurroundingsOf(options))) {
+    // In a step.
+    const int64_t samples = options.batch_size / (world.size() / pipeline.pipe);
+    TANDEM_ASSIGN_OR_RETURN(
+        task.schedule,
+        ScheduleFor(pipeline, pipeline.pipe * options.devices.devices_per_rank,
+                    samples));
+    task.checkpointing = CheckpointingOf(pipeline);
+    task.microbatch = LargestMicrobatch(samples, task.schedule.microbatches,
+                                        pipeline.microbatch_size);
+    return PartitionJob(options, task, devices, data, world);
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      task.schedule,
+      MakeSchedule("gpipe", {static_cast<int>(devices.size()), 1, 1}));
+  if (devices.size() == 1) return JobPartition{task.schedule, {}, ""};
+  task.microbatch =
+      LargestMicrobatch(options.batch_size / world.size(),
+                        options.ddp.gradient_accumulation_steps, 0);
+  return PartitionJob(options, task, devices, data, world);
 }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-#include "tools/trainer/job/job_partition.h"
+#include "tools/trainer/job/partition.h"
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>

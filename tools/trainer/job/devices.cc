@@ -1,4 +1,4 @@
-#include "tools/trainer/job/job_devices.h"
+#include "tools/trainer/job/devices.h"
 
 #include <algorithm>
 #include <cstdint>

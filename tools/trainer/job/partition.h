@@ -1,7 +1,7 @@
 // Where a job cuts its model for its devices.
 
-#ifndef TANDEM_TOOLS_TRAINER_JOB_JOB_PARTITION_H_
-#define TANDEM_TOOLS_TRAINER_JOB_JOB_PARTITION_H_
+#ifndef TANDEM_TOOLS_TRAINER_JOB_PARTITION_H_
+#define TANDEM_TOOLS_TRAINER_JOB_PARTITION_H_
 
 #include <c10/core/Device.h>
 
@@ -22,8 +22,9 @@
 namespace tandem {
 
 struct JobPartition {
-  Cuts cuts;
-  std::string table;  // for a person; empty on ranks other than 0
+  Schedule schedule;  // of a replica's devices
+  Cuts cuts;          // between its stages; empty for a model in one piece
+  std::string table;  // for a person; empty on ranks other than 0, and for none
 };
 
 // What is to be cut, and how it will run.
@@ -48,6 +49,17 @@ absl::StatusOr<JobPartition> PartitionJob(
     const std::vector<c10::Device>& devices, const Dataset& data,
     Communicator& world);
 
+// What the settings ask for: a pipeline's stages, or the parts of a replica,
+// which work one after the other and so are a pipeline of one microbatch.
+// Collective.
+absl::StatusOr<JobPartition> PartitionOf(
+    const TrainOptions& options, const LayerSpecs& layers,
+    const std::vector<c10::Device>& devices, const Dataset& data,
+    Communicator& world);
+
+// --checkpoint_activations.
+ActivationCheckpointing CheckpointingOf(const PipelineSettings& settings);
+
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_TRAINER_JOB_JOB_PARTITION_H_
+#endif  // TANDEM_TOOLS_TRAINER_JOB_PARTITION_H_

@@ -1,7 +1,7 @@
 // A job's devices: made, handed out, and asked how much memory they held.
 
-#ifndef TANDEM_TOOLS_TRAINER_JOB_JOB_DEVICES_H_
-#define TANDEM_TOOLS_TRAINER_JOB_JOB_DEVICES_H_
+#ifndef TANDEM_TOOLS_TRAINER_JOB_DEVICES_H_
+#define TANDEM_TOOLS_TRAINER_JOB_DEVICES_H_
 
 #include <c10/core/Device.h>
 
@@ -30,4 +30,4 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> PeakMemory(
 
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_TRAINER_JOB_JOB_DEVICES_H_
+#endif  // TANDEM_TOOLS_TRAINER_JOB_DEVICES_H_

@@ -1,0 +1,49 @@
+#include "tools/trainer/job/model.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "models/classification_loss.h"
+#include "models/registry.h"
+#include "models/z_loss.h"
+
+namespace tandem {
+namespace {
+
+// A data set that suits the model, where the given one holds the other kind of
+// samples; empty: that would be no remedy.
+std::string FittingDataset(const ModelOptions& model) {
+  ModelOptions other = model;
+  other.tokens = !model.tokens;
+  other.input_shape =
+      other.tokens ? std::vector<int64_t>{64} : std::vector<int64_t>{1, 28, 28};
+  if (!MakeModel(other).ok()) return "";
+  return other.tokens ? "synthetic_tokens" : "fashion_mnist";
+}
+
+}  // namespace
+
+absl::StatusOr<LayerSpecs> LayersOf(const TrainOptions& options,
+                                    const Dataset& data) {
+  ModelOptions model;
+  model.name = options.model;
+  model.input_shape = data.input_shape();
+  model.classes = data.classes();
+  model.tokens = data.tokens();
+  absl::StatusOr<LayerSpecs> specs = MakeModel(model);
+  if (specs.ok()) return specs;
+  const std::string fitting = FittingDataset(model);
+  if (fitting.empty()) return specs;
+  return absl::Status(
+      specs.status().code(),
+      absl::StrCat(specs.status().message(), ": try --dataset=", fitting));
+}
+
+LossFunction LossOf(const TrainOptions& options) {
+  return options.z_loss > 0 ? WithZLoss(CrossEntropy, options.z_loss)
+                            : LossFunction(CrossEntropy);
+}
+
+}  // namespace tandem

@@ -1,0 +1,23 @@
+// Model of a job: its layers, none of which is made yet, and its loss.
+
+#ifndef TANDEM_TOOLS_TRAINER_JOB_MODEL_H_
+#define TANDEM_TOOLS_TRAINER_JOB_MODEL_H_
+
+#include "absl/status/statusor.h"
+#include "core/loss/loss.h"
+#include "core/model/layer.h"
+#include "datasets/dataset.h"
+#include "tools/trainer/settings/options.h"
+
+namespace tandem {
+
+// For samples like those of `data`. InvalidArgument where the model does not
+// take them.
+absl::StatusOr<LayerSpecs> LayersOf(const TrainOptions& options,
+                                    const Dataset& data);
+
+LossFunction LossOf(const TrainOptions& options);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_JOB_MODEL_H_

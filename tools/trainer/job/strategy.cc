@@ -1,0 +1,163 @@
+#include "tools/trainer/job/strategy.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <regex>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/status_macros.h"
+#include "core/model/layer_list.h"
+#include "parallel/pipeline/model_parallel.h"
+#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/replicated.h"
+#include "tools/trainer/job/model.h"
+#include "tools/trainer/settings/apply_ddp_settings.h"
+#include "tools/trainer/settings/pipeline_settings.h"
+
+namespace tandem {
+namespace {
+
+OptimizerOptions OptimizerOptionsOf(const TrainOptions& options,
+                                    double weight_decay) {
+  if (options.optimizer == "sgd") {
+    SgdOptions sgd;
+    sgd.momentum = options.momentum;
+    sgd.nesterov = options.nesterov;
+    sgd.weight_decay = weight_decay;
+    return sgd;
+  }
+  if (options.optimizer == "adam") {
+    AdamOptions adam;
+    adam.weight_decay = weight_decay;
+    adam.amsgrad = options.amsgrad;
+    return adam;
+  }
+  AdamWOptions adamw;
+  adamw.weight_decay = weight_decay;
+  adamw.amsgrad = options.amsgrad;
+  return adamw;
+}
+
+// --no_weight_decay_on: a parameter group of its own.
+struct DecayGroups {
+  std::function<int64_t(const std::string&)> group;  // null: one group
+  std::vector<OptimizerOptions> further;
+};
+
+DecayGroups ExemptFromDecay(const TrainOptions& options) {
+  if (options.no_weight_decay_on.empty()) return DecayGroups();
+  const auto exempt = [pattern = std::regex(options.no_weight_decay_on)](
+                          const std::string& name) -> int64_t {
+    return std::regex_search(name, pattern) ? 1 : 0;
+  };
+  return {exempt, {OptimizerOptionsOf(options, 0)}};
+}
+
+// That the pattern finds a parameter, on some rank: no rank need have them all.
+// Collective.
+absl::Status CheckExemption(const TrainOptions& options,
+                            const Strategy& strategy, Communicator& world) {
+  const DecayGroups groups = ExemptFromDecay(options);
+  if (!groups.group) return absl::OkStatus();
+  std::vector<std::string> names;
+  for (const auto& each : strategy.Parameters()) names.push_back(each.first);
+  const bool any = std::any_of(names.begin(), names.end(), groups.group);
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> found,
+                          world.AllGatherString(any ? "yes" : ""));
+  if (std::any_of(found.begin(), found.end(),
+                  [](const std::string& text) { return !text.empty(); })) {
+    return absl::OkStatus();
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          world.AllGatherString(absl::StrJoin(names, ", ")));
+  // Replicas say the same.
+  const std::set<std::string> different(all.begin(), all.end());
+  return absl::InvalidArgumentError(
+      absl::StrCat("--no_weight_decay_on=", options.no_weight_decay_on,
+                   " matches no parameter of --model=", options.model,
+                   ", which has ", absl::StrJoin(different, ", ")));
+}
+
+// What a whole replica is trained with, and a pipeline too.
+template <typename StrategyOptions>
+void SetOptimizer(const TrainOptions& options, const DecayGroups& groups,
+                  StrategyOptions* strategy) {
+  strategy->optimizer = OptimizerOptionsOf(options, options.weight_decay);
+  strategy->further_optimizers = groups.further;
+  strategy->clip_norm = options.clip_grad_norm;
+  strategy->clip_norm_type = options.clip_grad_norm_type;
+  strategy->error_if_nonfinite = options.error_if_nonfinite;
+  strategy->clip_value = options.clip_grad_value;
+}
+
+absl::StatusOr<std::unique_ptr<Strategy>> MakeHybrid(
+    const TrainOptions& options, const LayerSpecs& layers,
+    const JobPartition& partition, const std::vector<c10::Device>& devices,
+    Communicator& world) {
+  HybridOptions hybrid;
+  hybrid.schedule = partition.schedule;
+  hybrid.cuts = partition.cuts;
+  hybrid.devices = devices;
+  hybrid.microbatch_size = options.pipeline.microbatch_size;
+  hybrid.uneven_batches = !options.drop_last;
+  hybrid.weight_gradient_batch =
+      std::max(1, static_cast<int>(options.pipeline.weight_gradient_batch));
+  hybrid.reproducible = options.pipeline.reproducible;
+  hybrid.gradient_groups = static_cast<int>(options.pipeline.gradient_groups);
+  hybrid.seed = options.seed;
+  hybrid.pipeline.checkpointing = CheckpointingOf(options.pipeline);
+  hybrid.pipeline.defers_statistics = options.pipeline.deferred_batch_norm;
+  hybrid.pipeline.timeout =
+      std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1e3));
+  hybrid.pipeline.hang_timeout = hybrid.pipeline.timeout;
+  const DecayGroups groups = ExemptFromDecay(options);
+  SetOptimizer(options, groups, &hybrid);
+  Apply(options.ddp, &hybrid);
+  hybrid.optimizer_group = groups.group;
+  return Hybrid::Create(layers, LossOf(options), hybrid,
+                        world.size() == 1 ? nullptr : &world);
+}
+
+absl::StatusOr<std::unique_ptr<Strategy>> MakeReplicated(
+    const TrainOptions& options, const LayerSpecs& layers,
+    const JobPartition& partition, const std::vector<c10::Device>& devices,
+    Communicator& world) {
+  ReplicatedOptions replicated;
+  replicated.seed = options.seed;
+  TANDEM_RETURN_IF_ERROR(Apply(options.ddp, &replicated));
+  const DecayGroups groups = ExemptFromDecay(options);
+  SetOptimizer(options, groups, &replicated);
+  replicated.ddp.optimizer_group = groups.group;
+  LayerList model = MakeLayers(layers, options.seed);
+  replicated.device = devices.front();
+  if (devices.size() > 1) {
+    replicated.device = std::nullopt;
+    TANDEM_ASSIGN_OR_RETURN(
+        model, SpreadOverDevices(std::move(model), partition.cuts, devices));
+  }
+  return Replicated::Create(std::move(model), LossOf(options), replicated,
+                            world);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
+    const TrainOptions& options, const LayerSpecs& layers,
+    const JobPartition& partition, const std::vector<c10::Device>& devices,
+    Communicator& world) {
+  const auto make = IsPipeline(options.pipeline, SurroundingsOf(options))
+                        ? MakeHybrid
+                        : MakeReplicated;
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Strategy> strategy,
+                          make(options, layers, partition, devices, world));
+  TANDEM_RETURN_IF_ERROR(CheckExemption(options, *strategy, world));
+  return strategy;
+}
+
+}  // namespace tandem

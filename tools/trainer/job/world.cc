@@ -1,0 +1,24 @@
+#include "tools/trainer/job/world.h"
+
+#include <chrono>
+#include <cstdint>
+
+#include "core/base/status_macros.h"
+#include "tools/trainer/settings/settings_agreement.h"
+
+namespace tandem {
+
+absl::StatusOr<std::unique_ptr<Communicator>> Connect(
+    const TrainOptions& options, const Launch& launch) {
+  CommunicatorOptions communication;
+  communication.timeout =
+      std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1e3));
+  communication.backend = options.backend;
+  communication.interface = options.interface;
+  communication.straggler_warning = std::chrono::milliseconds(
+      static_cast<int64_t>(options.straggler_warning * 1e3));
+  TANDEM_ASSIGN_OR_RETURN(communication.settings, SettingsOfJob());
+  return Communicator::ForLaunch(launch, communication);
+}
+
+}  // namespace tandem

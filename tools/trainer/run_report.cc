@@ -1,0 +1,87 @@
+#include "tools/trainer/run_report.h"
+
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/fingerprint.h"
+#include "core/program/process.h"
+#include "tools/trainer/job/devices.h"
+
+namespace tandem {
+
+absl::StatusOr<RunReport> RunReport::Start(const Job& job, Report& report) {
+  const JobDescription settings = DescribeJob(job);
+  TANDEM_RETURN_IF_ERROR(report.ShowSettings(settings.shown, settings.all));
+  if (!job.partition.empty()) report.Say(job.partition);
+  return RunReport(job, report);
+}
+
+void RunReport::StartEpoch(int64_t epoch, int64_t steps) {
+  report_->StartProgress(
+      absl::StrFormat("epoch %d/%d", epoch + 1, job_->options.epochs), steps);
+  first_ = -1;
+  Pause();
+}
+
+void RunReport::BeginStep(int64_t done) {
+  if (first_ < 0) first_ = done;
+  if (summary_.startup_ms == 0) summary_.startup_ms = MillisecondsSinceStart();
+  // The line before has been reported, the next one begins.
+  if (done % job_->options.log_every == 0) meter_.Reset();
+}
+
+absl::Status RunReport::EndStep(const Step& step, const Score& score) {
+  const Clock::time_point now = Clock::now();
+  meter_.Add(score, step.samples, now - last_step_end_,
+             job_->strategy->AddedLosses());
+  last_step_end_ = now;
+  ++summary_.steps;
+  if (!std::isfinite(score.loss())) {
+    return absl::OutOfRangeError(absl::StrFormat(
+        "the loss of step %d is %f: training has diverged; try a smaller "
+        "--learning_rate than %g, or --clip_grad_norm",
+        step.done, score.loss(), ResolvedLearningRate(job_->options)));
+  }
+  report_->ShowProgress(step.done - first_,
+                        absl::StrFormat("loss %.4f", meter_.score().loss()));
+  const bool due = step.done % job_->options.log_every == 0;
+  if (!due && step.done < step.in_all) return absl::OkStatus();
+  StepReport line;
+  line.epoch = step.epoch + 1;
+  line.step = step.done;
+  line.score = meter_.score();
+  line.added_losses = meter_.added_losses();
+  line.learning_rate = step.learning_rate;
+  line.samples_per_s = meter_.samples_per_s();
+  line.step_ms = meter_.step_ms();
+  summary_.last_steps = line.score;
+  return report_->ShowStep(line, step.in_all);
+}
+
+absl::Status RunReport::ShowEvaluation(int64_t epoch, const Score& score) {
+  summary_.test = score;
+  return report_->ShowEvaluation(epoch + 1, score);
+}
+
+absl::Status RunReport::Summarise(const std::string& checkpoint) {
+  Strategy& strategy = *job_->strategy;
+  summary_.checkpoint = checkpoint;
+  summary_.samples_per_s = meter_.total_samples_per_s();
+  summary_.step_ms_median = meter_.median_step_ms();
+  summary_.ranks = job_->world->size();
+  summary_.peak_rss_mib = PeakRssMib();
+  if (job_->options.ddp.ddp_logging) {
+    summary_.measurements = strategy.Measurements();
+  }
+  TANDEM_ASSIGN_OR_RETURN(summary_.device_memory,
+                          PeakMemory(job_->devices, *job_->world));
+  WeightsHasher hasher;
+  TANDEM_RETURN_IF_ERROR(strategy.StreamState(StateParts(), hasher));
+  if (job_->speaks()) summary_.weights_sha256 = hasher.HexDigest();
+  TANDEM_ASSIGN_OR_RETURN(const std::string times, strategy.DescribeTimes());
+  if (!times.empty()) report_->Say(times);
+  return report_->ShowSummary(summary_);
+}
+
+}  // namespace tandem

@@ -1,0 +1,67 @@
+// Report of a run: its steps, its progress and what it came to.
+
+#ifndef TANDEM_TOOLS_TRAINER_RUN_REPORT_H_
+#define TANDEM_TOOLS_TRAINER_RUN_REPORT_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/model/batch.h"
+#include "tools/trainer/job/job.h"
+#include "tools/trainer/report/report.h"
+#include "tools/trainer/step_meter.h"
+
+namespace tandem {
+
+// Epochs and steps are counted from 0 here, and from 1 in what is shown. Not
+// thread-safe.
+class RunReport {
+ public:
+  // Shows the settings. All must outlive it.
+  static absl::StatusOr<RunReport> Start(const Job& job, Report& report);
+
+  void Say(const std::string& line) { report_->Say(line); }
+
+  // Times are taken from here on.
+  void StartEpoch(int64_t epoch, int64_t steps);
+  void EndEpoch() { report_->EndProgress(); }
+  // What came since the last step was none of the next one's time.
+  void Pause() { last_step_end_ = Clock::now(); }
+
+  struct Step {
+    int64_t epoch = 0;
+    int64_t done = 0;     // steps of the job, with this one
+    int64_t in_all = 0;   // that the job has
+    int64_t samples = 0;  // of all replicas
+    double learning_rate = 0;
+  };
+  // Before a step's computation, `done` of them being done.
+  void BeginStep(int64_t done);
+  // After it. OutOfRange for a loss that is not finite.
+  absl::Status EndStep(const Step& step, const Score& score);
+
+  absl::Status ShowEvaluation(int64_t epoch, const Score& score);
+  // Collective. `checkpoint`: the last one; empty: there is none.
+  absl::Status Summarise(const std::string& checkpoint);
+
+  Report& report() { return *report_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  RunReport(const Job& job, Report& report) : job_(&job), report_(&report) {}
+
+  const Job* job_;
+  Report* report_;
+  StepMeter meter_;
+  int64_t first_ = 0;  // steps that were done when the epoch began
+  Clock::time_point last_step_end_;
+  SummaryReport summary_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_RUN_REPORT_H_

@@ -1,0 +1,110 @@
+#include "tools/trainer/training_set.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+absl::StatusOr<std::shared_ptr<DistributedSampler>> SamplerOf(const Job& job) {
+  const TrainOptions& options = job.options;
+  DistributedSamplerOptions sampling;
+  sampling.num_replicas = job.mesh.data();
+  sampling.rank = job.data_rank();
+  sampling.seed = options.seed;
+  if (options.pipeline.reproducible) {
+    sampling.slices_of = options.batch_size;
+    sampling.drop_last = options.drop_last;
+    sampling.even = options.drop_last;
+  }
+  return DistributedSampler::Create(job.data.train->size(), sampling);
+}
+
+LoaderOptions LoadingOf(const Job& job) {
+  LoaderOptions loading;
+  loading.batch_size = job.batch_size_per_replica;
+  loading.drop_last = job.options.drop_last;
+  loading.parts = {job.strategy->takes_inputs(), job.strategy->takes_targets()};
+  loading.workers = job.options.workers;
+  loading.pin_memory = job.options.devices.device != "cpu";
+  return loading;
+}
+
+// Of a whole epoch: the sampler stands at the beginning of its first.
+absl::StatusOr<int64_t> StepsPerEpoch(const Job& job,
+                                      const DistributedSampler& sampler) {
+  const int64_t samples = job.data.train->size();
+  const int64_t batch = job.options.batch_size;
+  // Padding gives no replica more batches.
+  const int64_t steps = job.options.drop_last
+                            ? sampler.num_samples() / job.batch_size_per_replica
+                            : (samples + batch - 1) / batch;
+  if (steps > 0) return steps;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--batch_size=", batch, ": the training set has only ", samples,
+      " samples, not one full batch (--nodrop_last would take them)"));
+}
+
+LearningRateOptions LearningRateOf(const TrainOptions& options,
+                                   int64_t steps_in_all) {
+  LearningRateOptions rate;
+  rate.learning_rate = ResolvedLearningRate(options);
+  rate.warmup_steps = options.lr_warmup_steps;
+  if (options.lr_schedule == "step") rate.decay = LearningRateDecay::kStep;
+  if (options.lr_schedule == "cosine") rate.decay = LearningRateDecay::kCosine;
+  rate.decay_steps = options.lr_step_size;
+  rate.gamma = options.lr_gamma;
+  rate.total_steps = steps_in_all;
+  return rate;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainingSet> TrainingSet::Open(const Job& job) {
+  TrainingSet set;
+  set.samples_ = job.data.train->size();
+  set.batch_size_ = job.options.batch_size;
+  TANDEM_ASSIGN_OR_RETURN(set.sampler_, SamplerOf(job));
+  TANDEM_ASSIGN_OR_RETURN(
+      set.loader_,
+      Loader::Create(job.data.train, set.sampler_, LoadingOf(job)));
+  TANDEM_ASSIGN_OR_RETURN(const int64_t steps_per_epoch,
+                          StepsPerEpoch(job, *set.sampler_));
+  set.steps_in_all_ = job.options.epochs * steps_per_epoch;
+  if (job.options.max_steps > 0) {
+    set.steps_in_all_ = std::min(set.steps_in_all_, job.options.max_steps);
+  }
+  set.learning_rate_ = LearningRateOf(job.options, set.steps_in_all_);
+  TANDEM_RETURN_IF_ERROR(ValidateLearningRate(set.learning_rate_));
+  return set;
+}
+
+absl::Status TrainingSet::Restore(const SamplerState& state) {
+  begin_ = state;
+  return sampler_->Restore(state);
+}
+
+int64_t TrainingSet::StartEpoch(int64_t epoch, int64_t done) {
+  if (epoch == begin_.epoch) {
+    loader_->StartEpoch();  // from where the sampler stands
+  } else {
+    loader_->StartEpoch(epoch);
+  }
+  return std::min(loader_->num_batches(), steps_in_all_ - done);
+}
+
+absl::StatusOr<Batch> TrainingSet::Next() {
+  TANDEM_ASSIGN_OR_RETURN(std::optional<Batch> batch, loader_->Next());
+  return *std::move(batch);
+}
+
+int64_t TrainingSet::SamplesOfStep(const SamplerState& before,
+                                   int64_t epoch) const {
+  const int64_t taken = before.epoch == epoch ? before.position : 0;
+  return std::min(batch_size_, samples_ - taken);
+}
+
+}  // namespace tandem

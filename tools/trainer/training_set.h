@@ -1,0 +1,61 @@
+// Training set of a job: this replica's batches, and the learning rate of each.
+
+#ifndef TANDEM_TOOLS_TRAINER_TRAINING_SET_H_
+#define TANDEM_TOOLS_TRAINER_TRAINING_SET_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/model/batch.h"
+#include "datasets/distributed_sampler.h"
+#include "datasets/loader.h"
+#include "parallel/optim/learning_rate.h"
+#include "tools/trainer/job/job.h"
+
+namespace tandem {
+
+// Not thread-safe.
+class TrainingSet {
+ public:
+  // Requires the job's strategy.
+  static absl::StatusOr<TrainingSet> Open(const Job& job);
+
+  // Goes on from where a checkpoint stood.
+  absl::Status Restore(const SamplerState& state);
+
+  // Begins `epoch`, or goes on in it where the sampler stands in the midst of
+  // it. Gives its steps that are left, if `done` of the job's are done.
+  int64_t StartEpoch(int64_t epoch, int64_t done);
+
+  // The next one of StartEpoch's steps.
+  absl::StatusOr<Batch> Next();
+
+  // Behind the last batch.
+  SamplerState state() const { return loader_->state(); }
+
+  int64_t steps_in_all() const { return steps_in_all_; }
+  // Of the step behind `done` others.
+  double LearningRate(int64_t done) const {
+    return LearningRateAt(learning_rate_, done);
+  }
+  // Of the batch behind `before`, on all replicas, in `epoch`; those that
+  // padding repeats count once.
+  int64_t SamplesOfStep(const SamplerState& before, int64_t epoch) const;
+
+ private:
+  TrainingSet() = default;
+
+  std::shared_ptr<DistributedSampler> sampler_;
+  std::unique_ptr<Loader> loader_;
+  LearningRateOptions learning_rate_;
+  SamplerState begin_;  // where this run began
+  int64_t samples_ = 0;
+  int64_t batch_size_ = 0;  // of all replicas
+  int64_t steps_in_all_ = 0;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_TRAINING_SET_H_
