@@ -32,7 +32,7 @@ struct LoaderOptions {
   absl::Duration timeout = absl::Minutes(5);  // of the wait for a worker
   // What this rank has a use for; the rest of its batches is undefined. Without
   // any, batches are sizes alone, and no sample is read.
-  BatchParts parts;
+  BatchParts parts = {};
 };
 
 // What one replica gets of a global batch. An error that names both numbers if

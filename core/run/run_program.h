@@ -40,8 +40,8 @@ struct RunOptions {
   // What --help says above the flags.
   std::string usage;
   // See RanksProgram::check.
-  std::function<absl::Status(const Launch& first)> check;
-  CommunicatorOptions communication;
+  std::function<absl::Status(const Launch& first)> check = {};
+  CommunicatorOptions communication = {};
   // Threads of a rank's operators; 0: OMP_NUM_THREADS, else this host's cores
   // shared by its ranks.
   int intra_op_threads = 0;

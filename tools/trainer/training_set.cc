@@ -98,7 +98,8 @@ int64_t TrainingSet::StartEpoch(int64_t epoch, int64_t done) {
 
 absl::StatusOr<Batch> TrainingSet::Next() {
   TANDEM_ASSIGN_OR_RETURN(std::optional<Batch> batch, loader_->Next());
-  return *std::move(batch);
+  if (batch.has_value()) return *std::move(batch);
+  return absl::InternalError("more steps than the epoch has batches");
 }
 
 int64_t TrainingSet::SamplesOfStep(const SamplerState& before,
