@@ -34,7 +34,7 @@ absl::Status Train(tandem::Rank& rank) {
       auto loader,
       tandem::Loader::Create(data, sampler, {32, /*drop_last=*/true}));
 
-  const tandem::LayerSpecs layers = tandem::MlpSmall(784, data->classes());
+  const auto layers = tandem::Mlp({784, 3, 64, data->classes()});
   tandem::HybridOptions options;
   TANDEM_ASSIGN_OR_RETURN(
       options.schedule,
