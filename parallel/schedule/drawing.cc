@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -16,8 +17,13 @@ constexpr double kRow = 28;  // pixels
 constexpr double kLeft = 70;
 constexpr double kTop = 40;
 constexpr double kWidth = 960;
+constexpr double kAxis = 16;
 constexpr double kCharacter = 7;
 constexpr double kPaler = 0.55;
+constexpr char kWaiting[] = "#eeeeee";
+constexpr ActionKind kKinds[] = {ActionKind::kForward, ActionKind::kBackward,
+                                 ActionKind::kBackwardInput,
+                                 ActionKind::kBackwardWeight};
 
 bool HasSeveralStages(const std::vector<TimedAction>& actions) {
   return std::any_of(actions.begin(), actions.end(), [&](const auto& each) {
@@ -92,26 +98,72 @@ std::string Words(double x, double y, const std::string& text) {
       absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}}));
 }
 
+bool Has(const SchedulePrediction& prediction, ActionKind kind) {
+  for (const auto& device : prediction.devices) {
+    for (const TimedAction& each : device) {
+      if (each.action.kind == kind) return true;
+    }
+  }
+  return false;
+}
+
+// The times that an axis names: multiples of 1, 2 or 5 times a power of ten, so
+// that there are at most ten behind 0.
+std::vector<double> Ticks(double step) {
+  if (!(step > 0)) return {0};
+  double unit = std::pow(10, std::floor(std::log10(step / 10)));
+  for (const double factor : {2.0, 2.5, 2.0}) {  // 1, 2, 5, 10
+    if (step / unit <= 10) break;
+    unit *= factor;
+  }
+  std::vector<double> ticks;
+  for (int i = 0; i * unit <= step * (1 + 1e-9); ++i) ticks.push_back(i * unit);
+  return ticks;
+}
+
+// "time       0  1  2": where there is room.
+std::string AxisText(const SchedulePrediction& prediction, double scale) {
+  std::string line;
+  for (const double tick : Ticks(prediction.step)) {
+    const auto at = static_cast<size_t>(std::lround(tick * scale));
+    if (!line.empty() && at <= line.size()) continue;
+    line.resize(at, ' ');
+    absl::StrAppend(&line, tick);
+  }
+  return absl::StrCat("time       ", line, "\n");
+}
+
+std::string LegendText(const SchedulePrediction& prediction) {
+  std::string text;
+  for (const ActionKind kind : kKinds) {
+    if (!Has(prediction, kind)) continue;
+    absl::StrAppend(&text, ToString(Action{kind, 0, 0}, false).substr(0, 1),
+                    " ", NameOf(kind), "; ");
+  }
+  return absl::StrCat(text, "dots: waiting\n");
+}
+
+// "12, of which 3 are bubble (33.3 % of the busiest device's work)".
+std::string BubbleText(const SchedulePrediction& prediction) {
+  const double work = prediction.step - prediction.bubble;
+  return absl::StrFormat(
+      "step %g, of which %g bubble (%.1f %% of the busiest device's work)",
+      prediction.step, prediction.bubble,
+      work > 0 ? 100 * prediction.bubble / work : 0.0);
+}
+
 std::string Legend(const SchedulePrediction& prediction, double y) {
   std::string svg;
   double x = kLeft;
-  for (const ActionKind kind :
-       {ActionKind::kForward, ActionKind::kBackward, ActionKind::kBackwardInput,
-        ActionKind::kBackwardWeight}) {
-    const auto is_kind = [kind](const TimedAction& each) {
-      return each.action.kind == kind;
-    };
-    const auto has_kind = [&](const auto& device) {
-      return std::any_of(device.begin(), device.end(), is_kind);
-    };
-    if (std::none_of(prediction.devices.begin(), prediction.devices.end(),
-                     has_kind)) {
-      continue;
-    }
+  for (const ActionKind kind : kKinds) {
+    if (!Has(prediction, kind)) continue;
     absl::StrAppend(&svg, Rectangle(x, y, kRow, ColourOf(kind)),
                     Words(x + kRow + 6, y + kRow / 2 + 3, NameOf(kind)));
-    x += 190;
+    x += 150;
   }
+  absl::StrAppend(&svg, Rectangle(x, y, kRow, kWaiting),
+                  Words(x + kRow + 6, y + kRow / 2 + 3, "waiting"));
+  x += 110;
   const bool several = std::any_of(prediction.devices.begin(),
                                    prediction.devices.end(), HasSeveralStages);
   if (several) {
@@ -138,6 +190,7 @@ std::string DrawText(const SchedulePrediction& prediction, int columns) {
     }
     absl::StrAppendFormat(&text, "device %-3d %s\n", d, line);
   }
+  absl::StrAppend(&text, AxisText(prediction, scale), LegendText(prediction));
   return text;
 }
 
@@ -145,18 +198,20 @@ std::string DrawSvg(const std::string& title,
                     const SchedulePrediction& prediction) {
   const double scale = prediction.step > 0 ? kWidth / prediction.step : 0;
   const double height =
-      kTop + kRow * static_cast<double>(prediction.devices.size() + 2);
+      kTop + kRow * static_cast<double>(prediction.devices.size() + 2) + kAxis;
   std::string svg = absl::StrFormat(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
       "height=\"%.0f\" font-family=\"sans-serif\" font-size=\"11\">\n"
       "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
       kLeft + kWidth + 20, height);
-  absl::StrAppend(&svg, Words(kLeft, kTop / 2, title));
+  absl::StrAppend(&svg,
+                  Words(kLeft, kTop / 2,
+                        absl::StrCat(title, ": ", BubbleText(prediction))));
   for (size_t d = 0; d < prediction.devices.size(); ++d) {
     const double y = kTop + kRow * static_cast<double>(d);
     absl::StrAppend(&svg,
                     Words(8, y + kRow / 2 + 2, absl::StrCat("device ", d)),
-                    Rectangle(kLeft, y, kWidth, "#eeeeee"));
+                    Rectangle(kLeft, y, kWidth, kWaiting));
     for (const TimedAction& each : prediction.devices[d]) {
       const double x = kLeft + each.begin * scale;
       const double width = (each.end - each.begin) * scale;
@@ -167,6 +222,13 @@ std::string DrawSvg(const std::string& title,
           &svg, Rectangle(x, y, width, ColourOf(each.action.kind), chunk),
           label.empty() ? "" : Words(x + 3, y + kRow / 2 + 2, label));
     }
+  }
+  const double axis =
+      kTop + kRow * static_cast<double>(prediction.devices.size()) + 10;
+  absl::StrAppend(&svg, Words(8, axis, "time"));
+  for (const double tick : Ticks(prediction.step)) {
+    absl::StrAppend(&svg,
+                    Words(kLeft + tick * scale, axis, absl::StrCat(tick)));
   }
   absl::StrAppend(&svg, Legend(prediction, height - kRow - 6), "</svg>\n");
   return svg;

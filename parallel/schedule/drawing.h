@@ -11,11 +11,12 @@ namespace tandem {
 
 // A line for each device, its time from left to right in at most `columns`
 // characters; actions carry their letters and microbatches as far as there is
-// room, dots are idle time.
+// room, dots are idle time. Below them the axis of time, and what the letters
+// mean.
 std::string DrawText(const SchedulePrediction& prediction, int columns = 100);
 
-// The same as a stand-alone SVG image with a legend; colours are told apart by
-// lightness as well.
+// The same as a stand-alone SVG image, with its bubble beside the title;
+// colours are told apart by lightness as well.
 std::string DrawSvg(const std::string& title,
                     const SchedulePrediction& prediction);
 

@@ -71,11 +71,16 @@ TEST(ScheduleDrawing, ShowsActionsAndIdleTime) {
   const auto times = PredictSchedule(*schedule, costs);
   EXPECT_EQ(DrawText(*times, 27),
             "device 0   F0|F1|.........B1   |B0   |\n"
-            "device 1   ...F0|F1|B1   |B0   |......\n");
+            "device 1   ...F0|F1|B1   |B0   |......\n"
+            "time       0  1  2  3  4  5  6  7  8  9\n"
+            "F forward; B backward; dots: waiting\n");
   const std::string svg = DrawSvg("two & two", *times);
   EXPECT_THAT(svg, testing::StartsWith("<svg"));
   EXPECT_THAT(svg, HasSubstr("two &amp; two"));
   EXPECT_THAT(svg, testing::Not(HasSubstr("weights")));
+  EXPECT_THAT(svg, HasSubstr("step 9, of which 3 bubble (50.0 % of the"));
+  EXPECT_THAT(svg, HasSubstr(">waiting</text>"));
+  EXPECT_THAT(svg, HasSubstr(">7</text>"));
   EXPECT_THAT(DrawTrace(*times), HasSubstr("\"1F1\""));
 }
 
