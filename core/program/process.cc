@@ -54,6 +54,17 @@ double StartAfterBoot() {
   return std::atof(field.c_str()) / sysconf(_SC_CLK_TCK);
 }
 
+// A line of /proc/self/status, in MiB; 0 if it is not there.
+double StatusMib(const std::string& name) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(name, 0) == 0) {
+      return std::atof(line.c_str() + name.size()) / 1024;
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 absl::StatusOr<int> RequestedThreads(int64_t flag, int most) {
@@ -108,15 +119,9 @@ void IgnoreBrokenConnections() { signal(SIGPIPE, SIG_IGN); }
 
 void IgnoreFileSizeSignal() { signal(SIGXFSZ, SIG_IGN); }
 
-double PeakRssMib() {
-  std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("VmHWM:", 0) == 0) {
-      return std::atof(line.c_str() + 6) / 1024;
-    }
-  }
-  return 0;
-}
+double PeakRssMib() { return StatusMib("VmHWM:"); }
+
+double RssMib() { return StatusMib("VmRSS:"); }
 
 double MillisecondsSinceStart() {
   const bool by_bazel = std::getenv("BUILD_WORKING_DIRECTORY") != nullptr;

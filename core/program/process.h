@@ -55,6 +55,8 @@ void IgnoreFileSizeSignal();
 
 // The most memory that this process has held (VmHWM), in MiB; 0 if unknown.
 double PeakRssMib();
+// What it holds now (VmRSS).
+double RssMib();
 
 // Milliseconds since this program was started: since its process was (to 10 ms,
 // the kernel's tick). `bazel run` first builds and then becomes the program;

@@ -54,7 +54,13 @@ absl::Status RunReport::EndStep(const Step& step, const Score& score) {
   line.added_losses = meter_.added_losses();
   line.learning_rate = step.learning_rate;
   line.samples_per_s = meter_.samples_per_s();
+  if (job_->data.train->tokens()) {
+    line.tokens_per_s =
+        line.samples_per_s * job_->data.train->input_shape().front();
+  }
   line.step_ms = meter_.step_ms();
+  line.left_s = line.step_ms / 1e3 * (step.in_all - step.done);
+  line.rss_mib = RssMib();
   summary_.last_steps = line.score;
   return report_->ShowStep(line, step.in_all);
 }

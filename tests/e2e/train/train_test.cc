@@ -42,6 +42,11 @@ TEST(TrainTest, FashionMnistOnOneRank) {
   EXPECT_LT(steps[2]["loss"], steps[0]["loss"]);
   EXPECT_GT(steps[2]["samples_per_s"], 0);
   EXPECT_GT(steps[2]["step_ms"], 0);
+  EXPECT_GT(steps[0]["left_s"], 0);
+  EXPECT_EQ(steps[2]["left_s"], 0);
+  EXPECT_GT(steps[2]["rss_mib"], 50);
+  EXPECT_FALSE(steps[2].contains("tokens_per_s"));
+  EXPECT_GT(steps[2]["time"], steps[0]["time"]);
 
   const Events evaluations = EventsOf(events, "eval");
   ASSERT_EQ(evaluations.size(), 1);
@@ -60,6 +65,7 @@ TEST(TrainTest, FashionMnistOnOneRank) {
 
   EXPECT_THAT(program.out, HasSubstr("settings"));
   EXPECT_THAT(program.out, HasSubstr("step 60/60"));
+  EXPECT_THAT(program.out, HasSubstr("  0:00:00 left  "));
   EXPECT_THAT(program.out, HasSubstr("test accuracy"));
   EXPECT_THAT(program.out, HasSubstr("next"));
   // stderr is no terminal: no bar, no escape sequences.
@@ -164,6 +170,21 @@ TEST(TrainTest, TwoNodesTrainAsTwoRanksOfOne) {
   EXPECT_EQ(Fingerprint(ReadEvents(metrics)), Fingerprint(expected));
   EXPECT_TRUE(first.LivingProcesses().empty());
   EXPECT_TRUE(second.LivingProcesses().empty());
+}
+
+TEST(TrainTest, TextIsCountedInTokens) {
+  ProgramResult program;
+  const Events events =
+      RunJobForEvents({"--model=gpt_tiny", "--dataset=synthetic_tokens",
+                       "--synthetic_shape=16", "--synthetic_samples=16",
+                       "--batch_size=8", "--log_every=1", "--save_dir="},
+                      &program);
+  const auto step = EventsOf(events, "step").back();
+  EXPECT_NEAR(step["tokens_per_s"], 16 * step["samples_per_s"].get<double>(),
+              1e-6 * step["tokens_per_s"].get<double>());
+  EXPECT_NEAR(step["perplexity"], std::exp(step["loss"].get<double>()), 1e-9);
+  EXPECT_THAT(program.out, HasSubstr(" tokens/s "));
+  EXPECT_THAT(program.out, HasSubstr("  perplexity "));
 }
 
 TEST(TrainTest, EveryModelTrains) {

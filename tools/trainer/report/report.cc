@@ -3,7 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <string>
 #include <variant>
 
 #include "absl/strings/str_format.h"
@@ -11,6 +15,24 @@
 namespace tandem {
 
 using Json = nlohmann::ordered_json;
+
+namespace {
+
+// Every event has its time: seconds since 1970.
+Json EventOf(const char* name) {
+  const std::chrono::duration<double> now =
+      std::chrono::system_clock::now().time_since_epoch();
+  return {{"event", name}, {"time", now.count()}};
+}
+
+// "1:02:03".
+std::string Clock(double seconds) {
+  const auto whole = static_cast<int64_t>(std::ceil(seconds));
+  return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60,
+                         whole % 60);
+}
+
+}  // namespace
 
 Report Report::Silent() { return Report(nullptr); }
 
@@ -38,7 +60,7 @@ absl::Status Report::ShowSettings(const SettingValues& shown,
     Say(absl::StrFormat("  %-*s  %s", static_cast<int>(width), name,
                         ToText(value)));
   }
-  Json event = {{"event", "settings"}};
+  Json event = EventOf("settings");
   for (const auto& [name, value] : all) {
     std::visit([&, key = name](const auto& typed) { event[key] = typed; },
                value);
@@ -68,21 +90,34 @@ absl::Status Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
     absl::StrAppendFormat(&added, "  %s %.4g", name, mean);
     losses[name] = mean;
   }
+  const bool is_text = step.tokens_per_s > 0;
+  if (is_text) {
+    absl::StrAppendFormat(&added, "  perplexity %.4g",
+                          std::exp(step.score.loss()));
+  }
   Say(absl::StrFormat(
       "epoch %d  step %*d/%d  loss %.4f%s  accuracy %5.2f %%  lr %.3g  "
-      "%.0f samples/s  %.1f ms",
+      "%.0f %s/s  %.1f ms  %s left  %.0f MiB",
       step.epoch, static_cast<int>(absl::StrCat(steps_in_all).size()),
       step.step, steps_in_all, step.score.loss(), added,
-      100 * step.score.accuracy(), step.learning_rate, step.samples_per_s,
-      step.step_ms));
-  Json event = {{"event", "step"},
-                {"epoch", step.epoch},
+      100 * step.score.accuracy(), step.learning_rate,
+      is_text ? step.tokens_per_s : step.samples_per_s,
+      is_text ? "tokens" : "samples", step.step_ms, Clock(step.left_s),
+      step.rss_mib));
+  Json event = EventOf("step");
+  event.update({{"epoch", step.epoch},
                 {"step", step.step},
                 {"loss", step.score.loss()},
                 {"accuracy", step.score.accuracy()},
                 {"learning_rate", step.learning_rate},
                 {"samples_per_s", step.samples_per_s},
-                {"step_ms", step.step_ms}};
+                {"step_ms", step.step_ms},
+                {"left_s", step.left_s},
+                {"rss_mib", step.rss_mib}});
+  if (is_text) {
+    event["tokens_per_s"] = step.tokens_per_s;
+    event["perplexity"] = std::exp(step.score.loss());
+  }
   if (!losses.empty()) event["added_losses"] = losses;
   return metrics_->Write(event);
 }
@@ -92,11 +127,12 @@ absl::Status Report::ShowEvaluation(int64_t epoch, const Score& score) {
   Say(absl::StrFormat(
       "epoch %d  test: loss %.4f  accuracy %.2f %%  (%d predictions)", epoch,
       score.loss(), 100 * score.accuracy(), score.count));
-  return metrics_->Write({{"event", "eval"},
-                          {"epoch", epoch},
-                          {"loss", score.loss()},
-                          {"accuracy", score.accuracy()},
-                          {"count", score.count}});
+  Json event = EventOf("eval");
+  event.update({{"epoch", epoch},
+                {"loss", score.loss()},
+                {"accuracy", score.accuracy()},
+                {"count", score.count}});
+  return metrics_->Write(event);
 }
 
 absl::Status Report::ShowSummary(const SummaryReport& summary) {
@@ -132,24 +168,25 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
   }
   if (summary.ranks == 1) Say("  on two ranks       --nproc_per_node=2");
   Say("  another network    --model=resnet18 (--help lists all)");
-  nlohmann::ordered_json memory = nlohmann::ordered_json::object();
+  Json memory = Json::object();
   for (const auto& [device, peak] : summary.device_memory) {
     memory[device] = peak;
   }
-  nlohmann::ordered_json measurements = nlohmann::ordered_json::object();
+  Json measurements = Json::object();
   for (const auto& [name, value] : summary.measurements) {
     measurements[name] = value;
   }
-  return metrics_->Write({{"event", "summary"},
-                          {"loss", summary.last_steps.loss()},
-                          {"test_accuracy", summary.test.accuracy()},
-                          {"samples_per_s", summary.samples_per_s},
-                          {"step_ms_median", summary.step_ms_median},
-                          {"peak_rss_mib", summary.peak_rss_mib},
-                          {"device_memory", memory},
-                          {"startup_ms", summary.startup_ms},
-                          {"weights_sha256", summary.weights_sha256},
-                          {"measurements", measurements}});
+  Json event = EventOf("summary");
+  event.update({{"loss", summary.last_steps.loss()},
+                {"test_accuracy", summary.test.accuracy()},
+                {"samples_per_s", summary.samples_per_s},
+                {"step_ms_median", summary.step_ms_median},
+                {"peak_rss_mib", summary.peak_rss_mib},
+                {"device_memory", memory},
+                {"startup_ms", summary.startup_ms},
+                {"weights_sha256", summary.weights_sha256},
+                {"measurements", measurements}});
+  return metrics_->Write(event);
 }
 
 }  // namespace tandem

@@ -26,7 +26,10 @@ struct StepReport {
   std::map<std::string, double> added_losses;  // see Strategy::AddedLosses
   double learning_rate = 0;
   double samples_per_s = 0;
-  double step_ms = 0;  // mean since the last report
+  double tokens_per_s = 0;  // 0: samples are no text
+  double step_ms = 0;       // mean since the last report
+  double left_s = 0;        // what the steps that are left will take, by that
+  double rss_mib = 0;       // memory that this process holds
 };
 
 struct SummaryReport {
