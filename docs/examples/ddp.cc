@@ -20,14 +20,14 @@ absl::Status Train(tandem::Rank& rank) {
   TANDEM_ASSIGN_OR_RETURN(
       auto optimizer,
       tandem::MakeOptimizer(tandem::AdamOptions{}, ddp->flat_buffers()));
-  for (int step = 1; step <= 300; ++step) {
+  for (int step = 1; step <= 900; ++step) {
     const at::Tensor x = at::rand({32, 8});
     ddp->ZeroGrad();
     TANDEM_ASSIGN_OR_RETURN(const at::Tensor y, ddp->Forward(x));
     const at::Tensor loss = at::mse_loss(y, x.sum(1, /*keepdim=*/true));
     TANDEM_RETURN_IF_ERROR(ddp->Backward(loss));
     optimizer->Step(/*learning_rate=*/0.03);
-    if (rank.rank() == 0 && step % 100 == 0) {
+    if (rank.rank() == 0 && step % 300 == 0) {
       std::printf("step %d: loss %.6f\n", step, loss.item<double>());
     }
   }
