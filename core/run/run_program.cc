@@ -13,8 +13,7 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
-absl::Status PrepareProcess(const RunOptions& options,
-                            const Launch& launch) {
+absl::Status PrepareProcess(const RunOptions& options, const Launch& launch) {
   LoggingOptions logging;
   logging.rank = launch.rank;
   TANDEM_RETURN_IF_ERROR(InitLogging(options.name, logging));
