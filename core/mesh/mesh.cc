@@ -2,59 +2,69 @@
 
 #include <glog/logging.h>
 
-#include <string>
-#include <vector>
+#include <limits>
+#include <set>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace tandem {
 namespace {
 
-// What a strategy can run: how many replicas, and what each of them is on.
-struct Needs {
-  const char* name;
-  bool one_replica;
-  bool several_replicas;
-  bool one_device;
-  bool several_devices;  // of one rank
-  bool several_ranks;
-  const char* text;
-};
-
-constexpr Needs kStrategies[] = {
-    {"single", true, false, true, false, false, "one replica on one device"},
-    {"ddp", true, true, true, true, false, "replicas of one rank each"},
-    {"model_parallel", true, false, false, true, false,
-     "one replica on several devices of one rank"},
-    {"pipeline", true, false, false, true, true,
-     "one replica on several devices"},
-    {"hybrid", true, true, true, true, true, "any replicas"},
-};
-
-std::string KnownStrategies() {
-  std::string names;
-  for (const Needs& strategy : kStrategies) {
-    absl::StrAppend(&names, names.empty() ? "" : ", ", strategy.name);
-  }
-  return names;
+std::string TextOf(const std::vector<MeshAxis>& axes) {
+  return absl::StrJoin(axes, " x ", [](std::string* out, const MeshAxis& axis) {
+    absl::StrAppend(out, axis.name, " ", axis.degree);
+  });
 }
 
-std::string DefaultStrategy(const Mesh& mesh, int devices_per_rank) {
-  if (mesh.pipe() > 1) return mesh.data() > 1 ? "hybrid" : "pipeline";
-  if (mesh.data() > 1) return "ddp";
-  return devices_per_rank > 1 ? "model_parallel" : "single";
+absl::Status CheckNames(const std::vector<MeshAxis>& axes) {
+  std::set<std::string> names;
+  for (const MeshAxis& axis : axes) {
+    if (!axis.name.empty() && names.insert(axis.name).second) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the axes of a mesh have names of their own, but '", axis.name, "' is ",
+        axis.name.empty() ? "none" : "there twice", " in ", TextOf(axes)));
+  }
+  return absl::OkStatus();
 }
 
-bool Fits(const Needs& strategy, const Mesh& mesh, int devices_per_rank) {
-  if (mesh.data() > 1 ? !strategy.several_replicas : !strategy.one_replica) {
-    return false;
+absl::StatusOr<int> Ranks(const std::vector<MeshAxis>& axes) {
+  int ranks = 1;
+  for (const MeshAxis& axis : axes) {
+    if (axis.degree < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a ", axis.name, " degree is at least 1, but is ", axis.degree));
+    }
+    if (axis.degree > std::numeric_limits<int>::max() / ranks) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a mesh of ", TextOf(axes), " has too many ranks"));
+    }
+    ranks *= axis.degree;
   }
-  if (mesh.pipe() > 1) return strategy.several_ranks;
-  return devices_per_rank > 1 ? strategy.several_devices : strategy.one_device;
+  return ranks;
+}
+
+std::vector<MeshAxis> DataAndPipe(int data, int pipe) {
+  return {{std::string(kDataAxis), data}, {std::string(kPipeAxis), pipe}};
 }
 
 }  // namespace
+
+Mesh::Mesh() : axes_(DataAndPipe(1, 1)) {}
+
+Mesh::Mesh(std::vector<MeshAxis> axes, int world_size)
+    : axes_(std::move(axes)), world_size_(world_size) {}
+
+absl::StatusOr<Mesh> Mesh::Create(std::vector<MeshAxis> axes) {
+  const absl::Status names = CheckNames(axes);
+  if (!names.ok()) return names;
+  const absl::StatusOr<int> ranks = Ranks(axes);
+  if (!ranks.ok()) return ranks.status();
+  return Mesh(std::move(axes), *ranks);
+}
 
 absl::StatusOr<Mesh> Mesh::Create(int world_size, int pipe) {
   if (world_size < 1) {
@@ -72,58 +82,62 @@ absl::StatusOr<Mesh> Mesh::Create(int world_size, int pipe) {
         " ranks. Start a multiple of ", pipe,
         " ranks, or choose a pipe degree that divides ", world_size));
   }
-  return Mesh(world_size / pipe, pipe);
+  return Mesh(DataAndPipe(world_size / pipe, pipe), world_size);
+}
+
+int Mesh::degree(absl::string_view axis) const {
+  for (const MeshAxis& each : axes_) {
+    if (each.name == axis) return each.degree;
+  }
+  return 1;
+}
+
+int Mesh::IndexAlong(absl::string_view axis, int rank) const {
+  const Coordinates at = CoordinatesOf(rank);
+  for (size_t i = 0; i < axes_.size(); ++i) {
+    if (axes_[i].name == axis) return at[i];
+  }
+  return 0;
 }
 
 Mesh::Coordinates Mesh::CoordinatesOf(int rank) const {
   CHECK_GE(rank, 0);
   CHECK_LT(rank, world_size());
-  return {rank / pipe_, rank % pipe_};
+  Coordinates at(axes_.size());
+  for (size_t i = axes_.size(); i-- > 0;) {
+    at[i] = rank % axes_[i].degree;
+    rank /= axes_[i].degree;
+  }
+  return at;
 }
 
-int Mesh::RankAt(Coordinates at) const {
-  CHECK(0 <= at.data && at.data < data_) << at.data << " in " << ToString();
-  CHECK(0 <= at.pipe && at.pipe < pipe_) << at.pipe << " in " << ToString();
-  return at.data * pipe_ + at.pipe;
+int Mesh::RankAt(const Coordinates& at) const {
+  CHECK_EQ(at.size(), axes_.size());
+  int rank = 0;
+  for (size_t i = 0; i < axes_.size(); ++i) {
+    CHECK(0 <= at[i] && at[i] < axes_[i].degree)
+        << axes_[i].name << " " << at[i] << " in " << ToString();
+    rank = rank * axes_[i].degree + at[i];
+  }
+  return rank;
 }
 
-std::vector<int> Mesh::RanksAlongData(int stage) const {
+std::vector<int> Mesh::RanksAlong(const std::vector<absl::string_view>& axes,
+                                  int rank) const {
+  const Coordinates here = CoordinatesOf(rank);
   std::vector<int> ranks;
-  for (int d = 0; d < data_; ++d) ranks.push_back(RankAt({d, stage}));
+  for (int other = 0; other < world_size_; ++other) {
+    const Coordinates there = CoordinatesOf(other);
+    bool is_member = true;
+    for (size_t i = 0; i < axes_.size(); ++i) {
+      const bool varies = absl::c_linear_search(axes, axes_[i].name);
+      is_member = is_member && (varies || there[i] == here[i]);
+    }
+    if (is_member) ranks.push_back(other);
+  }
   return ranks;
 }
 
-std::vector<int> Mesh::RanksAlongPipe(int replica) const {
-  std::vector<int> ranks;
-  for (int p = 0; p < pipe_; ++p) ranks.push_back(RankAt({replica, p}));
-  return ranks;
-}
-
-std::string Mesh::ToString() const {
-  return absl::StrCat("data ", data_, " x pipe ", pipe_);
-}
-
-absl::StatusOr<std::string> StrategyFor(const Mesh& mesh, int devices_per_rank,
-                                        absl::string_view requested) {
-  if (devices_per_rank < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a rank needs at least one device, but was given ", devices_per_rank));
-  }
-  const std::string fitting = DefaultStrategy(mesh, devices_per_rank);
-  if (requested.empty() || requested == "auto") return fitting;
-  for (const Needs& strategy : kStrategies) {
-    if (requested != strategy.name) continue;
-    if (Fits(strategy, mesh, devices_per_rank)) return std::string(requested);
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the strategy ", requested, " runs ", strategy.text, ", but the mesh (",
-        mesh.ToString(), ", devices per rank ", devices_per_rank, ") has ",
-        mesh.data(), " replica(s) of ", mesh.pipe(), " rank(s) with ",
-        devices_per_rank, " device(s): use ", fitting,
-        ", or leave the choice to auto and change the mesh"));
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the strategy ", requested,
-      " is not known; known are: ", KnownStrategies(), " (or auto)"));
-}
+std::string Mesh::ToString() const { return TextOf(axes_); }
 
 }  // namespace tandem

@@ -1,5 +1,6 @@
-// Where a rank stands in data x pipe. Plain arithmetic: no process group, no
-// tensor (as torchtitan keeps `ParallelDims` apart from its communicators).
+// Device mesh: the ranks of a job as a grid with named axes. Plain arithmetic: no
+// process group, no tensor (as torchtitan keeps `ParallelDims` apart from its
+// communicators; PyTorch's DeviceMesh is both).
 
 #ifndef TANDEM_CORE_MESH_MESH_H_
 #define TANDEM_CORE_MESH_MESH_H_
@@ -12,68 +13,69 @@
 
 namespace tandem {
 
-// The ranks of a job as a grid of `data` replicas x `pipe` stages:
+// Replicas of a model, which see different samples.
+inline constexpr absl::string_view kDataAxis = "data";
+// Parts of a model, one after the other, on different ranks.
+inline constexpr absl::string_view kPipeAxis = "pipe";
+
+struct MeshAxis {
+  std::string name;
+  int degree = 1;  // ranks along it
+};
+
+// The last axis is fastest: in data 2 x pipe 3,
 //
-//   rank = data index * pipe degree + pipe index
+//   rank = data index * 3 + pipe index
 //
-// Pipe is fastest, so that the ranks of one replica are neighbours: launchers
-// number the ranks of a host in a row, and stages exchange activations for
-// every microbatch, while replicas meet once a step.
+// so that the ranks of one pipeline are neighbours: launchers number the ranks
+// of a host in a row, and stages exchange activations for every microbatch,
+// while replicas meet once a step.
 //
-// Immutable: may be used by any number of threads.
+// An axis that a mesh lacks is one of degree 1, along which every rank has index
+// 0. Immutable: may be used by any number of threads.
 class Mesh {
  public:
-  struct Coordinates {
-    int data = 0;  // which replica
-    int pipe = 0;  // which stage
-  };
+  // By axis, in the order of axes().
+  using Coordinates = std::vector<int>;
 
-  // One rank.
-  Mesh() = default;
+  // One rank: data 1 x pipe 1.
+  Mesh();
 
-  // InvalidArgument when `pipe` is not positive or does not divide
+  // data x pipe. InvalidArgument when `pipe` is not positive or does not divide
   // `world_size`.
   static absl::StatusOr<Mesh> Create(int world_size, int pipe);
+  // Any axes, the slowest first. InvalidArgument for a degree that is not
+  // positive, more ranks than an int counts, and for a name that is empty or
+  // there twice.
+  static absl::StatusOr<Mesh> Create(std::vector<MeshAxis> axes);
 
-  int world_size() const { return data_ * pipe_; }
-  int data() const { return data_; }  // degree: replicas
-  int pipe() const { return pipe_; }  // degree: stages over ranks
+  int world_size() const { return world_size_; }
+  const std::vector<MeshAxis>& axes() const { return axes_; }
+  int degree(absl::string_view axis) const;
+  int data() const { return degree(kDataAxis); }  // replicas
+  int pipe() const { return degree(kPipeAxis); }  // ranks of a replica
 
-  // Requires 0 <= rank < world_size().
+  // Each requires 0 <= rank < world_size().
+  int IndexAlong(absl::string_view axis, int rank) const;
   Coordinates CoordinatesOf(int rank) const;
   // Requires coordinates inside the mesh.
-  int RankAt(Coordinates at) const;
+  int RankAt(const Coordinates& at) const;
 
-  // The ranks that hold `stage`, by replica: they average its gradients.
-  std::vector<int> RanksAlongData(int stage) const;
-  // The ranks of `replica`, by stage: they form its pipeline.
-  std::vector<int> RanksAlongPipe(int replica) const;
+  // The ranks that stand where `rank` does along every other axis, in rising
+  // order: `rank`'s group for a collective over `axes`. Over {"data"}, those
+  // that hold the same part of the model and average its gradients; over
+  // {"pipe"}, those of one replica. Each rank is in one such group.
+  std::vector<int> RanksAlong(const std::vector<absl::string_view>& axes,
+                              int rank) const;
 
   std::string ToString() const;  // "data 2 x pipe 3"
 
  private:
-  Mesh(int data, int pipe) : data_(data), pipe_(pipe) {}
+  Mesh(std::vector<MeshAxis> axes, int world_size);
 
-  int data_ = 1;
-  int pipe_ = 1;
+  std::vector<MeshAxis> axes_;
+  int world_size_ = 1;
 };
-
-// The name of the strategy that a mesh asks for, when every rank has
-// `devices_per_rank` devices:
-//
-//   a replica has               one replica      several replicas
-//   one device                  single           ddp
-//   several, all of one rank    model_parallel   ddp
-//   several ranks (pipe > 1)    pipeline         hybrid
-//
-// "single", "model_parallel" and "ddp" run a replica's devices one after the
-// other, "pipeline" and "hybrid" all at once, on microbatches. `requested`
-// overrides it, where the mesh allows: "pipeline" wherever one replica has
-// several devices, "hybrid" everywhere, "ddp" for one rank too.
-// Empty or "auto" asks for none. InvalidArgument for an unknown name, or one
-// that contradicts the mesh.
-absl::StatusOr<std::string> StrategyFor(const Mesh& mesh, int devices_per_rank,
-                                        absl::string_view requested);
 
 }  // namespace tandem
 

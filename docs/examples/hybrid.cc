@@ -26,7 +26,7 @@ absl::Status Train(tandem::Rank& rank) {
                           tandem::MakeSyntheticImages({{1, 28, 28}}));
   tandem::DistributedSamplerOptions sampling;
   sampling.num_replicas = mesh.data();
-  sampling.rank = mesh.CoordinatesOf(rank.rank()).data;
+  sampling.rank = mesh.IndexAlong(tandem::kDataAxis, rank.rank());
   TANDEM_ASSIGN_OR_RETURN(
       std::shared_ptr<tandem::DistributedSampler> sampler,
       tandem::DistributedSampler::Create(data->size(), sampling));

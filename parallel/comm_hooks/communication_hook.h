@@ -1,4 +1,4 @@
-// What replaces the all-reduce of a bucket of gradients.
+// Communication hook: what replaces the all-reduce of a bucket of gradients.
 
 #ifndef TANDEM_PARALLEL_COMM_HOOKS_COMMUNICATION_HOOK_H_
 #define TANDEM_PARALLEL_COMM_HOOKS_COMMUNICATION_HOOK_H_
@@ -12,9 +12,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/comm/communicator.h"
 
 namespace tandem {
+
+class Communicator;
 
 // One bucket, as a hook sees it (torch.distributed.GradBucket). The vectors go
 // along with each other.

@@ -1,4 +1,4 @@
-// Which gradients travel together.
+// Gradient buckets: gradients that travel together.
 
 #ifndef TANDEM_PARALLEL_DDP_BUCKETS_H_
 #define TANDEM_PARALLEL_DDP_BUCKETS_H_
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "parallel/ddp/bucket_options.h"
 #include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
@@ -18,14 +19,6 @@ struct Bucket {
   size_t end;
   int64_t offset;  // elements [offset, offset + length), padding included
   int64_t length;
-};
-
-// A bucket is full when it holds its limit in bytes, or more. The limits are
-// those of the first bucket of a buffer, of the second, ...; the last one
-// serves all further ones.
-struct BucketOptions {
-  // PyTorch's: 1 MiB, so that the first all-reduce starts early, then 25 MiB.
-  std::vector<int64_t> limits = {1 << 20, 25 << 20};
 };
 
 // Cuts every buffer into buckets, in the order of its slots, and puts the

@@ -31,8 +31,6 @@
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
 #include "core/base/torch_status.h"
-#include "core/comm/communicator.h"
-#include "core/model/layer_list.h"
 #include "parallel/ddp/options.h"
 #include "parallel/ddp/replica.h"
 
@@ -40,7 +38,7 @@ namespace tandem {
 
 // How a model is taken: its parameters, its buffers, its forward. This one is
 // for what behaves like a pointer to a torch::nn::Module: std::shared_ptr<Net>,
-// torch::nn::Sequential.
+// torch::nn::Sequential. (A list of layers: layer_list_traits.h.)
 template <typename Module>
 struct ModuleTraits {
   static NamedTensors Parameters(const Module& module) {
@@ -61,26 +59,6 @@ struct ModuleTraits {
     for (const auto& item : dict)
       tensors.emplace_back(item.key(), item.value());
     return tensors;
-  }
-};
-
-template <>
-struct ModuleTraits<LayerList> {
-  static NamedTensors Parameters(const LayerList& layers) {
-    return NamedParameters(layers);
-  }
-  static NamedTensors Buffers(const LayerList& layers) {
-    return NamedBuffers(layers);
-  }
-  static at::Tensor Call(LayerList& layers, const at::Tensor& input,
-                         const Skips& further = {}) {
-    return tandem::Forward(layers, input, further);
-  }
-  // With the skips of these names.
-  static std::pair<at::Tensor, Skips> Call(
-      LayerList& layers, const at::Tensor& input, const Skips& further,
-      const std::vector<std::string>& names) {
-    return ForwardWithSkips(layers, input, further, names);
   }
 };
 

@@ -1,4 +1,4 @@
-// The options of DistributedDataParallel, under PyTorch's names.
+// Options of DistributedDataParallel, under PyTorch's names.
 
 #ifndef TANDEM_PARALLEL_DDP_OPTIONS_H_
 #define TANDEM_PARALLEL_DDP_OPTIONS_H_
@@ -8,10 +8,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
-#include "absl/status/status.h"
-#include "core/base/named_tensors.h"
-#include "parallel/ddp/buckets.h"
 
 namespace tandem {
 
@@ -61,26 +57,6 @@ struct DistributedDataParallelOptions {
   // its own (flat_buffers_of). Not negative. Null: all in group 0.
   std::function<int64_t(const std::string& name)> optimizer_group;
 };
-
-// The sizes of buckets, in bytes.
-BucketOptions BucketsOf(const DistributedDataParallelOptions& options);
-
-// `parameters` without those that are the same tensor as an earlier one (a tied
-// weight): its first name is the one that counts.
-NamedTensors UnderFirstNames(const NamedTensors& parameters);
-
-// `options` whose lists of parameters name tied weights by their first names,
-// whichever name they were given by.
-DistributedDataParallelOptions WithFirstNames(
-    DistributedDataParallelOptions options, const NamedTensors& parameters);
-
-// InvalidArgument, naming the option: a bucket cap that is not positive, a name
-// that is none of the model's, delayed parameters without one to wait for,
-// options that exclude each other; a model without a parameter that requires a
-// gradient and is to be averaged.
-absl::Status CheckDdpOptions(const DistributedDataParallelOptions& options,
-                             const NamedTensors& parameters,
-                             const NamedTensors& buffers);
 
 }  // namespace tandem
 

@@ -12,7 +12,11 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/comm/communicator.h"
+#include "parallel/ddp/logging.h"
 #include "parallel/ddp/model_state.h"
+#include "parallel/ddp/option_checks.h"
+#include "parallel/ddp/reducer.h"
 
 namespace tandem {
 namespace {
@@ -43,7 +47,9 @@ NoSyncGuard::~NoSyncGuard() {
 
 Replica::Replica(Communicator& group,
                  const DistributedDataParallelOptions& options)
-    : group_(group), options_(options) {}
+    : group_(group),
+      options_(options),
+      logging_(std::make_unique<DdpLoggingData>()) {}
 
 Replica::~Replica() = default;
 
@@ -108,17 +114,17 @@ void Replica::MakeReducer(const NamedTensors& parameters) {
 }
 
 void Replica::Describe() {
-  logging_.rank = group_.rank();
-  logging_.world_size = group_.size();
-  logging_.backend_name = group_.backend();
-  logging_.broadcast_buffers = options_.broadcast_buffers;
-  logging_.find_unused_parameters = options_.find_unused_parameters;
-  logging_.static_graph = options_.static_graph;
+  logging_->rank = group_.rank();
+  logging_->world_size = group_.size();
+  logging_->backend_name = group_.backend();
+  logging_->broadcast_buffers = options_.broadcast_buffers;
+  logging_->find_unused_parameters = options_.find_unused_parameters;
+  logging_->static_graph = options_.static_graph;
   for (const FlatBuffer* buffer : averaged_flat_buffers()) {
-    logging_.num_parameter_tensors +=
+    logging_->num_parameter_tensors +=
         static_cast<int64_t>(buffer->slots().size());
     for (const FlatSlot& slot : buffer->slots()) {
-      logging_.total_parameter_size_bytes +=
+      logging_->total_parameter_size_bytes +=
           static_cast<int64_t>(slot.parameter.nbytes());
     }
   }
@@ -132,8 +138,8 @@ void Replica::OnBackwardBegun() {
     const absl::Status status = reducer_->Finish();
     TORCH_CHECK(status.ok(), status.message());
     if (reducer_->steps() == steps) return;  // no_sync
-    logging_.iteration = reducer_->steps();
-    AddStepTimes(forward_time_, reducer_->times(), &logging_);
+    logging_->iteration = reducer_->steps();
+    AddStepTimes(forward_time_, reducer_->times(), logging_.get());
   });
 }
 
@@ -192,12 +198,12 @@ absl::Status Replica::register_comm_hook(CommunicationHook hook) {
         "a communication hook must be registered before the first step");
   }
   TANDEM_RETURN_IF_ERROR(reducer_->SetHook(std::move(hook)));
-  logging_.comm_hook = "user";
+  logging_->comm_hook = "user";
   return absl::OkStatus();
 }
 
 DdpLoggingData Replica::logging_data() const {
-  DdpLoggingData data = logging_;
+  DdpLoggingData data = *logging_;
   data.has_rebuilt_buckets = reducer_->has_rebuilt_buckets();
   for (const Bucket& bucket : reducer_->buckets()) {
     data.bucket_sizes.push_back(

@@ -1,4 +1,5 @@
-// What DistributedDataParallel is, whatever the type of its module.
+// Replica of a model: what DistributedDataParallel is, whatever the type of its
+// module.
 
 #ifndef TANDEM_PARALLEL_DDP_REPLICA_H_
 #define TANDEM_PARALLEL_DDP_REPLICA_H_
@@ -14,15 +15,22 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "core/base/named_tensors.h"
-#include "core/comm/communicator.h"
 #include "parallel/comm_hooks/communication_hook.h"
-#include "parallel/ddp/logging.h"
 #include "parallel/ddp/options.h"
-#include "parallel/ddp/reducer.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
 
+namespace torch {
+namespace autograd {
+struct Node;
+}  // namespace autograd
+}  // namespace torch
+
 namespace tandem {
+
+class Communicator;
+class Reducer;
+struct DdpLoggingData;
 
 // While it lives, backward gathers gradients and averages nothing. It counts
 // when backward begins, so it may be made around forward and backward or around
@@ -121,7 +129,7 @@ class Replica {
   std::shared_ptr<Reducer> reducer_;
   std::chrono::steady_clock::time_point forward_began_;
   std::chrono::nanoseconds forward_time_{0};
-  DdpLoggingData logging_;
+  std::unique_ptr<DdpLoggingData> logging_;
 };
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "core/comm/communicator.h"
 #include "parallel/ddp/replica.h"
 
 namespace tandem {

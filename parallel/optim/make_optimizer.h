@@ -6,15 +6,11 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "absl/types/variant.h"
-#include "parallel/optim/adam.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/optimizer.h"
-#include "parallel/optim/sgd.h"
+#include "parallel/optim/optimizer_options.h"
 
 namespace tandem {
-
-using OptimizerOptions = absl::variant<SgdOptions, AdamOptions, AdamWOptions>;
 
 // MakeSgd, MakeAdam or MakeAdamW. What `buffers` lists must outlive the
 // optimizer: all of a model's flat buffers, or those of one parameter group

@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/describe_tensor.h"
 #include "core/base/status_macros.h"
+#include "core/checkpoint/stored_tensors.h"
 
 namespace tandem {
 namespace {

@@ -12,10 +12,12 @@
 
 #include "absl/status/status.h"
 #include "core/base/named_tensors.h"
-#include "core/checkpoint/stored_tensors.h"
 #include "parallel/optim/flat_buffer_list.h"
 
 namespace tandem {
+
+class StoredTensors;
+struct StoredTensor;
 
 // Updates the parameters of some flat buffers from their gradients, as PyTorch
 // does: a parameter without a gradient is left alone (no decay, no momentum, no

@@ -8,17 +8,9 @@
 #include "absl/status/statusor.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/optimizer.h"
+#include "parallel/optim/optimizer_options.h"
 
 namespace tandem {
-
-// Names, meaning and defaults of torch.optim.SGD; the learning rate comes with
-// each step.
-struct SgdOptions {
-  double momentum = 0;
-  double dampening = 0;
-  double weight_decay = 0;
-  bool nesterov = false;
-};
 
 // torch.optim.SGD as fused steps over `buffers`, which must outlive it. State:
 // momentum_buffer where momentum is not zero; a parameter's first step sets it

@@ -166,8 +166,9 @@ absl::Status PipelineExecutor::ComputeWeights(const Action& action,
   const auto index = static_cast<size_t>(action.stage);
   PipelineStage& stage = *stages_[index];
   const bool last = action == step.last_gradients[index];
-  if (last && step.hooks->weights) {
-    TANDEM_RETURN_IF_ERROR(step.hooks->weights(action));
+  StageGradients* const gradients = GradientsOf(action.stage, step);
+  if (last && gradients != nullptr) {
+    TANDEM_RETURN_IF_ERROR(gradients->BeforeWeights(action));
   }
   TANDEM_RETURN_IF_ERROR(stage.BackwardWeight(action.microbatch));
   return last ? stage.FlushWeights() : absl::OkStatus();
@@ -193,19 +194,26 @@ absl::Status PipelineExecutor::Compute(const Action& action, Step& step,
       is_forward ? points.forward : points.backward, action.microbatch));
   local.progress.Ends();
   if (is_forward) return RunForward(action, step, local, time);
-  return RunWithHooks(action, step, local, time);
+  return RunGradients(action, step, local, time);
 }
 
-absl::Status PipelineExecutor::RunWithHooks(const Action& action, Step& step,
+absl::Status PipelineExecutor::RunGradients(const Action& action, Step& step,
                                             Local& local, ActionTime& time) {
-  const StepHooks& hooks = *step.hooks;
-  const auto stage = static_cast<size_t>(action.stage);
-  const bool last = action == step.last_gradients[stage];
-  if (hooks.before) TANDEM_RETURN_IF_ERROR(hooks.before(action, last));
-  TANDEM_RETURN_IF_ERROR(action.kind == ActionKind::kBackwardWeight
-                             ? RunBackwardWeight(action, step, local, time)
-                             : RunBackward(action, step, local, time));
-  return hooks.after ? hooks.after(action, last) : absl::OkStatus();
+  const auto run = [&] {
+    return action.kind == ActionKind::kBackwardWeight
+               ? RunBackwardWeight(action, step, local, time)
+               : RunBackward(action, step, local, time);
+  };
+  StageGradients* const gradients = GradientsOf(action.stage, step);
+  if (gradients == nullptr) return run();
+  const auto index = static_cast<size_t>(action.stage);
+  const bool last = action == step.last_gradients[index];
+  TANDEM_RETURN_IF_ERROR(gradients->Before(action, last));
+  TANDEM_RETURN_IF_ERROR(run());
+  if (action.kind == ActionKind::kBackwardInput) {
+    gradients->AwaitWeights(stages_[index]->WeightsLeft(action.microbatch));
+  }
+  return gradients->After(action, last);
 }
 
 absl::Status PipelineExecutor::RunAction(const Action& action, Step& step,

@@ -22,8 +22,13 @@ absl::Status PipelineExecutor::FinishDevice(const Local& local,
       if (sender != nullptr) TANDEM_RETURN_IF_ERROR(sender->Flush());
     }
   }
-  const bool finishes = step.trains && step.hooks->finish;
-  return finishes ? step.hooks->finish(local.index) : absl::OkStatus();
+  if (!step.trains) return absl::OkStatus();
+  for (int i : schedule_.stages_of[static_cast<size_t>(local.index)]) {
+    StageGradients* const gradients = GradientsOf(i, step);
+    if (gradients != nullptr) TANDEM_RETURN_IF_ERROR(gradients->Finish());
+  }
+  const auto& after = step.gradients->after_device;
+  return after ? after(local.index) : absl::OkStatus();
 }
 
 // Where the last stage is: waits for the device, once a step, and is watched as

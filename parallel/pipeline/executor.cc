@@ -143,6 +143,7 @@ void PipelineExecutor::OnHang(const Local& local, int action, Step& step) {
       ": it cannot be stopped; look for a loop without an end there, or give "
       "it more time");
   Fail(step, absl::DeadlineExceededError(message));
+  if (!options_.on_hang) EndProcess(message);
   options_.on_hang(message);
 }
 
@@ -181,14 +182,19 @@ absl::Status PipelineExecutor::Run(Step& step) {
   return step.failure.ok() ? done : step.failure;
 }
 
+StageGradients* PipelineExecutor::GradientsOf(int stage, const Step& step) {
+  const std::vector<StageGradients*>& all = step.gradients->of_stages;
+  return all.empty() ? nullptr : all[static_cast<size_t>(stage)];
+}
+
 absl::StatusOr<Score> PipelineExecutor::TrainStep(
     const std::vector<Batch>& microbatches, const StepSamples& samples,
-    const StepHooks& hooks) {
+    const StepGradients& gradients) {
   TANDEM_RETURN_IF_ERROR(CheckMicrobatches(schedule_, microbatches, 0));
   Step step;
   step.microbatches = &microbatches;
   step.samples = samples;
-  step.hooks = &hooks;
+  step.gradients = &gradients;
   for (const auto& stage : stages_) {
     if (stage != nullptr) stage->TakeAddedLosses();  // an earlier step's
   }

@@ -22,46 +22,24 @@
 #include "core/random/sample_scope.h"
 #include "parallel/channel/stage_link.h"
 #include "parallel/pipeline/links.h"
+#include "parallel/pipeline/options.h"
 #include "parallel/pipeline/stage.h"
+#include "parallel/pipeline/stage_gradients.h"
 #include "parallel/pipeline/timeline.h"
 #include "parallel/pipeline/watch.h"
-#include "parallel/schedule/activation_checkpointing.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/schedule/validator.h"
 
 namespace tandem {
 
-struct PipelineOptions {
-  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
-  // Running statistics are those of whole batches
-  // (core/model/microbatch_scope.h).
-  bool defers_statistics = false;
-  // The first stage's inputs begin on 64-byte boundaries, whatever they are cut
-  // from: some kernels' results depend on it.
-  bool aligns_inputs = false;
-  // How long a stage waits for a neighbour of the same process; for another
-  // rank, as long as the communicator does.
-  std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  // A stage that computes one action for longer hangs, ...
-  std::chrono::milliseconds hang_timeout = std::chrono::minutes(30);
-  // ... and this is told where. What returns must have ended the hang.
-  std::function<void(const std::string&)> on_hang = EndProcess;
-};
-
-// What follows a training step's actions, on their device's thread. Null: none.
-struct StepHooks {
-  // Around each action that adds to gradients of a stage's parameters. With its
-  // `last` one they are complete.
-  using OnGradients =
-      std::function<absl::Status(const Action& action, bool last)>;
-  OnGradients before;
-  OnGradients after;
-  // Within a stage's last one, when what is left of it are gradients of weights
-  // that layers had left for later.
-  std::function<absl::Status(const Action& action)> weights;
-  // After a device's last action, while others may still work: when all stages
-  // of a device have their gradients.
-  std::function<absl::Status(int schedule_device)> finish;
+// What becomes of a training step's gradients, on the threads of their devices.
+struct StepGradients {
+  // By stage, told of each action that adds to its gradients, and waited for
+  // (StageGradients::Finish) after the last action of its device. Null: they
+  // are complete then. Empty: all null.
+  std::vector<StageGradients*> of_stages;
+  // Afterwards, while other devices may still work; null: nothing.
+  std::function<absl::Status(int schedule_device)> after_device;
 };
 
 // Where a step's samples stand among those of its whole batch, of which other
@@ -108,15 +86,15 @@ class PipelineExecutor {
   // (further ones exactly as its layers and later ones read them), and targets
   // where the last is (further ones as the loss reads them); sizes everywhere.
   // Of a schedule with more microbatches the actions of the first ones are run,
-  // in its order; without any nothing is computed, and `hooks.finish` is all
-  // there is.
+  // in its order; without any nothing is computed, and gradients are finished
+  // all the same.
   //
   // When one stage fails all stop, on all ranks, and the error names stage,
   // microbatch and layer; gradients are then undefined. Within one process
   // another step may follow.
   absl::StatusOr<Score> TrainStep(const std::vector<Batch>& microbatches,
                                   const StepSamples& samples = {},
-                                  const StepHooks& hooks = {});
+                                  const StepGradients& gradients = {});
   // Of the last training step, by microbatch; empty ones where the last stage
   // is not.
   const std::vector<Score>& scores() const { return scores_; }
@@ -153,7 +131,7 @@ class PipelineExecutor {
   absl::Status RunDevice(Local& local, Step& step);
   absl::Status RunAction(const Action& action, Step& step, Local& local,
                          ActionTime& time);
-  absl::Status RunWithHooks(const Action& action, Step& step, Local& local,
+  absl::Status RunGradients(const Action& action, Step& step, Local& local,
                             ActionTime& time);
   static absl::Status CheckDensity(size_t index, Step& step);
   absl::Status RunForward(const Action& action, Step& step, Local& local,
@@ -169,6 +147,8 @@ class PipelineExecutor {
                                         const Step& step) const;
   absl::Status FinishDevice(const Local& local, const Step& step);
   absl::Status FinishScores(Local& local, int last, Step& step);
+  // Null: nobody is told.
+  static StageGradients* GradientsOf(int stage, const Step& step);
   StagePass PassOf(int microbatch, const Step& step) const;
   void NoteHeld(const Local& local);
   void Fail(Step& step, const absl::Status& reason);

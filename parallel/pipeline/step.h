@@ -29,7 +29,7 @@ struct PipelineExecutor::Step {
   const std::vector<Batch>* microbatches = nullptr;
   bool trains = true;
   bool keeps_outputs = false;
-  const StepHooks* hooks = nullptr;  // of a training step
+  const StepGradients* gradients = nullptr;  // of a training step
   StepSamples samples;
   std::vector<int64_t> rows;    // by microbatch
   std::vector<int64_t> firsts;  // samples before the microbatch

@@ -1,35 +1,29 @@
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/hybrid_strategy.h"
 
 #include <ATen/ops/empty.h>
 
+#include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/device/host_numbers.h"
 #include "parallel/strategy/score_numbers.h"
 
 namespace tandem {
 
-Hybrid::Hybrid(const HybridOptions& options)
+HybridStrategy::HybridStrategy(const HybridOptions& options)
     : options_(options), times_(options_.schedule) {}
 
-std::string Hybrid::name() const {
+std::string HybridStrategy::name() const {
   const bool one_pipeline =
       groups_.replicas() == 1 && options_.schedule.devices() > 1;
   return one_pipeline ? "pipeline" : "hybrid";
 }
 
-std::vector<TrainedStage*> Hybrid::StagesOf(int device) const {
-  std::vector<TrainedStage*> stages;
-  for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
-    TrainedStage* const stage = stages_[static_cast<size_t>(i)].get();
-    if (stage != nullptr) stages.push_back(stage);
-  }
-  return stages;
-}
-
-std::vector<TrainedStage*> Hybrid::AllStages() const {
+std::vector<TrainedStage*> HybridStrategy::AllStages() const {
   std::vector<TrainedStage*> stages;
   for (const auto& stage : stages_) {
     if (stage != nullptr) stages.push_back(stage.get());
@@ -37,7 +31,7 @@ std::vector<TrainedStage*> Hybrid::AllStages() const {
   return stages;
 }
 
-FlatBufferList Hybrid::AllBuffers() const {
+FlatBufferList HybridStrategy::AllBuffers() const {
   std::vector<FlatBuffer*> all;
   for (const TrainedStage* stage : AllStages()) {
     for (FlatBuffer* buffer : stage->all()) all.push_back(buffer);
@@ -45,43 +39,45 @@ FlatBufferList Hybrid::AllBuffers() const {
   return FlatBufferList(all);
 }
 
-// A stage's gradients are averaged, and where nothing else is asked for it is
-// updated, on its device's thread.
-StepHooks Hybrid::Hooks(std::optional<double> learning_rate) {
-  const auto stage_of = [this](const Action& action) {
-    return stages_[static_cast<size_t>(action.stage)].get();
-  };
-  StepHooks hooks;
-  hooks.before = [stage_of](const Action& action, bool last) {
-    return stage_of(action)->Before(action, last);
-  };
-  hooks.after = [this, stage_of](const Action& action, bool last) {
-    if (options_.reproducible && action.kind == ActionKind::kBackwardInput) {
-      const auto& stage =
-          executor_->stages()[static_cast<size_t>(action.stage)];
-      stage_of(action)->AwaitWeights(stage->WeightsLeft(action.microbatch));
-    }
-    return stage_of(action)->After(action, last);
-  };
-  hooks.weights = [stage_of](const Action& action) {
-    return stage_of(action)->BeforeWeights(action);
-  };
-  hooks.finish = [this, learning_rate](int device) {
-    for (TrainedStage* stage : StagesOf(device)) {
-      TANDEM_RETURN_IF_ERROR(stage->Finish());
-    }
-    return learning_rate.has_value()
-               ? UpdateDevice(device, std::nullopt, learning_rate)
-               : absl::OkStatus();
-  };
-  return hooks;
+std::vector<StageGradients*> HybridStrategy::AllGradients() const {
+  std::vector<StageGradients*> all;
+  for (const auto& stage : stages_) {
+    all.push_back(stage == nullptr ? nullptr : stage->gradients());
+  }
+  return all;
 }
 
-absl::StatusOr<Score> Hybrid::Compute(const Batch& batch,
+absl::Status HybridStrategy::SumAddedLosses() {
+  const int64_t count = options_.schedule.microbatches;
+  const int replicas = groups_.replicas();
+  // A pass's weight is its share of the step's samples, but for what makes a
+  // mean over replicas of it.
+  const double share = options_.reproducible ? 1 : 1.0 / replicas;
+  std::vector<LossSums::Part> parts;
+  std::vector<double> weights;
+  std::vector<at::Tensor> losses;
+  for (const auto& stage : executor_->stages()) {
+    if (stage == nullptr) continue;
+    for (const AddedLoss& each : stage->TakeAddedLosses()) {
+      parts.push_back(
+          {each.name, groups_.replica() * count + each.microbatch, 0});
+      weights.push_back(each.weight);
+      losses.push_back(each.loss);
+    }
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<double> values,
+                          CatchTorchOr([&] { return ReadNumbers(losses); }));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i].value = values[i] * weights[i] * share;
+  }
+  return added_losses_.Sum(parts, replicas * count, groups_.world());
+}
+
+absl::StatusOr<Score> HybridStrategy::Compute(const Batch& batch,
                                       std::optional<double> learning_rate) {
-  TANDEM_RETURN_IF_ERROR(LearnSizes(batch.size));
+  TANDEM_RETURN_IF_ERROR(shares_->Learn(batch.size));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
-                          Microbatches(batch));
+                          shares_->Microbatches(batch));
   SetTraining(executor_->stages(), true);
   for (TrainedStage* stage : AllStages()) {
     TANDEM_RETURN_IF_ERROR(stage->Prepare());
@@ -91,9 +87,16 @@ absl::StatusOr<Score> Hybrid::Compute(const Batch& batch,
     stage->records()->Begin(static_cast<int>(microbatches.size()));
   }
   TANDEM_ASSIGN_OR_RETURN(const StepSamples samples,
-                          SamplesOfStep(microbatches));
+                          shares_->SamplesOfStep(microbatches, step_));
+  // Where nothing else is asked for, each device updates its stages itself.
+  StepGradients gradients = {AllGradients(), nullptr};
+  if (learning_rate.has_value()) {
+    gradients.after_device = [&](int device) {
+      return UpdateDevice(device, std::nullopt, learning_rate);
+    };
+  }
   const absl::StatusOr<Score> score =
-      executor_->TrainStep(microbatches, samples, Hooks(learning_rate));
+      executor_->TrainStep(microbatches, samples, gradients);
   if (!score.ok()) return Annotate(score.status(), "training step");
   const auto usual = static_cast<size_t>(options_.schedule.microbatches);
   if (microbatches.size() == usual) Measure(batch);
@@ -107,7 +110,7 @@ absl::StatusOr<Score> Hybrid::Compute(const Batch& batch,
   return options_.reproducible ? SumInOrder() : Sum(*score);
 }
 
-absl::StatusOr<Score> Hybrid::TrainStep(const Batch& batch,
+absl::StatusOr<Score> HybridStrategy::TrainStep(const Batch& batch,
                                         double learning_rate) {
   if (!updates_at_once()) {
     absl::StatusOr<Score> score = ComputeGradients(batch);
@@ -120,33 +123,33 @@ absl::StatusOr<Score> Hybrid::TrainStep(const Batch& batch,
   return score;
 }
 
-absl::StatusOr<Score> Hybrid::ComputeGradients(const Batch& batch) {
+absl::StatusOr<Score> HybridStrategy::ComputeGradients(const Batch& batch) {
   TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
   absl::StatusOr<Score> score = Compute(batch, std::nullopt);
   if (!score.ok()) Abort(score.status());
   return score;
 }
 
-absl::Status Hybrid::Update(double learning_rate) {
+absl::Status HybridStrategy::Update(double learning_rate) {
   TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
   const absl::Status done = Finish(learning_rate);
   if (!done.ok()) Abort(done);
   return done;
 }
 
-absl::Status Hybrid::SkipUpdate() {
+absl::Status HybridStrategy::SkipUpdate() {
   TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
   const absl::Status done = Finish(std::nullopt);
   if (!done.ok()) Abort(done);
   return done;
 }
 
-void Hybrid::Abort(const absl::Status& reason) {
+void HybridStrategy::Abort(const absl::Status& reason) {
   groups_.Abort(reason);
   tied_->Abort(reason);
 }
 
-absl::StatusOr<Score> Hybrid::Sum(const Score& score) {
+absl::StatusOr<Score> HybridStrategy::Sum(const Score& score) {
   if (groups_.world() == nullptr) return score;
   const at::Tensor sums = at::empty({kScoreNumbers}, at::kDouble);
   ToNumbers(score, sums.mutable_data_ptr<double>());

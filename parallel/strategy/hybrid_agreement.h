@@ -8,7 +8,7 @@
 #include "core/comm/communicator.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/hybrid_options.h"
 
 namespace tandem {
 

@@ -14,18 +14,14 @@
 #include "core/mesh/mesh.h"
 #include "core/model/layer_list.h"
 #include "parallel/ddp/model_state.h"
-#include "parallel/optim/option_checks.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/hybrid_strategy.h"
 #include "parallel/strategy/hybrid_agreement.h"
 
 namespace tandem {
 namespace {
 
 absl::Status CheckOptions(const HybridOptions& options) {
-  TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_norm", options.clip_norm));
-  TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_value", options.clip_value));
-  TANDEM_RETURN_IF_ERROR(
-      CheckPositive("clip_norm_type", options.clip_norm_type));
+  TANDEM_RETURN_IF_ERROR(CheckUpdateOptions(options));
   if (options.uneven_batches && options.reproducible &&
       options.microbatch_size == 0) {
     return absl::InvalidArgumentError(
@@ -55,19 +51,9 @@ absl::Status CheckReproducible(const HybridOptions& options) {
                    ": sums would depend on the layout; leave one of them out"));
 }
 
-std::vector<OptimizerOptions> GroupsOf(const HybridOptions& options) {
-  std::vector<OptimizerOptions> groups = {options.optimizer};
-  groups.insert(groups.end(), options.further_optimizers.begin(),
-                options.further_optimizers.end());
-  return groups;
-}
-
 TrainedStageOptions StageOptionsOf(const HybridOptions& options) {
   TrainedStageOptions stage;
-  stage.optimizers = GroupsOf(options);
-  stage.optimizer_group = options.optimizer_group;
-  stage.clip_norm = options.clip_norm;
-  stage.clip_value = options.clip_value;
+  stage.update = options;
   stage.broadcast_buffers = options.broadcast_buffers;
   stage.reducer.buckets = options.buckets;
   stage.reducer.find_unused_parameters = options.find_unused_parameters;
@@ -81,15 +67,21 @@ TrainedStageOptions StageOptionsOf(const HybridOptions& options) {
 absl::StatusOr<std::unique_ptr<Hybrid>> Hybrid::Create(
     const LayerSpecs& specs, const LossFunction& loss,
     const HybridOptions& options, Communicator* world) {
+  return HybridStrategy::Create(specs, loss, options, world);
+}
+
+absl::StatusOr<std::unique_ptr<HybridStrategy>> HybridStrategy::Create(
+    const LayerSpecs& specs, const LossFunction& loss,
+    const HybridOptions& options, Communicator* world) {
   TANDEM_RETURN_IF_ERROR(CheckOptions(options));
   TANDEM_RETURN_IF_ERROR(CheckReproducible(options));
-  auto strategy = absl::WrapUnique(new Hybrid(options));
+  auto strategy = absl::WrapUnique(new HybridStrategy(options));
   TANDEM_RETURN_IF_ERROR(
       CatchTorch([&] { return strategy->Prepare(specs, loss, world); }));
   return strategy;
 }
 
-absl::Status Hybrid::MakeGroups(Communicator* world) {
+absl::Status HybridStrategy::MakeGroups(Communicator* world) {
   const int ranks = world == nullptr ? 1 : world->size();
   const Schedule& schedule = options_.schedule;
   const auto devices = static_cast<int>(options_.devices.size());
@@ -103,7 +95,7 @@ absl::Status Hybrid::MakeGroups(Communicator* world) {
   TANDEM_ASSIGN_OR_RETURN(const Mesh mesh,
                           Mesh::Create(ranks, schedule.devices() / devices));
   const int place =
-      world == nullptr ? 0 : mesh.CoordinatesOf(world->rank()).pipe;
+      world == nullptr ? 0 : mesh.IndexAlong(kPipeAxis, world->rank());
   std::vector<int> stages;
   for (int i = 0; i < schedule.stages; ++i) {
     if (DeviceOfStage(schedule, i) / devices == place) stages.push_back(i);
@@ -112,7 +104,7 @@ absl::Status Hybrid::MakeGroups(Communicator* world) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PipelineExecutor::Stages> Hybrid::MakeOwnStages(
+absl::StatusOr<PipelineExecutor::Stages> HybridStrategy::MakeOwnStages(
     const LayerSpecs& specs, const LossFunction& loss,
     const PipelineLayout& layout) const {
   PipelineModelOptions model;
@@ -129,7 +121,7 @@ absl::StatusOr<PipelineExecutor::Stages> Hybrid::MakeOwnStages(
 }
 
 // What one rank cannot make none goes on without. Collective.
-absl::Status Hybrid::Agree(const absl::Status& mine) {
+absl::Status HybridStrategy::Agree(const absl::Status& mine) {
   Communicator* const world = groups_.world();
   if (world == nullptr) return mine;
   TANDEM_ASSIGN_OR_RETURN(
@@ -147,7 +139,7 @@ absl::Status Hybrid::Agree(const absl::Status& mine) {
   return absl::OkStatus();
 }
 
-absl::Status Hybrid::CompareReplicas() {
+absl::Status HybridStrategy::CompareReplicas() {
   if (groups_.replicas() == 1) return absl::OkStatus();
   absl::Status differ;
   for (size_t i = 0; i < executor_->stages().size(); ++i) {
@@ -164,13 +156,13 @@ absl::Status Hybrid::CompareReplicas() {
   return Agree(differ);
 }
 
-absl::Status Hybrid::Prepare(const LayerSpecs& specs, const LossFunction& loss,
+absl::Status HybridStrategy::Prepare(const LayerSpecs& specs, const LossFunction& loss,
                              Communicator* world) {
   TANDEM_RETURN_IF_ERROR(CheckSameOptions(specs, loss, options_, world));
   TANDEM_RETURN_IF_ERROR(MakeGroups(world));
   const PipelineLayout layout = {options_.devices, groups_.pipe()};
   layers_ = static_cast<int>(specs.size());
-  loss_ = loss;
+  shares_ = std::make_unique<BatchShares>(options_, loss, groups_);
   absl::StatusOr<PipelineExecutor::Stages> stages =
       MakeOwnStages(specs, loss, layout);
   TANDEM_RETURN_IF_ERROR(Agree(stages.status()));
@@ -193,7 +185,7 @@ absl::Status Hybrid::Prepare(const LayerSpecs& specs, const LossFunction& loss,
   return Agree(tied_->ShareValues());
 }
 
-absl::Status Hybrid::MakeTrainedStages(const std::vector<TiedGroup>& tied) {
+absl::Status HybridStrategy::MakeTrainedStages(const std::vector<TiedGroup>& tied) {
   std::map<std::string, std::string> first_of_copy;
   for (const TiedGroup& group : tied) {
     for (size_t i = 1; i < group.size(); ++i) {
@@ -221,7 +213,7 @@ absl::Status Hybrid::MakeTrainedStages(const std::vector<TiedGroup>& tied) {
 }
 
 // What other ranks' stages have is known to them.
-absl::Status Hybrid::CountParameters() {
+absl::Status HybridStrategy::CountParameters() {
   const auto stages = static_cast<int64_t>(stages_.size());
   const at::Tensor counts = at::zeros({stages}, at::kLong);
   auto* const count = counts.mutable_data_ptr<int64_t>();

@@ -12,11 +12,12 @@ namespace tandem {
 absl::StatusOr<HybridGroups> HybridGroups::Create(
     Communicator* world, const Mesh& mesh, const std::vector<int>& stages) {
   HybridGroups groups;
+  groups.stages_ = {stages.begin(), stages.end()};
   if (world == nullptr || world->size() == 1) return groups;
   CHECK_EQ(world->size(), mesh.world_size());
-  const Mesh::Coordinates here = mesh.CoordinatesOf(world->rank());
+  const int rank = world->rank();
   groups.world_ = world;
-  groups.replica_ = here.data;
+  groups.replica_ = mesh.IndexAlong(kDataAxis, rank);
   groups.replicas_ = mesh.data();
   if (mesh.data() == 1) {
     groups.pipe_ = world;
@@ -25,11 +26,11 @@ absl::StatusOr<HybridGroups> HybridGroups::Create(
   if (mesh.pipe() > 1) {
     TANDEM_ASSIGN_OR_RETURN(
         groups.own_pipe_,
-        world->Subgroup(mesh.RanksAlongPipe(here.data),
-                        absl::StrCat("pipeline of replica ", here.data)));
+        world->Subgroup(mesh.RanksAlong({kPipeAxis}, rank),
+                        absl::StrCat("pipeline of replica ", groups.replica_)));
     groups.pipe_ = groups.own_pipe_.get();
   }
-  const std::vector<int> replicas = mesh.RanksAlongData(here.pipe);
+  const std::vector<int> replicas = mesh.RanksAlong({kDataAxis}, rank);
   for (const int stage : stages) {
     TANDEM_ASSIGN_OR_RETURN(
         groups.data_[stage],

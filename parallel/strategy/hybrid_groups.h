@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,6 +30,8 @@ class HybridGroups {
   Communicator* world() const { return world_; }
   // Of this rank's pipeline; null for one rank.
   Communicator* pipe() const { return pipe_; }
+  // Whether a stage is one of this rank's.
+  bool holds(int stage) const { return stages_.count(stage) > 0; }
   // Of a stage's replicas; null for one replica. Requires one of `stages`.
   Communicator* data(int stage) const;
   // Which replica this rank belongs to.
@@ -44,6 +47,7 @@ class HybridGroups {
   int replica_ = 0;
   int replicas_ = 1;
   std::unique_ptr<Communicator> own_pipe_;
+  std::set<int> stages_;
   std::map<int, std::unique_ptr<Communicator>> data_;  // by stage
 };
 

@@ -13,7 +13,7 @@
 #include "parallel/ddp/model_state.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/strategy/gathered_tensors.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/hybrid_strategy.h"
 
 namespace tandem {
 namespace {
@@ -30,15 +30,15 @@ std::set<std::string> NamesOf(const NamedTensors& tensors) {
 
 }  // namespace
 
-NamedTensors Hybrid::Parameters() const {
+NamedTensors HybridStrategy::Parameters() const {
   return NamedParameters(executor_->stages());
 }
 
-NamedTensors Hybrid::Buffers() const {
+NamedTensors HybridStrategy::Buffers() const {
   return NamedBuffers(executor_->stages());
 }
 
-NamedTensors Hybrid::OptimizerState() const {
+NamedTensors HybridStrategy::OptimizerState() const {
   NamedTensors state;
   for (const TrainedStage* stage : AllStages()) {
     for (auto& each : stage->OptimizerState()) state.push_back(std::move(each));
@@ -47,7 +47,7 @@ NamedTensors Hybrid::OptimizerState() const {
 }
 
 // Replicas are alike: the first one's will do.
-absl::Status Hybrid::StreamState(const StateParts& parts, TensorSink& sink) {
+absl::Status HybridStrategy::StreamState(const StateParts& parts, TensorSink& sink) {
   if (groups_.replica() != 0) return absl::OkStatus();
   const auto stream = [&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const NamedTensors state, OwnState(parts));
@@ -59,7 +59,7 @@ absl::Status Hybrid::StreamState(const StateParts& parts, TensorSink& sink) {
   return status;
 }
 
-NamedTensors Hybrid::Model() const {
+NamedTensors HybridStrategy::Model() const {
   NamedTensors model = Parameters();
   for (auto& each : Buffers()) model.push_back(std::move(each));
   return model;
@@ -67,7 +67,7 @@ NamedTensors Hybrid::Model() const {
 
 // All of it where this rank has every stage, so that what nobody has is
 // refused.
-StoredTensors Hybrid::ModelStateOf(const StoredTensors& state) const {
+StoredTensors HybridStrategy::ModelStateOf(const StoredTensors& state) const {
   if (groups_.pipe() == nullptr) return state;
   const std::set<std::string> mine = NamesOf(Model());
   StoredTensors wanted;
@@ -77,17 +77,17 @@ StoredTensors Hybrid::ModelStateOf(const StoredTensors& state) const {
   return wanted;
 }
 
-absl::Status Hybrid::CheckModelState(const StoredTensors& state) const {
+absl::Status HybridStrategy::CheckModelState(const StoredTensors& state) const {
   return tandem::CheckModelState(ModelStateOf(state), Model());
 }
 
-absl::Status Hybrid::LoadModelState(const StoredTensors& state) {
+absl::Status HybridStrategy::LoadModelState(const StoredTensors& state) {
   return CopyModelState(ModelStateOf(state), Model());
 }
 
 // State of parameters that no stage has is for another rank, or for nobody: the
 // first stage refuses that.
-std::vector<StoredTensors> Hybrid::OptimizerStateOf(
+std::vector<StoredTensors> HybridStrategy::OptimizerStateOf(
     const StoredTensors& state) const {
   const std::set<std::string> known = NamesOf(Parameters());
   std::vector<StoredTensors> wanted;
@@ -101,7 +101,7 @@ std::vector<StoredTensors> Hybrid::OptimizerStateOf(
   return wanted;
 }
 
-absl::Status Hybrid::CheckOptimizerState(const StoredTensors& state) const {
+absl::Status HybridStrategy::CheckOptimizerState(const StoredTensors& state) const {
   const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
   const std::vector<TrainedStage*> stages = AllStages();
   for (size_t i = 0; i < stages.size(); ++i) {
@@ -110,7 +110,7 @@ absl::Status Hybrid::CheckOptimizerState(const StoredTensors& state) const {
   return absl::OkStatus();
 }
 
-absl::Status Hybrid::LoadOptimizerState(const StoredTensors& state) {
+absl::Status HybridStrategy::LoadOptimizerState(const StoredTensors& state) {
   TANDEM_RETURN_IF_ERROR(CheckOptimizerState(state));
   const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
   const std::vector<TrainedStage*> stages = AllStages();
@@ -120,7 +120,7 @@ absl::Status Hybrid::LoadOptimizerState(const StoredTensors& state) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Inference> Hybrid::Infer(const Batch& batch,
+absl::StatusOr<Inference> HybridStrategy::Infer(const Batch& batch,
                                         bool keeps_outputs) {
   SetTraining(executor_->stages(), false);
   const std::vector<int64_t> sizes =
@@ -132,7 +132,7 @@ absl::StatusOr<Inference> Hybrid::Infer(const Batch& batch,
   return inference;
 }
 
-absl::StatusOr<Score> Hybrid::Evaluate(const Batch& batch) {
+absl::StatusOr<Score> HybridStrategy::Evaluate(const Batch& batch) {
   if (batch.size == 0) return Score{};
   const absl::StatusOr<Inference> inference =
       Infer(batch, /*keeps_outputs=*/false);
@@ -140,7 +140,7 @@ absl::StatusOr<Score> Hybrid::Evaluate(const Batch& batch) {
   return inference->score;
 }
 
-absl::StatusOr<at::Tensor> Hybrid::Forward(const Batch& batch) {
+absl::StatusOr<at::Tensor> HybridStrategy::Forward(const Batch& batch) {
   if (batch.size == 0) {
     return absl::InvalidArgumentError("a batch needs at least one sample");
   }

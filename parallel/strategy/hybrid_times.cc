@@ -11,18 +11,18 @@
 #include "core/instrument/trace.h"
 #include "parallel/report/bubble_report.h"
 #include "parallel/report/pipeline_trace.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/hybrid_strategy.h"
 
 namespace tandem {
 
-void Hybrid::Measure(const Batch& batch) {
+void HybridStrategy::Measure(const Batch& batch) {
   times_.Add(executor_->timeline());
   batch_size_ = batch.size;
   Trace& trace = Trace::OfProcess();
   if (trace.is_on()) AddToTrace(executor_->timeline(), trace);
 }
 
-absl::StatusOr<std::string> Hybrid::DescribeTimes() {
+absl::StatusOr<std::string> HybridStrategy::DescribeTimes() {
   std::vector<double> numbers = times_.Flatten();
   const size_t times = numbers.size();
   const std::vector<int>& peaks = executor_->peak_activations();

@@ -8,13 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "parallel/optim/gradient_clipping.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/hybrid_strategy.h"
 
 namespace tandem {
 
 // Of every parameter's gradient, in the order of the model: the same on every
 // rank, wherever it is cut.
-absl::StatusOr<double> Hybrid::NormOfAll() {
+absl::StatusOr<double> HybridStrategy::NormOfAll() {
   const double p = options_.clip_norm_type;
   const at::Tensor all = at::zeros({first_parameters_.back()}, at::kDouble);
   auto* const sums = all.mutable_data_ptr<double>();
@@ -44,7 +44,7 @@ absl::StatusOr<double> Hybrid::NormOfAll() {
   return norm;
 }
 
-absl::Status Hybrid::UpdateDevice(int device, std::optional<double> norm,
+absl::Status HybridStrategy::UpdateDevice(int device, std::optional<double> norm,
                                   std::optional<double> learning_rate) {
   for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
     TrainedStage& stage = *stages_[static_cast<size_t>(i)];
@@ -59,11 +59,11 @@ absl::Status Hybrid::UpdateDevice(int device, std::optional<double> norm,
 }
 
 // Is a device's update its own affair?
-bool Hybrid::updates_at_once() const {
+bool HybridStrategy::updates_at_once() const {
   return options_.clip_norm == 0 && tied_->empty();
 }
 
-absl::Status Hybrid::Finish(std::optional<double> learning_rate) {
+absl::Status HybridStrategy::Finish(std::optional<double> learning_rate) {
   std::optional<double> norm;
   if (options_.clip_norm > 0 && learning_rate.has_value()) {
     TANDEM_ASSIGN_OR_RETURN(norm, NormOfAll());

@@ -8,13 +8,10 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
-#include "core/instrument/fault_point.h"
-#include "core/instrument/trace.h"
 #include "core/model/layer_links.h"
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
 #include "parallel/optim/gradient_clipping.h"
-#include "parallel/optim/option_checks.h"
 #include "parallel/strategy/score_numbers.h"
 
 namespace tandem {
@@ -22,10 +19,7 @@ namespace tandem {
 absl::StatusOr<std::unique_ptr<Replicated>> Replicated::Create(
     LayerList layers, LossFunction loss, const ReplicatedOptions& options,
     Communicator& data) {
-  TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_norm", options.clip_norm));
-  TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_value", options.clip_value));
-  TANDEM_RETURN_IF_ERROR(
-      CheckPositive("clip_norm_type", options.clip_norm_type));
+  TANDEM_RETURN_IF_ERROR(CheckUpdateOptions(options));
   if (options.accumulation_steps < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("accumulation_steps must be at least 1, but ",
@@ -56,6 +50,7 @@ absl::Status Replicated::Prepare(LayerList layers) {
   buffers_ = NamedBuffers(layers);
   DistributedDataParallelOptions ddp = options_.ddp;
   ddp.broadcast_buffers = false;  // TrainStep does it
+  ddp.optimizer_group = options_.optimizer_group;
   // With one rank there is nobody to disagree with.
   if (data_.size() == 1) ddp.find_unused_parameters = true;
   TANDEM_ASSIGN_OR_RETURN(
@@ -63,11 +58,8 @@ absl::Status Replicated::Prepare(LayerList layers) {
   if (options_.hook) {
     TANDEM_RETURN_IF_ERROR(ddp_->register_comm_hook(options_.hook));
   }
-  std::vector<OptimizerOptions> groups = {options_.optimizer};
-  groups.insert(groups.end(), options_.further_optimizers.begin(),
-                options_.further_optimizers.end());
   TANDEM_ASSIGN_OR_RETURN(
-      optimizer_, GroupedOptimizer::Create(groups, ddp_->flat_buffers()));
+      update_, ParameterUpdate::Create(options_, ddp_->flat_buffers()));
   if (options_.averaging) {
     TANDEM_ASSIGN_OR_RETURN(
         averager_, PeriodicParameterAverager::Create(*options_.averaging));
@@ -83,9 +75,7 @@ std::string Replicated::name() const {
 
 // Every rank sees the same averaged gradients, and must clip them alike.
 absl::Status Replicated::Clip() {
-  if (options_.clip_value > 0) {
-    ClipGradientValue(ddp_->flat_buffers(), options_.clip_value);
-  }
+  update_->ClipValues();
   if (options_.clip_norm == 0) return absl::OkStatus();
   const ClipNormOptions norm = {options_.clip_norm, options_.clip_norm_type,
                                 options_.error_if_nonfinite};
@@ -94,21 +84,6 @@ absl::Status Replicated::Clip() {
     TANDEM_RETURN_IF_ERROR(ClipGradientNorm(part, norm).status());
   }
   return absl::OkStatus();
-}
-
-absl::Status Replicated::StepOptimizer(double learning_rate) {
-  for (const auto& buffer : ddp_->flat_buffers()) {
-    TANDEM_RETURN_IF_ERROR(buffer->CheckViews());
-  }
-  TANDEM_RETURN_IF_ERROR(FaultPoint("before_optimizer"));
-  TraceScope scope("compute", "optimizer");
-  return CatchTorch(
-      [&]() -> absl::Status {
-        TANDEM_RETURN_IF_ERROR(Clip());
-        optimizer_->Step(learning_rate);
-        return absl::OkStatus();
-      },
-      "optimizer step");
 }
 
 absl::StatusOr<Score> Replicated::Compute(const Batch& batch) {
@@ -126,7 +101,8 @@ absl::StatusOr<Score> Replicated::Compute(const Batch& batch) {
 
 absl::Status Replicated::Finish(std::optional<double> learning_rate) {
   if (learning_rate.has_value()) {
-    TANDEM_RETURN_IF_ERROR(StepOptimizer(*learning_rate));
+    TANDEM_RETURN_IF_ERROR(
+        update_->Step(*learning_rate, [&] { return Clip(); }));
   }
   TANDEM_RETURN_IF_ERROR(MakeAlike());
   ++steps_;

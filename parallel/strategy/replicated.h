@@ -25,12 +25,14 @@
 #include "core/loss/loss_terms.h"
 #include "core/model/batch.h"
 #include "core/model/layer.h"
+#include "core/model/layer_list.h"
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/distributed_data_parallel.h"
+#include "parallel/ddp/layer_list_traits.h"
 #include "parallel/ddp/options.h"
 #include "parallel/ddp/parameter_averaging.h"
-#include "parallel/optim/grouped_optimizer.h"
-#include "parallel/optim/make_optimizer.h"
+#include "parallel/optim/parameter_update.h"
+#include "parallel/optim/update_options.h"
 #include "parallel/pipeline/loss_weights.h"
 #include "parallel/strategy/loss_sums.h"
 #include "parallel/strategy/step_halves.h"
@@ -38,9 +40,12 @@
 
 namespace tandem {
 
-struct ReplicatedOptions {
+// How parameters are updated is said by the base. Gradients of
+// ddp.parameters_to_ignore, each rank's own, have no part in the norm of all:
+// they have a norm of their own and the same bound.
+struct ReplicatedOptions : UpdateOptions {
   // Buffers are broadcast after each step, not before forward: the same values,
-  // and evaluation needs no collective.
+  // and evaluation needs no collective. `optimizer_group` is the base's.
   DistributedDataParallelOptions ddp;
   CommunicationHook hook;  // replaces the all-reduce; null: does not
   // Each batch is cut into as many equal parts, whose gradients add up; only
@@ -50,15 +55,6 @@ struct ReplicatedOptions {
   // averaged instead (post-local SGD); buffers are broadcast then. Optimizer
   // state stays each rank's own. Between two averagings nothing is sent.
   std::optional<ParameterAveragingOptions> averaging;
-  OptimizerOptions optimizer = SgdOptions{};  // of ddp.optimizer_group's 0
-  std::vector<OptimizerOptions> further_optimizers;  // of its groups 1, 2, ...
-  // See ClipGradientNorm; 0: off. The norm is that of the averaged gradients,
-  // the same on every rank. Gradients of ddp.parameters_to_ignore, each rank's
-  // own, have no part in it: they have a norm of their own and the same bound.
-  double clip_norm = 0;
-  double clip_norm_type = 2;
-  bool error_if_nonfinite = false;  // such a norm ends the job
-  double clip_value = 0;  // see ClipGradientValue; 0: off. Before the norm
   // Where layers and batches are brought. None: layers stay where they are, and
   // take batches from anywhere, as those of SpreadOverDevices do.
   std::optional<c10::Device> device = c10::kCPU;
@@ -160,7 +156,6 @@ class Replicated : public Strategy {
   absl::StatusOr<Score> SumOf(const std::vector<DeferredScore>& scores) const;
   absl::Status StartSumOfScores(const Score& score);
   absl::StatusOr<Score> SumOfScores();
-  absl::Status StepOptimizer(double learning_rate);
   absl::Status Finish(std::optional<double> learning_rate);
   absl::Status MakeAlike();
   absl::Status BroadcastBuffers();
@@ -175,7 +170,7 @@ class Replicated : public Strategy {
   NamedTensors buffers_;
   std::vector<std::string> further_inputs_;  // that layers read
   std::unique_ptr<DistributedDataParallel<LayerList>> ddp_;
-  std::optional<GroupedOptimizer> optimizer_;
+  std::optional<ParameterUpdate> update_;
   std::optional<PeriodicParameterAverager> averager_;
   int64_t steps_ = 0;  // done
   bool alike_ = true;  // replicas are, at the moment

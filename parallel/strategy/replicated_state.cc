@@ -6,6 +6,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/model/layer_list.h"
+#include "parallel/ddp/logging.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/strategy/replicated.h"
 
@@ -32,7 +33,7 @@ absl::StatusOr<Score> Replicated::Sum(const Score& score) {
   return SumOfScores();
 }
 
-NamedTensors Replicated::OptimizerState() const { return optimizer_->State(); }
+NamedTensors Replicated::OptimizerState() const { return update_->State(); }
 
 std::vector<std::pair<std::string, double>> Replicated::Measurements() const {
   if (data_.size() == 1) return {};
@@ -58,7 +59,7 @@ absl::Status Replicated::LoadModelState(const StoredTensors& state) {
 }
 
 absl::Status Replicated::LoadOptimizerState(const StoredTensors& state) {
-  return optimizer_->LoadState(state);
+  return update_->LoadState(state);
 }
 
 absl::Status Replicated::CheckModelState(const StoredTensors& state) const {
@@ -66,7 +67,7 @@ absl::Status Replicated::CheckModelState(const StoredTensors& state) const {
 }
 
 absl::Status Replicated::CheckOptimizerState(const StoredTensors& state) const {
-  return optimizer_->CheckState(state);
+  return update_->CheckState(state);
 }
 
 }  // namespace tandem

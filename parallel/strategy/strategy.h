@@ -13,12 +13,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
-#include "core/checkpoint/stored_tensors.h"
-#include "core/checkpoint/tensor_stream.h"
-#include "core/loss/loss.h"
 #include "core/model/batch.h"
 
 namespace tandem {
+
+class StoredTensors;
+class TensorSink;
 
 // Which of a model's tensors are meant.
 struct StateParts {
@@ -40,7 +40,7 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // What runs, as core/mesh/mesh.h's StrategyFor calls it: "single", "ddp", ...
+  // What runs: "single", "ddp", "model_parallel", "pipeline" or "hybrid".
   virtual std::string name() const = 0;
 
   // One step: forward, backward, synchronisation, clipping, update. `batch` is

@@ -7,11 +7,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/base/torch_status.h"
-#include "core/instrument/fault_point.h"
-#include "core/instrument/trace.h"
 #include "parallel/ddp/model_state.h"
-#include "parallel/optim/gradient_clipping.h"
 #include "parallel/strategy/stage_reducer.h"
 
 namespace tandem {
@@ -39,8 +35,7 @@ absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
   TANDEM_RETURN_IF_ERROR(stage->TakeFirsts(parameters));
   TANDEM_RETURN_IF_ERROR(stage->MakeGradients());
   TANDEM_ASSIGN_OR_RETURN(
-      stage->optimizer_,
-      GroupedOptimizer::Create(options.optimizers, stage->all()));
+      stage->update_, ParameterUpdate::Create(options.update, stage->all()));
   return stage;
 }
 
@@ -54,7 +49,8 @@ absl::Status TrainedStage::Flatten(const NamedTensors& parameters,
     const bool is_copy = copy != first_of_copy_.end();
     const std::string& name = is_copy ? copy->second : each.first;
     const int64_t group =
-        options_.optimizer_group ? options_.optimizer_group(name) : 0;
+        options_.update.optimizer_group ? options_.update.optimizer_group(name)
+                                        : 0;
     flat.groups.push_back(is_copy == copies ? group : -1);
   }
   if (replicas_ != nullptr) {
@@ -108,46 +104,12 @@ absl::Status TrainedStage::Prepare() {
   return gradients_ == nullptr ? absl::OkStatus() : gradients_->Prepare();
 }
 
-absl::Status TrainedStage::Before(const Action& action, bool last) {
-  if (gradients_ == nullptr) return absl::OkStatus();
-  return gradients_->Before(action, last);
-}
-
-absl::Status TrainedStage::BeforeWeights(const Action& action) {
-  if (gradients_ == nullptr) return absl::OkStatus();
-  return gradients_->BeforeWeights(action);
-}
-
-void TrainedStage::AwaitWeights(const std::vector<at::Tensor>& weights) {
-  if (gradients_ != nullptr) gradients_->AwaitWeights(weights);
-}
-
-absl::Status TrainedStage::After(const Action& action, bool last) {
-  if (gradients_ == nullptr) return absl::OkStatus();
-  return gradients_->After(action, last);
-}
-
-absl::Status TrainedStage::Finish() {
-  return gradients_ == nullptr ? absl::OkStatus() : gradients_->Finish();
-}
-
-void TrainedStage::ClipValues() {
-  if (options_.clip_value > 0) ClipGradientValue(all(), options_.clip_value);
-}
-
 absl::Status TrainedStage::Update(std::optional<double> norm,
                                   double learning_rate) {
-  for (FlatBuffer* buffer : all()) {
-    TANDEM_RETURN_IF_ERROR(buffer->CheckViews());
-  }
-  TANDEM_RETURN_IF_ERROR(FaultPoint("before_optimizer"));
-  TraceScope scope("compute", "optimizer");
-  return CatchTorch(
-      [&] {
-        if (norm.has_value()) ScaleGradients(all(), options_.clip_norm, *norm);
-        optimizer_->Step(learning_rate);
-      },
-      "optimizer step");
+  return update_->Step(learning_rate, [&] {
+    if (norm.has_value()) update_->ScaleFor(*norm);
+    return absl::OkStatus();
+  });
 }
 
 absl::Status TrainedStage::ShareBuffers() {
@@ -166,7 +128,7 @@ FlatBufferList TrainedStage::all() const {
 
 NamedTensors TrainedStage::OptimizerState() const {
   NamedTensors state;
-  for (auto& each : optimizer_->State()) {
+  for (auto& each : update_->State()) {
     if (first_of_copy_.count(ParameterOf(each.first)) > 0) continue;
     state.push_back(std::move(each));
   }

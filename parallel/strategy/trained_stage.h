@@ -1,13 +1,11 @@
-// What is trained of one stage of a pipeline: its parameters in flat buffers,
-// their gradients' way to the whole batch's, and their optimizer.
+// Trained part of one pipeline stage: its parameters in flat buffers, their
+// gradients' way to the whole batch's, and their update.
 
 #ifndef TANDEM_PARALLEL_STRATEGY_TRAINED_STAGE_H_
 #define TANDEM_PARALLEL_STRATEGY_TRAINED_STAGE_H_
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,19 +21,15 @@
 #include "parallel/ddp/reducer.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
-#include "parallel/optim/grouped_optimizer.h"
-#include "parallel/optim/make_optimizer.h"
+#include "parallel/optim/parameter_update.h"
+#include "parallel/optim/update_options.h"
 #include "parallel/pipeline/stage_gradients.h"
 #include "parallel/reproducible/ordered_gradients.h"
 
 namespace tandem {
 
 struct TrainedStageOptions {
-  std::vector<OptimizerOptions> optimizers;  // by group
-  // By a parameter's full name; null: all are in group 0.
-  std::function<int64_t(const std::string&)> optimizer_group;
-  double clip_norm = 0;   // 0: off; the bound of a norm that is given
-  double clip_value = 0;  // 0: off
+  UpdateOptions update;
   // Of the averaging over replicas; `reducer`'s buffers are the stage's.
   ReducerOptions reducer;
   CommunicationHook hook;         // null: the all-reduce
@@ -60,15 +54,11 @@ class TrainedStage {
 
   // A step begins: no parameter has a gradient.
   absl::Status Prepare();
-  // StageGradients's.
-  absl::Status Before(const Action& action, bool last);
-  absl::Status BeforeWeights(const Action& action);
-  void AwaitWeights(const std::vector<at::Tensor>& weights);
-  absl::Status After(const Action& action, bool last);
-  absl::Status Finish();
+  // Their way to the whole batch's; null: there are no others.
+  StageGradients* gradients() { return gradients_.get(); }
 
   // Clips by value.
-  void ClipValues();
+  void ClipValues() { update_->ClipValues(); }
   // Scales gradients where `norm`, the whole model's, asks for it, and steps.
   absl::Status Update(std::optional<double> norm, double learning_rate);
   // Every replica's buffers become the first one's. Collective.
@@ -85,10 +75,10 @@ class TrainedStage {
   // Of `state`, the whole model's or part of it, what is this stage's.
   StoredTensors StateOf(const StoredTensors& state) const;
   absl::Status CheckState(const StoredTensors& state) const {
-    return optimizer_->CheckState(state);
+    return update_->CheckState(state);
   }
   absl::Status LoadState(const StoredTensors& state) {
-    return optimizer_->LoadState(state);
+    return update_->LoadState(state);
   }
 
  private:
@@ -106,7 +96,7 @@ class TrainedStage {
   FlatBuffers own_;
   FlatBuffers copies_;
   std::unique_ptr<StageGradients> gradients_;  // null: they are complete
-  std::optional<GroupedOptimizer> optimizer_;
+  std::optional<ParameterUpdate> update_;
 };
 
 }  // namespace tandem

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/checkpoint/stored_tensors.h"
 #include "core/model/layer_links.h"
 #include "core/model/layer_list.h"
 #include "models/classification_loss.h"

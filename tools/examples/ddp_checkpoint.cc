@@ -24,6 +24,7 @@
 #include "core/model/layer_list.h"
 #include "models/toy.h"
 #include "parallel/ddp/distributed_data_parallel.h"
+#include "parallel/ddp/layer_list_traits.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/pipeline/model_parallel.h"

@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<tandem::DistributedSampler>> Sampler(
     int64_t length, const tandem::Mesh& mesh, int rank) {
   tandem::DistributedSamplerOptions options;
   options.num_replicas = mesh.data();
-  options.rank = mesh.CoordinatesOf(rank).data;
+  options.rank = mesh.IndexAlong(tandem::kDataAxis, rank);
   options.drop_last = true;
   return tandem::DistributedSampler::Create(length, options);
 }

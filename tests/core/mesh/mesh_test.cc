@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,7 +10,6 @@
 namespace tandem {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -19,33 +17,43 @@ Mesh MakeMesh(int world_size, int pipe) {
   return Mesh::Create(world_size, pipe).value();
 }
 
-std::string Strategy(int world_size, int pipe, int devices,
-                     const std::string& requested = "") {
-  return StrategyFor(MakeMesh(world_size, pipe), devices, requested).value();
+// Two to four axes, some of them of one rank; primes among the degrees.
+std::vector<std::vector<MeshAxis>> Grids() {
+  return {
+      {{"data", 2}, {"pipe", 3}},
+      {{"pipe", 3}, {"data", 2}},
+      {{"data", 1}, {"pipe", 7}},
+      {{"data", 2}, {"pipe", 3}, {"tensor", 5}},
+      {{"data", 3}, {"context", 2}, {"pipe", 1}, {"tensor", 2}},
+      {{"tensor", 7}},
+      {},
+  };
 }
 
-std::string Refusal(int world_size, int pipe, int devices,
-                    const std::string& requested) {
-  const auto got = StrategyFor(MakeMesh(world_size, pipe), devices, requested);
-  EXPECT_EQ(got.status().code(), absl::StatusCode::kInvalidArgument);
-  return std::string(got.status().message());
+std::vector<int> AllRanks(const Mesh& mesh) {
+  std::vector<int> ranks;
+  for (int i = 0; i < mesh.world_size(); ++i) ranks.push_back(i);
+  return ranks;
 }
 
 TEST(MeshTest, PipeIsFastest) {
   const Mesh mesh = MakeMesh(6, 3);
   EXPECT_EQ(mesh.data(), 2);
   EXPECT_EQ(mesh.ToString(), "data 2 x pipe 3");
-  EXPECT_THAT(mesh.RanksAlongPipe(0), ElementsAre(0, 1, 2));
-  EXPECT_THAT(mesh.RanksAlongPipe(1), ElementsAre(3, 4, 5));
-  EXPECT_THAT(mesh.RanksAlongData(0), ElementsAre(0, 3));
-  EXPECT_THAT(mesh.RanksAlongData(2), ElementsAre(2, 5));
+  EXPECT_THAT(mesh.RanksAlong({kPipeAxis}, 1), ElementsAre(0, 1, 2));
+  EXPECT_THAT(mesh.RanksAlong({kPipeAxis}, 3), ElementsAre(3, 4, 5));
+  EXPECT_THAT(mesh.RanksAlong({kDataAxis}, 0), ElementsAre(0, 3));
+  EXPECT_THAT(mesh.RanksAlong({kDataAxis}, 5), ElementsAre(2, 5));
+  EXPECT_EQ(mesh.IndexAlong(kDataAxis, 5), 1);
+  EXPECT_EQ(mesh.IndexAlong(kPipeAxis, 5), 2);
 }
 
 TEST(MeshTest, OneRankByDefault) {
   const Mesh mesh;
   EXPECT_EQ(mesh.world_size(), 1);
-  EXPECT_THAT(mesh.RanksAlongData(0), ElementsAre(0));
-  EXPECT_THAT(mesh.RanksAlongPipe(0), ElementsAre(0));
+  EXPECT_EQ(mesh.ToString(), "data 1 x pipe 1");
+  EXPECT_THAT(mesh.RanksAlong({kDataAxis}, 0), ElementsAre(0));
+  EXPECT_THAT(mesh.RanksAlong({kPipeAxis}, 0), ElementsAre(0));
 }
 
 TEST(MeshTest, EveryDegreeDividesOrIsRefusedByName) {
@@ -65,92 +73,81 @@ TEST(MeshTest, EveryDegreeDividesOrIsRefusedByName) {
   EXPECT_FALSE(Mesh::Create(0, 1).ok());
 }
 
-TEST(MeshTest, CoordinatesAndRanksAreInverse) {
-  for (int world = 1; world <= 24; ++world) {
-    for (int pipe = 1; pipe <= world; ++pipe) {
-      if (world % pipe != 0) continue;
-      const Mesh mesh = MakeMesh(world, pipe);
-      for (int rank = 0; rank < world; ++rank) {
-        EXPECT_EQ(mesh.RankAt(mesh.CoordinatesOf(rank)), rank);
-      }
-    }
-  }
-}
-
-TEST(MeshTest, EachAxisVisitsEveryRankOnce) {
-  for (const int pipe : {1, 2, 3, 4, 6, 12}) {
-    const Mesh mesh = MakeMesh(12, pipe);
-    std::multiset<int> along_data, along_pipe;
-    for (int stage = 0; stage < pipe; ++stage) {
-      for (int rank : mesh.RanksAlongData(stage)) {
-        along_data.insert(rank);
-        EXPECT_EQ(mesh.CoordinatesOf(rank).pipe, stage);
-      }
-    }
-    for (int replica = 0; replica < mesh.data(); ++replica) {
-      for (int rank : mesh.RanksAlongPipe(replica)) {
-        along_pipe.insert(rank);
-        EXPECT_EQ(mesh.CoordinatesOf(rank).data, replica);
-      }
-    }
-    const std::vector<int> every = MakeMesh(12, 12).RanksAlongPipe(0);
-    EXPECT_THAT(along_data, ::testing::ElementsAreArray(every));
-    EXPECT_THAT(along_pipe, ::testing::ElementsAreArray(every));
-  }
-}
-
-TEST(StrategyForTest, FollowsFromTheMesh) {
-  EXPECT_EQ(Strategy(1, 1, 1), "single");
-  EXPECT_EQ(Strategy(2, 1, 1), "ddp");
-  EXPECT_EQ(Strategy(7, 1, 1), "ddp");
-  EXPECT_EQ(Strategy(2, 1, 2), "ddp");
-  EXPECT_EQ(Strategy(1, 1, 2), "model_parallel");
-  EXPECT_EQ(Strategy(2, 2, 1), "pipeline");
-  EXPECT_EQ(Strategy(2, 2, 2), "pipeline");
-  EXPECT_EQ(Strategy(4, 2, 1), "hybrid");
-  EXPECT_EQ(Strategy(4, 2, 2), "hybrid");
-  EXPECT_EQ(Strategy(2, 1, 1, "auto"), "ddp");
-}
-
-// Which of the five take each mesh: ranks, pipe degree, devices per rank.
-TEST(StrategyForTest, ARequestThatFitsIsTakenAndNoOther) {
-  const std::map<std::vector<int>, std::set<std::string>> fitting = {
-      {{1, 1, 1}, {"single", "ddp", "hybrid"}},
-      {{3, 1, 1}, {"ddp", "hybrid"}},
-      {{1, 1, 2}, {"ddp", "model_parallel", "pipeline", "hybrid"}},
-      {{2, 1, 2}, {"ddp", "hybrid"}},
-      {{2, 2, 1}, {"pipeline", "hybrid"}},
-      {{2, 2, 2}, {"pipeline", "hybrid"}},
-      {{4, 2, 1}, {"hybrid"}},
-      {{4, 2, 2}, {"hybrid"}},
+TEST(MeshTest, AxesThatMakeNoMeshAreRefusedByName) {
+  const auto refusal = [](const std::vector<MeshAxis>& axes) {
+    const auto mesh = Mesh::Create(axes);
+    EXPECT_EQ(mesh.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(mesh.status().message());
   };
-  for (const auto& [mesh, names] : fitting) {
-    const std::string usual = Strategy(mesh[0], mesh[1], mesh[2]);
-    EXPECT_EQ(names.count(usual), 1u) << usual;
-    for (const std::string name :
-         {"single", "ddp", "model_parallel", "pipeline", "hybrid"}) {
-      if (names.count(name) > 0) {
-        EXPECT_EQ(Strategy(mesh[0], mesh[1], mesh[2], name), name);
-      } else {
-        EXPECT_THAT(Refusal(mesh[0], mesh[1], mesh[2], name),
-                    AllOf(HasSubstr("strategy " + name),
-                          HasSubstr("use " + usual + ",")));
+  EXPECT_THAT(refusal({{"data", 2}, {"tensor", 0}}),
+              HasSubstr("a tensor degree is at least 1, but is 0"));
+  EXPECT_THAT(refusal({{"data", 2}, {"data", 3}}),
+              HasSubstr("'data' is there twice in data 2 x data 3"));
+  EXPECT_THAT(refusal({{"", 2}}), HasSubstr("'' is none"));
+  EXPECT_THAT(refusal({{"data", 1 << 16}, {"pipe", 1 << 15}}),
+              HasSubstr("data 65536 x pipe 32768 has too many ranks"));
+}
+
+TEST(MeshTest, CoordinatesAndRanksAreInverse) {
+  for (const auto& axes : Grids()) {
+    const Mesh mesh = *Mesh::Create(axes);
+    SCOPED_TRACE(mesh.ToString());
+    std::set<Mesh::Coordinates> seen;
+    for (int rank = 0; rank < mesh.world_size(); ++rank) {
+      const Mesh::Coordinates at = mesh.CoordinatesOf(rank);
+      EXPECT_EQ(mesh.RankAt(at), rank);
+      EXPECT_TRUE(seen.insert(at).second);
+      for (size_t i = 0; i < axes.size(); ++i) {
+        EXPECT_EQ(mesh.IndexAlong(axes[i].name, rank), at[i]);
+        EXPECT_EQ(mesh.degree(axes[i].name), axes[i].degree);
       }
+    }
+    // Ranks rise with coordinates, the first axis counting most.
+    EXPECT_EQ(mesh.RankAt(*seen.begin()), 0);
+    EXPECT_EQ(mesh.RankAt(*seen.rbegin()), mesh.world_size() - 1);
+  }
+}
+
+// Along any set of axes the ranks fall into groups, which share what the other
+// axes say.
+TEST(MeshTest, EveryRankIsInOneGroupAlongAnyAxes) {
+  for (const auto& axes : Grids()) {
+    const Mesh mesh = *Mesh::Create(axes);
+    SCOPED_TRACE(mesh.ToString());
+    for (unsigned subset = 0; subset < 1u << axes.size(); ++subset) {
+      std::vector<absl::string_view> along;
+      size_t members = 1;
+      for (size_t i = 0; i < axes.size(); ++i) {
+        if ((subset >> i & 1) == 0) continue;
+        along.push_back(axes[i].name);
+        members *= static_cast<size_t>(axes[i].degree);
+      }
+      std::multiset<int> first_seen;
+      for (int rank = 0; rank < mesh.world_size(); ++rank) {
+        const std::vector<int> group = mesh.RanksAlong(along, rank);
+        EXPECT_EQ(group.size(), members);
+        for (const int other : group) {
+          EXPECT_EQ(mesh.RanksAlong(along, other), group);
+          for (size_t i = 0; i < axes.size(); ++i) {
+            if ((subset >> i & 1) != 0) continue;
+            EXPECT_EQ(mesh.CoordinatesOf(other)[i], mesh.CoordinatesOf(rank)[i]);
+          }
+        }
+        if (group.front() != rank) continue;
+        first_seen.insert(group.begin(), group.end());
+      }
+      EXPECT_THAT(first_seen, ::testing::ElementsAreArray(AllRanks(mesh)));
     }
   }
 }
 
-TEST(StrategyForTest, AContradictionNamesBothSides) {
-  EXPECT_THAT(Refusal(2, 1, 1, "single"),
-              AllOf(HasSubstr("the strategy single runs one replica"),
-                    HasSubstr("data 2 x pipe 1, devices per rank 1")));
-}
-
-TEST(StrategyForTest, AnUnknownNameListsTheKnown) {
-  EXPECT_THAT(
-      Refusal(1, 1, 1, "zero"),
-      HasSubstr("single, ddp, model_parallel, pipeline, hybrid (or auto)"));
-  EXPECT_FALSE(StrategyFor(Mesh(), 0, "").ok());
+TEST(MeshTest, AnAxisThatIsNotThereHasOneRank) {
+  const Mesh mesh = *Mesh::Create({{"pipe", 3}, {"tensor", 2}});
+  EXPECT_EQ(mesh.data(), 1);
+  EXPECT_EQ(mesh.degree("context"), 1);
+  EXPECT_EQ(mesh.IndexAlong(kDataAxis, 4), 0);
+  EXPECT_THAT(mesh.RanksAlong({kDataAxis}, 4), ElementsAre(4));
+  EXPECT_THAT(mesh.RanksAlong({kDataAxis, "tensor"}, 4), ElementsAre(4, 5));
 }
 
 }  // namespace

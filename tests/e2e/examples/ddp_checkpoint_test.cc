@@ -12,6 +12,7 @@
 namespace tandem {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 bool IsThere(const std::string& path) {
@@ -66,7 +67,9 @@ TEST(DdpCheckpointFileTest, OfSomebodyElseIsLeftAlone) {
 TEST(DdpCheckpointFileTest, ThatCannotBeWrittenIsNamed) {
   const ProgramResult result = RunProgram(
       kDdpCheckpoint, {"--nproc_per_node=2", "--file=/nonexistent/x"});
-  EXPECT_EQ(result.exit_code, 1) << result.err;
+  // That of the rank that ends first: the one that could not write, whose user
+  // can mend it (2), or the one that waited for it (1).
+  EXPECT_THAT(result.exit_code, AnyOf(1, 2)) << result.err;
   EXPECT_THAT(result.err, HasSubstr("/nonexistent/x"));
 }
 

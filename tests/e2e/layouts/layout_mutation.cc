@@ -8,6 +8,7 @@
 #include "core/base/status_macros.h"
 #include "core/instrument/fault_point.h"
 #include "core/model/layer_list.h"
+#include "parallel/pipeline/executor.h"
 #include "tests/e2e/layouts/layout_problem.h"
 
 namespace tandem {

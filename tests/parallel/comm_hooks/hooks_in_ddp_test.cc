@@ -23,7 +23,9 @@
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/comm_hooks/power_sgd.h"
 #include "parallel/ddp/distributed_data_parallel.h"
+#include "parallel/ddp/layer_list_traits.h"
 #include "parallel/ddp/parameter_averaging.h"
+#include "parallel/ddp/reducer.h"
 #include "tests/parallel/strategy/example_job.h"
 
 namespace tandem {

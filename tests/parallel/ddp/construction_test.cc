@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/ddp/option_checks.h"
 #include "tests/parallel/ddp/fixture.h"
 
 namespace tandem {

@@ -16,9 +16,11 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "core/checkpoint/stored_tensors.h"
 #include "parallel/channel/copy_channel.h"
 #include "parallel/channel/stream_order.h"
 #include "parallel/comm_hooks/compression_hooks.h"
+#include "parallel/ddp/logging.h"
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/optim/make_optimizer.h"
 #include "tests/parallel/ddp/fixture.h"

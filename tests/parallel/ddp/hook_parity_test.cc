@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "core/checkpoint/stored_tensors.h"
 #include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 #include "parallel/comm_hooks/compression_hooks.h"

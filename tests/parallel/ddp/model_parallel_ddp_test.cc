@@ -25,6 +25,7 @@
 #include "models/toy.h"
 #include "parallel/channel/copy_channel.h"
 #include "parallel/ddp/distributed_data_parallel.h"
+#include "parallel/ddp/layer_list_traits.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/pipeline/model_parallel.h"
 #include "tests/models/rounding.h"

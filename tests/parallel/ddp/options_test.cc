@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/ddp/logging.h"
 #include "parallel/optim/make_optimizer.h"
 #include "tests/models/formula_values.h"
 #include "tests/parallel/ddp/fixture.h"

@@ -35,6 +35,7 @@
 #include "gtest/gtest.h"
 #include "models/resnet.h"
 #include "parallel/ddp/distributed_data_parallel.h"
+#include "parallel/ddp/layer_list_traits.h"
 #include "parallel/optim/sgd.h"
 #include "tests/models/formula_values.h"
 #include "tests/models/rounding.h"

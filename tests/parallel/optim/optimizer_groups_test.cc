@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/ddp/logging.h"
 #include "parallel/optim/grouped_optimizer.h"
 #include "tests/parallel/ddp/fixture.h"
 

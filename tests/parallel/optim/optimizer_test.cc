@@ -1,6 +1,7 @@
 // Our optimizers against torch::optim, over steps in which some parameters have
 // no gradient.
 
+#include "core/checkpoint/stored_tensors.h"
 #include "parallel/optim/optimizer.h"
 
 #include <ATen/CPUGeneratorImpl.h>

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <iostream>
@@ -26,6 +27,7 @@
 #include "models/mlp.h"
 #include "parallel/balance/cut.h"
 #include "parallel/pipeline/model.h"
+#include "parallel/pipeline/stage_gradients.h"
 #include "parallel/schedule/schedules.h"
 #include "tests/models/rounding.h"
 
@@ -151,6 +153,82 @@ TEST_P(PipelineExecutorTest, IsTransparent) {
   EXPECT_EQ(cells, 12 + 12 + 2 * (4 + 2 + 2) + 24 + 12 + 12);
 }
 
+// What the stages' gradients are told in a step of two devices.
+class NotedGradients {
+ public:
+  NotedGradients(int stages, int microbatches) : finished_(2, 0) {
+    for (int i = 0; i < stages; ++i) {
+      stages_.push_back(std::make_unique<OfStage>(microbatches));
+    }
+  }
+
+  StepGradients step_gradients() {
+    StepGradients gradients;
+    for (const auto& each : stages_) gradients.of_stages.push_back(each.get());
+    gradients.after_device = [this](int device) {
+      for (const auto& each : stages_) finished_before_ += each->finished;
+      ++finished_[static_cast<size_t>(device)];
+      return absl::OkStatus();
+    };
+    return gradients;
+  }
+
+  void ExpectOneStep() const {
+    for (const auto& each : stages_) {
+      EXPECT_EQ(each->lasts, 1);
+      EXPECT_EQ(each->weights, 1);
+    }
+    ExpectTheEnd();
+  }
+
+  void ExpectNothingButTheEnd() const {
+    for (const auto& each : stages_) EXPECT_EQ(each->told, 0);
+    ExpectTheEnd();
+  }
+
+ private:
+  struct OfStage : StageGradients {
+    explicit OfStage(int count) : microbatches(count) {}
+    absl::Status Prepare() override { return absl::OkStatus(); }
+    absl::Status Before(const Action&, bool) override {
+      ++told;
+      return absl::OkStatus();
+    }
+    absl::Status After(const Action& action, bool last) override {
+      EXPECT_LT(action.microbatch, microbatches);
+      EXPECT_EQ(finished, 0);
+      lasts += last ? 1 : 0;
+      return absl::OkStatus();
+    }
+    absl::Status BeforeWeights(const Action&) override {
+      EXPECT_EQ(lasts, 0);
+      ++weights;
+      return absl::OkStatus();
+    }
+    absl::Status Finish() override {
+      ++finished;
+      return absl::OkStatus();
+    }
+
+    const int microbatches;
+    int told = 0;
+    int lasts = 0;
+    int weights = 0;
+    std::atomic<int> finished{0};
+  };
+
+  void ExpectTheEnd() const {
+    for (const auto& each : stages_) EXPECT_EQ(each->finished, 1);
+    EXPECT_THAT(finished_, testing::Each(1));
+    // A device's own stages come before it.
+    EXPECT_GE(finished_before_, static_cast<int>(stages_.size()));
+  }
+
+  std::vector<std::unique_ptr<OfStage>> stages_;
+  std::vector<int> finished_;  // by device
+  std::atomic<int> finished_before_{0};
+};
+
 // As at the end of a data set, and a whole step afterwards.
 TEST_P(PipelineExecutorTest, AStepMayHaveFewerMicrobatches) {
   for (const std::string& name : ScheduleNames()) {
@@ -166,30 +244,12 @@ TEST_P(PipelineExecutorTest, AStepMayHaveFewerMicrobatches) {
       SCOPED_TRACE(absl::StrCat(name, ", ", count, " microbatches"));
       const auto batches = BatchesOf(7, count, count);
       const double loss = StepOfOnePiece(whole, batches);
-      std::vector<int> lasts(static_cast<size_t>(schedule->stages), 0);
-      std::vector<int> weights = lasts;
-      std::vector<int> finished(2, 0);
-      StepHooks hooks;
-      hooks.after = [&](const Action& action, bool last) {
-        EXPECT_LT(action.microbatch, count);
-        lasts[static_cast<size_t>(action.stage)] += last ? 1 : 0;
-        return absl::OkStatus();
-      };
-      hooks.weights = [&](const Action& action) {
-        EXPECT_EQ(lasts[static_cast<size_t>(action.stage)], 0);
-        ++weights[static_cast<size_t>(action.stage)];
-        return absl::OkStatus();
-      };
-      hooks.finish = [&](int device) {
-        ++finished[static_cast<size_t>(device)];
-        return absl::OkStatus();
-      };
-      const auto score = (*executor)->TrainStep(batches, {}, hooks);
+      NotedGradients noted(schedule->stages, count);
+      const auto score =
+          (*executor)->TrainStep(batches, {}, noted.step_gradients());
       ASSERT_TRUE(score.ok()) << score.status();
       EXPECT_NEAR(score->loss(), loss, name == "gpipe" ? Rounding() : 0);
-      EXPECT_THAT(lasts, testing::Each(1));
-      EXPECT_THAT(weights, testing::Each(1));
-      EXPECT_THAT(finished, testing::Each(1));
+      noted.ExpectOneStep();
       Descend(found);
       const NamedTensors expected = NamedParameters(whole);
       for (size_t i = 0; i < expected.size(); ++i) {
@@ -203,19 +263,11 @@ TEST_P(PipelineExecutorTest, AStepMayHaveFewerMicrobatches) {
 TEST_P(PipelineExecutorTest, AStepWithoutMicrobatchesOnlyFinishes) {
   const auto executor = Make(*MakeSchedule("1f1b", {2, 1, 4}), Specs());
   ASSERT_TRUE(executor.ok()) << executor.status();
-  std::vector<int> finished(2, 0);
-  StepHooks hooks;
-  hooks.before = [](const Action&, bool) {
-    return absl::InternalError("there is nothing to do");
-  };
-  hooks.finish = [&](int device) {
-    ++finished[static_cast<size_t>(device)];
-    return absl::OkStatus();
-  };
-  const auto score = (*executor)->TrainStep({}, {}, hooks);
+  NotedGradients noted(2, /*microbatches=*/0);
+  const auto score = (*executor)->TrainStep({}, {}, noted.step_gradients());
   ASSERT_TRUE(score.ok()) << score.status();
   EXPECT_EQ(score->count, 0);
-  EXPECT_THAT(finished, testing::Each(1));
+  noted.ExpectNothingButTheEnd();
 }
 
 // The model with another forward of its last layer.

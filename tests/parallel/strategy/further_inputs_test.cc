@@ -33,6 +33,7 @@
 #include "models/classification_loss.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/make_optimizer.h"
+#include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/pipeline/model_parallel.h"
 #include "parallel/schedule/schedules.h"

@@ -30,7 +30,7 @@ std::string NameOf(const Shape& shape) {
 
 // Two stages a rank, as with two chunks a device: p and p + pipe.
 Ranks StagesOf(const Mesh& mesh, int rank) {
-  const int pipe = mesh.CoordinatesOf(rank).pipe;
+  const int pipe = mesh.IndexAlong(kPipeAxis, rank);
   return {pipe, pipe + mesh.pipe()};
 }
 
@@ -65,22 +65,22 @@ TEST_P(HybridGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
   const absl::Status status = RunThreadRanks(
       mesh.world_size(), [&](Communicator& world) -> absl::Status {
         const int rank = world.rank();
-        const Mesh::Coordinates here = mesh.CoordinatesOf(rank);
+        const int replica = mesh.IndexAlong(kDataAxis, rank);
         const Ranks stages = StagesOf(mesh, rank);
         TANDEM_ASSIGN_OR_RETURN(const HybridGroups groups,
                                 HybridGroups::Create(&world, mesh, stages));
         EXPECT_EQ(groups.world(), &world);
-        EXPECT_EQ(groups.replica(), here.data);
+        EXPECT_EQ(groups.replica(), replica);
         EXPECT_EQ(groups.replicas(), shape.data);
         // A pipeline of all ranks needs no group of its own.
         TANDEM_RETURN_IF_ERROR(ExpectMembers(
-            groups.pipe(), mesh.RanksAlongPipe(here.data),
+            groups.pipe(), mesh.RanksAlong({kPipeAxis}, rank),
             shape.data == 1 ? "world"
-                            : absl::StrCat("pipeline of replica ", here.data),
+                            : absl::StrCat("pipeline of replica ", replica),
             rank));
         for (const int stage : stages) {
           TANDEM_RETURN_IF_ERROR(
-              ExpectMembers(groups.data(stage), mesh.RanksAlongData(here.pipe),
+              ExpectMembers(groups.data(stage), mesh.RanksAlong({kDataAxis}, rank),
                             absl::StrCat("replicas of stage ", stage), rank));
         }
         if (shape.data > 1) {
@@ -100,7 +100,7 @@ TEST_P(HybridGroupsTest, AbortReachesEveryGroup) {
   const absl::Status status = RunThreadRanks(
       mesh.world_size(), [&](Communicator& world) -> absl::Status {
         const int rank = world.rank();
-        const Mesh::Coordinates here = mesh.CoordinatesOf(rank);
+        const int replica = mesh.IndexAlong(kDataAxis, rank);
         TANDEM_ASSIGN_OR_RETURN(
             HybridGroups groups,
             HybridGroups::Create(&world, mesh, StagesOf(mesh, rank)));
@@ -118,9 +118,9 @@ TEST_P(HybridGroupsTest, AbortReachesEveryGroup) {
               << group->name() << " on rank " << rank;
         };
         for (const int stage : StagesOf(mesh, rank)) {
-          expect_aborted(groups.data(stage), here.pipe == 0);
+          expect_aborted(groups.data(stage), mesh.IndexAlong(kPipeAxis, rank) == 0);
         }
-        expect_aborted(groups.pipe(), here.data == 0);
+        expect_aborted(groups.pipe(), replica == 0);
         expect_aborted(groups.world(), true);
         return absl::OkStatus();
       });

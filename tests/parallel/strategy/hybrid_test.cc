@@ -298,7 +298,7 @@ TEST(HybridTest, ParameterGroupsHaveOptimizersOfTheirOwn) {
   ReplicatedOptions whole;
   whole.optimizer = decaying;
   whole.further_optimizers = {SgdOptions{}};
-  whole.ddp.optimizer_group = is_bias;
+  whole.optimizer_group = is_bias;
   const Trial expected = Reference("mlp_small", whole, 2);
   HybridOptions options = Options(specs, "1f1b", 2, 1);
   options.optimizer = decaying;

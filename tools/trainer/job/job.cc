@@ -8,6 +8,7 @@
 #include "core/base/torch_status.h"
 #include "core/program/process.h"
 #include "datasets/loader.h"
+#include "tools/trainer/job/strategy_name.h"
 #include "tools/trainer/settings/pipeline_layout.h"
 
 namespace tandem {

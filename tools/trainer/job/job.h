@@ -34,7 +34,7 @@ struct Job {
   std::string partition;  // where the model was cut, for a person
 
   bool speaks() const { return launch.rank == 0; }
-  int data_rank() const { return mesh.CoordinatesOf(launch.rank).data; }
+  int data_rank() const { return mesh.IndexAlong(kDataAxis, launch.rank); }
 };
 
 // Whether the options suit this many ranks: mesh, strategy, batch size.

@@ -85,15 +85,15 @@ absl::Status CheckExemption(const TrainOptions& options,
 }
 
 // What a whole replica is trained with, and a pipeline too.
-template <typename StrategyOptions>
-void SetOptimizer(const TrainOptions& options, const DecayGroups& groups,
-                  StrategyOptions* strategy) {
-  strategy->optimizer = OptimizerOptionsOf(options, options.weight_decay);
-  strategy->further_optimizers = groups.further;
-  strategy->clip_norm = options.clip_grad_norm;
-  strategy->clip_norm_type = options.clip_grad_norm_type;
-  strategy->error_if_nonfinite = options.error_if_nonfinite;
-  strategy->clip_value = options.clip_grad_value;
+void SetUpdate(const TrainOptions& options, UpdateOptions* update) {
+  const DecayGroups groups = ExemptFromDecay(options);
+  update->optimizer = OptimizerOptionsOf(options, options.weight_decay);
+  update->further_optimizers = groups.further;
+  update->optimizer_group = groups.group;
+  update->clip_norm = options.clip_grad_norm;
+  update->clip_norm_type = options.clip_grad_norm_type;
+  update->error_if_nonfinite = options.error_if_nonfinite;
+  update->clip_value = options.clip_grad_value;
 }
 
 absl::StatusOr<std::unique_ptr<Strategy>> MakeHybrid(
@@ -116,10 +116,8 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeHybrid(
   hybrid.pipeline.timeout =
       std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1e3));
   hybrid.pipeline.hang_timeout = hybrid.pipeline.timeout;
-  const DecayGroups groups = ExemptFromDecay(options);
-  SetOptimizer(options, groups, &hybrid);
+  SetUpdate(options, &hybrid);
   Apply(options.ddp, &hybrid);
-  hybrid.optimizer_group = groups.group;
   return Hybrid::Create(layers, LossOf(options), hybrid,
                         world.size() == 1 ? nullptr : &world);
 }
@@ -131,9 +129,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeReplicated(
   ReplicatedOptions replicated;
   replicated.seed = options.seed;
   TANDEM_RETURN_IF_ERROR(Apply(options.ddp, &replicated));
-  const DecayGroups groups = ExemptFromDecay(options);
-  SetOptimizer(options, groups, &replicated);
-  replicated.ddp.optimizer_group = groups.group;
+  SetUpdate(options, &replicated);
   LayerList model = MakeLayers(layers, options.seed);
   replicated.device = devices.front();
   if (devices.size() > 1) {

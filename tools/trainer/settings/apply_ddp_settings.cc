@@ -5,6 +5,7 @@
 #include "core/base/status_macros.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/comm_hooks/power_sgd.h"
+#include "parallel/ddp/option_checks.h"
 
 namespace tandem {
 namespace {

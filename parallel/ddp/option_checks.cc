@@ -1,4 +1,4 @@
-#include "parallel/ddp/options.h"
+#include "parallel/ddp/option_checks.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Which samples a step has, and which part of them this replica.
+#include "parallel/strategy/batch_shares.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -13,10 +13,8 @@
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/device/host_numbers.h"
 #include "parallel/pipeline/loss_weights.h"
 #include "parallel/pipeline/microbatches.h"
-#include "parallel/strategy/hybrid.h"
 
 namespace tandem {
 namespace {
@@ -45,7 +43,7 @@ absl::Status CheckIsWholeBatchesBeginning(const std::vector<int64_t>& sizes,
 }  // namespace
 
 // Collective where batches may be uneven.
-absl::Status Hybrid::LearnSizes(int64_t size) {
+absl::Status BatchShares::Learn(int64_t size) {
   const int replicas = groups_.replicas();
   sizes_.assign(static_cast<size_t>(replicas), size);
   if (!options_.uneven_batches) return absl::OkStatus();
@@ -76,7 +74,7 @@ absl::Status Hybrid::LearnSizes(int64_t size) {
       sizes_, options_.microbatch_size * options_.schedule.microbatches);
 }
 
-absl::StatusOr<std::vector<Batch>> Hybrid::Microbatches(
+absl::StatusOr<std::vector<Batch>> BatchShares::Microbatches(
     const Batch& batch) const {
   const auto count = static_cast<size_t>(options_.schedule.microbatches);
   const std::vector<int64_t> sizes =
@@ -102,7 +100,7 @@ absl::StatusOr<std::vector<Batch>> Hybrid::Microbatches(
 }
 
 // Of the step's microbatches, as many as the sizes give.
-int64_t Hybrid::MicrobatchesOf(int replica) const {
+int64_t BatchShares::MicrobatchesOf(int replica) const {
   if (!options_.uneven_batches) return options_.schedule.microbatches;
   CHECK_GT(options_.microbatch_size, 0);
   return static_cast<int64_t>(
@@ -110,38 +108,12 @@ int64_t Hybrid::MicrobatchesOf(int replica) const {
           .size());
 }
 
-absl::Status Hybrid::SumAddedLosses() {
-  const int64_t count = options_.schedule.microbatches;
-  const int replicas = groups_.replicas();
-  // A pass's weight is its share of the step's samples, but for what makes a
-  // mean over replicas of it.
-  const double share = options_.reproducible ? 1 : 1.0 / replicas;
-  std::vector<LossSums::Part> parts;
-  std::vector<double> weights;
-  std::vector<at::Tensor> losses;
-  for (const auto& stage : executor_->stages()) {
-    if (stage == nullptr) continue;
-    for (const AddedLoss& each : stage->TakeAddedLosses()) {
-      parts.push_back(
-          {each.name, groups_.replica() * count + each.microbatch, 0});
-      weights.push_back(each.weight);
-      losses.push_back(each.loss);
-    }
-  }
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<double> values,
-                          CatchTorchOr([&] { return ReadNumbers(losses); }));
-  for (size_t i = 0; i < parts.size(); ++i) {
-    parts[i].value = values[i] * weights[i] * share;
-  }
-  return added_losses_.Sum(parts, replicas * count, groups_.world());
-}
-
 // Collective over the last stage's replicas where the loss has a weight. Summed
 // by microbatch, as one rank would.
-absl::StatusOr<std::vector<double>> Hybrid::LossParts(
-    const std::vector<Batch>& microbatches) {
-  if (!loss_.weight() || stages_.back() == nullptr)
-    return std::vector<double>();
+absl::StatusOr<std::vector<double>> BatchShares::LossParts(
+    const std::vector<Batch>& microbatches) const {
+  const int last = options_.schedule.stages - 1;
+  if (!loss_.weight() || !groups_.holds(last)) return std::vector<double>();
   TANDEM_ASSIGN_OR_RETURN(const std::vector<double> mine,
                           LossWeights(loss_, microbatches));
   const int64_t count = options_.schedule.microbatches;
@@ -150,7 +122,7 @@ absl::StatusOr<std::vector<double>> Hybrid::LossParts(
   auto* const weights = all.mutable_data_ptr<double>();
   std::copy(mine.begin(), mine.end(), weights + groups_.replica() * count);
   if (Communicator* const replicas =
-          groups_.data(options_.schedule.stages - 1)) {
+          groups_.data(last)) {
     TANDEM_RETURN_IF_ERROR(
         replicas->AllReduceSum(all, [] { return "the weights of losses"; }));
   }
@@ -160,11 +132,11 @@ absl::StatusOr<std::vector<double>> Hybrid::LossParts(
                       total / (options_.reproducible ? 1 : groups_.replicas()));
 }
 
-absl::StatusOr<StepSamples> Hybrid::SamplesOfStep(
-    const std::vector<Batch>& microbatches) {
+absl::StatusOr<StepSamples> BatchShares::SamplesOfStep(
+    const std::vector<Batch>& microbatches, int64_t step) const {
   const int replicas = groups_.replicas();
   StepSamples samples;
-  samples.samples = {options_.seed, step_, SumOf(sizes_, 0, groups_.replica())};
+  samples.samples = {options_.seed, step, SumOf(sizes_, 0, groups_.replica())};
   // A sum over replicas, else a mean.
   samples.of = static_cast<double>(SumOf(sizes_, 0, replicas)) /
                (options_.reproducible ? 1 : replicas);

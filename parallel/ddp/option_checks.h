@@ -1,0 +1,35 @@
+// Checks of DistributedDataParallel's options against a model.
+
+#ifndef TANDEM_PARALLEL_DDP_OPTION_CHECKS_H_
+#define TANDEM_PARALLEL_DDP_OPTION_CHECKS_H_
+
+#include "absl/status/status.h"
+#include "core/base/named_tensors.h"
+#include "parallel/ddp/bucket_options.h"
+#include "parallel/ddp/options.h"
+
+namespace tandem {
+
+// The sizes of buckets, in bytes.
+BucketOptions BucketsOf(const DistributedDataParallelOptions& options);
+
+// `parameters` without those that are the same tensor as an earlier one (a tied
+// weight): its first name is the one that counts.
+NamedTensors UnderFirstNames(const NamedTensors& parameters);
+
+// `options` whose lists of parameters name tied weights by their first names,
+// whichever name they were given by.
+DistributedDataParallelOptions WithFirstNames(
+    DistributedDataParallelOptions options, const NamedTensors& parameters);
+
+// InvalidArgument, naming the option: a bucket cap that is not positive, a name
+// that is none of the model's, delayed parameters without one to wait for,
+// options that exclude each other; a model without a parameter that requires a
+// gradient and is to be averaged.
+absl::Status CheckDdpOptions(const DistributedDataParallelOptions& options,
+                             const NamedTensors& parameters,
+                             const NamedTensors& buffers);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_DDP_OPTION_CHECKS_H_

@@ -1,0 +1,41 @@
+// Optimizer options, under PyTorch's names and with its defaults; the learning
+// rate comes with each step.
+
+#ifndef TANDEM_PARALLEL_OPTIM_OPTIMIZER_OPTIONS_H_
+#define TANDEM_PARALLEL_OPTIM_OPTIMIZER_OPTIONS_H_
+
+#include "absl/types/variant.h"
+
+namespace tandem {
+
+// Those of torch.optim.SGD.
+struct SgdOptions {
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+};
+
+// Those of torch.optim.Adam.
+struct AdamOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;  // added to the gradient
+  bool amsgrad = false;     // divides by the greatest mean square so far
+};
+
+// Those of torch.optim.AdamW.
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 1e-2;  // taken from the parameter itself
+  bool amsgrad = false;
+};
+
+using OptimizerOptions = absl::variant<SgdOptions, AdamOptions, AdamWOptions>;
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_OPTIM_OPTIMIZER_OPTIONS_H_

@@ -1,0 +1,60 @@
+// Parameter update: what becomes of complete gradients, clipping and the
+// optimizers' step.
+
+#ifndef TANDEM_PARALLEL_OPTIM_PARAMETER_UPDATE_H_
+#define TANDEM_PARALLEL_OPTIM_PARAMETER_UPDATE_H_
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/named_tensors.h"
+#include "core/checkpoint/stored_tensors.h"
+#include "parallel/optim/flat_buffer_list.h"
+#include "parallel/optim/grouped_optimizer.h"
+#include "parallel/optim/update_options.h"
+
+namespace tandem {
+
+// Of some flat buffers, which must outlive it. Not thread-safe.
+//
+// Fault point: "before_optimizer".
+class ParameterUpdate {
+ public:
+  // InvalidArgument: those of CheckUpdateOptions and GroupedOptimizer.
+  static absl::StatusOr<ParameterUpdate> Create(const UpdateOptions& options,
+                                                const FlatBufferList& buffers);
+
+  // By value, where the options say so.
+  void ClipValues();
+
+  // One step of the optimizers. `clip`, which may be null, comes first, timed
+  // and guarded with it. Internal for a parameter or gradient that no longer
+  // lies in its flat buffer.
+  absl::Status Step(double learning_rate,
+                    absl::FunctionRef<absl::Status()> clip);
+
+  // Scales gradients down for `norm`, the whole model's.
+  void ScaleFor(double norm);
+
+  // As GroupedOptimizer's.
+  NamedTensors State() const { return optimizer_.State(); }
+  absl::Status CheckState(const StoredTensors& state) const {
+    return optimizer_.CheckState(state);
+  }
+  absl::Status LoadState(const StoredTensors& state) {
+    return optimizer_.LoadState(state);
+  }
+
+ private:
+  ParameterUpdate(const UpdateOptions& options, FlatBufferList buffers,
+                  GroupedOptimizer optimizer);
+
+  double clip_norm_;
+  double clip_value_;
+  FlatBufferList buffers_;
+  GroupedOptimizer optimizer_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_OPTIM_PARAMETER_UPDATE_H_

@@ -1,0 +1,36 @@
+// Options of a parameter update: an optimizer for each parameter group, and
+// gradient clipping.
+
+#ifndef TANDEM_PARALLEL_OPTIM_UPDATE_OPTIONS_H_
+#define TANDEM_PARALLEL_OPTIM_UPDATE_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "parallel/optim/optimizer_options.h"
+
+namespace tandem {
+
+struct UpdateOptions {
+  OptimizerOptions optimizer = SgdOptions{};         // of parameter group 0
+  std::vector<OptimizerOptions> further_optimizers;  // of groups 1, 2, ...
+  // By a parameter's full name; null: all are in group 0.
+  std::function<int64_t(const std::string&)> optimizer_group;
+  // See ClipGradientNorm (gradient_clipping.h); 0: off. The norm is that of the
+  // whole model's averaged gradients, the same on every rank.
+  double clip_norm = 0;
+  double clip_norm_type = 2;
+  bool error_if_nonfinite = false;  // such a norm ends the job
+  double clip_value = 0;  // see ClipGradientValue; 0: off. Before the norm
+};
+
+// InvalidArgument, naming the option and its value, for one that is out of its
+// range. Optimizers check their own.
+absl::Status CheckUpdateOptions(const UpdateOptions& options);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_OPTIM_UPDATE_OPTIONS_H_

@@ -1,0 +1,34 @@
+// Pipeline options: how a pipeline's stages compute and wait.
+
+#ifndef TANDEM_PARALLEL_PIPELINE_OPTIONS_H_
+#define TANDEM_PARALLEL_PIPELINE_OPTIONS_H_
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "parallel/schedule/activation_checkpointing.h"
+
+namespace tandem {
+
+struct PipelineOptions {
+  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
+  // Running statistics are those of whole batches
+  // (core/model/microbatch_scope.h).
+  bool defers_statistics = false;
+  // The first stage's inputs begin on 64-byte boundaries, whatever they are cut
+  // from: some kernels' results depend on it.
+  bool aligns_inputs = false;
+  // How long a stage waits for a neighbour of the same process; for another
+  // rank, as long as the communicator does.
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  // A stage that computes one action for longer hangs, ...
+  std::chrono::milliseconds hang_timeout = std::chrono::minutes(30);
+  // ... and this is told where. What returns must have ended the hang. Null:
+  // the process ends, with that text.
+  std::function<void(const std::string&)> on_hang;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PIPELINE_OPTIONS_H_

@@ -1,0 +1,58 @@
+// Shares of a global batch: which samples a step has, which of them are this
+// replica's, and what each microbatch weighs.
+
+#ifndef TANDEM_PARALLEL_STRATEGY_BATCH_SHARES_H_
+#define TANDEM_PARALLEL_STRATEGY_BATCH_SHARES_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/loss/loss.h"
+#include "core/model/batch.h"
+#include "parallel/pipeline/executor.h"
+#include "parallel/strategy/hybrid_groups.h"
+#include "parallel/strategy/hybrid_options.h"
+
+namespace tandem {
+
+// Of one step after the other. Not thread-safe.
+class BatchShares {
+ public:
+  // What it is given must outlive it, but for the loss.
+  BatchShares(const HybridOptions& options, LossFunction loss,
+              const HybridGroups& groups)
+      : options_(options), loss_(std::move(loss)), groups_(groups) {}
+
+  // Begins a step, with a batch of so many samples here. Collective where
+  // batches may be uneven. InvalidArgument where the replicas' sizes do not
+  // make a step.
+  absl::Status Learn(int64_t size);
+
+  // The batch in microbatches of this step. InvalidArgument where their number
+  // or sizes are not what schedule and options ask for.
+  absl::StatusOr<std::vector<Batch>> Microbatches(const Batch& batch) const;
+
+  // Where they stand in the global batch of step number `step`. Collective over
+  // the last stage's replicas where the loss has a weight.
+  absl::StatusOr<StepSamples> SamplesOfStep(
+      const std::vector<Batch>& microbatches, int64_t step) const;
+
+  // How many of them a replica has in this step.
+  int64_t MicrobatchesOf(int replica) const;
+
+ private:
+  absl::StatusOr<std::vector<double>> LossParts(
+      const std::vector<Batch>& microbatches) const;
+
+  const HybridOptions& options_;
+  const LossFunction loss_;
+  const HybridGroups& groups_;
+  std::vector<int64_t> sizes_;  // of the step's batches, by replica
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STRATEGY_BATCH_SHARES_H_

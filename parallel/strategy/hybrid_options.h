@@ -1,0 +1,63 @@
+// Options of the hybrid strategy: how a model is cut, scheduled, replicated and
+// updated.
+
+#ifndef TANDEM_PARALLEL_STRATEGY_HYBRID_OPTIONS_H_
+#define TANDEM_PARALLEL_STRATEGY_HYBRID_OPTIONS_H_
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "parallel/balance/cut.h"
+#include "parallel/comm_hooks/communication_hook.h"
+#include "parallel/ddp/bucket_options.h"
+#include "parallel/optim/update_options.h"
+#include "parallel/pipeline/options.h"
+#include "parallel/schedule/schedule.h"
+
+namespace tandem {
+
+// How parameters are updated is said by the base; see Hybrid.
+struct HybridOptions : UpdateOptions {
+  // Of one replica, on as many devices as are its ranks x devices.size(). There
+  // are as many replicas as the ranks of the job make.
+  Schedule schedule;
+  Cuts cuts;                                       // into the schedule's stages
+  std::vector<c10::Device> devices = {c10::kCPU};  // this rank's
+  // Samples of a microbatch, the last one's fewer where they do not divide; 0:
+  // the schedule's microbatches differ by one at most.
+  int64_t microbatch_size = 0;
+  // Steps may have fewer samples than others, as at the end of a data set, and
+  // replicas different numbers of them, some none: the gradient is that of the
+  // mean over all samples of the step. A step has at most the schedule's
+  // microbatches then, else as many. Replicas tell each other how many samples
+  // they have before each step. With `reproducible`, which needs a
+  // microbatch_size, samples may be missing at the end of the whole batch
+  // alone.
+  bool uneven_batches = false;
+  PipelineOptions pipeline;
+  // See core/model/weight_gradient_sink.h; 1: each microbatch's for itself.
+  int weight_gradient_batch = 1;
+  // Of initial values, and of what layers draw.
+  uint64_t seed = 0;
+  // How a stage's gradients are averaged over replicas.
+  BucketOptions buckets;
+  bool find_unused_parameters = false;
+  // Replaces the all-reduce: makes the hook of each stage. Null: does not.
+  std::function<absl::StatusOr<CommunicationHook>()> make_hook;
+  // After each step running statistics become those of the first replica.
+  bool broadcast_buffers = true;
+  // The same bits in every layout of the mesh, for the same batch and
+  // microbatch size: see docs/hybrid.md.
+  bool reproducible = false;
+  // Into how many groups a whole batch's microbatches are put, whose sums are
+  // added in a tree (ordered_gradients.h); 0: each is a group.
+  int gradient_groups = 0;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STRATEGY_HYBRID_OPTIONS_H_

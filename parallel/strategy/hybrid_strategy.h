@@ -1,0 +1,130 @@
+// Implementation of Hybrid: a pipeline's executor, what is trained of each
+// stage, and the groups of ranks that sum it.
+
+#ifndef TANDEM_PARALLEL_STRATEGY_HYBRID_STRATEGY_H_
+#define TANDEM_PARALLEL_STRATEGY_HYBRID_STRATEGY_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/comm/communicator.h"
+#include "core/loss/loss.h"
+#include "core/model/layer.h"
+#include "parallel/optim/flat_buffer_list.h"
+#include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/model.h"
+#include "parallel/report/pipeline_times.h"
+#include "parallel/strategy/batch_shares.h"
+#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/hybrid_groups.h"
+#include "parallel/strategy/loss_sums.h"
+#include "parallel/strategy/step_halves.h"
+#include "parallel/strategy/tied_gradients.h"
+#include "parallel/strategy/trained_stage.h"
+
+namespace tandem {
+
+// See Hybrid, which users see.
+class HybridStrategy : public Hybrid {
+ public:
+  static absl::StatusOr<std::unique_ptr<HybridStrategy>> Create(
+      const LayerSpecs& specs, const LossFunction& loss,
+      const HybridOptions& options, Communicator* world);
+
+  // "pipeline" for one replica on several devices, else "hybrid".
+  std::string name() const override;
+  absl::StatusOr<Score> TrainStep(const Batch& batch,
+                                  double learning_rate) override;
+  absl::StatusOr<Score> ComputeGradients(const Batch& batch) override;
+  absl::Status Update(double learning_rate) override;
+  absl::Status SkipUpdate() override;
+  std::map<std::string, double> AddedLosses() const override {
+    return added_losses_.means();
+  }
+  void ResumeAt(int64_t steps) override { step_ = steps; }
+  bool takes_inputs() const override { return stages_.front() != nullptr; }
+  bool takes_targets() const override { return stages_.back() != nullptr; }
+  // The score where the last stage is; elsewhere an empty one.
+  absl::StatusOr<Score> Evaluate(const Batch& batch) override;
+  absl::StatusOr<Score> Sum(const Score& score) override;
+  NamedTensors Parameters() const override;
+  NamedTensors Buffers() const override;
+  NamedTensors OptimizerState() const override;
+  absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
+  // bubble_report.h's, and how many microbatches' activations each device held
+  // at most, beside the schedule's bound.
+  absl::StatusOr<std::string> DescribeTimes() override;
+  absl::Status LoadModelState(const StoredTensors& state) override;
+  absl::Status LoadOptimizerState(const StoredTensors& state) override;
+  absl::Status CheckModelState(const StoredTensors& state) const override;
+  absl::Status CheckOptimizerState(const StoredTensors& state) const override;
+  absl::StatusOr<at::Tensor> Forward(const Batch& batch) override;
+  const PipelineExecutor& executor() const override { return *executor_; }
+  absl::Status OnDevices(const PipelineExecutor::DeviceWork& work) override {
+    return executor_->OnDevices(work);
+  }
+
+ private:
+  explicit HybridStrategy(const HybridOptions& options);
+
+  absl::Status Prepare(const LayerSpecs& specs, const LossFunction& loss,
+                       Communicator* world);
+  absl::Status MakeGroups(Communicator* world);
+  absl::StatusOr<PipelineExecutor::Stages> MakeOwnStages(
+      const LayerSpecs& specs, const LossFunction& loss,
+      const PipelineLayout& layout) const;
+  absl::Status Agree(const absl::Status& mine);
+  absl::Status CompareReplicas();
+  absl::Status MakeTrainedStages(const std::vector<TiedGroup>& tied);
+  absl::Status CountParameters();
+  absl::StatusOr<GradientOrder> OrderOfGroups() const;
+  absl::StatusOr<Score> SumInOrder() const;
+  absl::Status SumAddedLosses();
+  absl::Status ApplyStatistics(int stage);
+  // With a learning rate devices update as soon as they can.
+  absl::StatusOr<Score> Compute(const Batch& batch,
+                                std::optional<double> learning_rate);
+  std::vector<StageGradients*> AllGradients() const;
+  // This rank's.
+  std::vector<TrainedStage*> AllStages() const;
+  bool updates_at_once() const;
+  // Without a learning rate parameters stay as they are.
+  absl::Status Finish(std::optional<double> learning_rate);
+  NamedTensors Model() const;
+  // Of a whole model's state what is this rank's; the optimizer's by stage.
+  StoredTensors ModelStateOf(const StoredTensors& state) const;
+  std::vector<StoredTensors> OptimizerStateOf(const StoredTensors& state) const;
+  absl::Status UpdateDevice(int device, std::optional<double> norm,
+                            std::optional<double> learning_rate);
+  absl::StatusOr<double> NormOfAll();
+  absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
+  FlatBufferList AllBuffers() const;
+  void Measure(const Batch& batch);
+  // Others would wait for this rank.
+  void Abort(const absl::Status& reason);
+
+  HybridOptions options_;
+  HybridGroups groups_;
+  std::unique_ptr<BatchShares> shares_;
+  std::unique_ptr<PipelineExecutor> executor_;
+  std::vector<std::unique_ptr<TrainedStage>> stages_;  // null: elsewhere
+  // By stage, how many parameters come before its own.
+  std::vector<int64_t> first_parameters_;
+  std::unique_ptr<TiedGradients> tied_;
+  LossSums added_losses_;
+  PipelineTimes times_;
+  int layers_ = 0;
+  int64_t batch_size_ = 0;      // of the last step that was measured
+  int64_t step_ = 0;
+  StepHalves halves_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STRATEGY_HYBRID_STRATEGY_H_
