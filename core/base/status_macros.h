@@ -21,10 +21,13 @@
 
 // Evaluates `expression` (an absl::StatusOr<T>); returns its status on error,
 // else assigns or initialises `target` with its value. A target whose type
-// holds a comma needs parentheses or an alias.
-#define TANDEM_ASSIGN_OR_RETURN(target, expression) \
-  TANDEM_ASSIGN_OR_RETURN_IMPL_(                    \
-      TANDEM_STATUS_CONCAT_(tandem_status_or_, __LINE__), target, expression)
+// holds a comma needs parentheses or an alias. It is several statements: as the
+// body of an `if` it needs braces, which the name of its variable says in the
+// compiler's error.
+#define TANDEM_ASSIGN_OR_RETURN(target, expression)                         \
+  TANDEM_ASSIGN_OR_RETURN_IMPL_(                                            \
+      TANDEM_STATUS_CONCAT_(tandem_assign_or_return_needs_braces_, __LINE__), \
+      target, expression)
 
 #define TANDEM_ASSIGN_OR_RETURN_IMPL_(status_or, target, expression) \
   auto status_or = (expression);                                     \

@@ -18,6 +18,7 @@
 
 #include "core/base/named_tensors.h"
 #include "core/model/layer_links.h"
+#include "core/model/parameter_traits.h"
 
 namespace torch {
 namespace nn {
@@ -45,7 +46,9 @@ struct Layer {
   // the second out of it (whoever else takes them has them all the same), and
   // leaves the third where they are.
   std::function<at::Tensor(const at::Tensor&, Skips&)> forward_with_skips = {};
-  LayerLinks links = {};  // those of its spec; MakeLayers sees to it
+  // Those of its spec; MakeLayers sees to it.
+  LayerLinks links = {};
+  TraitsByName traits = {};
 };
 
 // How to make a layer.
@@ -62,6 +65,9 @@ struct LayerSpec {
   // values of the one that it is tied to.
   std::function<Layer(uint64_t seed, const NamedTensors& shared)> make_tied =
       {};
+  // By a parameter's name in this layer ("weight"). A tied one has those of the
+  // parameter that it is tied to.
+  TraitsByName traits = {};
 };
 
 using LayerList = std::vector<Layer>;

@@ -40,6 +40,20 @@ Layer Make(const LayerSpec& spec, uint64_t seed, const LayerList& layers) {
                  : spec.make(seed);
 }
 
+void CheckTraits(const Layer& layer) {
+  for (const auto& [name, traits] : layer.traits) {
+    bool is_there = false;
+    if (layer.module != nullptr) {
+      is_there = layer.module->named_parameters().contains(name);
+    }
+    TORCH_CHECK(is_there, "layer ", layer.name, " has no parameter '", name,
+                "', of which its spec says: ", Describe(traits));
+    TORCH_CHECK(traits.optimizer_group >= 0, "parameter ", layer.name, ".",
+                name, " is in optimizer group ", traits.optimizer_group,
+                ": groups count from 0");
+  }
+}
+
 }  // namespace
 
 LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed) {
@@ -48,6 +62,8 @@ LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed) {
   for (const LayerSpec& spec : specs) {
     layers.push_back(Make(spec, seed, layers));
     layers.back().links = spec.links;
+    layers.back().traits = spec.traits;
+    CheckTraits(layers.back());
   }
   return layers;
 }
@@ -126,6 +142,16 @@ NamedTensors NamedParameters(const LayerList& layers) {
     if (layer.module == nullptr) continue;
     for (const auto& item : layer.module->named_parameters()) {
       Append(layer.name, item.pair(), all);
+    }
+  }
+  return all;
+}
+
+TraitsByName NamedTraits(const LayerList& layers) {
+  TraitsByName all;
+  for (const Layer& layer : layers) {
+    for (const auto& [name, traits] : layer.traits) {
+      all[layer.name + "." + name] = traits;
     }
   }
   return all;

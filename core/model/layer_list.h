@@ -53,6 +53,8 @@ std::vector<LayerLinks> LinksOf(const LayerSpecs& specs);
 // named_parameters(). They alias the live tensors.
 NamedTensors NamedParameters(const LayerList& layers);
 NamedTensors NamedBuffers(const LayerList& layers);
+// Of those parameters that have unusual ones, by full name.
+TraitsByName NamedTraits(const LayerList& layers);
 
 // torch::nn::Module::train(on) for every layer.
 void SetTraining(const LayerList& layers, bool on);

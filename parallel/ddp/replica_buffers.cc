@@ -25,9 +25,14 @@ absl::Status Replica::Flatten(const NamedTensors& parameters) {
   for (const Kind kind : {Kind::kAveraged, Kind::kDelayed, Kind::kIgnored}) {
     FlatBufferOptions options;
     for (const auto& each : parameters) {
-      const int64_t group =
-          options_.optimizer_group ? options_.optimizer_group(each.first) : 0;
-      options.groups.push_back(KindOf(each.first) == kind ? group : -1);
+      options.traits.emplace_back();
+      if (KindOf(each.first) != kind) continue;
+      ParameterTraits traits;
+      if (kind == Kind::kIgnored) traits.reduce_axes.clear();
+      if (options_.optimizer_group) {
+        traits.optimizer_group = options_.optimizer_group(each.first);
+      }
+      options.traits.back() = std::move(traits);
     }
     if (kind != Kind::kIgnored) {
       options.allocate = [&](int64_t numel, const at::TensorOptions& like) {

@@ -10,9 +10,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <map>
+#include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -73,8 +72,8 @@ class FlatBuffer::Gather : public torch::autograd::FunctionPostHook {
 
 FlatBuffer::FlatBuffer(const NamedTensors& parameters,
                        const std::vector<int64_t>& positions,
-                       const Allocate& allocate, int64_t group)
-    : group_(group), link_(std::make_shared<Link>(Link{this})) {
+                       const Allocate& allocate, ParameterTraits traits)
+    : traits_(std::move(traits)), link_(std::make_shared<Link>(Link{this})) {
   CHECK(!parameters.empty());
   CHECK_EQ(parameters.size(), positions.size());
   const at::Tensor& first = parameters[0].second;
@@ -248,33 +247,39 @@ absl::Status FlatBuffer::CheckParameters() const {
 
 FlatBuffers MakeFlatBuffers(const NamedTensors& parameters,
                             const FlatBufferOptions& options) {
-  CHECK(options.groups.empty() || options.groups.size() == parameters.size());
+  CHECK(options.traits.empty() || options.traits.size() == parameters.size());
   struct Part {
+    c10::Device device;
+    at::ScalarType dtype;
+    ParameterTraits traits;
     NamedTensors parameters;
     std::vector<int64_t> positions;
-    int64_t group;
   };
   std::vector<Part> parts;
-  std::map<std::tuple<std::string, at::ScalarType, int64_t>, size_t> part_of;
   std::set<c10::TensorImpl*> seen;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& tensor = parameters[i].second;
-    const int64_t group = options.groups.empty() ? 0 : options.groups[i];
-    if (!tensor.requires_grad() || group < 0) continue;
+    const std::optional<ParameterTraits> traits =
+        options.traits.empty() ? ParameterTraits() : options.traits[i];
+    if (!tensor.requires_grad() || !traits.has_value()) continue;
     if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
-    const auto [at, fresh] = part_of.try_emplace(
-        {tensor.device().str(), tensor.scalar_type(), group}, parts.size());
-    if (fresh) parts.push_back({{}, {}, group});
-    Part& part = parts[at->second];
-    part.parameters.push_back(parameters[i]);
-    part.positions.push_back(i);
+    auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& each) {
+      return each.device == tensor.device() &&
+             each.dtype == tensor.scalar_type() && each.traits == *traits;
+    });
+    if (part == parts.end()) {
+      part = parts.insert(
+          part, {tensor.device(), tensor.scalar_type(), *traits, {}, {}});
+    }
+    part->parameters.push_back(parameters[i]);
+    part->positions.push_back(static_cast<int64_t>(i));
   }
   FlatBuffers buffers;
   for (Part& part : parts) {
     std::reverse(part.parameters.begin(), part.parameters.end());
     std::reverse(part.positions.begin(), part.positions.end());
     buffers.push_back(std::make_unique<FlatBuffer>(
-        part.parameters, part.positions, options.allocate, part.group));
+        part.parameters, part.positions, options.allocate, part.traits));
   }
   return buffers;
 }

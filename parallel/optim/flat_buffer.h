@@ -12,12 +12,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "core/base/named_tensors.h"
+#include "core/model/parameter_traits.h"
 
 namespace torch {
 namespace autograd {
@@ -38,7 +40,7 @@ struct FlatSlot {
   int64_t end;  // the next slot's offset: after `numel` elements, zeros
 };
 
-// The parameters of one device, dtype and group. Making one moves the
+// The parameters of one device, dtype and traits. Making one moves the
 // parameters' values: each becomes a view of values(), with the same sizes and
 // strides as before (channels-last stays). Both buffers begin on a 64-byte
 // boundary and end on one. The parameters work on after the buffer's death, but
@@ -63,7 +65,8 @@ class FlatBuffer {
   // device and dtype, in the order of the buffer. `positions` go to the slots.
   FlatBuffer(const NamedTensors& parameters,
              const std::vector<int64_t>& positions,
-             const Allocate& allocate = nullptr, int64_t group = 0);
+             const Allocate& allocate = nullptr,
+             ParameterTraits traits = {});
   ~FlatBuffer();
   FlatBuffer(const FlatBuffer&) = delete;
   FlatBuffer& operator=(const FlatBuffer&) = delete;
@@ -73,7 +76,9 @@ class FlatBuffer {
   const std::vector<FlatSlot>& slots() const { return slots_; }
   // Where the slot of this id is now.
   size_t index_of(size_t id) const { return index_of_[id]; }
-  int64_t group() const { return group_; }
+  // Of all its parameters.
+  const ParameterTraits& traits() const { return traits_; }
+  int64_t group() const { return traits_.optimizer_group; }
 
   // One more buffer of this layout, zero, which Reorder moves with the others:
   // optimizer state.
@@ -113,7 +118,7 @@ class FlatBuffer {
   void GatherGradients();
   void Gathered(size_t id);
 
-  int64_t group_;
+  ParameterTraits traits_;
   std::vector<FlatSlot> slots_;
   std::vector<size_t> index_of_;  // by id
   at::Tensor values_;
@@ -129,14 +134,13 @@ class FlatBuffer {
 using FlatBuffers = std::vector<std::unique_ptr<FlatBuffer>>;
 
 struct FlatBufferOptions {
-  // By parameter: parameters of different groups (an optimizer's parameter
-  // groups) share no buffer; those of a negative one are left out. Empty: all
-  // in group 0.
-  std::vector<int64_t> groups;
+  // By parameter: those of different traits share no buffer; without any a
+  // parameter is left out. Empty: all have the usual ones.
+  std::vector<std::optional<ParameterTraits>> traits;
   FlatBuffer::Allocate allocate;  // null: ordinary memory
 };
 
-// One buffer for each (device, dtype, group), in order of first appearance. A
+// One buffer for each (device, dtype, traits), in order of first appearance. A
 // tensor that comes under several names (tied weights) is laid out once, under
 // its first name; one that requires no gradient is left out. The order within a
 // buffer is the reverse of that given: about the order in which backward makes

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "core/comm/group_agreement.h"
 #include "parallel/schedule/values.h"
+#include "parallel/strategy/trait_checks.h"
 
 namespace tandem {
 namespace {
@@ -88,6 +89,10 @@ NamedValues HybridValues(const LayerSpecs& specs, const LossFunction& loss,
   values["reproducible"] = Word(options.reproducible);
   values["gradient_groups"] = absl::StrCat(options.gradient_groups);
   values["layers"] = LayersOf(specs);
+  values["parameters' traits"] = absl::StrJoin(
+      NamedTraits(specs), "; ", [](std::string* out, const auto& each) {
+        absl::StrAppend(out, each.first, " ", Describe(each.second));
+      });
   values["loss's outputs"] = absl::StrJoin(loss.names().outputs, ",");
   AddTraining(options, values);
   AddReplicas(options, values);

@@ -13,7 +13,7 @@
 namespace tandem {
 
 // What must be the same on every rank, by name: the layers' names and types,
-// the outputs that the loss takes, schedule (whatever it is called), cuts,
+// parameters' traits, the outputs that the loss takes, schedule (whatever it is called), cuts,
 // microbatches, optimizers and the other options. Timeouts may differ; of
 // functions it is whether there is one.
 NamedValues HybridValues(const LayerSpecs& specs, const LossFunction& loss,

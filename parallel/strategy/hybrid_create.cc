@@ -15,6 +15,7 @@
 #include "core/model/layer_list.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/strategy/hybrid_strategy.h"
+#include "parallel/strategy/trait_checks.h"
 #include "parallel/strategy/hybrid_agreement.h"
 
 namespace tandem {
@@ -94,6 +95,13 @@ absl::Status HybridStrategy::MakeGroups(Communicator* world) {
   }
   TANDEM_ASSIGN_OR_RETURN(const Mesh mesh,
                           Mesh::Create(ranks, schedule.devices() / devices));
+  TANDEM_RETURN_IF_ERROR(CheckTraits(traits_, mesh));
+  if (options_.reproducible) {
+    TANDEM_RETURN_IF_ERROR(CheckAllAreReduced(traits_, mesh, "reproducible"));
+  }
+  if (options_.clip_norm > 0) {
+    TANDEM_RETURN_IF_ERROR(CheckAllAreReduced(traits_, mesh, "clip_norm"));
+  }
   const int place =
       world == nullptr ? 0 : mesh.IndexAlong(kPipeAxis, world->rank());
   std::vector<int> stages;
@@ -159,6 +167,7 @@ absl::Status HybridStrategy::CompareReplicas() {
 absl::Status HybridStrategy::Prepare(const LayerSpecs& specs, const LossFunction& loss,
                              Communicator* world) {
   TANDEM_RETURN_IF_ERROR(CheckSameOptions(specs, loss, options_, world));
+  traits_ = NamedTraits(specs);
   TANDEM_RETURN_IF_ERROR(MakeGroups(world));
   const PipelineLayout layout = {options_.devices, groups_.pipe()};
   layers_ = static_cast<int>(specs.size());
@@ -193,6 +202,7 @@ absl::Status HybridStrategy::MakeTrainedStages(const std::vector<TiedGroup>& tie
     }
   }
   TrainedStageOptions options = StageOptionsOf(options_);
+  options.traits = traits_;
   if (options_.reproducible) {
     TANDEM_ASSIGN_OR_RETURN(options.order, OrderOfGroups());
   }

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "parallel/balance/cut.h"
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/bucket_options.h"
 #include "parallel/optim/update_options.h"
@@ -25,7 +24,8 @@ struct HybridOptions : UpdateOptions {
   // Of one replica, on as many devices as are its ranks x devices.size(). There
   // are as many replicas as the ranks of the job make.
   Schedule schedule;
-  Cuts cuts;                                       // into the schedule's stages
+  // Into the schedule's stages (Cuts of parallel/balance/cut.h).
+  std::vector<int64_t> cuts;
   std::vector<c10::Device> devices = {c10::kCPU};  // this rank's
   // Samples of a microbatch, the last one's fewer where they do not divide; 0:
   // the schedule's microbatches differ by one at most.

@@ -16,6 +16,7 @@
 #include "core/comm/communicator.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
+#include "core/model/parameter_traits.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/model.h"
@@ -110,6 +111,7 @@ class HybridStrategy : public Hybrid {
   void Abort(const absl::Status& reason);
 
   HybridOptions options_;
+  TraitsByName traits_;  // of parameters on any rank
   HybridGroups groups_;
   std::unique_ptr<BatchShares> shares_;
   std::unique_ptr<PipelineExecutor> executor_;

@@ -8,11 +8,13 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
+#include "core/mesh/mesh.h"
 #include "core/model/layer_links.h"
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/strategy/score_numbers.h"
+#include "parallel/strategy/trait_checks.h"
 
 namespace tandem {
 
@@ -50,7 +52,7 @@ absl::Status Replicated::Prepare(LayerList layers) {
   buffers_ = NamedBuffers(layers);
   DistributedDataParallelOptions ddp = options_.ddp;
   ddp.broadcast_buffers = false;  // TrainStep does it
-  ddp.optimizer_group = options_.optimizer_group;
+  TANDEM_RETURN_IF_ERROR(Apply(NamedTraits(layers), &ddp));
   // With one rank there is nobody to disagree with.
   if (data_.size() == 1) ddp.find_unused_parameters = true;
   TANDEM_ASSIGN_OR_RETURN(
@@ -65,6 +67,23 @@ absl::Status Replicated::Prepare(LayerList layers) {
         averager_, PeriodicParameterAverager::Create(*options_.averaging));
   }
   TANDEM_ASSIGN_OR_RETURN(sums_, data_.NewBuffer(kScoreNumbers, at::kDouble));
+  return absl::OkStatus();
+}
+
+absl::Status Replicated::Apply(const TraitsByName& traits,
+                               DistributedDataParallelOptions* ddp) const {
+  TANDEM_ASSIGN_OR_RETURN(const Mesh mesh,
+                          Mesh::Create(data_.size(), /*pipe=*/1));
+  TANDEM_RETURN_IF_ERROR(CheckTraits(traits, mesh));
+  for (const auto& [name, its] : traits) {
+    if (its.reduces_over(kDataAxis)) continue;
+    ddp->parameters_to_ignore.push_back(name);
+  }
+  ddp->optimizer_group = options_.optimizer_group;
+  if (ddp->optimizer_group) return absl::OkStatus();
+  ddp->optimizer_group = [traits](const std::string& name) {
+    return TraitsOf(traits, name).optimizer_group;
+  };
   return absl::OkStatus();
 }
 

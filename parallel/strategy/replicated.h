@@ -26,6 +26,7 @@
 #include "core/model/batch.h"
 #include "core/model/layer.h"
 #include "core/model/layer_list.h"
+#include "core/model/parameter_traits.h"
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/ddp/layer_list_traits.h"
@@ -124,6 +125,9 @@ class Replicated : public Strategy {
              Communicator& data);
 
   absl::Status Prepare(LayerList layers);
+  // What a model says of its parameters, as DDP takes it.
+  absl::Status Apply(const TraitsByName& traits,
+                     DistributedDataParallelOptions* ddp) const;
   NamedTensors Model() const;
   absl::StatusOr<Score> Compute(const Batch& batch);
   absl::StatusOr<Score> ForwardBackward(const Batch& batch);

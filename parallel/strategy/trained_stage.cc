@@ -7,6 +7,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/mesh/mesh.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/strategy/stage_reducer.h"
 
@@ -39,6 +40,21 @@ absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
   return stage;
 }
 
+ParameterTraits TrainedStage::TraitsFor(const std::string& name) const {
+  ParameterTraits traits = TraitsOf(options_.traits, name);
+  const auto& group = options_.update.optimizer_group;
+  if (group) traits.optimizer_group = group(name);
+  return traits;
+}
+
+std::vector<FlatBuffer*> TrainedStage::Averaged() const {
+  std::vector<FlatBuffer*> averaged;
+  for (FlatBuffer* buffer : all()) {
+    if (buffer->traits().reduces_over(kDataAxis)) averaged.push_back(buffer);
+  }
+  return averaged;
+}
+
 // Of the parameters, which keep their positions, the copies or the others.
 absl::Status TrainedStage::Flatten(const NamedTensors& parameters,
                                    bool copies) {
@@ -48,10 +64,8 @@ absl::Status TrainedStage::Flatten(const NamedTensors& parameters,
     const auto copy = first_of_copy_.find(each.first);
     const bool is_copy = copy != first_of_copy_.end();
     const std::string& name = is_copy ? copy->second : each.first;
-    const int64_t group =
-        options_.update.optimizer_group ? options_.update.optimizer_group(name)
-                                        : 0;
-    flat.groups.push_back(is_copy == copies ? group : -1);
+    flat.traits.emplace_back();
+    if (is_copy == copies) flat.traits.back() = TraitsFor(name);
   }
   if (replicas_ != nullptr) {
     flat.allocate = [&](int64_t numel, const at::TensorOptions& like) {
@@ -69,7 +83,7 @@ absl::Status TrainedStage::Flatten(const NamedTensors& parameters,
 // differ between replicas.
 absl::Status TrainedStage::TakeFirsts(const NamedTensors& parameters) {
   if (replicas_ == nullptr) return absl::OkStatus();
-  for (const FlatBuffer* buffer : all()) {
+  for (const FlatBuffer* buffer : Averaged()) {
     TANDEM_RETURN_IF_ERROR(replicas_->Broadcast(
         buffer->values(), /*root=*/0, [] { return "initial values"; }));
   }
@@ -81,17 +95,16 @@ absl::Status TrainedStage::TakeFirsts(const NamedTensors& parameters) {
 }
 
 absl::Status TrainedStage::MakeGradients() {
-  if (all().empty()) return absl::OkStatus();
+  const std::vector<FlatBuffer*> averaged = Averaged();
+  if (averaged.empty()) return absl::OkStatus();
   if (options_.order.has_value()) {
-    gradients_ =
-        std::make_unique<OrderedGradients>(all(), *options_.order, replicas_);
+    gradients_ = std::make_unique<OrderedGradients>(
+        FlatBufferList(averaged), *options_.order, replicas_);
     return absl::OkStatus();
   }
   if (replicas_ == nullptr) return absl::OkStatus();
-  const FlatBufferList buffers = all();
   auto reducer = std::make_unique<StageReducer>(
-      std::vector<FlatBuffer*>(buffers.begin(), buffers.end()), *replicas_,
-      options_.reducer, options_.defers);
+      averaged, *replicas_, options_.reducer, options_.defers);
   if (options_.hook) {
     TANDEM_RETURN_IF_ERROR(reducer->SetHook(options_.hook));
   }

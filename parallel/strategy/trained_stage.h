@@ -17,6 +17,7 @@
 #include "core/base/named_tensors.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/comm/communicator.h"
+#include "core/model/parameter_traits.h"
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/reducer.h"
 #include "parallel/optim/flat_buffer.h"
@@ -30,6 +31,7 @@ namespace tandem {
 
 struct TrainedStageOptions {
   UpdateOptions update;
+  TraitsByName traits;  // by full name; update.optimizer_group goes first
   // Of the averaging over replicas; `reducer`'s buffers are the stage's.
   ReducerOptions reducer;
   CommunicationHook hook;         // null: the all-reduce
@@ -85,9 +87,12 @@ class TrainedStage {
   explicit TrainedStage(const TrainedStageOptions& options)
       : options_(options) {}
 
+  ParameterTraits TraitsFor(const std::string& name) const;
   absl::Status Flatten(const NamedTensors& parameters, bool copies);
   absl::Status TakeFirsts(const NamedTensors& parameters);
   absl::Status MakeGradients();
+  // Those whose gradients are averaged over replicas.
+  std::vector<FlatBuffer*> Averaged() const;
 
   TrainedStageOptions options_;
   std::map<std::string, std::string> first_of_copy_;

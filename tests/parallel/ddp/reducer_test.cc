@@ -251,7 +251,8 @@ TEST_P(ReducerTest, DelayedBuffersGoWhenTheirParameterIsReady) {
   RunRanks(2, [](Communicator& group) {
     const at::Tensor late = at::ones({4}, TestDevice()).requires_grad_(true);
     FlatBufferOptions layout;
-    layout.groups = {-1, -1, -1, 0};
+    layout.traits = {std::nullopt, std::nullopt, std::nullopt,
+                     ParameterTraits()};
     const FlatBuffers delayed = MakeFlatBuffers({{"", at::ones({1})},
                                                  {"", at::ones({1})},
                                                  {"", at::ones({1})},

@@ -19,6 +19,7 @@
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
+#include "parallel/balance/cut.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/pipeline/microbatches.h"

@@ -162,7 +162,10 @@ TEST_P(FlatBufferTest, GroupsStandApartAndGradientsLieWhereTold) {
   const at::Tensor b = Leaf(at::ones({3}));
   const at::Tensor c = Leaf(at::ones({3}));
   FlatBufferOptions options;
-  options.groups = {5, 7, 5};
+  ParameterTraits five, seven;
+  five.optimizer_group = 5;
+  seven.optimizer_group = 7;
+  options.traits = {five, seven, five};
   std::vector<at::Tensor> made;
   options.allocate = [&](int64_t numel, const at::TensorOptions& like) {
     made.push_back(at::zeros({numel}, like));
@@ -177,6 +180,25 @@ TEST_P(FlatBufferTest, GroupsStandApartAndGradientsLieWhereTold) {
   ASSERT_EQ(made.size(), 2u);
   b.sum().backward();
   EXPECT_TRUE(b.grad().is_alias_of(made[1]));
+}
+
+TEST_P(FlatBufferTest, ParametersOfOneBufferHaveOneSetOfTraits) {
+  const at::Tensor a = Leaf(at::ones({3}));
+  const at::Tensor b = Leaf(at::ones({3}));
+  const at::Tensor c = Leaf(at::ones({3}));
+  const at::Tensor d = Leaf(at::ones({3}));
+  ParameterTraits own, sharded;
+  own.reduce_axes.clear();
+  sharded.shard = ParameterShard{"tensor", 1};
+  FlatBufferOptions options;
+  options.traits = {ParameterTraits(), own, sharded, std::nullopt};
+  const FlatBuffers buffers =
+      MakeFlatBuffers({{"a", a}, {"b", b}, {"c", c}, {"d", d}}, options);
+  ASSERT_EQ(buffers.size(), 3u);  // d is left out
+  EXPECT_EQ(buffers[0]->traits(), ParameterTraits());
+  EXPECT_EQ(buffers[1]->traits(), own);
+  EXPECT_EQ(buffers[2]->traits(), sharded);
+  for (const auto& buffer : buffers) EXPECT_EQ(buffer->slots().size(), 1u);
 }
 
 TEST_P(FlatBufferTest, ReorderMovesValuesGradientsAndState) {

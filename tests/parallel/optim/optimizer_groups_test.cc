@@ -184,7 +184,9 @@ struct Alone {
     FlatBufferOptions options;
     for (const auto& each : net.named_parameters()) {
       parameters.emplace_back(each.key(), each.value());
-      options.groups.push_back(GroupOf(each.key()));
+      ParameterTraits traits;
+      traits.optimizer_group = GroupOf(each.key());
+      options.traits.push_back(traits);
     }
     buffers = MakeFlatBuffers(parameters, options);
   }

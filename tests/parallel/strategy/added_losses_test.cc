@@ -25,6 +25,7 @@
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "models/z_loss.h"
+#include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/strategy/hybrid.h"
 #include "parallel/strategy/replicated.h"

@@ -12,6 +12,7 @@
 #include "models/classification_loss.h"
 #include "models/registry.h"
 #include "parallel/schedule/schedules.h"
+#include "parallel/strategy/hybrid.h"
 
 namespace tandem {
 namespace {

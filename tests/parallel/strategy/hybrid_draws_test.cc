@@ -24,6 +24,7 @@
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/module_layer.h"
+#include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/strategy/hybrid.h"
 

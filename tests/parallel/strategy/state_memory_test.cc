@@ -26,6 +26,7 @@
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/mlp.h"
+#include "parallel/balance/cut.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/strategy/hybrid.h"

@@ -46,7 +46,7 @@ TrainedStageOptions Options(double momentum = 0.9) {
   TrainedStageOptions options;
   SgdOptions sgd;
   sgd.momentum = momentum;
-  options.optimizers = {sgd};
+  options.update.optimizer = sgd;
   return options;
 }
 
@@ -76,11 +76,15 @@ absl::Status Backward(TrainedStage* stage, const NamedTensors& parameters,
                       double value) {
   const Action action = {ActionKind::kBackward, 0, 0};
   TANDEM_RETURN_IF_ERROR(stage->Prepare());
-  TANDEM_RETURN_IF_ERROR(stage->Before(action, /*last=*/true));
-  TANDEM_RETURN_IF_ERROR(stage->BeforeWeights(action));
+  StageGradients* const gradients = stage->gradients();
+  if (gradients != nullptr) {
+    TANDEM_RETURN_IF_ERROR(gradients->Before(action, /*last=*/true));
+    TANDEM_RETURN_IF_ERROR(gradients->BeforeWeights(action));
+  }
   for (const auto& each : parameters) each.second.mul(value).sum().backward();
-  TANDEM_RETURN_IF_ERROR(stage->After(action, /*last=*/true));
-  return stage->Finish();
+  if (gradients == nullptr) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(gradients->After(action, /*last=*/true));
+  return gradients->Finish();
 }
 
 void ExpectAll(const at::Tensor& tensor, double value) {
@@ -122,7 +126,6 @@ TEST(TrainedStageTest, ANewStepHasNoGradient) {
     EXPECT_FALSE(each.second.grad().defined()) << each.first;
   }
   // Nor an update then.
-  ASSERT_TRUE(stage->Finish().ok());
   ASSERT_TRUE(stage->Update(std::nullopt, 0.1).ok());
   for (const auto& each : parameters) ExpectAll(each.second, 1);
 }
@@ -130,8 +133,8 @@ TEST(TrainedStageTest, ANewStepHasNoGradient) {
 TEST(TrainedStageTest, ClipsByTheNormThatItIsGivenAndByValue) {
   const NamedTensors parameters = Parameters();
   TrainedStageOptions options = Options(/*momentum=*/0);
-  options.clip_norm = 1;
-  options.clip_value = 3;
+  options.update.clip_norm = 1;
+  options.update.clip_value = 3;
   const auto stage = Make(parameters, options);
   ASSERT_TRUE(Backward(stage.get(), parameters, 8).ok());
   stage->ClipValues();
@@ -151,8 +154,8 @@ TEST(TrainedStageTest, ACopyIsInTheGroupOfItsFirstMember) {
   SgdOptions decaying;
   decaying.momentum = 0;
   decaying.weight_decay = 0.5;
-  options.optimizers.push_back(decaying);
-  options.optimizer_group = [](const std::string& name) -> int64_t {
+  options.update.further_optimizers = {decaying};
+  options.update.optimizer_group = [](const std::string& name) -> int64_t {
     EXPECT_NE(name, "head.w");
     return name == "w" ? 1 : 0;
   };
@@ -249,6 +252,28 @@ TEST(TrainedStageTest, ReplicasBeginWithTheFirstOnesValues) {
         buffer.fill_(replicas.rank() + 2.0);
         TANDEM_RETURN_IF_ERROR(stage->ShareBuffers());
         ExpectAll(buffer, replicas.rank() + 2.0);
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(TrainedStageTest, WhatIsNotReducedIsEachReplicasOwn) {
+  const absl::Status status =
+      RunThreadRanks(2, [](Communicator& replicas) -> absl::Status {
+        const NamedTensors parameters = Parameters();
+        TrainedStageOptions options = Options(/*momentum=*/0);
+        options.traits["b"].reduce_axes.clear();
+        TANDEM_ASSIGN_OR_RETURN(
+            const auto stage,
+            TrainedStage::Create(parameters, {}, Copies(), options, &replicas));
+        const double mine = 2.0 * replicas.rank() + 1;  // 1 and 3
+        TANDEM_RETURN_IF_ERROR(Backward(stage.get(), parameters, mine));
+        ExpectAll(parameters[0].second.grad(), 2);
+        ExpectAll(parameters[1].second.grad(), mine);
+        ExpectAll(parameters[2].second.grad(), 2);
+        TANDEM_RETURN_IF_ERROR(stage->Update(std::nullopt, 0.1));
+        ExpectAll(parameters[0].second, 0.8);
+        ExpectAll(parameters[1].second, 1 - 0.1 * mine);
         return absl::OkStatus();
       });
   EXPECT_TRUE(status.ok()) << status;

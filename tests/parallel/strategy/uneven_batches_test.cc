@@ -20,6 +20,7 @@
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "models/registry.h"
+#include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/strategy/hybrid.h"
 

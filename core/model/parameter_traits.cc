@@ -1,0 +1,32 @@
+#include "core/model/parameter_traits.h"
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tandem {
+
+bool ParameterTraits::reduces_over(absl::string_view axis) const {
+  return absl::c_linear_search(reduce_axes, axis);
+}
+
+ParameterTraits TraitsOf(const TraitsByName& traits, const std::string& name) {
+  const auto found = traits.find(name);
+  return found == traits.end() ? ParameterTraits() : found->second;
+}
+
+std::string Describe(const ParameterTraits& traits) {
+  std::string text =
+      traits.reduce_axes.empty()
+          ? "not reduced"
+          : absl::StrCat("reduced over ",
+                         absl::StrJoin(traits.reduce_axes, " and "));
+  if (traits.shard.has_value()) {
+    absl::StrAppend(&text, ", dimension ", traits.shard->dim,
+                    " sharded along ", traits.shard->axis);
+  }
+  absl::StrAppend(&text, ", group ", traits.optimizer_group);
+  return text;
+}
+
+}  // namespace tandem

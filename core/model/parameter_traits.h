@@ -1,0 +1,56 @@
+// Parameter traits: what a mesh and an optimizer do with a parameter.
+
+#ifndef TANDEM_CORE_MODEL_PARAMETER_TRAITS_H_
+#define TANDEM_CORE_MODEL_PARAMETER_TRAITS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace tandem {
+
+// A parameter's dimension `dim` cut along an axis of the mesh: each rank has an
+// equal part.
+struct ParameterShard {
+  std::string axis;
+  int64_t dim = 0;
+
+  bool operator==(const ParameterShard& other) const {
+    return axis == other.axis && dim == other.dim;
+  }
+};
+
+struct ParameterTraits {
+  // The axes of the mesh (core/mesh/mesh.h) over which its gradient is
+  // averaged. Without "data" each replica trains its own.
+  std::vector<std::string> reduce_axes = {"data"};
+  // None: every rank that has it has all of it.
+  std::optional<ParameterShard> shard = {};
+  // PyTorch's parameter groups. Not negative.
+  int64_t optimizer_group = 0;
+
+  bool reduces_over(absl::string_view axis) const;
+  bool operator==(const ParameterTraits& other) const {
+    return reduce_axes == other.reduce_axes && shard == other.shard &&
+           optimizer_group == other.optimizer_group;
+  }
+  bool operator!=(const ParameterTraits& other) const {
+    return !(*this == other);
+  }
+};
+
+// By a parameter's name; one that is not there has the usual ones.
+using TraitsByName = std::map<std::string, ParameterTraits>;
+
+ParameterTraits TraitsOf(const TraitsByName& traits, const std::string& name);
+
+// For a message: "reduced over data, group 1".
+std::string Describe(const ParameterTraits& traits);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_MODEL_PARAMETER_TRAITS_H_

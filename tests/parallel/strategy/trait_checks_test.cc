@@ -1,0 +1,71 @@
+#include "parallel/strategy/trait_checks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Mesh MeshOf(int data, int pipe) { return *Mesh::Create(data * pipe, pipe); }
+
+TraitsByName Reduced(const std::vector<std::string>& axes) {
+  ParameterTraits traits;
+  traits.reduce_axes = axes;
+  return {{"fc.weight", traits}};
+}
+
+TraitsByName Sharded(const std::string& axis) {
+  ParameterTraits traits;
+  traits.shard = ParameterShard{axis, 0};
+  return {{"fc.weight", traits}};
+}
+
+TEST(TraitChecksTest, TakeWhatTheMeshCanDo) {
+  for (const Mesh& mesh : {MeshOf(1, 1), MeshOf(2, 1), MeshOf(2, 3)}) {
+    EXPECT_TRUE(CheckTraits({}, mesh).ok());
+    EXPECT_TRUE(CheckTraits(Reduced({"data"}), mesh).ok());
+    EXPECT_TRUE(CheckTraits(Reduced({}), mesh).ok());
+  }
+  // Along an axis of one rank nothing is cut.
+  EXPECT_TRUE(CheckTraits(Sharded("data"), MeshOf(1, 2)).ok());
+}
+
+TEST(TraitChecksTest, RefuseByNameWhatItCannot) {
+  const absl::Status unknown = CheckTraits(Reduced({"dta"}), MeshOf(2, 1));
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unknown.message()),
+              AllOf(HasSubstr("parameter fc.weight"), HasSubstr("'dta'"),
+                    HasSubstr("data 2 x pipe 1")));
+  const absl::Status pipe = CheckTraits(Reduced({"data", "pipe"}), MeshOf(1, 2));
+  EXPECT_EQ(pipe.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(pipe.message()), HasSubstr("fc.weight"));
+  const absl::Status sharded = CheckTraits(Sharded("data"), MeshOf(3, 1));
+  EXPECT_EQ(sharded.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(sharded.message()),
+              HasSubstr("fc.weight is sharded along data, which has 3 ranks"));
+}
+
+TEST(TraitChecksTest, SomeOptionsNeedEveryGradientReduced) {
+  EXPECT_TRUE(CheckAllAreReduced(Reduced({"data"}), MeshOf(2, 1), "x").ok());
+  EXPECT_TRUE(CheckAllAreReduced(Reduced({}), MeshOf(1, 2), "x").ok());
+  EXPECT_THAT(
+      std::string(
+          CheckAllAreReduced(Reduced({}), MeshOf(2, 1), "clip_norm").message()),
+      AllOf(HasSubstr("fc.weight"), HasSubstr("clip_norm")));
+}
+
+TEST(TraitChecksTest, SpecsNameTheirParametersInFull) {
+  LayerSpec spec;
+  spec.name = "fc";
+  spec.traits = {{"weight", ParameterTraits()}};
+  EXPECT_EQ(NamedTraits(LayerSpecs{spec}).count("fc.weight"), 1u);
+}
+
+}  // namespace
+}  // namespace tandem
