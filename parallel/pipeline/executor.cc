@@ -15,34 +15,6 @@
 namespace tandem {
 namespace {
 
-// Chunk by chunk, along the model: each stage waits for earlier ones alone. And
-// from the first microbatch to the last (PipelineLinks::Begin).
-std::vector<Action> ForwardsOf(const Schedule& schedule, int device) {
-  std::vector<int> stages = schedule.stages_of[static_cast<size_t>(device)];
-  std::sort(stages.begin(), stages.end());
-  std::vector<Action> forwards;
-  for (int stage : stages) {
-    for (int m = 0; m < schedule.microbatches; ++m) {
-      forwards.push_back({ActionKind::kForward, stage, m});
-    }
-  }
-  return forwards;
-}
-
-// By stage, the last action that adds to its gradients, of so many
-// microbatches.
-std::vector<Action> LastGradients(const Schedule& schedule, size_t count) {
-  std::vector<Action> last(static_cast<size_t>(schedule.stages));
-  for (const auto& actions : schedule.actions) {
-    for (const Action& each : actions) {
-      const bool is_there = static_cast<size_t>(each.microbatch) < count;
-      if (each.kind == ActionKind::kForward || !is_there) continue;
-      last[static_cast<size_t>(each.stage)] = each;
-    }
-  }
-  return last;
-}
-
 absl::Status CheckMicrobatches(const Schedule& schedule,
                                const std::vector<Batch>& microbatches,
                                size_t least) {
@@ -156,7 +128,9 @@ absl::Status PipelineExecutor::Run(Step& step) {
   step.deferred_scores.resize(count);
   step.scores.resize(count);
   step.outputs.resize(count);
-  if (step.trains) step.last_gradients = LastGradients(schedule_, count);
+  if (step.trains) {
+    step.last_gradients = LastGradients(schedule_, static_cast<int>(count));
+  }
   links_->Begin(step.rows, step.trains);
   std::vector<std::future<absl::Status>> running;
   std::vector<const DeviceProgress*> progress;

@@ -13,38 +13,23 @@
 namespace tandem {
 namespace {
 
-// The microbatches of the actions of `stage` that `matches` takes, in order.
-template <typename Matches>
-std::vector<int> OrderOf(const Schedule& schedule, int stage, size_t count,
-                         Matches matches) {
+using Matches = bool(ActionKind);
+
+// The microbatches of a stage's actions that `matches` takes, in order.
+std::vector<int> OrderOf(const std::vector<Action>& actions, Matches matches) {
   std::vector<int> order;
-  const int device = DeviceOfStage(schedule, stage);
-  for (const Action& each : schedule.actions[static_cast<size_t>(device)]) {
-    const bool is_there = each.microbatch < static_cast<int>(count);
-    if (each.stage == stage && is_there && matches(each.kind)) {
-      order.push_back(each.microbatch);
-    }
+  for (const Action& each : actions) {
+    if (matches(each.kind)) order.push_back(each.microbatch);
   }
   return order;
 }
 
-bool IsForward(ActionKind kind) { return kind == ActionKind::kForward; }
-
-bool TakesGradient(ActionKind kind) {
-  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput;
-}
-
-// What LinkStep::taken says of the messages that `stage` sends with `sends`.
-template <typename Matches>
-std::map<int, std::vector<int>> TakenBefore(const Schedule& schedule, int stage,
-                                            size_t count, Matches sends,
-                                            Matches takes) {
+// What LinkStep::taken says of the messages that a stage sends with `sends`.
+std::map<int, std::vector<int>> TakenBefore(const std::vector<Action>& actions,
+                                            Matches sends, Matches takes) {
   std::map<int, std::vector<int>> taken;
   std::vector<int> since;
-  const int device = DeviceOfStage(schedule, stage);
-  for (const Action& each : schedule.actions[static_cast<size_t>(device)]) {
-    const bool is_there = each.microbatch < static_cast<int>(count);
-    if (each.stage != stage || !is_there) continue;
+  for (const Action& each : actions) {
     if (takes(each.kind)) since.push_back(each.microbatch);
     if (sends(each.kind)) taken[each.microbatch] = std::exchange(since, {});
   }
@@ -68,9 +53,11 @@ PipelineLinks::PipelineLinks(const Schedule& schedule,
                              const PipelineLayout& layout, int capacity,
                              std::chrono::milliseconds timeout)
     : schedule_(schedule), ends_(static_cast<size_t>(schedule.stages)) {
-  for (int stage = 0; stage + 1 < schedule.stages; ++stage) {
-    const int device = DeviceOfStage(schedule, stage);
-    const int next = DeviceOfStage(schedule, stage + 1);
+  const std::vector<int> device_of = DevicesOfStages(schedule);
+  for (size_t i = 0; i + 1 < device_of.size(); ++i) {
+    const int stage = static_cast<int>(i);
+    const int device = device_of[i];
+    const int next = device_of[i + 1];
     if (layout.IsHere(device) && layout.IsHere(next)) {
       // Neighbours on one device hand over without waiting for each other.
       const int room = device == next ? schedule.microbatches : capacity;
@@ -131,20 +118,22 @@ void PipelineLinks::JoinRanks(int stage, const PipelineLayout& layout,
 
 void PipelineLinks::Begin(const std::vector<int64_t>& rows,
                           bool with_backward) {
-  for (int stage = 0; stage < schedule_.stages; ++stage) {
-    const Ends& ends = At(stage);
+  const std::vector<std::vector<Action>> by_stage =
+      ActionsByStage(schedule_, static_cast<int>(rows.size()));
+  for (size_t stage = 0; stage < by_stage.size(); ++stage) {
+    const Ends& ends = ends_[stage];
     LinkStep going = {rows, std::vector<int>(rows.size()), {}};
     LinkStep coming = {rows, {}, {}};
     if (with_backward) {
-      going.order = OrderOf(schedule_, stage, rows.size(), IsForward);
-      coming.order = OrderOf(schedule_, stage, rows.size(), TakesGradient);
+      going.order = OrderOf(by_stage[stage], IsForward);
+      coming.order = OrderOf(by_stage[stage], GivesInputGradient);
       if (ends.gradients != nullptr) {
-        coming.taken = TakenBefore(schedule_, stage + 1, rows.size(),
-                                   TakesGradient, IsForward);
+        coming.taken =
+            TakenBefore(by_stage[stage + 1], GivesInputGradient, IsForward);
       }
       if (ends.inputs != nullptr) {
-        going.taken = TakenBefore(schedule_, stage - 1, rows.size(), IsForward,
-                                  TakesGradient);
+        going.taken =
+            TakenBefore(by_stage[stage - 1], IsForward, GivesInputGradient);
       }
     } else {
       std::iota(going.order.begin(), going.order.end(), 0);
