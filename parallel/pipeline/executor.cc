@@ -63,8 +63,8 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Create(
   TANDEM_RETURN_IF_ERROR(executor->CheckStages());
   const Schedule& its = executor->schedule_;
   const PipelineLayout& where = executor->layout_;
-  executor->links_ =
-      std::make_unique<PipelineLinks>(its, where, capacity, options.timeout);
+  executor->channels_ =
+      std::make_unique<PipelineChannels>(its, where, capacity, options.timeout);
   for (int device = 0; device < its.devices(); ++device) {
     if (!where.IsHere(device)) continue;
     executor->locals_.push_back(
@@ -101,7 +101,7 @@ void PipelineExecutor::Fail(Step& step, const absl::Status& reason) {
     // Others fail because this one did.
     if (step.failure.ok()) step.failure = reason;
   }
-  links_->Close(reason);
+  channels_->Close(reason);
 }
 
 void PipelineExecutor::OnHang(const Local& local, int action, Step& step) {
@@ -131,7 +131,7 @@ absl::Status PipelineExecutor::Run(Step& step) {
   if (step.trains) {
     step.last_gradients = LastGradients(schedule_, static_cast<int>(count));
   }
-  links_->Begin(step.rows, step.trains);
+  channels_->Begin(step.rows, step.trains);
   std::vector<std::future<absl::Status>> running;
   std::vector<const DeviceProgress*> progress;
   for (const auto& local : locals_) {

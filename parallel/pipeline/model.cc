@@ -16,7 +16,7 @@
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
 #include "core/model/reproducible.h"
-#include "parallel/channel/message_form.h"
+#include "parallel/channel/message_layout.h"
 
 namespace tandem {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/pipeline/links.h"
+#include "parallel/pipeline/channels.h"
 
 #include <glog/logging.h>
 
@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "parallel/channel/remote_stage_link.h"
+#include "parallel/channel/local_channel.h"
+#include "parallel/channel/remote_channel.h"
 
 namespace tandem {
 namespace {
@@ -24,7 +25,7 @@ std::vector<int> OrderOf(const std::vector<Action>& actions, Matches matches) {
   return order;
 }
 
-// What LinkStep::taken says of the messages that a stage sends with `sends`.
+// What ChannelStep::taken says of the messages that a stage sends with `sends`.
 std::map<int, std::vector<int>> TakenBefore(const std::vector<Action>& actions,
                                             Matches sends, Matches takes) {
   std::map<int, std::vector<int>> taken;
@@ -49,9 +50,9 @@ absl::Status CheckLayout(const Schedule& schedule,
                    " ranks of ", layout.devices.size()));
 }
 
-PipelineLinks::PipelineLinks(const Schedule& schedule,
-                             const PipelineLayout& layout, int capacity,
-                             std::chrono::milliseconds timeout)
+PipelineChannels::PipelineChannels(const Schedule& schedule,
+                                   const PipelineLayout& layout, int capacity,
+                                   std::chrono::milliseconds timeout)
     : schedule_(schedule), ends_(static_cast<size_t>(schedule.stages)) {
   const std::vector<int> device_of = DevicesOfStages(schedule);
   for (size_t i = 0; i + 1 < device_of.size(); ++i) {
@@ -70,14 +71,15 @@ PipelineLinks::PipelineLinks(const Schedule& schedule,
   }
 }
 
-void PipelineLinks::JoinHere(int stage, const CopyChannel& channel,
-                             int capacity, std::chrono::milliseconds timeout) {
-  auto there = std::make_unique<LocalStageLane>(
+void PipelineChannels::JoinHere(int stage, const CopyChannel& channel,
+                                int capacity,
+                                std::chrono::milliseconds timeout) {
+  auto there = std::make_unique<LocalChannel>(
       channel.there(), capacity, timeout,
-      LocalStageLane::Whose{"activations", absl::StrCat("from stage ", stage)});
-  auto back = std::make_unique<LocalStageLane>(
+      LocalChannel::Label{"activations", absl::StrCat("from stage ", stage)});
+  auto back = std::make_unique<LocalChannel>(
       channel.back(), capacity, timeout,
-      LocalStageLane::Whose{"gradients", absl::StrCat("for stage ", stage)});
+      LocalChannel::Label{"gradients", absl::StrCat("for stage ", stage)});
   Ends& before = ends_[static_cast<size_t>(stage)];
   Ends& behind = ends_[static_cast<size_t>(stage) + 1];
   before.outputs = there.get();
@@ -88,12 +90,12 @@ void PipelineLinks::JoinHere(int stage, const CopyChannel& channel,
   all_.push_back(std::move(back));
 }
 
-void PipelineLinks::JoinRanks(int stage, const PipelineLayout& layout,
-                              int capacity) {
+void PipelineChannels::JoinRanks(int stage, const PipelineLayout& layout,
+                                 int capacity) {
   const int device = DeviceOfStage(schedule_, stage);
   const int next = DeviceOfStage(schedule_, stage + 1);
   const bool is_before = layout.IsHere(device);
-  RemoteLinkOptions options;
+  RemoteChannelOptions options;
   options.group = layout.group;
   options.peer = layout.RankOf(is_before ? next : device);
   options.stage = stage;
@@ -102,28 +104,28 @@ void PipelineLinks::JoinRanks(int stage, const PipelineLayout& layout,
   options.device = layout.DeviceFor(is_before ? device : next);
   Ends& ends = ends_[static_cast<size_t>(is_before ? stage : stage + 1)];
   if (is_before) {
-    UpstreamLink link = MakeUpstreamLink(options);
-    ends.outputs = link.activations.get();
-    ends.gradients = link.gradients.get();
-    all_.push_back(std::move(link.activations));
-    all_.push_back(std::move(link.gradients));
+    UpstreamEnds remote = MakeUpstreamEnds(options);
+    ends.outputs = remote.activations.get();
+    ends.gradients = remote.gradients.get();
+    all_.push_back(std::move(remote.activations));
+    all_.push_back(std::move(remote.gradients));
   } else {
-    DownstreamLink link = MakeDownstreamLink(options);
-    ends.inputs = link.activations.get();
-    ends.further = link.gradients.get();
-    all_.push_back(std::move(link.activations));
-    all_.push_back(std::move(link.gradients));
+    DownstreamEnds remote = MakeDownstreamEnds(options);
+    ends.inputs = remote.activations.get();
+    ends.further = remote.gradients.get();
+    all_.push_back(std::move(remote.activations));
+    all_.push_back(std::move(remote.gradients));
   }
 }
 
-void PipelineLinks::Begin(const std::vector<int64_t>& rows,
-                          bool with_backward) {
+void PipelineChannels::Begin(const std::vector<int64_t>& rows,
+                             bool with_backward) {
   const std::vector<std::vector<Action>> by_stage =
       ActionsByStage(schedule_, static_cast<int>(rows.size()));
   for (size_t stage = 0; stage < by_stage.size(); ++stage) {
     const Ends& ends = ends_[stage];
-    LinkStep going = {rows, std::vector<int>(rows.size()), {}};
-    LinkStep coming = {rows, {}, {}};
+    ChannelStep going = {rows, std::vector<int>(rows.size()), {}};
+    ChannelStep coming = {rows, {}, {}};
     if (with_backward) {
       going.order = OrderOf(by_stage[stage], IsForward);
       coming.order = OrderOf(by_stage[stage], GivesInputGradient);
@@ -138,7 +140,7 @@ void PipelineLinks::Begin(const std::vector<int64_t>& rows,
     } else {
       std::iota(going.order.begin(), going.order.end(), 0);
     }
-    // A lane within a process is both ends, and begins twice.
+    // A local channel is both ends, and begins twice.
     if (ends.inputs != nullptr) ends.inputs->Begin(going);
     if (ends.outputs != nullptr) ends.outputs->Begin(going);
     if (ends.gradients != nullptr) ends.gradients->Begin(coming);
@@ -146,8 +148,8 @@ void PipelineLinks::Begin(const std::vector<int64_t>& rows,
   }
 }
 
-LinkTraffic PipelineLinks::sent() const {
-  LinkTraffic all;
+ChannelTraffic PipelineChannels::sent() const {
+  ChannelTraffic all;
   for (const Ends& each : ends_) {
     if (each.outputs != nullptr) all += each.outputs->sent();
     if (each.further != nullptr) all += each.further->sent();
@@ -155,7 +157,7 @@ LinkTraffic PipelineLinks::sent() const {
   return all;
 }
 
-void PipelineLinks::Close(const absl::Status& reason) {
+void PipelineChannels::Close(const absl::Status& reason) {
   for (const auto& each : all_) each->Close(reason);
 }
 
