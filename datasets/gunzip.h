@@ -1,4 +1,4 @@
-// Files that may be gzipped, read piece by piece.
+// Files that may be gzipped, read piece by piece by zlib's gzFile.
 
 #ifndef TANDEM_DATASETS_GUNZIP_H_
 #define TANDEM_DATASETS_GUNZIP_H_
@@ -7,9 +7,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
+struct gzFile_s;
 
 namespace tandem {
 
@@ -18,28 +21,34 @@ namespace tandem {
 // a small one can unpack to a thousand times its size.
 //
 // Errors name the file: missing (NotFound), not a regular file
-// (FailedPrecondition: nobody waits for a pipe), truncated, damaged or with
-// bytes behind the packed data (DataLoss). Not thread-safe.
+// (FailedPrecondition: nobody waits for a pipe), truncated or damaged
+// (DataLoss). Bytes behind the packed data are ignored, as gzip does. Not
+// thread-safe.
 class UnpackedFile {
  public:
   static absl::StatusOr<UnpackedFile> Open(const std::string& path);
-
-  ~UnpackedFile();
-  UnpackedFile(UnpackedFile&&);
-  UnpackedFile& operator=(UnpackedFile&&) = delete;
 
   // Appends up to `count` bytes to `content`: fewer only at the end.
   absl::Status Read(int64_t count, std::string* content);
 
   // The length of the content where it is known before all is read: that of a
   // file that is not packed.
-  std::optional<int64_t> length() const;
+  std::optional<int64_t> length() const { return length_; }
 
  private:
-  class Source;
-  explicit UnpackedFile(std::unique_ptr<Source> source);
+  struct Close {
+    void operator()(gzFile_s* file) const;
+  };
+  using File = std::unique_ptr<gzFile_s, Close>;
 
-  std::unique_ptr<Source> source_;
+  UnpackedFile(std::string path, File file)
+      : path_(std::move(path)), file_(std::move(file)) {}
+
+  absl::Status ReadError() const;
+
+  std::string path_;
+  File file_;
+  std::optional<int64_t> length_;
 };
 
 }  // namespace tandem

@@ -6,9 +6,9 @@
 
 #include <cmath>
 #include <cstring>
-#include <type_traits>
 
 #include "core/device/host_memory.h"
+#include "core/vector/dispatch.h"
 
 namespace tandem {
 namespace {
@@ -17,90 +17,56 @@ namespace {
 // the machine has, so that nothing but the order written here decides on bits.
 constexpr int kLanes = 16;
 
-// Two doubles: what every x86-64 machine has.
-using Doubles = double __attribute__((vector_size(16)));
-using Floats = float __attribute__((vector_size(8)));
-
-Doubles Load(const double* from) {
-  Doubles pair;
-  std::memcpy(&pair, from, sizeof(pair));
-  return pair;
-}
-
-Doubles Load(const float* from) {
-  Floats pair;
-  std::memcpy(&pair, from, sizeof(pair));
-  return __builtin_convertvector(pair, Doubles);
-}
-
-// Adds term(x) of the first elements, as many as are a multiple of kLanes.
-template <typename T, typename Term>
-void AddToLanes(const T* x, int64_t n, Term term, double* lanes) {
-  Doubles sums[kLanes / 2] = {};
-  for (int64_t i = 0; i + kLanes <= n; i += kLanes) {
-#pragma GCC unroll 8
-    for (int k = 0; k < kLanes / 2; ++k) sums[k] += term(Load(x + i + 2 * k));
-  }
-  std::memcpy(lanes, sums, sizeof(sums));
-}
-
-#if defined(__x86_64__)
-// The same for squares, in less time. (No fused multiply-add: it rounds once
-// where the code above rounds twice.)
-__attribute__((target("avx2"))) void AddSquaresToLanesAvx2(const float* x,
-                                                           int64_t n,
-                                                           double* lanes) {
-  using Doubles4 = double __attribute__((vector_size(32)));
-  using Floats4 = float __attribute__((vector_size(16)));
-  Doubles4 sums[kLanes / 4] = {};
-  for (int64_t i = 0; i + kLanes <= n; i += kLanes) {
+// Adds |x|^kPower of the first elements, as many as are a multiple of kLanes.
+template <typename T, int kPower>
+struct AddToLanes {
+  static TANDEM_INLINE void Body(const T* x, int64_t n, double* lanes) {
+    using Doubles = double __attribute__((vector_size(4 * sizeof(double))));
+    typedef T Elements __attribute__((vector_size(4 * sizeof(T))));
+    Doubles sums[kLanes / 4] = {};
+    for (int64_t i = 0; i + kLanes <= n; i += kLanes) {
 #pragma GCC unroll 4
-    for (int k = 0; k < kLanes / 4; ++k) {
-      Floats4 four;
-      std::memcpy(&four, x + i + 4 * k, sizeof(four));
-      const Doubles4 wide = __builtin_convertvector(four, Doubles4);
-      sums[k] += wide * wide;
+      for (int k = 0; k < kLanes / 4; ++k) {
+        Elements four;
+        std::memcpy(&four, x + i + 4 * k, sizeof(four));
+        const Doubles wide = __builtin_convertvector(four, Doubles);
+        if constexpr (kPower == 2) {
+          sums[k] += wide * wide;
+        } else {
+          sums[k] += wide < 0 ? -wide : wide;
+        }
+      }
     }
+    std::memcpy(lanes, sums, sizeof(sums));
   }
-  std::memcpy(lanes, sums, sizeof(sums));
-}
-
-bool HasAvx2() {
-  static const bool has = __builtin_cpu_supports("avx2");
-  return has;
-}
-#endif
+};
 
 template <typename T, typename Term>
 double Total(const T* x, int64_t n, Term term, const double* lanes) {
   double sum = 0;
   for (int k = 0; k < kLanes; ++k) sum += lanes[k];
   for (int64_t i = n / kLanes * kLanes; i < n; ++i) {
-    sum += term(Doubles{static_cast<double>(x[i]), 0})[0];
+    sum += term(static_cast<double>(x[i]));
   }
   return sum;
 }
 
-template <typename T, typename Term>
-double Sum(const T* x, int64_t n, Term term) {
+template <typename T, int kPower, typename Term>
+double VectorSum(const T* x, int64_t n, Term term) {
+  static const auto run =
+      Choose<AddToLanes<T, kPower>, const T*, int64_t, double*>();
   double lanes[kLanes];
-  AddToLanes(x, n, term, lanes);
+  run(x, n, lanes);
   return Total(x, n, term, lanes);
 }
 
-template <typename T>
-double SumOfSquares(const T* x, int64_t n) {
-  const auto square = [](Doubles v) { return v * v; };
-#if defined(__x86_64__)
-  if constexpr (std::is_same_v<T, float>) {
-    if (HasAvx2()) {
-      double lanes[kLanes];
-      AddSquaresToLanesAvx2(x, n, lanes);
-      return Total(x, n, square, lanes);
-    }
+template <typename T, typename Term>
+double Sum(const T* x, int64_t n, Term term) {
+  double lanes[kLanes] = {};
+  for (int64_t i = 0; i < n / kLanes * kLanes; ++i) {
+    lanes[i % kLanes] += term(static_cast<double>(x[i]));
   }
-#endif
-  return Sum(x, n, square);
+  return Total(x, n, term, lanes);
 }
 
 // A NaN is greater than all.
@@ -118,11 +84,11 @@ double Greatest(const T* x, int64_t n) {
 template <typename T>
 double PowerSum(const T* x, int64_t n, double p) {
   if (std::isinf(p)) return Greatest(x, n);
-  if (p == 2) return SumOfSquares(x, n);
-  if (p == 1) return Sum(x, n, [](Doubles v) { return v < 0 ? -v : v; });
-  return Sum(x, n, [p](Doubles v) {
-    return Doubles{std::pow(std::abs(v[0]), p), std::pow(std::abs(v[1]), p)};
-  });
+  if (p == 2) return VectorSum<T, 2>(x, n, [](double v) { return v * v; });
+  if (p == 1) {
+    return VectorSum<T, 1>(x, n, [](double v) { return std::abs(v); });
+  }
+  return Sum(x, n, [p](double v) { return std::pow(std::abs(v), p); });
 }
 
 template <typename T>

@@ -1,4 +1,4 @@
-// What a norm is made of.
+// Power sums: sums of |x|^p, what norms are made of.
 
 #ifndef TANDEM_CORE_VECTOR_POWER_SUM_H_
 #define TANDEM_CORE_VECTOR_POWER_SUM_H_
@@ -20,8 +20,9 @@ struct ElementRange {
 // p > 0. NaNs stay.
 //
 // On CPU float and double are summed in double and in a fixed order: for p = 1
-// and 2 and infinity the result has the same bits on every x86-64 machine, with
-// or without AVX2, and for any number of threads. Others go through LibTorch.
+// and 2 and infinity the result has the same bits on every x86-64 machine,
+// whatever its vectors, and for any number of threads. Others go through
+// LibTorch.
 std::vector<double> PowerSums(const at::Tensor& flat,
                               const std::vector<ElementRange>& ranges,
                               double p);

@@ -15,16 +15,18 @@ namespace tandem {
 namespace {
 
 using torch::autograd::variable_list;
-using Lane = std::shared_ptr<const CopyLane>;
+using DirectionPointer = std::shared_ptr<const CopyDirection>;
 
-variable_list DifferentiableCopy(const Lane& there, const Lane& back,
+variable_list DifferentiableCopy(const DirectionPointer& there,
+                                 const DirectionPointer& back,
                                  at::TensorList tensors);
 
 // Who goes on with the tensors may write to them: a user to an activation,
 // autograd to a gradient that it adds another to.
-PendingCopy StartAndRelease(const CopyLane& lane, at::TensorList tensors) {
-  PendingCopy copy = lane.Start(tensors);
-  if (lane.has_streams()) copy.Release(CurrentStream(lane.source()));
+PendingCopy StartAndRelease(const CopyDirection& direction,
+                            at::TensorList tensors) {
+  PendingCopy copy = direction.Start(tensors);
+  if (direction.has_streams()) copy.Release(CurrentStream(direction.source()));
   return copy;
 }
 
@@ -32,7 +34,7 @@ PendingCopy StartAndRelease(const CopyLane& lane, at::TensorList tensors) {
 // the one that autograd goes on with there.
 class CopyBackward : public torch::autograd::Node {
  public:
-  CopyBackward(Lane there, Lane back)
+  CopyBackward(DirectionPointer there, DirectionPointer back)
       : there_(std::move(there)), back_(std::move(back)) {
     if (back_->has_streams()) stream_ = CurrentStream(there_->source());
   }
@@ -49,12 +51,13 @@ class CopyBackward : public torch::autograd::Node {
   }
 
  private:
-  Lane there_;
-  Lane back_;
+  DirectionPointer there_;
+  DirectionPointer back_;
   std::optional<c10::Stream> stream_;
 };
 
-variable_list DifferentiableCopy(const Lane& there, const Lane& back,
+variable_list DifferentiableCopy(const DirectionPointer& there,
+                                 const DirectionPointer& back,
                                  at::TensorList tensors) {
   if (there->source() == there->destination()) return tensors.vec();
   variable_list copies = StartAndRelease(*there, tensors).Take();
@@ -101,8 +104,8 @@ std::vector<at::Tensor> PendingCopy::Take() {
   return std::move(copies_);
 }
 
-CopyLane::CopyLane(c10::Device source, c10::Device destination,
-                   std::shared_ptr<const StreamOrder> order)
+CopyDirection::CopyDirection(c10::Device source, c10::Device destination,
+                             std::shared_ptr<const StreamOrder> order)
     : source_(source), destination_(destination), order_(std::move(order)) {
   // Between devices of two types a copy that has not ended could not be told
   // to the side without streams.
@@ -113,7 +116,7 @@ CopyLane::CopyLane(c10::Device source, c10::Device destination,
   if (to) streams_ = Streams{*from, *to};
 }
 
-PendingCopy CopyLane::Start(at::TensorList tensors) const {
+PendingCopy CopyDirection::Start(at::TensorList tensors) const {
   for (const at::Tensor& tensor : tensors) {
     TORCH_CHECK(!tensor.defined() || IsOn(tensor, source_), "a tensor on ",
                 tensor.device(), " was given to be copied from ", source_,
@@ -128,7 +131,7 @@ PendingCopy CopyLane::Start(at::TensorList tensors) const {
   return pending;
 }
 
-at::Tensor CopyLane::CopyOf(const at::Tensor& tensor) const {
+at::Tensor CopyDirection::CopyOf(const at::Tensor& tensor) const {
   if (!tensor.defined() || source_ == destination_) return tensor;
   return tensor.to(tensor.options().device(destination_),
                    /*non_blocking=*/streams_.has_value(), /*copy=*/true,
@@ -136,7 +139,7 @@ at::Tensor CopyLane::CopyOf(const at::Tensor& tensor) const {
 }
 
 // On which of the two streams a device type copies is its own affair.
-PendingCopy CopyLane::StartOnStreams(at::TensorList tensors) const {
+PendingCopy CopyDirection::StartOnStreams(at::TensorList tensors) const {
   const c10::Stream producer = CurrentStream(source_);
   const std::array<c10::Stream, 2> both = {streams_->source,
                                            streams_->destination};
@@ -162,8 +165,8 @@ PendingCopy CopyLane::StartOnStreams(at::TensorList tensors) const {
 
 CopyChannel::CopyChannel(c10::Device source, c10::Device destination,
                          std::shared_ptr<const StreamOrder> order)
-    : there_(std::make_shared<CopyLane>(source, destination, order)),
-      back_(std::make_shared<CopyLane>(destination, source, order)) {}
+    : there_(std::make_shared<CopyDirection>(source, destination, order)),
+      back_(std::make_shared<CopyDirection>(destination, source, order)) {}
 
 at::Tensor CopyChannel::Copy(const at::Tensor& tensor) const {
   return DifferentiableCopy(there_, back_, tensor)[0];

@@ -1,5 +1,5 @@
-// Joins two devices of one process: activations go one way, gradients the
-// other. (torchgpipe's Copy and Wait, in one.)
+// Copy channel between two devices of one process: activations go one way,
+// gradients the other. (torchgpipe's Copy and Wait, in one.)
 //
 //   CopyChannel channel(device0, device1);
 //   at::Tensor y = net2->forward(channel.Copy(net1->forward(x)));
@@ -51,7 +51,7 @@ class PendingCopy {
   std::vector<at::Tensor> Take();
 
  private:
-  friend class CopyLane;
+  friend class CopyDirection;
   PendingCopy(c10::Device destination,
               std::shared_ptr<const StreamOrder> order);
 
@@ -62,10 +62,10 @@ class PendingCopy {
 };
 
 // One direction of a channel. Thread-safe; copies begin in the order of calls.
-class CopyLane {
+class CopyDirection {
  public:
-  CopyLane(c10::Device source, c10::Device destination,
-           std::shared_ptr<const StreamOrder> order);
+  CopyDirection(c10::Device source, c10::Device destination,
+                std::shared_ptr<const StreamOrder> order);
 
   // Begins to copy what the calling thread's current stream of the source
   // computes. The tensors may be dropped at once; before they are written to,
@@ -118,12 +118,12 @@ class CopyChannel {
 
   c10::Device source() const { return there_->source(); }
   c10::Device destination() const { return there_->destination(); }
-  const CopyLane& there() const { return *there_; }
-  const CopyLane& back() const { return *back_; }
+  const CopyDirection& there() const { return *there_; }
+  const CopyDirection& back() const { return *back_; }
 
  private:
-  std::shared_ptr<const CopyLane> there_;
-  std::shared_ptr<const CopyLane> back_;
+  std::shared_ptr<const CopyDirection> there_;
+  std::shared_ptr<const CopyDirection> back_;
 };
 
 }  // namespace tandem

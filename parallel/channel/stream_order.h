@@ -1,4 +1,4 @@
-// How copies between devices are put in order with what is computed there, on
+// Order between streams: copies between devices, and what is computed there, on
 // devices that work through streams.
 //
 // Each step is a method of its own, so that a test can leave one out and see

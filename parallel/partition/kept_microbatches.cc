@@ -30,17 +30,14 @@ class Walk {
     PartAlive& its = now_[static_cast<size_t>(place - stages_.begin())];
     const bool is_kept = KeepsActivations(checkpointing_, action.microbatch,
                                           schedule_.microbatches);
-    const bool begins_backward = action.kind == ActionKind::kBackward ||
-                                 action.kind == ActionKind::kBackwardInput;
-    if (action.kind == ActionKind::kForward) {
+    if (IsForward(action.kind)) {
       ++its.inputs;
       if (is_kept) ++its.activations;
-    } else if (begins_backward && !is_kept) {
+    } else if (GivesInputGradient(action.kind) && !is_kept) {
       ++its.activations;
     }
     moments_.insert(now_);
-    if (action.kind == ActionKind::kBackward ||
-        action.kind == ActionKind::kBackwardWeight) {
+    if (EndsBackward(action.kind)) {
       --its.inputs;
       --its.activations;
     }

@@ -277,12 +277,10 @@ ScheduleCosts ScheduleCostsOf(const ModelProfile& profile, const Cuts& cuts,
   for (StageCost& each : costs.stages) {
     each.backward_input += again * each.forward;
   }
+  const std::vector<int> device_of = DevicesOfStages(schedule);
   int messages = 0;
   for (size_t i = 0; i < cuts.size(); ++i) {
-    const int stage = static_cast<int>(i);
-    if (DeviceOfStage(schedule, stage) == DeviceOfStage(schedule, stage + 1)) {
-      continue;
-    }
+    if (device_of[i] == device_of[i + 1]) continue;
     ++messages;
     const auto bytes =
         static_cast<double>(profile.layers[cuts[i] - 1].output_bytes);

@@ -97,6 +97,7 @@ std::string Stages(const ModelOutline& model, const Cuts& cuts,
     measured = Measured(*model.profile, cuts, schedule, devices);
   }
   std::vector<Row> rows = {head};
+  const std::vector<int> device_of = DevicesOfStages(schedule);
   int stage = 0;
   for (const LayerRange& part :
        PartsOf(cuts, static_cast<int64_t>(model.names.size()))) {
@@ -104,8 +105,7 @@ std::string Stages(const ModelOutline& model, const Cuts& cuts,
     for (int64_t i = part.begin; i < part.end; ++i) {
       parameters += model.parameters[i];
     }
-    Row row = {absl::StrCat(stage),
-               absl::StrCat(DeviceOfStage(schedule, stage)),
+    Row row = {absl::StrCat(stage), absl::StrCat(device_of[stage]),
                NamesOf(model, part), absl::StrCat(parameters)};
     if (!measured.empty()) Append(row, measured[stage]);
     rows.push_back(row);

@@ -63,7 +63,7 @@ StagePass PipelineExecutor::PassOf(int microbatch, const Step& step) const {
 absl::StatusOr<StageMessage> PipelineExecutor::InputsOf(
     const Action& action, const Step& step) const {
   if (action.stage > 0) {
-    return links_->inputs(action.stage)->Receive(action.microbatch);
+    return channels_->inputs(action.stage)->Receive(action.microbatch);
   }
   const Batch& batch =
       (*step.microbatches)[static_cast<size_t>(action.microbatch)];
@@ -130,7 +130,7 @@ absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,
     if (step.keeps_outputs) step.outputs[index] = outputs[0];
     return absl::OkStatus();
   }
-  return links_->outputs(action.stage)->Send(action.microbatch, outputs);
+  return channels_->outputs(action.stage)->Send(action.microbatch, outputs);
 }
 
 absl::Status PipelineExecutor::RunBackward(const Action& action, Step& step,
@@ -144,7 +144,8 @@ absl::Status PipelineExecutor::RunBackward(const Action& action, Step& step,
     TANDEM_RETURN_IF_ERROR(stage.Recompute(action.microbatch));
     local.progress.Ends();
     TANDEM_ASSIGN_OR_RETURN(
-        gradients, links_->gradients(action.stage)->Receive(action.microbatch));
+        gradients,
+        channels_->gradients(action.stage)->Receive(action.microbatch));
   }
   time.started = Clock::now();
   local.progress.Starts(number, time.started);
@@ -156,7 +157,7 @@ absl::Status PipelineExecutor::RunBackward(const Action& action, Step& step,
   time.computed = Clock::now();
   local.progress.Ends();
   if (action.stage == 0) return absl::OkStatus();
-  return links_->further(action.stage)->Send(action.microbatch, further);
+  return channels_->further(action.stage)->Send(action.microbatch, further);
 }
 
 // What layers have left of it, and with the last action all that waits for more

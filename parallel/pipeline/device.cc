@@ -18,7 +18,8 @@ namespace tandem {
 absl::Status PipelineExecutor::FinishDevice(const Local& local,
                                             const Step& step) {
   for (int i : schedule_.stages_of[static_cast<size_t>(local.index)]) {
-    for (StageSender* sender : {links_->outputs(i), links_->further(i)}) {
+    for (ChannelSender* sender :
+         {channels_->outputs(i), channels_->further(i)}) {
       if (sender != nullptr) TANDEM_RETURN_IF_ERROR(sender->Flush());
     }
   }

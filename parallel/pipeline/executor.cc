@@ -15,34 +15,6 @@
 namespace tandem {
 namespace {
 
-// Chunk by chunk, along the model: each stage waits for earlier ones alone. And
-// from the first microbatch to the last (PipelineLinks::Begin).
-std::vector<Action> ForwardsOf(const Schedule& schedule, int device) {
-  std::vector<int> stages = schedule.stages_of[static_cast<size_t>(device)];
-  std::sort(stages.begin(), stages.end());
-  std::vector<Action> forwards;
-  for (int stage : stages) {
-    for (int m = 0; m < schedule.microbatches; ++m) {
-      forwards.push_back({ActionKind::kForward, stage, m});
-    }
-  }
-  return forwards;
-}
-
-// By stage, the last action that adds to its gradients, of so many
-// microbatches.
-std::vector<Action> LastGradients(const Schedule& schedule, size_t count) {
-  std::vector<Action> last(static_cast<size_t>(schedule.stages));
-  for (const auto& actions : schedule.actions) {
-    for (const Action& each : actions) {
-      const bool is_there = static_cast<size_t>(each.microbatch) < count;
-      if (each.kind == ActionKind::kForward || !is_there) continue;
-      last[static_cast<size_t>(each.stage)] = each;
-    }
-  }
-  return last;
-}
-
 absl::Status CheckMicrobatches(const Schedule& schedule,
                                const std::vector<Batch>& microbatches,
                                size_t least) {
@@ -91,8 +63,8 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Create(
   TANDEM_RETURN_IF_ERROR(executor->CheckStages());
   const Schedule& its = executor->schedule_;
   const PipelineLayout& where = executor->layout_;
-  executor->links_ =
-      std::make_unique<PipelineLinks>(its, where, capacity, options.timeout);
+  executor->channels_ =
+      std::make_unique<PipelineChannels>(its, where, capacity, options.timeout);
   for (int device = 0; device < its.devices(); ++device) {
     if (!where.IsHere(device)) continue;
     executor->locals_.push_back(
@@ -129,7 +101,7 @@ void PipelineExecutor::Fail(Step& step, const absl::Status& reason) {
     // Others fail because this one did.
     if (step.failure.ok()) step.failure = reason;
   }
-  links_->Close(reason);
+  channels_->Close(reason);
 }
 
 void PipelineExecutor::OnHang(const Local& local, int action, Step& step) {
@@ -157,8 +129,10 @@ absl::Status PipelineExecutor::Run(Step& step) {
   step.deferred_scores.resize(count);
   step.scores.resize(count);
   step.outputs.resize(count);
-  if (step.trains) step.last_gradients = LastGradients(schedule_, count);
-  links_->Begin(step.rows, step.trains);
+  if (step.trains) {
+    step.last_gradients = LastGradients(schedule_, static_cast<int>(count));
+  }
+  channels_->Begin(step.rows, step.trains);
   std::vector<std::future<absl::Status>> running;
   std::vector<const DeviceProgress*> progress;
   for (const auto& local : locals_) {

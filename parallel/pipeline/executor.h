@@ -20,8 +20,8 @@
 #include "core/device/device.h"
 #include "core/model/batch.h"
 #include "core/random/sample_scope.h"
-#include "parallel/channel/stage_link.h"
-#include "parallel/pipeline/links.h"
+#include "parallel/channel/channel.h"
+#include "parallel/pipeline/channels.h"
 #include "parallel/pipeline/options.h"
 #include "parallel/pipeline/stage.h"
 #include "parallel/pipeline/stage_gradients.h"
@@ -73,7 +73,7 @@ class PipelineExecutor {
 
   // `stages` in the order of the model; null for those of other ranks. Each is
   // on the device that schedule and layout give it. Validates the schedule,
-  // with links as large as it needs. What `layout` names must outlive this.
+  // with channels as large as it needs. What `layout` names must outlive this.
   static absl::StatusOr<std::unique_ptr<PipelineExecutor>> Create(
       Schedule schedule, Stages stages, PipelineLayout layout,
       const PipelineOptions& options = {});
@@ -114,7 +114,7 @@ class PipelineExecutor {
   // Of the last training step.
   const PipelineTimeline& timeline() const { return timeline_; }
   // What this rank sent to other ranks so far.
-  LinkTraffic sent() const { return links_->sent(); }
+  ChannelTraffic sent() const { return channels_->sent(); }
   // How many microbatches each device of the schedule held at once so far, at
   // most; 0 for those of other ranks. See facts() for the schedule's bound.
   const std::vector<int>& peak_activations() const { return peaks_; }
@@ -166,7 +166,7 @@ class PipelineExecutor {
   };
 
   std::vector<FaultPoints> fault_points_;  // by stage
-  std::unique_ptr<PipelineLinks> links_;
+  std::unique_ptr<PipelineChannels> channels_;
   PipelineTimeline timeline_;
   std::vector<int> peaks_;
   std::vector<Score> scores_;

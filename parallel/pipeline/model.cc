@@ -16,7 +16,7 @@
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
 #include "core/model/reproducible.h"
-#include "parallel/channel/message_form.h"
+#include "parallel/channel/message_layout.h"
 
 namespace tandem {
 namespace {
@@ -67,10 +67,9 @@ absl::Status CheckMessages(const LayerSpecs& specs, const Schedule& schedule,
                            const PipelineLayout& layout, const Cuts& cuts,
                            const LossNames& loss) {
   const std::vector<LayerLinks> links = LinksOf(specs);
+  const std::vector<int> device_of = DevicesOfStages(schedule);
   for (size_t i = 0; i < cuts.size(); ++i) {
-    const int stage = static_cast<int>(i);
-    if (layout.RankOf(DeviceOfStage(schedule, stage)) ==
-        layout.RankOf(DeviceOfStage(schedule, stage + 1))) {
+    if (layout.RankOf(device_of[i]) == layout.RankOf(device_of[i + 1])) {
       continue;
     }
     const auto cut = static_cast<size_t>(cuts[i]);
@@ -148,9 +147,10 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
   const std::vector<LayerLinks> links = LinksOf(specs);
   const std::vector<LayerRange> parts =
       PartsOf(options.cuts, static_cast<int64_t>(specs.size()));
+  const std::vector<int> device_of = DevicesOfStages(schedule);
   PipelineExecutor::Stages stages(parts.size());
   for (int i = 0; i < schedule.stages; ++i) {
-    const int device = DeviceOfStage(schedule, i);
+    const int device = device_of[static_cast<size_t>(i)];
     if (!layout.IsHere(device)) continue;
     const LayerRange& part = parts[static_cast<size_t>(i)];
     StageOptions stage;

@@ -12,8 +12,8 @@
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "parallel/balance/cut.h"
+#include "parallel/pipeline/channels.h"
 #include "parallel/pipeline/executor.h"
-#include "parallel/pipeline/links.h"
 #include "parallel/schedule/schedule.h"
 
 namespace tandem {

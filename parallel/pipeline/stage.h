@@ -26,7 +26,7 @@
 #include "core/model/statistics_records.h"
 #include "core/model/weight_gradient_sink.h"
 #include "core/random/sample_scope.h"
-#include "parallel/channel/stage_link.h"
+#include "parallel/channel/channel.h"
 
 namespace tandem {
 

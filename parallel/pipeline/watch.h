@@ -1,6 +1,6 @@
 // Where the devices of a pipeline are, and whether one hangs.
 //
-// A wait in a link ends by its timeout. A layer that never returns cannot be
+// A wait in a channel ends by its timeout. A layer that never returns cannot be
 // stopped in C++: whoever watches can say where it is, and end the process.
 
 #ifndef TANDEM_PARALLEL_PIPELINE_WATCH_H_

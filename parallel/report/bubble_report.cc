@@ -63,10 +63,10 @@ std::string StageTable(const Schedule& schedule, const PipelineTimes& times) {
   head.push_back("together");
   std::vector<Row> rows = {head};
   const std::vector<StageCost> costs = times.StageCosts();
+  const std::vector<int> device_of = DevicesOfStages(schedule);
   for (size_t s = 0; s < costs.size(); ++s) {
     const double backward = costs[s].backward_input + costs[s].backward_weight;
-    Row row = {absl::StrCat(s),
-               absl::StrCat(DeviceOfStage(schedule, static_cast<int>(s))),
+    Row row = {absl::StrCat(s), absl::StrCat(device_of[s]),
                Milliseconds(costs[s].forward),
                Milliseconds(splits ? costs[s].backward_input : backward)};
     if (splits) row.push_back(Milliseconds(costs[s].backward_weight));

@@ -96,11 +96,12 @@ struct Counts {
   }
 };
 
-absl::Status CheckPlace(const Schedule& schedule, int device,
+absl::Status CheckPlace(const Schedule& schedule,
+                        const std::vector<int>& device_of, int device,
                         const Action& action) {
   if (action.stage >= 0 && action.stage < schedule.stages &&
       action.microbatch >= 0 && action.microbatch < schedule.microbatches &&
-      DeviceOfStage(schedule, action.stage) == device) {
+      device_of[action.stage] == device) {
     return absl::OkStatus();
   }
   return WrongSchedule(
@@ -114,9 +115,10 @@ absl::Status CheckPlace(const Schedule& schedule, int device,
 absl::Status CheckComplete(const Schedule& schedule) {
   std::vector<std::vector<Counts>> counts(
       schedule.stages, std::vector<Counts>(schedule.microbatches));
+  const std::vector<int> device_of = DevicesOfStages(schedule);
   for (int device = 0; device < schedule.devices(); ++device) {
     for (const Action& action : schedule.actions[device]) {
-      TANDEM_RETURN_IF_ERROR(CheckPlace(schedule, device, action));
+      TANDEM_RETURN_IF_ERROR(CheckPlace(schedule, device_of, device, action));
       ++counts[action.stage][action.microbatch].Of(action.kind);
     }
   }

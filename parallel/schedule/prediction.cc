@@ -4,14 +4,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "parallel/schedule/simulation.h"
 
 namespace tandem {
 namespace {
-
-constexpr double kNotYet = -1;
 
 double DurationOf(const Action& action, const StageCost& cost) {
   switch (action.kind) {
@@ -41,84 +41,34 @@ absl::Status CheckCosts(const Schedule& schedule, const ScheduleCosts& costs) {
                    ": expected one of each, none negative"));
 }
 
+// Gives times to actions, each after what it waits for.
 class Clock {
  public:
   Clock(const Schedule& schedule, const ScheduleCosts& costs)
       : schedule_(schedule),
         costs_(costs),
-        next_(schedule.devices(), 0),
-        free_at_(schedule.devices(), 0) {
+        device_of_(DevicesOfStages(schedule)),
+        free_at_(schedule.actions.size(), 0) {
     const size_t cells =
         static_cast<size_t>(schedule.stages) * schedule.microbatches;
-    ends_[0].assign(cells, kNotYet);
-    ends_[1].assign(cells, kNotYet);
-    for (int s = 0; s < schedule.stages; ++s) {
-      device_of_.push_back(DeviceOfStage(schedule, s));
-    }
-    made_.devices.resize(schedule.devices());
-    made_.busy.resize(schedule.devices(), 0);
+    for (auto& direction : ends_) direction.resize(cells);
+    made_.devices.resize(schedule.actions.size());
+    made_.busy.resize(schedule.actions.size(), 0);
   }
 
-  SchedulePrediction Run() {
-    bool moved = true;
-    while (moved) {
-      moved = false;
-      for (int device = 0; device < schedule_.devices(); ++device) {
-        while (TakeNext(device)) moved = true;
-      }
-    }
-    for (int device = 0; device < schedule_.devices(); ++device) {
-      CHECK_EQ(next_[device], schedule_.actions[device].size())
-          << "schedule " << schedule_.name << " is not valid";
-    }
-    Sum();
-    return made_;
-  }
-
- private:
-  double& End(bool forward, int stage, int microbatch) {
-    return ends_[forward ? 0 : 1]
-                [static_cast<size_t>(stage) * schedule_.microbatches +
-                 microbatch];
-  }
-
-  // When what the action needs is there; kNotYet if that is not known.
-  double ReadyAt(const Action& action) {
-    const bool forward = action.kind == ActionKind::kForward;
-    const int m = action.microbatch;
-    if (action.kind == ActionKind::kBackwardWeight) {
-      return End(false, action.stage, m);
-    }
-    const double own = forward ? 0 : End(true, action.stage, m);
-    const int from = forward ? action.stage - 1 : action.stage + 1;
-    if (own == kNotYet || from < 0 || from >= schedule_.stages) return own;
-    const double theirs = End(forward, from, m);
-    if (theirs == kNotYet) return kNotYet;
-    const bool crosses = device_of_[from] != device_of_[action.stage];
-    return std::max(own, theirs + (crosses ? costs_.transfer : 0));
-  }
-
-  bool TakeNext(int device) {
-    const auto& actions = schedule_.actions[device];
-    if (next_[device] == actions.size()) return false;
-    const Action& action = actions[next_[device]];
-    const double ready = ReadyAt(action);
-    if (ready == kNotYet) return false;
-    TimedAction timed = {action, std::max(ready, free_at_[device]), 0};
+  void Take(int device, const Action& action) {
+    const double begin = std::max(ReadyAt(action), free_at_[device]);
     const double duration = DurationOf(action, costs_.stages[action.stage]);
-    timed.end = timed.begin + duration;
-    free_at_[device] = timed.end;
+    free_at_[device] = begin + duration;
     made_.busy[device] += duration;
     if (action.kind != ActionKind::kBackwardWeight) {
-      End(action.kind == ActionKind::kForward, action.stage,
-          action.microbatch) = timed.end;
+      End(IsForward(action.kind), action.stage, action.microbatch) =
+          free_at_[device];
     }
-    made_.devices[device].push_back(timed);
-    ++next_[device];
-    return true;
+    made_.devices[device].push_back({action, begin, free_at_[device]});
   }
 
-  void Sum() {
+  SchedulePrediction Sum() {
     double busy = 0;
     double busiest = 0;
     for (int device = 0; device < schedule_.devices(); ++device) {
@@ -129,14 +79,32 @@ class Clock {
     const double all = made_.step * schedule_.devices();
     made_.idle = all > 0 ? 1 - busy / all : 0;
     made_.bubble = made_.step - busiest;
+    return std::move(made_);
+  }
+
+ private:
+  double& End(bool is_forward, int stage, int microbatch) {
+    return ends_[is_forward ? 0 : 1]
+                [static_cast<size_t>(stage) * schedule_.microbatches +
+                 microbatch];
+  }
+
+  double ReadyAt(const Action& action) {
+    double ready = 0;
+    for (const Prerequisite& each : PrerequisitesOf(action, schedule_.stages)) {
+      const bool crosses = device_of_[each.stage] != device_of_[action.stage];
+      ready =
+          std::max(ready, End(each.is_forward, each.stage, action.microbatch) +
+                              (crosses ? costs_.transfer : 0));
+    }
+    return ready;
   }
 
   const Schedule& schedule_;
   const ScheduleCosts& costs_;
-  std::vector<size_t> next_;
+  const std::vector<int> device_of_;  // by stage
   std::vector<double> free_at_;
   std::vector<double> ends_[2];  // forward, backward (the input's part)
-  std::vector<int> device_of_;
   SchedulePrediction made_;
 };
 
@@ -146,7 +114,14 @@ absl::StatusOr<SchedulePrediction> PredictSchedule(const Schedule& schedule,
                                                    const ScheduleCosts& costs) {
   const absl::Status checked = CheckCosts(schedule, costs);
   if (!checked.ok()) return checked;
-  return Clock(schedule, costs).Run();
+  const Simulation simulation = Simulate(schedule, schedule.microbatches);
+  CHECK(simulation.stuck.empty())
+      << "schedule " << schedule.name << " is not valid";
+  Clock clock(schedule, costs);
+  for (const SimulatedAction& each : simulation.done) {
+    clock.Take(each.device, each.action);
+  }
+  return clock.Sum();
 }
 
 }  // namespace tandem

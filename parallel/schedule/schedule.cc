@@ -1,8 +1,7 @@
 #include "parallel/schedule/schedule.h"
 
 #include <algorithm>
-#include <map>
-#include <utility>
+#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -36,6 +35,48 @@ int DeviceOfStage(const Schedule& schedule, int stage) {
   return -1;
 }
 
+std::vector<int> DevicesOfStages(const Schedule& schedule) {
+  std::vector<int> devices;
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    devices.push_back(DeviceOfStage(schedule, stage));
+  }
+  return devices;
+}
+
+std::vector<std::vector<Action>> ActionsByStage(const Schedule& schedule,
+                                                int microbatches) {
+  std::vector<std::vector<Action>> by_stage(
+      static_cast<size_t>(schedule.stages));
+  for (const auto& actions : schedule.actions) {
+    for (const Action& each : actions) {
+      if (each.microbatch >= microbatches) continue;
+      by_stage[static_cast<size_t>(each.stage)].push_back(each);
+    }
+  }
+  return by_stage;
+}
+
+std::vector<Action> LastGradients(const Schedule& schedule, int microbatches) {
+  std::vector<Action> last;
+  // Each forward has its backward behind it.
+  for (const auto& actions : ActionsByStage(schedule, microbatches)) {
+    last.push_back(actions.empty() ? Action() : actions.back());
+  }
+  return last;
+}
+
+std::vector<Action> ForwardsOf(const Schedule& schedule, int device) {
+  std::vector<int> stages = schedule.stages_of[static_cast<size_t>(device)];
+  std::sort(stages.begin(), stages.end());
+  std::vector<Action> forwards;
+  for (int stage : stages) {
+    for (int m = 0; m < schedule.microbatches; ++m) {
+      forwards.push_back({ActionKind::kForward, stage, m});
+    }
+  }
+  return forwards;
+}
+
 bool SplitsBackward(const Schedule& schedule) {
   for (const auto& actions : schedule.actions) {
     for (const Action& each : actions) {
@@ -47,22 +88,18 @@ bool SplitsBackward(const Schedule& schedule) {
 
 GradientsCome OrderOfGradients(const Schedule& schedule) {
   bool ascends = true, descends = true;
-  // The microbatches that each stage's input's parts came to, and its weights'.
-  // A whole backward is both.
-  std::map<std::pair<int, bool>, int> before;
-  const auto note = [&](const Action& action, bool weights) {
-    const auto [last, is_first] =
-        before.emplace(std::pair(action.stage, weights), action.microbatch);
-    if (is_first) return;
-    ascends = ascends && action.microbatch > last->second;
-    descends = descends && action.microbatch < last->second;
-    last->second = action.microbatch;
+  const auto note = [&](int microbatch, int* before) {
+    if (*before >= 0) {
+      ascends = ascends && microbatch > *before;
+      descends = descends && microbatch < *before;
+    }
+    *before = microbatch;
   };
-  for (const auto& actions : schedule.actions) {
+  for (const auto& actions : ActionsByStage(schedule, schedule.microbatches)) {
+    int input = -1, weights = -1;  // the microbatch before
     for (const Action& each : actions) {
-      if (each.kind == ActionKind::kForward) continue;
-      if (each.kind != ActionKind::kBackwardWeight) note(each, false);
-      if (each.kind != ActionKind::kBackwardInput) note(each, true);
+      if (GivesInputGradient(each.kind)) note(each.microbatch, &input);
+      if (EndsBackward(each.kind)) note(each.microbatch, &weights);
     }
   }
   if (ascends) return GradientsCome::kAscending;

@@ -1,6 +1,6 @@
 // A pipeline's schedule as data: what each device does, in which order. Pure
 // functions make schedules (schedules.h), a validator proves them
-// (schedule_validator.h), one executor runs them.
+// (validator.h), one executor runs them.
 
 #ifndef TANDEM_PARALLEL_SCHEDULE_SCHEDULE_H_
 #define TANDEM_PARALLEL_SCHEDULE_SCHEDULE_H_
@@ -16,6 +16,16 @@ enum class ActionKind {
   kBackwardInput,   // gradients of the input alone
   kBackwardWeight,  // those of the weights, which kBackwardInput left
 };
+
+inline bool IsForward(ActionKind kind) { return kind == ActionKind::kForward; }
+inline bool GivesInputGradient(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput;
+}
+// The microbatch's gradients of weights are then complete, and nothing of its
+// forward is needed any more.
+inline bool EndsBackward(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
+}
 
 // One stage's work on one microbatch.
 struct Action {
@@ -46,6 +56,22 @@ struct Schedule {
 
 // The device that holds the stage; -1: none does.
 int DeviceOfStage(const Schedule& schedule, int stage);
+// By stage, for who asks for many.
+std::vector<int> DevicesOfStages(const Schedule& schedule);
+
+// What each stage does with the first so many microbatches, in its device's
+// order. Requires that there are no others than the schedule's stages.
+std::vector<std::vector<Action>> ActionsByStage(const Schedule& schedule,
+                                                int microbatches);
+
+// By stage, the last action that adds to its gradients, of so many
+// microbatches; without any, meaningless.
+std::vector<Action> LastGradients(const Schedule& schedule, int microbatches);
+
+// What a device does when there is no backward: chunk by chunk, along the
+// model, so that each stage waits for earlier ones alone, and from the first
+// microbatch to the last.
+std::vector<Action> ForwardsOf(const Schedule& schedule, int device);
 
 // Does it take backwards apart?
 bool SplitsBackward(const Schedule& schedule);

@@ -14,8 +14,8 @@ namespace tandem {
 
 struct ScheduleLimits {
   // Messages that a channel between two stages of different devices holds
-  // before whoever sends the next one waits, in each direction. 0: a sender
-  // waits until the receiver takes the message.
+  // before the sender of the next one waits. 0: a sender waits until the
+  // receiver takes the message.
   int channel_capacity = 1;
   // Forwards of a device whose backward is not done (with a backward in two
   // parts: the second), at most; 0: any number.

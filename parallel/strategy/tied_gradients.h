@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
 #include "parallel/optim/flat_buffer_list.h"
-#include "parallel/pipeline/links.h"
+#include "parallel/pipeline/channels.h"
 #include "parallel/pipeline/model.h"
 #include "parallel/schedule/schedule.h"
 

@@ -97,7 +97,7 @@ LayerSpecs MaskedLayers(int64_t width) {
 
 struct Measured {
   double seconds = 0;
-  LinkTraffic sent;
+  ChannelTraffic sent;
 };
 
 // Steps over four ranks; what the first rank measures, and all of them send.
@@ -120,13 +120,13 @@ absl::Status TrainMasked(int steps, std::vector<Measured>* all) {
       TANDEM_RETURN_IF_ERROR(Train(*executor, batch));
     }
     const auto begin = std::chrono::steady_clock::now();
-    const LinkTraffic before = executor->sent();
+    const ChannelTraffic before = executor->sent();
     for (int i = 0; i < steps; ++i) {
       TANDEM_RETURN_IF_ERROR(Train(*executor, batch));
     }
     const std::chrono::duration<double> took =
         std::chrono::steady_clock::now() - begin;
-    LinkTraffic sent = executor->sent();
+    ChannelTraffic sent = executor->sent();
     sent.messages -= before.messages;
     sent.bytes -= before.bytes;
     (*all)[static_cast<size_t>(world.rank())] = {took.count(), sent};

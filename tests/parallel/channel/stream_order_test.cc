@@ -108,7 +108,8 @@ TEST_F(StreamOrderTest, TheCpuHasNoStreams) {
   EXPECT_TRUE(NewStream(first_).has_value());
 }
 
-// The first lane's streams are 0.1 and 1.2; that of gradients has 1.3 and 0.4.
+// The first direction's streams are 0.1 and 1.2; that of gradients has 1.3 and
+// 0.4.
 TEST_F(StreamOrderTest, SendingWaitsForTheProducerAndTakingForTheCopy) {
   const CopyChannel channel(first_, second_);
   PendingCopy pending = channel.Send(Example());

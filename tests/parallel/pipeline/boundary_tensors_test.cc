@@ -267,9 +267,9 @@ TEST_F(BoundaryTensorsTest, WhatTakesNoGradientDoesNotComeBack) {
   const auto status = RunRankPipeline(
       specs, each, [&](PipelineExecutor& executor, int rank) -> absl::Status {
         TANDEM_RETURN_IF_ERROR(executor.TrainStep(step.microbatches).status());
-        const LinkTraffic before = executor.sent();
+        const ChannelTraffic before = executor.sent();
         TANDEM_RETURN_IF_ERROR(executor.TrainStep(step.microbatches).status());
-        const LinkTraffic after = executor.sent();
+        const ChannelTraffic after = executor.sent();
         const int there = rank == 3 ? 0 : 3 * kMicrobatches + 1;
         const int back = rank == 0 ? 0 : kMicrobatches;
         EXPECT_EQ(after.messages - before.messages, there + back) << rank;

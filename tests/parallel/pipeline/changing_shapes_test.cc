@@ -120,7 +120,7 @@ TEST(ChangingShapesTest, ShapesCostAMessageAStep) {
   const auto status = RunRankPipeline(
       Specs(), each, [&](PipelineExecutor& executor, int rank) -> absl::Status {
         for (int i = 0; i < 3; ++i) {
-          const LinkTraffic before = executor.sent();
+          const ChannelTraffic before = executor.sent();
           TANDEM_RETURN_IF_ERROR(
               executor.TrainStep(step.microbatches).status());
           // Values, skip and mask one way, gradients of two of them back.

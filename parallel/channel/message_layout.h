@@ -1,8 +1,8 @@
-// Shapes and dtypes of what crosses a cut between ranks, as a tensor of numbers
-// that can be sent.
+// Message layout: shapes and dtypes of what crosses a cut between ranks, as a
+// tensor of numbers that can be sent.
 
-#ifndef TANDEM_PARALLEL_CHANNEL_MESSAGE_FORM_H_
-#define TANDEM_PARALLEL_CHANNEL_MESSAGE_FORM_H_
+#ifndef TANDEM_PARALLEL_CHANNEL_MESSAGE_LAYOUT_H_
+#define TANDEM_PARALLEL_CHANNEL_MESSAGE_LAYOUT_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -15,7 +15,7 @@
 
 namespace tandem {
 
-struct TensorForm {
+struct TensorLayout {
   at::ScalarType dtype = at::kFloat;
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;  // dense, dimensions in any order
@@ -28,29 +28,29 @@ struct TensorForm {
   bool Fits(const at::Tensor& tensor) const;
 };
 
-using MessageForm = std::vector<TensorForm>;
+using MessageLayout = std::vector<TensorLayout>;
 
 constexpr size_t kMostTensors = 63;
 constexpr size_t kMostDimensions = 12;
 
 // InvalidArgument for an undefined tensor, and for more than the above.
-absl::StatusOr<MessageForm> FormOf(const std::vector<at::Tensor>& message);
+absl::StatusOr<MessageLayout> LayoutOf(const std::vector<at::Tensor>& message);
 
 // "Float [4, 8] with gradient, Long [4]"
-std::string ToString(const MessageForm& form);
+std::string ToString(const MessageLayout& layout);
 
 // An int64 tensor of fixed size, on the CPU, and back. A CHECK fails for
 // numbers that Encode cannot have given.
-at::Tensor Encode(const MessageForm& form);
-MessageForm Decode(const at::Tensor& numbers);
+at::Tensor Encode(const MessageLayout& layout);
+MessageLayout Decode(const at::Tensor& numbers);
 int64_t EncodedSize();
 
-// Memory of this form, uninitialised; it requires no gradient.
-at::Tensor NewTensor(const TensorForm& form, c10::Device device);
+// Memory of this layout, uninitialised; it requires no gradient.
+at::Tensor NewTensor(const TensorLayout& layout, c10::Device device);
 
 // All elements in the order of memory, [numel]: a view.
 at::Tensor FlatView(const at::Tensor& tensor);
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_CHANNEL_MESSAGE_FORM_H_
+#endif  // TANDEM_PARALLEL_CHANNEL_MESSAGE_LAYOUT_H_

@@ -1,4 +1,4 @@
-#include "parallel/channel/message_form.h"
+#include "parallel/channel/message_layout.h"
 
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
@@ -13,23 +13,23 @@ namespace {
 
 constexpr size_t kNumbersOfTensor = 3 + 2 * kMostDimensions;
 
-TensorForm FormOf(const at::Tensor& tensor) {
-  TensorForm form{tensor.scalar_type(), tensor.sizes().vec(), {}, false};
-  form.takes_gradient = tensor.requires_grad();
-  form.strides = tensor.is_non_overlapping_and_dense()
-                     ? tensor.strides().vec()
-                     : tensor.contiguous().strides().vec();
-  return form;
+TensorLayout LayoutOf(const at::Tensor& tensor) {
+  TensorLayout layout{tensor.scalar_type(), tensor.sizes().vec(), {}, false};
+  layout.takes_gradient = tensor.requires_grad();
+  layout.strides = tensor.is_non_overlapping_and_dense()
+                       ? tensor.strides().vec()
+                       : tensor.contiguous().strides().vec();
+  return layout;
 }
 
 }  // namespace
 
-bool TensorForm::Fits(const at::Tensor& tensor) const {
+bool TensorLayout::Fits(const at::Tensor& tensor) const {
   return tensor.scalar_type() == dtype && tensor.sizes() == sizes &&
          (takes_gradient || !tensor.requires_grad());
 }
 
-absl::StatusOr<MessageForm> FormOf(const std::vector<at::Tensor>& message) {
+absl::StatusOr<MessageLayout> LayoutOf(const std::vector<at::Tensor>& message) {
   if (message.size() > kMostTensors) {
     return absl::InvalidArgumentError(
         absl::StrCat(message.size(), " tensors cross a cut between ranks, but ",
@@ -37,7 +37,7 @@ absl::StatusOr<MessageForm> FormOf(const std::vector<at::Tensor>& message) {
                      " at most can: cut where fewer skip "
                      "connections are on their way"));
   }
-  MessageForm form;
+  MessageLayout layout;
   for (const at::Tensor& each : message) {
     if (!each.defined() || each.dim() > static_cast<int64_t>(kMostDimensions)) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -45,13 +45,13 @@ absl::StatusOr<MessageForm> FormOf(const std::vector<at::Tensor>& message) {
           kMostDimensions, " dimensions, not ",
           each.defined() ? DescribeTensor(each) : "an undefined one"));
     }
-    form.push_back(FormOf(each));
+    layout.push_back(LayoutOf(each));
   }
-  return form;
+  return layout;
 }
 
-std::string ToString(const MessageForm& form) {
-  return absl::StrJoin(form, ", ", [](std::string* out, const auto& each) {
+std::string ToString(const MessageLayout& layout) {
+  return absl::StrJoin(layout, ", ", [](std::string* out, const auto& each) {
     absl::StrAppend(out, c10::toString(each.dtype), " [",
                     absl::StrJoin(each.sizes, ", "), "]",
                     each.takes_gradient ? " with gradient" : "");
@@ -60,12 +60,12 @@ std::string ToString(const MessageForm& form) {
 
 int64_t EncodedSize() { return 1 + kMostTensors * kNumbersOfTensor; }
 
-at::Tensor Encode(const MessageForm& form) {
-  CHECK_LE(form.size(), kMostTensors);
+at::Tensor Encode(const MessageLayout& layout) {
+  CHECK_LE(layout.size(), kMostTensors);
   at::Tensor numbers = at::zeros({EncodedSize()}, at::kLong);
   auto* next = numbers.mutable_data_ptr<int64_t>();
-  *next++ = static_cast<int64_t>(form.size());
-  for (const TensorForm& each : form) {
+  *next++ = static_cast<int64_t>(layout.size());
+  for (const TensorLayout& each : layout) {
     CHECK_LE(each.sizes.size(), kMostDimensions);
     *next++ = static_cast<int64_t>(each.dtype);
     *next++ = each.takes_gradient ? 1 : 0;
@@ -76,13 +76,13 @@ at::Tensor Encode(const MessageForm& form) {
   return numbers;
 }
 
-MessageForm Decode(const at::Tensor& numbers) {
+MessageLayout Decode(const at::Tensor& numbers) {
   CHECK_EQ(numbers.numel(), EncodedSize());
   const auto* next = numbers.const_data_ptr<int64_t>();
   const int64_t count = *next++;
   CHECK(count >= 0 && count <= static_cast<int64_t>(kMostTensors)) << count;
-  MessageForm form(static_cast<size_t>(count));
-  for (TensorForm& each : form) {
+  MessageLayout layout(static_cast<size_t>(count));
+  for (TensorLayout& each : layout) {
     each.dtype = static_cast<at::ScalarType>(*next++);
     each.takes_gradient = *next++ != 0;
     const int64_t dimensions = *next++;
@@ -94,12 +94,12 @@ MessageForm Decode(const at::Tensor& numbers) {
     each.strides.assign(next, next + dimensions);
     next += dimensions;
   }
-  return form;
+  return layout;
 }
 
-at::Tensor NewTensor(const TensorForm& form, c10::Device device) {
-  return at::empty_strided(form.sizes, form.strides,
-                           at::device(device).dtype(form.dtype));
+at::Tensor NewTensor(const TensorLayout& layout, c10::Device device) {
+  return at::empty_strided(layout.sizes, layout.strides,
+                           at::device(device).dtype(layout.dtype));
 }
 
 at::Tensor FlatView(const at::Tensor& tensor) {

@@ -1,33 +1,33 @@
-// A link between stages of two ranks: messages through their communicator.
+// Remote channels: between stages of two ranks, through their communicator.
 
-#ifndef TANDEM_PARALLEL_CHANNEL_REMOTE_STAGE_LINK_H_
-#define TANDEM_PARALLEL_CHANNEL_REMOTE_STAGE_LINK_H_
+#ifndef TANDEM_PARALLEL_CHANNEL_REMOTE_CHANNEL_H_
+#define TANDEM_PARALLEL_CHANNEL_REMOTE_CHANNEL_H_
 
 #include <c10/core/Device.h>
 
 #include <memory>
 
 #include "core/comm/communicator.h"
-#include "parallel/channel/stage_link.h"
+#include "parallel/channel/channel.h"
 
 namespace tandem {
 
-// One rank's side of a link to another rank: what it sends one way, and what
+// One rank's side of the two channels to another rank: what it sends, and what
 // comes back. Tensors' shapes and dtypes, and which take a gradient, are told
 // once a step for each size of a microbatch, with its first activations of that
 // size; gradients have those of the activations, and are zero where there is
-// none. See message_form.h.
+// none. See message_layout.h.
 //
 // Receives are started ahead of time, so that messages move while this rank
 // computes. What was sent lives until a message of the other direction shows
-// that it was taken (LinkStep::taken); a sender waits when `capacity` messages
-// are left.
+// that it was taken (ChannelStep::taken); a sender waits when `capacity`
+// messages are left.
 //
 // Errors are the communicator's, and InvalidArgument when activations have
 // other shapes than earlier ones of the step with as large a microbatch.
 // Closing an end aborts the communicator: another step is not possible then.
-struct RemoteLinkOptions {
-  Communicator* group = nullptr;   // must outlive the link
+struct RemoteChannelOptions {
+  Communicator* group = nullptr;   // must outlive the ends
   int peer = 0;                    // rank in the group
   int stage = 0;                   // whose output crosses
   int microbatches = 1;            // of a step, at most
@@ -36,19 +36,19 @@ struct RemoteLinkOptions {
 };
 
 // The side of the stage before the cut.
-struct UpstreamLink {
-  std::unique_ptr<StageSender> activations;
-  std::unique_ptr<StageReceiver> gradients;
+struct UpstreamEnds {
+  std::unique_ptr<ChannelSender> activations;
+  std::unique_ptr<ChannelReceiver> gradients;
 };
-UpstreamLink MakeUpstreamLink(const RemoteLinkOptions& options);
+UpstreamEnds MakeUpstreamEnds(const RemoteChannelOptions& options);
 
 // The side of the stage behind it.
-struct DownstreamLink {
-  std::unique_ptr<StageReceiver> activations;
-  std::unique_ptr<StageSender> gradients;
+struct DownstreamEnds {
+  std::unique_ptr<ChannelReceiver> activations;
+  std::unique_ptr<ChannelSender> gradients;
 };
-DownstreamLink MakeDownstreamLink(const RemoteLinkOptions& options);
+DownstreamEnds MakeDownstreamEnds(const RemoteChannelOptions& options);
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_CHANNEL_REMOTE_STAGE_LINK_H_
+#endif  // TANDEM_PARALLEL_CHANNEL_REMOTE_CHANNEL_H_

@@ -1,7 +1,7 @@
-// All links of one process's stages: to each other, and to other ranks.
+// Channels of one process's stages, to each other and to other ranks.
 
-#ifndef TANDEM_PARALLEL_PIPELINE_LINKS_H_
-#define TANDEM_PARALLEL_PIPELINE_LINKS_H_
+#ifndef TANDEM_PARALLEL_PIPELINE_CHANNELS_H_
+#define TANDEM_PARALLEL_PIPELINE_CHANNELS_H_
 
 #include <c10/core/Device.h>
 
@@ -14,7 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
-#include "parallel/channel/stage_link.h"
+#include "parallel/channel/channel.h"
+#include "parallel/channel/copy_channel.h"
 #include "parallel/schedule/schedule.h"
 
 namespace tandem {
@@ -46,32 +47,32 @@ absl::Status CheckLayout(const Schedule& schedule,
 
 // The ends that stages on this rank use; null at the ends of the model and for
 // stages elsewhere.
-class PipelineLinks {
+class PipelineChannels {
  public:
   // Requires CheckLayout. `capacity` is what the schedule needs.
-  PipelineLinks(const Schedule& schedule, const PipelineLayout& layout,
-                int capacity, std::chrono::milliseconds timeout);
+  PipelineChannels(const Schedule& schedule, const PipelineLayout& layout,
+                   int capacity, std::chrono::milliseconds timeout);
 
-  StageReceiver* inputs(int stage) const { return At(stage).inputs; }
-  StageSender* outputs(int stage) const { return At(stage).outputs; }
-  StageReceiver* gradients(int stage) const { return At(stage).gradients; }
-  StageSender* further(int stage) const { return At(stage).further; }
+  ChannelReceiver* inputs(int stage) const { return At(stage).inputs; }
+  ChannelSender* outputs(int stage) const { return At(stage).outputs; }
+  ChannelReceiver* gradients(int stage) const { return At(stage).gradients; }
+  ChannelSender* further(int stage) const { return At(stage).further; }
 
   // A step of microbatches of so many samples begins, with backward, in the
   // schedule's order, or without, from the first to the last; no thread is
-  // inside a link.
+  // inside a channel.
   void Begin(const std::vector<int64_t>& rows, bool with_backward);
   void Close(const absl::Status& reason);
 
-  // To other ranks, so far; no thread is inside a link.
-  LinkTraffic sent() const;
+  // To other ranks, so far; no thread is inside a channel.
+  ChannelTraffic sent() const;
 
  private:
   struct Ends {
-    StageReceiver* inputs = nullptr;
-    StageSender* outputs = nullptr;
-    StageReceiver* gradients = nullptr;  // of the outputs
-    StageSender* further = nullptr;      // gradients of the inputs
+    ChannelReceiver* inputs = nullptr;
+    ChannelSender* outputs = nullptr;
+    ChannelReceiver* gradients = nullptr;  // of the outputs
+    ChannelSender* further = nullptr;      // gradients of the inputs
   };
 
   const Ends& At(int stage) const { return ends_[static_cast<size_t>(stage)]; }
@@ -81,9 +82,9 @@ class PipelineLinks {
 
   Schedule schedule_;
   std::vector<Ends> ends_;  // by stage
-  std::vector<std::unique_ptr<StageLinkEnd>> all_;
+  std::vector<std::unique_ptr<ChannelEnd>> all_;
 };
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_PIPELINE_LINKS_H_
+#endif  // TANDEM_PARALLEL_PIPELINE_CHANNELS_H_

@@ -1,4 +1,4 @@
-#include "parallel/channel/stage_wire.h"
+#include "parallel/channel/remote_channel_end.h"
 
 #include <algorithm>
 #include <string>
@@ -10,28 +10,28 @@
 
 namespace tandem {
 
-absl::Status Parcel::Wait() {
+absl::Status InFlightMessage::Wait() {
   for (PendingCollective& each : pending) {
     TANDEM_RETURN_IF_ERROR(each.Wait());
   }
   return absl::OkStatus();
 }
 
-const MessageForm* WireSide::FindForm(int64_t rows) const {
-  const auto found = forms_.find(rows);
-  return found == forms_.end() ? nullptr : &found->second;
+const MessageLayout* RemoteChannelSide::FindLayout(int64_t rows) const {
+  const auto found = layouts_.find(rows);
+  return found == layouts_.end() ? nullptr : &found->second;
 }
 
-void WireSide::SetForm(int64_t rows, MessageForm form) {
-  forms_[rows] = std::move(form);
-  if (on_form_) on_form_();
+void RemoteChannelSide::SetLayout(int64_t rows, MessageLayout layout) {
+  layouts_[rows] = std::move(layout);
+  if (on_layout_) on_layout_();
 }
 
-void WireSide::Keep(int microbatch, Parcel parcel) {
-  sent_.emplace_back(microbatch, std::move(parcel));
+void RemoteChannelSide::Keep(int microbatch, InFlightMessage message) {
+  sent_.emplace_back(microbatch, std::move(message));
 }
 
-absl::Status WireSide::Drop(int microbatch) {
+absl::Status RemoteChannelSide::Drop(int microbatch) {
   const auto found = absl::c_find_if(sent_, [microbatch](const auto& each) {
     return each.first == microbatch;
   });
@@ -41,7 +41,7 @@ absl::Status WireSide::Drop(int microbatch) {
   return gone;
 }
 
-absl::Status WireSide::DropTo(size_t left) {
+absl::Status RemoteChannelSide::DropTo(size_t left) {
   while (sent_.size() > left) {
     TANDEM_RETURN_IF_ERROR(sent_.front().second.Wait());
     sent_.pop_front();
@@ -49,53 +49,53 @@ absl::Status WireSide::DropTo(size_t left) {
   return absl::OkStatus();
 }
 
-StageWire::StageWire(const RemoteLinkOptions& options,
-                     std::shared_ptr<WireSide> side, WireDirection direction)
+RemoteChannelEnd::RemoteChannelEnd(const RemoteChannelOptions& options,
+                                   std::shared_ptr<RemoteChannelSide> side,
+                                   ChannelDirection direction)
     : options_(options), side_(std::move(side)), direction_(direction) {}
 
-void StageWire::Begin(const LinkStep& step) {
+void RemoteChannelEnd::Begin(const ChannelStep& step) {
   step_ = step;
-  if (carries_activations()) side_->ForgetForms();
+  if (carries_activations()) side_->ForgetLayouts();
 }
 
-absl::StatusOr<PendingCollective> StageWire::Send(const at::Tensor& tensor,
-                                                  int microbatch, size_t slot) {
+absl::StatusOr<PendingCollective> RemoteChannelEnd::Send(
+    const at::Tensor& tensor, int microbatch, size_t slot) {
   sent_.messages += 1;
   sent_.bytes += static_cast<int64_t>(tensor.nbytes());
   return options_.group->StartSend(FlatView(tensor), options_.peer,
                                    Tag(microbatch, slot), Purpose(microbatch));
 }
 
-absl::StatusOr<PendingCollective> StageWire::Receive(const at::Tensor& tensor,
-                                                     int microbatch,
-                                                     size_t slot) const {
+absl::StatusOr<PendingCollective> RemoteChannelEnd::Receive(
+    const at::Tensor& tensor, int microbatch, size_t slot) const {
   return options_.group->StartReceive(FlatView(tensor), options_.peer,
                                       Tag(microbatch, slot),
                                       Purpose(microbatch));
 }
 
-absl::Status StageWire::DropTaken(int microbatch) const {
+absl::Status RemoteChannelEnd::DropTaken(int microbatch) const {
   const auto taken = step_.taken.find(microbatch);
   if (taken == step_.taken.end()) return absl::OkStatus();
   for (int each : taken->second) TANDEM_RETURN_IF_ERROR(side_->Drop(each));
   return absl::OkStatus();
 }
 
-int StageWire::FirstWithRows(int64_t rows) const {
+int RemoteChannelEnd::FirstWithRows(int64_t rows) const {
   const auto& all = step_.rows;
   return static_cast<int>(std::find(all.begin(), all.end(), rows) -
                           all.begin());
 }
 
-int StageWire::Tag(int microbatch, size_t slot) const {
-  const int lane = 2 * options_.stage + (carries_activations() ? 0 : 1);
-  return (lane * options_.microbatches + microbatch) *
+int RemoteChannelEnd::Tag(int microbatch, size_t slot) const {
+  const int channel = 2 * options_.stage + (carries_activations() ? 0 : 1);
+  return (channel * options_.microbatches + microbatch) *
              static_cast<int>(kMostTensors + 1) +
          static_cast<int>(slot);
 }
 
 // By values: what was started may outlive this end.
-CollectivePurpose StageWire::Purpose(int microbatch) const {
+CollectivePurpose RemoteChannelEnd::Purpose(int microbatch) const {
   return [activations = carries_activations(), stage = options_.stage,
           microbatch] {
     return activations ? absl::StrCat("activations of microbatch ", microbatch,

@@ -1,4 +1,4 @@
-#include "parallel/channel/stage_link.h"
+#include "parallel/channel/local_channel.h"
 
 #include <glog/logging.h>
 
@@ -6,32 +6,31 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "core/base/torch_status.h"
 
 namespace tandem {
 
-LocalStageLane::LocalStageLane(CopyLane copies, int capacity,
-                               std::chrono::milliseconds timeout, Whose whose)
+LocalChannel::LocalChannel(CopyDirection copies, int capacity,
+                           std::chrono::milliseconds timeout, Label label)
     : copies_(std::move(copies)),
       capacity_(static_cast<size_t>(capacity)),
       timeout_(absl::FromChrono(timeout)),
-      whose_(std::move(whose)) {
+      label_(std::move(label)) {
   CHECK_GE(capacity, 1);
 }
 
-std::string LocalStageLane::Describe(int microbatch) const {
-  return absl::StrCat(whose_.what, " of microbatch ", microbatch, " ",
-                      whose_.stage);
+std::string LocalChannel::Describe(int microbatch) const {
+  return absl::StrCat(label_.what, " of microbatch ", microbatch, " ",
+                      label_.stage);
 }
 
-void LocalStageLane::Begin(const LinkStep& /*step*/) {
+void LocalChannel::Begin(const ChannelStep& /*step*/) {
   absl::MutexLock lock(&mutex_);
   closed_ = absl::OkStatus();
   waiting_.clear();
 }
 
-absl::Status LocalStageLane::Send(int microbatch, const StageMessage& message) {
+absl::Status LocalChannel::Send(int microbatch, const StageMessage& message) {
   absl::MutexLock lock(&mutex_);
   const auto may_go = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !closed_.ok() || waiting_.size() < capacity_;
@@ -53,7 +52,7 @@ absl::Status LocalStageLane::Send(int microbatch, const StageMessage& message) {
   });
 }
 
-absl::StatusOr<StageMessage> LocalStageLane::Receive(int microbatch) {
+absl::StatusOr<StageMessage> LocalChannel::Receive(int microbatch) {
   absl::MutexLock lock(&mutex_);
   const auto came = [this, microbatch]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !closed_.ok() || waiting_.count(microbatch) > 0;
@@ -74,7 +73,7 @@ absl::StatusOr<StageMessage> LocalStageLane::Receive(int microbatch) {
   });
 }
 
-void LocalStageLane::Close(const absl::Status& reason) {
+void LocalChannel::Close(const absl::Status& reason) {
   CHECK(!reason.ok());
   absl::MutexLock lock(&mutex_);
   if (closed_.ok()) closed_ = reason;

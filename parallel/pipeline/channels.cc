@@ -1,0 +1,164 @@
+#include "parallel/pipeline/channels.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "parallel/channel/local_channel.h"
+#include "parallel/channel/remote_channel.h"
+
+namespace tandem {
+namespace {
+
+using Matches = bool(ActionKind);
+
+// The microbatches of a stage's actions that `matches` takes, in order.
+std::vector<int> OrderOf(const std::vector<Action>& actions, Matches matches) {
+  std::vector<int> order;
+  for (const Action& each : actions) {
+    if (matches(each.kind)) order.push_back(each.microbatch);
+  }
+  return order;
+}
+
+// What ChannelStep::taken says of the messages that a stage sends with `sends`.
+std::map<int, std::vector<int>> TakenBefore(const std::vector<Action>& actions,
+                                            Matches sends, Matches takes) {
+  std::map<int, std::vector<int>> taken;
+  std::vector<int> since;
+  for (const Action& each : actions) {
+    if (takes(each.kind)) since.push_back(each.microbatch);
+    if (sends(each.kind)) taken[each.microbatch] = std::exchange(since, {});
+  }
+  return taken;
+}
+
+}  // namespace
+
+absl::Status CheckLayout(const Schedule& schedule,
+                         const PipelineLayout& layout) {
+  CHECK(!layout.devices.empty());
+  const int there = layout.ranks() * static_cast<int>(layout.devices.size());
+  if (there == schedule.devices()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("schedule ", schedule.name, " is for ", schedule.devices(),
+                   " devices, but there are ", there, ": ", layout.ranks(),
+                   " ranks of ", layout.devices.size()));
+}
+
+PipelineChannels::PipelineChannels(const Schedule& schedule,
+                                   const PipelineLayout& layout, int capacity,
+                                   std::chrono::milliseconds timeout)
+    : schedule_(schedule), ends_(static_cast<size_t>(schedule.stages)) {
+  const std::vector<int> device_of = DevicesOfStages(schedule);
+  for (size_t i = 0; i + 1 < device_of.size(); ++i) {
+    const int stage = static_cast<int>(i);
+    const int device = device_of[i];
+    const int next = device_of[i + 1];
+    if (layout.IsHere(device) && layout.IsHere(next)) {
+      // Neighbours on one device hand over without waiting for each other.
+      const int room = device == next ? schedule.microbatches : capacity;
+      JoinHere(stage,
+               CopyChannel(layout.DeviceFor(device), layout.DeviceFor(next)),
+               room, timeout);
+    } else if (layout.IsHere(device) || layout.IsHere(next)) {
+      JoinRanks(stage, layout, capacity);
+    }
+  }
+}
+
+void PipelineChannels::JoinHere(int stage, const CopyChannel& channel,
+                                int capacity,
+                                std::chrono::milliseconds timeout) {
+  auto there = std::make_unique<LocalChannel>(
+      channel.there(), capacity, timeout,
+      LocalChannel::Label{"activations", absl::StrCat("from stage ", stage)});
+  auto back = std::make_unique<LocalChannel>(
+      channel.back(), capacity, timeout,
+      LocalChannel::Label{"gradients", absl::StrCat("for stage ", stage)});
+  Ends& before = ends_[static_cast<size_t>(stage)];
+  Ends& behind = ends_[static_cast<size_t>(stage) + 1];
+  before.outputs = there.get();
+  behind.inputs = there.get();
+  before.gradients = back.get();
+  behind.further = back.get();
+  all_.push_back(std::move(there));
+  all_.push_back(std::move(back));
+}
+
+void PipelineChannels::JoinRanks(int stage, const PipelineLayout& layout,
+                                 int capacity) {
+  const int device = DeviceOfStage(schedule_, stage);
+  const int next = DeviceOfStage(schedule_, stage + 1);
+  const bool is_before = layout.IsHere(device);
+  RemoteChannelOptions options;
+  options.group = layout.group;
+  options.peer = layout.RankOf(is_before ? next : device);
+  options.stage = stage;
+  options.microbatches = schedule_.microbatches;
+  options.capacity = capacity;
+  options.device = layout.DeviceFor(is_before ? device : next);
+  Ends& ends = ends_[static_cast<size_t>(is_before ? stage : stage + 1)];
+  if (is_before) {
+    UpstreamEnds remote = MakeUpstreamEnds(options);
+    ends.outputs = remote.activations.get();
+    ends.gradients = remote.gradients.get();
+    all_.push_back(std::move(remote.activations));
+    all_.push_back(std::move(remote.gradients));
+  } else {
+    DownstreamEnds remote = MakeDownstreamEnds(options);
+    ends.inputs = remote.activations.get();
+    ends.further = remote.gradients.get();
+    all_.push_back(std::move(remote.activations));
+    all_.push_back(std::move(remote.gradients));
+  }
+}
+
+void PipelineChannels::Begin(const std::vector<int64_t>& rows,
+                             bool with_backward) {
+  const std::vector<std::vector<Action>> by_stage =
+      ActionsByStage(schedule_, static_cast<int>(rows.size()));
+  for (size_t stage = 0; stage < by_stage.size(); ++stage) {
+    const Ends& ends = ends_[stage];
+    ChannelStep going = {rows, std::vector<int>(rows.size()), {}};
+    ChannelStep coming = {rows, {}, {}};
+    if (with_backward) {
+      going.order = OrderOf(by_stage[stage], IsForward);
+      coming.order = OrderOf(by_stage[stage], GivesInputGradient);
+      if (ends.gradients != nullptr) {
+        coming.taken =
+            TakenBefore(by_stage[stage + 1], GivesInputGradient, IsForward);
+      }
+      if (ends.inputs != nullptr) {
+        going.taken =
+            TakenBefore(by_stage[stage - 1], IsForward, GivesInputGradient);
+      }
+    } else {
+      std::iota(going.order.begin(), going.order.end(), 0);
+    }
+    // A local channel is both ends, and begins twice.
+    if (ends.inputs != nullptr) ends.inputs->Begin(going);
+    if (ends.outputs != nullptr) ends.outputs->Begin(going);
+    if (ends.gradients != nullptr) ends.gradients->Begin(coming);
+    if (ends.further != nullptr) ends.further->Begin(coming);
+  }
+}
+
+ChannelTraffic PipelineChannels::sent() const {
+  ChannelTraffic all;
+  for (const Ends& each : ends_) {
+    if (each.outputs != nullptr) all += each.outputs->sent();
+    if (each.further != nullptr) all += each.further->sent();
+  }
+  return all;
+}
+
+void PipelineChannels::Close(const absl::Status& reason) {
+  for (const auto& each : all_) each->Close(reason);
+}
+
+}  // namespace tandem

@@ -1,0 +1,151 @@
+#include "parallel/schedule/simulation.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace tandem {
+namespace {
+
+class Simulator {
+ public:
+  Simulator(const Schedule& schedule, int channel_capacity)
+      : schedule_(schedule),
+        channel_capacity_(channel_capacity),
+        device_of_(DevicesOfStages(schedule)),
+        next_(schedule.actions.size(), 0),
+        kept_(schedule.actions.size(), 0) {
+    const size_t cells =
+        static_cast<size_t>(schedule.stages) * schedule.microbatches;
+    for (auto& direction : done_) direction.resize(cells);
+    for (auto& direction : sent_) direction.resize(schedule.stages);
+  }
+
+  Simulation Run() {
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (int device = 0; device < schedule_.devices(); ++device) {
+        while (CanTake(device)) {
+          Take(device);
+          moved = true;
+        }
+      }
+    }
+    for (int device = 0; device < schedule_.devices(); ++device) {
+      const Action* action = Next(device);
+      if (action == nullptr) continue;
+      made_.stuck.push_back({device, *action, Missing(*action)});
+    }
+    return std::move(made_);
+  }
+
+ private:
+  static size_t DirectionOf(bool is_forward) { return is_forward ? 0 : 1; }
+
+  size_t Cell(int stage, int microbatch) const {
+    return static_cast<size_t>(stage) * schedule_.microbatches + microbatch;
+  }
+
+  const Action* Next(int device) const {
+    const auto& actions = schedule_.actions[device];
+    const size_t at = next_[device];
+    return at < actions.size() ? &actions[at] : nullptr;
+  }
+
+  std::optional<Prerequisite> Missing(const Action& action) const {
+    for (const Prerequisite& each : PrerequisitesOf(action, schedule_.stages)) {
+      const auto& done = done_[DirectionOf(each.is_forward)];
+      if (!done[Cell(each.stage, action.microbatch)]) return each;
+    }
+    return std::nullopt;
+  }
+
+  // Would the device take, as its next action, what this one sends?
+  bool IsAwaited(const Action& action, int device) const {
+    const Action* theirs = Next(device);
+    if (theirs == nullptr || theirs->microbatch != action.microbatch) {
+      return false;
+    }
+    const auto needs = PrerequisitesOf(*theirs, schedule_.stages);
+    return std::any_of(needs.begin(), needs.end(), [&](const auto& each) {
+      return each.stage == action.stage &&
+             each.is_forward == IsForward(action.kind);
+    });
+  }
+
+  // For what the action sends? A channel is named by its sender.
+  bool HasRoom(const Action& action) const {
+    const int to = ReceiverOf(action, schedule_.stages);
+    if (to < 0 || device_of_[to] == device_of_[action.stage]) return true;
+    const int waiting =
+        sent_[DirectionOf(IsForward(action.kind))][action.stage];
+    return waiting < channel_capacity_ ||
+           (channel_capacity_ == 0 && IsAwaited(action, device_of_[to]));
+  }
+
+  bool CanTake(int device) const {
+    const Action* action = Next(device);
+    return action != nullptr && !Missing(*action).has_value() &&
+           HasRoom(*action);
+  }
+
+  void Take(int device) {
+    const Action& action = *Next(device);
+    ++next_[device];
+    for (const Prerequisite& each : PrerequisitesOf(action, schedule_.stages)) {
+      if (device_of_[each.stage] == device) continue;
+      --sent_[DirectionOf(each.is_forward)][each.stage];
+    }
+    const size_t direction = DirectionOf(IsForward(action.kind));
+    if (action.kind != ActionKind::kBackwardWeight) {
+      done_[direction][Cell(action.stage, action.microbatch)] = true;
+    }
+    const int to = ReceiverOf(action, schedule_.stages);
+    if (to >= 0 && device_of_[to] != device) ++sent_[direction][action.stage];
+    if (IsForward(action.kind)) ++kept_[device];
+    if (EndsBackward(action.kind)) --kept_[device];
+    made_.done.push_back({device, action, kept_[device]});
+  }
+
+  const Schedule& schedule_;
+  const int channel_capacity_;
+  const std::vector<int> device_of_;  // by stage
+  std::vector<size_t> next_;
+  std::vector<int> kept_;
+  std::vector<bool> done_[2];  // forward, backward; by cell
+  std::vector<int> sent_[2];   // by sending stage: on their way
+  Simulation made_;
+};
+
+}  // namespace
+
+absl::InlinedVector<Prerequisite, 2> PrerequisitesOf(const Action& action,
+                                                     int stages) {
+  const int stage = action.stage;
+  switch (action.kind) {
+    case ActionKind::kForward:
+      if (stage == 0) return {};
+      return {{true, stage - 1}};
+    case ActionKind::kBackward:
+    case ActionKind::kBackwardInput:
+      if (stage + 1 == stages) return {{true, stage}};
+      return {{false, stage + 1}, {true, stage}};
+    case ActionKind::kBackwardWeight:
+      return {{true, stage}, {false, stage}};
+  }
+  return {};
+}
+
+int ReceiverOf(const Action& action, int stages) {
+  if (IsForward(action.kind)) {
+    return action.stage + 1 < stages ? action.stage + 1 : -1;
+  }
+  return GivesInputGradient(action.kind) ? action.stage - 1 : -1;
+}
+
+Simulation Simulate(const Schedule& schedule, int channel_capacity) {
+  return Simulator(schedule, channel_capacity).Run();
+}
+
+}  // namespace tandem

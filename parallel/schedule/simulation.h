@@ -1,0 +1,62 @@
+// Simulation of a schedule: the rule by which actions wait for each other, and
+// a walk through all of them by it. What proves, times or measures a schedule
+// goes by this one.
+
+#ifndef TANDEM_PARALLEL_SCHEDULE_SIMULATION_H_
+#define TANDEM_PARALLEL_SCHEDULE_SIMULATION_H_
+
+#include <optional>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "parallel/schedule/schedule.h"
+
+namespace tandem {
+
+// What must be done before an action of the same microbatch, beside what stands
+// before it in its device's list.
+struct Prerequisite {
+  bool is_forward = true;  // else the backward that gives inputs' gradients
+  int stage = 0;
+};
+
+// A forward waits for that of the stage before; a backward for that of the
+// stage behind and its own forward; the weights' part for its own forward and
+// the input's part. The neighbour's, whose message it takes, comes first.
+absl::InlinedVector<Prerequisite, 2> PrerequisitesOf(const Action& action,
+                                                     int stages);
+
+// The stage to which the action sends what it makes; -1: to none.
+int ReceiverOf(const Action& action, int stages);
+
+struct SimulatedAction {
+  int device = 0;
+  Action action;
+  // Microbatches (by stage) that the device keeps after it: those whose forward
+  // is done, and whose backward, in two parts the second, is not.
+  int kept = 0;
+};
+
+struct StuckAction {
+  int device = 0;
+  Action action;
+  // None: it waits for room in the channel to its receiver.
+  std::optional<Prerequisite> missing;
+};
+
+struct Simulation {
+  // Each after its prerequisites, and in the order of its device.
+  std::vector<SimulatedAction> done;
+  // The next action of each device that cannot go on.
+  std::vector<StuckAction> stuck;
+};
+
+// Takes each device's next action as soon as it can be taken. A channel between
+// two stages of different devices holds so many messages; with 0 its sender
+// waits until the receiver takes the message. Whether all end does not depend
+// on how long actions take. Requires CheckCompleteness.
+Simulation Simulate(const Schedule& schedule, int channel_capacity);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_SCHEDULE_SIMULATION_H_
