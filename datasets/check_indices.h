@@ -1,4 +1,4 @@
-// What every data set checks first.
+// Index check: what every data set checks first.
 
 #ifndef TANDEM_DATASETS_CHECK_INDICES_H_
 #define TANDEM_DATASETS_CHECK_INDICES_H_

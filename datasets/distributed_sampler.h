@@ -1,4 +1,4 @@
-// Which samples a replica sees, in which order.
+// Distributed sampler: which samples a replica sees, in which order.
 
 #ifndef TANDEM_DATASETS_DISTRIBUTED_SAMPLER_H_
 #define TANDEM_DATASETS_DISTRIBUTED_SAMPLER_H_

@@ -1,4 +1,4 @@
-// The parts of a data set.
+// Data set split: the parts of a data set.
 
 #ifndef TANDEM_DATASETS_SPLIT_H_
 #define TANDEM_DATASETS_SPLIT_H_

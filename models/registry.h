@@ -1,4 +1,4 @@
-// The models by name: what --model chooses from.
+// Model registry: models by name.
 
 #ifndef TANDEM_MODELS_REGISTRY_H_
 #define TANDEM_MODELS_REGISTRY_H_

@@ -94,7 +94,7 @@ LayerSpec DownLayer(const std::string& name, const BlockShape& shape,
   spec.name = name;
   spec.type = "UnetDown";
   spec.make = MakerOf(name, shape, skip, Down);
-  spec.links.stashes = {skip};
+  spec.links.stash = {skip};
   return spec;
 }
 
@@ -104,7 +104,7 @@ LayerSpec UpLayer(const std::string& name, const BlockShape& shape,
   spec.name = name;
   spec.type = "UnetUp";
   spec.make = MakerOf(name, shape, skip, Up);
-  spec.links.takes = {skip};
+  spec.links.pop = {skip};
   return spec;
 }
 

@@ -15,10 +15,10 @@ LossFunction WithZLoss(LossFunction loss, double coefficient) {
   return LossFunction(
       names,
       [loss = std::move(loss), coefficient](const LossArguments& arguments) {
-        AddLoss("z_loss", at::logsumexp(arguments.outputs, -1)
-                              .square()
-                              .mean()
-                              .mul(coefficient));
+        AddAuxiliaryLoss("z_loss", at::logsumexp(arguments.outputs, -1)
+                                       .square()
+                                       .mean()
+                                       .mul(coefficient));
         return loss(arguments);
       },
       weight);

@@ -1,4 +1,4 @@
-// A second term of a loss, which keeps logits from drifting.
+// Z-loss: a second term of a loss, which keeps logits from drifting.
 
 #ifndef TANDEM_MODELS_Z_LOSS_H_
 #define TANDEM_MODELS_Z_LOSS_H_
@@ -8,8 +8,8 @@
 namespace tandem {
 
 // `loss`, to which `coefficient` times the mean of log(Z)^2 is added, by
-// AddLoss and the name "z_loss" (core/loss/loss_terms.h); Z is the sum of exp
-// over the logits of a prediction, the outputs' last dimension (PaLM,
+// AddAuxiliaryLoss and the name "z_loss" (core/loss/loss_terms.h); Z is the sum
+// of exp over the logits of a prediction, the outputs' last dimension (PaLM,
 // 2204.02311, section 5, with 1e-4). Of ignored targets, too, as it depends on
 // no target.
 LossFunction WithZLoss(LossFunction loss, double coefficient);

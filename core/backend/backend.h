@@ -1,4 +1,5 @@
-// What moves the bytes of a communicator: c10d backends by name.
+// Communication backends: c10d backends by name, which move the bytes of a
+// communicator.
 
 #ifndef TANDEM_CORE_BACKEND_BACKEND_H_
 #define TANDEM_CORE_BACKEND_BACKEND_H_

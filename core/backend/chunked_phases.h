@@ -1,4 +1,5 @@
-// A collective of three phases over a tensor in chunks, whose phases overlap.
+// Chunked collective: three phases over a tensor in chunks, whose phases
+// overlap.
 
 #ifndef TANDEM_CORE_BACKEND_CHUNKED_PHASES_H_
 #define TANDEM_CORE_BACKEND_CHUNKED_PHASES_H_

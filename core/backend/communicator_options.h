@@ -1,4 +1,4 @@
-// How a group of ranks talks.
+// Communicator options: backend, timeout and names of a group of ranks.
 
 #ifndef TANDEM_CORE_BACKEND_COMMUNICATOR_OPTIONS_H_
 #define TANDEM_CORE_BACKEND_COMMUNICATOR_OPTIONS_H_

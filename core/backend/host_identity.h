@@ -1,4 +1,4 @@
-// Which ranks can share memory.
+// Host identity: which ranks can share memory.
 
 #ifndef TANDEM_CORE_BACKEND_HOST_IDENTITY_H_
 #define TANDEM_CORE_BACKEND_HOST_IDENTITY_H_

@@ -1,4 +1,4 @@
-// Which ranks are on which host.
+// Host layout: which ranks are on which host.
 
 #ifndef TANDEM_CORE_BACKEND_HOST_LAYOUT_H_
 #define TANDEM_CORE_BACKEND_HOST_LAYOUT_H_

@@ -1,5 +1,5 @@
-// Runs functions one after the other on a thread of its own, each as a c10d
-// Work.
+// Work thread: functions run one after the other on a thread of its own, each
+// as a c10d Work.
 
 #ifndef TANDEM_CORE_BACKEND_WORK_THREAD_H_
 #define TANDEM_CORE_BACKEND_WORK_THREAD_H_

@@ -1,4 +1,4 @@
-// A bound for calls that have none.
+// Deadline for calls that have none.
 
 #ifndef TANDEM_CORE_BASE_CALL_WITHIN_H_
 #define TANDEM_CORE_BASE_CALL_WITHIN_H_

@@ -1,4 +1,4 @@
-// A tensor in a few words, for messages.
+// Description of a tensor in a few words, for messages.
 
 #ifndef TANDEM_CORE_BASE_DESCRIBE_TENSOR_H_
 #define TANDEM_CORE_BASE_DESCRIBE_TENSOR_H_

@@ -1,4 +1,4 @@
-// How far apart two words are, to suggest what a user may have meant.
+// Edit distance of two words, to suggest what a user may have meant.
 
 #ifndef TANDEM_CORE_BASE_EDIT_DISTANCE_H_
 #define TANDEM_CORE_BASE_EDIT_DISTANCE_H_

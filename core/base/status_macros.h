@@ -24,8 +24,8 @@
 // holds a comma needs parentheses or an alias. It is several statements: as the
 // body of an `if` it needs braces, which the name of its variable says in the
 // compiler's error.
-#define TANDEM_ASSIGN_OR_RETURN(target, expression)                         \
-  TANDEM_ASSIGN_OR_RETURN_IMPL_(                                            \
+#define TANDEM_ASSIGN_OR_RETURN(target, expression)                           \
+  TANDEM_ASSIGN_OR_RETURN_IMPL_(                                              \
       TANDEM_STATUS_CONCAT_(tandem_assign_or_return_needs_braces_, __LINE__), \
       target, expression)
 

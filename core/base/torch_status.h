@@ -1,5 +1,5 @@
-// The boundary between LibTorch, which throws, and tandem, which returns
-// absl::Status.
+// Exceptions of LibTorch as absl::Status: the boundary between LibTorch, which
+// throws, and tandem, which returns.
 //
 //   TANDEM_RETURN_IF_ERROR(CatchTorch([&] { module->load(archive); },
 //                                     "load weights.pt"));

@@ -1,4 +1,4 @@
-// The state of a training job on disk.
+// Checkpoint: the state of a training job on disk.
 
 #ifndef TANDEM_CORE_CHECKPOINT_CHECKPOINT_H_
 #define TANDEM_CORE_CHECKPOINT_CHECKPOINT_H_

@@ -1,4 +1,4 @@
-// The header of a safetensors file: which tensors there are, and where.
+// Header of a safetensors file: which tensors there are, and where.
 //
 // A file is: u64 little-endian length N of the header; N bytes of JSON,
 //   {"__metadata__": {KEY: VALUE, ...},

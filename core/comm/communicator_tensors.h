@@ -1,4 +1,4 @@
-// What a Communicator makes of tensors for its backend.
+// Checks and copies of a communicator's tensors for its backend.
 
 #ifndef TANDEM_CORE_COMM_COMMUNICATOR_TENSORS_H_
 #define TANDEM_CORE_COMM_COMMUNICATOR_TENSORS_H_

@@ -1,4 +1,5 @@
-// How a rank comes to be connected with the others of its group.
+// Group creation: how a rank comes to be connected with the others of its
+// group.
 
 #ifndef TANDEM_CORE_COMM_GROUP_CONNECTION_H_
 #define TANDEM_CORE_COMM_GROUP_CONNECTION_H_

@@ -1,4 +1,5 @@
-// A collective that was started and may still run.
+// Pending collective: one that was started and may still run (c10d's Work, with
+// a Status).
 
 #ifndef TANDEM_CORE_COMM_PENDING_COLLECTIVE_H_
 #define TANDEM_CORE_COMM_PENDING_COLLECTIVE_H_

@@ -1,4 +1,4 @@
-// How much memory this process may still take.
+// Available memory: how much this process may still take.
 
 #ifndef TANDEM_CORE_DEVICE_AVAILABLE_MEMORY_H_
 #define TANDEM_CORE_DEVICE_AVAILABLE_MEMORY_H_

@@ -1,4 +1,4 @@
-// How much processor time this process may use.
+// CPU quota: how much processor time this process may use.
 
 #ifndef TANDEM_CORE_DEVICE_CPU_QUOTA_H_
 #define TANDEM_CORE_DEVICE_CPU_QUOTA_H_

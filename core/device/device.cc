@@ -96,10 +96,10 @@ absl::StatusOr<std::vector<c10::Device>> DevicesOf(int local_rank,
   return devices;
 }
 
-Place::Place(c10::Device device)
+DeviceThread::DeviceThread(c10::Device device)
     : device_(device), thread_([this] { Loop(); }) {}
 
-Place::~Place() {
+DeviceThread::~DeviceThread() {
   {
     absl::MutexLock lock(&mutex_);
     ending_ = true;
@@ -107,14 +107,14 @@ Place::~Place() {
   thread_.join();
 }
 
-absl::Status Place::Run(Work work) {
+absl::Status DeviceThread::Run(Work work) {
   if (std::this_thread::get_id() == thread_.get_id()) {
     return CatchTorch(work);
   }
   return Submit(std::move(work)).get();
 }
 
-std::future<absl::Status> Place::Submit(Work work) {
+std::future<absl::Status> DeviceThread::Submit(Work work) {
   std::packaged_task<absl::Status()> task(
       [work = std::move(work), state = at::ThreadLocalState()] {
         const at::ThreadLocalStateGuard settings(state);
@@ -126,7 +126,7 @@ std::future<absl::Status> Place::Submit(Work work) {
   return result;
 }
 
-void Place::Loop() {
+void DeviceThread::Loop() {
   // oneDNN and MKL ask OpenMP, which knows a new thread's number from the
   // process's only when it is told.
   at::init_num_threads();

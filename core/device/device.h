@@ -1,4 +1,4 @@
-// A place to run: a torch device, and the thread that issues its work. On a
+// Device thread: a torch device, and the thread that issues its work. On a
 // machine without GPUs several places may share the CPU.
 
 #ifndef TANDEM_CORE_DEVICE_DEVICE_H_
@@ -42,14 +42,14 @@ absl::StatusOr<std::vector<c10::Device>> DevicesOf(int local_rank,
 //
 // Thread-safe. Destruction runs what was submitted, then joins the thread; a
 // place must not be destroyed by its own work.
-class Place {
+class DeviceThread {
  public:
   using Work = std::function<absl::Status()>;
 
-  explicit Place(c10::Device device);
-  ~Place();
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
+  explicit DeviceThread(c10::Device device);
+  ~DeviceThread();
+  DeviceThread(const DeviceThread&) = delete;
+  DeviceThread& operator=(const DeviceThread&) = delete;
 
   c10::Device device() const { return device_; }
 

@@ -1,4 +1,4 @@
-// What memory is for, said by whoever allocates it.
+// Memory category: what memory is for, said by whoever allocates it.
 
 #ifndef TANDEM_CORE_DEVICE_MEMORY_CATEGORY_H_
 #define TANDEM_CORE_DEVICE_MEMORY_CATEGORY_H_

@@ -1,5 +1,6 @@
-// What a failed rank leaves on the store for the others, as fields and not as
-// a sentence: who decides by it reads the fields, who shows it ToString().
+// Failure note: what a failed rank leaves on the store for the others, as
+// fields and not as a sentence: who decides by it reads the fields, who shows
+// it ToString().
 
 #ifndef TANDEM_CORE_HEALTH_FAILURE_NOTE_H_
 #define TANDEM_CORE_HEALTH_FAILURE_NOTE_H_

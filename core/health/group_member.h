@@ -1,4 +1,4 @@
-// A group's member: which rank of which group this is.
+// Group member: which rank of which group this is.
 
 #ifndef TANDEM_CORE_HEALTH_GROUP_MEMBER_H_
 #define TANDEM_CORE_HEALTH_GROUP_MEMBER_H_

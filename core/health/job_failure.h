@@ -1,4 +1,4 @@
-// Tells a job of a failure from outside of its groups: by a rank that has not
+// Failure of a job told from outside of its groups: by a rank that has not
 // joined them, or by the launcher of one that has died.
 
 #ifndef TANDEM_CORE_HEALTH_JOB_FAILURE_H_

@@ -1,4 +1,4 @@
-// Says by name which ranks keep the others waiting.
+// Straggler watch: says by name which ranks keep the others waiting.
 
 #ifndef TANDEM_CORE_HEALTH_STRAGGLER_WATCH_H_
 #define TANDEM_CORE_HEALTH_STRAGGLER_WATCH_H_

@@ -1,5 +1,5 @@
-// What ran when, for a viewer: Chrome's trace format, which Perfetto and
-// chrome://tracing open. A program writes the text with WriteFileAtomically
+// Trace of what ran when, for a viewer: Chrome's trace format, which Perfetto
+// and chrome://tracing open. A program writes the text with WriteFileAtomically
 // (atomic_file.h); ranks send theirs to one by Communicator::AllGatherString.
 
 #ifndef TANDEM_CORE_INSTRUMENT_TRACE_H_

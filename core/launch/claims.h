@@ -1,6 +1,7 @@
-// What flags, torchrun, Slurm or OpenMPI claim about this process's place, each
-// value with the words that it came from, so that a contradiction can name both
-// sides. Pure: ResolveLaunch (resolve_launch.h) is what programs call.
+// Launch claims: what flags, torchrun, Slurm or OpenMPI say about this
+// process's place, each value with the words that it came from, so that a
+// contradiction can name both sides. Pure: ResolveLaunch (resolve_launch.h) is
+// what programs call.
 
 #ifndef TANDEM_CORE_LAUNCH_CLAIMS_H_
 #define TANDEM_CORE_LAUNCH_CLAIMS_H_

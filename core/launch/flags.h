@@ -1,5 +1,5 @@
-// The flags that place a process among the ranks, named as torchrun's. Linking
-// this library defines them: a program's choice.
+// Launch flags: those that place a process among the ranks, named as
+// torchrun's. Linking this library defines them: a program's choice.
 
 #ifndef TANDEM_CORE_LAUNCH_FLAGS_H_
 #define TANDEM_CORE_LAUNCH_FLAGS_H_

@@ -1,4 +1,5 @@
-// Who am I: this process among the ranks of a job.
+// Launch: rank, local rank and world size of this process, and where the ranks
+// meet.
 
 #ifndef TANDEM_CORE_LAUNCH_LAUNCH_H_
 #define TANDEM_CORE_LAUNCH_LAUNCH_H_

@@ -1,4 +1,4 @@
-// What a launcher tells of its ranks, on its stderr.
+// Launcher messages: what a launcher tells of its ranks, on its stderr.
 
 #ifndef TANDEM_CORE_LAUNCH_LAUNCHER_MESSAGES_H_
 #define TANDEM_CORE_LAUNCH_LAUNCHER_MESSAGES_H_

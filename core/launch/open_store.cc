@@ -31,7 +31,7 @@ absl::StatusOr<StorePtr> OpenTcpStore(const Launch& launch,
   if (launch.nnodes > 1) {
     TANDEM_RETURN_IF_ERROR(CheckOthersCanReach(where.host));
   }
-  TANDEM_ASSIGN_OR_RETURN(ServedStore served,
+  TANDEM_ASSIGN_OR_RETURN(HostedStore served,
                           ServeTcpStore(where.host, where.port, timeout));
   return served.store;
 }

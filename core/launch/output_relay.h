@@ -1,4 +1,4 @@
-// What a rank prints, passed on to the launcher's own output.
+// Output relay: what a rank prints, passed on to the launcher's own output.
 
 #ifndef TANDEM_CORE_LAUNCH_OUTPUT_RELAY_H_
 #define TANDEM_CORE_LAUNCH_OUTPUT_RELAY_H_

@@ -1,4 +1,4 @@
-// One rank as its launcher sees it.
+// Rank process: one rank as its launcher sees it.
 
 #ifndef TANDEM_CORE_LAUNCH_RANK_PROCESS_H_
 #define TANDEM_CORE_LAUNCH_RANK_PROCESS_H_

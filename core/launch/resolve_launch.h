@@ -1,5 +1,5 @@
-// From flags and environment to a place among the ranks: what a program asks
-// first. Pure; docs/launching.md tells it to users.
+// Launch resolution: from flags and environment to a place among the ranks,
+// what a program asks first. Pure; docs/launching.md tells it to users.
 //
 //   TANDEM_ASSIGN_OR_RETURN(LaunchPlan plan,
 //       ResolveLaunch(LaunchSettingsFromFlags(), Environment::OfProcess()));

@@ -1,5 +1,5 @@
-// What the launchers' environment variables claim; docs/launching.md has the
-// table. Pure.
+// Launch environment variables: what those of torchrun, Slurm, OpenMPI claim;
+// docs/launching.md has the table. Pure.
 
 #ifndef TANDEM_CORE_LAUNCH_SOURCES_H_
 #define TANDEM_CORE_LAUNCH_SOURCES_H_

@@ -1,5 +1,6 @@
-// A score of which some numbers still lie on a device: whoever needs them waits
-// for that device, so they are read as late, and as many at once, as can be.
+// Deferred score: one of which some numbers still lie on a device: whoever
+// needs them waits for that device, so they are read as late, and as many at
+// once, as can be.
 
 #ifndef TANDEM_CORE_LOSS_DEFERRED_SCORE_H_
 #define TANDEM_CORE_LOSS_DEFERRED_SCORE_H_

@@ -33,7 +33,7 @@ using TensorsByName = std::map<std::string, at::Tensor>;
 
 // What a loss takes beside the last layer's output and the batch's targets.
 struct LossNames {
-  // Tensors that layers leave for others (LayerLinks::stashes), as a layer
+  // Tensors that layers leave for others (LayerLinks::stash), as a layer
   // behind the last one would take them, with gradients.
   std::vector<std::string> outputs = {};
   // Tensors of Batch::further_targets, named as in core/model/batch_inputs.h:

@@ -13,7 +13,7 @@ LossTerms::Scope::Scope(LossTerms* terms) : outer_(current) { current = terms; }
 
 LossTerms::Scope::~Scope() { current = outer_; }
 
-void AddLoss(const std::string& name, const at::Tensor& loss) {
+void AddAuxiliaryLoss(const std::string& name, const at::Tensor& loss) {
   TORCH_CHECK_VALUE(!name.empty(), "a loss that is added needs a name");
   TORCH_CHECK_VALUE(loss.defined() && loss.numel() == 1, "loss ", name,
                     " must be a scalar",

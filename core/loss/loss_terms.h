@@ -20,7 +20,8 @@ class LossTerms {
     at::Tensor loss;
   };
 
-  // While it lives, the calling thread's AddLoss adds to `terms`. Scopes nest.
+  // While it lives, the calling thread's AddAuxiliaryLoss adds to `terms`.
+  // Scopes nest.
   class Scope {
    public:
     explicit Scope(LossTerms* terms);
@@ -36,20 +37,20 @@ class LossTerms {
   const std::vector<Term>& terms() const { return terms_; }
 
  private:
-  friend void AddLoss(const std::string& name, const at::Tensor& loss);
+  friend void AddAuxiliaryLoss(const std::string& name, const at::Tensor& loss);
 
   std::vector<Term> terms_;
 };
 
 // For a layer in its forward, on any stage of a pipeline, or a loss function:
 // `loss`, a scalar, is added to what is trained, and reported by its name
-// beside the loss function's result (Strategy::AddedLosses). It is to be a mean
-// over samples as that one is: microbatches and replicas weigh by their
+// beside the loss function's result (Strategy::AuxiliaryLosses). It is to be a
+// mean over samples as that one is: microbatches and replicas weigh by their
 // samples. Several of one name add up. Nothing happens outside of training.
 //
 // Throws LibTorch's exception for a tensor of other than one element, and for
 // an empty name.
-void AddLoss(const std::string& name, const at::Tensor& loss);
+void AddAuxiliaryLoss(const std::string& name, const at::Tensor& loss);
 
 }  // namespace tandem
 

@@ -1,6 +1,6 @@
-// Device mesh: the ranks of a job as a grid with named axes. Plain arithmetic: no
-// process group, no tensor (as torchtitan keeps `ParallelDims` apart from its
-// communicators; PyTorch's DeviceMesh is both).
+// Device mesh: the ranks of a job as a grid with named axes. Plain arithmetic:
+// no process group, no tensor (as torchtitan keeps `ParallelDims` apart from
+// its communicators; PyTorch's DeviceMesh is both).
 
 #ifndef TANDEM_CORE_MESH_MESH_H_
 #define TANDEM_CORE_MESH_MESH_H_
@@ -31,8 +31,8 @@ struct MeshAxis {
 // of a host in a row, and stages exchange activations for every microbatch,
 // while replicas meet once a step.
 //
-// An axis that a mesh lacks is one of degree 1, along which every rank has index
-// 0. Immutable: may be used by any number of threads.
+// An axis that a mesh lacks is one of degree 1, along which every rank has
+// index 0. Immutable: may be used by any number of threads.
 class Mesh {
  public:
   // By axis, in the order of axes().

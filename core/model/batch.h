@@ -1,4 +1,4 @@
-// What a step computes on.
+// Batch of samples, and the score of one: what a step computes on and comes to.
 
 #ifndef TANDEM_CORE_MODEL_BATCH_H_
 #define TANDEM_CORE_MODEL_BATCH_H_

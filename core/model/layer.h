@@ -1,4 +1,4 @@
-// A model is a list of layers, so that it can be cut between any two of them.
+// Layers: a model is a list of them, so that it can be cut between any two.
 //
 // `LayerSpec` is a layer that is not made yet (DeepSpeed's LayerSpec): any rank
 // can make any part of a model alone, with the same initial values, because
@@ -41,7 +41,7 @@ struct Layer {
   std::shared_ptr<torch::nn::Module> module;
   // Calls the module's forward. Differentiable.
   std::function<at::Tensor(const at::Tensor&)> forward;
-  // Instead of `forward`, for a layer with links.stashes, links.takes or
+  // Instead of `forward`, for a layer with links.stash, links.pop or
   // links.reads: puts the first into the map, finds the others there, may take
   // the second out of it (whoever else takes them has them all the same), and
   // leaves the third where they are.

@@ -1,4 +1,5 @@
-// What is on its way between two layers of a model that is run layer by layer.
+// Layer flow: what is on its way between two layers of a model that is run
+// layer by layer.
 
 #ifndef TANDEM_CORE_MODEL_LAYER_FLOW_H_
 #define TANDEM_CORE_MODEL_LAYER_FLOW_H_

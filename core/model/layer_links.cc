@@ -46,14 +46,14 @@ absl::Status CheckSkips(const std::vector<LayerLinks>& layers,
   const std::vector<std::string> inputs = FurtherInputs(layers);
   AllLeft left;
   for (size_t i = 0; i < layers.size(); ++i) {
-    for (const std::string& skip : layers[i].takes) {
+    for (const std::string& skip : layers[i].pop) {
       const auto found = left.find(skip);
       if (found == left.end()) {
         return SkipError(skip, i, "is left by no layer before it");
       }
       found->second.is_taken = true;
     }
-    for (const std::string& skip : layers[i].stashes) {
+    for (const std::string& skip : layers[i].stash) {
       if (absl::c_linear_search(inputs, skip)) {
         return SkipError(skip, i, "has the name of a further input");
       }
@@ -84,10 +84,10 @@ std::vector<std::string> SkipsBefore(
   std::set<std::string> left;  // anew, under a name that may be on its way
   for (size_t i = layer; i < layers.size(); ++i) {
     needed.insert(layers[i].reads.begin(), layers[i].reads.end());
-    for (const std::string& skip : layers[i].takes) {
+    for (const std::string& skip : layers[i].pop) {
       if (left.count(skip) == 0) needed.insert(skip);
     }
-    left.insert(layers[i].stashes.begin(), layers[i].stashes.end());
+    left.insert(layers[i].stash.begin(), layers[i].stash.end());
   }
   for (const std::string& skip : loss_takes) {
     if (left.count(skip) == 0) needed.insert(skip);

@@ -1,5 +1,5 @@
-// What a layer shares with others beside its input and its output, declared, so
-// that a model can be cut between them.
+// Layer links: skip connections, tied weights and further inputs, which a layer
+// shares with others, declared, so that a model can be cut between them.
 
 #ifndef TANDEM_CORE_MODEL_LAYER_LINKS_H_
 #define TANDEM_CORE_MODEL_LAYER_LINKS_H_
@@ -19,8 +19,8 @@ struct LayerLinks {
   // its gradient is the sum of theirs. Behind the last of them another may be
   // left under that name. (torchgpipe's `skippable`, stash and pop, of which
   // each is for one.)
-  std::vector<std::string> stashes = {};
-  std::vector<std::string> takes = {};
+  std::vector<std::string> stash = {};
+  std::vector<std::string> pop = {};
   // Tied weights: a parameter of this layer ("weight") that is one of an
   // earlier layer, by full name ("transformer.wte.weight").
   std::map<std::string, std::string> ties = {};
@@ -31,7 +31,7 @@ struct LayerLinks {
   std::vector<std::string> reads = {};
 
   bool has_skips() const {
-    return !stashes.empty() || !takes.empty() || !reads.empty();
+    return !stash.empty() || !pop.empty() || !reads.empty();
   }
 };
 

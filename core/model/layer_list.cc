@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "core/model/last_takes.h"
+#include "core/model/last_pops.h"
 
 namespace tandem {
 namespace {
@@ -80,20 +80,20 @@ at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips) {
                 " reads the further input '", name, "', which is not there");
   }
   Skips taken;
-  for (const std::string& skip : layer.links.takes) {
+  for (const std::string& skip : layer.links.pop) {
     TORCH_CHECK(skips.count(skip) > 0, "layer ", layer.name,
                 " takes the skip connection '", skip, "', which is not there");
     taken[skip] = skips.at(skip);
   }
   at::Tensor output = layer.forward_with_skips(input, skips);
-  for (const std::string& skip : layer.links.stashes) {
+  for (const std::string& skip : layer.links.stash) {
     TORCH_CHECK(skips.count(skip) == 1, "layer ", layer.name,
                 " has not left the skip connection '", skip,
-                "', which its links.stashes declare");
+                "', which its links.stash declare");
   }
   // Others may take it, too.
   for (const auto& [name, skip] : taken) {
-    if (!absl::c_linear_search(layer.links.stashes, name)) skips[name] = skip;
+    if (!absl::c_linear_search(layer.links.stash, name)) skips[name] = skip;
   }
   for (const std::string& name : layer.links.reads) {
     TORCH_CHECK(skips.count(name) == 1, "layer ", layer.name,
@@ -114,7 +114,7 @@ std::pair<at::Tensor, Skips> ForwardWithSkips(
   at::Tensor x = input;
   Skips skips = std::move(further);
   const std::vector<std::vector<std::string>> last =
-      LastTakes(LinksOf(layers), names);
+      LastPops(LinksOf(layers), names);
   for (size_t i = 0; i < layers.size(); ++i) {
     x = RunLayer(layers[i], x, skips);
     for (const std::string& skip : last[i]) skips.erase(skip);

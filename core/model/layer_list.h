@@ -1,5 +1,5 @@
-// A model, or a stage of one, once it is made: what is done with all of its
-// layers together.
+// Layer list: a model, or a stage of one, once it is made, and what is done
+// with all of its layers together.
 //
 // Not thread-safe where two threads use the same layers. Exceptions of LibTorch
 // (an input of the wrong shape) pass through.
@@ -27,7 +27,7 @@ LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed);
 
 // Sends `input` through one layer, which leaves its skips in `skips`. Those
 // that it takes are there afterwards, too: who runs the layers drops them
-// behind the last that does (core/model/last_takes.h). Throws c10::Error for a
+// behind the last that does (core/model/last_pops.h). Throws c10::Error for a
 // skip or a further input that is not there, and for a layer that does not do
 // what its links say.
 at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips);

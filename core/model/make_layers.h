@@ -1,5 +1,5 @@
-// A model made with its errors as values: what can go wrong in layers that are
-// not tandem's own.
+// Model construction with errors as values: what can go wrong in layers that
+// are not tandem's own.
 
 #ifndef TANDEM_CORE_MODEL_MAKE_LAYERS_H_
 #define TANDEM_CORE_MODEL_MAKE_LAYERS_H_

@@ -1,5 +1,6 @@
-// Which microbatch of a mini-batch is being computed, for layers that gather
-// something over all of them (BatchNorm's running statistics).
+// Microbatch scope: which microbatch of a mini-batch is being computed, for
+// layers that gather something over all of them (BatchNorm's running
+// statistics).
 
 #ifndef TANDEM_CORE_MODEL_MICROBATCH_SCOPE_H_
 #define TANDEM_CORE_MODEL_MICROBATCH_SCOPE_H_

@@ -22,8 +22,8 @@ std::string Describe(const ParameterTraits& traits) {
           : absl::StrCat("reduced over ",
                          absl::StrJoin(traits.reduce_axes, " and "));
   if (traits.shard.has_value()) {
-    absl::StrAppend(&text, ", dimension ", traits.shard->dim,
-                    " sharded along ", traits.shard->axis);
+    absl::StrAppend(&text, ", dimension ", traits.shard->dim, " sharded along ",
+                    traits.shard->axis);
   }
   absl::StrAppend(&text, ", group ", traits.optimizer_group);
   return text;

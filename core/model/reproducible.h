@@ -1,5 +1,5 @@
-// Whether a model can give the same bits in every layout, and when it is
-// computed again.
+// Reproducibility checks of a model: whether it can give the same bits in every
+// layout, and when it is computed again.
 
 #ifndef TANDEM_CORE_MODEL_REPRODUCIBLE_H_
 #define TANDEM_CORE_MODEL_REPRODUCIBLE_H_

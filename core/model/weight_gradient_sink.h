@@ -1,5 +1,6 @@
-// Where layers leave the gradients of their weights for later (zero bubble:
-// backward in two parts, 2401.10241). Layers know this alone, not who asks.
+// Deferred weight gradients: a sink in which layers leave them for later (zero
+// bubble: backward in two parts, 2401.10241). Layers know this alone, not who
+// asks.
 
 #ifndef TANDEM_CORE_MODEL_WEIGHT_GRADIENT_SINK_H_
 #define TANDEM_CORE_MODEL_WEIGHT_GRADIENT_SINK_H_

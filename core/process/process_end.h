@@ -1,4 +1,4 @@
-// How a process ended, from the status that waitpid gives.
+// Exit of a process: how it ended, from the status that waitpid gives.
 
 #ifndef TANDEM_CORE_PROCESS_PROCESS_END_H_
 #define TANDEM_CORE_PROCESS_PROCESS_END_H_

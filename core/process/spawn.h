@@ -1,5 +1,5 @@
-// Runs a function as several ranks, each a process of its own:
-// torch.multiprocessing's spawn, by fork.
+// Spawned ranks: a function run by several processes, torch.multiprocessing's
+// spawn, by fork.
 
 #ifndef TANDEM_CORE_PROCESS_SPAWN_H_
 #define TANDEM_CORE_PROCESS_SPAWN_H_

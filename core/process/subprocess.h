@@ -1,4 +1,5 @@
-// A child process that runs a program, and goes when its parent goes.
+// Subprocess: a child process that runs a program, and goes when its parent
+// goes.
 
 #ifndef TANDEM_CORE_PROCESS_SUBPROCESS_H_
 #define TANDEM_CORE_PROCESS_SUBPROCESS_H_

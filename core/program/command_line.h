@@ -1,4 +1,4 @@
-// The command line: Abseil's flags, with hyphens taken for underscores in their
+// Command line: Abseil's flags, with hyphens taken for underscores in their
 // names, and with errors as a Status instead of an exit.
 
 #ifndef TANDEM_CORE_PROGRAM_COMMAND_LINE_H_

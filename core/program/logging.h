@@ -1,4 +1,4 @@
-// How a program starts glog. For programs only: a library never calls it.
+// Logging of a program, by glog. For programs only: a library never calls it.
 //
 // Every line names its rank:
 //   I1121 12:10:48.123456 rank 3 thread 4711 train.cc:12] message

@@ -1,5 +1,5 @@
-// What a process chooses for itself: threads, allocator. For programs; a
-// library leaves these alone.
+// Process settings: threads and allocator. For programs; a library leaves these
+// alone.
 
 #ifndef TANDEM_CORE_PROGRAM_PROCESS_H_
 #define TANDEM_CORE_PROGRAM_PROCESS_H_

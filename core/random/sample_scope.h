@@ -1,6 +1,7 @@
-// Which samples of a job are being computed: what random numbers in a layer
-// (dropout) are a function of, together with the layer's name. So a layer that
-// runs again, in another thread, or on another layout, draws the same.
+// Sample scope: which samples of a job are being computed, what random numbers
+// in a layer (dropout) are a function of, together with the layer's name. So a
+// layer that runs again, in another thread, or on another layout, draws the
+// same.
 
 #ifndef TANDEM_CORE_RANDOM_SAMPLE_SCOPE_H_
 #define TANDEM_CORE_RANDOM_SAMPLE_SCOPE_H_

@@ -75,7 +75,7 @@ absl::Status ReadCommandLine(int argc, char** argv,
 int StartRanks(const LaunchPlan& plan, int argc, char** argv) {
   // Of what this process itself asks of the store, which is nothing.
   constexpr std::chrono::minutes kTimeout(30);
-  ServedStore served;
+  HostedStore served;
   LauncherOptions launcher;
   launcher.serve_store = [&](const std::string& host,
                              int port) -> absl::StatusOr<int> {

@@ -1,4 +1,4 @@
-// The all-reduce of ranks that share memory.
+// All-reduce of ranks that share memory.
 
 #ifndef TANDEM_CORE_SHM_ALL_REDUCE_H_
 #define TANDEM_CORE_SHM_ALL_REDUCE_H_

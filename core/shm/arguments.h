@@ -1,5 +1,5 @@
-// The arguments of c10d's operations, checked, as plain arrays. What does not
-// hold is thrown, as c10d's backends do.
+// Arguments of c10d's operations, checked, as plain arrays. What does not hold
+// is thrown, as c10d's backends do.
 
 #ifndef TANDEM_CORE_SHM_ARGUMENTS_H_
 #define TANDEM_CORE_SHM_ARGUMENTS_H_

@@ -1,4 +1,4 @@
-// A collective that goes through the slots chunk by chunk.
+// Chunked collective through slots of shared memory.
 
 #ifndef TANDEM_CORE_SHM_CHUNKS_H_
 #define TANDEM_CORE_SHM_CHUNKS_H_

@@ -1,4 +1,4 @@
-// A cheap way to learn when a collective ends.
+// Completion notice: a cheap way to learn when a collective ends.
 
 #ifndef TANDEM_CORE_SHM_COMPLETION_NOTICE_H_
 #define TANDEM_CORE_SHM_COMPLETION_NOTICE_H_

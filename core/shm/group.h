@@ -1,4 +1,5 @@
-// The ranks of one host that share memory: all that one of them has of it.
+// Shared-memory group: the ranks of one host, and all that one of them has of
+// their common memory.
 
 #ifndef TANDEM_CORE_SHM_GROUP_H_
 #define TANDEM_CORE_SHM_GROUP_H_

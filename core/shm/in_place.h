@@ -1,5 +1,5 @@
-// A collective that works on tensors where they lie: in memory that all ranks
-// map.
+// In-place collective: works on tensors where they lie, in memory that all
+// ranks map.
 
 #ifndef TANDEM_CORE_SHM_IN_PLACE_H_
 #define TANDEM_CORE_SHM_IN_PLACE_H_

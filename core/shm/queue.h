@@ -1,4 +1,5 @@
-// The collectives that a rank has issued and not finished, and who runs them.
+// Queue of collectives that a rank has issued and not finished, and who runs
+// them.
 
 #ifndef TANDEM_CORE_SHM_QUEUE_H_
 #define TANDEM_CORE_SHM_QUEUE_H_

@@ -1,4 +1,4 @@
-// A collective through shared memory, as c10d sees it.
+// Shared-memory work: a collective through shared memory, as c10d sees it.
 
 #ifndef TANDEM_CORE_SHM_WORK_H_
 #define TANDEM_CORE_SHM_WORK_H_

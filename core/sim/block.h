@@ -1,4 +1,4 @@
-// A piece of a simulated device's memory, or of the host's while devices are
+// Memory block of a simulated device, or of the host while devices are
 // simulated: host memory behind a header that says whom it is charged to.
 
 #ifndef TANDEM_CORE_SIM_BLOCK_H_

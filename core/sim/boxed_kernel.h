@@ -1,4 +1,4 @@
-// Runs any operator on simulated devices by its CPU kernel.
+// Boxed kernel: any operator on simulated devices, by its CPU kernel.
 
 #ifndef TANDEM_CORE_SIM_BOXED_KERNEL_H_
 #define TANDEM_CORE_SIM_BOXED_KERNEL_H_

@@ -1,5 +1,5 @@
-// The tensors of one operator call, seen as CPU tensors over the same memory,
-// and back.
+// Aliases of one operator call: its tensors seen as CPU tensors over the same
+// memory, and back.
 
 #ifndef TANDEM_CORE_SIM_CALL_ALIASES_H_
 #define TANDEM_CORE_SIM_CALL_ALIASES_H_

@@ -1,4 +1,5 @@
-// What the shapes of an operator's results depend on, and those shapes.
+// Call signature: what the shapes of an operator's results depend on, and those
+// shapes.
 
 #ifndef TANDEM_CORE_SIM_CALL_SIGNATURE_H_
 #define TANDEM_CORE_SIM_CALL_SIGNATURE_H_

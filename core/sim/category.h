@@ -1,4 +1,4 @@
-// What an operator's results are for.
+// Memory category of an operator's results.
 
 #ifndef TANDEM_CORE_SIM_CATEGORY_H_
 #define TANDEM_CORE_SIM_CATEGORY_H_

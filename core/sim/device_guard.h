@@ -1,4 +1,5 @@
-// Which simulated device, and which of its streams, a thread works on.
+// Device guard: which simulated device, and which of its streams, a thread
+// works on.
 
 #ifndef TANDEM_CORE_SIM_DEVICE_GUARD_H_
 #define TANDEM_CORE_SIM_DEVICE_GUARD_H_

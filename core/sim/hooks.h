@@ -1,4 +1,5 @@
-// What LibTorch asks an accelerator for beyond its operators.
+// Accelerator hooks: what LibTorch asks an accelerator for beyond its
+// operators.
 
 #ifndef TANDEM_CORE_SIM_HOOKS_H_
 #define TANDEM_CORE_SIM_HOOKS_H_

@@ -1,4 +1,4 @@
-// How many simulated devices there can be.
+// Limits of simulation: how many simulated devices there can be.
 
 #ifndef TANDEM_CORE_SIM_LIMITS_H_
 #define TANDEM_CORE_SIM_LIMITS_H_

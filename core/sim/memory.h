@@ -1,4 +1,4 @@
-// The books of the simulated devices' memory.
+// Memory statistics of the simulated devices: their books.
 
 #ifndef TANDEM_CORE_SIM_MEMORY_H_
 #define TANDEM_CORE_SIM_MEMORY_H_

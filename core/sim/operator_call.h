@@ -1,5 +1,5 @@
-// One call of an operator on simulated devices: its arguments on the way to a
-// CPU kernel, its results on the way back.
+// Operator call on simulated devices: its arguments on the way to a CPU kernel,
+// its results on the way back.
 
 #ifndef TANDEM_CORE_SIM_OPERATOR_CALL_H_
 #define TANDEM_CORE_SIM_OPERATOR_CALL_H_

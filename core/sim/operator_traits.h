@@ -1,4 +1,4 @@
-// What a call of an operator needs to know of its schema, worked out once.
+// Operator traits: what a call needs to know of its schema, worked out once.
 
 #ifndef TANDEM_CORE_SIM_OPERATOR_TRAITS_H_
 #define TANDEM_CORE_SIM_OPERATOR_TRAITS_H_

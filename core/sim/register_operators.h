@@ -1,4 +1,4 @@
-// Makes LibTorch's operators run on simulated devices.
+// Operator registration: makes LibTorch's operators run on simulated devices.
 
 #ifndef TANDEM_CORE_SIM_REGISTER_OPERATORS_H_
 #define TANDEM_CORE_SIM_REGISTER_OPERATORS_H_

@@ -1,5 +1,5 @@
-// What a stream of a simulated device is made of: a queue, and a thread that
-// works it off in order.
+// Stream queue: what a stream of a simulated device is made of, with a thread
+// that works it off in order.
 
 #ifndef TANDEM_CORE_SIM_STREAM_QUEUE_H_
 #define TANDEM_CORE_SIM_STREAM_QUEUE_H_

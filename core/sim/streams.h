@@ -1,5 +1,5 @@
-// The streams of the simulated devices. In synchronous mode they are numbers
-// alone: work runs when it is issued, and events have always passed.
+// Streams of the simulated devices. In synchronous mode they are numbers alone:
+// work runs when it is issued, and events have always passed.
 
 #ifndef TANDEM_CORE_SIM_STREAMS_H_
 #define TANDEM_CORE_SIM_STREAMS_H_

@@ -25,7 +25,7 @@ std::string DescribeSilence(const c10::intrusive_ptr<c10d::Store>& store,
   const auto served = ClientBehind(store);
   const char* const how = absl::IsUnavailable(error) ? "its connection is lost"
                                                      : "it does not answer";
-  if (auto* known = dynamic_cast<ServedTcpStore*>(served.get())) {
+  if (auto* known = dynamic_cast<StoreClient*>(served.get())) {
     return absl::StrCat("not heard of: ",
                         known->server() == StoreServer::kRankZero
                             ? "rank 0 of the job"

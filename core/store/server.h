@@ -1,4 +1,4 @@
-// Whom to name when the store of a job is silent: who serves it.
+// Store server: whom to name when the store of a job is silent.
 
 #ifndef TANDEM_CORE_STORE_SERVER_H_
 #define TANDEM_CORE_STORE_SERVER_H_
@@ -15,10 +15,10 @@ namespace tandem {
 enum class StoreServer { kRankZero, kLauncher };
 
 // A client of a TCPStore that knows who serves it.
-class ServedTcpStore : public c10d::TCPStore {
+class StoreClient : public c10d::TCPStore {
  public:
-  ServedTcpStore(const std::string& host, const c10d::TCPStoreOptions& options,
-                 StoreServer server)
+  StoreClient(const std::string& host, const c10d::TCPStoreOptions& options,
+              StoreServer server)
       : TCPStore(host, options), server_(server) {}
 
   StoreServer server() const { return server_; }

@@ -1,4 +1,4 @@
-// A store client that threads share: one that waits holds up no other.
+// Shared store client: threads share it, and one that waits holds up no other.
 
 #ifndef TANDEM_CORE_STORE_SHARED_STORE_H_
 #define TANDEM_CORE_STORE_SHARED_STORE_H_

@@ -86,7 +86,7 @@ absl::StatusOr<StorePtr> ConnectClient(const std::string& host, int port,
 
 }  // namespace
 
-absl::StatusOr<ServedStore> ServeTcpStore(const std::string& host, int port,
+absl::StatusOr<HostedStore> ServeTcpStore(const std::string& host, int port,
                                           milliseconds timeout) {
   TANDEM_RETURN_IF_ERROR(CheckPort(port, 0));
   TANDEM_ASSIGN_OR_RETURN(BoundSocket socket, ListenOn(host, port));
@@ -99,7 +99,7 @@ absl::StatusOr<ServedStore> ServeTcpStore(const std::string& host, int port,
       },
       absl::StrCat("serve a store on ", host, ":", socket.port));
   if (!store.ok()) return store.status();
-  return ServedStore{*std::move(store), socket.port};
+  return HostedStore{*std::move(store), socket.port};
 }
 
 absl::StatusOr<StorePtr> ConnectTcpStore(const std::string& host, int port,
@@ -108,7 +108,7 @@ absl::StatusOr<StorePtr> ConnectTcpStore(const std::string& host, int port,
   return ConnectClient(host, port, timeout, [=]() -> StorePtr {
     const c10d::TCPStoreOptions options = TcpOptions(port, timeout);
     if (server.has_value()) {
-      return c10::make_intrusive<ServedTcpStore>(host, options, *server);
+      return c10::make_intrusive<StoreClient>(host, options, *server);
     }
     return c10::make_intrusive<c10d::TCPStore>(host, options);
   });

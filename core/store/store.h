@@ -1,5 +1,5 @@
-// Where ranks leave notes for each other before they can talk: c10d's
-// key-value stores, with errors as Status.
+// Key-value store where ranks leave notes for each other before they can talk:
+// c10d's stores, with errors as Status.
 //
 // Include <torch/csrc/distributed/c10d/Store.hpp> to use a store itself.
 
@@ -22,7 +22,7 @@ enum class StoreServer;
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-struct ServedStore {
+struct HostedStore {
   StorePtr store;  // lives as long as this, and so does the server
   int port = 0;    // where it listens
 };
@@ -32,7 +32,7 @@ struct ServedStore {
 // socket is bound here. Port 0 lets the kernel choose. `timeout` bounds the
 // waits of the returned store. InvalidArgument when `host` is not of this
 // machine; AlreadyExists when the port is in use.
-absl::StatusOr<ServedStore> ServeTcpStore(const std::string& host, int port,
+absl::StatusOr<HostedStore> ServeTcpStore(const std::string& host, int port,
                                           std::chrono::milliseconds timeout);
 
 // Connects to a TCPStore, trying again until `timeout`: the server may start

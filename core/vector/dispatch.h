@@ -1,5 +1,5 @@
-// One loop compiled for several instruction sets, of which the program chooses
-// when it runs. For the loops of this folder.
+// Instruction-set dispatch: one loop compiled for several, of which the program
+// chooses when it runs. For the loops of this folder.
 
 #ifndef TANDEM_CORE_VECTOR_DISPATCH_H_
 #define TANDEM_CORE_VECTOR_DISPATCH_H_

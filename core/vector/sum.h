@@ -1,6 +1,5 @@
-// The sum (or product, minimum, ...) of several ranks' arrays, element by
-// element, always in the order of the ranks: the same bits whoever computes it
-// and whenever.
+// Element-wise sum (or product, minimum, ...) of several ranks' arrays, always
+// in the order of the ranks: the same bits whoever computes it and whenever.
 
 #ifndef TANDEM_CORE_VECTOR_SUM_H_
 #define TANDEM_CORE_VECTOR_SUM_H_

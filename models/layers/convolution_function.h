@@ -1,4 +1,4 @@
-// A convolution's computation, by the fastest way for its shape.
+// Convolution with a backward of its own, by the fastest way for its shape.
 
 #ifndef TANDEM_MODELS_LAYERS_CONVOLUTION_FUNCTION_H_
 #define TANDEM_MODELS_LAYERS_CONVOLUTION_FUNCTION_H_

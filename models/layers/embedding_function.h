@@ -1,4 +1,4 @@
-// A table look-up whose gradient can be left for later
+// Embedding look-up whose gradient can be left for later
 // (core/model/weight_gradient_sink.h).
 
 #ifndef TANDEM_MODELS_LAYERS_EMBEDDING_FUNCTION_H_

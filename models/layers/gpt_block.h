@@ -1,4 +1,4 @@
-// The layers that only GPT-2 has.
+// GPT-2 blocks: the layers that only GPT-2 has.
 
 #ifndef TANDEM_MODELS_LAYERS_GPT_BLOCK_H_
 #define TANDEM_MODELS_LAYERS_GPT_BLOCK_H_

@@ -1,4 +1,4 @@
-// A linear layer as a module.
+// Linear layer as a module.
 
 #ifndef TANDEM_MODELS_LAYERS_LINEAR_H_
 #define TANDEM_MODELS_LAYERS_LINEAR_H_

@@ -1,4 +1,4 @@
-// A linear layer's computation, with a backward of its own.
+// Linear layer's computation, with a backward of its own.
 
 #ifndef TANDEM_MODELS_LAYERS_LINEAR_FUNCTION_H_
 #define TANDEM_MODELS_LAYERS_LINEAR_FUNCTION_H_

@@ -1,4 +1,4 @@
-// The product of two matrices, by the faster of LibTorch's two libraries.
+// Matrix product, by the faster of LibTorch's two libraries.
 
 #ifndef TANDEM_MODELS_LAYERS_MATRIX_PRODUCT_H_
 #define TANDEM_MODELS_LAYERS_MATRIX_PRODUCT_H_

@@ -1,4 +1,4 @@
-// A torch::nn module as a layer.
+// Module layer: a torch::nn module as a layer.
 
 #ifndef TANDEM_MODELS_LAYERS_MODULE_LAYER_H_
 #define TANDEM_MODELS_LAYERS_MODULE_LAYER_H_

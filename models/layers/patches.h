@@ -1,4 +1,4 @@
-// A convolution's patches as the rows of a matrix, and back (im2col, col2im).
+// Patches of a convolution as the rows of a matrix, and back (im2col, col2im).
 
 #ifndef TANDEM_MODELS_LAYERS_PATCHES_H_
 #define TANDEM_MODELS_LAYERS_PATCHES_H_

@@ -1,4 +1,4 @@
-// The residual blocks of ResNet (He et al., "Deep Residual Learning for Image
+// Residual blocks of ResNet (He et al., "Deep Residual Learning for Image
 // Recognition", 2016), as torchvision.models.resnet has them.
 
 #ifndef TANDEM_MODELS_LAYERS_RESNET_BLOCK_H_

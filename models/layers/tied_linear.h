@@ -1,4 +1,4 @@
-// A linear layer whose weight is another layer's.
+// Tied linear layer: its weight is another layer's.
 
 #ifndef TANDEM_MODELS_LAYERS_TIED_LINEAR_H_
 #define TANDEM_MODELS_LAYERS_TIED_LINEAR_H_

@@ -1,5 +1,6 @@
-// Where to cut a model so that no stage keeps the others waiting. Pure
-// functions of what layers cost; profile them with the trainer's --balance.
+// Pipeline balancing: where to cut a model so that no stage keeps the others
+// waiting. Pure functions of what layers cost; profile them with the trainer's
+// --balance.
 
 #ifndef TANDEM_PARALLEL_BALANCE_BALANCE_H_
 #define TANDEM_PARALLEL_BALANCE_BALANCE_H_

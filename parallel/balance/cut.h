@@ -1,4 +1,4 @@
-// Where a list of layers is cut into parts, one a device.
+// Cuts: where a list of layers is cut into parts, one a device.
 //
 // Pure functions of names and counts. InvalidArgument when there are fewer
 // layers than parts, or no part at all: every part has a layer.

@@ -1,4 +1,4 @@
-// The search for cuts where a device has several parts. For balance.h.
+// Cut search, where a device has several parts. For balance.h.
 
 #ifndef TANDEM_PARALLEL_BALANCE_CUT_SEARCH_H_
 #define TANDEM_PARALLEL_BALANCE_CUT_SEARCH_H_

@@ -1,4 +1,4 @@
-// What the parts of a cut model cost their devices. Pure arithmetic, for
+// Costs of the parts of a cut model for their devices. Pure arithmetic, for
 // balance.h.
 
 #ifndef TANDEM_PARALLEL_BALANCE_PART_COSTS_H_

@@ -1,4 +1,4 @@
-// The mean over all ranks, as PyTorch's communication hooks form it.
+// All-reduced mean over all ranks, as PyTorch's communication hooks form it.
 
 #ifndef TANDEM_PARALLEL_COMM_HOOKS_ALL_REDUCE_MEAN_H_
 #define TANDEM_PARALLEL_COMM_HOOKS_ALL_REDUCE_MEAN_H_

@@ -1,4 +1,5 @@
-// What a communication hook keeps for each bucket from one step to the next.
+// Bucket memory: what a communication hook keeps for each bucket from one step
+// to the next.
 
 #ifndef TANDEM_PARALLEL_COMM_HOOKS_BUCKET_MEMORY_H_
 #define TANDEM_PARALLEL_COMM_HOOKS_BUCKET_MEMORY_H_

@@ -1,4 +1,4 @@
-// One bucket of gradients, laid out for PowerSGD. For power_sgd.cc.
+// PowerSGD bucket: one bucket of gradients, laid out for PowerSGD.
 
 #ifndef TANDEM_PARALLEL_COMM_HOOKS_POWER_SGD_BUCKET_H_
 #define TANDEM_PARALLEL_COMM_HOOKS_POWER_SGD_BUCKET_H_

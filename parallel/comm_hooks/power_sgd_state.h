@@ -1,4 +1,4 @@
-// What stands behind a PowerSgd handle. For power_sgd.cc.
+// PowerSGD state: what stands behind a PowerSgd handle. For power_sgd.cc.
 
 #ifndef TANDEM_PARALLEL_COMM_HOOKS_POWER_SGD_STATE_H_
 #define TANDEM_PARALLEL_COMM_HOOKS_POWER_SGD_STATE_H_

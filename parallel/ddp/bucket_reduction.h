@@ -1,4 +1,4 @@
-// One bucket on its way.
+// Bucket reduction: one bucket of gradients on its way.
 
 #ifndef TANDEM_PARALLEL_DDP_BUCKET_REDUCTION_H_
 #define TANDEM_PARALLEL_DDP_BUCKET_REDUCTION_H_

@@ -1,4 +1,4 @@
-// The streams on which gradients are made.
+// Gradient streams: the streams on which gradients are made.
 
 #ifndef TANDEM_PARALLEL_DDP_GRADIENT_STREAMS_H_
 #define TANDEM_PARALLEL_DDP_GRADIENT_STREAMS_H_

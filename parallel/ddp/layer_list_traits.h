@@ -1,4 +1,4 @@
-// A list of layers as the module of DistributedDataParallel.
+// Layer list as the module of DistributedDataParallel.
 
 #ifndef TANDEM_PARALLEL_DDP_LAYER_LIST_TRAITS_H_
 #define TANDEM_PARALLEL_DDP_LAYER_LIST_TRAITS_H_

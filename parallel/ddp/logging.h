@@ -1,4 +1,4 @@
-// What DistributedDataParallel tells about itself.
+// DDP logging data: what DistributedDataParallel tells about itself.
 
 #ifndef TANDEM_PARALLEL_DDP_LOGGING_H_
 #define TANDEM_PARALLEL_DDP_LOGGING_H_

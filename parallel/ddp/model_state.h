@@ -1,4 +1,4 @@
-// A model's parameters and buffers as a whole: alike on all ranks, replaced
+// Model state: parameters and buffers as a whole, alike on all ranks, replaced
 // from a file.
 
 #ifndef TANDEM_PARALLEL_DDP_MODEL_STATE_H_

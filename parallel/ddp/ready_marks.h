@@ -1,4 +1,4 @@
-// Which gradients of a backward are complete.
+// Readiness of gradients: which of a backward are complete.
 
 #ifndef TANDEM_PARALLEL_DDP_READY_MARKS_H_
 #define TANDEM_PARALLEL_DDP_READY_MARKS_H_

@@ -65,8 +65,7 @@ class FlatBuffer {
   // device and dtype, in the order of the buffer. `positions` go to the slots.
   FlatBuffer(const NamedTensors& parameters,
              const std::vector<int64_t>& positions,
-             const Allocate& allocate = nullptr,
-             ParameterTraits traits = {});
+             const Allocate& allocate = nullptr, ParameterTraits traits = {});
   ~FlatBuffer();
   FlatBuffer(const FlatBuffer&) = delete;
   FlatBuffer& operator=(const FlatBuffer&) = delete;

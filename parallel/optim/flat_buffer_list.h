@@ -1,4 +1,4 @@
-// Some of a model's flat buffers, or all.
+// Flat buffer list: some of a model's flat buffers, or all.
 
 #ifndef TANDEM_PARALLEL_OPTIM_FLAT_BUFFER_LIST_H_
 #define TANDEM_PARALLEL_OPTIM_FLAT_BUFFER_LIST_H_

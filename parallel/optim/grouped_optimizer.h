@@ -1,4 +1,4 @@
-// One optimizer for each parameter group (torch.optim's param_groups).
+// Grouped optimizer: one for each parameter group (torch.optim's param_groups).
 
 #ifndef TANDEM_PARALLEL_OPTIM_GROUPED_OPTIMIZER_H_
 #define TANDEM_PARALLEL_OPTIM_GROUPED_OPTIMIZER_H_

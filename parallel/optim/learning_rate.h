@@ -1,4 +1,4 @@
-// The learning rate of each step.
+// Learning-rate schedule: the learning rate of each step.
 
 #ifndef TANDEM_PARALLEL_OPTIM_LEARNING_RATE_H_
 #define TANDEM_PARALLEL_OPTIM_LEARNING_RATE_H_

@@ -1,4 +1,5 @@
 #include "parallel/optim/make_optimizer.h"
+
 #include "parallel/optim/adam.h"
 #include "parallel/optim/sgd.h"
 

@@ -1,4 +1,4 @@
-// One of the optimizers, from whichever options are given.
+// Optimizer factory: one of the optimizers, from whichever options are given.
 
 #ifndef TANDEM_PARALLEL_OPTIM_MAKE_OPTIMIZER_H_
 #define TANDEM_PARALLEL_OPTIM_MAKE_OPTIMIZER_H_

@@ -1,4 +1,5 @@
-// What it takes to bring a tensor from one device to another, measured.
+// Copy cost: what it takes to bring a tensor from one device to another,
+// measured.
 
 #ifndef TANDEM_PARALLEL_PARTITION_COPY_COST_H_
 #define TANDEM_PARALLEL_PARTITION_COPY_COST_H_

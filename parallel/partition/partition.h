@@ -1,5 +1,6 @@
-// From what --balance says to the cuts of a pipeline, and what its stages then
-// hold. Pure functions: layer_profile.h measures, partition_table.h prints.
+// Model partition: from what --balance says to the cuts of a pipeline, and what
+// its stages then hold. Pure functions: layer_profile.h measures,
+// partition_table.h prints.
 
 #ifndef TANDEM_PARALLEL_PARTITION_PARTITION_H_
 #define TANDEM_PARALLEL_PARTITION_PARTITION_H_

@@ -1,4 +1,4 @@
-// A partition for a person to read.
+// Partition table, for a person to read.
 
 #ifndef TANDEM_PARALLEL_PARTITION_TABLE_H_
 #define TANDEM_PARALLEL_PARTITION_TABLE_H_

@@ -170,7 +170,7 @@ absl::StatusOr<Score> PipelineExecutor::TrainStep(
   step.samples = samples;
   step.gradients = &gradients;
   for (const auto& stage : stages_) {
-    if (stage != nullptr) stage->TakeAddedLosses();  // an earlier step's
+    if (stage != nullptr) stage->TakeAuxiliaryLosses();  // an earlier step's
   }
   TANDEM_RETURN_IF_ERROR(Run(step));
   scores_ = std::move(step.scores);

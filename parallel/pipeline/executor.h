@@ -1,4 +1,5 @@
-// Runs a schedule: one thread a device, no lock over all, no polling.
+// Pipeline executor: runs a schedule with one thread a device and no lock over
+// all.
 
 #ifndef TANDEM_PARALLEL_PIPELINE_EXECUTOR_H_
 #define TANDEM_PARALLEL_PIPELINE_EXECUTOR_H_

@@ -1,5 +1,5 @@
-// A batch cut into microbatches along dimension 0
-// (torch.distributed.pipelining's split_args_kwargs_into_chunks).
+// Microbatches: a batch cut along dimension 0 (torch.distributed.pipelining's
+// split_args_kwargs_into_chunks).
 
 #ifndef TANDEM_PARALLEL_PIPELINE_MICROBATCHES_H_
 #define TANDEM_PARALLEL_PIPELINE_MICROBATCHES_H_

@@ -1,4 +1,5 @@
-// A model cut into a schedule's stages: those of one rank, made and placed.
+// Pipeline model: a model cut into a schedule's stages, those of one rank, made
+// and placed.
 
 #ifndef TANDEM_PARALLEL_PIPELINE_MODEL_H_
 #define TANDEM_PARALLEL_PIPELINE_MODEL_H_

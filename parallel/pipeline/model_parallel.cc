@@ -167,7 +167,7 @@ absl::StatusOr<LayerList> SpreadOverDevices(
         spot.bring = part == 0 ? To(devices[0])
                                : ToNext(devices[part - 1], devices[part]);
       }
-      for (const std::string& skip : layers[i].links.takes) {
+      for (const std::string& skip : layers[i].links.pop) {
         const size_t from = part_of_skip.at(skip);
         if (from == part) continue;
         spot.bring_skips[skip] = ToNext(devices[from], devices[part]);
@@ -175,7 +175,7 @@ absl::StatusOr<LayerList> SpreadOverDevices(
       for (const std::string& input : layers[i].links.reads) {
         spot.bring_skips[input] = To(devices[part]);
       }
-      for (const std::string& skip : layers[i].links.stashes) {
+      for (const std::string& skip : layers[i].links.stash) {
         part_of_skip[skip] = part;
       }
       placed.push_back(Placed(std::move(layers[i]), std::move(spot)));

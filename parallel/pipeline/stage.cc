@@ -13,7 +13,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
-#include "core/model/last_takes.h"
+#include "core/model/last_pops.h"
 #include "core/model/layer_flow.h"
 #include "core/model/layer_list.h"
 #include "core/random/default_generator.h"
@@ -61,7 +61,7 @@ uint64_t SeedOfDraws(const Samples& samples, const std::string& layer) {
 PipelineStage::PipelineStage(LayerList layers, StageOptions options)
     : layers_(std::move(layers)),
       options_(std::move(options)),
-      last_takes_(LastTakes(LinksOf(layers_), options_.outgoing)),
+      last_pops_(LastPops(LinksOf(layers_), options_.outgoing)),
       running_(std::make_unique<std::atomic<const Layer*>>(nullptr)) {
   CHECK_GE(options_.weight_gradient_batch, 1);
   if (options_.records_statistics) {
@@ -73,8 +73,8 @@ bool PipelineStage::PassesBy(const std::string& skip) const {
   return !has_loss() && absl::c_linear_search(options_.incoming, skip) &&
          absl::c_linear_search(options_.outgoing, skip) &&
          absl::c_none_of(layers_, [&](const Layer& each) {
-           return absl::c_linear_search(each.links.takes, skip) ||
-                  absl::c_linear_search(each.links.stashes, skip);
+           return absl::c_linear_search(each.links.pop, skip) ||
+                  absl::c_linear_search(each.links.stash, skip);
          });
 }
 
@@ -106,7 +106,7 @@ absl::StatusOr<StageMessage> PipelineStage::Run(const StagePass& pass,
       return Annotate(output.status(), absl::StrCat("layer ", layer.name));
     }
     values = *std::move(output);
-    for (const std::string& skip : last_takes_[i]) skips.erase(skip);
+    for (const std::string& skip : last_pops_[i]) skips.erase(skip);
   }
   StageMessage outputs = {values};
   for (const std::string& name : options_.outgoing) {
@@ -174,7 +174,7 @@ absl::Status PipelineStage::Keep(const LossTerms& terms, Kept* kept) {
   const double weight = kept->pass.weight;
   return CatchTorch([&] {
     for (const LossTerms::Term& each : terms.terms()) {
-      added_losses_.push_back(
+      auxiliary_losses_.push_back(
           {each.name, kept->pass.microbatch.index, weight, each.loss.detach()});
       if (!each.loss.requires_grad()) continue;
       kept->roots->push_back(RootOf(each.loss.mul(weight)));
@@ -182,8 +182,8 @@ absl::Status PipelineStage::Keep(const LossTerms& terms, Kept* kept) {
   });
 }
 
-std::vector<AddedLoss> PipelineStage::TakeAddedLosses() {
-  return std::exchange(added_losses_, {});
+std::vector<AuxiliaryLoss> PipelineStage::TakeAuxiliaryLosses() {
+  return std::exchange(auxiliary_losses_, {});
 }
 
 absl::StatusOr<StageMessage> PipelineStage::Begin(Kept kept,

@@ -1,5 +1,5 @@
-// One stage of a pipeline: some layers on one device, and what their
-// microbatches keep between forward and backward.
+// Pipeline stage: some layers on one device, and what their microbatches keep
+// between forward and backward.
 
 #ifndef TANDEM_PARALLEL_PIPELINE_STAGE_H_
 #define TANDEM_PARALLEL_PIPELINE_STAGE_H_
@@ -69,7 +69,7 @@ struct StagePass {
 
 // What a layer or the loss function added (core/loss/loss_terms.h), not
 // weighted.
-struct AddedLoss {
+struct AuxiliaryLoss {
   std::string name;
   int microbatch = 0;
   double weight = 1;  // its pass's
@@ -129,7 +129,7 @@ class PipelineStage {
   absl::Status FlushWeights();
 
   // Since it was asked last, of microbatches that were trained on.
-  std::vector<AddedLoss> TakeAddedLosses();
+  std::vector<AuxiliaryLoss> TakeAuxiliaryLosses();
 
   // Forgets every microbatch.
   void Clear();
@@ -190,11 +190,11 @@ class PipelineStage {
 
   LayerList layers_;
   StageOptions options_;
-  std::vector<std::vector<std::string>> last_takes_;  // by layer
-  std::map<int, Kept> kept_;                          // after forward
+  std::vector<std::vector<std::string>> last_pops_;  // by layer
+  std::map<int, Kept> kept_;                         // after forward
   std::map<int, Sink> left_;   // after the first part of backward
   std::vector<Sink> waiting_;  // after the second, for others
-  std::vector<AddedLoss> added_losses_;
+  std::vector<AuxiliaryLoss> auxiliary_losses_;
   std::unique_ptr<StatisticsRecords> records_;
   // A pointer, so that a stage can be moved.
   std::unique_ptr<std::atomic<const Layer*>> running_;

@@ -193,7 +193,7 @@ void PipelineStage::Clear() {
   kept_.clear();
   left_.clear();
   waiting_.clear();
-  added_losses_.clear();
+  auxiliary_losses_.clear();
 }
 
 }  // namespace tandem

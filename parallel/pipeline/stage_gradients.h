@@ -1,5 +1,5 @@
-// How the gradients of one stage of a pipeline become those of the whole batch,
-// of which other replicas compute a part.
+// Gradient reduction of a pipeline stage: how its gradients become those of the
+// whole batch, of which other replicas compute a part.
 
 #ifndef TANDEM_PARALLEL_PIPELINE_STAGE_GRADIENTS_H_
 #define TANDEM_PARALLEL_PIPELINE_STAGE_GRADIENTS_H_

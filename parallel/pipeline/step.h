@@ -1,4 +1,4 @@
-// What the parts of PipelineExecutor share.
+// Step state: what the parts of PipelineExecutor share.
 
 #ifndef TANDEM_PARALLEL_PIPELINE_STEP_H_
 #define TANDEM_PARALLEL_PIPELINE_STEP_H_
@@ -52,13 +52,13 @@ inline int NumberOf(const Action& action, const std::vector<Action>& all) {
 
 struct PipelineExecutor::Local {
   Local(int in_schedule, c10::Device on)
-      : index(in_schedule), place(std::make_unique<Place>(on)) {}
+      : index(in_schedule), place(std::make_unique<DeviceThread>(on)) {}
 
   int index;                                     // in the schedule
   std::vector<Action> forwards;                  // of a forward-only pass
   const std::vector<Action>* actions = nullptr;  // of the step under way
   DeviceProgress progress;
-  std::unique_ptr<Place> place;  // last
+  std::unique_ptr<DeviceThread> place;  // last
 };
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// What each device of a pipeline did in one step, and when.
+// Pipeline timeline: what each device did in one step, and when.
 
 #ifndef TANDEM_PARALLEL_PIPELINE_TIMELINE_H_
 #define TANDEM_PARALLEL_PIPELINE_TIMELINE_H_

@@ -1,4 +1,4 @@
-// Where the devices of a pipeline are, and whether one hangs.
+// Hang watch: where the devices of a pipeline are, and whether one hangs.
 //
 // A wait in a channel ends by its timeout. A layer that never returns cannot be
 // stopped in C++: whoever watches can say where it is, and end the process.

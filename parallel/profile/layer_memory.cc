@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/model/last_takes.h"
+#include "core/model/last_pops.h"
 #include "core/model/layer_list.h"
 #include "parallel/profile/storage_watch.h"
 
@@ -67,7 +67,7 @@ absl::Status MeasureActivations(const LayerList& layers, const LayerFlow& entry,
   watch.Ignore(flow.values);
   for (const auto& each : flow.skips) watch.Ignore(each.second);
   at::Tensor values = std::exchange(flow.values, {});
-  const std::vector<std::vector<std::string>> last = LastTakes(LinksOf(layers));
+  const std::vector<std::vector<std::string>> last = LastPops(LinksOf(layers));
   for (size_t i = 0; i < layers.size(); ++i) {
     watch.SetMaker(static_cast<int>(i));
     TANDEM_ASSIGN_OR_RETURN(

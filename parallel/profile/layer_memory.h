@@ -1,4 +1,4 @@
-// The bytes of a model's layers, for layer_profile.h.
+// Layer memory: the bytes of a model's layers.
 
 #ifndef TANDEM_PARALLEL_PROFILE_LAYER_MEMORY_H_
 #define TANDEM_PARALLEL_PROFILE_LAYER_MEMORY_H_

@@ -118,7 +118,7 @@ class StateBackup {
 at::TensorList RootsOf(const Layer& layer, const LayerFlow& made,
                        std::vector<at::Tensor>& roots) {
   if (made.values.requires_grad()) roots.push_back(made.values);
-  for (const std::string& name : layer.links.stashes) {
+  for (const std::string& name : layer.links.stash) {
     const at::Tensor& skip = made.skips.at(name);
     if (skip.requires_grad()) roots.push_back(skip);
   }

@@ -1,5 +1,6 @@
-// How much of the memory that operators make lives on, and who made it: what a
-// layer's forward keeps for its backward, on any device and with any allocator.
+// Storage watch: how much of the memory that operators make lives on, and who
+// made it: what a layer's forward keeps for its backward, on any device and
+// with any allocator.
 
 #ifndef TANDEM_PARALLEL_PROFILE_STORAGE_WATCH_H_
 #define TANDEM_PARALLEL_PROFILE_STORAGE_WATCH_H_

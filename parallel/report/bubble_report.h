@@ -1,4 +1,4 @@
-// Where a pipeline's time went, for a person to read.
+// Bubble report: where a pipeline's time went, for a person to read.
 
 #ifndef TANDEM_PARALLEL_REPORT_BUBBLE_REPORT_H_
 #define TANDEM_PARALLEL_REPORT_BUBBLE_REPORT_H_

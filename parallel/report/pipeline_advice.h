@@ -1,4 +1,4 @@
-// What would make a pipeline faster, from predictions.
+// Pipeline advice: what would make it faster, from predictions.
 
 #ifndef TANDEM_PARALLEL_REPORT_PIPELINE_ADVICE_H_
 #define TANDEM_PARALLEL_REPORT_PIPELINE_ADVICE_H_

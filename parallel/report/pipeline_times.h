@@ -1,4 +1,4 @@
-// What the devices of a pipeline spent their time on, over many steps: sums
+// Pipeline times: what the devices spent their time on, over many steps: sums
 // alone, so that adding a step costs next to nothing.
 
 #ifndef TANDEM_PARALLEL_REPORT_PIPELINE_TIMES_H_

@@ -1,4 +1,4 @@
-// A pipeline's step as a trace shows it.
+// Pipeline trace: a step as a trace viewer shows it.
 
 #ifndef TANDEM_PARALLEL_REPORT_PIPELINE_TRACE_H_
 #define TANDEM_PARALLEL_REPORT_PIPELINE_TRACE_H_

@@ -1,5 +1,5 @@
-// A parameter's gradients where backward comes in two parts: which microbatch's
-// is whole, in which order.
+// Gradient halves: a parameter's gradients where backward comes in two parts,
+// which microbatch's is whole, in which order.
 
 #ifndef TANDEM_PARALLEL_REPRODUCIBLE_GRADIENT_HALVES_H_
 #define TANDEM_PARALLEL_REPRODUCIBLE_GRADIENT_HALVES_H_

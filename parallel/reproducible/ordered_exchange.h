@@ -1,4 +1,5 @@
-// A sum over replicas in the order of one tree, whoever holds which terms.
+// Ordered reduction over replicas: a sum in the order of one tree, whoever
+// holds which terms.
 
 #ifndef TANDEM_PARALLEL_REPRODUCIBLE_ORDERED_EXCHANGE_H_
 #define TANDEM_PARALLEL_REPRODUCIBLE_ORDERED_EXCHANGE_H_

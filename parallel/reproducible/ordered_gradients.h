@@ -1,5 +1,5 @@
-// The gradients of a stage, summed in an order that does not depend on how many
-// replicas there are, nor on the schedule.
+// Ordered gradients: those of a stage, summed in an order that does not depend
+// on how many replicas there are, nor on the schedule.
 
 #ifndef TANDEM_PARALLEL_REPRODUCIBLE_ORDERED_GRADIENTS_H_
 #define TANDEM_PARALLEL_REPRODUCIBLE_ORDERED_GRADIENTS_H_

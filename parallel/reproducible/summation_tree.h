@@ -1,5 +1,5 @@
-// A binary tree over the terms of a sum, so that the sum has the same bits
-// whoever holds which terms.
+// Summation tree: binary, over the terms of a sum, so that the sum has the same
+// bits whoever holds which terms.
 
 #ifndef TANDEM_PARALLEL_REPRODUCIBLE_SUMMATION_TREE_H_
 #define TANDEM_PARALLEL_REPRODUCIBLE_SUMMATION_TREE_H_

@@ -1,4 +1,4 @@
-// A schedule as flags name it: by name, or as a file.
+// Schedule choice, as flags make it: by name, or as a file.
 
 #ifndef TANDEM_PARALLEL_SCHEDULE_CHOICE_H_
 #define TANDEM_PARALLEL_SCHEDULE_CHOICE_H_

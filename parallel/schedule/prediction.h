@@ -1,4 +1,4 @@
-// When a schedule's actions would run, given how long each takes.
+// Schedule prediction: when its actions would run, given how long each takes.
 
 #ifndef TANDEM_PARALLEL_SCHEDULE_PREDICTION_H_
 #define TANDEM_PARALLEL_SCHEDULE_PREDICTION_H_

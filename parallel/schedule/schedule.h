@@ -1,4 +1,4 @@
-// A pipeline's schedule as data: what each device does, in which order. Pure
+// Pipeline schedule as data: what each device does, in which order. Pure
 // functions make schedules (schedules.h), a validator proves them
 // (validator.h), one executor runs them.
 

@@ -1,4 +1,5 @@
-// The schedules of the literature, as pure functions.
+// Pipeline schedules of the literature (GPipe, 1F1B, interleaved, zero bubble),
+// as pure functions.
 
 #ifndef TANDEM_PARALLEL_SCHEDULE_SCHEDULES_H_
 #define TANDEM_PARALLEL_SCHEDULE_SCHEDULES_H_

@@ -1,4 +1,4 @@
-// A schedule of one's own, from a file.
+// Schedule file: one of a user's own, as text.
 
 #ifndef TANDEM_PARALLEL_SCHEDULE_TEXT_H_
 #define TANDEM_PARALLEL_SCHEDULE_TEXT_H_

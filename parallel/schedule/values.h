@@ -1,4 +1,4 @@
-// A schedule as named values, for ranks to compare
+// Schedule values: named ones, for ranks to compare
 // (core/agreement/agreement.h).
 
 #ifndef TANDEM_PARALLEL_SCHEDULE_VALUES_H_

@@ -121,8 +121,7 @@ absl::StatusOr<std::vector<double>> BatchShares::LossParts(
       at::zeros({groups_.replicas() * count}, at::dtype(at::kDouble));
   auto* const weights = all.mutable_data_ptr<double>();
   std::copy(mine.begin(), mine.end(), weights + groups_.replica() * count);
-  if (Communicator* const replicas =
-          groups_.data(last)) {
+  if (Communicator* const replicas = groups_.data(last)) {
     TANDEM_RETURN_IF_ERROR(
         replicas->AllReduceSum(all, [] { return "the weights of losses"; }));
   }

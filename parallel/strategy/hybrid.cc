@@ -1,5 +1,3 @@
-#include "parallel/strategy/hybrid_strategy.h"
-
 #include <ATen/ops/empty.h>
 
 #include <cstdint>
@@ -10,6 +8,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/host_numbers.h"
+#include "parallel/strategy/hybrid_strategy.h"
 #include "parallel/strategy/score_numbers.h"
 
 namespace tandem {
@@ -47,7 +46,7 @@ std::vector<StageGradients*> HybridStrategy::AllGradients() const {
   return all;
 }
 
-absl::Status HybridStrategy::SumAddedLosses() {
+absl::Status HybridStrategy::SumAuxiliaryLosses() {
   const int64_t count = options_.schedule.microbatches;
   const int replicas = groups_.replicas();
   // A pass's weight is its share of the step's samples, but for what makes a
@@ -58,7 +57,7 @@ absl::Status HybridStrategy::SumAddedLosses() {
   std::vector<at::Tensor> losses;
   for (const auto& stage : executor_->stages()) {
     if (stage == nullptr) continue;
-    for (const AddedLoss& each : stage->TakeAddedLosses()) {
+    for (const AuxiliaryLoss& each : stage->TakeAuxiliaryLosses()) {
       parts.push_back(
           {each.name, groups_.replica() * count + each.microbatch, 0});
       weights.push_back(each.weight);
@@ -70,11 +69,11 @@ absl::Status HybridStrategy::SumAddedLosses() {
   for (size_t i = 0; i < parts.size(); ++i) {
     parts[i].value = values[i] * weights[i] * share;
   }
-  return added_losses_.Sum(parts, replicas * count, groups_.world());
+  return auxiliary_losses_.Sum(parts, replicas * count, groups_.world());
 }
 
-absl::StatusOr<Score> HybridStrategy::Compute(const Batch& batch,
-                                      std::optional<double> learning_rate) {
+absl::StatusOr<Score> HybridStrategy::Compute(
+    const Batch& batch, std::optional<double> learning_rate) {
   TANDEM_RETURN_IF_ERROR(shares_->Learn(batch.size));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
                           shares_->Microbatches(batch));
@@ -100,7 +99,7 @@ absl::StatusOr<Score> HybridStrategy::Compute(const Batch& batch,
   if (!score.ok()) return Annotate(score.status(), "training step");
   const auto usual = static_cast<size_t>(options_.schedule.microbatches);
   if (microbatches.size() == usual) Measure(batch);
-  TANDEM_RETURN_IF_ERROR(SumAddedLosses());
+  TANDEM_RETURN_IF_ERROR(SumAuxiliaryLosses());
   if (learning_rate.has_value()) {
     ++step_;
   } else {
@@ -111,7 +110,7 @@ absl::StatusOr<Score> HybridStrategy::Compute(const Batch& batch,
 }
 
 absl::StatusOr<Score> HybridStrategy::TrainStep(const Batch& batch,
-                                        double learning_rate) {
+                                                double learning_rate) {
   if (!updates_at_once()) {
     absl::StatusOr<Score> score = ComputeGradients(batch);
     if (score.ok()) TANDEM_RETURN_IF_ERROR(Update(learning_rate));

@@ -13,9 +13,9 @@
 namespace tandem {
 
 // What must be the same on every rank, by name: the layers' names and types,
-// parameters' traits, the outputs that the loss takes, schedule (whatever it is called), cuts,
-// microbatches, optimizers and the other options. Timeouts may differ; of
-// functions it is whether there is one.
+// parameters' traits, the outputs that the loss takes, schedule (whatever it is
+// called), cuts, microbatches, optimizers and the other options. Timeouts may
+// differ; of functions it is whether there is one.
 NamedValues HybridValues(const LayerSpecs& specs, const LossFunction& loss,
                          const HybridOptions& options);
 

@@ -14,9 +14,9 @@
 #include "core/mesh/mesh.h"
 #include "core/model/layer_list.h"
 #include "parallel/ddp/model_state.h"
+#include "parallel/strategy/hybrid_agreement.h"
 #include "parallel/strategy/hybrid_strategy.h"
 #include "parallel/strategy/trait_checks.h"
-#include "parallel/strategy/hybrid_agreement.h"
 
 namespace tandem {
 namespace {
@@ -164,8 +164,9 @@ absl::Status HybridStrategy::CompareReplicas() {
   return Agree(differ);
 }
 
-absl::Status HybridStrategy::Prepare(const LayerSpecs& specs, const LossFunction& loss,
-                             Communicator* world) {
+absl::Status HybridStrategy::Prepare(const LayerSpecs& specs,
+                                     const LossFunction& loss,
+                                     Communicator* world) {
   TANDEM_RETURN_IF_ERROR(CheckSameOptions(specs, loss, options_, world));
   traits_ = NamedTraits(specs);
   TANDEM_RETURN_IF_ERROR(MakeGroups(world));
@@ -194,7 +195,8 @@ absl::Status HybridStrategy::Prepare(const LayerSpecs& specs, const LossFunction
   return Agree(tied_->ShareValues());
 }
 
-absl::Status HybridStrategy::MakeTrainedStages(const std::vector<TiedGroup>& tied) {
+absl::Status HybridStrategy::MakeTrainedStages(
+    const std::vector<TiedGroup>& tied) {
   std::map<std::string, std::string> first_of_copy;
   for (const TiedGroup& group : tied) {
     for (size_t i = 1; i < group.size(); ++i) {

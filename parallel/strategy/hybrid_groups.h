@@ -1,4 +1,5 @@
-// Who talks to whom in a mesh of replicas, each of them a pipeline.
+// Process groups of a hybrid: who talks to whom in a mesh of replicas, each of
+// them a pipeline.
 
 #ifndef TANDEM_PARALLEL_STRATEGY_HYBRID_GROUPS_H_
 #define TANDEM_PARALLEL_STRATEGY_HYBRID_GROUPS_H_

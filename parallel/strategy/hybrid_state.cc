@@ -47,7 +47,8 @@ NamedTensors HybridStrategy::OptimizerState() const {
 }
 
 // Replicas are alike: the first one's will do.
-absl::Status HybridStrategy::StreamState(const StateParts& parts, TensorSink& sink) {
+absl::Status HybridStrategy::StreamState(const StateParts& parts,
+                                         TensorSink& sink) {
   if (groups_.replica() != 0) return absl::OkStatus();
   const auto stream = [&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const NamedTensors state, OwnState(parts));
@@ -101,7 +102,8 @@ std::vector<StoredTensors> HybridStrategy::OptimizerStateOf(
   return wanted;
 }
 
-absl::Status HybridStrategy::CheckOptimizerState(const StoredTensors& state) const {
+absl::Status HybridStrategy::CheckOptimizerState(
+    const StoredTensors& state) const {
   const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
   const std::vector<TrainedStage*> stages = AllStages();
   for (size_t i = 0; i < stages.size(); ++i) {
@@ -121,7 +123,7 @@ absl::Status HybridStrategy::LoadOptimizerState(const StoredTensors& state) {
 }
 
 absl::StatusOr<Inference> HybridStrategy::Infer(const Batch& batch,
-                                        bool keeps_outputs) {
+                                                bool keeps_outputs) {
   SetTraining(executor_->stages(), false);
   const std::vector<int64_t> sizes =
       EvenSizes(batch.size, options_.schedule.microbatches);

@@ -45,8 +45,8 @@ class HybridStrategy : public Hybrid {
   absl::StatusOr<Score> ComputeGradients(const Batch& batch) override;
   absl::Status Update(double learning_rate) override;
   absl::Status SkipUpdate() override;
-  std::map<std::string, double> AddedLosses() const override {
-    return added_losses_.means();
+  std::map<std::string, double> AuxiliaryLosses() const override {
+    return auxiliary_losses_.means();
   }
   void ResumeAt(int64_t steps) override { step_ = steps; }
   bool takes_inputs() const override { return stages_.front() != nullptr; }
@@ -86,7 +86,7 @@ class HybridStrategy : public Hybrid {
   absl::Status CountParameters();
   absl::StatusOr<GradientOrder> OrderOfGroups() const;
   absl::StatusOr<Score> SumInOrder() const;
-  absl::Status SumAddedLosses();
+  absl::Status SumAuxiliaryLosses();
   absl::Status ApplyStatistics(int stage);
   // With a learning rate devices update as soon as they can.
   absl::StatusOr<Score> Compute(const Batch& batch,
@@ -119,10 +119,10 @@ class HybridStrategy : public Hybrid {
   // By stage, how many parameters come before its own.
   std::vector<int64_t> first_parameters_;
   std::unique_ptr<TiedGradients> tied_;
-  LossSums added_losses_;
+  LossSums auxiliary_losses_;
   PipelineTimes times_;
   int layers_ = 0;
-  int64_t batch_size_ = 0;      // of the last step that was measured
+  int64_t batch_size_ = 0;  // of the last step that was measured
   int64_t step_ = 0;
   StepHalves halves_;
 };

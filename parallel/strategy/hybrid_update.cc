@@ -44,8 +44,9 @@ absl::StatusOr<double> HybridStrategy::NormOfAll() {
   return norm;
 }
 
-absl::Status HybridStrategy::UpdateDevice(int device, std::optional<double> norm,
-                                  std::optional<double> learning_rate) {
+absl::Status HybridStrategy::UpdateDevice(int device,
+                                          std::optional<double> norm,
+                                          std::optional<double> learning_rate) {
   for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
     TrainedStage& stage = *stages_[static_cast<size_t>(i)];
     if (learning_rate.has_value()) {

@@ -1,6 +1,6 @@
-// Whole replicas of the model, one per rank, each fed its own samples
-// (distributed data parallel); with one rank, the single device. A replica may
-// lie on several devices (model_parallel.h).
+// Data-parallel strategy: whole replicas of the model, one per rank, each fed
+// its own samples (distributed data parallel); with one rank, the single
+// device. A replica may lie on several devices (model_parallel.h).
 
 #ifndef TANDEM_PARALLEL_STRATEGY_REPLICATED_H_
 #define TANDEM_PARALLEL_STRATEGY_REPLICATED_H_
@@ -103,8 +103,8 @@ class Replicated : public Strategy {
   absl::StatusOr<Score> ComputeGradients(const Batch& batch) override;
   absl::Status Update(double learning_rate) override;
   absl::Status SkipUpdate() override;
-  std::map<std::string, double> AddedLosses() const override {
-    return added_losses_.means();
+  std::map<std::string, double> AuxiliaryLosses() const override {
+    return auxiliary_losses_.means();
   }
   void ResumeAt(int64_t steps) override;
   absl::Status Synchronise() override;
@@ -151,7 +151,7 @@ class Replicated : public Strategy {
   absl::StatusOr<at::Tensor> WeighedLoss(const PartResult& result, size_t part,
                                          double samples_part,
                                          std::vector<AddedPart>* added);
-  absl::Status SumAddedLosses(const std::vector<AddedPart>& added);
+  absl::Status SumAuxiliaryLosses(const std::vector<AddedPart>& added);
   absl::StatusOr<Outputs> Forward(const Batch& batch);
   absl::StatusOr<LossArguments> Arguments(const Outputs& outputs,
                                           const Batch& batch) const;
@@ -179,7 +179,7 @@ class Replicated : public Strategy {
   int64_t steps_ = 0;  // done
   bool alike_ = true;  // replicas are, at the moment
   StepHalves halves_;
-  LossSums added_losses_;
+  LossSums auxiliary_losses_;
   at::Tensor sums_;  // [3], double: a score under way
   PendingCollective summing_;
   RankLossParts loss_parts_;

@@ -79,7 +79,8 @@ absl::StatusOr<at::Tensor> Replicated::WeighedLoss(
   });
 }
 
-absl::Status Replicated::SumAddedLosses(const std::vector<AddedPart>& added) {
+absl::Status Replicated::SumAuxiliaryLosses(
+    const std::vector<AddedPart>& added) {
   std::vector<at::Tensor> losses;
   for (const AddedPart& each : added) losses.push_back(each.loss);
   TANDEM_ASSIGN_OR_RETURN(const std::vector<double> values,
@@ -90,7 +91,7 @@ absl::Status Replicated::SumAddedLosses(const std::vector<AddedPart>& added) {
     parts.push_back(
         {added[i].name, added[i].part, values[i] * added[i].weight / ranks});
   }
-  return added_losses_.Sum(parts, data_.size() * options_.accumulation_steps,
+  return auxiliary_losses_.Sum(parts, data_.size() * options_.accumulation_steps,
                            communicates() ? &data_ : nullptr);
 }
 
@@ -139,7 +140,7 @@ absl::StatusOr<Score> Replicated::ForwardBackward(const Batch& batch) {
                             WeighedLoss(result, i, weight, &added));
     TANDEM_RETURN_IF_ERROR(ddp_->Backward(loss));
   }
-  TANDEM_RETURN_IF_ERROR(SumAddedLosses(added));
+  TANDEM_RETURN_IF_ERROR(SumAuxiliaryLosses(added));
   return sums ? SumOfScores() : SumOf(scores);
 }
 

@@ -1,4 +1,4 @@
-// A score as numbers that a collective can add up.
+// Score as numbers that a collective can add up.
 
 #ifndef TANDEM_PARALLEL_STRATEGY_SCORE_NUMBERS_H_
 #define TANDEM_PARALLEL_STRATEGY_SCORE_NUMBERS_H_

@@ -1,5 +1,5 @@
-// The gradients of a stage, averaged over its replicas while other stages, and
-// the stage's own last backward, still work.
+// Stage reducer: the gradients of a stage, averaged over its replicas while
+// other stages, and the stage's own last backward, still work.
 
 #ifndef TANDEM_PARALLEL_STRATEGY_STAGE_REDUCER_H_
 #define TANDEM_PARALLEL_STRATEGY_STAGE_REDUCER_H_

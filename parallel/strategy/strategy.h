@@ -1,4 +1,4 @@
-// How a job trains: one of the corners of the mesh data x pipe. The training
+// Training strategy: one of the corners of the mesh data x pipe. The training
 // loop does not know which one it has.
 
 #ifndef TANDEM_PARALLEL_STRATEGY_STRATEGY_H_
@@ -77,7 +77,7 @@ class Strategy {
   // What layers and the loss function added to the loss in the last training
   // step (core/loss/loss_terms.h), by name: means over its samples, as the
   // score's are. The same on every rank. Names are those of the first step.
-  virtual std::map<std::string, double> AddedLosses() const { return {}; }
+  virtual std::map<std::string, double> AuxiliaryLosses() const { return {}; }
 
   // Tells how many steps were done before the next one, when a job goes on from
   // a checkpoint: for what goes by their number.

@@ -1,4 +1,4 @@
-// Keeps copies of tied weights alike: each gets the sum of all copies'
+// Tied weights across stages, kept alike: each copy gets the sum of all copies'
 // gradients (Megatron's embedding group).
 
 #ifndef TANDEM_PARALLEL_STRATEGY_TIED_GRADIENTS_H_

@@ -98,8 +98,8 @@ absl::Status TrainedStage::MakeGradients() {
   const std::vector<FlatBuffer*> averaged = Averaged();
   if (averaged.empty()) return absl::OkStatus();
   if (options_.order.has_value()) {
-    gradients_ = std::make_unique<OrderedGradients>(
-        FlatBufferList(averaged), *options_.order, replicas_);
+    gradients_ = std::make_unique<OrderedGradients>(FlatBufferList(averaged),
+                                                    *options_.order, replicas_);
     return absl::OkStatus();
   }
   if (replicas_ == nullptr) return absl::OkStatus();

@@ -49,7 +49,7 @@ Batch RandomBatch(const BenchCase& bench) {
 
 // A core with a thread of its own, and what is profiled there.
 struct Core {
-  std::unique_ptr<Place> place;
+  std::unique_ptr<DeviceThread> place;
   LayerList layers;
   ModelProfile profile;
 };
@@ -101,7 +101,7 @@ absl::Status ClosedLoop::OnEachCore(
 absl::Status ClosedLoop::StartCores() {
   for (const int core : options_.cores) {
     cores_.emplace_back();
-    cores_.back().place = std::make_unique<Place>(kCpu);
+    cores_.back().place = std::make_unique<DeviceThread>(kCpu);
     cores_.back().layers = MakeLayers(specs_, kSeed);
     TANDEM_RETURN_IF_ERROR(
         cores_.back().place->Run([core] { return BindToCore(core); }));
@@ -154,7 +154,7 @@ absl::Status ClosedLoop::Cut(const ModelProfile& profile) {
 }
 
 absl::Status ClosedLoop::MakePipeline() {
-  std::vector<Place*> places;
+  std::vector<DeviceThread*> places;
   for (const Core& core : cores_) places.push_back(core.place.get());
   TANDEM_ASSIGN_OR_RETURN(
       stages_, StageCalibration::Create(specs_, schedule_, cuts_,

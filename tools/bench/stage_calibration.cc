@@ -36,10 +36,12 @@ double MedianOrNone(const std::vector<double>& values) {
 
 absl::StatusOr<std::unique_ptr<StageCalibration>> StageCalibration::Create(
     const LayerSpecs& specs, const Schedule& schedule, const Cuts& cuts,
-    int weight_gradient_batch, const Batch& batch, std::vector<Place*> places) {
+    int weight_gradient_batch, const Batch& batch,
+    std::vector<DeviceThread*> places) {
   auto made = absl::WrapUnique(new StageCalibration(schedule));
   PipelineLayout layout;
-  for (const Place* place : places) layout.devices.push_back(place->device());
+  for (const DeviceThread* place : places)
+    layout.devices.push_back(place->device());
   PipelineModelOptions model;
   model.cuts = cuts;
   model.splits_backward = SplitsBackward(schedule);
@@ -88,7 +90,8 @@ absl::Status StageCalibration::MakeInputs(const Batch& batch) {
   return absl::OkStatus();
 }
 
-absl::Status StageCalibration::MakeDevices(const std::vector<Place*>& places) {
+absl::Status StageCalibration::MakeDevices(
+    const std::vector<DeviceThread*>& places) {
   SgdOptions sgd;
   sgd.momentum = 0.9;
   for (size_t i = 0; i < places.size(); ++i) {

@@ -35,7 +35,7 @@ class StageCalibration {
   static absl::StatusOr<std::unique_ptr<StageCalibration>> Create(
       const LayerSpecs& specs, const Schedule& schedule, const Cuts& cuts,
       int weight_gradient_batch, const Batch& batch,
-      std::vector<Place*> places);
+      std::vector<DeviceThread*> places);
 
   // Every device does its actions of the schedule, several times, all devices
   // at the same time: what comes from other stages is there already. Gradients
@@ -44,7 +44,7 @@ class StageCalibration {
 
  private:
   struct Device {
-    Place* place;
+    DeviceThread* place;
     FlatBuffers buffers;
     std::unique_ptr<Optimizer> optimizer;
   };
@@ -58,7 +58,7 @@ class StageCalibration {
   explicit StageCalibration(const Schedule& schedule) : schedule_(schedule) {}
 
   absl::Status MakeInputs(const Batch& batch);
-  absl::Status MakeDevices(const std::vector<Place*>& places);
+  absl::Status MakeDevices(const std::vector<DeviceThread*>& places);
   StagePass PassOf(int microbatch) const;
   absl::Status RunAction(const Action& action);
   absl::Status RunDevice(size_t device, double* optimizer_ms);

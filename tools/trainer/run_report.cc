@@ -34,7 +34,7 @@ void RunReport::BeginStep(int64_t done) {
 absl::Status RunReport::EndStep(const Step& step, const Score& score) {
   const Clock::time_point now = Clock::now();
   meter_.Add(score, step.samples, now - last_step_end_,
-             job_->strategy->AddedLosses());
+             job_->strategy->AuxiliaryLosses());
   last_step_end_ = now;
   ++summary_.steps;
   if (!std::isfinite(score.loss())) {
@@ -51,7 +51,7 @@ absl::Status RunReport::EndStep(const Step& step, const Score& score) {
   line.epoch = step.epoch + 1;
   line.step = step.done;
   line.score = meter_.score();
-  line.added_losses = meter_.added_losses();
+  line.auxiliary_losses = meter_.auxiliary_losses();
   line.learning_rate = step.learning_rate;
   line.samples_per_s = meter_.samples_per_s();
   if (job_->data.train->tokens()) {

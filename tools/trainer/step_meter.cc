@@ -23,7 +23,7 @@ void StepMeter::Add(const Score& score, int64_t samples, Duration time,
   step_ms_.push_back(static_cast<float>(time.count() * 1e3));
 }
 
-StepMeter::Losses StepMeter::added_losses() const {
+StepMeter::Losses StepMeter::auxiliary_losses() const {
   Losses means;
   for (const auto& [name, sum] : window_losses_) {
     means[name] = Ratio(sum, window_samples_);

@@ -22,13 +22,13 @@ class StepMeter {
 
   // One step of `samples` samples, over all replicas, took `time` (from one
   // step's end to the next: waiting for the batch included). `added` are its
-  // further losses (Strategy::AddedLosses).
+  // further losses (Strategy::AuxiliaryLosses).
   void Add(const Score& score, int64_t samples, Duration time,
            const Losses& added = {});
 
   // What came since the last Reset.
   const Score& score() const { return window_score_; }
-  Losses added_losses() const;  // means over samples
+  Losses auxiliary_losses() const;  // means over samples
   double samples_per_s() const;
   double step_ms() const;
   int64_t steps_since_reset() const { return window_steps_; }

@@ -1,4 +1,4 @@
-// A trace of one step on all ranks.
+// Step trace: one step on all ranks.
 
 #ifndef TANDEM_TOOLS_TRAINER_STEP_TRACE_H_
 #define TANDEM_TOOLS_TRAINER_STEP_TRACE_H_

@@ -1,4 +1,5 @@
-// How the ranks of one host find each other and come to share memory.
+// Connection of the ranks of one host: how they find each other and come to
+// share memory.
 
 #ifndef TANDEM_CORE_SHM_MEMORY_CONNECT_H_
 #define TANDEM_CORE_SHM_MEMORY_CONNECT_H_

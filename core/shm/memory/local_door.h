@@ -1,5 +1,5 @@
-// A listener for processes of one job: lets in who knows its secret, and drops
-// everybody else.
+// Local listener for processes of one job: lets in who knows its secret, and
+// drops everybody else.
 
 #ifndef TANDEM_CORE_SHM_MEMORY_LOCAL_DOOR_H_
 #define TANDEM_CORE_SHM_MEMORY_LOCAL_DOOR_H_

@@ -1,4 +1,4 @@
-// The two ends of a ring of messages between two ranks.
+// Message ring between two ranks: its two ends.
 
 #ifndef TANDEM_CORE_SHM_MEMORY_MAILBOX_H_
 #define TANDEM_CORE_SHM_MEMORY_MAILBOX_H_

@@ -1,4 +1,4 @@
-// The operations of ranks that share memory, and how messages name them.
+// Names of the operations of ranks that share memory, for messages.
 
 #ifndef TANDEM_CORE_SHM_MEMORY_OPERATION_NAMES_H_
 #define TANDEM_CORE_SHM_MEMORY_OPERATION_NAMES_H_

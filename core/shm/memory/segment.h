@@ -1,4 +1,4 @@
-// What the ranks of one host share: the layout of their common memory.
+// Shared-memory segment: the layout of what the ranks of one host share.
 
 #ifndef TANDEM_CORE_SHM_MEMORY_SEGMENT_H_
 #define TANDEM_CORE_SHM_MEMORY_SEGMENT_H_

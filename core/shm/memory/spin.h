@@ -1,4 +1,4 @@
-// A short wait without giving up the processor.
+// Spin wait: a short one, without giving up the processor.
 
 #ifndef TANDEM_CORE_SHM_MEMORY_SPIN_H_
 #define TANDEM_CORE_SHM_MEMORY_SPIN_H_

@@ -1,4 +1,4 @@
-// What to say of ranks that do not come.
+// Rank states: what to say of ranks that do not come.
 
 #ifndef TANDEM_CORE_SHM_MEMORY_STATES_H_
 #define TANDEM_CORE_SHM_MEMORY_STATES_H_

@@ -26,7 +26,7 @@ std::vector<NamedValues> SameOn(int ranks) {
 
 // `n` clients of one store of each kind.
 std::vector<std::vector<StorePtr>> AllKinds(int n) {
-  const ServedStore served = ServeTcpStore("127.0.0.1", 0, kTimeout).value();
+  const HostedStore served = ServeTcpStore("127.0.0.1", 0, kTimeout).value();
   const std::string file =
       std::string(getenv("TEST_TMPDIR")) + "/store" + std::to_string(n);
   std::vector<std::vector<StorePtr>> kinds(3);

@@ -147,7 +147,7 @@ std::string FreezeTheServer(const Loss& loss) {
   int port_pipe[2];
   EXPECT_EQ(pipe(port_pipe), 0);
   ForkedRank server(0, [&]() -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(ServedStore served,
+    TANDEM_ASSIGN_OR_RETURN(HostedStore served,
                             ServeTcpStore("127.0.0.1", 0, kLong));
     EXPECT_EQ(write(port_pipe[1], &served.port, sizeof(served.port)),
               ssize_t{sizeof(served.port)});

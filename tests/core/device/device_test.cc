@@ -79,7 +79,7 @@ TEST(DevicesOfTest, LibTorchCountsRegisteredDevices) {
 }
 
 TEST(PlaceTest, RunsEverythingOnOneThreadInOrder) {
-  Place place(kCpu);
+  DeviceThread place(kCpu);
   EXPECT_EQ(place.device(), kCpu);
   std::vector<int> order;
   std::vector<std::thread::id> threads;
@@ -107,7 +107,7 @@ TEST(PlaceTest, OpenMpKnowsTheProcesssNumberOfThreads) {
   const int before = at::get_num_threads();
   for (const int threads : {1, 3}) {
     at::set_num_threads(threads);
-    Place place(kCpu);
+    DeviceThread place(kCpu);
     int found = 0;
     ASSERT_TRUE(place
                     .Run([&] {
@@ -121,7 +121,7 @@ TEST(PlaceTest, OpenMpKnowsTheProcesssNumberOfThreads) {
 }
 
 TEST(PlaceTest, StatusesAndExceptionsComeBack) {
-  Place place(kCpu);
+  DeviceThread place(kCpu);
   EXPECT_EQ(place.Run([] { return absl::AbortedError("stop"); }),
             absl::AbortedError("stop"));
   std::future<absl::Status> bad = place.Submit([] {
@@ -133,7 +133,7 @@ TEST(PlaceTest, StatusesAndExceptionsComeBack) {
 }
 
 TEST(PlaceTest, PlacesOnTheCpuRunAtTheSameTime) {
-  Place first(kCpu), second(kCpu);
+  DeviceThread first(kCpu), second(kCpu);
   std::promise<void> ping, pong;
   // Each waits for the other: on one thread this would never end.
   std::future<absl::Status> a = first.Submit([&] {
@@ -152,7 +152,7 @@ TEST(PlaceTest, PlacesOnTheCpuRunAtTheSameTime) {
 }
 
 TEST(PlaceTest, WorkMayRunWorkOnItsOwnPlace) {
-  Place place(kCpu);
+  DeviceThread place(kCpu);
   EXPECT_EQ(place.Run([&] {
     return place.Run([] { return absl::AbortedError("inner"); });
   }),
@@ -160,7 +160,7 @@ TEST(PlaceTest, WorkMayRunWorkOnItsOwnPlace) {
 }
 
 TEST(PlaceTest, WorkSeesTheSubmittersGradMode) {
-  Place place(kCpu);
+  DeviceThread place(kCpu);
   const auto grad_mode = [&] {
     bool enabled = false;
     EXPECT_TRUE(place
@@ -181,7 +181,7 @@ TEST(PlaceTest, WorkSeesTheSubmittersGradMode) {
 
 TEST(PlaceTest, DestructionRunsWhatWasSubmitted) {
   int ran = 0;
-  auto place = std::make_unique<Place>(kCpu);
+  auto place = std::make_unique<DeviceThread>(kCpu);
   for (int i = 0; i < 7; ++i) {
     place->Submit([&] {
       ++ran;

@@ -130,7 +130,8 @@ TEST(MeshTest, EveryRankIsInOneGroupAlongAnyAxes) {
           EXPECT_EQ(mesh.RanksAlong(along, other), group);
           for (size_t i = 0; i < axes.size(); ++i) {
             if ((subset >> i & 1) != 0) continue;
-            EXPECT_EQ(mesh.CoordinatesOf(other)[i], mesh.CoordinatesOf(rank)[i]);
+            EXPECT_EQ(mesh.CoordinatesOf(other)[i],
+                      mesh.CoordinatesOf(rank)[i]);
           }
         }
         if (group.front() != rank) continue;

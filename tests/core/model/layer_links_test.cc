@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/model/last_takes.h"
+#include "core/model/last_pops.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
@@ -117,18 +117,18 @@ TEST(LayerLinksTest, SkipsGoAsFarAsTheyAreTaken) {
   EXPECT_EQ(before(5), Names());
 }
 
-TEST(LastTakesTest, OfEachLayer) {
+TEST(LastPopsTest, OfEachLayer) {
   EXPECT_EQ(
-      LastTakes(SharingExample()),
+      LastPops(SharingExample()),
       std::vector<Names>({{}, {}, {"short"}, {}, {"memory", "short"}, {}}));
-  EXPECT_EQ(LastTakes(Example()),
+  EXPECT_EQ(LastPops(Example()),
             std::vector<Names>({{}, {}, {}, {"narrow"}, {"next", "wide"}}));
 }
 
-TEST(LastTakesTest, WhatIsNeededBehindAPartOfThemIsNotTakenLast) {
+TEST(LastPopsTest, WhatIsNeededBehindAPartOfThemIsNotTakenLast) {
   const std::vector<LayerLinks> part(SharingExample().begin() + 1,
                                      SharingExample().begin() + 3);
-  EXPECT_EQ(LastTakes(part, {"memory", "short"}),
+  EXPECT_EQ(LastPops(part, {"memory", "short"}),
             std::vector<Names>({{}, {"short"}}));
 }
 

@@ -122,9 +122,9 @@ LayerSpec Take(const std::string& skip) {
 
 TEST(LayerListTest, SkipsGoPastLayers) {
   const LayerSpecs specs = {Leave("a"), AddOne("one"), Take("a")};
-  EXPECT_EQ(LinksOf(specs)[0].stashes, std::vector<std::string>({"a"}));
+  EXPECT_EQ(LinksOf(specs)[0].stash, std::vector<std::string>({"a"}));
   const LayerList layers = MakeLayers(specs, 3);
-  EXPECT_EQ(LinksOf(layers)[2].takes, std::vector<std::string>({"a"}));
+  EXPECT_EQ(LinksOf(layers)[2].pop, std::vector<std::string>({"a"}));
   EXPECT_TRUE(Forward(layers, at::full({2}, 5.0)).equal(at::full({2}, 111.0)));
 }
 
@@ -140,22 +140,22 @@ std::string ThrownBy(const LayerList& layers, const Skips& further = {}) {
 
 TEST(LayerListTest, ALayerThatDoesNotLeaveWhatItSaysIsNamed) {
   LayerList layers = MakeLayers({Leave("a")}, 3);
-  layers[0].links.stashes = {"b"};
+  layers[0].links.stash = {"b"};
   EXPECT_EQ(ThrownBy(layers),
             "layer leave has not left the skip connection 'b', which its "
-            "links.stashes declare");
+            "links.stash declare");
 }
 
 TEST(LayerListTest, ASkipThatIsNotThereIsNamed) {
   LayerList layers = MakeLayers({Leave("a"), AddOne("one")}, 3);
-  layers[0].links.takes = {"a"};
+  layers[0].links.pop = {"a"};
   EXPECT_EQ(ThrownBy(layers),
             "layer leave takes the skip connection 'a', which is not there");
 }
 
 TEST(LayerListTest, ALayerWithoutAForwardIsNamed) {
   LayerList layers = MakeLayers({AddOne("one")}, 3);
-  layers[0].links.stashes = {"a"};
+  layers[0].links.stash = {"a"};
   EXPECT_EQ(ThrownBy(layers),
             "layer one has no forward_with_skips, which its links ask for");
   layers[0] = {"none", nullptr, nullptr};

@@ -23,7 +23,7 @@ constexpr milliseconds kLong = std::chrono::minutes(10);
 // One client of a TCPStore, which has one connection and one lock.
 class SharedStoreTest : public testing::Test {
  protected:
-  ServedStore served_ = ServeTcpStore("127.0.0.1", 0, kLong).value();
+  HostedStore served_ = ServeTcpStore("127.0.0.1", 0, kLong).value();
   const StorePtr store_ = c10::make_intrusive<SharedStore>(
       ConnectTcpStore("127.0.0.1", served_.port, kLong).value());
 };

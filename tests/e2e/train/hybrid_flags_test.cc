@@ -36,13 +36,13 @@ TEST(HybridFlagsTest, AFurtherLossIsTrainedAndReportedByName) {
   EXPECT_NE(Fingerprint(one), Fingerprint(without));
   // The loss beside it is what it is without, before it has moved a weight.
   EXPECT_EQ(EventsOf(without, "step")[0]["loss"], steps[0]["loss"]);
-  EXPECT_FALSE(EventsOf(without, "step")[0].contains("added_losses"));
+  EXPECT_FALSE(EventsOf(without, "step")[0].contains("auxiliary_losses"));
   for (const Flags& layout : Layouts()) {
     SCOPED_TRACE(layout.back());
     const Events its = EventsOf(RunJobForEvents(Joined(job, layout)), "step");
     ASSERT_EQ(its.size(), steps.size());
-    const double found = its[0]["added_losses"]["z_loss"];
-    const double expected = steps[0]["added_losses"]["z_loss"];
+    const double found = its[0]["auxiliary_losses"]["z_loss"];
+    const double expected = steps[0]["auxiliary_losses"]["z_loss"];
     EXPECT_GT(expected, 0.005);  // of ten classes, log(10)^2 / 100 about
     EXPECT_NEAR(found, expected, 1e-4 * expected);
   }
@@ -64,7 +64,7 @@ TEST(HybridFlagsTest, AFurtherLossIsReproducible) {
     const Events its = EventsOf(events, "step");
     ASSERT_EQ(its.size(), steps.size());
     for (size_t i = 0; i < steps.size(); ++i) {
-      EXPECT_EQ(its[i]["added_losses"], steps[i]["added_losses"]) << i;
+      EXPECT_EQ(its[i]["auxiliary_losses"], steps[i]["auxiliary_losses"]) << i;
     }
   }
 }

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/checkpoint/stored_tensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "core/checkpoint/stored_tensors.h"
 #include "parallel/channel/copy_channel.h"
 #include "parallel/channel/stream_order.h"
 #include "parallel/comm_hooks/compression_hooks.h"

@@ -1,7 +1,6 @@
 // Our optimizers against torch::optim, over steps in which some parameters have
 // no gradient.
 
-#include "core/checkpoint/stored_tensors.h"
 #include "parallel/optim/optimizer.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "core/checkpoint/stored_tensors.h"
 #include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 #include "parallel/optim/make_optimizer.h"

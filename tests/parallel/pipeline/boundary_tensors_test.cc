@@ -240,8 +240,8 @@ TEST_F(BoundaryTensorsTest, ButNotWithActivationCheckpointing) {
 // that takes no gradient.
 TEST_F(BoundaryTensorsTest, WhatTakesNoGradientDoesNotComeBack) {
   LayerLinks leaves, takes;
-  leaves.stashes = {"scale"};
-  takes.takes = {"scale"};
+  leaves.stash = {"scale"};
+  takes.pop = {"scale"};
   takes.reads = {"mask"};
   const LayerSpecs specs = {
       WithWeight(
@@ -285,9 +285,9 @@ TEST_F(BoundaryTensorsTest, WhatTakesNoGradientDoesNotComeBack) {
 TEST_F(BoundaryTensorsTest, TooManyAreAnErrorAtTheStart) {
   LayerLinks leaves, takes;
   for (int i = 0; i < 63; ++i) {
-    leaves.stashes.push_back(absl::StrCat("skip", i));
+    leaves.stash.push_back(absl::StrCat("skip", i));
   }
-  takes.takes = leaves.stashes;
+  takes.pop = leaves.stash;
   const LayerCompute none = [](const at::Tensor&, const at::Tensor& x, Skips&) {
     return x;
   };

@@ -30,8 +30,8 @@ constexpr int64_t kRows = 2;  // of a microbatch
 // length on their way.
 LayerSpecs Specs() {
   LayerLinks leaves, takes;
-  leaves.stashes = {"early"};
-  takes.takes = {"early"};
+  leaves.stash = {"early"};
+  takes.pop = {"early"};
   takes.reads = {"mask"};
   LayerSpecs specs = {TanhLinear("fc1", kWidth, kWidth)};
   specs.push_back(WithWeight(

@@ -198,7 +198,7 @@ TEST(LossWeightsTest, GradientsAreTheUncutBatchsInEveryLayout) {
 }
 
 // What layers and the loss add is a mean over samples.
-TEST(LossWeightsTest, AddedLossesWeighBySamples) {
+TEST(LossWeightsTest, AuxiliaryLossesWeighBySamples) {
   const Batch batch = PaddedBatch();
   const Gradients expected = Expected(batch, 0.1);
   for (const Layout& layout : {Layouts()[1], Layouts()[10]}) {

@@ -28,7 +28,7 @@ constexpr int64_t kClasses = 5;
 
 LayerSpec Leaves(const std::string& name, const std::string& skip) {
   LayerLinks links;
-  links.stashes = {skip};
+  links.stash = {skip};
   return WithWeight(
       name, {kWidth, kWidth}, links,
       [skip](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
@@ -42,7 +42,7 @@ LayerSpec Leaves(const std::string& name, const std::string& skip) {
 LayerSpec Takes(const std::string& name, const std::string& skip,
                 bool takes_out, int64_t width = kWidth) {
   LayerLinks links;
-  links.takes = {skip};
+  links.pop = {skip};
   return WithWeight(
       name, {width, kWidth}, links,
       [=](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {

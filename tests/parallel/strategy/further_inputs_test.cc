@@ -84,9 +84,9 @@ LayerSpecs Specs() {
   LayerLinks types, views, leave, mask, last;
   types.reads = {"types"};
   views.reads = {"views[0]", "views[1]"};
-  leave.stashes = {"long"};
+  leave.stash = {"long"};
   mask.reads = {"mask"};
-  last.takes = {"long"};
+  last.pop = {"long"};
   last.reads = {"mask"};
   return {WithWeight("fc", {kWidth, kWidth}, {}, linear),
           WithWeight(
@@ -497,7 +497,7 @@ TEST_F(FurtherInputsTest, WhatDoesNotFitIsRefusedByName) {
 TEST_F(FurtherInputsTest, WhatIsTakenMustBeLeftUnlessItIsRead) {
   LayerSpecs specs = Specs();
   specs[4].links.reads = {};
-  specs[4].links.takes = {"mask"};
+  specs[4].links.pop = {"mask"};
   Layout layout;
   layout.stages = 2;
   EXPECT_THAT(std::string(Hybrid::Create(specs, CrossEntropy,

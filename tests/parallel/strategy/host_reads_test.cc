@@ -75,7 +75,7 @@ LayerSpec Linear(const std::string& name) {
         "weight", at::randn({kWidth, kWidth}, GeneratorFor(seed, name)));
     return Layer{name, module, [module](const at::Tensor& x) {
                    const at::Tensor y = at::linear(x, module->parameters()[0]);
-                   AddLoss("size", y.square().mean());
+                   AddAuxiliaryLoss("size", y.square().mean());
                    return y;
                  }};
   };

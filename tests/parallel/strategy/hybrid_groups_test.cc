@@ -79,9 +79,9 @@ TEST_P(HybridGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
                             : absl::StrCat("pipeline of replica ", replica),
             rank));
         for (const int stage : stages) {
-          TANDEM_RETURN_IF_ERROR(
-              ExpectMembers(groups.data(stage), mesh.RanksAlong({kDataAxis}, rank),
-                            absl::StrCat("replicas of stage ", stage), rank));
+          TANDEM_RETURN_IF_ERROR(ExpectMembers(
+              groups.data(stage), mesh.RanksAlong({kDataAxis}, rank),
+              absl::StrCat("replicas of stage ", stage), rank));
         }
         if (shape.data > 1) {
           EXPECT_NE(groups.data(stages[0]), groups.data(stages[1]));
@@ -118,7 +118,8 @@ TEST_P(HybridGroupsTest, AbortReachesEveryGroup) {
               << group->name() << " on rank " << rank;
         };
         for (const int stage : StagesOf(mesh, rank)) {
-          expect_aborted(groups.data(stage), mesh.IndexAlong(kPipeAxis, rank) == 0);
+          expect_aborted(groups.data(stage),
+                         mesh.IndexAlong(kPipeAxis, rank) == 0);
         }
         expect_aborted(groups.pipe(), replica == 0);
         expect_aborted(groups.world(), true);

@@ -82,9 +82,9 @@ at::Tensor Dense(const at::Tensor& weight, const at::Tensor& x, Skips&) {
 // and the loss as well.
 LayerSpecs Specs() {
   LayerLinks head, leaves, last;
-  head.stashes = {"head"};
-  leaves.stashes = {"shared"};
-  last.takes = {"shared"};
+  head.stash = {"head"};
+  leaves.stash = {"shared"};
+  last.pop = {"shared"};
   return {WithWeight("fc1", kWidth, {}, Dense),
           WithWeight(
               "head", kKinds, head,

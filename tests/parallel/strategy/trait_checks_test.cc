@@ -42,7 +42,8 @@ TEST(TraitChecksTest, RefuseByNameWhatItCannot) {
   EXPECT_THAT(std::string(unknown.message()),
               AllOf(HasSubstr("parameter fc.weight"), HasSubstr("'dta'"),
                     HasSubstr("data 2 x pipe 1")));
-  const absl::Status pipe = CheckTraits(Reduced({"data", "pipe"}), MeshOf(1, 2));
+  const absl::Status pipe =
+      CheckTraits(Reduced({"data", "pipe"}), MeshOf(1, 2));
   EXPECT_EQ(pipe.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(pipe.message()), HasSubstr("fc.weight"));
   const absl::Status sharded = CheckTraits(Sharded("data"), MeshOf(3, 1));

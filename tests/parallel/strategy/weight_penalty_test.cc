@@ -40,7 +40,7 @@ LayerSpec Penalised(const std::string& name) {
     Layer layer = make(seed);
     const at::Tensor weight = NamedParameters({layer}).front().second;
     layer.forward = [forward = layer.forward, weight](const at::Tensor& x) {
-      AddLoss("l2", weight.square().sum().mul(0.1));
+      AddAuxiliaryLoss("l2", weight.square().sum().mul(0.1));
       return forward(x);
     };
     return layer;

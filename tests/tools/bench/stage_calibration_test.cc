@@ -80,9 +80,9 @@ class StageCalibrationTest : public testing::Test {
       const LayerSpecs& specs, const std::string& schedule,
       const ScheduleShape& shape, const Batch& batch, int places) {
     places_.clear();
-    std::vector<Place*> all;
+    std::vector<DeviceThread*> all;
     for (int i = 0; i < places; ++i) {
-      places_.push_back(std::make_unique<Place>(c10::Device(c10::kCPU)));
+      places_.push_back(std::make_unique<DeviceThread>(c10::Device(c10::kCPU)));
       all.push_back(places_.back().get());
     }
     const Schedule made = *MakeSchedule(schedule, shape);
@@ -92,7 +92,7 @@ class StageCalibrationTest : public testing::Test {
                                     /*weight_gradient_batch=*/1, batch, all);
   }
 
-  std::vector<std::unique_ptr<Place>> places_;
+  std::vector<std::unique_ptr<DeviceThread>> places_;
 };
 
 TEST_F(StageCalibrationTest, EachStageHasItsOwnTimes) {

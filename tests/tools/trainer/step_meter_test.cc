@@ -39,14 +39,14 @@ TEST(StepMeterTest, SumsAWindowAndGoesOnAfterAReset) {
   EXPECT_EQ(meter.total_samples_per_s(), 2.5);
 }
 
-TEST(StepMeterTest, AddedLossesAreMeansOverSamples) {
+TEST(StepMeterTest, AuxiliaryLossesAreMeansOverSamples) {
   StepMeter meter;
-  EXPECT_TRUE(meter.added_losses().empty());
+  EXPECT_TRUE(meter.auxiliary_losses().empty());
   meter.Add(Score(), 3, StepMeter::Duration(1), {{"a", 2}, {"b", 1}});
   meter.Add(Score(), 1, StepMeter::Duration(1), {{"a", 6}, {"b", 1}});
-  EXPECT_EQ(meter.added_losses(), (StepMeter::Losses{{"a", 3}, {"b", 1}}));
+  EXPECT_EQ(meter.auxiliary_losses(), (StepMeter::Losses{{"a", 3}, {"b", 1}}));
   meter.Reset();
-  EXPECT_TRUE(meter.added_losses().empty());
+  EXPECT_TRUE(meter.auxiliary_losses().empty());
 }
 
 TEST(StepMeterTest, MedianIsOfAllSteps) {

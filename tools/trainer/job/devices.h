@@ -1,4 +1,4 @@
-// A job's devices: made, handed out, and asked how much memory they held.
+// Devices of a job: made, handed out, and asked how much memory they held.
 
 #ifndef TANDEM_TOOLS_TRAINER_JOB_DEVICES_H_
 #define TANDEM_TOOLS_TRAINER_JOB_DEVICES_H_

@@ -1,4 +1,4 @@
-// One rank's part of a training job, set up and ready to run.
+// Training job: one rank's part of it, set up and ready to run.
 
 #ifndef TANDEM_TOOLS_TRAINER_JOB_JOB_H_
 #define TANDEM_TOOLS_TRAINER_JOB_JOB_H_

@@ -1,4 +1,4 @@
-// Where a job cuts its model for its devices.
+// Partition of a job's model for its devices.
 
 #ifndef TANDEM_TOOLS_TRAINER_JOB_PARTITION_H_
 #define TANDEM_TOOLS_TRAINER_JOB_PARTITION_H_

@@ -1,5 +1,5 @@
-// The folder that checkpoints go to: step-000000042.safetensors, ..., and
-// latest.safetensors, a link to the newest.
+// Checkpoint folder: step-000000042.safetensors, ..., and latest.safetensors, a
+// link to the newest.
 
 #ifndef TANDEM_TOOLS_TRAINER_JOB_SAVE_FOLDER_H_
 #define TANDEM_TOOLS_TRAINER_JOB_SAVE_FOLDER_H_

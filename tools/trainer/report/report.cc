@@ -86,7 +86,7 @@ absl::Status Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
   if (silent()) return absl::OkStatus();
   std::string added;
   Json losses = Json::object();
-  for (const auto& [name, mean] : step.added_losses) {
+  for (const auto& [name, mean] : step.auxiliary_losses) {
     absl::StrAppendFormat(&added, "  %s %.4g", name, mean);
     losses[name] = mean;
   }
@@ -118,7 +118,7 @@ absl::Status Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
     event["tokens_per_s"] = step.tokens_per_s;
     event["perplexity"] = std::exp(step.score.loss());
   }
-  if (!losses.empty()) event["added_losses"] = losses;
+  if (!losses.empty()) event["auxiliary_losses"] = losses;
   return metrics_->Write(event);
 }
 

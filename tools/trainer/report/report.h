@@ -1,4 +1,4 @@
-// What a job says: lines for a person on stdout, progress on stderr, one JSON
+// Training report: lines for a person on stdout, progress on stderr, one JSON
 // object an event in the metrics file.
 
 #ifndef TANDEM_TOOLS_TRAINER_REPORT_REPORT_H_
@@ -23,7 +23,7 @@ struct StepReport {
   int64_t epoch = 0;  // from 1
   int64_t step = 0;   // of the job, from 1
   Score score;        // of the steps since the last report
-  std::map<std::string, double> added_losses;  // see Strategy::AddedLosses
+  std::map<std::string, double> auxiliary_losses;  // see Strategy::AuxiliaryLosses
   double learning_rate = 0;
   double samples_per_s = 0;
   double tokens_per_s = 0;  // 0: samples are no text

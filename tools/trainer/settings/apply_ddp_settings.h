@@ -1,4 +1,4 @@
-// From the trainer's flags to the strategy's options.
+// DDP settings as the strategy's options.
 
 #ifndef TANDEM_TOOLS_TRAINER_SETTINGS_APPLY_DDP_SETTINGS_H_
 #define TANDEM_TOOLS_TRAINER_SETTINGS_APPLY_DDP_SETTINGS_H_

@@ -1,4 +1,4 @@
-// What the trainer is asked about --strategy=ddp.
+// DDP settings: what the trainer is asked about --strategy=ddp.
 
 #ifndef TANDEM_TOOLS_TRAINER_SETTINGS_DDP_SETTINGS_H_
 #define TANDEM_TOOLS_TRAINER_SETTINGS_DDP_SETTINGS_H_

@@ -1,4 +1,4 @@
-// Which devices a job runs on: the flags as a value.
+// Device settings: which devices a job runs on, the flags as a value.
 
 #ifndef TANDEM_TOOLS_TRAINER_SETTINGS_DEVICE_SETTINGS_H_
 #define TANDEM_TOOLS_TRAINER_SETTINGS_DEVICE_SETTINGS_H_

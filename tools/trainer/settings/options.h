@@ -1,4 +1,5 @@
-// What a training job is asked to do: the trainer's own flags as a value.
+// Training options: what a job is asked to do, the trainer's own flags as a
+// value.
 
 #ifndef TANDEM_TOOLS_TRAINER_SETTINGS_OPTIONS_H_
 #define TANDEM_TOOLS_TRAINER_SETTINGS_OPTIONS_H_

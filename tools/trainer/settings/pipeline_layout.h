@@ -1,4 +1,4 @@
-// A pipeline's schedule, from the flags and the number of ranks.
+// Pipeline layout: a schedule, from the flags and the number of ranks.
 
 #ifndef TANDEM_TOOLS_TRAINER_SETTINGS_PIPELINE_LAYOUT_H_
 #define TANDEM_TOOLS_TRAINER_SETTINGS_PIPELINE_LAYOUT_H_

@@ -1,4 +1,5 @@
-// What the trainer is asked about pipelines: the flags as a value.
+// Pipeline settings: what the trainer is asked about pipelines, the flags as a
+// value.
 
 #ifndef TANDEM_TOOLS_TRAINER_SETTINGS_PIPELINE_SETTINGS_H_
 #define TANDEM_TOOLS_TRAINER_SETTINGS_PIPELINE_SETTINGS_H_

@@ -1,5 +1,5 @@
-// Which settings must be the same on all ranks of a job: every flag that is not
-// on one list.
+// Settings agreement: which must be the same on all ranks of a job, every flag
+// that is not on one list.
 
 #ifndef TANDEM_TOOLS_TRAINER_SETTINGS_SETTINGS_AGREEMENT_H_
 #define TANDEM_TOOLS_TRAINER_SETTINGS_SETTINGS_AGREEMENT_H_

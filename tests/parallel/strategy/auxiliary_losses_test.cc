@@ -50,7 +50,7 @@ LayerSpec Penalty(const std::string& layer, const std::string& loss) {
     Layer made;
     made.name = layer;
     made.forward = [loss](const at::Tensor& x) {
-      AddLoss(loss, x.square().mean().mul(0.5));
+      AddAuxiliaryLoss(loss, x.square().mean().mul(0.5));
       return x;
     };
     return made;
@@ -154,16 +154,16 @@ absl::Status Train(const Make& make, int pipe, Communicator* world,
   const int rank = world == nullptr ? 0 : world->rank();
   const int ranks = world == nullptr ? 1 : world->size();
   Outcome mine;
-  EXPECT_TRUE(strategy->AddedLosses().empty());
+  EXPECT_TRUE(strategy->AuxiliaryLosses().empty());
   for (int step = 0; step < kSteps; ++step) {
     TANDEM_ASSIGN_OR_RETURN(
         const Score score,
         strategy->TrainStep(BatchOf(step, rank / pipe, ranks / pipe), kRate));
     mine.losses.push_back(score.loss_sum);
-    mine.added.push_back(strategy->AddedLosses());
+    mine.added.push_back(strategy->AuxiliaryLosses());
     // Nothing is added in evaluation.
     TANDEM_RETURN_IF_ERROR(strategy->Evaluate(BatchOf(step, 0, 1)).status());
-    EXPECT_EQ(strategy->AddedLosses(), mine.added.back());
+    EXPECT_EQ(strategy->AuxiliaryLosses(), mine.added.back());
   }
   // All ranks know them.
   std::string text;
@@ -237,7 +237,7 @@ const std::vector<Layout>& Layouts() {
   return *layouts;
 }
 
-TEST(AddedLossesTest, AreTrainedAndReportedInAnyLayout) {
+TEST(AuxiliaryLossesTest, AreTrainedAndReportedInAnyLayout) {
   const Outcome expected = ByHand();
   EXPECT_GT(expected.added[0].at("square"), 0.01);
   EXPECT_GT(expected.added[0].at("z_loss"), 0.01);
@@ -253,7 +253,7 @@ TEST(AddedLossesTest, AreTrainedAndReportedInAnyLayout) {
   }
 }
 
-TEST(AddedLossesTest, AreReproducible) {
+TEST(AuxiliaryLossesTest, AreReproducible) {
   const Outcome expected = TrainedHybrid({"one", "1f1b", 1, 1, 1}, true);
   for (const Layout& layout : Layouts()) {
     SCOPED_TRACE(layout.name);
@@ -265,7 +265,7 @@ TEST(AddedLossesTest, AreReproducible) {
   }
 }
 
-TEST(AddedLossesTest, ReplicasInOnePieceTrainOnThemToo) {
+TEST(AuxiliaryLossesTest, ReplicasInOnePieceTrainOnThemToo) {
   const Outcome expected = ByHand();
   for (const int ranks : {1, 2, 3}) {
     for (const int accumulation : {1, 4}) {
@@ -288,13 +288,13 @@ TEST(AddedLossesTest, ReplicasInOnePieceTrainOnThemToo) {
   }
 }
 
-TEST(AddedLossesErrorTest, ALossThatIsNoScalarNamesItsLayer) {
+TEST(AuxiliaryLossesErrorTest, ALossThatIsNoScalarNamesItsLayer) {
   LayerSpecs specs = Specs();
   specs[1].make = [](uint64_t /*seed*/) {
     Layer layer;
     layer.name = "penalty1";
     layer.forward = [](const at::Tensor& x) {
-      AddLoss("square", x.square());
+      AddAuxiliaryLoss("square", x.square());
       return x;
     };
     return layer;

@@ -1,7 +1,7 @@
-// The last takers of skip connections: what need not be kept behind a layer.
+// Last use of skip connections: what need not be kept behind a layer.
 
-#ifndef TANDEM_CORE_MODEL_LAST_TAKES_H_
-#define TANDEM_CORE_MODEL_LAST_TAKES_H_
+#ifndef TANDEM_CORE_MODEL_LAST_POPS_H_
+#define TANDEM_CORE_MODEL_LAST_POPS_H_
 
 #include <string>
 #include <vector>
@@ -13,10 +13,10 @@ namespace tandem {
 // By layer: the skips that it takes and no layer after it does. Those of
 // `outgoing` are needed behind all of them. Requires CheckSkips of the model
 // that the layers are of.
-std::vector<std::vector<std::string>> LastTakes(
+std::vector<std::vector<std::string>> LastPops(
     const std::vector<LayerLinks>& layers,
     const std::vector<std::string>& outgoing = {});
 
 }  // namespace tandem
 
-#endif  // TANDEM_CORE_MODEL_LAST_TAKES_H_
+#endif  // TANDEM_CORE_MODEL_LAST_POPS_H_
