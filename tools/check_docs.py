@@ -5,12 +5,23 @@
 
 Links to files and headings; paths of this repository ("core/mesh/mesh.h", or
 without the end, "core/mesh/mesh"; "tests/parallel/ddp/*_test.cc"); labels
-("//tools:train", "//core/..."). Prints a line for each that is not there, and
-fails if any is not.
+("//tools:train", "//core/..."); and code that is quoted:
+
+  <!-- quotes docs/examples/ddp.cc -->
+  ```cpp
+  ddp->ZeroGrad();
+  ...
+  optimizer->Step(0.1);
+  ```
+
+whose lines must stand in that file, indented as they may be; where a line is
+"...", some are left out. Prints a line for each that is not there, and fails if
+any is not.
 """
 
 import collections
 import fnmatch
+import functools
 import os
 import re
 import subprocess
@@ -22,6 +33,7 @@ LABEL = re.compile(r"(?<![\w:/@])//((?:%s)(?:/[\w-]+)*)(/\.\.\.|:[\w.-]+)?" % FO
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*)$", re.M)
 CODE = re.compile(r"^```.*?^```", re.M | re.S)
+QUOTE = re.compile(r"^<!-- quotes (\S+) -->\n```\w*\n(.*?)^```", re.M | re.S)
 # Paths in other repositories, which the documents name.
 ELSEWHERE = {"tests/test_balance.py"}
 
@@ -51,7 +63,10 @@ class Tree:
                 folder = os.path.dirname(folder)
         self.stems = {re.sub(r"(_test)?\.\w+$", "", file) for file in self.files}
         self.stems |= {re.sub(r"\.\w+$", "", file) for file in self.files}
-        self.labels = set(run("bazel", "query", "--noshow_progress", "--order_output=no", "//...").splitlines())
+
+    @functools.cached_property
+    def labels(self):
+        return set(run("bazel", "query", "--noshow_progress", "--order_output=no", "//...").splitlines())
 
     def has_path(self, path):
         if "*" in path:
@@ -78,6 +93,52 @@ def check_link(tree, file, target):
         return anchor in anchors_of(page.read())
 
 
+def parts_of(quote):
+    """What stands between the "..." of a quote: lists of lines."""
+    parts = [[]]
+    for line in quote.splitlines():
+        if line.strip() == "...":
+            parts.append([])
+        elif line.strip() or parts[-1]:
+            parts[-1].append(line.rstrip())
+    return [part for part in parts if part]
+
+
+def find_lines(part, lines, begin):
+    """Where `part` ends in `lines`, from `begin` on, or None."""
+    first = part[0].lstrip()
+    for at in range(begin, len(lines) - len(part) + 1):
+        if lines[at].lstrip() != first:
+            continue
+        # As much deeper, or less deep, as its first line is.
+        deeper = len(lines[at]) - len(part[0])
+        shifted = [line and " " * deeper + line[max(0, -deeper):] for line in part]
+        if shifted == lines[at:at + len(part)]:
+            return at + len(part)
+    return None
+
+
+def missing_line(quote, text):
+    """The line with which a part of `quote` begins that `text` lacks, or None."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    at = 0
+    for part in parts_of(quote):
+        while part and not part[-1]:
+            part.pop()
+        at = find_lines(part, lines, at)
+        if at is None:
+            return part[0].strip()
+    return None
+
+
+def check_quote(file, quote):
+    if not os.path.isfile(file):
+        return f"a quote of {file}, which is not there"
+    with open(file, encoding="utf-8") as source:
+        missing = missing_line(quote, source.read())
+    return missing and f'{file} has not, or not in this place, what begins with "{missing}"'
+
+
 def check_file(tree, file):
     with open(file, encoding="utf-8") as page:
         text = page.read()
@@ -97,6 +158,10 @@ def check_file(tree, file):
     for match in LABEL.finditer(text):
         if not tree.has_label(match.group(1), match.group(2)):
             note(match, f"no target is called {match.group(0)}")
+    for match in QUOTE.finditer(text):
+        problem = check_quote(match.group(1), match.group(2))
+        if problem:
+            note(match, problem)
     return list(wrong)
 
 

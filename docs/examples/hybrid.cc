@@ -1,10 +1,12 @@
 // Replicas of a model that is cut into stages, over ranks and their devices:
 //   bazel run //docs/examples:hybrid -- --nproc_per_node=4 --pipe=2
-// --pipe=1 is distributed data parallel, --pipe of all ranks one pipeline.
+// --pipe=1 is distributed data parallel, --pipe of all ranks one pipeline;
+// --schedule=zb_h1 is the zero bubble.
 #include "parallel/hybrid.h"
 
 #include <cstdio>
 #include <memory>
+#include <string>
 
 #include "absl/flags/flag.h"
 #include "core/base/status_macros.h"
@@ -17,6 +19,7 @@
 #include "parallel/schedule/schedules.h"
 
 ABSL_FLAG(int, pipe, 2, "Ranks that share one replica of the model.");
+ABSL_FLAG(std::string, schedule, "1f1b", "gpipe, 1f1b or zb_h1.");
 
 absl::Status Train(tandem::Rank& rank) {
   const int pipe = absl::GetFlag(FLAGS_pipe);
@@ -36,9 +39,10 @@ absl::Status Train(tandem::Rank& rank) {
 
   const auto layers = tandem::Mlp({784, 3, 64, data->classes()});
   tandem::HybridOptions options;
-  TANDEM_ASSIGN_OR_RETURN(
-      options.schedule,
-      tandem::OneFOneB({/*devices=*/pipe, /*chunks=*/1, /*microbatches=*/4}));
+  TANDEM_ASSIGN_OR_RETURN(options.schedule,
+                          tandem::MakeSchedule(absl::GetFlag(FLAGS_schedule),
+                                               {/*devices=*/pipe, /*chunks=*/1,
+                                                /*microbatches=*/4}));
   TANDEM_ASSIGN_OR_RETURN(options.cuts,
                           tandem::UniformCuts(layers.size(), pipe));
   TANDEM_ASSIGN_OR_RETURN(auto strategy,

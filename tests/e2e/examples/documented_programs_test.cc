@@ -40,11 +40,35 @@ TEST(DocumentedPrograms, DdpLearnsOnAnyNumberOfRanks) {
   }
 }
 
+TEST(DocumentedPrograms, AccumulationLearnsOnAnyNumberOfRanks) {
+  for (const char* ranks : {"1", "2"}) {
+    SCOPED_TRACE(ranks);
+    ExpectItLearns(LossesOf("docs/examples/accumulation",
+                            {std::string("--nproc_per_node=") + ranks}));
+  }
+}
+
+TEST(DocumentedPrograms, EpochsGoOnFromTheirCheckpointWithTheSameLosses) {
+  const std::string ranks = "--nproc_per_node=2";
+  const std::string checkpoint =
+      "--checkpoint=" + NewFolder("epochs") + "/checkpoint.safetensors";
+  const std::string program = "docs/examples/epochs";
+  const std::vector<double> at_once = LossesOf(program, {ranks, "--epochs=3"});
+  ExpectItLearns(at_once);
+  std::vector<double> in_two =
+      LossesOf(program, {ranks, checkpoint, "--epochs=1"});
+  for (double loss : LossesOf(program, {ranks, checkpoint, "--epochs=3"})) {
+    in_two.push_back(loss);
+  }
+  EXPECT_EQ(in_two, at_once);
+}
+
 TEST(DocumentedPrograms, TheHybridLearnsInEveryCorner) {
   const std::vector<std::vector<std::string>> corners = {
       {"--pipe=1"},
       {"--nproc_per_node=2", "--pipe=1"},
       {"--nproc_per_node=2", "--pipe=2"},
+      {"--nproc_per_node=2", "--pipe=2", "--schedule=zb_h1"},
       {"--nproc_per_node=4", "--pipe=2"},
   };
   for (const auto& flags : corners) {
