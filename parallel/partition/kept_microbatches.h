@@ -1,4 +1,5 @@
-// What a schedule's devices keep from forward to backward, moment by moment.
+// Kept microbatches: what a schedule's devices hold from forward to backward,
+// moment by moment.
 
 #ifndef TANDEM_PARALLEL_PARTITION_KEPT_MICROBATCHES_H_
 #define TANDEM_PARALLEL_PARTITION_KEPT_MICROBATCHES_H_

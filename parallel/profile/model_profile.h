@@ -1,5 +1,5 @@
 // What each layer of a model costs, as numbers: of which
-// parallel/balance/balance makes cuts, and schedule_prediction a step.
+// parallel/balance/balance makes cuts, and parallel/schedule/prediction a step.
 // layer_profile.h measures it.
 
 #ifndef TANDEM_PARALLEL_PROFILE_MODEL_PROFILE_H_

@@ -1,4 +1,4 @@
-// Whether a schedule has each action once, on the device of its stage. For
+// Completeness of a schedule: each action once, on the device of its stage. For
 // validator.h.
 
 #ifndef TANDEM_PARALLEL_SCHEDULE_COMPLETENESS_H_

@@ -1,4 +1,5 @@
-// When a schedule's actions would run, given how long each takes.
+// Schedule prediction: when actions would run, given how long each takes, and
+// the bubble that this leaves.
 
 #ifndef TANDEM_PARALLEL_SCHEDULE_PREDICTION_H_
 #define TANDEM_PARALLEL_SCHEDULE_PREDICTION_H_
