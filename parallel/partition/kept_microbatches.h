@@ -1,5 +1,5 @@
-// Kept microbatches: what a schedule's devices hold from forward to backward,
-// moment by moment.
+// Microbatches in flight: what a schedule's devices keep from forward to
+// backward, moment by moment.
 
 #ifndef TANDEM_PARALLEL_PARTITION_KEPT_MICROBATCHES_H_
 #define TANDEM_PARALLEL_PARTITION_KEPT_MICROBATCHES_H_

@@ -1,6 +1,5 @@
-// What each layer of a model costs, as numbers: of which
-// parallel/balance/balance makes cuts, and parallel/schedule/prediction a step.
-// layer_profile.h measures it.
+// Model profile: what each layer costs, as numbers: of which
+// parallel/balance/balance makes cuts, and schedule_prediction a step.
 
 #ifndef TANDEM_PARALLEL_PROFILE_MODEL_PROFILE_H_
 #define TANDEM_PARALLEL_PROFILE_MODEL_PROFILE_H_

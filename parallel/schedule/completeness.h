@@ -1,5 +1,5 @@
-// Completeness of a schedule: each action once, on the device of its stage. For
-// validator.h.
+// Schedule completeness: whether it has each action once, on the device of its
+// stage. For validator.h.
 
 #ifndef TANDEM_PARALLEL_SCHEDULE_COMPLETENESS_H_
 #define TANDEM_PARALLEL_SCHEDULE_COMPLETENESS_H_

@@ -1,5 +1,4 @@
-// Schedule prediction: when actions would run, given how long each takes, and
-// the bubble that this leaves.
+// Schedule prediction: when its actions would run, given how long each takes.
 
 #ifndef TANDEM_PARALLEL_SCHEDULE_PREDICTION_H_
 #define TANDEM_PARALLEL_SCHEDULE_PREDICTION_H_
