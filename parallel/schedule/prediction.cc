@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -41,72 +40,21 @@ absl::Status CheckCosts(const Schedule& schedule, const ScheduleCosts& costs) {
                    ": expected one of each, none negative"));
 }
 
-// Gives times to actions, each after what it waits for.
-class Clock {
- public:
-  Clock(const Schedule& schedule, const ScheduleCosts& costs)
-      : schedule_(schedule),
-        costs_(costs),
-        device_of_(DevicesOfStages(schedule)),
-        free_at_(schedule.actions.size(), 0) {
-    const size_t cells =
-        static_cast<size_t>(schedule.stages) * schedule.microbatches;
-    for (auto& direction : ends_) direction.resize(cells);
-    made_.devices.resize(schedule.actions.size());
-    made_.busy.resize(schedule.actions.size(), 0);
-  }
-
-  void Take(int device, const Action& action) {
-    const double begin = std::max(ReadyAt(action), free_at_[device]);
-    const double duration = DurationOf(action, costs_.stages[action.stage]);
-    free_at_[device] = begin + duration;
-    made_.busy[device] += duration;
-    if (action.kind != ActionKind::kBackwardWeight) {
-      End(IsForward(action.kind), action.stage, action.microbatch) =
-          free_at_[device];
+// The step, and what of it is not used.
+void Sum(SchedulePrediction& made) {
+  double busy = 0;
+  double busiest = 0;
+  for (size_t device = 0; device < made.devices.size(); ++device) {
+    for (const TimedAction& each : made.devices[device]) {
+      made.step = std::max(made.step, each.end);
     }
-    made_.devices[device].push_back({action, begin, free_at_[device]});
+    busy += made.busy[device];
+    busiest = std::max(busiest, made.busy[device]);
   }
-
-  SchedulePrediction Sum() {
-    double busy = 0;
-    double busiest = 0;
-    for (int device = 0; device < schedule_.devices(); ++device) {
-      made_.step = std::max(made_.step, free_at_[device]);
-      busy += made_.busy[device];
-      busiest = std::max(busiest, made_.busy[device]);
-    }
-    const double all = made_.step * schedule_.devices();
-    made_.idle = all > 0 ? 1 - busy / all : 0;
-    made_.bubble = made_.step - busiest;
-    return std::move(made_);
-  }
-
- private:
-  double& End(bool is_forward, int stage, int microbatch) {
-    return ends_[is_forward ? 0 : 1]
-                [static_cast<size_t>(stage) * schedule_.microbatches +
-                 microbatch];
-  }
-
-  double ReadyAt(const Action& action) {
-    double ready = 0;
-    for (const Prerequisite& each : PrerequisitesOf(action, schedule_.stages)) {
-      const bool crosses = device_of_[each.stage] != device_of_[action.stage];
-      ready =
-          std::max(ready, End(each.is_forward, each.stage, action.microbatch) +
-                              (crosses ? costs_.transfer : 0));
-    }
-    return ready;
-  }
-
-  const Schedule& schedule_;
-  const ScheduleCosts& costs_;
-  const std::vector<int> device_of_;  // by stage
-  std::vector<double> free_at_;
-  std::vector<double> ends_[2];  // forward, backward (the input's part)
-  SchedulePrediction made_;
-};
+  const double all = made.step * static_cast<double>(made.devices.size());
+  made.idle = all > 0 ? 1 - busy / all : 0;
+  made.bubble = made.step - busiest;
+}
 
 }  // namespace
 
@@ -114,14 +62,22 @@ absl::StatusOr<SchedulePrediction> PredictSchedule(const Schedule& schedule,
                                                    const ScheduleCosts& costs) {
   const absl::Status checked = CheckCosts(schedule, costs);
   if (!checked.ok()) return checked;
-  const Simulation simulation = Simulate(schedule, schedule.microbatches);
+  const auto duration = [&costs](const Action& action) {
+    return DurationOf(action, costs.stages[action.stage]);
+  };
+  const Simulation simulation =
+      Simulate(schedule, {schedule.microbatches, duration, costs.transfer});
   CHECK(simulation.stuck.empty())
       << "schedule " << schedule.name << " is not valid";
-  Clock clock(schedule, costs);
+  SchedulePrediction made;
+  made.devices.resize(schedule.actions.size());
+  made.busy.resize(schedule.actions.size(), 0);
   for (const SimulatedAction& each : simulation.done) {
-    clock.Take(each.device, each.action);
+    made.devices[each.device].push_back({each.action, each.begin, each.end});
+    made.busy[each.device] += duration(each.action);
   }
-  return clock.Sum();
+  Sum(made);
+  return made;
 }
 
 }  // namespace tandem

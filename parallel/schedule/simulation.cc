@@ -7,17 +7,20 @@
 namespace tandem {
 namespace {
 
+constexpr double kNotYet = -1;
+
 class Simulator {
  public:
-  Simulator(const Schedule& schedule, int channel_capacity)
+  Simulator(const Schedule& schedule, const SimulationOptions& options)
       : schedule_(schedule),
-        channel_capacity_(channel_capacity),
+        options_(options),
         device_of_(DevicesOfStages(schedule)),
         next_(schedule.actions.size(), 0),
+        free_at_(schedule.actions.size(), 0),
         kept_(schedule.actions.size(), 0) {
     const size_t cells =
         static_cast<size_t>(schedule.stages) * schedule.microbatches;
-    for (auto& direction : done_) direction.resize(cells);
+    for (auto& direction : ends_) direction.resize(cells, kNotYet);
     for (auto& direction : sent_) direction.resize(schedule.stages);
   }
 
@@ -53,10 +56,13 @@ class Simulator {
     return at < actions.size() ? &actions[at] : nullptr;
   }
 
+  double End(const Prerequisite& of, int microbatch) const {
+    return ends_[DirectionOf(of.is_forward)][Cell(of.stage, microbatch)];
+  }
+
   std::optional<Prerequisite> Missing(const Action& action) const {
     for (const Prerequisite& each : PrerequisitesOf(action, schedule_.stages)) {
-      const auto& done = done_[DirectionOf(each.is_forward)];
-      if (!done[Cell(each.stage, action.microbatch)]) return each;
+      if (End(each, action.microbatch) == kNotYet) return each;
     }
     return std::nullopt;
   }
@@ -80,8 +86,9 @@ class Simulator {
     if (to < 0 || device_of_[to] == device_of_[action.stage]) return true;
     const int waiting =
         sent_[DirectionOf(IsForward(action.kind))][action.stage];
-    return waiting < channel_capacity_ ||
-           (channel_capacity_ == 0 && IsAwaited(action, device_of_[to]));
+    return waiting < options_.channel_capacity ||
+           (options_.channel_capacity == 0 &&
+            IsAwaited(action, device_of_[to]));
   }
 
   bool CanTake(int device) const {
@@ -93,28 +100,38 @@ class Simulator {
   void Take(int device) {
     const Action& action = *Next(device);
     ++next_[device];
+    double begin = free_at_[device];
     for (const Prerequisite& each : PrerequisitesOf(action, schedule_.stages)) {
-      if (device_of_[each.stage] == device) continue;
-      --sent_[DirectionOf(each.is_forward)][each.stage];
+      const bool crosses = device_of_[each.stage] != device;
+      if (crosses) --sent_[DirectionOf(each.is_forward)][each.stage];
+      begin = std::max(begin, End(each, action.microbatch) +
+                                  (crosses ? options_.transfer : 0));
     }
-    const size_t direction = DirectionOf(IsForward(action.kind));
-    if (action.kind != ActionKind::kBackwardWeight) {
-      done_[direction][Cell(action.stage, action.microbatch)] = true;
-    }
-    const int to = ReceiverOf(action, schedule_.stages);
-    if (to >= 0 && device_of_[to] != device) ++sent_[direction][action.stage];
+    const double duration = options_.duration ? options_.duration(action) : 0;
+    free_at_[device] = begin + duration;
     if (IsForward(action.kind)) ++kept_[device];
     if (EndsBackward(action.kind)) --kept_[device];
-    made_.done.push_back({device, action, kept_[device]});
+    made_.done.push_back(
+        {device, action, begin, free_at_[device], kept_[device]});
+    HandOver(device, action);
+  }
+
+  void HandOver(int device, const Action& action) {
+    if (action.kind == ActionKind::kBackwardWeight) return;
+    const size_t direction = DirectionOf(IsForward(action.kind));
+    ends_[direction][Cell(action.stage, action.microbatch)] = free_at_[device];
+    const int to = ReceiverOf(action, schedule_.stages);
+    if (to >= 0 && device_of_[to] != device) ++sent_[direction][action.stage];
   }
 
   const Schedule& schedule_;
-  const int channel_capacity_;
+  const SimulationOptions& options_;
   const std::vector<int> device_of_;  // by stage
   std::vector<size_t> next_;
+  std::vector<double> free_at_;
   std::vector<int> kept_;
-  std::vector<bool> done_[2];  // forward, backward; by cell
-  std::vector<int> sent_[2];   // by sending stage: on their way
+  std::vector<double> ends_[2];  // forward, backward (input's part); by cell
+  std::vector<int> sent_[2];     // by sending stage: on their way
   Simulation made_;
 };
 
@@ -144,8 +161,9 @@ int ReceiverOf(const Action& action, int stages) {
   return GivesInputGradient(action.kind) ? action.stage - 1 : -1;
 }
 
-Simulation Simulate(const Schedule& schedule, int channel_capacity) {
-  return Simulator(schedule, channel_capacity).Run();
+Simulation Simulate(const Schedule& schedule,
+                    const SimulationOptions& options) {
+  return Simulator(schedule, options).Run();
 }
 
 }  // namespace tandem

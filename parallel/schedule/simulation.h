@@ -5,6 +5,7 @@
 #ifndef TANDEM_PARALLEL_SCHEDULE_SIMULATION_H_
 #define TANDEM_PARALLEL_SCHEDULE_SIMULATION_H_
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -29,9 +30,22 @@ absl::InlinedVector<Prerequisite, 2> PrerequisitesOf(const Action& action,
 // The stage to which the action sends what it makes; -1: to none.
 int ReceiverOf(const Action& action, int stages);
 
+struct SimulationOptions {
+  // Messages that a channel between two stages of different devices holds; with
+  // 0 its sender waits until the receiver takes the message.
+  int channel_capacity = 0;
+  // How long an action takes; null: no time.
+  std::function<double(const Action&)> duration;
+  // From the end of an action to when one of another device that needs it can
+  // begin.
+  double transfer = 0;
+};
+
 struct SimulatedAction {
   int device = 0;
   Action action;
+  double begin = 0;  // if no channel is ever full
+  double end = 0;
   // Microbatches (by stage) that the device keeps after it: those whose forward
   // is done, and whose backward, in two parts the second, is not.
   int kept = 0;
@@ -51,11 +65,9 @@ struct Simulation {
   std::vector<StuckAction> stuck;
 };
 
-// Takes each device's next action as soon as it can be taken. A channel between
-// two stages of different devices holds so many messages; with 0 its sender
-// waits until the receiver takes the message. Whether all end does not depend
-// on how long actions take. Requires CheckCompleteness.
-Simulation Simulate(const Schedule& schedule, int channel_capacity);
+// Takes each device's next action as soon as it can be taken. Whether all end
+// does not depend on how long they take. Requires CheckCompleteness.
+Simulation Simulate(const Schedule& schedule, const SimulationOptions& options);
 
 }  // namespace tandem
 

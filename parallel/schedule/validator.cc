@@ -62,7 +62,8 @@ absl::Status CheckMemory(const Schedule& schedule,
 absl::StatusOr<ScheduleFacts> ValidateSchedule(const Schedule& schedule,
                                                const ScheduleLimits& limits) {
   TANDEM_RETURN_IF_ERROR(CheckCompleteness(schedule));
-  const Simulation simulation = Simulate(schedule, limits.channel_capacity);
+  const Simulation simulation =
+      Simulate(schedule, {limits.channel_capacity, {}, 0});
   TANDEM_RETURN_IF_ERROR(
       CheckMemory(schedule, simulation.done, limits.most_activations));
   TANDEM_RETURN_IF_ERROR(CheckEnded(schedule, simulation.stuck));
@@ -78,7 +79,8 @@ absl::StatusOr<int> LeastChannelCapacity(const Schedule& schedule) {
   // No channel ever holds more than every microbatch.
   int capacity = schedule.microbatches;
   TANDEM_RETURN_IF_ERROR(ValidateSchedule(schedule, {capacity, 0}).status());
-  while (capacity > 0 && Simulate(schedule, capacity - 1).stuck.empty()) {
+  while (capacity > 0 &&
+         Simulate(schedule, {capacity - 1, {}, 0}).stuck.empty()) {
     --capacity;
   }
   return capacity;

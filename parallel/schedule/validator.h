@@ -1,5 +1,5 @@
-// Proves that a schedule can be run: complete, in order, free of deadlock, and
-// within its memory.
+// Schedule validator: proves that a schedule can be run, complete, in order,
+// free of deadlock, and within its memory.
 
 #ifndef TANDEM_PARALLEL_SCHEDULE_VALIDATOR_H_
 #define TANDEM_PARALLEL_SCHEDULE_VALIDATOR_H_

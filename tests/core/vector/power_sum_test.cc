@@ -32,7 +32,7 @@ double InOrder(const T* x, int64_t n, double p) {
 
 template <typename T>
 void ExpectTheOrdersBits(at::ScalarType dtype) {
-  const at::Tensor flat = at::sin(at::arange(1, 1001, dtype)) * 1000;
+  const at::Tensor flat = at::sin(at::arange(1, 1001, dtype)).mul(1000);
   for (const double p : {1.0, 2.0}) {
     for (const int64_t n : {1, 15, 16, 17, 31, 64, 999}) {
       // From an odd place: vectors need not be aligned.
@@ -54,7 +54,7 @@ TEST(PowerSumsTest, OfOtherPowers) {
   EXPECT_EQ(PowerSums(flat, {{0, 7}, {0, 1}}, kInfinity),
             (std::vector<double>{3, 3}));
   EXPECT_EQ(PowerSums(flat, {{1, 2}}, 3).front(), 9);
-  const at::Tensor nan = flat / 0;  // -inf, nan, inf
+  const at::Tensor nan = flat.div(0);  // -inf, nan, inf
   for (const double p : {0.5, 1.0, 2.0, 3.0, kInfinity}) {
     EXPECT_TRUE(std::isnan(PowerSums(nan, {{0, 7}}, p).front())) << p;
   }

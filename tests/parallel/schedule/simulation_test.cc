@@ -59,26 +59,44 @@ TEST(Simulation, ResultsGoToTheNeighbour) {
 TEST(Simulation, EachActionComesAfterWhatItNeeds) {
   const Simulation simulation = Simulate(Parse("F0 F1 B0 B1\n"
                                                "F0 I0 F1 W0 B1"),
-                                         2);
+                                         {2, {}, 0});
   EXPECT_TRUE(simulation.stuck.empty());
   EXPECT_EQ(DoneText(simulation),
             "0F0:1 0F1:2 1F0:1 1I0:1 1F1:2 1W0:1 1B1:0 0B0:1 0B1:0");
+}
+
+TEST(Simulation, TimesGoByDurationsAndTransfers) {
+  const auto duration = [](const Action& action) {
+    return IsForward(action.kind) ? 1.0 : 2.0;
+  };
+  const Simulation simulation = Simulate(Parse("F0 F1 B0 B1\n"
+                                               "F0 B0 F1 B1"),
+                                         {2, duration, 0.5});
+  std::vector<std::string> times;
+  for (const SimulatedAction& each : simulation.done) {
+    times.push_back(absl::StrCat(ToString(each.action, true), " ", each.begin,
+                                 " to ", each.end));
+  }
+  EXPECT_THAT(times,
+              ElementsAre("0F0 0 to 1", "0F1 1 to 2", "1F0 1.5 to 2.5",
+                          "1B0 2.5 to 4.5", "1F1 4.5 to 5.5", "1B1 5.5 to 7.5",
+                          "0B0 5 to 7", "0B1 8 to 10"));
 }
 
 TEST(Simulation, AFullChannelHoldsItsSenderBack) {
   const Schedule schedule = Parse(
       "F0 F1 B0 B1\n"
       "F0 F1 B0 B1");
-  EXPECT_EQ(DoneText(Simulate(schedule, 2)),
+  EXPECT_EQ(DoneText(Simulate(schedule, {2, {}, 0})),
             "0F0:1 0F1:2 1F0:1 1F1:2 1B0:1 1B1:0 0B0:1 0B1:0");
-  EXPECT_EQ(DoneText(Simulate(schedule, 1)),
+  EXPECT_EQ(DoneText(Simulate(schedule, {1, {}, 0})),
             "0F0:1 1F0:1 0F1:2 1F1:2 1B0:1 0B0:1 1B1:0 0B1:0");
 }
 
 TEST(Simulation, WhatCannotGoOnSaysWhatIsMissing) {
   const Simulation simulation = Simulate(Parse("B0 F0\n"
                                                "F0 B0"),
-                                         1);
+                                         {1, {}, 0});
   EXPECT_TRUE(simulation.done.empty());
   ASSERT_EQ(simulation.stuck.size(), 2U);
   EXPECT_EQ(simulation.stuck[0].missing->stage, 1);
@@ -86,7 +104,7 @@ TEST(Simulation, WhatCannotGoOnSaysWhatIsMissing) {
   EXPECT_EQ(simulation.stuck[1].device, 1);
   EXPECT_TRUE(simulation.stuck[1].missing->is_forward);
   // Both would hand over, and neither would take.
-  const Simulation without = Simulate(*MakeSchedule("1f1b", {4, 1, 8}), 0);
+  const Simulation without = Simulate(*MakeSchedule("1f1b", {4, 1, 8}), {});
   ASSERT_FALSE(without.stuck.empty());
   EXPECT_FALSE(without.stuck[0].missing.has_value());
 }
