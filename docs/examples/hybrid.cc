@@ -1,7 +1,6 @@
 // Replicas of a model that is cut into stages, over ranks and their devices:
 //   bazel run //docs/examples:hybrid -- --nproc_per_node=4 --pipe=2
-// --pipe=1 is distributed data parallel, --pipe of all ranks one pipeline;
-// --schedule=zb_h1 is the zero bubble.
+// --pipe=1 is data parallel, --pipe of all ranks one pipeline.
 #include "parallel/hybrid.h"
 
 #include <cstdio>
@@ -16,6 +15,7 @@
 #include "datasets/synthetic.h"
 #include "models/classification_loss.h"
 #include "models/mlp.h"
+#include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
 
 ABSL_FLAG(int, pipe, 2, "Ranks that share one replica of the model.");
@@ -27,22 +27,18 @@ absl::Status Train(tandem::Rank& rank) {
                           tandem::Mesh::Create(rank.size(), pipe));
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const tandem::Dataset> data,
                           tandem::MakeSyntheticImages({{1, 28, 28}}));
-  tandem::DistributedSamplerOptions sampling;
-  sampling.num_replicas = mesh.data();
-  sampling.rank = mesh.IndexAlong(tandem::kDataAxis, rank.rank());
+  const int replica = mesh.IndexAlong(tandem::kDataAxis, rank.rank());
   TANDEM_ASSIGN_OR_RETURN(
       std::shared_ptr<tandem::DistributedSampler> sampler,
-      tandem::DistributedSampler::Create(data->size(), sampling));
-  TANDEM_ASSIGN_OR_RETURN(
-      auto loader,
-      tandem::Loader::Create(data, sampler, {32, /*drop_last=*/true}));
+      tandem::DistributedSampler::Create(data->size(), {mesh.data(), replica}));
+  TANDEM_ASSIGN_OR_RETURN(auto loader,
+                          tandem::Loader::Create(data, sampler, {32, true}));
 
   const auto layers = tandem::Mlp({784, 3, 64, data->classes()});
   tandem::HybridOptions options;
-  TANDEM_ASSIGN_OR_RETURN(options.schedule,
-                          tandem::MakeSchedule(absl::GetFlag(FLAGS_schedule),
-                                               {/*devices=*/pipe, /*chunks=*/1,
-                                                /*microbatches=*/4}));
+  TANDEM_ASSIGN_OR_RETURN(  // of `pipe` devices, 1 chunk, 4 microbatches
+      options.schedule,
+      tandem::MakeSchedule(absl::GetFlag(FLAGS_schedule), {pipe, 1, 4}));
   TANDEM_ASSIGN_OR_RETURN(options.cuts,
                           tandem::UniformCuts(layers.size(), pipe));
   TANDEM_ASSIGN_OR_RETURN(auto strategy,
