@@ -1,61 +1,49 @@
-// Cases that are chosen by name.
+// Cases: a workload in a layout of processes and devices, and the settings
+// among which each side chooses.
 
-#ifndef TANDEM_TOOLS_BENCH_CASES_AMONG_H_
-#define TANDEM_TOOLS_BENCH_CASES_AMONG_H_
+#ifndef TOOLS_BENCH_CASE_CASE_H_
+#define TOOLS_BENCH_CASE_CASE_H_
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "tools/bench/case/setting.h"
+#include "tools/bench/case/workload.h"
 
 namespace tandem {
 
-// Of `all`, which have a `name` ("MODEL/...") and a `bench` (the model's),
-// those of these names, in the order of `all`; "MODEL" stands for all of a
-// model's. All of them for an empty list. InvalidArgument for an unknown name.
-template <typename Case>
-absl::StatusOr<std::vector<Case>> CasesAmong(
-    const std::vector<Case>& all, const std::vector<std::string>& names) {
-  if (names.empty()) return all;
-  std::vector<bool> used(names.size());
-  std::vector<Case> chosen;
-  for (const Case& each : all) {
-    bool wanted = false;
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (names[i] != each.name && names[i] != each.bench.name) continue;
-      wanted = used[i] = true;
-    }
-    if (wanted) chosen.push_back(each);
-  }
-  const auto unused = std::find(used.begin(), used.end(), false);
-  if (unused == used.end()) return chosen;
-  const auto name_of = [](std::string* out, const Case& each) {
-    out->append(each.name);
-  };
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unknown case '", names[static_cast<size_t>(unused - used.begin())],
-      "': known are ", absl::StrJoin(all, ", ", name_of),
-      ", and the models alone"));
-}
+// Data x pipe.
+struct Layout {
+  int replicas = 1;
+  int pipe = 1;     // ranks of one replica
+  int devices = 1;  // of one rank: cores, a thread each
+
+  int ranks() const { return replicas * pipe; }
+  int devices_of_replica() const { return pipe * devices; }
+
+  // The same with a process for each device, as the peers have it.
+  Layout OverRanks() const { return {replicas, pipe * devices, 1}; }
+};
+
+struct Case {
+  std::string name;  // MODEL, MODEL/SCHEDULE or MODEL/LAYOUT
+  Workload workload;
+  Layout layout;               // tandem's
+  std::vector<Setting> ours;   // tandem's
+  std::vector<Setting> peers;  // those of the peer that has several
+};
+
+// Of `all` those of these names, in the order of `all`; "MODEL" stands for all
+// of a model's. All of them for an empty list. InvalidArgument for an unknown
+// name lists those that are known.
+absl::StatusOr<std::vector<Case>> CasesNamed(
+    const std::vector<Case>& all, const std::vector<std::string>& names);
 
 // Those that follow each other and have the same model, which share processes
 // or files.
-template <typename Case>
-std::vector<std::vector<Case>> ByModel(const std::vector<Case>& cases) {
-  std::vector<std::vector<Case>> models;
-  for (const Case& each : cases) {
-    const bool same =
-        !models.empty() && models.back().front().bench.name == each.bench.name;
-    if (!same) models.emplace_back();
-    models.back().push_back(each);
-  }
-  return models;
-}
+std::vector<std::vector<Case>> ByModel(const std::vector<Case>& cases);
 
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_BENCH_CASES_AMONG_H_
+#endif  // TOOLS_BENCH_CASE_CASE_H_

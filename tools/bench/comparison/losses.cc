@@ -1,7 +1,8 @@
-#include "tools/bench/compare_losses.h"
+#include "tools/bench/comparison/losses.h"
 
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace tandem {
@@ -24,6 +25,20 @@ absl::Status CompareLosses(const std::vector<double>& ours,
         i + 1, ours[i], peer, peers[i]));
   }
   return absl::OkStatus();
+}
+
+absl::Status KnownLosses::Check(int microbatches, const std::string& peer,
+                                const std::vector<double>& losses) const {
+  const auto known = losses_.find(microbatches);
+  if (known != losses_.end()) return CompareLosses(known->second, peer, losses);
+  return absl::InternalError(absl::StrCat("no losses to compare with for ",
+                                          microbatches, " microbatches"));
+}
+
+absl::Status KnownLosses::Learn(int microbatches, const std::string& name,
+                                const std::vector<double>& losses) {
+  losses_.emplace(microbatches, losses);
+  return Check(microbatches, name, losses);
 }
 
 }  // namespace tandem

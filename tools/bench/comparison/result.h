@@ -1,58 +1,38 @@
-// What a run of the pipeline's benchmark came to.
+// Results: what each side of a comparison came to.
 
-#ifndef TANDEM_TOOLS_BENCH_PIPELINE_RESULT_H_
-#define TANDEM_TOOLS_BENCH_PIPELINE_RESULT_H_
+#ifndef TANDEM_TOOLS_BENCH_COMPARISON_RESULT_H_
+#define TANDEM_TOOLS_BENCH_COMPARISON_RESULT_H_
 
 #include <string>
 #include <vector>
 
-#include "parallel/schedule/prediction.h"
-#include "tools/bench/pipeline_case.h"
-#include "tools/bench/pipeline_limit.h"
+#include "tools/bench/case/case.h"
 
 namespace tandem {
 
 // Times are in milliseconds; where ranks differ, they are the slowest rank's.
-struct PipelineSideResult {
-  std::string name;              // "tandem", "pipelining" or "single"
-  std::string failure;           // why there are no figures; empty: there are
-  PipelineSetting setting;       // the fastest of those it could choose from
+struct SideResult {
+  std::string name;              // "tandem", or a peer's
+  std::string failure = {};      // why there are no figures; empty: there are
+  Setting setting = {};          // the fastest of those it could choose from
   std::vector<double> step_ms;   // by round
   std::vector<double> alone_ms;  // by round: a core's step of the whole model,
-                                 // with the other core equally busy
-  std::vector<double> cpu_ms;    // by round: processor time, the most of a rank
+                                 // with the other cores equally busy
+  std::vector<double> cpu_ms;    // by round: processor time of a step
+  std::vector<double> faults;    // by round: page faults of a step
+  double comm_ms = 0;            // while a bucket was on its way
+  double exposed_ms = 0;         // of that, without computation beside it
   double peak_mib = 0;           // the most memory of a rank
+
+  bool failed() const { return !failure.empty(); }
 };
 
-struct PipelineCaseResult {
-  PipelineCase bench;
-  PipelineSideResult ours;
-  std::vector<PipelineSideResult> peers;
-  std::vector<StageCost> stages;  // ours, of one microbatch
-  double optimizer_ms = 0;        // ours
-  // Of our schedule with our number of microbatches: with stages that take as
-  // long as ours on the average, and with ours.
-  double limit = 0;
-  double stage_limit = 0;
-  StepParts parts;
+struct CaseResult {
+  Case bench;
+  SideResult ours;
+  std::vector<SideResult> peers;
 };
-
-// A peer's schedule that was tried, and does not run.
-struct UnavailableSchedule {
-  std::string model;
-  std::string schedule;
-  std::string reason;
-};
-
-struct PipelineResults {
-  std::vector<PipelineCaseResult> cases;
-  std::vector<UnavailableSchedule> unavailable;
-};
-
-// (one core's time for the whole batch / devices) / step: a median over the
-// rounds. 0 where either was not measured.
-double EfficiencyOf(const PipelineSideResult& side, int devices);
 
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_BENCH_PIPELINE_RESULT_H_
+#endif  // TANDEM_TOOLS_BENCH_COMPARISON_RESULT_H_

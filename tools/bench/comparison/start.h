@@ -1,47 +1,48 @@
-// The sides of the pipeline's and the hybrid's benchmark, as processes.
+// The contenders of a case, started as processes.
 
-#ifndef TANDEM_TOOLS_BENCH_PIPELINE_SIDES_H_
-#define TANDEM_TOOLS_BENCH_PIPELINE_SIDES_H_
+#ifndef TANDEM_TOOLS_BENCH_COMPARISON_START_H_
+#define TANDEM_TOOLS_BENCH_COMPARISON_START_H_
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tools/bench/bench_case.h"
-#include "tools/bench/bench_layout.h"
-#include "tools/bench/pipeline_contender.h"
+#include "tools/bench/case/case.h"
+#include "tools/bench/comparison/contender.h"
 
 namespace tandem {
 
-// Names of sides, and what they begin with.
-inline constexpr char kOurs[] = "tandem";
-inline constexpr char kPipelining[] = "pipelining";
-inline constexpr char kSingle[] = "single";
-
-struct PipelineBenchOptions {
-  // "pipelining": torch.distributed.pipelining, a process for each device;
-  // "single": one process, which trains the model in one piece.
-  std::vector<std::string> peers = {"pipelining", "single"};
+struct ComparisonOptions {
   absl::StatusOr<std::string> python;  // or why there is none
-  BenchLayout layout = {1, 1, 2};  // ours; a peer has a rank for each device
-  int threads = 1;
+  std::string backend = "shm";         // what moves tandem's gradients
+  int threads = 1;                     // for each rank's operators
   int rounds = 7;
   int64_t steps = 0;   // in a round; 0: as the case says
   std::string folder;  // scratch, an existing one: names are of one side each
+
+  int64_t StepsOf(const Workload& workload) const {
+    return steps > 0 ? steps : workload.steps;
+  }
 };
 
-// Writes the weights and batches from which all sides begin.
-absl::Status WriteInputs(const std::string& model,
-                         const PipelineBenchOptions& options);
+// InvalidArgument names the flag: --threads, --rounds or --steps.
+absl::Status CheckOptions(const ComparisonOptions& options);
 
-// Starts a side, by what its name begins with: "tandem", "single", or else
-// "pipelining". One that cannot be started says why in its status().
-PipelineContender StartContender(const std::string& name,
-                                 const BenchCase& bench,
-                                 const PipelineBenchOptions& options);
+// Whose ranks a contender has.
+enum class Program {
+  kTandem,     // tools/bench/rank, in the case's layout
+  kPyTorch,    // tools/bench/peers/peer.py, a rank for each device
+  kOneProcess  // the same, one rank
+};
+
+// Writes the weights and batches from which all contenders begin.
+absl::Status WriteInputs(const Case& bench, const ComparisonOptions& options);
+
+// One that cannot be started says why in its status().
+Contender StartContender(const std::string& name, Program program,
+                         const Case& bench, const ComparisonOptions& options);
 
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_BENCH_PIPELINE_SIDES_H_
+#endif  // TANDEM_TOOLS_BENCH_COMPARISON_START_H_

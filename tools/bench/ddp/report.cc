@@ -1,4 +1,4 @@
-#include "tools/bench/bench_report.h"
+#include "tools/bench/ddp/report.h"
 
 #include <algorithm>
 #include <map>
@@ -6,8 +6,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tools/bench/comparison.h"
-#include "tools/bench/median.h"
+#include "core/base/text_table.h"
+#include "tools/bench/comparison/report.h"
+#include "tools/bench/measure/median.h"
 
 namespace tandem {
 namespace {
@@ -16,14 +17,19 @@ using nlohmann::json;
 
 constexpr size_t kOpsShown = 12;
 
-void AppendBreakdown(const CaseResult& result, const SideResult& side,
-                     std::string* table) {
+std::vector<std::string> BreakdownRow(const CaseResult& result,
+                                      const SideResult& side) {
   const double share =
       side.comm_ms > 0 ? 100 * side.exposed_ms / side.comm_ms : 0;
-  absl::StrAppendFormat(
-      table, "%-10s %-8s %9.2f %9.2f %9.2f %9.2f %7.0f %% %9.2f %9.0f\n",
-      result.bench.name, side.name, Median(side.step_ms), Median(side.local_ms),
-      side.comm_ms, side.exposed_ms, share, side.cpu_ms, side.faults);
+  return {result.bench.name,
+          side.name,
+          Milliseconds(Median(side.step_ms)),
+          Milliseconds(Median(side.alone_ms)),
+          Milliseconds(side.comm_ms),
+          Milliseconds(side.exposed_ms),
+          absl::StrFormat("%.0f %%", share),
+          Milliseconds(MedianOrZero(side.cpu_ms)),
+          absl::StrFormat("%.0f", MedianOrZero(side.faults))};
 }
 
 // What an operator does, for the profile's sums.
@@ -35,64 +41,8 @@ std::string KindOf(const std::string& op) {
   return "the rest";
 }
 
-Comparison Compare(const CaseResult& result, const SideResult& peer) {
-  return {result.bench.name, peer.name, peer.failure, result.ours.step_ms,
-          peer.step_ms};
-}
-
-}  // namespace
-
-std::string SpeedTable(const std::vector<CaseResult>& results) {
-  std::string table = absl::StrFormat("%-10s %-8s %9s %9s %7s %15s %14s\n",
-                                      "case", "peer", "ours ms", "peer ms",
-                                      "ratio", "(min to max)", "MiB ours/peer");
-  for (const CaseResult& result : results) {
-    for (const SideResult& peer : result.peers) {
-      const Comparison comparison = Compare(result, peer);
-      if (comparison.failed()) {
-        absl::StrAppend(&table, FailureLine(comparison));
-        continue;
-      }
-      const Ratio ratio = comparison.ratio();
-      absl::StrAppendFormat(
-          &table, "%-10s %-8s %9.3f %9.3f %7.2f %7.2f to %4.2f %7.0f /%5.0f\n",
-          result.bench.name, peer.name, Median(result.ours.step_ms),
-          Median(peer.step_ms), ratio.ratio, ratio.min, ratio.max,
-          result.ours.peak_mib, peer.peak_mib);
-    }
-  }
-  return table;
-}
-
-std::string BreakdownTable(const std::vector<CaseResult>& results) {
-  std::string table = absl::StrFormat(
-      "%-10s %-8s %9s %9s %9s %9s %9s %9s %9s\n", "case", "side", "step ms",
-      "alone ms", "comm ms", "exposed", "share", "cpu ms", "faults");
-  for (const CaseResult& result : results) {
-    AppendBreakdown(result, result.ours, &table);
-    for (const SideResult& peer : result.peers) {
-      if (peer.failure.empty()) AppendBreakdown(result, peer, &table);
-    }
-  }
-  return table;
-}
-
-std::string RooflineTable(const std::vector<CaseResult>& results) {
-  std::string table = absl::StrFormat(
-      "%-10s %9s %12s %15s %9s %12s %9s\n", "case", "GFLOP", "MKL GFLOP/s",
-      "oneDNN GFLOP/s", "floor ms", "all-reduce", "Gloo's");
-  for (const CaseResult& result : results) {
-    const double peak = std::max(result.mkl_gflops, result.one_dnn_gflops);
-    absl::StrAppendFormat(
-        &table, "%-10s %9.3f %12.0f %15.0f %9.2f %9.2f ms %6.2f ms\n",
-        result.bench.name, result.bench.gflop, result.mkl_gflops,
-        result.one_dnn_gflops, result.bench.gflop / peak * 1e3,
-        result.all_reduce_ms, result.gloo_all_reduce_ms);
-  }
-  return table;
-}
-
-std::string ProfileTable(const CaseResult& result) {
+// The processor time of a step, and the sums of its kinds of operators.
+std::string ProfileSums(const DdpResult& result) {
   const double cpu = result.profile.at("cpu_ms");
   std::map<std::string, double> kinds;
   double in_ops = 0;
@@ -100,12 +50,63 @@ std::string ProfileTable(const CaseResult& result) {
     kinds[KindOf(op.at("name"))] += op.at("ms").get<double>();
     in_ops += op.at("ms").get<double>();
   }
-  std::string table = absl::StrFormat(
+  std::string line = absl::StrFormat(
       "%s, alone, %.2f ms of processor time a step", result.bench.name, cpu);
   for (const auto& [kind, ms] : kinds) {
-    absl::StrAppendFormat(&table, ", %s %.2f", kind, ms);
+    absl::StrAppendFormat(&line, ", %s %.2f", kind, ms);
   }
-  absl::StrAppendFormat(&table, ", outside operators %.2f\n", cpu - in_ops);
+  absl::StrAppendFormat(&line, ", outside operators %.2f\n", cpu - in_ops);
+  return line;
+}
+
+}  // namespace
+
+std::string DdpSpeedTable(const std::vector<DdpResult>& results) {
+  SpeedTable table({"MiB ours/peer"});
+  for (const DdpResult& result : results) {
+    table.Add(result, [&](const SideResult& peer) -> std::vector<std::string> {
+      return {
+          absl::StrFormat("%.0f / %.0f", result.ours.peak_mib, peer.peak_mib)};
+    });
+  }
+  return table.Text();
+}
+
+std::string BreakdownTable(const std::vector<DdpResult>& results) {
+  std::vector<std::vector<std::string>> rows = {
+      {"case", "side", "step ms", "alone ms", "comm ms", "exposed", "share",
+       "cpu ms", "faults"}};
+  for (const DdpResult& result : results) {
+    rows.push_back(BreakdownRow(result, result.ours));
+    for (const SideResult& peer : result.peers) {
+      if (!peer.failed()) rows.push_back(BreakdownRow(result, peer));
+    }
+  }
+  return TextTable(rows);
+}
+
+std::string RooflineTable(const std::vector<DdpResult>& results) {
+  std::vector<std::vector<std::string>> rows = {{"case", "GFLOP", "MKL GFLOP/s",
+                                                 "oneDNN GFLOP/s", "floor ms",
+                                                 "all-reduce", "Gloo's"}};
+  for (const DdpResult& result : results) {
+    const double peak = std::max(result.mkl_gflops, result.one_dnn_gflops);
+    const Workload& workload = result.bench.workload;
+    const double gflop = workload.gflop *
+                         static_cast<double>(workload.batch_size) /
+                         result.bench.layout.replicas;
+    rows.push_back({result.bench.name, absl::StrFormat("%.3f", gflop),
+                    absl::StrFormat("%.0f", result.mkl_gflops),
+                    absl::StrFormat("%.0f", result.one_dnn_gflops),
+                    absl::StrFormat("%.2f", gflop / peak * 1e3),
+                    absl::StrFormat("%.2f ms", result.all_reduce_ms),
+                    absl::StrFormat("%.2f ms", result.gloo_all_reduce_ms)});
+  }
+  return TextTable(rows);
+}
+
+std::string ProfileTable(const DdpResult& result) {
+  std::string table = ProfileSums(result);
   const json& ops = result.profile.at("ops");
   for (size_t i = 0; i < std::min(ops.size(), kOpsShown); ++i) {
     absl::StrAppendFormat(
@@ -115,22 +116,13 @@ std::string ProfileTable(const CaseResult& result) {
   return table;
 }
 
-json BenchJson(const std::vector<CaseResult>& results,
-               const StartupResult& startup) {
-  json cases = json::array();
-  json failures = json::array();
-  for (const CaseResult& result : results) {
-    for (const SideResult& peer : result.peers) {
-      const Comparison comparison = Compare(result, peer);
-      if (comparison.failed()) {
-        failures.push_back(FailureJson(comparison));
-      } else {
-        cases.push_back(FiguresJson(comparison));
-      }
-    }
+json DdpJson(const std::vector<DdpResult>& results,
+             const StartupResult& startup) {
+  json report = {{"cases", json::array()}};
+  for (const DdpResult& result : results) {
+    AddToJson(
+        result, [](const SideResult&) { return json::object(); }, report);
   }
-  json report = {{"cases", cases}};
-  if (!failures.empty()) report["failures"] = failures;
   if (startup.peer_ms > 0) {
     report["startup"] = {{"ours_ms", startup.ours_ms},
                          {"peer_ms", startup.peer_ms},

@@ -1,4 +1,4 @@
-#include "tools/bench/startup.h"
+#include "tools/bench/ddp/startup.h"
 
 #include <poll.h>
 
@@ -13,9 +13,9 @@
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/process/subprocess.h"
-#include "tools/bench/line_reader.h"
-#include "tools/bench/median.h"
-#include "tools/bench/runfile.h"
+#include "tools/bench/measure/median.h"
+#include "tools/bench/process/line_reader.h"
+#include "tools/bench/process/runfile.h"
 
 namespace tandem {
 namespace {
@@ -29,7 +29,7 @@ constexpr std::chrono::minutes kTimeout(2);
 // by itself.
 absl::StatusOr<double> TimeUntil(const std::vector<std::string>& command,
                                  const std::string& mark,
-                                 const BenchOptions& options) {
+                                 const ComparisonOptions& options) {
   Environment environment = Environment::OfProcess();
   environment.Set("OMP_NUM_THREADS", absl::StrCat(options.threads));
   SubprocessOptions process;
@@ -58,25 +58,27 @@ absl::StatusOr<double> TimeUntil(const std::vector<std::string>& command,
 
 }  // namespace
 
-absl::StatusOr<StartupResult> MeasureStartup(const BenchOptions& options) {
+absl::StatusOr<StartupResult> MeasureStartup(int ranks,
+                                             const ComparisonOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const std::string train, Runfile("tools/train"));
   TANDEM_ASSIGN_OR_RETURN(const std::string script,
                           Runfile("tools/bench/peers/first_step.py"));
-  const std::string ranks = absl::StrCat("--nproc_per_node=", options.ranks);
+  TANDEM_ASSIGN_OR_RETURN(const std::string python, options.python);
+  const std::string nproc = absl::StrCat("--nproc_per_node=", ranks);
   const std::vector<std::string> ours = {
       train,
-      ranks,
+      nproc,
       "--model=mlp_small",
       "--dataset=synthetic",
       "--synthetic_shape=1,8,8",
       "--synthetic_samples=256",
-      absl::StrCat("--batch_size=", 32 * options.ranks),
+      absl::StrCat("--batch_size=", 32 * ranks),
       "--max_steps=1",
       "--log_every=1",
       absl::StrCat("--save_dir=", options.folder, "/startup")};
   const std::vector<std::string> peer = {
-      "/usr/bin/env", options.python, "-m",  "torch.distributed.run",
-      "--standalone", ranks,          script};
+      "/usr/bin/env", python, "-m",  "torch.distributed.run",
+      "--standalone", nproc,  script};
   std::vector<double> our_ms;
   std::vector<double> peer_ms;
   for (int i = 0; i < kRepeats; ++i) {

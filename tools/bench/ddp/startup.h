@@ -1,10 +1,11 @@
-// How long it takes until a job of several ranks has done its first step.
+// Start-up times: how long until a job of several ranks has done its first
+// step.
 
-#ifndef TANDEM_TOOLS_BENCH_STARTUP_H_
-#define TANDEM_TOOLS_BENCH_STARTUP_H_
+#ifndef TOOLS_BENCH_DDP_STARTUP_H_
+#define TOOLS_BENCH_DDP_STARTUP_H_
 
 #include "absl/status/statusor.h"
-#include "tools/bench/run_case.h"
+#include "tools/bench/comparison/start.h"
 
 namespace tandem {
 
@@ -16,8 +17,10 @@ struct StartupResult {
 // From the start of `train --nproc_per_node=RANKS` to the line that reports the
 // first step, and the same of torchrun with peers/first_step.py: mlp_small, not
 // bound to cores, in turns.
-absl::StatusOr<StartupResult> MeasureStartup(const BenchOptions& options);
+// Internal where one does not come that far.
+absl::StatusOr<StartupResult> MeasureStartup(int ranks,
+                                             const ComparisonOptions& options);
 
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_BENCH_STARTUP_H_
+#endif  // TOOLS_BENCH_DDP_STARTUP_H_

@@ -1,45 +1,31 @@
-#include "tools/bench/hybrid_report.h"
+#include "tools/bench/hybrid/report.h"
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tools/bench/comparison.h"
-#include "tools/bench/median.h"
+#include "core/base/text_table.h"
+#include "tools/bench/comparison/report.h"
+#include "tools/bench/measure/median.h"
 
 namespace tandem {
 namespace {
 
 using nlohmann::json;
 
-Comparison Compare(const HybridCaseResult& result) {
-  return {result.bench.name, result.peer.name, result.peer.failure,
-          result.ours.step_ms, result.peer.step_ms};
-}
-
-json CaseJson(const HybridCaseResult& result) {
-  json figures = FiguresJson(Compare(result));
-  figures.update({{"ours_mib", result.ours.peak_mib},
-                  {"peer_mib", result.peer.peak_mib},
-                  {"ours_setting", ToString(result.ours.setting)},
-                  {"peer_setting", ToString(result.peer.setting)}});
-  return figures;
-}
-
-bool HasReproducible(const HybridCaseResult& result) {
+bool HasReproducible(const HybridResult& result) {
   return !result.reproducible.step_ms.empty();
 }
 
 // with / without - 1, of the same setting.
-Ratio CostOf(const HybridCaseResult& result) {
+Ratio CostOf(const HybridResult& result) {
   Ratio cost = RatioOf(result.reproducible.step_ms, result.plain.step_ms);
   for (double* each : {&cost.ratio, &cost.min, &cost.max}) *each -= 1;
   return cost;
 }
 
-double CostOfFastest(const HybridCaseResult& result) {
+double CostOfFastest(const HybridResult& result) {
   return RatioOf(result.reproducible.step_ms, result.ours.step_ms).ratio - 1;
 }
 
-json ReproducibleJson(const HybridCaseResult& result) {
+json ReproducibleJson(const HybridResult& result) {
   const Ratio cost = CostOf(result);
   return {{"name", result.bench.name},
           {"setting", ToString(result.plain.setting)},
@@ -51,11 +37,22 @@ json ReproducibleJson(const HybridCaseResult& result) {
           {"cost_of_fastest", CostOfFastest(result)}};
 }
 
-bool HasOverlap(const HybridCaseResult& result) {
+std::vector<std::string> ReproducibleRow(const HybridResult& result) {
+  const Ratio cost = CostOf(result);
+  return {result.bench.name,
+          Milliseconds(Median(result.plain.step_ms)),
+          Milliseconds(Median(result.reproducible.step_ms)),
+          absl::StrFormat("%.1f %%", 100 * cost.ratio),
+          absl::StrFormat("%.1f %% to %.1f %%", 100 * cost.min, 100 * cost.max),
+          absl::StrFormat("%.1f %%", 100 * CostOfFastest(result)),
+          ToString(result.plain.setting)};
+}
+
+bool HasOverlap(const HybridResult& result) {
   return result.overlap.all_reduce_ms > 0;
 }
 
-json OverlapJson(const HybridCaseResult& result) {
+json OverlapJson(const HybridResult& result) {
   return {{"name", result.bench.name},
           {"all_reduce_ms", result.overlap.all_reduce_ms},
           {"hidden_ms", result.overlap.hidden_ms},
@@ -64,82 +61,59 @@ json OverlapJson(const HybridCaseResult& result) {
 
 }  // namespace
 
-std::string HybridSpeedTable(const std::vector<HybridCaseResult>& results) {
-  std::string table =
-      absl::StrFormat("%-20s %-14s %9s %9s %6s %14s %13s  %-26s %s\n", "case",
-                      "peer", "ours ms", "peer ms", "ratio", "(min to max)",
-                      "MiB a rank", "our setting", "peer's setting");
-  for (const HybridCaseResult& result : results) {
-    const Comparison comparison = Compare(result);
-    if (comparison.failed()) {
-      absl::StrAppend(&table, FailureLine(comparison));
-      continue;
-    }
-    const Ratio ratio = comparison.ratio();
-    absl::StrAppendFormat(
-        &table,
-        "%-20s %-14s %9.2f %9.2f %6.2f %6.2f to %4.2f %6.0f /%5.0f  %-26s %s\n",
-        result.bench.name, result.peer.name, Median(result.ours.step_ms),
-        Median(result.peer.step_ms), ratio.ratio, ratio.min, ratio.max,
-        result.ours.peak_mib, result.peer.peak_mib,
-        ToString(result.ours.setting), ToString(result.peer.setting));
+std::string HybridSpeedTable(const std::vector<HybridResult>& results) {
+  SpeedTable table({"MiB a rank", "our setting", "peer's setting"});
+  for (const HybridResult& result : results) {
+    table.Add(result, [&](const SideResult& peer) -> std::vector<std::string> {
+      return {
+          absl::StrFormat("%.0f / %.0f", result.ours.peak_mib, peer.peak_mib),
+          ToString(result.ours.setting), ToString(peer.setting)};
+    });
   }
-  return table;
+  return table.Text();
 }
 
-std::string ReproducibleTable(const std::vector<HybridCaseResult>& results) {
-  std::string table = absl::StrFormat(
-      "%-20s %11s %9s %8s %18s %15s  %s\n", "reproducible", "without ms",
-      "with ms", "cost", "(min to max)", "beside fastest", "setting");
-  for (const HybridCaseResult& result : results) {
-    if (!HasReproducible(result)) continue;
-    const Ratio cost = CostOf(result);
-    absl::StrAppendFormat(
-        &table,
-        "%-20s %11.2f %9.2f %6.1f %% %6.1f %% to %5.1f %% %13.1f %%  %s\n",
-        result.bench.name, Median(result.plain.step_ms),
-        Median(result.reproducible.step_ms), 100 * cost.ratio, 100 * cost.min,
-        100 * cost.max, 100 * CostOfFastest(result),
-        ToString(result.plain.setting));
+std::string ReproducibleTable(const std::vector<HybridResult>& results) {
+  std::vector<std::vector<std::string>> rows = {
+      {"reproducible", "without ms", "with ms", "cost", "(min to max)",
+       "beside fastest", "setting"}};
+  for (const HybridResult& result : results) {
+    if (HasReproducible(result)) rows.push_back(ReproducibleRow(result));
   }
-  return table;
+  return TextTable(rows);
 }
 
-std::string OverlapTable(const std::vector<HybridCaseResult>& results) {
-  std::string table =
-      absl::StrFormat("%-20s %14s %32s\n", "overlap", "all-reduce ms",
-                      "within backward and cool-down");
-  for (const HybridCaseResult& result : results) {
+std::string OverlapTable(const std::vector<HybridResult>& results) {
+  std::vector<std::vector<std::string>> rows = {
+      {"overlap", "all-reduce ms", "within backward and cool-down", "share"}};
+  for (const HybridResult& result : results) {
     if (!HasOverlap(result)) continue;
-    absl::StrAppendFormat(&table, "%-20s %14.2f %23.2f ms %3.0f %%\n",
-                          result.bench.name, result.overlap.all_reduce_ms,
-                          result.overlap.hidden_ms,
-                          100 * result.overlap.share());
+    rows.push_back({result.bench.name,
+                    absl::StrFormat("%.2f", result.overlap.all_reduce_ms),
+                    absl::StrFormat("%.2f ms", result.overlap.hidden_ms),
+                    absl::StrFormat("%.0f %%", 100 * result.overlap.share())});
   }
-  return table;
+  return TextTable(rows);
 }
 
-json HybridJson(const std::vector<HybridCaseResult>& results) {
+json HybridJson(const std::vector<HybridResult>& results) {
   json report = {{"cases", json::array()}};
-  for (const HybridCaseResult& result : results) {
-    if (result.peer.failure.empty()) {
-      report["cases"].push_back(CaseJson(result));
-    } else {
-      report["failures"].push_back(FailureJson(Compare(result)));
-    }
+  for (const HybridResult& result : results) {
+    AddToJson(
+        result,
+        [&](const SideResult& peer) -> json {
+          return {{"ours_mib", result.ours.peak_mib},
+                  {"peer_mib", peer.peak_mib},
+                  {"ours_setting", ToString(result.ours.setting)},
+                  {"peer_setting", ToString(peer.setting)}};
+        },
+        report);
     if (HasReproducible(result)) {
       report["reproducible"].push_back(ReproducibleJson(result));
     }
     if (HasOverlap(result)) report["overlap"].push_back(OverlapJson(result));
   }
   return report;
-}
-
-bool HasFailures(const std::vector<HybridCaseResult>& results) {
-  for (const HybridCaseResult& result : results) {
-    if (!result.peer.failure.empty()) return true;
-  }
-  return false;
 }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-#include "tools/bench/cores.h"
+#include "tools/bench/measure/cores.h"
 
 #include <sched.h>
 

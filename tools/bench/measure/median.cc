@@ -1,4 +1,4 @@
-#include "tools/bench/median.h"
+#include "tools/bench/measure/median.h"
 
 #include <glog/logging.h>
 
@@ -12,6 +12,10 @@ double Median(std::vector<double> values) {
   const size_t middle = values.size() / 2;
   if (values.size() % 2 == 1) return values[middle];
   return (values[middle - 1] + values[middle]) / 2;
+}
+
+double MedianOrZero(const std::vector<double>& values) {
+  return values.empty() ? 0 : Median(values);
 }
 
 Ratio RatioOf(const std::vector<double>& peers,

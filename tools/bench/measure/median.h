@@ -1,7 +1,7 @@
 // Medians, and what two series of paired measurements come to.
 
-#ifndef TANDEM_TOOLS_BENCH_MEDIAN_H_
-#define TANDEM_TOOLS_BENCH_MEDIAN_H_
+#ifndef TOOLS_BENCH_MEASURE_MEDIAN_H_
+#define TOOLS_BENCH_MEASURE_MEDIAN_H_
 
 #include <vector>
 
@@ -9,6 +9,8 @@ namespace tandem {
 
 // The middle one, or the mean of the two in the middle. Requires at least one.
 double Median(std::vector<double> values);
+// The same, and 0 of nothing.
+double MedianOrZero(const std::vector<double>& values);
 
 // Of medians, and the least and the greatest of single pairs. `ratio` lies
 // between the two.
@@ -25,4 +27,4 @@ Ratio RatioOf(const std::vector<double>& peers,
 
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_BENCH_MEDIAN_H_
+#endif  // TOOLS_BENCH_MEASURE_MEDIAN_H_

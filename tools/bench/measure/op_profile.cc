@@ -1,4 +1,4 @@
-#include "tools/bench/op_profile.h"
+#include "tools/bench/measure/op_profile.h"
 
 #include <ATen/record_function.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-#include "tools/bench/overlap_times.h"
+#include "tools/bench/measure/overlap_times.h"
 
 #include <algorithm>
 #include <chrono>

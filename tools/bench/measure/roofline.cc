@@ -1,4 +1,4 @@
-#include "tools/bench/roofline.h"
+#include "tools/bench/measure/roofline.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/mm.h>
@@ -11,8 +11,8 @@
 #include "absl/functional/function_ref.h"
 #include "core/base/status_macros.h"
 #include "models/layers/matrix_product.h"
-#include "tools/bench/median.h"
-#include "tools/bench/usage.h"
+#include "tools/bench/measure/median.h"
+#include "tools/bench/measure/usage.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-#include "tools/bench/usage.h"
+#include "tools/bench/measure/usage.h"
 
 #include <sys/resource.h>
 

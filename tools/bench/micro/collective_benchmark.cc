@@ -34,7 +34,7 @@
 #include "core/comm/communicator.h"
 #include "core/process/spawn.h"
 #include "core/store/store.h"
-#include "tools/bench/median.h"
+#include "tools/bench/measure/median.h"
 
 ABSL_FLAG(int, ranks, 2, "processes");
 ABSL_FLAG(bool, pin, true, "bind each rank to a core of its own");

@@ -48,7 +48,7 @@
 #include "core/comm/communicator.h"
 #include "core/process/spawn.h"
 #include "core/store/store.h"
-#include "tools/bench/median.h"
+#include "tools/bench/measure/median.h"
 
 ABSL_FLAG(int, ranks, 4, "processes");
 ABSL_FLAG(int, hosts, 2, "how many hosts they are told to be on");

@@ -1,7 +1,6 @@
-#include "tools/bench/closed_loop.h"
+#include "tools/bench/pipeline/closed_loop.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <functional>
@@ -14,38 +13,22 @@
 #include "core/device/device.h"
 #include "core/model/batch.h"
 #include "core/model/layer_list.h"
-#include "core/random/random.h"
 #include "models/classification_loss.h"
-#include "models/registry.h"
-#include "parallel/partition/copy_cost.h"
 #include "parallel/partition/partition.h"
-#include "parallel/pipeline/model_parallel.h"
-#include "parallel/profile/layer_profile.h"
 #include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/strategy/hybrid.h"
-#include "tools/bench/cores.h"
-#include "tools/bench/median.h"
-#include "tools/bench/stage_calibration.h"
-#include "tools/bench/usage.h"
+#include "tools/bench/measure/cores.h"
+#include "tools/bench/measure/median.h"
+#include "tools/bench/measure/usage.h"
+#include "tools/bench/rank/cut.h"
+#include "tools/bench/rank/inputs.h"
+#include "tools/bench/rank/stage_calibration.h"
 
 namespace tandem {
 namespace {
 
-constexpr uint64_t kSeed = 0;
 const c10::Device kCpu(c10::kCPU);
-
-Batch RandomBatch(const BenchCase& bench) {
-  std::vector<int64_t> shape = bench.input_shape;
-  shape.insert(shape.begin(), bench.batch_size);
-  const auto classes = [&](std::vector<int64_t> of) {
-    return at::empty(of, at::kLong)
-        .random_(bench.classes, GeneratorFor(kSeed, "classes"));
-  };
-  if (bench.tokens) return {classes(shape), classes(shape), bench.batch_size};
-  return {at::empty(shape).normal_(0, 1, GeneratorFor(kSeed, "inputs")),
-          classes({bench.batch_size}), bench.batch_size};
-}
 
 // A core with a thread of its own, and what is profiled there.
 struct Core {
@@ -59,7 +42,7 @@ class ClosedLoop {
   ClosedLoop(const ClosedLoopOptions& options, LayerSpecs specs)
       : options_(options),
         specs_(std::move(specs)),
-        batch_(RandomBatch(options.bench)) {}
+        batch_(MakeBatch(options.workload, "batch.")) {}
 
   absl::StatusOr<ClosedLoopResult> Run();
 
@@ -67,7 +50,6 @@ class ClosedLoop {
   absl::Status OnEachCore(const std::function<absl::Status(Core&)>& work);
   absl::Status StartCores();
   absl::StatusOr<ModelProfile> Profile();
-  absl::Status Cut(const ModelProfile& profile);
   absl::Status MakePipeline();
   absl::StatusOr<double> Predict(const ScheduleCosts& costs,
                                  const CalibratedTimes& times) const;
@@ -102,7 +84,7 @@ absl::Status ClosedLoop::StartCores() {
   for (const int core : options_.cores) {
     cores_.emplace_back();
     cores_.back().place = std::make_unique<Place>(kCpu);
-    cores_.back().layers = MakeLayers(specs_, kSeed);
+    cores_.back().layers = MakeLayers(specs_, kInputsSeed);
     TANDEM_RETURN_IF_ERROR(
         cores_.back().place->Run([core] { return BindToCore(core); }));
   }
@@ -111,17 +93,10 @@ absl::Status ClosedLoop::StartCores() {
 
 // The mean of the cores'.
 absl::StatusOr<ModelProfile> ClosedLoop::Profile() {
-  const int64_t size =
-      (batch_.size + options_.microbatches - 1) / options_.microbatches;
-  const at::Tensor inputs = batch_.inputs.narrow(0, 0, size);
-  ProfileOptions profile;
-  profile.loss =
-      [targets = batch_.targets.narrow(0, 0, size)](const at::Tensor& output) {
-        return CrossEntropy(output, targets).loss;
-      };
   TANDEM_RETURN_IF_ERROR(OnEachCore([&](Core& core) {
-    TANDEM_ASSIGN_OR_RETURN(core.profile,
-                            ProfileLayers(core.layers, inputs, profile));
+    TANDEM_ASSIGN_OR_RETURN(
+        core.profile,
+        ProfileMicrobatch(core.layers, batch_, options_.microbatches));
     return absl::OkStatus();
   }));
   ModelProfile mean = cores_.front().profile;
@@ -138,21 +113,6 @@ absl::StatusOr<ModelProfile> ClosedLoop::Profile() {
   return mean;
 }
 
-absl::Status ClosedLoop::Cut(const ModelProfile& profile) {
-  ModelOutline outline;
-  for (const LayerSpec& each : specs_) {
-    outline.names.push_back(each.name);
-    outline.types.push_back(each.type);
-  }
-  outline.parameters = ParameterCounts(cores_.front().layers);
-  outline.profile = profile;
-  TANDEM_ASSIGN_OR_RETURN(sending_, MeasureCopy(kCpu, kCpu));
-  TANDEM_ASSIGN_OR_RETURN(
-      cuts_,
-      PartitionModel({BalanceKind::kProfile}, outline, schedule_, {sending_}));
-  return absl::OkStatus();
-}
-
 absl::Status ClosedLoop::MakePipeline() {
   std::vector<Place*> places;
   for (const Core& core : cores_) places.push_back(core.place.get());
@@ -165,7 +125,7 @@ absl::Status ClosedLoop::MakePipeline() {
   options.cuts = cuts_;
   options.devices.assign(cores_.size(), kCpu);
   options.weight_gradient_batch = options_.weight_gradient_batch;
-  options.seed = kSeed;
+  options.seed = kInputsSeed;
   SgdOptions sgd;
   sgd.momentum = 0.9;
   options.optimizer = sgd;
@@ -222,7 +182,9 @@ absl::StatusOr<ClosedLoopResult> ClosedLoop::Run() {
                                                   options_.microbatches}));
   TANDEM_RETURN_IF_ERROR(StartCores());
   TANDEM_ASSIGN_OR_RETURN(const ModelProfile first, Profile());
-  TANDEM_RETURN_IF_ERROR(Cut(first));
+  TANDEM_ASSIGN_OR_RETURN(sending_, MeasureSending());
+  TANDEM_ASSIGN_OR_RETURN(cuts_,
+                          CutByProfile(specs_, first, schedule_, sending_));
   TANDEM_RETURN_IF_ERROR(MakePipeline());
   ClosedLoopResult result;
   result.cuts = cuts_;
@@ -237,12 +199,7 @@ absl::StatusOr<ClosedLoopResult> ClosedLoop::Run() {
 
 absl::StatusOr<ClosedLoopResult> RunClosedLoop(
     const ClosedLoopOptions& options) {
-  ModelOptions model;
-  model.name = options.bench.name;
-  model.input_shape = options.bench.input_shape;
-  model.classes = options.bench.classes;
-  model.tokens = options.bench.tokens;
-  TANDEM_ASSIGN_OR_RETURN(LayerSpecs specs, MakeModel(model));
+  TANDEM_ASSIGN_OR_RETURN(LayerSpecs specs, MakeSpecs(options.workload));
   return ClosedLoop(options, std::move(specs)).Run();
 }
 

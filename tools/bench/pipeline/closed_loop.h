@@ -1,20 +1,20 @@
-// From a profile to cuts, from cuts to the time of a step, and whether that is
-// what a step takes.
+// Predictions of a step's time, closed in a loop: from a profile to cuts, from
+// cuts to the time of a step, and whether that is what a step takes.
 
-#ifndef TANDEM_TOOLS_BENCH_CLOSED_LOOP_H_
-#define TANDEM_TOOLS_BENCH_CLOSED_LOOP_H_
+#ifndef TOOLS_BENCH_PIPELINE_CLOSED_LOOP_H_
+#define TOOLS_BENCH_PIPELINE_CLOSED_LOOP_H_
 
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "parallel/balance/cut.h"
-#include "tools/bench/bench_case.h"
+#include "tools/bench/case/workload.h"
 
 namespace tandem {
 
 struct ClosedLoopOptions {
-  BenchCase bench;
+  Workload workload;
   std::string schedule = "1f1b";
   int chunks = 1;
   int microbatches = 4;
@@ -37,7 +37,7 @@ struct ClosedLoopResult {
   std::vector<ClosedLoopRound> rounds;
 };
 
-// Cuts the case's model by a profile for a pipeline over the cores of this
+// Cuts the workload's model by a profile for a pipeline over the cores of this
 // process. Then, round by round: profiles the layers again, and times the
 // stages (stage_calibration.h), with all cores equally busy; predicts a step
 // from either; measures steps of the pipeline. A device's optimizer follows its
@@ -50,4 +50,4 @@ absl::StatusOr<ClosedLoopResult> RunClosedLoop(
 
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_BENCH_CLOSED_LOOP_H_
+#endif  // TOOLS_BENCH_PIPELINE_CLOSED_LOOP_H_

@@ -1,4 +1,4 @@
-#include "tools/bench/pipeline_limit.h"
+#include "tools/bench/pipeline/limit.h"
 
 #include "core/base/status_macros.h"
 

@@ -23,10 +23,11 @@
 #include "core/base/status_macros.h"
 #include "core/program/command_line.h"
 #include "core/program/process.h"
-#include "tools/bench/closed_loop.h"
-#include "tools/bench/cores.h"
-#include "tools/bench/median.h"
-#include "tools/bench/pipeline_case.h"
+#include "tools/bench/case/case.h"
+#include "tools/bench/measure/cores.h"
+#include "tools/bench/measure/median.h"
+#include "tools/bench/pipeline/cases.h"
+#include "tools/bench/pipeline/closed_loop.h"
 
 ABSL_FLAG(std::vector<std::string>, models,
           std::vector<std::string>({"mlp_deep", "gpt_tiny", "resnet18"}),
@@ -48,9 +49,10 @@ absl::StatusOr<ClosedLoopOptions> OptionsFor(const std::string& model) {
   ClosedLoopOptions options;
   options.schedule = absl::GetFlag(FLAGS_schedule);
   TANDEM_ASSIGN_OR_RETURN(
-      const std::vector<PipelineCase> cases,
-      PipelineCasesNamed({absl::StrCat(model, "/", options.schedule)}));
-  options.bench = cases.front().bench;
+      const std::vector<Case> cases,
+      CasesNamed(PipelineCases(kDevices),
+                 {absl::StrCat(model, "/", options.schedule)}));
+  options.workload = cases.front().workload;
   options.chunks = cases.front().ours.front().chunks;
   options.microbatches = absl::GetFlag(FLAGS_microbatches);
   options.weight_gradient_batch = absl::GetFlag(FLAGS_weight_gradient_batch);
@@ -93,7 +95,7 @@ void Print(const ClosedLoopOptions& options, const ClosedLoopResult& result) {
   const auto [least, most] =
       std::minmax_element(measured.begin(), measured.end());
   std::printf("%-9s %-7s %8.2f %8.2f (%8.2f to %8.2f)",
-              options.bench.name.c_str(),
+              options.workload.model.c_str(),
               absl::StrJoin(result.cuts, ",").c_str(), Median(optimizer),
               Median(measured), *least, *most);
   PrintErrors(by_stages, measured);

@@ -1,84 +1,76 @@
-#include "tools/bench/run_pipeline.h"
+#include "tools/bench/pipeline/run.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
 #include "parallel/schedule/schedules.h"
-#include "tools/bench/median.h"
-#include "tools/bench/pipeline_contender.h"
-#include "tools/bench/pipeline_sides.h"
+#include "tools/bench/comparison/contender.h"
+#include "tools/bench/measure/median.h"
+#include "tools/bench/pipeline/cases.h"
 
 namespace tandem {
 namespace {
 
 using nlohmann::json;
 
-// The model in one piece: what "single" trains, in tandem's words.
-const PipelineSetting kWhole = {"1f1b", 1, 1, "uniform"};
+constexpr char kOurs[] = "tandem";
 
-std::vector<StageCost> StageCosts(const json& answer) {
-  std::vector<StageCost> costs;
-  for (size_t i = 0; i < answer.at("forward").size(); ++i) {
-    costs.push_back({answer["forward"][i], answer["backward_input"][i],
-                     answer["backward_weight"][i]});
-  }
-  return costs;
+// What the answers to "stages" have at `path`, medians over the rounds.
+double MedianAt(const std::vector<json>& rounds,
+                const json::json_pointer& path) {
+  std::vector<double> values;
+  for (const json& round : rounds) values.push_back(round.at(path));
+  return Median(std::move(values));
 }
 
-// Stage by stage, medians over rounds.
-std::vector<StageCost> MedianCosts(
-    const std::vector<std::vector<StageCost>>& rounds) {
-  std::vector<StageCost> medians;
-  for (size_t stage = 0; stage < rounds.front().size(); ++stage) {
-    const auto median = [&](double StageCost::*part) {
-      std::vector<double> values;
-      for (const auto& round : rounds) values.push_back(round[stage].*part);
-      return Median(std::move(values));
+std::vector<StageCost> StageCosts(const std::vector<json>& rounds) {
+  std::vector<StageCost> costs;
+  for (size_t i = 0; i < rounds.front().at("forward").size(); ++i) {
+    const auto part = [&](const char* key) {
+      return MedianAt(rounds,
+                      json::json_pointer(absl::StrCat("/", key, "/", i)));
     };
-    medians.push_back({median(&StageCost::forward),
-                       median(&StageCost::backward_input),
-                       median(&StageCost::backward_weight)});
+    costs.push_back(
+        {part("forward"), part("backward_input"), part("backward_weight")});
   }
-  return medians;
+  return costs;
 }
 
 // Runs one model's cases, with the same processes.
 class ModelRun {
  public:
-  ModelRun(const BenchCase& bench, const PipelineBenchOptions& options)
-      : bench_(bench), options_(options) {}
+  ModelRun(const Case& first, const std::vector<std::string>& peers,
+           const ComparisonOptions& options)
+      : first_(first),
+        workload_(first.workload),
+        peers_(peers),
+        options_(options) {}
 
   absl::Status Start() {
-    TANDEM_RETURN_IF_ERROR(WriteInputs(bench_.name, options_));
-    sides_.push_back(StartContender(kOurs, bench_, options_));
-    for (const std::string& peer : options_.peers) {
-      sides_.push_back(StartContender(peer, bench_, options_));
+    TANDEM_RETURN_IF_ERROR(WriteInputs(first_, options_));
+    contenders_.push_back(
+        StartContender(kOurs, Program::kTandem, first_, options_));
+    for (const std::string& peer : peers_) {
+      contenders_.push_back(StartContender(
+          peer, peer == kSingle ? Program::kOneProcess : Program::kPyTorch,
+          first_, options_));
     }
-    TANDEM_ASSIGN_OR_RETURN(losses_[1],
-                            ours().Losses(kWhole, bench_.compared_steps));
-    return absl::OkStatus();
+    return ours().Teach(Setting(), workload_.compared_steps, losses_);
   }
 
-  absl::StatusOr<PipelineCaseResult> Run(const PipelineCase& bench) {
+  absl::StatusOr<PipelineResult> Run(const Case& bench) {
     absl::FPrintF(stderr, "%s: settings\n", bench.name);
-    TANDEM_RETURN_IF_ERROR(
-        ours().Choose(bench.ours, bench_.compared_steps, true, losses_));
-    for (size_t i = 1; i < sides_.size(); ++i) {
-      if (!sides_[i].status().ok()) continue;
-      const bool single = sides_[i].name() == kSingle;
-      const absl::Status chosen = sides_[i].Choose(
-          single ? std::vector<PipelineSetting>{kWhole} : bench.peers,
-          bench_.compared_steps, false, losses_);
-      if (chosen.ok()) continue;
-      absl::FPrintF(stderr, "%s: %s\n", bench.name, chosen.message());
-    }
-    if (bench.schedule == "zb_v") TryDoubtful();
+    TANDEM_RETURN_IF_ERROR(ours().Choose(bench.ours, workload_.compared_steps,
+                                         /*teaches=*/true, losses_));
+    for (size_t i = 1; i < contenders_.size(); ++i) ChooseFor(bench, i);
+    if (bench.ours.front().schedule == "zb_v") TryDoubtful();
     absl::FPrintF(stderr, "%s: losses agree; measuring\n", bench.name);
     return Measure(bench);
   }
@@ -88,100 +80,106 @@ class ModelRun {
   }
 
  private:
-  PipelineContender& ours() { return sides_.front(); }
+  Contender& ours() { return contenders_.front(); }
+
+  void ChooseFor(const Case& bench, size_t index) {
+    Contender& peer = contenders_[index];
+    if (!peer.status().ok()) return;
+    const absl::Status chosen = peer.Choose(
+        peer.name() == kSingle ? std::vector<Setting>{Setting()} : bench.peers,
+        workload_.compared_steps, /*teaches=*/false, losses_);
+    if (chosen.ok()) return;
+    absl::FPrintF(stderr, "%s: %s\n", bench.name, chosen.message());
+  }
 
   // The peer's schedules that have failed elsewhere: one that runs here takes
   // part.
   void TryDoubtful() {
-    const auto& peers = options_.peers;
-    if (std::find(peers.begin(), peers.end(), kPipelining) == peers.end()) {
-      return;
-    }
+    if (!absl::c_linear_search(peers_, kPipelining)) return;
     for (const std::string& schedule : DoubtfulPeerSchedules()) {
-      PipelineContender side = StartContender(
-          absl::StrCat(kPipelining, "_", schedule), bench_, options_);
+      Contender peer = StartContender(absl::StrCat(kPipelining, "_", schedule),
+                                      Program::kPyTorch, first_, options_);
       const absl::Status tried =
-          side.Choose(DoubtfulSettings(schedule, bench_), bench_.compared_steps,
-                      false, losses_);
+          peer.Choose(DoubtfulSettings(schedule, workload_),
+                      workload_.compared_steps, /*teaches=*/false, losses_);
       if (tried.ok()) {
-        sides_.push_back(std::move(side));
+        contenders_.push_back(std::move(peer));
       } else {
         unavailable_.push_back(
-            {bench_.name, schedule, std::string(tried.message())});
+            {workload_.model, schedule, std::string(tried.message())});
       }
     }
   }
 
-  // The sides take turns; who begins changes.
-  absl::Status MeasureRound(int round, int64_t steps) {
-    for (size_t turn = 0; turn < sides_.size(); ++turn) {
-      PipelineContender& side = sides_[(round + turn) % sides_.size()];
-      if (!side.status().ok()) continue;
-      absl::Status done = side.MeasureStep(steps);
-      if (side.name() != kSingle) done.Update(side.MeasureAlone(steps));
-      if (!done.ok() && &side == &ours()) return done;
-    }
+  // One round of one contender; of ours, the stages' times too.
+  absl::Status MeasureTurn(Contender& contender, std::vector<json>& stages) {
+    const int64_t steps = options_.StepsOf(workload_);
+    absl::Status done = contender.MeasureStep(steps);
+    if (contender.name() != kSingle) done.Update(contender.MeasureAlone(steps));
+    // What a peer fails of stays in its status.
+    if (&contender != &ours()) return absl::OkStatus();
+    TANDEM_RETURN_IF_ERROR(done);
+    TANDEM_ASSIGN_OR_RETURN(std::vector<json> answers,
+                            contender.Ask(absl::StrCat("stages ", steps)));
+    stages.push_back(std::move(answers.front()));
     return absl::OkStatus();
   }
 
-  absl::StatusOr<PipelineCaseResult> Measure(const PipelineCase& bench) {
-    const int64_t steps = options_.steps > 0 ? options_.steps : bench_.steps;
-    std::vector<std::vector<StageCost>> costs;
-    std::vector<double> optimizer_ms;
-    for (int round = 0; round < options_.rounds; ++round) {
-      TANDEM_RETURN_IF_ERROR(MeasureRound(round, steps));
-      TANDEM_ASSIGN_OR_RETURN(const json stages, ours().StageTimes(steps));
-      costs.push_back(StageCosts(stages));
-      optimizer_ms.push_back(stages.at("optimizer"));
-    }
-    PipelineCaseResult result;
+  absl::StatusOr<PipelineResult> Measure(const Case& bench) {
+    std::vector<Contender*> all;
+    for (Contender& each : contenders_) all.push_back(&each);
+    std::vector<json> stages;
+    TANDEM_RETURN_IF_ERROR(TakeTurns(
+        options_.rounds, all,
+        [&](Contender& contender) { return MeasureTurn(contender, stages); }));
+    PipelineResult result;
     result.bench = bench;
-    TANDEM_ASSIGN_OR_RETURN(result.ours, ours().TakeResult());
-    for (size_t i = 1; i < sides_.size(); ++i) {
-      absl::StatusOr<PipelineSideResult> its = sides_[i].TakeResult();
-      result.peers.push_back(its.ok() ? *std::move(its)
-                                      : sides_[i].FailedResult());
+    result.ours = ours().TakeResult();
+    for (size_t i = 1; i < contenders_.size(); ++i) {
+      result.peers.push_back(contenders_[i].TakeResult());
     }
-    result.stages = MedianCosts(costs);
-    result.optimizer_ms = Median(optimizer_ms);
-    TANDEM_RETURN_IF_ERROR(AddLimits(result));
+    TANDEM_RETURN_IF_ERROR(AddLimits(stages, result));
     return result;
   }
 
-  absl::Status AddLimits(PipelineCaseResult& result) const {
-    const PipelineSetting& setting = result.ours.setting;
+  static absl::Status AddLimits(const std::vector<json>& rounds,
+                                PipelineResult& result) {
+    const Setting& setting = result.ours.setting;
     TANDEM_ASSIGN_OR_RETURN(
         const Schedule schedule,
-        MakeSchedule(setting.schedule, {options_.layout.devices, setting.chunks,
-                                        setting.microbatches}));
+        MakeSchedule(setting.schedule,
+                     {result.bench.layout.devices_of_replica(), setting.chunks,
+                      setting.microbatches}));
+    const std::vector<StageCost> stages = StageCosts(rounds);
     TANDEM_ASSIGN_OR_RETURN(result.limit,
-                            PipelineLimit(schedule, Evened(result.stages)));
-    TANDEM_ASSIGN_OR_RETURN(result.stage_limit,
-                            PipelineLimit(schedule, result.stages));
+                            PipelineLimit(schedule, Evened(stages)));
     TANDEM_ASSIGN_OR_RETURN(
         result.parts,
-        PartsOfStep(schedule,
-                    {Median(result.ours.step_ms), Median(result.ours.alone_ms),
-                     result.optimizer_ms, result.stages}));
+        PartsOfStep(
+            schedule,
+            {Median(result.ours.step_ms), Median(result.ours.alone_ms),
+             MedianAt(rounds, json::json_pointer("/optimizer")), stages}));
     return absl::OkStatus();
   }
 
-  const BenchCase& bench_;
-  const PipelineBenchOptions& options_;
-  std::vector<PipelineContender> sides_;  // tandem's first
+  const Case& first_;
+  const Workload& workload_;
+  const std::vector<std::string>& peers_;
+  const ComparisonOptions& options_;
+  std::vector<Contender> contenders_;  // tandem's first
   std::vector<UnavailableSchedule> unavailable_;
-  LossesByMicrobatches losses_;
+  KnownLosses losses_;
 };
 
 }  // namespace
 
 absl::StatusOr<PipelineResults> RunPipelineModel(
-    const std::vector<PipelineCase>& cases,
-    const PipelineBenchOptions& options) {
-  ModelRun run(cases.front().bench, options);
+    const std::vector<Case>& cases, const std::vector<std::string>& peers,
+    const ComparisonOptions& options) {
+  ModelRun run(cases.front(), peers, options);
   TANDEM_RETURN_IF_ERROR(run.Start());
   PipelineResults results;
-  for (const PipelineCase& bench : cases) {
+  for (const Case& bench : cases) {
     TANDEM_ASSIGN_OR_RETURN(results.cases.emplace_back(), run.Run(bench));
   }
   results.unavailable = run.TakeUnavailable();

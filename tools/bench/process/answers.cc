@@ -1,4 +1,4 @@
-#include "tools/bench/answers.h"
+#include "tools/bench/process/answers.h"
 
 #include <algorithm>
 

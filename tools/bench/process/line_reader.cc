@@ -1,4 +1,4 @@
-#include "tools/bench/line_reader.h"
+#include "tools/bench/process/line_reader.h"
 
 #include <unistd.h>
 

@@ -1,6 +1,7 @@
-#include "tools/bench/bench_program.h"
+#include "tools/bench/process/program.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
@@ -13,11 +14,33 @@
 #include "core/files/atomic_file.h"
 #include "core/files/user_path.h"
 #include "core/program/command_line.h"
-#include "tools/bench/python.h"
-#include "tools/bench/scratch_folder.h"
+#include "tools/bench/process/python.h"
 
 namespace tandem {
 namespace {
+
+// A temporary folder that goes with the object.
+class ScratchFolder {
+ public:
+  // `name` is part of its path.
+  explicit ScratchFolder(const std::string& name) {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / (name + ".XXXXXX")).string();
+    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  // Empty if it could not be made.
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 absl::Status Run(
     const std::string& name, const std::string& usage, int argc, char** argv,

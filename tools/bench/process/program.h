@@ -1,7 +1,7 @@
 // What the benchmark programs share: checks of flags, files, beginning and end.
 
-#ifndef TANDEM_TOOLS_BENCH_BENCH_PROGRAM_H_
-#define TANDEM_TOOLS_BENCH_BENCH_PROGRAM_H_
+#ifndef TOOLS_BENCH_PROCESS_PROGRAM_H_
+#define TOOLS_BENCH_PROCESS_PROGRAM_H_
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -43,4 +43,4 @@ int RunBenchProgram(
 
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_BENCH_BENCH_PROGRAM_H_
+#endif  // TOOLS_BENCH_PROCESS_PROGRAM_H_

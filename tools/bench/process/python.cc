@@ -1,4 +1,4 @@
-#include "tools/bench/python.h"
+#include "tools/bench/process/python.h"
 
 #include <chrono>
 #include <optional>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/process/subprocess.h"
-#include "tools/bench/line_reader.h"
+#include "tools/bench/process/line_reader.h"
 
 namespace tandem {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/bench/runfile.h"
+#include "tools/bench/process/runfile.h"
 
 #include <filesystem>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "tools/bench/side.h"
+#include "tools/bench/process/side.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/process/process_end.h"
-#include "tools/bench/cores.h"
+#include "tools/bench/measure/cores.h"
 
 namespace tandem {
 namespace {

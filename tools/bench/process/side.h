@@ -1,8 +1,8 @@
 // One side of a comparison: rank processes that do what they are told, one
 // command after another, and sleep in between.
 
-#ifndef TANDEM_TOOLS_BENCH_SIDE_H_
-#define TANDEM_TOOLS_BENCH_SIDE_H_
+#ifndef TOOLS_BENCH_PROCESS_SIDE_H_
+#define TOOLS_BENCH_PROCESS_SIDE_H_
 
 #include <chrono>
 #include <deque>
@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "core/base/environment.h"
 #include "core/process/subprocess.h"
-#include "tools/bench/line_reader.h"
+#include "tools/bench/process/line_reader.h"
 
 namespace tandem {
 
@@ -75,4 +75,4 @@ class Side {
 
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_BENCH_SIDE_H_
+#endif  // TOOLS_BENCH_PROCESS_SIDE_H_

@@ -1,4 +1,4 @@
-#include "tools/bench/bench_group.h"
+#include "tools/bench/rank/group.h"
 
 #include <chrono>
 

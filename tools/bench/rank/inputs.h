@@ -1,9 +1,10 @@
-// What both sides of a comparison start from: one file with initial weights and
-// every rank's batches, so that they train the same.
+// What all contenders start from: one file with initial weights and batches, so
+// that they train the same.
 
-#ifndef TANDEM_TOOLS_BENCH_BENCH_INPUTS_H_
-#define TANDEM_TOOLS_BENCH_BENCH_INPUTS_H_
+#ifndef TANDEM_TOOLS_BENCH_RANK_INPUTS_H_
+#define TANDEM_TOOLS_BENCH_RANK_INPUTS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,29 +13,36 @@
 #include "core/base/named_tensors.h"
 #include "core/model/batch.h"
 #include "core/model/layer.h"
-#include "tools/bench/bench_case.h"
+#include "tools/bench/case/workload.h"
 
 namespace tandem {
 
-// Of each rank. Steps take them in turn.
-constexpr int kBatchesPerRank = 4;
+// Steps take them in turn.
+constexpr int kBatches = 4;
 
-// The case's model, and its layers with initial values.
-absl::StatusOr<LayerSpecs> MakeCaseSpecs(const BenchCase& bench);
-absl::StatusOr<LayerList> MakeCaseLayers(const BenchCase& bench);
+// Of initial values and of random batches.
+constexpr uint64_t kInputsSeed = 0;
+
+absl::StatusOr<LayerSpecs> MakeSpecs(const Workload& workload);
+
+// Random values, which depend on the workload and `name`.
+Batch MakeBatch(const Workload& workload, const std::string& name);
 
 // Writes a safetensors file: "state.NAME" for each parameter and buffer,
-// "batch.RANK.I.inputs" and ".targets" for each batch: random values.
-absl::Status WriteBenchInputs(const BenchCase& bench, int ranks,
-                              const std::string& path);
+// "batch.I.inputs" and ".targets" for each batch.
+absl::Status WriteInputsFile(const Workload& workload, const std::string& path);
 
-struct BenchInputs {
+struct Inputs {
+  Workload workload;
   NamedTensors state;
-  std::vector<Batch> batches;  // of one rank
+  std::vector<Batch> batches;  // a replica's part of each
 };
 
-absl::StatusOr<BenchInputs> ReadBenchInputs(const std::string& path, int rank);
+// The part of one of `replicas`, which take even ones.
+absl::StatusOr<Inputs> ReadInputsFile(const Workload& workload,
+                                      const std::string& path, int replica,
+                                      int replicas);
 
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_BENCH_BENCH_INPUTS_H_
+#endif  // TANDEM_TOOLS_BENCH_RANK_INPUTS_H_

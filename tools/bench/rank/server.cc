@@ -1,10 +1,8 @@
-#include "tools/bench/pipeline_server.h"
+#include "tools/bench/rank/server.h"
 
-#include <atomic>
 #include <fstream>
-#include <functional>
-#include <future>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -19,45 +17,49 @@
 #include "core/comm/communicator.h"
 #include "core/instrument/trace.h"
 #include "core/program/process.h"
-#include "parallel/pipeline/microbatches.h"
-#include "tools/bench/bench_group.h"
-#include "tools/bench/bench_inputs.h"
-#include "tools/bench/cores.h"
-#include "tools/bench/overlap_times.h"
-#include "tools/bench/pipeline_case.h"
-#include "tools/bench/pipeline_trainer.h"
-#include "tools/bench/usage.h"
+#include "tools/bench/measure/cores.h"
+#include "tools/bench/measure/op_profile.h"
+#include "tools/bench/measure/overlap_times.h"
+#include "tools/bench/measure/roofline.h"
+#include "tools/bench/measure/usage.h"
+#include "tools/bench/rank/alone.h"
+#include "tools/bench/rank/group.h"
+#include "tools/bench/rank/inputs.h"
+#include "tools/bench/rank/stage_calibration.h"
+#include "tools/bench/rank/trainer.h"
 
 namespace tandem {
 namespace {
 
 using nlohmann::json;
 
-constexpr char kBackend[] = "shm";
-const PipelineSetting kWhole = {"1f1b", 1, 1, "uniform"};
-
-absl::StatusOr<BenchCase> CaseOf(const std::string& model) {
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<PipelineCase> cases,
-                          PipelineCasesNamed({model}));
-  return cases.front().bench;
+absl::StatusOr<Workload> WorkloadOf(const RankOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(Workload workload, WorkloadNamed(options.model));
+  if (options.batch_size > 0) workload.batch_size = options.batch_size;
+  if (!options.optimizer.empty()) workload.optimizer = options.optimizer;
+  if (options.learning_rate > 0) workload.learning_rate = options.learning_rate;
+  return workload;
 }
 
-class PipelineServer {
+class RankServer {
  public:
-  static absl::StatusOr<std::unique_ptr<PipelineServer>> Create(
-      const PipelineServerOptions& options) {
-    auto server = absl::WrapUnique(new PipelineServer);
-    TANDEM_RETURN_IF_ERROR(server->Read(options));
-    const int cores = options.ranks * options.devices;
+  static absl::StatusOr<std::unique_ptr<RankServer>> Create(
+      const RankOptions& options) {
+    auto server = absl::WrapUnique(new RankServer(options));
+    TANDEM_ASSIGN_OR_RETURN(const Workload workload, WorkloadOf(options));
+    TANDEM_ASSIGN_OR_RETURN(
+        server->inputs_,
+        ReadInputsFile(workload, options.inputs, options.rank / options.pipe,
+                       options.ranks / options.pipe));
+    server->place_.pipe = options.pipe;
     for (int i = 0; i < options.devices; ++i) {
-      server->cores_.push_back(
-          CoreOf(options.rank * options.devices + i, cores));
+      server->place_.cores.push_back(CoreOf(options.rank * options.devices + i,
+                                            options.ranks * options.devices));
     }
-    server->place_ = {server->cores_, options.pipe, nullptr};
     if (options.ranks > 1) {
       TANDEM_ASSIGN_OR_RETURN(server->world_,
                               ConnectRanks(options.rendezvous, options.rank,
-                                           options.ranks, kBackend));
+                                           options.ranks, options.backend));
       server->place_.world = server->world_.get();
     }
     return server;
@@ -68,47 +70,45 @@ class PipelineServer {
     std::string verb;
     words >> verb;
     if (verb == "use") return Use(command.substr(verb.size()));
-    int64_t count = 1;
-    words >> count;
-    if (verb == "alone") return Alone(count);
     if (verb == "memory") return json{{"peak_mib", PeakRssMib()}};
+    const auto known = Commands().find(verb);
+    if (known == Commands().end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown command '", command, "'"));
+    }
     if (trainer_ == nullptr) {
       return absl::FailedPreconditionError("no setting is in use");
     }
-    if (verb == "losses") return Losses(count);
-    if (verb == "steps") return Steps(count);
-    if (verb == "overlap") return Overlap(count);
-    if (verb == "stages") return Stages(count);
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown command '", command, "'"));
+    int64_t count = 1;
+    words >> count;
+    return (this->*known->second)(count);
   }
 
  private:
-  absl::Status Read(const PipelineServerOptions& options) {
-    TANDEM_ASSIGN_OR_RETURN(inputs_.bench, CaseOf(options.model));
-    if (options.learning_rate > 0) {
-      inputs_.bench.learning_rate = options.learning_rate;
-    }
-    TANDEM_ASSIGN_OR_RETURN(BenchInputs read,
-                            ReadBenchInputs(options.inputs, 0));
-    inputs_.state = std::move(read.state);
-    inputs_.batches = std::move(read.batches);
-    own_ = inputs_;
-    const int replicas = options.ranks / options.pipe;
-    for (Batch& batch : own_.batches) {
-      TANDEM_ASSIGN_OR_RETURN(
-          const std::vector<Batch> parts,
-          SplitBatch(batch, EvenSizes(batch.size, replicas)));
-      batch = parts[static_cast<size_t>(options.rank / options.pipe)];
-    }
-    return absl::OkStatus();
+  using Command = absl::StatusOr<json> (RankServer::*)(int64_t count);
+
+  explicit RankServer(const RankOptions& options) : options_(options) {}
+
+  static const std::map<std::string, Command>& Commands() {
+    static const auto* const commands = new std::map<std::string, Command>{
+        {"losses", &RankServer::Losses},
+        {"steps", &RankServer::Steps},
+        {"alone", &RankServer::Alone},
+        {"communication", &RankServer::Communication},
+        {"overlap", &RankServer::Overlap},
+        {"stages", &RankServer::Stages},
+        {"profile", &RankServer::Profile},
+        {"gemm", &RankServer::Gemm},
+        {"all_reduce", &RankServer::AllReduce}};
+    return *commands;
   }
 
   absl::StatusOr<json> Use(const std::string& words) {
-    TANDEM_ASSIGN_OR_RETURN(setting_, ParsePipelineSetting(words));
+    TANDEM_ASSIGN_OR_RETURN(setting_, ParseSetting(words));
+    stages_.reset();
     trainer_.reset();
     TANDEM_ASSIGN_OR_RETURN(trainer_,
-                            PipelineTrainer::Create(own_, setting_, place_));
+                            Trainer::Create(inputs_, setting_, place_));
     return json{{"cuts", trainer_->cuts()}};
   }
 
@@ -116,17 +116,50 @@ class PipelineServer {
     json losses = json::array();
     for (int64_t i = 0; i < count; ++i) {
       TANDEM_ASSIGN_OR_RETURN(const Score score, trainer_->Step());
-      const bool tells = world_ == nullptr || world_->rank() == 0;
-      losses.push_back(tells ? score.loss() : 0);
+      losses.push_back(options_.rank == 0 ? score.loss() : 0);
     }
     return json{{"losses", losses}};
+  }
+
+  absl::StatusOr<json> Steps(int64_t count) {
+    TANDEM_RETURN_IF_ERROR(trainer_->Steps(1));
+    const Usage before = Usage::Now();
+    TANDEM_RETURN_IF_ERROR(trainer_->Steps(count));
+    const Usage used = Usage::Now() - before;
+    return json{{"ms", used.wall_ms / count},
+                {"cpu_ms", used.cpu_ms / count},
+                {"faults", used.faults / count}};
+  }
+
+  absl::Status MakeAlone() {
+    if (alone_ != nullptr) return absl::OkStatus();
+    TANDEM_ASSIGN_OR_RETURN(
+        alone_, AloneModels::Create(inputs_, setting_, place_.cores));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<json> Alone(int64_t count) {
+    TANDEM_RETURN_IF_ERROR(MakeAlone());
+    TANDEM_ASSIGN_OR_RETURN(const double ms, alone_->StepMs(count));
+    return json{{"ms", ms}};
+  }
+
+  absl::StatusOr<json> Communication(int64_t count) {
+    TANDEM_RETURN_IF_ERROR(trainer_->Steps(count));
+    std::map<std::string, double> ns;
+    for (const auto& [name, value] : trainer_->strategy().Measurements()) {
+      ns[name] = value;
+    }
+    const double comm_ms = ns["avg_backward_comm_time"] / 1e6;
+    const double both_ms = ns["avg_backward_compute_comm_overlap_time"] / 1e6;
+    return json{{"comm_ms", comm_ms}, {"exposed_ms", comm_ms - both_ms}};
   }
 
   absl::StatusOr<json> Overlap(int64_t count) {
     json steps = json::array();
     for (int64_t i = 0; i < count; ++i) {
       Trace::OfProcess().Start();
-      const absl::Status done = trainer_->Step().status();
+      const absl::Status done = trainer_->Steps(1);
       const std::vector<TraceEvent> events = Trace::OfProcess().Stop();
       TANDEM_RETURN_IF_ERROR(done);
       steps.push_back(SpansOf(events));
@@ -134,96 +167,62 @@ class PipelineServer {
     return json{{"steps", steps}};
   }
 
-  static absl::Status Run(PipelineTrainer& trainer, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-      TANDEM_RETURN_IF_ERROR(trainer.Step().status());
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<json> Steps(int64_t count) {
-    TANDEM_RETURN_IF_ERROR(Run(*trainer_, 1));
-    const Usage before = Usage::Now();
-    TANDEM_RETURN_IF_ERROR(Run(*trainer_, count));
-    const Usage used = Usage::Now() - before;
-    return json{{"ms", used.wall_ms / count},
-                {"cpu_ms", used.cpu_ms / count},
-                {"faults", used.faults / count}};
-  }
-
-  absl::Status MakeWhole() {
-    if (!whole_.empty()) return absl::OkStatus();
-    for (int core : cores_) {
-      TANDEM_ASSIGN_OR_RETURN(
-          whole_.emplace_back(),
-          PipelineTrainer::Create(inputs_, kWhole, {{core}, 1, nullptr}));
-      TANDEM_RETURN_IF_ERROR(Run(*whole_.back(), 1));
-    }
-    return absl::OkStatus();
-  }
-
-  // Whoever is through first keeps its core busy until the others are.
-  absl::StatusOr<json> Alone(int64_t count) {
-    TANDEM_RETURN_IF_ERROR(MakeWhole());
-    std::atomic<size_t> done{0};
-    std::vector<double> ms(cores_.size());
-    TANDEM_RETURN_IF_ERROR(OnEachCore(cores_, [&](size_t i) {
-      TANDEM_RETURN_IF_ERROR(Run(*whole_[i], 1));
-      const Usage before = Usage::Now();
-      const absl::Status status = Run(*whole_[i], count);
-      ms[i] = (Usage::Now() - before).wall_ms / count;
-      for (++done; status.ok() && done < cores_.size();) {
-        TANDEM_RETURN_IF_ERROR(Run(*whole_[i], 1));
-      }
-      return status;
-    }));
-    double sum = 0;
-    for (double each : ms) sum += each;
-    return json{{"ms", sum / static_cast<double>(ms.size())}};
-  }
-
   absl::StatusOr<json> Stages(int64_t count) {
-    std::vector<std::vector<StageCost>> times(cores_.size());
-    TANDEM_RETURN_IF_ERROR(OnEachCore(cores_, [&](size_t i) {
+    if (stages_ == nullptr) {
+      TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs,
+                              MakeSpecs(inputs_.workload));
+      TANDEM_ASSIGN_OR_RETURN(const Schedule schedule,
+                              ScheduleOf(setting_, place_));
       TANDEM_ASSIGN_OR_RETURN(
-          times[i], StageTimes(inputs_, setting_, trainer_->cuts(), count));
-      return absl::OkStatus();
-    }));
-    json answer = {{"forward", json::array()},
-                   {"backward_input", json::array()},
-                   {"backward_weight", json::array()}};
-    const auto cores = static_cast<double>(cores_.size());
-    for (size_t stage = 0; stage < times.front().size(); ++stage) {
-      StageCost mean = {0, 0, 0};
-      for (const auto& core : times) {
-        mean.forward += core[stage].forward / cores;
-        mean.backward_input += core[stage].backward_input / cores;
-        mean.backward_weight += core[stage].backward_weight / cores;
-      }
-      answer["forward"].push_back(mean.forward);
-      answer["backward_input"].push_back(mean.backward_input);
-      answer["backward_weight"].push_back(mean.backward_weight);
+          stages_,
+          StageCalibration::OnCores(specs, schedule, trainer_->cuts(),
+                                    inputs_.batches.front(), place_.cores));
     }
-    TANDEM_ASSIGN_OR_RETURN(
-        answer["optimizer"],
-        OptimizerMs(inputs_, setting_, trainer_->cuts(), cores_));
-    return answer;
+    TANDEM_ASSIGN_OR_RETURN(const CalibratedTimes times,
+                            stages_->Measure(static_cast<int>(count)));
+    return JsonOf(times);
   }
 
-  PipelineInputs inputs_;                // whole batches
-  PipelineInputs own_;                   // this rank's replica's part of them
+  absl::StatusOr<json> Profile(int64_t count) {
+    TANDEM_RETURN_IF_ERROR(MakeAlone());
+    OpProfile profile;
+    TANDEM_RETURN_IF_ERROR(alone_->first().Steps(count));
+    return profile.Take(count);
+  }
+
+  absl::StatusOr<json> Gemm(int64_t) {
+    const GemmRates rates = MeasureGemm();
+    return json{{"mkl_gflops", rates.mkl}, {"one_dnn_gflops", rates.one_dnn}};
+  }
+
+  absl::StatusOr<json> AllReduce(int64_t) {
+    int64_t numel = 0;
+    for (const auto& each : trainer_->strategy().Parameters()) {
+      numel += each.second.numel();
+    }
+    TANDEM_ASSIGN_OR_RETURN(const double ms, AllReduceMs(*world_, numel));
+    TANDEM_ASSIGN_OR_RETURN(
+        const std::unique_ptr<Communicator> gloo,
+        ConnectRanks(options_.rendezvous + ".gloo", options_.rank,
+                     options_.ranks, "gloo"));
+    TANDEM_ASSIGN_OR_RETURN(const double gloo_ms, AllReduceMs(*gloo, numel));
+    return json{{"ms", ms}, {"gloo_ms", gloo_ms}};
+  }
+
+  const RankOptions options_;
+  Inputs inputs_;                        // this rank's replica's part
   std::unique_ptr<Communicator> world_;  // null: one rank
-  std::vector<int> cores_;               // this rank's
-  PipelinePlace place_;
-  PipelineSetting setting_;
-  std::unique_ptr<PipelineTrainer> trainer_;
-  std::vector<std::unique_ptr<PipelineTrainer>> whole_;  // by core
+  RankPlace place_;
+  Setting setting_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<AloneModels> alone_;
+  std::unique_ptr<StageCalibration> stages_;  // of the setting in use
 };
 
-absl::Status Answer(const PipelineServerOptions& options) {
+absl::Status Answer(const RankOptions& options) {
   std::ifstream commands(options.commands);
-  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<PipelineServer> server,
-                          PipelineServer::Create(options));
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<RankServer> server,
+                          RankServer::Create(options));
   for (std::string line; std::getline(commands, line);) {
     TANDEM_ASSIGN_OR_RETURN(const json answer, server->Do(line));
     std::cout << answer.dump() << std::endl;
@@ -233,7 +232,7 @@ absl::Status Answer(const PipelineServerOptions& options) {
 
 }  // namespace
 
-absl::Status ServePipeline(const PipelineServerOptions& options) {
+absl::Status ServeRank(const RankOptions& options) {
   // All that a rank of one device does, it does on that core.
   if (options.ranks > 1 && options.devices == 1) {
     TANDEM_RETURN_IF_ERROR(BindToCore(CoreOf(options.rank, options.ranks)));
@@ -247,9 +246,9 @@ absl::Status ServePipeline(const PipelineServerOptions& options) {
   return status;
 }
 
-absl::Status WriteInputsOf(const PipelineServerOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(const BenchCase bench, CaseOf(options.model));
-  return CatchTorch([&] { return WriteBenchInputs(bench, 1, options.inputs); });
+absl::Status WriteInputsOf(const RankOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const Workload workload, WorkloadOf(options));
+  return CatchTorch([&] { return WriteInputsFile(workload, options.inputs); });
 }
 
 }  // namespace tandem

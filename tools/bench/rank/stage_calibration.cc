@@ -1,4 +1,4 @@
-#include "tools/bench/stage_calibration.h"
+#include "tools/bench/rank/stage_calibration.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full_like.h>
@@ -16,23 +16,31 @@
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/pipeline/model.h"
-#include "tools/bench/median.h"
-#include "tools/bench/usage.h"
+#include "tools/bench/measure/cores.h"
+#include "tools/bench/measure/median.h"
+#include "tools/bench/measure/usage.h"
 
 namespace tandem {
 namespace {
-
-constexpr int kRuns = 3;
 
 double SecondsSince(const Usage& begin) {
   return (Usage::Now() - begin).wall_ms / 1e3;
 }
 
-double MedianOrNone(const std::vector<double>& values) {
-  return values.empty() ? 0 : Median(values);
-}
-
 }  // namespace
+
+nlohmann::json JsonOf(const CalibratedTimes& times) {
+  const auto ms = [&](double StageCost::*part) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const StageCost& each : times.stages) list.push_back(1e3 * each.*part);
+    return list;
+  };
+  return {{"forward", ms(&StageCost::forward)},
+          {"backward_input", ms(&StageCost::backward_input)},
+          {"backward_weight", ms(&StageCost::backward_weight)},
+          {"optimizer",
+           *std::max_element(times.optimizer.begin(), times.optimizer.end())}};
+}
 
 absl::StatusOr<std::unique_ptr<StageCalibration>> StageCalibration::Create(
     const LayerSpecs& specs, const Schedule& schedule, const Cuts& cuts,
@@ -48,6 +56,24 @@ absl::StatusOr<std::unique_ptr<StageCalibration>> StageCalibration::Create(
       made->stages_, MakeStages(specs, schedule, layout, model, CrossEntropy));
   TANDEM_RETURN_IF_ERROR(made->MakeInputs(batch));
   TANDEM_RETURN_IF_ERROR(made->MakeDevices(places));
+  return made;
+}
+
+absl::StatusOr<std::unique_ptr<StageCalibration>> StageCalibration::OnCores(
+    const LayerSpecs& specs, const Schedule& schedule, const Cuts& cuts,
+    const Batch& batch, const std::vector<int>& cores) {
+  std::vector<std::unique_ptr<Place>> own;
+  std::vector<Place*> places;
+  for (const int core : cores) {
+    own.push_back(std::make_unique<Place>(c10::Device(c10::kCPU)));
+    places.push_back(own.back().get());
+    TANDEM_RETURN_IF_ERROR(
+        own.back()->Run([core] { return BindToCore(core); }));
+  }
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<StageCalibration> made,
+                          Create(specs, schedule, cuts,
+                                 /*weight_gradient_batch=*/1, batch, places));
+  made->own_places_ = std::move(own);
   return made;
 }
 
@@ -151,10 +177,11 @@ absl::Status StageCalibration::RunAction(const Action& action) {
   return absl::OkStatus();
 }
 
-absl::Status StageCalibration::RunDevice(size_t index, double* optimizer_ms) {
+absl::Status StageCalibration::RunDevice(size_t index, int runs,
+                                         double* optimizer_ms) {
   Device& device = devices_[index];
   std::vector<double> times;
-  for (int run = 0; run < kRuns; ++run) {
+  for (int run = 0; run < runs; ++run) {
     for (const auto& buffer : device.buffers) buffer->ZeroGrad();
     for (const Action& action : schedule_.actions[index]) {
       TANDEM_RETURN_IF_ERROR(RunAction(action));
@@ -171,21 +198,22 @@ absl::Status StageCalibration::RunDevice(size_t index, double* optimizer_ms) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<CalibratedTimes> StageCalibration::Measure() {
+absl::StatusOr<CalibratedTimes> StageCalibration::Measure(int runs) {
   samples_.assign(stages_.size(), {});
   CalibratedTimes times;
   times.optimizer.resize(devices_.size());
   std::vector<std::future<absl::Status>> running;
   for (size_t i = 0; i < devices_.size(); ++i) {
-    running.push_back(devices_[i].place->Submit(
-        [this, i, &times] { return RunDevice(i, &times.optimizer[i]); }));
+    running.push_back(devices_[i].place->Submit([this, i, runs, &times] {
+      return RunDevice(i, runs, &times.optimizer[i]);
+    }));
   }
   absl::Status done;
   for (auto& each : running) done.Update(each.get());
   TANDEM_RETURN_IF_ERROR(done);
   for (const Samples& each : samples_) {
     times.stages.push_back({Median(each.forward), Median(each.backward_input),
-                            MedianOrNone(each.backward_weight)});
+                            MedianOrZero(each.backward_weight)});
   }
   return times;
 }

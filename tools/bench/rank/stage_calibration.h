@@ -1,10 +1,11 @@
 // What the stages of a cut model take, measured as a pipeline runs them, but
 // without waiting for each other.
 
-#ifndef TANDEM_TOOLS_BENCH_STAGE_CALIBRATION_H_
-#define TANDEM_TOOLS_BENCH_STAGE_CALIBRATION_H_
+#ifndef TOOLS_BENCH_RANK_STAGE_CALIBRATION_H_
+#define TOOLS_BENCH_RANK_STAGE_CALIBRATION_H_
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,6 +28,10 @@ struct CalibratedTimes {
   std::vector<double> optimizer;  // by device, milliseconds
 };
 
+// {"forward", "backward_input", "backward_weight": [ms of each stage],
+// "optimizer": ms of the slowest device}.
+nlohmann::json JsonOf(const CalibratedTimes& times);
+
 // Not thread-safe.
 class StageCalibration {
  public:
@@ -36,11 +41,16 @@ class StageCalibration {
       const LayerSpecs& specs, const Schedule& schedule, const Cuts& cuts,
       int weight_gradient_batch, const Batch& batch,
       std::vector<Place*> places);
+  // The same on threads of its own, each bound to a core; -1: to none. Every
+  // microbatch's weight gradients are computed by themselves.
+  static absl::StatusOr<std::unique_ptr<StageCalibration>> OnCores(
+      const LayerSpecs& specs, const Schedule& schedule, const Cuts& cuts,
+      const Batch& batch, const std::vector<int>& cores);
 
-  // Every device does its actions of the schedule, several times, all devices
-  // at the same time: what comes from other stages is there already. Gradients
-  // add up as in training.
-  absl::StatusOr<CalibratedTimes> Measure();
+  // Every device does its actions of the schedule, `runs` times, all devices at
+  // the same time: what comes from other stages is there already. Gradients add
+  // up as in training.
+  absl::StatusOr<CalibratedTimes> Measure(int runs = 3);
 
  private:
   struct Device {
@@ -61,9 +71,10 @@ class StageCalibration {
   absl::Status MakeDevices(const std::vector<Place*>& places);
   StagePass PassOf(int microbatch) const;
   absl::Status RunAction(const Action& action);
-  absl::Status RunDevice(size_t device, double* optimizer_ms);
+  absl::Status RunDevice(size_t device, int runs, double* optimizer_ms);
 
   const Schedule schedule_;
+  std::vector<std::unique_ptr<Place>> own_places_;
   PipelineExecutor::Stages stages_;
   std::vector<Batch> microbatches_;
   int64_t batch_size_ = 0;
@@ -76,4 +87,4 @@ class StageCalibration {
 
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_BENCH_STAGE_CALIBRATION_H_
+#endif  // TOOLS_BENCH_RANK_STAGE_CALIBRATION_H_

@@ -1,75 +1,63 @@
-// Tandem's side of the pipeline's and the hybrid's benchmark: replicas of a
-// model cut into stages, a thread each, on the cores of one process or several.
+// Tandem's trainer of one rank: its part of a workload, under one setting.
 
-#ifndef TANDEM_TOOLS_BENCH_PIPELINE_TRAINER_H_
-#define TANDEM_TOOLS_BENCH_PIPELINE_TRAINER_H_
+#ifndef TANDEM_TOOLS_BENCH_RANK_TRAINER_H_
+#define TANDEM_TOOLS_BENCH_RANK_TRAINER_H_
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/named_tensors.h"
 #include "core/comm/communicator.h"
-#include "core/model/batch.h"
 #include "parallel/balance/cut.h"
-#include "parallel/schedule/prediction.h"
-#include "parallel/strategy/hybrid.h"
-#include "tools/bench/bench_case.h"
-#include "tools/bench/pipeline_case.h"
+#include "parallel/schedule/schedule.h"
+#include "parallel/strategy/strategy.h"
+#include "tools/bench/case/setting.h"
+#include "tools/bench/rank/inputs.h"
 
 namespace tandem {
 
-// What measurements of one setting share.
-struct PipelineInputs {
-  BenchCase bench;
-  NamedTensors state;
-  std::vector<Batch> batches;  // a replica's part
-};
-
 // Of one rank.
-struct PipelinePlace {
+struct RankPlace {
   std::vector<int> cores;         // a device for each, bound to it; -1: to none
   int pipe = 1;                   // ranks of a replica
   Communicator* world = nullptr;  // null: one rank
 };
 
-// Not thread-safe.
-class PipelineTrainer {
+absl::StatusOr<Schedule> ScheduleOf(const Setting& setting,
+                                    const RankPlace& place);
+
+// A setting with a recipe is trained by Replicated on the calling thread, any
+// other by Hybrid, a thread for each device. Not thread-safe.
+class Trainer {
  public:
   // `inputs` and the place's communicator must outlive it. Begins from their
   // state. Collective.
-  static absl::StatusOr<std::unique_ptr<PipelineTrainer>> Create(
-      const PipelineInputs& inputs, const PipelineSetting& setting,
-      const PipelinePlace& place);
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(
+      const Inputs& inputs, const Setting& setting, const RankPlace& place);
 
   // Forward, backward and optimizer, on the next batch. Collective.
   absl::StatusOr<Score> Step();
+  absl::Status Steps(int64_t count);
 
+  // Of stages, none where the model is in one piece.
   const Cuts& cuts() const { return cuts_; }
+  const Strategy& strategy() const { return *strategy_; }
 
  private:
-  explicit PipelineTrainer(const PipelineInputs& inputs) : inputs_(inputs) {}
+  explicit Trainer(const Inputs& inputs) : inputs_(inputs) {}
 
-  const PipelineInputs& inputs_;
+  absl::Status MakeReplicated(const Setting& setting, const RankPlace& place);
+  absl::Status MakeHybrid(const Setting& setting, const RankPlace& place);
+
+  const Inputs& inputs_;
   Cuts cuts_;
-  std::unique_ptr<Hybrid> strategy_;
+  std::unique_ptr<Communicator> alone_;  // where the place has none
+  std::unique_ptr<Strategy> strategy_;
   size_t next_ = 0;
 };
 
-// What the slowest device's optimizer takes when all work at the same time.
-absl::StatusOr<double> OptimizerMs(const PipelineInputs& inputs,
-                                   const PipelineSetting& setting,
-                                   const Cuts& cuts,
-                                   const std::vector<int>& cores);
-
-// What each stage takes for one microbatch, in milliseconds: means over
-// `count` batches, on the calling thread. Backward counts as the input's part
-// where the schedule does not split it.
-absl::StatusOr<std::vector<StageCost>> StageTimes(
-    const PipelineInputs& inputs, const PipelineSetting& setting,
-    const Cuts& cuts, int64_t count);
-
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_BENCH_PIPELINE_TRAINER_H_
+#endif  // TANDEM_TOOLS_BENCH_RANK_TRAINER_H_

@@ -1,80 +1,33 @@
-// What the benchmark computes from what it has measured.
+#include "tools/bench/ddp/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "tools/bench/bench_case.h"
-#include "tools/bench/bench_report.h"
-#include "tools/bench/compare_losses.h"
-#include "tools/bench/median.h"
+#include "tools/bench/ddp/cases.h"
 
 namespace tandem {
 namespace {
 
+using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(Median, IsTheMiddleOne) {
-  EXPECT_EQ(Median({3}), 3);
-  EXPECT_EQ(Median({9, 1, 5}), 5);
-  EXPECT_EQ(Median({4, 1, 100, 2}), 3);
-}
-
-TEST(RatioOf, ComparesMediansAndPairs) {
-  const Ratio ratio = RatioOf({10, 30, 20}, {10, 10, 5});
-  EXPECT_EQ(ratio.ratio, 2);  // 20 / 10
-  EXPECT_EQ(ratio.min, 1);
-  EXPECT_EQ(ratio.max, 4);
-}
-
-TEST(RatioOf, IsGreaterThanOneWhereOursIsFaster) {
-  EXPECT_GT(RatioOf({2}, {1}).ratio, 1);
-}
-
-TEST(CompareLosses, AcceptsWhatIsEqualWithinTheTolerance) {
-  EXPECT_TRUE(CompareLosses({1, 2}, "eager", {1.00009, 1.9999}).ok());
-}
-
-TEST(CompareLosses, NamesTheStepThatDiffers) {
-  const absl::Status status = CompareLosses({1, 2}, "eager", {1, 2.001});
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("step 2"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("eager"));
-}
-
-TEST(CompareLosses, RefusesNanAndMissingSteps) {
-  EXPECT_FALSE(CompareLosses({NAN}, "eager", {NAN}).ok());
-  EXPECT_FALSE(CompareLosses({1}, "eager", {1, 1}).ok());
-}
-
-TEST(BenchCases, AreFoundByName) {
-  ASSERT_TRUE(CasesNamed({}).ok());
-  EXPECT_EQ(CasesNamed({})->size(), 4u);
-  const auto chosen = CasesNamed({"gpt_tiny", "mlp_small"});
-  ASSERT_TRUE(chosen.ok());
-  EXPECT_EQ((*chosen)[0].name, "gpt_tiny");
-  EXPECT_EQ((*chosen)[1].batch_size, 32);
-  const absl::Status unknown = CasesNamed({"vgg"}).status();
-  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(unknown.message()), HasSubstr("resnet18"));
-}
-
 SideResult Side(const std::string& name, std::vector<double> step_ms,
-                std::vector<double> local_ms) {
+                std::vector<double> alone_ms) {
   SideResult side;
   side.name = name;
   side.step_ms = std::move(step_ms);
-  side.local_ms = std::move(local_ms);
+  side.alone_ms = std::move(alone_ms);
   return side;
 }
 
-CaseResult ExampleResult() {
-  CaseResult result;
-  result.bench = BenchCases().front();
+DdpResult ExampleResult() {
+  DdpResult result;
+  result.bench = DdpCases(2).front();
   result.ours = Side("tandem", {1, 2, 3}, {1.5});
   result.peers = {Side("eager", {4, 4, 6}, {2})};
   SideResult compile;
@@ -89,30 +42,30 @@ CaseResult ExampleResult() {
   return result;
 }
 
-TEST(BenchJson, HoldsTheFiguresOfThePeersThatRan) {
-  const nlohmann::json json = BenchJson({ExampleResult()}, {500, 4000});
-  ASSERT_EQ(json.at("cases").size(), 1u);
-  const nlohmann::json expected = {{"name", "mlp_small"}, {"ours_ms", 2.0},
-                                   {"peer_ms", 4.0},      {"peer", "eager"},
-                                   {"ratio", 2.0},        {"ratio_min", 2.0},
-                                   {"ratio_max", 4.0}};
-  EXPECT_EQ(json.at("cases")[0], expected);
-  EXPECT_EQ(json.at("startup").at("ratio"), 8);
+TEST(DdpJson, HoldsTheFiguresOfThePeersThatRan) {
+  const json report = DdpJson({ExampleResult()}, {500, 4000});
+  ASSERT_EQ(report.at("cases").size(), 1u);
+  const json expected = {{"name", "mlp_small"}, {"ours_ms", 2.0},
+                         {"peer_ms", 4.0},      {"peer", "eager"},
+                         {"ratio", 2.0},        {"ratio_min", 2.0},
+                         {"ratio_max", 4.0}};
+  EXPECT_EQ(report.at("cases")[0], expected);
+  EXPECT_EQ(report.at("startup").at("ratio"), 8);
 }
 
-TEST(BenchJson, NamesThePeersThatDidNotRun) {
-  const nlohmann::json json = BenchJson({ExampleResult()}, {});
-  const nlohmann::json expected = {
+TEST(DdpJson, NamesThePeersThatDidNotRun) {
+  const json report = DdpJson({ExampleResult()}, {});
+  const json expected = {
       {{"name", "mlp_small"}, {"peer", "compile"}, {"reason", "no compiler"}}};
-  EXPECT_EQ(json.at("failures"), expected);
+  EXPECT_EQ(report.at("failures"), expected);
 }
 
-TEST(BenchJson, LeavesOutAStartUpThatWasNotMeasured) {
-  EXPECT_FALSE(BenchJson({ExampleResult()}, {}).contains("startup"));
+TEST(DdpJson, LeavesOutAStartUpThatWasNotMeasured) {
+  EXPECT_FALSE(DdpJson({ExampleResult()}, {}).contains("startup"));
 }
 
-TEST(SpeedTable, SaysWhyAPeerDidNotRun) {
-  const std::string table = SpeedTable({ExampleResult()});
+TEST(DdpSpeedTable, SaysWhyAPeerDidNotRun) {
+  const std::string table = DdpSpeedTable({ExampleResult()});
   EXPECT_THAT(table, HasSubstr("compile: did not run: no compiler"));
   EXPECT_THAT(table, HasSubstr("2.00 to 4.00"));
 }
@@ -124,13 +77,27 @@ TEST(BreakdownTable, ShowsTheShareOfCommunicationThatIsExposed) {
 }
 
 TEST(RooflineTable, SaysWhatTheMachineCouldDo) {
-  CaseResult result = ExampleResult();
-  result.bench.gflop = 3;
+  DdpResult result = ExampleResult();
+  // A rank's half of the batch takes 3 GFLOP.
+  result.bench.workload.gflop = 3 / 32.0;
   result.gloo_all_reduce_ms = 7;
   const std::string table = RooflineTable({result});
   EXPECT_THAT(table, HasSubstr("30.00"));  // 3 GFLOP at 100 GFLOP/s
   EXPECT_THAT(table, HasSubstr("2.00 ms"));
   EXPECT_THAT(table, HasSubstr("7.00 ms"));
+}
+
+TEST(ProfileTable, SumsKindsOfOperators) {
+  DdpResult result = ExampleResult();
+  result.profile = {{"cpu_ms", 10.0},
+                    {"ops",
+                     {{{"name", "aten::mm"}, {"ms", 4.0}, {"calls", 2.0}},
+                      {{"name", "aten::addmm"}, {"ms", 2.0}, {"calls", 1.0}},
+                      {{"name", "aten::sum"}, {"ms", 1.0}, {"calls", 3.0}}}}};
+  const std::string table = ProfileTable(result);
+  EXPECT_THAT(table, HasSubstr("matrices 6.00, the rest 1.00, outside"));
+  EXPECT_THAT(table, HasSubstr("outside operators 3.00"));
+  EXPECT_THAT(table, HasSubstr("2.0 calls  aten::mm"));
 }
 
 }  // namespace

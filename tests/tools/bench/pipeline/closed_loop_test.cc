@@ -1,7 +1,7 @@
 // That the loop is closed. How well it predicts is a matter of a quiet machine,
 // and the program's to say.
 
-#include "tools/bench/closed_loop.h"
+#include "tools/bench/pipeline/closed_loop.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@ using testing::HasSubstr;
 
 ClosedLoopOptions Options() {
   ClosedLoopOptions options;
-  options.bench.name = "mlp_small";
-  options.bench.input_shape = {2, 3};
-  options.bench.classes = 3;
-  options.bench.batch_size = 7;
+  options.workload.model = "mlp_small";
+  options.workload.input_shape = {2, 3};
+  options.workload.classes = 3;
+  options.workload.batch_size = 7;
   options.microbatches = 3;
   options.rounds = 2;
   options.steps = 1;
@@ -72,10 +72,10 @@ TEST(ClosedLoopTest, ADeviceMayHaveSeveralStages) {
 
 TEST(ClosedLoopTest, TokensAreDrawnForModelsThatTakeThem) {
   ClosedLoopOptions options = Options();
-  options.bench.name = "gpt_tiny";
-  options.bench.input_shape = {5};
-  options.bench.classes = 11;
-  options.bench.tokens = true;
+  options.workload.model = "gpt_tiny";
+  options.workload.input_shape = {5};
+  options.workload.classes = 11;
+  options.workload.tokens = true;
   options.schedule = "zb_h1";
   options.weight_gradient_batch = 2;
   options.rounds = 1;
@@ -87,13 +87,13 @@ TEST(ClosedLoopTest, WhatDoesNotFitIsRefused) {
     return std::string(RunClosedLoop(options).status().message());
   };
   ClosedLoopOptions options = Options();
-  options.bench.name = "mlp_huge";
+  options.workload.model = "mlp_huge";
   EXPECT_THAT(said(options), HasSubstr("mlp_huge"));
   options = Options();
   options.schedule = "pipedream";
   EXPECT_THAT(said(options), HasSubstr("pipedream"));
   options = Options();
-  options.bench.batch_size = 2;
+  options.workload.batch_size = 2;
   EXPECT_THAT(said(options), HasSubstr("a batch of 2 samples"));
   options = Options();
   options.cores = std::vector<int>(17, -1);

@@ -1,4 +1,4 @@
-// What the pipeline's benchmark computes from what it has measured.
+#include "tools/bench/pipeline/limit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,54 +7,9 @@
 #include <vector>
 
 #include "parallel/schedule/schedules.h"
-#include "tools/bench/answers.h"
-#include "tools/bench/pipeline_case.h"
-#include "tools/bench/pipeline_limit.h"
-#include "tools/bench/pipeline_report.h"
-#include "tools/bench/pipeline_result.h"
 
 namespace tandem {
 namespace {
-
-using nlohmann::json;
-using testing::ElementsAre;
-using testing::HasSubstr;
-
-TEST(PipelineCases, AreEachModelUnderEachSchedule) {
-  ASSERT_EQ(PipelineCasesNamed({})->size(), 18u);
-  const auto one = PipelineCasesNamed({"gpt_tiny/zb_h1"});
-  ASSERT_EQ(one->size(), 1u);
-  EXPECT_EQ(one->front().bench.batch_size, 8);
-  EXPECT_EQ(PipelineCasesNamed({"resnet18", "mlp_deep/1f1b"})->size(), 7u);
-  const absl::Status unknown =
-      PipelineCasesNamed({"mlp_deep/pipedream"}).status();
-  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(unknown.message()), HasSubstr("mlp_deep/1f1b"));
-}
-
-TEST(PipelineCases, LeaveOnlySettingsThatBothSidesCanRun) {
-  for (const PipelineCase& each : PipelineCases()) {
-    for (const PipelineSetting& setting : each.ours) {
-      EXPECT_LE(setting.microbatches, each.bench.batch_size);
-      EXPECT_TRUE(MakeSchedule(setting.schedule,
-                               {2, setting.chunks, setting.microbatches})
-                      .ok())
-          << ToString(setting);
-    }
-    for (const PipelineSetting& setting : each.peers) {
-      EXPECT_EQ(each.bench.batch_size % setting.microbatches, 0);
-    }
-  }
-}
-
-TEST(PipelineSetting, IsReadAsItIsWritten) {
-  const PipelineSetting setting = {"zb_v", 2, 16, "time"};
-  EXPECT_EQ(ToString(setting), "zb_v 2 16 time");
-  EXPECT_EQ(*ParsePipelineSetting(ToString(setting)), setting);
-  for (const char* wrong : {"", "1f1b 1 4", "1f1b 0 4 time", "1f1b 1 4 luck"}) {
-    EXPECT_FALSE(ParsePipelineSetting(wrong).ok()) << wrong;
-  }
-}
 
 double Limit(const std::string& name, const ScheduleShape& shape,
              const StageCost& each) {
@@ -182,92 +137,6 @@ TEST(OverheadOfMicrobatch, IsWhatTheLimitDoesNotExplain) {
   EXPECT_NEAR(OverheadOfMicrobatch(21 / 3 / 0.7, 21, 0.7, 3, 7), 0, 1e-12);
   // Faster than theory: small microbatches fit in a cache.
   EXPECT_NEAR(OverheadOfMicrobatch(12, 21, 0.5, 3, 1), -2, 1e-12);
-}
-
-TEST(Answers, AreTakenTogether) {
-  const std::vector<json> answers = {{{"ms", 2.0}, {"losses", {0.0, 0.0}}},
-                                     {{"ms", 4.0}, {"losses", {5.0, 6.0}}}};
-  EXPECT_EQ(Greatest(answers, "ms"), 4);
-  EXPECT_EQ(Mean(answers, "ms"), 3);
-  EXPECT_THAT(SumOfLists(answers, "losses"), ElementsAre(5, 6));
-}
-
-PipelineResults ExampleResults() {
-  PipelineCaseResult result;
-  result.bench = PipelineCasesNamed({"mlp_deep/1f1b"})->front();
-  result.ours.name = "tandem";
-  result.ours.setting = {"1f1b", 1, 4, "time"};
-  result.ours.step_ms = {25, 24, 26};
-  result.ours.alone_ms = {40, 40, 40};
-  result.ours.cpu_ms = {22, 20, 24};
-  result.limit = 0.8;
-  result.parts = {25, 20, 0, 5, 0, 0};
-  PipelineSideResult peer;
-  peer.name = "pipelining";
-  peer.setting = {"1f1b", 1, 8, "uniform"};
-  peer.step_ms = {50, 48, 52};
-  peer.alone_ms = {50, 50, 50};
-  peer.cpu_ms = {30, 30, 31};
-  PipelineSideResult single;
-  single.name = "single";
-  single.failure = "no Python";
-  result.peers = {peer, single};
-  PipelineResults results;
-  results.cases = {result};
-  return results;
-}
-
-TEST(EfficiencyOf, IsAgainstOneCore) {
-  const PipelineResults results = ExampleResults();
-  EXPECT_NEAR(EfficiencyOf(results.cases[0].ours, 2), 0.8, 1e-12);
-  EXPECT_EQ(EfficiencyOf(results.cases[0].peers[1], 2), 0);
-}
-
-TEST(PipelineJson, HoldsFiguresAndFailures) {
-  PipelineResults results = ExampleResults();
-  results.unavailable = {{"mlp_deep", "zbv", "not connected"}};
-  const json report = PipelineJson(results, 2);
-  const json expected = {{"name", "mlp_deep/1f1b"},
-                         {"ours_ms", 25.0},
-                         {"peer_ms", 50.0},
-                         {"peer", "pipelining"},
-                         {"ratio", 2.0},
-                         {"ratio_min", 2.0},
-                         {"ratio_max", 2.0},
-                         {"efficiency", 0.8},
-                         {"limit", 0.8},
-                         {"peer_efficiency", 0.5},
-                         {"ours_cpu_ms", 11.0},
-                         {"peer_cpu_ms", 30.0},
-                         {"ours_setting", "1f1b 1 4 time"},
-                         {"peer_setting", "1f1b 1 8 uniform"}};
-  ASSERT_EQ(report.at("cases").size(), 1u);
-  EXPECT_EQ(report.at("cases")[0], expected);
-  EXPECT_EQ(report.at("failures")[0].at("reason"), "no Python");
-  EXPECT_EQ(report.at("unavailable")[0].at("schedule"), "zbv");
-  EXPECT_TRUE(HasFailures(results));
-}
-
-TEST(PipelineJson, TakesTheBestOfEachSide) {
-  PipelineResults results = ExampleResults();
-  results.cases.push_back(results.cases.front());
-  results.cases[1].ours.step_ms = {20, 20, 20};
-  results.cases[1].ours.setting.schedule = "zb_h1";
-  results.cases[1].peers[0].step_ms = {60, 60, 60};
-  const json best = PipelineJson(results, 2).at("best")[0];
-  EXPECT_EQ(best.at("ours"), "zb_h1 1 4 time");
-  EXPECT_EQ(best.at("peers"), "1f1b 1 8 uniform");
-  EXPECT_EQ(best.at("ratio"), 2.5);
-}
-
-TEST(PipelineTables, SayWhatWasMeasured) {
-  const PipelineResults results = ExampleResults();
-  EXPECT_THAT(PipelineSpeedTable(results, 2),
-              HasSubstr("single: did not run: no Python"));
-  EXPECT_THAT(PipelineSpeedTable(results, 2), HasSubstr("2.00 to 2.00"));
-  EXPECT_THAT(EfficiencyTable(results, 2), HasSubstr("100.0%"));
-  EXPECT_THAT(StepPartsTable(results), HasSubstr("20.00"));
-  EXPECT_THAT(BestTable(results), HasSubstr("ratio 2.00"));
 }
 
 }  // namespace

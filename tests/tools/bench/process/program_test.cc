@@ -1,4 +1,4 @@
-#include "tools/bench/bench_program.h"
+#include "tools/bench/process/program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

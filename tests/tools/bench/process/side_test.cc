@@ -1,6 +1,6 @@
 // Sides made of shells: what happens when a rank answers, fails, ends, hangs.
 
-#include "tools/bench/side.h"
+#include "tools/bench/process/side.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "core/base/environment.h"
-#include "tools/bench/python.h"
 
 namespace tandem {
 namespace {
@@ -137,25 +136,6 @@ TEST_F(SideTest, AProgramThatIsNotThereIsAnError) {
   const absl::Status status = Side::Start(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("/no/such/program"));
-}
-
-TEST(FindPython, SaysWhatToDoWithoutOne) {
-  const absl::Status status =
-      FindPython("/no/such/python", Environment::OfProcess()).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("/no/such/python"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("torch==2.11.0"));
-}
-
-TEST(FindPython, RefusesAnotherVersionOfTorch) {
-  const std::string fake = testing::TempDir() + "/python";
-  FILE* const file = std::fopen(fake.c_str(), "w");
-  std::fputs("#!/bin/sh\necho 1.13.1\n", file);
-  std::fclose(file);
-  std::filesystem::permissions(fake, std::filesystem::perms::owner_all);
-  const absl::Status status =
-      FindPython(fake, Environment::OfProcess()).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("has torch 1.13.1"));
 }
 
 }  // namespace
