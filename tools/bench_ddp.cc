@@ -10,11 +10,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
-#include "tools/bench/bench_case.h"
-#include "tools/bench/bench_program.h"
-#include "tools/bench/bench_report.h"
-#include "tools/bench/run_case.h"
-#include "tools/bench/startup.h"
+#include "tools/bench/case/case.h"
+#include "tools/bench/comparison/start.h"
+#include "tools/bench/ddp/cases.h"
+#include "tools/bench/ddp/report.h"
+#include "tools/bench/ddp/run.h"
+#include "tools/bench/ddp/startup.h"
+#include "tools/bench/process/program.h"
 
 ABSL_FLAG(std::vector<std::string>, cases, {},
           "Which cases: mlp_small, mlp_wide, resnet18, gpt_tiny. Empty: all.");
@@ -49,43 +51,43 @@ constexpr char kUsage[] =
     "  bench_ddp --cases=mlp_small --json=r  one case, figures also in a "
     "file\n";
 
-absl::StatusOr<BenchOptions> OptionsFromFlags() {
-  BenchOptions options;
+absl::StatusOr<DdpPeers> PeersFromFlags() {
+  DdpPeers peers;
   const std::vector<std::string> named = absl::GetFlag(FLAGS_peers);
-  if (!named.empty()) {
-    options.peers = named;
-    options.compile_may_fail = false;
-  }
+  if (!named.empty()) peers = {named, /*compile_may_fail=*/false};
   TANDEM_RETURN_IF_ERROR(
-      CheckAmong("peers", options.peers, {"eager", "compile", "find_unused"}));
+      CheckAmong("peers", peers.names, {"eager", "compile", "find_unused"}));
+  return peers;
+}
+
+absl::StatusOr<ComparisonOptions> OptionsFromFlags() {
+  ComparisonOptions options;
   options.backend = absl::GetFlag(FLAGS_backend);
-  options.ranks = absl::GetFlag(FLAGS_ranks);
   options.threads = absl::GetFlag(FLAGS_threads);
   options.rounds = absl::GetFlag(FLAGS_rounds);
   options.steps = absl::GetFlag(FLAGS_steps);
-  TANDEM_RETURN_IF_ERROR(CheckAtLeast("ranks", options.ranks, 2));
-  TANDEM_RETURN_IF_ERROR(CheckAtLeast("threads", options.threads, 1));
-  TANDEM_RETURN_IF_ERROR(CheckAtLeast("rounds", options.rounds, 1));
-  TANDEM_RETURN_IF_ERROR(CheckAtLeast("steps", absl::GetFlag(FLAGS_steps), 0));
-  TANDEM_ASSIGN_OR_RETURN(options.python,
-                          PythonOfFlag(absl::GetFlag(FLAGS_python)));
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("ranks", absl::GetFlag(FLAGS_ranks), 2));
+  TANDEM_RETURN_IF_ERROR(CheckOptions(options));
+  options.python = PythonOfFlag(absl::GetFlag(FLAGS_python));
+  TANDEM_RETURN_IF_ERROR(options.python.status());
   return options;
 }
 
 // A case's files are its own: ranks that meet through a file want a new one.
-absl::StatusOr<CaseResult> RunInOwnFolder(const BenchCase& bench,
-                                          BenchOptions options) {
+absl::StatusOr<DdpResult> RunInOwnFolder(const Case& bench,
+                                         const DdpPeers& peers,
+                                         ComparisonOptions options) {
   TANDEM_ASSIGN_OR_RETURN(options.folder,
                           FolderFor(bench.name, options.folder));
-  return RunCase(bench, options);
+  return RunDdpCase(bench, peers, options);
 }
 
-absl::Status Show(const std::vector<CaseResult>& results,
+absl::Status Show(const std::vector<DdpResult>& results,
                   const StartupResult& startup) {
-  absl::PrintF("\n%s\n%s\n%s\n", SpeedTable(results), BreakdownTable(results),
-               RooflineTable(results));
+  absl::PrintF("\n%s\n%s\n%s\n", DdpSpeedTable(results),
+               BreakdownTable(results), RooflineTable(results));
   if (absl::GetFlag(FLAGS_profile)) {
-    for (const CaseResult& result : results) {
+    for (const DdpResult& result : results) {
       absl::PrintF("%s\n", ProfileTable(result));
     }
   }
@@ -94,22 +96,25 @@ absl::Status Show(const std::vector<CaseResult>& results,
         "start to first step: ours %.0f ms, torchrun %.0f ms, ratio %.3f\n",
         startup.ours_ms, startup.peer_ms, startup.ours_ms / startup.peer_ms);
   }
-  return WriteJson(absl::GetFlag(FLAGS_json), BenchJson(results, startup));
+  return WriteJson(absl::GetFlag(FLAGS_json), DdpJson(results, startup));
 }
 
 absl::Status Run(const std::string& folder) {
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<BenchCase> cases,
-                          CasesNamed(absl::GetFlag(FLAGS_cases)));
-  TANDEM_ASSIGN_OR_RETURN(BenchOptions options, OptionsFromFlags());
+  const int ranks = absl::GetFlag(FLAGS_ranks);
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<Case> cases,
+      CasesNamed(DdpCases(ranks), absl::GetFlag(FLAGS_cases)));
+  TANDEM_ASSIGN_OR_RETURN(const DdpPeers peers, PeersFromFlags());
+  TANDEM_ASSIGN_OR_RETURN(ComparisonOptions options, OptionsFromFlags());
   options.folder = folder;
-  std::vector<CaseResult> results;
-  for (const BenchCase& bench : cases) {
+  std::vector<DdpResult> results;
+  for (const Case& bench : cases) {
     TANDEM_ASSIGN_OR_RETURN(results.emplace_back(),
-                            RunInOwnFolder(bench, options));
+                            RunInOwnFolder(bench, peers, options));
   }
   StartupResult startup;
   if (absl::GetFlag(FLAGS_startup)) {
-    TANDEM_ASSIGN_OR_RETURN(startup, MeasureStartup(options));
+    TANDEM_ASSIGN_OR_RETURN(startup, MeasureStartup(ranks, options));
   }
   return Show(results, startup);
 }

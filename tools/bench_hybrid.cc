@@ -6,17 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
-#include "tools/bench/bench_program.h"
-#include "tools/bench/cases_among.h"
-#include "tools/bench/hybrid_case.h"
-#include "tools/bench/hybrid_report.h"
-#include "tools/bench/pipeline_sides.h"
-#include "tools/bench/run_hybrid.h"
+#include "tools/bench/case/case.h"
+#include "tools/bench/comparison/report.h"
+#include "tools/bench/comparison/start.h"
+#include "tools/bench/hybrid/cases.h"
+#include "tools/bench/hybrid/report.h"
+#include "tools/bench/hybrid/run.h"
+#include "tools/bench/process/program.h"
 
 ABSL_FLAG(std::vector<std::string>, cases, {},
           "Which cases: MODEL/LAYOUT, or MODEL for all of its layouts, of "
@@ -46,48 +48,47 @@ constexpr char kUsage[] =
     "  bench_hybrid --cases=mlp_deep                one model\n"
     "  bench_hybrid --cases=gpt_tiny/2x2 --json=r   figures also in a file\n";
 
-absl::StatusOr<PipelineBenchOptions> OptionsFromFlags() {
-  PipelineBenchOptions options;
+absl::StatusOr<ComparisonOptions> OptionsFromFlags() {
+  ComparisonOptions options;
   options.threads = absl::GetFlag(FLAGS_threads);
   options.rounds = absl::GetFlag(FLAGS_rounds);
   options.steps = absl::GetFlag(FLAGS_steps);
-  TANDEM_RETURN_IF_ERROR(CheckAtLeast("threads", options.threads, 1));
-  TANDEM_RETURN_IF_ERROR(CheckAtLeast("rounds", options.rounds, 1));
-  TANDEM_RETURN_IF_ERROR(CheckAtLeast("steps", absl::GetFlag(FLAGS_steps), 0));
+  TANDEM_RETURN_IF_ERROR(CheckOptions(options));
   options.python = PythonOfFlag(absl::GetFlag(FLAGS_python));
   return options;
 }
 
 // A model's files are its own: ranks that meet through a file want a new one.
-absl::StatusOr<std::vector<HybridCaseResult>> RunInOwnFolder(
-    const std::vector<HybridCase>& cases, PipelineBenchOptions options) {
-  TANDEM_ASSIGN_OR_RETURN(options.folder,
-                          FolderFor(cases.front().bench.name, options.folder));
-  return RunHybridModel(cases, options, absl::GetFlag(FLAGS_reproducible));
+absl::StatusOr<std::vector<HybridResult>> RunInOwnFolder(
+    const std::vector<Case>& cases, ComparisonOptions options) {
+  TANDEM_ASSIGN_OR_RETURN(
+      options.folder, FolderFor(cases.front().workload.model, options.folder));
+  return RunHybridModel(cases, absl::GetFlag(FLAGS_reproducible), options);
 }
 
 // As soon as a model is through: a run of all takes a while.
-void Show(const std::vector<HybridCaseResult>& results) {
+void Show(const std::vector<HybridResult>& results) {
   absl::PrintF("\n%s\n%s\n%s\n", HybridSpeedTable(results),
                ReproducibleTable(results), OverlapTable(results));
   std::fflush(stdout);
 }
 
 absl::Status Run(const std::string& folder) {
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<HybridCase> cases,
-                          HybridCasesNamed(absl::GetFlag(FLAGS_cases)));
-  TANDEM_ASSIGN_OR_RETURN(PipelineBenchOptions options, OptionsFromFlags());
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<Case> cases,
+      CasesNamed(HybridCases(), absl::GetFlag(FLAGS_cases)));
+  TANDEM_ASSIGN_OR_RETURN(ComparisonOptions options, OptionsFromFlags());
   options.folder = folder;
-  std::vector<HybridCaseResult> results;
-  for (const std::vector<HybridCase>& model : ByModel(cases)) {
-    TANDEM_ASSIGN_OR_RETURN(std::vector<HybridCaseResult> its,
+  std::vector<HybridResult> results;
+  for (const std::vector<Case>& model : ByModel(cases)) {
+    TANDEM_ASSIGN_OR_RETURN(std::vector<HybridResult> its,
                             RunInOwnFolder(model, options));
     Show(its);
-    std::move(its.begin(), its.end(), std::back_inserter(results));
+    absl::c_move(its, std::back_inserter(results));
   }
   TANDEM_RETURN_IF_ERROR(
       WriteJson(absl::GetFlag(FLAGS_json), HybridJson(results)));
-  if (!HasFailures(results)) return absl::OkStatus();
+  if (!absl::c_any_of(results, HasFailures)) return absl::OkStatus();
   return absl::UnavailableError("a peer has no figures: see above");
 }
 

@@ -1,23 +1,24 @@
 // Tandem's pipeline against PyTorch's, side by side. docs/performance.md, or
 // --help.
 
-#include <algorithm>
 #include <cstdio>
 #include <iterator>
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
-#include "tools/bench/bench_program.h"
-#include "tools/bench/cases_among.h"
-#include "tools/bench/pipeline_case.h"
-#include "tools/bench/pipeline_report.h"
-#include "tools/bench/pipeline_sides.h"
-#include "tools/bench/run_pipeline.h"
+#include "tools/bench/case/case.h"
+#include "tools/bench/comparison/report.h"
+#include "tools/bench/comparison/start.h"
+#include "tools/bench/pipeline/cases.h"
+#include "tools/bench/pipeline/report.h"
+#include "tools/bench/pipeline/run.h"
+#include "tools/bench/process/program.h"
 
 ABSL_FLAG(std::vector<std::string>, cases, {},
           "Which cases: MODEL/SCHEDULE, or MODEL for all of its schedules, of "
@@ -47,62 +48,59 @@ constexpr char kUsage[] =
     "  bench_pipeline --cases=mlp_deep             one model\n"
     "  bench_pipeline --cases=gpt_tiny/1f1b --json=r\n";
 
-absl::StatusOr<PipelineBenchOptions> OptionsFromFlags() {
-  PipelineBenchOptions options;
-  options.peers = absl::GetFlag(FLAGS_peers);
-  TANDEM_RETURN_IF_ERROR(
-      CheckAmong("peers", options.peers, {"pipelining", "single"}));
-  options.layout.devices = absl::GetFlag(FLAGS_devices);
+absl::StatusOr<ComparisonOptions> OptionsFromFlags() {
+  ComparisonOptions options;
   options.threads = absl::GetFlag(FLAGS_threads);
   options.rounds = absl::GetFlag(FLAGS_rounds);
   options.steps = absl::GetFlag(FLAGS_steps);
-  TANDEM_RETURN_IF_ERROR(CheckAtLeast("devices", options.layout.devices, 2));
-  TANDEM_RETURN_IF_ERROR(CheckAtLeast("threads", options.threads, 1));
-  TANDEM_RETURN_IF_ERROR(CheckAtLeast("rounds", options.rounds, 1));
-  TANDEM_RETURN_IF_ERROR(CheckAtLeast("steps", absl::GetFlag(FLAGS_steps), 0));
+  TANDEM_RETURN_IF_ERROR(
+      CheckAmong("peers", absl::GetFlag(FLAGS_peers), {kPipelining, kSingle}));
+  TANDEM_RETURN_IF_ERROR(
+      CheckAtLeast("devices", absl::GetFlag(FLAGS_devices), 2));
+  TANDEM_RETURN_IF_ERROR(CheckOptions(options));
   options.python = PythonOfFlag(absl::GetFlag(FLAGS_python));
   return options;
 }
 
 // A model's files are its own: ranks that meet through a file want a new one.
-absl::StatusOr<PipelineResults> RunInOwnFolder(
-    const std::vector<PipelineCase>& cases, PipelineBenchOptions options) {
-  TANDEM_ASSIGN_OR_RETURN(options.folder,
-                          FolderFor(cases.front().bench.name, options.folder));
-  return RunPipelineModel(cases, options);
+absl::StatusOr<PipelineResults> RunInOwnFolder(const std::vector<Case>& cases,
+                                               ComparisonOptions options) {
+  TANDEM_ASSIGN_OR_RETURN(
+      options.folder, FolderFor(cases.front().workload.model, options.folder));
+  return RunPipelineModel(cases, absl::GetFlag(FLAGS_peers), options);
 }
 
 // As soon as a model is through: a run of all takes a while.
-void Show(const PipelineResults& results, int devices) {
-  absl::PrintF("\n%s\n%s\n%s\n%s\n", PipelineSpeedTable(results, devices),
-               EfficiencyTable(results, devices), StepPartsTable(results),
+void Show(const PipelineResults& results) {
+  absl::PrintF("\n%s\n%s\n%s\n%s\n", PipelineSpeedTable(results),
+               EfficiencyTable(results), StepPartsTable(results),
                BestTable(results));
   std::fflush(stdout);
 }
 
-absl::Status Finish(const PipelineResults& results, int devices) {
+absl::Status Finish(const PipelineResults& results) {
   TANDEM_RETURN_IF_ERROR(
-      WriteJson(absl::GetFlag(FLAGS_json), PipelineJson(results, devices)));
-  if (!HasFailures(results)) return absl::OkStatus();
+      WriteJson(absl::GetFlag(FLAGS_json), PipelineJson(results)));
+  if (!absl::c_any_of(results.cases, HasFailures)) return absl::OkStatus();
   return absl::UnavailableError("a peer has no figures: see above");
 }
 
 absl::Status Run(const std::string& folder) {
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<PipelineCase> cases,
-                          PipelineCasesNamed(absl::GetFlag(FLAGS_cases)));
-  TANDEM_ASSIGN_OR_RETURN(PipelineBenchOptions options, OptionsFromFlags());
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<Case> cases,
+      CasesNamed(PipelineCases(absl::GetFlag(FLAGS_devices)),
+                 absl::GetFlag(FLAGS_cases)));
+  TANDEM_ASSIGN_OR_RETURN(ComparisonOptions options, OptionsFromFlags());
   options.folder = folder;
   PipelineResults results;
-  for (const std::vector<PipelineCase>& model : ByModel(cases)) {
+  for (const std::vector<Case>& model : ByModel(cases)) {
     TANDEM_ASSIGN_OR_RETURN(PipelineResults its,
                             RunInOwnFolder(model, options));
-    Show(its, options.layout.devices);
-    std::move(its.cases.begin(), its.cases.end(),
-              std::back_inserter(results.cases));
-    std::move(its.unavailable.begin(), its.unavailable.end(),
-              std::back_inserter(results.unavailable));
+    Show(its);
+    absl::c_move(its.cases, std::back_inserter(results.cases));
+    absl::c_move(its.unavailable, std::back_inserter(results.unavailable));
   }
-  return Finish(results, options.layout.devices);
+  return Finish(results);
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ struct Column {
 };
 
 bool IsNumber(const std::string& cell) {
-  return cell.empty() || cell == "-" || absl::ascii_isdigit(cell.front());
+  if (cell.empty() || cell == "-") return true;
+  return absl::ascii_isdigit(cell[cell.front() == '-' ? 1 : 0]);
 }
 
 std::vector<Column> ColumnsOf(

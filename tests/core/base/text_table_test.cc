@@ -16,6 +16,16 @@ TEST(TextTable, AlignsNumbersRightAndWordsLeft) {
             "conv2          x\n");
 }
 
+TEST(TextTable, NumbersMayBeNegative) {
+  EXPECT_EQ(
+      TextTable(
+          {{"cost", "flag"}, {"-2.5 %", "-x"}, {"11.0 %", "1"}, {"-", ""}}),
+      "  cost  flag\n"
+      "-2.5 %  -x\n"
+      "11.0 %  1\n"
+      "     -\n");
+}
+
 TEST(TextTable, OfNothing) {
   EXPECT_EQ(TextTable({}), "");
   EXPECT_EQ(TextTable({{}}), "\n");

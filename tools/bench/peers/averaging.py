@@ -56,27 +56,61 @@ class Averaging:
         pass
 
 
+NS_PER_MS = 1e6
+
+
 class Ddp(Averaging):
     """DistributedDataParallel around each stage. PipelineStage calls no_sync for all
     microbatches but the last; who trains in one piece does so by hand."""
 
+    broadcasts_buffers = False
+
     def __init__(self, group, replicas):
         self.group = group
         self.share = 1 / replicas
+        self.parallel = None  # the last that was wrapped
 
     def wrap(self, module, static_graph=False):
         if not any(True for _ in module.parameters()):
             return module
-        return DistributedDataParallel(
+        self.parallel = DistributedDataParallel(
             module,
             process_group=self.group,
             gradient_as_bucket_view=True,
             static_graph=static_graph,
-            broadcast_buffers=False,
+            broadcast_buffers=self.broadcasts_buffers,
         )
+        return self.parallel
 
     def no_sync(self, module):
         return module.no_sync()
+
+    def communication(self, step, count):
+        """What DistributedDataParallel's own logger says, in milliseconds."""
+        self.parallel._set_ddp_runtime_logging_sample_rate(1)
+        comm = both = 0
+        step()
+        for _ in range(count):
+            step()  # a step's times are known in the next
+            data = self.parallel._get_ddp_logging_data()
+            comm += data.get("backward_comm_time", 0)
+            both += data.get("backward_compute_comm_overlap_time", 0)
+        self.parallel._set_ddp_runtime_logging_sample_rate(100)
+        return {
+            "comm_ms": comm / count / NS_PER_MS,
+            "exposed_ms": (comm - both) / count / NS_PER_MS,
+        }
+
+
+class Eager(Ddp):
+    """The same with its usual broadcasts, as tandem has them in tools/bench_ddp."""
+
+    broadcasts_buffers = True
+
+
+class Compile(Eager):
+    def wrap(self, module, **options):
+        return torch.compile(super().wrap(module, **options))
 
 
 class Flat(Averaging):
@@ -104,4 +138,5 @@ class Flat(Averaging):
 def averaging_named(name, group, replicas):
     if name == "none":
         return Averaging()
-    return {"ddp": Ddp, "flat": Flat}[name](group, replicas)
+    recipes = {"ddp": Ddp, "flat": Flat, "eager": Eager, "compile": Compile}
+    return recipes[name](group, replicas)

@@ -5,6 +5,7 @@ import resource
 import time
 
 import torch
+from torch.nn import functional as F
 
 DTYPES = {"F32": torch.float32, "I64": torch.int64}
 
@@ -24,8 +25,8 @@ def read_safetensors(path):
     return tensors
 
 
-def read_inputs(path, rank):
-    """(state dict, batches of this rank)"""
+def read_inputs(path):
+    """(state dict, batches)"""
     tensors = read_safetensors(path)
     state = {
         name.removeprefix("state."): tensor
@@ -33,9 +34,13 @@ def read_inputs(path, rank):
         if name.startswith("state.")
     }
     batches = []
-    while (prefix := f"batch.{rank}.{len(batches)}.") + "inputs" in tensors:
+    while (prefix := f"batch.{len(batches)}.") + "inputs" in tensors:
         batches.append((tensors[prefix + "inputs"], tensors[prefix + "targets"]))
     return state, batches
+
+
+def cross_entropy(logits, targets):
+    return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
 def timed(step, count):

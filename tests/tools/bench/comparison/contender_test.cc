@@ -1,0 +1,165 @@
+// Contenders whose ranks are shells, which answer by rote.
+
+#include "tools/bench/comparison/contender.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/environment.h"
+
+namespace tandem {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Losses are 1 and 1.5 with any setting; 4 microbatches are the fastest.
+constexpr char kRank[] = R"(
+ms=9
+while read -r verb word chunks count rest; do
+  case $verb in
+    use) case $count in 2) ms=20;; 4) ms=10;; *) ms=30;; esac
+         echo '{"cuts": []}';;
+    losses) if [ "$RANK" = 0 ]; then echo '{"losses": [1.0, LOSS]}'
+            else echo '{"losses": [0, 0.5]}'; fi;;
+    steps) echo "{\"ms\": $((ms + RANK)), \"cpu_ms\": 5, \"faults\": 2}";;
+    alone) echo "{\"ms\": $((4 + 2 * RANK))}";;
+    communication) echo '{"comm_ms": 3, "exposed_ms": 1}';;
+    memory) echo "{\"peak_mib\": $((100 + RANK))}";;
+    *) echo '{"error": "no luck"}';;
+  esac
+done < "$COMMANDS")";
+
+class ContenderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = testing::TempDir() + "/" + test->name();
+    std::filesystem::create_directories(folder_);
+  }
+
+  // Two ranks, a replica each.
+  Contender Start(const std::string& name,
+                  const std::string& second_loss = "1.0") {
+    std::string script = kRank;
+    script.replace(script.find("LOSS"), 4, second_loss);
+    SideOptions options;
+    options.name = name;
+    options.ranks = 2;
+    options.folder = folder_;
+    options.environment = Environment::OfProcess();
+    options.command = {"/bin/sh", "-c",
+                       "for flag; do case $flag in --rank=*) RANK=${flag#*=};; "
+                       "--commands=*) COMMANDS=${flag#*=};; esac; done; " +
+                           script,
+                       "sh"};
+    auto side = Side::Start(options);
+    EXPECT_TRUE(side.ok()) << side.status();
+    return Contender(name, *std::move(side), /*replicas=*/2);
+  }
+
+  std::string folder_;
+  KnownLosses losses_;
+};
+
+std::vector<Setting> ThreeSettings() {
+  return SettingsOf("1f1b", {1}, {2, 4, 8}, 8);
+}
+
+TEST_F(ContenderTest, ChoosesTheFastestSetting) {
+  Contender ours = Start("tandem");
+  ASSERT_TRUE(ours.Choose(ThreeSettings(), 2, /*teaches=*/true, losses_).ok());
+  std::vector<int> microbatches;
+  for (const Setting& each : ours.ranking()) {
+    microbatches.push_back(each.microbatches);
+  }
+  EXPECT_THAT(microbatches, ElementsAre(4, 4, 2, 2, 8, 8));
+  ASSERT_TRUE(ours.MeasureStep(3).ok());
+  const SideResult result = ours.TakeResult();
+  EXPECT_EQ(ToString(result.setting), "1f1b 1 4 uniform");
+  EXPECT_THAT(result.step_ms, ElementsAre(11));  // the slower rank's
+}
+
+TEST_F(ContenderTest, CollectsWhatIsMeasuredUntilItIsTaken) {
+  Contender ours = Start("tandem");
+  ASSERT_TRUE(ours.Choose({Setting()}, 2, /*teaches=*/true, losses_).ok());
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(ours.MeasureStep(3).ok());
+    ASSERT_TRUE(ours.MeasureAlone(3).ok());
+  }
+  ASSERT_TRUE(ours.MeasureCommunication(3).ok());
+  ASSERT_TRUE(ours.MeasureMemory().ok());
+  const SideResult result = ours.TakeResult();
+  EXPECT_EQ(result.name, "tandem");
+  EXPECT_FALSE(result.failed());
+  EXPECT_THAT(result.step_ms, ElementsAre(31, 31));
+  EXPECT_THAT(result.alone_ms, ElementsAre(5, 5));  // a mean over the ranks
+  EXPECT_THAT(result.cpu_ms, ElementsAre(5, 5));
+  EXPECT_THAT(result.faults, ElementsAre(2, 2));
+  EXPECT_EQ(result.comm_ms, 3);
+  EXPECT_EQ(result.exposed_ms, 1);
+  EXPECT_EQ(result.peak_mib, 101);
+  EXPECT_THAT(ours.TakeResult().step_ms, IsEmpty());
+}
+
+TEST_F(ContenderTest, APeerMustHaveTheLossesThatAreKnown) {
+  Contender ours = Start("tandem");
+  Contender same = Start("same");
+  Contender other = Start("other", "1.1");
+  EXPECT_FALSE(Start("early").Choose({Setting()}, 2, false, losses_).ok());
+  ASSERT_TRUE(ours.Teach(Setting(), 2, losses_).ok());
+  EXPECT_TRUE(same.Choose({Setting()}, 2, false, losses_).ok());
+  const absl::Status status = other.Choose({Setting()}, 2, false, losses_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("other (1f1b 1 1 uniform)"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("step 2"));
+  EXPECT_EQ(other.status(), status);
+  EXPECT_EQ(other.MeasureStep(1), status);
+  EXPECT_EQ(other.TakeResult().failure, std::string(status.message()));
+}
+
+TEST_F(ContenderTest, WhatFailsOnceHasNoFigures) {
+  Contender ours = Start("tandem");
+  ASSERT_TRUE(ours.Choose({Setting()}, 2, true, losses_).ok());
+  ASSERT_TRUE(ours.MeasureStep(3).ok());
+  EXPECT_FALSE(ours.Ask("dance").ok());
+  EXPECT_FALSE(ours.MeasureStep(3).ok());
+  const SideResult result = ours.TakeResult();
+  EXPECT_TRUE(result.failed());
+  EXPECT_THAT(result.failure, HasSubstr("no luck"));
+  EXPECT_THAT(result.step_ms, IsEmpty());
+}
+
+TEST(Contender, ThatCouldNotBeStartedSaysWhy) {
+  KnownLosses losses;
+  Contender none("single", absl::NotFoundError("no Python"));
+  EXPECT_EQ(none.Choose({Setting()}, 1, false, losses),
+            absl::NotFoundError("no Python"));
+  EXPECT_EQ(none.TakeResult().name, "single");
+  EXPECT_EQ(none.TakeResult().failure, "no Python");
+}
+
+TEST_F(ContenderTest, TurnsBeginWithAnotherOneEachTime) {
+  Contender a = Start("a");
+  Contender b = Start("b");
+  Contender gone("gone", absl::NotFoundError("no Python"));
+  std::string order;
+  ASSERT_TRUE(TakeTurns(3, {&a, &b, &gone}, [&](Contender& each) {
+                absl::StrAppend(&order, each.name());
+                return absl::OkStatus();
+              }).ok());
+  EXPECT_EQ(order, "abbaab");
+  const absl::Status error = absl::InternalError("ours");
+  EXPECT_EQ(TakeTurns(3, {&a, &b}, [&](Contender&) { return error; }), error);
+}
+
+}  // namespace
+}  // namespace tandem

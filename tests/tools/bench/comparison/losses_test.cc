@@ -1,0 +1,48 @@
+#include "tools/bench/comparison/losses.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(CompareLosses, AcceptsWhatIsEqualWithinTheTolerance) {
+  EXPECT_TRUE(CompareLosses({1, 2}, "eager", {1.00009, 1.9999}).ok());
+}
+
+TEST(CompareLosses, NamesTheStepThatDiffers) {
+  const absl::Status status = CompareLosses({1, 2}, "eager", {1, 2.001});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("step 2"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("eager"));
+}
+
+TEST(CompareLosses, RefusesNanAndMissingSteps) {
+  EXPECT_FALSE(CompareLosses({NAN}, "eager", {NAN}).ok());
+  EXPECT_FALSE(CompareLosses({1}, "eager", {1, 1}).ok());
+}
+
+TEST(KnownLosses, AreThoseOfTheFirstWithSoManyMicrobatches) {
+  KnownLosses losses;
+  EXPECT_TRUE(losses.Learn(2, "tandem", {3, 2}).ok());
+  EXPECT_TRUE(losses.Learn(4, "tandem", {5, 4}).ok());
+  EXPECT_TRUE(losses.Check(2, "eager", {3, 2}).ok());
+  EXPECT_FALSE(losses.Check(4, "eager", {3, 2}).ok());
+  // Who could teach is checked too.
+  EXPECT_FALSE(losses.Learn(2, "tandem", {5, 4}).ok());
+  EXPECT_TRUE(losses.Check(2, "eager", {3, 2}).ok());
+  EXPECT_FALSE(losses.Learn(8, "tandem", {NAN}).ok());
+}
+
+TEST(KnownLosses, SayWhereThereAreNone) {
+  EXPECT_THAT(std::string(KnownLosses().Check(3, "eager", {1}).message()),
+              HasSubstr("for 3 microbatches"));
+}
+
+}  // namespace
+}  // namespace tandem

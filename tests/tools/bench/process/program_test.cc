@@ -1,0 +1,89 @@
+#include "tools/bench/process/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+using testing::internal::CaptureStderr;
+using testing::internal::GetCapturedStderr;
+
+TEST(BenchProgram, FlagsAreCheckedByName) {
+  EXPECT_TRUE(CheckAtLeast("rounds", 1, 1).ok());
+  EXPECT_EQ(CheckAtLeast("rounds", 0, 1),
+            absl::InvalidArgumentError("--rounds=0: expected at least 1"));
+  EXPECT_TRUE(CheckAmong("peers", {}, {"eager"}).ok());
+  EXPECT_TRUE(CheckAmong("peers", {"b", "a"}, {"a", "b"}).ok());
+  EXPECT_EQ(CheckAmong("peers", {"a", "c"}, {"a", "b"}),
+            absl::InvalidArgumentError("--peers: 'c': expected one of a, b"));
+}
+
+TEST(BenchProgram, APythonThatIsNotThereIsNamed) {
+  EXPECT_THAT(std::string(PythonOfFlag("/no/such/python").status().message()),
+              HasSubstr("/no/such/python"));
+}
+
+TEST(BenchProgram, ACaseHasAFolderOfItsOwn) {
+  const auto folder = FolderFor("case", testing::TempDir());
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  EXPECT_TRUE(std::filesystem::is_directory(*folder));
+  EXPECT_EQ(*FolderFor("case", testing::TempDir()), *folder);
+  EXPECT_THAT(std::string(FolderFor("case", "/no/such").status().message()),
+              HasSubstr("making /no/such/case: "));
+}
+
+TEST(BenchProgram, FiguresGoToTheFileThatIsAsked) {
+  EXPECT_TRUE(WriteJson("", {{"a", 1}}).ok());
+  const std::string path = testing::TempDir() + "/figures.json";
+  ASSERT_TRUE(WriteJson(path, {{"a", 1}}).ok());
+  std::ifstream file(path);
+  EXPECT_EQ(nlohmann::json::parse(file), nlohmann::json({{"a", 1}}));
+  EXPECT_FALSE(WriteJson("/no/such/folder/figures.json", {}).ok());
+}
+
+// The command line can be parsed once in a process: one program each.
+int RunWith(std::vector<std::string> words, const absl::Status& status,
+            std::string* folder) {
+  words.insert(words.begin(), "some_bench");
+  std::vector<char*> argv;
+  for (std::string& each : words) argv.push_back(each.data());
+  return RunBenchProgram("some_bench", "Usage.", static_cast<int>(argv.size()),
+                         argv.data(), [&](const std::string& its) {
+                           EXPECT_TRUE(std::filesystem::is_directory(its));
+                           *folder = its;
+                           return status;
+                         });
+}
+
+TEST(BenchProgram, ItsFolderGoesWithIt) {
+  std::string folder;
+  EXPECT_EQ(RunWith({}, absl::OkStatus(), &folder), 0);
+  EXPECT_THAT(folder, HasSubstr("some_bench"));
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST(BenchProgram, AnErrorIsWrittenAndIsTheExit) {
+  std::string folder;
+  CaptureStderr();
+  EXPECT_EQ(RunWith({}, absl::UnavailableError("no peer"), &folder), 1);
+  EXPECT_EQ(GetCapturedStderr(), "some_bench: no peer\n");
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST(BenchProgram, AllWordsMustBeFlags) {
+  std::string folder;
+  CaptureStderr();
+  EXPECT_EQ(RunWith({"word"}, absl::OkStatus(), &folder), 1);
+  EXPECT_EQ(GetCapturedStderr(), "some_bench: 'word' is no flag\n");
+  EXPECT_EQ(folder, "");
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,37 @@
+#include "tools/bench/process/python.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "core/base/environment.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(FindPython, SaysWhatToDoWithoutOne) {
+  const absl::Status status =
+      FindPython("/no/such/python", Environment::OfProcess()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/no/such/python"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("torch==2.11.0"));
+}
+
+TEST(FindPython, RefusesAnotherVersionOfTorch) {
+  const std::string fake = testing::TempDir() + "/python";
+  FILE* const file = std::fopen(fake.c_str(), "w");
+  std::fputs("#!/bin/sh\necho 1.13.1\n", file);
+  std::fclose(file);
+  std::filesystem::permissions(fake, std::filesystem::perms::owner_all);
+  const absl::Status status =
+      FindPython(fake, Environment::OfProcess()).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has torch 1.13.1"));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,142 @@
+// Sides made of shells: what happens when a rank answers, fails, ends, hangs.
+
+#include "tools/bench/process/side.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/environment.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+class SideTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = testing::TempDir() + "/" + test->name();
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // Ranks that run `script`, in which $RANK is the rank, and $COMMANDS the FIFO
+  // of commands.
+  absl::StatusOr<std::unique_ptr<Side>> Start(const std::string& script,
+                                              int ranks = 2) {
+    SideOptions options;
+    options.name = "shells";
+    options.ranks = ranks;
+    options.folder = folder_;
+    options.environment = Environment::OfProcess();
+    options.command = {"/bin/sh", "-c",
+                       "for flag; do case $flag in --rank=*) RANK=${flag#*=};; "
+                       "--commands=*) COMMANDS=${flag#*=};; esac; done; " +
+                           script,
+                       "sh"};
+    return Side::Start(options);
+  }
+
+  std::string folder_;
+};
+
+// Answers each command with itself and the rank, amid other output.
+constexpr char kEcho[] =
+    "while read -r line; do echo noise; "
+    "echo \"{\\\"rank\\\": $RANK, \\\"line\\\": \\\"$line\\\"}\"; "
+    "done < \"$COMMANDS\"";
+
+TEST_F(SideTest, EveryRankAnswersEveryCommand) {
+  const auto side = Start(kEcho, /*ranks=*/3);
+  ASSERT_TRUE(side.ok()) << side.status();
+  for (const char* command : {"steps 3", "memory"}) {
+    const auto answers = (*side)->Ask(command, seconds(30));
+    ASSERT_TRUE(answers.ok()) << answers.status();
+    ASSERT_EQ(answers->size(), 3u);
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ((*answers)[rank].at("rank"), rank);
+      EXPECT_EQ((*answers)[rank].at("line"), command);
+    }
+  }
+}
+
+TEST_F(SideTest, AnErrorIsHandedOnWithItsRank) {
+  const auto side = Start(
+      "read -r line < \"$COMMANDS\"; "
+      "if [ $RANK = 1 ]; then echo '{\"error\": \"no luck\"}'; else sleep 60; "
+      "fi");
+  ASSERT_TRUE(side.ok()) << side.status();
+  const absl::Status status = (*side)->Ask("steps 3", seconds(30)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("shells: rank 1"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no luck"));
+}
+
+TEST_F(SideTest, ARankThatEndsIsNamedWithItsLastWords) {
+  const auto side =
+      Start("echo 'out of sorts' >&2; [ $RANK = 0 ] && exit 3; sleep 60");
+  ASSERT_TRUE(side.ok()) << side.status();
+  const absl::Status status = (*side)->Ask("steps 3", seconds(30)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("exit code 3"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("out of sorts"));
+}
+
+TEST_F(SideTest, ARankThatDoesNotAnswerIsNamedAfterTheTimeout) {
+  const auto side = Start(std::string("[ $RANK = 1 ] && sleep 60; ") + kEcho);
+  ASSERT_TRUE(side.ok()) << side.status();
+  const absl::Status status =
+      (*side)->Ask("steps 3", milliseconds(500)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("from rank 1"));
+}
+
+TEST_F(SideTest, NoRankIsLeftWhenItGoes) {
+  auto side = Start("echo \"{\\\"pid\\\": $$}\"; sleep 600");
+  ASSERT_TRUE(side.ok()) << side.status();
+  const auto answers = (*side)->Ask("pid", seconds(30));
+  ASSERT_TRUE(answers.ok()) << answers.status();
+  side->reset();
+  for (const auto& answer : *answers) {
+    EXPECT_NE(kill(answer.at("pid").get<pid_t>(), 0), 0);
+  }
+}
+
+TEST_F(SideTest, RanksAreBoundToCoresUnlessThereAreTooFew) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const std::string tell =
+      "for flag; do case $flag in --core=*) "
+      "echo \"{\\\"core\\\": ${flag#*=}}\";; esac; done; sleep 60";
+  const auto few = Start(tell, 1);
+  ASSERT_TRUE(few.ok()) << few.status();
+  EXPECT_EQ((*few)->Ask("x", seconds(30)).value()[0].at("core"), 0);
+  std::filesystem::remove_all(folder_);
+  std::filesystem::create_directories(folder_);
+  const auto many = Start(tell, cores + 1);
+  ASSERT_TRUE(many.ok()) << many.status();
+  EXPECT_EQ((*many)->Ask("x", seconds(30)).value()[0].at("core"), -1);
+}
+
+TEST_F(SideTest, AProgramThatIsNotThereIsAnError) {
+  SideOptions options;
+  options.name = "nobody";
+  options.folder = folder_;
+  options.command = {"/no/such/program"};
+  const absl::Status status = Side::Start(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/no/such/program"));
+}
+
+}  // namespace
+}  // namespace tandem

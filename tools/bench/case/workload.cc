@@ -1,0 +1,107 @@
+#include "tools/bench/case/workload.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace tandem {
+namespace {
+
+// A linear layer multiplies three times in a step (output, gradients of weight
+// and input), each time 2 x weights operations a sample.
+constexpr double LinearGflop(double weights) { return 6 * weights / 1e9; }
+
+Workload Mlp(const std::string& name, int64_t width, int64_t batch_size) {
+  Workload result;
+  result.model = name;
+  result.input_shape = {width};
+  result.classes = width;
+  result.batch_size = batch_size;
+  result.optimizer = "sgd";
+  result.learning_rate = 0.01;
+  return result;
+}
+
+Workload MlpSmall() {
+  Workload result = Mlp("mlp_small", 64, 32);
+  result.steps = 200;
+  result.compared_steps = 20;
+  result.gflop = LinearGflop(8 * 64 * 64);
+  return result;
+}
+
+Workload MlpWide() {
+  Workload result = Mlp("mlp_wide", 2048, 64);
+  result.steps = 8;
+  result.compared_steps = 10;
+  result.gflop = LinearGflop(3 * 2048 * 2048);
+  return result;
+}
+
+Workload MlpDeep() {
+  Workload result = Mlp("mlp_deep", 512, 128);
+  result.steps = 10;
+  result.compared_steps = 3;
+  return result;
+}
+
+// One image of 3x64x64 takes 0.148e9 multiplications forward (1.814e9 at
+// 224x224, whose area is 12.25 times as large).
+Workload Resnet18() {
+  Workload result;
+  result.model = "resnet18";
+  result.input_shape = {3, 64, 64};
+  result.classes = 10;
+  result.batch_size = 32;
+  result.optimizer = "sgd";
+  result.learning_rate = 0.001;
+  result.steps = 3;
+  // In float32 it is unstable: rounding grows a hundredfold with every step.
+  result.compared_steps = 2;
+  result.gflop = LinearGflop(0.148e9);
+  return result;
+}
+
+// 4 blocks of 12 x 128 x 128 weights and the head's 128 x 256, for 128 tokens;
+// in attention each token meets 64 others on the average, twice (scores and
+// sums) in 4 blocks of width 128.
+Workload GptTiny() {
+  Workload result;
+  result.model = "gpt_tiny";
+  result.input_shape = {128};
+  result.classes = 256;
+  result.tokens = true;
+  result.batch_size = 8;
+  result.optimizer = "adamw";
+  result.learning_rate = 3e-4;
+  result.steps = 8;
+  result.compared_steps = 10;
+  result.gflop =
+      128 * LinearGflop(4 * 12 * 128 * 128 + 128 * 256 + 4 * 2 * 64 * 128);
+  return result;
+}
+
+const std::vector<Workload>& Workloads() {
+  static const auto* const all = new std::vector<Workload>{
+      MlpSmall(), MlpWide(), MlpDeep(), Resnet18(), GptTiny()};
+  return *all;
+}
+
+}  // namespace
+
+absl::StatusOr<Workload> WorkloadNamed(const std::string& model) {
+  for (const Workload& each : Workloads()) {
+    if (each.model == model) return each;
+  }
+  return absl::NotFoundError(
+      absl::StrCat("no model of the benchmarks is called '", model, "'"));
+}
+
+Workload WithSgd(Workload workload, double learning_rate,
+                 int64_t compared_steps) {
+  workload.optimizer = "sgd";
+  workload.learning_rate = learning_rate;
+  workload.compared_steps = compared_steps;
+  return workload;
+}
+
+}  // namespace tandem

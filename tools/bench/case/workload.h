@@ -1,0 +1,38 @@
+// Workloads: a model with its batches and its optimizer, by name.
+
+#ifndef TOOLS_BENCH_CASE_WORKLOAD_H_
+#define TOOLS_BENCH_CASE_WORKLOAD_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+struct Workload {
+  std::string model;                 // its name (models/registry.h)
+  std::vector<int64_t> input_shape;  // of one sample; {tokens} for tokens
+  int64_t classes = 0;
+  bool tokens = false;
+  int64_t batch_size = 0;  // of all replicas together
+  std::string optimizer;   // "sgd" (momentum 0.9) or "adamw"
+  double learning_rate = 0;
+  int64_t steps = 0;           // in a round
+  int64_t compared_steps = 0;  // whose losses are compared before timing
+  // Of one sample's step, multiplications and additions / 1e9.
+  double gflop = 0;
+};
+
+// mlp_small is bound by overhead, mlp_wide by communication, resnet18 and
+// gpt_tiny by computation; mlp_deep is for pipelines. NotFound for others.
+absl::StatusOr<Workload> WorkloadNamed(const std::string& model);
+
+// The same, trained with SGD at that learning rate.
+Workload WithSgd(Workload workload, double learning_rate,
+                 int64_t compared_steps);
+
+}  // namespace tandem
+
+#endif  // TOOLS_BENCH_CASE_WORKLOAD_H_

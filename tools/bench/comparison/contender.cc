@@ -1,0 +1,148 @@
+#include "tools/bench/comparison/contender.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "tools/bench/process/answers.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+// torch.compile takes up to a minute on an idle machine.
+constexpr std::chrono::minutes kAnswer(5);
+constexpr int kSearchSteps = 3;
+constexpr size_t kFew = 4;
+
+}  // namespace
+
+Contender::Contender(std::string name, std::unique_ptr<Side> side, int replicas)
+    : name_(std::move(name)), side_(std::move(side)), replicas_(replicas) {}
+
+Contender::Contender(std::string name, const absl::Status& failure)
+    : name_(std::move(name)), status_(failure) {}
+
+absl::Status Contender::Fail(const absl::Status& status) {
+  status_.Update(status);
+  side_.reset();
+  return status_;
+}
+
+absl::StatusOr<std::vector<json>> Contender::Ask(const std::string& command) {
+  TANDEM_RETURN_IF_ERROR(status_);
+  absl::StatusOr<std::vector<json>> answers = side_->Ask(command, kAnswer);
+  if (!answers.ok()) return Fail(answers.status());
+  return answers;
+}
+
+absl::Status Contender::CheckLosses(const Setting& setting, int64_t steps,
+                                    bool teaches, KnownLosses& losses) {
+  TANDEM_RETURN_IF_ERROR(Ask("use " + ToString(setting)).status());
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<json> answers,
+                          Ask(absl::StrCat("losses ", steps)));
+  // Ranks tell their parts of the whole batch's loss.
+  const std::vector<double> its = SumOfLists(answers, "losses");
+  const int microbatches = replicas_ * setting.microbatches;
+  const std::string who = absl::StrCat(name_, " (", ToString(setting), ")");
+  return teaches ? losses.Learn(microbatches, who, its)
+                 : losses.Check(microbatches, who, its);
+}
+
+absl::Status Contender::Teach(const Setting& setting, int64_t steps,
+                              KnownLosses& losses) {
+  return CheckLosses(setting, steps, /*teaches=*/true, losses);
+}
+
+// A short try may be unlucky: the fastest are tried again.
+absl::Status Contender::Rank(int64_t compared_steps, bool teaches,
+                             KnownLosses& losses, std::vector<Tried>& tried) {
+  for (size_t left = tried.size(); left > 0; left = left > kFew ? kFew : 0) {
+    for (size_t i = 0; i < left; ++i) {
+      TANDEM_RETURN_IF_ERROR(
+          CheckLosses(tried[i].setting, compared_steps, teaches, losses));
+      if (tried.size() == 1) return absl::OkStatus();
+      TANDEM_ASSIGN_OR_RETURN(const std::vector<json> answers,
+                              Ask(absl::StrCat("steps ", kSearchSteps)));
+      tried[i].ms = std::min(tried[i].ms, Greatest(answers, "ms"));
+    }
+    std::stable_sort(
+        tried.begin(), tried.end(),
+        [](const Tried& a, const Tried& b) { return a.ms < b.ms; });
+  }
+  return Ask("use " + ToString(tried.front().setting)).status();
+}
+
+absl::Status Contender::Choose(const std::vector<Setting>& settings,
+                               int64_t compared_steps, bool teaches,
+                               KnownLosses& losses) {
+  std::vector<Tried> tried;
+  for (const Setting& setting : settings) {
+    tried.push_back({setting, std::numeric_limits<double>::infinity()});
+  }
+  const absl::Status done = Rank(compared_steps, teaches, losses, tried);
+  if (!done.ok()) return Fail(done);  // other losses, too, are a failure
+  ranking_.clear();
+  for (const Tried& each : tried) ranking_.push_back(each.setting);
+  result_ = SideResult();
+  result_.setting = ranking_.front();
+  return absl::OkStatus();
+}
+
+absl::Status Contender::MeasureStep(int64_t steps) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<json> answers,
+                          Ask(absl::StrCat("steps ", steps)));
+  result_.step_ms.push_back(Greatest(answers, "ms"));
+  result_.cpu_ms.push_back(Greatest(answers, "cpu_ms"));
+  result_.faults.push_back(Greatest(answers, "faults"));
+  return absl::OkStatus();
+}
+
+absl::Status Contender::MeasureAlone(int64_t steps) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<json> answers,
+                          Ask(absl::StrCat("alone ", steps)));
+  result_.alone_ms.push_back(Mean(answers, "ms"));
+  return absl::OkStatus();
+}
+
+absl::Status Contender::MeasureCommunication(int64_t steps) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<json> answers,
+                          Ask(absl::StrCat("communication ", steps)));
+  result_.comm_ms = Greatest(answers, "comm_ms");
+  result_.exposed_ms = Greatest(answers, "exposed_ms");
+  return absl::OkStatus();
+}
+
+absl::Status Contender::MeasureMemory() {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<json> answers, Ask("memory"));
+  result_.peak_mib = Greatest(answers, "peak_mib");
+  return absl::OkStatus();
+}
+
+SideResult Contender::TakeResult() {
+  SideResult taken = std::exchange(result_, SideResult());
+  result_.setting = taken.setting;  // it stays in use
+  if (!status_.ok()) taken = SideResult();
+  taken.name = name_;
+  taken.failure = std::string(status_.message());
+  return taken;
+}
+
+absl::Status TakeTurns(int rounds, const std::vector<Contender*>& contenders,
+                       absl::FunctionRef<absl::Status(Contender&)> work) {
+  const size_t count = contenders.size();
+  for (size_t round = 0; round < static_cast<size_t>(rounds); ++round) {
+    for (size_t turn = 0; turn < count; ++turn) {
+      Contender& contender = *contenders[(round + turn) % count];
+      if (!contender.status().ok()) continue;
+      TANDEM_RETURN_IF_ERROR(work(contender));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

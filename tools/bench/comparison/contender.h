@@ -1,0 +1,91 @@
+// Contenders: a side of a comparison that chooses its setting, and is measured.
+
+#ifndef TANDEM_TOOLS_BENCH_COMPARISON_CONTENDER_H_
+#define TANDEM_TOOLS_BENCH_COMPARISON_CONTENDER_H_
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/bench/case/setting.h"
+#include "tools/bench/comparison/losses.h"
+#include "tools/bench/comparison/result.h"
+#include "tools/bench/process/side.h"
+
+namespace tandem {
+
+class Contender {
+ public:
+  // The side's ranks understand the commands of tools/bench/rank/server.h, a
+  // peer's the first ones of them.
+  Contender(std::string name, std::unique_ptr<Side> side, int replicas);
+  // One that could not be started.
+  Contender(std::string name, const absl::Status& failure);
+
+  const std::string& name() const { return name_; }
+  // Once not OK it stays so, and the side is gone.
+  const absl::Status& status() const { return status_; }
+
+  // What each rank answers.
+  absl::StatusOr<std::vector<nlohmann::json>> Ask(const std::string& command);
+
+  // Learns the losses of the first steps with this setting.
+  absl::Status Teach(const Setting& setting, int64_t steps,
+                     KnownLosses& losses);
+
+  // Has the side use the fastest of the settings. Before one is timed, its
+  // losses must be known ones; with `teaches` new ones become known. A single
+  // setting is not timed.
+  absl::Status Choose(const std::vector<Setting>& settings,
+                      int64_t compared_steps, bool teaches,
+                      KnownLosses& losses);
+  // What was tried then, the fastest first.
+  const std::vector<Setting>& ranking() const { return ranking_; }
+
+  // One round of the setting in use.
+  absl::Status MeasureStep(int64_t steps);
+  // One round without the other ranks.
+  absl::Status MeasureAlone(int64_t steps);
+  // How long gradients are on their way, and what of it is exposed.
+  absl::Status MeasureCommunication(int64_t steps);
+  // The most of a rank so far.
+  absl::Status MeasureMemory();
+
+  // What was measured since Choose or the last call; of one that failed, why.
+  SideResult TakeResult();
+
+ private:
+  // A setting, and its time once it was tried.
+  struct Tried {
+    Setting setting;
+    double ms;
+  };
+
+  absl::Status CheckLosses(const Setting& setting, int64_t steps, bool teaches,
+                           KnownLosses& losses);
+  absl::Status Rank(int64_t compared_steps, bool teaches, KnownLosses& losses,
+                    std::vector<Tried>& tried);
+  absl::Status Fail(const absl::Status& status);
+
+  std::string name_;
+  std::unique_ptr<Side> side_;
+  int replicas_ = 1;
+  absl::Status status_;
+  std::vector<Setting> ranking_;
+  SideResult result_;
+};
+
+// The contenders take turns; who begins changes, for whoever comes first finds
+// another machine than who comes second. Those that have failed are left out.
+// The first error of `work` ends it.
+absl::Status TakeTurns(int rounds, const std::vector<Contender*>& contenders,
+                       absl::FunctionRef<absl::Status(Contender&)> work);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_BENCH_COMPARISON_CONTENDER_H_

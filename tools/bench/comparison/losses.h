@@ -1,0 +1,40 @@
+// Losses of two sides, compared: do they train the same?
+
+#ifndef TANDEM_TOOLS_BENCH_COMPARISON_LOSSES_H_
+#define TANDEM_TOOLS_BENCH_COMPARISON_LOSSES_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace tandem {
+
+// As far as they may differ, relative to the peer's.
+constexpr double kLossTolerance = 1e-4;
+
+// Internal, naming the first step at which the losses differ by more, or one
+// that is not finite.
+absl::Status CompareLosses(const std::vector<double>& ours,
+                           const std::string& peer,
+                           const std::vector<double>& peers);
+
+// Tandem's of the first steps, by the number of microbatches of all replicas:
+// BatchNorm makes them differ. Schedules, cuts, chunks and layouts do not.
+class KnownLosses {
+ public:
+  // Internal as CompareLosses, or where there are none to compare with.
+  absl::Status Check(int microbatches, const std::string& peer,
+                     const std::vector<double>& losses) const;
+  // The first of a number of microbatches are kept; later ones are checked.
+  absl::Status Learn(int microbatches, const std::string& name,
+                     const std::vector<double>& losses);
+
+ private:
+  std::map<int, std::vector<double>> losses_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_BENCH_COMPARISON_LOSSES_H_

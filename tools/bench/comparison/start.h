@@ -1,0 +1,48 @@
+// The contenders of a case, started as processes.
+
+#ifndef TANDEM_TOOLS_BENCH_COMPARISON_START_H_
+#define TANDEM_TOOLS_BENCH_COMPARISON_START_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/bench/case/case.h"
+#include "tools/bench/comparison/contender.h"
+
+namespace tandem {
+
+struct ComparisonOptions {
+  absl::StatusOr<std::string> python;  // or why there is none
+  std::string backend = "shm";         // what moves tandem's gradients
+  int threads = 1;                     // for each rank's operators
+  int rounds = 7;
+  int64_t steps = 0;   // in a round; 0: as the case says
+  std::string folder;  // scratch, an existing one: names are of one side each
+
+  int64_t StepsOf(const Workload& workload) const {
+    return steps > 0 ? steps : workload.steps;
+  }
+};
+
+// InvalidArgument names the flag: --threads, --rounds or --steps.
+absl::Status CheckOptions(const ComparisonOptions& options);
+
+// Whose ranks a contender has.
+enum class Program {
+  kTandem,     // tools/bench/rank, in the case's layout
+  kPyTorch,    // tools/bench/peers/peer.py, a rank for each device
+  kOneProcess  // the same, one rank
+};
+
+// Writes the weights and batches from which all contenders begin.
+absl::Status WriteInputs(const Case& bench, const ComparisonOptions& options);
+
+// One that cannot be started says why in its status().
+Contender StartContender(const std::string& name, Program program,
+                         const Case& bench, const ComparisonOptions& options);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_BENCH_COMPARISON_START_H_

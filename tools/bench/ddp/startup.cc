@@ -1,0 +1,93 @@
+#include "tools/bench/ddp/startup.h"
+
+#include <poll.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/environment.h"
+#include "core/base/status_macros.h"
+#include "core/process/subprocess.h"
+#include "tools/bench/measure/median.h"
+#include "tools/bench/process/line_reader.h"
+#include "tools/bench/process/runfile.h"
+
+namespace tandem {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kRepeats = 5;
+constexpr std::chrono::minutes kTimeout(2);
+
+// Milliseconds until `command` prints a line with `mark` in it; then it may end
+// by itself.
+absl::StatusOr<double> TimeUntil(const std::vector<std::string>& command,
+                                 const std::string& mark,
+                                 const ComparisonOptions& options) {
+  Environment environment = Environment::OfProcess();
+  environment.Set("OMP_NUM_THREADS", absl::StrCat(options.threads));
+  SubprocessOptions process;
+  process.program = command.front();
+  process.argv = command;
+  process.environment = environment.ToStrings();
+  process.out = SubprocessOptions::Stream::kPipe;
+  const auto start = Clock::now();
+  TANDEM_ASSIGN_OR_RETURN(Subprocess job, Subprocess::Start(process));
+  LineReader out(job.out_fd());
+  double found = 0;
+  while (out.fd() >= 0 && Clock::now() - start < kTimeout) {
+    pollfd ready = {out.fd(), POLLIN, 0};
+    poll(&ready, 1, /*timeout=*/1000);
+    out.Pump();
+    const std::chrono::duration<double, std::milli> passed =
+        Clock::now() - start;
+    while (const auto line = out.Next()) {
+      if (found == 0 && absl::StrContains(*line, mark)) found = passed.count();
+    }
+  }
+  if (found > 0 && job.Wait(kTimeout) == 0) return found;
+  return absl::InternalError(
+      absl::StrCat(command.back(), " did not come to its first step"));
+}
+
+}  // namespace
+
+absl::StatusOr<StartupResult> MeasureStartup(int ranks,
+                                             const ComparisonOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string train, Runfile("tools/train"));
+  TANDEM_ASSIGN_OR_RETURN(const std::string script,
+                          Runfile("tools/bench/peers/first_step.py"));
+  TANDEM_ASSIGN_OR_RETURN(const std::string python, options.python);
+  const std::string nproc = absl::StrCat("--nproc_per_node=", ranks);
+  const std::vector<std::string> ours = {
+      train,
+      nproc,
+      "--model=mlp_small",
+      "--dataset=synthetic",
+      "--synthetic_shape=1,8,8",
+      "--synthetic_samples=256",
+      absl::StrCat("--batch_size=", 32 * ranks),
+      "--max_steps=1",
+      "--log_every=1",
+      absl::StrCat("--save_dir=", options.folder, "/startup")};
+  const std::vector<std::string> peer = {
+      "/usr/bin/env", python, "-m",  "torch.distributed.run",
+      "--standalone", nproc,  script};
+  std::vector<double> our_ms;
+  std::vector<double> peer_ms;
+  for (int i = 0; i < kRepeats; ++i) {
+    TANDEM_ASSIGN_OR_RETURN(our_ms.emplace_back(),
+                            TimeUntil(ours, "step 1/", options));
+    TANDEM_ASSIGN_OR_RETURN(peer_ms.emplace_back(),
+                            TimeUntil(peer, "first step done", options));
+  }
+  return StartupResult{Median(our_ms), Median(peer_ms)};
+}
+
+}  // namespace tandem

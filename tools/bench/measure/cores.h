@@ -1,0 +1,27 @@
+// Which core a rank or a thread of the benchmarks keeps to.
+
+#ifndef TOOLS_BENCH_MEASURE_CORES_H_
+#define TOOLS_BENCH_MEASURE_CORES_H_
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace tandem {
+
+// The index-th of the cores that the calling thread may use; -1 where there are
+// fewer than `count`.
+int CoreOf(int index, int count);
+
+// Binds the calling thread, and those that it starts from now on. -1: to none.
+absl::Status BindToCore(int core);
+
+// Runs `work` on a thread of each core, at the same time; the first error.
+absl::Status OnEachCore(const std::vector<int>& cores,
+                        const std::function<absl::Status(size_t index)>& work);
+
+}  // namespace tandem
+
+#endif  // TOOLS_BENCH_MEASURE_CORES_H_

@@ -1,0 +1,30 @@
+// Medians, and what two series of paired measurements come to.
+
+#ifndef TOOLS_BENCH_MEASURE_MEDIAN_H_
+#define TOOLS_BENCH_MEASURE_MEDIAN_H_
+
+#include <vector>
+
+namespace tandem {
+
+// The middle one, or the mean of the two in the middle. Requires at least one.
+double Median(std::vector<double> values);
+// The same, and 0 of nothing.
+double MedianOrZero(const std::vector<double>& values);
+
+// Of medians, and the least and the greatest of single pairs. `ratio` lies
+// between the two.
+struct Ratio {
+  double ratio = 0;
+  double min = 0;
+  double max = 0;
+};
+
+// peers[i] / ours[i]: above 1 ours is faster. Requires equally many, at least
+// one, all positive.
+Ratio RatioOf(const std::vector<double>& peers,
+              const std::vector<double>& ours);
+
+}  // namespace tandem
+
+#endif  // TOOLS_BENCH_MEASURE_MEDIAN_H_

@@ -1,0 +1,19 @@
+// What this process has used up.
+
+#ifndef TOOLS_BENCH_MEASURE_USAGE_H_
+#define TOOLS_BENCH_MEASURE_USAGE_H_
+
+namespace tandem {
+
+struct Usage {
+  double wall_ms = 0;
+  double cpu_ms = 0;  // of all its threads, system calls included
+  double faults = 0;  // page faults served without reading a disk
+
+  static Usage Now();
+  Usage operator-(const Usage& earlier) const;
+};
+
+}  // namespace tandem
+
+#endif  // TOOLS_BENCH_MEASURE_USAGE_H_

@@ -1,0 +1,186 @@
+// How long an all-reduce between processes of this host takes, by backend; with
+// --messages, a message from rank 0 to rank 1 and back, halved.
+//
+//   bazel run -c opt //tools/bench:collective_benchmark -- --ranks=2
+//   bazel run -c opt //tools/bench:collective_benchmark -- --messages
+//
+// A row a size: microseconds as rank 0 sees them, the median of rounds in which
+// the ways take turns, and the bandwidth (bytes of one tensor over time).
+//   in place  shm, tensors of Communicator::NewBuffer: nothing is copied
+//   staged    shm, tensors from elsewhere: through slots of shared memory
+//   gloo      sockets on loopback
+// (Where a message's tensor lies makes no difference: there are two ways then.)
+// Every rank has one thread, and is bound to a core unless --nopin.
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <glog/logging.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
+#include "core/process/spawn.h"
+#include "core/store/store.h"
+#include "tools/bench/measure/median.h"
+
+ABSL_FLAG(int, ranks, 2, "processes");
+ABSL_FLAG(bool, pin, true, "bind each rank to a core of its own");
+ABSL_FLAG(bool, messages, false, "messages of 1 KiB to 16 MiB");
+ABSL_FLAG(int, rounds, 15, "how often each way takes its turn at a size");
+
+namespace tandem {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kTimeout(60);
+
+struct Way {
+  const char* name;
+  Communicator* group;
+  bool shared;  // memory of NewBuffer
+};
+
+absl::StatusOr<at::Tensor> MakeTensor(const Way& way, int64_t numel) {
+  if (way.shared) return way.group->NewBuffer(numel, at::kFloat);
+  return at::ones({numel}, at::kFloat);
+}
+
+absl::Status Send(Communicator& group, const at::Tensor& tensor) {
+  TANDEM_ASSIGN_OR_RETURN(PendingCollective sent,
+                          group.StartSend(tensor, 1 - group.rank(), /*tag=*/0));
+  return sent.Wait();
+}
+
+absl::Status Receive(Communicator& group, const at::Tensor& tensor) {
+  TANDEM_ASSIGN_OR_RETURN(
+      PendingCollective received,
+      group.StartReceive(tensor, 1 - group.rank(), /*tag=*/0));
+  return received.Wait();
+}
+
+absl::Status SendThereAndBack(Communicator& group, const at::Tensor& tensor) {
+  if (group.rank() > 1) return absl::OkStatus();
+  const bool first = group.rank() == 0;
+  TANDEM_RETURN_IF_ERROR((first ? Send : Receive)(group, tensor));
+  return (first ? Receive : Send)(group, tensor);
+}
+
+// Microseconds for each of `count` all-reduces, or messages, in a row.
+absl::StatusOr<double> TimeOne(const Way& way, const at::Tensor& tensor,
+                               int count) {
+  const bool messages = absl::GetFlag(FLAGS_messages);
+  TANDEM_RETURN_IF_ERROR(way.group->Barrier());
+  const auto start = Clock::now();
+  for (int i = 0; i < count; ++i) {
+    TANDEM_RETURN_IF_ERROR(messages ? SendThereAndBack(*way.group, tensor)
+                                    : way.group->AllReduceSum(tensor));
+  }
+  const std::chrono::duration<double, std::micro> took = Clock::now() - start;
+  return took.count() / count / (messages ? 2 : 1);
+}
+
+absl::Status MeasureSize(const std::vector<Way>& ways, int64_t bytes) {
+  const int count =
+      static_cast<int>(std::clamp<int64_t>((4 << 20) / bytes, 1, 200));
+  std::vector<at::Tensor> tensors;
+  for (const Way& way : ways) {
+    TANDEM_ASSIGN_OR_RETURN(at::Tensor tensor, MakeTensor(way, bytes / 4));
+    tensors.push_back(tensor);
+  }
+  std::vector<std::vector<double>> times(ways.size());
+  for (int round = -1; round < absl::GetFlag(FLAGS_rounds); ++round) {
+    for (size_t w = 0; w < ways.size(); ++w) {
+      TANDEM_ASSIGN_OR_RETURN(const double time,
+                              TimeOne(ways[w], tensors[w], count));
+      if (round >= 0) times[w].push_back(time);  // the first warms up
+    }
+  }
+  if (ways[0].group->rank() != 0) return absl::OkStatus();
+  std::printf("%10lld", static_cast<long long>(bytes));
+  for (const std::vector<double>& its : times) {
+    const double median = Median(its);
+    std::printf("  %10.1f us %6.2f GB/s", median, bytes / median / 1e3);
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+  return absl::OkStatus();
+}
+
+void BindToCore(int rank) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(rank % static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)), &cores);
+  PCHECK(sched_setaffinity(0, sizeof(cores), &cores) == 0);
+}
+
+absl::Status RunRank(const std::string& path, int rank, int size) {
+  at::set_num_threads(1);
+  if (absl::GetFlag(FLAGS_pin)) BindToCore(rank);
+  TANDEM_ASSIGN_OR_RETURN(StorePtr store,
+                          OpenFileStore(path, rank, size, "", kTimeout));
+  CommunicatorOptions options;
+  options.timeout = kTimeout;
+  TANDEM_ASSIGN_OR_RETURN(
+      std::unique_ptr<Communicator> shm,
+      Communicator::Create(store, rank, size, "shm", options));
+  options.backend = "gloo";
+  TANDEM_ASSIGN_OR_RETURN(
+      std::unique_ptr<Communicator> gloo,
+      Communicator::Create(store, rank, size, "gloo", options));
+  const bool messages = absl::GetFlag(FLAGS_messages);
+  const std::vector<Way> ways =
+      messages ? std::vector<Way>{{"shm", shm.get(), false},
+                                  {"gloo", gloo.get(), false}}
+               : std::vector<Way>{{"in place", shm.get(), true},
+                                  {"staged", shm.get(), false},
+                                  {"gloo", gloo.get(), false}};
+  if (rank == 0) {
+    std::printf("%10s", "bytes");
+    for (const Way& way : ways) std::printf("  %25s", way.name);
+    std::printf("\n");
+  }
+  const int64_t least = messages ? 1 << 10 : 4;
+  const int64_t most = messages ? 16 << 20 : 64 << 20;
+  for (int64_t bytes = least; bytes <= most; bytes *= 4) {
+    TANDEM_RETURN_IF_ERROR(MeasureSize(ways, bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run() {
+  char folder[] = "/tmp/tandem-collectives-XXXXXX";
+  CHECK(mkdtemp(folder) != nullptr) << "mkdtemp";
+  const std::string path = absl::StrCat(folder, "/store");
+  const int size = absl::GetFlag(FLAGS_ranks);
+  CHECK_GE(size, 2) << "--ranks";
+  const absl::Status status =
+      Spawn([&](int rank) { return RunRank(path, rank, size); }, size);
+  unlink(path.c_str());
+  rmdir(folder);
+  return status;
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = tandem::Run();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return 1;
+}

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""One rank of PyTorch's in tools/bench_ddp, bench_pipeline or bench_hybrid.
+
+They start it. Takes the flags and the commands of tandem's own ranks
+(tools/bench/rank/server.h): reads a line from the FIFO that --commands names,
+trains, answers with a line of JSON. In between it sleeps in read(). Rank = replica *
+ranks of a replica + place in its pipeline; a replica of one rank trains the model in
+one piece.
+"""
+
+import argparse
+import json
+import os
+import sys
+import traceback
+
+
+def parse_flags():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--pipe", type=int, help="ranks of a replica; default: all")
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--core", type=int, required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--optimizer", choices=["sgd", "adamw"], required=True)
+    parser.add_argument("--learning_rate", type=float, required=True)
+    parser.add_argument("--inputs", required=True)
+    parser.add_argument("--rendezvous", required=True)
+    parser.add_argument("--commands", required=True)
+    return parser.parse_args()
+
+
+flags = parse_flags()
+pipe = flags.pipe or flags.ranks
+replicas = flags.ranks // pipe
+replica, place = divmod(flags.rank, pipe)
+if flags.core >= 0:  # before the import: threads that it starts are bound too
+    os.sched_setaffinity(0, {flags.core})
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+from averaging import averaging_named, make_groups  # noqa: E402
+from common import peak_mib, read_inputs, timed  # noqa: E402
+from models import make_model  # noqa: E402
+from pipeline import Pipeline, Place  # noqa: E402
+from whole_model import WholeModel  # noqa: E402
+
+
+class Task:
+    """What is trained."""
+
+    def __init__(self, state):
+        self.state = state
+
+    def make_model(self):
+        return make_model(flags.model, self.state)
+
+    @staticmethod
+    def make_optimizer(parameters):
+        if flags.optimizer == "adamw":
+            return torch.optim.AdamW(parameters, lr=flags.learning_rate, fused=True)
+        return torch.optim.SGD(
+            parameters, lr=flags.learning_rate, momentum=0.9, fused=True
+        )
+
+
+class Rank:
+    def __init__(self):
+        state, whole_batches = read_inputs(flags.inputs)
+        self.task = Task(state)
+        self.place = Place(pipe, place, make_groups(flags.ranks, pipe))
+        # All ranks of a replica compute on the same batches.
+        self.batches = [
+            (inputs.chunk(replicas)[replica], targets.chunk(replicas)[replica])
+            for inputs, targets in whole_batches
+        ]
+        self.recipe = "none"
+        self.alone_model = None
+        self.trainer = None
+
+    def averaging(self):
+        return averaging_named(self.recipe, self.place.groups.data, replicas)
+
+    def use(self, schedule, chunks, microbatches, cut, recipe="none"):
+        self.trainer = None  # memory
+        self.recipe = recipe
+        if pipe == 1:
+            self.trainer = WholeModel(
+                self.task, self.batches, self.averaging(), int(microbatches)
+            )
+        else:
+            self.trainer = Pipeline(
+                self.task,
+                self.batches,
+                self.place,
+                self.averaging(),
+                schedule,
+                int(chunks),
+                int(microbatches),
+                cut,
+            )
+        return {"cuts": self.trainer.cuts}
+
+    def losses(self, count):
+        return {"losses": [self.trainer.step() for _ in range(count)]}
+
+    def steps(self, count):
+        self.trainer.step()
+        return timed(self.trainer.step, count)
+
+    def alone(self, count):
+        """Every rank trains the whole model, at the same time."""
+        if self.alone_model is None:
+            averaging = averaging_named("none", None, 1)
+            self.alone_model = WholeModel(self.task, self.batches, averaging)
+            self.alone_model.step()
+        if flags.ranks > 1:
+            dist.barrier()
+        self.alone_model.step()
+        return timed(self.alone_model.step, count)
+
+    def communication(self, count):
+        return self.trainer.averaging.communication(self.trainer.step, count)
+
+    def memory(self, _):
+        return {"peak_mib": peak_mib()}
+
+    def do(self, verb, *words):
+        if verb == "use":
+            return self.use(*words)
+        commands = {
+            "losses": self.losses,
+            "steps": self.steps,
+            "alone": self.alone,
+            "communication": self.communication,
+            "memory": self.memory,
+        }
+        return commands[verb](int(words[0]) if words else 1)
+
+
+def serve():
+    torch.set_num_threads(flags.threads)
+    if flags.ranks > 1:
+        dist.init_process_group(
+            "gloo",
+            init_method="file://" + flags.rendezvous,
+            rank=flags.rank,
+            world_size=flags.ranks,
+        )
+    rank = Rank()
+    with open(flags.commands) as commands:
+        for line in commands:
+            print(json.dumps(rank.do(*line.split())), flush=True)
+
+
+def main():
+    try:
+        serve()
+    except Exception as error:  # the parent reports it, whatever it is
+        print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True)
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    # Gloo's threads sometimes abort a process that ends the usual way.
+    os._exit(code)

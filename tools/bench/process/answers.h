@@ -1,0 +1,22 @@
+// What a side's ranks answered, taken together.
+
+#ifndef TOOLS_BENCH_PROCESS_ANSWERS_H_
+#define TOOLS_BENCH_PROCESS_ANSWERS_H_
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace tandem {
+
+// Of the numbers that the answers have under `key`; at least one answer, and
+// none negative.
+double Greatest(const std::vector<nlohmann::json>& answers, const char* key);
+double Mean(const std::vector<nlohmann::json>& answers, const char* key);
+
+// Of lists, number by number.
+std::vector<double> SumOfLists(const std::vector<nlohmann::json>& answers,
+                               const char* key);
+
+}  // namespace tandem
+
+#endif  // TOOLS_BENCH_PROCESS_ANSWERS_H_

@@ -1,0 +1,46 @@
+// What the benchmark programs share: checks of flags, files, beginning and end.
+
+#ifndef TOOLS_BENCH_PROCESS_PROGRAM_H_
+#define TOOLS_BENCH_PROCESS_PROGRAM_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+// InvalidArgument, with the flag's name, for a value below `least`.
+absl::Status CheckAtLeast(const std::string& flag, int value, int least);
+
+// InvalidArgument, with the flag's name, for a value that is not among `known`.
+absl::Status CheckAmong(const std::string& flag,
+                        const std::vector<std::string>& values,
+                        const std::vector<std::string>& known);
+
+// What --python=VALUE means: a path from where the user stands, a name, or
+// nothing (python.h).
+absl::StatusOr<std::string> PythonOfFlag(std::string value);
+
+// Makes the folder `name` in `parent`: a case's files are its own, since ranks
+// that meet through a file want a new one. A folder that is there will do.
+absl::StatusOr<std::string> FolderFor(const std::string& name,
+                                      const std::string& parent);
+
+// What --json=PATH asks for, from where the user stands; nothing for an empty
+// path.
+absl::Status WriteJson(const std::string& path, const nlohmann::json& json);
+
+// The program `name`: parses the command line, where all must be flags, and
+// runs `work`, with a scratch folder that goes when it is done. Gives the exit
+// code; an error is written to stderr.
+int RunBenchProgram(
+    const std::string& name, const std::string& usage, int argc, char** argv,
+    absl::FunctionRef<absl::Status(const std::string& folder)> work);
+
+}  // namespace tandem
+
+#endif  // TOOLS_BENCH_PROCESS_PROGRAM_H_

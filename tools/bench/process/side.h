@@ -1,0 +1,78 @@
+// One side of a comparison: rank processes that do what they are told, one
+// command after another, and sleep in between.
+
+#ifndef TOOLS_BENCH_PROCESS_SIDE_H_
+#define TOOLS_BENCH_PROCESS_SIDE_H_
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/environment.h"
+#include "core/process/subprocess.h"
+#include "tools/bench/process/line_reader.h"
+
+namespace tandem {
+
+struct SideOptions {
+  std::string name;                  // "tandem", or a peer (--peers)
+  std::vector<std::string> command;  // program (a path) and arguments
+  Environment environment;
+  int ranks = 1;
+  std::string folder;  // an existing one, for this side's FIFOs and rendezvous
+};
+
+// Each rank is `command` with --rank, --ranks, --core (the rank-th of the cores
+// that this process may use; -1 where there are fewer than ranks), --rendezvous
+// and --commands behind it. It reads a line of text for each command from the
+// FIFO that --commands names and writes a line of JSON for each to stdout;
+// other lines are ignored.
+//
+// Not thread-safe. Destruction kills the ranks.
+class Side {
+ public:
+  static absl::StatusOr<std::unique_ptr<Side>> Start(
+      const SideOptions& options);
+  ~Side();
+  Side(const Side&) = delete;
+  Side& operator=(const Side&) = delete;
+
+  const std::string& name() const { return options_.name; }
+
+  // Gives all ranks the command, and returns their answers, by rank.
+  // Aborted when a rank ended or answered with an "error" (its text is in the
+  // message); DeadlineExceeded names the ranks that did not answer.
+  absl::StatusOr<std::vector<nlohmann::json>> Ask(
+      const std::string& command, std::chrono::milliseconds timeout);
+
+ private:
+  struct Rank {
+    Subprocess process;
+    int commands_fd;
+    LineReader out;
+    LineReader err;
+    std::deque<std::string> last_lines;  // of err
+  };
+
+  explicit Side(const SideOptions& options) : options_(options) {}
+
+  absl::Status StartRank(int rank);
+  absl::Status Tell(const std::string& command);
+  // Waits a while for output, and reads it.
+  void Pump();
+  // The rank's answer, if it has come: null if not.
+  absl::StatusOr<nlohmann::json> TakeAnswer(int rank);
+  std::string Where(int rank, const std::string& what) const;
+
+  SideOptions options_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace tandem
+
+#endif  // TOOLS_BENCH_PROCESS_SIDE_H_

@@ -1,0 +1,71 @@
+// One of tandem's ranks in tools/bench_ddp, bench_pipeline or bench_hybrid,
+// which start it. See server.h.
+//
+// Flags stand apart from whatever includes glog, whose own flags have some of
+// the same names.
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "core/base/status_macros.h"
+#include "core/program/command_line.h"
+#include "tools/bench/rank/server.h"
+
+ABSL_FLAG(int, rank, 0, "This rank.");
+ABSL_FLAG(int, ranks, 1, "How many ranks there are.");
+ABSL_FLAG(int, pipe, 1, "Ranks of a replica.");
+ABSL_FLAG(int, core, -1, "Not used: each device takes a core.");
+ABSL_FLAG(int, devices, 1, "This rank's: cores, a thread each.");
+ABSL_FLAG(int, threads, 1, "Threads for operators.");
+ABSL_FLAG(std::string, backend, "shm", "What moves the gradients.");
+ABSL_FLAG(std::string, model, "", "Model of the benchmark.");
+ABSL_FLAG(int64_t, batch_size, 0, "Of all replicas. 0: the model's.");
+ABSL_FLAG(std::string, optimizer, "", "sgd or adamw. Empty: the model's.");
+ABSL_FLAG(double, learning_rate, 0, "0: the model's.");
+ABSL_FLAG(std::string, inputs, "", "File with weights and batches.");
+ABSL_FLAG(bool, write_inputs, false, "Write that file, and end.");
+ABSL_FLAG(std::string, rendezvous, "", "File where ranks meet.");
+ABSL_FLAG(std::string, commands, "", "File that commands come from.");
+
+namespace tandem {
+namespace {
+
+RankOptions OptionsFromFlags() {
+  RankOptions options;
+  options.rank = absl::GetFlag(FLAGS_rank);
+  options.ranks = absl::GetFlag(FLAGS_ranks);
+  options.pipe = absl::GetFlag(FLAGS_pipe);
+  options.devices = absl::GetFlag(FLAGS_devices);
+  options.threads = absl::GetFlag(FLAGS_threads);
+  options.backend = absl::GetFlag(FLAGS_backend);
+  options.model = absl::GetFlag(FLAGS_model);
+  options.batch_size = absl::GetFlag(FLAGS_batch_size);
+  options.optimizer = absl::GetFlag(FLAGS_optimizer);
+  options.learning_rate = absl::GetFlag(FLAGS_learning_rate);
+  options.inputs = absl::GetFlag(FLAGS_inputs);
+  options.rendezvous = absl::GetFlag(FLAGS_rendezvous);
+  options.commands = absl::GetFlag(FLAGS_commands);
+  return options;
+}
+
+absl::Status Run(int argc, char** argv) {
+  TANDEM_RETURN_IF_ERROR(
+      ParseCommandLine(argc, argv, "A rank of the benchmarks, which start it.")
+          .status());
+  const RankOptions options = OptionsFromFlags();
+  if (absl::GetFlag(FLAGS_write_inputs)) return WriteInputsOf(options);
+  return ServeRank(options);
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  const absl::Status status = tandem::Run(argc, argv);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "rank: %s\n", status.ToString().c_str());
+  return 1;
+}

@@ -1,0 +1,254 @@
+#include "tools/bench/rank/server.h"
+
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "absl/memory/memory.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/comm/communicator.h"
+#include "core/instrument/trace.h"
+#include "core/program/process.h"
+#include "tools/bench/measure/cores.h"
+#include "tools/bench/measure/op_profile.h"
+#include "tools/bench/measure/overlap_times.h"
+#include "tools/bench/measure/roofline.h"
+#include "tools/bench/measure/usage.h"
+#include "tools/bench/rank/alone.h"
+#include "tools/bench/rank/group.h"
+#include "tools/bench/rank/inputs.h"
+#include "tools/bench/rank/stage_calibration.h"
+#include "tools/bench/rank/trainer.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+absl::StatusOr<Workload> WorkloadOf(const RankOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(Workload workload, WorkloadNamed(options.model));
+  if (options.batch_size > 0) workload.batch_size = options.batch_size;
+  if (!options.optimizer.empty()) workload.optimizer = options.optimizer;
+  if (options.learning_rate > 0) workload.learning_rate = options.learning_rate;
+  return workload;
+}
+
+class RankServer {
+ public:
+  static absl::StatusOr<std::unique_ptr<RankServer>> Create(
+      const RankOptions& options) {
+    auto server = absl::WrapUnique(new RankServer(options));
+    TANDEM_ASSIGN_OR_RETURN(const Workload workload, WorkloadOf(options));
+    TANDEM_ASSIGN_OR_RETURN(
+        server->inputs_,
+        ReadInputsFile(workload, options.inputs, options.rank / options.pipe,
+                       options.ranks / options.pipe));
+    server->place_.pipe = options.pipe;
+    for (int i = 0; i < options.devices; ++i) {
+      server->place_.cores.push_back(CoreOf(options.rank * options.devices + i,
+                                            options.ranks * options.devices));
+    }
+    if (options.ranks > 1) {
+      TANDEM_ASSIGN_OR_RETURN(server->world_,
+                              ConnectRanks(options.rendezvous, options.rank,
+                                           options.ranks, options.backend));
+      server->place_.world = server->world_.get();
+    }
+    return server;
+  }
+
+  absl::StatusOr<json> Do(const std::string& command) {
+    std::istringstream words(command);
+    std::string verb;
+    words >> verb;
+    if (verb == "use") return Use(command.substr(verb.size()));
+    if (verb == "memory") return json{{"peak_mib", PeakRssMib()}};
+    const auto known = Commands().find(verb);
+    if (known == Commands().end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown command '", command, "'"));
+    }
+    if (trainer_ == nullptr) {
+      return absl::FailedPreconditionError("no setting is in use");
+    }
+    int64_t count = 1;
+    words >> count;
+    return (this->*known->second)(count);
+  }
+
+ private:
+  using Command = absl::StatusOr<json> (RankServer::*)(int64_t count);
+
+  explicit RankServer(const RankOptions& options) : options_(options) {}
+
+  static const std::map<std::string, Command>& Commands() {
+    static const auto* const commands = new std::map<std::string, Command>{
+        {"losses", &RankServer::Losses},
+        {"steps", &RankServer::Steps},
+        {"alone", &RankServer::Alone},
+        {"communication", &RankServer::Communication},
+        {"overlap", &RankServer::Overlap},
+        {"stages", &RankServer::Stages},
+        {"profile", &RankServer::Profile},
+        {"gemm", &RankServer::Gemm},
+        {"all_reduce", &RankServer::AllReduce}};
+    return *commands;
+  }
+
+  absl::StatusOr<json> Use(const std::string& words) {
+    TANDEM_ASSIGN_OR_RETURN(setting_, ParseSetting(words));
+    stages_.reset();
+    trainer_.reset();
+    TANDEM_ASSIGN_OR_RETURN(trainer_,
+                            Trainer::Create(inputs_, setting_, place_));
+    return json{{"cuts", trainer_->cuts()}};
+  }
+
+  absl::StatusOr<json> Losses(int64_t count) {
+    json losses = json::array();
+    for (int64_t i = 0; i < count; ++i) {
+      TANDEM_ASSIGN_OR_RETURN(const Score score, trainer_->Step());
+      losses.push_back(options_.rank == 0 ? score.loss() : 0);
+    }
+    return json{{"losses", losses}};
+  }
+
+  absl::StatusOr<json> Steps(int64_t count) {
+    TANDEM_RETURN_IF_ERROR(trainer_->Steps(1));
+    const Usage before = Usage::Now();
+    TANDEM_RETURN_IF_ERROR(trainer_->Steps(count));
+    const Usage used = Usage::Now() - before;
+    return json{{"ms", used.wall_ms / count},
+                {"cpu_ms", used.cpu_ms / count},
+                {"faults", used.faults / count}};
+  }
+
+  absl::Status MakeAlone() {
+    if (alone_ != nullptr) return absl::OkStatus();
+    TANDEM_ASSIGN_OR_RETURN(
+        alone_, AloneModels::Create(inputs_, setting_, place_.cores));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<json> Alone(int64_t count) {
+    TANDEM_RETURN_IF_ERROR(MakeAlone());
+    TANDEM_ASSIGN_OR_RETURN(const double ms, alone_->StepMs(count));
+    return json{{"ms", ms}};
+  }
+
+  absl::StatusOr<json> Communication(int64_t count) {
+    TANDEM_RETURN_IF_ERROR(trainer_->Steps(count));
+    std::map<std::string, double> ns;
+    for (const auto& [name, value] : trainer_->strategy().Measurements()) {
+      ns[name] = value;
+    }
+    const double comm_ms = ns["avg_backward_comm_time"] / 1e6;
+    const double both_ms = ns["avg_backward_compute_comm_overlap_time"] / 1e6;
+    return json{{"comm_ms", comm_ms}, {"exposed_ms", comm_ms - both_ms}};
+  }
+
+  absl::StatusOr<json> Overlap(int64_t count) {
+    json steps = json::array();
+    for (int64_t i = 0; i < count; ++i) {
+      Trace::OfProcess().Start();
+      const absl::Status done = trainer_->Steps(1);
+      const std::vector<TraceEvent> events = Trace::OfProcess().Stop();
+      TANDEM_RETURN_IF_ERROR(done);
+      steps.push_back(SpansOf(events));
+    }
+    return json{{"steps", steps}};
+  }
+
+  absl::StatusOr<json> Stages(int64_t count) {
+    if (stages_ == nullptr) {
+      TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs,
+                              MakeSpecs(inputs_.workload));
+      TANDEM_ASSIGN_OR_RETURN(const Schedule schedule,
+                              ScheduleOf(setting_, place_));
+      TANDEM_ASSIGN_OR_RETURN(
+          stages_,
+          StageCalibration::OnCores(specs, schedule, trainer_->cuts(),
+                                    inputs_.batches.front(), place_.cores));
+    }
+    TANDEM_ASSIGN_OR_RETURN(const CalibratedTimes times,
+                            stages_->Measure(static_cast<int>(count)));
+    return JsonOf(times);
+  }
+
+  absl::StatusOr<json> Profile(int64_t count) {
+    TANDEM_RETURN_IF_ERROR(MakeAlone());
+    OpProfile profile;
+    TANDEM_RETURN_IF_ERROR(alone_->first().Steps(count));
+    return profile.Take(count);
+  }
+
+  absl::StatusOr<json> Gemm(int64_t) {
+    const GemmRates rates = MeasureGemm();
+    return json{{"mkl_gflops", rates.mkl}, {"one_dnn_gflops", rates.one_dnn}};
+  }
+
+  absl::StatusOr<json> AllReduce(int64_t) {
+    int64_t numel = 0;
+    for (const auto& each : trainer_->strategy().Parameters()) {
+      numel += each.second.numel();
+    }
+    TANDEM_ASSIGN_OR_RETURN(const double ms, AllReduceMs(*world_, numel));
+    TANDEM_ASSIGN_OR_RETURN(
+        const std::unique_ptr<Communicator> gloo,
+        ConnectRanks(options_.rendezvous + ".gloo", options_.rank,
+                     options_.ranks, "gloo"));
+    TANDEM_ASSIGN_OR_RETURN(const double gloo_ms, AllReduceMs(*gloo, numel));
+    return json{{"ms", ms}, {"gloo_ms", gloo_ms}};
+  }
+
+  const RankOptions options_;
+  Inputs inputs_;                        // this rank's replica's part
+  std::unique_ptr<Communicator> world_;  // null: one rank
+  RankPlace place_;
+  Setting setting_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<AloneModels> alone_;
+  std::unique_ptr<StageCalibration> stages_;  // of the setting in use
+};
+
+absl::Status Answer(const RankOptions& options) {
+  std::ifstream commands(options.commands);
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<RankServer> server,
+                          RankServer::Create(options));
+  for (std::string line; std::getline(commands, line);) {
+    TANDEM_ASSIGN_OR_RETURN(const json answer, server->Do(line));
+    std::cout << answer.dump() << std::endl;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ServeRank(const RankOptions& options) {
+  // All that a rank of one device does, it does on that core.
+  if (options.ranks > 1 && options.devices == 1) {
+    TANDEM_RETURN_IF_ERROR(BindToCore(CoreOf(options.rank, options.ranks)));
+  }
+  ConfigureProcess(options.threads);
+  const absl::Status status = CatchTorch([&] { return Answer(options); });
+  if (!status.ok()) {
+    std::cout << json{{"error", std::string(status.message())}}.dump()
+              << std::endl;
+  }
+  return status;
+}
+
+absl::Status WriteInputsOf(const RankOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const Workload workload, WorkloadOf(options));
+  return CatchTorch([&] { return WriteInputsFile(workload, options.inputs); });
+}
+
+}  // namespace tandem

@@ -1,0 +1,71 @@
+// A server for ranks: one of tandem's in a comparison, which trains when it is
+// told to, and says how long it took.
+
+#ifndef TANDEM_TOOLS_BENCH_RANK_SERVER_H_
+#define TANDEM_TOOLS_BENCH_RANK_SERVER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace tandem {
+
+// What the peers' ranks take as well (tools/bench/peers/peer.py), but devices,
+// backend and batch_size.
+struct RankOptions {
+  int rank = 0;
+  int ranks = 1;
+  int pipe = 1;     // of which a replica has as many
+  int devices = 1;  // of a rank: cores, a thread each
+  int threads = 1;  // for operators
+  std::string backend = "shm";
+  std::string model;       // of tools/bench/case/workload.h
+  int64_t batch_size = 0;  // of all replicas, to be written; 0: the workload's
+  std::string optimizer;   // empty: the workload's
+  double learning_rate = 0;  // 0: the workload's
+  std::string inputs;        // of tools/bench/rank/inputs.h
+  std::string rendezvous;    // a file that does not exist yet; not for one rank
+  std::string commands;      // a FIFO, or any file with lines
+};
+
+// Carries out each line of `commands` and answers it with a line of JSON on
+// stdout, until the end of the file; what fails answers {"error": "..."}, and
+// ends. While it waits for a line it sleeps.
+//
+//   use SETTING      a trainer with that setting (tools/bench/case/setting.h),
+//                    from the initial weights; {"cuts": [first layer of each
+//                    further stage]}
+//   losses N         N steps; {"losses": [this rank's part of the whole
+//                    batch's, ...]}: of tandem's ranks the first has all of it
+//   steps N          one step that is not measured, and N that are; {"ms": of a
+//                    step, "cpu_ms": this process's processor time a step,
+//                    "faults": its page faults a step}
+//   alone N          the same for the model in one piece, on every core of this
+//                    rank at the same time; {"ms": of a core's step, a mean}
+//   communication N  N steps; {"comm_ms": while a bucket of gradients was on
+//                    its way, "exposed_ms": of that, without computation beside
+//                    it}
+//   memory           {"peak_mib": VmHWM}
+//
+// And of tandem alone:
+//
+//   overlap N        N steps; {"steps": [SpansOf (overlap_times.h), ...]}
+//   stages N         {"forward", "backward_input", "backward_weight": [ms of
+//                    each stage for a microbatch], "optimizer": ms of the
+//                    slowest device}, each device on its core at the same time
+//   profile N        N steps alone, with every operator timed (op_profile.h)
+//   gemm             {"mkl_gflops", "one_dnn_gflops"}: of products of large
+//                    matrices
+//   all_reduce       {"ms": of an all-reduce of as many float32 numbers as the
+//                    model has parameters, "gloo_ms": the same over Gloo}
+//
+// "stages" is for one rank, "all_reduce" for several.
+absl::Status ServeRank(const RankOptions& options);
+
+// Writes `options.inputs`.
+absl::Status WriteInputsOf(const RankOptions& options);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_BENCH_RANK_SERVER_H_

@@ -1,0 +1,129 @@
+#include "tools/bench/rank/trainer.h"
+
+#include <ATen/ops/tensor.h>
+
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "core/base/status_macros.h"
+#include "core/model/layer_list.h"
+#include "models/classification_loss.h"
+#include "parallel/optim/make_optimizer.h"
+#include "parallel/schedule/schedules.h"
+#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/replicated.h"
+#include "tools/bench/measure/cores.h"
+#include "tools/bench/rank/cut.h"
+#include "tools/bench/rank/group.h"
+
+namespace tandem {
+namespace {
+
+OptimizerOptions OptimizerOf(const Workload& workload) {
+  if (workload.optimizer == "adamw") return AdamWOptions();
+  SgdOptions sgd;
+  sgd.momentum = 0.9;
+  return sgd;
+}
+
+absl::StatusOr<Cuts> CutsFor(const Inputs& inputs, const LayerSpecs& specs,
+                             const Setting& setting, const Schedule& schedule) {
+  if (setting.cut == "uniform") {
+    return UniformCuts(static_cast<int64_t>(specs.size()), schedule.stages);
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      const ModelProfile profile,
+      ProfileMicrobatch(MakeLayers(specs, kInputsSeed), inputs.batches.front(),
+                        setting.microbatches));
+  TANDEM_ASSIGN_OR_RETURN(const SendingCost sending, MeasureSending());
+  return CutByProfile(specs, profile, schedule, sending);
+}
+
+// What rank 0 has measured is true for all.
+absl::StatusOr<Cuts> CutsForAll(const Inputs& inputs, const LayerSpecs& specs,
+                                const Setting& setting,
+                                const Schedule& schedule, Communicator* world) {
+  Cuts cuts(static_cast<size_t>(schedule.stages) - 1);
+  if (world == nullptr || world->rank() == 0) {
+    TANDEM_ASSIGN_OR_RETURN(cuts, CutsFor(inputs, specs, setting, schedule));
+  }
+  if (world == nullptr) return cuts;
+  const at::Tensor numbers = at::tensor(cuts, at::kLong);
+  TANDEM_RETURN_IF_ERROR(world->Broadcast(numbers, /*root=*/0));
+  const auto* const values = numbers.const_data_ptr<int64_t>();
+  return Cuts(values, values + numbers.numel());
+}
+
+}  // namespace
+
+absl::StatusOr<Schedule> ScheduleOf(const Setting& setting,
+                                    const RankPlace& place) {
+  const int devices = place.pipe * static_cast<int>(place.cores.size());
+  return MakeSchedule(setting.schedule,
+                      {devices, setting.chunks, setting.microbatches});
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
+    const Inputs& inputs, const Setting& setting, const RankPlace& place) {
+  auto trainer = absl::WrapUnique(new Trainer(inputs));
+  TANDEM_RETURN_IF_ERROR(setting.recipe.empty()
+                             ? trainer->MakeHybrid(setting, place)
+                             : trainer->MakeReplicated(setting, place));
+  TANDEM_RETURN_IF_ERROR(trainer->strategy_->LoadModelState(inputs.state));
+  return trainer;
+}
+
+absl::Status Trainer::MakeReplicated(const Setting& setting,
+                                     const RankPlace& place) {
+  Communicator* group = place.world;
+  if (group == nullptr) {
+    TANDEM_ASSIGN_OR_RETURN(alone_, ConnectRanks("", 0, 1, "shm"));
+    group = alone_.get();
+  }
+  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeSpecs(inputs_.workload));
+  ReplicatedOptions options;
+  options.optimizer = OptimizerOf(inputs_.workload);
+  options.ddp.find_unused_parameters = setting.recipe == "find_unused";
+  options.ddp.static_graph = !options.ddp.find_unused_parameters;  // as peers
+  TANDEM_ASSIGN_OR_RETURN(strategy_,
+                          Replicated::Create(MakeLayers(specs, kInputsSeed),
+                                             CrossEntropy, options, *group));
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::MakeHybrid(const Setting& setting,
+                                 const RankPlace& place) {
+  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeSpecs(inputs_.workload));
+  HybridOptions options;
+  TANDEM_ASSIGN_OR_RETURN(options.schedule, ScheduleOf(setting, place));
+  TANDEM_ASSIGN_OR_RETURN(cuts_, CutsForAll(inputs_, specs, setting,
+                                            options.schedule, place.world));
+  options.cuts = cuts_;
+  options.devices.assign(place.cores.size(), c10::Device(c10::kCPU));
+  options.weight_gradient_batch = setting.together;
+  options.reproducible = setting.reproducible;
+  options.optimizer = OptimizerOf(inputs_.workload);
+  TANDEM_ASSIGN_OR_RETURN(
+      std::unique_ptr<Hybrid> hybrid,
+      Hybrid::Create(specs, CrossEntropy, options, place.world));
+  TANDEM_RETURN_IF_ERROR(hybrid->OnDevices([&place](int device) {
+    return BindToCore(
+        place.cores[static_cast<size_t>(device) % place.cores.size()]);
+  }));
+  strategy_ = std::move(hybrid);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Score> Trainer::Step() {
+  const Batch& batch = inputs_.batches[next_++ % inputs_.batches.size()];
+  return strategy_->TrainStep(batch, inputs_.workload.learning_rate);
+}
+
+absl::Status Trainer::Steps(int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    TANDEM_RETURN_IF_ERROR(Step().status());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

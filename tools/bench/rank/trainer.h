@@ -1,0 +1,63 @@
+// Tandem's trainer of one rank: its part of a workload, under one setting.
+
+#ifndef TANDEM_TOOLS_BENCH_RANK_TRAINER_H_
+#define TANDEM_TOOLS_BENCH_RANK_TRAINER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/comm/communicator.h"
+#include "parallel/balance/cut.h"
+#include "parallel/schedule/schedule.h"
+#include "parallel/strategy/strategy.h"
+#include "tools/bench/case/setting.h"
+#include "tools/bench/rank/inputs.h"
+
+namespace tandem {
+
+// Of one rank.
+struct RankPlace {
+  std::vector<int> cores;         // a device for each, bound to it; -1: to none
+  int pipe = 1;                   // ranks of a replica
+  Communicator* world = nullptr;  // null: one rank
+};
+
+absl::StatusOr<Schedule> ScheduleOf(const Setting& setting,
+                                    const RankPlace& place);
+
+// A setting with a recipe is trained by Replicated on the calling thread, any
+// other by Hybrid, a thread for each device. Not thread-safe.
+class Trainer {
+ public:
+  // `inputs` and the place's communicator must outlive it. Begins from their
+  // state. Collective.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(
+      const Inputs& inputs, const Setting& setting, const RankPlace& place);
+
+  // Forward, backward and optimizer, on the next batch. Collective.
+  absl::StatusOr<Score> Step();
+  absl::Status Steps(int64_t count);
+
+  // Of stages, none where the model is in one piece.
+  const Cuts& cuts() const { return cuts_; }
+  const Strategy& strategy() const { return *strategy_; }
+
+ private:
+  explicit Trainer(const Inputs& inputs) : inputs_(inputs) {}
+
+  absl::Status MakeReplicated(const Setting& setting, const RankPlace& place);
+  absl::Status MakeHybrid(const Setting& setting, const RankPlace& place);
+
+  const Inputs& inputs_;
+  Cuts cuts_;
+  std::unique_ptr<Communicator> alone_;  // where the place has none
+  std::unique_ptr<Strategy> strategy_;
+  size_t next_ = 0;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_BENCH_RANK_TRAINER_H_
