@@ -2,6 +2,7 @@
 // hybrid alike.
 
 #include <ATen/Tensor.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
