@@ -15,9 +15,12 @@ struct Column {
   bool right = true;
 };
 
+// "2", "-2.5 %" and "1 to 2" are, "2x1" is a name.
 bool IsNumber(const std::string& cell) {
   if (cell.empty() || cell == "-") return true;
-  return absl::ascii_isdigit(cell[cell.front() == '-' ? 1 : 0]);
+  const size_t begin = cell.front() == '-' ? 1 : 0;
+  const size_t end = cell.find_first_not_of("0123456789.,", begin);
+  return end != begin && (end == cell.npos || !absl::ascii_isalpha(cell[end]));
 }
 
 std::vector<Column> ColumnsOf(

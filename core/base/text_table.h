@@ -9,9 +9,8 @@
 namespace tandem {
 
 // A line for each row, columns two spaces apart; rows may be of any length. A
-// column whose cells below the first row are all numbers, with or without words
-// behind them (or empty, or "-"), is aligned right, any other left. No spaces
-// at the ends of lines.
+// column whose cells below the first row all begin with a number (or are empty,
+// or "-") is aligned right, any other left. No spaces at the ends of lines.
 std::string TextTable(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace tandem

@@ -26,6 +26,13 @@ TEST(TextTable, NumbersMayBeNegative) {
       "     -\n");
 }
 
+TEST(TextTable, NamesMayBeginWithDigits) {
+  EXPECT_EQ(TextTable({{"layout", "ms"}, {"2x1", "5,000"}, {"12x1", "7"}}),
+            "layout     ms\n"
+            "2x1     5,000\n"
+            "12x1        7\n");
+}
+
 TEST(TextTable, OfNothing) {
   EXPECT_EQ(TextTable({}), "");
   EXPECT_EQ(TextTable({{}}), "\n");

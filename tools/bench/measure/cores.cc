@@ -21,6 +21,12 @@ int CoreOf(int index, int count) {
   return core;
 }
 
+std::vector<int> CoresOf(int first, int count, int all) {
+  std::vector<int> cores;
+  for (int i = first; i < first + count; ++i) cores.push_back(CoreOf(i, all));
+  return cores;
+}
+
 absl::Status BindToCore(int core) {
   if (core < 0) return absl::OkStatus();
   cpu_set_t set;

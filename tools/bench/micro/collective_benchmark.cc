@@ -12,29 +12,24 @@
 // (Where a message's tensor lies makes no difference: there are two ways then.)
 // Every rank has one thread, and is bound to a core unless --nopin.
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <glog/logging.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
-#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
-#include "core/process/spawn.h"
 #include "core/store/store.h"
-#include "tools/bench/measure/median.h"
+#include "tools/bench/measure/cores.h"
+#include "tools/bench/micro/spawned.h"
 
 ABSL_FLAG(int, ranks, 2, "processes");
 ABSL_FLAG(bool, pin, true, "bind each rank to a core of its own");
@@ -101,18 +96,14 @@ absl::Status MeasureSize(const std::vector<Way>& ways, int64_t bytes) {
     TANDEM_ASSIGN_OR_RETURN(at::Tensor tensor, MakeTensor(way, bytes / 4));
     tensors.push_back(tensor);
   }
-  std::vector<std::vector<double>> times(ways.size());
-  for (int round = -1; round < absl::GetFlag(FLAGS_rounds); ++round) {
-    for (size_t w = 0; w < ways.size(); ++w) {
-      TANDEM_ASSIGN_OR_RETURN(const double time,
-                              TimeOne(ways[w], tensors[w], count));
-      if (round >= 0) times[w].push_back(time);  // the first warms up
-    }
-  }
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<double> medians,
+      MediansInTurns(absl::GetFlag(FLAGS_rounds), ways.size(), [&](size_t way) {
+        return TimeOne(ways[way], tensors[way], count);
+      }));
   if (ways[0].group->rank() != 0) return absl::OkStatus();
   std::printf("%10lld", static_cast<long long>(bytes));
-  for (const std::vector<double>& its : times) {
-    const double median = Median(its);
+  for (const double median : medians) {
     std::printf("  %10.1f us %6.2f GB/s", median, bytes / median / 1e3);
   }
   std::printf("\n");
@@ -120,18 +111,12 @@ absl::Status MeasureSize(const std::vector<Way>& ways, int64_t bytes) {
   return absl::OkStatus();
 }
 
-void BindToCore(int rank) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  CPU_SET(rank % static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)), &cores);
-  PCHECK(sched_setaffinity(0, sizeof(cores), &cores) == 0);
-}
-
-absl::Status RunRank(const std::string& path, int rank, int size) {
-  at::set_num_threads(1);
-  if (absl::GetFlag(FLAGS_pin)) BindToCore(rank);
-  TANDEM_ASSIGN_OR_RETURN(StorePtr store,
-                          OpenFileStore(path, rank, size, "", kTimeout));
+absl::Status RunRank(const StorePtr& store, int rank) {
+  const int size = absl::GetFlag(FLAGS_ranks);
+  const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  if (absl::GetFlag(FLAGS_pin)) {
+    TANDEM_RETURN_IF_ERROR(BindToCore(rank % cores));
+  }
   CommunicatorOptions options;
   options.timeout = kTimeout;
   TANDEM_ASSIGN_OR_RETURN(
@@ -162,16 +147,9 @@ absl::Status RunRank(const std::string& path, int rank, int size) {
 }
 
 absl::Status Run() {
-  char folder[] = "/tmp/tandem-collectives-XXXXXX";
-  CHECK(mkdtemp(folder) != nullptr) << "mkdtemp";
-  const std::string path = absl::StrCat(folder, "/store");
   const int size = absl::GetFlag(FLAGS_ranks);
   CHECK_GE(size, 2) << "--ranks";
-  const absl::Status status =
-      Spawn([&](int rank) { return RunRank(path, rank, size); }, size);
-  unlink(path.c_str());
-  rmdir(folder);
-  return status;
+  return SpawnRanks(size, RunRank);
 }
 
 }  // namespace
@@ -179,8 +157,5 @@ absl::Status Run() {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
-  const absl::Status status = tandem::Run();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  return 1;
+  return tandem::ExitCodeOf(tandem::Run());
 }

@@ -18,16 +18,13 @@
 // as links of that rate do, during which their processors are free: a rehearsal
 // of a network, in which Gloo's own time is still contained.
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <glog/logging.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <string>
@@ -46,9 +43,8 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
-#include "core/process/spawn.h"
 #include "core/store/store.h"
-#include "tools/bench/measure/median.h"
+#include "tools/bench/micro/spawned.h"
 
 ABSL_FLAG(int, ranks, 4, "processes");
 ABSL_FLAG(int, hosts, 2, "how many hosts they are told to be on");
@@ -148,25 +144,23 @@ double TimeOne(const Way& way, Tensors& tensors, int count) {
   return took.count() / count;
 }
 
-void MeasureSize(const std::vector<Way>& ways, int64_t bytes, bool prints) {
+absl::Status MeasureSize(const std::vector<Way>& ways, int64_t bytes,
+                         bool prints) {
   const int count =
       static_cast<int>(std::clamp<int64_t>((8 << 20) / bytes, 1, 8));
   std::vector<Tensors> tensors;
   for (const Way& way : ways) tensors.push_back({MakeTensor(way, bytes / 4)});
-  std::vector<std::vector<double>> times(ways.size());
-  for (int round = -1; round < absl::GetFlag(FLAGS_rounds); ++round) {
-    for (size_t w = 0; w < ways.size(); ++w) {
-      const double time = TimeOne(ways[w], tensors[w], count);
-      if (round >= 0) times[w].push_back(time);  // the first warms up
-    }
-  }
-  if (!prints) return;
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<double> medians,
+      MediansInTurns(absl::GetFlag(FLAGS_rounds), ways.size(), [&](size_t way) {
+        return TimeOne(ways[way], tensors[way], count);
+      }));
+  if (!prints) return absl::OkStatus();
   std::printf("%10lld", static_cast<long long>(bytes));
-  for (const std::vector<double>& its : times) {
-    std::printf("  %19.2f", Median(its));
-  }
+  for (const double median : medians) std::printf("  %19.2f", median);
   std::printf("\n");
   std::fflush(stdout);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<BackendPtr> MakeHierarchical(const StorePtr& store, int rank,
@@ -189,10 +183,8 @@ absl::StatusOr<BackendPtr> MakeHierarchical(const StorePtr& store, int rank,
       chunk_bytes);
 }
 
-absl::Status RunRank(const std::string& path, int rank, int size) {
-  at::set_num_threads(1);
-  TANDEM_ASSIGN_OR_RETURN(StorePtr store,
-                          OpenFileStore(path, rank, size, "", kTimeout));
+absl::Status RunRank(const StorePtr& store, int rank) {
+  const int size = absl::GetFlag(FLAGS_ranks);
   GlooGroups gloo;
   const auto in = [&](const char* name) {
     return c10::make_intrusive<c10d::PrefixStore>(name, store);
@@ -218,23 +210,17 @@ absl::Status RunRank(const std::string& path, int rank, int size) {
   }
   return CatchTorch([&] {
     for (int64_t bytes = 256 << 10; bytes <= 64 << 20; bytes *= 4) {
-      MeasureSize(ways, bytes, rank == 0);
+      TANDEM_RETURN_IF_ERROR(MeasureSize(ways, bytes, rank == 0));
     }
+    return absl::OkStatus();
   });
 }
 
 absl::Status Run() {
-  char folder[] = "/tmp/tandem-hosts-XXXXXX";
-  CHECK(mkdtemp(folder) != nullptr) << "mkdtemp";
-  const std::string path = absl::StrCat(folder, "/store");
   const int size = absl::GetFlag(FLAGS_ranks);
   CHECK_GE(absl::GetFlag(FLAGS_hosts), 2) << "--hosts";
   CHECK_GE(size, absl::GetFlag(FLAGS_hosts)) << "--ranks";
-  const absl::Status status =
-      Spawn([&](int rank) { return RunRank(path, rank, size); }, size);
-  unlink(path.c_str());
-  rmdir(folder);
-  return status;
+  return SpawnRanks(size, RunRank);
 }
 
 }  // namespace
@@ -242,8 +228,5 @@ absl::Status Run() {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
-  const absl::Status status = tandem::Run();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  return 1;
+  return tandem::ExitCodeOf(tandem::Run());
 }

@@ -58,10 +58,7 @@ absl::StatusOr<ClosedLoopOptions> OptionsFor(const std::string& model) {
   options.weight_gradient_batch = absl::GetFlag(FLAGS_weight_gradient_batch);
   options.rounds = std::max(absl::GetFlag(FLAGS_rounds), 1);
   options.steps = std::max(absl::GetFlag(FLAGS_steps), 1);
-  options.cores.clear();
-  for (int i = 0; i < kDevices; ++i) {
-    options.cores.push_back(CoreOf(i, kDevices));
-  }
+  options.cores = CoresOf(0, kDevices, kDevices);
   return options;
 }
 

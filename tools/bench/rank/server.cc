@@ -15,7 +15,6 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
-#include "core/instrument/trace.h"
 #include "core/program/process.h"
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/measure/op_profile.h"
@@ -52,10 +51,9 @@ class RankServer {
         ReadInputsFile(workload, options.inputs, options.rank / options.pipe,
                        options.ranks / options.pipe));
     server->place_.pipe = options.pipe;
-    for (int i = 0; i < options.devices; ++i) {
-      server->place_.cores.push_back(CoreOf(options.rank * options.devices + i,
-                                            options.ranks * options.devices));
-    }
+    server->place_.cores =
+        CoresOf(options.rank * options.devices, options.devices,
+                options.ranks * options.devices);
     if (options.ranks > 1) {
       TANDEM_ASSIGN_OR_RETURN(server->world_,
                               ConnectRanks(options.rendezvous, options.rank,
@@ -93,7 +91,7 @@ class RankServer {
     static const auto* const commands = new std::map<std::string, Command>{
         {"losses", &RankServer::Losses},
         {"steps", &RankServer::Steps},
-        {"alone", &RankServer::Alone},
+        {"alone", &RankServer::StepsAlone},
         {"communication", &RankServer::Communication},
         {"overlap", &RankServer::Overlap},
         {"stages", &RankServer::Stages},
@@ -104,7 +102,9 @@ class RankServer {
   }
 
   absl::StatusOr<json> Use(const std::string& words) {
-    TANDEM_ASSIGN_OR_RETURN(setting_, ParseSetting(words));
+    TANDEM_ASSIGN_OR_RETURN(Setting setting, ParseSetting(words));
+    if (setting.recipe != setting_.recipe) alone_.reset();
+    setting_ = std::move(setting);
     stages_.reset();
     trainer_.reset();
     TANDEM_ASSIGN_OR_RETURN(trainer_,
@@ -131,62 +131,59 @@ class RankServer {
                 {"faults", used.faults / count}};
   }
 
-  absl::Status MakeAlone() {
-    if (alone_ != nullptr) return absl::OkStatus();
-    TANDEM_ASSIGN_OR_RETURN(
-        alone_, AloneModels::Create(inputs_, setting_, place_.cores));
-    return absl::OkStatus();
+  absl::StatusOr<AloneModels*> Alone() {
+    if (alone_ == nullptr) {
+      TANDEM_ASSIGN_OR_RETURN(
+          alone_, AloneModels::Create(inputs_, setting_, place_.cores));
+    }
+    return alone_.get();
   }
 
-  absl::StatusOr<json> Alone(int64_t count) {
-    TANDEM_RETURN_IF_ERROR(MakeAlone());
-    TANDEM_ASSIGN_OR_RETURN(const double ms, alone_->StepMs(count));
+  absl::StatusOr<json> StepsAlone(int64_t count) {
+    TANDEM_ASSIGN_OR_RETURN(AloneModels* const models, Alone());
+    TANDEM_ASSIGN_OR_RETURN(const double ms, models->StepMs(count));
     return json{{"ms", ms}};
   }
 
   absl::StatusOr<json> Communication(int64_t count) {
     TANDEM_RETURN_IF_ERROR(trainer_->Steps(count));
-    std::map<std::string, double> ns;
-    for (const auto& [name, value] : trainer_->strategy().Measurements()) {
-      ns[name] = value;
-    }
-    const double comm_ms = ns["avg_backward_comm_time"] / 1e6;
-    const double both_ms = ns["avg_backward_compute_comm_overlap_time"] / 1e6;
-    return json{{"comm_ms", comm_ms}, {"exposed_ms", comm_ms - both_ms}};
+    const CommunicationTimes times = trainer_->MeanCommunication();
+    return json{{"comm_ms", times.comm_ms}, {"exposed_ms", times.exposed_ms}};
   }
 
   absl::StatusOr<json> Overlap(int64_t count) {
     json steps = json::array();
     for (int64_t i = 0; i < count; ++i) {
-      Trace::OfProcess().Start();
-      const absl::Status done = trainer_->Steps(1);
-      const std::vector<TraceEvent> events = Trace::OfProcess().Stop();
-      TANDEM_RETURN_IF_ERROR(done);
+      TANDEM_ASSIGN_OR_RETURN(const std::vector<TraceEvent> events,
+                              trainer_->TraceStep());
       steps.push_back(SpansOf(events));
     }
     return json{{"steps", steps}};
   }
 
+  absl::Status Calibrate() {
+    TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs,
+                            MakeSpecs(inputs_.workload));
+    TANDEM_ASSIGN_OR_RETURN(const Schedule schedule,
+                            ScheduleOf(setting_, place_));
+    TANDEM_ASSIGN_OR_RETURN(
+        stages_,
+        StageCalibration::OnCores(specs, schedule, trainer_->cuts(),
+                                  inputs_.batches.front(), place_.cores));
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<json> Stages(int64_t count) {
-    if (stages_ == nullptr) {
-      TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs,
-                              MakeSpecs(inputs_.workload));
-      TANDEM_ASSIGN_OR_RETURN(const Schedule schedule,
-                              ScheduleOf(setting_, place_));
-      TANDEM_ASSIGN_OR_RETURN(
-          stages_,
-          StageCalibration::OnCores(specs, schedule, trainer_->cuts(),
-                                    inputs_.batches.front(), place_.cores));
-    }
+    if (stages_ == nullptr) TANDEM_RETURN_IF_ERROR(Calibrate());
     TANDEM_ASSIGN_OR_RETURN(const CalibratedTimes times,
                             stages_->Measure(static_cast<int>(count)));
     return JsonOf(times);
   }
 
   absl::StatusOr<json> Profile(int64_t count) {
-    TANDEM_RETURN_IF_ERROR(MakeAlone());
+    TANDEM_ASSIGN_OR_RETURN(AloneModels* const models, Alone());
     OpProfile profile;
-    TANDEM_RETURN_IF_ERROR(alone_->first().Steps(count));
+    TANDEM_RETURN_IF_ERROR(models->first().Steps(count));
     return profile.Take(count);
   }
 
@@ -196,10 +193,10 @@ class RankServer {
   }
 
   absl::StatusOr<json> AllReduce(int64_t) {
-    int64_t numel = 0;
-    for (const auto& each : trainer_->strategy().Parameters()) {
-      numel += each.second.numel();
+    if (world_ == nullptr) {
+      return absl::FailedPreconditionError("one rank reduces nothing");
     }
+    const int64_t numel = trainer_->CountParameters();
     TANDEM_ASSIGN_OR_RETURN(const double ms, AllReduceMs(*world_, numel));
     TANDEM_ASSIGN_OR_RETURN(
         const std::unique_ptr<Communicator> gloo,
@@ -215,7 +212,7 @@ class RankServer {
   RankPlace place_;
   Setting setting_;
   std::unique_ptr<Trainer> trainer_;
-  std::unique_ptr<AloneModels> alone_;
+  std::unique_ptr<AloneModels> alone_;        // of its recipe
   std::unique_ptr<StageCalibration> stages_;  // of the setting in use
 };
 

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/tensor.h>
 
+#include <map>
+#include <string>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -124,6 +126,28 @@ absl::Status Trainer::Steps(int64_t count) {
     TANDEM_RETURN_IF_ERROR(Step().status());
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<TraceEvent>> Trainer::TraceStep() {
+  Trace::OfProcess().Start();
+  const absl::Status done = Step().status();
+  std::vector<TraceEvent> events = Trace::OfProcess().Stop();
+  TANDEM_RETURN_IF_ERROR(done);
+  return events;
+}
+
+int64_t Trainer::CountParameters() const {
+  int64_t numel = 0;
+  for (const auto& each : strategy_->Parameters()) numel += each.second.numel();
+  return numel;
+}
+
+CommunicationTimes Trainer::MeanCommunication() const {
+  std::map<std::string, double> ns;
+  for (const auto& [name, value] : strategy_->Measurements()) ns[name] = value;
+  const double comm_ms = ns["avg_backward_comm_time"] / 1e6;
+  const double both_ms = ns["avg_backward_compute_comm_overlap_time"] / 1e6;
+  return {comm_ms, comm_ms - both_ms};
 }
 
 }  // namespace tandem

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
+#include "core/instrument/trace.h"
 #include "parallel/balance/cut.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/strategy/strategy.h"
@@ -23,6 +24,12 @@ struct RankPlace {
   std::vector<int> cores;         // a device for each, bound to it; -1: to none
   int pipe = 1;                   // ranks of a replica
   Communicator* world = nullptr;  // null: one rank
+};
+
+// Of the gradients of a step, in milliseconds.
+struct CommunicationTimes {
+  double comm_ms = 0;     // while a bucket was on its way
+  double exposed_ms = 0;  // of that, without computation beside it
 };
 
 absl::StatusOr<Schedule> ScheduleOf(const Setting& setting,
@@ -40,10 +47,15 @@ class Trainer {
   // Forward, backward and optimizer, on the next batch. Collective.
   absl::StatusOr<Score> Step();
   absl::Status Steps(int64_t count);
+  // A step, and what was under way when.
+  absl::StatusOr<std::vector<TraceEvent>> TraceStep();
 
   // Of stages, none where the model is in one piece.
   const Cuts& cuts() const { return cuts_; }
-  const Strategy& strategy() const { return *strategy_; }
+  // Numbers in this rank's parameters.
+  int64_t CountParameters() const;
+  // Means so far, as the reducer's logging has them; zeros where it has none.
+  CommunicationTimes MeanCommunication() const;
 
  private:
   explicit Trainer(const Inputs& inputs) : inputs_(inputs) {}

@@ -91,7 +91,7 @@ TEST_F(RankServerTest, ReplicasTrainAndMeasureThemselves) {
   const auto values = SumOfLists(AskAll(*side, "losses 20"), "losses");
   ASSERT_EQ(values.size(), 20u);
   EXPECT_NEAR(values[0], std::log(64), 0.1);  // 64 classes, untrained
-  EXPECT_LT(values[16], values[0]);  // of the same batch
+  EXPECT_LT(values[16], values[0]);           // of the same batch
   for (const json& answer : AskAll(*side, "steps 3")) {
     EXPECT_GT(answer.at("ms"), 0);
     EXPECT_GT(answer.at("cpu_ms"), 0);
@@ -223,6 +223,9 @@ TEST_F(RankServerTest, RefusesWhatItDoesNotKnow) {
               HasSubstr("no setting"));
   EXPECT_THAT(Refusal(*Start("mlp_small", {1, 1, 1}), "use 1f1b 1 4 luck"),
               HasSubstr("luck"));
+  const auto one = Start("mlp_small", {1, 1, 1});
+  Ask(*one, kDdp);
+  EXPECT_THAT(Refusal(*one, "all_reduce"), HasSubstr("one rank"));
 }
 
 TEST_F(RankServerTest, RefusesAModelThatIsNone) {
