@@ -1,8 +1,8 @@
 // Cases: a workload in a layout of processes and devices, and the settings
 // among which each side chooses.
 
-#ifndef TOOLS_BENCH_CASE_CASE_H_
-#define TOOLS_BENCH_CASE_CASE_H_
+#ifndef TANDEM_TOOLS_BENCH_CASE_CASE_H_
+#define TANDEM_TOOLS_BENCH_CASE_CASE_H_
 
 #include <string>
 #include <vector>
@@ -46,4 +46,4 @@ std::vector<std::vector<Case>> ByModel(const std::vector<Case>& cases);
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_CASE_CASE_H_
+#endif  // TANDEM_TOOLS_BENCH_CASE_CASE_H_

@@ -1,7 +1,7 @@
 // Settings: what a contender may choose for itself.
 
-#ifndef TOOLS_BENCH_CASE_SETTING_H_
-#define TOOLS_BENCH_CASE_SETTING_H_
+#ifndef TANDEM_TOOLS_BENCH_CASE_SETTING_H_
+#define TANDEM_TOOLS_BENCH_CASE_SETTING_H_
 
 #include <cstdint>
 #include <string>
@@ -50,4 +50,4 @@ std::vector<Setting> WithRecipe(std::vector<Setting> settings,
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_CASE_SETTING_H_
+#endif  // TANDEM_TOOLS_BENCH_CASE_SETTING_H_

@@ -1,7 +1,7 @@
 // Workloads: a model with its batches and its optimizer, by name.
 
-#ifndef TOOLS_BENCH_CASE_WORKLOAD_H_
-#define TOOLS_BENCH_CASE_WORKLOAD_H_
+#ifndef TANDEM_TOOLS_BENCH_CASE_WORKLOAD_H_
+#define TANDEM_TOOLS_BENCH_CASE_WORKLOAD_H_
 
 #include <cstdint>
 #include <string>
@@ -35,4 +35,4 @@ Workload WithSgd(Workload workload, double learning_rate,
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_CASE_WORKLOAD_H_
+#endif  // TANDEM_TOOLS_BENCH_CASE_WORKLOAD_H_

@@ -1,8 +1,8 @@
 // Start-up times: how long until a job of several ranks has done its first
 // step.
 
-#ifndef TOOLS_BENCH_DDP_STARTUP_H_
-#define TOOLS_BENCH_DDP_STARTUP_H_
+#ifndef TANDEM_TOOLS_BENCH_DDP_STARTUP_H_
+#define TANDEM_TOOLS_BENCH_DDP_STARTUP_H_
 
 #include "absl/status/statusor.h"
 #include "tools/bench/comparison/start.h"
@@ -23,4 +23,4 @@ absl::StatusOr<StartupResult> MeasureStartup(int ranks,
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_DDP_STARTUP_H_
+#endif  // TANDEM_TOOLS_BENCH_DDP_STARTUP_H_

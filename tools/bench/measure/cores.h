@@ -1,7 +1,7 @@
 // Which core a rank or a thread of the benchmarks keeps to.
 
-#ifndef TOOLS_BENCH_MEASURE_CORES_H_
-#define TOOLS_BENCH_MEASURE_CORES_H_
+#ifndef TANDEM_TOOLS_BENCH_MEASURE_CORES_H_
+#define TANDEM_TOOLS_BENCH_MEASURE_CORES_H_
 
 #include <cstddef>
 #include <functional>
@@ -27,4 +27,4 @@ absl::Status OnEachCore(const std::vector<int>& cores,
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_MEASURE_CORES_H_
+#endif  // TANDEM_TOOLS_BENCH_MEASURE_CORES_H_

@@ -1,7 +1,7 @@
 // Medians, and what two series of paired measurements come to.
 
-#ifndef TOOLS_BENCH_MEASURE_MEDIAN_H_
-#define TOOLS_BENCH_MEASURE_MEDIAN_H_
+#ifndef TANDEM_TOOLS_BENCH_MEASURE_MEDIAN_H_
+#define TANDEM_TOOLS_BENCH_MEASURE_MEDIAN_H_
 
 #include <vector>
 
@@ -27,4 +27,4 @@ Ratio RatioOf(const std::vector<double>& peers,
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_MEASURE_MEDIAN_H_
+#endif  // TANDEM_TOOLS_BENCH_MEASURE_MEDIAN_H_

@@ -1,7 +1,7 @@
 // Where a step's time goes, operator by operator.
 
-#ifndef TOOLS_BENCH_MEASURE_OP_PROFILE_H_
-#define TOOLS_BENCH_MEASURE_OP_PROFILE_H_
+#ifndef TANDEM_TOOLS_BENCH_MEASURE_OP_PROFILE_H_
+#define TANDEM_TOOLS_BENCH_MEASURE_OP_PROFILE_H_
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -30,4 +30,4 @@ class OpProfile {
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_MEASURE_OP_PROFILE_H_
+#endif  // TANDEM_TOOLS_BENCH_MEASURE_OP_PROFILE_H_

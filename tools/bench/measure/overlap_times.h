@@ -1,7 +1,7 @@
 // How much of the all-reduces a pipeline's own work hides.
 
-#ifndef TOOLS_BENCH_MEASURE_OVERLAP_TIMES_H_
-#define TOOLS_BENCH_MEASURE_OVERLAP_TIMES_H_
+#ifndef TANDEM_TOOLS_BENCH_MEASURE_OVERLAP_TIMES_H_
+#define TANDEM_TOOLS_BENCH_MEASURE_OVERLAP_TIMES_H_
 
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -45,4 +45,4 @@ OverlapTimes OverlapOf(const std::vector<nlohmann::json>& answers, int pipe);
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_MEASURE_OVERLAP_TIMES_H_
+#endif  // TANDEM_TOOLS_BENCH_MEASURE_OVERLAP_TIMES_H_

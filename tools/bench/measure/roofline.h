@@ -1,7 +1,7 @@
 // How fast this machine is at best: what a step's time is compared with.
 
-#ifndef TOOLS_BENCH_MEASURE_ROOFLINE_H_
-#define TOOLS_BENCH_MEASURE_ROOFLINE_H_
+#ifndef TANDEM_TOOLS_BENCH_MEASURE_ROOFLINE_H_
+#define TANDEM_TOOLS_BENCH_MEASURE_ROOFLINE_H_
 
 #include <cstdint>
 
@@ -24,4 +24,4 @@ absl::StatusOr<double> AllReduceMs(Communicator& group, int64_t numel);
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_MEASURE_ROOFLINE_H_
+#endif  // TANDEM_TOOLS_BENCH_MEASURE_ROOFLINE_H_

@@ -1,7 +1,7 @@
 // What this process has used up.
 
-#ifndef TOOLS_BENCH_MEASURE_USAGE_H_
-#define TOOLS_BENCH_MEASURE_USAGE_H_
+#ifndef TANDEM_TOOLS_BENCH_MEASURE_USAGE_H_
+#define TANDEM_TOOLS_BENCH_MEASURE_USAGE_H_
 
 namespace tandem {
 
@@ -16,4 +16,4 @@ struct Usage {
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_MEASURE_USAGE_H_
+#endif  // TANDEM_TOOLS_BENCH_MEASURE_USAGE_H_

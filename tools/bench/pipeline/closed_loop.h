@@ -1,8 +1,8 @@
 // Predictions of a step's time, closed in a loop: from a profile to cuts, from
 // cuts to the time of a step, and whether that is what a step takes.
 
-#ifndef TOOLS_BENCH_PIPELINE_CLOSED_LOOP_H_
-#define TOOLS_BENCH_PIPELINE_CLOSED_LOOP_H_
+#ifndef TANDEM_TOOLS_BENCH_PIPELINE_CLOSED_LOOP_H_
+#define TANDEM_TOOLS_BENCH_PIPELINE_CLOSED_LOOP_H_
 
 #include <string>
 #include <vector>
@@ -50,4 +50,4 @@ absl::StatusOr<ClosedLoopResult> RunClosedLoop(
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_PIPELINE_CLOSED_LOOP_H_
+#endif  // TANDEM_TOOLS_BENCH_PIPELINE_CLOSED_LOOP_H_

@@ -1,7 +1,7 @@
 // Limits of schedules: how well one can do at the best.
 
-#ifndef TOOLS_BENCH_PIPELINE_LIMIT_H_
-#define TOOLS_BENCH_PIPELINE_LIMIT_H_
+#ifndef TANDEM_TOOLS_BENCH_PIPELINE_LIMIT_H_
+#define TANDEM_TOOLS_BENCH_PIPELINE_LIMIT_H_
 
 #include <vector>
 
@@ -49,4 +49,4 @@ double OverheadOfMicrobatch(double step_ms, double alone_ms, double limit,
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_PIPELINE_LIMIT_H_
+#endif  // TANDEM_TOOLS_BENCH_PIPELINE_LIMIT_H_

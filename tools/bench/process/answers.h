@@ -1,7 +1,7 @@
 // What a side's ranks answered, taken together.
 
-#ifndef TOOLS_BENCH_PROCESS_ANSWERS_H_
-#define TOOLS_BENCH_PROCESS_ANSWERS_H_
+#ifndef TANDEM_TOOLS_BENCH_PROCESS_ANSWERS_H_
+#define TANDEM_TOOLS_BENCH_PROCESS_ANSWERS_H_
 
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -19,4 +19,4 @@ std::vector<double> SumOfLists(const std::vector<nlohmann::json>& answers,
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_PROCESS_ANSWERS_H_
+#endif  // TANDEM_TOOLS_BENCH_PROCESS_ANSWERS_H_

@@ -1,7 +1,7 @@
 // Lines from a pipe, as they come.
 
-#ifndef TOOLS_BENCH_PROCESS_LINE_READER_H_
-#define TOOLS_BENCH_PROCESS_LINE_READER_H_
+#ifndef TANDEM_TOOLS_BENCH_PROCESS_LINE_READER_H_
+#define TANDEM_TOOLS_BENCH_PROCESS_LINE_READER_H_
 
 #include <deque>
 #include <optional>
@@ -32,4 +32,4 @@ class LineReader {
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_PROCESS_LINE_READER_H_
+#endif  // TANDEM_TOOLS_BENCH_PROCESS_LINE_READER_H_

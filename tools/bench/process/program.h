@@ -1,7 +1,7 @@
 // What the benchmark programs share: checks of flags, files, beginning and end.
 
-#ifndef TOOLS_BENCH_PROCESS_PROGRAM_H_
-#define TOOLS_BENCH_PROCESS_PROGRAM_H_
+#ifndef TANDEM_TOOLS_BENCH_PROCESS_PROGRAM_H_
+#define TANDEM_TOOLS_BENCH_PROCESS_PROGRAM_H_
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -43,4 +43,4 @@ int RunBenchProgram(
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_PROCESS_PROGRAM_H_
+#endif  // TANDEM_TOOLS_BENCH_PROCESS_PROGRAM_H_

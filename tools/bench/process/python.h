@@ -1,7 +1,7 @@
 // The Python whose PyTorch tandem is compared with.
 
-#ifndef TOOLS_BENCH_PROCESS_PYTHON_H_
-#define TOOLS_BENCH_PROCESS_PYTHON_H_
+#ifndef TANDEM_TOOLS_BENCH_PROCESS_PYTHON_H_
+#define TANDEM_TOOLS_BENCH_PROCESS_PYTHON_H_
 
 #include <string>
 
@@ -18,4 +18,4 @@ absl::StatusOr<std::string> FindPython(const std::string& given,
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_PROCESS_PYTHON_H_
+#endif  // TANDEM_TOOLS_BENCH_PROCESS_PYTHON_H_

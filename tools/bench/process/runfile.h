@@ -1,7 +1,7 @@
 // Files that come with the benchmark: its ranks' program, the peers' scripts.
 
-#ifndef TOOLS_BENCH_PROCESS_RUNFILE_H_
-#define TOOLS_BENCH_PROCESS_RUNFILE_H_
+#ifndef TANDEM_TOOLS_BENCH_PROCESS_RUNFILE_H_
+#define TANDEM_TOOLS_BENCH_PROCESS_RUNFILE_H_
 
 #include <string>
 
@@ -16,4 +16,4 @@ absl::StatusOr<std::string> Runfile(const std::string& path);
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_PROCESS_RUNFILE_H_
+#endif  // TANDEM_TOOLS_BENCH_PROCESS_RUNFILE_H_

@@ -1,8 +1,8 @@
 // One side of a comparison: rank processes that do what they are told, one
 // command after another, and sleep in between.
 
-#ifndef TOOLS_BENCH_PROCESS_SIDE_H_
-#define TOOLS_BENCH_PROCESS_SIDE_H_
+#ifndef TANDEM_TOOLS_BENCH_PROCESS_SIDE_H_
+#define TANDEM_TOOLS_BENCH_PROCESS_SIDE_H_
 
 #include <chrono>
 #include <deque>
@@ -75,4 +75,4 @@ class Side {
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_PROCESS_SIDE_H_
+#endif  // TANDEM_TOOLS_BENCH_PROCESS_SIDE_H_

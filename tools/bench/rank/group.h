@@ -1,7 +1,7 @@
 // The ranks of one side, connected.
 
-#ifndef TOOLS_BENCH_RANK_GROUP_H_
-#define TOOLS_BENCH_RANK_GROUP_H_
+#ifndef TANDEM_TOOLS_BENCH_RANK_GROUP_H_
+#define TANDEM_TOOLS_BENCH_RANK_GROUP_H_
 
 #include <memory>
 #include <string>
@@ -19,4 +19,4 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectRanks(
 
 }  // namespace tandem
 
-#endif  // TOOLS_BENCH_RANK_GROUP_H_
+#endif  // TANDEM_TOOLS_BENCH_RANK_GROUP_H_
