@@ -1,4 +1,4 @@
-// Where a step's time goes, operator by operator.
+// Operator profile: where a step's time goes, operator by operator.
 
 #ifndef TOOLS_BENCH_MEASURE_OP_PROFILE_H_
 #define TOOLS_BENCH_MEASURE_OP_PROFILE_H_
