@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
 #include "tools/bench/case/case.h"
+#include "tools/bench/comparison/flags.h"
 #include "tools/bench/comparison/start.h"
 #include "tools/bench/ddp/cases.h"
 #include "tools/bench/ddp/report.h"
@@ -25,19 +26,13 @@ ABSL_FLAG(std::vector<std::string>, peers, {},
           "DistributedDataParallel; compile, the same under torch.compile; "
           "find_unused, tandem itself with find_unused_parameters. Empty: "
           "eager, and compile where it runs. A peer that is named must run.");
-ABSL_FLAG(std::string, python, "",
-          "Python that imports torch 2.11.0. Empty: $TANDEM_PEER_PYTHON, or "
-          "python3.");
 ABSL_FLAG(std::string, backend, "shm",
           "What moves tandem's gradients: shm or gloo; the peers use Gloo.");
 ABSL_FLAG(int, ranks, 2, "Processes on each side.");
-ABSL_FLAG(int, threads, 1, "Threads for each process's operators.");
 ABSL_FLAG(int, rounds, 9, "How often the sides take turns.");
-ABSL_FLAG(int, steps, 0, "Steps in a round. 0: as many as suit the case.");
 ABSL_FLAG(bool, startup, true, "Measure the time to the first step as well.");
 ABSL_FLAG(bool, profile, false,
           "Show in which operators tandem's steps spend their time.");
-ABSL_FLAG(std::string, json, "", "File to write the figures to.");
 
 namespace tandem {
 namespace {
@@ -58,19 +53,6 @@ absl::StatusOr<DdpPeers> PeersFromFlags() {
   TANDEM_RETURN_IF_ERROR(
       CheckAmong("peers", peers.names, {"eager", "compile", "find_unused"}));
   return peers;
-}
-
-absl::StatusOr<ComparisonOptions> OptionsFromFlags() {
-  ComparisonOptions options;
-  options.backend = absl::GetFlag(FLAGS_backend);
-  options.threads = absl::GetFlag(FLAGS_threads);
-  options.rounds = absl::GetFlag(FLAGS_rounds);
-  options.steps = absl::GetFlag(FLAGS_steps);
-  TANDEM_RETURN_IF_ERROR(CheckAtLeast("ranks", absl::GetFlag(FLAGS_ranks), 2));
-  TANDEM_RETURN_IF_ERROR(CheckOptions(options));
-  options.python = PythonOfFlag(absl::GetFlag(FLAGS_python));
-  TANDEM_RETURN_IF_ERROR(options.python.status());
-  return options;
 }
 
 // A case's files are its own: ranks that meet through a file want a new one.
@@ -96,16 +78,20 @@ absl::Status Show(const std::vector<DdpResult>& results,
         "start to first step: ours %.0f ms, torchrun %.0f ms, ratio %.3f\n",
         startup.ours_ms, startup.peer_ms, startup.ours_ms / startup.peer_ms);
   }
-  return WriteJson(absl::GetFlag(FLAGS_json), DdpJson(results, startup));
+  return WriteFigures(DdpJson(results, startup));
 }
 
 absl::Status Run(const std::string& folder) {
   const int ranks = absl::GetFlag(FLAGS_ranks);
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("ranks", ranks, 2));
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<Case> cases,
       CasesNamed(DdpCases(ranks), absl::GetFlag(FLAGS_cases)));
   TANDEM_ASSIGN_OR_RETURN(const DdpPeers peers, PeersFromFlags());
-  TANDEM_ASSIGN_OR_RETURN(ComparisonOptions options, OptionsFromFlags());
+  TANDEM_ASSIGN_OR_RETURN(ComparisonOptions options,
+                          OptionsFromFlags(absl::GetFlag(FLAGS_rounds)));
+  TANDEM_RETURN_IF_ERROR(options.python.status());
+  options.backend = absl::GetFlag(FLAGS_backend);
   options.folder = folder;
   std::vector<DdpResult> results;
   for (const Case& bench : cases) {

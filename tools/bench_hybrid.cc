@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
 #include "tools/bench/case/case.h"
+#include "tools/bench/comparison/flags.h"
 #include "tools/bench/comparison/report.h"
 #include "tools/bench/comparison/start.h"
 #include "tools/bench/hybrid/cases.h"
@@ -25,15 +26,9 @@ ABSL_FLAG(std::vector<std::string>, cases, {},
           "mlp_deep, gpt_tiny, resnet18 and 1x1, 2x1 (replicas x devices of "
           "each), 1x2, 2x2 (two ranks of two devices), 2x2_ranks (four ranks). "
           "Empty: all.");
-ABSL_FLAG(std::string, python, "",
-          "Python that imports torch 2.11.0. Empty: $TANDEM_PEER_PYTHON, or "
-          "python3.");
-ABSL_FLAG(int, threads, 1, "Threads for each device's operators.");
 ABSL_FLAG(int, rounds, 7, "How often the sides take turns.");
-ABSL_FLAG(int, steps, 0, "Steps in a round. 0: as many as suit the case.");
 ABSL_FLAG(bool, reproducible, true,
           "Measure what --reproducible costs as well.");
-ABSL_FLAG(std::string, json, "", "File to write the figures to.");
 
 namespace tandem {
 namespace {
@@ -47,16 +42,6 @@ constexpr char kUsage[] =
     "  bench_hybrid                                 all cases\n"
     "  bench_hybrid --cases=mlp_deep                one model\n"
     "  bench_hybrid --cases=gpt_tiny/2x2 --json=r   figures also in a file\n";
-
-absl::StatusOr<ComparisonOptions> OptionsFromFlags() {
-  ComparisonOptions options;
-  options.threads = absl::GetFlag(FLAGS_threads);
-  options.rounds = absl::GetFlag(FLAGS_rounds);
-  options.steps = absl::GetFlag(FLAGS_steps);
-  TANDEM_RETURN_IF_ERROR(CheckOptions(options));
-  options.python = PythonOfFlag(absl::GetFlag(FLAGS_python));
-  return options;
-}
 
 // A model's files are its own: ranks that meet through a file want a new one.
 absl::StatusOr<std::vector<HybridResult>> RunInOwnFolder(
@@ -77,7 +62,8 @@ absl::Status Run(const std::string& folder) {
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<Case> cases,
       CasesNamed(HybridCases(), absl::GetFlag(FLAGS_cases)));
-  TANDEM_ASSIGN_OR_RETURN(ComparisonOptions options, OptionsFromFlags());
+  TANDEM_ASSIGN_OR_RETURN(ComparisonOptions options,
+                          OptionsFromFlags(absl::GetFlag(FLAGS_rounds)));
   options.folder = folder;
   std::vector<HybridResult> results;
   for (const std::vector<Case>& model : ByModel(cases)) {
@@ -86,8 +72,7 @@ absl::Status Run(const std::string& folder) {
     Show(its);
     absl::c_move(its, std::back_inserter(results));
   }
-  TANDEM_RETURN_IF_ERROR(
-      WriteJson(absl::GetFlag(FLAGS_json), HybridJson(results)));
+  TANDEM_RETURN_IF_ERROR(WriteFigures(HybridJson(results)));
   if (!absl::c_any_of(results, HasFailures)) return absl::OkStatus();
   return absl::UnavailableError("a peer has no figures: see above");
 }

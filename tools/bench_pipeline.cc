@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
 #include "tools/bench/case/case.h"
+#include "tools/bench/comparison/flags.h"
 #include "tools/bench/comparison/report.h"
 #include "tools/bench/comparison/start.h"
 #include "tools/bench/pipeline/cases.h"
@@ -28,14 +29,8 @@ ABSL_FLAG(std::vector<std::string>, peers,
           "What tandem is compared with: pipelining, "
           "torch.distributed.pipelining over Gloo; single, one process without "
           "a pipeline.");
-ABSL_FLAG(std::string, python, "",
-          "Python that imports torch 2.11.0. Empty: $TANDEM_PEER_PYTHON, or "
-          "python3.");
 ABSL_FLAG(int, devices, 2, "Devices of the pipeline: cores.");
-ABSL_FLAG(int, threads, 1, "Threads for each device's operators.");
 ABSL_FLAG(int, rounds, 7, "How often the sides take turns.");
-ABSL_FLAG(int, steps, 0, "Steps in a round. 0: as many as suit the case.");
-ABSL_FLAG(std::string, json, "", "File to write the figures to.");
 
 namespace tandem {
 namespace {
@@ -47,20 +42,6 @@ constexpr char kUsage[] =
     "  bench_pipeline                              all cases, both peers\n"
     "  bench_pipeline --cases=mlp_deep             one model\n"
     "  bench_pipeline --cases=gpt_tiny/1f1b --json=r\n";
-
-absl::StatusOr<ComparisonOptions> OptionsFromFlags() {
-  ComparisonOptions options;
-  options.threads = absl::GetFlag(FLAGS_threads);
-  options.rounds = absl::GetFlag(FLAGS_rounds);
-  options.steps = absl::GetFlag(FLAGS_steps);
-  TANDEM_RETURN_IF_ERROR(
-      CheckAmong("peers", absl::GetFlag(FLAGS_peers), {kPipelining, kSingle}));
-  TANDEM_RETURN_IF_ERROR(
-      CheckAtLeast("devices", absl::GetFlag(FLAGS_devices), 2));
-  TANDEM_RETURN_IF_ERROR(CheckOptions(options));
-  options.python = PythonOfFlag(absl::GetFlag(FLAGS_python));
-  return options;
-}
 
 // A model's files are its own: ranks that meet through a file want a new one.
 absl::StatusOr<PipelineResults> RunInOwnFolder(const std::vector<Case>& cases,
@@ -79,18 +60,21 @@ void Show(const PipelineResults& results) {
 }
 
 absl::Status Finish(const PipelineResults& results) {
-  TANDEM_RETURN_IF_ERROR(
-      WriteJson(absl::GetFlag(FLAGS_json), PipelineJson(results)));
+  TANDEM_RETURN_IF_ERROR(WriteFigures(PipelineJson(results)));
   if (!absl::c_any_of(results.cases, HasFailures)) return absl::OkStatus();
   return absl::UnavailableError("a peer has no figures: see above");
 }
 
 absl::Status Run(const std::string& folder) {
+  const int devices = absl::GetFlag(FLAGS_devices);
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("devices", devices, 2));
+  TANDEM_RETURN_IF_ERROR(
+      CheckAmong("peers", absl::GetFlag(FLAGS_peers), {kPipelining, kSingle}));
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<Case> cases,
-      CasesNamed(PipelineCases(absl::GetFlag(FLAGS_devices)),
-                 absl::GetFlag(FLAGS_cases)));
-  TANDEM_ASSIGN_OR_RETURN(ComparisonOptions options, OptionsFromFlags());
+      CasesNamed(PipelineCases(devices), absl::GetFlag(FLAGS_cases)));
+  TANDEM_ASSIGN_OR_RETURN(ComparisonOptions options,
+                          OptionsFromFlags(absl::GetFlag(FLAGS_rounds)));
   options.folder = folder;
   PipelineResults results;
   for (const std::vector<Case>& model : ByModel(cases)) {

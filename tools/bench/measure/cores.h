@@ -1,4 +1,4 @@
-// Which core a rank or a thread of the benchmarks keeps to.
+// Core affinity: which core a rank or a thread of the benchmarks keeps to.
 
 #ifndef TANDEM_TOOLS_BENCH_MEASURE_CORES_H_
 #define TANDEM_TOOLS_BENCH_MEASURE_CORES_H_

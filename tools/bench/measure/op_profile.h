@@ -1,4 +1,4 @@
-// Where a step's time goes, operator by operator.
+// Operator profile: where a step's time goes, operator by operator.
 
 #ifndef TANDEM_TOOLS_BENCH_MEASURE_OP_PROFILE_H_
 #define TANDEM_TOOLS_BENCH_MEASURE_OP_PROFILE_H_

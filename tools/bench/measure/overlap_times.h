@@ -1,4 +1,5 @@
-// How much of the all-reduces a pipeline's own work hides.
+// Overlap of communication and computation: how much of the all-reduces a
+// pipeline's own work hides.
 
 #ifndef TANDEM_TOOLS_BENCH_MEASURE_OVERLAP_TIMES_H_
 #define TANDEM_TOOLS_BENCH_MEASURE_OVERLAP_TIMES_H_

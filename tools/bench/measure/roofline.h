@@ -1,4 +1,5 @@
-// How fast this machine is at best: what a step's time is compared with.
+// Roofline: how fast this machine is at best, with which a step's time is
+// compared.
 
 #ifndef TANDEM_TOOLS_BENCH_MEASURE_ROOFLINE_H_
 #define TANDEM_TOOLS_BENCH_MEASURE_ROOFLINE_H_

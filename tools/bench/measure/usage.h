@@ -1,4 +1,4 @@
-// What this process has used up.
+// Resource usage of this process.
 
 #ifndef TANDEM_TOOLS_BENCH_MEASURE_USAGE_H_
 #define TANDEM_TOOLS_BENCH_MEASURE_USAGE_H_

@@ -21,9 +21,9 @@
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/measure/usage.h"
-#include "tools/bench/rank/cut.h"
 #include "tools/bench/rank/inputs.h"
-#include "tools/bench/rank/stage_calibration.h"
+#include "tools/bench/stages/calibration.h"
+#include "tools/bench/stages/cut.h"
 
 namespace tandem {
 namespace {

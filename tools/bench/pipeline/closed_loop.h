@@ -39,9 +39,9 @@ struct ClosedLoopResult {
 
 // Cuts the workload's model by a profile for a pipeline over the cores of this
 // process. Then, round by round: profiles the layers again, and times the
-// stages (stage_calibration.h), with all cores equally busy; predicts a step
-// from either; measures steps of the pipeline. A device's optimizer follows its
-// last action, in predictions with its measured time.
+// stages (tools/bench/stages/calibration.h), with all cores equally busy;
+// predicts a step from either; measures steps of the pipeline. A device's
+// optimizer follows its last action, in predictions with its measured time.
 //
 // A profile runs each layer forward and backward at once, with its weights and
 // values in the caches; a stage comes back to a layer after all its others.

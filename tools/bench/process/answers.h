@@ -1,4 +1,4 @@
-// What a side's ranks answered, taken together.
+// Answers of a side's ranks, taken together.
 
 #ifndef TANDEM_TOOLS_BENCH_PROCESS_ANSWERS_H_
 #define TANDEM_TOOLS_BENCH_PROCESS_ANSWERS_H_

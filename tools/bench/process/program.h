@@ -1,4 +1,4 @@
-// What the benchmark programs share: checks of flags, files, beginning and end.
+// Benchmark programs: checks of their flags, files, beginning and end.
 
 #ifndef TANDEM_TOOLS_BENCH_PROCESS_PROGRAM_H_
 #define TANDEM_TOOLS_BENCH_PROCESS_PROGRAM_H_

@@ -1,4 +1,4 @@
-// The ranks of one side, connected.
+// The communicator of one side's ranks.
 
 #ifndef TANDEM_TOOLS_BENCH_RANK_GROUP_H_
 #define TANDEM_TOOLS_BENCH_RANK_GROUP_H_

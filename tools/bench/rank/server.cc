@@ -24,8 +24,8 @@
 #include "tools/bench/rank/alone.h"
 #include "tools/bench/rank/group.h"
 #include "tools/bench/rank/inputs.h"
-#include "tools/bench/rank/stage_calibration.h"
 #include "tools/bench/rank/trainer.h"
+#include "tools/bench/stages/calibration.h"
 
 namespace tandem {
 namespace {
@@ -50,10 +50,9 @@ class RankServer {
         server->inputs_,
         ReadInputsFile(workload, options.inputs, options.rank / options.pipe,
                        options.ranks / options.pipe));
-    server->place_.pipe = options.pipe;
-    server->place_.cores =
-        CoresOf(options.rank * options.devices, options.devices,
-                options.ranks * options.devices);
+    server->place_ = {CoresOf(options.rank * options.devices, options.devices,
+                              options.ranks * options.devices),
+                      options.pipe, nullptr};
     if (options.ranks > 1) {
       TANDEM_ASSIGN_OR_RETURN(server->world_,
                               ConnectRanks(options.rendezvous, options.rank,

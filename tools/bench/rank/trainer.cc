@@ -15,8 +15,8 @@
 #include "parallel/strategy/hybrid.h"
 #include "parallel/strategy/replicated.h"
 #include "tools/bench/measure/cores.h"
-#include "tools/bench/rank/cut.h"
 #include "tools/bench/rank/group.h"
+#include "tools/bench/stages/cut.h"
 
 namespace tandem {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/bench/rank/cut.h"
+#include "tools/bench/stages/cut.h"
 
 #include <vector>
 

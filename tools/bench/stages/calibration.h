@@ -1,8 +1,8 @@
-// What the stages of a cut model take, measured as a pipeline runs them, but
-// without waiting for each other.
+// Calibrated times of the stages of a cut model, measured as a pipeline runs
+// them, but without waiting for each other.
 
-#ifndef TANDEM_TOOLS_BENCH_RANK_STAGE_CALIBRATION_H_
-#define TANDEM_TOOLS_BENCH_RANK_STAGE_CALIBRATION_H_
+#ifndef TANDEM_TOOLS_BENCH_STAGES_CALIBRATION_H_
+#define TANDEM_TOOLS_BENCH_STAGES_CALIBRATION_H_
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -87,4 +87,4 @@ class StageCalibration {
 
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_BENCH_RANK_STAGE_CALIBRATION_H_
+#endif  // TANDEM_TOOLS_BENCH_STAGES_CALIBRATION_H_

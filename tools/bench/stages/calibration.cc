@@ -1,4 +1,4 @@
-#include "tools/bench/rank/stage_calibration.h"
+#include "tools/bench/stages/calibration.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full_like.h>

@@ -1,6 +1,6 @@
 // Of stages that wait: a time can be known from below alone.
 
-#include "tools/bench/rank/stage_calibration.h"
+#include "tools/bench/stages/calibration.h"
 
 #include <ATen/Tensor.h>
 #include <ATen/ops/arange.h>

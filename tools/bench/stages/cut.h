@@ -1,8 +1,8 @@
 // Cuts by a profile of the layers, as the trainer's --balance=profile makes
 // them.
 
-#ifndef TANDEM_TOOLS_BENCH_RANK_CUT_H_
-#define TANDEM_TOOLS_BENCH_RANK_CUT_H_
+#ifndef TANDEM_TOOLS_BENCH_STAGES_CUT_H_
+#define TANDEM_TOOLS_BENCH_STAGES_CUT_H_
 
 #include "absl/status/statusor.h"
 #include "core/model/batch.h"
@@ -29,4 +29,4 @@ absl::StatusOr<Cuts> CutByProfile(const LayerSpecs& specs,
 
 }  // namespace tandem
 
-#endif  // TANDEM_TOOLS_BENCH_RANK_CUT_H_
+#endif  // TANDEM_TOOLS_BENCH_STAGES_CUT_H_
