@@ -91,8 +91,9 @@ absl::Status Replicated::SumAuxiliaryLosses(
     parts.push_back(
         {added[i].name, added[i].part, values[i] * added[i].weight / ranks});
   }
-  return auxiliary_losses_.Sum(parts, data_.size() * options_.accumulation_steps,
-                           communicates() ? &data_ : nullptr);
+  return auxiliary_losses_.Sum(parts,
+                               data_.size() * options_.accumulation_steps,
+                               communicates() ? &data_ : nullptr);
 }
 
 // Waits for the device, once a step.

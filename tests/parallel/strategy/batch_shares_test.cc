@@ -88,7 +88,8 @@ TEST(BatchSharesTest, ReplicasStandBehindEachOther) {
         if (!samples.ok()) return samples.status();
         EXPECT_EQ(samples->samples->seed, 11u);
         EXPECT_EQ(samples->samples->step, 9);
-        EXPECT_EQ(samples->samples->first, std::vector<int64_t>({0, 4, 5})[rank]);
+        EXPECT_EQ(samples->samples->first,
+                  std::vector<int64_t>({0, 4, 5})[rank]);
         EXPECT_DOUBLE_EQ(samples->of, 5.0 / 3);
         EXPECT_THAT(samples->loss_parts, IsEmpty());
         EXPECT_EQ(shares.MicrobatchesOf(0), 2);

@@ -338,7 +338,9 @@ TEST(TrainedStageTest, AReplacedParameterIsNamed) {
 
 TEST(TrainedStageTest, RefusesAnOptimizerGroupThatThereIsNot) {
   TrainedStageOptions options = Options();
-  options.update.optimizer_group = [](const std::string&) -> int64_t { return 1; };
+  options.update.optimizer_group = [](const std::string&) -> int64_t {
+    return 1;
+  };
   EXPECT_EQ(TrainedStage::Create(Parameters(), {}, {}, options, nullptr)
                 .status()
                 .code(),
