@@ -96,6 +96,13 @@ absl::StatusOr<std::vector<c10::Device>> DevicesOf(int local_rank,
   return devices;
 }
 
+absl::Status RunOnDevice(c10::Device device,
+                         absl::FunctionRef<absl::Status()> work) {
+  c10::OptionalDeviceGuard guard;
+  if (device.type() != c10::DeviceType::CPU) guard.reset_device(device);
+  return CatchTorch(work);
+}
+
 DeviceThread::DeviceThread(c10::Device device)
     : device_(device), thread_([this] { Loop(); }) {}
 

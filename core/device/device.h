@@ -1,5 +1,5 @@
 // Device thread: a torch device, and the thread that issues its work. On a
-// machine without GPUs several places may share the CPU.
+// machine without GPUs several of them may share the CPU.
 
 #ifndef TANDEM_CORE_DEVICE_DEVICE_H_
 #define TANDEM_CORE_DEVICE_DEVICE_H_
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -36,12 +37,17 @@ absl::StatusOr<std::vector<c10::Device>> DevicesOf(int local_rank,
                                                    int devices_per_rank,
                                                    c10::DeviceType type);
 
+// Runs `work` in this thread, with `device` as the current one. An exception
+// becomes a Status.
+absl::Status RunOnDevice(c10::Device device,
+                         absl::FunctionRef<absl::Status()> work);
+
 // A device with one thread of its own. Work runs on that thread in the order
 // in which it came, with the device as the current one and with the submitting
 // thread's torch settings (no_grad, autocast, ...).
 //
 // Thread-safe. Destruction runs what was submitted, then joins the thread; a
-// place must not be destroyed by its own work.
+// thread must not be destroyed by its own work.
 class DeviceThread {
  public:
   using Work = std::function<absl::Status()>;

@@ -71,7 +71,35 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Create(
         std::make_unique<Local>(device, where.DeviceFor(device)));
     executor->locals_.back()->forwards = ForwardsOf(its, device);
   }
+  executor->StartThreads();
   return executor;
+}
+
+// One device alone is driven by whoever calls: a step costs no hand over.
+void PipelineExecutor::StartThreads() {
+  std::vector<const DeviceProgress*> progress;
+  for (const auto& local : locals_) {
+    progress.push_back(&local->progress);
+    if (locals_.size() == 1) continue;
+    local->thread = std::make_unique<DeviceThread>(local->device);
+  }
+  watch_ =
+      std::make_unique<HangWatch>(std::move(progress), options_.hang_timeout);
+}
+
+absl::Status PipelineExecutor::ForEachLocal(
+    absl::FunctionRef<absl::Status(Local&)> work) {
+  if (locals_.size() == 1) {
+    return RunOnDevice(locals_[0]->device, [&] { return work(*locals_[0]); });
+  }
+  std::vector<std::future<absl::Status>> running;
+  for (const auto& local : locals_) {
+    running.push_back(
+        local->thread->Submit([&work, &local] { return work(*local); }));
+  }
+  absl::Status done;
+  for (std::future<absl::Status>& each : running) done.Update(each.get());
+  return done;
 }
 
 absl::Status PipelineExecutor::CheckStages() const {
@@ -133,27 +161,24 @@ absl::Status PipelineExecutor::Run(Step& step) {
     step.last_gradients = LastGradients(schedule_, static_cast<int>(count));
   }
   channels_->Begin(step.rows, step.trains);
-  std::vector<std::future<absl::Status>> running;
-  std::vector<const DeviceProgress*> progress;
   for (const auto& local : locals_) {
     local->actions = step.trains
                          ? &schedule_.actions[static_cast<size_t>(local->index)]
                          : &local->forwards;
-    progress.push_back(&local->progress);
-    running.push_back(local->place->Submit(
-        [this, &local, &step] { return RunDevice(*local, step); }));
   }
+  watch_->Begin([this, &step](size_t device, int action) {
+    OnHang(*locals_[device], action, step);
+  });
   const absl::Status done =
-      AwaitDevices(std::move(running), progress, options_.hang_timeout,
-                   [&](size_t device, int action) {
-                     OnHang(*locals_[device], action, step);
-                   });
-  if (done.ok()) return done;
+      ForEachLocal([&](Local& local) { return RunDevice(local, step); });
+  watch_->End();
+  absl::MutexLock lock(&step.mutex);
+  if (step.failure.ok()) step.failure = done;
+  if (step.failure.ok()) return step.failure;
   for (const auto& stage : stages_) {
     if (stage != nullptr) stage->Clear();
   }
-  absl::MutexLock lock(&step.mutex);
-  return step.failure.ok() ? done : step.failure;
+  return step.failure;
 }
 
 StageGradients* PipelineExecutor::GradientsOf(int stage, const Step& step) {
@@ -180,14 +205,8 @@ absl::StatusOr<Score> PipelineExecutor::TrainStep(
 }
 
 absl::Status PipelineExecutor::OnDevices(const DeviceWork& work) {
-  std::vector<std::future<absl::Status>> running;
-  for (const auto& local : locals_) {
-    running.push_back(
-        local->place->Submit([&work, &local] { return work(local->index); }));
-  }
-  absl::Status done;
-  for (std::future<absl::Status>& each : running) done.Update(each.get());
-  return done;
+  return ForEachLocal(
+      [&work](const Local& local) { return work(local.index); });
 }
 
 absl::StatusOr<Inference> PipelineExecutor::Infer(

@@ -1,5 +1,5 @@
-// Pipeline executor: runs a schedule with one thread a device and no lock over
-// all.
+// Pipeline executor: runs a schedule with one thread a device (the caller's,
+// where there is only one) and no lock over all.
 
 #ifndef TANDEM_PARALLEL_PIPELINE_EXECUTOR_H_
 #define TANDEM_PARALLEL_PIPELINE_EXECUTOR_H_
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -128,6 +129,9 @@ class PipelineExecutor {
   struct Local;  // a device of this rank
 
   absl::Status CheckStages() const;
+  void StartThreads();
+  // On their threads, at the same time; the first error.
+  absl::Status ForEachLocal(absl::FunctionRef<absl::Status(Local&)> work);
   absl::Status Run(Step& step);
   absl::Status RunDevice(Local& local, Step& step);
   absl::Status RunAction(const Action& action, Step& step, Local& local,
@@ -172,6 +176,7 @@ class PipelineExecutor {
   std::vector<int> peaks_;
   std::vector<Score> scores_;
   std::vector<std::unique_ptr<Local>> locals_;
+  std::unique_ptr<HangWatch> watch_;  // last: it asks the others
 };
 
 }  // namespace tandem

@@ -51,14 +51,14 @@ inline int NumberOf(const Action& action, const std::vector<Action>& all) {
 }
 
 struct PipelineExecutor::Local {
-  Local(int in_schedule, c10::Device on)
-      : index(in_schedule), place(std::make_unique<DeviceThread>(on)) {}
+  Local(int in_schedule, c10::Device on) : index(in_schedule), device(on) {}
 
-  int index;                                     // in the schedule
+  int index;  // in the schedule
+  c10::Device device;
   std::vector<Action> forwards;                  // of a forward-only pass
   const std::vector<Action>* actions = nullptr;  // of the step under way
   DeviceProgress progress;
-  std::unique_ptr<DeviceThread> place;  // last
+  std::unique_ptr<DeviceThread> thread;  // null: the caller's. Last
 };
 
 }  // namespace tandem

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <set>
-#include <utility>
+
+#include "absl/time/time.h"
 
 namespace tandem {
 
@@ -18,28 +18,48 @@ std::optional<int> DeviceProgress::RunningSinceBefore(
   return action;
 }
 
-absl::Status AwaitDevices(
-    std::vector<std::future<absl::Status>> running,
-    const std::vector<const DeviceProgress*>& progress,
-    std::chrono::milliseconds limit,
-    const std::function<void(size_t device, int action)>& on_hang) {
-  using Clock = DeviceProgress::Clock;
-  // A hang shows between one limit and one and a quarter after it began.
-  const auto interval = std::max(limit / 4, std::chrono::milliseconds(1));
-  std::set<std::pair<size_t, int>> told;
-  absl::Status result;
-  for (std::future<absl::Status>& each : running) {
-    while (each.wait_for(interval) == std::future_status::timeout) {
-      for (size_t device = 0; device < progress.size(); ++device) {
-        const auto action =
-            progress[device]->RunningSinceBefore(Clock::now() - limit);
-        if (!action.has_value()) continue;
-        if (told.emplace(device, *action).second) on_hang(device, *action);
-      }
-    }
-    result.Update(each.get());
+HangWatch::HangWatch(std::vector<const DeviceProgress*> progress,
+                     std::chrono::milliseconds limit)
+    : progress_(std::move(progress)),
+      limit_(limit),
+      thread_([this] { Loop(); }) {}
+
+HangWatch::~HangWatch() {
+  {
+    absl::MutexLock lock(&mutex_);
+    ending_ = true;
   }
-  return result;
+  thread_.join();
+}
+
+void HangWatch::Begin(OnHang on_hang) {
+  absl::MutexLock lock(&mutex_);
+  on_hang_ = std::move(on_hang);
+}
+
+void HangWatch::End() {
+  absl::MutexLock lock(&mutex_);
+  on_hang_ = nullptr;
+  told_.clear();
+}
+
+void HangWatch::Loop() {
+  // A hang shows between one limit and one and a quarter after it began.
+  const absl::Duration interval =
+      absl::FromChrono(std::max(limit_ / 4, std::chrono::milliseconds(1)));
+  absl::MutexLock lock(&mutex_);
+  while (!mutex_.AwaitWithTimeout(absl::Condition(&ending_), interval)) {
+    if (on_hang_) Check();
+  }
+}
+
+void HangWatch::Check() {
+  const auto since = DeviceProgress::Clock::now() - limit_;
+  for (size_t device = 0; device < progress_.size(); ++device) {
+    const auto action = progress_[device]->RunningSinceBefore(since);
+    if (!action.has_value()) continue;
+    if (told_.emplace(device, *action).second) on_hang_(device, *action);
+  }
 }
 
 void EndProcess(const std::string& message) {

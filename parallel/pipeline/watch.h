@@ -10,12 +10,15 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <optional>
+#include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 
 namespace tandem {
 
@@ -40,14 +43,39 @@ class DeviceProgress {
   std::atomic<Clock::rep> since_{0};
 };
 
-// Waits for all of them. Every `limit`, at least, asks whether one device has
-// been computing the same action for as long, and calls `on_hang` with its
-// index and action, once for each. The first error is returned.
-absl::Status AwaitDevices(
-    std::vector<std::future<absl::Status>> running,
-    const std::vector<const DeviceProgress*>& progress,
-    std::chrono::milliseconds limit,
-    const std::function<void(size_t device, int action)>& on_hang);
+// Asks, from a thread of its own and every `limit` at least, whether a device
+// has been computing the same action for as long.
+//
+// Begin and End from one thread.
+class HangWatch {
+ public:
+  // Told once a device and action of a step, on the watch's thread, and before
+  // End returns.
+  using OnHang = std::function<void(size_t device, int action)>;
+
+  // `progress`, by device, must outlive the watch.
+  HangWatch(std::vector<const DeviceProgress*> progress,
+            std::chrono::milliseconds limit);
+  ~HangWatch();
+  HangWatch(const HangWatch&) = delete;
+  HangWatch& operator=(const HangWatch&) = delete;
+
+  // A step begins, or ends.
+  void Begin(OnHang on_hang);
+  void End();
+
+ private:
+  void Loop();
+  void Check() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::vector<const DeviceProgress*> progress_;
+  const std::chrono::milliseconds limit_;
+  absl::Mutex mutex_;
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  OnHang on_hang_ ABSL_GUARDED_BY(mutex_);  // null: between steps
+  std::set<std::pair<size_t, int>> told_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;  // last: it uses the others
+};
 
 // Logs `message` and ends the process at once with exit code 1: what runs in
 // its threads cannot be waited for.

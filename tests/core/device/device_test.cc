@@ -48,6 +48,24 @@ TEST(DevicesOfTest, GpusThatAreNotThereAreAnError) {
                                       HasSubstr("needs GPUs 2000 to 2001")));
 }
 
+TEST(RunOnDeviceTest, RunsInTheCallersThread) {
+  const std::thread::id here = std::this_thread::get_id();
+  EXPECT_TRUE(RunOnDevice(kCpu, [&] {
+                EXPECT_EQ(std::this_thread::get_id(), here);
+                return absl::OkStatus();
+              }).ok());
+  EXPECT_EQ(RunOnDevice(kCpu, [] { return absl::NotFoundError("none"); }),
+            absl::NotFoundError("none"));
+}
+
+TEST(RunOnDeviceTest, AnExceptionBecomesAStatus) {
+  const absl::Status status = RunOnDevice(kCpu, [] {
+    at::ones({2}).add(at::ones({3}));
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(status.message(), HasSubstr("must match"));
+}
+
 // LibTorch has one device of this type, without memory.
 constexpr c10::DeviceType kMeta = c10::DeviceType::Meta;
 

@@ -122,6 +122,8 @@ class PipelineExecutorTest : public DeviceTypeTest {
     }
   }
 
+  static void HangInALayer(const Schedule& schedule);
+
   // Sums of gradients in the schedule's order: the same bits where that is the
   // microbatches' own.
   static bool Close(const at::Tensor& a, const at::Tensor& b,
@@ -306,8 +308,7 @@ TEST_P(PipelineExecutorTest, AFailureStopsAllStagesAndSaysWhere) {
   EXPECT_TRUE((*executor)->TrainStep(BatchesOf(8, 4, 1)).ok());
 }
 
-TEST_P(PipelineExecutorTest, AHangInALayerIsSaid) {
-  const auto schedule = MakeSchedule("1f1b", {2, 1, 4});
+void PipelineExecutorTest::HangInALayer(const Schedule& schedule) {
   absl::Notification hang, end;
   int calls = 0;
   const LayerSpecs specs =
@@ -326,7 +327,7 @@ TEST_P(PipelineExecutorTest, AHangInALayerIsSaid) {
     said = message;
     end.Notify();
   };
-  const auto executor = Make(*schedule, specs, options);
+  const auto executor = Make(schedule, specs, options);
   ASSERT_TRUE(executor.ok()) << executor.status();
   const absl::Status failed =
       (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
@@ -337,6 +338,14 @@ TEST_P(PipelineExecutorTest, AHangInALayerIsSaid) {
                         "forward of microbatch 1 in ", last.name(),
                         " has been computing for 200ms, in layer ",
                         last.layers().back().name, ": it cannot be stopped")));
+}
+
+// In a thread of the device's own, and in the caller's.
+TEST_P(PipelineExecutorTest, AHangInALayerIsSaid) {
+  for (const int devices : {2, 1}) {
+    SCOPED_TRACE(devices);
+    HangInALayer(*MakeSchedule("1f1b", {devices, 1, 4}));
+  }
 }
 
 TEST_P(PipelineExecutorTest, ANeighbourThatDoesNotComeEndsTheWait) {

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
+#include <atomic>
+#include <chrono>
 #include <thread>
-#include <utility>
+
+#include "absl/synchronization/notification.h"
 
 namespace tandem {
 namespace {
@@ -23,43 +25,46 @@ TEST(PipelineWatchTest, ProgressSaysWhatRunsForLong) {
   EXPECT_FALSE(progress.RunningSinceBefore(now).has_value());
 }
 
-TEST(PipelineWatchTest, TheFirstErrorIsReturned) {
-  std::vector<std::future<absl::Status>> running;
-  for (const absl::Status& each :
-       {absl::OkStatus(), absl::InternalError("first"),
-        absl::InternalError("second")}) {
-    std::promise<absl::Status> promise;
-    promise.set_value(each);
-    running.push_back(promise.get_future());
-  }
-  EXPECT_EQ(AwaitDevices(std::move(running), {}, milliseconds(100),
-                         [](size_t, int) { FAIL(); })
-                .message(),
-            "first");
-}
-
 TEST(PipelineWatchTest, AHangIsToldOnce) {
   DeviceProgress idle, busy;
   busy.Starts(7, Clock::now());
-  std::promise<absl::Status> end;
-  std::vector<std::future<absl::Status>> running;
-  running.push_back(end.get_future());
-  int calls = 0;
-  std::thread later;
-  const absl::Status status =
-      AwaitDevices(std::move(running), {&idle, &busy}, milliseconds(40),
-                   [&](size_t device, int action) {
-                     EXPECT_EQ(device, 1u);
-                     EXPECT_EQ(action, 7);
-                     ++calls;
-                     later = std::thread([&] {
-                       std::this_thread::sleep_for(milliseconds(100));
-                       end.set_value(absl::OkStatus());
-                     });
-                   });
-  later.join();
-  EXPECT_TRUE(status.ok());
+  std::atomic<int> calls{0};
+  absl::Notification told;
+  HangWatch watch({&idle, &busy}, milliseconds(40));
+  watch.Begin([&](size_t device, int action) {
+    EXPECT_EQ(device, 1u);
+    EXPECT_EQ(action, 7);
+    if (++calls == 1) told.Notify();
+  });
+  told.WaitForNotification();
+  std::this_thread::sleep_for(milliseconds(100));
+  watch.End();
   EXPECT_EQ(calls, 1);
+}
+
+// Each step's hang is one of its own.
+TEST(PipelineWatchTest, IsToldOfEachStep) {
+  DeviceProgress busy;
+  busy.Starts(0, Clock::now());
+  HangWatch watch({&busy}, milliseconds(10));
+  for (int step = 0; step < 3; ++step) {
+    absl::Notification told;
+    watch.Begin([&](size_t, int) { told.Notify(); });
+    told.WaitForNotification();
+    watch.End();
+  }
+}
+
+TEST(PipelineWatchTest, BetweenStepsNothingIsAsked) {
+  DeviceProgress busy;
+  busy.Starts(0, Clock::now());
+  HangWatch watch({&busy}, milliseconds(4));
+  std::atomic<int> calls{0};
+  watch.Begin([&](size_t, int) { ++calls; });
+  watch.End();
+  const int before = calls;
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(calls, before);
 }
 
 TEST(PipelineWatchDeathTest, EndsTheProcessWithItsMessage) {
