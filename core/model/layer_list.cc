@@ -68,6 +68,20 @@ LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed) {
   return layers;
 }
 
+LayerSpecs SpecsOf(const LayerList& layers) {
+  LayerSpecs specs;
+  for (const Layer& layer : layers) {
+    LayerSpec spec;
+    spec.name = layer.name;
+    spec.make = [layer](uint64_t) { return layer; };
+    spec.links = layer.links;
+    spec.links.ties.clear();  // it is tied
+    spec.traits = layer.traits;
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
 at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips) {
   const bool has_skips = layer.links.has_skips();
   TORCH_CHECK(has_skips ? layer.forward_with_skips != nullptr

@@ -25,6 +25,10 @@ namespace tandem {
 // tied to, if that is among these layers, else another with the same values.
 LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed);
 
+// Specs of layers that are made already: making gives these same layers,
+// whatever the seed. Weights that several of them share go on being shared.
+LayerSpecs SpecsOf(const LayerList& layers);
+
 // Sends `input` through one layer, which leaves its skips in `skips`. Those
 // that it takes are there afterwards, too: who runs the layers drops them
 // behind the last that does (core/model/last_pops.h). Throws c10::Error for a

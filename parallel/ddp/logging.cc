@@ -53,6 +53,54 @@ void AddStepTimes(nanoseconds forward, const ReducerTimes& step,
           &data->avg_backward_compute_comm_overlap_time);
 }
 
+void DescribeReplica(const DistributedDataParallelOptions& options,
+                     const Communicator& group, const FlatBufferList& averaged,
+                     DdpLoggingData* data) {
+  data->rank = group.rank();
+  data->world_size = group.size();
+  data->backend_name = group.backend();
+  data->broadcast_buffers = options.broadcast_buffers;
+  data->find_unused_parameters = options.find_unused_parameters;
+  data->static_graph = options.static_graph;
+  for (const FlatBuffer* buffer : averaged) {
+    data->num_parameter_tensors += static_cast<int64_t>(buffer->slots().size());
+    for (const FlatSlot& slot : buffer->slots()) {
+      data->total_parameter_size_bytes +=
+          static_cast<int64_t>(slot.parameter.nbytes());
+    }
+  }
+}
+
+void DescribeBuckets(const Reducer& reducer, DdpLoggingData* data) {
+  data->has_rebuilt_buckets = reducer.has_rebuilt_buckets();
+  for (const Bucket& bucket : reducer.buckets()) {
+    data->bucket_sizes.push_back(
+        bucket.length *
+        static_cast<int64_t>(bucket.buffer->grads().element_size()));
+  }
+  data->num_buckets = static_cast<int64_t>(data->bucket_sizes.size());
+}
+
+void AddStage(const DdpLoggingData& stage, DdpLoggingData* all) {
+  all->num_parameter_tensors += stage.num_parameter_tensors;
+  all->total_parameter_size_bytes += stage.total_parameter_size_bytes;
+  all->num_buckets += stage.num_buckets;
+  all->bucket_sizes.insert(all->bucket_sizes.end(), stage.bucket_sizes.begin(),
+                           stage.bucket_sizes.end());
+  all->iteration = std::max(all->iteration, stage.iteration);
+  for (int64_t DdpLoggingData::*time :
+       {&DdpLoggingData::forward_compute_time,
+        &DdpLoggingData::backward_compute_time,
+        &DdpLoggingData::backward_comm_time,
+        &DdpLoggingData::backward_compute_comm_overlap_time,
+        &DdpLoggingData::avg_forward_compute_time,
+        &DdpLoggingData::avg_backward_compute_time,
+        &DdpLoggingData::avg_backward_comm_time,
+        &DdpLoggingData::avg_backward_compute_comm_overlap_time}) {
+    all->*time += stage.*time;
+  }
+}
+
 std::vector<std::pair<std::string, double>> ToList(const DdpLoggingData& data) {
   const auto number = [](int64_t n) { return static_cast<double>(n); };
   return {

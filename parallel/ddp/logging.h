@@ -9,7 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/comm/communicator.h"
+#include "parallel/ddp/options.h"
 #include "parallel/ddp/reducer.h"
+#include "parallel/optim/flat_buffer_list.h"
 
 namespace tandem {
 
@@ -47,6 +50,17 @@ struct DdpLoggingData {
 // that overlap counted once.
 void AddStepTimes(std::chrono::nanoseconds forward, const ReducerTimes& step,
                   DdpLoggingData* data);
+
+// What is known before the first step: of the group, the options and the
+// parameters whose gradients are averaged.
+void DescribeReplica(const DistributedDataParallelOptions& options,
+                     const Communicator& group, const FlatBufferList& averaged,
+                     DdpLoggingData* data);
+// And of the buckets as they are now.
+void DescribeBuckets(const Reducer& reducer, DdpLoggingData* data);
+
+// Of one stage more of a rank, as if the stages had worked one after the other.
+void AddStage(const DdpLoggingData& stage, DdpLoggingData* all);
 
 // The numbers, by name, for a report.
 std::vector<std::pair<std::string, double>> ToList(const DdpLoggingData& data);

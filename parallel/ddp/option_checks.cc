@@ -49,11 +49,6 @@ absl::Status CheckTrained(const char* option, const NamedTensors& parameters,
 absl::Status CheckDelayed(const DistributedDataParallelOptions& options,
                           const NamedTensors& parameters) {
   const std::string& until = options.param_to_hook_all_reduce;
-  if (options.delay_all_reduce_named_params.empty() != until.empty()) {
-    return absl::InvalidArgumentError(
-        "delay_all_reduce_named_params and param_to_hook_all_reduce need each "
-        "other: give both or none");
-  }
   if (until.empty()) return absl::OkStatus();
   for (const std::string& name : options.delay_all_reduce_named_params) {
     TANDEM_RETURN_IF_ERROR(
@@ -116,8 +111,6 @@ absl::Status CheckAnyTrained(const DistributedDataParallelOptions& options,
 
 int64_t Bytes(double mib) { return static_cast<int64_t>(mib * (1 << 20)); }
 
-}  // namespace
-
 BucketOptions BucketsOf(const DistributedDataParallelOptions& options) {
   BucketOptions buckets;
   if (!options.bucket_cap_mb_list.empty()) {
@@ -129,6 +122,23 @@ BucketOptions BucketsOf(const DistributedDataParallelOptions& options) {
     buckets.limits = {std::max<int64_t>(1, Bytes(*options.bucket_cap_mb))};
   }
   return buckets;
+}
+
+}  // namespace
+
+ReducerOptions ReducerOptionsOf(const DistributedDataParallelOptions& options,
+                                const NamedTensors& parameters) {
+  ReducerOptions reducer;
+  reducer.buckets = BucketsOf(options);
+  reducer.find_unused_parameters = options.find_unused_parameters;
+  reducer.static_graph = options.static_graph;
+  reducer.skip_all_reduce_unused_params = options.skip_all_reduce_unused_params;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].first == options.param_to_hook_all_reduce) {
+      reducer.delayed_until = static_cast<int64_t>(i);
+    }
+  }
+  return reducer;
 }
 
 NamedTensors UnderFirstNames(const NamedTensors& parameters) {
@@ -161,9 +171,7 @@ DistributedDataParallelOptions WithFirstNames(
   return options;
 }
 
-absl::Status CheckDdpOptions(const DistributedDataParallelOptions& options,
-                             const NamedTensors& parameters,
-                             const NamedTensors& buffers) {
+absl::Status CheckDdpValues(const DistributedDataParallelOptions& options) {
   if (!options.gradient_as_bucket_view) {
     return absl::InvalidArgumentError(
         "gradient_as_bucket_view cannot be off: gradients always are views of "
@@ -175,6 +183,19 @@ absl::Status CheckDdpOptions(const DistributedDataParallelOptions& options,
   for (double mib : options.bucket_cap_mb_list) {
     TANDEM_RETURN_IF_ERROR(CheckCap("bucket_cap_mb_list", mib));
   }
+  if (options.delay_all_reduce_named_params.empty() !=
+      options.param_to_hook_all_reduce.empty()) {
+    return absl::InvalidArgumentError(
+        "delay_all_reduce_named_params and param_to_hook_all_reduce need each "
+        "other: give both or none");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDdpOptions(const DistributedDataParallelOptions& options,
+                             const NamedTensors& parameters,
+                             const NamedTensors& buffers) {
+  TANDEM_RETURN_IF_ERROR(CheckDdpValues(options));
   TANDEM_RETURN_IF_ERROR(CheckInitialised(parameters));
   TANDEM_RETURN_IF_ERROR(CheckDelayed(options, parameters));
   TANDEM_RETURN_IF_ERROR(CheckIgnored(options, parameters, buffers));

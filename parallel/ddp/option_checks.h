@@ -5,13 +5,15 @@
 
 #include "absl/status/status.h"
 #include "core/base/named_tensors.h"
-#include "parallel/ddp/bucket_options.h"
 #include "parallel/ddp/options.h"
+#include "parallel/ddp/reducer.h"
 
 namespace tandem {
 
-// The sizes of buckets, in bytes.
-BucketOptions BucketsOf(const DistributedDataParallelOptions& options);
+// The reducer's, for a model with these parameters, of which
+// param_to_hook_all_reduce may be one; delayed buffers are the caller's affair.
+ReducerOptions ReducerOptionsOf(const DistributedDataParallelOptions& options,
+                                const NamedTensors& parameters);
 
 // `parameters` without those that are the same tensor as an earlier one (a tied
 // weight): its first name is the one that counts.
@@ -22,10 +24,12 @@ NamedTensors UnderFirstNames(const NamedTensors& parameters);
 DistributedDataParallelOptions WithFirstNames(
     DistributedDataParallelOptions options, const NamedTensors& parameters);
 
-// InvalidArgument, naming the option: a bucket cap that is not positive, a name
-// that is none of the model's, delayed parameters without one to wait for,
-// options that exclude each other; a model without a parameter that requires a
-// gradient and is to be averaged.
+// InvalidArgument, naming the option: a bucket cap that is not positive, delayed
+// parameters without one to wait for, options that exclude each other.
+absl::Status CheckDdpValues(const DistributedDataParallelOptions& options);
+
+// The same, and for a name that is none of the model's, and a model without a
+// parameter that requires a gradient and is to be averaged.
 absl::Status CheckDdpOptions(const DistributedDataParallelOptions& options,
                              const NamedTensors& parameters,
                              const NamedTensors& buffers);

@@ -1,4 +1,5 @@
-// Options of DistributedDataParallel, under PyTorch's names.
+// Options of data parallelism, under PyTorch's names: of DistributedDataParallel,
+// and of local SGD.
 
 #ifndef TANDEM_PARALLEL_DDP_OPTIONS_H_
 #define TANDEM_PARALLEL_DDP_OPTIONS_H_
@@ -56,6 +57,13 @@ struct DistributedDataParallelOptions {
   // numbers share no flat buffer, so that each group can have an optimizer of
   // its own (flat_buffers_of). Not negative. Null: all in group 0.
   std::function<int64_t(const std::string& name)> optimizer_group;
+};
+
+// Names, meaning and defaults of PyTorch's PeriodicModelAverager, except that
+// `period` has no default there.
+struct ParameterAveragingOptions {
+  int64_t period = 1;        // steps from one averaging to the next
+  int64_t warmup_steps = 0;  // first steps, after which nothing is averaged
 };
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
+#include "parallel/ddp/options.h"
 #include "parallel/optim/flat_buffer_list.h"
 
 namespace tandem {
@@ -23,13 +24,6 @@ namespace tandem {
 // Errors of Communicator. After one, parameters may differ between ranks.
 absl::Status AverageParameters(const FlatBufferList& buffers,
                                Communicator& group);
-
-// Names, meaning and defaults of PyTorch's PeriodicModelAverager, except that
-// `period` has no default there.
-struct ParameterAveragingOptions {
-  int64_t period = 1;        // steps from one averaging to the next
-  int64_t warmup_steps = 0;  // first steps, after which nothing is averaged
-};
 
 // Decides after which steps parameters are averaged: steps count from 0, and
 // step s is followed by an averaging when s >= warmup_steps and

@@ -88,18 +88,8 @@ absl::Status Replica::TakeRank0s(const NamedTensors& tensors) {
 }
 
 void Replica::MakeReducer(const NamedTensors& parameters) {
-  ReducerOptions options;
-  options.buckets = BucketsOf(options_);
-  options.find_unused_parameters = options_.find_unused_parameters;
-  options.static_graph = options_.static_graph;
-  options.skip_all_reduce_unused_params =
-      options_.skip_all_reduce_unused_params;
+  ReducerOptions options = ReducerOptionsOf(options_, parameters);
   options.delayed = delayed_;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (parameters[i].first == options_.param_to_hook_all_reduce) {
-      options.delayed_until = static_cast<int64_t>(i);
-    }
-  }
   options.on_begin = [this] { OnBackwardBegun(); };
   reducer_ = std::make_shared<Reducer>(averaged_, group_, std::move(options));
   std::vector<torch::autograd::Node*> accumulators;
@@ -114,20 +104,7 @@ void Replica::MakeReducer(const NamedTensors& parameters) {
 }
 
 void Replica::Describe() {
-  logging_->rank = group_.rank();
-  logging_->world_size = group_.size();
-  logging_->backend_name = group_.backend();
-  logging_->broadcast_buffers = options_.broadcast_buffers;
-  logging_->find_unused_parameters = options_.find_unused_parameters;
-  logging_->static_graph = options_.static_graph;
-  for (const FlatBuffer* buffer : averaged_flat_buffers()) {
-    logging_->num_parameter_tensors +=
-        static_cast<int64_t>(buffer->slots().size());
-    for (const FlatSlot& slot : buffer->slots()) {
-      logging_->total_parameter_size_bytes +=
-          static_cast<int64_t>(slot.parameter.nbytes());
-    }
-  }
+  DescribeReplica(options_, group_, averaged_flat_buffers(), logging_.get());
 }
 
 // Within autograd's engine, which takes care of what is to be done at the end
@@ -204,13 +181,7 @@ absl::Status Replica::register_comm_hook(CommunicationHook hook) {
 
 DdpLoggingData Replica::logging_data() const {
   DdpLoggingData data = *logging_;
-  data.has_rebuilt_buckets = reducer_->has_rebuilt_buckets();
-  for (const Bucket& bucket : reducer_->buckets()) {
-    data.bucket_sizes.push_back(
-        bucket.length *
-        static_cast<int64_t>(bucket.buffer->grads().element_size()));
-  }
-  data.num_buckets = static_cast<int64_t>(data.bucket_sizes.size());
+  DescribeBuckets(*reducer_, &data);
   return data;
 }
 

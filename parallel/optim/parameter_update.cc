@@ -7,6 +7,7 @@
 #include "core/base/torch_status.h"
 #include "core/instrument/fault_point.h"
 #include "core/instrument/trace.h"
+#include "core/mesh/mesh.h"
 #include "parallel/optim/gradient_clipping.h"
 
 namespace tandem {
@@ -34,8 +35,12 @@ void ParameterUpdate::ClipValues() {
   if (clip_value_ > 0) ClipGradientValue(buffers_, clip_value_);
 }
 
-void ParameterUpdate::ScaleFor(double norm) {
-  ScaleGradients(buffers_, clip_norm_, norm);
+void ParameterUpdate::ScaleFor(const GradientNorms& norms) {
+  for (FlatBuffer* buffer : buffers_) {
+    const bool averaged = buffer->traits().reduces_over(kDataAxis);
+    ScaleGradients(FlatBufferList({buffer}), clip_norm_,
+                   averaged ? norms.averaged : norms.own);
+  }
 }
 
 absl::Status ParameterUpdate::Step(double learning_rate,

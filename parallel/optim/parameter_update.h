@@ -15,6 +15,14 @@
 
 namespace tandem {
 
+// Of all gradients of a model: of those that are averaged over replicas, and of
+// those that are each replica's own (ParameterTraits), which have no part in
+// the others' norm, since replicas would scale by different factors.
+struct GradientNorms {
+  double averaged = 0;
+  double own = 0;
+};
+
 // Of some flat buffers, which must outlive it. Not thread-safe.
 //
 // Fault point: "before_optimizer".
@@ -33,8 +41,8 @@ class ParameterUpdate {
   absl::Status Step(double learning_rate,
                     absl::FunctionRef<absl::Status()> clip);
 
-  // Scales gradients down for `norm`, the whole model's.
-  void ScaleFor(double norm);
+  // Scales gradients down for `norms`, the whole model's.
+  void ScaleFor(const GradientNorms& norms);
 
   // As GroupedOptimizer's.
   NamedTensors State() const { return optimizer_.State(); }

@@ -113,7 +113,9 @@ absl::Status PipelineExecutor::RunForward(const Action& action, Step& step,
         stage.ForwardLoss(pass, inputs, targets,
                           parts.empty() ? pass.weight : parts[index]));
     time.computed = Clock::now();
-    return parts.empty() ? CheckDensity(index, step) : absl::OkStatus();
+    if (parts.empty()) TANDEM_RETURN_IF_ERROR(CheckDensity(index, step));
+    const bool last = index + 1 == step.rows.size();
+    return last ? FaultPoint("after_forward") : absl::OkStatus();
   }
   TANDEM_ASSIGN_OR_RETURN(
       const StageMessage outputs,

@@ -66,7 +66,8 @@ struct Inference {
 // The stages of one rank. All ranks of a pipeline call the same methods with
 // the same sizes. Not thread-safe.
 //
-// Fault points: "stage:S:forward:M", "stage:S:backward:M", both from 0.
+// Fault points: "stage:S:forward:M", "stage:S:backward:M", both from 0, and
+// "after_forward", when a training step's last loss is there.
 class PipelineExecutor {
  public:
   using Stages = std::vector<std::unique_ptr<PipelineStage>>;

@@ -1,9 +1,6 @@
 #include "parallel/pipeline/loss_weights.h"
 
-#include <ATen/ops/full.h>
-
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -52,34 +49,6 @@ std::vector<double> PartsOfTotal(const std::vector<double>& weights,
   std::vector<double> parts;
   for (double each : weights) parts.push_back(total == 0 ? 0 : each / total);
   return parts;
-}
-
-absl::Status RankLossParts::Start(const LossFunction& loss,
-                                  const std::vector<Batch>& microbatches,
-                                  Communicator* ranks) {
-  weights_.clear();
-  ranks_ = 1;
-  summing_ = PendingCollective();
-  if (loss.weight()) {
-    TANDEM_ASSIGN_OR_RETURN(weights_, LossWeights(loss, microbatches));
-  } else {
-    for (const Batch& each : microbatches) {
-      weights_.push_back(static_cast<double>(each.size));
-    }
-  }
-  total_ = at::full({1}, std::accumulate(weights_.begin(), weights_.end(), 0.0),
-                    at::kDouble);
-  if (!loss.weight() || ranks == nullptr) return absl::OkStatus();
-  ranks_ = ranks->size();
-  TANDEM_ASSIGN_OR_RETURN(summing_, ranks->StartAllReduceSum(total_, 1, [] {
-    return "the weights of losses";
-  }));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<double>> RankLossParts::Parts() {
-  TANDEM_RETURN_IF_ERROR(summing_.Wait());
-  return PartsOfTotal(weights_, *total_.const_data_ptr<double>() / ranks_);
 }
 
 absl::Status CheckSameDensity(const Score& score, int64_t size,

@@ -4,15 +4,11 @@
 #ifndef TANDEM_PARALLEL_PIPELINE_LOSS_WEIGHTS_H_
 #define TANDEM_PARALLEL_PIPELINE_LOSS_WEIGHTS_H_
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/comm/communicator.h"
-#include "core/comm/pending_collective.h"
 #include "core/loss/loss.h"
 #include "core/model/batch.h"
 
@@ -35,28 +31,6 @@ absl::StatusOr<LossTargets> TargetsOf(const Batch& batch,
 // where nothing counts.
 std::vector<double> PartsOfTotal(const std::vector<double>& weights,
                                  double total);
-
-// The parts of one step of a rank whose gradients are averaged over others.
-// Not thread-safe.
-class RankLossParts {
- public:
-  // Weighs `microbatches` as `loss` does, or by samples if it has no weight, as
-  // if all ranks had as many. With a weight `ranks` tell each other theirs,
-  // while the step goes on; null: there are no others.
-  absl::Status Start(const LossFunction& loss,
-                     const std::vector<Batch>& microbatches,
-                     Communicator* ranks);
-
-  // Of each microbatch, so that the mean over ranks of all that is weighed is
-  // the mean over the whole batch. Waits for the others.
-  absl::StatusOr<std::vector<double>> Parts();
-
- private:
-  std::vector<double> weights_;
-  int ranks_ = 1;
-  at::Tensor total_;  // [1], double
-  PendingCollective summing_;
-};
 
 // For a loss that weighs by samples: InvalidArgument where a microbatch of
 // `size` samples has more or fewer predictions for each than another one, for

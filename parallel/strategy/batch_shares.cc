@@ -24,6 +24,12 @@ int64_t SumOf(const std::vector<int64_t>& sizes, int first, int end) {
                          int64_t{0});
 }
 
+absl::Status CheckAny(int64_t samples) {
+  if (samples > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "a training step needs at least one sample");
+}
+
 // What is missing of a whole batch must be missing at its end.
 absl::Status CheckIsWholeBatchesBeginning(const std::vector<int64_t>& sizes,
                                           int64_t most) {
@@ -43,10 +49,11 @@ absl::Status CheckIsWholeBatchesBeginning(const std::vector<int64_t>& sizes,
 }  // namespace
 
 // Collective where batches may be uneven.
-absl::Status BatchShares::Learn(int64_t size) {
+absl::Status BatchShares::Learn(int64_t size, bool apart) {
+  apart_ = apart;
   const int replicas = groups_.replicas();
   sizes_.assign(static_cast<size_t>(replicas), size);
-  if (!options_.uneven_batches) return absl::OkStatus();
+  if (apart || !options_.uneven_batches) return CheckAny(size);
   if (Communicator* const world = groups_.world()) {
     TANDEM_ASSIGN_OR_RETURN(
         const std::vector<at::Tensor> all,
@@ -65,10 +72,7 @@ absl::Status BatchShares::Learn(int64_t size) {
                        its, " samples: give them the same"));
     }
   }
-  if (SumOf(sizes_, 0, replicas) == 0) {
-    return absl::InvalidArgumentError(
-        "a training step needs at least one sample");
-  }
+  TANDEM_RETURN_IF_ERROR(CheckAny(SumOf(sizes_, 0, replicas)));
   if (!options_.reproducible) return absl::OkStatus();
   return CheckIsWholeBatchesBeginning(
       sizes_, options_.microbatch_size * options_.schedule.microbatches);
@@ -121,14 +125,15 @@ absl::StatusOr<std::vector<double>> BatchShares::LossParts(
       at::zeros({groups_.replicas() * count}, at::dtype(at::kDouble));
   auto* const weights = all.mutable_data_ptr<double>();
   std::copy(mine.begin(), mine.end(), weights + groups_.replica() * count);
-  if (Communicator* const replicas = groups_.data(last)) {
+  Communicator* const replicas = groups_.data(last);
+  if (replicas != nullptr && !apart_) {
     TANDEM_RETURN_IF_ERROR(
         replicas->AllReduceSum(all, [] { return "the weights of losses"; }));
   }
   const double total = std::accumulate(weights, weights + all.numel(), 0.0);
   // A sum over replicas, else a mean.
-  return PartsOfTotal(mine,
-                      total / (options_.reproducible ? 1 : groups_.replicas()));
+  const bool sums = options_.reproducible || apart_;
+  return PartsOfTotal(mine, total / (sums ? 1 : groups_.replicas()));
 }
 
 absl::StatusOr<StepSamples> BatchShares::SamplesOfStep(

@@ -28,8 +28,9 @@ class BatchShares {
 
   // Begins a step, with a batch of so many samples here. Collective where
   // batches may be uneven. InvalidArgument where the replicas' sizes do not
-  // make a step.
-  absl::Status Learn(int64_t size);
+  // make a step. `apart`: replicas train each on its own in this step, and send
+  // each other nothing.
+  absl::Status Learn(int64_t size, bool apart = false);
 
   // The batch in microbatches of this step. InvalidArgument where their number
   // or sizes are not what schedule and options ask for.
@@ -50,6 +51,7 @@ class BatchShares {
   const HybridOptions& options_;
   const LossFunction loss_;
   const HybridGroups& groups_;
+  bool apart_ = false;
   std::vector<int64_t> sizes_;  // of the step's batches, by replica
 };
 

@@ -8,6 +8,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/host_numbers.h"
+#include "parallel/schedule/sequential.h"
 #include "parallel/strategy/hybrid_strategy.h"
 #include "parallel/strategy/score_numbers.h"
 
@@ -17,9 +18,30 @@ HybridStrategy::HybridStrategy(const HybridOptions& options)
     : options_(options), times_(options_.schedule) {}
 
 std::string HybridStrategy::name() const {
-  const bool one_pipeline =
-      groups_.replicas() == 1 && options_.schedule.devices() > 1;
-  return one_pipeline ? "pipeline" : "hybrid";
+  const bool one = groups_.replicas() == 1;
+  const bool sequential = options_.schedule.name == kSequential;
+  if (options_.schedule.devices() == 1) return one ? "single" : "ddp";
+  if (sequential) return one ? "model_parallel" : "ddp";
+  return one ? "pipeline" : "hybrid";
+}
+
+bool HybridStrategy::averages_gradients() const {
+  return !averager_ || averager_->in_warmup();
+}
+
+bool HybridStrategy::ends_alike() const {
+  return averages_gradients() || averager_->averages_now();
+}
+
+void HybridStrategy::EndStep() {
+  alike_ = ends_alike();
+  ++step_;
+  if (averager_) averager_->set_step(step_);
+}
+
+void HybridStrategy::ResumeAt(int64_t steps) {
+  step_ = steps;
+  if (averager_) averager_->set_step(steps);
 }
 
 std::vector<TrainedStage*> HybridStrategy::AllStages() const {
@@ -49,9 +71,10 @@ std::vector<StageGradients*> HybridStrategy::AllGradients() const {
 absl::Status HybridStrategy::SumAuxiliaryLosses() {
   const int64_t count = options_.schedule.microbatches;
   const int replicas = groups_.replicas();
+  const bool alike = ends_alike();
   // A pass's weight is its share of the step's samples, but for what makes a
   // mean over replicas of it.
-  const double share = options_.reproducible ? 1 : 1.0 / replicas;
+  const double share = options_.reproducible || !alike ? 1 : 1.0 / replicas;
   std::vector<LossSums::Part> parts;
   std::vector<double> weights;
   std::vector<at::Tensor> losses;
@@ -69,17 +92,19 @@ absl::Status HybridStrategy::SumAuxiliaryLosses() {
   for (size_t i = 0; i < parts.size(); ++i) {
     parts[i].value = values[i] * weights[i] * share;
   }
-  return auxiliary_losses_.Sum(parts, replicas * count, groups_.world());
+  return auxiliary_losses_.Sum(parts, replicas * count,
+                               alike ? groups_.world() : groups_.pipe());
 }
 
 absl::StatusOr<Score> HybridStrategy::Compute(
     const Batch& batch, std::optional<double> learning_rate) {
-  TANDEM_RETURN_IF_ERROR(shares_->Learn(batch.size));
+  TANDEM_RETURN_IF_ERROR(
+      shares_->Learn(batch.size, /*apart=*/!averages_gradients()));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
                           shares_->Microbatches(batch));
   SetTraining(executor_->stages(), true);
   for (TrainedStage* stage : AllStages()) {
-    TANDEM_RETURN_IF_ERROR(stage->Prepare());
+    TANDEM_RETURN_IF_ERROR(stage->Prepare(averages_gradients()));
   }
   for (const auto& stage : executor_->stages()) {
     if (stage == nullptr || stage->records() == nullptr) continue;
@@ -99,14 +124,16 @@ absl::StatusOr<Score> HybridStrategy::Compute(
   if (!score.ok()) return Annotate(score.status(), "training step");
   const auto usual = static_cast<size_t>(options_.schedule.microbatches);
   if (microbatches.size() == usual) Measure(batch);
+  NoteForward();
   TANDEM_RETURN_IF_ERROR(SumAuxiliaryLosses());
+  Communicator* const group = ends_alike() ? groups_.world() : groups_.pipe();
   if (learning_rate.has_value()) {
-    ++step_;
+    EndStep();
   } else {
     TANDEM_RETURN_IF_ERROR(tied_->Sum());
     halves_.EndFirst();
   }
-  return options_.reproducible ? SumInOrder() : Sum(*score);
+  return options_.reproducible ? SumInOrder() : SumWithin(group, *score);
 }
 
 absl::StatusOr<Score> HybridStrategy::TrainStep(const Batch& batch,
@@ -149,11 +176,16 @@ void HybridStrategy::Abort(const absl::Status& reason) {
 }
 
 absl::StatusOr<Score> HybridStrategy::Sum(const Score& score) {
-  if (groups_.world() == nullptr) return score;
+  return SumWithin(groups_.world(), score);
+}
+
+absl::StatusOr<Score> HybridStrategy::SumWithin(Communicator* group,
+                                                const Score& score) {
+  if (group == nullptr) return score;
   const at::Tensor sums = at::empty({kScoreNumbers}, at::kDouble);
   ToNumbers(score, sums.mutable_data_ptr<double>());
   TANDEM_RETURN_IF_ERROR(
-      groups_.world()->AllReduceSum(sums, [] { return "the loss"; }));
+      group->AllReduceSum(sums, [] { return "the loss"; }));
   return ScoreOf(sums.const_data_ptr<double>());
 }
 

@@ -1,5 +1,6 @@
 #include "parallel/strategy/hybrid_agreement.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,11 +63,34 @@ void AddTraining(const HybridOptions& options, NamedValues& values) {
   values["seed"] = absl::StrCat(options.seed);
 }
 
+std::string Mib(const std::optional<double>& mib) {
+  return mib.has_value() ? Number(*mib) : "unset";
+}
+
 void AddReplicas(const HybridOptions& options, NamedValues& values) {
-  values["buckets.limits"] = absl::StrJoin(options.buckets.limits, ",");
-  values["find_unused_parameters"] = Word(options.find_unused_parameters);
+  const DistributedDataParallelOptions& ddp = options.ddp;
+  values["ddp.broadcast_buffers"] = Word(ddp.broadcast_buffers);
+  values["ddp.init_sync"] = Word(ddp.init_sync);
+  values["ddp.bucket_cap_mb"] = Mib(ddp.bucket_cap_mb);
+  values["ddp.bucket_cap_mb_list"] = absl::StrJoin(
+      ddp.bucket_cap_mb_list, ",", [](std::string* out, double mib) {
+        absl::StrAppend(out, Number(mib));
+      });
+  values["ddp.find_unused_parameters"] = Word(ddp.find_unused_parameters);
+  values["ddp.static_graph"] = Word(ddp.static_graph);
+  values["ddp.delay_all_reduce_named_params"] =
+      absl::StrJoin(ddp.delay_all_reduce_named_params, ",");
+  values["ddp.param_to_hook_all_reduce"] = ddp.param_to_hook_all_reduce;
+  values["ddp.skip_all_reduce_unused_params"] =
+      Word(ddp.skip_all_reduce_unused_params);
+  values["ddp.parameters_to_ignore"] =
+      absl::StrJoin(ddp.parameters_to_ignore, ",");
   values["make_hook"] = Word(options.make_hook != nullptr);
-  values["broadcast_buffers"] = Word(options.broadcast_buffers);
+  values["averaging"] =
+      options.averaging.has_value()
+          ? absl::StrCat("every ", options.averaging->period, " steps after ",
+                         options.averaging->warmup_steps)
+          : "off";
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "core/mesh/mesh.h"
 #include "core/model/layer_list.h"
 #include "parallel/ddp/model_state.h"
+#include "parallel/ddp/option_checks.h"
 #include "parallel/strategy/hybrid_agreement.h"
 #include "parallel/strategy/hybrid_strategy.h"
 #include "parallel/strategy/trait_checks.h"
@@ -29,6 +30,7 @@ absl::Status CheckOptions(const HybridOptions& options) {
         "uneven_batches with reproducible needs a microbatch_size: the same "
         "microbatches in every layout, however many there are");
   }
+  TANDEM_RETURN_IF_ERROR(CheckDdpValues(options.ddp));
   if (options.microbatch_size < 0 || options.weight_gradient_batch < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "microbatch_size must be 0 or more and weight_gradient_batch 1 or "
@@ -46,6 +48,14 @@ absl::Status CheckReproducible(const HybridOptions& options) {
   if (options.weight_gradient_batch > 1) culprit = "weight_gradient_batch > 1";
   if (options.make_hook) culprit = "a communication hook";
   if (options.pipeline.defers_statistics) culprit = "deferred statistics";
+  if (options.averaging) culprit = "averaging of parameters";
+  if (options.ddp.static_graph) culprit = "static_graph";
+  if (options.ddp.skip_all_reduce_unused_params) {
+    culprit = "skip_all_reduce_unused_params";
+  }
+  if (!options.ddp.delay_all_reduce_named_params.empty()) {
+    culprit = "delay_all_reduce_named_params";
+  }
   if (culprit == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("reproducible excludes ", culprit,
@@ -55,9 +65,7 @@ absl::Status CheckReproducible(const HybridOptions& options) {
 TrainedStageOptions StageOptionsOf(const HybridOptions& options) {
   TrainedStageOptions stage;
   stage.update = options;
-  stage.broadcast_buffers = options.broadcast_buffers;
-  stage.reducer.buckets = options.buckets;
-  stage.reducer.find_unused_parameters = options.find_unused_parameters;
+  stage.ddp = options.ddp;
   stage.defers =
       options.weight_gradient_batch > 1 || SplitsBackward(options.schedule);
   return stage;
@@ -76,6 +84,10 @@ absl::StatusOr<std::unique_ptr<HybridStrategy>> HybridStrategy::Create(
     const HybridOptions& options, Communicator* world) {
   TANDEM_RETURN_IF_ERROR(CheckOptions(options));
   TANDEM_RETURN_IF_ERROR(CheckReproducible(options));
+  if (specs.empty()) {
+    return absl::InvalidArgumentError(
+        "the model has no layers: nothing to train");
+  }
   auto strategy = absl::WrapUnique(new HybridStrategy(options));
   TANDEM_RETURN_IF_ERROR(
       CatchTorch([&] { return strategy->Prepare(specs, loss, world); }));
@@ -98,9 +110,6 @@ absl::Status HybridStrategy::MakeGroups(Communicator* world) {
   TANDEM_RETURN_IF_ERROR(CheckTraits(traits_, mesh));
   if (options_.reproducible) {
     TANDEM_RETURN_IF_ERROR(CheckAllAreReduced(traits_, mesh, "reproducible"));
-  }
-  if (options_.clip_norm > 0) {
-    TANDEM_RETURN_IF_ERROR(CheckAllAreReduced(traits_, mesh, "clip_norm"));
   }
   const int place =
       world == nullptr ? 0 : mesh.IndexAlong(kPipeAxis, world->rank());
@@ -128,50 +137,21 @@ absl::StatusOr<PipelineExecutor::Stages> HybridStrategy::MakeOwnStages(
   });
 }
 
-// What one rank cannot make none goes on without. Collective.
-absl::Status HybridStrategy::Agree(const absl::Status& mine) {
-  Communicator* const world = groups_.world();
-  if (world == nullptr) return mine;
-  TANDEM_ASSIGN_OR_RETURN(
-      const std::vector<std::string> all,
-      world->AllGatherString(std::string(mine.message()), [] {
-        return "whether all ranks have made their stages";
-      }));
-  if (!mine.ok()) return mine;
-  for (int rank = 0; rank < world->size(); ++rank) {
-    const std::string& reason = all[static_cast<size_t>(rank)];
-    if (reason.empty()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", world->NameOf(rank), ": ", reason));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status HybridStrategy::CompareReplicas() {
-  if (groups_.replicas() == 1) return absl::OkStatus();
-  absl::Status differ;
-  for (size_t i = 0; i < executor_->stages().size(); ++i) {
-    const auto& stage = executor_->stages()[i];
-    if (stage == nullptr) continue;
-    NamedTensors model = NamedParameters(stage->layers());
-    for (auto& each : NamedBuffers(stage->layers())) {
-      model.push_back(std::move(each));
-    }
-    differ.Update(
-        Annotate(CheckSameModel(model, *groups_.data(static_cast<int>(i))),
-                 stage->name()));
-  }
-  return Agree(differ);
-}
-
 absl::Status HybridStrategy::Prepare(const LayerSpecs& specs,
                                      const LossFunction& loss,
                                      Communicator* world) {
   TANDEM_RETURN_IF_ERROR(CheckSameOptions(specs, loss, options_, world));
   traits_ = NamedTraits(specs);
+  for (const std::string& name : options_.ddp.parameters_to_ignore) {
+    traits_[name].reduce_axes.clear();
+  }
   TANDEM_RETURN_IF_ERROR(MakeGroups(world));
   const PipelineLayout layout = {options_.devices, groups_.pipe()};
   layers_ = static_cast<int>(specs.size());
+  if (options_.averaging) {
+    TANDEM_ASSIGN_OR_RETURN(
+        averager_, PeriodicParameterAverager::Create(*options_.averaging));
+  }
   shares_ = std::make_unique<BatchShares>(options_, loss, groups_);
   absl::StatusOr<PipelineExecutor::Stages> stages =
       MakeOwnStages(specs, loss, layout);
@@ -184,6 +164,7 @@ absl::Status HybridStrategy::Prepare(const LayerSpecs& specs,
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<TiedGroup> tied,
       TiedAcross(specs, options_.cuts, options_.reproducible));
+  TANDEM_RETURN_IF_ERROR(Agree(CheckNames()));
   TANDEM_RETURN_IF_ERROR(CompareReplicas());
   TANDEM_RETURN_IF_ERROR(MakeTrainedStages(tied));
   TANDEM_RETURN_IF_ERROR(CountParameters());
@@ -204,6 +185,11 @@ absl::Status HybridStrategy::MakeTrainedStages(
     }
   }
   TrainedStageOptions options = StageOptionsOf(options_);
+  const auto rename = [&](std::string* name) {
+    const auto found = first_of_copy.find(*name);
+    if (found != first_of_copy.end()) *name = found->second;
+  };
+  for (std::string& each : options.ddp.parameters_to_ignore) rename(&each);
   options.traits = traits_;
   if (options_.reproducible) {
     TANDEM_ASSIGN_OR_RETURN(options.order, OrderOfGroups());

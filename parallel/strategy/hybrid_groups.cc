@@ -30,6 +30,8 @@ absl::StatusOr<HybridGroups> HybridGroups::Create(
                         absl::StrCat("pipeline of replica ", groups.replica_)));
     groups.pipe_ = groups.own_pipe_.get();
   }
+  // One stage needs no group beside the ranks' own.
+  if (mesh.pipe() == 1 && stages.size() == 1) return groups;
   const std::vector<int> replicas = mesh.RanksAlong({kDataAxis}, rank);
   for (const int stage : stages) {
     TANDEM_ASSIGN_OR_RETURN(
@@ -41,7 +43,7 @@ absl::StatusOr<HybridGroups> HybridGroups::Create(
 
 Communicator* HybridGroups::data(int stage) const {
   if (replicas_ == 1) return nullptr;
-  return data_.at(stage).get();
+  return data_.empty() ? world_ : data_.at(stage).get();
 }
 
 void HybridGroups::Abort(const absl::Status& reason) {

@@ -8,11 +8,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "parallel/comm_hooks/communication_hook.h"
-#include "parallel/ddp/bucket_options.h"
+#include "parallel/ddp/options.h"
 #include "parallel/optim/update_options.h"
 #include "parallel/pipeline/options.h"
 #include "parallel/schedule/schedule.h"
@@ -43,13 +44,18 @@ struct HybridOptions : UpdateOptions {
   int weight_gradient_batch = 1;
   // Of initial values, and of what layers draw.
   uint64_t seed = 0;
-  // How a stage's gradients are averaged over replicas.
-  BucketOptions buckets;
-  bool find_unused_parameters = false;
+  // How replicas are kept alike. Parameters that wait for another
+  // (delay_all_reduce_named_params) lie in its stage. Buffers are broadcast
+  // after each step, not before forward: the same values, and evaluation needs
+  // no collective. `optimizer_group` is the base's.
+  DistributedDataParallelOptions ddp;
   // Replaces the all-reduce: makes the hook of each stage. Null: does not.
   std::function<absl::StatusOr<CommunicationHook>()> make_hook;
-  // After each step running statistics become those of the first replica.
-  bool broadcast_buffers = true;
+  // If set, replicas train apart, each on its own gradients, and parameters are
+  // averaged instead (post-local SGD); buffers are broadcast then. Optimizer
+  // state stays each replica's own. Between two averagings replicas send each
+  // other nothing, and may have batches of any sizes.
+  std::optional<ParameterAveragingOptions> averaging;
   // The same bits in every layout of the mesh, for the same batch and
   // microbatch size: see docs/hybrid.md.
   bool reproducible = false;

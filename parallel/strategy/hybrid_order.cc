@@ -21,7 +21,7 @@ absl::StatusOr<GradientOrder> HybridStrategy::OrderOfGroups() const {
   GradientOrder order;
   order.microbatches = schedule.microbatches;
   order.groups = options_.gradient_groups > 0 ? options_.gradient_groups : all;
-  order.find_unused_parameters = options_.find_unused_parameters;
+  order.find_unused_parameters = options_.ddp.find_unused_parameters;
   order.splits = SplitsBackward(schedule);
   if (order.groups % replicas != 0 || all % order.groups != 0) {
     return absl::InvalidArgumentError(

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,7 +18,9 @@
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "core/model/parameter_traits.h"
+#include "parallel/ddp/parameter_averaging.h"
 #include "parallel/optim/flat_buffer_list.h"
+#include "parallel/optim/parameter_update.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/model.h"
 #include "parallel/report/pipeline_times.h"
@@ -38,7 +41,6 @@ class HybridStrategy : public Hybrid {
       const LayerSpecs& specs, const LossFunction& loss,
       const HybridOptions& options, Communicator* world);
 
-  // "pipeline" for one replica on several devices, else "hybrid".
   std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;
@@ -48,7 +50,8 @@ class HybridStrategy : public Hybrid {
   std::map<std::string, double> AuxiliaryLosses() const override {
     return auxiliary_losses_.means();
   }
-  void ResumeAt(int64_t steps) override { step_ = steps; }
+  void ResumeAt(int64_t steps) override;
+  absl::Status Synchronise() override;
   bool takes_inputs() const override { return stages_.front() != nullptr; }
   bool takes_targets() const override { return stages_.back() != nullptr; }
   // The score where the last stage is; elsewhere an empty one.
@@ -57,6 +60,7 @@ class HybridStrategy : public Hybrid {
   NamedTensors Parameters() const override;
   NamedTensors Buffers() const override;
   NamedTensors OptimizerState() const override;
+  std::vector<std::pair<std::string, double>> Measurements() const override;
   absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
   // bubble_report.h's, and how many microbatches' activations each device held
   // at most, beside the schedule's bound.
@@ -81,6 +85,7 @@ class HybridStrategy : public Hybrid {
       const LayerSpecs& specs, const LossFunction& loss,
       const PipelineLayout& layout) const;
   absl::Status Agree(const absl::Status& mine);
+  absl::Status CheckNames() const;
   absl::Status CompareReplicas();
   absl::Status MakeTrainedStages(const std::vector<TiedGroup>& tied);
   absl::Status CountParameters();
@@ -101,12 +106,23 @@ class HybridStrategy : public Hybrid {
   // Of a whole model's state what is this rank's; the optimizer's by stage.
   StoredTensors ModelStateOf(const StoredTensors& state) const;
   std::vector<StoredTensors> OptimizerStateOf(const StoredTensors& state) const;
-  absl::Status UpdateDevice(int device, std::optional<double> norm,
+  absl::Status UpdateDevice(int device,
+                            const std::optional<GradientNorms>& norms,
                             std::optional<double> learning_rate);
-  absl::StatusOr<double> NormOfAll();
+  absl::StatusOr<GradientNorms> NormsOfAll();
+  absl::Status CheckFinite(const at::Tensor& sums, double norm);
+  std::string NameOfParameter(int64_t place) const;
+  absl::Status MakeAlike(int stage);
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
   FlatBufferList AllBuffers() const;
   void Measure(const Batch& batch);
+  void NoteForward();
+  // Whether the step under way averages gradients over replicas, leaves
+  // replicas alike, and so sends anything between them.
+  bool averages_gradients() const;
+  bool ends_alike() const;
+  void EndStep();
+  absl::StatusOr<Score> SumWithin(Communicator* group, const Score& score);
   // Others would wait for this rank.
   void Abort(const absl::Status& reason);
 
@@ -121,9 +137,11 @@ class HybridStrategy : public Hybrid {
   std::unique_ptr<TiedGradients> tied_;
   LossSums auxiliary_losses_;
   PipelineTimes times_;
+  std::optional<PeriodicParameterAverager> averager_;
   int layers_ = 0;
   int64_t batch_size_ = 0;  // of the last step that was measured
-  int64_t step_ = 0;
+  int64_t step_ = 0;    // done
+  bool alike_ = true;   // replicas are, at the moment
   StepHalves halves_;
 };
 

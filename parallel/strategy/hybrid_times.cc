@@ -2,13 +2,18 @@
 
 #include <ATen/ops/tensor.h>
 
+#include <chrono>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
 #include "core/instrument/trace.h"
+#include "parallel/ddp/logging.h"
+#include "parallel/pipeline/timeline.h"
 #include "parallel/report/bubble_report.h"
 #include "parallel/report/pipeline_trace.h"
 #include "parallel/strategy/hybrid_strategy.h"
@@ -22,7 +27,37 @@ void HybridStrategy::Measure(const Batch& batch) {
   if (trace.is_on()) AddToTrace(executor_->timeline(), trace);
 }
 
+// Of the step that has ended, by stage.
+void HybridStrategy::NoteForward() {
+  std::vector<std::chrono::nanoseconds> times(stages_.size());
+  for (const std::vector<ActionTime>& device : executor_->timeline()) {
+    for (const ActionTime& each : device) {
+      if (!IsForward(each.action.kind)) continue;
+      times[static_cast<size_t>(each.action.stage)] +=
+          each.computed - each.started;
+    }
+  }
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    if (stages_[i] != nullptr) stages_[i]->NoteForward(times[i]);
+  }
+}
+
+std::vector<std::pair<std::string, double>> HybridStrategy::Measurements()
+    const {
+  std::optional<DdpLoggingData> all;
+  for (const TrainedStage* stage : AllStages()) {
+    const std::optional<DdpLoggingData> its = stage->logging_data();
+    if (!its.has_value()) continue;
+    if (!all.has_value()) all.emplace();
+    AddStage(*its, &*all);
+  }
+  if (!all.has_value()) return {};
+  return ToList(*all);
+}
+
+// A device alone never waits.
 absl::StatusOr<std::string> HybridStrategy::DescribeTimes() {
+  if (options_.schedule.devices() == 1) return std::string();
   std::vector<double> numbers = times_.Flatten();
   const size_t times = numbers.size();
   const std::vector<int>& peaks = executor_->peak_activations();

@@ -4,27 +4,43 @@
 
 #include <cmath>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/mesh/mesh.h"
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/strategy/hybrid_strategy.h"
 
 namespace tandem {
 
+namespace {
+
+bool IsAveraged(const FlatBuffer& buffer) {
+  return buffer.traits().reduces_over(kDataAxis);
+}
+
+}  // namespace
+
 // Of every parameter's gradient, in the order of the model: the same on every
-// rank, wherever it is cut.
-absl::StatusOr<double> HybridStrategy::NormOfAll() {
+// rank, wherever it is cut. First the averaged ones, then each replica's own.
+absl::StatusOr<GradientNorms> HybridStrategy::NormsOfAll() {
   const double p = options_.clip_norm_type;
-  const at::Tensor all = at::zeros({first_parameters_.back()}, at::kDouble);
+  const int64_t count = first_parameters_.back();
+  const at::Tensor all = at::zeros({2, count}, at::kDouble);
   auto* const sums = all.mutable_data_ptr<double>();
   TANDEM_RETURN_IF_ERROR(executor_->OnDevices([&](int device) {
     for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
       TrainedStage& stage = *stages_[static_cast<size_t>(i)];
       stage.ClipValues();
-      for (const GradientSum& each : GradientSums(stage.own(), p)) {
-        sums[first_parameters_[static_cast<size_t>(i)] + each.slot->position] =
-            each.sum;
+      for (FlatBuffer* buffer : stage.own()) {
+        double* const its = sums + (IsAveraged(*buffer) ? 0 : count) +
+                            first_parameters_[static_cast<size_t>(i)];
+        for (const GradientSum& each :
+             GradientSums(FlatBufferList({buffer}), p)) {
+          its[each.slot->position] = each.sum;
+        }
       }
     }
     return absl::OkStatus();
@@ -34,29 +50,95 @@ absl::StatusOr<double> HybridStrategy::NormOfAll() {
     TANDEM_RETURN_IF_ERROR(groups_.pipe()->AllReduceSum(
         all, [] { return "the norm of the gradients"; }));
   }
-  const double norm = NormOfSums({sums, sums + all.numel()}, p);
-  if (options_.error_if_nonfinite && !std::isfinite(norm)) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "the norm (of order ", p, ") of all gradients is ", norm,
-        " and cannot be clipped; look for the step in which the loss "
-        "overflows, or turn error_if_nonfinite off"));
+  GradientNorms norms;
+  norms.averaged = NormOfSums({sums, sums + count}, p);
+  norms.own = NormOfSums({sums + count, sums + 2 * count}, p);
+  for (const double norm : {norms.averaged, norms.own}) {
+    if (!options_.error_if_nonfinite || std::isfinite(norm)) continue;
+    return CheckFinite(all, norm);
   }
-  return norm;
+  return norms;
 }
 
-absl::Status HybridStrategy::UpdateDevice(int device,
-                                          std::optional<double> norm,
-                                          std::optional<double> learning_rate) {
+// What is to be said of a norm that is not finite: whose gradient is not. Every
+// rank of the pipeline sees the same sums.
+absl::Status HybridStrategy::CheckFinite(const at::Tensor& sums, double norm) {
+  const auto* const values = sums.const_data_ptr<double>();
+  const int64_t count = first_parameters_.back();
+  std::string mine;
+  for (int64_t i = 0; i < sums.numel() && mine.empty(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    mine = NameOfParameter(i % count);
+    break;
+  }
+  std::string culprit = mine;
+  if (groups_.pipe() != nullptr) {
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                            groups_.pipe()->AllGatherString(mine));
+    for (const std::string& each : all) {
+      if (culprit.empty()) culprit = each;
+    }
+  }
+  return absl::OutOfRangeError(absl::StrCat(
+      "the norm (of order ", options_.clip_norm_type, ") of all gradients is ",
+      norm, " and cannot be clipped: ",
+      culprit.empty()
+          ? "it overflows"
+          : absl::StrCat("the gradient of ", culprit, " is not finite"),
+      "; look for the step in which the loss overflows, or turn "
+      "error_if_nonfinite off"));
+}
+
+// Of those on this rank, by its place among all of the model's; else empty.
+std::string HybridStrategy::NameOfParameter(int64_t place) const {
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    if (stages_[i] == nullptr) continue;
+    for (const FlatBuffer* buffer : stages_[i]->own()) {
+      for (const FlatSlot& slot : buffer->slots()) {
+        if (first_parameters_[i] + slot.position == place) return slot.name;
+      }
+    }
+  }
+  return "";
+}
+
+absl::Status HybridStrategy::UpdateDevice(
+    int device, const std::optional<GradientNorms>& norms,
+    std::optional<double> learning_rate) {
   for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
     TrainedStage& stage = *stages_[static_cast<size_t>(i)];
     if (learning_rate.has_value()) {
-      if (!norm.has_value()) stage.ClipValues();
-      TANDEM_RETURN_IF_ERROR(stage.Update(norm, *learning_rate));
+      if (!norms.has_value()) stage.ClipValues();
+      TANDEM_RETURN_IF_ERROR(stage.Update(norms, *learning_rate));
     }
-    TANDEM_RETURN_IF_ERROR(options_.reproducible ? ApplyStatistics(i)
-                                                 : stage.ShareBuffers());
+    TANDEM_RETURN_IF_ERROR(MakeAlike(i));
   }
   return absl::OkStatus();
+}
+
+// After an update: what replicas have each for themselves.
+absl::Status HybridStrategy::MakeAlike(int stage) {
+  TrainedStage& its = *stages_[static_cast<size_t>(stage)];
+  if (averager_ && averager_->averages_now()) {
+    TANDEM_RETURN_IF_ERROR(its.AverageParameters());
+  }
+  if (options_.reproducible) return ApplyStatistics(stage);
+  return ends_alike() ? its.ShareBuffers() : absl::OkStatus();
+}
+
+absl::Status HybridStrategy::Synchronise() {
+  if (alike_) return absl::OkStatus();
+  alike_ = true;
+  const absl::Status done = executor_->OnDevices([&](int device) {
+    for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
+      TrainedStage& stage = *stages_[static_cast<size_t>(i)];
+      TANDEM_RETURN_IF_ERROR(stage.AverageParameters());
+      TANDEM_RETURN_IF_ERROR(stage.ShareBuffers());
+    }
+    return absl::OkStatus();
+  });
+  if (!done.ok()) Abort(done);
+  return done;
 }
 
 // Is a device's update its own affair?
@@ -65,13 +147,13 @@ bool HybridStrategy::updates_at_once() const {
 }
 
 absl::Status HybridStrategy::Finish(std::optional<double> learning_rate) {
-  std::optional<double> norm;
+  std::optional<GradientNorms> norms;
   if (options_.clip_norm > 0 && learning_rate.has_value()) {
-    TANDEM_ASSIGN_OR_RETURN(norm, NormOfAll());
+    TANDEM_ASSIGN_OR_RETURN(norms, NormsOfAll());
   }
   TANDEM_RETURN_IF_ERROR(executor_->OnDevices(
-      [&](int device) { return UpdateDevice(device, norm, learning_rate); }));
-  ++step_;
+      [&](int device) { return UpdateDevice(device, norms, learning_rate); }));
+  EndStep();
   return absl::OkStatus();
 }
 

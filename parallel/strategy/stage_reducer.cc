@@ -34,11 +34,11 @@ absl::Status StageReducer::Begin() {
 
 absl::Status StageReducer::Before(const Action& /*action*/, bool last) {
   has_acted_ = true;
-  return last && !defers_ ? Begin() : absl::OkStatus();
+  return last && !defers_ && averages_ ? Begin() : absl::OkStatus();
 }
 
 absl::Status StageReducer::BeforeWeights(const Action& /*action*/) {
-  return defers_ ? Begin() : absl::OkStatus();
+  return defers_ && averages_ ? Begin() : absl::OkStatus();
 }
 
 absl::Status StageReducer::After(const Action& /*action*/, bool last) {
@@ -63,7 +63,7 @@ absl::Status StageReducer::AddNothing() {
 }
 
 absl::Status StageReducer::Finish() {
-  if (!has_acted_) TANDEM_RETURN_IF_ERROR(AddNothing());
+  if (!has_acted_ && averages_) TANDEM_RETURN_IF_ERROR(AddNothing());
   return reducer_.Finish();
 }
 

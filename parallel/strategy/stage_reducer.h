@@ -37,6 +37,9 @@ class StageReducer : public StageGradients {
     return reducer_.SetHook(std::move(hook));
   }
 
+  // Whether the next step's gradients are averaged; else they only gather.
+  void set_averages(bool on) { averages_ = on; }
+
   absl::Status Prepare() override;
   absl::Status Before(const Action& action, bool last) override;
   absl::Status After(const Action& action, bool last) override;
@@ -53,6 +56,7 @@ class StageReducer : public StageGradients {
   const bool finds_unused_;
   Reducer reducer_;
   const bool defers_;
+  bool averages_ = true;
   bool has_acted_ = false;  // in this step
 };
 

@@ -1,15 +1,19 @@
 #include "parallel/strategy/trained_stage.h"
 
 #include <ATen/ops/zeros.h>
+#include <glog/logging.h>
 
+#include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/mesh/mesh.h"
 #include "parallel/ddp/model_state.h"
-#include "parallel/strategy/stage_reducer.h"
+#include "parallel/ddp/option_checks.h"
+#include "parallel/ddp/parameter_averaging.h"
 
 namespace tandem {
 namespace {
@@ -25,118 +29,184 @@ absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
     const std::map<std::string, std::string>& first_of_copy,
     const TrainedStageOptions& options, Communicator* replicas) {
   auto stage = absl::WrapUnique(new TrainedStage(options));
+  stage->options_.ddp = WithFirstNames(options.ddp, parameters);
   stage->replicas_ = replicas;
-  for (const auto& each : buffers) stage->buffers_.push_back(each.second);
+  for (const auto& [name, tensor] : buffers) {
+    if (!stage->is_ignored(name)) stage->buffers_.push_back(tensor);
+  }
   for (const auto& each : parameters) {
     const auto found = first_of_copy.find(each.first);
     if (found != first_of_copy.end()) stage->first_of_copy_.insert(*found);
   }
-  TANDEM_RETURN_IF_ERROR(stage->Flatten(parameters, /*copies=*/false));
-  TANDEM_RETURN_IF_ERROR(stage->Flatten(parameters, /*copies=*/true));
-  TANDEM_RETURN_IF_ERROR(stage->TakeFirsts(parameters));
-  TANDEM_RETURN_IF_ERROR(stage->MakeGradients());
+  TANDEM_RETURN_IF_ERROR(stage->Flatten(parameters));
+  if (replicas != nullptr && options.ddp.init_sync) {
+    TANDEM_RETURN_IF_ERROR(stage->TakeFirsts(parameters));
+  }
+  TANDEM_RETURN_IF_ERROR(stage->MakeGradients(parameters));
   TANDEM_ASSIGN_OR_RETURN(
       stage->update_, ParameterUpdate::Create(options.update, stage->all()));
   return stage;
 }
 
+bool TrainedStage::is_ignored(const std::string& name) const {
+  return absl::c_linear_search(options_.ddp.parameters_to_ignore, name);
+}
+
+TrainedStage::Part TrainedStage::PartOf(const std::string& name) const {
+  if (first_of_copy_.count(name) > 0) return Part::kCopies;
+  const bool waits = absl::c_linear_search(
+      options_.ddp.delay_all_reduce_named_params, name);
+  return waits && !is_ignored(name) ? Part::kDelayed : Part::kOwn;
+}
+
+// A copy's are those of its first.
 ParameterTraits TrainedStage::TraitsFor(const std::string& name) const {
-  ParameterTraits traits = TraitsOf(options_.traits, name);
+  const auto copy = first_of_copy_.find(name);
+  const std::string& first = copy == first_of_copy_.end() ? name : copy->second;
+  ParameterTraits traits = TraitsOf(options_.traits, first);
   const auto& group = options_.update.optimizer_group;
-  if (group) traits.optimizer_group = group(name);
+  if (group) traits.optimizer_group = group(first);
+  if (is_ignored(first)) traits.reduce_axes.clear();
   return traits;
 }
 
-std::vector<FlatBuffer*> TrainedStage::Averaged() const {
+std::vector<FlatBuffer*> TrainedStage::Averaged(
+    std::initializer_list<Part> parts) const {
   std::vector<FlatBuffer*> averaged;
-  for (FlatBuffer* buffer : all()) {
+  for (FlatBuffer* buffer : ListOf(parts)) {
     if (buffer->traits().reduces_over(kDataAxis)) averaged.push_back(buffer);
   }
   return averaged;
 }
 
-// Of the parameters, which keep their positions, the copies or the others.
-absl::Status TrainedStage::Flatten(const NamedTensors& parameters,
-                                   bool copies) {
+// Each part by itself, in which parameters keep their positions. A tensor is in
+// the part of its first name.
+absl::Status TrainedStage::Flatten(const NamedTensors& parameters) {
   absl::Status allocated;
-  FlatBufferOptions flat;
-  for (const auto& each : parameters) {
-    const auto copy = first_of_copy_.find(each.first);
-    const bool is_copy = copy != first_of_copy_.end();
-    const std::string& name = is_copy ? copy->second : each.first;
-    flat.traits.emplace_back();
-    if (is_copy == copies) flat.traits.back() = TraitsFor(name);
+  std::set<std::string> firsts;
+  for (const auto& each : UnderFirstNames(parameters)) {
+    firsts.insert(each.first);
   }
-  if (replicas_ != nullptr) {
-    flat.allocate = [&](int64_t numel, const at::TensorOptions& like) {
-      auto buffer = replicas_->NewBuffer(numel, like);
-      if (buffer.ok()) return *std::move(buffer);
-      allocated.Update(buffer.status());
-      return at::zeros({numel}, like);
-    };
+  for (const Part part : {Part::kOwn, Part::kDelayed, Part::kCopies}) {
+    FlatBufferOptions flat;
+    for (const auto& each : parameters) {
+      flat.traits.emplace_back();
+      if (firsts.count(each.first) == 0 || PartOf(each.first) != part) continue;
+      flat.traits.back() = TraitsFor(each.first);
+    }
+    if (replicas_ != nullptr) {
+      flat.allocate = [&](int64_t numel, const at::TensorOptions& like) {
+        auto buffer = replicas_->NewBuffer(numel, like);
+        if (buffer.ok()) return *std::move(buffer);
+        allocated.Update(buffer.status());
+        return at::zeros({numel}, like);
+      };
+    }
+    parts_[part] = MakeFlatBuffers(parameters, flat);
   }
-  (copies ? copies_ : own_) = MakeFlatBuffers(parameters, flat);
   return allocated;
 }
 
 // Initial values that a layer has drawn otherwise than by the seed and its name
 // differ between replicas.
 absl::Status TrainedStage::TakeFirsts(const NamedTensors& parameters) {
-  if (replicas_ == nullptr) return absl::OkStatus();
-  for (const FlatBuffer* buffer : Averaged()) {
+  for (const FlatBuffer* buffer :
+       Averaged({Part::kOwn, Part::kDelayed, Part::kCopies})) {
     TANDEM_RETURN_IF_ERROR(replicas_->Broadcast(
         buffer->values(), /*root=*/0, [] { return "initial values"; }));
   }
   std::vector<at::Tensor> others = buffers_;
-  for (const auto& each : parameters) {
-    if (!each.second.requires_grad()) others.push_back(each.second);
+  for (const auto& [name, tensor] : parameters) {
+    if (!tensor.requires_grad() && !is_ignored(name)) others.push_back(tensor);
   }
   return BroadcastFromRank0(others, *replicas_);
 }
 
-absl::Status TrainedStage::MakeGradients() {
-  const std::vector<FlatBuffer*> averaged = Averaged();
-  if (averaged.empty()) return absl::OkStatus();
+absl::Status TrainedStage::MakeGradients(const NamedTensors& parameters) {
+  const std::vector<FlatBuffer*> averaged =
+      Averaged({Part::kOwn, Part::kCopies});
+  const std::vector<FlatBuffer*> delayed = Averaged({Part::kDelayed});
+  if (averaged.empty() && delayed.empty()) return absl::OkStatus();
   if (options_.order.has_value()) {
+    CHECK(delayed.empty());
     gradients_ = std::make_unique<OrderedGradients>(FlatBufferList(averaged),
                                                     *options_.order, replicas_);
     return absl::OkStatus();
   }
   if (replicas_ == nullptr) return absl::OkStatus();
+  ReducerOptions options = ReducerOptionsOf(options_.ddp, parameters);
+  options.delayed = delayed;
   auto reducer = std::make_unique<StageReducer>(
-      averaged, *replicas_, options_.reducer, options_.defers);
+      averaged, *replicas_, std::move(options), options_.defers);
   if (options_.hook) {
     TANDEM_RETURN_IF_ERROR(reducer->SetHook(options_.hook));
   }
+  reducer_ = reducer.get();
   gradients_ = std::move(reducer);
+  DescribeReplica(options_.ddp, *replicas_,
+                  FlatBufferList(Averaged(
+                      {Part::kOwn, Part::kDelayed, Part::kCopies})),
+                  &logging_);
   return absl::OkStatus();
 }
 
-absl::Status TrainedStage::Prepare() {
+absl::Status TrainedStage::Prepare(bool averages) {
   for (FlatBuffer* buffer : all()) buffer->ZeroGrad();
+  if (reducer_ != nullptr) reducer_->set_averages(averages);
   return gradients_ == nullptr ? absl::OkStatus() : gradients_->Prepare();
 }
 
-absl::Status TrainedStage::Update(std::optional<double> norm,
+absl::Status TrainedStage::AverageParameters() {
+  if (replicas_ == nullptr) return absl::OkStatus();
+  return tandem::AverageParameters(
+      FlatBufferList(Averaged({Part::kOwn, Part::kDelayed, Part::kCopies})),
+      *replicas_);
+}
+
+void TrainedStage::NoteForward(std::chrono::nanoseconds time) {
+  if (reducer_ == nullptr) return;
+  const Reducer& reducer = reducer_->reducer();
+  if (reducer.steps() == logging_.iteration) return;  // nothing was averaged
+  logging_.iteration = reducer.steps();
+  AddStepTimes(time, reducer.times(), &logging_);
+}
+
+std::optional<DdpLoggingData> TrainedStage::logging_data() const {
+  if (reducer_ == nullptr) return std::nullopt;
+  DdpLoggingData data = logging_;
+  DescribeBuckets(reducer_->reducer(), &data);
+  return data;
+}
+
+absl::Status TrainedStage::Update(const std::optional<GradientNorms>& norms,
                                   double learning_rate) {
   return update_->Step(learning_rate, [&] {
-    if (norm.has_value()) update_->ScaleFor(*norm);
+    if (norms.has_value()) update_->ScaleFor(*norms);
     return absl::OkStatus();
   });
 }
 
 absl::Status TrainedStage::ShareBuffers() {
-  const bool shares = replicas_ != nullptr && options_.broadcast_buffers;
+  const bool shares =
+      replicas_ != nullptr && options_.ddp.broadcast_buffers;
   if (!shares || buffers_.empty()) return absl::OkStatus();
   return BroadcastFromRank0(buffers_, *replicas_);
 }
 
-FlatBufferList TrainedStage::all() const {
-  std::vector<FlatBuffer*> all;
-  for (const FlatBuffers* each : {&own_, &copies_}) {
-    for (const auto& buffer : *each) all.push_back(buffer.get());
+FlatBufferList TrainedStage::ListOf(std::initializer_list<Part> parts) const {
+  std::vector<FlatBuffer*> list;
+  for (const Part part : parts) {
+    for (const auto& buffer : parts_.at(part)) list.push_back(buffer.get());
   }
-  return FlatBufferList(all);
+  return FlatBufferList(list);
+}
+
+FlatBufferList TrainedStage::own() const {
+  return ListOf({Part::kOwn, Part::kDelayed});
+}
+
+FlatBufferList TrainedStage::all() const {
+  return ListOf({Part::kOwn, Part::kDelayed, Part::kCopies});
 }
 
 NamedTensors TrainedStage::OptimizerState() const {

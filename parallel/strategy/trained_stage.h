@@ -6,6 +6,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,23 +21,26 @@
 #include "core/comm/communicator.h"
 #include "core/model/parameter_traits.h"
 #include "parallel/comm_hooks/communication_hook.h"
-#include "parallel/ddp/reducer.h"
+#include "parallel/ddp/logging.h"
+#include "parallel/ddp/options.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/optim/update_options.h"
 #include "parallel/pipeline/stage_gradients.h"
 #include "parallel/reproducible/ordered_gradients.h"
+#include "parallel/strategy/stage_reducer.h"
 
 namespace tandem {
 
 struct TrainedStageOptions {
   UpdateOptions update;
   TraitsByName traits;  // by full name; update.optimizer_group goes first
-  // Of the averaging over replicas; `reducer`'s buffers are the stage's.
-  ReducerOptions reducer;
-  CommunicationHook hook;         // null: the all-reduce
-  bool broadcast_buffers = true;  // what ShareBuffers does
+  // How replicas are kept alike. What it names beside this stage's parameters
+  // and buffers is other stages'; parameters that wait for another are of one
+  // stage. `optimizer_group` is the update's.
+  DistributedDataParallelOptions ddp;
+  CommunicationHook hook;  // null: the all-reduce
   // See StageReducer.
   bool defers = false;
   // Sums gradients in this order instead, without a hook.
@@ -48,28 +53,39 @@ class TrainedStage {
   // `first_of_copy`: for each copy of a tied weight, by name, the name of the
   // group's first member. `replicas` have the same stage (null: there are no
   // others), have the same names and shapes, and must outlive this; all take
-  // the first one's values. Collective over them.
+  // the first one's values, where ddp.init_sync has them do so. Collective over
+  // them.
   static absl::StatusOr<std::unique_ptr<TrainedStage>> Create(
       const NamedTensors& parameters, const NamedTensors& buffers,
       const std::map<std::string, std::string>& first_of_copy,
       const TrainedStageOptions& options, Communicator* replicas);
 
-  // A step begins: no parameter has a gradient.
-  absl::Status Prepare();
+  // A step begins: no parameter has a gradient. Whether gradients are averaged
+  // over replicas in it, where they are not summed in order; else they only
+  // gather, and nothing is sent.
+  absl::Status Prepare(bool averages = true);
   // Their way to the whole batch's; null: there are no others.
   StageGradients* gradients() { return gradients_.get(); }
 
   // Clips by value.
   void ClipValues() { update_->ClipValues(); }
-  // Scales gradients where `norm`, the whole model's, asks for it, and steps.
-  absl::Status Update(std::optional<double> norm, double learning_rate);
+  // Scales gradients where `norms` ask for it, and steps.
+  absl::Status Update(const std::optional<GradientNorms>& norms,
+                      double learning_rate);
+  // Parameters that are alike in all replicas become their mean. Collective.
+  absl::Status AverageParameters();
   // Every replica's buffers become the first one's. Collective.
   absl::Status ShareBuffers();
 
   // In a group of tied weights: those of its first member; the others, which
   // count once in a norm.
-  FlatBufferList own() const { return FlatBufferList(own_); }
+  FlatBufferList own() const;
   FlatBufferList all() const;
+
+  // What it measured of itself, if its last step took so long in forward.
+  // Null: nothing is averaged over replicas by a Reducer.
+  void NoteForward(std::chrono::nanoseconds time);
+  std::optional<DdpLoggingData> logging_data() const;
 
   // Copies of tied weights have the state of their group's first member, so
   // they are left out and need not be given. As Optimizer::State.
@@ -87,20 +103,28 @@ class TrainedStage {
   explicit TrainedStage(const TrainedStageOptions& options)
       : options_(options) {}
 
+  // Which of the flat buffers a parameter is in: as backward comes to it; what
+  // waits for another; copies of tied weights of earlier stages.
+  enum class Part { kOwn, kDelayed, kCopies };
+
+  bool is_ignored(const std::string& name) const;
+  Part PartOf(const std::string& name) const;
   ParameterTraits TraitsFor(const std::string& name) const;
-  absl::Status Flatten(const NamedTensors& parameters, bool copies);
+  absl::Status Flatten(const NamedTensors& parameters);
   absl::Status TakeFirsts(const NamedTensors& parameters);
-  absl::Status MakeGradients();
+  absl::Status MakeGradients(const NamedTensors& parameters);
   // Those whose gradients are averaged over replicas.
-  std::vector<FlatBuffer*> Averaged() const;
+  std::vector<FlatBuffer*> Averaged(std::initializer_list<Part> parts) const;
+  FlatBufferList ListOf(std::initializer_list<Part> parts) const;
 
   TrainedStageOptions options_;
   std::map<std::string, std::string> first_of_copy_;
   std::vector<at::Tensor> buffers_;
   Communicator* replicas_ = nullptr;
-  FlatBuffers own_;
-  FlatBuffers copies_;
+  std::map<Part, FlatBuffers> parts_;
   std::unique_ptr<StageGradients> gradients_;  // null: they are complete
+  StageReducer* reducer_ = nullptr;            // null: it is not one
+  DdpLoggingData logging_;
   std::optional<ParameterUpdate> update_;
 };
 

@@ -28,7 +28,8 @@ int LayoutCell::ranks_of_replica() const {
 }
 
 std::string LayoutCell::strategy() const {
-  return replicas == 1 && stages > 1 ? "pipeline" : "hybrid";
+  if (stages == 1) return replicas == 1 ? "single" : "ddp";
+  return replicas == 1 ? "pipeline" : "hybrid";
 }
 
 std::string ToString(const LayoutCell& cell) {

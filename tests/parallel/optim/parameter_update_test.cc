@@ -41,7 +41,7 @@ TEST(ParameterUpdateTest, ClipsByValueThenAsToldThenSteps) {
   ASSERT_TRUE(update
                   ->Step(/*learning_rate=*/1,
                          [&] {
-                           update->ScaleFor(/*norm=*/8);
+                           update->ScaleFor({/*averaged=*/8, /*own=*/1});
                            return absl::OkStatus();
                          })
                   .ok());

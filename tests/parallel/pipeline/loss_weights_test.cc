@@ -323,7 +323,7 @@ TEST(LossWeightsTest, ALossThatHidesItsWeightIsRefused) {
         options.accumulation_steps = 3;
         TANDEM_ASSIGN_OR_RETURN(
             const auto strategy,
-            Replicated::Create(MakeLayers(Specs(), kSeed), WithoutWeight,
+            MakeReplicated(MakeLayers(Specs(), kSeed), WithoutWeight,
                                options, world));
         EXPECT_THAT(
             std::string(strategy->TrainStep(batch, 0.1).status().message()),
@@ -346,7 +346,7 @@ void ExpectReplicated(const std::vector<int64_t>& sizes, int accumulation,
         LossFunction function = CrossEntropyIgnoring(kIgnored);
         if (z_loss > 0) function = WithZLoss(function, z_loss);
         TANDEM_ASSIGN_OR_RETURN(const auto strategy,
-                                Replicated::Create(MakeLayers(Specs(), kSeed),
+                                MakeReplicated(MakeLayers(Specs(), kSeed),
                                                    function, options, world));
         int64_t first = 0;
         for (int i = 0; i < world.rank(); ++i) {
@@ -398,14 +398,6 @@ TEST(LossWeightsTest, AWeightMustBeANumberThatCanBe) {
 TEST(LossWeightsTest, PartsAddUpToOne) {
   EXPECT_THAT(PartsOfTotal({1, 3, 0}, 8), ElementsAre(0.125, 0.375, 0));
   EXPECT_THAT(PartsOfTotal({0, 0}, 0), ElementsAre(0, 0));
-}
-
-TEST(LossWeightsTest, WithoutAWeightARankWeighsBySamples) {
-  RankLossParts parts;
-  ASSERT_TRUE(
-      parts.Start(CrossEntropy, {TargetsOnly(3), TargetsOnly(1)}, nullptr)
-          .ok());
-  EXPECT_THAT(*parts.Parts(), ElementsAre(0.75, 0.25));
 }
 
 }  // namespace

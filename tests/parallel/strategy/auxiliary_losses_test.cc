@@ -275,7 +275,7 @@ TEST(AuxiliaryLossesTest, ReplicasInOnePieceTrainOnThemToo) {
       options.accumulation_steps = accumulation;
       const Make make = [&](Communicator* world)
           -> absl::StatusOr<std::unique_ptr<Strategy>> {
-        return Replicated::Create(MakeLayers(Specs(), kSeed), Loss(), options,
+        return MakeReplicated(MakeLayers(Specs(), kSeed), Loss(), options,
                                   *world);
       };
       Outcome found;

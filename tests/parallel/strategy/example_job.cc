@@ -85,10 +85,10 @@ Batch Share(const Batch& batch, const Communicator& world) {
           batch.targets.narrow(0, world.rank() * size, size), size};
 }
 
-absl::StatusOr<std::unique_ptr<Replicated>> NewReplicated(
+absl::StatusOr<std::unique_ptr<Strategy>> NewReplicated(
     LayerList layers, ReplicatedOptions options, Communicator& world) {
   options.device = TestDevice();
-  return Replicated::Create(std::move(layers), CrossEntropy, options, world);
+  return MakeReplicated(std::move(layers), CrossEntropy, options, world);
 }
 
 std::string Fingerprint(const Strategy& strategy) {

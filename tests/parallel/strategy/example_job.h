@@ -44,7 +44,7 @@ Batch GlobalBatch(int step, int64_t size);
 Batch Share(const Batch& batch, const Communicator& world);
 
 // This rank's strategy, on its TestDevice().
-absl::StatusOr<std::unique_ptr<Replicated>> NewReplicated(
+absl::StatusOr<std::unique_ptr<Strategy>> NewReplicated(
     LayerList layers, ReplicatedOptions options, Communicator& world);
 
 // Of parameters, buffers and optimizer state.

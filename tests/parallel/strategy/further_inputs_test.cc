@@ -31,12 +31,13 @@
 #include "core/sim/testing.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
+#include "parallel/balance/cut.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/microbatches.h"
-#include "parallel/pipeline/model_parallel.h"
 #include "parallel/schedule/schedules.h"
+#include "parallel/schedule/sequential.h"
 #include "parallel/strategy/hybrid.h"
 #include "parallel/strategy/replicated.h"
 #include "tests/parallel/strategy/gather_on_rank0.h"
@@ -386,19 +387,19 @@ absl::StatusOr<Outcome> InReplicas(int ranks, int64_t parts, bool cut) {
   Outcome outcome;
   TANDEM_RETURN_IF_ERROR(
       RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
-        LayerList layers = MakeLayers(Specs(), kSeed);
-        ReplicatedOptions options;
+        HybridOptions options;
         options.seed = kSeed;
-        options.accumulation_steps = parts;
+        TANDEM_ASSIGN_OR_RETURN(
+            options.schedule,
+            SequentialSchedule(cut ? 2 : 1, static_cast<int>(parts)));
         if (cut) {
-          options.device = std::nullopt;
+          options.cuts = {5};
           const auto first = devices.begin() + 2 * world.rank();
-          TANDEM_ASSIGN_OR_RETURN(
-              layers, SpreadOverDevices(layers, {5}, {first, first + 2}));
+          options.devices = {first, first + 2};
         }
         TANDEM_ASSIGN_OR_RETURN(
             const auto strategy,
-            Replicated::Create(layers, CrossEntropy, options, world));
+            Hybrid::Create(Specs(), CrossEntropy, options, &world));
         Outcome mine;
         for (int step = 0; step < kSteps; ++step) {
           // The whole batch on each rank: gradients are its, and the mean too.
@@ -457,7 +458,7 @@ std::vector<std::string> SaidOf(const LayerSpecs& specs, const Batch& batch) {
           options.accumulation_steps = parts;
           TANDEM_ASSIGN_OR_RETURN(
               const auto strategy,
-              Replicated::Create(MakeLayers(specs, kSeed), CrossEntropy,
+              MakeReplicated(MakeLayers(specs, kSeed), CrossEntropy,
                                  options, world));
           note(strategy.get());
           return absl::OkStatus();
@@ -507,7 +508,7 @@ TEST_F(FurtherInputsTest, WhatIsTakenMustBeLeftUnlessItIsRead) {
               HasSubstr("'mask' of layer 4 is left by no layer before it"));
   const absl::Status status =
       RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
-        return Replicated::Create(MakeLayers(specs, kSeed), CrossEntropy, {},
+        return MakeReplicated(MakeLayers(specs, kSeed), CrossEntropy, {},
                                   world)
             .status();
       });

@@ -130,7 +130,7 @@ absl::StatusOr<Reads> InOneReplica(const LossFunction& loss, int microbatches) {
         options.device = device;
         options.accumulation_steps = microbatches;
         TANDEM_ASSIGN_OR_RETURN(const auto strategy,
-                                Replicated::Create(MakeLayers(Specs(), kSeed),
+                                MakeReplicated(MakeLayers(Specs(), kSeed),
                                                    loss, options, world));
         TANDEM_ASSIGN_OR_RETURN(found, ReadsOf(*strategy));
         return absl::OkStatus();

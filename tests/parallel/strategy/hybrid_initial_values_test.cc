@@ -98,7 +98,7 @@ TEST(HybridInitialValuesTest, AreTheFirstReplicasWhereLayersDrawAsTheyLike) {
         },
         [&](int) {
           HybridOptions options = Options(2, 2);
-          options.broadcast_buffers = broadcast_buffers;
+          options.ddp.broadcast_buffers = broadcast_buffers;
           return options;
         });
     EXPECT_EQ(hashes[0], hashes[2]);

@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
+#include "core/checkpoint/stored_tensors.h"
 #include "core/instrument/fault_point.h"
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
@@ -149,7 +150,7 @@ Trial Reference(const std::string& model, const ReplicatedOptions& options,
   Trial run;
   const absl::Status status = RunThreadRanks(1, [&](Communicator& world) {
     const Make make = [&](Communicator*) {
-      return Replicated::Create(MakeLayers(Specs(model), kSeed), CrossEntropy,
+      return MakeReplicated(MakeLayers(Specs(model), kSeed), CrossEntropy,
                                 options, world);
     };
     return Train(make, model, 0, steps, nullptr, nullptr, &run);
@@ -260,7 +261,7 @@ TEST(HybridTest, BucketsStartWhileDeferredWeightGradientsAreComputed) {
           HybridOptions options =
               Options(specs, together == 1 ? "zb_h1" : "1f1b", 1, 1);
           options.weight_gradient_batch = together;
-          options.buckets.limits = {1 << 10};
+          options.ddp.bucket_cap_mb = 1.0 / 1024;
           NamedTensors parameters;
           int buckets = 0, missing = 0;
           const CommunicationHook hook =
@@ -463,7 +464,7 @@ HybridOptions OptionsOf(const LayerSpecs& specs, const Layout& layout,
   options.weight_gradient_batch = layout.weight_gradient_batch;
   options.seed = kSeed;
   // Several buckets.
-  options.buckets.limits = {1 << 10};
+  options.ddp.bucket_cap_mb = 1.0 / 1024;
   return options;
 }
 

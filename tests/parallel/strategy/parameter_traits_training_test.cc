@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeDdp(const LayerSpecs& specs,
                                                   Communicator& world) {
   ReplicatedOptions options;
   static_cast<UpdateOptions&>(options) = update;
-  return Replicated::Create(MakeLayers(specs, 7), CrossEntropy, options, world);
+  return MakeReplicated(MakeLayers(specs, 7), CrossEntropy, options, world);
 }
 
 // Two stages on two devices of each rank.

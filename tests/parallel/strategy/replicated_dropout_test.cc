@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/status_macros.h"
+#include "core/checkpoint/stored_tensors.h"
 #include "core/model/layer_list.h"
 #include "core/random/sample_scope.h"
 #include "core/testing/device_types.h"

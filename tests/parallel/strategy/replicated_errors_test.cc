@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "core/base/status_macros.h"
+#include "core/checkpoint/stored_tensors.h"
 #include "core/model/layer_list.h"
 #include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"

@@ -93,7 +93,7 @@ class ReplicatedModelsTest : public testing::TestWithParam<const char*> {
       options.accumulation_steps = accumulation_steps;
       TANDEM_ASSIGN_OR_RETURN(
           const auto strategy,
-          Replicated::Create(Make(), CrossEntropy, options, world));
+          MakeReplicated(Make(), CrossEntropy, options, world));
       const int64_t size = kSamples / world.size();
       for (int step = 0; step < kSteps; ++step) {
         const Batch batch = BatchOf(step, world.rank() * size, size);

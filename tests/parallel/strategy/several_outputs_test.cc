@@ -33,6 +33,7 @@
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/pipeline/model_parallel.h"
 #include "parallel/schedule/schedules.h"
+#include "parallel/schedule/sequential.h"
 #include "parallel/strategy/hybrid.h"
 #include "parallel/strategy/replicated.h"
 
@@ -302,19 +303,19 @@ absl::StatusOr<Outcome> InReplicas(int ranks, int64_t parts, bool cut,
   const std::vector<c10::Device> devices = SimDevices(4);
   TANDEM_RETURN_IF_ERROR(
       OnRanks(ranks, [&](Communicator& world) -> absl::Status {
-        LayerList layers = MakeLayers(Specs(), kSeed);
-        ReplicatedOptions options;
-        options.accumulation_steps = parts;
+        HybridOptions options;
+        options.seed = kSeed;
+        TANDEM_ASSIGN_OR_RETURN(
+            options.schedule,
+            SequentialSchedule(cut ? 2 : 1, static_cast<int>(parts)));
         if (cut) {
-          options.device = std::nullopt;
+          options.cuts = {3};
           const auto first = devices.begin() + 2 * world.rank();
-          TANDEM_ASSIGN_OR_RETURN(
-              layers, SpreadOverDevices(layers, {3}, {first, first + 2},
-                                        loss.names().outputs));
+          options.devices = {first, first + 2};
         }
         TANDEM_ASSIGN_OR_RETURN(
             const auto strategy,
-            Replicated::Create(layers, loss, options, world));
+            Hybrid::Create(Specs(), loss, options, &world));
         return Train(*strategy, world.rank(), ranks, world.rank(), &outcome);
       }));
   return outcome;
@@ -467,7 +468,7 @@ std::vector<std::string> SaidAtCreation(const LossFunction& loss) {
                         loss.names().outputs)
           .status()};
   said.push_back(OnRanks(1, [&](Communicator& world) {
-    return Replicated::Create(MakeLayers(Specs(), kSeed), loss, {}, world)
+    return MakeReplicated(MakeLayers(Specs(), kSeed), loss, {}, world)
         .status();
   }));
   std::vector<std::string> messages;
@@ -515,7 +516,7 @@ std::vector<std::string> SaidOf(const Batch& batch) {
       OnRanks(1, [&](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(
             const auto strategy,
-            Replicated::Create(MakeLayers(Specs(), kSeed), Loss(), {}, world));
+            MakeReplicated(MakeLayers(Specs(), kSeed), Loss(), {}, world));
         note(*strategy);
         return absl::OkStatus();
       });

@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeReplica(Communicator& world) {
   ReplicatedOptions options;
   options.device = Devices()[static_cast<size_t>(world.rank())];
   options.optimizer = AdamOptions();
-  return Replicated::Create(MakeLayers(Specs(), 1), CrossEntropy, options,
+  return MakeReplicated(MakeLayers(Specs(), 1), CrossEntropy, options,
                             world);
 }
 

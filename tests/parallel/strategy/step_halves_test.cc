@@ -80,7 +80,7 @@ Job ReplicatedJob(int ranks) {
   const auto make = [](Communicator& world) -> absl::StatusOr<StrategyPtr> {
     ReplicatedOptions options;
     options.clip_norm = 0.5;
-    return Replicated::Create(MakeLayers(Specs("gpt_tiny_tied"), kSeed),
+    return MakeReplicated(MakeLayers(Specs("gpt_tiny_tied"), kSeed),
                               CrossEntropy, options, world);
   };
   return {absl::StrCat("replicated ", ranks), ranks, 1, make};

@@ -140,11 +140,11 @@ TEST(TrainedStageTest, ClipsByTheNormThatItIsGivenAndByValue) {
   stage->ClipValues();
   for (const auto& each : parameters) ExpectAll(each.second.grad(), 3);
   // The whole model's, of which this stage is a part.
-  ASSERT_TRUE(stage->Update(/*norm=*/30, /*learning_rate=*/1).ok());
+  ASSERT_TRUE(stage->Update(GradientNorms{30, 0}, /*learning_rate=*/1).ok());
   for (const auto& each : parameters) ExpectAll(each.second, 1 - 3.0 / 30);
   // A norm below the bound changes nothing.
   ASSERT_TRUE(Backward(stage.get(), parameters, 0.5).ok());
-  ASSERT_TRUE(stage->Update(/*norm=*/0.5, /*learning_rate=*/1).ok());
+  ASSERT_TRUE(stage->Update(GradientNorms{0.5, 0}, /*learning_rate=*/1).ok());
   for (const auto& each : parameters) ExpectAll(each.second, 0.9 - 0.5);
 }
 
@@ -202,7 +202,7 @@ TEST(TrainedStageTest, AStageWithoutParametersHasNothingToDo) {
   EXPECT_TRUE(stage->all().empty());
   EXPECT_TRUE(Backward(stage.get(), {}, 1).ok());
   stage->ClipValues();
-  EXPECT_TRUE(stage->Update(1, 0.1).ok());
+  EXPECT_TRUE(stage->Update(GradientNorms{1, 1}, 0.1).ok());
   EXPECT_TRUE(stage->ShareBuffers().ok());
   EXPECT_THAT(stage->OptimizerState(), IsEmpty());
 }
@@ -242,7 +242,7 @@ TEST(TrainedStageTest, ReplicasBeginWithTheFirstOnesValues) {
         parameters.emplace_back("frozen", frozen);
         const at::Tensor buffer = frozen.clone();
         TrainedStageOptions options = Options();
-        options.broadcast_buffers = false;
+        options.ddp.broadcast_buffers = false;
         TANDEM_ASSIGN_OR_RETURN(
             const auto stage,
             TrainedStage::Create(parameters, {{"running", buffer}}, Copies(),

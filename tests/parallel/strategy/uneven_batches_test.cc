@@ -114,7 +114,7 @@ HybridOptions Options(const LayerSpecs& specs, const Layout& layout) {
   options.uneven_batches = true;
   options.seed = kSeed;
   options.optimizer = SgdOptions{0.9};
-  options.buckets.limits = {1 << 10};
+  options.ddp.bucket_cap_mb = 1.0 / 1024;
   return options;
 }
 

@@ -122,8 +122,8 @@ HybridOptions Options(const Layout& layout) {
   SgdOptions sgd{0.9};
   sgd.weight_decay = 0.1;
   options.optimizer = sgd;
-  options.buckets.limits = {64};
-  options.find_unused_parameters = true;
+  options.ddp.bucket_cap_mb = 64.0 / (1 << 20);
+  options.ddp.find_unused_parameters = true;
   return options;
 }
 
@@ -238,7 +238,7 @@ TEST(UnusedParametersTest, AreNamedWhereTheyAreNotLookedFor) {
           absl::StrCat(layout.name, reproducible ? ", same bits" : ""));
       HybridOptions options = Options(layout);
       options.reproducible = reproducible;
-      options.find_unused_parameters = false;
+      options.ddp.find_unused_parameters = false;
       const absl::Status status = Trained(layout, options).status();
       if (layout.replicas() == 1) {
         EXPECT_TRUE(status.ok()) << status;

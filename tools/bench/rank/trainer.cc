@@ -8,12 +8,13 @@
 
 #include "absl/memory/memory.h"
 #include "core/base/status_macros.h"
+#include "core/checkpoint/stored_tensors.h"
 #include "core/model/layer_list.h"
 #include "models/classification_loss.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/schedule/schedules.h"
+#include "parallel/schedule/sequential.h"
 #include "parallel/strategy/hybrid.h"
-#include "parallel/strategy/replicated.h"
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/rank/group.h"
 #include "tools/bench/stages/cut.h"
@@ -77,19 +78,15 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
 
 absl::Status Trainer::MakeReplicated(const Setting& setting,
                                      const RankPlace& place) {
-  Communicator* group = place.world;
-  if (group == nullptr) {
-    TANDEM_ASSIGN_OR_RETURN(alone_, ConnectRanks("", 0, 1, "shm"));
-    group = alone_.get();
-  }
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeSpecs(inputs_.workload));
-  ReplicatedOptions options;
+  HybridOptions options;
+  TANDEM_ASSIGN_OR_RETURN(options.schedule, SequentialSchedule(1, 1));
   options.optimizer = OptimizerOf(inputs_.workload);
   options.ddp.find_unused_parameters = setting.recipe == "find_unused";
   options.ddp.static_graph = !options.ddp.find_unused_parameters;  // as peers
-  TANDEM_ASSIGN_OR_RETURN(strategy_,
-                          Replicated::Create(MakeLayers(specs, kInputsSeed),
-                                             CrossEntropy, options, *group));
+  options.seed = kInputsSeed;
+  TANDEM_ASSIGN_OR_RETURN(
+      strategy_, Hybrid::Create(specs, CrossEntropy, options, place.world));
   return absl::OkStatus();
 }
 

@@ -65,7 +65,6 @@ class Trainer {
 
   const Inputs& inputs_;
   Cuts cuts_;
-  std::unique_ptr<Communicator> alone_;  // where the place has none
   std::unique_ptr<Strategy> strategy_;
   size_t next_ = 0;
 };

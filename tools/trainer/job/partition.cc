@@ -17,7 +17,7 @@
 #include "parallel/partition/table.h"
 #include "parallel/pipeline/model_parallel.h"
 #include "parallel/profile/layer_profile.h"
-#include "parallel/schedule/schedules.h"
+#include "parallel/schedule/sequential.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/settings/pipeline_layout.h"
 #include "tools/trainer/settings/pipeline_settings.h"
@@ -189,7 +189,9 @@ absl::StatusOr<JobPartition> PartitionOf(
   }
   TANDEM_ASSIGN_OR_RETURN(
       task.schedule,
-      MakeSchedule("gpipe", {static_cast<int>(devices.size()), 1, 1}));
+      SequentialSchedule(
+          static_cast<int>(devices.size()),
+          static_cast<int>(options.ddp.gradient_accumulation_steps)));
   if (devices.size() == 1) return JobPartition{task.schedule, {}, ""};
   task.microbatch =
       LargestMicrobatch(options.batch_size / world.size(),

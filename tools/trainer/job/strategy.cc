@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <regex>
 #include <set>
 #include <utility>
@@ -12,10 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
-#include "core/model/layer_list.h"
-#include "parallel/pipeline/model_parallel.h"
 #include "parallel/strategy/hybrid.h"
-#include "parallel/strategy/replicated.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/settings/apply_ddp_settings.h"
 #include "tools/trainer/settings/pipeline_settings.h"
@@ -96,7 +92,9 @@ void SetUpdate(const TrainOptions& options, UpdateOptions* update) {
   update->clip_value = options.clip_grad_value;
 }
 
-absl::StatusOr<std::unique_ptr<Strategy>> MakeHybrid(
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
     const TrainOptions& options, const LayerSpecs& layers,
     const JobPartition& partition, const std::vector<c10::Device>& devices,
     Communicator& world) {
@@ -105,7 +103,10 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeHybrid(
   hybrid.cuts = partition.cuts;
   hybrid.devices = devices;
   hybrid.microbatch_size = options.pipeline.microbatch_size;
-  hybrid.uneven_batches = !options.drop_last;
+  // Replicas in one piece take the mean of their means.
+  hybrid.uneven_batches =
+      !options.drop_last &&
+      IsPipeline(options.pipeline, SurroundingsOf(options));
   hybrid.weight_gradient_batch =
       std::max(1, static_cast<int>(options.pipeline.weight_gradient_batch));
   hybrid.reproducible = options.pipeline.reproducible;
@@ -118,40 +119,9 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeHybrid(
   hybrid.pipeline.hang_timeout = hybrid.pipeline.timeout;
   SetUpdate(options, &hybrid);
   Apply(options.ddp, &hybrid);
-  return Hybrid::Create(layers, LossOf(options), hybrid,
-                        world.size() == 1 ? nullptr : &world);
-}
-
-absl::StatusOr<std::unique_ptr<Strategy>> MakeReplicated(
-    const TrainOptions& options, const LayerSpecs& layers,
-    const JobPartition& partition, const std::vector<c10::Device>& devices,
-    Communicator& world) {
-  ReplicatedOptions replicated;
-  replicated.seed = options.seed;
-  TANDEM_RETURN_IF_ERROR(Apply(options.ddp, &replicated));
-  SetUpdate(options, &replicated);
-  LayerList model = MakeLayers(layers, options.seed);
-  replicated.device = devices.front();
-  if (devices.size() > 1) {
-    replicated.device = std::nullopt;
-    TANDEM_ASSIGN_OR_RETURN(
-        model, SpreadOverDevices(std::move(model), partition.cuts, devices));
-  }
-  return Replicated::Create(std::move(model), LossOf(options), replicated,
-                            world);
-}
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
-    const TrainOptions& options, const LayerSpecs& layers,
-    const JobPartition& partition, const std::vector<c10::Device>& devices,
-    Communicator& world) {
-  const auto make = IsPipeline(options.pipeline, SurroundingsOf(options))
-                        ? MakeHybrid
-                        : MakeReplicated;
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Strategy> strategy,
-                          make(options, layers, partition, devices, world));
+                          Hybrid::Create(layers, LossOf(options), hybrid,
+                                         world.size() == 1 ? nullptr : &world));
   TANDEM_RETURN_IF_ERROR(CheckExemption(options, *strategy, world));
   return strategy;
 }

@@ -5,7 +5,7 @@
 #include "core/base/status_macros.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/comm_hooks/power_sgd.h"
-#include "parallel/ddp/option_checks.h"
+#include "parallel/ddp/options.h"
 
 namespace tandem {
 namespace {
@@ -32,19 +32,12 @@ absl::StatusOr<CommunicationHook> MakeHook(const DdpSettings& settings) {
   return Fp16CompressWrapper(power_sgd.Hook());
 }
 
-void SetBuckets(const DdpSettings& settings,
-                DistributedDataParallelOptions* ddp) {
-  if (settings.bucket_cap_mb > 0) ddp->bucket_cap_mb = settings.bucket_cap_mb;
-  ddp->bucket_cap_mb_list = settings.bucket_cap_mb_list;
-}
-
-}  // namespace
-
-absl::Status Apply(const DdpSettings& settings, ReplicatedOptions* options) {
-  DistributedDataParallelOptions& ddp = options->ddp;
+DistributedDataParallelOptions DdpOptionsOf(const DdpSettings& settings) {
+  DistributedDataParallelOptions ddp;
   ddp.broadcast_buffers = settings.broadcast_buffers;
   ddp.init_sync = settings.init_sync;
-  SetBuckets(settings, &ddp);
+  if (settings.bucket_cap_mb > 0) ddp.bucket_cap_mb = settings.bucket_cap_mb;
+  ddp.bucket_cap_mb_list = settings.bucket_cap_mb_list;
   ddp.find_unused_parameters = settings.find_unused_parameters;
   ddp.gradient_as_bucket_view = settings.gradient_as_bucket_view;
   ddp.static_graph = settings.static_graph;
@@ -52,24 +45,20 @@ absl::Status Apply(const DdpSettings& settings, ReplicatedOptions* options) {
   ddp.param_to_hook_all_reduce = settings.param_to_hook_all_reduce;
   ddp.skip_all_reduce_unused_params = settings.skip_all_reduce_unused_params;
   ddp.parameters_to_ignore = settings.parameters_to_ignore;
-  TANDEM_ASSIGN_OR_RETURN(options->hook, MakeHook(settings));
-  options->accumulation_steps = settings.gradient_accumulation_steps;
+  return ddp;
+}
+
+}  // namespace
+
+void Apply(const DdpSettings& settings, HybridOptions* options) {
+  options->ddp = DdpOptionsOf(settings);
+  if (settings.comm_hook != "none") {
+    options->make_hook = [settings] { return MakeHook(settings); };
+  }
   if (settings.average_parameters_every > 0) {
     options->averaging =
         ParameterAveragingOptions{settings.average_parameters_every,
                                   settings.average_parameters_warmup_steps};
-  }
-  return absl::OkStatus();
-}
-
-void Apply(const DdpSettings& settings, HybridOptions* options) {
-  DistributedDataParallelOptions ddp;
-  SetBuckets(settings, &ddp);
-  options->buckets = BucketsOf(ddp);
-  options->find_unused_parameters = settings.find_unused_parameters;
-  options->broadcast_buffers = settings.broadcast_buffers;
-  if (settings.comm_hook != "none") {
-    options->make_hook = [settings] { return MakeHook(settings); };
   }
 }
 

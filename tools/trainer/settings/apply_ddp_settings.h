@@ -3,15 +3,12 @@
 #ifndef TANDEM_TOOLS_TRAINER_SETTINGS_APPLY_DDP_SETTINGS_H_
 #define TANDEM_TOOLS_TRAINER_SETTINGS_APPLY_DDP_SETTINGS_H_
 
-#include "absl/status/status.h"
-#include "parallel/strategy/hybrid.h"
-#include "parallel/strategy/replicated.h"
+#include "parallel/strategy/hybrid_options.h"
 #include "tools/trainer/settings/ddp_settings.h"
 
 namespace tandem {
 
 // Sets what `settings` says in `options`. Requires valid settings.
-absl::Status Apply(const DdpSettings& settings, ReplicatedOptions* options);
 void Apply(const DdpSettings& settings, HybridOptions* options);
 
 }  // namespace tandem

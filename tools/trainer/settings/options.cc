@@ -78,9 +78,7 @@ absl::Status CheckWeightDecay(const TrainOptions& options) {
 
 // What the hybrid takes, beside PowerSGD's.
 bool IsForHybrid(const std::string& flag) {
-  return flag == "broadcast_buffers" || flag == "bucket_cap_mb" ||
-         flag == "bucket_cap_mb_list" || flag == "find_unused_parameters" ||
-         flag == "comm_hook" || absl::StartsWith(flag, "power_sgd_");
+  return flag != "gradient_accumulation_steps";
 }
 
 absl::Status CheckTogether(const TrainOptions& options) {

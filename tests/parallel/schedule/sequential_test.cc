@@ -1,0 +1,42 @@
+#include "parallel/schedule/sequential.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "parallel/schedule/validator.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+TEST(SequentialScheduleTest, OneMicrobatchAtATimeGoesThroughAllDevices) {
+  EXPECT_EQ(ToString(*SequentialSchedule(2, 2)), "F0 B0 F1 B1\nF0 B0 F1 B1");
+}
+
+TEST(SequentialScheduleTest, IsValidAndHoldsOneMicrobatch) {
+  for (const int devices : {1, 2, 3, 7}) {
+    for (const int microbatches : {1, 2, 5}) {
+      const auto schedule = SequentialSchedule(devices, microbatches);
+      ASSERT_TRUE(schedule.ok()) << schedule.status();
+      EXPECT_EQ(schedule->name, kSequential);
+      const auto facts = ValidateSchedule(*schedule, {1, 0});
+      ASSERT_TRUE(facts.ok()) << facts.status();
+      EXPECT_THAT(facts->peak_activations, Each(1));
+    }
+  }
+}
+
+TEST(SequentialScheduleTest, NothingAtAllIsRefused) {
+  for (const auto& [devices, microbatches] : {std::pair(0, 1), {1, 0}}) {
+    EXPECT_THAT(
+        std::string(SequentialSchedule(devices, microbatches).status().message()),
+        HasSubstr("at least one device and one microbatch"));
+  }
+}
+
+}  // namespace
+}  // namespace tandem
