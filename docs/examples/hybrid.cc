@@ -1,8 +1,6 @@
 // Replicas of a model that is cut into stages, over ranks and their devices:
 //   bazel run //docs/examples:hybrid -- --nproc_per_node=4 --pipe=2
 // --pipe=1 is data parallel, --pipe of all ranks one pipeline.
-#include "parallel/hybrid.h"
-
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -16,6 +14,7 @@
 #include "models/classification_loss.h"
 #include "models/mlp.h"
 #include "parallel/balance/cut.h"
+#include "parallel/mesh_strategy.h"
 #include "parallel/schedule/schedules.h"
 
 ABSL_FLAG(int, pipe, 2, "Ranks that share one replica of the model.");
@@ -35,15 +34,15 @@ absl::Status Train(tandem::Rank& rank) {
                           tandem::Loader::Create(data, sampler, {32, true}));
 
   const auto layers = tandem::Mlp({784, 3, 64, data->classes()});
-  tandem::HybridOptions options;
+  tandem::MeshStrategyOptions options;
   TANDEM_ASSIGN_OR_RETURN(  // of `pipe` devices, 1 chunk, 4 microbatches
       options.schedule,
       tandem::MakeSchedule(absl::GetFlag(FLAGS_schedule), {pipe, 1, 4}));
   TANDEM_ASSIGN_OR_RETURN(options.cuts,
                           tandem::UniformCuts(layers.size(), pipe));
-  TANDEM_ASSIGN_OR_RETURN(auto strategy,
-                          tandem::Hybrid::Create(layers, tandem::CrossEntropy,
-                                                 options, &rank.world));
+  TANDEM_ASSIGN_OR_RETURN(
+      auto strategy, tandem::MeshStrategy::Create(layers, tandem::CrossEntropy,
+                                                  options, &rank.world));
   loader->StartEpoch(0);
   for (int step = 1;; ++step) {
     TANDEM_ASSIGN_OR_RETURN(const auto batch, loader->Next());

@@ -13,8 +13,8 @@
 #include "core/loss/loss.h"
 #include "core/model/batch.h"
 #include "parallel/pipeline/executor.h"
-#include "parallel/strategy/hybrid_groups.h"
-#include "parallel/strategy/hybrid_options.h"
+#include "parallel/strategy/mesh_groups.h"
+#include "parallel/strategy/mesh_strategy_options.h"
 
 namespace tandem {
 
@@ -22,8 +22,8 @@ namespace tandem {
 class BatchShares {
  public:
   // What it is given must outlive it, but for the loss.
-  BatchShares(const HybridOptions& options, LossFunction loss,
-              const HybridGroups& groups)
+  BatchShares(const MeshStrategyOptions& options, LossFunction loss,
+              const MeshGroups& groups)
       : options_(options), loss_(std::move(loss)), groups_(groups) {}
 
   // Begins a step, with a batch of so many samples here. Collective where
@@ -48,9 +48,9 @@ class BatchShares {
   absl::StatusOr<std::vector<double>> LossParts(
       const std::vector<Batch>& microbatches) const;
 
-  const HybridOptions& options_;
+  const MeshStrategyOptions& options_;
   const LossFunction loss_;
-  const HybridGroups& groups_;
+  const MeshGroups& groups_;
   bool apart_ = false;
   std::vector<int64_t> sizes_;  // of the step's batches, by replica
 };

@@ -7,7 +7,7 @@
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
 #include "parallel/schedule/sequential.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 
 namespace tandem {
 
@@ -19,19 +19,19 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeReplicated(
         absl::StrCat("accumulation_steps must be at least 1, but ",
                      options.accumulation_steps, " was given"));
   }
-  HybridOptions hybrid;
-  static_cast<UpdateOptions&>(hybrid) = options;
+  MeshStrategyOptions mesh;
+  static_cast<UpdateOptions&>(mesh) = options;
   TANDEM_ASSIGN_OR_RETURN(
-      hybrid.schedule,
+      mesh.schedule,
       SequentialSchedule(1, static_cast<int>(options.accumulation_steps)));
-  hybrid.devices = {options.device};
-  hybrid.ddp = options.ddp;
-  hybrid.averaging = options.averaging;
-  hybrid.seed = options.seed;
+  mesh.devices = {options.device};
+  mesh.ddp = options.ddp;
+  mesh.averaging = options.averaging;
+  mesh.seed = options.seed;
   if (options.hook) {
-    hybrid.make_hook = [hook = options.hook] { return hook; };
+    mesh.make_hook = [hook = options.hook] { return hook; };
   }
-  return Hybrid::Create(SpecsOf(layers), loss, hybrid, &data);
+  return MeshStrategy::Create(SpecsOf(layers), loss, mesh, &data);
 }
 
 }  // namespace tandem

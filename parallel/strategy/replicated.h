@@ -21,7 +21,7 @@
 
 namespace tandem {
 
-// As HybridOptions', which has what is not here.
+// As MeshStrategyOptions, which has what is not here.
 struct ReplicatedOptions : UpdateOptions {
   DistributedDataParallelOptions ddp;
   CommunicationHook hook;  // replaces the all-reduce; null: does not
@@ -34,11 +34,11 @@ struct ReplicatedOptions : UpdateOptions {
   uint64_t seed = 0;
 };
 
-// A strategy (Hybrid, of one stage) that trains `layers`, whole, on every rank
-// of `data`: DistributedDataParallel over ranks, "single" on one. Layers are
-// moved to the device and shared with the strategy. A parameter that no rank
-// used (options.ddp must allow it, except with one rank) is left alone. `data`
-// must outlive it. Collective. Errors are Hybrid's.
+// A strategy (MeshStrategy, of one stage) that trains `layers`, whole, on every
+// rank of `data`: DistributedDataParallel over ranks, "single" on one. Layers
+// are moved to the device and shared with the strategy. A parameter that no
+// rank used (options.ddp must allow it, except with one rank) is left alone.
+// `data` must outlive it. Collective. Errors are MeshStrategy's.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeReplicated(
     const LayerList& layers, const LossFunction& loss,
     const ReplicatedOptions& options, Communicator& data);

@@ -39,7 +39,7 @@ std::string ToString(LayoutMutation mutation) {
 }
 
 absl::StatusOr<std::unique_ptr<MutatedRank>> MutatedRank::Create(
-    LayoutMutation mutation, const LayoutCell& cell, Hybrid& hybrid,
+    LayoutMutation mutation, const LayoutCell& cell, MeshStrategy& hybrid,
     Communicator* world) {
   auto rank = std::make_unique<MutatedRank>();
   rank->microbatch_size_ = MicrobatchSizeOf(cell);
@@ -59,7 +59,8 @@ absl::StatusOr<std::unique_ptr<MutatedRank>> MutatedRank::Create(
 }
 
 absl::Status MutatedRank::PrepareToReduce(const LayoutCell& cell,
-                                          Hybrid& hybrid, Communicator* world) {
+                                          MeshStrategy& hybrid,
+                                          Communicator* world) {
   const auto& stage = hybrid.executor().stages().front();
   if (stage == nullptr) return absl::OkStatus();
   bucket_ = NamedParameters(stage->layers());

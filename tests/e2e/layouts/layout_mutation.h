@@ -13,7 +13,7 @@
 #include "core/base/named_tensors.h"
 #include "core/comm/communicator.h"
 #include "core/model/batch.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "tests/e2e/layouts/layout_cell.h"
 
 namespace tandem {
@@ -37,7 +37,7 @@ class MutatedRank {
  public:
   // `hybrid` and `world` must outlive this. Collective.
   static absl::StatusOr<std::unique_ptr<MutatedRank>> Create(
-      LayoutMutation mutation, const LayoutCell& cell, Hybrid& hybrid,
+      LayoutMutation mutation, const LayoutCell& cell, MeshStrategy& hybrid,
       Communicator* world);
 
   // What this rank is given instead of `batch`.
@@ -46,7 +46,7 @@ class MutatedRank {
  private:
   friend class ArmedMutation;
 
-  absl::Status PrepareToReduce(const LayoutCell& cell, Hybrid& hybrid,
+  absl::Status PrepareToReduce(const LayoutCell& cell, MeshStrategy& hybrid,
                                Communicator* world);
   absl::Status ReduceAgain();
 

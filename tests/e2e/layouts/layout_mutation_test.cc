@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "models/classification_loss.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "tests/e2e/layouts/layout_cell.h"
 #include "tests/e2e/layouts/layout_check.h"
 #include "tests/e2e/layouts/layout_problem.h"
@@ -86,7 +86,7 @@ TEST(LayoutMutationsTest, ASwappedBackwardIsRefusedByName) {
   std::swap(actions[1], actions[2]);
   std::swap(actions[2], actions[3]);
   const auto made =
-      Hybrid::Create(problem.specs, CrossEntropy, *options, nullptr);
+      MeshStrategy::Create(problem.specs, CrossEntropy, *options, nullptr);
   EXPECT_THAT(std::string(made.status().message()), HasSubstr("in no order"));
 }
 

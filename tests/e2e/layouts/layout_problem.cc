@@ -91,10 +91,10 @@ LayoutProblem ProblemOf(const LayoutCell& cell) {
 
 int64_t MicrobatchSizeOf(const LayoutCell& cell) { return IsGpt(cell) ? 2 : 3; }
 
-absl::StatusOr<HybridOptions> OptionsOf(const LayoutCell& cell,
-                                        const LayoutProblem& problem,
-                                        int rank) {
-  HybridOptions options;
+absl::StatusOr<MeshStrategyOptions> OptionsOf(const LayoutCell& cell,
+                                              const LayoutProblem& problem,
+                                              int rank) {
+  MeshStrategyOptions options;
   TANDEM_ASSIGN_OR_RETURN(options.schedule, ScheduleOf(cell));
   TANDEM_ASSIGN_OR_RETURN(options.cuts,
                           CutsOf(problem.specs, options.schedule.stages));

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "core/model/batch.h"
 #include "core/model/layer.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "tests/e2e/layouts/layout_cell.h"
 
 namespace tandem {
@@ -29,8 +29,9 @@ int64_t MicrobatchSizeOf(const LayoutCell& cell);
 
 // What rank `rank` of cell.ranks() is given: --reproducible, and for resnet18
 // clipping. Each stage has a layer with parameters.
-absl::StatusOr<HybridOptions> OptionsOf(const LayoutCell& cell,
-                                        const LayoutProblem& problem, int rank);
+absl::StatusOr<MeshStrategyOptions> OptionsOf(const LayoutCell& cell,
+                                              const LayoutProblem& problem,
+                                              int rank);
 
 }  // namespace tandem
 

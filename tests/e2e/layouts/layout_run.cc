@@ -15,7 +15,7 @@
 #include "core/model/layer_list.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "tests/e2e/layouts/layout_problem.h"
 #include "tests/parallel/matrix/matrix_problem.h"
 
@@ -36,7 +36,7 @@ NamedTensors CopiesOf(const NamedTensors& tensors, const std::string& prefix) {
 
 // A rank's part of a batch: what its replica computes, as far as it takes it.
 Batch PartOf(const Batch& batch, const LayoutCell& cell, int rank,
-             const Hybrid& hybrid, const MutatedRank& mutated) {
+             const MeshStrategy& hybrid, const MutatedRank& mutated) {
   const int64_t size = batch.size / cell.replicas;
   const int64_t first = rank / cell.ranks_of_replica() * size;
   Batch part = mutated.Changed({batch.inputs.narrow(0, first, size),
@@ -46,7 +46,7 @@ Batch PartOf(const Batch& batch, const LayoutCell& cell, int rank,
   return part;
 }
 
-std::vector<StageReport> ReportsOf(const Hybrid& hybrid) {
+std::vector<StageReport> ReportsOf(const MeshStrategy& hybrid) {
   std::vector<StageReport> reports;
   const auto& stages = hybrid.executor().stages();
   for (size_t i = 0; i < stages.size(); ++i) {
@@ -64,7 +64,8 @@ std::vector<StageReport> ReportsOf(const Hybrid& hybrid) {
   return reports;
 }
 
-absl::Status NoteThreads(Hybrid& hybrid, std::vector<StageReport>* reports) {
+absl::Status NoteThreads(MeshStrategy& hybrid,
+                         std::vector<StageReport>* reports) {
   absl::Mutex mutex;
   std::map<int, std::thread::id> threads;
   TANDEM_RETURN_IF_ERROR(hybrid.OnDevices([&](int device) {
@@ -79,7 +80,7 @@ absl::Status NoteThreads(Hybrid& hybrid, std::vector<StageReport>* reports) {
   return absl::OkStatus();
 }
 
-void NoteState(const Hybrid& hybrid, const NamedTensors& before,
+void NoteState(const MeshStrategy& hybrid, const NamedTensors& before,
                RankReport* report) {
   report->state = CopiesOf(hybrid.Parameters(), "");
   for (size_t i = 0; i < before.size(); ++i) {
@@ -98,11 +99,11 @@ absl::Status RunRank(const LayoutCell& cell, const LayoutProblem& problem,
                      LayoutMutation mutation, Communicator* world,
                      RankReport* report) {
   const int rank = world == nullptr ? 0 : world->rank();
-  TANDEM_ASSIGN_OR_RETURN(const HybridOptions options,
+  TANDEM_ASSIGN_OR_RETURN(const MeshStrategyOptions options,
                           OptionsOf(cell, problem, rank));
   TANDEM_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Hybrid> hybrid,
-      Hybrid::Create(problem.specs, CrossEntropy, options, world));
+      const std::unique_ptr<MeshStrategy> hybrid,
+      MeshStrategy::Create(problem.specs, CrossEntropy, options, world));
   TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<MutatedRank> mutated,
                           MutatedRank::Create(mutation, cell, *hybrid, world));
   const NamedTensors before = CopiesOf(hybrid->Parameters(), "");

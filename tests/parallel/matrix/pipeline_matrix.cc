@@ -24,7 +24,7 @@
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/matrix/matrix_problem.h"
 #include "tests/parallel/strategy/gather_on_rank0.h"
 
@@ -158,10 +158,10 @@ int DevicesOf(const MatrixCell& cell) {
              : cell.stages;
 }
 
-absl::StatusOr<HybridOptions> OptionsOf(const MatrixCell& cell,
-                                        const Problem& problem, int ranks,
-                                        int rank) {
-  HybridOptions options;
+absl::StatusOr<MeshStrategyOptions> OptionsOf(const MatrixCell& cell,
+                                              const Problem& problem, int ranks,
+                                              int rank) {
+  MeshStrategyOptions options;
   const int devices = DevicesOf(cell);
   TANDEM_ASSIGN_OR_RETURN(
       options.schedule,
@@ -186,11 +186,11 @@ absl::Status InStages(const MatrixCell& cell, const Problem& problem,
                       Communicator* pipe, Outcome* outcome) {
   const int ranks = pipe == nullptr ? 1 : pipe->size();
   const int rank = pipe == nullptr ? 0 : pipe->rank();
-  TANDEM_ASSIGN_OR_RETURN(const HybridOptions options,
+  TANDEM_ASSIGN_OR_RETURN(const MeshStrategyOptions options,
                           OptionsOf(cell, problem, ranks, rank));
   TANDEM_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Hybrid> hybrid,
-      Hybrid::Create(problem.specs, CrossEntropy, options, pipe));
+      const std::unique_ptr<MeshStrategy> hybrid,
+      MeshStrategy::Create(problem.specs, CrossEntropy, options, pipe));
   const auto part_of = [&](Batch batch) {
     if (rank > 0) batch.inputs = at::Tensor();
     if (!hybrid->executor().has_last_stage()) batch.targets = at::Tensor();

@@ -14,7 +14,7 @@
 #include "models/classification_loss.h"
 #include "models/registry.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/matrix/matrix_run.h"
 #include "tests/parallel/matrix/pairwise.h"
 
@@ -70,7 +70,7 @@ TEST(PipelineMatrixTest, WhatMakesNoSenseIsRefusedByName) {
               testing::HasSubstr("zb_v"));
   EXPECT_THAT(text(MakeSchedule("interleaved_1f1b", {2, 2, 3})),
               testing::HasSubstr("multiple"));
-  HybridOptions options;
+  MeshStrategyOptions options;
   options.schedule = *MakeSchedule("1f1b", {2, 1, 2});
   options.cuts = {1};
   options.devices = {c10::Device(c10::kCPU)};
@@ -79,12 +79,12 @@ TEST(PipelineMatrixTest, WhatMakesNoSenseIsRefusedByName) {
   model.input_shape = {3};
   model.classes = 2;
   const LayerSpecs specs = *MakeModel(model);
-  EXPECT_THAT(text(Hybrid::Create(specs, CrossEntropy, options, nullptr)),
+  EXPECT_THAT(text(MeshStrategy::Create(specs, CrossEntropy, options, nullptr)),
               testing::HasSubstr("is for 2 devices, but there are 1: 1 ranks "
                                  "of 1"));
   options.devices = {c10::Device(c10::kCPU), c10::Device(c10::kCPU)};
   options.cuts = {1, 2};
-  EXPECT_THAT(text(Hybrid::Create(specs, CrossEntropy, options, nullptr)),
+  EXPECT_THAT(text(MeshStrategy::Create(specs, CrossEntropy, options, nullptr)),
               testing::HasSubstr("2 cuts make 3 stages, but schedule 1f1b has "
                                  "2"));
 }

@@ -32,7 +32,7 @@
 #include "models/z_loss.h"
 #include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
 
 namespace tandem {
@@ -125,8 +125,8 @@ struct Layout {
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
 };
 
-HybridOptions OptionsOf(const Layout& layout) {
-  HybridOptions options;
+MeshStrategyOptions OptionsOf(const Layout& layout) {
+  MeshStrategyOptions options;
   options.schedule = *MakeSchedule(
       layout.schedule, {layout.stages, layout.chunks, layout.microbatches});
   options.cuts = *UniformCuts(static_cast<int64_t>(Specs().size()),
@@ -140,13 +140,14 @@ HybridOptions OptionsOf(const Layout& layout) {
 }
 
 // Calls `check` with each rank's strategy and part of the batch.
-using Check = std::function<absl::Status(Hybrid&, const Batch&)>;
-void OnRanks(const Layout& layout, const HybridOptions& options,
+using Check = std::function<absl::Status(MeshStrategy&, const Batch&)>;
+void OnRanks(const Layout& layout, const MeshStrategyOptions& options,
              const LossFunction& loss, const Batch& batch, const Check& check) {
   const int pipe = layout.over_ranks ? layout.stages : 1;
   const auto run = [&](Communicator* world) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Hybrid> strategy,
-                            Hybrid::Create(Specs(), loss, options, world));
+    TANDEM_ASSIGN_OR_RETURN(
+        const std::unique_ptr<MeshStrategy> strategy,
+        MeshStrategy::Create(Specs(), loss, options, world));
     const int replica = world == nullptr ? 0 : world->rank() / pipe;
     const int64_t size = batch.size / layout.replicas;
     return check(*strategy, SamplesOf(batch, replica * size, size));
@@ -186,7 +187,7 @@ TEST(LossWeightsTest, GradientsAreTheUncutBatchsInEveryLayout) {
     SCOPED_TRACE(absl::StrCat(layout.schedule, " ", layout.replicas, "x",
                               layout.stages));
     OnRanks(layout, OptionsOf(layout), CrossEntropyIgnoring(kIgnored), batch,
-            [&](Hybrid& strategy, const Batch& part) -> absl::Status {
+            [&](MeshStrategy& strategy, const Batch& part) -> absl::Status {
               TANDEM_ASSIGN_OR_RETURN(const Score score,
                                       strategy.ComputeGradients(part));
               EXPECT_NEAR(score.loss(), loss, 1e-5);
@@ -204,7 +205,7 @@ TEST(LossWeightsTest, AuxiliaryLossesWeighBySamples) {
   for (const Layout& layout : {Layouts()[1], Layouts()[10]}) {
     OnRanks(layout, OptionsOf(layout),
             WithZLoss(CrossEntropyIgnoring(kIgnored), 0.1), batch,
-            [&](Hybrid& strategy, const Batch& part) -> absl::Status {
+            [&](MeshStrategy& strategy, const Batch& part) -> absl::Status {
               TANDEM_RETURN_IF_ERROR(strategy.ComputeGradients(part).status());
               ExpectGradients(strategy, expected);
               return strategy.SkipUpdate();
@@ -217,7 +218,7 @@ std::string Reproduced(const Layout& layout, const LossFunction& loss,
                        const Batch& batch) {
   std::string hash;
   OnRanks(layout, OptionsOf(layout), loss, batch,
-          [&](Hybrid& strategy, const Batch& part) -> absl::Status {
+          [&](MeshStrategy& strategy, const Batch& part) -> absl::Status {
             for (int i = 0; i < 2; ++i) {
               TANDEM_RETURN_IF_ERROR(strategy.TrainStep(part, 0.1).status());
             }
@@ -259,7 +260,7 @@ TEST(LossWeightsTest, ABatchOfPaddingTrainsNothingAndScoresNothing) {
   batch.targets.fill_(kIgnored);
   for (const Layout& layout : {Layouts()[0], Layouts()[3], Layouts()[8]}) {
     OnRanks(layout, OptionsOf(layout), CrossEntropyIgnoring(kIgnored), batch,
-            [&](Hybrid& strategy, const Batch& part) -> absl::Status {
+            [&](MeshStrategy& strategy, const Batch& part) -> absl::Status {
               TANDEM_ASSIGN_OR_RETURN(const Score score,
                                       strategy.ComputeGradients(part));
               EXPECT_EQ(score.loss(), 0);
@@ -294,7 +295,7 @@ TEST(LossWeightsTest, ANanOfWeightZeroGoesNowhere) {
   const Gradients expected = Expected(batch);
   for (const Layout& layout : {Layouts()[2], Layouts()[11]}) {
     OnRanks(layout, OptionsOf(layout), naive, batch,
-            [&](Hybrid& strategy, const Batch& part) -> absl::Status {
+            [&](MeshStrategy& strategy, const Batch& part) -> absl::Status {
               TANDEM_ASSIGN_OR_RETURN(const Score score,
                                       strategy.ComputeGradients(part));
               EXPECT_TRUE(std::isfinite(score.loss()));
@@ -311,7 +312,7 @@ LossResult WithoutWeight(const at::Tensor& outputs, const at::Tensor& targets) {
 TEST(LossWeightsTest, ALossThatHidesItsWeightIsRefused) {
   const Batch batch = PaddedBatch();
   OnRanks(Layouts()[1], OptionsOf(Layouts()[1]), WithoutWeight, batch,
-          [&](Hybrid& strategy, const Batch& part) -> absl::Status {
+          [&](MeshStrategy& strategy, const Batch& part) -> absl::Status {
             EXPECT_THAT(
                 std::string(strategy.TrainStep(part, 0.1).status().message()),
                 HasSubstr("give the LossFunction a weight"));
@@ -321,10 +322,9 @@ TEST(LossWeightsTest, ALossThatHidesItsWeightIsRefused) {
       RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
         ReplicatedOptions options;
         options.accumulation_steps = 3;
-        TANDEM_ASSIGN_OR_RETURN(
-            const auto strategy,
-            MakeReplicated(MakeLayers(Specs(), kSeed), WithoutWeight,
-                               options, world));
+        TANDEM_ASSIGN_OR_RETURN(const auto strategy,
+                                MakeReplicated(MakeLayers(Specs(), kSeed),
+                                               WithoutWeight, options, world));
         EXPECT_THAT(
             std::string(strategy->TrainStep(batch, 0.1).status().message()),
             HasSubstr("give the LossFunction a weight"));
@@ -347,7 +347,7 @@ void ExpectReplicated(const std::vector<int64_t>& sizes, int accumulation,
         if (z_loss > 0) function = WithZLoss(function, z_loss);
         TANDEM_ASSIGN_OR_RETURN(const auto strategy,
                                 MakeReplicated(MakeLayers(Specs(), kSeed),
-                                                   function, options, world));
+                                               function, options, world));
         int64_t first = 0;
         for (int i = 0; i < world.rank(); ++i) {
           first += sizes[static_cast<size_t>(i)];

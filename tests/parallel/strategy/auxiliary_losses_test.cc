@@ -27,7 +27,7 @@
 #include "models/z_loss.h"
 #include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
 
 namespace tandem {
@@ -129,8 +129,8 @@ struct Layout {
   int replicas() const { return ranks * devices_per_rank / devices; }
 };
 
-HybridOptions OptionsOf(const Layout& layout, bool reproducible) {
-  HybridOptions options;
+MeshStrategyOptions OptionsOf(const Layout& layout, bool reproducible) {
+  MeshStrategyOptions options;
   options.schedule = *MakeSchedule(layout.schedule,
                                    {layout.devices, 1, 12 / layout.replicas()});
   options.cuts = *UniformCuts(6, layout.devices);
@@ -198,8 +198,8 @@ Outcome Trained(const Make& make, int ranks, int pipe) {
 Outcome TrainedHybrid(const Layout& layout, bool reproducible) {
   return Trained(
       [&](Communicator* world) -> absl::StatusOr<std::unique_ptr<Strategy>> {
-        return Hybrid::Create(Specs(), Loss(), OptionsOf(layout, reproducible),
-                              world);
+        return MeshStrategy::Create(Specs(), Loss(),
+                                    OptionsOf(layout, reproducible), world);
       },
       layout.ranks, layout.ranks / layout.replicas());
 }
@@ -276,7 +276,7 @@ TEST(AuxiliaryLossesTest, ReplicasInOnePieceTrainOnThemToo) {
       const Make make = [&](Communicator* world)
           -> absl::StatusOr<std::unique_ptr<Strategy>> {
         return MakeReplicated(MakeLayers(Specs(), kSeed), Loss(), options,
-                                  *world);
+                              *world);
       };
       Outcome found;
       const absl::Status status = RunThreadRanks(
@@ -299,7 +299,7 @@ TEST(AuxiliaryLossesErrorTest, ALossThatIsNoScalarNamesItsLayer) {
     };
     return layer;
   };
-  const auto strategy = Hybrid::Create(
+  const auto strategy = MeshStrategy::Create(
       specs, Loss(), OptionsOf({"a pair", "1f1b", 1, 2, 2}, false), nullptr);
   ASSERT_TRUE(strategy.ok()) << strategy.status();
   const absl::Status status =

@@ -19,8 +19,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-HybridOptions Options(int microbatches) {
-  HybridOptions options;
+MeshStrategyOptions Options(int microbatches) {
+  MeshStrategyOptions options;
   options.schedule = *MakeSchedule("1f1b", {1, 1, microbatches});
   options.seed = 11;
   return options;
@@ -38,8 +38,8 @@ std::vector<int64_t> SizesOf(const std::vector<Batch>& batches) {
 }
 
 TEST(BatchSharesTest, MicrobatchesAreOfOneSizeOrDifferByOne) {
-  const HybridOptions options = Options(3);
-  const HybridGroups alone;
+  const MeshStrategyOptions options = Options(3);
+  const MeshGroups alone;
   BatchShares shares(options, CrossEntropy, alone);
   ASSERT_TRUE(shares.Learn(7).ok());
   const auto seven = shares.Microbatches(BatchOf(7));
@@ -53,10 +53,10 @@ TEST(BatchSharesTest, MicrobatchesAreOfOneSizeOrDifferByOne) {
 }
 
 TEST(BatchSharesTest, AnUnevenStepHasAsManyAsItsSamplesGive) {
-  HybridOptions options = Options(4);
+  MeshStrategyOptions options = Options(4);
   options.uneven_batches = true;
   options.microbatch_size = 2;
-  const HybridGroups alone;
+  const MeshGroups alone;
   BatchShares shares(options, CrossEntropy, alone);
   ASSERT_TRUE(shares.Learn(5).ok());
   const auto parts = shares.Microbatches(BatchOf(5));
@@ -72,10 +72,10 @@ TEST(BatchSharesTest, AnUnevenStepHasAsManyAsItsSamplesGive) {
 TEST(BatchSharesTest, ReplicasStandBehindEachOther) {
   const absl::Status status =
       RunThreadRanks(3, [](Communicator& world) -> absl::Status {
-        HybridOptions options = Options(2);
+        MeshStrategyOptions options = Options(2);
         options.uneven_batches = true;
         options.microbatch_size = 2;
-        auto groups = HybridGroups::Create(&world, *Mesh::Create(3, 1), {0});
+        auto groups = MeshGroups::Create(&world, *Mesh::Create(3, 1), {0});
         if (!groups.ok()) return groups.status();
         BatchShares shares(options, CrossEntropy, *groups);
         const std::vector<int64_t> sizes = {4, 1, 0};

@@ -38,7 +38,7 @@
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/schedule/sequential.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
 #include "tests/parallel/strategy/gather_on_rank0.h"
 
@@ -231,8 +231,8 @@ struct Layout {
   std::string device = "cpu";
 };
 
-HybridOptions OptionsOf(const Layout& layout, int rank) {
-  HybridOptions options;
+MeshStrategyOptions OptionsOf(const Layout& layout, int rank) {
+  MeshStrategyOptions options;
   options.schedule =
       *MakeSchedule(layout.schedule, {layout.stages, 1, layout.microbatches});
   options.cuts =
@@ -262,9 +262,9 @@ Batch PartFor(Batch batch, bool has_first, bool has_last) {
 absl::Status TrainInStages(const Layout& layout, Communicator* pipe,
                            Outcome* outcome) {
   const int rank = pipe == nullptr ? 0 : pipe->rank();
-  TANDEM_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Hybrid> strategy,
-      Hybrid::Create(Specs(), CrossEntropy, OptionsOf(layout, rank), pipe));
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<MeshStrategy> strategy,
+                          MeshStrategy::Create(Specs(), CrossEntropy,
+                                               OptionsOf(layout, rank), pipe));
   const auto part_of = [&](int number) {
     return PartFor(BatchOf(number, kSamples), rank == 0,
                    strategy->executor().has_last_stage());
@@ -387,7 +387,7 @@ absl::StatusOr<Outcome> InReplicas(int ranks, int64_t parts, bool cut) {
   Outcome outcome;
   TANDEM_RETURN_IF_ERROR(
       RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
-        HybridOptions options;
+        MeshStrategyOptions options;
         options.seed = kSeed;
         TANDEM_ASSIGN_OR_RETURN(
             options.schedule,
@@ -399,7 +399,7 @@ absl::StatusOr<Outcome> InReplicas(int ranks, int64_t parts, bool cut) {
         }
         TANDEM_ASSIGN_OR_RETURN(
             const auto strategy,
-            Hybrid::Create(Specs(), CrossEntropy, options, &world));
+            MeshStrategy::Create(Specs(), CrossEntropy, options, &world));
         Outcome mine;
         for (int step = 0; step < kSteps; ++step) {
           // The whole batch on each rank: gradients are its, and the mean too.
@@ -448,7 +448,7 @@ std::vector<std::string> SaidOf(const LayerSpecs& specs, const Batch& batch) {
   Layout layout;
   layout.stages = 2;
   const auto pipelined =
-      Hybrid::Create(specs, CrossEntropy, OptionsOf(layout, 0), nullptr);
+      MeshStrategy::Create(specs, CrossEntropy, OptionsOf(layout, 0), nullptr);
   EXPECT_TRUE(pipelined.ok()) << pipelined.status();
   if (pipelined.ok()) note(pipelined->get());
   for (int64_t parts : {1, 3}) {
@@ -456,10 +456,9 @@ std::vector<std::string> SaidOf(const LayerSpecs& specs, const Batch& batch) {
         RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
           ReplicatedOptions options;
           options.accumulation_steps = parts;
-          TANDEM_ASSIGN_OR_RETURN(
-              const auto strategy,
-              MakeReplicated(MakeLayers(specs, kSeed), CrossEntropy,
-                                 options, world));
+          TANDEM_ASSIGN_OR_RETURN(const auto strategy,
+                                  MakeReplicated(MakeLayers(specs, kSeed),
+                                                 CrossEntropy, options, world));
           note(strategy.get());
           return absl::OkStatus();
         });
@@ -501,15 +500,14 @@ TEST_F(FurtherInputsTest, WhatIsTakenMustBeLeftUnlessItIsRead) {
   specs[4].links.pop = {"mask"};
   Layout layout;
   layout.stages = 2;
-  EXPECT_THAT(std::string(Hybrid::Create(specs, CrossEntropy,
-                                         OptionsOf(layout, 0), nullptr)
+  EXPECT_THAT(std::string(MeshStrategy::Create(specs, CrossEntropy,
+                                               OptionsOf(layout, 0), nullptr)
                               .status()
                               .message()),
               HasSubstr("'mask' of layer 4 is left by no layer before it"));
   const absl::Status status =
       RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
-        return MakeReplicated(MakeLayers(specs, kSeed), CrossEntropy, {},
-                                  world)
+        return MakeReplicated(MakeLayers(specs, kSeed), CrossEntropy, {}, world)
             .status();
       });
   EXPECT_THAT(std::string(status.message()),
@@ -531,8 +529,8 @@ TEST_F(FurtherInputsTest, EveryRankLearnsWhatDoesNotFit) {
         layout.ranks = 2;
         TANDEM_ASSIGN_OR_RETURN(
             const auto strategy,
-            Hybrid::Create(Specs(), CrossEntropy,
-                           OptionsOf(layout, world.rank()), &world));
+            MeshStrategy::Create(Specs(), CrossEntropy,
+                                 OptionsOf(layout, world.rank()), &world));
         Batch batch =
             PartFor(BatchOf(0, kSamples), world.rank() == 0, world.rank() == 1);
         batch.further_inputs.erase("types");

@@ -24,7 +24,7 @@
 #include "models/classification_loss.h"
 #include "models/z_loss.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
 
 namespace tandem {
@@ -110,14 +110,15 @@ absl::StatusOr<Reads> ReadsOf(Strategy& strategy) {
 
 absl::StatusOr<Reads> InStages(const LossFunction& loss, int microbatches) {
   const std::vector<c10::Device> devices = SimDevices(2);
-  HybridOptions options;
+  MeshStrategyOptions options;
   TANDEM_ASSIGN_OR_RETURN(options.schedule,
                           MakeSchedule("1f1b", {2, 1, microbatches}));
   options.cuts = {1};
   options.devices = devices;
   options.seed = kSeed;
-  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Hybrid> strategy,
-                          Hybrid::Create(Specs(), loss, options, nullptr));
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::unique_ptr<MeshStrategy> strategy,
+      MeshStrategy::Create(Specs(), loss, options, nullptr));
   return ReadsOf(*strategy);
 }
 
@@ -129,9 +130,9 @@ absl::StatusOr<Reads> InOneReplica(const LossFunction& loss, int microbatches) {
         ReplicatedOptions options;
         options.device = device;
         options.accumulation_steps = microbatches;
-        TANDEM_ASSIGN_OR_RETURN(const auto strategy,
-                                MakeReplicated(MakeLayers(Specs(), kSeed),
-                                                   loss, options, world));
+        TANDEM_ASSIGN_OR_RETURN(
+            const auto strategy,
+            MakeReplicated(MakeLayers(Specs(), kSeed), loss, options, world));
         TANDEM_ASSIGN_OR_RETURN(found, ReadsOf(*strategy));
         return absl::OkStatus();
       }));

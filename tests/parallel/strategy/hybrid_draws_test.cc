@@ -26,7 +26,7 @@
 #include "models/layers/module_layer.h"
 #include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 
 namespace tandem {
 namespace {
@@ -80,9 +80,9 @@ struct Trained {
 
 class HybridDrawsTest : public DeviceTypeTest {
  protected:
-  static HybridOptions Options(const std::string& schedule, int stages,
-                               ActivationCheckpointing checkpointing) {
-    HybridOptions options;
+  static MeshStrategyOptions Options(const std::string& schedule, int stages,
+                                     ActivationCheckpointing checkpointing) {
+    MeshStrategyOptions options;
     options.schedule = *MakeSchedule(schedule, {stages, 1, 4});
     options.cuts = *UniformCuts(static_cast<int64_t>(Specs().size()), stages);
     options.pipeline.checkpointing = checkpointing;
@@ -91,13 +91,15 @@ class HybridDrawsTest : public DeviceTypeTest {
 
   static Trained Train(const std::string& schedule, int stages,
                        ActivationCheckpointing checkpointing) {
-    HybridOptions options = Options(schedule, stages, checkpointing);
+    MeshStrategyOptions options = Options(schedule, stages, checkpointing);
     options.devices = Devices(stages);
     return Train(options, nullptr);
   }
 
-  static Trained Train(const HybridOptions& options, Communicator* world) {
-    const auto strategy = Hybrid::Create(Specs(), CrossEntropy, options, world);
+  static Trained Train(const MeshStrategyOptions& options,
+                       Communicator* world) {
+    const auto strategy =
+        MeshStrategy::Create(Specs(), CrossEntropy, options, world);
     EXPECT_TRUE(strategy.ok()) << strategy.status();
     if (!strategy.ok()) return {};
     Trained run;
@@ -119,7 +121,7 @@ class HybridDrawsTest : public DeviceTypeTest {
       int ranks, ActivationCheckpointing checkpointing) {
     std::vector<Trained> runs(static_cast<size_t>(ranks));
     const absl::Status status = RunThreadRanks(ranks, [&](Communicator& world) {
-      HybridOptions options = Options("1f1b", ranks, checkpointing);
+      MeshStrategyOptions options = Options("1f1b", ranks, checkpointing);
       options.devices = {TestDevice()};
       runs[static_cast<size_t>(world.rank())] = Train(options, &world);
       return absl::OkStatus();
@@ -173,7 +175,7 @@ TEST_P(HybridDrawsTest, AreTheSameInEveryRunAndCut) {
 
 // Where it cannot be helped, creation says so.
 TEST(HybridDrawsOnCudaTest, DropoutInsideOfCudnnIsRefusedByName) {
-  HybridOptions options;
+  MeshStrategyOptions options;
   options.schedule = *MakeSchedule("1f1b", {1, 1, 2});
   options.devices = {c10::Device(c10::kCUDA, 0)};
   options.pipeline.checkpointing = ActivationCheckpointing::kAlways;
@@ -184,7 +186,8 @@ TEST(HybridDrawsOnCudaTest, DropoutInsideOfCudnnIsRefusedByName) {
                                 nn::LSTMOptions(2, 2).dropout(0.5));
                             return layer;
                           }};
-  const auto strategy = Hybrid::Create({lstm}, CrossEntropy, options, nullptr);
+  const auto strategy =
+      MeshStrategy::Create({lstm}, CrossEntropy, options, nullptr);
   EXPECT_EQ(strategy.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(strategy.status().message()),
               testing::HasSubstr("recur (torch::nn::LSTMImpl)"));

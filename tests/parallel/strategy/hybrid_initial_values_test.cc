@@ -1,4 +1,4 @@
-// Replicas of a Hybrid, and copies of tied weights, begin alike.
+// Replicas of a mesh, and copies of tied weights, begin alike.
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
@@ -22,7 +22,7 @@
 #include "models/layers/basic_layers.h"
 #include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 
 namespace tandem {
 namespace {
@@ -51,11 +51,11 @@ Batch BatchOf(int number, int64_t replica) {
           at::randint(6, {4}, generator, at::kLong), 4};
 }
 
-using OptionsOfRank = std::function<HybridOptions(int rank)>;
+using OptionsOfRank = std::function<MeshStrategyOptions(int rank)>;
 using SpecsOfRank = std::function<LayerSpecs(int rank)>;
 
-HybridOptions Options(size_t layers, int stages) {
-  HybridOptions options;
+MeshStrategyOptions Options(size_t layers, int stages) {
+  MeshStrategyOptions options;
   options.schedule = *MakeSchedule("1f1b", {stages, 1, 2});
   options.cuts = *UniformCuts(static_cast<int64_t>(layers), stages);
   return options;
@@ -68,9 +68,9 @@ std::vector<std::string> Hashes(int ranks, int pipe, const SpecsOfRank& specs,
   const absl::Status status =
       RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
         const int rank = world.rank();
-        TANDEM_ASSIGN_OR_RETURN(
-            const std::unique_ptr<Hybrid> strategy,
-            Hybrid::Create(specs(rank), CrossEntropy, options(rank), &world));
+        TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<MeshStrategy> strategy,
+                                MeshStrategy::Create(specs(rank), CrossEntropy,
+                                                     options(rank), &world));
         std::string& text = hashes[static_cast<size_t>(rank)];
         for (int step = 0; step < 3; ++step) {
           NamedTensors mine = strategy->Parameters();
@@ -97,7 +97,7 @@ TEST(HybridInitialValuesTest, AreTheFirstReplicasWhereLayersDrawAsTheyLike) {
           return LayerSpecs{Careless("a", 6, 8), Careless("b", 8, 6)};
         },
         [&](int) {
-          HybridOptions options = Options(2, 2);
+          MeshStrategyOptions options = Options(2, 2);
           options.ddp.broadcast_buffers = broadcast_buffers;
           return options;
         });
@@ -127,11 +127,11 @@ TEST(HybridInitialValuesTest, CopiesOfTiedWeightsAreTheFirstMembers) {
         RunThreadRanks(4, [&](Communicator& world) -> absl::Status {
           const LayerSpecs specs = {Careless("first", 6, 6), ReluLayer("r"),
                                     TiedCareless("last")};
-          HybridOptions options = Options(specs.size(), 2);
+          MeshStrategyOptions options = Options(specs.size(), 2);
           options.reproducible = reproducible;
           TANDEM_ASSIGN_OR_RETURN(
-              const std::unique_ptr<Hybrid> strategy,
-              Hybrid::Create(specs, CrossEntropy, options, &world));
+              const std::unique_ptr<MeshStrategy> strategy,
+              MeshStrategy::Create(specs, CrossEntropy, options, &world));
           for (int step = 0; step < 2; ++step) {
             at::Tensor weight;
             for (const auto& [name, tensor] : strategy->Parameters()) {
@@ -158,11 +158,11 @@ std::vector<std::string> Refusals(int ranks, int stages,
   const absl::Status status =
       RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
         const LayerSpecs mine = specs(world.rank());
-        said[static_cast<size_t>(world.rank())] =
-            std::string(Hybrid::Create(mine, CrossEntropy,
-                                       Options(mine.size(), stages), &world)
-                            .status()
-                            .message());
+        said[static_cast<size_t>(world.rank())] = std::string(
+            MeshStrategy::Create(mine, CrossEntropy,
+                                 Options(mine.size(), stages), &world)
+                .status()
+                .message());
         return world.Barrier();  // the group is still of use
       });
   EXPECT_TRUE(status.ok()) << status;

@@ -24,7 +24,7 @@
 #include "models/registry.h"
 #include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
 
 namespace tandem {
@@ -69,13 +69,13 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeDdp(const LayerSpecs& specs,
 // Two stages on two devices of each rank.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeHybrid(
     const LayerSpecs& specs, const UpdateOptions& update, Communicator& world) {
-  HybridOptions options;
+  MeshStrategyOptions options;
   static_cast<UpdateOptions&>(options) = update;
   options.schedule = *MakeSchedule("1f1b", {2, 1, 2});
   options.cuts = *UniformCuts(static_cast<int64_t>(specs.size()), 2);
   options.devices.assign(2, c10::kCPU);
   options.seed = 7;
-  return Hybrid::Create(specs, CrossEntropy, options, &world);
+  return MeshStrategy::Create(specs, CrossEntropy, options, &world);
 }
 
 struct Trained {

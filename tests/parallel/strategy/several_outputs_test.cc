@@ -34,7 +34,7 @@
 #include "parallel/pipeline/model_parallel.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/schedule/sequential.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
 
 namespace tandem {
@@ -217,8 +217,8 @@ struct Layout {
   std::string device = "cpu";
 };
 
-HybridOptions OptionsOf(const Layout& layout, int rank) {
-  HybridOptions options;
+MeshStrategyOptions OptionsOf(const Layout& layout, int rank) {
+  MeshStrategyOptions options;
   options.schedule =
       *MakeSchedule(layout.schedule, {layout.stages, 1, layout.microbatches});
   options.cuts =
@@ -283,8 +283,8 @@ absl::StatusOr<Outcome> InStages(const Layout& layout,
   const auto train = [&](Communicator* world) -> absl::Status {
     const int rank = world == nullptr ? 0 : world->rank();
     TANDEM_ASSIGN_OR_RETURN(
-        const std::unique_ptr<Hybrid> strategy,
-        Hybrid::Create(Specs(), loss, OptionsOf(layout, rank), world));
+        const std::unique_ptr<MeshStrategy> strategy,
+        MeshStrategy::Create(Specs(), loss, OptionsOf(layout, rank), world));
     return Train(*strategy, rank / layout.ranks, layout.replicas, rank,
                  &outcome);
   };
@@ -303,7 +303,7 @@ absl::StatusOr<Outcome> InReplicas(int ranks, int64_t parts, bool cut,
   const std::vector<c10::Device> devices = SimDevices(4);
   TANDEM_RETURN_IF_ERROR(
       OnRanks(ranks, [&](Communicator& world) -> absl::Status {
-        HybridOptions options;
+        MeshStrategyOptions options;
         options.seed = kSeed;
         TANDEM_ASSIGN_OR_RETURN(
             options.schedule,
@@ -315,7 +315,7 @@ absl::StatusOr<Outcome> InReplicas(int ranks, int64_t parts, bool cut,
         }
         TANDEM_ASSIGN_OR_RETURN(
             const auto strategy,
-            Hybrid::Create(Specs(), loss, options, &world));
+            MeshStrategy::Create(Specs(), loss, options, &world));
         return Train(*strategy, world.rank(), ranks, world.rank(), &outcome);
       }));
   return outcome;
@@ -462,14 +462,14 @@ std::vector<std::string> SaidAtCreation(const LossFunction& loss) {
   Layout layout;
   layout.stages = 2;
   std::vector<absl::Status> said = {
-      Hybrid::Create(Specs(), loss, OptionsOf(layout, 0), nullptr).status(),
+      MeshStrategy::Create(Specs(), loss, OptionsOf(layout, 0), nullptr)
+          .status(),
       SpreadOverDevices(MakeLayers(Specs(), kSeed), {3},
                         {SimDevices(4)[0], SimDevices(4)[1]},
                         loss.names().outputs)
           .status()};
   said.push_back(OnRanks(1, [&](Communicator& world) {
-    return MakeReplicated(MakeLayers(Specs(), kSeed), loss, {}, world)
-        .status();
+    return MakeReplicated(MakeLayers(Specs(), kSeed), loss, {}, world).status();
   }));
   std::vector<std::string> messages;
   for (const absl::Status& each : said) {
@@ -509,7 +509,7 @@ std::vector<std::string> SaidOf(const Batch& batch) {
   Layout layout;
   layout.stages = 2;
   const auto pipelined =
-      Hybrid::Create(Specs(), Loss(), OptionsOf(layout, 0), nullptr);
+      MeshStrategy::Create(Specs(), Loss(), OptionsOf(layout, 0), nullptr);
   EXPECT_TRUE(pipelined.ok()) << pipelined.status();
   if (pipelined.ok()) note(**pipelined);
   const absl::Status status =
@@ -549,7 +549,8 @@ TEST_F(SeveralOutputsTest, RanksMustTakeTheSame) {
     Layout layout;
     layout.stages = layout.ranks = 2;
     const LossFunction loss = world.rank() == 0 ? CrossEntropy : Loss();
-    return Hybrid::Create(Specs(), loss, OptionsOf(layout, 0), &world).status();
+    return MeshStrategy::Create(Specs(), loss, OptionsOf(layout, 0), &world)
+        .status();
   });
   EXPECT_THAT(std::string(status.message()), HasSubstr("loss's outputs"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("head,shared"));

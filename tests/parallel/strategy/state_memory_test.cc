@@ -29,7 +29,7 @@
 #include "parallel/balance/cut.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
 
 namespace tandem {
@@ -96,18 +96,17 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeReplica(Communicator& world) {
   ReplicatedOptions options;
   options.device = Devices()[static_cast<size_t>(world.rank())];
   options.optimizer = AdamOptions();
-  return MakeReplicated(MakeLayers(Specs(), 1), CrossEntropy, options,
-                            world);
+  return MakeReplicated(MakeLayers(Specs(), 1), CrossEntropy, options, world);
 }
 
 absl::StatusOr<std::unique_ptr<Strategy>> MakePipeline(Communicator& world) {
   const LayerSpecs specs = Specs();
-  HybridOptions options;
+  MeshStrategyOptions options;
   options.schedule = *MakeSchedule("1f1b", {2, 1, 2});
   options.cuts = *UniformCuts(static_cast<int64_t>(specs.size()), 2);
   options.devices = {Devices()[static_cast<size_t>(world.rank())]};
   options.optimizer = AdamOptions();
-  return Hybrid::Create(specs, CrossEntropy, options, &world);
+  return MeshStrategy::Create(specs, CrossEntropy, options, &world);
 }
 
 using Make = absl::StatusOr<std::unique_ptr<Strategy>> (*)(Communicator&);

@@ -22,7 +22,7 @@
 #include "models/registry.h"
 #include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
 
 namespace tandem {
@@ -63,14 +63,14 @@ Job HybridJob(const std::string& model, int ranks, int pipe, int devices,
   const auto make = [=](Communicator& world) -> absl::StatusOr<StrategyPtr> {
     const LayerSpecs specs = Specs(model);
     const int stages = pipe * devices;
-    HybridOptions options;
+    MeshStrategyOptions options;
     options.schedule = *MakeSchedule("1f1b", {stages, 1, 2});
     options.cuts = *UniformCuts(static_cast<int64_t>(specs.size()), stages);
     options.devices.assign(static_cast<size_t>(devices), c10::kCPU);
     options.seed = kSeed;
     options.clip_norm = clip_norm;
     options.reproducible = reproducible;
-    return Hybrid::Create(specs, CrossEntropy, options, &world);
+    return MeshStrategy::Create(specs, CrossEntropy, options, &world);
   };
   return {absl::StrCat(model, ", hybrid ", ranks, " ranks, pipe ", pipe), ranks,
           pipe, make};
@@ -81,7 +81,7 @@ Job ReplicatedJob(int ranks) {
     ReplicatedOptions options;
     options.clip_norm = 0.5;
     return MakeReplicated(MakeLayers(Specs("gpt_tiny_tied"), kSeed),
-                              CrossEntropy, options, world);
+                          CrossEntropy, options, world);
   };
   return {absl::StrCat("replicated ", ranks), ranks, 1, make};
 }

@@ -24,7 +24,7 @@
 #include "models/layers/tied_linear.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 
 namespace tandem {
 namespace {
@@ -179,7 +179,7 @@ struct Outcome {
 
 absl::Status Train(const LayerSpecs& specs, const Layout& layout,
                    bool reproducible, Communicator* world, Outcome* outcome) {
-  HybridOptions options;
+  MeshStrategyOptions options;
   options.schedule = *MakeSchedule(
       "1f1b", {layout.stages, 1, kMicrobatches / layout.replicas});
   options.cuts =
@@ -190,8 +190,9 @@ absl::Status Train(const LayerSpecs& specs, const Layout& layout,
   options.clip_norm = 0.3;
   options.reproducible = reproducible;
   options.seed = 4;
-  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Hybrid> strategy,
-                          Hybrid::Create(specs, CrossEntropy, options, world));
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::unique_ptr<MeshStrategy> strategy,
+      MeshStrategy::Create(specs, CrossEntropy, options, world));
   const int rank = world == nullptr ? 0 : world->rank();
   Outcome mine;
   for (int step = 0; step < kSteps; ++step) {

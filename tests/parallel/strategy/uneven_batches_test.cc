@@ -22,7 +22,7 @@
 #include "models/registry.h"
 #include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 
 namespace tandem {
 namespace {
@@ -100,10 +100,10 @@ Batch PartOf(const Batch& whole, int64_t first, int64_t size) {
           whole.targets.narrow(0, first, size), size};
 }
 
-HybridOptions Options(const LayerSpecs& specs, const Layout& layout) {
+MeshStrategyOptions Options(const LayerSpecs& specs, const Layout& layout) {
   const auto microbatches =
       static_cast<int>(kBatch / kMicrobatchSize / layout.replicas());
-  HybridOptions options;
+  MeshStrategyOptions options;
   options.schedule = *MakeSchedule(
       layout.schedule, {layout.devices, layout.chunks, microbatches});
   options.cuts =
@@ -128,11 +128,11 @@ struct Outcome {
 using Deal = std::vector<std::vector<int64_t>>;
 
 absl::Status Train(const std::string& model, const Layout& layout,
-                   const HybridOptions& options, const Deal& deal,
+                   const MeshStrategyOptions& options, const Deal& deal,
                    Communicator* world, Outcome* outcome) {
   TANDEM_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Hybrid> strategy,
-      Hybrid::Create(Specs(model), CrossEntropy, options, world));
+      const std::unique_ptr<MeshStrategy> strategy,
+      MeshStrategy::Create(Specs(model), CrossEntropy, options, world));
   const int rank = world == nullptr ? 0 : world->rank();
   const auto replica =
       static_cast<size_t>(rank * layout.replicas() / layout.ranks);
@@ -165,7 +165,7 @@ absl::Status Train(const std::string& model, const Layout& layout,
 }
 
 absl::StatusOr<Outcome> Trained(const std::string& model, const Layout& layout,
-                                const HybridOptions& options,
+                                const MeshStrategyOptions& options,
                                 const Deal& deal) {
   Outcome outcome;
   TANDEM_RETURN_IF_ERROR(
@@ -199,7 +199,7 @@ TEST(UnevenBatchesTest, AreReproducibleInEveryLayout) {
   for (const std::string model :
        {"mlp_dropout", "gpt_tiny_tied", "batch_norm"}) {
     for (const int groups : {0, 6}) {
-      HybridOptions options = Options(Specs(model), one);
+      MeshStrategyOptions options = Options(Specs(model), one);
       options.reproducible = true;
       options.gradient_groups = groups;
       options.clip_norm = 0.5;
@@ -210,7 +210,7 @@ TEST(UnevenBatchesTest, AreReproducibleInEveryLayout) {
         const bool fits = groups == 0 || (layout.schedule != "gpipe" &&
                                           groups % layout.replicas() == 0);
         if (!fits) continue;
-        HybridOptions its = Options(Specs(model), layout);
+        MeshStrategyOptions its = Options(Specs(model), layout);
         its.reproducible = true;
         its.gradient_groups = groups;
         its.clip_norm = 0.5;
@@ -262,13 +262,13 @@ TEST(UnevenBatchesTest, TheGradientIsThatOfTheMeanOverAllSamples) {
         for (const int64_t size : each) all += size;
         sizes.push_back(all);
       }
-      HybridOptions whole = Options(Specs(model), one);
+      MeshStrategyOptions whole = Options(Specs(model), one);
       whole.microbatch_size = kBatch;
       whole.schedule = *MakeSchedule("gpipe", {1, 1, 1});
       const auto expected = Trained(model, one, whole, InOrder(sizes, 1));
       ASSERT_TRUE(expected.ok()) << expected.status();
       for (const bool by_size : {true, false}) {
-        HybridOptions options = Options(Specs(model), layout);
+        MeshStrategyOptions options = Options(Specs(model), layout);
         // Else as many microbatches as can be, of sizes that differ by one.
         if (!by_size) options.microbatch_size = 0;
         const auto found = Trained(model, layout, options, deal);
@@ -281,7 +281,7 @@ TEST(UnevenBatchesTest, TheGradientIsThatOfTheMeanOverAllSamples) {
 
 TEST(UnevenBatchesErrorTest, WhatIsMissingMustBeMissingAtTheEnd) {
   const Layout two = {"two replicas", "1f1b", 2, 1, 1};
-  HybridOptions options = Options(Specs("mlp_small"), two);
+  MeshStrategyOptions options = Options(Specs("mlp_small"), two);
   options.reproducible = true;
   const auto said = [&](const Deal& deal) {
     return std::string(
@@ -298,7 +298,7 @@ TEST(UnevenBatchesErrorTest, WhatIsMissingMustBeMissingAtTheEnd) {
 
 TEST(UnevenBatchesErrorTest, MoreMicrobatchesThanTheSchedulesAreRefused) {
   const Layout two = {"two replicas", "1f1b", 2, 1, 1};
-  const HybridOptions options = Options(Specs("mlp_small"), two);
+  const MeshStrategyOptions options = Options(Specs("mlp_small"), two);
   const auto status = Trained("mlp_small", two, options, {{12, 13}}).status();
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("a batch of 13 samples gives 7 microbatches, but "
@@ -311,8 +311,9 @@ TEST(UnevenBatchesErrorTest, RanksOfAReplicaHaveOneSize) {
   const absl::Status status =
       RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(
-            const std::unique_ptr<Hybrid> strategy,
-            Hybrid::Create(specs, CrossEntropy, Options(specs, pair), &world));
+            const std::unique_ptr<MeshStrategy> strategy,
+            MeshStrategy::Create(specs, CrossEntropy, Options(specs, pair),
+                                 &world));
         const absl::Status said =
             strategy
                 ->TrainStep(WholeBatch("mlp_small", 4 + world.rank(), 0), 0.05)
@@ -327,11 +328,11 @@ TEST(UnevenBatchesErrorTest, RanksOfAReplicaHaveOneSize) {
 
 TEST(UnevenBatchesErrorTest, ReproducibleNeedsAMicrobatchSize) {
   const Layout one = {"one", "1f1b", 1, 1, 1};
-  HybridOptions options = Options(Specs("mlp_small"), one);
+  MeshStrategyOptions options = Options(Specs("mlp_small"), one);
   options.reproducible = true;
   options.microbatch_size = 0;
   const auto status =
-      Hybrid::Create(Specs("mlp_small"), CrossEntropy, options, nullptr)
+      MeshStrategy::Create(Specs("mlp_small"), CrossEntropy, options, nullptr)
           .status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("microbatch_size"));
 }

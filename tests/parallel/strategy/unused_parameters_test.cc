@@ -23,7 +23,7 @@
 #include "models/layers/basic_layers.h"
 #include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 
 namespace tandem {
 namespace {
@@ -111,8 +111,8 @@ struct Layout {
   int replicas() const { return ranks * devices_per_rank / devices; }
 };
 
-HybridOptions Options(const Layout& layout) {
-  HybridOptions options;
+MeshStrategyOptions Options(const Layout& layout) {
+  MeshStrategyOptions options;
   options.schedule = *MakeSchedule(
       layout.schedule, {layout.devices, 1, kMicrobatches / layout.replicas()});
   options.cuts = *UniformCuts(5, layout.devices);
@@ -133,11 +133,11 @@ struct Outcome {
   std::map<std::string, at::Tensor> state;
 };
 
-absl::Status Train(const Layout& layout, const HybridOptions& options,
+absl::Status Train(const Layout& layout, const MeshStrategyOptions& options,
                    Communicator* world, Outcome* outcome) {
   TANDEM_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Hybrid> strategy,
-      Hybrid::Create(Specs(), CrossEntropy, options, world));
+      const std::unique_ptr<MeshStrategy> strategy,
+      MeshStrategy::Create(Specs(), CrossEntropy, options, world));
   const int rank = world == nullptr ? 0 : world->rank();
   Outcome mine;
   for (size_t step = 0; step < Uses().size(); ++step) {
@@ -176,7 +176,7 @@ absl::Status Train(const Layout& layout, const HybridOptions& options,
 }
 
 absl::StatusOr<Outcome> Trained(const Layout& layout,
-                                const HybridOptions& options) {
+                                const MeshStrategyOptions& options) {
   Outcome outcome;
   TANDEM_RETURN_IF_ERROR(
       layout.ranks == 1
@@ -204,7 +204,7 @@ const std::vector<Layout>& Layouts() {
 TEST(UnusedParametersTest, AreLeftAloneInAnyLayout) {
   const Layout one = {"one", "1f1b", 1, 1, 1};
   for (const bool reproducible : {false, true}) {
-    HybridOptions options = Options(one);
+    MeshStrategyOptions options = Options(one);
     options.reproducible = reproducible;
     const auto expected = Trained(one, options);
     ASSERT_TRUE(expected.ok()) << expected.status();
@@ -213,7 +213,7 @@ TEST(UnusedParametersTest, AreLeftAloneInAnyLayout) {
     for (const Layout& layout : Layouts()) {
       SCOPED_TRACE(
           absl::StrCat(layout.name, reproducible ? ", same bits" : ""));
-      HybridOptions its = Options(layout);
+      MeshStrategyOptions its = Options(layout);
       its.reproducible = reproducible;
       const auto found = Trained(layout, its);
       ASSERT_TRUE(found.ok()) << found.status();
@@ -236,7 +236,7 @@ TEST(UnusedParametersTest, AreNamedWhereTheyAreNotLookedFor) {
     for (const Layout& layout : Layouts()) {
       SCOPED_TRACE(
           absl::StrCat(layout.name, reproducible ? ", same bits" : ""));
-      HybridOptions options = Options(layout);
+      MeshStrategyOptions options = Options(layout);
       options.reproducible = reproducible;
       options.ddp.find_unused_parameters = false;
       const absl::Status status = Trained(layout, options).status();

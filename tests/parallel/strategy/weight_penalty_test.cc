@@ -22,7 +22,7 @@
 #include "models/layers/basic_layers.h"
 #include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 
 namespace tandem {
 namespace {
@@ -77,7 +77,7 @@ struct Layout {
 
 absl::Status Train(const Layout& layout, Communicator* world,
                    NamedTensors* parameters) {
-  HybridOptions options;
+  MeshStrategyOptions options;
   TANDEM_ASSIGN_OR_RETURN(options.schedule,
                           MakeSchedule(layout.schedule, layout.shape));
   TANDEM_ASSIGN_OR_RETURN(options.cuts,
@@ -88,7 +88,7 @@ absl::Status Train(const Layout& layout, Communicator* world,
   options.gradient_groups = layout.groups;
   TANDEM_ASSIGN_OR_RETURN(
       const auto strategy,
-      Hybrid::Create(Specs(), CrossEntropy, options, world));
+      MeshStrategy::Create(Specs(), CrossEntropy, options, world));
   const int rank = world == nullptr ? 0 : world->rank();
   for (int step = 0; step < kSteps; ++step) {
     TANDEM_RETURN_IF_ERROR(

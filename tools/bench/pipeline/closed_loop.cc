@@ -17,7 +17,7 @@
 #include "parallel/partition/partition.h"
 #include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/measure/usage.h"
@@ -64,7 +64,7 @@ class ClosedLoop {
   Cuts cuts_;
   std::vector<Core> cores_;
   std::unique_ptr<StageCalibration> stages_;
-  std::unique_ptr<Hybrid> pipeline_;
+  std::unique_ptr<MeshStrategy> pipeline_;
 };
 
 // At the same time, so that all are as busy as in training.
@@ -120,7 +120,7 @@ absl::Status ClosedLoop::MakePipeline() {
       stages_, StageCalibration::Create(specs_, schedule_, cuts_,
                                         options_.weight_gradient_batch, batch_,
                                         std::move(places)));
-  HybridOptions options;
+  MeshStrategyOptions options;
   options.schedule = schedule_;
   options.cuts = cuts_;
   options.devices.assign(cores_.size(), kCpu);
@@ -130,7 +130,7 @@ absl::Status ClosedLoop::MakePipeline() {
   sgd.momentum = 0.9;
   options.optimizer = sgd;
   TANDEM_ASSIGN_OR_RETURN(
-      pipeline_, Hybrid::Create(specs_, CrossEntropy, options, nullptr));
+      pipeline_, MeshStrategy::Create(specs_, CrossEntropy, options, nullptr));
   return pipeline_->OnDevices([this](int device) {
     return BindToCore(options_.cores[static_cast<size_t>(device)]);
   });

@@ -14,7 +14,7 @@
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/schedule/sequential.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/rank/group.h"
 #include "tools/bench/stages/cut.h"
@@ -79,21 +79,22 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
 absl::Status Trainer::MakeReplicated(const Setting& setting,
                                      const RankPlace& place) {
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeSpecs(inputs_.workload));
-  HybridOptions options;
+  MeshStrategyOptions options;
   TANDEM_ASSIGN_OR_RETURN(options.schedule, SequentialSchedule(1, 1));
   options.optimizer = OptimizerOf(inputs_.workload);
   options.ddp.find_unused_parameters = setting.recipe == "find_unused";
   options.ddp.static_graph = !options.ddp.find_unused_parameters;  // as peers
   options.seed = kInputsSeed;
   TANDEM_ASSIGN_OR_RETURN(
-      strategy_, Hybrid::Create(specs, CrossEntropy, options, place.world));
+      strategy_,
+      MeshStrategy::Create(specs, CrossEntropy, options, place.world));
   return absl::OkStatus();
 }
 
 absl::Status Trainer::MakeHybrid(const Setting& setting,
                                  const RankPlace& place) {
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeSpecs(inputs_.workload));
-  HybridOptions options;
+  MeshStrategyOptions options;
   TANDEM_ASSIGN_OR_RETURN(options.schedule, ScheduleOf(setting, place));
   TANDEM_ASSIGN_OR_RETURN(cuts_, CutsForAll(inputs_, specs, setting,
                                             options.schedule, place.world));
@@ -103,8 +104,8 @@ absl::Status Trainer::MakeHybrid(const Setting& setting,
   options.reproducible = setting.reproducible;
   options.optimizer = OptimizerOf(inputs_.workload);
   TANDEM_ASSIGN_OR_RETURN(
-      std::unique_ptr<Hybrid> hybrid,
-      Hybrid::Create(specs, CrossEntropy, options, place.world));
+      std::unique_ptr<MeshStrategy> hybrid,
+      MeshStrategy::Create(specs, CrossEntropy, options, place.world));
   TANDEM_RETURN_IF_ERROR(hybrid->OnDevices([&place](int device) {
     return BindToCore(
         place.cores[static_cast<size_t>(device) % place.cores.size()]);

@@ -35,8 +35,8 @@ struct CommunicationTimes {
 absl::StatusOr<Schedule> ScheduleOf(const Setting& setting,
                                     const RankPlace& place);
 
-// A setting with a recipe is trained by Replicated on the calling thread, any
-// other by Hybrid, a thread for each device. Not thread-safe.
+// A setting with a recipe is trained in one piece, any other in stages. Not
+// thread-safe.
 class Trainer {
  public:
   // `inputs` and the place's communicator must outlive it. Begins from their

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/settings/apply_ddp_settings.h"
 #include "tools/trainer/settings/pipeline_settings.h"
@@ -98,30 +98,30 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
     const TrainOptions& options, const LayerSpecs& layers,
     const JobPartition& partition, const std::vector<c10::Device>& devices,
     Communicator& world) {
-  HybridOptions hybrid;
-  hybrid.schedule = partition.schedule;
-  hybrid.cuts = partition.cuts;
-  hybrid.devices = devices;
-  hybrid.microbatch_size = options.pipeline.microbatch_size;
+  MeshStrategyOptions mesh;
+  mesh.schedule = partition.schedule;
+  mesh.cuts = partition.cuts;
+  mesh.devices = devices;
+  mesh.microbatch_size = options.pipeline.microbatch_size;
   // Replicas in one piece take the mean of their means.
-  hybrid.uneven_batches =
-      !options.drop_last &&
-      IsPipeline(options.pipeline, SurroundingsOf(options));
-  hybrid.weight_gradient_batch =
+  mesh.uneven_batches = !options.drop_last &&
+                        IsPipeline(options.pipeline, SurroundingsOf(options));
+  mesh.weight_gradient_batch =
       std::max(1, static_cast<int>(options.pipeline.weight_gradient_batch));
-  hybrid.reproducible = options.pipeline.reproducible;
-  hybrid.gradient_groups = static_cast<int>(options.pipeline.gradient_groups);
-  hybrid.seed = options.seed;
-  hybrid.pipeline.checkpointing = CheckpointingOf(options.pipeline);
-  hybrid.pipeline.defers_statistics = options.pipeline.deferred_batch_norm;
-  hybrid.pipeline.timeout =
+  mesh.reproducible = options.pipeline.reproducible;
+  mesh.gradient_groups = static_cast<int>(options.pipeline.gradient_groups);
+  mesh.seed = options.seed;
+  mesh.pipeline.checkpointing = CheckpointingOf(options.pipeline);
+  mesh.pipeline.defers_statistics = options.pipeline.deferred_batch_norm;
+  mesh.pipeline.timeout =
       std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1e3));
-  hybrid.pipeline.hang_timeout = hybrid.pipeline.timeout;
-  SetUpdate(options, &hybrid);
-  Apply(options.ddp, &hybrid);
-  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Strategy> strategy,
-                          Hybrid::Create(layers, LossOf(options), hybrid,
-                                         world.size() == 1 ? nullptr : &world));
+  mesh.pipeline.hang_timeout = mesh.pipeline.timeout;
+  SetUpdate(options, &mesh);
+  Apply(options.ddp, &mesh);
+  TANDEM_ASSIGN_OR_RETURN(
+      std::unique_ptr<Strategy> strategy,
+      MeshStrategy::Create(layers, LossOf(options), mesh,
+                           world.size() == 1 ? nullptr : &world));
   TANDEM_RETURN_IF_ERROR(CheckExemption(options, *strategy, world));
   return strategy;
 }

@@ -50,7 +50,7 @@ DistributedDataParallelOptions DdpOptionsOf(const DdpSettings& settings) {
 
 }  // namespace
 
-void Apply(const DdpSettings& settings, HybridOptions* options) {
+void Apply(const DdpSettings& settings, MeshStrategyOptions* options) {
   options->ddp = DdpOptionsOf(settings);
   if (settings.comm_hook != "none") {
     options->make_hook = [settings] { return MakeHook(settings); };

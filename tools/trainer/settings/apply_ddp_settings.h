@@ -3,13 +3,13 @@
 #ifndef TANDEM_TOOLS_TRAINER_SETTINGS_APPLY_DDP_SETTINGS_H_
 #define TANDEM_TOOLS_TRAINER_SETTINGS_APPLY_DDP_SETTINGS_H_
 
-#include "parallel/strategy/hybrid_options.h"
+#include "parallel/strategy/mesh_strategy_options.h"
 #include "tools/trainer/settings/ddp_settings.h"
 
 namespace tandem {
 
 // Sets what `settings` says in `options`. Requires valid settings.
-void Apply(const DdpSettings& settings, HybridOptions* options);
+void Apply(const DdpSettings& settings, MeshStrategyOptions* options);
 
 }  // namespace tandem
 

@@ -76,7 +76,7 @@ absl::Status CheckWeightDecay(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
-// What the hybrid takes, beside PowerSGD's.
+// What replicas that are pipelines take: their microbatches accumulate.
 bool IsForHybrid(const std::string& flag) {
   return flag != "gradient_accumulation_steps";
 }

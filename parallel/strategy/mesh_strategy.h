@@ -1,9 +1,10 @@
-// Hybrid parallelism, data x pipe: replicas of a model side by side, each of
-// them cut into stages over the devices of one rank, over ranks, or both, and
-// kept busy by microbatches.
+// Mesh strategy, data x pipe: replicas of a model side by side, each of them
+// cut into stages over the devices of one rank, over ranks, or both, and kept
+// busy by microbatches. Single device, data parallelism (DDP), model
+// parallelism, a pipeline and the hybrid of both are its corners.
 
-#ifndef TANDEM_PARALLEL_STRATEGY_HYBRID_H_
-#define TANDEM_PARALLEL_STRATEGY_HYBRID_H_
+#ifndef TANDEM_PARALLEL_STRATEGY_MESH_STRATEGY_H_
+#define TANDEM_PARALLEL_STRATEGY_MESH_STRATEGY_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -13,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/model/layer.h"
-#include "parallel/strategy/hybrid_options.h"
+#include "parallel/strategy/mesh_strategy_options.h"
 #include "parallel/strategy/strategy.h"
 
 namespace tandem {
@@ -23,8 +24,9 @@ class LossFunction;
 class PipelineExecutor;
 
 // The mesh data x pipe of core/mesh/mesh.h: rank = replica * pipe + place along
-// the pipeline, and pipe = the schedule's devices / devices.size(). One device,
-// DDP and a pipeline are its corners, and run the same code.
+// the pipeline, and pipe = the schedule's devices / devices.size(). All corners
+// run the same code; name() says which one it is. A rank with one device is
+// driven by the caller's thread, else each device by one of its own.
 //
 // Each step is one of the schedule on every replica, on its own part of the
 // batch. When a stage's last microbatch has given its gradients they are
@@ -34,17 +36,26 @@ class PipelineExecutor;
 // own parameters; where nothing is tied across stages or clipped by norm, as
 // soon as it has done its part. The result is that of the uncut model over the
 // same microbatches, but for the order of sums. After every step a stage's
-// parameters, buffers and optimizer state have the same bits on all replicas.
+// parameters, buffers and optimizer state have the same bits on all replicas,
+// but for options.averaging and ddp.parameters_to_ignore. The gradients of
+// these, each replica's own, have no part in the norm of all: they have a norm
+// of their own and the same bound.
 //
-// All ranks call the same methods; ranks of one replica with the same batch, of
-// the same size on all replicas unless batches may be uneven. The first stage's
+// All ranks call the same methods; ranks of one replica with the same batch. A
+// replica's gradient is that of its batch's mean, and replicas take the mean of
+// these, unless batches may be uneven or the loss function has a weight
+// (core/loss/loss.h): then it is the whole batch's. The first stage's
 // rank needs its inputs, further ones included, and the last one's its targets,
 // further ones included; others may leave them undefined.
 //
 // Schedule, cuts, seed and the other options must be the same on all ranks:
-// Create compares them (hybrid_agreement.h).
+// Create compares them (mesh_agreement.h).
 // At the start every replica takes the first one's parameters and buffers, and
 // every copy of a tied weight that of the first layer that has it.
+//
+// A loss that is NaN or infinite shows in the score; the step is done all the
+// same. Where replicas send each other nothing (options.averaging) it is the
+// score of this replica's share alone.
 //
 // Errors: InvalidArgument for parts that do not fit each other, replicas with
 // different models, two layers of one name, a batch that gives another number
@@ -55,13 +66,13 @@ class PipelineExecutor;
 // then, so that a job goes on from its last checkpoint.
 //
 // Fault points: PipelineExecutor's, the Reducer's, and "before_optimizer".
-class Hybrid : public Strategy {
+class MeshStrategy : public Strategy {
  public:
   // `world` is the communicator of all ranks, null for one; it must outlive the
   // strategy. Collective.
-  static absl::StatusOr<std::unique_ptr<Hybrid>> Create(
+  static absl::StatusOr<std::unique_ptr<MeshStrategy>> Create(
       const LayerSpecs& specs, const LossFunction& loss,
-      const HybridOptions& options, Communicator* world);
+      const MeshStrategyOptions& options, Communicator* world);
 
   // The outputs of the model for `batch`, [batch.size, ...], on the last
   // stage's device; undefined where that is not here. In evaluation mode. They
@@ -77,4 +88,4 @@ class Hybrid : public Strategy {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_HYBRID_H_
+#endif  // TANDEM_PARALLEL_STRATEGY_MESH_STRATEGY_H_

@@ -11,7 +11,7 @@
 #include "core/base/status_macros.h"
 #include "core/mesh/mesh.h"
 #include "parallel/optim/gradient_clipping.h"
-#include "parallel/strategy/hybrid_strategy.h"
+#include "parallel/strategy/mesh_strategy_impl.h"
 
 namespace tandem {
 
@@ -25,7 +25,7 @@ bool IsAveraged(const FlatBuffer& buffer) {
 
 // Of every parameter's gradient, in the order of the model: the same on every
 // rank, wherever it is cut. First the averaged ones, then each replica's own.
-absl::StatusOr<GradientNorms> HybridStrategy::NormsOfAll() {
+absl::StatusOr<GradientNorms> MeshStrategyImpl::NormsOfAll() {
   const double p = options_.clip_norm_type;
   const int64_t count = first_parameters_.back();
   const at::Tensor all = at::zeros({2, count}, at::kDouble);
@@ -62,7 +62,8 @@ absl::StatusOr<GradientNorms> HybridStrategy::NormsOfAll() {
 
 // What is to be said of a norm that is not finite: whose gradient is not. Every
 // rank of the pipeline sees the same sums.
-absl::Status HybridStrategy::CheckFinite(const at::Tensor& sums, double norm) {
+absl::Status MeshStrategyImpl::CheckFinite(const at::Tensor& sums,
+                                           double norm) {
   const auto* const values = sums.const_data_ptr<double>();
   const int64_t count = first_parameters_.back();
   std::string mine;
@@ -90,7 +91,7 @@ absl::Status HybridStrategy::CheckFinite(const at::Tensor& sums, double norm) {
 }
 
 // Of those on this rank, by its place among all of the model's; else empty.
-std::string HybridStrategy::NameOfParameter(int64_t place) const {
+std::string MeshStrategyImpl::NameOfParameter(int64_t place) const {
   for (size_t i = 0; i < stages_.size(); ++i) {
     if (stages_[i] == nullptr) continue;
     for (const FlatBuffer* buffer : stages_[i]->own()) {
@@ -102,7 +103,7 @@ std::string HybridStrategy::NameOfParameter(int64_t place) const {
   return "";
 }
 
-absl::Status HybridStrategy::UpdateDevice(
+absl::Status MeshStrategyImpl::UpdateDevice(
     int device, const std::optional<GradientNorms>& norms,
     std::optional<double> learning_rate) {
   for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
@@ -117,7 +118,7 @@ absl::Status HybridStrategy::UpdateDevice(
 }
 
 // After an update: what replicas have each for themselves.
-absl::Status HybridStrategy::MakeAlike(int stage) {
+absl::Status MeshStrategyImpl::MakeAlike(int stage) {
   TrainedStage& its = *stages_[static_cast<size_t>(stage)];
   if (averager_ && averager_->averages_now()) {
     TANDEM_RETURN_IF_ERROR(its.AverageParameters());
@@ -126,7 +127,7 @@ absl::Status HybridStrategy::MakeAlike(int stage) {
   return ends_alike() ? its.ShareBuffers() : absl::OkStatus();
 }
 
-absl::Status HybridStrategy::Synchronise() {
+absl::Status MeshStrategyImpl::Synchronise() {
   if (alike_) return absl::OkStatus();
   alike_ = true;
   const absl::Status done = executor_->OnDevices([&](int device) {
@@ -142,11 +143,11 @@ absl::Status HybridStrategy::Synchronise() {
 }
 
 // Is a device's update its own affair?
-bool HybridStrategy::updates_at_once() const {
+bool MeshStrategyImpl::updates_at_once() const {
   return options_.clip_norm == 0 && tied_->empty();
 }
 
-absl::Status HybridStrategy::Finish(std::optional<double> learning_rate) {
+absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate) {
   std::optional<GradientNorms> norms;
   if (options_.clip_norm > 0 && learning_rate.has_value()) {
     TANDEM_ASSIGN_OR_RETURN(norms, NormsOfAll());

@@ -1,4 +1,4 @@
-// What the ranks of a Hybrid must agree on before the first step.
+// What the ranks of a MeshStrategy must agree on before the first step.
 
 #include <map>
 #include <string>
@@ -13,7 +13,7 @@
 #include "core/model/layer_list.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
-#include "parallel/strategy/hybrid_strategy.h"
+#include "parallel/strategy/mesh_strategy_impl.h"
 
 namespace tandem {
 namespace {
@@ -64,7 +64,7 @@ absl::Status CheckPlaces(const DistributedDataParallelOptions& ddp,
 }  // namespace
 
 // What one rank cannot make none goes on without. Collective.
-absl::Status HybridStrategy::Agree(const absl::Status& mine) {
+absl::Status MeshStrategyImpl::Agree(const absl::Status& mine) {
   Communicator* const world = groups_.world();
   if (world == nullptr) return mine;
   TANDEM_ASSIGN_OR_RETURN(
@@ -84,7 +84,7 @@ absl::Status HybridStrategy::Agree(const absl::Status& mine) {
 
 // What options call by name must be there, and what waits for a parameter must
 // be in its stage. Collective over the pipeline.
-absl::Status HybridStrategy::CheckNames() const {
+absl::Status MeshStrategyImpl::CheckNames() const {
   const DistributedDataParallelOptions& ddp = options_.ddp;
   if (groups_.pipe() == nullptr) {
     TANDEM_RETURN_IF_ERROR(CheckDdpOptions(ddp, Parameters(), Buffers()));
@@ -95,8 +95,8 @@ absl::Status HybridStrategy::CheckNames() const {
   for (size_t i = 0; i < executor_->stages().size(); ++i) {
     const auto& stage = executor_->stages()[i];
     if (stage == nullptr) continue;
-    for (const NamedTensors& part : {NamedParameters(stage->layers()),
-                                     NamedBuffers(stage->layers())}) {
+    for (const NamedTensors& part :
+         {NamedParameters(stage->layers()), NamedBuffers(stage->layers())}) {
       for (const auto& each : part) {
         if (!absl::c_linear_search(named, each.first)) continue;
         absl::StrAppend(&mine, i, " ", each.first, "\n");
@@ -105,14 +105,14 @@ absl::Status HybridStrategy::CheckNames() const {
   }
   std::vector<std::string> all = {mine};
   if (groups_.pipe() != nullptr) {
-    TANDEM_ASSIGN_OR_RETURN(
-        all, groups_.pipe()->AllGatherString(
-                 mine, [] { return "which stages have what options name"; }));
+    TANDEM_ASSIGN_OR_RETURN(all, groups_.pipe()->AllGatherString(mine, [] {
+      return "which stages have what options name";
+    }));
   }
   return CheckPlaces(ddp, PlacesOf(absl::StrJoin(all, "")));
 }
 
-absl::Status HybridStrategy::CompareReplicas() {
+absl::Status MeshStrategyImpl::CompareReplicas() {
   if (groups_.replicas() == 1 || !options_.ddp.init_sync) {
     return absl::OkStatus();
   }

@@ -1,8 +1,8 @@
-// Process groups of a hybrid: who talks to whom in a mesh of replicas, each of
+// Process groups of a mesh: who talks to whom in a mesh of replicas, each of
 // them a pipeline.
 
-#ifndef TANDEM_PARALLEL_STRATEGY_HYBRID_GROUPS_H_
-#define TANDEM_PARALLEL_STRATEGY_HYBRID_GROUPS_H_
+#ifndef TANDEM_PARALLEL_STRATEGY_MESH_GROUPS_H_
+#define TANDEM_PARALLEL_STRATEGY_MESH_GROUPS_H_
 
 #include <map>
 #include <memory>
@@ -19,13 +19,13 @@ namespace tandem {
 // The communicators of one rank: with the other ranks of its pipeline, and for
 // each stage that it holds with that stage's other replicas. Each is used in an
 // order that the schedule fixes, so no two of them can wait for each other.
-class HybridGroups {
+class MeshGroups {
  public:
   // `world` has the mesh's ranks (null: one) and must outlive this. `stages`
   // are this rank's, the same ones on every replica. Collective.
-  static absl::StatusOr<HybridGroups> Create(Communicator* world,
-                                             const Mesh& mesh,
-                                             const std::vector<int>& stages);
+  static absl::StatusOr<MeshGroups> Create(Communicator* world,
+                                           const Mesh& mesh,
+                                           const std::vector<int>& stages);
 
   // Null for one rank.
   Communicator* world() const { return world_; }
@@ -54,4 +54,4 @@ class HybridGroups {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_HYBRID_GROUPS_H_
+#endif  // TANDEM_PARALLEL_STRATEGY_MESH_GROUPS_H_

@@ -1,7 +1,7 @@
-// The hybrid as a strategy: update, state, errors, replicas. That a pipeline
+// The mesh strategy: update, state, errors, replicas. That a pipeline
 // computes what the uncut model does is pipeline_matrix_test's.
 
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 
 #include <ATen/Tensor.h>
 #include <ATen/ops/randint.h>
@@ -62,9 +62,10 @@ Batch BatchOf(const std::string& name, int64_t size, int number) {
           at::randint(5, {size}, generator, at::kLong), size};
 }
 
-HybridOptions Options(const LayerSpecs& specs, const std::string& schedule,
-                      int stages, int microbatches, int ranks = 1) {
-  HybridOptions options;
+MeshStrategyOptions Options(const LayerSpecs& specs,
+                            const std::string& schedule, int stages,
+                            int microbatches, int ranks = 1) {
+  MeshStrategyOptions options;
   options.schedule = *MakeSchedule(schedule, {stages, 1, microbatches});
   options.cuts = *UniformCuts(static_cast<int64_t>(specs.size()), stages);
   options.devices.assign(static_cast<size_t>(stages / ranks), c10::kCPU);
@@ -75,9 +76,9 @@ HybridOptions Options(const LayerSpecs& specs, const std::string& schedule,
 using Make = std::function<absl::StatusOr<std::unique_ptr<Strategy>>(
     Communicator* pipe)>;
 
-Make MakeHybrid(const LayerSpecs& specs, const HybridOptions& options) {
+Make MakeHybrid(const LayerSpecs& specs, const MeshStrategyOptions& options) {
   return [specs, options](Communicator* pipe) {
-    return Hybrid::Create(specs, CrossEntropy, options, pipe);
+    return MeshStrategy::Create(specs, CrossEntropy, options, pipe);
   };
 }
 
@@ -151,7 +152,7 @@ Trial Reference(const std::string& model, const ReplicatedOptions& options,
   const absl::Status status = RunThreadRanks(1, [&](Communicator& world) {
     const Make make = [&](Communicator*) {
       return MakeReplicated(MakeLayers(Specs(model), kSeed), CrossEntropy,
-                                options, world);
+                            options, world);
     };
     return Train(make, model, 0, steps, nullptr, nullptr, &run);
   });
@@ -159,7 +160,7 @@ Trial Reference(const std::string& model, const ReplicatedOptions& options,
   return run;
 }
 
-TEST(HybridTest, ClipsByTheNormOfTheWholeModel) {
+TEST(MeshStrategyTest, ClipsByTheNormOfTheWholeModel) {
   for (const char* model : {"mlp_small", "gpt_tiny_tied"}) {
     for (double type : {2.0, 1.0, std::numeric_limits<double>::infinity()}) {
       ReplicatedOptions whole;
@@ -170,7 +171,7 @@ TEST(HybridTest, ClipsByTheNormOfTheWholeModel) {
       for (int ranks : {1, 2}) {
         SCOPED_TRACE(absl::StrCat(model, " norm ", type, " ranks ", ranks));
         const LayerSpecs specs = Specs(model);
-        HybridOptions options = Options(specs, "1f1b", 2, 1, ranks);
+        MeshStrategyOptions options = Options(specs, "1f1b", 2, 1, ranks);
         options.clip_norm = whole.clip_norm;
         options.clip_norm_type = type;
         const Trial found =
@@ -185,20 +186,20 @@ TEST(HybridTest, ClipsByTheNormOfTheWholeModel) {
   }
 }
 
-TEST(HybridTest, ClipsByValue) {
+TEST(MeshStrategyTest, ClipsByValue) {
   ReplicatedOptions whole;
   whole.clip_value = 1e-3;
   const Trial expected = Reference("mlp_small", whole, 2);
   const LayerSpecs specs = Specs("mlp_small");
-  HybridOptions options = Options(specs, "1f1b", 2, 1);
+  MeshStrategyOptions options = Options(specs, "1f1b", 2, 1);
   options.clip_value = whole.clip_value;
   const Trial found = Trained(MakeHybrid(specs, options), "mlp_small", 0, 2);
   ExpectClose(found.state.parameters, expected.state.parameters, 0);
 }
 
-TEST(HybridTest, ANormThatIsNotFiniteIsAnErrorIfAsked) {
+TEST(MeshStrategyTest, ANormThatIsNotFiniteIsAnErrorIfAsked) {
   const LayerSpecs specs = Specs("mlp_small");
-  HybridOptions options = Options(specs, "1f1b", 2, 1);
+  MeshStrategyOptions options = Options(specs, "1f1b", 2, 1);
   options.clip_norm = 1;
   options.error_if_nonfinite = true;
   const auto strategy = MakeHybrid(specs, options)(nullptr);
@@ -210,15 +211,15 @@ TEST(HybridTest, ANormThatIsNotFiniteIsAnErrorIfAsked) {
 }
 
 // Trained over two ranks, on over one device, and the other way round.
-TEST(HybridTest, StateDoesNotDependOnTheLayout) {
+TEST(MeshStrategyTest, StateDoesNotDependOnTheLayout) {
   for (const char* model : {"mlp_small", "gpt_tiny_tied"}) {
     for (const OptimizerOptions& optimizer :
          {OptimizerOptions(SgdOptions{0.9}),
           OptimizerOptions(AdamWOptions())}) {
       const LayerSpecs specs = Specs(model);
-      HybridOptions two = Options(specs, "1f1b", 2, 1, /*ranks=*/2);
+      MeshStrategyOptions two = Options(specs, "1f1b", 2, 1, /*ranks=*/2);
       two.optimizer = optimizer;
-      HybridOptions one = Options(specs, "gpipe", 1, 1);
+      MeshStrategyOptions one = Options(specs, "gpipe", 1, 1);
       one.optimizer = optimizer;
       const Trial expected = Trained(MakeHybrid(specs, one), model, 0, 4);
       const Trial half = Trained(MakeHybrid(specs, two), model, 0, 2, nullptr,
@@ -237,10 +238,10 @@ TEST(HybridTest, StateDoesNotDependOnTheLayout) {
   }
 }
 
-TEST(HybridTest, WeightGradientsTogetherAreTheSame) {
+TEST(MeshStrategyTest, WeightGradientsTogetherAreTheSame) {
   const LayerSpecs specs = Specs("mlp_dropout");
   for (const char* schedule : {"gpipe", "1f1b", "zb_h1"}) {
-    HybridOptions options = Options(specs, schedule, 2, 4);
+    MeshStrategyOptions options = Options(specs, schedule, 2, 4);
     const Trial expected =
         Trained(MakeHybrid(specs, options), "mlp_dropout", 0, 3);
     for (int together : {2, 3, 4, 8}) {
@@ -253,12 +254,12 @@ TEST(HybridTest, WeightGradientsTogetherAreTheSame) {
 }
 
 // When the first bucket starts, other weights' gradients are still to come.
-TEST(HybridTest, BucketsStartWhileDeferredWeightGradientsAreComputed) {
+TEST(MeshStrategyTest, BucketsStartWhileDeferredWeightGradientsAreComputed) {
   const LayerSpecs specs = Specs("mlp_small");
   for (const int together : {1, 3}) {
     const absl::Status status =
         RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
-          HybridOptions options =
+          MeshStrategyOptions options =
               Options(specs, together == 1 ? "zb_h1" : "1f1b", 1, 1);
           options.weight_gradient_batch = together;
           options.ddp.bucket_cap_mb = 1.0 / 1024;
@@ -277,8 +278,8 @@ TEST(HybridTest, BucketsStartWhileDeferredWeightGradientsAreComputed) {
           };
           options.make_hook = [&] { return hook; };
           TANDEM_ASSIGN_OR_RETURN(
-              const std::unique_ptr<Hybrid> strategy,
-              Hybrid::Create(specs, CrossEntropy, options, &world));
+              const std::unique_ptr<MeshStrategy> strategy,
+              MeshStrategy::Create(specs, CrossEntropy, options, &world));
           parameters = strategy->Parameters();
           TANDEM_RETURN_IF_ERROR(
               strategy->TrainStep(BatchOf("mlp_small", 12, 0), kRate).status());
@@ -290,7 +291,7 @@ TEST(HybridTest, BucketsStartWhileDeferredWeightGradientsAreComputed) {
   }
 }
 
-TEST(HybridTest, ParameterGroupsHaveOptimizersOfTheirOwn) {
+TEST(MeshStrategyTest, ParameterGroupsHaveOptimizersOfTheirOwn) {
   const LayerSpecs specs = Specs("mlp_small");
   const auto is_bias = [](const std::string& name) -> int64_t {
     return name.find("bias") != std::string::npos ? 1 : 0;
@@ -302,7 +303,7 @@ TEST(HybridTest, ParameterGroupsHaveOptimizersOfTheirOwn) {
   whole.further_optimizers = {SgdOptions{}};
   whole.optimizer_group = is_bias;
   const Trial expected = Reference("mlp_small", whole, 2);
-  HybridOptions options = Options(specs, "1f1b", 2, 1);
+  MeshStrategyOptions options = Options(specs, "1f1b", 2, 1);
   options.optimizer = decaying;
   options.further_optimizers = {SgdOptions{}};
   options.optimizer_group = is_bias;
@@ -310,9 +311,9 @@ TEST(HybridTest, ParameterGroupsHaveOptimizersOfTheirOwn) {
   ExpectClose(found.state.parameters, expected.state.parameters, 0);
 }
 
-TEST(HybridTest, MicrobatchesHaveTheSizeThatIsAsked) {
+TEST(MeshStrategyTest, MicrobatchesHaveTheSizeThatIsAsked) {
   const LayerSpecs specs = Specs("mlp_small");
-  HybridOptions options = Options(specs, "1f1b", 2, 3);
+  MeshStrategyOptions options = Options(specs, "1f1b", 2, 3);
   options.microbatch_size = 5;  // 5, 5 and 2 of 12
   const auto strategy = MakeHybrid(specs, options)(nullptr);
   ASSERT_TRUE(strategy.ok()) << strategy.status();
@@ -325,15 +326,15 @@ TEST(HybridTest, MicrobatchesHaveTheSizeThatIsAsked) {
       "a batch of 10 samples gives 2 microbatches, but schedule 1f1b has 3");
 }
 
-TEST(HybridTest, SaysWhereTimeWentAndWhatWasHeld) {
+TEST(MeshStrategyTest, SaysWhereTimeWentAndWhatWasHeld) {
   const LayerSpecs specs = Specs("mlp_small");
   std::string text;
   const absl::Status status = RunThreadRanks(2, [&](Communicator& world) {
     return [&]() -> absl::Status {
-      const HybridOptions options = Options(specs, "1f1b", 2, 4, 2);
+      const MeshStrategyOptions options = Options(specs, "1f1b", 2, 4, 2);
       TANDEM_ASSIGN_OR_RETURN(
           const auto strategy,
-          Hybrid::Create(specs, CrossEntropy, options, &world));
+          MeshStrategy::Create(specs, CrossEntropy, options, &world));
       TANDEM_ASSIGN_OR_RETURN(const std::string none,
                               strategy->DescribeTimes());
       EXPECT_EQ(none, "");
@@ -353,7 +354,7 @@ TEST(HybridTest, SaysWhereTimeWentAndWhatWasHeld) {
 }
 
 // The second stage's third layer fails on rank 1: rank 0 is told.
-TEST(HybridTest, AFailureIsTheErrorOfEveryRank) {
+TEST(MeshStrategyTest, AFailureIsTheErrorOfEveryRank) {
   LayerSpecs specs = Specs("mlp_small");
   specs.back().make = [make = specs.back().make](uint64_t seed) {
     Layer layer = make(seed);
@@ -371,10 +372,10 @@ TEST(HybridTest, AFailureIsTheErrorOfEveryRank) {
     const absl::Status status = RunThreadRanks(
         2,
         [&](Communicator& world) -> absl::Status {
-          const HybridOptions options = Options(specs, "1f1b", 2, 4, 2);
+          const MeshStrategyOptions options = Options(specs, "1f1b", 2, 4, 2);
           TANDEM_ASSIGN_OR_RETURN(
               const auto strategy,
-              Hybrid::Create(specs, CrossEntropy, options, &world));
+              MeshStrategy::Create(specs, CrossEntropy, options, &world));
           said[static_cast<size_t>(world.rank())] =
               strategy->TrainStep(BatchOf("mlp_small", 12, 0), kRate).status();
           return absl::OkStatus();
@@ -390,7 +391,7 @@ TEST(HybridTest, AFailureIsTheErrorOfEveryRank) {
   }
 }
 
-TEST(HybridTest, ThereIsAFaultPointBeforeTheOptimizer) {
+TEST(MeshStrategyTest, ThereIsAFaultPointBeforeTheOptimizer) {
   const LayerSpecs specs = Specs("mlp_small");
   const auto strategy =
       MakeHybrid(specs, Options(specs, "1f1b", 2, 2))(nullptr);
@@ -402,12 +403,12 @@ TEST(HybridTest, ThereIsAFaultPointBeforeTheOptimizer) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("before_optimizer"));
 }
 
-TEST(HybridTest, RefusesWhatMakesNoSense) {
+TEST(MeshStrategyTest, RefusesWhatMakesNoSense) {
   const LayerSpecs specs = Specs("mlp_small");
-  const auto said = [&](const HybridOptions& options) {
+  const auto said = [&](const MeshStrategyOptions& options) {
     return std::string(MakeHybrid(specs, options)(nullptr).status().message());
   };
-  HybridOptions options = Options(specs, "1f1b", 2, 2);
+  MeshStrategyOptions options = Options(specs, "1f1b", 2, 2);
   options.clip_norm = -1;
   EXPECT_THAT(said(options), HasSubstr("clip_norm"));
   options = Options(specs, "1f1b", 2, 2);
@@ -421,7 +422,7 @@ TEST(HybridTest, RefusesWhatMakesNoSense) {
   EXPECT_THAT(said(options), HasSubstr("microbatch"));
 }
 
-TEST(HybridTest, StateOfAnotherModelIsRefused) {
+TEST(MeshStrategyTest, StateOfAnotherModelIsRefused) {
   const LayerSpecs specs = Specs("mlp_small");
   const auto strategy =
       MakeHybrid(specs, Options(specs, "1f1b", 2, 2))(nullptr);
@@ -452,9 +453,9 @@ class ReplicasTest : public testing::TestWithParam<Layout> {};
 constexpr int64_t kBatch = 24;  // of all replicas
 constexpr int kSteps = 3;
 
-HybridOptions OptionsOf(const LayerSpecs& specs, const Layout& layout,
-                        int microbatches) {
-  HybridOptions options;
+MeshStrategyOptions OptionsOf(const LayerSpecs& specs, const Layout& layout,
+                              int microbatches) {
+  MeshStrategyOptions options;
   options.schedule = *MakeSchedule(
       layout.schedule, {layout.devices, layout.chunks, microbatches});
   options.cuts =
@@ -480,8 +481,9 @@ absl::Status TrainReplica(const std::string& model, const Layout& layout,
                           Communicator& world, Trial* trial) {
   const LayerSpecs specs = Specs(model);
   TANDEM_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Hybrid> strategy,
-      Hybrid::Create(specs, CrossEntropy, OptionsOf(specs, layout, 4), &world));
+      const std::unique_ptr<MeshStrategy> strategy,
+      MeshStrategy::Create(specs, CrossEntropy, OptionsOf(specs, layout, 4),
+                           &world));
   const int pipe = layout.ranks / layout.replicas();
   const int replica = world.rank() / pipe;
   for (int i = 0; i < kSteps; ++i) {
@@ -523,9 +525,9 @@ TEST_P(ReplicasTest, AreAlikeAndTrainAsOneDeviceOnTheWholeBatch) {
         });
     ASSERT_TRUE(status.ok()) << status;
     const LayerSpecs specs = Specs(model);
-    const auto one =
-        Hybrid::Create(specs, CrossEntropy,
-                       OptionsOf(specs, {"one", "gpipe", 1, 1, 1}, 1), nullptr);
+    const auto one = MeshStrategy::Create(
+        specs, CrossEntropy, OptionsOf(specs, {"one", "gpipe", 1, 1, 1}, 1),
+        nullptr);
     ASSERT_TRUE(one.ok()) << one.status();
     const NamedTensors before = (*one)->Parameters();
     std::vector<at::Tensor> initial;
@@ -565,13 +567,14 @@ absl::Status TrainReproducibly(const std::string& model, const Layout& layout,
                                int groups, Communicator* world, Trial* trial) {
   constexpr int kMicrobatches = 12;  // of all replicas
   const LayerSpecs specs = Specs(model);
-  HybridOptions options =
+  MeshStrategyOptions options =
       OptionsOf(specs, layout, kMicrobatches / layout.replicas());
   options.reproducible = true;
   options.gradient_groups = groups;
   options.clip_norm = 0.5;
-  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Hybrid> strategy,
-                          Hybrid::Create(specs, CrossEntropy, options, world));
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::unique_ptr<MeshStrategy> strategy,
+      MeshStrategy::Create(specs, CrossEntropy, options, world));
   const int rank = world == nullptr ? 0 : world->rank();
   const int replica = rank * layout.replicas() / layout.ranks;
   for (int i = 0; i < kSteps; ++i) {
@@ -642,9 +645,9 @@ TEST(ReplicasTest, AFailureOfOneIsTheErrorOfAll) {
   const LayerSpecs specs = Specs("mlp_small");
   std::vector<absl::Status> ends(4);
   const absl::Status status = RunThreadRanks(4, [&](Communicator& world) {
-    const auto strategy =
-        Hybrid::Create(specs, CrossEntropy,
-                       OptionsOf(specs, {"", "1f1b", 4, 2, 1}, 4), &world);
+    const auto strategy = MeshStrategy::Create(
+        specs, CrossEntropy, OptionsOf(specs, {"", "1f1b", 4, 2, 1}, 4),
+        &world);
     if (!strategy.ok()) return strategy.status();
     Batch batch = BatchOf("mlp_small", 12, 0);
     if (world.rank() == 2) batch.inputs = batch.inputs.narrow(1, 0, 3);

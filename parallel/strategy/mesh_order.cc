@@ -9,12 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "parallel/strategy/hybrid_strategy.h"
+#include "parallel/strategy/mesh_strategy_impl.h"
 #include "parallel/strategy/score_numbers.h"
 
 namespace tandem {
 
-absl::StatusOr<GradientOrder> HybridStrategy::OrderOfGroups() const {
+absl::StatusOr<GradientOrder> MeshStrategyImpl::OrderOfGroups() const {
   const Schedule& schedule = options_.schedule;
   const int replicas = groups_.replicas();
   const int all = schedule.microbatches * replicas;
@@ -47,7 +47,7 @@ absl::StatusOr<GradientOrder> HybridStrategy::OrderOfGroups() const {
 }
 
 // As one rank would add them up: by microbatch of the whole batch.
-absl::StatusOr<Score> HybridStrategy::SumInOrder() const {
+absl::StatusOr<Score> MeshStrategyImpl::SumInOrder() const {
   const std::vector<Score>& mine = executor_->scores();
   const int64_t count = options_.schedule.microbatches;
   const int64_t first = groups_.replica() * count;
@@ -71,7 +71,7 @@ absl::StatusOr<Score> HybridStrategy::SumInOrder() const {
 }
 
 // Running statistics take in all microbatches of the whole batch, in order.
-absl::Status HybridStrategy::ApplyStatistics(int stage) {
+absl::Status MeshStrategyImpl::ApplyStatistics(int stage) {
   const PipelineStage& layers =
       *executor_->stages()[static_cast<size_t>(stage)];
   if (layers.records()->size() == 0) return absl::OkStatus();

@@ -9,15 +9,15 @@
 #include "core/base/torch_status.h"
 #include "core/device/host_numbers.h"
 #include "parallel/schedule/sequential.h"
-#include "parallel/strategy/hybrid_strategy.h"
+#include "parallel/strategy/mesh_strategy_impl.h"
 #include "parallel/strategy/score_numbers.h"
 
 namespace tandem {
 
-HybridStrategy::HybridStrategy(const HybridOptions& options)
+MeshStrategyImpl::MeshStrategyImpl(const MeshStrategyOptions& options)
     : options_(options), times_(options_.schedule) {}
 
-std::string HybridStrategy::name() const {
+std::string MeshStrategyImpl::name() const {
   const bool one = groups_.replicas() == 1;
   const bool sequential = options_.schedule.name == kSequential;
   if (options_.schedule.devices() == 1) return one ? "single" : "ddp";
@@ -25,26 +25,26 @@ std::string HybridStrategy::name() const {
   return one ? "pipeline" : "hybrid";
 }
 
-bool HybridStrategy::averages_gradients() const {
+bool MeshStrategyImpl::averages_gradients() const {
   return !averager_ || averager_->in_warmup();
 }
 
-bool HybridStrategy::ends_alike() const {
+bool MeshStrategyImpl::ends_alike() const {
   return averages_gradients() || averager_->averages_now();
 }
 
-void HybridStrategy::EndStep() {
+void MeshStrategyImpl::EndStep() {
   alike_ = ends_alike();
   ++step_;
   if (averager_) averager_->set_step(step_);
 }
 
-void HybridStrategy::ResumeAt(int64_t steps) {
+void MeshStrategyImpl::ResumeAt(int64_t steps) {
   step_ = steps;
   if (averager_) averager_->set_step(steps);
 }
 
-std::vector<TrainedStage*> HybridStrategy::AllStages() const {
+std::vector<TrainedStage*> MeshStrategyImpl::AllStages() const {
   std::vector<TrainedStage*> stages;
   for (const auto& stage : stages_) {
     if (stage != nullptr) stages.push_back(stage.get());
@@ -52,7 +52,7 @@ std::vector<TrainedStage*> HybridStrategy::AllStages() const {
   return stages;
 }
 
-FlatBufferList HybridStrategy::AllBuffers() const {
+FlatBufferList MeshStrategyImpl::AllBuffers() const {
   std::vector<FlatBuffer*> all;
   for (const TrainedStage* stage : AllStages()) {
     for (FlatBuffer* buffer : stage->all()) all.push_back(buffer);
@@ -60,7 +60,7 @@ FlatBufferList HybridStrategy::AllBuffers() const {
   return FlatBufferList(all);
 }
 
-std::vector<StageGradients*> HybridStrategy::AllGradients() const {
+std::vector<StageGradients*> MeshStrategyImpl::AllGradients() const {
   std::vector<StageGradients*> all;
   for (const auto& stage : stages_) {
     all.push_back(stage == nullptr ? nullptr : stage->gradients());
@@ -68,7 +68,7 @@ std::vector<StageGradients*> HybridStrategy::AllGradients() const {
   return all;
 }
 
-absl::Status HybridStrategy::SumAuxiliaryLosses() {
+absl::Status MeshStrategyImpl::SumAuxiliaryLosses() {
   const int64_t count = options_.schedule.microbatches;
   const int replicas = groups_.replicas();
   const bool alike = ends_alike();
@@ -96,7 +96,7 @@ absl::Status HybridStrategy::SumAuxiliaryLosses() {
                                alike ? groups_.world() : groups_.pipe());
 }
 
-absl::StatusOr<Score> HybridStrategy::Compute(
+absl::StatusOr<Score> MeshStrategyImpl::Compute(
     const Batch& batch, std::optional<double> learning_rate) {
   TANDEM_RETURN_IF_ERROR(
       shares_->Learn(batch.size, /*apart=*/!averages_gradients()));
@@ -136,8 +136,8 @@ absl::StatusOr<Score> HybridStrategy::Compute(
   return options_.reproducible ? SumInOrder() : SumWithin(group, *score);
 }
 
-absl::StatusOr<Score> HybridStrategy::TrainStep(const Batch& batch,
-                                                double learning_rate) {
+absl::StatusOr<Score> MeshStrategyImpl::TrainStep(const Batch& batch,
+                                                  double learning_rate) {
   if (!updates_at_once()) {
     absl::StatusOr<Score> score = ComputeGradients(batch);
     if (score.ok()) TANDEM_RETURN_IF_ERROR(Update(learning_rate));
@@ -149,43 +149,42 @@ absl::StatusOr<Score> HybridStrategy::TrainStep(const Batch& batch,
   return score;
 }
 
-absl::StatusOr<Score> HybridStrategy::ComputeGradients(const Batch& batch) {
+absl::StatusOr<Score> MeshStrategyImpl::ComputeGradients(const Batch& batch) {
   TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
   absl::StatusOr<Score> score = Compute(batch, std::nullopt);
   if (!score.ok()) Abort(score.status());
   return score;
 }
 
-absl::Status HybridStrategy::Update(double learning_rate) {
+absl::Status MeshStrategyImpl::Update(double learning_rate) {
   TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
   const absl::Status done = Finish(learning_rate);
   if (!done.ok()) Abort(done);
   return done;
 }
 
-absl::Status HybridStrategy::SkipUpdate() {
+absl::Status MeshStrategyImpl::SkipUpdate() {
   TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
   const absl::Status done = Finish(std::nullopt);
   if (!done.ok()) Abort(done);
   return done;
 }
 
-void HybridStrategy::Abort(const absl::Status& reason) {
+void MeshStrategyImpl::Abort(const absl::Status& reason) {
   groups_.Abort(reason);
   tied_->Abort(reason);
 }
 
-absl::StatusOr<Score> HybridStrategy::Sum(const Score& score) {
+absl::StatusOr<Score> MeshStrategyImpl::Sum(const Score& score) {
   return SumWithin(groups_.world(), score);
 }
 
-absl::StatusOr<Score> HybridStrategy::SumWithin(Communicator* group,
-                                                const Score& score) {
+absl::StatusOr<Score> MeshStrategyImpl::SumWithin(Communicator* group,
+                                                  const Score& score) {
   if (group == nullptr) return score;
   const at::Tensor sums = at::empty({kScoreNumbers}, at::kDouble);
   ToNumbers(score, sums.mutable_data_ptr<double>());
-  TANDEM_RETURN_IF_ERROR(
-      group->AllReduceSum(sums, [] { return "the loss"; }));
+  TANDEM_RETURN_IF_ERROR(group->AllReduceSum(sums, [] { return "the loss"; }));
   return ScoreOf(sums.const_data_ptr<double>());
 }
 

@@ -1,4 +1,4 @@
-#include "parallel/strategy/hybrid_agreement.h"
+#include "parallel/strategy/mesh_agreement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include "models/classification_loss.h"
 #include "models/registry.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/hybrid.h"
+#include "parallel/strategy/mesh_strategy.h"
 
 namespace tandem {
 namespace {
@@ -28,8 +28,8 @@ LayerSpecs Specs(const std::string& name = "mlp_small") {
 }
 
 // Two ranks with a stage each.
-HybridOptions Options() {
-  HybridOptions options;
+MeshStrategyOptions Options() {
+  MeshStrategyOptions options;
   options.schedule = *MakeSchedule("1f1b", {2, 1, 4});
   options.cuts = {3};
   return options;
@@ -37,7 +37,7 @@ HybridOptions Options() {
 
 struct OtherOption {
   const char* name;  // that the message is to call it by
-  std::function<void(HybridOptions&)> change;
+  std::function<void(MeshStrategyOptions&)> change;
 };
 
 const std::vector<OtherOption>& OtherOptions() {
@@ -74,7 +74,9 @@ const std::vector<OtherOption>& OtherOptions() {
       {"clip_value", [](auto& o) { o.clip_value = 1; }},
       {"ddp.bucket_cap_mb", [](auto& o) { o.ddp.bucket_cap_mb = 1; }},
       {"ddp.bucket_cap_mb_list",
-       [](auto& o) { o.ddp.bucket_cap_mb_list = {1, 2}; }},
+       [](auto& o) {
+         o.ddp.bucket_cap_mb_list = {1, 2};
+       }},
       {"ddp.find_unused_parameters",
        [](auto& o) { o.ddp.find_unused_parameters = true; }},
       {"ddp.static_graph", [](auto& o) { o.ddp.static_graph = true; }},
@@ -87,7 +89,10 @@ const std::vector<OtherOption>& OtherOptions() {
        [](auto& o) { o.ddp.skip_all_reduce_unused_params = true; }},
       {"ddp.parameters_to_ignore",
        [](auto& o) { o.ddp.parameters_to_ignore = {"a"}; }},
-      {"averaging", [](auto& o) { o.averaging = ParameterAveragingOptions{2, 1}; }},
+      {"averaging",
+       [](auto& o) {
+         o.averaging = ParameterAveragingOptions{2, 1};
+       }},
       {"make_hook",
        [](auto& o) { o.make_hook = [] { return CommunicationHook(); }; }},
       {"ddp.broadcast_buffers",
@@ -98,44 +103,49 @@ const std::vector<OtherOption>& OtherOptions() {
   return *options;
 }
 
-TEST(HybridAgreementTest, EveryOptionThatDiffersIsNamed) {
-  const NamedValues usual = HybridValues(Specs(), CrossEntropy, Options());
+TEST(MeshAgreementTest, EveryOptionThatDiffersIsNamed) {
+  const NamedValues usual =
+      MeshStrategyValues(Specs(), CrossEntropy, Options());
   for (const OtherOption& other : OtherOptions()) {
-    HybridOptions options = Options();
+    MeshStrategyOptions options = Options();
     other.change(options);
     const absl::Status compared = CompareValues(
-        {usual, HybridValues(Specs(), CrossEntropy, options)}, {}, "options");
+        {usual, MeshStrategyValues(Specs(), CrossEntropy, options)}, {},
+        "options");
     EXPECT_THAT(std::string(compared.message()),
                 HasSubstr(std::string(other.name) + " is "));
   }
 }
 
-TEST(HybridAgreementTest, NamesOfSchedulesAndTimeoutsMayDiffer) {
-  HybridOptions options = Options();
+TEST(MeshAgreementTest, NamesOfSchedulesAndTimeoutsMayDiffer) {
+  MeshStrategyOptions options = Options();
   options.schedule.name = "/another/path";
   options.pipeline.timeout = std::chrono::seconds(3);
-  EXPECT_EQ(HybridValues(Specs(), CrossEntropy, options),
-            HybridValues(Specs(), CrossEntropy, Options()));
+  EXPECT_EQ(MeshStrategyValues(Specs(), CrossEntropy, options),
+            MeshStrategyValues(Specs(), CrossEntropy, Options()));
 }
 
 // Without the comparison these end by timeout, or train something else.
-TEST(HybridAgreementTest, CreateRefusesOnEveryRank) {
-  const auto create = [](const std::string& model,
-                         const std::function<void(HybridOptions&)>& change,
-                         const std::string& says) {
-    const absl::Status ran = RunThreadRanks(2, [&](Communicator& world) {
-      HybridOptions options = Options();
-      if (world.rank() == 1) change(options);
-      const absl::Status status =
-          Hybrid::Create(Specs(world.rank() == 1 ? model : "mlp_small"),
-                         CrossEntropy, options, &world)
-              .status();
-      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-      EXPECT_THAT(std::string(status.message()), HasSubstr(says));
-      return absl::OkStatus();
-    });
-    EXPECT_TRUE(ran.ok()) << ran;
-  };
+TEST(MeshAgreementTest, CreateRefusesOnEveryRank) {
+  const auto create =
+      [](const std::string& model,
+         const std::function<void(MeshStrategyOptions&)>& change,
+         const std::string& says) {
+        const absl::Status ran = RunThreadRanks(2, [&](Communicator& world) {
+          MeshStrategyOptions options = Options();
+          if (world.rank() == 1) change(options);
+          const absl::Status status =
+              MeshStrategy::Create(
+                  Specs(world.rank() == 1 ? model : "mlp_small"), CrossEntropy,
+                  options, &world)
+                  .status();
+          EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument)
+              << status;
+          EXPECT_THAT(std::string(status.message()), HasSubstr(says));
+          return absl::OkStatus();
+        });
+        EXPECT_TRUE(ran.ok()) << ran;
+      };
   create(
       "mlp_small", [](auto& o) { o.cuts = {4}; },
       "cuts is 3 on rank 0, 4 on rank 1");
@@ -152,9 +162,10 @@ TEST(HybridAgreementTest, CreateRefusesOnEveryRank) {
       "mlp_deep", [](auto&) {}, "layers is ...");
 }
 
-TEST(HybridAgreementTest, RanksThatAgreeGoOn) {
+TEST(MeshAgreementTest, RanksThatAgreeGoOn) {
   const absl::Status ran = RunThreadRanks(2, [](Communicator& world) {
-    return Hybrid::Create(Specs(), CrossEntropy, Options(), &world).status();
+    return MeshStrategy::Create(Specs(), CrossEntropy, Options(), &world)
+        .status();
   });
   EXPECT_TRUE(ran.ok()) << ran;
 }

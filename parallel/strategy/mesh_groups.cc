@@ -1,4 +1,4 @@
-#include "parallel/strategy/hybrid_groups.h"
+#include "parallel/strategy/mesh_groups.h"
 
 #include <glog/logging.h>
 
@@ -9,9 +9,10 @@
 
 namespace tandem {
 
-absl::StatusOr<HybridGroups> HybridGroups::Create(
-    Communicator* world, const Mesh& mesh, const std::vector<int>& stages) {
-  HybridGroups groups;
+absl::StatusOr<MeshGroups> MeshGroups::Create(Communicator* world,
+                                              const Mesh& mesh,
+                                              const std::vector<int>& stages) {
+  MeshGroups groups;
   groups.stages_ = {stages.begin(), stages.end()};
   if (world == nullptr || world->size() == 1) return groups;
   CHECK_EQ(world->size(), mesh.world_size());
@@ -41,12 +42,12 @@ absl::StatusOr<HybridGroups> HybridGroups::Create(
   return groups;
 }
 
-Communicator* HybridGroups::data(int stage) const {
+Communicator* MeshGroups::data(int stage) const {
   if (replicas_ == 1) return nullptr;
   return data_.empty() ? world_ : data_.at(stage).get();
 }
 
-void HybridGroups::Abort(const absl::Status& reason) {
+void MeshGroups::Abort(const absl::Status& reason) {
   if (world_ == nullptr) return;
   std::vector<Communicator*> groups = {world_};
   if (own_pipe_ != nullptr) groups.push_back(own_pipe_.get());

@@ -13,7 +13,7 @@
 #include "parallel/ddp/model_state.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/strategy/gathered_tensors.h"
-#include "parallel/strategy/hybrid_strategy.h"
+#include "parallel/strategy/mesh_strategy_impl.h"
 
 namespace tandem {
 namespace {
@@ -30,15 +30,15 @@ std::set<std::string> NamesOf(const NamedTensors& tensors) {
 
 }  // namespace
 
-NamedTensors HybridStrategy::Parameters() const {
+NamedTensors MeshStrategyImpl::Parameters() const {
   return NamedParameters(executor_->stages());
 }
 
-NamedTensors HybridStrategy::Buffers() const {
+NamedTensors MeshStrategyImpl::Buffers() const {
   return NamedBuffers(executor_->stages());
 }
 
-NamedTensors HybridStrategy::OptimizerState() const {
+NamedTensors MeshStrategyImpl::OptimizerState() const {
   NamedTensors state;
   for (const TrainedStage* stage : AllStages()) {
     for (auto& each : stage->OptimizerState()) state.push_back(std::move(each));
@@ -47,8 +47,8 @@ NamedTensors HybridStrategy::OptimizerState() const {
 }
 
 // Replicas are alike: the first one's will do.
-absl::Status HybridStrategy::StreamState(const StateParts& parts,
-                                         TensorSink& sink) {
+absl::Status MeshStrategyImpl::StreamState(const StateParts& parts,
+                                           TensorSink& sink) {
   if (groups_.replica() != 0) return absl::OkStatus();
   const auto stream = [&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const NamedTensors state, OwnState(parts));
@@ -60,7 +60,7 @@ absl::Status HybridStrategy::StreamState(const StateParts& parts,
   return status;
 }
 
-NamedTensors HybridStrategy::Model() const {
+NamedTensors MeshStrategyImpl::Model() const {
   NamedTensors model = Parameters();
   for (auto& each : Buffers()) model.push_back(std::move(each));
   return model;
@@ -68,7 +68,7 @@ NamedTensors HybridStrategy::Model() const {
 
 // All of it where this rank has every stage, so that what nobody has is
 // refused.
-StoredTensors HybridStrategy::ModelStateOf(const StoredTensors& state) const {
+StoredTensors MeshStrategyImpl::ModelStateOf(const StoredTensors& state) const {
   if (groups_.pipe() == nullptr) return state;
   const std::set<std::string> mine = NamesOf(Model());
   StoredTensors wanted;
@@ -78,17 +78,18 @@ StoredTensors HybridStrategy::ModelStateOf(const StoredTensors& state) const {
   return wanted;
 }
 
-absl::Status HybridStrategy::CheckModelState(const StoredTensors& state) const {
+absl::Status MeshStrategyImpl::CheckModelState(
+    const StoredTensors& state) const {
   return tandem::CheckModelState(ModelStateOf(state), Model());
 }
 
-absl::Status HybridStrategy::LoadModelState(const StoredTensors& state) {
+absl::Status MeshStrategyImpl::LoadModelState(const StoredTensors& state) {
   return CopyModelState(ModelStateOf(state), Model());
 }
 
 // State of parameters that no stage has is for another rank, or for nobody: the
 // first stage refuses that.
-std::vector<StoredTensors> HybridStrategy::OptimizerStateOf(
+std::vector<StoredTensors> MeshStrategyImpl::OptimizerStateOf(
     const StoredTensors& state) const {
   const std::set<std::string> known = NamesOf(Parameters());
   std::vector<StoredTensors> wanted;
@@ -102,7 +103,7 @@ std::vector<StoredTensors> HybridStrategy::OptimizerStateOf(
   return wanted;
 }
 
-absl::Status HybridStrategy::CheckOptimizerState(
+absl::Status MeshStrategyImpl::CheckOptimizerState(
     const StoredTensors& state) const {
   const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
   const std::vector<TrainedStage*> stages = AllStages();
@@ -112,7 +113,7 @@ absl::Status HybridStrategy::CheckOptimizerState(
   return absl::OkStatus();
 }
 
-absl::Status HybridStrategy::LoadOptimizerState(const StoredTensors& state) {
+absl::Status MeshStrategyImpl::LoadOptimizerState(const StoredTensors& state) {
   TANDEM_RETURN_IF_ERROR(CheckOptimizerState(state));
   const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
   const std::vector<TrainedStage*> stages = AllStages();
@@ -122,8 +123,8 @@ absl::Status HybridStrategy::LoadOptimizerState(const StoredTensors& state) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Inference> HybridStrategy::Infer(const Batch& batch,
-                                                bool keeps_outputs) {
+absl::StatusOr<Inference> MeshStrategyImpl::Infer(const Batch& batch,
+                                                  bool keeps_outputs) {
   SetTraining(executor_->stages(), false);
   const std::vector<int64_t> sizes =
       EvenSizes(batch.size, options_.schedule.microbatches);
@@ -134,7 +135,7 @@ absl::StatusOr<Inference> HybridStrategy::Infer(const Batch& batch,
   return inference;
 }
 
-absl::StatusOr<Score> HybridStrategy::Evaluate(const Batch& batch) {
+absl::StatusOr<Score> MeshStrategyImpl::Evaluate(const Batch& batch) {
   if (batch.size == 0) return Score{};
   const absl::StatusOr<Inference> inference =
       Infer(batch, /*keeps_outputs=*/false);
@@ -142,7 +143,7 @@ absl::StatusOr<Score> HybridStrategy::Evaluate(const Batch& batch) {
   return inference->score;
 }
 
-absl::StatusOr<at::Tensor> HybridStrategy::Forward(const Batch& batch) {
+absl::StatusOr<at::Tensor> MeshStrategyImpl::Forward(const Batch& batch) {
   if (batch.size == 0) {
     return absl::InvalidArgumentError("a batch needs at least one sample");
   }

@@ -1,8 +1,8 @@
-// Implementation of Hybrid: a pipeline's executor, what is trained of each
-// stage, and the groups of ranks that sum it.
+// Implementation of MeshStrategy: a pipeline's executor, what is trained of
+// each stage, and the groups of ranks that sum it.
 
-#ifndef TANDEM_PARALLEL_STRATEGY_HYBRID_STRATEGY_H_
-#define TANDEM_PARALLEL_STRATEGY_HYBRID_STRATEGY_H_
+#ifndef TANDEM_PARALLEL_STRATEGY_MESH_STRATEGY_IMPL_H_
+#define TANDEM_PARALLEL_STRATEGY_MESH_STRATEGY_IMPL_H_
 
 #include <cstdint>
 #include <map>
@@ -25,21 +25,21 @@
 #include "parallel/pipeline/model.h"
 #include "parallel/report/pipeline_times.h"
 #include "parallel/strategy/batch_shares.h"
-#include "parallel/strategy/hybrid.h"
-#include "parallel/strategy/hybrid_groups.h"
 #include "parallel/strategy/loss_sums.h"
+#include "parallel/strategy/mesh_groups.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/step_halves.h"
 #include "parallel/strategy/tied_gradients.h"
 #include "parallel/strategy/trained_stage.h"
 
 namespace tandem {
 
-// See Hybrid, which users see.
-class HybridStrategy : public Hybrid {
+// See MeshStrategy, which users see.
+class MeshStrategyImpl : public MeshStrategy {
  public:
-  static absl::StatusOr<std::unique_ptr<HybridStrategy>> Create(
+  static absl::StatusOr<std::unique_ptr<MeshStrategyImpl>> Create(
       const LayerSpecs& specs, const LossFunction& loss,
-      const HybridOptions& options, Communicator* world);
+      const MeshStrategyOptions& options, Communicator* world);
 
   std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
@@ -76,7 +76,7 @@ class HybridStrategy : public Hybrid {
   }
 
  private:
-  explicit HybridStrategy(const HybridOptions& options);
+  explicit MeshStrategyImpl(const MeshStrategyOptions& options);
 
   absl::Status Prepare(const LayerSpecs& specs, const LossFunction& loss,
                        Communicator* world);
@@ -126,9 +126,9 @@ class HybridStrategy : public Hybrid {
   // Others would wait for this rank.
   void Abort(const absl::Status& reason);
 
-  HybridOptions options_;
+  MeshStrategyOptions options_;
   TraitsByName traits_;  // of parameters on any rank
-  HybridGroups groups_;
+  MeshGroups groups_;
   std::unique_ptr<BatchShares> shares_;
   std::unique_ptr<PipelineExecutor> executor_;
   std::vector<std::unique_ptr<TrainedStage>> stages_;  // null: elsewhere
@@ -140,11 +140,11 @@ class HybridStrategy : public Hybrid {
   std::optional<PeriodicParameterAverager> averager_;
   int layers_ = 0;
   int64_t batch_size_ = 0;  // of the last step that was measured
-  int64_t step_ = 0;    // done
-  bool alike_ = true;   // replicas are, at the moment
+  int64_t step_ = 0;        // done
+  bool alike_ = true;       // replicas are, at the moment
   StepHalves halves_;
 };
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_HYBRID_STRATEGY_H_
+#endif  // TANDEM_PARALLEL_STRATEGY_MESH_STRATEGY_IMPL_H_

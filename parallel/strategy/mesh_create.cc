@@ -1,4 +1,4 @@
-// How a Hybrid comes about.
+// How a MeshStrategy comes about.
 
 #include <ATen/ops/zeros.h>
 
@@ -15,14 +15,14 @@
 #include "core/model/layer_list.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
-#include "parallel/strategy/hybrid_agreement.h"
-#include "parallel/strategy/hybrid_strategy.h"
+#include "parallel/strategy/mesh_agreement.h"
+#include "parallel/strategy/mesh_strategy_impl.h"
 #include "parallel/strategy/trait_checks.h"
 
 namespace tandem {
 namespace {
 
-absl::Status CheckOptions(const HybridOptions& options) {
+absl::Status CheckOptions(const MeshStrategyOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckUpdateOptions(options));
   if (options.uneven_batches && options.reproducible &&
       options.microbatch_size == 0) {
@@ -42,7 +42,7 @@ absl::Status CheckOptions(const HybridOptions& options) {
 }
 
 // What would let the layout be seen in the result.
-absl::Status CheckReproducible(const HybridOptions& options) {
+absl::Status CheckReproducible(const MeshStrategyOptions& options) {
   if (!options.reproducible) return absl::OkStatus();
   const char* culprit = nullptr;
   if (options.weight_gradient_batch > 1) culprit = "weight_gradient_batch > 1";
@@ -62,7 +62,7 @@ absl::Status CheckReproducible(const HybridOptions& options) {
                    ": sums would depend on the layout; leave one of them out"));
 }
 
-TrainedStageOptions StageOptionsOf(const HybridOptions& options) {
+TrainedStageOptions StageOptionsOf(const MeshStrategyOptions& options) {
   TrainedStageOptions stage;
   stage.update = options;
   stage.ddp = options.ddp;
@@ -73,28 +73,28 @@ TrainedStageOptions StageOptionsOf(const HybridOptions& options) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Hybrid>> Hybrid::Create(
+absl::StatusOr<std::unique_ptr<MeshStrategy>> MeshStrategy::Create(
     const LayerSpecs& specs, const LossFunction& loss,
-    const HybridOptions& options, Communicator* world) {
-  return HybridStrategy::Create(specs, loss, options, world);
+    const MeshStrategyOptions& options, Communicator* world) {
+  return MeshStrategyImpl::Create(specs, loss, options, world);
 }
 
-absl::StatusOr<std::unique_ptr<HybridStrategy>> HybridStrategy::Create(
+absl::StatusOr<std::unique_ptr<MeshStrategyImpl>> MeshStrategyImpl::Create(
     const LayerSpecs& specs, const LossFunction& loss,
-    const HybridOptions& options, Communicator* world) {
+    const MeshStrategyOptions& options, Communicator* world) {
   TANDEM_RETURN_IF_ERROR(CheckOptions(options));
   TANDEM_RETURN_IF_ERROR(CheckReproducible(options));
   if (specs.empty()) {
     return absl::InvalidArgumentError(
         "the model has no layers: nothing to train");
   }
-  auto strategy = absl::WrapUnique(new HybridStrategy(options));
+  auto strategy = absl::WrapUnique(new MeshStrategyImpl(options));
   TANDEM_RETURN_IF_ERROR(
       CatchTorch([&] { return strategy->Prepare(specs, loss, world); }));
   return strategy;
 }
 
-absl::Status HybridStrategy::MakeGroups(Communicator* world) {
+absl::Status MeshStrategyImpl::MakeGroups(Communicator* world) {
   const int ranks = world == nullptr ? 1 : world->size();
   const Schedule& schedule = options_.schedule;
   const auto devices = static_cast<int>(options_.devices.size());
@@ -117,11 +117,11 @@ absl::Status HybridStrategy::MakeGroups(Communicator* world) {
   for (int i = 0; i < schedule.stages; ++i) {
     if (DeviceOfStage(schedule, i) / devices == place) stages.push_back(i);
   }
-  TANDEM_ASSIGN_OR_RETURN(groups_, HybridGroups::Create(world, mesh, stages));
+  TANDEM_ASSIGN_OR_RETURN(groups_, MeshGroups::Create(world, mesh, stages));
   return absl::OkStatus();
 }
 
-absl::StatusOr<PipelineExecutor::Stages> HybridStrategy::MakeOwnStages(
+absl::StatusOr<PipelineExecutor::Stages> MeshStrategyImpl::MakeOwnStages(
     const LayerSpecs& specs, const LossFunction& loss,
     const PipelineLayout& layout) const {
   PipelineModelOptions model;
@@ -137,9 +137,9 @@ absl::StatusOr<PipelineExecutor::Stages> HybridStrategy::MakeOwnStages(
   });
 }
 
-absl::Status HybridStrategy::Prepare(const LayerSpecs& specs,
-                                     const LossFunction& loss,
-                                     Communicator* world) {
+absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
+                                       const LossFunction& loss,
+                                       Communicator* world) {
   TANDEM_RETURN_IF_ERROR(CheckSameOptions(specs, loss, options_, world));
   traits_ = NamedTraits(specs);
   for (const std::string& name : options_.ddp.parameters_to_ignore) {
@@ -176,7 +176,7 @@ absl::Status HybridStrategy::Prepare(const LayerSpecs& specs,
   return Agree(tied_->ShareValues());
 }
 
-absl::Status HybridStrategy::MakeTrainedStages(
+absl::Status MeshStrategyImpl::MakeTrainedStages(
     const std::vector<TiedGroup>& tied) {
   std::map<std::string, std::string> first_of_copy;
   for (const TiedGroup& group : tied) {
@@ -211,7 +211,7 @@ absl::Status HybridStrategy::MakeTrainedStages(
 }
 
 // What other ranks' stages have is known to them.
-absl::Status HybridStrategy::CountParameters() {
+absl::Status MeshStrategyImpl::CountParameters() {
   const auto stages = static_cast<int64_t>(stages_.size());
   const at::Tensor counts = at::zeros({stages}, at::kLong);
   auto* const count = counts.mutable_data_ptr<int64_t>();

@@ -16,11 +16,11 @@
 #include "parallel/pipeline/timeline.h"
 #include "parallel/report/bubble_report.h"
 #include "parallel/report/pipeline_trace.h"
-#include "parallel/strategy/hybrid_strategy.h"
+#include "parallel/strategy/mesh_strategy_impl.h"
 
 namespace tandem {
 
-void HybridStrategy::Measure(const Batch& batch) {
+void MeshStrategyImpl::Measure(const Batch& batch) {
   times_.Add(executor_->timeline());
   batch_size_ = batch.size;
   Trace& trace = Trace::OfProcess();
@@ -28,7 +28,7 @@ void HybridStrategy::Measure(const Batch& batch) {
 }
 
 // Of the step that has ended, by stage.
-void HybridStrategy::NoteForward() {
+void MeshStrategyImpl::NoteForward() {
   std::vector<std::chrono::nanoseconds> times(stages_.size());
   for (const std::vector<ActionTime>& device : executor_->timeline()) {
     for (const ActionTime& each : device) {
@@ -42,7 +42,7 @@ void HybridStrategy::NoteForward() {
   }
 }
 
-std::vector<std::pair<std::string, double>> HybridStrategy::Measurements()
+std::vector<std::pair<std::string, double>> MeshStrategyImpl::Measurements()
     const {
   std::optional<DdpLoggingData> all;
   for (const TrainedStage* stage : AllStages()) {
@@ -56,7 +56,7 @@ std::vector<std::pair<std::string, double>> HybridStrategy::Measurements()
 }
 
 // A device alone never waits.
-absl::StatusOr<std::string> HybridStrategy::DescribeTimes() {
+absl::StatusOr<std::string> MeshStrategyImpl::DescribeTimes() {
   if (options_.schedule.devices() == 1) return std::string();
   std::vector<double> numbers = times_.Flatten();
   const size_t times = numbers.size();

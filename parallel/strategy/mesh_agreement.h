@@ -1,14 +1,14 @@
-// Agreement of ranks on what a Hybrid is made of: a part of //parallel:hybrid.
+// Agreement of ranks on what a MeshStrategy is made of: a part of it.
 
-#ifndef TANDEM_PARALLEL_STRATEGY_HYBRID_AGREEMENT_H_
-#define TANDEM_PARALLEL_STRATEGY_HYBRID_AGREEMENT_H_
+#ifndef TANDEM_PARALLEL_STRATEGY_MESH_AGREEMENT_H_
+#define TANDEM_PARALLEL_STRATEGY_MESH_AGREEMENT_H_
 
 #include "absl/status/status.h"
 #include "core/agreement/agreement.h"
 #include "core/comm/communicator.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
-#include "parallel/strategy/hybrid_options.h"
+#include "parallel/strategy/mesh_strategy_options.h"
 
 namespace tandem {
 
@@ -16,15 +16,17 @@ namespace tandem {
 // parameters' traits, the outputs that the loss takes, schedule (whatever it is
 // called), cuts, microbatches, optimizers and the other options. Timeouts may
 // differ; of functions it is whether there is one.
-NamedValues HybridValues(const LayerSpecs& specs, const LossFunction& loss,
-                         const HybridOptions& options);
+NamedValues MeshStrategyValues(const LayerSpecs& specs,
+                               const LossFunction& loss,
+                               const MeshStrategyOptions& options);
 
 // InvalidArgument, on every rank alike, where these differ, with the option,
-// the ranks and what each has. `world` is that of Hybrid::Create. Collective.
+// the ranks and what each has. `world` is that of MeshStrategy::Create.
+// Collective.
 absl::Status CheckSameOptions(const LayerSpecs& specs, const LossFunction& loss,
-                              const HybridOptions& options,
+                              const MeshStrategyOptions& options,
                               Communicator* world);
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_HYBRID_AGREEMENT_H_
+#endif  // TANDEM_PARALLEL_STRATEGY_MESH_AGREEMENT_H_

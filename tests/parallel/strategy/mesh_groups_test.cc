@@ -1,4 +1,4 @@
-#include "parallel/strategy/hybrid_groups.h"
+#include "parallel/strategy/mesh_groups.h"
 
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
@@ -57,9 +57,9 @@ absl::Status ExpectMembers(Communicator* group, const Ranks& expected,
   return absl::OkStatus();
 }
 
-class HybridGroupsTest : public testing::TestWithParam<Shape> {};
+class MeshGroupsTest : public testing::TestWithParam<Shape> {};
 
-TEST_P(HybridGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
+TEST_P(MeshGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
   const Shape shape = GetParam();
   const Mesh mesh = *Mesh::Create(shape.data * shape.pipe, shape.pipe);
   const absl::Status status = RunThreadRanks(
@@ -67,8 +67,8 @@ TEST_P(HybridGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
         const int rank = world.rank();
         const int replica = mesh.IndexAlong(kDataAxis, rank);
         const Ranks stages = StagesOf(mesh, rank);
-        TANDEM_ASSIGN_OR_RETURN(const HybridGroups groups,
-                                HybridGroups::Create(&world, mesh, stages));
+        TANDEM_ASSIGN_OR_RETURN(const MeshGroups groups,
+                                MeshGroups::Create(&world, mesh, stages));
         EXPECT_EQ(groups.world(), &world);
         EXPECT_EQ(groups.replica(), replica);
         EXPECT_EQ(groups.replicas(), shape.data);
@@ -93,7 +93,7 @@ TEST_P(HybridGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
 
 // Rank 0 gives up: whoever shares a group with it hears why, in each of them,
 // and the others go on.
-TEST_P(HybridGroupsTest, AbortReachesEveryGroup) {
+TEST_P(MeshGroupsTest, AbortReachesEveryGroup) {
   const Shape shape = GetParam();
   const Mesh mesh = *Mesh::Create(shape.data * shape.pipe, shape.pipe);
   const absl::Status reason = absl::DataLossError("the cable is out");
@@ -102,8 +102,8 @@ TEST_P(HybridGroupsTest, AbortReachesEveryGroup) {
         const int rank = world.rank();
         const int replica = mesh.IndexAlong(kDataAxis, rank);
         TANDEM_ASSIGN_OR_RETURN(
-            HybridGroups groups,
-            HybridGroups::Create(&world, mesh, StagesOf(mesh, rank)));
+            MeshGroups groups,
+            MeshGroups::Create(&world, mesh, StagesOf(mesh, rank)));
         if (rank == 0) groups.Abort(reason);
         const auto expect_aborted = [&](Communicator* group, bool with_rank_0) {
           if (group == nullptr) return;
@@ -128,7 +128,7 @@ TEST_P(HybridGroupsTest, AbortReachesEveryGroup) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-INSTANTIATE_TEST_SUITE_P(Meshes, HybridGroupsTest,
+INSTANTIATE_TEST_SUITE_P(Meshes, MeshGroupsTest,
                          testing::Values(Shape{1, 2}, Shape{1, 3}, Shape{2, 1},
                                          Shape{3, 1}, Shape{2, 2}, Shape{2, 3},
                                          Shape{3, 2}),
@@ -140,8 +140,8 @@ TEST(HybridGroupsOfOneTest, HaveNobodyToTalkTo) {
         for (Communicator* const each :
              std::vector<Communicator*>{&world, nullptr}) {
           TANDEM_ASSIGN_OR_RETURN(
-              HybridGroups groups,
-              HybridGroups::Create(each, *Mesh::Create(1, 1), {0, 1, 2}));
+              MeshGroups groups,
+              MeshGroups::Create(each, *Mesh::Create(1, 1), {0, 1, 2}));
           EXPECT_EQ(groups.world(), nullptr);
           EXPECT_EQ(groups.pipe(), nullptr);
           EXPECT_EQ(groups.data(2), nullptr);
@@ -159,8 +159,8 @@ TEST(HybridGroupsOrderTest, StagesHaveAnOrderOfTheirOwn) {
   const absl::Status status =
       RunThreadRanks(2, [](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(
-            const HybridGroups groups,
-            HybridGroups::Create(&world, *Mesh::Create(2, 1), {0, 1}));
+            const MeshGroups groups,
+            MeshGroups::Create(&world, *Mesh::Create(2, 1), {0, 1}));
         std::vector<at::Tensor> sums;
         std::vector<PendingCollective> pending;
         // Each rank begins with another stage.

@@ -1,8 +1,8 @@
-// Options of the hybrid strategy: how a model is cut, scheduled, replicated and
+// Options of the mesh strategy: how a model is cut, scheduled, replicated and
 // updated.
 
-#ifndef TANDEM_PARALLEL_STRATEGY_HYBRID_OPTIONS_H_
-#define TANDEM_PARALLEL_STRATEGY_HYBRID_OPTIONS_H_
+#ifndef TANDEM_PARALLEL_STRATEGY_MESH_STRATEGY_OPTIONS_H_
+#define TANDEM_PARALLEL_STRATEGY_MESH_STRATEGY_OPTIONS_H_
 
 #include <c10/core/Device.h>
 
@@ -20,8 +20,8 @@
 
 namespace tandem {
 
-// How parameters are updated is said by the base; see Hybrid.
-struct HybridOptions : UpdateOptions {
+// How parameters are updated is said by the base; see MeshStrategy.
+struct MeshStrategyOptions : UpdateOptions {
   // Of one replica, on as many devices as are its ranks x devices.size(). There
   // are as many replicas as the ranks of the job make.
   Schedule schedule;
@@ -66,4 +66,4 @@ struct HybridOptions : UpdateOptions {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_HYBRID_OPTIONS_H_
+#endif  // TANDEM_PARALLEL_STRATEGY_MESH_STRATEGY_OPTIONS_H_

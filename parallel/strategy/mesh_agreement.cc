@@ -1,4 +1,4 @@
-#include "parallel/strategy/hybrid_agreement.h"
+#include "parallel/strategy/mesh_agreement.h"
 
 #include <optional>
 #include <string>
@@ -49,7 +49,7 @@ std::string LayersOf(const LayerSpecs& specs) {
   });
 }
 
-void AddTraining(const HybridOptions& options, NamedValues& values) {
+void AddTraining(const MeshStrategyOptions& options, NamedValues& values) {
   values["optimizer"] = absl::visit(OptimizerText(), options.optimizer);
   for (size_t i = 0; i < options.further_optimizers.size(); ++i) {
     values[absl::StrCat("further_optimizers[", i, "]")] =
@@ -67,15 +67,14 @@ std::string Mib(const std::optional<double>& mib) {
   return mib.has_value() ? Number(*mib) : "unset";
 }
 
-void AddReplicas(const HybridOptions& options, NamedValues& values) {
+void AddReplicas(const MeshStrategyOptions& options, NamedValues& values) {
   const DistributedDataParallelOptions& ddp = options.ddp;
   values["ddp.broadcast_buffers"] = Word(ddp.broadcast_buffers);
   values["ddp.init_sync"] = Word(ddp.init_sync);
   values["ddp.bucket_cap_mb"] = Mib(ddp.bucket_cap_mb);
   values["ddp.bucket_cap_mb_list"] = absl::StrJoin(
-      ddp.bucket_cap_mb_list, ",", [](std::string* out, double mib) {
-        absl::StrAppend(out, Number(mib));
-      });
+      ddp.bucket_cap_mb_list, ",",
+      [](std::string* out, double mib) { absl::StrAppend(out, Number(mib)); });
   values["ddp.find_unused_parameters"] = Word(ddp.find_unused_parameters);
   values["ddp.static_graph"] = Word(ddp.static_graph);
   values["ddp.delay_all_reduce_named_params"] =
@@ -95,8 +94,9 @@ void AddReplicas(const HybridOptions& options, NamedValues& values) {
 
 }  // namespace
 
-NamedValues HybridValues(const LayerSpecs& specs, const LossFunction& loss,
-                         const HybridOptions& options) {
+NamedValues MeshStrategyValues(const LayerSpecs& specs,
+                               const LossFunction& loss,
+                               const MeshStrategyOptions& options) {
   NamedValues values;
   for (const auto& [name, value] : ScheduleValues(options.schedule)) {
     values[absl::StrCat("schedule's ", name)] = value;
@@ -124,11 +124,11 @@ NamedValues HybridValues(const LayerSpecs& specs, const LossFunction& loss,
 }
 
 absl::Status CheckSameOptions(const LayerSpecs& specs, const LossFunction& loss,
-                              const HybridOptions& options,
+                              const MeshStrategyOptions& options,
                               Communicator* world) {
   if (world == nullptr || world->size() == 1) return absl::OkStatus();
-  return AgreeInGroup(HybridValues(specs, loss, options), "models and options",
-                      *world);
+  return AgreeInGroup(MeshStrategyValues(specs, loss, options),
+                      "models and options", *world);
 }
 
 }  // namespace tandem
