@@ -1,6 +1,8 @@
 #include "tools/trainer/settings/options.h"
 
 #include <regex>
+#include <set>
+#include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -76,18 +78,31 @@ absl::Status CheckWeightDecay(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
-// What replicas that are pipelines take: their microbatches accumulate.
-bool IsForHybrid(const std::string& flag) {
-  return flag != "gradient_accumulation_steps";
-}
-
-absl::Status CheckTogether(const TrainOptions& options) {
-  if (options.pipeline.reproducible && options.ddp.comm_hook != "none") {
+// What would let the layout be seen in the result.
+absl::Status CheckReproducible(const TrainOptions& options) {
+  if (!options.pipeline.reproducible) return absl::OkStatus();
+  if (options.ddp.comm_hook != "none") {
     return absl::InvalidArgumentError(absl::StrCat(
         "--comm_hook=", options.ddp.comm_hook,
         " rounds what replicas send, which --reproducible cannot have: leave "
         "one out"));
   }
+  const std::set<std::string> others = {
+      "average_parameters_every", "delay_all_reduce_named_params",
+      "parameters_to_ignore", "skip_all_reduce_unused_params", "static_graph"};
+  for (const auto& [flag, value] :
+       Differing(Describe(options.ddp), Describe(DdpSettings()))) {
+    if (others.count(flag) == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", flag, "=", ToText(value),
+        " lets sums depend on the layout, which --reproducible cannot have: "
+        "leave one out"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTogether(const TrainOptions& options) {
+  TANDEM_RETURN_IF_ERROR(CheckReproducible(options));
   if (options.nesterov && options.optimizer != "sgd") {
     return absl::InvalidArgumentError(
         absl::StrCat("--nesterov is sgd's, but --optimizer=", options.optimizer,
@@ -144,16 +159,16 @@ absl::Status CheckReplicas(const TrainOptions& options, int64_t replicas) {
                          options.pipeline.reproducible || replicas > 1;
   for (const auto& [flag, value] :
        Differing(Describe(options.ddp), Describe(DdpSettings()))) {
-    if (is_hybrid && IsForHybrid(flag)) continue;
     const bool accumulates = flag == "gradient_accumulation_steps";
+    if (is_hybrid && !accumulates) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--", flag, "=", ToText(value),
-        is_hybrid ? " is for replicas in one piece: leave it out"
-                  : " is for replicas, but a pipeline is one replica and "
-                    "averages nothing: leave it out",
         accumulates
-            ? ", and give a larger --batch_size with more --microbatches"
-            : ""));
+            ? " is for replicas in one piece, but a pipeline accumulates over "
+              "its microbatches: leave it out, and give a larger --batch_size "
+              "with more --microbatches"
+            : " is for replicas, but a pipeline is one replica and averages "
+              "nothing: leave it out"));
   }
   return absl::OkStatus();
 }

@@ -43,9 +43,11 @@ TEST(TrainOptionsTest, SeveralPipelinesAverageWhatOneDoesNot) {
                         "one replica"));
   options.ddp = DdpSettings();
   options.ddp.average_parameters_every = 4;
+  options.ddp.static_graph = true;
+  EXPECT_TRUE(CheckReplicas(options, 2).ok()) << CheckReplicas(options, 2);
+  options.ddp.gradient_accumulation_steps = 2;
   EXPECT_THAT(std::string(CheckReplicas(options, 2).message()),
-              HasSubstr("--average_parameters_every=4 is for replicas in one "
-                        "piece"));
+              HasSubstr("a pipeline accumulates over its microbatches"));
 }
 
 TEST(TrainOptionsTest, NormsAndDecayMayBeOfAnyKind) {
@@ -105,9 +107,21 @@ INSTANTIATE_TEST_SUITE_P(
                   "--microbatches"},
         BadOption{[](TrainOptions& o) {
                     o.pipeline.pipe = 2;  // a pipeline by itself
+                    o.ddp.gradient_accumulation_steps = 4;
+                  },
+                  "--gradient_accumulation_steps=4 is for replicas in one"},
+        BadOption{[](TrainOptions& o) {
+                    o.pipeline.reproducible = true;
+                    o.pipeline.microbatch_size = 4;
                     o.ddp.average_parameters_every = 4;
                   },
-                  "--average_parameters_every=4 is for replicas"},
+                  "--average_parameters_every=4 lets sums depend on the"},
+        BadOption{[](TrainOptions& o) {
+                    o.pipeline.reproducible = true;
+                    o.pipeline.microbatch_size = 4;
+                    o.ddp.parameters_to_ignore = {"fc1.weight"};
+                  },
+                  "--parameters_to_ignore=fc1.weight lets sums"},
         BadOption{[](TrainOptions& o) {
                     o.nesterov = true;
                     o.momentum = 0;
