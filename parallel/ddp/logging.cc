@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "core/comm/communicator.h"
+#include "parallel/ddp/reducer.h"
+
 namespace tandem {
 namespace {
 

@@ -9,12 +9,14 @@
 #include <utility>
 #include <vector>
 
-#include "core/comm/communicator.h"
 #include "parallel/ddp/options.h"
-#include "parallel/ddp/reducer.h"
+#include "parallel/ddp/reducer_times.h"
 #include "parallel/optim/flat_buffer_list.h"
 
 namespace tandem {
+
+class Communicator;
+class Reducer;
 
 // The fields of PyTorch's DDPLoggingData (_get_ddp_logging_data) under its
 // names, as far as they mean something here. Times are in nanoseconds; averages

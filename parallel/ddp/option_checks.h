@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "core/base/named_tensors.h"
 #include "parallel/ddp/options.h"
-#include "parallel/ddp/reducer.h"
+#include "parallel/ddp/reducer_options.h"
 
 namespace tandem {
 
@@ -24,8 +24,8 @@ NamedTensors UnderFirstNames(const NamedTensors& parameters);
 DistributedDataParallelOptions WithFirstNames(
     DistributedDataParallelOptions options, const NamedTensors& parameters);
 
-// InvalidArgument, naming the option: a bucket cap that is not positive, delayed
-// parameters without one to wait for, options that exclude each other.
+// InvalidArgument, naming the option: a bucket cap that is not positive,
+// delayed parameters without one to wait for, options that exclude each other.
 absl::Status CheckDdpValues(const DistributedDataParallelOptions& options);
 
 // The same, and for a name that is none of the model's, and a model without a

@@ -1,5 +1,5 @@
-// Options of data parallelism, under PyTorch's names: of DistributedDataParallel,
-// and of local SGD.
+// Options of data parallelism, under PyTorch's names: of
+// DistributedDataParallel, and of local SGD.
 
 #ifndef TANDEM_PARALLEL_DDP_OPTIONS_H_
 #define TANDEM_PARALLEL_DDP_OPTIONS_H_

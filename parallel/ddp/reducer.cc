@@ -1,6 +1,5 @@
 #include "parallel/ddp/reducer.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 #include <glog/logging.h>
 
@@ -9,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/instrument/fault_point.h"
-#include "core/instrument/trace.h"
 #include "parallel/ddp/gradient_streams.h"
 
 namespace tandem {
@@ -28,12 +26,6 @@ std::vector<std::string> NamesByPosition(
   return names;
 }
 
-std::vector<FlatBuffer*> AllOf(std::vector<FlatBuffer*> buffers,
-                               const std::vector<FlatBuffer*>& delayed) {
-  buffers.insert(buffers.end(), delayed.begin(), delayed.end());
-  return buffers;
-}
-
 }  // namespace
 
 Reducer::Reducer(std::vector<FlatBuffer*> buffers, Communicator& group,
@@ -50,6 +42,12 @@ Reducer::Reducer(std::vector<FlatBuffer*> buffers, Communicator& group,
   order_ = marks_.Order();
   use_ = at::zeros({static_cast<int64_t>(places_.size())}, at::kInt);
   AssignBuckets();
+}
+
+std::vector<FlatBuffer*> Reducer::AllBuffers() const {
+  std::vector<FlatBuffer*> all = buffers_;
+  all.insert(all.end(), options_.delayed.begin(), options_.delayed.end());
+  return all;
 }
 
 void Reducer::Register(FlatBuffer* buffer, bool delayed) {
@@ -121,7 +119,7 @@ void Reducer::BeginBackward() {
     if (IsDelayed(buckets_[b])) missing_[b] = 1;
   }
   // Their buckets may start before the end of backward.
-  const GradientStreamsGuard behind(AllOf(buffers_, options_.delayed));
+  const GradientStreamsGuard behind(AllBuffers());
   ZeroUnused([this](const Place& place, size_t position) {
     return !place.delayed && !marks_.expects(position);
   });
@@ -179,7 +177,7 @@ void Reducer::StartBuckets(bool all) {
   while (status_.ok() && running_.size() < buckets_.size()) {
     const size_t index = running_.size();
     if (!all && missing_[index] > 0) return;
-    const GradientStreamsGuard behind(AllOf(buffers_, options_.delayed));
+    const GradientStreamsGuard behind(AllBuffers());
     if (IsDelayed(buckets_[index])) {
       ZeroUnused([index](const Place& place, size_t /*position*/) {
         return place.bucket == index;
@@ -217,114 +215,6 @@ absl::Status Reducer::Finish() {
   }
   if (!rebuilt_ && steps_ == 0) order_ = marks_.Order();
   ++steps_;
-  return absl::OkStatus();
-}
-
-absl::Status Reducer::Average() {
-  at::NoGradGuard no_grad;
-  const GradientStreamsGuard behind(AllOf(buffers_, options_.delayed));
-  times_.gradients_ready = ReducerTimes::Clock::now();
-  TANDEM_RETURN_IF_ERROR(CheckParameters());
-  TANDEM_RETURN_IF_ERROR(CheckMarks());
-  ZeroUnused([this](const Place& place, size_t /*position*/) {
-    return place.bucket >= running_.size();  // else it is on its way
-  });
-  StartBuckets(/*all=*/true);
-  TANDEM_RETURN_IF_ERROR(status_);
-  if (learns_use()) TANDEM_RETURN_IF_ERROR(StartExchangeOfUse());
-  TANDEM_RETURN_IF_ERROR(WaitForBuckets());
-  TANDEM_RETURN_IF_ERROR(SettleUse());
-  times_.ended = ReducerTimes::Clock::now();
-  if (Trace::OfProcess().is_on()) AddToTrace();
-  return absl::OkStatus();
-}
-
-void Reducer::AddToTrace() const {
-  Trace& trace = Trace::OfProcess();
-  trace.Add(
-      {"compute", "backward", "", times_.began, times_.gradients_ready, {}});
-  trace.Add({"compute",
-             "wait for gradients",
-             "",
-             times_.gradients_ready,
-             times_.ended,
-             {}});
-  for (size_t b = 0; b < times_.buckets.size(); ++b) {
-    trace.Add({"communication",
-               absl::StrCat("all-reduce of bucket ", b),
-               "",
-               times_.buckets[b].started,
-               times_.buckets[b].ended,
-               {{"what", Purpose(b)}, {"group", group_.name()}}});
-  }
-}
-
-absl::Status Reducer::CheckParameters() const {
-  for (const FlatBuffer* buffer : AllOf(buffers_, options_.delayed)) {
-    TANDEM_RETURN_IF_ERROR(buffer->CheckParameters());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Reducer::CheckMarks() {
-  if (options_.static_graph && !marks_.learning()) {
-    return marks_.CheckUnchanged();
-  }
-  if (learns_use() || options_.find_unused_parameters) return absl::OkStatus();
-  return marks_.CheckAllMarked();
-}
-
-// A parameter that this rank did not use adds nothing to the others' mean.
-void Reducer::ZeroUnused(absl::FunctionRef<bool(const Place&, size_t)> which) {
-  for (size_t p = 0; p < places_.size(); ++p) {
-    const Place& place = places_[p];
-    if (place.buffer == nullptr || place.dead || !which(place, p)) continue;
-    const size_t i = IndexOf(place);
-    if (place.buffer->has_gradient(i)) continue;
-    const FlatSlot& slot = place.buffer->slots()[i];
-    place.buffer->grads().narrow(0, slot.offset, slot.numel).zero_();
-  }
-}
-
-absl::Status Reducer::StartExchangeOfUse() {
-  auto* use = use_.mutable_data_ptr<int32_t>();
-  for (size_t p = 0; p < places_.size(); ++p) {
-    const Place& place = places_[p];
-    use[p] = place.buffer != nullptr &&
-             (place.delayed || place.buffer->has_gradient(IndexOf(place)));
-  }
-  TANDEM_ASSIGN_OR_RETURN(use_exchange_, group_.StartAllReduceSum(use_));
-  return absl::OkStatus();
-}
-
-absl::Status Reducer::WaitForBuckets() {
-  for (BucketReduction& reduction : running_) {
-    TANDEM_RETURN_IF_ERROR(reduction.Finish());
-    times_.buckets.push_back({reduction.started(), reduction.ended()});
-  }
-  running_.clear();
-  return absl::OkStatus();
-}
-
-// Whoever was used on any rank has the mean as its gradient on every rank.
-absl::Status Reducer::SettleUse() {
-  const bool learns = learns_use();
-  if (learns) {
-    TANDEM_RETURN_IF_ERROR(use_exchange_.Wait());
-    if (marks_.learning()) marks_.Learn();
-  }
-  const auto* use = use_.const_data_ptr<int32_t>();
-  for (size_t p = 0; p < places_.size(); ++p) {
-    Place& place = places_[p];
-    if (place.buffer == nullptr) continue;
-    if (learns && use[p] == 0) {
-      place.dead =
-          options_.static_graph || options_.skip_all_reduce_unused_params;
-      if (place.dead) marks_.Retire(p);
-      continue;
-    }
-    if (!place.dead) place.buffer->set_has_gradient(IndexOf(place), true);
-  }
   return absl::OkStatus();
 }
 

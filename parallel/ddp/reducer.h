@@ -5,9 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,37 +18,11 @@
 #include "parallel/ddp/bucket_reduction.h"
 #include "parallel/ddp/buckets.h"
 #include "parallel/ddp/ready_marks.h"
+#include "parallel/ddp/reducer_options.h"
+#include "parallel/ddp/reducer_times.h"
 #include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
-
-struct ReducerOptions {
-  BucketOptions buckets;
-  // As DistributedDataParallel's options of these names.
-  bool find_unused_parameters = false;
-  bool static_graph = false;
-  bool skip_all_reduce_unused_params = false;
-  // Each of these buffers is reduced whole, when the parameter at position
-  // `delayed_until` is ready.
-  std::vector<FlatBuffer*> delayed;
-  int64_t delayed_until = -1;
-  // Called when a backward begins, on its thread, and must have Finish() called
-  // at its end. Null: whoever drives the reducer calls it.
-  std::function<void()> on_begin;
-};
-
-// When the parts of the last averaged backward happened.
-struct ReducerTimes {
-  using Clock = BucketReduction::Clock;
-  struct Span {
-    Clock::time_point started;
-    Clock::time_point ended;
-  };
-  Clock::time_point began;
-  Clock::time_point gradients_ready;  // all of them: backward has ended
-  Clock::time_point ended;            // and all are averaged
-  std::vector<Span> buckets;
-};
 
 // The Reducer of PyTorch's DistributedDataParallel (Li et al.,
 // arXiv:2006.15704) over flat buffers: a bucket is a slice, nothing is copied.
@@ -127,6 +99,7 @@ class Reducer {
   };
 
   void Register(FlatBuffer* buffer, bool delayed);
+  std::vector<FlatBuffer*> AllBuffers() const;
   size_t IndexOf(const Place& place) const {
     return place.buffer->index_of(place.id);
   }

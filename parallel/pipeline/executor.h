@@ -21,39 +21,17 @@
 #include "absl/synchronization/mutex.h"
 #include "core/device/device.h"
 #include "core/model/batch.h"
-#include "core/random/sample_scope.h"
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/channels.h"
 #include "parallel/pipeline/options.h"
 #include "parallel/pipeline/stage.h"
-#include "parallel/pipeline/stage_gradients.h"
 #include "parallel/pipeline/timeline.h"
+#include "parallel/pipeline/training_step.h"
 #include "parallel/pipeline/watch.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/schedule/validator.h"
 
 namespace tandem {
-
-// What becomes of a training step's gradients, on the threads of their devices.
-struct StepGradients {
-  // By stage, told of each action that adds to its gradients, and waited for
-  // (StageGradients::Finish) after the last action of its device. Null: they
-  // are complete then. Empty: all null.
-  std::vector<StageGradients*> of_stages;
-  // Afterwards, while other devices may still work; null: nothing.
-  std::function<absl::Status(int schedule_device)> after_device;
-};
-
-// Where a step's samples stand among those of its whole batch, of which other
-// replicas may compute the rest.
-struct StepSamples {
-  std::optional<Samples> samples;  // of the first microbatch
-  // A microbatch's loss weighs as many of so many samples; 0: of the step's.
-  double of = 0;
-  // By microbatch, where the last stage is and the loss function has a weight:
-  // what its loss weighs instead. Losses that layers add weigh by samples.
-  std::vector<double> loss_parts = {};
-};
 
 // What a forward-only pass gives, where the last stage is.
 struct Inference {

@@ -54,8 +54,8 @@ bool TrainedStage::is_ignored(const std::string& name) const {
 
 TrainedStage::Part TrainedStage::PartOf(const std::string& name) const {
   if (first_of_copy_.count(name) > 0) return Part::kCopies;
-  const bool waits = absl::c_linear_search(
-      options_.ddp.delay_all_reduce_named_params, name);
+  const bool waits =
+      absl::c_linear_search(options_.ddp.delay_all_reduce_named_params, name);
   return waits && !is_ignored(name) ? Part::kDelayed : Part::kOwn;
 }
 
@@ -143,10 +143,10 @@ absl::Status TrainedStage::MakeGradients(const NamedTensors& parameters) {
   }
   reducer_ = reducer.get();
   gradients_ = std::move(reducer);
-  DescribeReplica(options_.ddp, *replicas_,
-                  FlatBufferList(Averaged(
-                      {Part::kOwn, Part::kDelayed, Part::kCopies})),
-                  &logging_);
+  DescribeReplica(
+      options_.ddp, *replicas_,
+      FlatBufferList(Averaged({Part::kOwn, Part::kDelayed, Part::kCopies})),
+      &logging_);
   return absl::OkStatus();
 }
 
@@ -187,8 +187,7 @@ absl::Status TrainedStage::Update(const std::optional<GradientNorms>& norms,
 }
 
 absl::Status TrainedStage::ShareBuffers() {
-  const bool shares =
-      replicas_ != nullptr && options_.ddp.broadcast_buffers;
+  const bool shares = replicas_ != nullptr && options_.ddp.broadcast_buffers;
   if (!shares || buffers_.empty()) return absl::OkStatus();
   return BroadcastFromRank0(buffers_, *replicas_);
 }

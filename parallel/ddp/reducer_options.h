@@ -1,0 +1,33 @@
+// Reducer options: which gradients are averaged, and when.
+
+#ifndef TANDEM_PARALLEL_DDP_REDUCER_OPTIONS_H_
+#define TANDEM_PARALLEL_DDP_REDUCER_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "parallel/ddp/bucket_options.h"
+
+namespace tandem {
+
+class FlatBuffer;
+
+struct ReducerOptions {
+  BucketOptions buckets;
+  // As DistributedDataParallel's options of these names.
+  bool find_unused_parameters = false;
+  bool static_graph = false;
+  bool skip_all_reduce_unused_params = false;
+  // Each of these buffers is reduced whole, when the parameter at position
+  // `delayed_until` is ready.
+  std::vector<FlatBuffer*> delayed;
+  int64_t delayed_until = -1;
+  // Called when a backward begins, on its thread, and must have Finish() called
+  // at its end. Null: whoever drives the reducer calls it.
+  std::function<void()> on_begin;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_DDP_REDUCER_OPTIONS_H_

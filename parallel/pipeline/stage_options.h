@@ -1,0 +1,68 @@
+// Stage options: what a pipeline's stage is told once, and with each pass of a
+// microbatch.
+
+#ifndef TANDEM_PARALLEL_PIPELINE_STAGE_OPTIONS_H_
+#define TANDEM_PARALLEL_PIPELINE_STAGE_OPTIONS_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/loss/loss.h"
+#include "core/model/microbatch_scope.h"
+#include "core/random/sample_scope.h"
+
+namespace tandem {
+
+struct StageOptions {
+  // For messages: "stage 1, on sim:1".
+  std::string name;
+  c10::Device device = c10::kCPU;
+  // Skip connections on their way into the stage and out of it
+  // (core/model/layer_links.h); one in both that no layer here takes passes by.
+  // Out of the last stage: to the loss.
+  std::vector<std::string> incoming;
+  std::vector<std::string> outgoing;
+  // Of the last stage; null for others.
+  LossFunction loss;
+  // Microbatches go back in two parts, else in one.
+  bool splits_backward = false;
+  // The gradients of weights of so many microbatches are computed together
+  // (core/model/weight_gradient_sink.h), whatever splits_backward says. 1: of
+  // each for itself.
+  int weight_gradient_batch = 1;
+  // Running statistics are left alone; what microbatches would add to them goes
+  // to records().
+  bool records_statistics = false;
+};
+
+// A microbatch on its way through a stage.
+struct StagePass {
+  Microbatch microbatch;
+  std::optional<Samples> samples;
+  // Else they are computed again from the inputs before backward (activation
+  // checkpointing; Chen et al., 1604.06174).
+  bool keeps_activations = true;
+  // Of every microbatch of the step? Else it is not known from graphs which
+  // outputs take a gradient, and all that may are said to, alike for all.
+  bool all_keep_activations = true;
+  // Of its samples among the step's: losses that layers add are multiplied by
+  // it.
+  double weight = 1;
+};
+
+// What a layer or the loss function added (core/loss/loss_terms.h), not
+// weighted.
+struct AuxiliaryLoss {
+  std::string name;
+  int microbatch = 0;
+  double weight = 1;  // its pass's
+  at::Tensor loss;    // detached
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PIPELINE_STAGE_OPTIONS_H_
