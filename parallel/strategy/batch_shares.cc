@@ -15,6 +15,7 @@
 #include "core/base/torch_status.h"
 #include "parallel/pipeline/loss_weights.h"
 #include "parallel/pipeline/microbatches.h"
+#include "parallel/schedule/sequential.h"
 
 namespace tandem {
 namespace {
@@ -85,8 +86,11 @@ absl::StatusOr<std::vector<Batch>> BatchShares::Microbatches(
       options_.microbatch_size > 0
           ? FixedSizes(batch.size, options_.microbatch_size)
           : EvenSizes(batch.size, options_.schedule.microbatches);
+  // What goes one after the other may also be fewer.
+  const bool may_be_fewer =
+      options_.uneven_batches || options_.schedule.name == kSequential;
   const bool fits =
-      options_.uneven_batches ? sizes.size() <= count : sizes.size() == count;
+      may_be_fewer ? sizes.size() <= count : sizes.size() == count;
   if (!fits) {
     return absl::InvalidArgumentError(
         absl::StrCat("a batch of ", batch.size, " samples gives ", sizes.size(),

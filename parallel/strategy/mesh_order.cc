@@ -47,7 +47,8 @@ absl::StatusOr<GradientOrder> MeshStrategyImpl::OrderOfGroups() const {
 }
 
 // As one rank would add them up: by microbatch of the whole batch.
-absl::StatusOr<Score> MeshStrategyImpl::SumInOrder() const {
+absl::StatusOr<Score> MeshStrategyImpl::SumInOrder(
+    const CollectivePurpose& purpose) const {
   const std::vector<Score>& mine = executor_->scores();
   const int64_t count = options_.schedule.microbatches;
   const int64_t first = groups_.replica() * count;
@@ -60,8 +61,7 @@ absl::StatusOr<Score> MeshStrategyImpl::SumInOrder() const {
   }
   if (groups_.world() != nullptr) {
     // Each is added to zeros.
-    TANDEM_RETURN_IF_ERROR(
-        groups_.world()->AllReduceSum(all, [] { return "the loss"; }));
+    TANDEM_RETURN_IF_ERROR(groups_.world()->AllReduceSum(all, purpose));
   }
   Score score;
   for (int64_t i = 0; i < all.size(0); ++i) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/host_numbers.h"
@@ -127,13 +128,18 @@ absl::StatusOr<Score> MeshStrategyImpl::Compute(
   NoteForward();
   TANDEM_RETURN_IF_ERROR(SumAuxiliaryLosses());
   Communicator* const group = ends_alike() ? groups_.world() : groups_.pipe();
+  const int64_t number = step_ + 1;
+  const CollectivePurpose purpose = [number] {
+    return absl::StrCat("the loss of step ", number);
+  };
   if (learning_rate.has_value()) {
     EndStep();
   } else {
     TANDEM_RETURN_IF_ERROR(tied_->Sum());
     halves_.EndFirst();
   }
-  return options_.reproducible ? SumInOrder() : SumWithin(group, *score);
+  return options_.reproducible ? SumInOrder(purpose)
+                               : SumWithin(group, *score, purpose);
 }
 
 absl::StatusOr<Score> MeshStrategyImpl::TrainStep(const Batch& batch,
@@ -176,15 +182,15 @@ void MeshStrategyImpl::Abort(const absl::Status& reason) {
 }
 
 absl::StatusOr<Score> MeshStrategyImpl::Sum(const Score& score) {
-  return SumWithin(groups_.world(), score);
+  return SumWithin(groups_.world(), score, [] { return "the loss"; });
 }
 
-absl::StatusOr<Score> MeshStrategyImpl::SumWithin(Communicator* group,
-                                                  const Score& score) {
+absl::StatusOr<Score> MeshStrategyImpl::SumWithin(
+    Communicator* group, const Score& score, const CollectivePurpose& purpose) {
   if (group == nullptr) return score;
   const at::Tensor sums = at::empty({kScoreNumbers}, at::kDouble);
   ToNumbers(score, sums.mutable_data_ptr<double>());
-  TANDEM_RETURN_IF_ERROR(group->AllReduceSum(sums, [] { return "the loss"; }));
+  TANDEM_RETURN_IF_ERROR(group->AllReduceSum(sums, purpose));
   return ScoreOf(sums.const_data_ptr<double>());
 }
 

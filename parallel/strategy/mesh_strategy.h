@@ -59,11 +59,12 @@ class PipelineExecutor;
 //
 // Errors: InvalidArgument for parts that do not fit each other, replicas with
 // different models, two layers of one name, a batch that gives another number
-// of microbatches than the schedule's, a model without parameters, a layer that
-// cannot be made (on all ranks, with the first such rank's reason); those of
-// PipelineExecutor, Reducer, Communicator and LibTorch. When one rank fails the
-// others fail at once, with its reason; some stages may have been updated by
-// then, so that a job goes on from its last checkpoint.
+// of microbatches than the schedule's (a sequential one takes fewer), a model
+// without parameters, a layer that cannot be made (on all ranks, with the first
+// such rank's reason); those of PipelineExecutor, Reducer, Communicator and
+// LibTorch. When one rank fails the others fail at once, with its reason; some
+// stages may have been updated by then, so that a job goes on from its last
+// checkpoint.
 //
 // Fault points: PipelineExecutor's, the Reducer's, and "before_optimizer".
 class MeshStrategy : public Strategy {

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
+#include "core/comm/pending_collective.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "core/model/parameter_traits.h"
@@ -90,7 +91,7 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status MakeTrainedStages(const std::vector<TiedGroup>& tied);
   absl::Status CountParameters();
   absl::StatusOr<GradientOrder> OrderOfGroups() const;
-  absl::StatusOr<Score> SumInOrder() const;
+  absl::StatusOr<Score> SumInOrder(const CollectivePurpose& purpose) const;
   absl::Status SumAuxiliaryLosses();
   absl::Status ApplyStatistics(int stage);
   // With a learning rate devices update as soon as they can.
@@ -122,7 +123,9 @@ class MeshStrategyImpl : public MeshStrategy {
   bool averages_gradients() const;
   bool ends_alike() const;
   void EndStep();
-  absl::StatusOr<Score> SumWithin(Communicator* group, const Score& score);
+  static absl::StatusOr<Score> SumWithin(Communicator* group,
+                                         const Score& score,
+                                         const CollectivePurpose& purpose);
   // Others would wait for this rank.
   void Abort(const absl::Status& reason);
 

@@ -71,7 +71,7 @@ class ReproducibleTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(ReproducibleTest, EveryLayoutGivesOneDevicesBits) {
   const Events& one = EventsOfJob(Job(GetParam(), {}));
-  EXPECT_EQ(one.front()["strategy"], "hybrid");  // of one stage
+  EXPECT_EQ(one.front()["strategy"], "single");
   EXPECT_EQ(EventsOf(one, "step").size(), 4u);
   EXPECT_NE(Fingerprint(one),
             Fingerprint(EventsOfJob(Job(GetParam(), {"--max_steps=1"}))));
@@ -85,7 +85,8 @@ TEST_P(ReproducibleTest, EveryLayoutGivesOneDevicesBits) {
   }
   std::cout << compared << " layouts of " << GetParam() << "\n";
   EXPECT_EQ(compared, 10);
-  EXPECT_EQ(strategies, (std::set<std::string>{"pipeline", "hybrid"}));
+  EXPECT_EQ(strategies,
+            (std::set<std::string>{"single", "ddp", "pipeline", "hybrid"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ReproducibleTest,

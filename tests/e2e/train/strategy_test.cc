@@ -49,11 +49,11 @@ INSTANTIATE_TEST_SUITE_P(
                     "hybrid"},
         NamedLayout{"ReplicasInMicrobatches",
                     {"--nproc_per_node=2", "--strategy=hybrid"},
-                    "ddp"},
-        NamedLayout{"ReplicasOfDevicesInMicrobatches",
-                    {"--nproc_per_node=2", "--strategy=hybrid",
-                     "--devices_per_rank=2"},
                     "hybrid"},
+        NamedLayout{
+            "ReplicasOfDevicesInMicrobatches",
+            {"--nproc_per_node=2", "--strategy=hybrid", "--devices_per_rank=2"},
+            "hybrid"},
         NamedLayout{
             "Reproducible",
             {"--nproc_per_node=2", "--reproducible", "--microbatch_size=4"},

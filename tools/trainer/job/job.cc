@@ -71,6 +71,9 @@ void Append(const SettingValues& more, SettingValues* values) {
 }  // namespace
 
 JobDescription DescribeJob(const Job& job) {
+  // The word that was given, which gives the same job again.
+  const bool asked =
+      !job.options.strategy.empty() && job.options.strategy != "auto";
   const SettingValues resolved = {
       {"model", job.options.model},
       {"dataset", job.options.dataset},
@@ -80,7 +83,7 @@ JobDescription DescribeJob(const Job& job) {
       {"batch_per_replica", job.batch_size_per_replica},
       {"optimizer", job.options.optimizer},
       {"learning_rate", ResolvedLearningRate(job.options)},
-      {"strategy", job.strategy->name()},
+      {"strategy", asked ? job.options.strategy : job.strategy->name()},
       {"mesh", job.mesh.ToString()},
       {"launcher", job.launch.launcher},
       {"intra_op_threads", int64_t{job.intra_op_threads}},
