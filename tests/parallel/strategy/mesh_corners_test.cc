@@ -7,119 +7,83 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/comm_hooks/compression_hooks.h"
-#include "parallel/schedule/schedules.h"
-#include "parallel/schedule/sequential.h"
-#include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/strategy/example_job.h"
+#include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kReplicas = 2;
-constexpr int kMicrobatches = 2;
-constexpr int kSteps = 5;
-
-struct Layout {
-  const char* name;
-  const char* schedule;
-  int pipe;
-  int devices;  // of a rank
-
-  int ranks() const { return kReplicas * pipe; }
-  bool cut() const { return pipe * devices > 1; }
-};
-
 // The first is what the others are compared with.
-std::vector<Layout> Layouts() {
-  return {{"one device", "sequential", 1, 1},
-          {"one after the other", "sequential", 1, 2},
-          {"at once", "1f1b", 1, 2},
-          {"gpipe", "gpipe", 1, 2},
-          {"over ranks", "1f1b", 2, 1}};
+std::vector<LabLayout> Layouts() {
+  std::vector<LabLayout> layouts = {
+      {"one device", "sequential", 2, 1, 1},
+      {"one after the other", "sequential", 2, 1, 2},
+      {"at once", "1f1b", 2, 1, 2},
+      {"gpipe", "gpipe", 2, 1, 2},
+      {"over ranks", "1f1b", 2, 2, 1}};
+  for (LabLayout& each : layouts) each.microbatches = 4;
+  return layouts;
 }
 
-// Values differ between ranks until they are made alike.
-LayerSpecs Specs(uint64_t seed) {
-  LayerList layers = PlainModel(seed);
-  layers.insert(layers.begin() + 1, BatchNormLayer("bn", kHidden));
-  return SpecsOf(layers);
-}
-
-absl::StatusOr<MeshStrategyOptions> OptionsOf(const Layout& layout) {
-  MeshStrategyOptions options;
-  const int devices = layout.pipe * layout.devices;
-  if (layout.schedule == kSequential) {
-    TANDEM_ASSIGN_OR_RETURN(options.schedule,
-                            SequentialSchedule(devices, kMicrobatches));
-  } else {
-    TANDEM_ASSIGN_OR_RETURN(
-        options.schedule,
-        MakeSchedule(layout.schedule, {devices, 1, kMicrobatches}));
-  }
-  if (layout.cut()) options.cuts = {2};
-  options.devices.assign(static_cast<size_t>(layout.devices), c10::kCPU);
-  options.optimizer = SgdOptions{0.9};
-  return options;
-}
-
-// By replica and name, after all steps; and what each step's score was.
-struct Outcome {
-  std::map<std::string, at::Tensor> tensors;
-  std::vector<double> losses;
-  double parameters_averaged = 0;  // of replica 0, as its ranks measured
-};
+bool IsCut(const LabLayout& layout) { return layout.devices_of_replica() > 1; }
 
 using Change = std::function<void(MeshStrategyOptions&)>;
 
-absl::StatusOr<Outcome> Train(const Layout& layout, const Change& change) {
-  Outcome outcome;
+// `averaged`: how many parameters are, as replica 0's ranks measured.
+absl::StatusOr<LabOutcome> Train(const LabLayout& layout, const Change& change,
+                                 double* averaged = nullptr) {
+  MeshStrategyOptions changed;
+  change(changed);
+  LabJob job;
+  // Values differ between replicas, unless nobody makes them alike.
+  job.specs = [&] {
+    const int replica = ThisThreadsRank() / layout.pipe;
+    LayerList layers = PlainModel(changed.ddp.init_sync ? 3 + replica : 3);
+    layers.insert(layers.begin() + 1, BatchNormLayer("bn", kHidden));
+    return SpecsOf(layers);
+  };
+  job.loss = CrossEntropy;
+  job.change = [&](MeshStrategyOptions& options) {
+    options.optimizer = SgdOptions{0.9};
+    change(options);
+  };
+  job.batch = [](int step, int replica, int replicas) -> Batch {
+    const Batch batch = GlobalBatch(step, 8 * replicas);
+    return {batch.inputs.narrow(0, 8 * replica, 8),
+            batch.targets.narrow(0, 8 * replica, 8), 8};
+  };
+  job.steps = 5;
   absl::Mutex mutex;
-  TANDEM_RETURN_IF_ERROR(
-      RunThreadRanks(layout.ranks(), [&](Communicator& world) -> absl::Status {
-        const int replica = world.rank() / layout.pipe;
-        TANDEM_ASSIGN_OR_RETURN(MeshStrategyOptions options, OptionsOf(layout));
-        change(options);
-        const uint64_t seed = options.ddp.init_sync ? 3 + replica : 3;
-        TANDEM_ASSIGN_OR_RETURN(
-            const auto strategy,
-            MeshStrategy::Create(Specs(seed), CrossEntropy, options, &world));
-        for (int step = 0; step < kSteps; ++step) {
-          Batch batch = GlobalBatch(step, 8 * kReplicas);
-          batch = {batch.inputs.narrow(0, 8 * replica, 8),
-                   batch.targets.narrow(0, 8 * replica, 8), 8};
-          TANDEM_ASSIGN_OR_RETURN(const Score score,
-                                  strategy->TrainStep(batch, 0.1));
-          if (world.rank() == 0) outcome.losses.push_back(score.loss());
-        }
-        absl::MutexLock lock(&mutex);
-        for (const NamedTensors& part :
-             {strategy->Parameters(), strategy->Buffers(),
-              strategy->OptimizerState()}) {
-          for (const auto& [name, tensor] : part) {
-            outcome.tensors[absl::StrCat(replica, " ", name)] =
-                tensor.detach().clone();
-          }
-        }
-        for (const auto& [name, value] : strategy->Measurements()) {
-          if (name != "num_parameter_tensors" || replica > 0) continue;
-          outcome.parameters_averaged += value;
-        }
-        return absl::OkStatus();
-      }));
-  return outcome;
+  job.end = [&](const LabRank& rank) {
+    absl::MutexLock lock(&mutex);
+    for (const auto& [name, value] : rank.strategy->Measurements()) {
+      if (name != "num_parameter_tensors" || rank.replica > 0) continue;
+      if (averaged != nullptr) *averaged += value;
+    }
+    return absl::OkStatus();
+  };
+  return TrainInLab(layout, job);
+}
+
+// By replica and name.
+TensorsByName OfReplicas(const LabLayout& layout, const LabOutcome& outcome) {
+  TensorsByName tensors;
+  for (size_t rank = 0; rank < outcome.held.size(); ++rank) {
+    for (const auto& [name, tensor] : outcome.held[rank]) {
+      tensors[absl::StrCat(rank / layout.pipe, " ", name)] = tensor;
+    }
+  }
+  return tensors;
 }
 
 struct Technique {
@@ -176,21 +140,26 @@ std::vector<Technique> Techniques() {
 TEST(MeshCornersTest, EveryTechniqueGivesTheSameBitsInEveryCorner) {
   int cells = 0;
   for (const Technique& technique : Techniques()) {
-    absl::StatusOr<Outcome> first;
-    for (const Layout& layout : Layouts()) {
+    absl::StatusOr<LabOutcome> first;
+    TensorsByName expected;
+    for (const LabLayout& layout : Layouts()) {
       SCOPED_TRACE(absl::StrCat(technique.name, ", ", layout.name));
-      const absl::StatusOr<Outcome> found = Train(layout, technique.change);
+      double averaged = 0;
+      const absl::StatusOr<LabOutcome> found =
+          Train(layout, technique.change, &averaged);
       ASSERT_TRUE(found.ok()) << found.status();
       ++cells;
-      EXPECT_EQ(found->parameters_averaged, technique.averaged);
-      if (!layout.cut()) {
+      EXPECT_EQ(averaged, technique.averaged);
+      const TensorsByName tensors = OfReplicas(layout, *found);
+      if (!IsCut(layout)) {
         first = found;
+        expected = tensors;
         continue;
       }
-      EXPECT_EQ(found->losses, first->losses);
-      ASSERT_EQ(found->tensors.size(), first->tensors.size());
-      for (const auto& [name, tensor] : found->tensors) {
-        EXPECT_TRUE(tensor.equal(first->tensors.at(name))) << name;
+      ExpectSameBits(found, first);
+      ASSERT_EQ(tensors.size(), expected.size());
+      for (const auto& [name, tensor] : tensors) {
+        EXPECT_TRUE(tensor.equal(expected.at(name))) << name;
       }
     }
   }
@@ -201,31 +170,32 @@ TEST(MeshCornersTest, EveryTechniqueGivesTheSameBitsInEveryCorner) {
 // What the techniques are for shows: without this the test above could compare
 // one plain training with itself.
 TEST(MeshCornersTest, TechniquesThatChangeTheResultDo) {
-  const Layout layout = Layouts()[2];
-  const absl::StatusOr<Outcome> plain = Train(layout, [](auto&) {});
+  const LabLayout layout = Layouts()[2];
+  const absl::StatusOr<LabOutcome> plain = Train(layout, [](auto&) {});
   ASSERT_TRUE(plain.ok()) << plain.status();
+  const TensorsByName expected = OfReplicas(layout, *plain);
   for (const Technique& technique : Techniques()) {
     const std::string name = technique.name;
     const bool changes = name.find("ignore") != std::string::npos ||
                          name.find("local") == 0 || name == "fp16" ||
                          name == "no broadcast_buffers";
     if (!changes) continue;
-    const absl::StatusOr<Outcome> found = Train(layout, technique.change);
+    const absl::StatusOr<LabOutcome> found = Train(layout, technique.change);
     ASSERT_TRUE(found.ok()) << found.status();
     bool differs = false;
-    for (const auto& [key, tensor] : found->tensors) {
-      differs = differs || !tensor.equal(plain->tensors.at(key));
+    for (const auto& [key, tensor] : OfReplicas(layout, *found)) {
+      differs = differs || !tensor.equal(expected.at(key));
     }
     EXPECT_TRUE(differs) << name;
   }
 }
 
-std::string Refusal(const Layout& layout, const Change& change) {
+std::string Refusal(const LabLayout& layout, const Change& change) {
   return std::string(Train(layout, change).status().message());
 }
 
 TEST(MeshCornersTest, NamesThatNoStageHasAreRefused) {
-  for (const Layout& layout : Layouts()) {
+  for (const LabLayout& layout : Layouts()) {
     SCOPED_TRACE(layout.name);
     EXPECT_THAT(
         Refusal(layout,
@@ -240,13 +210,13 @@ TEST(MeshCornersTest, NamesThatNoStageHasAreRefused) {
 }
 
 TEST(MeshCornersTest, WhatWaitsForAnotherStageIsRefused) {
-  for (const Layout& layout : Layouts()) {
+  for (const LabLayout& layout : Layouts()) {
     SCOPED_TRACE(layout.name);
     const std::string said = Refusal(layout, [](auto& o) {
       o.ddp.delay_all_reduce_named_params = {"fc2.bias"};
       o.ddp.param_to_hook_all_reduce = "fc1.weight";
     });
-    if (layout.cut()) {
+    if (IsCut(layout)) {
       EXPECT_THAT(said, HasSubstr("fc2.bias, which is in stage 1"));
     } else {
       EXPECT_EQ(said, "");

@@ -1,0 +1,202 @@
+#include "tests/parallel/strategy/strategy_lab.h"
+
+#include <ATen/core/Tensor.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "core/base/status_macros.h"
+#include "core/checkpoint/fingerprint.h"
+#include "core/testing/thread_ranks.h"
+#include "parallel/balance/cut.h"
+#include "parallel/schedule/schedules.h"
+#include "parallel/schedule/sequential.h"
+#include "parallel/strategy/mesh_strategy.h"
+
+namespace tandem {
+namespace {
+
+absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const LabLayout& layout,
+                                                       const LabJob& job,
+                                                       Communicator* world) {
+  if (job.make) return job.make(world);
+  const LayerSpecs specs = job.specs();
+  MeshStrategyOptions options =
+      LabOptions(layout, static_cast<int64_t>(specs.size()));
+  if (job.change) job.change(options);
+  return MeshStrategy::Create(specs, job.loss, options, world);
+}
+
+absl::Status TrainRank(const LabLayout& layout, const LabJob& job,
+                       const LabRank& rank, LabOutcome* outcome) {
+  Strategy& strategy = *rank.strategy;
+  const auto batch_of = [&](int number) {
+    const Batch batch = job.batch(number, rank.replica, layout.replicas);
+    return job.sparing ? TakenBy(strategy, batch) : batch;
+  };
+  if (job.begin) TANDEM_RETURN_IF_ERROR(job.begin(rank));
+  std::vector<Score> scores;
+  for (int step = 0; step < job.steps; ++step) {
+    const Batch batch = batch_of(step);
+    TANDEM_ASSIGN_OR_RETURN(scores.emplace_back(),
+                            job.step ? job.step(rank, batch, step)
+                                     : strategy.TrainStep(batch, job.rate));
+  }
+  Score evaluation;
+  if (job.test >= 0) {
+    TANDEM_ASSIGN_OR_RETURN(evaluation, strategy.Evaluate(batch_of(job.test)));
+    TANDEM_ASSIGN_OR_RETURN(evaluation, strategy.Sum(evaluation));
+  }
+  if (job.end) TANDEM_RETURN_IF_ERROR(job.end(rank));
+  TensorsByName& held = outcome->held[static_cast<size_t>(rank.rank)];
+  for (const NamedTensors& part :
+       {strategy.Parameters(), strategy.Buffers(), strategy.OptimizerState()}) {
+    held.merge(CopiesOf(part));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const WholeState state, strategy.GatherState());
+  if (rank.rank != 0) return absl::OkStatus();
+  outcome->scores = std::move(scores);
+  outcome->evaluation = evaluation;
+  outcome->model = CopiesOf(state.parameters);
+  outcome->model.merge(CopiesOf(state.buffers));
+  outcome->optimizer = CopiesOf(state.optimizer);
+  return absl::OkStatus();
+}
+
+using Compare = std::function<void(const at::Tensor&, const at::Tensor&)>;
+
+void CompareByName(const TensorsByName& found, const TensorsByName& expected,
+                   const Compare& compare) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [name, tensor] : expected) {
+    SCOPED_TRACE(name);
+    ASSERT_EQ(found.count(name), 1u);
+    compare(found.at(name), tensor);
+  }
+}
+
+void CompareTensors(const LabOutcome& found, const LabOutcome& expected,
+                    const Compare& compare) {
+  CompareByName(found.model, expected.model, compare);
+  CompareByName(found.optimizer, expected.optimizer, compare);
+}
+
+// The evaluation comes last.
+std::vector<Score> AllScores(const LabOutcome& outcome) {
+  std::vector<Score> scores = outcome.scores;
+  scores.push_back(outcome.evaluation);
+  return scores;
+}
+
+}  // namespace
+
+MeshStrategyOptions LabOptions(const LabLayout& layout, int64_t layers) {
+  MeshStrategyOptions options;
+  const int devices = layout.devices_of_replica();
+  const int microbatches = layout.microbatches / layout.replicas;
+  options.schedule =
+      layout.schedule == kSequential
+          ? *SequentialSchedule(devices, microbatches)
+          : *MakeSchedule(layout.schedule,
+                          {devices, layout.chunks, microbatches});
+  options.cuts = *UniformCuts(layers, options.schedule.stages);
+  options.devices.assign(static_cast<size_t>(layout.devices), c10::kCPU);
+  if (!layout.device_pool.empty()) {
+    const auto first =
+        layout.device_pool.begin() + ThisThreadsRank() * layout.devices;
+    options.devices.assign(first, first + layout.devices);
+  }
+  options.pipeline.checkpointing = layout.checkpointing;
+  options.weight_gradient_batch = layout.weight_gradient_batch;
+  return options;
+}
+
+absl::Status OnLabRanks(
+    const LabLayout& layout, const LabJob& job,
+    const std::function<absl::Status(const LabRank&)>& work) {
+  const auto run = [&](Communicator* world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const auto strategy,
+                            MakeStrategy(layout, job, world));
+    const int rank = world == nullptr ? 0 : world->rank();
+    return work({world, rank, rank / layout.pipe, strategy.get()});
+  };
+  if (layout.ranks() == 1 && !layout.group_of_one) return run(nullptr);
+  CommunicatorOptions options;
+  options.backend = layout.backend;
+  options.timeout = std::chrono::seconds(60);
+  return RunThreadRanks(
+      layout.ranks(), [&](Communicator& world) { return run(&world); },
+      options);
+}
+
+absl::StatusOr<LabOutcome> TrainInLab(const LabLayout& layout,
+                                      const LabJob& job) {
+  LabOutcome outcome;
+  outcome.held.resize(static_cast<size_t>(layout.ranks()));
+  TANDEM_RETURN_IF_ERROR(OnLabRanks(layout, job, [&](const LabRank& rank) {
+    return TrainRank(layout, job, rank, &outcome);
+  }));
+  return outcome;
+}
+
+TensorsByName CopiesOf(const NamedTensors& tensors) {
+  TensorsByName copies;
+  for (const auto& [name, tensor] : tensors) {
+    copies[name] = tensor.detach().cpu().clone();
+  }
+  return copies;
+}
+
+Batch TakenBy(const Strategy& strategy, Batch batch) {
+  if (!strategy.takes_inputs()) {
+    batch.inputs.reset();
+    batch.further_inputs.clear();
+  }
+  if (!strategy.takes_targets()) {
+    batch.targets.reset();
+    batch.further_targets.clear();
+  }
+  return batch;
+}
+
+void ExpectSameBits(const absl::StatusOr<LabOutcome>& found,
+                    const absl::StatusOr<LabOutcome>& expected) {
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  const auto its = AllScores(*found), scores = AllScores(*expected);
+  ASSERT_EQ(its.size(), scores.size());
+  for (size_t i = 0; i < scores.size(); ++i) {
+    EXPECT_EQ(its[i].loss_sum, scores[i].loss_sum) << "step " << i;
+    EXPECT_EQ(its[i].correct, scores[i].correct) << "step " << i;
+    EXPECT_EQ(its[i].count, scores[i].count) << "step " << i;
+  }
+  CompareTensors(
+      *found, *expected, [](const at::Tensor& tensor, const at::Tensor& other) {
+        EXPECT_EQ(WeightsSha256({{"", tensor}}), WeightsSha256({{"", other}}));
+      });
+}
+
+void ExpectClose(const absl::StatusOr<LabOutcome>& found,
+                 const absl::StatusOr<LabOutcome>& expected,
+                 const LabTolerance& tolerance) {
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  const auto its = AllScores(*found), scores = AllScores(*expected);
+  ASSERT_EQ(its.size(), scores.size());
+  for (size_t i = 0; i < scores.size(); ++i) {
+    EXPECT_NEAR(its[i].loss(), scores[i].loss(), tolerance.loss)
+        << "step " << i;
+    EXPECT_EQ(its[i].count, scores[i].count) << "step " << i;
+  }
+  EXPECT_EQ(found->evaluation.correct, expected->evaluation.correct);
+  CompareTensors(*found, *expected,
+                 [&](const at::Tensor& tensor, const at::Tensor& other) {
+                   EXPECT_TRUE(tensor.allclose(other, tolerance.relative,
+                                               tolerance.absolute));
+                 });
+}
+
+}  // namespace tandem

@@ -1,0 +1,120 @@
+// Strategy laboratory: a small training in any layout of the mesh, and what it
+// comes to, to be compared with another's.
+
+#ifndef TANDEM_TESTS_PARALLEL_STRATEGY_STRATEGY_LAB_H_
+#define TANDEM_TESTS_PARALLEL_STRATEGY_STRATEGY_LAB_H_
+
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/named_tensors.h"
+#include "core/comm/communicator.h"
+#include "core/loss/loss.h"
+#include "core/model/batch.h"
+#include "core/model/layer.h"
+#include "parallel/schedule/activation_checkpointing.h"
+#include "parallel/strategy/mesh_strategy_options.h"
+#include "parallel/strategy/strategy.h"
+
+namespace tandem {
+
+// Rank = replica * pipe + place along the pipeline.
+struct LabLayout {
+  std::string name;
+  std::string schedule = "1f1b";  // "sequential", or as MakeSchedule has them
+  int replicas = 1;
+  int pipe = 1;     // ranks of a replica
+  int devices = 1;  // of a rank
+  int chunks = 1;
+  int microbatches = 12;  // of the whole batch; replicas share them
+  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
+  int weight_gradient_batch = 1;
+  // Rank r has `devices` of them, from r * devices on. Empty: they are CPUs.
+  std::vector<c10::Device> device_pool = {};
+  std::string backend = "shm";
+  bool group_of_one = false;  // one rank has a communicator too, not null
+
+  int ranks() const { return replicas * pipe; }
+  int devices_of_replica() const { return pipe * devices; }
+};
+
+// Of the calling rank, for a model of so many layers, cut uniformly.
+MeshStrategyOptions LabOptions(const LabLayout& layout, int64_t layers);
+
+struct LabRank {
+  Communicator* world;  // may be null where there is one rank
+  int rank;
+  int replica;
+  Strategy* strategy;
+};
+
+// Functions are called on the ranks' threads, one for each.
+struct LabJob {
+  std::function<LayerSpecs()> specs;
+  LossFunction loss;
+  std::function<void(MeshStrategyOptions& options)> change;  // null: does not
+  // Null: a mesh strategy of all that is above.
+  std::function<absl::StatusOr<std::unique_ptr<Strategy>>(Communicator* world)>
+      make;
+
+  // What TrainInLab needs besides. A replica's part of a step's batch.
+  std::function<Batch(int step, int replica, int replicas)> batch;
+  // Ranks get it without the tensors that they have no use for.
+  bool sparing = false;
+  int steps = 3;
+  double rate = 0.1;
+  int test =
+      -1;  // the number of a batch that is evaluated at the end; -1: none
+  // Before the steps, instead of TrainStep, and after them. Null: nothing else.
+  std::function<absl::Status(const LabRank& rank)> begin;
+  std::function<absl::StatusOr<Score>(const LabRank& rank, const Batch& batch,
+                                      int step)>
+      step;
+  std::function<absl::Status(const LabRank& rank)> end;
+};
+
+// Makes the job's strategy on every rank, and calls `work` with it.
+absl::Status OnLabRanks(
+    const LabLayout& layout, const LabJob& job,
+    const std::function<absl::Status(const LabRank&)>& work);
+
+// Copies, on the CPU.
+struct LabOutcome {
+  std::vector<Score> scores;  // by step, as rank 0 has them
+  Score evaluation;           // of all ranks
+  TensorsByName model;        // parameters and buffers, whole
+  TensorsByName optimizer;
+  std::vector<TensorsByName> held;  // by rank: all that it has
+};
+
+absl::StatusOr<LabOutcome> TrainInLab(const LabLayout& layout,
+                                      const LabJob& job);
+
+TensorsByName CopiesOf(const NamedTensors& tensors);
+
+// `batch` without what the strategy has no use for on this rank.
+Batch TakenBy(const Strategy& strategy, Batch batch);
+
+// How far apart two outcomes may be.
+struct LabTolerance {
+  double loss = 1e-5;
+  double relative = 1e-4;
+  double absolute = 1e-6;
+};
+
+// Scores, model and optimizer state, but not what which rank holds.
+void ExpectSameBits(const absl::StatusOr<LabOutcome>& found,
+                    const absl::StatusOr<LabOutcome>& expected);
+void ExpectClose(const absl::StatusOr<LabOutcome>& found,
+                 const absl::StatusOr<LabOutcome>& expected,
+                 const LabTolerance& tolerance = {});
+
+}  // namespace tandem
+
+#endif  // TANDEM_TESTS_PARALLEL_STRATEGY_STRATEGY_LAB_H_
