@@ -9,21 +9,16 @@
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/checkpoint/fingerprint.h"
 #include "core/random/random.h"
-#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
-#include "parallel/balance/cut.h"
-#include "parallel/schedule/schedules.h"
-#include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
 namespace {
@@ -84,14 +79,14 @@ const std::vector<std::vector<int>>& Uses() {
   return *uses;
 }
 
-Batch BatchOf(size_t step, int replica, int replicas) {
+Batch BatchOf(int step, int replica, int replicas) {
   const int64_t size = kMicrobatches * kMicrobatchSize;
   const at::Generator generator =
       GeneratorFor(kSeed, absl::StrCat("batch ", step));
   const at::Tensor inputs = at::randn({size, kWidth}, generator);
   const at::Tensor targets = at::randint(5, {size}, generator, at::kLong);
   const at::Tensor use = at::zeros({size, 1});
-  for (const int m : Uses()[step]) {
+  for (const int m : Uses()[static_cast<size_t>(step)]) {
     use.narrow(0, m * kMicrobatchSize, kMicrobatchSize).fill_(1);
   }
   const int64_t share = size / replicas;
@@ -101,131 +96,69 @@ Batch BatchOf(size_t step, int replica, int replicas) {
   return batch;
 }
 
-struct Layout {
-  std::string name;
-  std::string schedule;
-  int ranks;
-  int devices;  // of a replica
-  int devices_per_rank;
-
-  int replicas() const { return ranks * devices_per_rank / devices; }
-};
-
-MeshStrategyOptions Options(const Layout& layout) {
-  MeshStrategyOptions options;
-  options.schedule = *MakeSchedule(
-      layout.schedule, {layout.devices, 1, kMicrobatches / layout.replicas()});
-  options.cuts = *UniformCuts(5, layout.devices);
-  options.devices.assign(static_cast<size_t>(layout.devices_per_rank),
-                         c10::kCPU);
-  // What has a gradient, be it zero, moves.
-  SgdOptions sgd{0.9};
-  sgd.weight_decay = 0.1;
-  options.optimizer = sgd;
-  options.ddp.bucket_cap_mb = 64.0 / (1 << 20);
-  options.ddp.find_unused_parameters = true;
-  return options;
-}
-
-struct Outcome {
-  std::string bits;
-  std::vector<double> losses;  // sums
-  std::map<std::string, at::Tensor> state;
-};
-
-absl::Status Train(const Layout& layout, const MeshStrategyOptions& options,
-                   Communicator* world, Outcome* outcome) {
-  TANDEM_ASSIGN_OR_RETURN(
-      const std::unique_ptr<MeshStrategy> strategy,
-      MeshStrategy::Create(Specs(), CrossEntropy, options, world));
-  const int rank = world == nullptr ? 0 : world->rank();
-  Outcome mine;
-  for (size_t step = 0; step < Uses().size(); ++step) {
-    NamedTensors before;
-    for (const auto& [name, tensor] : strategy->Parameters()) {
-      before.emplace_back(name, tensor.detach().clone());
-    }
-    TANDEM_ASSIGN_OR_RETURN(
-        const Score score,
-        strategy->TrainStep(
-            BatchOf(step, rank * layout.replicas() / layout.ranks,
-                    layout.replicas()),
-            0.05));
-    mine.losses.push_back(score.loss_sum);
-    const NamedTensors after = strategy->Parameters();
-    for (size_t i = 0; i < after.size(); ++i) {
-      const bool is_used =
-          after[i].first != "choosy.never" &&
-          (after[i].first != "choosy.sometimes" || !Uses()[step].empty());
-      EXPECT_NE(after[i].second.equal(before[i].second), is_used)
-          << after[i].first << " in step " << step;
-    }
+// Checks after each step that what the step uses moved, and nothing else did.
+absl::StatusOr<Score> Step(const LabRank& rank, const Batch& batch, int step) {
+  const TensorsByName before = CopiesOf(rank.strategy->Parameters());
+  TANDEM_ASSIGN_OR_RETURN(const Score score,
+                          rank.strategy->TrainStep(batch, 0.05));
+  for (const auto& [name, tensor] : rank.strategy->Parameters()) {
+    const bool is_used =
+        name != "choosy.never" && (name != "choosy.sometimes" ||
+                                   !Uses()[static_cast<size_t>(step)].empty());
+    EXPECT_NE(tensor.equal(before.at(name)), is_used)
+        << name << " in step " << step;
   }
-  TANDEM_ASSIGN_OR_RETURN(const WholeState state, strategy->GatherState());
-  if (rank != 0) return absl::OkStatus();
-  NamedTensors all;
-  for (const NamedTensors* part : {&state.parameters, &state.optimizer}) {
-    for (const auto& [name, tensor] : *part) {
-      all.emplace_back(name, tensor.detach().clone());
-    }
-  }
-  mine.bits = WeightsSha256(all);
-  mine.state.insert(all.begin(), all.end());
-  *outcome = std::move(mine);
-  return absl::OkStatus();
+  return score;
 }
 
-absl::StatusOr<Outcome> Trained(const Layout& layout,
-                                const MeshStrategyOptions& options) {
-  Outcome outcome;
-  TANDEM_RETURN_IF_ERROR(
-      layout.ranks == 1
-          ? Train(layout, options, nullptr, &outcome)
-          : RunThreadRanks(layout.ranks, [&](Communicator& world) {
-              return Train(layout, options, &world, &outcome);
-            }));
-  return outcome;
+absl::StatusOr<LabOutcome> Trained(LabLayout layout, bool reproducible,
+                                   bool looks_for_unused = true) {
+  layout.microbatches = kMicrobatches;
+  LabJob job;
+  job.specs = Specs;
+  job.loss = CrossEntropy;
+  job.change = [&](MeshStrategyOptions& options) {
+    // What has a gradient, be it zero, moves.
+    SgdOptions sgd{0.9};
+    sgd.weight_decay = 0.1;
+    options.optimizer = sgd;
+    options.ddp.bucket_cap_mb = 64.0 / (1 << 20);
+    options.ddp.find_unused_parameters = looks_for_unused;
+    options.reproducible = reproducible;
+  };
+  job.batch = BatchOf;
+  job.steps = static_cast<int>(Uses().size());
+  job.step = Step;
+  return TrainInLab(layout, job);
 }
 
-const std::vector<Layout>& Layouts() {
-  static const auto* const layouts = new std::vector<Layout>{
-      {"a pair", "1f1b", 1, 2, 2},
-      {"three stages", "gpipe", 3, 3, 1},
-      {"zero bubble", "zb_h1", 2, 2, 1},
+const std::vector<LabLayout>& Layouts() {
+  static const auto* const layouts = new std::vector<LabLayout>{
+      {"a pair", "1f1b", 1, 1, 2},
+      {"three stages", "gpipe", 1, 3, 1},
+      {"zero bubble", "zb_h1", 1, 2, 1},
       {"two replicas", "1f1b", 2, 1, 1},
-      {"two pairs", "1f1b", 2, 2, 2},
-      {"two pairs over ranks", "zb_h1", 4, 2, 1},
-      {"two of three stages", "gpipe", 2, 3, 3},
+      {"two pairs", "1f1b", 2, 1, 2},
+      {"two pairs over ranks", "zb_h1", 2, 2, 1},
+      {"two of three stages", "gpipe", 2, 1, 3},
       {"four replicas", "1f1b", 4, 1, 1},
   };
   return *layouts;
 }
 
 TEST(UnusedParametersTest, AreLeftAloneInAnyLayout) {
-  const Layout one = {"one", "1f1b", 1, 1, 1};
   for (const bool reproducible : {false, true}) {
-    MeshStrategyOptions options = Options(one);
-    options.reproducible = reproducible;
-    const auto expected = Trained(one, options);
+    const auto expected = Trained({"one"}, reproducible);
     ASSERT_TRUE(expected.ok()) << expected.status();
-    EXPECT_EQ(expected->state.count("choosy.never.momentum_buffer"), 0u);
-    EXPECT_EQ(expected->state.count("choosy.sometimes.momentum_buffer"), 1u);
-    for (const Layout& layout : Layouts()) {
+    EXPECT_EQ(expected->optimizer.count("choosy.never.momentum_buffer"), 0u);
+    EXPECT_EQ(expected->optimizer.count("choosy.sometimes.momentum_buffer"),
+              1u);
+    for (const LabLayout& layout : Layouts()) {
       SCOPED_TRACE(
           absl::StrCat(layout.name, reproducible ? ", same bits" : ""));
-      MeshStrategyOptions its = Options(layout);
-      its.reproducible = reproducible;
-      const auto found = Trained(layout, its);
-      ASSERT_TRUE(found.ok()) << found.status();
-      ASSERT_EQ(found->state.size(), expected->state.size());
-      if (reproducible) {
-        EXPECT_EQ(found->bits, expected->bits);
-        EXPECT_EQ(found->losses, expected->losses);
-      }
-      for (const auto& [name, tensor] : expected->state) {
-        ASSERT_EQ(found->state.count(name), 1u) << name;
-        EXPECT_TRUE(found->state.at(name).allclose(tensor, 1e-4, 1e-6)) << name;
-      }
+      const auto found = Trained(layout, reproducible);
+      ExpectClose(found, expected);
+      if (reproducible) ExpectSameBits(found, expected);
     }
   }
 }
@@ -233,14 +166,12 @@ TEST(UnusedParametersTest, AreLeftAloneInAnyLayout) {
 // Several replicas must agree; one has nobody to disagree with.
 TEST(UnusedParametersTest, AreNamedWhereTheyAreNotLookedFor) {
   for (const bool reproducible : {false, true}) {
-    for (const Layout& layout : Layouts()) {
+    for (const LabLayout& layout : Layouts()) {
       SCOPED_TRACE(
           absl::StrCat(layout.name, reproducible ? ", same bits" : ""));
-      MeshStrategyOptions options = Options(layout);
-      options.reproducible = reproducible;
-      options.ddp.find_unused_parameters = false;
-      const absl::Status status = Trained(layout, options).status();
-      if (layout.replicas() == 1) {
+      const absl::Status status =
+          Trained(layout, reproducible, /*looks_for_unused=*/false).status();
+      if (layout.replicas == 1) {
         EXPECT_TRUE(status.ok()) << status;
         continue;
       }
