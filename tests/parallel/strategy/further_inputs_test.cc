@@ -14,11 +14,8 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,16 +28,12 @@
 #include "core/sim/testing.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
-#include "parallel/balance/cut.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/make_optimizer.h"
-#include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/microbatches.h"
-#include "parallel/schedule/schedules.h"
-#include "parallel/schedule/sequential.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
-#include "tests/parallel/strategy/gather_on_rank0.h"
+#include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
 namespace {
@@ -142,18 +135,6 @@ Batch BatchOf(int number, int64_t size) {
 constexpr int64_t kSamples = 13;
 constexpr int kTestNumber = 100;  // of a batch that is not trained on
 
-// What training comes to.
-struct Outcome {
-  std::vector<double> losses;
-  std::map<std::string, at::Tensor> tensors;  // weights, gradients, outputs
-};
-
-void Note(const NamedTensors& parameters, Outcome* outcome) {
-  for (const auto& [name, tensor] : parameters) {
-    outcome->tensors[name] = tensor.detach().cpu().clone();
-  }
-}
-
 // In which way the model in one piece goes through microbatches. Bits depend on
 // it: sums have an order, and vectors begin where memory does.
 struct Way {
@@ -190,22 +171,22 @@ absl::Status TrainInOnePiece(const LayerList& layers, const Batch& batch,
   return absl::OkStatus();
 }
 
-absl::StatusOr<Outcome> InOnePiece(const std::vector<int64_t>& sizes,
-                                   const Way& way = {}) {
+absl::StatusOr<LabOutcome> InOnePiece(const std::vector<int64_t>& sizes,
+                                      const Way& way = {}) {
   const LayerList layers = MakeLayers(Specs(), kSeed);
   const FlatBuffers buffers = MakeFlatBuffers(NamedParameters(layers));
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> optimizer,
                           MakeOptimizer(SgdOptions{}, buffers));
-  Outcome outcome;
+  LabOutcome outcome;
   for (int step = 0; step < kSteps; ++step) {
     for (const auto& buffer : buffers) buffer->ZeroGrad();
     Score score;
     TANDEM_RETURN_IF_ERROR(
         TrainInOnePiece(layers, BatchOf(step, kSamples), sizes, way, &score));
     optimizer->Step(kRate);
-    outcome.losses.push_back(score.loss());
+    outcome.scores.push_back(score);
   }
-  Note(NamedParameters(layers), &outcome);
+  outcome.model = CopiesOf(NamedParameters(layers));
   const at::NoGradGuard no_grad;
   const auto count = static_cast<int64_t>(sizes.size());
   TANDEM_ASSIGN_OR_RETURN(
@@ -216,107 +197,56 @@ absl::StatusOr<Outcome> InOnePiece(const std::vector<int64_t>& sizes,
     TANDEM_ASSIGN_OR_RETURN(outputs.emplace_back(),
                             OutputOf(layers, part, way));
   }
-  outcome.tensors["outputs"] = at::cat(outputs);
+  outcome.model["outputs"] = at::cat(outputs);
   return outcome;
 }
 
-struct Layout {
-  std::string schedule = "1f1b";
-  int stages = 1;
-  int ranks = 1;
-  int microbatches = 4;
-  int64_t microbatch_size = 0;
-  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
-  std::string backend = "shm";
-  std::string device = "cpu";
-};
+LabLayout LayoutOf(int stages, int ranks = 1) {
+  LabLayout layout;
+  layout.pipe = ranks;
+  layout.devices = stages / ranks;
+  layout.microbatches = 4;
+  return layout;
+}
 
-MeshStrategyOptions OptionsOf(const Layout& layout, int rank) {
-  MeshStrategyOptions options;
-  options.schedule =
-      *MakeSchedule(layout.schedule, {layout.stages, 1, layout.microbatches});
-  options.cuts =
-      *UniformCuts(static_cast<int64_t>(Specs().size()), layout.stages);
-  const int here = layout.stages / layout.ranks;
-  options.devices.assign(static_cast<size_t>(here), c10::kCPU);
-  for (int i = 0; i < here && layout.device == "sim"; ++i) {
-    options.devices[static_cast<size_t>(i)] = SimDevices(4)[rank * here + i];
-  }
-  options.microbatch_size = layout.microbatch_size;
-  options.pipeline.checkpointing = layout.checkpointing;
+MeshStrategyOptions OptionsOf(const LabLayout& layout) {
+  MeshStrategyOptions options =
+      LabOptions(layout, static_cast<int64_t>(Specs().size()));
   options.seed = kSeed;
   return options;
 }
 
-// What a rank is given: the first stage's the inputs, the last one's the
-// targets.
-Batch PartFor(Batch batch, bool has_first, bool has_last) {
-  if (!has_first) {
-    batch.inputs = at::Tensor();
-    batch.further_inputs.clear();
-  }
-  if (!has_last) batch.targets = at::Tensor();
-  return batch;
-}
-
-absl::Status TrainInStages(const Layout& layout, Communicator* pipe,
-                           Outcome* outcome) {
-  const int rank = pipe == nullptr ? 0 : pipe->rank();
-  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<MeshStrategy> strategy,
-                          MeshStrategy::Create(Specs(), CrossEntropy,
-                                               OptionsOf(layout, rank), pipe));
-  const auto part_of = [&](int number) {
-    return PartFor(BatchOf(number, kSamples), rank == 0,
-                   strategy->executor().has_last_stage());
+LabJob Job(int64_t microbatch_size = 0) {
+  LabJob job;
+  job.specs = Specs;
+  job.loss = CrossEntropy;
+  job.change = [microbatch_size](MeshStrategyOptions& options) {
+    options.seed = kSeed;
+    options.microbatch_size = microbatch_size;
   };
-  Outcome mine;
-  for (int step = 0; step < kSteps; ++step) {
-    TANDEM_ASSIGN_OR_RETURN(const Score score,
-                            strategy->TrainStep(part_of(step), kRate));
-    mine.losses.push_back(score.loss());
-  }
-  TANDEM_ASSIGN_OR_RETURN(const at::Tensor outputs,
-                          strategy->Forward(part_of(kTestNumber)));
-  NamedTensors all = strategy->Parameters();
-  if (outputs.defined()) all.emplace_back("outputs", outputs);
-  if (pipe != nullptr) {
-    for (auto& each : all) each.second = each.second.detach().cpu();
-    TANDEM_ASSIGN_OR_RETURN(all, GatherOnRank0(all, *pipe));
-  }
-  Note(all, &mine);
-  if (rank == 0) *outcome = std::move(mine);
-  return absl::OkStatus();
+  // The whole batch on each rank: gradients are its, and replicas' mean too.
+  job.batch = [](int step, int, int) { return BatchOf(step, kSamples); };
+  job.steps = kSteps;
+  job.rate = kRate;
+  return job;
 }
 
-absl::StatusOr<Outcome> InStages(const Layout& layout) {
-  Outcome outcome;
-  if (layout.ranks == 1) {
-    TANDEM_RETURN_IF_ERROR(TrainInStages(layout, nullptr, &outcome));
-    return outcome;
-  }
-  CommunicatorOptions options;
-  options.backend = layout.backend;
-  options.all_local = true;
-  options.timeout = std::chrono::seconds(60);
-  TANDEM_RETURN_IF_ERROR(RunThreadRanks(
-      layout.ranks,
-      [&](Communicator& world) {
-        return TrainInStages(layout, &world, &outcome);
-      },
-      options));
+absl::StatusOr<LabOutcome> InStages(const LabLayout& layout,
+                                    int64_t microbatch_size = 0) {
+  LabJob job = Job(microbatch_size);
+  job.sparing = true;
+  at::Tensor outputs;
+  job.end = [&](const LabRank& rank) -> absl::Status {
+    auto& strategy = static_cast<MeshStrategy&>(*rank.strategy);
+    TANDEM_ASSIGN_OR_RETURN(
+        const at::Tensor mine,
+        strategy.Forward(TakenBy(strategy, BatchOf(kTestNumber, kSamples))));
+    if (mine.defined()) outputs = mine.cpu();
+    return absl::OkStatus();
+  };
+  TANDEM_ASSIGN_OR_RETURN(LabOutcome outcome, TrainInLab(layout, job));
+  outcome.model["outputs"] = outputs;
   return outcome;
-}
-
-void ExpectSameBits(const absl::StatusOr<Outcome>& found,
-                    const absl::StatusOr<Outcome>& expected) {
-  ASSERT_TRUE(found.ok()) << found.status();
-  ASSERT_TRUE(expected.ok()) << expected.status();
-  EXPECT_EQ(found->losses, expected->losses);
-  ASSERT_EQ(found->tensors.size(), expected->tensors.size());
-  for (const auto& [name, tensor] : expected->tensors) {
-    ASSERT_EQ(found->tensors.count(name), 1u) << name;
-    EXPECT_TRUE(found->tensors.at(name).equal(tensor)) << name;
-  }
 }
 
 class FurtherInputsTest : public testing::Test {
@@ -329,7 +259,7 @@ TEST_F(FurtherInputsTest, EveryLayerIsTrained) {
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   for (const auto& [name, tensor] :
        NamedParameters(MakeLayers(Specs(), kSeed))) {
-    EXPECT_FALSE(outcome->tensors.at(name).equal(tensor)) << name;
+    EXPECT_FALSE(outcome->model.at(name).equal(tensor)) << name;
   }
 }
 
@@ -338,11 +268,8 @@ TEST_F(FurtherInputsTest, APipelineHasTheBitsOfTheModelInOnePiece) {
   for (int stages = 1; stages <= 4; ++stages) {
     for (int ranks : {1, 2, 3, 4}) {
       if (stages % ranks != 0) continue;
-      Layout layout;
-      layout.stages = stages;
-      layout.ranks = ranks;
       SCOPED_TRACE(absl::StrCat(stages, " stages on ", ranks, " ranks"));
-      ExpectSameBits(InStages(layout), expected);
+      ExpectSameBits(InStages(LayoutOf(stages, ranks)), expected);
     }
   }
 }
@@ -350,13 +277,10 @@ TEST_F(FurtherInputsTest, APipelineHasTheBitsOfTheModelInOnePiece) {
 TEST_F(FurtherInputsTest, TheLastMicrobatchMayBeSmaller) {
   const auto expected = InOnePiece({5, 5, 3});
   for (int ranks : {1, 3}) {
-    Layout layout;
-    layout.stages = 3;
-    layout.ranks = ranks;
+    LabLayout layout = LayoutOf(3, ranks);
     layout.microbatches = 3;
-    layout.microbatch_size = 5;
     SCOPED_TRACE(absl::StrCat(ranks, " ranks"));
-    ExpectSameBits(InStages(layout), expected);
+    ExpectSameBits(InStages(layout, /*microbatch_size=*/5), expected);
   }
 }
 
@@ -365,13 +289,11 @@ TEST_F(FurtherInputsTest, SoItIsUnderOtherSchedulesAndCheckpointing) {
     for (const auto checkpointing : {ActivationCheckpointing::kExceptLast,
                                      ActivationCheckpointing::kAlways}) {
       for (int ranks : {1, 2}) {
-        Layout layout;
+        LabLayout layout = LayoutOf(4, ranks);
         layout.schedule = schedule;
-        layout.stages = 4;
-        layout.ranks = ranks;
         layout.checkpointing = checkpointing;
         layout.backend = "gloo";
-        layout.device = ranks == 1 ? "sim" : "cpu";
+        if (ranks == 1) layout.device_pool = SimDevices(4);
         SCOPED_TRACE(absl::StrCat(schedule, " on ", ranks, " ranks"));
         ExpectSameBits(
             InStages(layout),
@@ -382,48 +304,38 @@ TEST_F(FurtherInputsTest, SoItIsUnderOtherSchedulesAndCheckpointing) {
 }
 
 // Whole replicas, in one piece or cut: `parts` microbatches on each rank.
-absl::StatusOr<Outcome> InReplicas(int ranks, int64_t parts, bool cut) {
-  const std::vector<c10::Device> devices = SimDevices(4);
-  Outcome outcome;
-  TANDEM_RETURN_IF_ERROR(
-      RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
-        MeshStrategyOptions options;
-        options.seed = kSeed;
-        TANDEM_ASSIGN_OR_RETURN(
-            options.schedule,
-            SequentialSchedule(cut ? 2 : 1, static_cast<int>(parts)));
-        if (cut) {
-          options.cuts = {5};
-          const auto first = devices.begin() + 2 * world.rank();
-          options.devices = {first, first + 2};
-        }
-        TANDEM_ASSIGN_OR_RETURN(
-            const auto strategy,
-            MeshStrategy::Create(Specs(), CrossEntropy, options, &world));
-        Outcome mine;
-        for (int step = 0; step < kSteps; ++step) {
-          // The whole batch on each rank: gradients are its, and the mean too.
-          TANDEM_ASSIGN_OR_RETURN(
-              const Score score,
-              strategy->TrainStep(BatchOf(step, kSamples), kRate));
-          mine.losses.push_back(score.loss());
-        }
-        TANDEM_ASSIGN_OR_RETURN(const Score test, strategy->Evaluate(BatchOf(
-                                                      kTestNumber, kSamples)));
-        EXPECT_EQ(test.count, kSamples);
-        Note(strategy->Parameters(), &mine);
-        if (world.rank() == 0) outcome = std::move(mine);
-        return absl::OkStatus();
-      }));
+absl::StatusOr<LabOutcome> InReplicas(int ranks, int parts, bool cut) {
+  LabLayout layout = {"replicas", "sequential", ranks, 1, cut ? 2 : 1};
+  layout.microbatches = parts * ranks;
+  layout.group_of_one = true;
+  LabJob job = Job();
+  if (cut) {
+    layout.device_pool = SimDevices(4);
+    job.change = [](MeshStrategyOptions& options) {
+      options.seed = kSeed;
+      options.cuts = {5};
+    };
+  }
+  job.end = [](const LabRank& rank) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const Score test, rank.strategy->Evaluate(BatchOf(
+                                                  kTestNumber, kSamples)));
+    EXPECT_EQ(test.count, kSamples);
+    return absl::OkStatus();
+  };
+  TANDEM_ASSIGN_OR_RETURN(LabOutcome outcome, TrainInLab(layout, job));
+  // All ranks have the same samples: of one of them.
+  for (Score& each : outcome.scores) {
+    each = {each.loss_sum / ranks, each.correct / ranks, each.count / ranks};
+  }
   return outcome;
 }
 
 TEST_F(FurtherInputsTest, ReplicasTrainThem) {
-  for (int64_t parts : {1, 4}) {
+  for (int parts : {1, 4}) {
     for (bool cut : {false, true}) {
       auto expected = InOnePiece(EvenSizes(kSamples, parts), {false, cut});
       ASSERT_TRUE(expected.ok()) << expected.status();
-      expected->tensors.erase("outputs");
+      expected->model.erase("outputs");
       for (int ranks : {1, 2}) {
         SCOPED_TRACE(absl::StrCat(ranks, " ranks, ", parts, " parts, ",
                                   cut ? "cut" : "whole"));
@@ -445,10 +357,8 @@ std::vector<std::string> SaidOf(const LayerSpecs& specs, const Batch& batch) {
       said.push_back(std::string(status.message()));
     }
   };
-  Layout layout;
-  layout.stages = 2;
-  const auto pipelined =
-      MeshStrategy::Create(specs, CrossEntropy, OptionsOf(layout, 0), nullptr);
+  const auto pipelined = MeshStrategy::Create(specs, CrossEntropy,
+                                              OptionsOf(LayoutOf(2)), nullptr);
   EXPECT_TRUE(pipelined.ok()) << pipelined.status();
   if (pipelined.ok()) note(pipelined->get());
   for (int64_t parts : {1, 3}) {
@@ -498,10 +408,8 @@ TEST_F(FurtherInputsTest, WhatIsTakenMustBeLeftUnlessItIsRead) {
   LayerSpecs specs = Specs();
   specs[4].links.reads = {};
   specs[4].links.pop = {"mask"};
-  Layout layout;
-  layout.stages = 2;
   EXPECT_THAT(std::string(MeshStrategy::Create(specs, CrossEntropy,
-                                               OptionsOf(layout, 0), nullptr)
+                                               OptionsOf(LayoutOf(2)), nullptr)
                               .status()
                               .message()),
               HasSubstr("'mask' of layer 4 is left by no layer before it"));
@@ -517,28 +425,14 @@ TEST_F(FurtherInputsTest, WhatIsTakenMustBeLeftUnlessItIsRead) {
 // Rank 0 has the batch; the others are told why there is no step.
 TEST_F(FurtherInputsTest, EveryRankLearnsWhatDoesNotFit) {
   std::vector<absl::Status> said(2);
-  CommunicatorOptions communication;
-  communication.backend = "shm";
-  communication.all_local = true;
-  communication.timeout = std::chrono::seconds(20);
-  const absl::Status status = RunThreadRanks(
-      2,
-      [&](Communicator& world) -> absl::Status {
-        Layout layout;
-        layout.stages = 2;
-        layout.ranks = 2;
-        TANDEM_ASSIGN_OR_RETURN(
-            const auto strategy,
-            MeshStrategy::Create(Specs(), CrossEntropy,
-                                 OptionsOf(layout, world.rank()), &world));
-        Batch batch =
-            PartFor(BatchOf(0, kSamples), world.rank() == 0, world.rank() == 1);
+  const absl::Status status =
+      OnLabRanks(LayoutOf(2, 2), Job(), [&](const LabRank& rank) {
+        Batch batch = TakenBy(*rank.strategy, BatchOf(0, kSamples));
         batch.further_inputs.erase("types");
-        said[static_cast<size_t>(world.rank())] =
-            strategy->TrainStep(batch, kRate).status();
+        said[static_cast<size_t>(rank.rank)] =
+            rank.strategy->TrainStep(batch, kRate).status();
         return absl::OkStatus();
-      },
-      communication);
+      });
   EXPECT_TRUE(status.ok()) << status;
   for (const absl::Status& each : said) {
     EXPECT_THAT(std::string(each.message()), HasSubstr("'types'"));
