@@ -10,11 +10,8 @@
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 
-#include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,10 +29,9 @@
 #include "parallel/pipeline/loss_weights.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/pipeline/model_parallel.h"
-#include "parallel/schedule/schedules.h"
-#include "parallel/schedule/sequential.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
+#include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
 namespace {
@@ -148,19 +144,6 @@ Batch BatchOf(int number) {
   return batch;
 }
 
-// What training comes to.
-struct Outcome {
-  std::vector<double> losses;
-  Score evaluation;
-  std::map<std::string, at::Tensor> weights;
-};
-
-void Note(const NamedTensors& parameters, Outcome* outcome) {
-  for (const auto& [name, tensor] : parameters) {
-    outcome->weights[name] = tensor.detach().cpu().clone();
-  }
-}
-
 absl::StatusOr<LossResult> LossOf(const LayerList& layers,
                                   const LossFunction& loss, const Batch& part) {
   TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
@@ -172,15 +155,15 @@ absl::StatusOr<LossResult> LossOf(const LayerList& layers,
 
 // The layers one after the other, without any strategy. Bits depend on where
 // vectors begin in memory: `copies` has it as a copy to another device would.
-absl::StatusOr<Outcome> InOnePiece(int64_t microbatches,
-                                   const LossFunction& loss = Loss(),
-                                   bool copies = false) {
+absl::StatusOr<LabOutcome> InOnePiece(int64_t microbatches,
+                                      const LossFunction& loss = Loss(),
+                                      bool copies = false) {
   const LayerList layers = MakeLayers(Specs(), kSeed);
   const FlatBuffers buffers = MakeFlatBuffers(NamedParameters(layers));
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> optimizer,
                           MakeOptimizer(SgdOptions{}, buffers));
   const std::vector<int64_t> sizes = EvenSizes(kSamples, microbatches);
-  Outcome outcome;
+  LabOutcome outcome;
   const auto through = [&](int number, bool trains) -> absl::StatusOr<Score> {
     Score score;
     TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> parts,
@@ -197,158 +180,66 @@ absl::StatusOr<Outcome> InOnePiece(int64_t microbatches,
   };
   for (int step = 0; step < kSteps; ++step) {
     for (const auto& buffer : buffers) buffer->ZeroGrad();
-    TANDEM_ASSIGN_OR_RETURN(const Score score, through(step, true));
+    TANDEM_ASSIGN_OR_RETURN(outcome.scores.emplace_back(), through(step, true));
     optimizer->Step(kRate);
-    outcome.losses.push_back(score.loss());
   }
   TANDEM_ASSIGN_OR_RETURN(outcome.evaluation, through(kTestNumber, false));
-  Note(NamedParameters(layers), &outcome);
+  outcome.model = CopiesOf(NamedParameters(layers));
   return outcome;
 }
 
-struct Layout {
-  int replicas = 1;
-  int stages = 1;
-  int ranks = 1;  // of a replica
-  int microbatches = 4;
-  std::string schedule = "1f1b";
-  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
-  bool reproducible = false;
-  std::string device = "cpu";
-};
-
-MeshStrategyOptions OptionsOf(const Layout& layout, int rank) {
-  MeshStrategyOptions options;
-  options.schedule =
-      *MakeSchedule(layout.schedule, {layout.stages, 1, layout.microbatches});
-  options.cuts =
-      *UniformCuts(static_cast<int64_t>(Specs().size()), layout.stages);
-  const int here = layout.stages / layout.ranks;
-  options.devices.assign(static_cast<size_t>(here), c10::kCPU);
-  for (int i = 0; i < here && layout.device == "sim"; ++i) {
-    options.devices[static_cast<size_t>(i)] =
-        SimDevices(4)[static_cast<size_t>(rank * here + i)];
-  }
-  options.pipeline.checkpointing = layout.checkpointing;
-  options.reproducible = layout.reproducible;
-  options.seed = kSeed;
-  return options;
+LabLayout LayoutOf(int stages, int ranks = 1) {
+  LabLayout layout;
+  layout.pipe = ranks;
+  layout.devices = stages / ranks;
+  layout.microbatches = 4;
+  return layout;
 }
 
-// A replica's samples, as far as a rank has a use for them.
-absl::StatusOr<Batch> PartFor(const Strategy& strategy, int number, int replica,
-                              int replicas) {
-  TANDEM_ASSIGN_OR_RETURN(
-      std::vector<Batch> parts,
-      SplitBatch(BatchOf(number), EvenSizes(kSamples, replicas)));
-  Batch part = parts[static_cast<size_t>(replica)];
-  if (!strategy.takes_inputs()) part.inputs.reset();
-  if (strategy.takes_targets()) return part;
-  part.targets.reset();
-  part.further_targets.clear();
-  return part;
+LabLayout TwoByTwo() {
+  LabLayout layout = LayoutOf(2, 2);
+  layout.replicas = 2;
+  return layout;
 }
 
-absl::Status Train(Strategy& strategy, int replica, int replicas, int rank,
-                   Outcome* outcome) {
-  Outcome mine;
-  for (int step = 0; step < kSteps; ++step) {
-    TANDEM_ASSIGN_OR_RETURN(const Batch part,
-                            PartFor(strategy, step, replica, replicas));
-    TANDEM_ASSIGN_OR_RETURN(const Score score, strategy.TrainStep(part, kRate));
-    mine.losses.push_back(score.loss());
-  }
-  TANDEM_ASSIGN_OR_RETURN(const Batch part,
-                          PartFor(strategy, kTestNumber, replica, replicas));
-  TANDEM_ASSIGN_OR_RETURN(const Score score, strategy.Evaluate(part));
-  TANDEM_ASSIGN_OR_RETURN(mine.evaluation, strategy.Sum(score));
-  TANDEM_ASSIGN_OR_RETURN(const WholeState state, strategy.GatherState());
-  Note(state.parameters, &mine);
-  if (rank == 0) *outcome = std::move(mine);
-  return absl::OkStatus();
+// Whole replicas, each in one piece, or cut over two devices: `parts`
+// microbatches on each.
+LabLayout Replicas(int ranks, int parts, bool cut) {
+  LabLayout layout = {"replicas", "sequential", ranks, 1, cut ? 2 : 1};
+  layout.microbatches = parts * ranks;
+  layout.group_of_one = true;
+  if (cut) layout.device_pool = SimDevices(4);
+  return layout;
 }
 
-absl::Status OnRanks(int ranks,
-                     const std::function<absl::Status(Communicator&)>& run) {
-  CommunicatorOptions options;
-  options.backend = "shm";
-  options.all_local = true;
-  options.timeout = std::chrono::seconds(60);
-  return RunThreadRanks(ranks, run, options);
-}
-
-absl::StatusOr<Outcome> InStages(const Layout& layout,
-                                 const LossFunction& loss = Loss()) {
-  Outcome outcome;
-  const auto train = [&](Communicator* world) -> absl::Status {
-    const int rank = world == nullptr ? 0 : world->rank();
-    TANDEM_ASSIGN_OR_RETURN(
-        const std::unique_ptr<MeshStrategy> strategy,
-        MeshStrategy::Create(Specs(), loss, OptionsOf(layout, rank), world));
-    return Train(*strategy, rank / layout.ranks, layout.replicas, rank,
-                 &outcome);
+LabJob Job(const LossFunction& loss, bool reproducible = false) {
+  LabJob job;
+  job.specs = Specs;
+  job.loss = loss;
+  job.change = [reproducible](MeshStrategyOptions& options) {
+    options.reproducible = reproducible;
+    options.seed = kSeed;
   };
-  const int ranks = layout.replicas * layout.ranks;
-  TANDEM_RETURN_IF_ERROR(ranks == 1 ? train(nullptr)
-                                    : OnRanks(ranks, [&](Communicator& world) {
-                                        return train(&world);
-                                      }));
-  return outcome;
+  // A replica's samples, as far as a rank has a use for them.
+  job.batch = [](int step, int replica, int replicas) {
+    return SplitBatch(BatchOf(step), EvenSizes(kSamples, replicas))
+        .value()[static_cast<size_t>(replica)];
+  };
+  job.sparing = true;
+  job.steps = kSteps;
+  job.rate = kRate;
+  job.test = kTestNumber;
+  return job;
 }
 
-// Whole replicas, each in one piece, or cut over two devices.
-absl::StatusOr<Outcome> InReplicas(int ranks, int64_t parts, bool cut,
-                                   const LossFunction& loss = Loss()) {
-  Outcome outcome;
-  const std::vector<c10::Device> devices = SimDevices(4);
-  TANDEM_RETURN_IF_ERROR(
-      OnRanks(ranks, [&](Communicator& world) -> absl::Status {
-        MeshStrategyOptions options;
-        options.seed = kSeed;
-        TANDEM_ASSIGN_OR_RETURN(
-            options.schedule,
-            SequentialSchedule(cut ? 2 : 1, static_cast<int>(parts)));
-        if (cut) {
-          options.cuts = {3};
-          const auto first = devices.begin() + 2 * world.rank();
-          options.devices = {first, first + 2};
-        }
-        TANDEM_ASSIGN_OR_RETURN(
-            const auto strategy,
-            MeshStrategy::Create(Specs(), loss, options, &world));
-        return Train(*strategy, world.rank(), ranks, world.rank(), &outcome);
-      }));
-  return outcome;
+absl::StatusOr<LabOutcome> Trained(const LabLayout& layout,
+                                   const LossFunction& loss = Loss(),
+                                   bool reproducible = false) {
+  return TrainInLab(layout, Job(loss, reproducible));
 }
 
-void ExpectSameBits(const absl::StatusOr<Outcome>& found,
-                    const absl::StatusOr<Outcome>& expected) {
-  ASSERT_TRUE(found.ok()) << found.status();
-  ASSERT_TRUE(expected.ok()) << expected.status();
-  EXPECT_EQ(found->losses, expected->losses);
-  EXPECT_EQ(found->evaluation.loss_sum, expected->evaluation.loss_sum);
-  EXPECT_EQ(found->evaluation.correct, expected->evaluation.correct);
-  ASSERT_EQ(found->weights.size(), expected->weights.size());
-  for (const auto& [name, tensor] : expected->weights) {
-    EXPECT_TRUE(found->weights.at(name).equal(tensor)) << name;
-  }
-}
-
-// But for the order of sums.
-void ExpectClose(const absl::StatusOr<Outcome>& found,
-                 const absl::StatusOr<Outcome>& expected) {
-  ASSERT_TRUE(found.ok()) << found.status();
-  ASSERT_TRUE(expected.ok()) << expected.status();
-  for (int i = 0; i < kSteps; ++i) {
-    EXPECT_NEAR(found->losses[i], expected->losses[i], 1e-5);
-  }
-  EXPECT_EQ(found->evaluation.count, expected->evaluation.count);
-  EXPECT_EQ(found->evaluation.correct, expected->evaluation.correct);
-  EXPECT_NEAR(found->evaluation.loss(), expected->evaluation.loss(), 1e-5);
-  ASSERT_EQ(found->weights.size(), expected->weights.size());
-  for (const auto& [name, tensor] : expected->weights) {
-    EXPECT_TRUE(found->weights.at(name).allclose(tensor, 1e-4, 1e-6)) << name;
-  }
+MeshStrategyOptions OptionsOf(const LabLayout& layout) {
+  return LabOptions(layout, static_cast<int64_t>(Specs().size()));
 }
 
 class SeveralOutputsTest : public testing::Test {
@@ -361,21 +252,21 @@ TEST_F(SeveralOutputsTest, EveryLayerIsTrained) {
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   for (const auto& [name, tensor] :
        NamedParameters(MakeLayers(Specs(), kSeed))) {
-    EXPECT_FALSE(outcome->weights.at(name).equal(tensor)) << name;
+    EXPECT_FALSE(outcome->model.at(name).equal(tensor)) << name;
   }
 }
 
 TEST_F(SeveralOutputsTest, OneReplicaHasTheBitsOfTheLayersAlone) {
   for (const bool cut : {false, true}) {
     SCOPED_TRACE(cut ? "cut" : "whole");
-    ExpectSameBits(InReplicas(1, 1, cut), InOnePiece(1));
+    ExpectSameBits(Trained(Replicas(1, 1, cut)), InOnePiece(1));
   }
 }
 
 TEST_F(SeveralOutputsTest, ReplicasTrainTheWholeBatch) {
   for (const bool cut : {false, true}) {
     SCOPED_TRACE(cut ? "cut" : "whole");
-    ExpectClose(InReplicas(2, 2, cut), InOnePiece(1));
+    ExpectClose(Trained(Replicas(2, 2, cut)), InOnePiece(1));
   }
 }
 
@@ -386,40 +277,27 @@ TEST_F(SeveralOutputsTest, APipelineHasTheBitsOfTheModelInOnePiece) {
       for (const auto checkpointing : {ActivationCheckpointing::kNever,
                                        ActivationCheckpointing::kExceptLast,
                                        ActivationCheckpointing::kAlways}) {
-        Layout layout;
-        layout.stages = 3;
-        layout.ranks = ranks;
+        LabLayout layout = LayoutOf(3, ranks);
         layout.schedule = schedule;
         layout.checkpointing = checkpointing;
-        layout.device = ranks == 1 ? "sim" : "cpu";
+        if (ranks == 1) layout.device_pool = SimDevices(4);
         SCOPED_TRACE(absl::StrCat(schedule, " on ", ranks, " ranks, ",
                                   static_cast<int>(checkpointing)));
-        ExpectSameBits(InStages(layout), expected);
+        ExpectSameBits(Trained(layout), expected);
       }
     }
   }
 }
 
-Layout TwoByTwo(bool reproducible) {
-  Layout layout;
-  layout.replicas = layout.stages = layout.ranks = layout.microbatches = 2;
-  layout.reproducible = reproducible;
-  return layout;
-}
-
 TEST_F(SeveralOutputsTest, AHybridTrainsTheWholeBatch) {
-  ExpectClose(InStages(TwoByTwo(false)), InOnePiece(1));
+  ExpectClose(Trained(TwoByTwo()), InOnePiece(1));
 }
 
 TEST_F(SeveralOutputsTest, ReproducibleBitsDoNotDependOnTheLayout) {
-  Layout one;
-  one.reproducible = true;
-  Layout three = one;
-  three.stages = 3;
-  const auto expected = InStages(one);
+  const auto expected = Trained(LayoutOf(1), Loss(), true);
   ExpectClose(expected, InOnePiece(1));
-  ExpectSameBits(InStages(three), expected);
-  ExpectSameBits(InStages(TwoByTwo(true)), expected);
+  ExpectSameBits(Trained(LayoutOf(3), Loss(), true), expected);
+  ExpectSameBits(Trained(TwoByTwo(), Loss(), true), expected);
 }
 
 // The weight is of a further target alone, of which one microbatch has none.
@@ -438,37 +316,32 @@ TEST_F(SeveralOutputsTest, AWeightMayBeOfFurtherTargets) {
         return of_kinds.weight()(targets.further.at("kinds"));
       });
   const auto expected = InOnePiece(1, loss);
-  Layout pipeline;
-  pipeline.stages = 3;
+  LabLayout pipeline = LayoutOf(3);
   pipeline.microbatches = 12;  // of one sample each: some weigh nothing
-  ExpectClose(InStages(pipeline, loss), expected);
-  ExpectClose(InStages(TwoByTwo(false), loss), expected);
-  ExpectClose(InReplicas(2, 6, false, loss), expected);
+  ExpectClose(Trained(pipeline, loss), expected);
+  ExpectClose(Trained(TwoByTwo(), loss), expected);
+  ExpectClose(Trained(Replicas(2, 6, false), loss), expected);
 }
 
 TEST_F(SeveralOutputsTest, ZLossGoesAroundIt) {
   const LossFunction loss = WithZLoss(Loss(), 1e-3);
   EXPECT_EQ(loss.names().outputs, Names().outputs);
-  Layout layout;
-  layout.stages = 3;
-  const auto found = InStages(layout, loss);
+  const auto found = Trained(LayoutOf(3), loss);
   ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_FALSE(found->weights.at("last.weight")
-                   .equal(InOnePiece(4)->weights.at("last.weight")));
+  EXPECT_FALSE(found->model.at("last.weight")
+                   .equal(InOnePiece(4)->model.at("last.weight")));
 }
 
 // What three strategies say of a loss when they are made.
 std::vector<std::string> SaidAtCreation(const LossFunction& loss) {
-  Layout layout;
-  layout.stages = 2;
   std::vector<absl::Status> said = {
-      MeshStrategy::Create(Specs(), loss, OptionsOf(layout, 0), nullptr)
+      MeshStrategy::Create(Specs(), loss, OptionsOf(LayoutOf(2)), nullptr)
           .status(),
       SpreadOverDevices(MakeLayers(Specs(), kSeed), {3},
                         {SimDevices(4)[0], SimDevices(4)[1]},
                         loss.names().outputs)
           .status()};
-  said.push_back(OnRanks(1, [&](Communicator& world) {
+  said.push_back(RunThreadRanks(1, [&](Communicator& world) {
     return MakeReplicated(MakeLayers(Specs(), kSeed), loss, {}, world).status();
   }));
   std::vector<std::string> messages;
@@ -506,14 +379,12 @@ std::vector<std::string> SaidOf(const Batch& batch) {
       said.push_back(std::string(status.message()));
     }
   };
-  Layout layout;
-  layout.stages = 2;
   const auto pipelined =
-      MeshStrategy::Create(Specs(), Loss(), OptionsOf(layout, 0), nullptr);
+      MeshStrategy::Create(Specs(), Loss(), OptionsOf(LayoutOf(2)), nullptr);
   EXPECT_TRUE(pipelined.ok()) << pipelined.status();
   if (pipelined.ok()) note(**pipelined);
   const absl::Status status =
-      OnRanks(1, [&](Communicator& world) -> absl::Status {
+      RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(
             const auto strategy,
             MakeReplicated(MakeLayers(Specs(), kSeed), Loss(), {}, world));
@@ -545,11 +416,10 @@ TEST_F(SeveralOutputsTest, TargetsThatDoNotFitAreRefusedByName) {
 }
 
 TEST_F(SeveralOutputsTest, RanksMustTakeTheSame) {
-  const absl::Status status = OnRanks(2, [](Communicator& world) {
-    Layout layout;
-    layout.stages = layout.ranks = 2;
+  const absl::Status status = RunThreadRanks(2, [](Communicator& world) {
     const LossFunction loss = world.rank() == 0 ? CrossEntropy : Loss();
-    return MeshStrategy::Create(Specs(), loss, OptionsOf(layout, 0), &world)
+    return MeshStrategy::Create(Specs(), loss, OptionsOf(LayoutOf(2, 2)),
+                                &world)
         .status();
   });
   EXPECT_THAT(std::string(status.message()), HasSubstr("loss's outputs"));
