@@ -7,22 +7,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
-#include <memory>
+#include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/checkpoint/fingerprint.h"
 #include "core/random/random.h"
-#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "models/registry.h"
-#include "parallel/balance/cut.h"
-#include "parallel/schedule/schedules.h"
-#include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
 namespace {
@@ -33,29 +29,18 @@ constexpr int64_t kBatch = 24;          // a whole one
 constexpr int64_t kMicrobatchSize = 2;  // of it
 constexpr uint64_t kSeed = 6;
 
-struct Layout {
-  std::string name;
-  std::string schedule;
-  int ranks;
-  int devices;  // of a replica
-  int devices_per_rank;
-  int chunks = 1;
-
-  int replicas() const { return ranks * devices_per_rank / devices; }
-};
-
-const std::vector<Layout>& Layouts() {
-  static const auto* const layouts = new std::vector<Layout>{
+const std::vector<LabLayout>& Layouts() {
+  static const auto* const layouts = new std::vector<LabLayout>{
       {"two replicas", "1f1b", 2, 1, 1},
       {"three replicas", "gpipe", 3, 1, 1},
       {"four replicas", "1f1b", 4, 1, 1},
-      {"a pair", "1f1b", 1, 2, 2},
-      {"a pair over ranks", "zb_h1", 2, 2, 1},
-      {"two pairs", "zb_h1", 2, 2, 2},
-      {"three pairs over ranks", "1f1b", 6, 2, 1},
-      {"V", "zb_v", 2, 2, 2, 2},
-      {"chunks", "interleaved_1f1b", 4, 2, 1, 2},
-      {"breadth first", "looped_bfs", 2, 2, 2, 2},
+      {"a pair", "1f1b", 1, 1, 2},
+      {"a pair over ranks", "zb_h1", 1, 2, 1},
+      {"two pairs", "zb_h1", 2, 1, 2},
+      {"three pairs over ranks", "1f1b", 3, 2, 1},
+      {"V", "zb_v", 2, 1, 2, 2},
+      {"chunks", "interleaved_1f1b", 2, 2, 1, 2},
+      {"breadth first", "looped_bfs", 2, 1, 2, 2},
   };
   return *layouts;
 }
@@ -100,81 +85,51 @@ Batch PartOf(const Batch& whole, int64_t first, int64_t size) {
           whole.targets.narrow(0, first, size), size};
 }
 
-MeshStrategyOptions Options(const LayerSpecs& specs, const Layout& layout) {
-  const auto microbatches =
-      static_cast<int>(kBatch / kMicrobatchSize / layout.replicas());
-  MeshStrategyOptions options;
-  options.schedule = *MakeSchedule(
-      layout.schedule, {layout.devices, layout.chunks, microbatches});
-  options.cuts =
-      *UniformCuts(static_cast<int64_t>(specs.size()), options.schedule.stages);
-  options.devices.assign(static_cast<size_t>(layout.devices_per_rank),
-                         c10::kCPU);
-  options.microbatch_size = kMicrobatchSize;
-  options.uneven_batches = true;
-  options.seed = kSeed;
-  options.optimizer = SgdOptions{0.9};
-  options.ddp.bucket_cap_mb = 1.0 / 1024;
-  return options;
-}
+using Change = std::function<void(MeshStrategyOptions& options)>;
 
-struct Outcome {
-  std::string bits;
-  std::vector<double> losses;  // sums
-  NamedTensors parameters;
-};
+LabJob Job(const std::string& model, const Change& change = nullptr) {
+  LabJob job;
+  job.specs = [model] { return Specs(model); };
+  job.loss = CrossEntropy;
+  job.change = [change](MeshStrategyOptions& options) {
+    options.microbatch_size = kMicrobatchSize;
+    options.uneven_batches = true;
+    options.seed = kSeed;
+    options.optimizer = SgdOptions{0.9};
+    options.ddp.bucket_cap_mb = 1.0 / 1024;
+    if (change) change(options);
+  };
+  return job;
+}
 
 // How many samples each replica has in each step.
 using Deal = std::vector<std::vector<int64_t>>;
 
-absl::Status Train(const std::string& model, const Layout& layout,
-                   const MeshStrategyOptions& options, const Deal& deal,
-                   Communicator* world, Outcome* outcome) {
-  TANDEM_ASSIGN_OR_RETURN(
-      const std::unique_ptr<MeshStrategy> strategy,
-      MeshStrategy::Create(Specs(model), CrossEntropy, options, world));
-  const int rank = world == nullptr ? 0 : world->rank();
-  const auto replica =
-      static_cast<size_t>(rank * layout.replicas() / layout.ranks);
-  Outcome mine;
-  for (size_t step = 0; step < deal.size(); ++step) {
-    const std::vector<int64_t>& sizes = deal[step];
-    int64_t first = 0, all = 0;
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      if (i < replica) first += sizes[i];
-      all += sizes[i];
-    }
-    const Batch whole = WholeBatch(model, all, static_cast<int>(step));
-    TANDEM_ASSIGN_OR_RETURN(
-        const Score score,
-        strategy->TrainStep(PartOf(whole, first, sizes[replica]), 0.05));
-    EXPECT_EQ(score.count, whole.targets.numel());
-    mine.losses.push_back(score.loss_sum);
-  }
-  TANDEM_ASSIGN_OR_RETURN(const WholeState state, strategy->GatherState());
-  if (rank != 0) return absl::OkStatus();
-  for (const NamedTensors* part :
-       {&state.parameters, &state.buffers, &state.optimizer}) {
-    for (const auto& [name, tensor] : *part) {
-      mine.parameters.emplace_back(name, tensor.detach().clone());
-    }
-  }
-  mine.bits = WeightsSha256(mine.parameters);
-  *outcome = std::move(mine);
-  return absl::OkStatus();
+int64_t SumOf(const std::vector<int64_t>& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
 }
 
-absl::StatusOr<Outcome> Trained(const std::string& model, const Layout& layout,
-                                const MeshStrategyOptions& options,
-                                const Deal& deal) {
-  Outcome outcome;
-  TANDEM_RETURN_IF_ERROR(
-      layout.ranks == 1
-          ? Train(model, layout, options, deal, nullptr, &outcome)
-          : RunThreadRanks(layout.ranks, [&](Communicator& world) {
-              return Train(model, layout, options, deal, &world, &outcome);
-            }));
-  return outcome;
+absl::StatusOr<LabOutcome> Trained(const std::string& model,
+                                   const LabLayout& layout, const Deal& deal,
+                                   const Change& change = nullptr) {
+  const auto whole = [&](int step) {
+    return WholeBatch(model, SumOf(deal[static_cast<size_t>(step)]), step);
+  };
+  LabJob job = Job(model, change);
+  job.batch = [&](int step, int replica, int) {
+    const std::vector<int64_t>& sizes = deal[static_cast<size_t>(step)];
+    const int64_t first = SumOf({sizes.begin(), sizes.begin() + replica});
+    return PartOf(whole(step), first, sizes[static_cast<size_t>(replica)]);
+  };
+  job.steps = static_cast<int>(deal.size());
+  job.step = [&](const LabRank& rank, const Batch& batch,
+                 int step) -> absl::StatusOr<Score> {
+    TANDEM_ASSIGN_OR_RETURN(const Score score,
+                            rank.strategy->TrainStep(batch, 0.05));
+    EXPECT_EQ(score.count, whole(step).targets.numel());
+    return score;
+  };
+  return TrainInLab(layout, job);
 }
 
 // The first replicas have all that they can.
@@ -194,31 +149,24 @@ Deal InOrder(const std::vector<int64_t>& sizes, int replicas) {
 const std::vector<int64_t> kSizes = {24, 1, 13, 24, 2, 23, 7, 24};
 
 TEST(UnevenBatchesTest, AreReproducibleInEveryLayout) {
-  const Layout one = {"one", "1f1b", 1, 1, 1};
   int compared = 0;
   for (const std::string model :
        {"mlp_dropout", "gpt_tiny_tied", "batch_norm"}) {
     for (const int groups : {0, 6}) {
-      MeshStrategyOptions options = Options(Specs(model), one);
-      options.reproducible = true;
-      options.gradient_groups = groups;
-      options.clip_norm = 0.5;
-      const auto expected = Trained(model, one, options, InOrder(kSizes, 1));
-      ASSERT_TRUE(expected.ok()) << expected.status();
-      for (const Layout& layout : Layouts()) {
+      const auto change = [&](MeshStrategyOptions& options) {
+        options.reproducible = true;
+        options.gradient_groups = groups;
+        options.clip_norm = 0.5;
+      };
+      const auto expected = Trained(model, {"one"}, InOrder(kSizes, 1), change);
+      for (const LabLayout& layout : Layouts()) {
         SCOPED_TRACE(absl::StrCat(model, ", ", layout.name, ", ", groups));
         const bool fits = groups == 0 || (layout.schedule != "gpipe" &&
-                                          groups % layout.replicas() == 0);
+                                          groups % layout.replicas == 0);
         if (!fits) continue;
-        MeshStrategyOptions its = Options(Specs(model), layout);
-        its.reproducible = true;
-        its.gradient_groups = groups;
-        its.clip_norm = 0.5;
-        const auto found =
-            Trained(model, layout, its, InOrder(kSizes, layout.replicas()));
-        ASSERT_TRUE(found.ok()) << found.status();
-        EXPECT_EQ(found->bits, expected->bits);
-        EXPECT_EQ(found->losses, expected->losses);
+        ExpectSameBits(
+            Trained(model, layout, InOrder(kSizes, layout.replicas), change),
+            expected);
         ++compared;
       }
     }
@@ -226,27 +174,15 @@ TEST(UnevenBatchesTest, AreReproducibleInEveryLayout) {
   EXPECT_EQ(compared, 3 * (10 + 8));
 }
 
-void ExpectClose(const Outcome& found, const Outcome& expected) {
-  for (size_t i = 0; i < expected.losses.size(); ++i) {
-    EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-4 * expected.losses[i]);
-  }
-  const std::map<std::string, at::Tensor> tensors(found.parameters.begin(),
-                                                  found.parameters.end());
-  ASSERT_EQ(tensors.size(), expected.parameters.size());
-  for (const auto& [name, tensor] : expected.parameters) {
-    ASSERT_EQ(tensors.count(name), 1u) << name;
-    EXPECT_TRUE(tensors.at(name).allclose(tensor, 1e-3, 1e-5)) << name;
-  }
-}
-
 // Each sample weighs as much as any other, whoever has it.
 TEST(UnevenBatchesTest, TheGradientIsThatOfTheMeanOverAllSamples) {
-  const Layout one = {"one", "gpipe", 1, 1, 1};
+  LabLayout one = {"one", "gpipe"};
+  one.microbatches = 1;
   for (const std::string model : {"mlp_dropout", "gpt_tiny_tied"}) {
-    for (const Layout& layout : Layouts()) {
+    for (const LabLayout& layout : Layouts()) {
       SCOPED_TRACE(absl::StrCat(model, ", ", layout.name));
-      const auto replicas = static_cast<size_t>(layout.replicas());
-      const int64_t most = kBatch / layout.replicas();
+      const auto replicas = static_cast<size_t>(layout.replicas);
+      const int64_t most = kBatch / layout.replicas;
       Deal deal = {std::vector<int64_t>(replicas, most)};
       // The last one alone has a sample; then all have different numbers.
       deal.emplace_back(replicas, 0);
@@ -257,35 +193,28 @@ TEST(UnevenBatchesTest, TheGradientIsThatOfTheMeanOverAllSamples) {
       }
       deal.push_back(deal.front());
       std::vector<int64_t> sizes;
-      for (const auto& each : deal) {
-        int64_t all = 0;
-        for (const int64_t size : each) all += size;
-        sizes.push_back(all);
-      }
-      MeshStrategyOptions whole = Options(Specs(model), one);
-      whole.microbatch_size = kBatch;
-      whole.schedule = *MakeSchedule("gpipe", {1, 1, 1});
-      const auto expected = Trained(model, one, whole, InOrder(sizes, 1));
-      ASSERT_TRUE(expected.ok()) << expected.status();
-      for (const bool by_size : {true, false}) {
-        MeshStrategyOptions options = Options(Specs(model), layout);
-        // Else as many microbatches as can be, of sizes that differ by one.
-        if (!by_size) options.microbatch_size = 0;
-        const auto found = Trained(model, layout, options, deal);
-        ASSERT_TRUE(found.ok()) << found.status();
-        ExpectClose(*found, *expected);
+      for (const auto& each : deal) sizes.push_back(SumOf(each));
+      const auto expected =
+          Trained(model, one, InOrder(sizes, 1),
+                  [](auto& options) { options.microbatch_size = kBatch; });
+      // By size; else as many microbatches as can be, of sizes that differ by
+      // one.
+      for (const int64_t size : {kMicrobatchSize, int64_t{0}}) {
+        const auto found = Trained(model, layout, deal, [&](auto& options) {
+          options.microbatch_size = size;
+        });
+        ExpectClose(found, expected, {1e-4, 1e-3, 1e-5});
       }
     }
   }
 }
 
 TEST(UnevenBatchesErrorTest, WhatIsMissingMustBeMissingAtTheEnd) {
-  const Layout two = {"two replicas", "1f1b", 2, 1, 1};
-  MeshStrategyOptions options = Options(Specs("mlp_small"), two);
-  options.reproducible = true;
   const auto said = [&](const Deal& deal) {
-    return std::string(
-        Trained("mlp_small", two, options, deal).status().message());
+    const auto trained =
+        Trained("mlp_small", {"two replicas", "1f1b", 2}, deal,
+                [](auto& options) { options.reproducible = true; });
+    return std::string(trained.status().message());
   };
   EXPECT_THAT(said({{11, 12}}),
               HasSubstr("replicas have batches of 11, 12 samples: to be "
@@ -297,44 +226,34 @@ TEST(UnevenBatchesErrorTest, WhatIsMissingMustBeMissingAtTheEnd) {
 }
 
 TEST(UnevenBatchesErrorTest, MoreMicrobatchesThanTheSchedulesAreRefused) {
-  const Layout two = {"two replicas", "1f1b", 2, 1, 1};
-  const MeshStrategyOptions options = Options(Specs("mlp_small"), two);
-  const auto status = Trained("mlp_small", two, options, {{12, 13}}).status();
+  const auto status =
+      Trained("mlp_small", {"two replicas", "1f1b", 2}, {{12, 13}}).status();
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("a batch of 13 samples gives 7 microbatches, but "
                         "schedule 1f1b has 6"));
 }
 
 TEST(UnevenBatchesErrorTest, RanksOfAReplicaHaveOneSize) {
-  const Layout pair = {"a pair", "1f1b", 2, 2, 1};
-  const LayerSpecs specs = Specs("mlp_small");
-  const absl::Status status =
-      RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(
-            const std::unique_ptr<MeshStrategy> strategy,
-            MeshStrategy::Create(specs, CrossEntropy, Options(specs, pair),
-                                 &world));
-        const absl::Status said =
-            strategy
-                ->TrainStep(WholeBatch("mlp_small", 4 + world.rank(), 0), 0.05)
-                .status();
-        EXPECT_THAT(std::string(said.message()),
-                    HasSubstr("ranks 0 and 1 of one replica have batches of 4 "
-                              "and 5 samples"));
+  const absl::Status status = OnLabRanks(
+      {"a pair", "1f1b", 1, 2}, Job("mlp_small"), [](const LabRank& rank) {
+        const Batch batch = WholeBatch("mlp_small", 4 + rank.rank, 0);
+        EXPECT_THAT(
+            std::string(
+                rank.strategy->TrainStep(batch, 0.05).status().message()),
+            HasSubstr("ranks 0 and 1 of one replica have batches of 4 "
+                      "and 5 samples"));
         return absl::OkStatus();
       });
   EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST(UnevenBatchesErrorTest, ReproducibleNeedsAMicrobatchSize) {
-  const Layout one = {"one", "1f1b", 1, 1, 1};
-  MeshStrategyOptions options = Options(Specs("mlp_small"), one);
-  options.reproducible = true;
-  options.microbatch_size = 0;
-  const auto status =
-      MeshStrategy::Create(Specs("mlp_small"), CrossEntropy, options, nullptr)
-          .status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("microbatch_size"));
+  const auto trained = Trained("mlp_small", {"one"}, {}, [](auto& options) {
+    options.reproducible = true;
+    options.microbatch_size = 0;
+  });
+  EXPECT_THAT(std::string(trained.status().message()),
+              HasSubstr("microbatch_size"));
 }
 
 }  // namespace
