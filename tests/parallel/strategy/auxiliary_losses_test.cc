@@ -8,27 +8,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/checkpoint/fingerprint.h"
 #include "core/loss/loss_terms.h"
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
-#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "models/z_loss.h"
-#include "parallel/balance/cut.h"
-#include "parallel/schedule/schedules.h"
-#include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
+#include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
 namespace {
@@ -80,9 +74,9 @@ Batch BatchOf(int step, int replica, int replicas) {
           targets.narrow(0, replica * size, size), size};
 }
 
+// With what layers and the loss added, by step.
 struct Outcome {
-  NamedTensors parameters;
-  std::vector<double> losses;  // sums
+  LabOutcome trained;
   std::vector<std::map<std::string, double>> added;
 };
 
@@ -105,7 +99,7 @@ Outcome ByHand() {
       outcome.added.back()[each.name] += each.loss.item<double>();
     }
     all.backward();
-    outcome.losses.push_back(result.score.loss_sum);
+    outcome.trained.scores.push_back(result.score);
     const at::NoGradGuard no_grad;
     for (const auto& each : NamedParameters(layers)) {
       at::Tensor parameter = each.second;
@@ -113,125 +107,81 @@ Outcome ByHand() {
       parameter.mutable_grad().reset();
     }
   }
-  outcome.parameters = NamedParameters(layers);
+  outcome.trained.model = CopiesOf(NamedParameters(layers));
   return outcome;
 }
 
-struct Layout {
-  std::string name;
-  std::string schedule;
-  int ranks;
-  int devices;  // of a replica
-  int devices_per_rank;
-  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
-  int weight_gradient_batch = 1;
-
-  int replicas() const { return ranks * devices_per_rank / devices; }
-};
-
-MeshStrategyOptions OptionsOf(const Layout& layout, bool reproducible) {
-  MeshStrategyOptions options;
-  options.schedule = *MakeSchedule(layout.schedule,
-                                   {layout.devices, 1, 12 / layout.replicas()});
-  options.cuts = *UniformCuts(6, layout.devices);
-  options.devices.assign(static_cast<size_t>(layout.devices_per_rank),
-                         c10::kCPU);
-  options.pipeline.checkpointing = layout.checkpointing;
-  options.weight_gradient_batch = layout.weight_gradient_batch;
-  options.seed = kSeed;
-  options.optimizer = SgdOptions{};
-  options.reproducible = reproducible;
-  return options;
-}
-
-using Make = std::function<absl::StatusOr<std::unique_ptr<Strategy>>(
-    Communicator* world)>;
-
-absl::Status Train(const Make& make, int pipe, Communicator* world,
-                   Outcome* outcome) {
-  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Strategy> strategy,
-                          make(world));
-  const int rank = world == nullptr ? 0 : world->rank();
-  const int ranks = world == nullptr ? 1 : world->size();
-  Outcome mine;
-  EXPECT_TRUE(strategy->AuxiliaryLosses().empty());
-  for (int step = 0; step < kSteps; ++step) {
-    TANDEM_ASSIGN_OR_RETURN(
-        const Score score,
-        strategy->TrainStep(BatchOf(step, rank / pipe, ranks / pipe), kRate));
-    mine.losses.push_back(score.loss_sum);
-    mine.added.push_back(strategy->AuxiliaryLosses());
-    // Nothing is added in evaluation.
-    TANDEM_RETURN_IF_ERROR(strategy->Evaluate(BatchOf(step, 0, 1)).status());
-    EXPECT_EQ(strategy->AuxiliaryLosses(), mine.added.back());
-  }
-  // All ranks know them.
+// Nothing is added in evaluation, and all ranks know what is in training.
+absl::StatusOr<Score> Step(const LabRank& rank, const Batch& batch, int step) {
+  Strategy& strategy = *rank.strategy;
+  EXPECT_EQ(strategy.AuxiliaryLosses().empty(), step == 0);
+  TANDEM_ASSIGN_OR_RETURN(const Score score, strategy.TrainStep(batch, kRate));
+  const auto added = strategy.AuxiliaryLosses();
+  TANDEM_RETURN_IF_ERROR(strategy.Evaluate(BatchOf(step, 0, 1)).status());
+  EXPECT_EQ(strategy.AuxiliaryLosses(), added);
   std::string text;
-  for (const auto& [name, mean] : mine.added.back()) {
+  for (const auto& [name, mean] : added) {
     absl::StrAppend(&text, name, " ", mean, "\n");
   }
-  if (world != nullptr) {
+  if (rank.world != nullptr) {
     TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                            world->AllGatherString(text));
+                            rank.world->AllGatherString(text));
     EXPECT_THAT(all, testing::Each(text));
   }
-  TANDEM_ASSIGN_OR_RETURN(const WholeState state, strategy->GatherState());
-  if (rank != 0) return absl::OkStatus();
-  for (const auto& [name, tensor] : state.parameters) {
-    mine.parameters.emplace_back(name, tensor.detach().clone());
-  }
-  *outcome = std::move(mine);
-  return absl::OkStatus();
+  return score;
 }
 
-Outcome Trained(const Make& make, int ranks, int pipe) {
+LabJob Job(bool reproducible = false) {
+  LabJob job;
+  job.specs = Specs;
+  job.loss = Loss();
+  job.change = [reproducible](MeshStrategyOptions& options) {
+    options.seed = kSeed;
+    options.reproducible = reproducible;
+  };
+  job.batch = BatchOf;
+  job.steps = kSteps;
+  return job;
+}
+
+Outcome Trained(const LabLayout& layout, LabJob job = Job()) {
   Outcome outcome;
-  const absl::Status status =
-      ranks == 1 ? Train(make, pipe, nullptr, &outcome)
-                 : RunThreadRanks(ranks, [&](Communicator& world) {
-                     return Train(make, pipe, &world, &outcome);
-                   });
-  EXPECT_TRUE(status.ok()) << status;
+  job.step = [&](const LabRank& rank, const Batch& batch,
+                 int step) -> absl::StatusOr<Score> {
+    TANDEM_ASSIGN_OR_RETURN(const Score score, Step(rank, batch, step));
+    if (rank.rank == 0) {
+      outcome.added.push_back(rank.strategy->AuxiliaryLosses());
+    }
+    return score;
+  };
+  auto trained = TrainInLab(layout, job);
+  EXPECT_TRUE(trained.ok()) << trained.status();
+  if (trained.ok()) outcome.trained = *std::move(trained);
   return outcome;
 }
 
-Outcome TrainedHybrid(const Layout& layout, bool reproducible) {
-  return Trained(
-      [&](Communicator* world) -> absl::StatusOr<std::unique_ptr<Strategy>> {
-        return MeshStrategy::Create(Specs(), Loss(),
-                                    OptionsOf(layout, reproducible), world);
-      },
-      layout.ranks, layout.ranks / layout.replicas());
-}
-
-void ExpectClose(const Outcome& found, const Outcome& expected) {
+void ExpectAllClose(const Outcome& found, const Outcome& expected) {
+  ExpectClose(found.trained, expected.trained);
   ASSERT_EQ(found.added.size(), expected.added.size());
-  for (size_t i = 0; i < expected.losses.size(); ++i) {
-    EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-5 * expected.losses[i]);
+  for (size_t i = 0; i < expected.added.size(); ++i) {
     ASSERT_EQ(found.added[i].size(), 2u);
     for (const auto& [name, mean] : expected.added[i]) {
       ASSERT_EQ(found.added[i].count(name), 1u) << name;
       EXPECT_NEAR(found.added[i].at(name), mean, 1e-5 * mean) << name;
     }
   }
-  const std::map<std::string, at::Tensor> tensors(found.parameters.begin(),
-                                                  found.parameters.end());
-  ASSERT_EQ(tensors.size(), expected.parameters.size());
-  for (const auto& [name, tensor] : expected.parameters) {
-    ASSERT_EQ(tensors.count(name), 1u) << name;
-    EXPECT_TRUE(tensors.at(name).allclose(tensor, 1e-4, 1e-6)) << name;
-  }
 }
 
-const std::vector<Layout>& Layouts() {
-  static const auto* const layouts = new std::vector<Layout>{
+const std::vector<LabLayout>& Layouts() {
+  static const auto* const layouts = new std::vector<LabLayout>{
       {"two replicas", "1f1b", 2, 1, 1},
       {"three replicas", "gpipe", 3, 1, 1},
-      {"a pair", "1f1b", 1, 2, 2},
-      {"three stages over ranks", "gpipe", 3, 3, 1},
-      {"checkpointing", "1f1b", 1, 3, 3, ActivationCheckpointing::kAlways},
-      {"two pairs", "zb_h1", 2, 2, 2},
-      {"two pairs over ranks", "zb_h1", 4, 2, 1,
+      {"a pair", "1f1b", 1, 1, 2},
+      {"three stages over ranks", "gpipe", 1, 3, 1},
+      {"checkpointing", "1f1b", 1, 1, 3, 1, 12,
+       ActivationCheckpointing::kAlways},
+      {"two pairs", "zb_h1", 2, 1, 2},
+      {"two pairs over ranks", "zb_h1", 2, 2, 1, 1, 12,
        ActivationCheckpointing::kExceptLast},
   };
   return *layouts;
@@ -241,26 +191,24 @@ TEST(AuxiliaryLossesTest, AreTrainedAndReportedInAnyLayout) {
   const Outcome expected = ByHand();
   EXPECT_GT(expected.added[0].at("square"), 0.01);
   EXPECT_GT(expected.added[0].at("z_loss"), 0.01);
-  ExpectClose(TrainedHybrid({"one", "1f1b", 1, 1, 1}, false), expected);
-  for (const Layout& layout : Layouts()) {
+  ExpectAllClose(Trained({"one"}), expected);
+  for (const LabLayout& layout : Layouts()) {
     SCOPED_TRACE(layout.name);
-    ExpectClose(TrainedHybrid(layout, false), expected);
-    if (layout.replicas() == 1) {
-      Layout together = layout;
+    ExpectAllClose(Trained(layout), expected);
+    if (layout.replicas == 1) {
+      LabLayout together = layout;
       together.weight_gradient_batch = 3;
-      ExpectClose(TrainedHybrid(together, false), expected);
+      ExpectAllClose(Trained(together), expected);
     }
   }
 }
 
 TEST(AuxiliaryLossesTest, AreReproducible) {
-  const Outcome expected = TrainedHybrid({"one", "1f1b", 1, 1, 1}, true);
-  for (const Layout& layout : Layouts()) {
+  const Outcome expected = Trained({"one"}, Job(/*reproducible=*/true));
+  for (const LabLayout& layout : Layouts()) {
     SCOPED_TRACE(layout.name);
-    const Outcome found = TrainedHybrid(layout, true);
-    EXPECT_EQ(WeightsSha256(found.parameters),
-              WeightsSha256(expected.parameters));
-    EXPECT_EQ(found.losses, expected.losses);
+    const Outcome found = Trained(layout, Job(/*reproducible=*/true));
+    ExpectSameBits(found.trained, expected.trained);
     EXPECT_EQ(found.added, expected.added);
   }
 }
@@ -273,17 +221,14 @@ TEST(AuxiliaryLossesTest, ReplicasInOnePieceTrainOnThemToo) {
       ReplicatedOptions options;
       options.seed = kSeed;
       options.accumulation_steps = accumulation;
-      const Make make = [&](Communicator* world)
-          -> absl::StatusOr<std::unique_ptr<Strategy>> {
+      LabLayout layout = {"replicas", "sequential", ranks};
+      layout.group_of_one = true;
+      LabJob job = Job();
+      job.make = [&](Communicator* world) {
         return MakeReplicated(MakeLayers(Specs(), kSeed), Loss(), options,
                               *world);
       };
-      Outcome found;
-      const absl::Status status = RunThreadRanks(
-          ranks,
-          [&](Communicator& world) { return Train(make, 1, &world, &found); });
-      EXPECT_TRUE(status.ok()) << status;
-      ExpectClose(found, expected);
+      ExpectAllClose(Trained(layout, job), expected);
     }
   }
 }
@@ -299,11 +244,10 @@ TEST(AuxiliaryLossesErrorTest, ALossThatIsNoScalarNamesItsLayer) {
     };
     return layer;
   };
-  const auto strategy = MeshStrategy::Create(
-      specs, Loss(), OptionsOf({"a pair", "1f1b", 1, 2, 2}, false), nullptr);
-  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  LabJob job = Job();
+  job.specs = [&] { return specs; };
   const absl::Status status =
-      (*strategy)->TrainStep(BatchOf(0, 0, 1), kRate).status();
+      TrainInLab({"a pair", "1f1b", 1, 1, 2}, job).status();
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("layer penalty1: loss square must be a scalar"));
 }
