@@ -78,12 +78,6 @@ void CompareByName(const TensorsByName& found, const TensorsByName& expected,
   }
 }
 
-void CompareTensors(const LabOutcome& found, const LabOutcome& expected,
-                    const Compare& compare) {
-  CompareByName(found.model, expected.model, compare);
-  CompareByName(found.optimizer, expected.optimizer, compare);
-}
-
 // The evaluation comes last.
 std::vector<Score> AllScores(const LabOutcome& outcome) {
   std::vector<Score> scores = outcome.scores;
@@ -162,6 +156,13 @@ Batch TakenBy(const Strategy& strategy, Batch batch) {
   return batch;
 }
 
+void ExpectSameBits(const TensorsByName& found, const TensorsByName& expected) {
+  CompareByName(
+      found, expected, [](const at::Tensor& tensor, const at::Tensor& other) {
+        EXPECT_EQ(WeightsSha256({{"", tensor}}), WeightsSha256({{"", other}}));
+      });
+}
+
 void ExpectSameBits(const absl::StatusOr<LabOutcome>& found,
                     const absl::StatusOr<LabOutcome>& expected) {
   ASSERT_TRUE(found.ok()) << found.status();
@@ -173,10 +174,8 @@ void ExpectSameBits(const absl::StatusOr<LabOutcome>& found,
     EXPECT_EQ(its[i].correct, scores[i].correct) << "step " << i;
     EXPECT_EQ(its[i].count, scores[i].count) << "step " << i;
   }
-  CompareTensors(
-      *found, *expected, [](const at::Tensor& tensor, const at::Tensor& other) {
-        EXPECT_EQ(WeightsSha256({{"", tensor}}), WeightsSha256({{"", other}}));
-      });
+  ExpectSameBits(found->model, expected->model);
+  ExpectSameBits(found->optimizer, expected->optimizer);
 }
 
 void ExpectClose(const absl::StatusOr<LabOutcome>& found,
@@ -192,11 +191,11 @@ void ExpectClose(const absl::StatusOr<LabOutcome>& found,
     EXPECT_EQ(its[i].count, scores[i].count) << "step " << i;
   }
   EXPECT_EQ(found->evaluation.correct, expected->evaluation.correct);
-  CompareTensors(*found, *expected,
-                 [&](const at::Tensor& tensor, const at::Tensor& other) {
-                   EXPECT_TRUE(tensor.allclose(other, tolerance.relative,
-                                               tolerance.absolute));
-                 });
+  const auto compare = [&](const at::Tensor& tensor, const at::Tensor& other) {
+    EXPECT_TRUE(tensor.allclose(other, tolerance.relative, tolerance.absolute));
+  };
+  CompareByName(found->model, expected->model, compare);
+  CompareByName(found->optimizer, expected->optimizer, compare);
 }
 
 }  // namespace tandem

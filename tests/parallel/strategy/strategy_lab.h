@@ -108,6 +108,7 @@ struct LabTolerance {
   double absolute = 1e-6;
 };
 
+void ExpectSameBits(const TensorsByName& found, const TensorsByName& expected);
 // Scores, model and optimizer state, but not what which rank holds.
 void ExpectSameBits(const absl::StatusOr<LabOutcome>& found,
                     const absl::StatusOr<LabOutcome>& expected);
