@@ -23,17 +23,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/checkpoint/fingerprint.h"
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "models/z_loss.h"
-#include "parallel/balance/cut.h"
-#include "parallel/schedule/schedules.h"
-#include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
+#include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
 namespace {
@@ -114,67 +111,46 @@ void ExpectGradients(const Strategy& strategy, const Gradients& expected) {
   }
 }
 
-struct Layout {
-  std::string schedule;
-  int replicas;
-  int stages;  // of one device each
-  bool over_ranks;
-  int chunks = 1;
-  int microbatches = 4;
-  bool reproducible = false;
-  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
-};
-
-MeshStrategyOptions OptionsOf(const Layout& layout) {
-  MeshStrategyOptions options;
-  options.schedule = *MakeSchedule(
-      layout.schedule, {layout.stages, layout.chunks, layout.microbatches});
-  options.cuts = *UniformCuts(static_cast<int64_t>(Specs().size()),
-                              options.schedule.stages);
-  options.devices.assign(
-      static_cast<size_t>(layout.over_ranks ? 1 : layout.stages), c10::kCPU);
-  options.seed = kSeed;
-  options.reproducible = layout.reproducible;
-  options.pipeline.checkpointing = layout.checkpointing;
-  return options;
+LabJob JobOf(const LossFunction& loss, bool reproducible = false) {
+  LabJob job;
+  job.specs = Specs;
+  job.loss = loss;
+  job.change = [reproducible](MeshStrategyOptions& options) {
+    options.seed = kSeed;
+    options.reproducible = reproducible;
+  };
+  return job;
 }
 
 // Calls `check` with each rank's strategy and part of the batch.
-using Check = std::function<absl::Status(MeshStrategy&, const Batch&)>;
-void OnRanks(const Layout& layout, const MeshStrategyOptions& options,
-             const LossFunction& loss, const Batch& batch, const Check& check) {
-  const int pipe = layout.over_ranks ? layout.stages : 1;
-  const auto run = [&](Communicator* world) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(
-        const std::unique_ptr<MeshStrategy> strategy,
-        MeshStrategy::Create(Specs(), loss, options, world));
-    const int replica = world == nullptr ? 0 : world->rank() / pipe;
-    const int64_t size = batch.size / layout.replicas;
-    return check(*strategy, SamplesOf(batch, replica * size, size));
-  };
-  const int ranks = layout.replicas * pipe;
+using Check = std::function<absl::Status(Strategy&, const Batch&)>;
+void OnRanks(const LabLayout& layout, const LossFunction& loss,
+             const Batch& batch, const Check& check) {
   const absl::Status status =
-      ranks == 1 ? run(nullptr)
-                 : RunThreadRanks(
-                       ranks, [&](Communicator& world) { return run(&world); });
+      OnLabRanks(layout, JobOf(loss), [&](const LabRank& rank) {
+        const int64_t size = batch.size / layout.replicas;
+        return check(*rank.strategy,
+                     SamplesOf(batch, rank.replica * size, size));
+      });
   EXPECT_TRUE(status.ok()) << status;
 }
 
-const std::vector<Layout>& Layouts() {
-  static const auto* const layouts = new std::vector<Layout>{
-      {"gpipe", 1, 1, false},
-      {"gpipe", 1, 2, false},
-      {"1f1b", 1, 4, false},
-      {"1f1b", 1, 2, true},
-      {"interleaved_1f1b", 1, 2, false, 2},
-      {"looped_bfs", 1, 2, false, 2},
-      {"zb_h1", 1, 2, false},
-      {"zb_v", 1, 2, false, 2},
-      {"1f1b", 2, 1, false},
-      {"1f1b", 3, 2, false},
-      {"zb_h1", 2, 2, true},
-      {"gpipe", 4, 1, false, 1, 1},
-      {"1f1b", 2, 2, false, 1, 4, false, ActivationCheckpointing::kAlways},
+const std::vector<LabLayout>& Layouts() {
+  static const auto* const layouts = new std::vector<LabLayout>{
+      {"one device", "gpipe", 1, 1, 1, 1, 4},
+      {"gpipe", "gpipe", 1, 1, 2, 1, 4},
+      {"1f1b", "1f1b", 1, 1, 4, 1, 4},
+      {"over ranks", "1f1b", 1, 2, 1, 1, 4},
+      {"chunks", "interleaved_1f1b", 1, 1, 2, 2, 4},
+      {"breadth first", "looped_bfs", 1, 1, 2, 2, 4},
+      {"zero bubble", "zb_h1", 1, 1, 2, 1, 4},
+      {"V", "zb_v", 1, 1, 2, 2, 4},
+      {"two replicas", "1f1b", 2, 1, 1, 1, 8},
+      {"three pairs", "1f1b", 3, 1, 2, 1, 12},
+      {"two pairs over ranks", "zb_h1", 2, 2, 1, 1, 8},
+      {"four replicas", "gpipe", 4, 1, 1, 1, 4},
+      {"checkpointing", "1f1b", 2, 1, 2, 1, 8,
+       ActivationCheckpointing::kAlways},
   };
   return *layouts;
 }
@@ -183,11 +159,10 @@ TEST(LossWeightsTest, GradientsAreTheUncutBatchsInEveryLayout) {
   const Batch batch = PaddedBatch();
   const Gradients expected = Expected(batch);
   const double loss = ExpectedLoss(batch);
-  for (const Layout& layout : Layouts()) {
-    SCOPED_TRACE(absl::StrCat(layout.schedule, " ", layout.replicas, "x",
-                              layout.stages));
-    OnRanks(layout, OptionsOf(layout), CrossEntropyIgnoring(kIgnored), batch,
-            [&](MeshStrategy& strategy, const Batch& part) -> absl::Status {
+  for (const LabLayout& layout : Layouts()) {
+    SCOPED_TRACE(layout.name);
+    OnRanks(layout, CrossEntropyIgnoring(kIgnored), batch,
+            [&](Strategy& strategy, const Batch& part) -> absl::Status {
               TANDEM_ASSIGN_OR_RETURN(const Score score,
                                       strategy.ComputeGradients(part));
               EXPECT_NEAR(score.loss(), loss, 1e-5);
@@ -202,10 +177,9 @@ TEST(LossWeightsTest, GradientsAreTheUncutBatchsInEveryLayout) {
 TEST(LossWeightsTest, AuxiliaryLossesWeighBySamples) {
   const Batch batch = PaddedBatch();
   const Gradients expected = Expected(batch, 0.1);
-  for (const Layout& layout : {Layouts()[1], Layouts()[10]}) {
-    OnRanks(layout, OptionsOf(layout),
-            WithZLoss(CrossEntropyIgnoring(kIgnored), 0.1), batch,
-            [&](MeshStrategy& strategy, const Batch& part) -> absl::Status {
+  for (const LabLayout& layout : {Layouts()[1], Layouts()[10]}) {
+    OnRanks(layout, WithZLoss(CrossEntropyIgnoring(kIgnored), 0.1), batch,
+            [&](Strategy& strategy, const Batch& part) -> absl::Status {
               TANDEM_RETURN_IF_ERROR(strategy.ComputeGradients(part).status());
               ExpectGradients(strategy, expected);
               return strategy.SkipUpdate();
@@ -213,54 +187,51 @@ TEST(LossWeightsTest, AuxiliaryLossesWeighBySamples) {
   }
 }
 
-// The weights' hash after two steps.
-std::string Reproduced(const Layout& layout, const LossFunction& loss,
-                       const Batch& batch) {
-  std::string hash;
-  OnRanks(layout, OptionsOf(layout), loss, batch,
-          [&](MeshStrategy& strategy, const Batch& part) -> absl::Status {
-            for (int i = 0; i < 2; ++i) {
-              TANDEM_RETURN_IF_ERROR(strategy.TrainStep(part, 0.1).status());
-            }
-            TANDEM_ASSIGN_OR_RETURN(const WholeState state,
-                                    strategy.GatherState());
-            if (state.parameters.size() == 2 * Specs().size()) {
-              hash = WeightsSha256(state.parameters);
-            }
-            return absl::OkStatus();
-          });
-  return hash;
+// The weights after two steps.
+TensorsByName Trained(const LabLayout& layout, const LossFunction& loss,
+                      const Batch& batch, bool reproducible = true) {
+  LabJob job = JobOf(loss, reproducible);
+  job.batch = [&](int, int replica, int replicas) {
+    const int64_t size = batch.size / replicas;
+    return SamplesOf(batch, replica * size, size);
+  };
+  job.steps = 2;
+  auto outcome = TrainInLab(layout, job);
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+  if (!outcome.ok()) return {};
+  EXPECT_EQ(outcome->model.size(), 2 * Specs().size());
+  return std::move(outcome->model);
 }
 
 TEST(LossWeightsTest, ReproducibleBitsAreThoseOfOneDevice) {
   for (const bool padded : {true, false}) {
     const Batch batch = PaddedBatch(padded);
     const LossFunction loss = CrossEntropyIgnoring(kIgnored);
-    const std::string one =
-        Reproduced({"1f1b", 1, 1, false, 1, 12, true}, loss, batch);
-    EXPECT_FALSE(one.empty());
-    for (const Layout& layout : {Layout{"1f1b", 2, 1, false, 1, 6, true},
-                                 Layout{"1f1b", 3, 2, false, 1, 4, true},
-                                 Layout{"zb_h1", 2, 2, true, 1, 6, true},
-                                 Layout{"gpipe", 1, 4, false, 1, 12, true}}) {
-      EXPECT_EQ(Reproduced(layout, loss, batch), one) << layout.schedule;
+    const TensorsByName one = Trained({"one"}, loss, batch);
+    for (const LabLayout& layout :
+         {LabLayout{"two", "1f1b", 2, 1, 1},
+          LabLayout{"pairs", "1f1b", 3, 1, 2},
+          LabLayout{"over ranks", "zb_h1", 2, 2, 1},
+          LabLayout{"four stages", "gpipe", 1, 1, 4}}) {
+      SCOPED_TRACE(layout.name);
+      ExpectSameBits(Trained(layout, loss, batch), one);
     }
     if (padded) continue;
     // Where all count, the bits are those of the loss that knows no others.
-    EXPECT_EQ(
-        Reproduced({"1f1b", 2, 2, false, 1, 6, true}, CrossEntropy, batch),
-        one);
-    EXPECT_EQ(Reproduced({"1f1b", 3, 1, false}, CrossEntropy, batch),
-              Reproduced({"1f1b", 3, 1, false}, loss, batch));
+    ExpectSameBits(Trained({"pairs", "1f1b", 2, 1, 2}, CrossEntropy, batch),
+                   one);
+    const LabLayout three = {"three", "1f1b", 3};
+    ExpectSameBits(Trained(three, CrossEntropy, batch, false),
+                   Trained(three, loss, batch, false));
   }
 }
 
 TEST(LossWeightsTest, ABatchOfPaddingTrainsNothingAndScoresNothing) {
   Batch batch = PaddedBatch();
   batch.targets.fill_(kIgnored);
-  for (const Layout& layout : {Layouts()[0], Layouts()[3], Layouts()[8]}) {
-    OnRanks(layout, OptionsOf(layout), CrossEntropyIgnoring(kIgnored), batch,
-            [&](MeshStrategy& strategy, const Batch& part) -> absl::Status {
+  for (const LabLayout& layout : {Layouts()[0], Layouts()[3], Layouts()[8]}) {
+    OnRanks(layout, CrossEntropyIgnoring(kIgnored), batch,
+            [&](Strategy& strategy, const Batch& part) -> absl::Status {
               TANDEM_ASSIGN_OR_RETURN(const Score score,
                                       strategy.ComputeGradients(part));
               EXPECT_EQ(score.loss(), 0);
@@ -293,9 +264,9 @@ TEST(LossWeightsTest, ANanOfWeightZeroGoesNowhere) {
       });
   const Batch batch = PaddedBatch();
   const Gradients expected = Expected(batch);
-  for (const Layout& layout : {Layouts()[2], Layouts()[11]}) {
-    OnRanks(layout, OptionsOf(layout), naive, batch,
-            [&](MeshStrategy& strategy, const Batch& part) -> absl::Status {
+  for (const LabLayout& layout : {Layouts()[2], Layouts()[11]}) {
+    OnRanks(layout, naive, batch,
+            [&](Strategy& strategy, const Batch& part) -> absl::Status {
               TANDEM_ASSIGN_OR_RETURN(const Score score,
                                       strategy.ComputeGradients(part));
               EXPECT_TRUE(std::isfinite(score.loss()));
@@ -311,8 +282,8 @@ LossResult WithoutWeight(const at::Tensor& outputs, const at::Tensor& targets) {
 
 TEST(LossWeightsTest, ALossThatHidesItsWeightIsRefused) {
   const Batch batch = PaddedBatch();
-  OnRanks(Layouts()[1], OptionsOf(Layouts()[1]), WithoutWeight, batch,
-          [&](MeshStrategy& strategy, const Batch& part) -> absl::Status {
+  OnRanks(Layouts()[1], WithoutWeight, batch,
+          [&](Strategy& strategy, const Batch& part) -> absl::Status {
             EXPECT_THAT(
                 std::string(strategy.TrainStep(part, 0.1).status().message()),
                 HasSubstr("give the LossFunction a weight"));
