@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,13 +16,10 @@
 #include "core/checkpoint/fingerprint.h"
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
-#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
-#include "parallel/balance/cut.h"
-#include "parallel/schedule/schedules.h"
-#include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
+#include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
 namespace {
@@ -49,48 +45,51 @@ Batch BatchOf(int step, int replica) {
           at::randint(20, {4, 6}, generator, at::kLong), 4};
 }
 
-using StrategyPtr = std::unique_ptr<Strategy>;
-
 struct Job {
-  std::string name;
-  int ranks;
-  int pipe;  // ranks of a replica
-  std::function<absl::StatusOr<StrategyPtr>(Communicator& world)> make;
+  LabLayout layout;
+  LabJob job;
 };
 
-Job HybridJob(const std::string& model, int ranks, int pipe, int devices,
+// Two microbatches on each replica.
+LabLayout LayoutOf(const std::string& name, int replicas, int pipe,
+                   int devices) {
+  LabLayout layout = {name, "1f1b", replicas, pipe, devices};
+  layout.microbatches = 2 * replicas;
+  layout.group_of_one = true;
+  return layout;
+}
+
+Job HybridJob(const std::string& model, int replicas, int pipe, int devices,
               double clip_norm, bool reproducible = false) {
-  const auto make = [=](Communicator& world) -> absl::StatusOr<StrategyPtr> {
-    const LayerSpecs specs = Specs(model);
-    const int stages = pipe * devices;
-    MeshStrategyOptions options;
-    options.schedule = *MakeSchedule("1f1b", {stages, 1, 2});
-    options.cuts = *UniformCuts(static_cast<int64_t>(specs.size()), stages);
-    options.devices.assign(static_cast<size_t>(devices), c10::kCPU);
+  LabJob job;
+  job.specs = [model] { return Specs(model); };
+  job.loss = CrossEntropy;
+  job.change = [=](MeshStrategyOptions& options) {
     options.seed = kSeed;
     options.clip_norm = clip_norm;
     options.reproducible = reproducible;
-    return MeshStrategy::Create(specs, CrossEntropy, options, &world);
   };
-  return {absl::StrCat(model, ", hybrid ", ranks, " ranks, pipe ", pipe), ranks,
-          pipe, make};
+  return {LayoutOf(absl::StrCat(model, ", ", replicas, " hybrids, pipe ", pipe),
+                   replicas, pipe, devices),
+          job};
 }
 
 Job ReplicatedJob(int ranks) {
-  const auto make = [](Communicator& world) -> absl::StatusOr<StrategyPtr> {
+  LabJob job;
+  job.make = [](Communicator* world) {
     ReplicatedOptions options;
     options.clip_norm = 0.5;
     return MakeReplicated(MakeLayers(Specs("gpt_tiny_tied"), kSeed),
-                          CrossEntropy, options, world);
+                          CrossEntropy, options, *world);
   };
-  return {absl::StrCat("replicated ", ranks), ranks, 1, make};
+  return {LayoutOf(absl::StrCat("replicated ", ranks), ranks, 1, 1), job};
 }
 
 std::vector<Job> Jobs() {
   return {HybridJob("gpt_tiny", 1, 1, 2, 0),
-          HybridJob("gpt_tiny", 2, 2, 1, 0.5),
-          HybridJob("gpt_tiny_tied", 2, 2, 1, 0),
-          HybridJob("gpt_tiny_tied", 4, 2, 1, 0.5),
+          HybridJob("gpt_tiny", 1, 2, 1, 0.5),
+          HybridJob("gpt_tiny_tied", 1, 2, 1, 0),
+          HybridJob("gpt_tiny_tied", 2, 2, 1, 0.5),
           HybridJob("gpt_tiny", 2, 1, 2, 0, /*reproducible=*/true),
           ReplicatedJob(1),
           ReplicatedJob(2)};
@@ -100,15 +99,15 @@ using Step = std::function<absl::Status(Strategy&, const Batch&, int number)>;
 
 // By rank, the parameters' hashes after each of three steps.
 std::vector<std::string> Hashes(const Job& job, const Step& step) {
-  std::vector<std::string> hashes(static_cast<size_t>(job.ranks));
+  std::vector<std::string> hashes(static_cast<size_t>(job.layout.ranks()));
   const absl::Status status =
-      RunThreadRanks(job.ranks, [&](Communicator& world) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(const StrategyPtr strategy, job.make(world));
-        std::string& mine = hashes[static_cast<size_t>(world.rank())];
+      OnLabRanks(job.layout, job.job, [&](const LabRank& rank) -> absl::Status {
+        std::string& mine = hashes[static_cast<size_t>(rank.rank)];
         for (int i = 0; i < 3; ++i) {
           TANDEM_RETURN_IF_ERROR(
-              step(*strategy, BatchOf(i, world.rank() / job.pipe), i));
-          absl::StrAppend(&mine, WeightsSha256(strategy->Parameters()), " ");
+              step(*rank.strategy, BatchOf(i, rank.replica), i));
+          absl::StrAppend(&mine, WeightsSha256(rank.strategy->Parameters()),
+                          " ");
         }
         return absl::OkStatus();
       });
@@ -128,17 +127,17 @@ absl::Status InHalves(Strategy& strategy, const Batch& batch, int) {
 
 TEST(StepHalvesTest, AreTheStep) {
   for (const Job& job : Jobs()) {
-    SCOPED_TRACE(job.name);
+    SCOPED_TRACE(job.layout.name);
     EXPECT_EQ(Hashes(job, InHalves), Hashes(job, Whole));
   }
 }
 
 TEST(StepHalvesTest, GradientsMayBeChangedBetween) {
-  for (const Job& job : {HybridJob("gpt_tiny", 2, 2, 1, 0), ReplicatedJob(1)}) {
-    SCOPED_TRACE(job.name);
-    const absl::Status status =
-        RunThreadRanks(job.ranks, [&](Communicator& world) -> absl::Status {
-          TANDEM_ASSIGN_OR_RETURN(const StrategyPtr strategy, job.make(world));
+  for (const Job& job : {HybridJob("gpt_tiny", 1, 2, 1, 0), ReplicatedJob(1)}) {
+    SCOPED_TRACE(job.layout.name);
+    const absl::Status status = OnLabRanks(
+        job.layout, job.job, [&](const LabRank& rank) -> absl::Status {
+          Strategy* const strategy = rank.strategy;
           TANDEM_RETURN_IF_ERROR(
               strategy->ComputeGradients(BatchOf(0, 0)).status());
           for (const auto& each : strategy->Gradients()) each.second.fill_(0);
@@ -162,7 +161,7 @@ TEST(StepHalvesTest, AnUpdateMayBeSkipped) {
     return number == 1 ? strategy.SkipUpdate() : strategy.Update(kRate);
   };
   for (const Job& job : Jobs()) {
-    SCOPED_TRACE(job.name);
+    SCOPED_TRACE(job.layout.name);
     const auto found = Hashes(job, skip_second);
     const auto whole = Hashes(job, Whole);
     for (size_t rank = 0; rank < found.size(); ++rank) {
@@ -176,10 +175,10 @@ TEST(StepHalvesTest, AnUpdateMayBeSkipped) {
 
 TEST(StepHalvesTest, FollowEachOther) {
   for (const Job& job : {HybridJob("gpt_tiny", 1, 1, 2, 0), ReplicatedJob(1)}) {
-    SCOPED_TRACE(job.name);
-    const absl::Status status =
-        RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
-          TANDEM_ASSIGN_OR_RETURN(const StrategyPtr strategy, job.make(world));
+    SCOPED_TRACE(job.layout.name);
+    const absl::Status status = OnLabRanks(
+        job.layout, job.job, [&](const LabRank& rank) -> absl::Status {
+          Strategy* const strategy = rank.strategy;
           const Batch batch = BatchOf(0, 0);
           for (const absl::Status& each :
                {strategy->Update(kRate), strategy->SkipUpdate()}) {
