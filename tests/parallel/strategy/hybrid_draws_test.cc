@@ -16,17 +16,17 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "core/checkpoint/fingerprint.h"
-#include "core/comm/communicator.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 #include "core/random/random.h"
 #include "core/testing/device_types.h"
-#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/module_layer.h"
-#include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
 namespace {
@@ -73,61 +73,45 @@ LayerSpecs Specs() {
       LinearLayer("d", 16, 5)};
 }
 
-struct Trained {
-  std::string weights;
-  std::vector<double> losses;
-};
-
 class HybridDrawsTest : public DeviceTypeTest {
  protected:
-  static MeshStrategyOptions Options(const std::string& schedule, int stages,
-                                     ActivationCheckpointing checkpointing) {
-    MeshStrategyOptions options;
-    options.schedule = *MakeSchedule(schedule, {stages, 1, 4});
-    options.cuts = *UniformCuts(static_cast<int64_t>(Specs().size()), stages);
-    options.pipeline.checkpointing = checkpointing;
-    return options;
+  static LabJob Job() {
+    LabJob job;
+    job.specs = Specs;
+    job.loss = CrossEntropy;
+    job.batch = [](int step, int, int) -> Batch {
+      const at::Generator generator = GeneratorFor(step, "batch");
+      return {at::randn({12, 6}, generator),
+              at::randint(5, {12}, generator, at::kLong), 12};
+    };
+    return job;
   }
 
-  static Trained Train(const std::string& schedule, int stages,
-                       ActivationCheckpointing checkpointing) {
-    MeshStrategyOptions options = Options(schedule, stages, checkpointing);
-    options.devices = Devices(stages);
-    return Train(options, nullptr);
+  static absl::StatusOr<LabOutcome> Train(
+      const std::string& schedule, int stages,
+      ActivationCheckpointing checkpointing) {
+    LabLayout layout = {"", schedule, 1, 1, stages, 1, 4, checkpointing};
+    layout.device_pool = Devices(stages);
+    return TrainInLab(layout, Job());
   }
 
-  static Trained Train(const MeshStrategyOptions& options,
-                       Communicator* world) {
-    const auto strategy =
-        MeshStrategy::Create(Specs(), CrossEntropy, options, world);
-    EXPECT_TRUE(strategy.ok()) << strategy.status();
-    if (!strategy.ok()) return {};
-    Trained run;
-    for (int i = 0; i < 3; ++i) {
-      const at::Generator generator = GeneratorFor(i, "batch");
-      const Batch batch = {at::randn({12, 6}, generator),
-                           at::randint(5, {12}, generator, at::kLong), 12};
-      const auto score = (*strategy)->TrainStep(batch, 0.1);
-      EXPECT_TRUE(score.ok()) << score.status();
-      if (!score.ok()) return {};
-      run.losses.push_back(score->loss_sum);
-    }
-    run.weights = WeightsSha256((*strategy)->Parameters());
-    return run;
-  }
-
-  // By rank: its stage's weights, and losses.
-  static std::vector<Trained> TrainOverRanks(
-      int ranks, ActivationCheckpointing checkpointing) {
-    std::vector<Trained> runs(static_cast<size_t>(ranks));
-    const absl::Status status = RunThreadRanks(ranks, [&](Communicator& world) {
-      MeshStrategyOptions options = Options("1f1b", ranks, checkpointing);
+  // Of two ranks, and their losses, by rank.
+  static absl::StatusOr<LabOutcome> TrainOverRanks(
+      ActivationCheckpointing checkpointing,
+      std::vector<std::vector<double>>* losses) {
+    LabJob job = Job();
+    job.change = [](MeshStrategyOptions& options) {
       options.devices = {TestDevice()};
-      runs[static_cast<size_t>(world.rank())] = Train(options, &world);
-      return absl::OkStatus();
-    });
-    EXPECT_TRUE(status.ok()) << status;
-    return runs;
+    };
+    losses->resize(2);
+    job.step = [&](const LabRank& rank, const Batch& batch,
+                   int) -> absl::StatusOr<Score> {
+      TANDEM_ASSIGN_OR_RETURN(const Score score,
+                              rank.strategy->TrainStep(batch, 0.1));
+      (*losses)[static_cast<size_t>(rank.rank)].push_back(score.loss_sum);
+      return score;
+    };
+    return TrainInLab({"", "1f1b", 1, 2, 1, 1, 4, checkpointing}, job);
   }
 };
 TANDEM_ON_DEVICE_TYPES(HybridDrawsTest);
@@ -135,40 +119,38 @@ TANDEM_ON_DEVICE_TYPES(HybridDrawsTest);
 TEST_P(HybridDrawsTest, AreTheSameWhenALayerIsComputedAgain) {
   for (const char* schedule : {"1f1b", "zb_h1"}) {
     for (int stages : {1, 2}) {
-      const Trained kept =
+      const auto kept =
           Train(schedule, stages, ActivationCheckpointing::kNever);
       for (const auto again : {ActivationCheckpointing::kAlways,
                                ActivationCheckpointing::kExceptLast}) {
         at::randn({3}, TestDevice());  // moves the device's generator
-        const Trained run = Train(schedule, stages, again);
-        EXPECT_EQ(run.weights, kept.weights) << schedule << " " << stages;
-        EXPECT_EQ(run.losses, kept.losses);
+        const auto run = Train(schedule, stages, again);
+        SCOPED_TRACE(absl::StrCat(schedule, " ", stages));
+        ExpectSameBits(run, kept);
       }
     }
   }
 }
 
 TEST_P(HybridDrawsTest, AreTheSameWhenRanksComputeALayerAgain) {
-  const auto kept = TrainOverRanks(2, ActivationCheckpointing::kNever);
+  std::vector<std::vector<double>> losses;
+  const auto kept = TrainOverRanks(ActivationCheckpointing::kNever, &losses);
   for (const auto again : {ActivationCheckpointing::kAlways,
                            ActivationCheckpointing::kExceptLast}) {
-    const auto runs = TrainOverRanks(2, again);
-    for (size_t rank = 0; rank < kept.size(); ++rank) {
-      EXPECT_EQ(runs[rank].weights, kept[rank].weights) << rank;
-      EXPECT_EQ(runs[rank].losses, kept[rank].losses) << rank;
-    }
+    std::vector<std::vector<double>> its_losses;
+    ExpectSameBits(TrainOverRanks(again, &its_losses), kept);
+    EXPECT_EQ(its_losses, losses);
   }
 }
 
 // Stages in threads of their own draw as they come.
 TEST_P(HybridDrawsTest, AreTheSameInEveryRunAndCut) {
-  const Trained one = Train("1f1b", 1, ActivationCheckpointing::kNever);
+  const auto one = Train("1f1b", 1, ActivationCheckpointing::kNever);
   for (int stages : {2, 4}) {
     for (int i = 0; i < 3; ++i) {
-      const Trained run =
-          Train("1f1b", stages, ActivationCheckpointing::kNever);
-      EXPECT_EQ(run.weights, one.weights) << stages << " stages";
-      EXPECT_EQ(run.losses, one.losses);
+      const auto run = Train("1f1b", stages, ActivationCheckpointing::kNever);
+      SCOPED_TRACE(absl::StrCat(stages, " stages"));
+      ExpectSameBits(run, one);
     }
   }
 }
