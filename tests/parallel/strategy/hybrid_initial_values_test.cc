@@ -20,9 +20,8 @@
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
-#include "parallel/balance/cut.h"
-#include "parallel/schedule/schedules.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
 namespace {
@@ -51,38 +50,15 @@ Batch BatchOf(int number, int64_t replica) {
           at::randint(6, {4}, generator, at::kLong), 4};
 }
 
-using OptionsOfRank = std::function<MeshStrategyOptions(int rank)>;
-using SpecsOfRank = std::function<LayerSpecs(int rank)>;
-
-MeshStrategyOptions Options(size_t layers, int stages) {
-  MeshStrategyOptions options;
-  options.schedule = *MakeSchedule("1f1b", {stages, 1, 2});
-  options.cuts = *UniformCuts(static_cast<int64_t>(layers), stages);
-  return options;
+LabLayout LayoutOf(int replicas, int stages) {
+  return {"", "1f1b", replicas, stages, 1, 1, 2 * replicas};
 }
 
-// By rank, what it holds at first and after two steps.
-std::vector<std::string> Hashes(int ranks, int pipe, const SpecsOfRank& specs,
-                                const OptionsOfRank& options) {
-  std::vector<std::string> hashes(static_cast<size_t>(ranks));
-  const absl::Status status =
-      RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
-        const int rank = world.rank();
-        TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<MeshStrategy> strategy,
-                                MeshStrategy::Create(specs(rank), CrossEntropy,
-                                                     options(rank), &world));
-        std::string& text = hashes[static_cast<size_t>(rank)];
-        for (int step = 0; step < 3; ++step) {
-          NamedTensors mine = strategy->Parameters();
-          for (auto& each : strategy->Buffers()) mine.push_back(each);
-          absl::StrAppend(&text, WeightsSha256(mine), " ");
-          TANDEM_RETURN_IF_ERROR(
-              strategy->TrainStep(BatchOf(step, rank / pipe), 0.1).status());
-        }
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
-  return hashes;
+LabJob Job(const std::function<LayerSpecs()>& specs) {
+  LabJob job;
+  job.specs = specs;
+  job.loss = CrossEntropy;
+  return job;
 }
 
 LayerSpecs TwoLinears() {
@@ -91,16 +67,28 @@ LayerSpecs TwoLinears() {
 
 TEST(HybridInitialValuesTest, AreTheFirstReplicasWhereLayersDrawAsTheyLike) {
   for (const bool broadcast_buffers : {true, false}) {
-    const auto hashes = Hashes(
-        4, 2,
-        [](int) {
-          return LayerSpecs{Careless("a", 6, 8), Careless("b", 8, 6)};
-        },
-        [&](int) {
-          MeshStrategyOptions options = Options(2, 2);
-          options.ddp.broadcast_buffers = broadcast_buffers;
-          return options;
+    LabJob job = Job([] {
+      return LayerSpecs{Careless("a", 6, 8), Careless("b", 8, 6)};
+    });
+    job.change = [&](MeshStrategyOptions& options) {
+      options.ddp.broadcast_buffers = broadcast_buffers;
+    };
+    // By rank, what it holds at first and after two steps.
+    std::vector<std::string> hashes(4);
+    const absl::Status status = OnLabRanks(
+        LayoutOf(2, 2), job, [&](const LabRank& rank) -> absl::Status {
+          std::string& text = hashes[static_cast<size_t>(rank.rank)];
+          for (int step = 0; step < 3; ++step) {
+            NamedTensors mine = rank.strategy->Parameters();
+            for (auto& each : rank.strategy->Buffers()) mine.push_back(each);
+            absl::StrAppend(&text, WeightsSha256(mine), " ");
+            TANDEM_RETURN_IF_ERROR(
+                rank.strategy->TrainStep(BatchOf(step, rank.replica), 0.1)
+                    .status());
+          }
+          return absl::OkStatus();
         });
+    EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(hashes[0], hashes[2]);
     EXPECT_EQ(hashes[1], hashes[3]);
     EXPECT_NE(hashes[0], hashes[1]);
@@ -123,26 +111,26 @@ LayerSpec TiedCareless(const std::string& name) {
 
 TEST(HybridInitialValuesTest, CopiesOfTiedWeightsAreTheFirstMembers) {
   for (const bool reproducible : {false, true}) {
-    const absl::Status status =
-        RunThreadRanks(4, [&](Communicator& world) -> absl::Status {
-          const LayerSpecs specs = {Careless("first", 6, 6), ReluLayer("r"),
-                                    TiedCareless("last")};
-          MeshStrategyOptions options = Options(specs.size(), 2);
-          options.reproducible = reproducible;
-          TANDEM_ASSIGN_OR_RETURN(
-              const std::unique_ptr<MeshStrategy> strategy,
-              MeshStrategy::Create(specs, CrossEntropy, options, &world));
+    LabJob job = Job([] {
+      return LayerSpecs{Careless("first", 6, 6), ReluLayer("r"),
+                        TiedCareless("last")};
+    });
+    job.change = [&](MeshStrategyOptions& options) {
+      options.reproducible = reproducible;
+    };
+    const absl::Status status = OnLabRanks(
+        LayoutOf(2, 2), job, [&](const LabRank& rank) -> absl::Status {
           for (int step = 0; step < 2; ++step) {
             at::Tensor weight;
-            for (const auto& [name, tensor] : strategy->Parameters()) {
+            for (const auto& [name, tensor] : rank.strategy->Parameters()) {
               if (name.find("weight") != std::string::npos) weight = tensor;
             }
             TANDEM_ASSIGN_OR_RETURN(
                 const std::vector<std::string> all,
-                world.AllGatherString(WeightsSha256({{"w", weight}})));
+                rank.world->AllGatherString(WeightsSha256({{"w", weight}})));
             for (const std::string& each : all) EXPECT_EQ(each, all[0]);
             TANDEM_RETURN_IF_ERROR(
-                strategy->TrainStep(BatchOf(step, world.rank() / 2), 0.1)
+                rank.strategy->TrainStep(BatchOf(step, rank.replica), 0.1)
                     .status());
           }
           return absl::OkStatus();
@@ -152,15 +140,17 @@ TEST(HybridInitialValuesTest, CopiesOfTiedWeightsAreTheFirstMembers) {
 }
 
 // What every rank says when its model cannot be trained with the others'.
-std::vector<std::string> Refusals(int ranks, int stages,
-                                  const SpecsOfRank& specs) {
+std::vector<std::string> Refusals(
+    int ranks, int stages, const std::function<LayerSpecs(int rank)>& specs) {
   std::vector<std::string> said(static_cast<size_t>(ranks));
   const absl::Status status =
       RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
         const LayerSpecs mine = specs(world.rank());
         said[static_cast<size_t>(world.rank())] = std::string(
             MeshStrategy::Create(mine, CrossEntropy,
-                                 Options(mine.size(), stages), &world)
+                                 LabOptions(LayoutOf(ranks / stages, stages),
+                                            static_cast<int64_t>(mine.size())),
+                                 &world)
                 .status()
                 .message());
         return world.Barrier();  // the group is still of use
