@@ -151,7 +151,7 @@ TEST(SimMemoryTest, APartThatDoesNotFitIsNamed) {
   EXPECT_EQ(result.exit_code, 1) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("sim:1 is out of memory"),
                                 HasSubstr("of 40 KiB in use"), HasSubstr("fc4"),
-                                HasSubstr("part 2 of 2")));
+                                HasSubstr("stage 1, on sim:1")));
 }
 
 struct Refusal {
