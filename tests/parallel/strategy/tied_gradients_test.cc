@@ -15,7 +15,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/checkpoint/fingerprint.h"
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
 #include "core/testing/thread_ranks.h"
@@ -24,7 +23,7 @@
 #include "models/layers/tied_linear.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
 namespace {
@@ -153,15 +152,6 @@ LayerSpecs Users(int users, bool chained) {
   return specs;
 }
 
-struct Layout {
-  int replicas;
-  int stages;
-  int ranks;  // of a replica
-};
-
-constexpr int kMicrobatches = 12;  // of all replicas
-constexpr int kSteps = 3;
-
 Batch BatchOf(int step, int replica, int replicas) {
   const at::Generator generator = GeneratorFor(1, absl::StrCat("batch ", step));
   const int64_t size = 24 / replicas;
@@ -171,89 +161,51 @@ Batch BatchOf(int step, int replica, int replicas) {
           targets.narrow(0, replica * size, size), size};
 }
 
-struct Outcome {
-  std::string bits;  // of weights and optimizer state
-  std::vector<double> losses;
-  NamedTensors parameters;
-};
-
-absl::Status Train(const LayerSpecs& specs, const Layout& layout,
-                   bool reproducible, Communicator* world, Outcome* outcome) {
-  MeshStrategyOptions options;
-  options.schedule = *MakeSchedule(
-      "1f1b", {layout.stages, 1, kMicrobatches / layout.replicas});
-  options.cuts =
-      *UniformCuts(static_cast<int64_t>(specs.size()), layout.stages);
-  options.devices.assign(static_cast<size_t>(layout.stages / layout.ranks),
-                         c10::kCPU);
-  options.optimizer = SgdOptions{0.9};
-  options.clip_norm = 0.3;
-  options.reproducible = reproducible;
-  options.seed = 4;
-  TANDEM_ASSIGN_OR_RETURN(
-      const std::unique_ptr<MeshStrategy> strategy,
-      MeshStrategy::Create(specs, CrossEntropy, options, world));
-  const int rank = world == nullptr ? 0 : world->rank();
-  Outcome mine;
-  for (int step = 0; step < kSteps; ++step) {
-    TANDEM_ASSIGN_OR_RETURN(
-        const Score score,
-        strategy->TrainStep(BatchOf(step, rank / layout.ranks, layout.replicas),
-                            0.05));
-    mine.losses.push_back(score.loss_sum);
-  }
-  TANDEM_ASSIGN_OR_RETURN(const WholeState state, strategy->GatherState());
-  if (rank != 0) return absl::OkStatus();
-  NamedTensors all;
-  for (const NamedTensors* part : {&state.parameters, &state.optimizer}) {
-    for (const auto& [name, tensor] : *part) {
-      all.emplace_back(name, tensor.detach().clone());
-    }
-  }
-  mine.bits = WeightsSha256(all);
-  mine.parameters = std::move(all);
-  *outcome = std::move(mine);
-  return absl::OkStatus();
+absl::StatusOr<LabOutcome> Trained(const LayerSpecs& specs,
+                                   const LabLayout& layout, bool reproducible) {
+  LabJob job;
+  job.specs = [&] { return specs; };
+  job.loss = CrossEntropy;
+  job.change = [&](MeshStrategyOptions& options) {
+    options.optimizer = SgdOptions{0.9};
+    options.clip_norm = 0.3;
+    options.reproducible = reproducible;
+    options.seed = 4;
+  };
+  job.batch = BatchOf;
+  job.rate = 0.05;
+  return TrainInLab(layout, job);
 }
 
-Outcome Trained(const LayerSpecs& specs, const Layout& layout,
-                bool reproducible) {
-  Outcome outcome;
-  const int ranks = layout.replicas * layout.ranks;
-  const absl::Status status =
-      ranks == 1
-          ? Train(specs, layout, reproducible, nullptr, &outcome)
-          : RunThreadRanks(ranks, [&](Communicator& world) {
-              return Train(specs, layout, reproducible, &world, &outcome);
-            });
-  EXPECT_TRUE(status.ok()) << status;
-  return outcome;
-}
-
-const std::vector<Layout>& Layouts() {
-  static const auto* const layouts =
-      new std::vector<Layout>{{2, 1, 1}, {1, 2, 1}, {1, 2, 2}, {1, 3, 1},
-                              {1, 3, 3}, {2, 3, 3}, {3, 2, 2}, {2, 3, 1}};
+const std::vector<LabLayout>& Layouts() {
+  static const auto* const layouts = new std::vector<LabLayout>{
+      {"two replicas", "1f1b", 2, 1, 1},
+      {"a pair", "1f1b", 1, 1, 2},
+      {"a pair over ranks", "1f1b", 1, 2, 1},
+      {"three stages", "1f1b", 1, 1, 3},
+      {"three stages over ranks", "1f1b", 1, 3, 1},
+      {"two of three stages over ranks", "1f1b", 2, 3, 1},
+      {"three pairs over ranks", "1f1b", 3, 2, 1},
+      {"two of three stages", "1f1b", 2, 1, 3},
+  };
   return *layouts;
 }
 
-std::string NameOf(int users, bool chained, const Layout& layout) {
+std::string NameOf(int users, bool chained, const LabLayout& layout) {
   return absl::StrCat(users, " users", chained ? ", chained, " : ", ",
-                      layout.replicas, " x ", layout.stages, " over ",
-                      layout.ranks, " ranks");
+                      layout.name);
 }
 
 TEST(TiedWeightsTest, AnyNumberOfUsersIsReproducible) {
   for (const int users : {3, 5}) {
     for (const bool chained : {false, true}) {
       const LayerSpecs specs = Users(users, chained);
-      const Outcome one = Trained(specs, {1, 1, 1}, /*reproducible=*/true);
-      EXPECT_NE(one.losses[0], one.losses[2]);
-      for (const Layout& layout : Layouts()) {
+      const auto one = Trained(specs, {"one"}, /*reproducible=*/true);
+      ASSERT_TRUE(one.ok()) << one.status();
+      EXPECT_NE(one->scores[0].loss_sum, one->scores[2].loss_sum);
+      for (const LabLayout& layout : Layouts()) {
         SCOPED_TRACE(NameOf(users, chained, layout));
-        const Outcome found = Trained(specs, layout, /*reproducible=*/true);
-        EXPECT_EQ(found.bits, one.bits);
-        EXPECT_EQ(found.losses, one.losses);
+        ExpectSameBits(Trained(specs, layout, /*reproducible=*/true), one);
       }
     }
   }
@@ -263,20 +215,11 @@ TEST(TiedWeightsTest, AnyNumberOfUsersIsReproducible) {
 TEST(TiedWeightsTest, CopiesTrainAsTheOneTensorOfTheUncutModel) {
   for (const bool chained : {false, true}) {
     const LayerSpecs specs = Users(4, chained);
-    const Outcome one = Trained(specs, {1, 1, 1}, /*reproducible=*/false);
-    for (const Layout& layout : Layouts()) {
+    const auto one = Trained(specs, {"one"}, /*reproducible=*/false);
+    for (const LabLayout& layout : Layouts()) {
       SCOPED_TRACE(NameOf(4, chained, layout));
-      const Outcome found = Trained(specs, layout, /*reproducible=*/false);
-      for (size_t i = 0; i < one.losses.size(); ++i) {
-        EXPECT_NEAR(found.losses[i], one.losses[i], 1e-4);
-      }
-      ASSERT_EQ(found.parameters.size(), one.parameters.size());
-      for (size_t i = 0; i < one.parameters.size(); ++i) {
-        EXPECT_EQ(found.parameters[i].first, one.parameters[i].first);
-        EXPECT_TRUE(found.parameters[i].second.allclose(
-            one.parameters[i].second, 1e-4, 1e-6))
-            << one.parameters[i].first;
-      }
+      ExpectClose(Trained(specs, layout, /*reproducible=*/false), one,
+                  {1e-4 / 24, 1e-4, 1e-6});
     }
   }
 }
