@@ -5,28 +5,26 @@
 #include <ATen/ops/cat.h>
 #include <torch/nn/module.h>
 
+#include <chrono>
 #include <cmath>
-#include <map>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
 #include "core/model/microbatch_scope.h"
 #include "core/random/sample_scope.h"
-#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
-#include "parallel/balance/cut.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/matrix/matrix_problem.h"
-#include "tests/parallel/strategy/gather_on_rank0.h"
+#include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
 namespace {
@@ -79,23 +77,21 @@ absl::StatusOr<Problem> MakeProblem(const MatrixCell& cell) {
   return problem;
 }
 
-// What is compared.
+// What is compared: tensors are gradients of the last step, weights, buffers,
+// and outputs for the test batch, after training.
 struct Outcome {
   std::vector<double> losses;
-  at::Tensor outputs;    // of the test batch, after training
-  NamedTensors tensors;  // gradients of the last step, weights, buffers
-
-  void Add(const NamedTensors& parameters, const NamedTensors& buffers) {
-    for (const auto& [name, tensor] : parameters) {
-      tensors.emplace_back(name, tensor.detach().cpu().clone());
-      if (!tensor.grad().defined()) continue;
-      tensors.emplace_back("gradient of " + name, tensor.grad().cpu().clone());
-    }
-    for (const auto& [name, tensor] : buffers) {
-      tensors.emplace_back(name, tensor.detach().cpu().clone());
-    }
-  }
+  TensorsByName tensors;
 };
+
+NamedTensors GradientsOf(const NamedTensors& parameters) {
+  NamedTensors gradients;
+  for (const auto& [name, tensor] : parameters) {
+    if (!tensor.grad().defined()) continue;
+    gradients.emplace_back("gradient of " + name, tensor.grad());
+  }
+  return gradients;
+}
 
 SgdOptions Sgd() {
   SgdOptions sgd;
@@ -134,7 +130,11 @@ absl::StatusOr<Outcome> InOnePiece(const MatrixCell& cell,
     optimizer->Step(kRate);
     outcome.losses.push_back(score.loss());
   }
-  outcome.Add(NamedParameters(layers), NamedBuffers(layers));
+  const NamedTensors parameters = NamedParameters(layers);
+  for (const NamedTensors& part :
+       {parameters, GradientsOf(parameters), NamedBuffers(layers)}) {
+    outcome.tensors.merge(CopiesOf(part));
+  }
   SetTraining(layers, false);
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> outputs;
@@ -145,7 +145,7 @@ absl::StatusOr<Outcome> InOnePiece(const MatrixCell& cell,
   for (const Batch& part : parts) {
     outputs.push_back(Forward(layers, part.inputs));
   }
-  outcome.outputs = at::cat(outputs);
+  outcome.tensors["outputs"] = at::cat(outputs);
   return outcome;
 }
 
@@ -158,84 +158,55 @@ int DevicesOf(const MatrixCell& cell) {
              : cell.stages;
 }
 
-absl::StatusOr<MeshStrategyOptions> OptionsOf(const MatrixCell& cell,
-                                              const Problem& problem, int ranks,
-                                              int rank) {
-  MeshStrategyOptions options;
+LabLayout LayoutOf(const MatrixCell& cell) {
   const int devices = DevicesOf(cell);
-  TANDEM_ASSIGN_OR_RETURN(
-      options.schedule,
-      MakeSchedule(cell.schedule,
-                   {devices, cell.stages / devices, cell.microbatches}));
-  TANDEM_ASSIGN_OR_RETURN(
-      options.cuts,
-      UniformCuts(static_cast<int64_t>(problem.specs.size()), cell.stages));
-  const int here = devices / ranks;
-  options.devices = MatrixDevices(cell.device, rank * here, here);
-  options.seed = kSeed;
-  options.optimizer = Sgd();
-  options.pipeline.checkpointing = CheckpointingNamed(cell.checkpointing);
-  options.pipeline.defers_statistics = cell.model == "resnet18_deferred";
-  options.pipeline.timeout = std::chrono::seconds(60);
-  options.pipeline.hang_timeout = std::chrono::minutes(5);
-  return options;
-}
-
-// On each rank; rank 0 has the outcome.
-absl::Status InStages(const MatrixCell& cell, const Problem& problem,
-                      Communicator* pipe, Outcome* outcome) {
-  const int ranks = pipe == nullptr ? 1 : pipe->size();
-  const int rank = pipe == nullptr ? 0 : pipe->rank();
-  TANDEM_ASSIGN_OR_RETURN(const MeshStrategyOptions options,
-                          OptionsOf(cell, problem, ranks, rank));
-  TANDEM_ASSIGN_OR_RETURN(
-      const std::unique_ptr<MeshStrategy> hybrid,
-      MeshStrategy::Create(problem.specs, CrossEntropy, options, pipe));
-  const auto part_of = [&](Batch batch) {
-    if (rank > 0) batch.inputs = at::Tensor();
-    if (!hybrid->executor().has_last_stage()) batch.targets = at::Tensor();
-    return batch;
-  };
-  Outcome mine;
-  for (const Batch& batch : problem.batches) {
-    TANDEM_ASSIGN_OR_RETURN(const Score score,
-                            hybrid->TrainStep(part_of(batch), kRate));
-    mine.losses.push_back(score.loss());
-  }
-  mine.Add(hybrid->Parameters(), hybrid->Buffers());
-  TANDEM_ASSIGN_OR_RETURN(at::Tensor outputs,
-                          hybrid->Forward(part_of(problem.test)));
-  if (outputs.defined()) mine.tensors.emplace_back("outputs", outputs.cpu());
-  if (pipe != nullptr) {
-    TANDEM_ASSIGN_OR_RETURN(mine.tensors, GatherOnRank0(mine.tensors, *pipe));
-  }
-  if (rank == 0) *outcome = std::move(mine);
-  return absl::OkStatus();
-}
-
-int RanksOf(const MatrixCell& cell) {
-  if (cell.place == "local") return 1;
-  return cell.place == "both" ? 2 : DevicesOf(cell);
+  LabLayout layout;
+  layout.schedule = cell.schedule;
+  layout.pipe = cell.place == "local" ? 1 : cell.place == "both" ? 2 : devices;
+  layout.devices = devices / layout.pipe;
+  layout.chunks = cell.stages / devices;
+  layout.microbatches = cell.microbatches;
+  layout.checkpointing = CheckpointingNamed(cell.checkpointing);
+  layout.device_pool = MatrixDevices(cell.device, 0, devices);
+  if (cell.place == "gloo") layout.backend = "gloo";
+  return layout;
 }
 
 absl::StatusOr<Outcome> InStages(const MatrixCell& cell,
                                  const Problem& problem) {
+  LabJob job;
+  job.specs = [&] { return problem.specs; };
+  job.loss = CrossEntropy;
+  job.change = [&](MeshStrategyOptions& options) {
+    options.seed = kSeed;
+    options.optimizer = Sgd();
+    options.pipeline.defers_statistics = cell.model == "resnet18_deferred";
+    options.pipeline.timeout = std::chrono::seconds(60);
+    options.pipeline.hang_timeout = std::chrono::minutes(5);
+  };
+  job.batch = [&](int step, int, int) {
+    return problem.batches[static_cast<size_t>(step)];
+  };
+  job.sparing = true;
+  job.steps = static_cast<int>(problem.batches.size());
+  job.rate = kRate;
   Outcome outcome;
-  const int ranks = RanksOf(cell);
-  if (ranks == 1) {
-    TANDEM_RETURN_IF_ERROR(InStages(cell, problem, nullptr, &outcome));
-    return outcome;
+  absl::Mutex mutex;
+  job.end = [&](const LabRank& rank) -> absl::Status {
+    auto& strategy = static_cast<MeshStrategy&>(*rank.strategy);
+    NamedTensors mine = GradientsOf(strategy.Parameters());
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor outputs,
+                            strategy.Forward(TakenBy(strategy, problem.test)));
+    if (outputs.defined()) mine.emplace_back("outputs", outputs);
+    absl::MutexLock lock(&mutex);
+    outcome.tensors.merge(CopiesOf(mine));
+    return absl::OkStatus();
+  };
+  TANDEM_ASSIGN_OR_RETURN(LabOutcome trained, TrainInLab(LayoutOf(cell), job));
+  for (const Score& score : trained.scores) {
+    outcome.losses.push_back(score.loss());
   }
-  CommunicatorOptions options;
-  options.backend = cell.place == "gloo" ? "gloo" : "shm";
-  options.all_local = true;
-  options.timeout = std::chrono::seconds(60);
-  TANDEM_RETURN_IF_ERROR(RunThreadRanks(
-      ranks,
-      [&](Communicator& world) {
-        return InStages(cell, problem, &world, &outcome);
-      },
-      options));
+  outcome.tensors.merge(trained.model);
   return outcome;
 }
 
@@ -315,17 +286,13 @@ absl::StatusOr<CellResult> RunCell(const MatrixCell& cell) {
   TANDEM_ASSIGN_OR_RETURN(const Outcome expected, InOnePiece(cell, problem));
   TANDEM_ASSIGN_OR_RETURN(const Outcome found, InStages(cell, problem));
   CellResult result;
-  std::map<std::string, at::Tensor> tensors(found.tensors.begin(),
-                                            found.tensors.end());
-  NamedTensors all = expected.tensors;
-  all.emplace_back("outputs", expected.outputs);
-  if (tensors.size() != all.size()) {
-    return absl::InternalError(
-        absl::StrCat(tensors.size(), " tensors, not ", all.size()));
+  if (found.tensors.size() != expected.tensors.size()) {
+    return absl::InternalError(absl::StrCat(
+        found.tensors.size(), " tensors, not ", expected.tensors.size()));
   }
-  for (const auto& [name, tensor] : all) {
-    const auto its = tensors.find(name);
-    if (its == tensors.end()) {
+  for (const auto& [name, tensor] : expected.tensors) {
+    const auto its = found.tensors.find(name);
+    if (its == found.tensors.end()) {
       return absl::InternalError(absl::StrCat(name, " is missing"));
     }
     Note(Difference(its->second, tensor), name, &result);
@@ -337,7 +304,7 @@ absl::StatusOr<CellResult> RunCell(const MatrixCell& cell) {
   }
   const NamedTensors before = NamedParameters(MakeLayers(problem.specs, kSeed));
   for (const auto& [name, tensor] : before) {
-    result.moved = result.moved || !tensors.at(name).equal(tensor);
+    result.moved = result.moved || !found.tensors.at(name).equal(tensor);
   }
   return result;
 }
