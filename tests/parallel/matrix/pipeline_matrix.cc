@@ -184,7 +184,7 @@ absl::StatusOr<Outcome> InStages(const MatrixCell& cell,
     options.pipeline.timeout = std::chrono::seconds(60);
     options.pipeline.hang_timeout = std::chrono::minutes(5);
   };
-  job.batch = [&](int step, int, int) {
+  job.batch = [&](int step) {
     return problem.batches[static_cast<size_t>(step)];
   };
   job.sparing = true;

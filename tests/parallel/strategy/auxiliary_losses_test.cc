@@ -64,14 +64,11 @@ LayerSpecs Specs() {
 
 LossFunction Loss() { return WithZLoss(CrossEntropy, 0.1); }
 
-Batch BatchOf(int step, int replica, int replicas) {
+Batch BatchOf(int step) {
   const at::Generator generator =
       GeneratorFor(kSeed, absl::StrCat("batch ", step));
-  const at::Tensor inputs = at::randn({kBatch, kWidth}, generator);
-  const at::Tensor targets = at::randint(5, {kBatch}, generator, at::kLong);
-  const int64_t size = kBatch / replicas;
-  return {inputs.narrow(0, replica * size, size),
-          targets.narrow(0, replica * size, size), size};
+  return {at::randn({kBatch, kWidth}, generator),
+          at::randint(5, {kBatch}, generator, at::kLong), kBatch};
 }
 
 // With what layers and the loss added, by step.
@@ -85,7 +82,7 @@ Outcome ByHand() {
   const LayerList layers = MakeLayers(Specs(), kSeed);
   Outcome outcome;
   for (int step = 0; step < kSteps; ++step) {
-    const Batch batch = BatchOf(step, 0, 1);
+    const Batch batch = BatchOf(step);
     LossTerms terms;
     LossResult result;
     {
@@ -117,7 +114,7 @@ absl::StatusOr<Score> Step(const LabRank& rank, const Batch& batch, int step) {
   EXPECT_EQ(strategy.AuxiliaryLosses().empty(), step == 0);
   TANDEM_ASSIGN_OR_RETURN(const Score score, strategy.TrainStep(batch, kRate));
   const auto added = strategy.AuxiliaryLosses();
-  TANDEM_RETURN_IF_ERROR(strategy.Evaluate(BatchOf(step, 0, 1)).status());
+  TANDEM_RETURN_IF_ERROR(strategy.Evaluate(BatchOf(step)).status());
   EXPECT_EQ(strategy.AuxiliaryLosses(), added);
   std::string text;
   for (const auto& [name, mean] : added) {

@@ -225,7 +225,7 @@ LabJob Job(int64_t microbatch_size = 0) {
     options.microbatch_size = microbatch_size;
   };
   // The whole batch on each rank: gradients are its, and replicas' mean too.
-  job.batch = [](int step, int, int) { return BatchOf(step, kSamples); };
+  job.share = [](int step, int) { return BatchOf(step, kSamples); };
   job.steps = kSteps;
   job.rate = kRate;
   return job;

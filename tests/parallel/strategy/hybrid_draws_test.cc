@@ -79,7 +79,7 @@ class HybridDrawsTest : public DeviceTypeTest {
     LabJob job;
     job.specs = Specs;
     job.loss = CrossEntropy;
-    job.batch = [](int step, int, int) -> Batch {
+    job.batch = [](int step) -> Batch {
       const at::Generator generator = GeneratorFor(step, "batch");
       return {at::randn({12, 6}, generator),
               at::randint(5, {12}, generator, at::kLong), 12};

@@ -90,7 +90,7 @@ LabJob Job(const std::string& model, int steps,
     options.seed = kSeed;
     if (change) change(options);
   };
-  job.batch = [model](int step, int, int) { return BatchOf(model, 12, step); };
+  job.batch = [model](int step) { return BatchOf(model, 12, step); };
   job.steps = steps;
   job.rate = kRate;
   return job;
@@ -100,9 +100,7 @@ LabJob Job(const std::string& model, int steps,
 LabJob SecondHalf(const std::string& model, const LabOutcome& half,
                   const Change& change) {
   LabJob job = Job(model, 2, change);
-  job.batch = [model](int step, int, int) {
-    return BatchOf(model, 12, 2 + step);
-  };
+  job.batch = [model](int step) { return BatchOf(model, 12, 2 + step); };
   job.begin = [&half](const LabRank& rank) -> absl::Status {
     const auto named = [](const TensorsByName& tensors) {
       return NamedTensors(tensors.begin(), tensors.end());
@@ -394,21 +392,12 @@ class ReplicasTest : public testing::TestWithParam<LabLayout> {};
 
 constexpr int64_t kBatch = 24;  // of all replicas
 
-// The part of the whole batch that a replica has.
-Batch PartOf(const Batch& batch, int replica, int replicas) {
-  const int64_t size = batch.size / replicas;
-  return {batch.inputs.narrow(0, replica * size, size),
-          batch.targets.narrow(0, replica * size, size), size};
-}
-
 LabJob ReplicasJob(const std::string& model, const Change& change = nullptr) {
   LabJob job = Job(model, 3, [change](MeshStrategyOptions& options) {
     options.ddp.bucket_cap_mb = 1.0 / 1024;  // several buckets
     if (change) change(options);
   });
-  job.batch = [model](int step, int replica, int replicas) {
-    return PartOf(BatchOf(model, kBatch, step), replica, replicas);
-  };
+  job.batch = [model](int step) { return BatchOf(model, kBatch, step); };
   return job;
 }
 

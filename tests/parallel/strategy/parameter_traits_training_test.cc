@@ -67,7 +67,7 @@ absl::StatusOr<LabOutcome> Train(bool hybrid, const LayerSpecs& specs,
                             *world);
     };
   }
-  job.batch = [](int, int replica, int) { return BatchOf(replica); };
+  job.share = [](int, int replica) { return BatchOf(replica); };
   job.steps = 1;
   return TrainInLab(layout, job);
 }

@@ -220,11 +220,7 @@ LabJob Job(const LossFunction& loss, bool reproducible = false) {
     options.reproducible = reproducible;
     options.seed = kSeed;
   };
-  // A replica's samples, as far as a rank has a use for them.
-  job.batch = [](int step, int replica, int replicas) {
-    return SplitBatch(BatchOf(step), EvenSizes(kSamples, replicas))
-        .value()[static_cast<size_t>(replica)];
-  };
+  job.batch = BatchOf;
   job.sparing = true;
   job.steps = kSteps;
   job.rate = kRate;

@@ -12,6 +12,7 @@
 #include "core/checkpoint/fingerprint.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/balance/cut.h"
+#include "parallel/pipeline/microbatches.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/schedule/sequential.h"
 #include "parallel/strategy/mesh_strategy.h"
@@ -30,11 +31,19 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const LabLayout& layout,
   return MeshStrategy::Create(specs, job.loss, options, world);
 }
 
+Batch ShareOf(const LabLayout& layout, const LabJob& job, int number,
+              int replica) {
+  if (job.share) return job.share(number, replica);
+  const Batch whole = job.batch(number);
+  return SplitBatch(whole, EvenSizes(whole.size, layout.replicas))
+      .value()[static_cast<size_t>(replica)];
+}
+
 absl::Status TrainRank(const LabLayout& layout, const LabJob& job,
                        const LabRank& rank, LabOutcome* outcome) {
   Strategy& strategy = *rank.strategy;
   const auto batch_of = [&](int number) {
-    const Batch batch = job.batch(number, rank.replica, layout.replicas);
+    const Batch batch = ShareOf(layout, job, number, rank.replica);
     return job.sparing ? TakenBy(strategy, batch) : batch;
   };
   if (job.begin) TANDEM_RETURN_IF_ERROR(job.begin(rank));

@@ -63,8 +63,10 @@ struct LabJob {
   std::function<absl::StatusOr<std::unique_ptr<Strategy>>(Communicator* world)>
       make;
 
-  // What TrainInLab needs besides. A replica's part of a step's batch.
-  std::function<Batch(int step, int replica, int replicas)> batch;
+  // What TrainInLab needs besides. A step's batch, of which replicas have equal
+  // shares; or instead each one's own.
+  std::function<Batch(int step)> batch;
+  std::function<Batch(int step, int replica)> share;
   // Ranks get it without the tensors that they have no use for.
   bool sparing = false;
   int steps = 3;

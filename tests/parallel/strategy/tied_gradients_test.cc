@@ -152,13 +152,10 @@ LayerSpecs Users(int users, bool chained) {
   return specs;
 }
 
-Batch BatchOf(int step, int replica, int replicas) {
+Batch BatchOf(int step) {
   const at::Generator generator = GeneratorFor(1, absl::StrCat("batch ", step));
-  const int64_t size = 24 / replicas;
-  const at::Tensor inputs = at::randn({24, 9}, generator);
-  const at::Tensor targets = at::randint(5, {24}, generator, at::kLong);
-  return {inputs.narrow(0, replica * size, size),
-          targets.narrow(0, replica * size, size), size};
+  return {at::randn({24, 9}, generator),
+          at::randint(5, {24}, generator, at::kLong), 24};
 }
 
 absl::StatusOr<LabOutcome> Trained(const LayerSpecs& specs,

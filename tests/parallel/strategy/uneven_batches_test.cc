@@ -116,7 +116,7 @@ absl::StatusOr<LabOutcome> Trained(const std::string& model,
     return WholeBatch(model, SumOf(deal[static_cast<size_t>(step)]), step);
   };
   LabJob job = Job(model, change);
-  job.batch = [&](int step, int replica, int) {
+  job.share = [&](int step, int replica) {
     const std::vector<int64_t>& sizes = deal[static_cast<size_t>(step)];
     const int64_t first = SumOf({sizes.begin(), sizes.begin() + replica});
     return PartOf(whole(step), first, sizes[static_cast<size_t>(replica)]);

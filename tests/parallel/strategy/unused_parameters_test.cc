@@ -79,20 +79,17 @@ const std::vector<std::vector<int>>& Uses() {
   return *uses;
 }
 
-Batch BatchOf(int step, int replica, int replicas) {
+Batch BatchOf(int step) {
   const int64_t size = kMicrobatches * kMicrobatchSize;
   const at::Generator generator =
       GeneratorFor(kSeed, absl::StrCat("batch ", step));
-  const at::Tensor inputs = at::randn({size, kWidth}, generator);
-  const at::Tensor targets = at::randint(5, {size}, generator, at::kLong);
+  Batch batch = {at::randn({size, kWidth}, generator),
+                 at::randint(5, {size}, generator, at::kLong), size};
   const at::Tensor use = at::zeros({size, 1});
   for (const int m : Uses()[static_cast<size_t>(step)]) {
     use.narrow(0, m * kMicrobatchSize, kMicrobatchSize).fill_(1);
   }
-  const int64_t share = size / replicas;
-  Batch batch = {inputs.narrow(0, replica * share, share),
-                 targets.narrow(0, replica * share, share), share};
-  batch.further_inputs["use"] = use.narrow(0, replica * share, share);
+  batch.further_inputs["use"] = use;
   return batch;
 }
 

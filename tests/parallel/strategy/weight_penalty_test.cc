@@ -49,15 +49,11 @@ LayerSpecs Specs() {
   return specs;
 }
 
-Batch BatchOf(int step, int replica, int replicas) {
+Batch BatchOf(int step) {
   const at::Generator generator =
       GeneratorFor(kSeed, absl::StrCat("batch ", step));
-  const at::Tensor inputs = at::randn({kBatch, kWidth}, generator);
-  const at::Tensor targets =
-      at::randint(kWidth, {kBatch}, generator, at::kLong);
-  const int64_t size = kBatch / replicas;
-  return {inputs.narrow(0, replica * size, size),
-          targets.narrow(0, replica * size, size), size};
+  return {at::randn({kBatch, kWidth}, generator),
+          at::randint(kWidth, {kBatch}, generator, at::kLong), kBatch};
 }
 
 absl::StatusOr<LabOutcome> Trained(const LabLayout& layout, int groups) {
