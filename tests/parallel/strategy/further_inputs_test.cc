@@ -11,13 +11,10 @@
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/nn/module.h>
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -33,6 +30,7 @@
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
+#include "tests/parallel/pipeline/rank_pipeline.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
@@ -47,34 +45,9 @@ constexpr int64_t kWidth = 6;
 constexpr int64_t kTypes = 4;
 constexpr int64_t kClasses = 5;
 
-using Compute = std::function<at::Tensor(const at::Tensor& weight,
-                                         const at::Tensor& x, Skips& skips)>;
-
-// A layer with one parameter, whose values are a function of seed and name.
-LayerSpec WithWeight(const std::string& name, std::vector<int64_t> shape,
-                     LayerLinks links, const Compute& compute) {
-  const auto make = [=](uint64_t seed) {
-    auto module = std::make_shared<torch::nn::Module>();
-    module->register_parameter(
-        "weight", at::randn(shape, GeneratorFor(seed, name)).mul(0.4));
-    Layer layer{name, module, nullptr};
-    layer.forward_with_skips = [=](const at::Tensor& x, Skips& skips) {
-      return compute(module->parameters()[0], x, skips);
-    };
-    layer.forward = [run = layer.forward_with_skips](const at::Tensor& x) {
-      Skips none;
-      return run(x, none);
-    };
-    return layer;
-  };
-  return {name, "WithWeight", make, std::move(links)};
-}
-
 // Token types at the beginning, two further views in the middle, a mask twice,
 // the second time in the last layer; and a skip connection.
 LayerSpecs Specs() {
-  const auto linear = [](const at::Tensor& weight, const at::Tensor& x,
-                         Skips&) { return at::linear(x, weight).tanh(); };
   LayerLinks types, views, leave, mask, last;
   types.reads = {"types"};
   views.reads = {"views[0]", "views[1]"};
@@ -82,7 +55,7 @@ LayerSpecs Specs() {
   mask.reads = {"mask"};
   last.pop = {"long"};
   last.reads = {"mask"};
-  return {WithWeight("fc", {kWidth, kWidth}, {}, linear),
+  return {TanhLinear("fc", kWidth, kWidth),
           WithWeight(
               "types", {kTypes, kWidth}, types,
               [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
@@ -106,7 +79,7 @@ LayerSpecs Specs() {
               [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
                 return at::linear(x * skips.at("mask"), weight);
               }),
-          WithWeight("between", {kWidth, kWidth}, {}, linear),
+          TanhLinear("between", kWidth, kWidth),
           WithWeight(
               "last", {kClasses, kWidth}, last,
               [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {

@@ -8,12 +8,9 @@
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/nn/module.h>
 
-#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -31,6 +28,7 @@
 #include "parallel/pipeline/model_parallel.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
+#include "tests/parallel/pipeline/rank_pipeline.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
@@ -47,34 +45,6 @@ constexpr int64_t kWidth = 6;
 constexpr int64_t kKinds = 4;
 constexpr int64_t kClasses = 5;
 
-using Compute = std::function<at::Tensor(const at::Tensor& weight,
-                                         const at::Tensor& x, Skips& skips)>;
-
-// A layer with one parameter, whose values are a function of seed and name.
-LayerSpec WithWeight(const std::string& name, int64_t outputs, LayerLinks links,
-                     const Compute& compute) {
-  const auto make = [=](uint64_t seed) {
-    auto module = std::make_shared<torch::nn::Module>();
-    module->register_parameter(
-        "weight",
-        at::randn({outputs, kWidth}, GeneratorFor(seed, name)).mul(0.4));
-    Layer layer{name, module, nullptr};
-    layer.forward_with_skips = [=](const at::Tensor& x, Skips& skips) {
-      return compute(module->parameters()[0], x, skips);
-    };
-    layer.forward = [run = layer.forward_with_skips](const at::Tensor& x) {
-      Skips none;
-      return run(x, none);
-    };
-    return layer;
-  };
-  return {name, "WithWeight", make, std::move(links)};
-}
-
-at::Tensor Dense(const at::Tensor& weight, const at::Tensor& x, Skips&) {
-  return at::linear(x, weight).tanh();
-}
-
 // A second head early on, for the loss alone; and a tensor that a layer takes,
 // and the loss as well.
 LayerSpecs Specs() {
@@ -82,23 +52,23 @@ LayerSpecs Specs() {
   head.stash = {"head"};
   leaves.stash = {"shared"};
   last.pop = {"shared"};
-  return {WithWeight("fc1", kWidth, {}, Dense),
+  return {TanhLinear("fc1", kWidth, kWidth),
           WithWeight(
-              "head", kKinds, head,
+              "head", {kKinds, kWidth}, head,
               [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
                 skips["head"] = at::linear(x, weight);
                 return x;
               }),
           WithWeight(
-              "fc2", kWidth, leaves,
+              "fc2", {kWidth, kWidth}, leaves,
               [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
                 skips["shared"] = at::linear(x, weight).tanh();
                 return skips["shared"];
               }),
-          WithWeight("fc3", kWidth, {}, Dense),
-          WithWeight("fc4", kWidth, {}, Dense),
+          TanhLinear("fc3", kWidth, kWidth),
+          TanhLinear("fc4", kWidth, kWidth),
           WithWeight(
-              "last", kClasses, last,
+              "last", {kClasses, kWidth}, last,
               [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
                 return at::linear(x + skips.at("shared"), weight);
               })};
