@@ -33,7 +33,8 @@ TEST(SequentialScheduleTest, IsValidAndHoldsOneMicrobatch) {
 TEST(SequentialScheduleTest, NothingAtAllIsRefused) {
   for (const auto& [devices, microbatches] : {std::pair(0, 1), {1, 0}}) {
     EXPECT_THAT(
-        std::string(SequentialSchedule(devices, microbatches).status().message()),
+        std::string(
+            SequentialSchedule(devices, microbatches).status().message()),
         HasSubstr("at least one device and one microbatch"));
   }
 }
