@@ -36,18 +36,11 @@ double Norm(const std::vector<GradientSum>& sums, double p) {
 absl::Status CheckFinite(const std::vector<GradientSum>& sums, double norm,
                          double norm_type) {
   if (std::isfinite(norm)) return absl::OkStatus();
-  std::string culprit = "it overflows";
   for (const GradientSum& each : sums) {
     if (std::isfinite(each.sum)) continue;
-    culprit =
-        absl::StrCat("the gradient of ", each.slot->name, " is not finite");
-    break;
+    return NonFiniteNormError(norm, norm_type, each.slot->name);
   }
-  return absl::OutOfRangeError(
-      absl::StrCat("the norm (of order ", norm_type, ") of all gradients is ",
-                   norm, " and cannot be clipped: ", culprit,
-                   "; look for the step in which the loss overflows, or turn "
-                   "error_if_nonfinite off"));
+  return NonFiniteNormError(norm, norm_type, "");
 }
 
 }  // namespace
@@ -60,6 +53,18 @@ std::vector<GradientSum> GradientSums(const FlatBufferList& buffers, double p) {
               return a.slot->position < b.slot->position;
             });
   return sums;
+}
+
+absl::Status NonFiniteNormError(double norm, double norm_type,
+                                const std::string& culprit) {
+  return absl::OutOfRangeError(absl::StrCat(
+      "the norm (of order ", norm_type, ") of all gradients is ", norm,
+      " and cannot be clipped: ",
+      culprit.empty()
+          ? "it overflows"
+          : absl::StrCat("the gradient of ", culprit, " is not finite"),
+      "; look for the step in which the loss overflows, or turn "
+      "error_if_nonfinite off"));
 }
 
 double NormOfSums(const std::vector<double>& sums, double p) {

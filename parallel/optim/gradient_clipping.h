@@ -3,8 +3,10 @@
 #ifndef TANDEM_PARALLEL_OPTIM_GRADIENT_CLIPPING_H_
 #define TANDEM_PARALLEL_OPTIM_GRADIENT_CLIPPING_H_
 
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "parallel/optim/flat_buffer_list.h"
 
@@ -33,6 +35,11 @@ struct GradientSum {
 };
 std::vector<GradientSum> GradientSums(const FlatBufferList& buffers, double p);
 double NormOfSums(const std::vector<double>& sums, double p);
+
+// OutOfRange: such a norm, which is not finite, cannot be clipped. `culprit` is
+// the parameter whose gradient is not finite; empty: none, the norm overflows.
+absl::Status NonFiniteNormError(double norm, double norm_type,
+                                const std::string& culprit);
 
 // Scales all gradients by max_norm / (norm + 1e-6) if that is less than 1: for
 // a norm that is not of these buffers alone.

@@ -46,9 +46,13 @@ NamedTensors GroupedOptimizer::State() const {
   return state;
 }
 
+std::string ParameterOf(const std::string& state_name) {
+  return state_name.substr(0, state_name.rfind('.'));
+}
+
 // The first for a name that nobody knows: it will refuse it.
 size_t GroupedOptimizer::GroupOf(const std::string& state_name) const {
-  const auto found = groups_.find(state_name.substr(0, state_name.rfind('.')));
+  const auto found = groups_.find(ParameterOf(state_name));
   return found == groups_.end() ? 0 : found->second;
 }
 

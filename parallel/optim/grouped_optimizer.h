@@ -19,6 +19,9 @@
 
 namespace tandem {
 
+// "fc.weight" of "fc.weight.momentum_buffer": whose state it is.
+std::string ParameterOf(const std::string& state_name);
+
 // Steps parameters of different groups with different options, at one learning
 // rate. State has the names that it has without groups, so that a checkpoint
 // does not depend on them. Not thread-safe.

@@ -18,12 +18,18 @@
 namespace tandem {
 namespace {
 
-std::vector<std::string> NamesIn(const DistributedDataParallelOptions& ddp) {
-  std::vector<std::string> names = ddp.parameters_to_ignore;
-  names.insert(names.end(), ddp.delay_all_reduce_named_params.begin(),
-               ddp.delay_all_reduce_named_params.end());
+// Which option calls them, by name.
+std::map<std::string, std::string> NamesIn(
+    const DistributedDataParallelOptions& ddp) {
+  std::map<std::string, std::string> names;
+  for (const std::string& name : ddp.parameters_to_ignore) {
+    names[name] = "parameters_to_ignore";
+  }
+  for (const std::string& name : ddp.delay_all_reduce_named_params) {
+    names[name] = "delay_all_reduce_named_params";
+  }
   if (!ddp.param_to_hook_all_reduce.empty()) {
-    names.push_back(ddp.param_to_hook_all_reduce);
+    names[ddp.param_to_hook_all_reduce] = "param_to_hook_all_reduce";
   }
   return names;
 }
@@ -42,12 +48,11 @@ std::map<std::string, std::string> PlacesOf(const std::string& lines) {
 
 absl::Status CheckPlaces(const DistributedDataParallelOptions& ddp,
                          const std::map<std::string, std::string>& stage_of) {
-  for (const std::string& name : NamesIn(ddp)) {
+  for (const auto& [name, option] : NamesIn(ddp)) {
     if (stage_of.count(name) > 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "no stage has the parameter or buffer ", name,
-        ", which parameters_to_ignore, delay_all_reduce_named_params or "
-        "param_to_hook_all_reduce names"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, " names ", name,
+                     ", but no stage has such a parameter or buffer"));
   }
   const std::string& until = ddp.param_to_hook_all_reduce;
   for (const std::string& name : ddp.delay_all_reduce_named_params) {
@@ -89,7 +94,7 @@ absl::Status MeshStrategyImpl::CheckNames() const {
   if (groups_.pipe() == nullptr) {
     TANDEM_RETURN_IF_ERROR(CheckDdpOptions(ddp, Parameters(), Buffers()));
   }
-  const std::vector<std::string> named = NamesIn(ddp);
+  const std::map<std::string, std::string> named = NamesIn(ddp);
   if (named.empty()) return absl::OkStatus();
   std::string mine;
   for (size_t i = 0; i < executor_->stages().size(); ++i) {
@@ -98,7 +103,7 @@ absl::Status MeshStrategyImpl::CheckNames() const {
     for (const NamedTensors& part :
          {NamedParameters(stage->layers()), NamedBuffers(stage->layers())}) {
       for (const auto& each : part) {
-        if (!absl::c_linear_search(named, each.first)) continue;
+        if (named.count(each.first) == 0) continue;
         absl::StrAppend(&mine, i, " ", each.first, "\n");
       }
     }

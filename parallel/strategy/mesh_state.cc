@@ -11,16 +11,13 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "parallel/ddp/model_state.h"
+#include "parallel/optim/grouped_optimizer.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/strategy/gathered_tensors.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
 
 namespace tandem {
 namespace {
-
-std::string ParameterOf(const std::string& state_name) {
-  return state_name.substr(0, state_name.rfind('.'));
-}
 
 std::set<std::string> NamesOf(const NamedTensors& tensors) {
   std::set<std::string> names;

@@ -111,7 +111,7 @@ class MeshStrategyImpl : public MeshStrategy {
                             const std::optional<GradientNorms>& norms,
                             std::optional<double> learning_rate);
   absl::StatusOr<GradientNorms> NormsOfAll();
-  absl::Status CheckFinite(const at::Tensor& sums, double norm);
+  absl::StatusOr<std::string> NonFiniteGradient(const at::Tensor& sums) const;
   std::string NameOfParameter(int64_t place) const;
   absl::Status MakeAlike(int stage);
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);

@@ -2,19 +2,19 @@
 
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/mesh/mesh.h"
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
 
 namespace tandem {
-
 namespace {
 
 bool IsAveraged(const FlatBuffer& buffer) {
@@ -55,39 +55,27 @@ absl::StatusOr<GradientNorms> MeshStrategyImpl::NormsOfAll() {
   norms.own = NormOfSums({sums + count, sums + 2 * count}, p);
   for (const double norm : {norms.averaged, norms.own}) {
     if (!options_.error_if_nonfinite || std::isfinite(norm)) continue;
-    return CheckFinite(all, norm);
+    TANDEM_ASSIGN_OR_RETURN(const std::string culprit, NonFiniteGradient(all));
+    return NonFiniteNormError(norm, p, culprit);
   }
   return norms;
 }
 
-// What is to be said of a norm that is not finite: whose gradient is not. Every
-// rank of the pipeline sees the same sums.
-absl::Status MeshStrategyImpl::CheckFinite(const at::Tensor& sums,
-                                           double norm) {
+// Which parameter's gradient is not finite; empty: none. Every rank of the
+// pipeline sees the same sums, and one of them knows the name.
+absl::StatusOr<std::string> MeshStrategyImpl::NonFiniteGradient(
+    const at::Tensor& sums) const {
   const auto* const values = sums.const_data_ptr<double>();
-  const int64_t count = first_parameters_.back();
-  std::string mine;
-  for (int64_t i = 0; i < sums.numel() && mine.empty(); ++i) {
-    if (std::isfinite(values[i])) continue;
-    mine = NameOfParameter(i % count);
-    break;
-  }
-  std::string culprit = mine;
-  if (groups_.pipe() != nullptr) {
-    TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                            groups_.pipe()->AllGatherString(mine));
-    for (const std::string& each : all) {
-      if (culprit.empty()) culprit = each;
-    }
-  }
-  return absl::OutOfRangeError(absl::StrCat(
-      "the norm (of order ", options_.clip_norm_type, ") of all gradients is ",
-      norm, " and cannot be clipped: ",
-      culprit.empty()
-          ? "it overflows"
-          : absl::StrCat("the gradient of ", culprit, " is not finite"),
-      "; look for the step in which the loss overflows, or turn "
-      "error_if_nonfinite off"));
+  const auto* const end = values + sums.numel();
+  const auto* const found =
+      std::find_if(values, end, [](double sum) { return !std::isfinite(sum); });
+  if (found == end) return std::string();
+  const std::string mine =
+      NameOfParameter((found - values) % first_parameters_.back());
+  if (groups_.pipe() == nullptr) return mine;
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          groups_.pipe()->AllGatherString(mine));
+  return absl::StrJoin(all, "");
 }
 
 // Of those on this rank, by its place among all of the model's; else empty.

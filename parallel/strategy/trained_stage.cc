@@ -14,15 +14,9 @@
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/ddp/parameter_averaging.h"
+#include "parallel/optim/grouped_optimizer.h"
 
 namespace tandem {
-namespace {
-
-std::string ParameterOf(const std::string& state_name) {
-  return state_name.substr(0, state_name.rfind('.'));
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
     const NamedTensors& parameters, const NamedTensors& buffers,

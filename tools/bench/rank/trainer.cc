@@ -66,52 +66,58 @@ absl::StatusOr<Schedule> ScheduleOf(const Setting& setting,
                       {devices, setting.chunks, setting.microbatches});
 }
 
+namespace {
+
+// Whole on each rank.
+absl::StatusOr<MeshStrategyOptions> InOnePiece(const Setting& setting) {
+  MeshStrategyOptions options;
+  TANDEM_ASSIGN_OR_RETURN(options.schedule, SequentialSchedule(1, 1));
+  options.ddp.find_unused_parameters = setting.recipe == "find_unused";
+  options.ddp.static_graph = !options.ddp.find_unused_parameters;  // as peers
+  return options;
+}
+
+absl::StatusOr<MeshStrategyOptions> InStages(const Inputs& inputs,
+                                             const LayerSpecs& specs,
+                                             const Setting& setting,
+                                             const RankPlace& place) {
+  MeshStrategyOptions options;
+  TANDEM_ASSIGN_OR_RETURN(options.schedule, ScheduleOf(setting, place));
+  TANDEM_ASSIGN_OR_RETURN(
+      options.cuts,
+      CutsForAll(inputs, specs, setting, options.schedule, place.world));
+  options.devices.assign(place.cores.size(), c10::Device(c10::kCPU));
+  options.weight_gradient_batch = setting.together;
+  options.reproducible = setting.reproducible;
+  return options;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
     const Inputs& inputs, const Setting& setting, const RankPlace& place) {
   auto trainer = absl::WrapUnique(new Trainer(inputs));
-  TANDEM_RETURN_IF_ERROR(setting.recipe.empty()
-                             ? trainer->MakeHybrid(setting, place)
-                             : trainer->MakeReplicated(setting, place));
+  TANDEM_RETURN_IF_ERROR(trainer->Make(setting, place));
   TANDEM_RETURN_IF_ERROR(trainer->strategy_->LoadModelState(inputs.state));
   return trainer;
 }
 
-absl::Status Trainer::MakeReplicated(const Setting& setting,
-                                     const RankPlace& place) {
+absl::Status Trainer::Make(const Setting& setting, const RankPlace& place) {
+  const bool in_stages = setting.recipe.empty();
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeSpecs(inputs_.workload));
-  MeshStrategyOptions options;
-  TANDEM_ASSIGN_OR_RETURN(options.schedule, SequentialSchedule(1, 1));
+  TANDEM_ASSIGN_OR_RETURN(MeshStrategyOptions options,
+                          in_stages ? InStages(inputs_, specs, setting, place)
+                                    : InOnePiece(setting));
   options.optimizer = OptimizerOf(inputs_.workload);
-  options.ddp.find_unused_parameters = setting.recipe == "find_unused";
-  options.ddp.static_graph = !options.ddp.find_unused_parameters;  // as peers
-  options.seed = kInputsSeed;
+  cuts_ = options.cuts;
   TANDEM_ASSIGN_OR_RETURN(
       strategy_,
       MeshStrategy::Create(specs, CrossEntropy, options, place.world));
-  return absl::OkStatus();
-}
-
-absl::Status Trainer::MakeHybrid(const Setting& setting,
-                                 const RankPlace& place) {
-  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeSpecs(inputs_.workload));
-  MeshStrategyOptions options;
-  TANDEM_ASSIGN_OR_RETURN(options.schedule, ScheduleOf(setting, place));
-  TANDEM_ASSIGN_OR_RETURN(cuts_, CutsForAll(inputs_, specs, setting,
-                                            options.schedule, place.world));
-  options.cuts = cuts_;
-  options.devices.assign(place.cores.size(), c10::Device(c10::kCPU));
-  options.weight_gradient_batch = setting.together;
-  options.reproducible = setting.reproducible;
-  options.optimizer = OptimizerOf(inputs_.workload);
-  TANDEM_ASSIGN_OR_RETURN(
-      std::unique_ptr<MeshStrategy> hybrid,
-      MeshStrategy::Create(specs, CrossEntropy, options, place.world));
-  TANDEM_RETURN_IF_ERROR(hybrid->OnDevices([&place](int device) {
+  if (!in_stages) return absl::OkStatus();
+  return strategy_->OnDevices([&place](int device) {
     return BindToCore(
         place.cores[static_cast<size_t>(device) % place.cores.size()]);
-  }));
-  strategy_ = std::move(hybrid);
-  return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<Score> Trainer::Step() {

@@ -13,7 +13,7 @@
 #include "core/instrument/trace.h"
 #include "parallel/balance/cut.h"
 #include "parallel/schedule/schedule.h"
-#include "parallel/strategy/strategy.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "tools/bench/case/setting.h"
 #include "tools/bench/rank/inputs.h"
 
@@ -60,12 +60,11 @@ class Trainer {
  private:
   explicit Trainer(const Inputs& inputs) : inputs_(inputs) {}
 
-  absl::Status MakeReplicated(const Setting& setting, const RankPlace& place);
-  absl::Status MakeHybrid(const Setting& setting, const RankPlace& place);
+  absl::Status Make(const Setting& setting, const RankPlace& place);
 
   const Inputs& inputs_;
   Cuts cuts_;
-  std::unique_ptr<Strategy> strategy_;
+  std::unique_ptr<MeshStrategy> strategy_;
   size_t next_ = 0;
 };
 
