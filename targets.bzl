@@ -1,11 +1,12 @@
 """Libraries and tests of this workspace, each written down in a line or two."""
 
-load("//third_party/libtorch:precompiled_header.bzl", "HEAVY_HEADERS")
+load("//third_party/precompiled:precompiled_header.bzl", "precompiled_copts")
 
 # What dependencies are called here; "absl/strings" is Abseil's target of that path.
 _DEPENDENCIES = {
     "glog": "@com_github_google_glog//:glog",
     "gtest": "@com_google_googletest//:gtest",
+    "gtest_main": "@com_google_googletest//:gtest_main",
     "json": "@nlohmann_json//:json",
     "torch": "@libtorch//:torch",
 }
@@ -16,12 +17,41 @@ def _labels(deps):
         for dep in deps
     ]
 
-def _heavy(attributes):
-    """Compiles with LibTorch's heavy headers precompiled (docs/building.md)."""
-    if not attributes.pop("heavy_headers", False):
-        return
-    attributes["copts"] = HEAVY_HEADERS + attributes.get("copts", [])
-    attributes["deps"] = attributes["deps"] + ["//third_party/libtorch:heavy_headers"]
+def _translation_unit_impl(ctx):
+    unit = ctx.actions.declare_file(ctx.label.name + ".cc")
+    ctx.actions.write(unit, "".join(["#include \"%s\"\n" % each.path for each in ctx.files.srcs]))
+    return [DefaultInfo(files = depset([unit]))]
+
+_translation_unit = rule(
+    attrs = {"srcs": attr.label_list(allow_files = [".cc"])},
+    doc = "A C++ file that includes others.",
+    implementation = _translation_unit_impl,
+)
+
+def _joined(name, attributes):
+    """Siblings are compiled as one file: what they share is parsed and instantiated once (docs/building.md)."""
+    siblings = [src for src in attributes["srcs"] if src.endswith(".cc")]
+    if len(siblings) < 2:
+        return attributes
+    _translation_unit(name = name + "_unit", srcs = siblings)
+    attributes["srcs"] = [":" + name + "_unit"] + [src for src in attributes["srcs"] if src not in siblings]
+    attributes["textual_hdrs"] = siblings
+    return attributes
+
+def _compiled(name, deps, attributes):
+    """The attributes of a target whose source is NAME.cc if it names none, and which has a precompiled header.
+
+    That is, by `precompiled`, one of //third_party/precompiled (docs/building.md); unless it is said, the operators'
+    for what depends on LibTorch, else the standard library's and Abseil's.
+    """
+    attributes["deps"] = _labels(deps)
+    if "srcs" not in attributes:
+        attributes["srcs"] = native.glob([name + ".cc"])
+    precompiled = attributes.pop("precompiled", "operators" if "torch" in deps else "standard")
+    if attributes["srcs"]:
+        attributes["copts"] = precompiled_copts(precompiled) + attributes.get("copts", [])
+        attributes["deps"] = attributes["deps"] + [str(Label("//third_party/precompiled:" + precompiled))]
+    return attributes
 
 def tandem_library(name, deps = [], public = False, **attributes):
     """A cc_library of NAME.h and, where there is one, NAME.cc.
@@ -30,17 +60,13 @@ def tandem_library(name, deps = [], public = False, **attributes):
       name: its name, and the stem of its files.
       deps: labels; dependencies by their short names.
       public: whether other workspaces and floors may use it; else the package's default decides.
-      **attributes: cc_library's. `heavy_headers = True` precompiles LibTorch's.
+      **attributes: cc_library's, and `precompiled`.
     """
-    attributes["deps"] = _labels(deps)
     if "hdrs" not in attributes:
         attributes["hdrs"] = [name + ".h"]
-    if "srcs" not in attributes:
-        attributes["srcs"] = native.glob([name + ".cc"])
     if public:
         attributes["visibility"] = ["//visibility:public"]
-    _heavy(attributes)
-    native.cc_library(name = name, **attributes)
+    native.cc_library(name = name, **_joined(name, _compiled(name, deps, attributes)))
 
 def tandem_test(name, deps = [], **attributes):
     """A cc_test of NAME.cc, with GoogleTest's main.
@@ -48,10 +74,16 @@ def tandem_test(name, deps = [], **attributes):
     Args:
       name: its name, and the stem of its file.
       deps: labels; dependencies by their short names.
-      **attributes: cc_test's. `heavy_headers = True` precompiles LibTorch's.
+      **attributes: cc_test's, and `precompiled`.
     """
-    attributes["deps"] = _labels(deps) + ["@com_google_googletest//:gtest_main"]
-    if "srcs" not in attributes:
-        attributes["srcs"] = [name + ".cc"]
-    _heavy(attributes)
-    native.cc_test(name = name, **attributes)
+    native.cc_test(name = name, **_compiled(name, deps + ["gtest_main"], attributes))
+
+def tandem_binary(name, deps = [], **attributes):
+    """A cc_binary of NAME.cc.
+
+    Args:
+      name: its name, and the stem of its file.
+      deps: labels; dependencies by their short names.
+      **attributes: cc_binary's, and `precompiled`.
+    """
+    native.cc_binary(name = name, **_compiled(name, deps, attributes))

@@ -20,8 +20,6 @@ constexpr int64_t kPatches = 4;  // along height, and along width
 constexpr float kContrast = 0.5f;
 constexpr int64_t kNoiseValues = int64_t{1} << 16;
 constexpr int64_t kMaxElements = int64_t{1} << 31;
-// Keys of the things that are drawn.
-enum Draw : uint64_t { kNoise, kPattern, kTrainSample, kTestSample };
 
 class SyntheticImages : public Dataset {
  public:
@@ -58,6 +56,9 @@ class SyntheticImages : public Dataset {
   }
 
  private:
+  // Keys of the things that are drawn.
+  enum Draw : uint64_t { kNoise, kPattern, kTrainSample, kTestSample };
+
   uint64_t KeyOf(int64_t index) const { return SplitMix(sample_key_, index); }
 
   int64_t LabelOf(int64_t index) const {

@@ -16,8 +16,6 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
-// Keys of the things that are drawn.
-enum Draw : uint64_t { kSuccessors, kTrainSample, kTestSample };
 
 // A permutation of [0, size), by Fisher and Yates.
 std::vector<int64_t> Shuffled(int64_t size, uint64_t key) {
@@ -57,6 +55,9 @@ class SyntheticTokens : public Dataset {
   }
 
  private:
+  // Keys of the things that are drawn.
+  enum Draw : uint64_t { kSuccessors, kTrainSample, kTestSample };
+
   // `context` tokens of each sequence, from the one with number `first` on.
   at::Tensor Tokens(absl::Span<const int64_t> indices, int64_t first) const {
     const int64_t count = indices.size();

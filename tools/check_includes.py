@@ -1,42 +1,46 @@
 #!/usr/bin/env python3
-"""Keeps files from including LibTorch's long headers unseen.
+"""Keeps files from parsing LibTorch's long headers unseen.
 
   tools/check_includes.py           prints what is wrong, and fails if anything is
-  tools/check_includes.py --list    prints lines of LibTorch and path of each file
-  tools/check_includes.py TREE LIBTORCH [FILE...]
+  tools/check_includes.py --list    prints of each target the lines that it costs
+  tools/check_includes.py TREE LIBTORCH DESCRIPTION
                                     the same of another tree and LibTorch's headers,
-                                    FILEs precompiled: for tests
+                                    with a description (JSON) of targets: for tests
 
 What a C++ file costs to compile is mostly the lines of LibTorch that it includes,
 through whatever headers. They are counted here, each header once, as if every
-#if were true: by lines, not by time. A file with more than LIMIT of them belongs
-to a target with `heavy_headers = True`, whose precompiled header has them
-(docs/building.md); a file of such a target that has fewer would lose by it.
+#if were true: by lines, not by time. Lines that its precompiled header has
+(third_party/precompiled, docs/building.md) are not parsed but loaded, all of
+them, at a fifth of the cost. A target is to have the precompiled header with
+which it costs least.
 """
 
 import functools
+import json
 import os
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree
 
-# Between files that include tensors or autograd (60,000 to 215,000) and those that
-# include modules or c10d's process groups (250,000 to 350,000).
-LIMIT = 240000
-FLOORS = ("core", "datasets", "docs", "models", "parallel", "tests", "tools")
-INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
+# Of a line that is parsed: what a line costs that is loaded. Measured: docs/building.md.
+LOADED = 0.2
+# What a target may cost more than it must, in lines a compilation.
+SLACK = 10000
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.M)
 # Whose many small headers (ATen/ops/add.h) are counted as any other.
 LIBTORCH = ("", "torch/csrc/api/include")
 
 
 def bazel(*arguments):
-    result = subprocess.run(["bazel", *arguments], stdout=subprocess.PIPE,
-                            stderr=subprocess.DEVNULL, check=True, text=True)
-    return result.stdout.split()
+    result = subprocess.run(["bazel", *arguments], capture_output=True, check=False, text=True)
+    if result.returncode != 0:
+        sys.exit(result.stderr)
+    return result.stdout
 
 
 def libtorch():
-    (base,) = bazel("info", "output_base")
+    base = bazel("info", "output_base").strip()
     return os.path.join(base, "external", "libtorch", "torch", "include")
 
 
@@ -64,59 +68,108 @@ class Includes:
         found = (self.find(name, os.path.dirname(path)) for name in INCLUDE.findall(text))
         return text.count("\n"), [each for each in found if each is not None]
 
-    def lines_of_libtorch(self, path):
-        seen = {path}
-        waiting = [path]
-        lines = 0
+    def reached(self, names):
+        """LibTorch's headers that one with these #includes includes, with their lines."""
+        seen = set()
+        waiting = [self.find(name, "") for name in names]
+        lines = {}
         while waiting:
             file = waiting.pop()
+            if file is None or file in seen:
+                continue
+            seen.add(file)
             its_lines, included = self.read(file)
             if file.startswith(self.root):
-                lines += its_lines
-            for each in included:
-                if each not in seen:
-                    seen.add(each)
-                    waiting.append(each)
+                lines[file] = its_lines
+            waiting += included
         return lines
 
 
-def sources():
-    for floor in FLOORS:
-        for folder, _, names in os.walk(floor):
-            for name in sorted(names):
-                if name.endswith(".cc"):
-                    yield os.path.join(folder, name)
+class Costs:
+    """What files cost with each precompiled header, in lines."""
+
+    def __init__(self, includes, precompiled):
+        self.includes = includes
+        self.loaded = {name: includes.reached(headers) for name, headers in precompiled.items()}
+
+    def of_target(self, units, name):
+        return round(sum(self._of_unit(tuple(unit), name) for unit in units))
+
+    def _of_unit(self, unit, name):
+        loaded = self.loaded.get(name, {})
+        parsed = sum(lines for header, lines in self._reached(unit).items() if header not in loaded)
+        return parsed + LOADED * sum(loaded.values())
+
+    @functools.lru_cache(maxsize=None)
+    def _reached(self, unit):
+        return self.includes.reached(unit)
 
 
-def complaints(lines, precompiled):
-    for path, count in sorted(lines.items()):
-        if count > LIMIT and path not in precompiled:
-            yield (f"{path} includes {count} lines of LibTorch: include lighter headers, or say "
-                   f"heavy_headers = True in its BUILD file")
+def complaints(costs, targets):
+    for target, (units, name) in sorted(targets.items()):
+        now = costs.of_target(units, name)
+        least, best = min((costs.of_target(units, each), each) for each in costs.loaded)
+        if now > least + SLACK * len(units):
+            yield (f'{target} costs {now} lines of LibTorch: {least} with precompiled = "{best}"; '
+                   f"or include lighter headers")
+
+
+def of_rules(query, read):
+    """What `read` makes of the lists of strings of each rule, by name; None: nothing."""
+    tree = xml.etree.ElementTree.fromstring(bazel("query", "--output=xml", query))
+    found = {}
+    for rule in tree.iter("rule"):
+        lists = {each.get("name"): [item.get("value") for item in each] for each in rule.iter("list")}
+        made = read(lists)
+        if made is not None:
+            found[rule.get("name")] = made
+    return found
+
+
+def headers_of(lists):
+    return lists["headers"]
+
+
+def units_of(lists):
+    """The files of each of a target's compilations, and the name of its precompiled header (empty: none)."""
+    def files(attribute):
+        paths = [label[2:].replace(":", "/") for label in lists.get(attribute, [])]
+        return [path for path in paths if path.endswith(".cc") and os.path.isfile(path)]
+    units = [[file] for file in files("srcs")]
+    if files("textual_hdrs"):
+        units.append(files("textual_hdrs"))
+    options = " ".join(lists.get("copts", []))
+    name = re.search(r"third_party/precompiled/(\w+)[.]h", options)
+    return (units, name[1] if name else "") if units else None
 
 
 def of_workspace():
-    """LibTorch's headers, and the files that are compiled with them precompiled."""
-    labels = bazel("query", 'labels(srcs, attr(copts, "heavy_headers.h", //...))')
-    return libtorch(), {label[2:].replace(":", "/") for label in labels}
+    precompiled = of_rules("kind(precompiled_header, //third_party/precompiled:all)", headers_of)
+    return {
+        "precompiled": {label.split(":")[1]: headers for label, headers in precompiled.items()},
+        "targets": of_rules('kind("cc_(binary|library|test) rule", //...)', units_of),
+    }
 
 
 def main(arguments):
-    if len(arguments) >= 2:
+    if len(arguments) == 3:
+        with open(arguments[2], encoding="utf-8") as file:
+            description = json.load(file)
         os.chdir(arguments[0])
-        headers, precompiled = arguments[1], set(arguments[2:])
+        headers = arguments[1]
     elif arguments in ([], ["--list"]):
         os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-        headers, precompiled = of_workspace()
+        headers = libtorch()
+        description = of_workspace()
     else:
         sys.exit(__doc__)
-    includes = Includes(headers)
-    lines = {path: includes.lines_of_libtorch(path) for path in sources()}
+    costs = Costs(Includes(headers), description["precompiled"])
+    targets = description["targets"]
     if arguments == ["--list"]:
-        for path, count in sorted(lines.items(), key=lambda each: -each[1]):
-            print(f"{count:8} {path}")
+        for target, (units, name) in sorted(targets.items()):
+            print(f"{costs.of_target(units, name):8} {name or '-':10} {target}")
         return
-    wrong = list(complaints(lines, precompiled))
+    wrong = list(complaints(costs, targets))
     for each in wrong:
         print(each)
     sys.exit(1 if wrong else 0)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/cache_line.h"
 #include "core/base/round_up.h"
 #include "core/base/status_macros.h"
 #include "core/shm/chunks.h"
@@ -11,7 +12,6 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kLine = 64;
 // Up to so many ranks, one round in which each sums everything is cheaper.
 constexpr int kFewRanks = 3;
 
@@ -90,7 +90,8 @@ absl::Status ShmAllReduce::StageChunk(ShmRounds& rounds, ShmDeadline deadline,
 
 absl::Status ShmAllReduce::DivideChunk(ShmRounds& rounds, ShmDeadline deadline,
                                        std::byte* chunk, size_t n) {
-  const size_t share = RoundUp((n + rounds.size() - 1) / rounds.size(), kLine);
+  const size_t share =
+      RoundUp((n + rounds.size() - 1) / rounds.size(), kCacheLineBytes);
   const auto begin = [&](int rank) { return std::min(n, rank * share); };
   const auto length = [&](int rank) { return begin(rank + 1) - begin(rank); };
   const int me = rounds.rank();

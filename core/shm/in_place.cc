@@ -2,12 +2,13 @@
 
 #include <algorithm>
 
+#include "core/base/cache_line.h"
+#include "core/base/round_up.h"
 #include "core/base/status_macros.h"
 
 namespace tandem {
 namespace {
 
-constexpr size_t kLine = 64;
 // From here on, what lies in arenas is not copied.
 constexpr size_t kInPlaceBytes = 8 << 10;
 // Large enough that claiming one is cheap, small enough that ranks end
@@ -18,7 +19,7 @@ constexpr size_t kLeastBlockBytes = 16 << 10;
 // The same on every rank.
 size_t BlockBytes(size_t bytes, int ranks) {
   const size_t share = bytes / (4 * ranks);
-  return std::clamp((share + kLine - 1) / kLine * kLine, kLeastBlockBytes,
+  return std::clamp(RoundUp(share, kCacheLineBytes), kLeastBlockBytes,
                     kMostBlockBytes);
 }
 

@@ -4,6 +4,8 @@ LibTorch, oneDNN and MKL choose their kernels by what the processor can do; each
 environment, to do with less. What a test asks of floating-point numbers must hold with all of them.
 """
 
+load("//:targets.bzl", "tandem_library", "tandem_test")
+
 _PROCESSORS = {
     "avx2": {
         "ATEN_CPU_CAPABILITY": "avx2",
@@ -17,37 +19,37 @@ _PROCESSORS = {
     },
 }
 
-def processor_test(name, srcs, deps, copts = [], data = [], env = {}, elsewhere = "*", **kwargs):
-    """Declares NAME, NAME_on_avx2 and NAME_on_sse: one compilation, three runs.
+def processor_test(name, deps, data = [], env = {}, elsewhere = "*", tags = [], timeout = None, **attributes):
+    """Declares NAME, NAME_on_avx2 and NAME_on_sse: NAME.cc compiled once, three runs.
 
     Args:
       name: of the test on the processor as it is.
-      srcs: of all three, as are deps (without gtest_main), copts, data and env.
-      deps: see srcs.
-      copts: see srcs.
-      data: see srcs.
-      env: see srcs.
+      deps: of all three, as tandem_test has them.
+      data: of all three, as are env, tags and timeout.
+      env: see data.
       elsewhere: GoogleTest's filter of the two further runs, where some tests would only take time.
-      **kwargs: of each cc_test.
+      tags: see data.
+      timeout: see data.
+      **attributes: of the compilation, as tandem_library has them.
     """
-    native.cc_library(
+    tandem_library(
         name = name + "_cases",
         testonly = True,
-        srcs = srcs,
-        copts = copts,
-        deps = deps + ["@com_google_googletest//:gtest"],
+        srcs = [name + ".cc"],
+        hdrs = [],
+        deps = deps + ["gtest"],
         # Nothing refers to a test.
         alwayslink = True,
+        **attributes
     )
     for suffix, settings in [("", {})] + [("_on_" + p, s) for p, s in _PROCESSORS.items()]:
-        native.cc_test(
+        tandem_test(
             name = name + suffix,
+            srcs = [],
             args = ["--gtest_filter=" + elsewhere] if settings else [],
             data = data,
             env = dict(env, **settings),
-            deps = [
-                name + "_cases",
-                "@com_google_googletest//:gtest_main",
-            ],
-            **kwargs
+            tags = tags,
+            timeout = timeout,
+            deps = [":" + name + "_cases"],
         )

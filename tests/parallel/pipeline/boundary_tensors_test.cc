@@ -1,6 +1,7 @@
 // What crosses the cuts of a pipeline: how long it lives, and what does not
 // cross them.
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>

@@ -1,5 +1,6 @@
 // Batches of other lengths from step to step, between ranks.
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/rand.h>

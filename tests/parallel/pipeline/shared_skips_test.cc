@@ -1,6 +1,7 @@
 // Skip connections that several layers take: an encoder's output for every
 // layer of the decoder.
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>

@@ -1,6 +1,7 @@
 // Models with several inputs, under every strategy.
 
 #include <ATen/Tensor.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>

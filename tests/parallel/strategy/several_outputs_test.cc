@@ -1,6 +1,7 @@
 // Losses of several outputs and targets, under every strategy.
 
 #include <ATen/Tensor.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/ones.h>

@@ -5,6 +5,7 @@
 //   bazel run //tools/bench:boundary_gradients
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>

@@ -61,16 +61,15 @@ def _precompiled_header(ctx):
     ctx.actions.write(header, "".join(["#include \"%s\"\n" % each for each in ctx.attr.headers]))
     files = [header]
 
-
     # The toolchain that Bazel finds by itself does not say which compiler it is.
     if _compiler(features).split("/")[-1].startswith(("gcc", "g++")):
         files.append(_compile(ctx, toolchain, features, header, context))
     own = cc_common.create_compilation_context(headers = depset(files))
     return [
         DefaultInfo(files = depset(files)),
+        # Nothing to link: what a file uses of these headers, its target depends on.
         cc_common.merge_cc_infos(
-            direct_cc_infos = [CcInfo(compilation_context = own)],
-            cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
+            cc_infos = [CcInfo(compilation_context = each) for each in [own, context]],
         ),
     ]
 
@@ -80,17 +79,13 @@ precompiled_header = rule(
         "headers": attr.string_list(mandatory = True),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
-    doc = "A header that includes `headers`, and its precompiled form. Whoever compiles with it depends on it " +
-          "and says -include PACKAGE/NAME.h.",
+    doc = "A header that includes `headers`, and its precompiled form, for those who depend on it and compile with " +
+          "precompiled_copts(NAME).",
     fragments = ["cpp"],
     toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
     implementation = _precompiled_header,
 )
 
-# For `copts` of a target that depends on //third_party/libtorch:heavy_headers. A precompiled header that does
-# not fit is an error, not a slow build.
-HEAVY_HEADERS = [
-    "-include",
-    "third_party/libtorch/heavy_headers.h",
-    "-Winvalid-pch",
-]
+def precompiled_copts(name):
+    """What compiles a file with //third_party/precompiled:NAME. One that does not fit is an error, not a slow build."""
+    return ["-include", "third_party/precompiled/%s.h" % name, "-Winvalid-pch"]
