@@ -7,13 +7,13 @@
 #include <cstring>
 #include <utility>
 
-#include "core/sim/allocators.h"
-#include "core/sim/block.h"
-#include "core/sim/category.h"
-#include "core/sim/device_guard.h"
-#include "core/sim/generator.h"
-#include "core/sim/memory.h"
-#include "core/sim/streams.h"
+#include "core/sim/memory/allocators.h"
+#include "core/sim/memory/block.h"
+#include "core/sim/memory/category.h"
+#include "core/sim/memory/memory.h"
+#include "core/sim/streams/device_guard.h"
+#include "core/sim/streams/generator.h"
+#include "core/sim/streams/streams.h"
 
 namespace tandem {
 namespace sim {

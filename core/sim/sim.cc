@@ -10,13 +10,13 @@
 #include "core/base/torch_status.h"
 #include "core/device/device.h"
 #include "core/device/host_memory.h"
-#include "core/sim/allocators.h"
-#include "core/sim/call_aliases.h"
-#include "core/sim/device_guard.h"
+#include "core/sim/calls/call_aliases.h"
 #include "core/sim/hooks.h"
-#include "core/sim/limits.h"
-#include "core/sim/register_operators.h"
-#include "core/sim/streams.h"
+#include "core/sim/memory/allocators.h"
+#include "core/sim/operators/register_operators.h"
+#include "core/sim/streams/device_guard.h"
+#include "core/sim/streams/limits.h"
+#include "core/sim/streams/streams.h"
 
 namespace tandem {
 namespace {

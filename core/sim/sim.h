@@ -15,7 +15,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "core/sim/memory.h"
+#include "core/sim/memory/memory.h"
 
 namespace tandem {
 

@@ -9,7 +9,7 @@
 #include <future>
 
 #include "core/sim/sim.h"
-#include "core/sim/streams.h"
+#include "core/sim/streams/streams.h"
 
 namespace tandem {
 

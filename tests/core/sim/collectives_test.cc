@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "core/comm/communicator.h"
-#include "core/sim/memory.h"
-#include "core/sim/streams.h"
+#include "core/sim/memory/memory.h"
+#include "core/sim/streams/streams.h"
 #include "core/sim/testing.h"
 #include "core/testing/thread_ranks.h"
 

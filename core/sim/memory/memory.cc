@@ -1,0 +1,170 @@
+#include "core/sim/memory/memory.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/byte_size.h"
+#include "core/sim/streams/limits.h"
+
+namespace tandem {
+namespace sim {
+namespace {
+
+constexpr size_t kHoldersNamed = 5;
+
+struct DeviceMemory {
+  std::mutex mutex;
+  MemoryBooks books;
+  int64_t cap = 0;
+  Block* first = nullptr;
+};
+
+// Never destroyed: tensors of static duration are released late.
+DeviceMemory& MemoryOf(int device) {
+  static auto* devices = new std::array<DeviceMemory, kMostDevices>;
+  return (*devices)[device];
+}
+
+int64_t& Slot(MemoryUse& use, MemoryCategory category) {
+  return use.by_category[static_cast<size_t>(category)];
+}
+
+// "12 MiB activations of aten::addmm (3 blocks)": sums over blocks of one
+// operator and category, for single blocks of a large model are many.
+std::string LargestHolders(const DeviceMemory& memory) {
+  struct Sum {
+    int64_t bytes = 0;
+    int blocks = 0;
+  };
+  std::map<std::pair<std::string, MemoryCategory>, Sum> sums;
+  for (const Block* each = memory.first; each != nullptr; each = each->next) {
+    Sum& sum = sums[{each->made_by, each->category}];
+    sum.bytes += static_cast<int64_t>(each->bytes);
+    ++sum.blocks;
+  }
+  std::vector<std::pair<int64_t, std::string>> lines;
+  for (const auto& [who, sum] : sums) {
+    lines.emplace_back(
+        sum.bytes,
+        absl::StrCat(FormatBytes(sum.bytes), " ",
+                     MemoryCategoryName(who.second), " of ",
+                     who.first.empty() ? "no operator" : who.first, " (",
+                     sum.blocks, sum.blocks == 1 ? " block)" : " blocks)"));
+  }
+  std::sort(lines.rbegin(), lines.rend());
+  if (lines.size() > kHoldersNamed) lines.resize(kHoldersNamed);
+  return absl::StrJoin(lines, ", ", [](std::string* out, const auto& line) {
+    out->append(line.second);
+  });
+}
+
+// The mutex is held.
+void CheckFitsLocked(const DeviceMemory& memory, int device, size_t bytes) {
+  const int64_t more = static_cast<int64_t>(bytes);
+  if (memory.cap == 0 || memory.books.now.total + more <= memory.cap) return;
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "sim:", device,
+                   " is out of memory: ", FormatBytes(more), " asked for, ",
+                   FormatBytes(memory.books.now.total), " of ",
+                   FormatBytes(memory.cap), " in use (",
+                   DescribeUse(memory.books.now),
+                   "); largest holders: ", LargestHolders(memory));
+}
+
+void NotePeak(MemoryBooks& books) {
+  if (books.now.total > books.peak.total) books.peak = books.now;
+}
+
+}  // namespace
+
+MemoryBooks BooksOf(int device) {
+  DeviceMemory& memory = MemoryOf(device);
+  std::lock_guard<std::mutex> lock(memory.mutex);
+  return memory.books;
+}
+
+void ResetPeak(int device) {
+  DeviceMemory& memory = MemoryOf(device);
+  std::lock_guard<std::mutex> lock(memory.mutex);
+  memory.books.peak = memory.books.now;
+}
+
+void SetCap(int device, int64_t bytes) {
+  DeviceMemory& memory = MemoryOf(device);
+  std::lock_guard<std::mutex> lock(memory.mutex);
+  memory.cap = bytes;
+}
+
+std::string DescribeUse(const MemoryUse& use) {
+  std::vector<std::pair<int64_t, std::string>> parts;
+  for (int i = 0; i < kMemoryCategories; ++i) {
+    const int64_t bytes = use.by_category[i];
+    if (bytes == 0) continue;
+    parts.emplace_back(
+        bytes, absl::StrCat(MemoryCategoryName(static_cast<MemoryCategory>(i)),
+                            " ", FormatBytes(bytes)));
+  }
+  if (parts.empty()) return "nothing";
+  std::sort(parts.rbegin(), parts.rend());
+  return absl::StrJoin(parts, ", ", [](std::string* out, const auto& part) {
+    out->append(part.second);
+  });
+}
+
+void CheckFits(int8_t device, size_t bytes) {
+  DeviceMemory& memory = MemoryOf(device);
+  std::lock_guard<std::mutex> lock(memory.mutex);
+  CheckFitsLocked(memory, device, bytes);
+}
+
+int DeviceHolding(const void* address) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  for (int device = 0; device < kMostDevices; ++device) {
+    DeviceMemory& memory = MemoryOf(device);
+    std::lock_guard<std::mutex> lock(memory.mutex);
+    for (Block* each = memory.first; each != nullptr; each = each->next) {
+      const auto first = reinterpret_cast<uintptr_t>(each->data());
+      if (at >= first && at - first < each->bytes) return device;
+    }
+  }
+  return kHost;
+}
+
+void Charge(Block& block) {
+  DeviceMemory& memory = MemoryOf(block.device);
+  std::lock_guard<std::mutex> lock(memory.mutex);
+  CheckFitsLocked(memory, block.device, block.bytes);
+  memory.books.now.total += static_cast<int64_t>(block.bytes);
+  Slot(memory.books.now, block.category) += static_cast<int64_t>(block.bytes);
+  NotePeak(memory.books);
+  block.next = memory.first;
+  if (memory.first != nullptr) memory.first->previous = &block;
+  memory.first = &block;
+}
+
+void Discharge(Block& block) {
+  DeviceMemory& memory = MemoryOf(block.device);
+  std::lock_guard<std::mutex> lock(memory.mutex);
+  memory.books.now.total -= static_cast<int64_t>(block.bytes);
+  Slot(memory.books.now, block.category) -= static_cast<int64_t>(block.bytes);
+  (block.previous == nullptr ? memory.first : block.previous->next) =
+      block.next;
+  if (block.next != nullptr) block.next->previous = block.previous;
+}
+
+void Recategorise(Block& block, MemoryCategory category) {
+  DeviceMemory& memory = MemoryOf(block.device);
+  std::lock_guard<std::mutex> lock(memory.mutex);
+  Slot(memory.books.now, block.category) -= static_cast<int64_t>(block.bytes);
+  block.category = category;
+  Slot(memory.books.now, block.category) += static_cast<int64_t>(block.bytes);
+}
+
+}  // namespace sim
+}  // namespace tandem

@@ -1,0 +1,61 @@
+// Memory statistics of the simulated devices: their books.
+
+#ifndef TANDEM_CORE_SIM_MEMORY_MEMORY_H_
+#define TANDEM_CORE_SIM_MEMORY_MEMORY_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/device/memory_category.h"
+#include "core/sim/memory/block.h"
+
+namespace tandem {
+namespace sim {
+
+// Bytes in use, by category (index: MemoryCategory) and together.
+struct MemoryUse {
+  int64_t total = 0;
+  std::array<int64_t, kMemoryCategories> by_category = {};
+};
+
+struct MemoryBooks {
+  MemoryUse now;
+  // When the most was in use, and what it was for then. What an operator has
+  // just made counts among its temporaries until it returns.
+  MemoryUse peak;
+};
+
+// Exact: every tensor's bytes, once, from its making to its end, and the
+// temporaries of operators, but not what a kernel's own worker threads use.
+// All of these are thread-safe.
+MemoryBooks BooksOf(int device);
+
+// From now on the peak counts anew, from what is in use.
+void ResetPeak(int device);
+
+// At most so many bytes may be in use; 0: as many as the host has. More in use
+// by then is no error, but the next allocation is.
+void SetCap(int device, int64_t bytes);
+
+// "parameters 40 MiB, activations 3.5 MiB": what there is, most first.
+std::string DescribeUse(const MemoryUse& use);
+
+// c10::OutOfMemoryError unless so many bytes more fit below the cap. The
+// message names device, request, cap, use by category and the largest holders.
+void CheckFits(int8_t device, size_t bytes);
+
+// Whose memory holds the address; kHost if no device's does.
+int DeviceHolding(const void* address);
+
+// Books a block, checking again; takes it off the books; moves it to another
+// category.
+void Charge(Block& block);
+void Discharge(Block& block);
+void Recategorise(Block& block, MemoryCategory category);
+
+}  // namespace sim
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_SIM_MEMORY_MEMORY_H_

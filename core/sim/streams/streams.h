@@ -1,0 +1,52 @@
+// Streams of the simulated devices. In synchronous mode they are numbers alone:
+// work runs when it is issued, and events have always passed.
+
+#ifndef TANDEM_CORE_SIM_STREAMS_STREAMS_H_
+#define TANDEM_CORE_SIM_STREAMS_STREAMS_H_
+
+#include <c10/core/Stream.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "core/sim/streams/stream_queue.h"
+
+namespace tandem {
+namespace sim {
+
+// Switches asynchronous mode on, with the delays of StreamQueue; each stream
+// has its own sequence of them. Once, before any work.
+void UseQueues(int most_delay_us, uint64_t seed);
+bool IsAsynchronous();
+
+// What is still queued when the process ends runs before the static objects go
+// that exist by now: to be called when an operator has run for the first time,
+// for kernels keep such objects (oneDNN's engine). Thread-safe.
+void EndQueuesBeforeStaticObjects();
+
+c10::Stream DefaultStream(int8_t device);
+// Another one of the device's, in turn.
+c10::Stream PooledStream(int8_t device);
+// The calling thread's; the device's default stream at first.
+c10::Stream CurrentStream(int8_t device);
+// Returns what was current before.
+c10::Stream ExchangeStream(c10::Stream stream);
+
+// In asynchronous mode alone.
+void Push(c10::Stream stream, std::function<void()> work);
+
+void RecordEvent(Event& event, c10::Stream stream);
+// What is queued on the stream from now on waits for the event.
+void HoldStream(const Event& event, c10::Stream stream);
+
+// Wait, and throw what failed meanwhile.
+bool IsIdle(c10::Stream stream);
+void Synchronise(c10::Stream stream);
+void SynchroniseDevice(int8_t device);
+// All that the process has queued.
+void SynchroniseAll();
+
+}  // namespace sim
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_SIM_STREAMS_STREAMS_H_

@@ -1,0 +1,156 @@
+// A simulated device with less memory than it is asked for.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/sim/memory/memory.h"
+#include "core/sim/testing.h"
+#include "tests/core/sim/memory/memory_fixture.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+using Category = MemoryCategory;
+
+class MemoryCapTest : public MemoryFixture {};
+
+TEST_F(MemoryCapTest, HoldsExactly) {
+  const SimMemoryCap cap(SimDevice(0), 1000);
+  const torch::Tensor a = torch::empty({200}, On(0));
+  const torch::Tensor b = torch::empty({50}, On(0));
+  EXPECT_EQ(Used(), 1000);
+  EXPECT_NE(OutOfMemory([] { torch::empty({1}, On(0, torch::kByte)); }), "");
+  EXPECT_EQ(OutOfMemory([] { torch::empty({0}, On(0)); }), "");
+  EXPECT_EQ(OutOfMemory([] { torch::empty({5000}, On(1)); }), "")
+      << "another device's is its own";
+}
+
+TEST_F(MemoryCapTest, ThrowsBeforeItAllocates) {
+  const SimMemoryCap cap(SimDevice(0), 1000);
+  sim::ResetPeak(0);
+  // The host has not so much either.
+  const int64_t huge = int64_t{1} << 45;
+  EXPECT_THAT(OutOfMemory([&] { torch::empty({huge}, On(0)); }),
+              HasSubstr("128 TiB asked for"));
+  EXPECT_NE(OutOfMemory([] { torch::empty({251}, On(0)); }), "");
+  EXPECT_EQ(Used(), 0);
+  EXPECT_EQ(Peak(), 0);
+}
+
+TEST_F(MemoryCapTest, HoldsForWhateverAsks) {
+  torch::Tensor a = torch::ones({100}, On(0));
+  const torch::Tensor on_one = torch::ones({100}, On(1));
+  const torch::Tensor x = torch::ones({50}, On(0)).requires_grad_();
+  const torch::Tensor y = (x * 2).sum();
+  const int64_t before = Used();
+  {
+    const SimMemoryCap cap(SimDevice(0), before + 100);
+    EXPECT_NE(OutOfMemory([&] { a + a; }), "") << "operator";
+    EXPECT_NE(OutOfMemory([&] { a.resize_({200}); }), "") << "resize_";
+    EXPECT_NE(OutOfMemory([&] { on_one.to(SimDevice(0)); }), "")
+        << "sim to sim";
+    EXPECT_NE(OutOfMemory([] { torch::ones({99}).to(SimDevice(0)); }), "")
+        << "CPU to sim";
+    EXPECT_NE(OutOfMemory([&] { a.clone(); }), "") << "clone";
+    EXPECT_NE(OutOfMemory([&] { y.backward({}, /*retain_graph=*/true); }), "")
+        << "backward";
+    EXPECT_FALSE(x.grad().defined());
+    EXPECT_EQ(Used(), before);
+  }
+  // And all of it works once there is room.
+  a.resize_({200});
+  EXPECT_EQ((a.slice(0, 0, 100) + on_one.to(SimDevice(0))).sum().item<float>(),
+            200);
+  y.backward();
+  EXPECT_EQ(x.grad().sum().item<float>(), 100);
+}
+
+TEST_F(MemoryCapTest, BelowWhatIsInUseIsForTheNextOne) {
+  torch::Tensor a = torch::ones({100}, On(0));
+  const SimMemoryCap cap(SimDevice(0), 100);
+  EXPECT_THAT(OutOfMemory([&] { torch::zeros_like(a); }),
+              HasSubstr("400 B asked for, 400 B of 100 B in use"));
+  a.zero_();  // needs none
+}
+
+TEST_F(MemoryCapTest, TheMessageNamesEverything) {
+  torch::Tensor weight;
+  {
+    const MemoryCategoryScope scope(Category::kParameters);
+    weight = torch::ones({1024}, On(1));
+  }
+  std::vector<torch::Tensor> activations;
+  {
+    const MemoryCategoryScope scope(Category::kActivations);
+    activations.push_back(weight.slice(0, 0, 512) * 2);
+    activations.push_back(weight.slice(0, 512) * 3);
+    activations.push_back(weight.slice(0, 0, 256).exp());
+  }
+  const SimMemoryCap cap(SimDevice(1), 10 * 1024);
+  EXPECT_EQ(OutOfMemory([&] { weight.sin(); }),
+            "sim:1 is out of memory: 4 KiB asked for, 9 KiB of 10 KiB in use "
+            "(activations 5 KiB, parameters 4 KiB); largest holders: 4 KiB "
+            "parameters of aten::empty (1 block), 4 KiB activations of "
+            "aten::mul.Tensor (2 blocks), 1 KiB activations of aten::exp "
+            "(1 block)");
+}
+
+TEST_F(MemoryCapTest, TheMessageNamesFiveHolders) {
+  std::vector<torch::Tensor> all = {torch::ones({10}, On(0))};
+  all.push_back(all[0].sin());
+  all.push_back(all[0].cos());
+  all.push_back(all[0].exp());
+  all.push_back(all[0].neg());
+  all.push_back(all[0].sqrt());
+  all.push_back(all[0].tanh());
+  const SimMemoryCap cap(SimDevice(0), 300);
+  const std::string message = OutOfMemory([&] { all[0].abs(); });
+  const std::string holders = message.substr(message.find("largest holders"));
+  EXPECT_EQ(std::count(holders.begin(), holders.end(), ','), 4) << message;
+}
+
+// One step of a small network.
+void TrainStep(torch::nn::Linear& layer, torch::optim::SGD& optimizer) {
+  optimizer.zero_grad();
+  layer->forward(torch::ones({64, 32}, On(0))).square().sum().backward();
+  optimizer.step();
+}
+
+TEST_F(MemoryCapTest, TrainingGoesOnWhenItIsLifted) {
+  torch::manual_seed(3);
+  torch::nn::Linear layer(32, 16);
+  torch::nn::Linear on_cpu =
+      std::dynamic_pointer_cast<torch::nn::LinearImpl>(layer->clone());
+  layer->to(SimDevice(0));
+  torch::optim::SGD optimizer(layer->parameters(), 0.001);
+  TrainStep(layer, optimizer);
+  sim::ResetPeak(0);
+  TrainStep(layer, optimizer);
+  const int64_t peak = Peak();
+  {
+    const SimMemoryCap cap(SimDevice(0), peak - 1);
+    EXPECT_THAT(OutOfMemory([&] { TrainStep(layer, optimizer); }),
+                HasSubstr("sim:0 is out of memory"));
+  }
+  {
+    const SimMemoryCap cap(SimDevice(0), peak);
+    TrainStep(layer, optimizer);
+  }
+  torch::optim::SGD reference(on_cpu->parameters(), 0.001);
+  for (int step = 0; step < 3; ++step) {
+    reference.zero_grad();
+    on_cpu->forward(torch::ones({64, 32})).square().sum().backward();
+    reference.step();
+  }
+  EXPECT_TRUE(torch::equal(layer->weight.cpu(), on_cpu->weight));
+}
+
+}  // namespace
+}  // namespace tandem
