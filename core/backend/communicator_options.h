@@ -46,6 +46,16 @@ struct CommunicatorOptions {
   std::vector<int> rank_names;
 };
 
+struct SubgroupOptions {
+  // Its failures are its own: what breaks elsewhere does not end its waits, and
+  // what breaks in it is told to nobody else. For ranks whose loss the others
+  // can do without. Else it shares the fate of the ranks that it is of, if they
+  // share one (Communicator::ForLaunch).
+  bool has_own_fate = false;
+  // As many times the timeout of the group that it is of is this rank's.
+  int patience = 1;
+};
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_BACKEND_COMMUNICATOR_OPTIONS_H_

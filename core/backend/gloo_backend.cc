@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
+#include "core/backend/breakable_waits.h"
 #include "core/backend/breakable_works.h"
 #include "core/backend/issue_mutex.h"
 #include "core/base/status_macros.h"
@@ -38,7 +39,7 @@ class GlooBackend : public ProcessGroupGloo {
   GlooBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
               c10::intrusive_ptr<Options> options)
       : ProcessGroupGloo(store, rank, size, std::move(options)),
-        works_([this] { Probe(); }, [this] { LiveOn(); }) {}
+        works_([this](int peer) { Probe(peer); }, [this] { LiveOn(); }) {}
 
   // When a receive times out, Gloo gives an exception to every pair of the
   // context, and what uses one of them, then or later, fails. (What is received
@@ -88,10 +89,10 @@ class GlooBackend : public ProcessGroupGloo {
     return works_.OfCollective(ProcessGroupGloo::barrier(options));
   }
   WorkPtr send(Tensors& tensors, int to, int tag) override {
-    return works_.OfMessage(ProcessGroupGloo::send(tensors, to, tag));
+    return works_.OfMessage(ProcessGroupGloo::send(tensors, to, tag), to);
   }
   WorkPtr recv(Tensors& tensors, int from, int tag) override {
-    return works_.OfMessage(ProcessGroupGloo::recv(tensors, from, tag));
+    return works_.OfMessage(ProcessGroupGloo::recv(tensors, from, tag), from);
   }
 
  private:
@@ -111,11 +112,13 @@ class GlooBackend : public ProcessGroupGloo {
   }
 
   // Nobody waits for what this starts: a few bytes that Gloo keeps.
-  void Probe() {
+  void Probe(int peer) {
     absl::MutexLock lock(&IssueMutex());
     for (size_t c = 0; c < contexts_.size(); ++c) {
       for (int r = 0; r < getSize(); ++r) {
-        if (r != getRank()) StartToReceive(r, kTag + static_cast<int>(c));
+        const bool asked = peer == BreakableWaits::kAll || peer == r;
+        if (r == getRank() || !asked) continue;
+        StartToReceive(r, kTag + static_cast<int>(c));
       }
     }
   }

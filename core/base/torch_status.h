@@ -52,6 +52,12 @@ struct IsStatusOr<absl::StatusOr<T>> : std::true_type {};
 
 }  // namespace torch_status_internal
 
+// What CatchTorchOr gives for a function that returns T, or a StatusOr of it.
+template <typename T>
+using OrStatus = std::conditional_t<
+    torch_status_internal::IsStatusOr<std::decay_t<T>>::value, std::decay_t<T>,
+    absl::StatusOr<std::decay_t<T>>>;
+
 // Calls `fn`, which returns nothing or an absl::Status (handed through, with
 // `what` in front).
 template <typename F>

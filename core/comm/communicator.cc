@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -14,30 +15,13 @@
 #include "absl/strings/str_cat.h"
 #include "core/backend/backend.h"
 #include "core/base/status_macros.h"
-#include "core/base/torch_status.h"
 #include "core/comm/collective_runner.h"
 #include "core/comm/communicator_tensors.h"
-#include "core/device/host_memory.h"
 
 namespace tandem {
 namespace {
 
 using TensorList = std::vector<at::Tensor>;
-
-std::string TypeOf(const at::Tensor& tensor) {
-  return absl::StrCat(c10::toString(tensor.scalar_type()), " on ",
-                      tensor.device().str());
-}
-
-bool Serves(const c10d::ProcessGroup& group, const at::Tensor& tensor) {
-  const bool is_host = RunsCpuKernels(tensor.device().type());
-  const c10::DeviceType type =
-      is_host ? c10::DeviceType::CPU : tensor.device().type();
-  for (const c10::Device& device : group.getDeviceTypes()) {
-    if (device.type() == type) return true;
-  }
-  return false;
-}
 
 // Do all ranks start this? There is no runner in a group of one.
 absl::Status Agree(CollectiveRunner* runner, const std::string& what,
@@ -48,21 +32,8 @@ absl::Status Agree(CollectiveRunner* runner, const std::string& what,
 
 }  // namespace
 
-absl::Status Communicator::CheckTensor(absl::string_view operation,
-                                       const at::Tensor& tensor) const {
-  std::string fault;
-  if (!tensor.defined()) {
-    fault = "the tensor is undefined";
-  } else if (tensor.layout() != at::kStrided || !tensor.is_contiguous()) {
-    fault = "the tensor must be dense and contiguous: call contiguous() first";
-  } else if (process_group_ && !Serves(*process_group_, tensor)) {
-    fault = absl::StrCat("backend ", options_.backend, " does not take ",
-                         TypeOf(tensor));
-  } else {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(operation, " of group \"", name_, "\": ", fault));
+int Communicator::NameOf(int rank) const {
+  return options_.rank_names.empty() ? rank : options_.rank_names[rank];
 }
 
 void Communicator::Abort(const absl::Status& reason) {
@@ -79,7 +50,7 @@ absl::Status Communicator::AllReduceSum(at::Tensor tensor,
 
 absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
     at::Tensor tensor, double factor, const CollectivePurpose& purpose) {
-  TANDEM_RETURN_IF_ERROR(CheckTensor("all-reduce", tensor));
+  TANDEM_RETURN_IF_ERROR(CheckTensor(*this, "all-reduce", tensor));
   if (tensor.scalar_type() == at::kBool || tensor.is_complex()) {
     return absl::InvalidArgumentError(
         absl::StrCat("all-reduce of group \"", name_, "\": cannot sum ",
@@ -102,22 +73,9 @@ absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
   });
 }
 
-absl::StatusOr<at::Tensor> Communicator::NewBuffer(
-    int64_t numel, const at::TensorOptions& options) {
-  return CatchTorchOr([&] {
-    if (process_group_ != nullptr && numel > 0 && options.device().is_cpu()) {
-      const auto backend = process_group_->getBackend(c10::DeviceType::CPU);
-      if (backend->supportsTensorAlloc(-1)) {
-        return backend->allocateTensor(numel, options);
-      }
-    }
-    return at::zeros({numel}, options);
-  });
-}
-
 absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
                                      const CollectivePurpose& purpose) {
-  TANDEM_RETURN_IF_ERROR(CheckTensor("broadcast", tensor));
+  TANDEM_RETURN_IF_ERROR(CheckTensor(*this, "broadcast", tensor));
   if (root < 0 || root >= size_) {
     return absl::InvalidArgumentError(
         absl::StrCat("broadcast of group \"", name_, "\": there is no rank ",
@@ -137,7 +95,7 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
 
 absl::StatusOr<TensorList> Communicator::AllGather(
     const at::Tensor& tensor, const CollectivePurpose& purpose) {
-  TANDEM_RETURN_IF_ERROR(CheckTensor("all-gather", tensor));
+  TANDEM_RETURN_IF_ERROR(CheckTensor(*this, "all-gather", tensor));
   TANDEM_RETURN_IF_ERROR(Agree(runner_.get(), "all-gather", tensor, purpose));
   const at::Tensor mine = tensor.detach();
   TensorList all;

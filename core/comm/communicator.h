@@ -6,7 +6,6 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,7 +13,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/backend/communicator_options.h"
 #include "core/comm/pending_collective.h"
@@ -75,9 +73,7 @@ class Communicator {
   const std::string& name() const { return name_; }
   const std::string& backend() const { return options_.backend; }
   // What messages call a rank of this group: its number in the whole job.
-  int NameOf(int rank) const {
-    return options_.rank_names.empty() ? rank : options_.rank_names[rank];
-  }
+  int NameOf(int rank) const;
 
   // In place: `tensor` becomes the sum over all ranks, the same bits on each.
   // Not for bool and complex numbers.
@@ -113,14 +109,6 @@ class Communicator {
       at::Tensor tensor, int from, int tag,
       const CollectivePurpose& purpose = nullptr);
 
-  // Zeros, [numel], 64-byte aligned, in the memory that this group's backend
-  // moves with the fewest copies (memory that ranks of one host share, where it
-  // has such): for buffers that live long and are reduced often. Every rank
-  // asks for the same sizes in the same order, for a tensor's place must be the
-  // same on all. It may outlive the communicator.
-  absl::StatusOr<at::Tensor> NewBuffer(int64_t numel,
-                                       const at::TensorOptions& options);
-
   // Tells the others that this rank gives up, and why, so that what they wait
   // for, or start later, fails at once and not by timeout; the group is of no
   // more use. Not collective. For a rank that has failed between two
@@ -130,10 +118,10 @@ class Communicator {
 
   // A group of some of these ranks (this one included), in the given order.
   // Only they call this, with the same list and name. Ranks count within this
-  // group; in the new one they count anew, but its messages call them as this
-  // one's do: by their numbers in the whole job.
+  // group, and anew in the new one; its messages have the whole job's numbers.
   absl::StatusOr<std::unique_ptr<Communicator>> Subgroup(
-      absl::Span<const int> ranks, const std::string& name);
+      absl::Span<const int> ranks, const std::string& name,
+      const SubgroupOptions& options = {});
 
   // For what this class does not offer. Null when size() is 1. Issue its
   // collectives under IssueMutex() (core/backend/issue_mutex.h), and wait for
@@ -144,15 +132,8 @@ class Communicator {
 
  private:
   Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
-               std::string name, CommunicatorOptions options);
-
-  static absl::StatusOr<std::unique_ptr<Communicator>> Connect(
-      c10::intrusive_ptr<c10d::Store> store,
-      std::unique_ptr<Communicator> group, const std::string& key);
-
-  absl::Status CheckTensor(absl::string_view operation,
-                           const at::Tensor& tensor) const;
-  absl::Status CheckPeer(absl::string_view operation, int peer) const;
+               std::string name, CommunicatorOptions options,
+               std::unique_ptr<CollectiveRunner> runner);
 
   c10::intrusive_ptr<c10d::Store> store_;  // keys of this group alone
   int rank_;
@@ -160,7 +141,7 @@ class Communicator {
   std::string name_;
   CommunicatorOptions options_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
-  std::unique_ptr<CollectiveRunner> runner_;  // null when size_ is 1
+  std::unique_ptr<CollectiveRunner> runner_;  // connected; null if size_ is 1
   std::map<std::string, int> subgroups_;      // how often each was made
 };
 

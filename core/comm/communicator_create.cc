@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 
+#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
@@ -25,16 +26,23 @@ StorePtr InGroup(const std::string& key, const StorePtr& store) {
   return c10::make_intrusive<c10d::PrefixStore>(key, store);
 }
 
-// What starts the collectives of `group`, not yet connected; null for a group
+// What starts the collectives of a group, not yet connected; null for a group
 // of one rank. `store`: keys of the group alone.
 std::unique_ptr<CollectiveRunner> NewRunner(
-    const StorePtr& store, const Communicator& group,
+    const StorePtr& store, int rank, int size, const std::string& name,
     const CommunicatorOptions& options) {
-  if (group.size() == 1) return nullptr;
-  GroupMember member =
-      MemberOfWhole(store, group.rank(), group.size(), group.name());
+  if (size == 1) return nullptr;
+  GroupMember member = MemberOfWhole(store, rank, size, name);
   member.rank_names = options.rank_names;
   return std::make_unique<CollectiveRunner>(std::move(member), options);
+}
+
+// `key` is the group's name among all that were ever made.
+absl::Status Connect(const std::string& key, CollectiveRunner* runner) {
+  if (runner == nullptr) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(runner->Connect());
+  runner->process_group()->setGroupName(key);
+  return absl::OkStatus();
 }
 
 absl::Status CheckPlace(int rank, int size, const std::string& name,
@@ -69,12 +77,16 @@ absl::Status CheckRanks(absl::Span<const int> ranks, int me, int size) {
 }  // namespace
 
 Communicator::Communicator(StorePtr store, int rank, int size, std::string name,
-                           CommunicatorOptions options)
+                           CommunicatorOptions options,
+                           std::unique_ptr<CollectiveRunner> runner)
     : store_(std::move(store)),
       rank_(rank),
       size_(size),
       name_(std::move(name)),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      runner_(std::move(runner)) {
+  if (runner_ != nullptr) process_group_ = runner_->process_group();
+}
 
 Communicator::~Communicator() = default;
 
@@ -92,37 +104,30 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::ForLaunch(
   options.settings["TORCH_DISTRIBUTED_DEBUG=DETAIL"] =
       checks ? "set" : "not set";
   TANDEM_ASSIGN_OR_RETURN(StorePtr store, OpenStore(launch, options.timeout));
-  auto world = std::unique_ptr<Communicator>(new Communicator(
-      nullptr, launch.rank, launch.world_size, kWorldName, options));
-  world->runner_ = NewRunner(InGroup(kWorldName, store), *world, options);
-  if (world->runner_ != nullptr) world->runner_->ShareFate();
-  return Connect(std::move(store), std::move(world), kWorldName);
+  store = InGroup(kWorldName, store);
+  auto runner =
+      NewRunner(store, launch.rank, launch.world_size, kWorldName, options);
+  if (runner != nullptr) runner->ShareFate();
+  TANDEM_RETURN_IF_ERROR(Connect(kWorldName, runner.get()));
+  return absl::WrapUnique(
+      new Communicator(std::move(store), launch.rank, launch.world_size,
+                       kWorldName, std::move(options), std::move(runner)));
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
     StorePtr store, int rank, int size, const std::string& name,
     const CommunicatorOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckPlace(rank, size, name, options));
-  auto group = std::unique_ptr<Communicator>(
-      new Communicator(nullptr, rank, size, name, options));
-  group->runner_ = NewRunner(InGroup(name, store), *group, options);
-  return Connect(std::move(store), std::move(group), name);
-}
-
-absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Connect(
-    StorePtr store, std::unique_ptr<Communicator> group,
-    const std::string& key) {
-  Communicator& g = *group;
-  g.store_ = InGroup(key, store);
-  if (g.runner_ == nullptr) return group;
-  TANDEM_RETURN_IF_ERROR(g.runner_->Connect());
-  g.process_group_ = g.runner_->process_group();
-  g.process_group_->setGroupName(key);
-  return group;
+  store = InGroup(name, store);
+  auto runner = NewRunner(store, rank, size, name, options);
+  TANDEM_RETURN_IF_ERROR(Connect(name, runner.get()));
+  return absl::WrapUnique(new Communicator(std::move(store), rank, size, name,
+                                           options, std::move(runner)));
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(
-    absl::Span<const int> ranks, const std::string& name) {
+    absl::Span<const int> ranks, const std::string& name,
+    const SubgroupOptions& own) {
   absl::Status checked = CheckRanks(ranks, rank_, size_);
   if (!checked.ok()) {
     return Annotate(checked, absl::StrCat("subgroup \"", name, "\""));
@@ -134,15 +139,19 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(
       absl::StrCat("sub/", members, "/", subgroups_[members]++);
   const int rank = static_cast<int>(
       std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
+  const int size = static_cast<int>(ranks.size());
   CommunicatorOptions options = options_;
+  options.timeout *= own.patience;
   options.settings.clear();
   options.rank_names.clear();
   for (int each : ranks) options.rank_names.push_back(NameOf(each));
-  auto group = std::unique_ptr<Communicator>(new Communicator(
-      nullptr, rank, static_cast<int>(ranks.size()), name, options));
-  group->runner_ = NewRunner(InGroup(key, store_), *group, options);
-  if (group->runner_ != nullptr) group->runner_->BelongTo(*runner_);
-  return Connect(store_, std::move(group), key);
+  StorePtr store = InGroup(key, store_);
+  auto runner = NewRunner(store, rank, size, name, options);
+  if (runner != nullptr && !own.has_own_fate) runner->BelongTo(*runner_);
+  TANDEM_RETURN_IF_ERROR(Connect(key, runner.get()));
+  return absl::WrapUnique(new Communicator(std::move(store), rank, size, name,
+                                           std::move(options),
+                                           std::move(runner)));
 }
 
 }  // namespace tandem

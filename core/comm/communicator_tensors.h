@@ -5,9 +5,22 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "core/comm/communicator.h"
 #include "core/device/host_memory.h"
 
 namespace tandem {
+
+// "Float on cpu".
+std::string TypeOf(const at::Tensor& tensor);
+
+// InvalidArgument, naming operation and group, for a tensor that the group's
+// collectives do not take.
+absl::Status CheckTensor(const Communicator& group, absl::string_view operation,
+                         const at::Tensor& tensor);
 
 // The tensor's own bytes: backends know few dtypes, and moving needs none.
 inline at::Tensor BytesOf(const at::Tensor& tensor) {

@@ -50,6 +50,7 @@ class Launcher {
   void AwaitEvents();
   void HandleSignals();
   void Suspend();
+  bool GoesOnWithout(const RankProcess& dead) const;
   void HandleEnds(const std::vector<RankProcess*>& ended);
   void TellNodes(const RankProcess& dead);
   void KillWhenOverdue();
@@ -163,10 +164,26 @@ void Launcher::Suspend() {
   SignalRunning(ranks_, SIGCONT);
 }
 
+// Where nodes are several, another one may have ranks of that kind.
+bool Launcher::GoesOnWithout(const RankProcess& dead) const {
+  const auto& can_be_lost = options_.can_be_lost;
+  const bool stops = stopping_ || stop_signal_ != 0;
+  if (stops || can_be_lost == nullptr || !can_be_lost(dead.rank)) return false;
+  const auto is_left = [&](const RankProcess& each) {
+    return can_be_lost(each.rank) && each.end.value_or(0) == 0;
+  };
+  return plan_.launch.nnodes > 1 ||
+         std::any_of(ranks_.begin(), ranks_.end(), is_left);
+}
+
 void Launcher::HandleEnds(const std::vector<RankProcess*>& ended) {
   for (RankProcess* rank : ended) {
     const int code = ShellExitCode(*rank->end);
     if (code == 0) continue;
+    if (GoesOnWithout(*rank)) {
+      messages_.Lost(*rank);
+      continue;
+    }
     if (exit_code_ == 0) exit_code_ = code;
     if (stop_signal_ != 0) {
       messages_.Stopped(*rank, stop_signal_);

@@ -26,6 +26,10 @@ struct LauncherOptions {
   // a thread of its own, where a job of several nodes meets at a TCPStore.
   // Null: they find out through their connections, if they have any yet.
   std::function<void(const Launch& rank, const std::string& how)> tell_nodes;
+  // Whether the job goes on without that rank of it, whose death then stops
+  // nobody and does not count, unless it is the last of that kind on the only
+  // node. Null: without none.
+  std::function<bool(int rank)> can_be_lost;
   // How long ranks have to end after SIGTERM when one has died.
   std::chrono::milliseconds death_grace = std::chrono::seconds(5);
   // How long ranks have to end after SIGINT, SIGTERM or SIGHUP was passed on,
@@ -43,7 +47,8 @@ absl::StatusOr<Launch> LaunchOfRank(const LaunchPlan& plan, int local_rank,
 // Runs the ranks of `plan` (one with is_launcher) and returns what the program
 // should exit with once all have ended: 0 if all exited with 0, else the exit
 // code of the rank that died first, 128 + the number if by a signal, or 1 when
-// they could not be started. `argv` (with the program's name) is what they get.
+// they could not be started; ranks that can be lost do not count. `argv` (with
+// the program's name) is what they get.
 //
 // Ranks run /proc/self/exe with torchrun's variables. Rank 0 of the job writes
 // to this process's stdout itself, and to its stderr through it, as a terminal

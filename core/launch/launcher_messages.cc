@@ -13,10 +13,7 @@ void LauncherMessages::Say(const std::string& line) {
   err_->WriteLine(absl::StrCat("tandem: ", line));
 }
 
-void LauncherMessages::Died(RankProcess& dead, int running) {
-  dead.out.Finish();
-  dead.err.Finish();
-  Say(absl::StrCat(Name(dead), " died: ", DescribeEnd(*dead.end)));
+void LauncherMessages::LastLines(RankProcess& dead) {
   const std::vector<std::string> lines = dead.err.LastLinesRead();
   if (lines.empty()) {
     Say("it had written nothing to stderr");
@@ -26,9 +23,24 @@ void LauncherMessages::Died(RankProcess& dead, int running) {
       err_->WriteLine(absl::StrCat("    ", line));
     }
   }
+}
+
+void LauncherMessages::Died(RankProcess& dead, int running) {
+  dead.out.Finish();
+  dead.err.Finish();
+  Say(absl::StrCat(Name(dead), " died: ", DescribeEnd(*dead.end)));
+  LastLines(dead);
   if (running == 0) return;
   Say(absl::StrCat("stopping the ", running, " that still ",
                    running == 1 ? "runs" : "run", " on this node"));
+}
+
+void LauncherMessages::Lost(RankProcess& dead) {
+  dead.out.Finish();
+  dead.err.Finish();
+  Say(absl::StrCat(Name(dead), " died: ", DescribeEnd(*dead.end),
+                   "; the others go on without it"));
+  LastLines(dead);
 }
 
 void LauncherMessages::EndedToo(const RankProcess& rank) {

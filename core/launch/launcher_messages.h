@@ -23,6 +23,8 @@ class LauncherMessages {
   void Say(const std::string& line);
   // The first to die, and its last lines; `running` others are to be stopped.
   void Died(RankProcess& dead, int running);
+  // One that the others go on without, and its last lines.
+  void Lost(RankProcess& dead);
   // After another died, by an end of its own.
   void EndedToo(const RankProcess& rank);
   // Ranks were asked to stop by a signal: only another end than that is news.
@@ -30,6 +32,7 @@ class LauncherMessages {
   void IsKilled(const RankProcess& rank);
 
  private:
+  void LastLines(RankProcess& dead);
   std::string Name(const RankProcess& rank) const;
 
   const Launch& launch_;

@@ -22,6 +22,14 @@ namespace {
 constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 thread_local DefaultGeneratorScope* current = nullptr;
+thread_local int drawing = 0;  // operators, one in the other
+
+struct Drawing {
+  Drawing() { ++drawing; }
+  ~Drawing() { --drawing; }
+  Drawing(const Drawing&) = delete;
+  Drawing& operator=(const Drawing&) = delete;
+};
 
 bool TakesGenerator(const c10::Argument& argument) {
   const c10::Type& type = *argument.type();
@@ -61,6 +69,7 @@ void FillIn(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
         DefaultGeneratorScope::On(DeviceOf(*stack, arguments.size()));
     if (mine.defined()) torch::jit::peek(*stack, i, arguments.size()) = mine;
   }
+  const Drawing scope;
   Redispatch(op, keys, stack);
 }
 
@@ -80,9 +89,12 @@ void DropOut(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   torch::jit::push(*stack, input * noise);
 }
 
+bool HasGenerators(c10::Device device) {
+  return device.is_cpu() || at::accelerator::isAccelerator(device.type());
+}
+
 at::Generator NewGenerator(c10::Device device, uint64_t seed) {
   if (device.is_cpu()) return at::detail::createCPUGenerator(seed);
-  if (!at::accelerator::isAccelerator(device.type())) return {};
   at::Generator generator = at::globalContext()
                                 .getAcceleratorHooksInterface(device.type())
                                 .getNewGenerator(device.index());
@@ -129,13 +141,28 @@ DefaultGeneratorScope::DefaultGeneratorScope(uint64_t seed)
 DefaultGeneratorScope::~DefaultGeneratorScope() { current = outer_; }
 
 at::Generator DefaultGeneratorScope::On(c10::Device device) {
-  if (current == nullptr) return {};
-  for (const at::Generator& each : current->generators_) {
+  return current == nullptr ? at::Generator() : current->Find(device);
+}
+
+bool DefaultGeneratorScope::IsDrawing() { return drawing > 0; }
+
+at::Generator DefaultGeneratorScope::Find(c10::Device device) {
+  for (const at::Generator& each : generators_) {
     if (each.device() == device) return each;
   }
-  const at::Generator made = NewGenerator(device, current->seed_);
-  if (made.defined()) current->generators_.push_back(made);
+  const at::Generator made =
+      HasGenerators(device) ? Make(device) : at::Generator();
+  if (made.defined()) generators_.push_back(made);
   return made;
+}
+
+at::Generator DefaultGeneratorScope::Make(c10::Device device) const {
+  return NewGenerator(device, seed_);
+}
+
+at::Generator DefaultGeneratorScope::Outside(c10::Device device) const {
+  return outer_ != nullptr ? outer_->Find(device)
+                           : at::globalContext().defaultGenerator(device);
 }
 
 }  // namespace tandem

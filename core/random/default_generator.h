@@ -30,7 +30,7 @@ namespace tandem {
 class DefaultGeneratorScope {
  public:
   explicit DefaultGeneratorScope(uint64_t seed);
-  ~DefaultGeneratorScope();
+  virtual ~DefaultGeneratorScope();
   DefaultGeneratorScope(const DefaultGeneratorScope&) = delete;
   DefaultGeneratorScope& operator=(const DefaultGeneratorScope&) = delete;
 
@@ -39,7 +39,20 @@ class DefaultGeneratorScope {
   // no numbers of their own (meta).
   static at::Generator On(c10::Device device);
 
+  // Is the calling thread within an operator that draws from a scope's? What
+  // such a one has kept for backward it may have yet to fill (rrelu's noise).
+  static bool IsDrawing();
+
+ protected:
+  // The scope's for a device, when somebody first draws there; undefined where
+  // there is none.
+  virtual at::Generator Make(c10::Device device) const;
+  // What operators would draw from without this scope.
+  at::Generator Outside(c10::Device device) const;
+
  private:
+  at::Generator Find(c10::Device device);
+
   const uint64_t seed_;
   DefaultGeneratorScope* const outer_;
   std::vector<at::Generator> generators_;  // of devices where somebody drew

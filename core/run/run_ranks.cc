@@ -72,7 +72,8 @@ absl::Status ReadCommandLine(int argc, char** argv,
 }
 
 // Starts this node's ranks, each of which runs this program again.
-int StartRanks(const LaunchPlan& plan, int argc, char** argv) {
+int StartRanks(const LaunchPlan& plan, int argc, char** argv,
+               const RanksProgram& program) {
   // Of what this process itself asks of the store, which is nothing.
   constexpr std::chrono::minutes kTimeout(30);
   HostedStore served;
@@ -83,6 +84,7 @@ int StartRanks(const LaunchPlan& plan, int argc, char** argv) {
     return served.port;
   };
   launcher.tell_nodes = &TellOfDeath;
+  launcher.can_be_lost = program.can_be_lost;
   return RunLauncher(plan, std::vector<std::string>(argv, argv + argc),
                      launcher);
 }
@@ -113,7 +115,7 @@ int RunRanks(int argc, char** argv, const RanksProgram& program) {
   }
   const absl::Status armed = ArmFaultsFromEnvironment();
   if (!armed.ok()) return Fail(program, armed);
-  if (plan->is_launcher) return StartRanks(*plan, argc, argv);
+  if (plan->is_launcher) return StartRanks(*plan, argc, argv, program);
   return RunRank(program, plan->launch);
 }
 

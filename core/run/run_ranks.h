@@ -25,6 +25,9 @@ struct RanksProgram {
   std::function<absl::Status(const Launch& first)> check;
   // One rank. Nothing is connected yet.
   std::function<absl::Status(const Launch& launch)> run;
+  // Whether the job goes on without that rank (LauncherOptions::can_be_lost);
+  // asked when the flags have been parsed. May be null.
+  std::function<bool(int rank)> can_be_lost;
 };
 
 // What main returns. Parses the command line (the flags that place ranks,

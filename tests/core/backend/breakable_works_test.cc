@@ -36,6 +36,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::Each;
 using ::testing::StartsWith;
 using Clock = std::chrono::steady_clock;
 
@@ -47,17 +48,17 @@ constexpr int64_t kBytes = int64_t{64} << 20;
 
 at::Tensor Large() { return at::zeros({kBytes}, at::kByte); }
 
-// Two ranks in a group over Gloo.
-absl::StatusOr<std::unique_ptr<Communicator>> Meet(int rank) {
-  TANDEM_ASSIGN_OR_RETURN(
-      StorePtr store,
-      OpenFileStore(TestFile(".store"), rank, 2, "", milliseconds(kTimeout)));
+// Ranks in a group over Gloo.
+absl::StatusOr<std::unique_ptr<Communicator>> Meet(int rank, int size = 2) {
+  TANDEM_ASSIGN_OR_RETURN(StorePtr store,
+                          OpenFileStore(TestFile(".store"), rank, size, "",
+                                        milliseconds(kTimeout)));
   CommunicatorOptions options;
   options.timeout = kTimeout;
   options.backend = "gloo";
   TANDEM_ASSIGN_OR_RETURN(
       std::unique_ptr<Communicator> world,
-      Communicator::Create(store, rank, 2, "world", options));
+      Communicator::Create(store, rank, size, "world", options));
   TANDEM_RETURN_IF_ERROR(world->Barrier());
   return world;
 }
@@ -177,6 +178,44 @@ TEST(BreakableWorksTest, AMessageHalfReceivedEndsWithItsSender) {
   std::this_thread::sleep_for(milliseconds(300));
   kill(sender.pid(), SIGKILL);
   EXPECT_THAT(receiver.Result(), StartsWith("UNAVAILABLE"));
+}
+
+// Rank 1 has done its part and goes; what the others do takes longer than a
+// break would need to be seen.
+std::vector<std::string> LeaveEarly(
+    const std::function<absl::Status(Communicator&)>& first,
+    const std::function<absl::Status(Communicator&)>& last) {
+  const auto rank = [](int number,
+                       const std::function<absl::Status(Communicator&)>& part) {
+    return std::make_unique<ForkedRank>(number, [=]() -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(auto world, Meet(number, 3));
+      return part(*world);
+    });
+  };
+  const std::unique_ptr<ForkedRank> ranks[] = {
+      rank(0, first), rank(1, [](Communicator&) { return absl::OkStatus(); }),
+      rank(2, [&](Communicator& world) {
+        std::this_thread::sleep_for(seconds(4));
+        return last(world);
+      })};
+  std::vector<std::string> results;
+  for (const auto& each : ranks) results.push_back(each->Result());
+  return results;
+}
+
+TEST(BreakableWorksTest, AMessageOutlastsAnotherRankThatLeaves) {
+  EXPECT_THAT(LeaveEarly(
+                  [](Communicator& world) -> absl::Status {
+                    TANDEM_ASSIGN_OR_RETURN(auto receive,
+                                            world.StartReceive(Large(), 2, 0));
+                    return receive.Wait();
+                  },
+                  [](Communicator& world) -> absl::Status {
+                    TANDEM_ASSIGN_OR_RETURN(auto send,
+                                            world.StartSend(Large(), 0, 0));
+                    return send.Wait();
+                  }),
+              Each("OK"));
 }
 
 }  // namespace

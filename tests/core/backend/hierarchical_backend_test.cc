@@ -24,6 +24,7 @@
 #include "core/backend/issue_mutex.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
+#include "core/comm/group_buffer.h"
 #include "core/store/store.h"
 #include "tests/core/testing/log_lines.h"
 
@@ -80,7 +81,7 @@ TEST(HierarchicalBackendTest, AllReduceSumsOverHosts) {
     const int n = world.size();
     for (const int64_t size : {1, 13, 300007}) {
       at::Tensor plain = Mine(world.rank(), size);
-      auto shared = world.NewBuffer(size, at::kFloat);
+      auto shared = NewGroupBuffer(world, size, at::kFloat);
       ASSERT_TRUE(shared.ok()) << shared.status();
       shared->copy_(plain);
       ASSERT_TRUE(world.AllReduceSum(plain).ok());

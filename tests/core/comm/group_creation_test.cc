@@ -1,6 +1,6 @@
-// A rank that fails while groups are made: the others end soon and name it. And
-// what making a group costs. Ranks are processes, forked before this one has
-// touched LibTorch.
+// A rank that fails while groups are made: the others end soon and name it,
+// unless its group has a fate of its own. And what making a group costs. Ranks
+// are processes, forked before this one has touched LibTorch.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/health/job_failure.h"
@@ -123,6 +126,50 @@ TEST_P(GroupCreationTest, OneThatDiesIsNamedByItsLauncher) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, GroupCreationTest,
                          testing::Values("shm", "gloo"));
+
+// Rank 1 breaks off what it has with rank 0 alone, while ranks 0 and 2 wait for
+// each other.
+absl::Status BreakPairOff(Launch launch, int rank, bool has_own_fate) {
+  launch.rank = rank;
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> world,
+                          Communicator::ForLaunch(launch, Options("shm")));
+  SubgroupOptions options;
+  options.has_own_fate = has_own_fate;
+  std::unique_ptr<Communicator> pair, rest;
+  if (rank != kCulprit) {
+    TANDEM_ASSIGN_OR_RETURN(rest, world->Subgroup({0, 2}, "rest", options));
+  }
+  if (rank != 2) {
+    TANDEM_ASSIGN_OR_RETURN(pair, world->Subgroup({0, 1}, "pair", options));
+  }
+  if (rank == 2) return rest->Barrier();
+  if (rank == kCulprit) {
+    pair->Abort(absl::InternalError("disk full"));
+    return absl::OkStatus();
+  }
+  const absl::Status broken = pair->Barrier();
+  if (broken.ok()) return absl::InternalError("the pair is whole");
+  absl::SleepFor(absl::Seconds(3));  // the watch looks twice a second
+  return rest->Barrier();
+}
+
+TEST(GroupFateTest, AGroupWhoseFateIsItsOwnEndsNoOther) {
+  for (const bool has_own_fate : {false, true}) {
+    const Launch launch = JobOnFreePort();
+    std::vector<std::unique_ptr<ForkedRank>> ranks;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      ranks.push_back(std::make_unique<ForkedRank>(
+          rank, [=] { return BreakPairOff(launch, rank, has_own_fate); }));
+    }
+    for (const int rank : {0, 2}) {
+      if (has_own_fate) {
+        EXPECT_EQ(ranks[rank]->Result(), "OK") << rank;
+      } else {
+        EXPECT_THAT(ranks[rank]->Result(), HasSubstr("disk full")) << rank;
+      }
+    }
+  }
+}
 
 // Of ranks on one host that make a world: the most of any rank, and of all.
 std::pair<int64_t, int64_t> OperationsOn(int size) {

@@ -162,6 +162,38 @@ INSTANTIATE_TEST_SUITE_P(
               {"rank 0 of 3", "killed by signal 11 (SIGSEGV)",
                "    about to raise\n"}}));
 
+TEST(LauncherTest, ARankThatCanBeLostStopsNobody) {
+  const std::string dir = MakeTestDir();
+  RunningProgram job(
+      Probe({Nproc(3), absl::StrCat("--pid_dir=", dir), "--can_be_lost_from=1",
+             "--behaviour=0:count:10,1:raise:9,2:exit:0"}));
+  const std::vector<int> ranks = AwaitRanks(dir, 3);
+  AwaitPid(absl::StrCat(dir, "/ready_", ranks[0]));
+  ExpectGone({ranks[1], ranks[2]});
+  kill(ranks[0], SIGUSR1);
+  EXPECT_EQ(job.Wait(), 0);
+  EXPECT_THAT(
+      job.err(),
+      AllOf(HasSubstr("rank 1 of 3"),
+            HasSubstr("killed by signal 9 (SIGKILL); the others go on "
+                      "without it"),
+            HasSubstr("    about to raise\n"), Not(HasSubstr("stopping"))));
+}
+
+TEST(LauncherTest, TheLastThatCanBeLostAndAnyOtherStopTheRest) {
+  for (const char* behaviour : {"--behaviour=0:sleep,1:exit:3,2:exit:3",
+                                "--behaviour=0:exit:3,1:sleep,"
+                                "2:sleep"}) {
+    const std::string dir = MakeTestDir();
+    RunningProgram job(Probe({Nproc(3), absl::StrCat("--pid_dir=", dir),
+                              "--can_be_lost_from=1", behaviour}));
+    const std::vector<int> ranks = AwaitRanks(dir, 3);
+    EXPECT_EQ(job.Wait(), 3) << behaviour;
+    EXPECT_THAT(job.err(), HasSubstr("stopping the ")) << behaviour;
+    ExpectGone(ranks);
+  }
+}
+
 TEST(LauncherTest, ARankThatIgnoresSigtermIsKilledAfterTheGracePeriod) {
   const std::string dir = MakeTestDir();
   RunningProgram job(

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -10,7 +9,7 @@
 #include <thread>
 
 #include "core/store/server.h"
-#include "core/store/sockets.h"
+#include "tests/core/testing/process_testing.h"
 
 namespace tandem {
 namespace {
@@ -30,12 +29,6 @@ Launch TcpLaunch(int rank, int world_size, int port) {
   launch.rendezvous.host = "127.0.0.1";
   launch.rendezvous.port = port;
   return launch;
-}
-
-int FreePort() {
-  const BoundSocket socket = ListenOn("127.0.0.1", 0).value();
-  close(socket.fd);
-  return socket.port;
 }
 
 TEST(OpenStoreTest, KnowsWhoIsToBeNamedWhenItIsSilent) {

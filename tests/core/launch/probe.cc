@@ -37,6 +37,8 @@ ABSL_FLAG(std::string, pid_dir, "",
           "name; ranks wait for each other's before they act.");
 ABSL_FLAG(std::string, metrics_file, "",
           "Rank 0 writes one step here, whose loss is 1 / world size.");
+ABSL_FLAG(int, can_be_lost_from, 0,
+          "Ranks from this one on can be lost; 0: none can.");
 ABSL_FLAG(int, grace_ms, 5000, "The launcher's grace periods.");
 
 namespace tandem {
@@ -217,6 +219,8 @@ int Main(int argc, char** argv) {
   options.serve_store = Listen;
   options.death_grace = milliseconds(absl::GetFlag(FLAGS_grace_ms));
   options.stop_grace = options.death_grace;
+  const int first = absl::GetFlag(FLAGS_can_be_lost_from);
+  if (first > 0) options.can_be_lost = [=](int rank) { return rank >= first; };
   return RunLauncher(*plan, {argv, argv + argc}, options);
 }
 

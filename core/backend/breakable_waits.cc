@@ -1,0 +1,123 @@
+#include "core/backend/breakable_waits.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "absl/time/clock.h"
+#include "core/base/torch_status.h"
+
+namespace tandem {
+namespace {
+
+// What a message needs to end whose peer has sent, or taken, all and gone.
+constexpr absl::Duration kLastBytes = absl::Milliseconds(500);
+// What the others need for theirs of a collective when one has done its part.
+constexpr absl::Duration kOthersPart = absl::Seconds(4);
+// What a collective needs that ends because of the same break.
+constexpr absl::Duration kGrace = absl::Seconds(1);
+
+}  // namespace
+
+BreakableWaits::Waiting::Waiting(BreakableWaits* waits, c10d::Work* message,
+                                 int peer)
+    : waits_(waits), message_(message), peer_(peer), since_(absl::Now()) {
+  absl::MutexLock lock(&waits_->mutex_);
+  waits_->waits_.insert(this);
+}
+
+BreakableWaits::Waiting::~Waiting() {
+  absl::MutexLock lock(&waits_->mutex_);
+  waits_->waits_.erase(this);
+}
+
+bool BreakableWaits::Waiting::Due(absl::Time now) {
+  if (now - since_ < next_) return false;
+  next_ = std::max(next_, now - since_) * 1.5;
+  return true;
+}
+
+bool BreakableWaits::Waiting::IsBroken(absl::Time now) const {
+  return now - doubted_ >= (message_ != nullptr ? kLastBytes : kOthersPart);
+}
+
+void BreakableWaits::Break(const std::string& reason) {
+  absl::MutexLock lock(&mutex_);
+  if (!broken_.empty()) return;
+  broken_ = reason.empty() ? "the connection was given up" : reason;
+  for (Waiting* const wait : waits_) {
+    if (wait->message_ == nullptr) continue;
+    CatchTorch([&] { wait->message_->abort(); }).IgnoreError();
+  }
+}
+
+bool BreakableWaits::IsBroken() {
+  absl::MutexLock lock(&mutex_);
+  return !broken_.empty();
+}
+
+void BreakableWaits::ThrowBroken() {
+  absl::MutexLock lock(&mutex_);
+  C10_THROW_ERROR(DistNetworkError, broken_);
+}
+
+std::set<int> BreakableWaits::PeersDue(absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  std::set<int> peers;
+  for (Waiting* const wait : waits_) {
+    if (wait->Due(now)) peers.insert(wait->peer_);
+  }
+  return peers;
+}
+
+void BreakableWaits::Doubt(int peer, const std::string& reason) {
+  absl::MutexLock lock(&mutex_);
+  doubt_ = reason;
+  const absl::Time now = absl::Now();
+  for (Waiting* const wait : waits_) {
+    if (wait->peer_ == peer) wait->doubted_ = std::min(wait->doubted_, now);
+  }
+}
+
+std::string BreakableWaits::Confirmed(absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  const bool confirmed = absl::c_any_of(
+      waits_, [now](const Waiting* wait) { return wait->IsBroken(now); });
+  return confirmed ? doubt_ : "";
+}
+
+void BreakableWaits::MarkEnded(bool* ended) {
+  absl::MutexLock lock(&mutex_);
+  *ended = true;
+}
+
+bool BreakableWaits::AwaitEnd(const bool* ended, absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  const auto over = [this, ended] {
+    mutex_.AssertHeld();
+    return *ended || !broken_.empty();
+  };
+  mutex_.AwaitWithTimeout(absl::Condition(&over), timeout);
+  if (!*ended && !broken_.empty()) {
+    const auto ends = [ended] { return *ended; };
+    mutex_.AwaitWithTimeout(absl::Condition(&ends), kGrace);
+  }
+  return *ended;
+}
+
+bool BreakableWaits::Pause(absl::Duration interval) {
+  absl::MutexLock lock(&mutex_);
+  const auto over = [this] {
+    mutex_.AssertHeld();
+    return stopped_ || !broken_.empty();
+  };
+  return !mutex_.AwaitWithTimeout(absl::Condition(&over), interval);
+}
+
+void BreakableWaits::Stop() {
+  absl::MutexLock lock(&mutex_);
+  stopped_ = true;
+}
+
+}  // namespace tandem

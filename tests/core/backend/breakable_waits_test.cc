@@ -1,0 +1,120 @@
+#include "core/backend/breakable_waits.h"
+
+#include <c10/util/Exception.h>
+#include <c10/util/intrusive_ptr.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr int kPeer = 2;
+
+class Message : public c10d::Work {
+ public:
+  void abort() override { ++aborts; }
+  int aborts = 0;
+};
+
+absl::Time In(double seconds) { return absl::Now() + absl::Seconds(seconds); }
+
+class BreakableWaitsTest : public testing::Test {
+ protected:
+  BreakableWaits waits_;
+  const c10::intrusive_ptr<Message> message_ = c10::make_intrusive<Message>();
+};
+
+TEST_F(BreakableWaitsTest, IsDueAfterASecondAndThenLessAndLessOften) {
+  EXPECT_THAT(waits_.PeersDue(In(100)), IsEmpty());
+  const BreakableWaits::Waiting waiting(&waits_, message_.get(), kPeer);
+  const absl::Time begin = absl::Now();
+  const auto due = [&](double seconds) {
+    return !waits_.PeersDue(begin + absl::Seconds(seconds)).empty();
+  };
+  EXPECT_FALSE(due(0.9));
+  EXPECT_TRUE(due(1.1));
+  EXPECT_FALSE(due(1.6));
+  EXPECT_TRUE(due(1.8));
+  EXPECT_FALSE(due(2.6));
+  EXPECT_TRUE(due(2.8));
+}
+
+TEST_F(BreakableWaitsTest, AsksForEachPeerOnce) {
+  const BreakableWaits::Waiting first(&waits_, message_.get(), kPeer);
+  const BreakableWaits::Waiting second(&waits_, message_.get(), kPeer);
+  const BreakableWaits::Waiting all(&waits_, nullptr, BreakableWaits::kAll);
+  EXPECT_THAT(waits_.PeersDue(In(2)), ElementsAre(BreakableWaits::kAll, kPeer));
+}
+
+TEST_F(BreakableWaitsTest, AMessageIsGivenAMomentForItsLastBytes) {
+  const BreakableWaits::Waiting waiting(&waits_, message_.get(), kPeer);
+  EXPECT_EQ(waits_.Confirmed(In(100)), "");
+  waits_.Doubt(kPeer, "closed");
+  EXPECT_EQ(waits_.Confirmed(absl::Now()), "");
+  EXPECT_EQ(waits_.Confirmed(In(0.6)), "closed");
+}
+
+TEST_F(BreakableWaitsTest, ADoubtIsOverWithItsWait) {
+  {
+    const BreakableWaits::Waiting waiting(&waits_, message_.get(), kPeer);
+    waits_.Doubt(kPeer, "closed");
+  }
+  const BreakableWaits::Waiting later(&waits_, message_.get(), kPeer);
+  EXPECT_EQ(waits_.Confirmed(In(100)), "");
+}
+
+TEST_F(BreakableWaitsTest, AnotherPeerIsNoConcernOfAMessage) {
+  const BreakableWaits::Waiting waiting(&waits_, message_.get(), kPeer);
+  waits_.Doubt(kPeer + 1, "closed");
+  waits_.Doubt(BreakableWaits::kAll, "closed");
+  EXPECT_EQ(waits_.Confirmed(In(100)), "");
+}
+
+TEST_F(BreakableWaitsTest, ACollectiveIsGivenTimeForTheOthersPart) {
+  const BreakableWaits::Waiting all(&waits_, nullptr, BreakableWaits::kAll);
+  waits_.Doubt(BreakableWaits::kAll, "closed");
+  EXPECT_EQ(waits_.Confirmed(In(3)), "");
+  EXPECT_EQ(waits_.Confirmed(In(5)), "closed");
+}
+
+TEST_F(BreakableWaitsTest, ABreakAbortsMessagesAndEndsCollectives) {
+  const BreakableWaits::Waiting waiting(&waits_, message_.get(), kPeer);
+  const bool ended = false;
+  std::thread breaks([this] { waits_.Break("gone"); });
+  EXPECT_FALSE(waits_.AwaitEnd(&ended, absl::Seconds(30)));
+  breaks.join();
+  waits_.Break("again");
+  EXPECT_EQ(message_->aborts, 1);
+  EXPECT_TRUE(waits_.IsBroken());
+  EXPECT_FALSE(waits_.Pause(absl::Seconds(30)));
+  try {
+    waits_.ThrowBroken();
+  } catch (const c10::DistNetworkError& error) {
+    EXPECT_STREQ(error.what_without_backtrace(), "gone");
+  }
+}
+
+TEST_F(BreakableWaitsTest, ACollectiveEndsOrTimesOut) {
+  bool ended = false;
+  EXPECT_FALSE(waits_.AwaitEnd(&ended, absl::Milliseconds(1)));
+  waits_.MarkEnded(&ended);
+  EXPECT_TRUE(waits_.AwaitEnd(&ended, absl::InfiniteDuration()));
+}
+
+TEST_F(BreakableWaitsTest, APauseEndsWhenStopped) {
+  EXPECT_TRUE(waits_.Pause(absl::Milliseconds(1)));
+  waits_.Stop();
+  EXPECT_FALSE(waits_.Pause(absl::Seconds(30)));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,217 @@
+// How groups of ranks come about, where they listen, and which are refused.
+
+#include <ATen/Tensor.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
+#include "core/launch/launch.h"
+#include "core/store/store.h"
+#include "core/testing/thread_ranks.h"
+#include "tests/core/comm/communicator_fixture.h"
+#include "tests/core/testing/listening_sockets.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+// On every backend, but for what is Gloo's own.
+class CommunicatorCreateTest : public CommunicatorFixture {};
+class GlooCreateTest : public CommunicatorFixture {};
+
+INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorCreateTest,
+                         ::testing::Values("shm", "gloo"), &NameOfBackend);
+INSTANTIATE_TEST_SUITE_P(Backends, GlooCreateTest, ::testing::Values("gloo"),
+                         &NameOfBackend);
+
+TEST_P(CommunicatorCreateTest, SubgroupsWorkBesideEachOtherAndInTheGivenOrder) {
+  const absl::Status status =
+      RunRanks(7, [](Communicator& world) -> absl::Status {
+        const bool odd = world.rank() % 2 == 1;
+        const std::vector<int> ranks =
+            odd ? std::vector<int>{5, 1, 3} : std::vector<int>{0, 2, 4, 6};
+        // The same name twice: groups of one axis share a name, and a group
+        // may be made again.
+        for (int time = 0; time < 2; ++time) {
+          TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> half,
+                                  world.Subgroup(ranks, "half"));
+          TANDEM_RETURN_IF_ERROR(
+              Expect(ranks[half->rank()] == world.rank(), "rank"));
+          at::Tensor sum = at::full({3}, world.rank(), at::kLong);
+          TANDEM_RETURN_IF_ERROR(half->AllReduceSum(sum));
+          TANDEM_RETURN_IF_ERROR(
+              Expect(sum[2].item<int64_t>() == (odd ? 9 : 12), "sum"));
+        }
+        TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> alone,
+                                world.Subgroup({world.rank()}, "alone"));
+        TANDEM_RETURN_IF_ERROR(alone->Barrier());
+        return world.Barrier();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(CommunicatorCreateTest, GroupsOfAGroupCountItsRanks) {
+  const absl::Status status =
+      RunRanks(3, [](Communicator& world) -> absl::Status {
+        if (world.rank() == 0) return absl::OkStatus();
+        TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> pair,
+                                world.Subgroup({2, 1}, "pair"));
+        TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> turned,
+                                pair->Subgroup({1, 0}, "turned"));
+        // Messages call a rank by its number in the job.
+        EXPECT_EQ(pair->NameOf(0), 2);
+        EXPECT_EQ(turned->NameOf(turned->rank()), world.rank());
+        return Expect(turned->rank() == world.rank() - 1, "rank");
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(CommunicatorCreateTest, OneRankOpensNoConnection) {
+  const absl::Status status =
+      RunRanks(1, [](Communicator& world) -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(world.Barrier());
+        EXPECT_THAT(ListeningSockets(), IsEmpty());
+        return Expect(world.process_group() == nullptr, "a process group");
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(GlooCreateTest, ListensOnLoopbackAlone) {
+  const absl::Status status =
+      RunRanks(2, [](Communicator& world) -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(world.Barrier());
+        const std::vector<std::string> sockets = ListeningSockets();
+        EXPECT_THAT(sockets, Not(IsEmpty()));
+        EXPECT_THAT(sockets, Each(StartsWith("127.0.0.1:")));
+        return world.Barrier();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(GlooCreateTest, TheInterfaceMayBeNamed) {
+  for (const char* place : {"lo", "127.0.0.1"}) {
+    CommunicatorOptions options = WithTimeout(30000);
+    options.interface = place;
+    const absl::Status status = RunThreadRanks(
+        2, [](Communicator& world) { return world.Barrier(); }, options);
+    EXPECT_TRUE(status.ok()) << place << ": " << status;
+  }
+  CommunicatorOptions options = WithTimeout(5000);
+  options.interface = "nosuchif0";
+  const absl::Status status = RunThreadRanks(
+      2, [](Communicator& world) { return world.Barrier(); }, options);
+  EXPECT_THAT(status.message(), HasSubstr("nosuchif0"));
+}
+
+TEST_P(GlooCreateTest, RanksOnSeveralHostsBindWhereTheyReachTheMaster) {
+  CommunicatorOptions options = WithTimeout(30000);
+  options.all_local = false;
+  options.master_host = "127.0.0.1";
+  absl::Status status = RunThreadRanks(
+      2, [](Communicator& world) { return world.Barrier(); }, options);
+  EXPECT_TRUE(status.ok()) << status;
+  options.master_host = "";
+  status = RunThreadRanks(
+      2, [](Communicator& world) { return world.Barrier(); }, options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+}
+
+// Two ranks that meet as `where` says; each is a node of its own when `nnodes`
+// is 2.
+void ExpectWorldOfTwo(const Rendezvous& where, int nnodes) {
+  const auto rank_main = [&](int rank) {
+    Launch launch;
+    launch.rank = rank;
+    launch.world_size = 2;
+    launch.nnodes = nnodes;
+    launch.rendezvous = where;
+    auto world = Communicator::ForLaunch(launch, WithTimeout(30000));
+    ASSERT_TRUE(world.ok()) << world.status();
+    EXPECT_EQ((*world)->name(), "world");
+    at::Tensor tensor = at::ones({3});
+    const absl::Status status = (*world)->AllReduceSum(tensor);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(tensor.sum().item<float>(), 6);
+    EXPECT_THAT(ListeningSockets(), Each(StartsWith("127.0.0.1:")));
+    // Rank 0 may serve the store and the other may still look at its sockets.
+    EXPECT_TRUE((*world)->Barrier().ok());
+  };
+  std::thread other(rank_main, 1);
+  rank_main(0);
+  other.join();
+}
+
+TEST_P(CommunicatorCreateTest, AWorldIsMadeFromALaunch) {
+  Rendezvous file;
+  file.kind = Rendezvous::Kind::kFile;
+  file.path = ::testing::TempDir() + "/world";
+  ExpectWorldOfTwo(file, 1);
+
+  auto served = ServeTcpStore("127.0.0.1", 0, std::chrono::seconds(30));
+  ASSERT_TRUE(served.ok()) << served.status();
+  Rendezvous tcp;
+  tcp.kind = Rendezvous::Kind::kTcp;
+  tcp.host = "127.0.0.1";
+  tcp.port = served->port;
+  tcp.served_by_launcher = true;
+  for (const int nnodes : {1, 2}) {
+    tcp.key_prefix = absl::StrCat("attempt_", nnodes);
+    ExpectWorldOfTwo(tcp, nnodes);
+  }
+}
+
+TEST_P(CommunicatorCreateTest, AWorldOfOneNeedsNoRendezvous) {
+  auto world = Communicator::ForLaunch(Launch{}, WithTimeout(30000));
+  ASSERT_TRUE(world.ok()) << world.status();
+  EXPECT_EQ((*world)->size(), 1);
+}
+
+TEST_P(CommunicatorCreateTest, AnUnknownBackendListsTheKnown) {
+  CommunicatorOptions options = WithTimeout(30000);
+  options.backend = "pigeon";
+  const absl::Status status = RunThreadRanks(
+      2, [](Communicator& world) { return world.Barrier(); }, options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("\"pigeon\""),
+                                      HasSubstr("known are: shm, gloo")));
+}
+
+TEST_P(CommunicatorCreateTest, RanksThatNeverComeAreNamed) {
+  auto store = NewHashStore(std::chrono::seconds(30));
+  const absl::Status status =
+      Communicator::Create(store, 1, 4, "world", WithTimeout(300)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("group \"world\", rank 1 of 4"),
+                    HasSubstr("ranks 0, 2, 3 did not come within 300ms")));
+}
+
+TEST_P(CommunicatorCreateTest, AGroupOfAUsedNameIsRefused) {
+  auto store = NewHashStore(std::chrono::seconds(30));
+  EXPECT_FALSE(Communicator::Create(store, 0, 2, "g", WithTimeout(50)).ok());
+  EXPECT_EQ(
+      Communicator::Create(store, 0, 2, "g", WithTimeout(50)).status().code(),
+      absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(
+      Communicator::Create(store, 2, 2, "h", WithTimeout(50)).status().code(),
+      absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace tandem
