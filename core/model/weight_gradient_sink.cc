@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <map>
@@ -15,6 +16,15 @@ namespace tandem {
 namespace {
 
 thread_local std::shared_ptr<WeightGradientSink> current;
+
+// Whose accumulator `weight` has. Where saved tensors have hooks (activation
+// checkpointing), what a node unpacks is another tensor with the same one, and
+// by itself keeps it no longer than the graph does.
+at::Tensor ParameterOf(const at::Tensor& weight) {
+  const auto accumulator = torch::autograd::impl::grad_accumulator(weight);
+  return static_cast<const torch::autograd::AccumulateGrad&>(*accumulator)
+      .variable;
+}
 
 // A backward that begins at the accumulator of the weight, so that its hooks
 // run.
@@ -154,6 +164,7 @@ bool WeightGradientSink::MayDefer(const at::Tensor& weight) {
 }
 
 void WeightGradientSink::Defer(DeferredGradients gradients) {
+  for (at::Tensor& each : gradients.weights) each = ParameterOf(each);
   absl::MutexLock lock(&mutex_);
   deferred_.push_back(std::move(gradients));
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <optional>
@@ -23,6 +24,7 @@ double MomentumOf(const torch::nn::BatchNorm2dOptions& options,
 
 at::Tensor BatchNorm2d::forward(const at::Tensor& x) {
   _check_input_dim(x);
+  if (group_ != nullptr && is_training()) return Together(x);
   BatchNormArguments arguments;
   arguments.weight = weight;
   arguments.bias = bias;
@@ -38,13 +40,11 @@ at::Tensor BatchNorm2d::forward(const at::Tensor& x) {
               x.sizes());
   const Microbatch microbatch =
       MicrobatchScope::Current().value_or(Microbatch());
-  if (!microbatch.is_recomputed && microbatch.records != nullptr) {
+  if (microbatch.records != nullptr) {
     return Recorded(x, std::move(arguments), microbatch);
   }
-  if (!microbatch.is_recomputed && !microbatch.defers_statistics) {
-    num_batches_tracked += 1;
-    arguments.momentum = MomentumOf(options, num_batches_tracked);
-    return BatchNormFunction(x, arguments);
+  if (!microbatch.defers_statistics) {
+    return Tracked(x, std::move(arguments), microbatch);
   }
   arguments.running_mean.reset();
   arguments.running_var.reset();
@@ -53,6 +53,53 @@ at::Tensor BatchNorm2d::forward(const at::Tensor& x) {
   if (microbatch.is_recomputed) return y;
   Gather(microbatch, PartOf(count, statistics));
   return y;
+}
+
+// The same operator when it is computed again: what it keeps for backward may
+// stand in for what the first one has kept.
+at::Tensor BatchNorm2d::Tracked(const at::Tensor& x,
+                                BatchNormArguments arguments,
+                                const Microbatch& microbatch) {
+  if (microbatch.is_recomputed) {
+    arguments.running_mean = running_mean.clone();
+    arguments.running_var = running_var.clone();
+  } else {
+    num_batches_tracked += 1;
+  }
+  arguments.momentum = MomentumOf(options, num_batches_tracked);
+  return BatchNormFunction(x, arguments);
+}
+
+at::Tensor BatchNorm2d::Together(const at::Tensor& x) {
+  const Microbatch microbatch =
+      MicrobatchScope::Current().value_or(Microbatch());
+  TORCH_CHECK_VALUE(microbatch.records == nullptr,
+                    "BatchNorm's statistics can be shared (SyncBatchNorm), or "
+                    "be recorded by microbatch, not both");
+  const SharedStatistics statistics = group_->Share(x, *this);
+  if (!microbatch.is_recomputed) TakeIn(statistics);
+  return group_->Normalise(x, weight, bias, options.eps(), statistics);
+}
+
+void BatchNorm2d::TakeIn(const SharedStatistics& statistics) {
+  const Microbatch microbatch =
+      MicrobatchScope::Current().value_or(Microbatch());
+  if (!microbatch.defers_statistics) {
+    UpdateRunningStatistics(statistics, options.momentum(), running_mean,
+                            running_var, num_batches_tracked);
+    return;
+  }
+  GatheredStatistics part;
+  part.count = statistics.count;
+  if (part.count > 0) {
+    part.mean = statistics.mean;
+    part.squares = statistics.variance * static_cast<double>(part.count);
+  }
+  Gather(microbatch, part);
+}
+
+at::Tensor BatchNorm2d::NoSamples() const {
+  return at::empty({0, options.num_features()}, running_mean.options());
 }
 
 RunningStatistics BatchNorm2d::running_statistics() const {
@@ -75,12 +122,14 @@ at::Tensor BatchNorm2d::Recorded(const at::Tensor& x,
   arguments.running_var = statistics.select(0, 1);
   arguments.momentum = 1;
   at::Tensor y = BatchNormFunction(x, arguments);
-  microbatch.records->Record(*this, microbatch.index, statistics);
+  if (!microbatch.is_recomputed) {
+    microbatch.records->Record(*this, microbatch.index, statistics);
+  }
   return y;
 }
 
 // The kernel has gone over the microbatch already and has all that is needed.
-BatchNorm2d::Gathered BatchNorm2d::PartOf(
+GatheredStatistics BatchNorm2d::PartOf(
     int64_t count, const BatchStatistics& statistics) const {
   const at::NoGradGuard no_grad;
   const at::Tensor squares = statistics.inverse_deviation.to(at::kDouble)
@@ -91,24 +140,9 @@ BatchNorm2d::Gathered BatchNorm2d::PartOf(
   return {count, statistics.mean.to(at::kDouble), squares};
 }
 
-// Chan, Golub, LeVeque: "Updating Formulae and a Pairwise Algorithm for
-// Computing Sample Variances", 1979.
-void BatchNorm2d::Add(const Gathered& part, Gathered* sum) {
-  if (sum->count == 0) {
-    *sum = {part.count, part.mean.clone(), part.squares.clone()};
-    return;
-  }
-  const auto before = static_cast<double>(sum->count);
-  const auto added = static_cast<double>(part.count);
-  const double share = added / (before + added);
-  const at::Tensor distance = part.mean - sum->mean;
-  sum->mean += distance * share;
-  sum->squares += part.squares + distance.square() * (before * share);
-  sum->count += part.count;
-}
-
 // Added up from the first microbatch to the last, whenever they come.
-void BatchNorm2d::Gather(const Microbatch& microbatch, const Gathered& part) {
+void BatchNorm2d::Gather(const Microbatch& microbatch,
+                         const GatheredStatistics& part) {
   const at::NoGradGuard no_grad;
   // What a step left that ended half-way: another one has begun when it has
   // another number of microbatches, or one comes again.
@@ -117,23 +151,17 @@ void BatchNorm2d::Gather(const Microbatch& microbatch, const Gathered& part) {
   if (begins) parts_ = {microbatch.count, {}};
   parts_.of[microbatch.index] = part;
   if (static_cast<int>(parts_.of.size()) < microbatch.count) return;
-  Gathered whole;
+  GatheredStatistics whole;
   for (const auto& each : parts_.of) Add(each.second, &whole);
   parts_ = {};
   Commit(whole);
 }
 
-void BatchNorm2d::Commit(const Gathered& whole) {
-  const at::NoGradGuard no_grad;
-  num_batches_tracked += 1;
-  const double momentum = MomentumOf(options, num_batches_tracked);
-  const at::Tensor variance =
-      whole.squares / static_cast<double>(whole.count - 1);
-  const auto take_in = [momentum](at::Tensor& running, const at::Tensor& now) {
-    running.copy_(running.to(at::kDouble) * (1 - momentum) + now * momentum);
-  };
-  take_in(running_mean, whole.mean);
-  take_in(running_var, variance);
+void BatchNorm2d::Commit(const GatheredStatistics& whole) {
+  if (whole.count == 0) return;
+  UpdateRunningStatistics(
+      whole.mean, whole.squares / static_cast<double>(whole.count - 1),
+      options.momentum(), running_mean, running_var, num_batches_tracked);
 }
 
 }  // namespace tandem

@@ -8,8 +8,12 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <utility>
 
+#include "core/model/gathered_statistics.h"
 #include "core/model/microbatch_scope.h"
+#include "core/model/shared_statistics.h"
 #include "core/model/statistics_records.h"
 #include "models/layers/norm_function.h"
 
@@ -25,10 +29,14 @@ namespace tandem {
 //     and so is this);
 //   - with records the running statistics are left alone, and what they would
 //     take in is recorded; both at once is LibTorch's error.
+// With a statistics group (SyncBatchNorm) a microbatch is normalised by the
+// statistics of all that compute it, and the running ones take in these, at
+// once or deferred; to record them is LibTorch's error.
 //
 // Runs under a WeightGradientSink. Not thread-safe.
 class BatchNorm2d : public torch::nn::BatchNorm2dImpl,
-                    public RecordsStatistics {
+                    public RecordsStatistics,
+                    public SharesStatistics {
  public:
   using torch::nn::BatchNorm2dImpl::BatchNorm2dImpl;
 
@@ -37,27 +45,32 @@ class BatchNorm2d : public torch::nn::BatchNorm2dImpl,
 
   RunningStatistics running_statistics() const override;
 
+  void set_statistics_group(std::shared_ptr<StatisticsGroup> group) override {
+    group_ = std::move(group);
+  }
+  bool has_statistics_group() const override { return group_ != nullptr; }
+  void TakeIn(const SharedStatistics& statistics) override;
+  at::Tensor NoSamples() const override;
+
  private:
-  // Of one microbatch, or several.
-  struct Gathered {
-    int64_t count = 0;   // values a channel
-    at::Tensor mean;     // [channels], double, as the next
-    at::Tensor squares;  // sum of squared distances from the mean
-  };
   // Of the microbatches that have come, by index: schedules may have any order.
   struct Parts {
     int count = 0;  // of all
-    std::map<int, Gathered> of;
+    std::map<int, GatheredStatistics> of;
   };
 
+  at::Tensor Tracked(const at::Tensor& x, BatchNormArguments arguments,
+                     const Microbatch& microbatch);
+  at::Tensor Together(const at::Tensor& x);
   at::Tensor Recorded(const at::Tensor& x, BatchNormArguments arguments,
                       const Microbatch& microbatch);
-  Gathered PartOf(int64_t count, const BatchStatistics& statistics) const;
-  static void Add(const Gathered& part, Gathered* sum);
-  void Gather(const Microbatch& microbatch, const Gathered& part);
-  void Commit(const Gathered& whole);
+  GatheredStatistics PartOf(int64_t count,
+                            const BatchStatistics& statistics) const;
+  void Gather(const Microbatch& microbatch, const GatheredStatistics& part);
+  void Commit(const GatheredStatistics& whole);
 
   Parts parts_;
+  std::shared_ptr<StatisticsGroup> group_;
 };
 
 }  // namespace tandem

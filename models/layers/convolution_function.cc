@@ -77,7 +77,7 @@ class ConvolutionBackward : public torch::autograd::Node {
   ConvolutionBackward(const at::Tensor& x, const at::Tensor& weight,
                       const at::Tensor& patches, const PatchShape& shape)
       : weight_(weight, /*is_output=*/false),
-        patches_(patches),
+        patches_(patches, /*is_output=*/false),
         sizes_(x.sizes().vec()),
         shape_(shape),
         sink_(WeightGradientSink::Current()) {}
@@ -88,7 +88,6 @@ class ConvolutionBackward : public torch::autograd::Node {
     std::lock_guard<std::mutex> lock(mutex_);
     TORCH_CHECK(!at::GradMode::is_enabled(), name(),
                 " cannot itself be differentiated");
-    TORCH_CHECK(patches_.defined(), torch::autograd::ERR_BACKWARD_TWICE);
     variable_list results(2);
     if (!gradients[0].defined()) return results;
     const at::Tensor dy = PixelRows(gradients[0]);
@@ -106,7 +105,7 @@ class ConvolutionBackward : public torch::autograd::Node {
   void release_variables() override {
     std::lock_guard<std::mutex> lock(mutex_);
     weight_.reset_data();
-    patches_.reset();
+    patches_.reset_data();
   }
 
  private:
@@ -115,7 +114,7 @@ class ConvolutionBackward : public torch::autograd::Node {
     DeferredGradients gradients;
     gradients.weights = {weight};
     gradients.function = PatchesWeightGradient;
-    gradients.operands = {dy, patches_};
+    gradients.operands = {dy, patches_.unpack(shared_from_this())};
     if (sink_ == nullptr || !WeightGradientSink::MayDefer(weight)) {
       return PatchesWeightGradient(gradients.weights, {gradients.operands},
                                    {})[0];
@@ -125,7 +124,7 @@ class ConvolutionBackward : public torch::autograd::Node {
   }
 
   SavedVariable weight_;
-  at::Tensor patches_;  // made here: nobody else can change it
+  SavedVariable patches_;
   std::vector<int64_t> sizes_;
   PatchShape shape_;
   const std::shared_ptr<WeightGradientSink> sink_;

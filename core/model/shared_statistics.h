@@ -1,0 +1,68 @@
+// Shared batch statistics (SyncBatchNorm): those of all ranks' samples, which a
+// normalising layer asks for in place of its own samples'.
+
+#ifndef TANDEM_CORE_MODEL_SHARED_STATISTICS_H_
+#define TANDEM_CORE_MODEL_SHARED_STATISTICS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace tandem {
+
+struct SharedStatistics {
+  int64_t count = 0;  // values a channel, of all ranks
+  // [channels], double, on the CPU; the variance is biased. Undefined where
+  // count is 0.
+  at::Tensor mean, variance;
+};
+
+class SharesStatistics;
+
+// Whose samples are normalised together. Both calls are collective, the second
+// one in its backward; errors are LibTorch's, as a layer's are
+// (parallel/sync_batch_norm/synchronised_statistics.h).
+class StatisticsGroup {
+ public:
+  virtual ~StatisticsGroup() = default;
+
+  // Of x [n, channels, ...] and what the others have for the same layer; n may
+  // be 0. Where it is computed again (core/model/kept_statistics.h), those of
+  // the first time.
+  virtual SharedStatistics Share(const at::Tensor& x,
+                                 const SharesStatistics& layer) = 0;
+
+  // x normalised, times weight plus bias (undefined: neither); differentiable.
+  virtual at::Tensor Normalise(const at::Tensor& x, const at::Tensor& weight,
+                               const at::Tensor& bias, double eps,
+                               const SharedStatistics& statistics) = 0;
+};
+
+// A torch::nn::Module that derives from this, too, normalises by the samples of
+// a group, in training, where it is given one.
+class SharesStatistics {
+ public:
+  virtual ~SharesStatistics() = default;
+
+  // Null: by its own samples.
+  virtual void set_statistics_group(std::shared_ptr<StatisticsGroup> group) = 0;
+  virtual bool has_statistics_group() const = 0;
+
+  // Its running statistics take in those of samples of which none are here.
+  virtual void TakeIn(const SharedStatistics& statistics) = 0;
+
+  // [0, channels], on the layer's device.
+  virtual at::Tensor NoSamples() const = 0;
+};
+
+// gathered_statistics.h's. Where there was nothing, nothing changes.
+void UpdateRunningStatistics(const SharedStatistics& now,
+                             std::optional<double> momentum,
+                             at::Tensor& running_mean, at::Tensor& running_var,
+                             at::Tensor& num_batches_tracked);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_MODEL_SHARED_STATISTICS_H_
