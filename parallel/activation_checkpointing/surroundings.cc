@@ -1,0 +1,100 @@
+#include "parallel/activation_checkpointing/surroundings.h"
+
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace tandem {
+namespace {
+
+std::vector<AutocastState> CurrentAutocast() {
+  std::vector<c10::DeviceType> types = {c10::kCPU};
+  if (const auto accelerator = at::accelerator::getAccelerator()) {
+    types.push_back(*accelerator);
+  }
+  std::vector<AutocastState> states;
+  for (const c10::DeviceType type : types) {
+    states.push_back({type, at::autocast::is_autocast_enabled(type),
+                      at::autocast::get_autocast_dtype(type)});
+  }
+  return states;
+}
+
+void SetAutocast(const std::vector<AutocastState>& states) {
+  for (const AutocastState& each : states) {
+    at::autocast::set_autocast_enabled(each.type, each.is_enabled);
+    at::autocast::set_autocast_dtype(each.type, each.dtype);
+  }
+}
+
+// Of the type that `inputs` lie on, if that has any.
+std::optional<c10::Device> CurrentDevice(
+    const std::vector<at::Tensor>& inputs) {
+  for (const at::Tensor& each : inputs) {
+    const c10::DeviceType type = each.device().type();
+    if (!at::accelerator::isAccelerator(type)) continue;
+    return c10::impl::VirtualGuardImpl(type).getDevice();
+  }
+  return std::nullopt;
+}
+
+Microbatch Recomputed(std::optional<Microbatch> microbatch) {
+  Microbatch again = microbatch.value_or(Microbatch());
+  again.is_recomputed = true;
+  return again;
+}
+
+}  // namespace
+
+Surroundings::Surroundings(const std::vector<at::Tensor>& inputs,
+                           bool preserve_rng_state)
+    : autocast_(CurrentAutocast()),
+      caches_casts_(at::autocast::is_autocast_cache_enabled()),
+      device_(CurrentDevice(inputs)),
+      category_(CurrentMemoryCategory()),
+      microbatch_(Recomputed(MicrobatchScope::Current())),
+      sink_(WeightGradientSink::Current()),
+      samples_(SampleScope::Current()) {
+  if (preserve_rng_state) draws_.emplace();
+}
+
+Surroundings::First::First(Surroundings* surroundings)
+    : statistics_(&surroundings->statistics_) {
+  if (surroundings->draws_.has_value()) draws_.emplace(&*surroundings->draws_);
+}
+
+Surroundings::Again::Again(const Surroundings& surroundings)
+    : autocast_before_(CurrentAutocast()),
+      caches_casts_before_(at::autocast::is_autocast_cache_enabled()),
+      device_(surroundings.device_),
+      category_(surroundings.category_),
+      microbatch_(surroundings.microbatch_),
+      sink_(surroundings.sink_),
+      losses_(nullptr),
+      statistics_(&surroundings.statistics_) {
+  SetAutocast(surroundings.autocast_);
+  at::autocast::set_autocast_cache_enabled(surroundings.caches_casts_);
+  at::autocast::increment_nesting();
+  if (surroundings.samples_.has_value()) {
+    samples_.emplace(*surroundings.samples_);
+  }
+  if (surroundings.draws_.has_value()) draws_.emplace(&*surroundings.draws_);
+}
+
+Surroundings::Again::~Again() {
+  // As at the end of Python's `with torch.autocast(...)`.
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_autocast_cache_enabled(caches_casts_before_);
+  SetAutocast(autocast_before_);
+}
+
+AutocastWithoutCache::AutocastWithoutCache()
+    : before_(at::autocast::is_autocast_cache_enabled()) {
+  at::autocast::set_autocast_cache_enabled(false);
+}
+
+AutocastWithoutCache::~AutocastWithoutCache() {
+  at::autocast::set_autocast_cache_enabled(before_);
+}
+
+}  // namespace tandem

@@ -1,0 +1,10 @@
+// DataParallel, which lives in the room parallel/data_parallel.
+
+#ifndef TANDEM_PARALLEL_DATA_PARALLEL_H_
+#define TANDEM_PARALLEL_DATA_PARALLEL_H_
+
+#include "parallel/data_parallel/data_parallel.h"         // IWYU pragma: export
+#include "parallel/data_parallel/data_parallel_traits.h"  // IWYU pragma: export
+#include "parallel/data_parallel/functional.h"            // IWYU pragma: export
+
+#endif  // TANDEM_PARALLEL_DATA_PARALLEL_H_

@@ -1,0 +1,149 @@
+// torch.nn.DataParallel for C++: one process, several devices, a replica of the
+// module on each. Forward cuts a batch into a part for each device, runs all
+// replicas at once, and joins what they give; backward brings their gradients
+// together in the module's own parameters. docs/data_parallel.md shows how it
+// is used.
+
+#ifndef TANDEM_PARALLEL_DATA_PARALLEL_DATA_PARALLEL_H_
+#define TANDEM_PARALLEL_DATA_PARALLEL_DATA_PARALLEL_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/memory/memory.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/device/device.h"
+#include "core/model/module_traits.h"
+#include "parallel/data_parallel/gather.h"
+#include "parallel/data_parallel/module_replicas.h"
+#include "parallel/data_parallel/options.h"
+#include "parallel/data_parallel/replica_threads.h"
+#include "parallel/data_parallel/scatter.h"
+#include "parallel/data_parallel/tensor_fields.h"
+
+namespace tandem {
+
+// Replicas are made once and kept. Replica 0 shares the module's memory, so
+// what its forward writes to buffers stays; other replicas' buffers are the
+// module's again before each forward. Members that are no tensors are each
+// replica's own.
+//
+// The module is what is trained, saved and given to optimizers, as without the
+// wrapper; any number of losses, retain_graph, torch::NoGradGuard, train() and
+// eval() do what they do without it, and so does DistributedDataParallel around
+// a shared pointer to this. Not thread-safe.
+template <typename Module>
+class DataParallel {
+ public:
+  // Makes another module of the same structure; its values do not matter.
+  using Factory = typename ModuleReplicas<Module>::Factory;
+
+  // `module`, of any kind that ModuleTraits takes, lies on the first device; it
+  // is copied by `factory`, or by its clone(). InvalidArgument for one that
+  // cannot be copied, one that lies elsewhere, naming the parameter or buffer,
+  // and a copy that differs; LibTorch's errors for a device without room.
+  static absl::StatusOr<std::unique_ptr<DataParallel>> Create(
+      Module module, const DataParallelOptions& options = {},
+      const Factory& factory = nullptr) {
+    auto parallel = absl::WrapUnique(new DataParallel(options));
+    TANDEM_ASSIGN_OR_RETURN(parallel->devices_, DevicesOf(options));
+    TANDEM_ASSIGN_OR_RETURN(
+        parallel->replicas_,
+        ModuleReplicas<Module>::Create(std::move(module), parallel->devices_,
+                                       options.counts_all_writes, factory));
+    parallel->threads_ = std::make_unique<ReplicaThreads>(parallel->devices_);
+    return parallel;
+  }
+
+  // What the module's forward gives for these arguments. Tensors within them
+  // are cut, those within the output joined, on the output device
+  // (tensor_fields.h says which are found); scalars that replicas give become a
+  // vector. What is no tensor goes to every replica. A batch of one sample or
+  // none, and a forward without arguments, are the first device's alone: then,
+  // and with one device, the module itself is called.
+  //
+  // Errors name the replica and its device; another Forward may follow.
+  template <typename... Args>
+  auto Forward(Args&&... args) -> OrStatus<decltype(ModuleTraits<Module>::Call(
+      std::declval<Module&>(), std::declval<std::decay_t<Args>>()...))> {
+    const std::tuple<std::decay_t<Args>...> all{std::forward<Args>(args)...};
+    TANDEM_RETURN_IF_ERROR(replicas_->Check());
+    TANDEM_ASSIGN_OR_RETURN(
+        const ScatteredTensors scattered,
+        ScatterTensors(
+            TensorsOf(all, "input"),
+            sizeof...(Args) == 0 ? std::vector{devices_[0]} : devices_,
+            options_.dim));
+    const size_t count = scattered.parts.size();
+    using Output = typename decltype(CallWith(module(), all, {}))::value_type;
+    std::vector<std::optional<Output>> outputs(count);
+    const auto run = [&](Module& its, size_t r) -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(outputs[r],
+                              CallWith(its, all, scattered.parts[r]));
+      return absl::OkStatus();
+    };
+    if (count == 1) {
+      TANDEM_RETURN_IF_ERROR(
+          RunOnDevice(devices_[0], [&] { return run(module(), 0); }));
+    } else {
+      TANDEM_RETURN_IF_ERROR(replicas_->Begin(count));
+      TANDEM_RETURN_IF_ERROR(
+          threads_->Run({scattered.first_rows, scattered.rows},
+                        [&](size_t r) { return run(replicas_->Ready(r), r); }));
+    }
+    std::vector<Output> values;
+    for (auto& each : outputs) values.push_back(*std::move(each));
+    if (devices_.size() > 1) {
+      return Gather(std::move(values), output_device(), options_.dim);
+    }
+    return CatchTorchOr([&] { return MovedTo(output_device(), values[0]); });
+  }
+
+  // For who writes to parameters past their version counters (Tensor::data(),
+  // raw pointers) otherwise than an optimizer does, which is seen by their
+  // gradients: the next forward copies all to the replicas.
+  void NoteChange() { replicas_->NoteChange(); }
+
+  Module& module() { return replicas_->module(); }
+  const std::vector<c10::Device>& device_ids() const { return devices_; }
+  c10::Device output_device() const {
+    return options_.output_device.value_or(devices_[0]);
+  }
+
+  // As they are between two forwards; none where there is one device.
+  const std::vector<Module>& replicas() const { return replicas_->replicas(); }
+  // Of parameters and buffers, to replicas: for who measures.
+  int64_t bytes_copied() const { return replicas_->bytes_copied(); }
+
+ private:
+  explicit DataParallel(const DataParallelOptions& options)
+      : options_(options) {}
+
+  const DataParallelOptions options_;
+  std::vector<c10::Device> devices_;
+  std::unique_ptr<ModuleReplicas<Module>> replicas_;
+  std::unique_ptr<ReplicaThreads> threads_;
+};
+
+template <typename Module>
+absl::StatusOr<std::unique_ptr<DataParallel<Module>>> MakeDataParallel(
+    Module module, const DataParallelOptions& options = {},
+    const typename DataParallel<Module>::Factory& factory = nullptr) {
+  return DataParallel<Module>::Create(std::move(module), options, factory);
+}
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_DATA_PARALLEL_DATA_PARALLEL_H_

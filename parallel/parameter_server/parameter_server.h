@@ -1,0 +1,76 @@
+// Parameter servers: asynchronous training, in which workers push gradients to
+// the owners of the parameters and pull new values, without waiting for each
+// other.
+
+#ifndef TANDEM_PARALLEL_PARAMETER_SERVER_PARAMETER_SERVER_H_
+#define TANDEM_PARALLEL_PARAMETER_SERVER_PARAMETER_SERVER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "parallel/optim/update_options.h"
+#include "parallel/strategy/strategy.h"
+
+namespace tandem {
+
+class Communicator;
+
+// How parameters are updated is said by the base; servers do it.
+struct ParameterServerOptions : UpdateOptions {
+  // The first ranks of the job; the others are workers. A job lives while its
+  // servers do, so that they are the ranks that speak for it, and write files.
+  int servers = 1;
+  // How many steps a worker may be ahead of the slowest; 0: synchronous; -1: no
+  // bound (worker_progress.h).
+  int64_t max_staleness = 0;
+};
+
+// InvalidArgument, naming the option, unless at least one of `ranks` is a
+// server and one a worker, max_staleness >= -1, and clip_norm is 0 or there are
+// one server and no staleness: else nobody has all gradients of a step.
+absl::Status CheckParameterServerOptions(const ParameterServerOptions& options,
+                                         int ranks);
+
+// What a worker trains: a strategy of this rank alone, whose own optimizer is
+// never asked (SGD without momentum keeps no state).
+using MakeReplica =
+    std::function<absl::StatusOr<std::unique_ptr<Strategy>>(int worker)>;
+
+// Each server owns a contiguous slice of the parameters, laid out side by side,
+// with their optimizers' state. A worker's TrainStep computes gradients from
+// the values that it has, pushes each server its part, and takes new values.
+//
+// max_staleness 0: a step's gradients are averaged over the workers, in their
+// order, and applied once: with one server the bits of MeshStrategy's replicas
+// on the "shm" backend, and of one device where there is one worker. Otherwise
+// each push is applied as it comes, at the learning rate of the worker's step
+// divided by the number of living workers: a round of pushes is then one
+// synchronous step, to first order, whatever the bound.
+//
+// A worker that dies, or says nothing for twice the group's timeout, is left
+// out from then on, which servers log; its ranks' fate is not the job's. A
+// server that dies ends every worker's step with Unavailable, naming it.
+//
+// As a Strategy: workers' scores are those of their own batch; a server's
+// TrainStep is over when every living worker has done that step, and gives the
+// score of all of them. Synchronise waits for all living workers and gives them
+// the servers' values, and the first one's buffers. Servers take no batches,
+// evaluate nothing, hold no whole tensor (Parameters() is empty); rank 0 gets
+// the state that is streamed. AuxiliaryLosses are a worker's own.
+//
+// At the start all workers take the first one's values. Tensors are compared
+// across workers: InvalidArgument, on every rank, if they differ. `world` must
+// outlive the strategy. Collective over all ranks.
+//
+// Fault points: "push:SERVER" on a worker, between the two messages of a push;
+// "before_optimizer" on a server.
+absl::StatusOr<std::unique_ptr<Strategy>> MakeParameterServer(
+    const MakeReplica& make_replica, const ParameterServerOptions& options,
+    Communicator& world);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PARAMETER_SERVER_PARAMETER_SERVER_H_

@@ -1,0 +1,173 @@
+#include "parallel/parameter_server/served_layout.h"
+
+#include <ATen/core/grad_mode.h>
+#include <glog/logging.h>
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "core/base/round_up.h"
+#include "core/base/status_macros.h"
+#include "parallel/optim/aligned_length.h"
+
+namespace tandem {
+namespace {
+
+int64_t NumelOf(const TensorInfo& info) {
+  int64_t numel = 1;
+  for (const int64_t size : info.sizes) numel *= size;
+  return numel;
+}
+
+int64_t BytesOf(c10::ScalarType dtype) {
+  return static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+// "trained", "frozen", "buffer" or "alias", then the tensor's fields; an
+// alias's last one is the place of what it names.
+std::string Line(absl::string_view kind, const ServedTensor& tensor) {
+  return absl::StrCat(
+      kind, "\t", tensor.info.name, "\t", static_cast<int>(tensor.info.dtype),
+      "\t", absl::StrJoin(tensor.info.sizes, ","), "\t",
+      absl::StrJoin(tensor.strides, ","), "\t", tensor.group, "\n");
+}
+
+bool ParseNumbers(absl::string_view text, std::vector<int64_t>* numbers) {
+  for (const auto word : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    numbers->push_back(0);
+    if (!absl::SimpleAtoi(word, &numbers->back())) return false;
+  }
+  return true;
+}
+
+// False for a line that is none.
+bool ParseLine(const std::vector<std::string>& fields, ServedTensor* tensor) {
+  int dtype = 0;
+  if (fields.size() != 6 || !absl::SimpleAtoi(fields[2], &dtype) ||
+      !absl::SimpleAtoi(fields[5], &tensor->group)) {
+    return false;
+  }
+  tensor->info.name = fields[1];
+  tensor->info.dtype = static_cast<c10::ScalarType>(dtype);
+  return ParseNumbers(fields[3], &tensor->info.sizes) &&
+         ParseNumbers(fields[4], &tensor->strides);
+}
+
+// Bytes [begin, end) of the row of all tensors; `last`: to its very end.
+Slice CutOut(const std::vector<ServedTensor>& tensors, int64_t begin,
+             int64_t end, bool last) {
+  Slice slice;
+  slice.bytes = end - begin;
+  int64_t at = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const int64_t element = BytesOf(tensors[i].info.dtype);
+    const int64_t numel = NumelOf(tensors[i].info);
+    const int64_t from = std::max(at, begin);
+    const int64_t to = std::min(at + numel * element, end);
+    const bool empty_here =
+        numel == 0 && at >= begin && (at < end || (last && at == end));
+    if (to > from || empty_here) {
+      slice.pieces.push_back({i, (from - at) / element,
+                              std::max<int64_t>(0, to - from) / element,
+                              from - begin});
+    }
+    at += RoundUp(numel * element, kAlignment);
+  }
+  return slice;
+}
+
+}  // namespace
+
+std::string ServedLayout::Encode() const {
+  std::string text;
+  for (const ServedTensor& each : trained) text += Line("trained", each);
+  for (size_t i = 0; i < kept.size(); ++i) {
+    text += Line(i < frozen ? "frozen" : "buffer", kept[i]);
+  }
+  for (const auto& [name, tensor] : aliases) {
+    ServedTensor alias;
+    alias.info.name = name;
+    alias.group = static_cast<int64_t>(tensor);
+    text += Line("alias", alias);
+  }
+  return text;
+}
+
+absl::StatusOr<ServedLayout> ServedLayout::Decode(absl::string_view text) {
+  ServedLayout layout;
+  for (const auto line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const std::vector<std::string> fields = absl::StrSplit(line, '\t');
+    ServedTensor tensor;
+    if (!ParseLine(fields, &tensor)) {
+      return absl::InternalError(
+          absl::StrCat("not the description of a served tensor: ", line));
+    }
+    if (fields[0] == "alias") {
+      layout.aliases.emplace_back(tensor.info.name,
+                                  static_cast<size_t>(tensor.group));
+      continue;
+    }
+    if (fields[0] == "frozen") ++layout.frozen;
+    auto& list = fields[0] == "trained" ? layout.trained : layout.kept;
+    list.push_back(std::move(tensor));
+  }
+  return layout;
+}
+
+std::vector<Slice> CutIntoSlices(const std::vector<ServedTensor>& tensors,
+                                 int servers) {
+  CHECK_GE(servers, 1);
+  int64_t blocks = 0;  // of 64 bytes
+  for (const ServedTensor& each : tensors) {
+    blocks +=
+        RoundUp(NumelOf(each.info) * BytesOf(each.info.dtype), kAlignment) /
+        kAlignment;
+  }
+  std::vector<Slice> slices;
+  for (int64_t s = 0; s < servers; ++s) {
+    slices.push_back(CutOut(tensors, blocks * s / servers * kAlignment,
+                            blocks * (s + 1) / servers * kAlignment,
+                            s + 1 == servers));
+  }
+  return slices;
+}
+
+at::Tensor InMemoryOrder(const at::Tensor& tensor) {
+  return tensor.detach().as_strided({tensor.numel()}, {1},
+                                    tensor.storage_offset());
+}
+
+at::Tensor ViewOf(const at::Tensor& slice, const Piece& piece,
+                  c10::ScalarType dtype) {
+  const int64_t bytes = piece.length * BytesOf(dtype);
+  return slice.narrow(0, piece.offset, bytes).view(dtype);
+}
+
+void Pack(const std::vector<at::Tensor>& tensors, const Slice& slice,
+          const at::Tensor& bytes) {
+  at::NoGradGuard no_grad;
+  for (const Piece& piece : slice.pieces) {
+    const at::Tensor& tensor = tensors[piece.tensor];
+    if (!tensor.defined() || piece.length == 0) continue;
+    ViewOf(bytes, piece, tensor.scalar_type())
+        .copy_(InMemoryOrder(tensor).narrow(0, piece.begin, piece.length));
+  }
+}
+
+void Unpack(const at::Tensor& bytes, const Slice& slice,
+            const std::vector<at::Tensor>& tensors) {
+  at::NoGradGuard no_grad;
+  for (const Piece& piece : slice.pieces) {
+    const at::Tensor& tensor = tensors[piece.tensor];
+    if (!tensor.defined() || piece.length == 0) continue;
+    InMemoryOrder(tensor)
+        .narrow(0, piece.begin, piece.length)
+        .copy_(ViewOf(bytes, piece, tensor.scalar_type()));
+  }
+}
+
+}  // namespace tandem

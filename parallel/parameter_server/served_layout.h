@@ -1,0 +1,81 @@
+// Served layout: which tensors the workers of a parameter server train, and
+// which slice of them each server owns.
+
+#ifndef TANDEM_PARALLEL_PARAMETER_SERVER_SERVED_LAYOUT_H_
+#define TANDEM_PARALLEL_PARAMETER_SERVER_SERVED_LAYOUT_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/base/named_tensors.h"
+#include "core/checkpoint/tensor_stream.h"
+
+namespace tandem {
+
+struct ServedTensor {
+  TensorInfo info;
+  std::vector<int64_t> strides;
+  int64_t group = 0;  // of its optimizer
+};
+
+// The same on every rank; servers have no model and know of it by this alone.
+struct ServedLayout {
+  // What servers own: parameters that require a gradient, each tensor once.
+  std::vector<ServedTensor> trained;
+  // What is every worker's own: frozen parameters, then buffers.
+  std::vector<ServedTensor> kept;
+  size_t frozen = 0;  // how many of `kept` are parameters
+  // Further names of a tied weight: what `trained[i]` is called besides, and i.
+  std::vector<std::pair<std::string, size_t>> aliases;
+
+  // A line a tensor, and back. Internal for what Encode has not made.
+  std::string Encode() const;
+  static absl::StatusOr<ServedLayout> Decode(absl::string_view text);
+};
+
+// Part of a tensor, in elements of its memory, which lie at `offset` bytes of a
+// slice.
+struct Piece {
+  size_t tensor;
+  int64_t begin;
+  int64_t length;
+  int64_t offset;
+};
+
+// What one message holds of all tensors side by side, each on a 64-byte
+// boundary: a contiguous part of that row of bytes.
+struct Slice {
+  std::vector<Piece> pieces;
+  int64_t bytes = 0;
+};
+
+// `servers` slices of about the same length, which begin on 64-byte boundaries
+// and cut tensors where they fall. A tensor without elements is in one of them.
+// A slice may be empty. Requires dense tensors and servers >= 1.
+std::vector<Slice> CutIntoSlices(const std::vector<ServedTensor>& tensors,
+                                 int servers);
+
+// A dense tensor's elements in the order of its memory: a view, [numel].
+at::Tensor InMemoryOrder(const at::Tensor& tensor);
+
+// Where `piece` lies in the bytes of a slice: a view, [length], of `dtype`.
+at::Tensor ViewOf(const at::Tensor& slice, const Piece& piece,
+                  c10::ScalarType dtype);
+
+// Each piece's elements to the slice's bytes, and back. `tensors` are those of
+// the layout, on any devices; an undefined one is skipped.
+void Pack(const std::vector<at::Tensor>& tensors, const Slice& slice,
+          const at::Tensor& bytes);
+void Unpack(const at::Tensor& bytes, const Slice& slice,
+            const std::vector<at::Tensor>& tensors);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PARAMETER_SERVER_SERVED_LAYOUT_H_

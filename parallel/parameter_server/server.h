@@ -1,0 +1,149 @@
+// Parameter server: owns a slice, applies workers' pushes, and answers.
+
+#ifndef TANDEM_PARALLEL_PARAMETER_SERVER_SERVER_H_
+#define TANDEM_PARALLEL_PARAMETER_SERVER_SERVER_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "core/comm/communicator.h"
+#include "core/model/batch.h"
+#include "parallel/parameter_server/messages.h"
+#include "parallel/parameter_server/served_slice.h"
+#include "parallel/parameter_server/worker_progress.h"
+
+namespace tandem {
+
+// A thread for each worker takes its requests (messages.h) and waits until they
+// can be answered; one mutex guards all that they have in common. The rank's
+// own thread calls the methods, and is one of those who meet: from a meeting
+// until its next AwaitStep no push is applied, so that it can save what is
+// there. That begins with the server's making, when it may load a checkpoint.
+class ParameterServer {
+ public:
+  struct Setup {
+    const Slice* slice;  // this server's; like all, it must outlive the server
+    int64_t kept_bytes;  // of what workers bring to a meeting; 0: nothing
+    int64_t max_staleness;
+    // By worker: it and this rank, which is rank 0 of the two.
+    std::vector<std::unique_ptr<Communicator>> workers;
+    // What messages call the other servers: "server 1 (rank 1 of the job)".
+    std::vector<std::string> server_names;
+  };
+
+  ParameterServer(Setup setup, std::unique_ptr<ServedSlice> served);
+  // Waits until the workers have left. One that wants something that only this
+  // rank's thread could give is told that it gets nothing any more.
+  ~ParameterServer();
+  ParameterServer(const ParameterServer&) = delete;
+  ParameterServer& operator=(const ParameterServer&) = delete;
+
+  // Until every living worker has done `step` steps: what that step came to, in
+  // the order of workers. Unavailable when no worker is left, or another server
+  // has died; errors of the update.
+  absl::StatusOr<Score> AwaitStep(int64_t step);
+  // Until every living worker has come to the next meeting.
+  absl::Status AwaitMeeting();
+  // Until every living worker has given its score for the next sum.
+  absl::StatusOr<Score> AwaitSum();
+  void ResumeAt(int64_t steps);
+
+  // Between a meeting, or the beginning, and AwaitStep.
+  ServedSlice& served() { return *served_; }
+  // What workers keep, as the first living one had it at the last meeting.
+  void set_kept(at::Tensor kept);
+  at::Tensor kept() const;
+
+  // For a report.
+  std::vector<std::pair<std::string, double>> Measurements() const;
+
+ private:
+  struct Push {
+    ServerRequest request;
+    at::Tensor message;
+  };
+  // What is known of one worker.
+  struct Desk {
+    std::optional<Push> waiting;  // has come, and is not applied yet
+    int64_t came = 0;             // to so many meetings
+    int64_t left = 0;             // of which with its values in hand
+    int64_t sums = 0;             // that it has asked for
+    at::Tensor kept;
+  };
+  struct Reply {
+    ServerAnswer answer;
+    at::Tensor payload;  // undefined: none
+  };
+
+  // On the worker's thread.
+  void Serve(int worker);
+  absl::Status ServeRequests(int worker);
+  absl::StatusOr<at::Tensor> ReceivePayload(const ServerRequest& request,
+                                            Communicator& group) const;
+  absl::StatusOr<Reply> Handle(int worker, const ServerRequest& request,
+                               const at::Tensor& payload);
+
+  absl::Status Note(int worker, const ServerRequest& request,
+                    const at::Tensor& payload)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool CanAnswer(int worker, const ServerRequest& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Reply AnswerTo(int worker, const ServerRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Take(int worker, const Push& push) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Leave(int worker, const absl::Status& why);
+  // What has become possible: pushes are taken, a round's update is made, a
+  // meeting takes place, a sum is complete.
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ApplyRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Fail(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Are pushes to wait, for this rank's thread or for workers at a meeting?
+  bool Holds() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AllLiving(absl::FunctionRef<bool(int worker)> fits) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status AwaitOwn(absl::FunctionRef<bool()> done, const char* what);
+
+  const Setup setup_;
+  const bool synchronous_;
+  mutable absl::Mutex mutex_;
+  std::vector<Desk> desks_ ABSL_GUARDED_BY(mutex_);  // by worker
+  std::unique_ptr<ServedSlice> served_;              // see served()
+  WorkerProgress progress_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failed_ ABSL_GUARDED_BY(mutex_);
+  std::map<int, Push> round_ ABSL_GUARDED_BY(mutex_);  // by worker
+  std::map<int64_t, std::map<int, Score>> scores_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, std::map<int, Score>> sums_ ABSL_GUARDED_BY(mutex_);
+  int64_t version_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t rounds_ ABSL_GUARDED_BY(mutex_) = 0;  // applied, and steps resumed at
+  int64_t met_ ABSL_GUARDED_BY(mutex_) = 0;     // meetings that took place
+  int64_t summed_ ABSL_GUARDED_BY(mutex_) = 0;  // sums that are complete
+  at::Tensor kept_ ABSL_GUARDED_BY(mutex_);
+  // This rank's thread: meetings that it came to, and that it has left.
+  int64_t own_came_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t own_left_ ABSL_GUARDED_BY(mutex_) = -1;
+  int64_t own_sums_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  // Measured:
+  int64_t pushes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t duplicates_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t staleness_sum_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t staleness_max_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::thread> threads_;  // by worker; start last
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PARAMETER_SERVER_SERVER_H_

@@ -1,0 +1,199 @@
+// What can go wrong around replicas: named, and over when Forward is back.
+
+#include <ATen/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/base/torch_status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "parallel/data_parallel.h"
+#include "tests/parallel/data_parallel/fixture.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+// Does what it is told for a part of the batch, known by its first number.
+struct ToldNet : torch::nn::Cloneable<ToldNet> {
+  using Work = std::function<void(int part)>;
+  explicit ToldNet(Work its) : work(std::move(its)) { reset(); }
+  void reset() override { in = register_module("in", torch::nn::Linear(1, 1)); }
+  at::Tensor forward(const at::Tensor& x) {
+    work(static_cast<int>(x[0].item<double>()));
+    return in(x);
+  }
+  Work work;
+  torch::nn::Linear in{nullptr};
+};
+
+struct PlainNet : torch::nn::Module {
+  PlainNet() : in(register_module("in", torch::nn::Linear(4, 2))) {}
+  at::Tensor forward(const at::Tensor& x) { return in(x); }
+  torch::nn::Linear in;
+};
+
+class DataParallelErrorsTest : public DataParallelTest {
+ protected:
+  DataParallelOptions options() const {
+    DataParallelOptions options;
+    options.device_ids = devices();
+    return options;
+  }
+  // A row for each part: its number.
+  at::Tensor Parts() const {
+    at::Tensor parts = at::zeros({value(), 1}, at::kDouble);
+    for (int i = 0; i < value(); ++i) parts[i].fill_(i);
+    return parts;
+  }
+  auto Told(ToldNet::Work work) const {
+    const auto net = std::make_shared<ToldNet>(std::move(work));
+    net->to(at::kDouble);
+    net->to(devices()[0]);
+    return Wrapped(net, devices());
+  }
+};
+
+TEST_P(DataParallelErrorsTest, AnExceptionInAReplicaNamesItsDevice) {
+  for (int bad = 0; bad < value(); ++bad) {
+    bool fails = true;
+    std::atomic<int> ended{0};
+    const auto parallel = Told([&](int part) {
+      if (fails && part == bad) {
+        TORCH_CHECK_VALUE(false, "Badness!");
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ++ended;
+    });
+    const absl::Status status = parallel->Forward(Parts()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_EQ(status.message(), "replica " + std::to_string(bad) + " of " +
+                                    std::to_string(value()) + ", on " +
+                                    devices()[static_cast<size_t>(bad)].str() +
+                                    ": Badness!");
+    // The others have ended, too.
+    EXPECT_EQ(ended, value() - 1);
+    fails = false;
+    const at::Tensor outputs = ValueOf(parallel->Forward(Parts()));
+    outputs.sum().backward();
+    EXPECT_TRUE(parallel->module()->in->weight.grad().defined());
+  }
+}
+
+TEST_P(DataParallelErrorsTest, TheFirstOfSeveralIsTold) {
+  const auto parallel = Told([](int part) {
+    throw std::runtime_error("part " + std::to_string(part));
+  });
+  const absl::Status status = parallel->Forward(Parts()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("part 0"));
+}
+
+TEST_P(DataParallelErrorsTest, AModuleThatCannotBeCopiedIsNamed) {
+  const auto net = std::make_shared<PlainNet>();
+  net->to(devices()[0]);
+  const absl::Status status = MakeDataParallel(net, options()).status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("PlainNet cannot be copied to"),
+                    HasSubstr("clone() has not been implemented"),
+                    HasSubstr("give DataParallel a factory")));
+}
+
+TEST_P(DataParallelErrorsTest, AFactoryMakesWhatCannotBeCopied) {
+  const auto make = [] {
+    auto net = std::make_shared<PlainNet>();
+    net->to(at::kDouble);
+    return net;
+  };
+  const auto net = make(), alone = make();
+  for (const auto& each : {net, alone}) {
+    FillModule(*each);
+    each->to(devices()[0]);
+  }
+  std::vector<std::string> made;
+  const auto parallel = ValueOf(MakeDataParallel(
+      net, options(),
+      [&](c10::Device device) -> absl::StatusOr<std::shared_ptr<PlainNet>> {
+        made.push_back(device.str());
+        return make();
+      }));
+  EXPECT_EQ(made.size(), devices().size());
+  const at::Tensor x = InputOf(8, 4, 0, devices()[0]);
+  ValueOf(parallel->Forward(x)).square().sum().backward();
+  alone->forward(x).square().sum().backward();
+  ExpectModule(*net, *alone, false, "of a factory");
+}
+
+TEST_P(DataParallelErrorsTest, AFactorysErrorsAreTold) {
+  const auto net = NewNet<TwiceNet>(devices()[0]);
+  using Made = absl::StatusOr<std::shared_ptr<TwiceNet>>;
+  const absl::Status refused =
+      MakeDataParallel(net, options(), [](c10::Device) -> Made {
+        return absl::UnavailableError("no net");
+      }).status();
+  EXPECT_EQ(refused, absl::UnavailableError("no net"));
+  const absl::Status another =
+      MakeDataParallel(net, options(), [](c10::Device) -> Made {
+        auto other = std::make_shared<TwiceNet>();
+        other->in->weight.set_data(at::ones({3, 5}));
+        return other;
+      }).status();
+  EXPECT_EQ(another.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(another.message()),
+              AllOf(HasSubstr("replica 0 is not a copy of the module"),
+                    HasSubstr("parameter in.weight, Double [5, 5], and the "
+                              "replica Float [3, 5]")));
+}
+
+// PyTorch's test_data_parallel_model_device.
+TEST_P(DataParallelErrorsTest, AModuleElsewhereIsRefused) {
+  if (devices()[0].is_cpu()) return;
+  const auto refusal = [&](const absl::Status& status) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("must have its parameters and buffers on "
+                                "device " +
+                                devices()[0].str()),
+                      HasSubstr("parameter scale is on")));
+  };
+  auto net = NewNet<TwiceNet>(devices()[0]);
+  const auto parallel = ValueOf(MakeDataParallel(net, options()));
+  const at::Tensor x = InputOf(8, 5, 0, devices()[0]);
+  net->to(devices()[1]);
+  refusal(parallel->Forward(x).status());
+  refusal(MakeDataParallel(net, options()).status());
+  net->to(c10::kCPU);
+  refusal(parallel->Forward(x).status());
+  refusal(RunDataParallel(net, options(), x).status());
+  net->to(devices()[0]);
+  ValueOf(parallel->Forward(x));
+  DataParallelOptions swapped = options();
+  std::swap(swapped.device_ids[0], swapped.device_ids[1]);
+  EXPECT_FALSE(MakeDataParallel(net, swapped).ok());
+}
+
+TEST_P(DataParallelErrorsTest, ADeviceWithoutANumber) {
+  if (devices()[0].is_cpu()) return;
+  DataParallelOptions options;
+  options.device_ids = {c10::Device(devices()[0].type())};
+  const auto net = NewNet<TwiceNet>(devices()[0]);
+  EXPECT_THAT(std::string(MakeDataParallel(net, options).status().message()),
+              HasSubstr("has no number"));
+}
+
+TANDEM_ON_SEVERAL(DataParallelErrorsTest);
+
+}  // namespace
+}  // namespace tandem

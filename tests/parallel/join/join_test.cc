@@ -1,0 +1,278 @@
+// Join with users' classes: PyTorch's test_join.py, and what survivors are
+// told.
+
+#include "parallel/join/join.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/testing/thread_ranks.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+// test_join.py's AllReducer: each iteration has so many all-reduces of ones,
+// whose sum tells how many ranks took part with data.
+class AllReducer : public Joinable {
+ public:
+  AllReducer(Communicator& group, int count) : group_(group), count_(count) {}
+
+  absl::Status Iterate(bool with_data = true) {
+    for (int i = 0; i < count_; ++i) {
+      at::Tensor one = at::full({1}, with_data ? 1 : 0, at::kLong);
+      TANDEM_RETURN_IF_ERROR(group_.AllReduceSum(one));
+      if (with_data) sum_ += one.item<int64_t>();
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<JoinHook>> MakeJoinHook(
+      const JoinOptions& /*options*/) override {
+    std::unique_ptr<JoinHook> hook = std::make_unique<Hook>(*this);
+    return hook;
+  }
+  Communicator& join_group() override { return group_; }
+
+  int64_t sum() const { return sum_; }
+  int64_t shadowed() const { return shadowed_; }
+  const std::vector<bool>& last_told() const { return told_; }
+  int last_joiners() const { return last_joiners_; }
+  int post_hooks() const { return post_hooks_; }
+
+ private:
+  class Hook : public JoinHook {
+   public:
+    explicit Hook(AllReducer& owner) : owner_(owner) {}
+    void BeginIteration(const std::vector<bool>& active) override {
+      owner_.told_ = active;
+    }
+    absl::Status MainHook() override {
+      ++owner_.shadowed_;
+      return owner_.Iterate(false);
+    }
+    // How many say that they are last.
+    absl::Status PostHook(bool is_last_joiner) override {
+      ++owner_.post_hooks_;
+      const at::Tensor last = at::full({1}, is_last_joiner ? 1 : 0, at::kInt);
+      TANDEM_RETURN_IF_ERROR(owner_.group_.AllReduceSum(last));
+      owner_.last_joiners_ = last.item<int>();
+      return absl::OkStatus();
+    }
+
+   private:
+    AllReducer& owner_;
+  };
+
+  Communicator& group_;
+  const int count_;
+  int64_t sum_ = 0, shadowed_ = 0;
+  std::vector<bool> told_;
+  int last_joiners_ = 0, post_hooks_ = 0;
+};
+
+using Numbers = std::vector<int>;  // of batches, by rank
+
+int Most(const Numbers& batches) {
+  return *std::max_element(batches.begin(), batches.end());
+}
+
+// Over the first `batches[rank]` iterations: who else had one.
+int64_t ExpectedSum(const Numbers& batches, int rank) {
+  int64_t sum = 0;
+  for (int i = 0; i < batches[static_cast<size_t>(rank)]; ++i) {
+    for (const int its : batches) sum += its > i ? 1 : 0;
+  }
+  return sum;
+}
+
+const std::vector<Numbers>& Deals() {
+  static const auto* const deals = new std::vector<Numbers>{
+      {3, 5}, {0, 4},    {4, 0},       {2, 2},
+      {0, 0}, {1, 3, 2}, {5, 0, 0, 2}, {0, 1, 2, 3, 4, 5, 6},
+  };
+  return *deals;
+}
+
+TEST(JoinTest, EndedRanksShadowEveryJoinablesCollectives) {
+  for (const Numbers& batches : Deals()) {
+    for (const std::vector<int>& counts :
+         {std::vector<int>{1}, std::vector<int>{3, 1, 2}}) {
+      SCOPED_TRACE(absl::StrCat(batches.size(), " ranks, ", counts.size()));
+      const absl::Status status = RunThreadRanks(
+          static_cast<int>(batches.size()),
+          [&](Communicator& world) -> absl::Status {
+            const int mine = batches[static_cast<size_t>(world.rank())];
+            std::vector<std::unique_ptr<AllReducer>> all;
+            std::vector<Joinable*> joinables;
+            for (const int count : counts) {
+              all.push_back(std::make_unique<AllReducer>(world, count));
+              joinables.push_back(all.back().get());
+            }
+            TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin(joinables));
+            for (int i = 0; i < mine; ++i) {
+              TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
+              for (const auto& each : all) {
+                TANDEM_RETURN_IF_ERROR(each->Iterate());
+              }
+            }
+            TANDEM_RETURN_IF_ERROR(join.Finish());
+            EXPECT_EQ(join.iterations(), mine);
+            EXPECT_EQ(join.shadowed(), Most(batches) - mine);
+            for (size_t i = 0; i < all.size(); ++i) {
+              EXPECT_EQ(all[i]->sum(),
+                        counts[i] * ExpectedSum(batches, world.rank()));
+              EXPECT_EQ(all[i]->shadowed(), Most(batches) - mine);
+              EXPECT_EQ(all[i]->post_hooks(), 1);
+              EXPECT_EQ(
+                  all[i]->last_joiners(),
+                  std::count(batches.begin(), batches.end(), Most(batches)));
+            }
+            return world.Barrier();
+          });
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
+}
+
+TEST(JoinTest, HooksAreToldWhoHasABatch) {
+  const absl::Status status =
+      RunThreadRanks(3, [](Communicator& world) -> absl::Status {
+        AllReducer reducer(world, 1);
+        TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({&reducer}));
+        for (int i = 0; i < world.rank(); ++i) {
+          TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
+          EXPECT_EQ(reducer.last_told(),
+                    (std::vector<bool>{false, i == 0, true}));
+          TANDEM_RETURN_IF_ERROR(reducer.Iterate());
+        }
+        return join.Finish();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// All have done as many iterations as the rank with the fewest, and the group
+// is as good as before.
+TEST(JoinTest, EarlyTerminationComesToAllRanksAtOnce) {
+  for (const Numbers& batches : Deals()) {
+    SCOPED_TRACE(batches.size());
+    const int fewest = *std::min_element(batches.begin(), batches.end());
+    const absl::Status status = RunThreadRanks(
+        static_cast<int>(batches.size()),
+        [&](Communicator& world) -> absl::Status {
+          const int mine = batches[static_cast<size_t>(world.rank())];
+          AllReducer reducer(world, 2);
+          JoinOptions options;
+          options.throw_on_early_termination = true;
+          absl::Status ended;
+          int64_t done = 0;
+          {
+            TANDEM_ASSIGN_OR_RETURN(Join join,
+                                    Join::Begin({&reducer}, options));
+            for (int i = 0; i < mine && ended.ok(); ++i) {
+              ended = join.NotifyBatch();
+              if (ended.ok()) TANDEM_RETURN_IF_ERROR(reducer.Iterate());
+            }
+            if (ended.ok()) ended = join.Finish();
+            done = join.iterations();
+          }
+          EXPECT_EQ(done, fewest);
+          EXPECT_EQ(IsEarlyTermination(ended), Most(batches) > fewest);
+          if (Most(batches) > fewest) {
+            EXPECT_THAT(
+                std::string(ended.message()),
+                HasSubstr(mine == fewest ? absl::StrCat("Rank ", world.rank(),
+                                                        " exhausted all inputs")
+                                         : "Detected at least one rank that "
+                                           "exhausted inputs."));
+          } else {
+            EXPECT_TRUE(ended.ok()) << ended;
+          }
+          return world.Barrier();
+        });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+TEST(JoinTest, SwitchedOffItSendsNothing) {
+  const absl::Status status =
+      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
+        AllReducer reducer(world, 1);
+        JoinOptions options;
+        options.enable = false;
+        TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({&reducer}, options));
+        // Another number on each rank, which would be in vain otherwise.
+        for (int i = 0; i < 3 + world.rank(); ++i) {
+          TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
+        }
+        TANDEM_RETURN_IF_ERROR(join.Finish());
+        EXPECT_EQ(reducer.post_hooks(), 0);
+        return world.Barrier();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(JoinErrorTest, NamesWhatIsWrong) {
+  const absl::Status status =
+      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
+        EXPECT_THAT(std::string(Join::Begin({}).status().message()),
+                    HasSubstr("one joinable at least"));
+        TANDEM_ASSIGN_OR_RETURN(const auto other,
+                                world.Subgroup({0, 1}, "others"));
+        AllReducer first(world, 1), second(*other, 1);
+        EXPECT_THAT(
+            std::string(Join::Begin({&first, &second}).status().message()),
+            HasSubstr("there are world and others"));
+        TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({&first}));
+        TANDEM_RETURN_IF_ERROR(join.Finish());
+        EXPECT_THAT(std::string(join.NotifyBatch().message()),
+                    HasSubstr("has ended"));
+        EXPECT_THAT(std::string(join.Finish().message()),
+                    HasSubstr("has ended"));
+        return world.Barrier();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// test_ddp_uneven_input_exception: what goes wrong in an iteration is returned
+// as it is; the others, one of whom shadows, are told at once.
+TEST(JoinErrorTest, AnErrorInAnIterationEndsTheOthersInTime) {
+  const absl::Status status =
+      RunThreadRanks(3, [](Communicator& world) -> absl::Status {
+        AllReducer reducer(world, 1);
+        const auto train = [&]() -> absl::Status {
+          TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({&reducer}));
+          for (int i = 0; i < 4 * world.rank(); ++i) {
+            TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
+            if (world.rank() == 1 && i == 2) {
+              return absl::DataLossError("the user's own error");
+            }
+            TANDEM_RETURN_IF_ERROR(reducer.Iterate());
+          }
+          return join.Finish();
+        };
+        const absl::Status ended = train();
+        if (world.rank() == 1) {
+          EXPECT_EQ(ended, absl::DataLossError("the user's own error"));
+        } else {
+          EXPECT_THAT(std::string(ended.message()),
+                      HasSubstr("rank 1 left its Join before the end"));
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+}  // namespace
+}  // namespace tandem
