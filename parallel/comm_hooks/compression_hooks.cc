@@ -7,6 +7,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/comm/group_buffer.h"
 #include "core/comm/pending_collective.h"
 #include "parallel/comm_hooks/all_reduce_mean.h"
 #include "parallel/comm_hooks/bucket_memory.h"
@@ -69,8 +70,8 @@ class Compression {
     if (kept == nullptr) {
       TANDEM_ASSIGN_OR_RETURN(
           at::Tensor buffer,
-          group.NewBuffer(bucket.buffer.numel(),
-                          bucket.buffer.options().dtype(dtype_)));
+          NewGroupBuffer(group, bucket.buffer.numel(),
+                         bucket.buffer.options().dtype(dtype_)));
       kept = memory_.Keep(bucket, Over(buffer, bucket));
     }
     kept->is_last = bucket.is_last;

@@ -8,6 +8,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/comm/group_buffer.h"
 #include "parallel/optim/aligned_length.h"
 
 namespace tandem {
@@ -94,10 +95,10 @@ absl::Status MakeMemory(const GradBucket& bucket, const Choice& choice,
   }
   for (size_t i : choice.uncompressed) rest += bucket.gradients[i].numel();
   const at::TensorOptions options = bucket.buffer.options();
-  TANDEM_ASSIGN_OR_RETURN(laid_out->ps, group.NewBuffer(ps, options));
-  TANDEM_ASSIGN_OR_RETURN(laid_out->qs, group.NewBuffer(qs, options));
+  TANDEM_ASSIGN_OR_RETURN(laid_out->ps, NewGroupBuffer(group, ps, options));
+  TANDEM_ASSIGN_OR_RETURN(laid_out->qs, NewGroupBuffer(group, qs, options));
   TANDEM_ASSIGN_OR_RETURN(laid_out->uncompressed_memory,
-                          group.NewBuffer(rest, options));
+                          NewGroupBuffer(group, rest, options));
   return absl::OkStatus();
 }
 

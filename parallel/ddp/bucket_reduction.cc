@@ -9,7 +9,7 @@ namespace tandem {
 
 absl::StatusOr<BucketReduction> BucketReduction::Start(
     GradBucket bucket, const CommunicationHook& hook, Communicator& group,
-    Purpose purpose) {
+    int divisor, Purpose purpose) {
   BucketReduction reduction;
   reduction.started_ = Clock::now();
   if (hook) {
@@ -19,7 +19,7 @@ absl::StatusOr<BucketReduction> BucketReduction::Start(
   } else {
     TANDEM_ASSIGN_OR_RETURN(
         reduction.all_reduce_,
-        group.StartAllReduceSum(bucket.buffer, 1.0 / group.size(), purpose));
+        group.StartAllReduceSum(bucket.buffer, 1.0 / divisor, purpose));
   }
   reduction.bucket_ = std::move(bucket);
   reduction.purpose_ = std::move(purpose);

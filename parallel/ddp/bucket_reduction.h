@@ -15,8 +15,9 @@
 
 namespace tandem {
 
-// The mean of a bucket over the ranks, by all-reduce (divide, then sum: so two
-// ranks give PyTorch's bits) or by a hook. Movable; not thread-safe.
+// The mean of a bucket over the ranks, by all-reduce (divide by `divisor`, then
+// sum: so two ranks give PyTorch's bits) or by a hook. Movable; not
+// thread-safe.
 class BucketReduction {
  public:
   using Clock = std::chrono::steady_clock;
@@ -29,7 +30,7 @@ class BucketReduction {
   // refers to must outlive this.
   static absl::StatusOr<BucketReduction> Start(GradBucket bucket,
                                                const CommunicationHook& hook,
-                                               Communicator& group,
+                                               Communicator& group, int divisor,
                                                Purpose purpose);
 
   // Waits; bucket.buffer then holds the mean.

@@ -31,36 +31,11 @@
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
 #include "core/base/torch_status.h"
+#include "core/model/module_traits.h"
 #include "parallel/ddp/options.h"
 #include "parallel/ddp/replica.h"
 
 namespace tandem {
-
-// How a model is taken: its parameters, its buffers, its forward. This one is
-// for what behaves like a pointer to a torch::nn::Module: std::shared_ptr<Net>,
-// torch::nn::Sequential. (A list of layers: layer_list_traits.h.)
-template <typename Module>
-struct ModuleTraits {
-  static NamedTensors Parameters(const Module& module) {
-    return Pairs(module->named_parameters());
-  }
-  static NamedTensors Buffers(const Module& module) {
-    return Pairs(module->named_buffers());
-  }
-  template <typename... Args>
-  static auto Call(Module& module, Args&&... args) {
-    return module->forward(std::forward<Args>(args)...);
-  }
-
- private:
-  template <typename Dict>
-  static NamedTensors Pairs(const Dict& dict) {
-    NamedTensors tensors;
-    for (const auto& item : dict)
-      tensors.emplace_back(item.key(), item.value());
-    return tensors;
-  }
-};
 
 // One replica of `Module` among those of all ranks. What it can do beside
 // Forward stands in parallel/ddp/replica.h.
@@ -94,9 +69,11 @@ class DistributedDataParallel : public Replica {
   // tuple, vector or map of tensors (Watch says why).
   // Collective while gradients are on (buffers come from rank 0).
   template <typename... Args>
-  auto Forward(Args&&... args)
-      -> absl::StatusOr<std::decay_t<decltype(ModuleTraits<Module>::Call(
-          std::declval<Module&>(), std::forward<Args>(args)...))>> {
+  auto Forward(Args&&... args) -> OrStatus<decltype(ModuleTraits<Module>::Call(
+      std::declval<Module&>(), std::forward<Args>(args)...))> {
+    if (IsComputedAgain()) {  // exceptions are for who computes it
+      return ModuleTraits<Module>::Call(module_, std::forward<Args>(args)...);
+    }
     absl::Status status = BeforeForward();
     if (!status.ok()) return status;
     auto output = CatchTorchOr([&] {

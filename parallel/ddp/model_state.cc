@@ -152,15 +152,15 @@ absl::Status CheckSameModel(const NamedTensors& model,
   return absl::OkStatus();
 }
 
-absl::Status BroadcastFromRank0(const std::vector<at::Tensor>& tensors,
-                                Communicator& communicator) {
+absl::Status BroadcastFrom(int root, const std::vector<at::Tensor>& tensors,
+                           Communicator& communicator) {
   if (communicator.size() == 1) return absl::OkStatus();
   at::NoGradGuard no_grad;
   for (const std::vector<at::Tensor>& same : ByDeviceAndDtype(tensors)) {
     std::vector<at::Tensor> flat;
     for (const at::Tensor& tensor : same) flat.push_back(tensor.flatten());
     const at::Tensor all = at::cat(flat);
-    TANDEM_RETURN_IF_ERROR(communicator.Broadcast(all, /*root=*/0));
+    TANDEM_RETURN_IF_ERROR(communicator.Broadcast(all, root));
     int64_t at = 0;
     for (const at::Tensor& tensor : same) {
       // Not counted as a change: what an earlier forward saved for its backward

@@ -31,11 +31,15 @@ absl::Status CopyModelState(const StoredTensors& state,
 absl::Status CheckSameModel(const NamedTensors& model,
                             Communicator& communicator);
 
-// Every rank's `tensors` take the values of rank 0's. They must be alike on all
-// ranks, but for their devices' numbers. One broadcast serves all tensors of
-// one device and dtype. Collective.
-absl::Status BroadcastFromRank0(const std::vector<at::Tensor>& tensors,
-                                Communicator& communicator);
+// Every rank's `tensors` take the values of rank `root`'s. They must be alike
+// on all ranks, but for their devices' numbers. One broadcast serves all
+// tensors of one device and dtype. Collective.
+absl::Status BroadcastFrom(int root, const std::vector<at::Tensor>& tensors,
+                           Communicator& communicator);
+inline absl::Status BroadcastFromRank0(const std::vector<at::Tensor>& tensors,
+                                       Communicator& communicator) {
+  return BroadcastFrom(/*root=*/0, tensors, communicator);
+}
 
 }  // namespace tandem
 

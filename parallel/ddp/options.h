@@ -59,11 +59,20 @@ struct DistributedDataParallelOptions {
   std::function<int64_t(const std::string& name)> optimizer_group;
 };
 
+// DiLoCo's (outer_optimizer.h).
+struct OuterOptimizerOptions {
+  double learning_rate = 0.7;
+  double momentum = 0.9;  // Nesterov's; 0: none
+};
+
 // Names, meaning and defaults of PyTorch's PeriodicModelAverager, except that
 // `period` has no default there.
 struct ParameterAveragingOptions {
   int64_t period = 1;        // steps from one averaging to the next
   int64_t warmup_steps = 0;  // first steps, after which nothing is averaged
+  // If set, what replicas come to is not taken as it is. Averagings then come
+  // after each `period` steps apart, not after the first.
+  std::optional<OuterOptimizerOptions> outer = std::nullopt;
 };
 
 }  // namespace tandem

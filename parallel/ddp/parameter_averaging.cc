@@ -1,5 +1,6 @@
 #include "parallel/ddp/parameter_averaging.h"
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@ absl::Status AverageParameters(const FlatBufferList& buffers,
   }
   absl::Status first;
   for (PendingCollective& each : pending) first.Update(each.Wait());
+  for (const FlatBuffer* buffer : buffers) buffer->CountWrite();
   return first;
 }
 
@@ -35,11 +37,21 @@ absl::StatusOr<PeriodicParameterAverager> PeriodicParameterAverager::Create(
         "parameter averaging: warmup_steps must not be negative, got ",
         options.warmup_steps));
   }
+  if (!options.outer.has_value()) return PeriodicParameterAverager(options);
+  const auto [rate, momentum] = *options.outer;
+  if (!(rate > 0) || !std::isfinite(rate) || !(momentum >= 0 && momentum < 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parameter averaging: an outer optimizer needs a learning rate greater "
+        "than 0 and a momentum from 0 to less than 1, got ",
+        rate, " and ", momentum));
+  }
   return PeriodicParameterAverager(options);
 }
 
 bool PeriodicParameterAverager::averages_now() const {
-  return !in_warmup() && (step_ - options_.warmup_steps) % options_.period == 0;
+  const int64_t apart = step_ - options_.warmup_steps;
+  const int64_t due = options_.outer.has_value() ? apart + 1 : apart;
+  return !in_warmup() && due % options_.period == 0;
 }
 
 absl::Status PeriodicParameterAverager::AfterStep(const FlatBufferList& buffers,

@@ -28,7 +28,8 @@ absl::Status AverageParameters(const FlatBufferList& buffers,
 // Decides after which steps parameters are averaged: steps count from 0, and
 // step s is followed by an averaging when s >= warmup_steps and
 // s - warmup_steps is a multiple of `period`. So the first step after the
-// warm-up is.
+// warm-up is; with an outer optimizer, whose steps are all of `period` inner
+// ones (DiLoCo), it is the period-th.
 //
 // While in_warmup(), post-local SGD (Lin et al., arXiv:1808.07217) averages
 // gradients in every step, as DistributedDataParallel does; afterwards each
@@ -38,12 +39,14 @@ absl::Status AverageParameters(const FlatBufferList& buffers,
 // Not thread-safe.
 class PeriodicParameterAverager {
  public:
-  // InvalidArgument unless period >= 1 and warmup_steps >= 0.
+  // InvalidArgument unless period >= 1, warmup_steps >= 0, and of an outer
+  // optimizer learning_rate > 0 and 0 <= momentum < 1.
   static absl::StatusOr<PeriodicParameterAverager> Create(
       const ParameterAveragingOptions& options);
 
   // To be called after each optimizer step, by every rank: averages if this
-  // step asks for it. Collective then.
+  // step asks for it. Collective then. The outer optimizer's step is the
+  // caller's.
   absl::Status AfterStep(const FlatBufferList& buffers, Communicator& group);
 
   // Whether the coming call of AfterStep will average.

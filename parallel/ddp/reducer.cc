@@ -33,6 +33,7 @@ Reducer::Reducer(std::vector<FlatBuffer*> buffers, Communicator& group,
     : buffers_(std::move(buffers)),
       group_(group),
       options_(std::move(options)),
+      divisor_(group.size()),
       marks_(NamesByPosition(buffers_), options_.static_graph) {
   for (FlatBuffer* buffer : buffers_) Register(buffer, /*delayed=*/false);
   for (FlatBuffer* buffer : options_.delayed) {
@@ -100,11 +101,19 @@ void Reducer::Begin() {
   if (!active_) BeginBackward();
 }
 
+bool Reducer::is_in_backward() {
+  absl::MutexLock lock(&mutex_);
+  return active_;
+}
+
 void Reducer::BeginBackward() {
   active_ = true;
   averaging_ = synchronise_;
   if (options_.on_begin) options_.on_begin();
-  if (!averaging_) return;
+  if (averaging_) BeginAveraging();
+}
+
+void Reducer::BeginAveraging() {
   times_ = {};
   times_.began = ReducerTimes::Clock::now();
   marks_.Reset();
@@ -136,7 +145,7 @@ void Reducer::MarkGathered() {
   if (!averaging_) return;
   for (const int64_t position : marks_.Unmarked()) {
     const Place& place = places_.at(position);
-    if (place.delayed || !place.buffer->has_gradient(IndexOf(place))) continue;
+    if (place.delayed || !place.has_gradient()) continue;
     Mark(position);
   }
 }
@@ -147,7 +156,7 @@ void Reducer::Mark(int64_t position) {
   CHECK(place.buffer != nullptr) << "position " << position;
   if (place.delayed && place.bucket < running_.size()) {
     status_ = absl::InvalidArgumentError(absl::StrCat(
-        "parameter ", place.buffer->slots()[IndexOf(place)].name,
+        "parameter ", place.slot().name,
         " of delay_all_reduce_named_params got a gradient after that of "
         "param_to_hook_all_reduce, for which it was to wait: name one that "
         "backward reaches later"));
@@ -184,7 +193,7 @@ void Reducer::StartBuckets(bool all) {
       });
     }
     absl::StatusOr<BucketReduction> started =
-        BucketReduction::Start(DescribeBucket(index), hook_, group_,
+        BucketReduction::Start(DescribeBucket(index), hook_, group_, divisor_,
                                [this, index] { return Purpose(index); });
     if (!started.ok()) {
       status_ = started.status();
@@ -201,6 +210,20 @@ absl::Status Reducer::Fail(const absl::Status& reason) {
   if (status_.ok()) status_ = reason;
   group_.Abort(status_);
   return status_;
+}
+
+absl::Status Reducer::Shadow() {
+  for (FlatBuffer* buffer : AllBuffers()) buffer->ZeroGrad();
+  {
+    absl::MutexLock lock(&mutex_);
+    CHECK(!active_);
+    active_ = averaging_ = shadows_ = true;
+    BeginAveraging();
+  }
+  const absl::Status done = Finish();
+  shadows_ = false;
+  for (FlatBuffer* buffer : AllBuffers()) buffer->ZeroGrad();
+  return done;
 }
 
 absl::Status Reducer::Finish() {

@@ -17,6 +17,7 @@
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/bucket_reduction.h"
 #include "parallel/ddp/buckets.h"
+#include "parallel/ddp/parameter_place.h"
 #include "parallel/ddp/ready_marks.h"
 #include "parallel/ddp/reducer_options.h"
 #include "parallel/ddp/reducer_times.h"
@@ -32,14 +33,11 @@ namespace tandem {
 // gradient is ready and all buckets before it have started, so that all ranks
 // start them in the same order. Finish(), at the end of backward, waits for
 // all.
-//
 // Buckets are first made in the order of the buffers (parameters reversed) and
 // rebuilt once, after the first backward, in the order in which gradients
 // became ready on rank 0; values, gradients and optimizer state move along.
-//
 // An error leaves the group aborted, so that other ranks fail at once and not
 // by timeout; every later Finish returns it too.
-//
 // MarkReady may be called from any thread; the rest from one at a time.
 class Reducer {
  public:
@@ -60,9 +58,17 @@ class Reducer {
   // gather (no_sync).
   void set_synchronise(bool on) { synchronise_ = on; }
   bool synchronise() const { return synchronise_; }
+  // What sums are divided by from the next backward on, at first the group's
+  // size; a hook divides for itself. The same on every rank.
+  void set_divisor(int divisor) { divisor_ = divisor; }
+  bool has_hook() const { return static_cast<bool>(hook_); }
 
+  // Takes part in the others' backward of a step with nothing of its own
+  // (Join); leaves no gradients. Between two steps, after PrepareForForward.
+  absl::Status Shadow();
   // A backward begins, unless one is under way.
   void Begin();
+  bool is_in_backward();
   // The gradient of the parameter at `position` (FlatSlot's) is complete.
   // Begins a backward where none is under way.
   void MarkReady(int64_t position);
@@ -72,13 +78,11 @@ class Reducer {
   // The end of backward: starts what was not, waits for all, and settles which
   // parameters have a gradient: those used on any rank. Nothing to do when no
   // backward is under way.
-  //
   // InvalidArgument for a parameter without gradient (and neither
   // find_unused_parameters nor static_graph), one marked twice, a graph that
   // changed; all name the parameters. Else the errors of Communicator and of
   // the hook, with the bucket, its parameters and the step.
   absl::Status Finish();
-
   // Backward has failed with `reason`, before its end: tells the other ranks.
   // Returns what Finish will return: the first failure.
   absl::Status Fail(const absl::Status& reason);
@@ -90,19 +94,10 @@ class Reducer {
   const ReducerTimes& times() const { return times_; }
 
  private:
-  struct Place {
-    FlatBuffer* buffer = nullptr;  // null: not trained
-    size_t id = 0;
-    bool delayed = false;
-    size_t bucket = 0;
-    bool dead = false;  // known to be used on no rank
-  };
+  using Place = ParameterPlace;
 
   void Register(FlatBuffer* buffer, bool delayed);
   std::vector<FlatBuffer*> AllBuffers() const;
-  size_t IndexOf(const Place& place) const {
-    return place.buffer->index_of(place.id);
-  }
   std::vector<int64_t> RankOfPositions() const;
   void InsertDelayed(const std::vector<int64_t>& rank_of);
   bool IsDelayed(const Bucket& bucket) const;
@@ -115,6 +110,7 @@ class Reducer {
 
   // From here on with mutex_ held.
   void BeginBackward();
+  void BeginAveraging();
   void Mark(int64_t position);
   void StartBuckets(bool all);
   absl::Status Average();
@@ -133,8 +129,8 @@ class Reducer {
   std::vector<Place> places_;  // by position
   std::vector<Bucket> buckets_;
   std::vector<int64_t> order_;  // positions, as they become ready
-  bool synchronise_ = true;
-  bool rebuilt_ = false;
+  bool synchronise_ = true, rebuilt_ = false, shadows_ = false;
+  int divisor_;
   int64_t steps_ = 0;
   ReducerTimes times_;
 

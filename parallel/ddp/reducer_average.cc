@@ -58,6 +58,7 @@ absl::Status Reducer::CheckParameters() const {
 }
 
 absl::Status Reducer::CheckMarks() {
+  if (shadows_) return absl::OkStatus();
   if (options_.static_graph && !marks_.learning()) {
     return marks_.CheckUnchanged();
   }
@@ -70,9 +71,8 @@ void Reducer::ZeroUnused(absl::FunctionRef<bool(const Place&, size_t)> which) {
   for (size_t p = 0; p < places_.size(); ++p) {
     const Place& place = places_[p];
     if (place.buffer == nullptr || place.dead || !which(place, p)) continue;
-    const size_t i = IndexOf(place);
-    if (place.buffer->has_gradient(i)) continue;
-    const FlatSlot& slot = place.buffer->slots()[i];
+    if (place.has_gradient()) continue;
+    const FlatSlot& slot = place.slot();
     place.buffer->grads().narrow(0, slot.offset, slot.numel).zero_();
   }
 }
@@ -81,8 +81,7 @@ absl::Status Reducer::StartExchangeOfUse() {
   auto* use = use_.mutable_data_ptr<int32_t>();
   for (size_t p = 0; p < places_.size(); ++p) {
     const Place& place = places_[p];
-    use[p] = place.buffer != nullptr &&
-             (place.delayed || place.buffer->has_gradient(IndexOf(place)));
+    use[p] = place.buffer != nullptr && (place.delayed || place.has_gradient());
   }
   TANDEM_ASSIGN_OR_RETURN(use_exchange_, group_.StartAllReduceSum(use_));
   return absl::OkStatus();
@@ -102,8 +101,9 @@ absl::Status Reducer::SettleUse() {
   const bool learns = learns_use();
   if (learns) {
     TANDEM_RETURN_IF_ERROR(use_exchange_.Wait());
-    if (marks_.learning()) marks_.Learn();
   }
+  // Of a graph of its own.
+  if (marks_.learning() && !shadows_) marks_.Learn();
   const auto* use = use_.const_data_ptr<int32_t>();
   for (size_t p = 0; p < places_.size(); ++p) {
     Place& place = places_[p];
@@ -114,7 +114,7 @@ absl::Status Reducer::SettleUse() {
       if (place.dead) marks_.Retire(p);
       continue;
     }
-    if (!place.dead) place.buffer->set_has_gradient(IndexOf(place), true);
+    if (!place.dead) place.buffer->set_has_gradient(place.index(), true);
   }
   return absl::OkStatus();
 }

@@ -62,8 +62,8 @@ void Reducer::InsertDelayed(const std::vector<int64_t>& rank_of) {
   const Place& until = places_.at(options_.delayed_until);
   auto at = buckets_.begin();
   while (at != buckets_.end() &&
-         !(at->buffer == until.buffer && IndexOf(until) >= at->first &&
-           IndexOf(until) < at->end)) {
+         !(at->buffer == until.buffer && until.index() >= at->first &&
+           until.index() < at->end)) {
     ++at;
   }
   if (at != buckets_.end()) ++at;

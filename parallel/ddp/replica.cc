@@ -13,10 +13,12 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
+#include "core/model/microbatch_scope.h"
 #include "parallel/ddp/logging.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/ddp/reducer.h"
+#include "parallel/ddp/replica_join_hook.h"
 
 namespace tandem {
 namespace {
@@ -35,15 +37,6 @@ bool GathersAny(const std::vector<torch::autograd::Node*>& accumulators) {
 }
 
 }  // namespace
-
-NoSyncGuard::NoSyncGuard(std::shared_ptr<Reducer> reducer)
-    : reducer_(std::move(reducer)), before_(reducer_->synchronise()) {
-  reducer_->set_synchronise(false);
-}
-
-NoSyncGuard::~NoSyncGuard() {
-  if (reducer_ != nullptr) reducer_->set_synchronise(before_);
-}
 
 Replica::Replica(Communicator& group,
                  const DistributedDataParallelOptions& options)
@@ -67,24 +60,27 @@ absl::Status Replica::Prepare(const NamedTensors& all_parameters,
   for (const auto& [name, tensor] : buffers) {
     if (KindOf(name) != Kind::kIgnored) buffers_.push_back(tensor);
   }
+  for (const auto& [name, tensor] : parameters) {
+    const bool alone = tensor.requires_grad() || KindOf(name) == Kind::kIgnored;
+    if (!alone) frozen_.push_back(tensor);
+  }
   if (options_.init_sync) TANDEM_RETURN_IF_ERROR(CheckSameModel(alike, group_));
   TANDEM_RETURN_IF_ERROR(CatchTorch([&] { return Flatten(parameters); }));
-  if (options_.init_sync) TANDEM_RETURN_IF_ERROR(TakeRank0s(alike));
+  if (options_.init_sync) TANDEM_RETURN_IF_ERROR(TakeFrom(/*root=*/0));
   MakeReducer(parameters);
   Describe();
   return absl::OkStatus();
 }
 
-absl::Status Replica::TakeRank0s(const NamedTensors& tensors) {
+absl::Status Replica::TakeFrom(int root) {
   // Trained parameters lie in flat buffers, which need no copies.
-  std::vector<at::Tensor> others;
-  for (const auto& [name, tensor] : tensors) {
-    if (!tensor.requires_grad()) others.push_back(tensor);
-  }
   for (const FlatBuffer* buffer : averaged_flat_buffers()) {
-    TANDEM_RETURN_IF_ERROR(group_.Broadcast(buffer->values(), /*root=*/0));
+    TANDEM_RETURN_IF_ERROR(group_.Broadcast(buffer->values(), root));
+    buffer->CountWrite();
   }
-  return BroadcastFromRank0(others, group_);
+  std::vector<at::Tensor> others = frozen_;
+  others.insert(others.end(), buffers_.begin(), buffers_.end());
+  return BroadcastFrom(root, others, group_);
 }
 
 void Replica::MakeReducer(const NamedTensors& parameters) {
@@ -110,6 +106,8 @@ void Replica::Describe() {
 // Within autograd's engine, which takes care of what is to be done at the end
 // of the backward under way.
 void Replica::OnBackwardBegun() {
+  const absl::Status fits = CheckJoin();
+  TORCH_CHECK(fits.ok(), fits.message());
   torch::autograd::Engine::get_default_engine().queue_callback([this] {
     const int64_t steps = reducer_->steps();
     const absl::Status status = reducer_->Finish();
@@ -120,8 +118,17 @@ void Replica::OnBackwardBegun() {
   });
 }
 
+bool Replica::IsComputedAgain() const {
+  const auto microbatch = MicrobatchScope::Current();
+  return microbatch.has_value() && microbatch->is_recomputed &&
+         reducer_->is_in_backward();
+}
+
 absl::Status Replica::BeforeForward() {
   if (at::GradMode::is_enabled()) {
+    if (join_ != nullptr) {
+      TANDEM_RETURN_IF_ERROR(join_->Announce(reducer_->synchronise()));
+    }
     TANDEM_RETURN_IF_ERROR(reducer_->PrepareForForward());
     if (options_.broadcast_buffers && reducer_->synchronise()) {
       TANDEM_RETURN_IF_ERROR(BroadcastBuffers());
@@ -132,7 +139,7 @@ absl::Status Replica::BeforeForward() {
 }
 
 absl::Status Replica::BroadcastBuffers() {
-  return BroadcastFromRank0(buffers_, group_);
+  return BroadcastFrom(join_ == nullptr ? 0 : join_->root(), buffers_, group_);
 }
 
 void Replica::AfterForward() { forward_time_ = Clock::now() - forward_began_; }

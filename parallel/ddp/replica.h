@@ -13,10 +13,13 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/base/named_tensors.h"
 #include "parallel/comm_hooks/communication_hook.h"
+#include "parallel/ddp/no_sync_guard.h"
 #include "parallel/ddp/options.h"
+#include "parallel/join/join_hook.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
 
@@ -32,26 +35,11 @@ class Communicator;
 class Reducer;
 struct DdpLoggingData;
 
-// While it lives, backward gathers gradients and averages nothing. It counts
-// when backward begins, so it may be made around forward and backward or around
-// backward alone. Movable.
-class NoSyncGuard {
- public:
-  explicit NoSyncGuard(std::shared_ptr<Reducer> reducer);
-  ~NoSyncGuard();
-  NoSyncGuard(NoSyncGuard&&) = default;
-  NoSyncGuard& operator=(NoSyncGuard&&) = delete;
-
- private:
-  std::shared_ptr<Reducer> reducer_;
-  bool before_ = true;
-};
-
 // Parameters and buffers of one replica, and the reducer that keeps it alike to
 // those of the other ranks. See DistributedDataParallel.
-class Replica {
+class Replica : public Joinable {
  public:
-  virtual ~Replica();
+  ~Replica() override;
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
 
@@ -89,8 +77,17 @@ class Replica {
   FlatBufferList ignored_flat_buffers() const;
   // No parameter has a gradient any more.
   void ZeroGrad();
-  // Every rank's buffers become rank 0's, but for ignored ones. Collective.
+  // Every rank's buffers become rank 0's (in a Join those of the last rank that
+  // has inputs, as in PyTorch), but for ignored ones. Collective.
   absl::Status BroadcastBuffers();
+
+  // For a Join: an iteration has one forward with gradients, around which goes
+  // no_sync, too, on all ranks or none. InvalidArgument for a communication
+  // hook without divide_by_initial_world_size; FailedPrecondition in another
+  // Join.
+  absl::StatusOr<std::unique_ptr<JoinHook>> MakeJoinHook(
+      const JoinOptions& options) override;
+  Communicator& join_group() override { return group_; }
 
   DdpLoggingData logging_data() const;
   const Reducer& reducer() const { return *reducer_; }
@@ -100,6 +97,9 @@ class Replica {
 
   absl::Status Prepare(const NamedTensors& all_parameters,
                        const NamedTensors& buffers);
+  // By activation checkpointing around the whole of it, in its own backward:
+  // nothing is to be exchanged then, and no step begins.
+  bool IsComputedAgain() const;
   absl::Status BeforeForward();
   void AfterForward();
   // `status` with what went on, the step and the rank in front.
@@ -107,23 +107,26 @@ class Replica {
   void WatchOutput(const at::Tensor& output);
 
  private:
+  class ReplicaJoinHook;
+
   // Which of the parts of flat_ a parameter belongs to.
   enum class Kind { kAveraged, kDelayed, kIgnored };
 
   Kind KindOf(const std::string& name) const;
   absl::Status Flatten(const NamedTensors& parameters);
   void MakeReducer(const NamedTensors& parameters);
-  absl::Status TakeRank0s(const NamedTensors& tensors);
+  absl::Status TakeFrom(int root);
+  absl::Status CheckJoin() const;
   void OnBackwardBegun();
   void Describe();
 
   Communicator& group_;
   DistributedDataParallelOptions options_;
   std::vector<at::Tensor> buffers_;  // those that are broadcast
+  std::vector<at::Tensor> frozen_;   // parameters that are alike, not trained
+  ReplicaJoinHook* join_ = nullptr;  // of the Join that goes on
   FlatBuffers flat_;                 // averaged ones, delayed, ignored
-  std::vector<FlatBuffer*> averaged_;
-  std::vector<FlatBuffer*> delayed_;
-  std::vector<FlatBuffer*> ignored_;
+  std::vector<FlatBuffer*> averaged_, delayed_, ignored_;
   // What gathers the gradients that are averaged.
   std::shared_ptr<const std::vector<torch::autograd::Node*>> accumulators_;
   std::shared_ptr<Reducer> reducer_;

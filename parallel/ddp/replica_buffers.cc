@@ -6,6 +6,7 @@
 
 #include "absl/algorithm/container.h"
 #include "core/comm/communicator.h"
+#include "core/comm/group_buffer.h"
 #include "parallel/ddp/replica.h"
 
 namespace tandem {
@@ -36,7 +37,7 @@ absl::Status Replica::Flatten(const NamedTensors& parameters) {
     }
     if (kind != Kind::kIgnored) {
       options.allocate = [&](int64_t numel, const at::TensorOptions& like) {
-        auto buffer = group_.NewBuffer(numel, like);
+        auto buffer = NewGroupBuffer(group_, numel, like);
         if (buffer.ok()) return *std::move(buffer);
         allocated.Update(buffer.status());
         return at::zeros({numel}, like);

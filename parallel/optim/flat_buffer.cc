@@ -160,6 +160,10 @@ at::Tensor FlatBuffer::View(const at::Tensor& flat,
                          flat.storage_offset() + slot.offset);
 }
 
+void FlatBuffer::CountWrite(size_t i) const {
+  torch::autograd::impl::bump_version(slots_[i].parameter);
+}
+
 void FlatBuffer::ZeroGrad() {
   for (FlatSlot& slot : slots_) slot.parameter.mutable_grad().reset();
 }

@@ -13,13 +13,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "core/base/named_tensors.h"
 #include "core/model/parameter_traits.h"
+#include "parallel/optim/flat_slot.h"
 
 namespace torch {
 namespace autograd {
@@ -28,17 +28,6 @@ struct Node;
 }  // namespace torch
 
 namespace tandem {
-
-// A parameter's place in the buffers, in elements.
-struct FlatSlot {
-  std::string name;
-  at::Tensor parameter;  // the model's own; a view of values()
-  int64_t position;      // among the parameters that were given
-  size_t id;             // which slot it was at first: stays when order changes
-  int64_t offset;        // on a 64-byte boundary
-  int64_t numel;
-  int64_t end;  // the next slot's offset: after `numel` elements, zeros
-};
 
 // The parameters of one device, dtype and traits. Making one moves the
 // parameters' values: each becomes a view of values(), with the same sizes and
@@ -85,6 +74,14 @@ class FlatBuffer {
   // The part of `flat` (a buffer of this layout) that belongs to the slot, with
   // the parameter's sizes and strides.
   at::Tensor View(const at::Tensor& flat, const FlatSlot& slot) const;
+
+  // What was written through values() counts as a change of the parameters: of
+  // all, or of slot `i`. Autograd hears of it, and whoever keeps copies of
+  // them, as of any operation in place (at::Tensor::_version).
+  void CountWrite() const {
+    for (size_t i = 0; i < slots_.size(); ++i) CountWrite(i);
+  }
+  void CountWrite(size_t i) const;
 
   // No parameter has a gradient any more (zero_grad(set_to_none=True)).
   void ZeroGrad();

@@ -98,6 +98,7 @@ int64_t Optimizer::StepPart(Part& part, double learning_rate) {
     if (length > 0) StepRange(range, learning_rate);
     stepped += static_cast<int64_t>(end - begin);
     for (; begin < end; ++begin) {
+      part.buffer->CountWrite(begin);
       int64_t& steps = part.steps[slots[begin].id];
       steps = NextSteps(steps);
     }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "core/base/status_macros.h"
+#include "parallel/pipeline/device_step.h"
 #include "parallel/pipeline/step.h"
 
 namespace tandem {
@@ -123,6 +124,16 @@ absl::Status PipelineExecutor::CheckStages() const {
   return absl::OkStatus();
 }
 
+std::string PipelineExecutor::Describe(const Action& action) const {
+  const char* what = action.kind == ActionKind::kForward    ? "forward"
+                     : action.kind == ActionKind::kBackward ? "backward"
+                     : action.kind == ActionKind::kBackwardInput
+                         ? "backward of the input"
+                         : "backward of the weights";
+  return absl::StrCat(what, " of microbatch ", action.microbatch, " in ",
+                      stages_[static_cast<size_t>(action.stage)]->name());
+}
+
 void PipelineExecutor::Fail(Step& step, const absl::Status& reason) {
   {
     absl::MutexLock lock(&step.mutex);
@@ -169,8 +180,8 @@ absl::Status PipelineExecutor::Run(Step& step) {
   watch_->Begin([this, &step](size_t device, int action) {
     OnHang(*locals_[device], action, step);
   });
-  const absl::Status done =
-      ForEachLocal([&](Local& local) { return RunDevice(local, step); });
+  const absl::Status done = ForEachLocal(
+      [&](Local& local) { return DeviceStep(*this, local, step).Run(); });
   watch_->End();
   absl::MutexLock lock(&step.mutex);
   if (step.failure.ok()) step.failure = done;
@@ -179,11 +190,6 @@ absl::Status PipelineExecutor::Run(Step& step) {
     if (stage != nullptr) stage->Clear();
   }
   return step.failure;
-}
-
-StageGradients* PipelineExecutor::GradientsOf(int stage, const Step& step) {
-  const std::vector<StageGradients*>& all = step.gradients->of_stages;
-  return all.empty() ? nullptr : all[static_cast<size_t>(stage)];
 }
 
 absl::StatusOr<Score> PipelineExecutor::TrainStep(

@@ -4,25 +4,20 @@
 #ifndef TANDEM_PARALLEL_PIPELINE_EXECUTOR_H_
 #define TANDEM_PARALLEL_PIPELINE_EXECUTOR_H_
 
-#include <ATen/core/Tensor.h>
-
-#include <chrono>
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "core/device/device.h"
 #include "core/model/batch.h"
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/channels.h"
+#include "parallel/pipeline/inference.h"
 #include "parallel/pipeline/options.h"
 #include "parallel/pipeline/stage.h"
 #include "parallel/pipeline/timeline.h"
@@ -32,14 +27,6 @@
 #include "parallel/schedule/validator.h"
 
 namespace tandem {
-
-// What a forward-only pass gives, where the last stage is.
-struct Inference {
-  Score score;  // of batches with targets
-  // The last layer's, by microbatch; what the loss takes beside it is not
-  // given.
-  std::vector<at::Tensor> outputs;
-};
 
 // The stages of one rank. All ranks of a pipeline call the same methods with
 // the same sizes. Not thread-safe.
@@ -105,36 +92,14 @@ class PipelineExecutor {
                    const PipelineOptions& options);
 
   struct Step;
-  struct Local;  // a device of this rank
+  struct Local;      // a device of this rank
+  class DeviceStep;  // what its thread does in a step
 
   absl::Status CheckStages() const;
   void StartThreads();
   // On their threads, at the same time; the first error.
   absl::Status ForEachLocal(absl::FunctionRef<absl::Status(Local&)> work);
   absl::Status Run(Step& step);
-  absl::Status RunDevice(Local& local, Step& step);
-  absl::Status RunAction(const Action& action, Step& step, Local& local,
-                         ActionTime& time);
-  absl::Status RunGradients(const Action& action, Step& step, Local& local,
-                            ActionTime& time);
-  static absl::Status CheckDensity(size_t index, Step& step);
-  absl::Status RunForward(const Action& action, Step& step, Local& local,
-                          ActionTime& time);
-  absl::Status RunBackward(const Action& action, Step& step, Local& local,
-                           ActionTime& time);
-  absl::Status RunBackwardWeight(const Action& action, Step& step, Local& local,
-                                 ActionTime& time);
-  absl::Status ComputeWeights(const Action& action, const Step& step);
-  absl::Status Compute(const Action& action, Step& step, Local& local,
-                       ActionTime& time);
-  absl::StatusOr<StageMessage> InputsOf(const Action& action,
-                                        const Step& step) const;
-  absl::Status FinishDevice(const Local& local, const Step& step);
-  absl::Status FinishScores(Local& local, int last, Step& step);
-  // Null: nobody is told.
-  static StageGradients* GradientsOf(int stage, const Step& step);
-  StagePass PassOf(int microbatch, const Step& step) const;
-  void NoteHeld(const Local& local);
   void Fail(Step& step, const absl::Status& reason);
   void OnHang(const Local& local, int action, Step& step);
   std::string Describe(const Action& action) const;

@@ -52,6 +52,12 @@ absl::Status Move(const LayerList& layers, c10::Device device) {
   return absl::OkStatus();
 }
 
+std::vector<std::string> NamesOf(const LayerSpecs& specs) {
+  std::vector<std::string> names;
+  for (const LayerSpec& each : specs) names.push_back(each.name);
+  return names;
+}
+
 LayerList Make(const LayerSpecs& specs, const PipelineModelOptions& options) {
   if (!options.reproducible) return MakeLayers(specs, options.seed);
   LayerList layers;
@@ -144,6 +150,8 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     const LossFunction& loss) {
   TANDEM_RETURN_IF_ERROR(
       Check(specs, schedule, layout, options.cuts, loss.names()));
+  TANDEM_RETURN_IF_ERROR(
+      CheckSomeLayerIsMeant(NamesOf(specs), options.selective));
   const std::vector<LayerLinks> links = LinksOf(specs);
   const std::vector<LayerRange> parts =
       PartsOf(options.cuts, static_cast<int64_t>(specs.size()));
@@ -166,12 +174,17 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     stage.splits_backward = options.splits_backward;
     stage.weight_gradient_batch = options.weight_gradient_batch;
     stage.records_statistics = options.reproducible;
+    TANDEM_ASSIGN_OR_RETURN(
+        stage.checkpointed,
+        CheckpointedGroups(
+            NamesOf({specs.begin() + part.begin, specs.begin() + part.end}),
+            options.selective));
     LayerList layers =
         Make({specs.begin() + part.begin, specs.begin() + part.end}, options);
     if (options.reproducible) {
       TANDEM_RETURN_IF_ERROR(CheckReproducible(layers));
     }
-    if (options.recomputes) {
+    if (options.recomputes || !stage.checkpointed.empty()) {
       TANDEM_RETURN_IF_ERROR(CheckRecomputable(layers, stage.device));
     }
     TANDEM_RETURN_IF_ERROR(Annotate(Move(layers, stage.device), stage.name));

@@ -12,6 +12,7 @@
 #include "core/base/named_tensors.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
+#include "parallel/activation_checkpointing/checkpointed_groups.h"
 #include "parallel/balance/cut.h"
 #include "parallel/pipeline/channels.h"
 #include "parallel/pipeline/executor.h"
@@ -44,6 +45,8 @@ struct PipelineModelOptions {
   // Activations are computed again: layers that would draw other numbers then
   // are refused.
   bool recomputes = false;
+  // The same of some layers.
+  SelectiveCheckpointing selective;
 };
 
 // A parameter that is tied to a tied one is in that one's group.

@@ -7,12 +7,17 @@
 #include <functional>
 #include <string>
 
+#include "parallel/activation_checkpointing/checkpointed_groups.h"
 #include "parallel/schedule/activation_checkpointing.h"
 
 namespace tandem {
 
 struct PipelineOptions {
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
+  // Layers, or groups of them, instead of whole stages; groups end where a
+  // stage does. With both, a stage that is computed again keeps only what its
+  // groups do.
+  SelectiveCheckpointing selective;
   // Running statistics are those of whole batches
   // (core/model/microbatch_scope.h).
   bool defers_statistics = false;

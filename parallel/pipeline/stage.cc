@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -14,10 +15,7 @@
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
 #include "core/model/last_pops.h"
-#include "core/model/layer_flow.h"
 #include "core/model/layer_list.h"
-#include "core/random/default_generator.h"
-#include "core/random/random.h"
 
 namespace tandem {
 namespace {
@@ -50,12 +48,6 @@ class InputWatch {
   std::vector<uint32_t> before_;
 };
 
-// Of what a layer draws from LibTorch's default generator for these samples.
-uint64_t SeedOfDraws(const Samples& samples, const std::string& layer) {
-  return SipHash(samples.seed, static_cast<uint64_t>(samples.step),
-                 absl::StrCat("draws of ", samples.first, " in ", layer));
-}
-
 }  // namespace
 
 PipelineStage::PipelineStage(LayerList layers, StageOptions options)
@@ -76,43 +68,6 @@ bool PipelineStage::PassesBy(const std::string& skip) const {
            return absl::c_linear_search(each.links.pop, skip) ||
                   absl::c_linear_search(each.links.stash, skip);
          });
-}
-
-absl::StatusOr<StageMessage> PipelineStage::Run(const StagePass& pass,
-                                                const StageMessage& inputs) {
-  CHECK_EQ(inputs.size(), 1 + options_.incoming.size());
-  const c10::OptionalDeviceGuard guard(device());
-  const MemoryCategoryScope category(MemoryCategory::kActivations);
-  Microbatch its = pass.microbatch;
-  its.records = records_.get();
-  const MicrobatchScope microbatch(its);
-  std::optional<SampleScope> samples;
-  if (pass.samples.has_value()) samples.emplace(*pass.samples);
-  at::Tensor values = inputs[0];
-  Skips skips;
-  for (size_t i = 0; i < options_.incoming.size(); ++i) {
-    skips[options_.incoming[i]] = inputs[i + 1];
-  }
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    const Layer& layer = layers_[i];
-    std::optional<DefaultGeneratorScope> draws;
-    if (pass.samples.has_value()) {
-      draws.emplace(SeedOfDraws(*pass.samples, layer.name));
-    }
-    running_->store(&layer, std::memory_order_relaxed);
-    auto output = CatchTorchOr([&] { return RunLayer(layer, values, skips); });
-    running_->store(nullptr, std::memory_order_relaxed);
-    if (!output.ok()) {
-      return Annotate(output.status(), absl::StrCat("layer ", layer.name));
-    }
-    values = *std::move(output);
-    for (const std::string& skip : last_pops_[i]) skips.erase(skip);
-  }
-  StageMessage outputs = {values};
-  for (const std::string& name : options_.outgoing) {
-    outputs.push_back(skips.at(name));
-  }
-  return outputs;
 }
 
 absl::StatusOr<LossResult> PipelineStage::Loss(const StageMessage& outputs,
@@ -157,13 +112,14 @@ absl::StatusOr<StageMessage> PipelineStage::RunWithGraph(Kept* kept,
 }
 
 absl::StatusOr<StageMessage> PipelineStage::RunWithoutGraph(
-    const Kept& kept, DeferredScore* score) {
+    Kept* kept, DeferredScore* score) {
   const at::NoGradGuard no_grad;
-  const InputWatch watch(kept.inputs);
-  TANDEM_ASSIGN_OR_RETURN(StageMessage outputs, Run(kept.pass, kept.inputs));
+  const KeptStatistics::Recording statistics(&kept->statistics);
+  const InputWatch watch(kept->inputs);
+  TANDEM_ASSIGN_OR_RETURN(StageMessage outputs, Run(kept->pass, kept->inputs));
   TANDEM_RETURN_IF_ERROR(watch.Check());
   if (has_loss()) {
-    TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs, kept));
+    TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs, *kept));
     *score = {result.score, result.sums};
   }
   return outputs;
@@ -177,7 +133,7 @@ absl::Status PipelineStage::Keep(const LossTerms& terms, Kept* kept) {
       auxiliary_losses_.push_back(
           {each.name, kept->pass.microbatch.index, weight, each.loss.detach()});
       if (!each.loss.requires_grad()) continue;
-      kept->roots->push_back(RootOf(each.loss.mul(weight)));
+      kept->roots->push_back(RootOfLoss(each.loss.mul(weight)));
     }
   });
 }
@@ -195,7 +151,7 @@ absl::StatusOr<StageMessage> PipelineStage::Begin(Kept kept,
   TANDEM_ASSIGN_OR_RETURN(StageMessage outputs,
                           kept.pass.keeps_activations
                               ? RunWithGraph(&kept, score)
-                              : RunWithoutGraph(kept, score));
+                              : RunWithoutGraph(&kept, score));
   outputs = HandedOver(outputs, kept);
   kept_[index] = std::move(kept);
   return outputs;

@@ -6,13 +6,10 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
-#include <torch/csrc/autograd/edge.h>
 
 #include <atomic>
-#include <cstddef>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,9 +19,13 @@
 #include "core/loss/loss.h"
 #include "core/loss/loss_terms.h"
 #include "core/model/layer.h"
+#include "core/model/layer_flow.h"
 #include "core/model/statistics_records.h"
 #include "core/model/weight_gradient_sink.h"
+#include "core/random/sample_scope.h"
+#include "parallel/balance/cut.h"
 #include "parallel/channel/channel.h"
+#include "parallel/pipeline/kept_microbatch.h"
 #include "parallel/pipeline/stage_options.h"
 
 namespace tandem {
@@ -35,7 +36,8 @@ namespace tandem {
 // LibTorch's default generators is a function of the pass's samples and of the
 // layer's name (core/random/default_generator.h); all else that they draw must
 // be one of core/random/sample_scope.h. Buffers (running statistics) are put
-// back to what they were before.
+// back to what they were before. A stage with groups that are checkpointed must
+// stay where it is from its first forward on.
 class PipelineStage {
  public:
   // `layers` are on the device already.
@@ -107,34 +109,23 @@ class PipelineStage {
 
  private:
   using Sink = std::shared_ptr<WeightGradientSink>;
-  // What backward begins from: an output, by where its graph ends, so that its
-  // memory goes once it was handed over; or a loss.
-  struct Root {
-    torch::autograd::Edge edge;
-    std::optional<size_t> output;  // whose gradient comes
-    at::Tensor one;                // of a loss: its gradient
-  };
-  struct Kept {
-    StagePass pass;
-    StageMessage inputs;  // leaves of the graph
-    // Nothing: to be computed again.
-    std::optional<std::vector<Root>> roots;
-    LossTargets targets;  // of the last stage
-    double weight = 1;
-    Sink sink;
-  };
+  using Kept = KeptMicrobatch;
 
   bool PassesBy(const std::string& skip) const;
   bool MayTakeGradients(const StageMessage& inputs) const;
   StageMessage HandedOver(const StageMessage& outputs, const Kept& kept) const;
-  static Root RootOf(const at::Tensor& loss);
-  std::vector<Root> RootsOf(const StageMessage& outputs) const;
+  std::vector<BackwardRoot> RootsOf(const StageMessage& outputs) const;
   absl::StatusOr<StageMessage> Run(const StagePass& pass,
                                    const StageMessage& inputs);
+  LayerFlow RunLayers(const LayerRange& range,
+                      const std::optional<Samples>& samples, LayerFlow flow);
+  LayerFlow RunCheckpointed(const LayerRange& group,
+                            const std::optional<Samples>& samples,
+                            LayerFlow flow);
   absl::StatusOr<LossResult> Loss(const StageMessage& outputs,
                                   const Kept& kept) const;
   absl::StatusOr<StageMessage> RunWithGraph(Kept* kept, DeferredScore* score);
-  absl::StatusOr<StageMessage> RunWithoutGraph(const Kept& kept,
+  absl::StatusOr<StageMessage> RunWithoutGraph(Kept* kept,
                                                DeferredScore* score);
   absl::Status Keep(const LossTerms& terms, Kept* kept);
   absl::StatusOr<StageMessage> Begin(Kept kept, DeferredScore* score);
@@ -149,6 +140,7 @@ class PipelineStage {
   std::vector<Sink> waiting_;  // after the second, for others
   std::vector<AuxiliaryLoss> auxiliary_losses_;
   std::unique_ptr<StatisticsRecords> records_;
+  const Layer* begun_ = nullptr;  // the last layer whose forward was
   // A pointer, so that a stage can be moved.
   std::unique_ptr<std::atomic<const Layer*>> running_;
 };

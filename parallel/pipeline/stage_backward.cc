@@ -1,14 +1,10 @@
 // What a stage does after forward: activations again, and backward.
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/ones_like.h>
 #include <c10/core/DeviceGuard.h>
 #include <glog/logging.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <cstddef>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,6 +13,7 @@
 #include "core/base/torch_status.h"
 #include "core/model/layer_flow.h"
 #include "core/model/layer_list.h"
+#include "parallel/activation_checkpointing/kept_buffers.h"
 #include "parallel/pipeline/stage.h"
 
 namespace tandem {
@@ -28,50 +25,24 @@ bool CanTakeGradient(const at::Tensor& tensor) {
          at::isComplexType(tensor.scalar_type());
 }
 
-// What a layer that runs again would change a second time.
-class BufferKeeper {
- public:
-  explicit BufferKeeper(const LayerList& layers)
-      : buffers_(NamedBuffers(layers)) {
-    for (const auto& each : buffers_) values_.push_back(each.second.clone());
-  }
-  ~BufferKeeper() {
-    const at::NoGradGuard no_grad;
-    for (size_t i = 0; i < values_.size(); ++i) {
-      // Graphs of other microbatches hold the buffer, and count its changes;
-      // this is none, and goes by a tensor that counts for itself.
-      buffers_[i].second.variable_data().copy_(values_[i]);
-    }
-  }
-  BufferKeeper(const BufferKeeper&) = delete;
-  BufferKeeper& operator=(const BufferKeeper&) = delete;
-
- private:
-  const NamedTensors buffers_;
-  std::vector<at::Tensor> values_;
-};
+std::vector<at::Tensor> BuffersOf(const LayerList& layers) {
+  std::vector<at::Tensor> buffers;
+  for (const auto& each : NamedBuffers(layers)) buffers.push_back(each.second);
+  return buffers;
+}
 
 }  // namespace
 
-PipelineStage::Root PipelineStage::RootOf(const at::Tensor& loss) {
-  TORCH_CHECK(loss.numel() == 1, "a loss must be one number, not ",
-              loss.sizes());
-  return {torch::autograd::impl::gradient_edge(loss), std::nullopt,
-          at::ones_like(loss.detach())};
-}
-
 // Of the outputs, or of the loss in their place.
-std::vector<PipelineStage::Root> PipelineStage::RootsOf(
+std::vector<BackwardRoot> PipelineStage::RootsOf(
     const StageMessage& outputs) const {
   const c10::OptionalDeviceGuard guard(device());
-  std::vector<Root> roots;
+  std::vector<BackwardRoot> roots;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (i > 0 && PassesBy(options_.outgoing[i - 1])) continue;
     if (!outputs[i].requires_grad()) continue;
-    roots.push_back(
-        has_loss()
-            ? RootOf(outputs[i])
-            : Root{torch::autograd::impl::gradient_edge(outputs[i]), i, {}});
+    roots.push_back(has_loss() ? RootOfLoss(outputs[i])
+                               : RootOfOutput(outputs[i], i));
   }
   return roots;
 }
@@ -106,7 +77,8 @@ absl::Status PipelineStage::Recompute(int microbatch) {
   Kept& kept = found->second;
   if (kept.roots.has_value()) return absl::OkStatus();
   kept.pass.microbatch.is_recomputed = true;
-  const BufferKeeper keeper(layers_);
+  const KeptBuffers kept_buffers(BuffersOf(layers_));
+  const KeptStatistics::Replay statistics(&kept.statistics);
   DeferredScore known;
   return Annotate(RunWithGraph(&kept, &known).status(),
                   "computing activations again");
@@ -117,7 +89,7 @@ absl::StatusOr<StageMessage> PipelineStage::GradientsOfInputs(
   const c10::OptionalDeviceGuard guard(device());
   torch::autograd::edge_list roots;
   torch::autograd::variable_list root_gradients;
-  for (const Root& each : *kept.roots) {
+  for (const BackwardRoot& each : *kept.roots) {
     const at::Tensor& gradient =
         each.output.has_value() ? gradients[*each.output] : each.one;
     if (!gradient.defined()) continue;

@@ -14,6 +14,7 @@
 #include "core/loss/loss.h"
 #include "core/model/microbatch_scope.h"
 #include "core/random/sample_scope.h"
+#include "parallel/balance/cut.h"
 
 namespace tandem {
 
@@ -37,6 +38,10 @@ struct StageOptions {
   // Running statistics are left alone; what microbatches would add to them goes
   // to records().
   bool records_statistics = false;
+  // Groups of layers whose activations are computed again in backward, in
+  // order, counted from the stage's first
+  // (parallel/activation_checkpointing/checkpointed_groups.h).
+  std::vector<LayerRange> checkpointed;
 };
 
 // A microbatch on its way through a stage.

@@ -45,11 +45,6 @@ struct PipelineExecutor::Step {
   absl::Status failure ABSL_GUARDED_BY(mutex);  // the first
 };
 
-// Of an action in its list.
-inline int NumberOf(const Action& action, const std::vector<Action>& all) {
-  return static_cast<int>(&action - all.data());
-}
-
 struct PipelineExecutor::Local {
   Local(int in_schedule, c10::Device on) : index(in_schedule), device(on) {}
 

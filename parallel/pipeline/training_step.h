@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "core/random/sample_scope.h"
 #include "parallel/pipeline/stage_gradients.h"
+#include "parallel/schedule/schedule.h"
 
 namespace tandem {
 
@@ -21,7 +22,12 @@ struct StepGradients {
   // are complete then. Empty: all null.
   std::vector<StageGradients*> of_stages;
   // Afterwards, while other devices may still work; null: nothing.
-  std::function<absl::Status(int schedule_device)> after_device;
+  std::function<absl::Status(int schedule_device)> after_device = nullptr;
+  // How many microbatches the replica has that has the most, and this one's
+  // part, in the schedule's order, in actions on those that it lacks. Null:
+  // none.
+  int microbatches = 0;
+  std::function<absl::Status(const Action& action)> absent = nullptr;
 };
 
 // Where a step's samples stand among those of its whole batch, of which other

@@ -1,130 +1,20 @@
 #include "parallel/schedule/drawing.h"
 
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
+#include "parallel/schedule/drawing_parts.h"
 
 namespace tandem {
 namespace {
 
-constexpr double kRow = 28;  // pixels
-constexpr double kLeft = 70;
-constexpr double kTop = 40;
-constexpr double kWidth = 960;
-constexpr double kAxis = 16;
-constexpr double kCharacter = 7;
-constexpr double kPaler = 0.55;
-constexpr char kWaiting[] = "#eeeeee";
-constexpr ActionKind kKinds[] = {ActionKind::kForward, ActionKind::kBackward,
-                                 ActionKind::kBackwardInput,
-                                 ActionKind::kBackwardWeight};
-
-bool HasSeveralStages(const std::vector<TimedAction>& actions) {
-  return std::any_of(actions.begin(), actions.end(), [&](const auto& each) {
-    return each.action.stage != actions.front().action.stage;
-  });
-}
-
-std::string Label(const std::vector<TimedAction>& device,
-                  const TimedAction& timed) {
-  return ToString(timed.action, HasSeveralStages(device));
-}
-
-// Of the action's stage among those of its device.
-int ChunkOf(const std::vector<TimedAction>& device, int stage) {
-  std::set<int> before;
-  for (const TimedAction& each : device) {
-    if (each.action.stage < stage) before.insert(each.action.stage);
-  }
-  return static_cast<int>(before.size());
-}
-
-const char* ColourOf(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kForward:
-      return "#8fb8de";
-    case ActionKind::kBackward:
-      return "#f2b56b";
-    case ActionKind::kBackwardInput:
-      return "#d98a5c";
-    case ActionKind::kBackwardWeight:
-      return "#9c6b98";
-  }
-  return "#cccccc";
-}
-
-const char* NameOf(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kForward:
-      return "forward";
-    case ActionKind::kBackward:
-      return "backward";
-    case ActionKind::kBackwardInput:
-      return "backward, input";
-    case ActionKind::kBackwardWeight:
-      return "backward, weights";
-  }
-  return "";
-}
-
-// A device's further stages are paler, as in papers.
-std::string Rectangle(double x, double y, double width, const char* colour,
-                      int chunk = 0) {
-  return absl::StrFormat(
-      "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\" "
-      "fill-opacity=\"%.2f\" stroke=\"#ffffff\"/>\n",
-      x, y, width, kRow - 4, colour, std::pow(kPaler, chunk));
-}
-
-// What fits of an action's label: all of it, or the microbatch.
-std::string FittingLabel(const std::vector<TimedAction>& device,
-                         const TimedAction& timed, double width) {
-  for (const std::string& label :
-       {Label(device, timed), absl::StrCat(timed.action.microbatch)}) {
-    if (width > kCharacter * static_cast<double>(label.size())) return label;
-  }
-  return "";
-}
-
-std::string Words(double x, double y, const std::string& text) {
-  return absl::StrFormat(
-      "<text x=\"%.2f\" y=\"%.2f\">%s</text>\n", x, y,
-      absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}}));
-}
-
-bool Has(const SchedulePrediction& prediction, ActionKind kind) {
-  for (const auto& device : prediction.devices) {
-    for (const TimedAction& each : device) {
-      if (each.action.kind == kind) return true;
-    }
-  }
-  return false;
-}
-
-// The times that an axis names: multiples of 1, 2 or 5 times a power of ten, so
-// that there are at most ten behind 0.
-std::vector<double> Ticks(double step) {
-  if (!(step > 0)) return {0};
-  double unit = std::pow(10, std::floor(std::log10(step / 10)));
-  for (const double factor : {2.0, 2.5, 2.0}) {  // 1, 2, 5, 10
-    if (step / unit <= 10) break;
-    unit *= factor;
-  }
-  std::vector<double> ticks;
-  for (int i = 0; i * unit <= step * (1 + 1e-9); ++i) ticks.push_back(i * unit);
-  return ticks;
-}
-
 // "time       0  1  2": where there is room.
 std::string AxisText(const SchedulePrediction& prediction, double scale) {
   std::string line;
-  for (const double tick : Ticks(prediction.step)) {
+  for (const double tick : AxisTicks(prediction.step)) {
     const auto at = static_cast<size_t>(std::lround(tick * scale));
     if (!line.empty() && at <= line.size()) continue;
     line.resize(at, ' ');
@@ -135,42 +25,11 @@ std::string AxisText(const SchedulePrediction& prediction, double scale) {
 
 std::string LegendText(const SchedulePrediction& prediction) {
   std::string text;
-  for (const ActionKind kind : kKinds) {
-    if (!Has(prediction, kind)) continue;
+  for (const ActionKind kind : KindsOf(prediction)) {
     absl::StrAppend(&text, ToString(Action{kind, 0, 0}, false).substr(0, 1),
-                    " ", NameOf(kind), "; ");
+                    " ", KindName(kind), "; ");
   }
   return absl::StrCat(text, "dots: waiting\n");
-}
-
-// "12, of which 3 are bubble (33.3 % of the busiest device's work)".
-std::string BubbleText(const SchedulePrediction& prediction) {
-  const double work = prediction.step - prediction.bubble;
-  return absl::StrFormat(
-      "step %g, of which %g bubble (%.1f %% of the busiest device's work)",
-      prediction.step, prediction.bubble,
-      work > 0 ? 100 * prediction.bubble / work : 0.0);
-}
-
-std::string Legend(const SchedulePrediction& prediction, double y) {
-  std::string svg;
-  double x = kLeft;
-  for (const ActionKind kind : kKinds) {
-    if (!Has(prediction, kind)) continue;
-    absl::StrAppend(&svg, Rectangle(x, y, kRow, ColourOf(kind)),
-                    Words(x + kRow + 6, y + kRow / 2 + 3, NameOf(kind)));
-    x += 150;
-  }
-  absl::StrAppend(&svg, Rectangle(x, y, kRow, kWaiting),
-                  Words(x + kRow + 6, y + kRow / 2 + 3, "waiting"));
-  x += 110;
-  const bool several = std::any_of(prediction.devices.begin(),
-                                   prediction.devices.end(), HasSeveralStages);
-  if (several) {
-    absl::StrAppend(
-        &svg, Words(x, y + kRow / 2 + 3, "paler: the device's further stages"));
-  }
-  return svg;
 }
 
 }  // namespace
@@ -183,7 +42,7 @@ std::string DrawText(const SchedulePrediction& prediction, int columns) {
     for (const TimedAction& each : prediction.devices[d]) {
       const auto from = static_cast<size_t>(std::lround(each.begin * scale));
       const auto to = static_cast<size_t>(std::lround(each.end * scale));
-      std::string label = Label(prediction.devices[d], each);
+      std::string label = ActionLabel(prediction.devices[d], each);
       label.resize(to - from, ' ');
       if (!label.empty()) label.back() = '|';
       line.replace(from, label.size(), label);
@@ -192,46 +51,6 @@ std::string DrawText(const SchedulePrediction& prediction, int columns) {
   }
   absl::StrAppend(&text, AxisText(prediction, scale), LegendText(prediction));
   return text;
-}
-
-std::string DrawSvg(const std::string& title,
-                    const SchedulePrediction& prediction) {
-  const double scale = prediction.step > 0 ? kWidth / prediction.step : 0;
-  const double height =
-      kTop + kRow * static_cast<double>(prediction.devices.size() + 2) + kAxis;
-  std::string svg = absl::StrFormat(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
-      "height=\"%.0f\" font-family=\"sans-serif\" font-size=\"11\">\n"
-      "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
-      kLeft + kWidth + 20, height);
-  absl::StrAppend(&svg,
-                  Words(kLeft, kTop / 2,
-                        absl::StrCat(title, ": ", BubbleText(prediction))));
-  for (size_t d = 0; d < prediction.devices.size(); ++d) {
-    const double y = kTop + kRow * static_cast<double>(d);
-    absl::StrAppend(&svg,
-                    Words(8, y + kRow / 2 + 2, absl::StrCat("device ", d)),
-                    Rectangle(kLeft, y, kWidth, kWaiting));
-    for (const TimedAction& each : prediction.devices[d]) {
-      const double x = kLeft + each.begin * scale;
-      const double width = (each.end - each.begin) * scale;
-      const int chunk = ChunkOf(prediction.devices[d], each.action.stage);
-      const std::string label =
-          FittingLabel(prediction.devices[d], each, width);
-      absl::StrAppend(
-          &svg, Rectangle(x, y, width, ColourOf(each.action.kind), chunk),
-          label.empty() ? "" : Words(x + 3, y + kRow / 2 + 2, label));
-    }
-  }
-  const double axis =
-      kTop + kRow * static_cast<double>(prediction.devices.size()) + 10;
-  absl::StrAppend(&svg, Words(8, axis, "time"));
-  for (const double tick : Ticks(prediction.step)) {
-    absl::StrAppend(&svg,
-                    Words(kLeft + tick * scale, axis, absl::StrCat(tick)));
-  }
-  absl::StrAppend(&svg, Legend(prediction, height - kRow - 6), "</svg>\n");
-  return svg;
 }
 
 std::string DrawTrace(const SchedulePrediction& prediction) {
@@ -247,7 +66,7 @@ std::string DrawTrace(const SchedulePrediction& prediction) {
                         {"pid", 0},
                         {"tid", d},
                         {"name", ToString(each.action, /*with_stage=*/true)},
-                        {"cat", NameOf(each.action.kind)},
+                        {"cat", KindName(each.action.kind)},
                         {"ts", each.begin * 1000},
                         {"dur", (each.end - each.begin) * 1000}});
     }

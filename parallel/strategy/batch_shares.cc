@@ -116,6 +116,23 @@ int64_t BatchShares::MicrobatchesOf(int replica) const {
           .size());
 }
 
+int64_t BatchShares::MicrobatchesFor(int64_t samples) const {
+  const std::vector<int64_t> sizes =
+      options_.microbatch_size > 0
+          ? FixedSizes(samples, options_.microbatch_size)
+          : EvenSizes(samples, options_.schedule.microbatches);
+  return static_cast<int64_t>(sizes.size());
+}
+
+int64_t BatchShares::MostMicrobatches() const {
+  return MicrobatchesFor(*std::max_element(sizes_.begin(), sizes_.end()));
+}
+
+bool BatchShares::SomeHaveFewer() const {
+  const int64_t smallest = *std::min_element(sizes_.begin(), sizes_.end());
+  return MicrobatchesFor(smallest) < MostMicrobatches();
+}
+
 // Collective over the last stage's replicas where the loss has a weight. Summed
 // by microbatch, as one rank would.
 absl::StatusOr<std::vector<double>> BatchShares::LossParts(
@@ -140,14 +157,37 @@ absl::StatusOr<std::vector<double>> BatchShares::LossParts(
   return PartsOfTotal(mine, total / (sums ? 1 : groups_.replicas()));
 }
 
+// What a microbatch's samples are a part of, where replicas are summed, or
+// their mean is taken.
+double BatchShares::SamplesDividedBy() const {
+  const int replicas = groups_.replicas();
+  const auto mine =
+      static_cast<double>(sizes_[static_cast<size_t>(groups_.replica())]);
+  switch (division_) {
+    case UnevenDivision::kInitialReplicas:
+      return mine;
+    case UnevenDivision::kPresentReplicas: {
+      const auto absent = std::count(sizes_.begin(), sizes_.end(), 0);
+      return mine * static_cast<double>(replicas - absent) / replicas;
+    }
+    case UnevenDivision::kSamples:
+      break;
+  }
+  return static_cast<double>(SumOf(sizes_, 0, replicas)) /
+         (options_.reproducible ? 1 : replicas);
+}
+
 absl::StatusOr<StepSamples> BatchShares::SamplesOfStep(
     const std::vector<Batch>& microbatches, int64_t step) const {
-  const int replicas = groups_.replicas();
+  if (division_ != UnevenDivision::kSamples && loss_.weight()) {
+    return absl::InvalidArgumentError(
+        "the loss has a weight, by which replicas' gradients are divided: "
+        "leave "
+        "uneven_division as it is");
+  }
   StepSamples samples;
   samples.samples = {options_.seed, step, SumOf(sizes_, 0, groups_.replica())};
-  // A sum over replicas, else a mean.
-  samples.of = static_cast<double>(SumOf(sizes_, 0, replicas)) /
-               (options_.reproducible ? 1 : replicas);
+  samples.of = SamplesDividedBy();
   TANDEM_ASSIGN_OR_RETURN(samples.loss_parts, LossParts(microbatches));
   return samples;
 }

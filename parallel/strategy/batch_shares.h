@@ -24,7 +24,10 @@ class BatchShares {
   // What it is given must outlive it, but for the loss.
   BatchShares(const MeshStrategyOptions& options, LossFunction loss,
               const MeshGroups& groups)
-      : options_(options), loss_(std::move(loss)), groups_(groups) {}
+      : options_(options),
+        loss_(std::move(loss)),
+        groups_(groups),
+        division_(options.uneven_division) {}
 
   // Begins a step, with a batch of so many samples here. Collective where
   // batches may be uneven. InvalidArgument where the replicas' sizes do not
@@ -41,16 +44,26 @@ class BatchShares {
   absl::StatusOr<StepSamples> SamplesOfStep(
       const std::vector<Batch>& microbatches, int64_t step) const;
 
+  // From the next step on.
+  void set_division(UnevenDivision division) { division_ = division; }
+
   // How many of them a replica has in this step.
   int64_t MicrobatchesOf(int replica) const;
+  // The greatest number that a replica has in this step.
+  int64_t MostMicrobatches() const;
+  // Whether another one has fewer.
+  bool SomeHaveFewer() const;
 
  private:
   absl::StatusOr<std::vector<double>> LossParts(
       const std::vector<Batch>& microbatches) const;
+  double SamplesDividedBy() const;
+  int64_t MicrobatchesFor(int64_t samples) const;
 
   const MeshStrategyOptions& options_;
   const LossFunction loss_;
   const MeshGroups& groups_;
+  UnevenDivision division_;
   bool apart_ = false;
   std::vector<int64_t> sizes_;  // of the step's batches, by replica
 };

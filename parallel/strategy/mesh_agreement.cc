@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "core/comm/group_agreement.h"
 #include "parallel/schedule/values.h"
-#include "parallel/strategy/trait_checks.h"
+#include "parallel/strategy/stage/trait_checks.h"
 
 namespace tandem {
 namespace {
@@ -67,6 +67,13 @@ std::string Mib(const std::optional<double>& mib) {
   return mib.has_value() ? Number(*mib) : "unset";
 }
 
+std::string Outer(const MeshStrategyOptions& options) {
+  const std::optional<OuterOptimizerOptions>& outer = options.averaging->outer;
+  if (!outer.has_value()) return "";
+  return absl::StrCat(", outer learning rate ", Number(outer->learning_rate),
+                      " and momentum ", Number(outer->momentum));
+}
+
 void AddReplicas(const MeshStrategyOptions& options, NamedValues& values) {
   const DistributedDataParallelOptions& ddp = options.ddp;
   values["ddp.broadcast_buffers"] = Word(ddp.broadcast_buffers);
@@ -84,11 +91,12 @@ void AddReplicas(const MeshStrategyOptions& options, NamedValues& values) {
       Word(ddp.skip_all_reduce_unused_params);
   values["ddp.parameters_to_ignore"] =
       absl::StrJoin(ddp.parameters_to_ignore, ",");
+  values["sync_batch_norm"] = Word(options.sync_batch_norm);
   values["make_hook"] = Word(options.make_hook != nullptr);
   values["averaging"] =
       options.averaging.has_value()
           ? absl::StrCat("every ", options.averaging->period, " steps after ",
-                         options.averaging->warmup_steps)
+                         options.averaging->warmup_steps, Outer(options))
           : "off";
 }
 
@@ -105,8 +113,13 @@ NamedValues MeshStrategyValues(const LayerSpecs& specs,
   values["devices.size()"] = absl::StrCat(options.devices.size());
   values["microbatch_size"] = absl::StrCat(options.microbatch_size);
   values["uneven_batches"] = Word(options.uneven_batches);
+  values["uneven_division"] =
+      absl::StrCat(static_cast<int>(options.uneven_division));
   values["pipeline.checkpointing"] =
       absl::StrCat(static_cast<int>(options.pipeline.checkpointing));
+  values["pipeline.selective.layers"] = options.pipeline.selective.layers;
+  values["pipeline.selective.every"] =
+      absl::StrCat(options.pipeline.selective.every);
   values["pipeline.defers_statistics"] =
       Word(options.pipeline.defers_statistics);
   values["weight_gradient_batch"] = absl::StrCat(options.weight_gradient_batch);

@@ -17,7 +17,7 @@
 #include "parallel/ddp/option_checks.h"
 #include "parallel/strategy/mesh_agreement.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
-#include "parallel/strategy/trait_checks.h"
+#include "parallel/strategy/stage/trait_checks.h"
 
 namespace tandem {
 namespace {
@@ -29,6 +29,11 @@ absl::Status CheckOptions(const MeshStrategyOptions& options) {
     return absl::InvalidArgumentError(
         "uneven_batches with reproducible needs a microbatch_size: the same "
         "microbatches in every layout, however many there are");
+  }
+  if (options.sync_batch_norm && options.averaging) {
+    return absl::InvalidArgumentError(
+        "sync_batch_norm has replicas normalise together, averaging has them "
+        "train apart: leave one of them out");
   }
   TANDEM_RETURN_IF_ERROR(CheckDdpValues(options.ddp));
   if (options.microbatch_size < 0 || options.weight_gradient_batch < 1) {
@@ -49,6 +54,10 @@ absl::Status CheckReproducible(const MeshStrategyOptions& options) {
   if (options.make_hook) culprit = "a communication hook";
   if (options.pipeline.defers_statistics) culprit = "deferred statistics";
   if (options.averaging) culprit = "averaging of parameters";
+  if (options.sync_batch_norm) culprit = "sync_batch_norm";
+  if (options.uneven_division != UnevenDivision::kSamples) {
+    culprit = "an uneven_division other than by samples";
+  }
   if (options.ddp.static_graph) culprit = "static_graph";
   if (options.ddp.skip_all_reduce_unused_params) {
     culprit = "skip_all_reduce_unused_params";
@@ -66,9 +75,27 @@ TrainedStageOptions StageOptionsOf(const MeshStrategyOptions& options) {
   TrainedStageOptions stage;
   stage.update = options;
   stage.ddp = options.ddp;
+  if (options.averaging.has_value()) stage.outer = options.averaging->outer;
   stage.defers =
       options.weight_gradient_batch > 1 || SplitsBackward(options.schedule);
   return stage;
+}
+
+// This rank's.
+absl::StatusOr<PipelineExecutor::Stages> MakeOwnStages(
+    const LayerSpecs& specs, const LossFunction& loss,
+    const MeshStrategyOptions& options, const PipelineLayout& layout) {
+  PipelineModelOptions model;
+  model.cuts = options.cuts;
+  model.seed = options.seed;
+  model.splits_backward = SplitsBackward(options.schedule);
+  model.weight_gradient_batch = options.weight_gradient_batch;
+  model.reproducible = options.reproducible;
+  model.recomputes =
+      options.pipeline.checkpointing != ActivationCheckpointing::kNever;
+  model.selective = options.pipeline.selective;
+  return CatchTorchOr(
+      [&] { return MakeStages(specs, options.schedule, layout, model, loss); });
 }
 
 }  // namespace
@@ -121,22 +148,6 @@ absl::Status MeshStrategyImpl::MakeGroups(Communicator* world) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PipelineExecutor::Stages> MeshStrategyImpl::MakeOwnStages(
-    const LayerSpecs& specs, const LossFunction& loss,
-    const PipelineLayout& layout) const {
-  PipelineModelOptions model;
-  model.cuts = options_.cuts;
-  model.seed = options_.seed;
-  model.splits_backward = SplitsBackward(options_.schedule);
-  model.weight_gradient_batch = options_.weight_gradient_batch;
-  model.reproducible = options_.reproducible;
-  model.recomputes =
-      options_.pipeline.checkpointing != ActivationCheckpointing::kNever;
-  return CatchTorchOr([&] {
-    return MakeStages(specs, options_.schedule, layout, model, loss);
-  });
-}
-
 absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
                                        const LossFunction& loss,
                                        Communicator* world) {
@@ -154,7 +165,7 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
   }
   shares_ = std::make_unique<BatchShares>(options_, loss, groups_);
   absl::StatusOr<PipelineExecutor::Stages> stages =
-      MakeOwnStages(specs, loss, layout);
+      MakeOwnStages(specs, loss, options_, layout);
   TANDEM_RETURN_IF_ERROR(Agree(stages.status()));
   PipelineOptions pipeline = options_.pipeline;
   pipeline.aligns_inputs = options_.reproducible;
@@ -166,6 +177,7 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
       TiedAcross(specs, options_.cuts, options_.reproducible));
   TANDEM_RETURN_IF_ERROR(Agree(CheckNames()));
   TANDEM_RETURN_IF_ERROR(CompareReplicas());
+  TANDEM_RETURN_IF_ERROR(MakeStatistics());
   TANDEM_RETURN_IF_ERROR(MakeTrainedStages(tied));
   TANDEM_RETURN_IF_ERROR(CountParameters());
   TANDEM_ASSIGN_OR_RETURN(

@@ -31,13 +31,14 @@ absl::StatusOr<MeshGroups> MeshGroups::Create(Communicator* world,
                         absl::StrCat("pipeline of replica ", groups.replica_)));
     groups.pipe_ = groups.own_pipe_.get();
   }
+  groups.ranks_of_replicas_ = mesh.RanksAlong({kDataAxis}, rank);
   // One stage needs no group beside the ranks' own.
   if (mesh.pipe() == 1 && stages.size() == 1) return groups;
-  const std::vector<int> replicas = mesh.RanksAlong({kDataAxis}, rank);
   for (const int stage : stages) {
     TANDEM_ASSIGN_OR_RETURN(
         groups.data_[stage],
-        world->Subgroup(replicas, absl::StrCat("replicas of stage ", stage)));
+        world->Subgroup(groups.ranks_of_replicas_,
+                        absl::StrCat("replicas of stage ", stage)));
   }
   return groups;
 }
@@ -47,11 +48,24 @@ Communicator* MeshGroups::data(int stage) const {
   return data_.empty() ? world_ : data_.at(stage).get();
 }
 
+absl::StatusOr<Communicator*> MeshGroups::MakeStatistics(int stage) {
+  CHECK_GT(replicas_, 1);
+  TANDEM_ASSIGN_OR_RETURN(
+      statistics_[stage],
+      world_->Subgroup(ranks_of_replicas_,
+                       absl::StrCat("statistics of stage ", stage)));
+  return statistics_[stage].get();
+}
+
 void MeshGroups::Abort(const absl::Status& reason) {
   if (world_ == nullptr) return;
   std::vector<Communicator*> groups = {world_};
   if (own_pipe_ != nullptr) groups.push_back(own_pipe_.get());
-  for (auto& each : data_) groups.push_back(each.second.get());
+  for (const auto* some : {&data_, &statistics_}) {
+    for (const auto& each : *some) {
+      if (each.second != nullptr) groups.push_back(each.second.get());
+    }
+  }
   // All at once: each takes seconds if the store has gone.
   std::vector<std::thread> threads;
   for (Communicator* group : groups) {

@@ -36,6 +36,10 @@ class MeshGroups {
   bool holds(int stage) const { return stages_.count(stage) > 0; }
   // Of a stage's replicas; null for one replica. Requires one of `stages`.
   Communicator* data(int stage) const;
+  // Another group of the stage's replicas, for the statistics of its layers:
+  // their order is the schedule's, that of gradients another. Requires several
+  // replicas. Collective over them.
+  absl::StatusOr<Communicator*> MakeStatistics(int stage);
   // Which replica this rank belongs to.
   int replica() const { return replica_; }
   int replicas() const { return replicas_; }
@@ -50,7 +54,9 @@ class MeshGroups {
   int replicas_ = 1;
   std::unique_ptr<Communicator> own_pipe_;
   std::set<int> stages_;
-  std::map<int, std::unique_ptr<Communicator>> data_;  // by stage
+  std::vector<int> ranks_of_replicas_;
+  std::map<int, std::unique_ptr<Communicator>> data_;        // by stage
+  std::map<int, std::unique_ptr<Communicator>> statistics_;  // by stage
 };
 
 }  // namespace tandem

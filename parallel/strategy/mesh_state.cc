@@ -2,6 +2,7 @@
 
 #include <ATen/ops/cat.h>
 
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -33,6 +34,14 @@ NamedTensors MeshStrategyImpl::Parameters() const {
 
 NamedTensors MeshStrategyImpl::Buffers() const {
   return NamedBuffers(executor_->stages());
+}
+
+std::map<std::string, std::string> MeshStrategyImpl::TiedCopies() const {
+  std::map<std::string, std::string> copies;
+  for (const TrainedStage* stage : AllStages()) {
+    copies.insert(stage->first_of_copy().begin(), stage->first_of_copy().end());
+  }
+  return copies;
 }
 
 NamedTensors MeshStrategyImpl::OptimizerState() const {

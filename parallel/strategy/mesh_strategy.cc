@@ -14,6 +14,18 @@
 #include "parallel/strategy/score_numbers.h"
 
 namespace tandem {
+namespace {
+
+absl::StatusOr<Score> SumWithin(Communicator* group, const Score& score,
+                                const CollectivePurpose& purpose) {
+  if (group == nullptr) return score;
+  const at::Tensor sums = at::empty({kScoreNumbers}, at::kDouble);
+  ToNumbers(score, sums.mutable_data_ptr<double>());
+  TANDEM_RETURN_IF_ERROR(group->AllReduceSum(sums, purpose));
+  return ScoreOf(sums.const_data_ptr<double>());
+}
+
+}  // namespace
 
 MeshStrategyImpl::MeshStrategyImpl(const MeshStrategyOptions& options)
     : options_(options), times_(options_.schedule) {}
@@ -97,6 +109,15 @@ absl::Status MeshStrategyImpl::SumAuxiliaryLosses() {
                                alike ? groups_.world() : groups_.pipe());
 }
 
+std::map<std::string, double> MeshStrategyImpl::AuxiliaryLosses() const {
+  return auxiliary_losses_.means();
+}
+
+absl::Status MeshStrategyImpl::OnDevices(
+    const PipelineExecutor::DeviceWork& work) {
+  return executor_->OnDevices(work);
+}
+
 absl::StatusOr<Score> MeshStrategyImpl::Compute(
     const Batch& batch, std::optional<double> learning_rate) {
   TANDEM_RETURN_IF_ERROR(
@@ -104,8 +125,9 @@ absl::StatusOr<Score> MeshStrategyImpl::Compute(
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
                           shares_->Microbatches(batch));
   SetTraining(executor_->stages(), true);
+  const bool at_end = !statistics_.empty() && shares_->SomeHaveFewer();
   for (TrainedStage* stage : AllStages()) {
-    TANDEM_RETURN_IF_ERROR(stage->Prepare(averages_gradients()));
+    TANDEM_RETURN_IF_ERROR(stage->Prepare(averages_gradients(), at_end));
   }
   for (const auto& stage : executor_->stages()) {
     if (stage == nullptr || stage->records() == nullptr) continue;
@@ -114,7 +136,17 @@ absl::StatusOr<Score> MeshStrategyImpl::Compute(
   TANDEM_ASSIGN_OR_RETURN(const StepSamples samples,
                           shares_->SamplesOfStep(microbatches, step_));
   // Where nothing else is asked for, each device updates its stages itself.
-  StepGradients gradients = {AllGradients(), nullptr};
+  StepGradients gradients = {AllGradients()};
+  if (!statistics_.empty()) {
+    const int most = static_cast<int>(shares_->MostMicrobatches());
+    gradients.microbatches = most;
+    gradients.absent = [this, most](const Action& action) {
+      return ActAbsent(action, most);
+    };
+    for (const auto& stage : statistics_) {
+      if (stage != nullptr) stage->Begin();
+    }
+  }
   if (learning_rate.has_value()) {
     gradients.after_device = [&](int device) {
       return UpdateDevice(device, std::nullopt, learning_rate);
@@ -183,15 +215,6 @@ void MeshStrategyImpl::Abort(const absl::Status& reason) {
 
 absl::StatusOr<Score> MeshStrategyImpl::Sum(const Score& score) {
   return SumWithin(groups_.world(), score, [] { return "the loss"; });
-}
-
-absl::StatusOr<Score> MeshStrategyImpl::SumWithin(
-    Communicator* group, const Score& score, const CollectivePurpose& purpose) {
-  if (group == nullptr) return score;
-  const at::Tensor sums = at::empty({kScoreNumbers}, at::kDouble);
-  ToNumbers(score, sums.mutable_data_ptr<double>());
-  TANDEM_RETURN_IF_ERROR(group->AllReduceSum(sums, purpose));
-  return ScoreOf(sums.const_data_ptr<double>());
 }
 
 }  // namespace tandem

@@ -80,6 +80,12 @@ class MeshStrategy : public Strategy {
   // are the last layer's; what the loss takes beside them is not given.
   virtual absl::StatusOr<at::Tensor> Forward(const Batch& batch) = 0;
 
+  // Instead of options.uneven_division, from the next step on; the same on
+  // every rank. FailedPrecondition where batches may not be uneven,
+  // InvalidArgument with `reproducible`.
+  virtual absl::Status SetUnevenDivision(UnevenDivision division) = 0;
+  virtual UnevenDivision uneven_division() const = 0;
+
   virtual const PipelineExecutor& executor() const = 0;
   // On the threads of this rank's devices, between steps: to bind them to
   // cores, say.

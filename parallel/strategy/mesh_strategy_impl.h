@@ -29,9 +29,10 @@
 #include "parallel/strategy/loss_sums.h"
 #include "parallel/strategy/mesh_groups.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "parallel/strategy/stage/tied_gradients.h"
+#include "parallel/strategy/stage/trained_stage.h"
 #include "parallel/strategy/step_halves.h"
-#include "parallel/strategy/tied_gradients.h"
-#include "parallel/strategy/trained_stage.h"
+#include "parallel/sync_batch_norm/stage_statistics.h"
 
 namespace tandem {
 
@@ -48,9 +49,7 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::StatusOr<Score> ComputeGradients(const Batch& batch) override;
   absl::Status Update(double learning_rate) override;
   absl::Status SkipUpdate() override;
-  std::map<std::string, double> AuxiliaryLosses() const override {
-    return auxiliary_losses_.means();
-  }
+  std::map<std::string, double> AuxiliaryLosses() const override;
   void ResumeAt(int64_t steps) override;
   absl::Status Synchronise() override;
   bool takes_inputs() const override { return stages_.front() != nullptr; }
@@ -60,6 +59,7 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::StatusOr<Score> Sum(const Score& score) override;
   NamedTensors Parameters() const override;
   NamedTensors Buffers() const override;
+  std::map<std::string, std::string> TiedCopies() const override;
   NamedTensors OptimizerState() const override;
   std::vector<std::pair<std::string, double>> Measurements() const override;
   absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
@@ -71,10 +71,10 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status CheckModelState(const StoredTensors& state) const override;
   absl::Status CheckOptimizerState(const StoredTensors& state) const override;
   absl::StatusOr<at::Tensor> Forward(const Batch& batch) override;
+  absl::Status SetUnevenDivision(UnevenDivision division) override;
+  UnevenDivision uneven_division() const override;
   const PipelineExecutor& executor() const override { return *executor_; }
-  absl::Status OnDevices(const PipelineExecutor::DeviceWork& work) override {
-    return executor_->OnDevices(work);
-  }
+  absl::Status OnDevices(const PipelineExecutor::DeviceWork& work) override;
 
  private:
   explicit MeshStrategyImpl(const MeshStrategyOptions& options);
@@ -82,12 +82,11 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status Prepare(const LayerSpecs& specs, const LossFunction& loss,
                        Communicator* world);
   absl::Status MakeGroups(Communicator* world);
-  absl::StatusOr<PipelineExecutor::Stages> MakeOwnStages(
-      const LayerSpecs& specs, const LossFunction& loss,
-      const PipelineLayout& layout) const;
   absl::Status Agree(const absl::Status& mine);
   absl::Status CheckNames() const;
   absl::Status CompareReplicas();
+  absl::Status MakeStatistics();
+  absl::Status ActAbsent(const Action& action, int microbatches);
   absl::Status MakeTrainedStages(const std::vector<TiedGroup>& tied);
   absl::Status CountParameters();
   absl::StatusOr<GradientOrder> OrderOfGroups() const;
@@ -98,8 +97,7 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::StatusOr<Score> Compute(const Batch& batch,
                                 std::optional<double> learning_rate);
   std::vector<StageGradients*> AllGradients() const;
-  // This rank's.
-  std::vector<TrainedStage*> AllStages() const;
+  std::vector<TrainedStage*> AllStages() const;  // this rank's
   bool updates_at_once() const;
   // Without a learning rate parameters stay as they are.
   absl::Status Finish(std::optional<double> learning_rate);
@@ -123,9 +121,6 @@ class MeshStrategyImpl : public MeshStrategy {
   bool averages_gradients() const;
   bool ends_alike() const;
   void EndStep();
-  static absl::StatusOr<Score> SumWithin(Communicator* group,
-                                         const Score& score,
-                                         const CollectivePurpose& purpose);
   // Others would wait for this rank.
   void Abort(const absl::Status& reason);
 
@@ -135,6 +130,8 @@ class MeshStrategyImpl : public MeshStrategy {
   std::unique_ptr<BatchShares> shares_;
   std::unique_ptr<PipelineExecutor> executor_;
   std::vector<std::unique_ptr<TrainedStage>> stages_;  // null: elsewhere
+  // By stage; null: no layer shares statistics, or elsewhere. Empty: none does.
+  std::vector<std::unique_ptr<StageStatistics>> statistics_;
   // By stage, how many parameters come before its own.
   std::vector<int64_t> first_parameters_;
   std::unique_ptr<TiedGradients> tied_;

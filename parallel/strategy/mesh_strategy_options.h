@@ -20,6 +20,14 @@
 
 namespace tandem {
 
+// What a replica's gradient, the mean over its own samples, weighs in a step of
+// uneven batches.
+enum class UnevenDivision {
+  kSamples,          // as many samples as it has: the mean over all of the step
+  kInitialReplicas,  // one part of all replicas, those without samples included
+  kPresentReplicas,  // one part of those that have samples
+};
+
 // How parameters are updated is said by the base; see MeshStrategy.
 struct MeshStrategyOptions : UpdateOptions {
   // Of one replica, on as many devices as are its ranks x devices.size(). There
@@ -39,6 +47,10 @@ struct MeshStrategyOptions : UpdateOptions {
   // microbatch_size, samples may be missing at the end of the whole batch
   // alone.
   bool uneven_batches = false;
+  // The other two are PyTorch's Join with and without
+  // divide_by_initial_world_size; not `reproducible`, nor for a loss with a
+  // weight.
+  UnevenDivision uneven_division = UnevenDivision::kSamples;
   PipelineOptions pipeline;
   // See core/model/weight_gradient_sink.h; 1: each microbatch's for itself.
   int weight_gradient_batch = 1;
@@ -51,6 +63,10 @@ struct MeshStrategyOptions : UpdateOptions {
   DistributedDataParallelOptions ddp;
   // Replaces the all-reduce: makes the hook of each stage. Null: does not.
   std::function<absl::StatusOr<CommunicationHook>()> make_hook;
+  // Microbatch m of a replica is normalised together with microbatch m of the
+  // others (SyncBatchNorm): docs/sync_batch_norm.md. A replica that has fewer
+  // takes part with none. Excludes `averaging` and `reproducible`.
+  bool sync_batch_norm = false;
   // If set, replicas train apart, each on its own gradients, and parameters are
   // averaged instead (post-local SGD); buffers are broadcast then. Optimizer
   // state stays each replica's own. Between two averagings replicas send each

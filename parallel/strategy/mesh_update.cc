@@ -109,7 +109,7 @@ absl::Status MeshStrategyImpl::UpdateDevice(
 absl::Status MeshStrategyImpl::MakeAlike(int stage) {
   TrainedStage& its = *stages_[static_cast<size_t>(stage)];
   if (averager_ && averager_->averages_now()) {
-    TANDEM_RETURN_IF_ERROR(its.AverageParameters());
+    TANDEM_RETURN_IF_ERROR(its.AverageParameters(/*steps=*/true));
   }
   if (options_.reproducible) return ApplyStatistics(stage);
   return ends_alike() ? its.ShareBuffers() : absl::OkStatus();
@@ -121,7 +121,7 @@ absl::Status MeshStrategyImpl::Synchronise() {
   const absl::Status done = executor_->OnDevices([&](int device) {
     for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
       TrainedStage& stage = *stages_[static_cast<size_t>(i)];
-      TANDEM_RETURN_IF_ERROR(stage.AverageParameters());
+      TANDEM_RETURN_IF_ERROR(stage.AverageParameters(/*steps=*/false));
       TANDEM_RETURN_IF_ERROR(stage.ShareBuffers());
     }
     return absl::OkStatus();

@@ -14,25 +14,12 @@
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
 #include "core/model/batch.h"
+#include "parallel/strategy/whole_state.h"
 
 namespace tandem {
 
 class StoredTensors;
 class TensorSink;
-
-// Which of a model's tensors are meant.
-struct StateParts {
-  bool parameters = true;
-  bool buffers = true;
-  bool optimizer = false;
-};
-
-// See Strategy::GatherState.
-struct WholeState {
-  NamedTensors parameters;
-  NamedTensors buffers;
-  NamedTensors optimizer;
-};
 
 // Trains and evaluates this rank's part of a model. Collective: every rank of
 // the job calls the same methods in the same order. Not thread-safe.
@@ -103,6 +90,11 @@ class Strategy {
   // the live ones.
   virtual NamedTensors Parameters() const = 0;
   virtual NamedTensors Buffers() const = 0;
+
+  // Parameters that hold, elsewhere on this rank, the values of another, with
+  // which they share a weight: by name, the other's. Whoever sets values from
+  // without sets them in both.
+  virtual std::map<std::string, std::string> TiedCopies() const { return {}; }
 
   // Optimizer state by "PARAMETER.STATE" ("fc.weight.momentum_buffer"), with
   // PyTorch's state names; a parameter that has not been stepped has none. As

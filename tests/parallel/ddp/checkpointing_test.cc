@@ -1,16 +1,28 @@
-// Re-entrant activation checkpointing under DistributedDataParallel: a backward
-// within backward, whose hooks fire while the outer one is under way.
+// Activation checkpointing under DistributedDataParallel: PyTorch's cases
+// (test_c10d_common.py, test_ddp_checkpointing_*), and several losses (pytorch
+// #121594, #109191). Gradients are the mean of those of unwrapped models.
 
-#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
-#include <torch/csrc/autograd/custom_function.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/rand.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/comm/communicator.h"
+#include "core/random/random.h"
+#include "parallel/activation_checkpointing/checkpoint.h"
+#include "parallel/ddp/reducer.h"
 #include "tests/parallel/ddp/fixture.h"
 
 namespace tandem {
@@ -18,83 +30,104 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 class DdpCheckpointing : public DdpTest {};
 
-using LayerFunction = std::function<at::Tensor(const at::Tensor&)>;
+CheckpointOptions Reentrant(bool on) {
+  CheckpointOptions options;
+  options.use_reentrant = on;
+  return options;
+}
 
-// torch.utils.checkpoint with use_reentrant=True: keeps the input alone, and
-// computes the function again in backward. `function` must outlive that.
-struct Checkpoint : torch::autograd::Function<Checkpoint> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
-                            const LayerFunction* function) {
-    context->save_for_backward({x});
-    context->saved_data["function"] = reinterpret_cast<int64_t>(function);
-    return (*function)(x);
+// PyTorch's modules: l2 is checkpointed once or twice; or l1 and l2 in turn,
+// one a forward; both are in one piece where somebody checkpoints all of it.
+enum class Kind { kOnce, kTwice, kInTurn, kPlain };
+
+struct Layer20 : torch::nn::Module {
+  explicit Layer20(const at::Tensor& its_weight = at::empty({20, 20}))
+      : weight(register_parameter("weight", its_weight)),
+        bias(register_parameter("bias", at::empty({20}))) {}
+  at::Tensor forward(const at::Tensor& x) {
+    return at::linear(x, weight, bias);
   }
-  static variable_list backward(AutogradContext* context,
-                                const variable_list& gradients) {
-    const auto* function = reinterpret_cast<const LayerFunction*>(
-        context->saved_data["function"].toInt());
-    at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
-    at::Tensor y;
-    {
-      at::AutoGradMode with_grad(true);
-      y = (*function)(x);
-    }
-    y.backward(gradients[0]);
-    return {x.grad(), at::Tensor()};
-  }
+  at::Tensor weight, bias;
 };
 
-struct Checkpointed : torch::nn::Module {
-  Checkpointed()
-      : l1(register_module("l1", torch::nn::Linear(4, 4))),
-        l2(register_module("l2", torch::nn::Linear(4, 4))),
-        unused(register_module("unused", torch::nn::Linear(2, 2))),
-        run_l2([this](const at::Tensor& x) { return l2(x).tanh(); }) {}
-  at::Tensor forward(const at::Tensor& x, int times) {
-    at::Tensor y = l1(x);
-    for (int i = 0; i < times; ++i) y = Checkpoint::apply(y, &run_l2);
-    return y;
+template <Kind kind, bool shares_weight = false>
+struct Layers : torch::nn::Module {
+  Layers()
+      : l1(register_module("l1", std::make_shared<Layer20>())),
+        l2(register_module("l2", shares_weight
+                                     ? std::make_shared<Layer20>(l1->weight)
+                                     : std::make_shared<Layer20>())) {}
+  at::Tensor forward(const at::Tensor& x, bool use_reentrant) {
+    const CheckpointOptions options = Reentrant(use_reentrant);
+    if (kind == Kind::kInTurn) {
+      return Checkpoint(options, count++ % 2 == 0 ? l2 : l1, x);
+    }
+    const at::Tensor y = l1->forward(x);
+    if (kind == Kind::kPlain) return l2->forward(y);
+    const at::Tensor once = Checkpoint(options, l2, y);
+    return kind == Kind::kOnce ? once : Checkpoint(options, l2, once);
   }
-  torch::nn::Linear l1, l2, unused;
-  LayerFunction run_l2;
+  std::shared_ptr<Layer20> l1, l2;
+  int count = 0;
 };
 
-// Two layers with one weight. All is checkpointed as a whole if `times` is 0.
-struct SharedWeight : torch::nn::Module {
-  SharedWeight()
-      : l2(register_module("l2", torch::nn::Linear(4, 4))),
-        weight(register_parameter("weight", l2->weight)),
-        unused(register_module("unused", torch::nn::Linear(2, 2))),
-        run_l2([this](const at::Tensor& x) { return l2(x).tanh(); }),
-        run_all([this](const at::Tensor& x) {
-          return l2(at::linear(x, weight));
-        }) {}
-  at::Tensor forward(const at::Tensor& x, int times) {
-    if (times == 0) {
-      return Checkpoint::apply(x.detach().requires_grad_(), &run_all);
-    }
-    at::Tensor y = at::linear(x, weight);
-    for (int i = 0; i < times; ++i) y = Checkpoint::apply(y, &run_l2);
-    return y;
+// As Kind::kOnce, with a layer that is never used.
+struct WithUnused : torch::nn::Module {
+  WithUnused()
+      : layers(
+            register_module("layers", std::make_shared<Layers<Kind::kOnce>>())),
+        unused(register_module("unused", torch::nn::Linear(2, 2))) {}
+  at::Tensor forward(const at::Tensor& x, bool use_reentrant) {
+    return layers->forward(x, use_reentrant);
   }
-  torch::nn::Linear l2;
-  at::Tensor weight;
+  std::shared_ptr<Layers<Kind::kOnce>> layers;
   torch::nn::Linear unused;
-  LayerFunction run_l2, run_all;
 };
+
+struct Data {
+  at::Tensor input, target;
+};
+
+// [16, 20] of each, this rank's own.
+Data DataOf(int step, const Communicator& world) {
+  const auto random = [&](const char* what) {
+    return at::rand({16, 20}, GeneratorFor(static_cast<uint64_t>(step),
+                                           absl::StrCat(what, world.rank())))
+        .to(TestDevice());
+  };
+  return {random("input").requires_grad_(), random("target")};
+}
+
+constexpr int kSteps = 5;
+
+DistributedDataParallelOptions Options(bool static_graph, bool find_unused) {
+  DistributedDataParallelOptions options;
+  options.bucket_cap_mb = 1;
+  options.static_graph = static_graph;
+  options.find_unused_parameters = find_unused;
+  return options;
+}
+const DistributedDataParallelOptions kPlainly = Options(false, false);
+const DistributedDataParallelOptions kFindUnused = Options(false, true);
+const DistributedDataParallelOptions kStatic = Options(true, false);
+const DistributedDataParallelOptions kStaticAndFindUnused = Options(true, true);
 
 template <typename M>
 absl::Status Train(Communicator& world,
-                   const DistributedDataParallelOptions& options, int times) {
+                   const DistributedDataParallelOptions& options,
+                   bool use_reentrant) {
   TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<M>(world, options));
-  for (int step = 0; step < 5; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
+    const Data data = DataOf(step, world);
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor outputs,
+                            twins.ddp->Forward(data.input, use_reentrant));
     TANDEM_RETURN_IF_ERROR(
-        BackwardBoth(twins, ExampleInput(step, world), times));
+        twins.ddp->Backward(at::mse_loss(outputs, data.target)));
+    at::mse_loss(twins.alone->forward(data.input, use_reentrant), data.target)
+        .backward();
     TANDEM_RETURN_IF_ERROR(
         ExpectMeanGradients(*twins.module, *twins.alone, world));
     ZeroBoth(twins);
@@ -102,41 +135,49 @@ absl::Status Train(Communicator& world,
   return absl::OkStatus();
 }
 
-DistributedDataParallelOptions FindUnused() {
-  DistributedDataParallelOptions options;
-  options.find_unused_parameters = true;
-  return options;
-}
+using AllOptions = std::vector<DistributedDataParallelOptions>;
 
-DistributedDataParallelOptions StaticGraph() {
-  DistributedDataParallelOptions options;
-  options.static_graph = true;
-  return options;
-}
-
-DistributedDataParallelOptions Ignore() {
-  DistributedDataParallelOptions options;
-  options.parameters_to_ignore = {"unused.weight", "unused.bias"};
-  return options;
-}
-
-// PyTorch fails with find_unused_parameters: it marks ready what the inner
-// graph alone uses.
 TEST_P(DdpCheckpointing, ALayerOnce) {
-  for (const auto& options : {Ignore(), FindUnused(), StaticGraph()}) {
+  for (const bool use_reentrant : {false, true}) {
+    for (const auto& options :
+         AllOptions{kPlainly, kStatic, kStaticAndFindUnused}) {
+      OnRanks(2, [&](Communicator& world) {
+        return Train<Layers<Kind::kOnce>>(world, options, use_reentrant);
+      });
+    }
+  }
+}
+
+// PyTorch fails with re-entry and without a static graph: it marks ready what
+// the inner graph alone uses.
+TEST_P(DdpCheckpointing, ALayerOnceAndUnusedParameters) {
+  for (const bool use_reentrant : {false, true}) {
+    for (const auto& options : AllOptions{kFindUnused, kStaticAndFindUnused}) {
+      OnRanks(2, [&](Communicator& world) -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(
+            Train<Layers<Kind::kOnce>>(world, options, use_reentrant));
+        return Train<WithUnused>(world, options, use_reentrant);
+      });
+    }
+  }
+}
+
+TEST_P(DdpCheckpointing, ALayerTwice) {
+  for (const auto& options : AllOptions{kPlainly, kFindUnused, kStatic}) {
     OnRanks(2, [&](Communicator& world) {
-      return Train<Checkpointed>(world, options, 1);
+      return Train<Layers<Kind::kTwice>>(world, options, false);
     });
   }
 }
 
-TEST_P(DdpCheckpointing, ALayerTwiceNeedsAStaticGraph) {
+TEST_P(DdpCheckpointing, ALayerTwiceWithReentryNeedsAStaticGraph) {
   OnRanks(2, [](Communicator& world) {
-    return Train<Checkpointed>(world, StaticGraph(), 2);
+    return Train<Layers<Kind::kTwice>>(world, kStatic, true);
   });
-  for (const auto& options : {Ignore(), FindUnused()}) {
+  for (const auto& options : AllOptions{kPlainly, kFindUnused}) {
     OnRanks(2, [&](Communicator& world) -> absl::Status {
-      const absl::Status status = Train<Checkpointed>(world, options, 2);
+      const absl::Status status =
+          Train<Layers<Kind::kTwice>>(world, options, true);
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
       EXPECT_THAT(status.message(),
                   AllOf(HasSubstr("ready twice"), HasSubstr("l2."),
@@ -146,34 +187,86 @@ TEST_P(DdpCheckpointing, ALayerTwiceNeedsAStaticGraph) {
   }
 }
 
-TEST_P(DdpCheckpointing, SharedWeights) {
-  for (int times : {1, 2}) {
-    OnRanks(2, [&](Communicator& world) {
-      return Train<SharedWeight>(world, StaticGraph(), times);
-    });
-  }
-  for (const auto& options : {Ignore(), FindUnused(), StaticGraph()}) {
-    OnRanks(2, [&](Communicator& world) {
-      return Train<SharedWeight>(world, options, /*times=*/0);
+TEST_P(DdpCheckpointing, AnotherLayerEachTime) {
+  for (const bool use_reentrant : {false, true}) {
+    OnRanks(2, [&](Communicator& world) -> absl::Status {
+      TANDEM_RETURN_IF_ERROR(
+          Train<Layers<Kind::kInTurn>>(world, kFindUnused, use_reentrant));
+      return Train<Layers<Kind::kInTurn, true>>(world, kFindUnused,
+                                                use_reentrant);
     });
   }
 }
 
-// Two forwards, two losses, one backward: never silently wrong.
-absl::Status TrainWithTwoLosses(Communicator& world,
-                                const DistributedDataParallelOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Checkpointed>(world, options));
-  for (int step = 0; step < 4; ++step) {
-    const at::Tensor x = ExampleInput(step, world);
-    const at::Tensor y = ExampleInput(step + 10, world);
-    TANDEM_ASSIGN_OR_RETURN(const auto first, twins.ddp->Forward(x, 1));
-    TANDEM_ASSIGN_OR_RETURN(const auto second, twins.ddp->Forward(y, 1));
+TEST_P(DdpCheckpointing, ALayerTwiceAndSharedWeights) {
+  for (const auto& options : AllOptions{kPlainly, kFindUnused, kStatic}) {
+    OnRanks(2, [&](Communicator& world) {
+      return Train<Layers<Kind::kTwice, true>>(world, options, false);
+    });
+  }
+  OnRanks(2, [](Communicator& world) {
+    return Train<Layers<Kind::kTwice, true>>(world, kStatic, true);
+  });
+}
+
+// Around the wrapped model as a whole, whose forward then runs in backward.
+// PyTorch fails without re-entry where the graph is static (#70865).
+absl::Status TrainAround(Communicator& world,
+                         const DistributedDataParallelOptions& options,
+                         bool use_reentrant) {
+  using Model = Layers<Kind::kPlain, true>;
+  TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Model>(world, options));
+  for (int step = 0; step < kSteps; ++step) {
+    const Data data = DataOf(step, world);
+    const at::Tensor outputs = Checkpoint(
+        Reentrant(use_reentrant),
+        [&](const at::Tensor& x) { return *twins.ddp->Forward(x, false); },
+        data.input);
     TANDEM_RETURN_IF_ERROR(
-        twins.ddp->Backward(first.sum().add(second.square().sum())));
-    twins.alone->forward(x, 1)
-        .sum()
-        .add(twins.alone->forward(y, 1).square().sum())
+        twins.ddp->Backward(at::mse_loss(outputs, data.target)));
+    at::mse_loss(twins.alone->forward(data.input, false), data.target)
         .backward();
+    TANDEM_RETURN_IF_ERROR(
+        ExpectMeanGradients(*twins.module, *twins.alone, world));
+    ZeroBoth(twins);
+  }
+  EXPECT_EQ(twins.ddp->reducer().steps(), kSteps);
+  return absl::OkStatus();
+}
+
+TEST_P(DdpCheckpointing, AroundTheWrappedModelWithSharedWeights) {
+  for (const bool use_reentrant : {false, true}) {
+    for (const auto& options : AllOptions{kPlainly, kStatic}) {
+      OnRanks(2, [&](Communicator& world) {
+        return TrainAround(world, options, use_reentrant);
+      });
+    }
+  }
+}
+
+// A loss of each task, from a forward of its own (pytorch #121594, where
+// replicas go apart without a word). `at_once`: one backward of their sum.
+template <typename M>
+absl::Status TrainOnTwoTasks(Communicator& world,
+                             const DistributedDataParallelOptions& options,
+                             bool use_reentrant, bool at_once) {
+  TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<M>(world, options));
+  for (int step = 0; step < kSteps; ++step) {
+    std::vector<at::Tensor> losses;
+    for (int task : {0, 1}) {
+      const Data data = DataOf(10 * step + task, world);
+      TANDEM_ASSIGN_OR_RETURN(const at::Tensor outputs,
+                              twins.ddp->Forward(data.input, use_reentrant));
+      losses.push_back(at::mse_loss(outputs, data.target) * (1 + task));
+      (at::mse_loss(twins.alone->forward(data.input, use_reentrant),
+                    data.target) *
+       (1 + task))
+          .backward();
+      if (!at_once) TANDEM_RETURN_IF_ERROR(twins.ddp->Backward(losses.back()));
+    }
+    if (at_once) {
+      TANDEM_RETURN_IF_ERROR(twins.ddp->Backward(losses[0] + losses[1]));
+    }
     TANDEM_RETURN_IF_ERROR(
         ExpectMeanGradients(*twins.module, *twins.alone, world));
     ZeroBoth(twins);
@@ -181,15 +274,102 @@ absl::Status TrainWithTwoLosses(Communicator& world,
   return absl::OkStatus();
 }
 
-TEST_P(DdpCheckpointing, SeveralLosses) {
+TEST_P(DdpCheckpointing, SeveralTasksInOneBackward) {
+  using Model = Layers<Kind::kOnce>;
+  for (const auto& options : AllOptions{kPlainly, kFindUnused, kStatic}) {
+    OnRanks(2, [&](Communicator& world) {
+      return TrainOnTwoTasks<Model>(world, options, false, true);
+    });
+  }
   OnRanks(2, [](Communicator& world) {
-    return TrainWithTwoLosses(world, StaticGraph());
+    return TrainOnTwoTasks<Model>(world, kStatic, true, true);
   });
+  // Never silently wrong.
   OnRanks(2, [](Communicator& world) -> absl::Status {
-    EXPECT_THAT(TrainWithTwoLosses(world, Ignore()).message(),
+    EXPECT_THAT(TrainOnTwoTasks<Model>(world, kPlainly, true, true).message(),
                 HasSubstr("ready twice"));
     return absl::OkStatus();
   });
+}
+
+TEST_P(DdpCheckpointing, SeveralTasksOneBackwardAfterTheOther) {
+  for (const bool use_reentrant : {false, true}) {
+    for (const auto& options : AllOptions{kPlainly, kFindUnused, kStatic}) {
+      OnRanks(2, [&](Communicator& world) {
+        return TrainOnTwoTasks<Layers<Kind::kOnce>>(world, options,
+                                                    use_reentrant, false);
+      });
+    }
+  }
+}
+
+// Losses of one forward, through a graph that is kept.
+absl::Status TrainOnTwoLosses(Communicator& world,
+                              const DistributedDataParallelOptions& options,
+                              bool use_reentrant) {
+  TANDEM_ASSIGN_OR_RETURN(auto twins,
+                          MakeTwins<Layers<Kind::kOnce>>(world, options));
+  const auto both =
+      [](const at::Tensor& y, const Data& data,
+         const std::function<absl::Status(const at::Tensor&, bool)>& backward) {
+        TANDEM_RETURN_IF_ERROR(backward(at::mse_loss(y, data.target), true));
+        return backward(y.square().mean(), false);
+      };
+  for (int step = 0; step < kSteps; ++step) {
+    const Data data = DataOf(step, world);
+    const auto backward = [](const at::Tensor& loss, bool keep) {
+      return CatchTorch([&] { loss.backward({}, keep); });
+    };
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor y,
+                            twins.ddp->Forward(data.input, use_reentrant));
+    TANDEM_RETURN_IF_ERROR(both(y, data, backward));
+    TANDEM_RETURN_IF_ERROR(
+        both(twins.alone->forward(data.input, use_reentrant), data, backward));
+    TANDEM_RETURN_IF_ERROR(
+        ExpectMeanGradients(*twins.module, *twins.alone, world));
+    ZeroBoth(twins);
+  }
+  return absl::OkStatus();
+}
+
+TEST_P(DdpCheckpointing, SeveralLossesOfOneForward) {
+  for (const bool use_reentrant : {false, true}) {
+    for (const auto& options : AllOptions{kPlainly, kFindUnused, kStatic}) {
+      OnRanks(2, [&](Communicator& world) {
+        return TrainOnTwoLosses(world, options, use_reentrant);
+      });
+    }
+  }
+}
+
+// Forwards outside of no_sync, backwards within, but for the last (pytorch
+// #109191).
+TEST_P(DdpCheckpointing, AccumulationWithoutSynchronisation) {
+  for (const bool use_reentrant : {false, true}) {
+    OnRanks(2, [&](Communicator& world) -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(auto twins,
+                              MakeTwins<Layers<Kind::kOnce>>(world, kPlainly));
+      for (int step = 0; step < kSteps; ++step) {
+        for (int i = 0; i < 3; ++i) {
+          const Data data = DataOf(10 * step + i, world);
+          TANDEM_ASSIGN_OR_RETURN(
+              const at::Tensor y,
+              twins.ddp->Forward(data.input, use_reentrant));
+          std::optional<NoSyncGuard> no_sync;
+          if (i < 2) no_sync.emplace(twins.ddp->no_sync());
+          TANDEM_RETURN_IF_ERROR(
+              twins.ddp->Backward(at::mse_loss(y, data.target)));
+          at::mse_loss(twins.alone->forward(data.input, use_reentrant),
+                       data.target)
+              .backward();
+        }
+        TANDEM_RETURN_IF_ERROR(
+            ExpectMeanGradients(*twins.module, *twins.alone, world));
+        ZeroBoth(twins);
+      }
+      return absl::OkStatus();
+    });
+  }
 }
 
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpCheckpointing);

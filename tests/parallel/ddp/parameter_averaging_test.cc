@@ -74,7 +74,10 @@ TEST_P(ParameterAveragingTest, LinearModelsFollowTheClosedForm) {
             q *= 1 - rate;
             const bool averages = averager.averages_now();
             EXPECT_EQ(averages, step % period == 0);
+            const auto version = model.a._version();
             TANDEM_RETURN_IF_ERROR(averager.AfterStep(model.buffers, world));
+            // Whoever keeps copies of parameters hears of it.
+            EXPECT_EQ(model.a._version() > version, averages);
             TANDEM_ASSIGN_OR_RETURN(bool alike, AllAlike(model.buffers, world));
             EXPECT_EQ(alike, averages || n == 1);
             if (!averages) continue;

@@ -203,6 +203,25 @@ TEST_P(OptimizerTest, BitsDoNotDependOnTheRuns) {
   ExpectSame(apart.parameters, together.parameters);
 }
 
+// Autograd hears of it, and so does whoever keeps copies of parameters
+// (DataParallel's replicas).
+TEST_P(OptimizerTest, AStepCountsAsAWriteToWhatHadAGradient) {
+  Ours ours(value());
+  ours.Train(0, 1);
+  for (const at::Tensor& each : ours.parameters) {
+    const uint32_t before = each._version();
+    const at::Tensor gradient = each.grad();
+    each.mutable_grad().reset();
+    ours.optimizer->Step(0.1);
+    EXPECT_EQ(each._version(), before);
+    if (gradient.defined()) {
+      each.mutable_grad() = gradient;
+      ours.optimizer->Step(0.1);
+      EXPECT_EQ(each._version(), before + 1);
+    }
+  }
+}
+
 TEST_P(OptimizerTest, ForgetsItsStateWhenTheLoadedOneIsEmpty) {
   Ours ours(value());
   ours.Train(0, 2);

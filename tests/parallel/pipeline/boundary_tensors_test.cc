@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/random/random.h"
-#include "core/sim/memory.h"
+#include "core/sim/memory/memory.h"
 #include "core/sim/testing.h"
 #include "tests/parallel/pipeline/rank_pipeline.h"
 

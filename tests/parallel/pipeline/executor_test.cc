@@ -2,34 +2,28 @@
 
 #include "parallel/pipeline/executor.h"
 
+#include <ATen/Tensor.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
-#include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/nn/module.h>
 
 #include <atomic>
-#include <chrono>
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
-#include "absl/time/time.h"
-#include "core/instrument/fault_point.h"
 #include "core/model/layer_list.h"
 #include "core/testing/device_types.h"
 #include "models/classification_loss.h"
-#include "models/mlp.h"
-#include "parallel/balance/cut.h"
 #include "parallel/pipeline/model.h"
 #include "parallel/pipeline/stage_gradients.h"
 #include "parallel/schedule/schedules.h"
 #include "tests/models/rounding.h"
+#include "tests/parallel/pipeline/executor_fixture.h"
 
 namespace tandem {
 namespace {
@@ -37,27 +31,8 @@ namespace {
 // Of gradients up to 1, whose sums go another way.
 double Rounding() { return RoundingTolerance(at::kFloat, 128, 1); }
 
-using testing::HasSubstr;
-
-constexpr int64_t kFeatures = 12;
-constexpr int64_t kClasses = 5;
 constexpr int kSteps = 3;
 constexpr double kRate = 0.1;
-
-LayerSpecs Specs() { return Mlp({kFeatures, 6, 16, kClasses}); }
-
-std::vector<Batch> BatchesOf(int64_t size, int parts, int seed) {
-  at::manual_seed(seed);
-  const at::Tensor inputs = at::randn({size, kFeatures});
-  const at::Tensor targets = at::arange(size).remainder(kClasses);
-  std::vector<Batch> batches;
-  const auto inputs_of = inputs.tensor_split(parts);
-  const auto targets_of = targets.tensor_split(parts);
-  for (int i = 0; i < parts; ++i) {
-    batches.push_back({inputs_of[i], targets_of[i], inputs_of[i].size(0)});
-  }
-  return batches;
-}
 
 void Descend(const NamedTensors& parameters) {
   const at::NoGradGuard no_grad;
@@ -85,25 +60,10 @@ double StepOfOnePiece(const LayerList& layers,
   return score.loss();
 }
 
-class PipelineExecutorTest : public DeviceTypeTest {
+class PipelineExecutorTest : public ExecutorFixture {
  protected:
-  static absl::StatusOr<std::unique_ptr<PipelineExecutor>> Make(
-      const Schedule& schedule, const LayerSpecs& specs,
-      const PipelineOptions& options = {}) {
-    PipelineModelOptions model;
-    model.seed = 3;
-    model.cuts =
-        *UniformCuts(static_cast<int64_t>(specs.size()), schedule.stages);
-    model.splits_backward = schedule.name[0] == 'z';
-    const PipelineLayout layout = {Devices(schedule.devices()), nullptr};
-    auto stages = MakeStages(specs, schedule, layout, model, CrossEntropy);
-    if (!stages.ok()) return stages.status();
-    return PipelineExecutor::Create(schedule, *std::move(stages), layout,
-                                    options);
-  }
-
   static void ExpectTransparent(const Schedule& schedule, int64_t batch) {
-    const LayerList whole = MakeLayers(Specs(), 3);
+    const LayerList whole = MakeLayers(Specs(), kSeed);
     auto executor = Make(schedule, Specs());
     ASSERT_TRUE(executor.ok()) << executor.status();
     const NamedTensors found = NamedParameters((*executor)->stages());
@@ -121,8 +81,6 @@ class PipelineExecutorTest : public DeviceTypeTest {
           << expected[i].first;
     }
   }
-
-  static void HangInALayer(const Schedule& schedule);
 
   // Sums of gradients in the schedule's order: the same bits where that is the
   // microbatches' own.
@@ -238,7 +196,7 @@ TEST_P(PipelineExecutorTest, AStepMayHaveFewerMicrobatches) {
         name[0] == 'i' || name[0] == 'l' || name == "zb_v" ? 2 : 1;
     const auto schedule = MakeSchedule(name, {2, chunks, 4});
     ASSERT_TRUE(schedule.ok()) << schedule.status();
-    const LayerList whole = MakeLayers(Specs(), 3);
+    const LayerList whole = MakeLayers(Specs(), kSeed);
     auto executor = Make(*schedule, Specs());
     ASSERT_TRUE(executor.ok()) << executor.status();
     const NamedTensors found = NamedParameters((*executor)->stages());
@@ -272,119 +230,8 @@ TEST_P(PipelineExecutorTest, AStepWithoutMicrobatchesOnlyFinishes) {
   noted.ExpectNothingButTheEnd();
 }
 
-// The model with another forward of its last layer.
-LayerSpecs WithLastLayer(
-    const std::function<at::Tensor(const Layer&, const at::Tensor&)>& forward) {
-  LayerSpecs specs = Specs();
-  specs.back().make = [make = specs.back().make, forward](uint64_t seed) {
-    const Layer layer = make(seed);
-    Layer changed = layer;
-    changed.forward = [layer, forward](const at::Tensor& x) {
-      return forward(layer, x);
-    };
-    return changed;
-  };
-  return specs;
-}
-
-TEST_P(PipelineExecutorTest, AFailureStopsAllStagesAndSaysWhere) {
-  const auto schedule = MakeSchedule("1f1b", {3, 1, 4});
-  int calls = 0;
-  const LayerSpecs specs =
-      WithLastLayer([&calls](const Layer& layer, const at::Tensor& x) {
-        TORCH_CHECK(++calls != 3, "the third call fails");
-        return layer.forward(x);
-      });
-  const auto executor = Make(*schedule, specs);
-  ASSERT_TRUE(executor.ok()) << executor.status();
-  const PipelineStage& last = *(*executor)->stages().back();
-  const absl::Status failed =
-      (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
-  EXPECT_EQ(std::string(failed.message()),
-            absl::StrCat("forward of microbatch 2 in ", last.name(), ": layer ",
-                         last.layers().back().name, ": the third call fails"));
-  EXPECT_THAT(last.name(), testing::StartsWith("stage 2, on "));
-  // And it can go on.
-  EXPECT_TRUE((*executor)->TrainStep(BatchesOf(8, 4, 1)).ok());
-}
-
-void PipelineExecutorTest::HangInALayer(const Schedule& schedule) {
-  absl::Notification hang, end;
-  int calls = 0;
-  const LayerSpecs specs =
-      WithLastLayer([&](const Layer& layer, const at::Tensor& x) {
-        if (++calls == 2) {
-          hang.Notify();
-          end.WaitForNotification();
-        }
-        return layer.forward(x);
-      });
-  PipelineOptions options;
-  options.hang_timeout = std::chrono::milliseconds(200);
-  std::string said;
-  options.on_hang = [&](const std::string& message) {
-    EXPECT_TRUE(hang.HasBeenNotified());
-    said = message;
-    end.Notify();
-  };
-  const auto executor = Make(schedule, specs, options);
-  ASSERT_TRUE(executor.ok()) << executor.status();
-  const absl::Status failed =
-      (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
-  EXPECT_EQ(failed.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(std::string(failed.message()), said);
-  const PipelineStage& last = *(*executor)->stages().back();
-  EXPECT_THAT(said, testing::StartsWith(absl::StrCat(
-                        "forward of microbatch 1 in ", last.name(),
-                        " has been computing for 200ms, in layer ",
-                        last.layers().back().name, ": it cannot be stopped")));
-}
-
-// In a thread of the device's own, and in the caller's.
-TEST_P(PipelineExecutorTest, AHangInALayerIsSaid) {
-  for (const int devices : {2, 1}) {
-    SCOPED_TRACE(devices);
-    HangInALayer(*MakeSchedule("1f1b", {devices, 1, 4}));
-  }
-}
-
-TEST_P(PipelineExecutorTest, ANeighbourThatDoesNotComeEndsTheWait) {
-  const auto schedule = MakeSchedule("1f1b", {2, 1, 4});
-  PipelineOptions options;
-  options.timeout = std::chrono::milliseconds(50);
-  absl::Notification given_up;
-  const LayerSpecs specs =
-      WithLastLayer([&](const Layer& layer, const at::Tensor& x) {
-        given_up.WaitForNotificationWithTimeout(absl::Seconds(20));
-        return layer.forward(x);
-      });
-  options.hang_timeout = std::chrono::milliseconds(500);
-  options.on_hang = [&](const std::string&) { given_up.Notify(); };
-  const auto executor = Make(*schedule, specs, options);
-  ASSERT_TRUE(executor.ok()) << executor.status();
-  const absl::Status failed =
-      (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
-  EXPECT_EQ(failed.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(failed.message()),
-              testing::AllOf(HasSubstr("in stage 0, on "),
-                             HasSubstr("microbatch"), HasSubstr("50ms")));
-}
-
-TEST_P(PipelineExecutorTest, AFaultPointOfEachStageAndDirection) {
-  for (const char* point : {"stage:0:forward:2", "stage:1:backward:0"}) {
-    ArmFaults(*ParseFaults(absl::StrCat("point=", point, ",action=fail")));
-    const auto executor = Make(*MakeSchedule("1f1b", {2, 1, 4}), Specs());
-    ASSERT_TRUE(executor.ok()) << executor.status();
-    const absl::Status failed =
-        (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
-    ArmFaults({});
-    EXPECT_EQ(failed.code(), absl::StatusCode::kInternal);
-    EXPECT_THAT(std::string(failed.message()), HasSubstr(point));
-  }
-}
-
 TEST_P(PipelineExecutorTest, InferenceGivesTheOutputsOfTheModelInOnePiece) {
-  const LayerList whole = MakeLayers(Specs(), 3);
+  const LayerList whole = MakeLayers(Specs(), kSeed);
   for (const std::string& name : ScheduleNames()) {
     const int chunks = name == "zb_v" ? 2 : 1;
     const auto executor = Make(*MakeSchedule(name, {2, chunks, 4}), Specs());
@@ -440,24 +287,6 @@ TEST_P(PipelineExecutorTest, TheTimelineHasEveryAction) {
       last = time.ended;
     }
   }
-}
-
-TEST_P(PipelineExecutorTest, RefusesWhatDoesNotFit) {
-  const auto schedule = MakeSchedule("1f1b", {2, 1, 4});
-  const auto executor = Make(*schedule, Specs());
-  ASSERT_TRUE(executor.ok()) << executor.status();
-  EXPECT_THAT(
-      std::string(
-          (*executor)->TrainStep(BatchesOf(8, 5, 1)).status().message()),
-      HasSubstr("takes 0 to 4 microbatches, none empty; 5 were given"));
-  EXPECT_THAT(
-      std::string(
-          (*executor)->Infer(BatchesOf(8, 5, 1), false).status().message()),
-      HasSubstr("takes 1 to 4 microbatches, none empty; 5 were given"));
-  EXPECT_THAT(std::string(PipelineExecutor::Create(*schedule, {}, {Devices(2)})
-                              .status()
-                              .message()),
-              HasSubstr("has 2 stages, but 0 were given"));
 }
 
 TANDEM_ON_DEVICE_TYPES(PipelineExecutorTest);

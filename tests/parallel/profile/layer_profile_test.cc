@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/model/layer_list.h"
-#include "core/sim/memory.h"
+#include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
 #include "core/testing/device_types.h"
 #include "models/layers/basic_layers.h"

@@ -1,16 +1,8 @@
 // Models with several inputs, under every strategy.
 
 #include <ATen/Tensor.h>
-#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/embedding.h>
-#include <ATen/ops/linear.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/rand.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,91 +14,26 @@
 #include "core/base/status_macros.h"
 #include "core/model/batch_inputs.h"
 #include "core/model/layer_list.h"
-#include "core/random/random.h"
 #include "core/sim/testing.h"
-#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/strategy/mesh_strategy.h"
-#include "parallel/strategy/replicated.h"
-#include "tests/parallel/pipeline/rank_pipeline.h"
+#include "tests/parallel/strategy/further_inputs_model.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
 namespace {
 
-using testing::HasSubstr;
+using further_inputs::BatchOf;
+using further_inputs::Job;
+using further_inputs::kRate;
+using further_inputs::kSamples;
+using further_inputs::kSeed;
+using further_inputs::kSteps;
+using further_inputs::Specs;
 
-constexpr uint64_t kSeed = 5;
-constexpr double kRate = 0.1;
-constexpr int kSteps = 3;
-constexpr int64_t kWidth = 6;
-constexpr int64_t kTypes = 4;
-constexpr int64_t kClasses = 5;
-
-// Token types at the beginning, two further views in the middle, a mask twice,
-// the second time in the last layer; and a skip connection.
-LayerSpecs Specs() {
-  LayerLinks types, views, leave, mask, last;
-  types.reads = {"types"};
-  views.reads = {"views[0]", "views[1]"};
-  leave.stash = {"long"};
-  mask.reads = {"mask"};
-  last.pop = {"long"};
-  last.reads = {"mask"};
-  return {TanhLinear("fc", kWidth, kWidth),
-          WithWeight(
-              "types", {kTypes, kWidth}, types,
-              [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
-                return x + at::embedding(weight, skips.at("types"));
-              }),
-          WithWeight(
-              "leave", {kWidth, kWidth}, leave,
-              [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
-                skips["long"] = x;
-                return at::linear(x, weight).tanh();
-              }),
-          WithWeight(
-              "views", {kWidth, kWidth}, views,
-              [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
-                const at::Tensor both =
-                    skips.at("views[0]") - skips.at("views[1]");
-                return x + at::linear(both, weight);
-              }),
-          WithWeight(
-              "mask", {kWidth, kWidth}, mask,
-              [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
-                return at::linear(x * skips.at("mask"), weight);
-              }),
-          TanhLinear("between", kWidth, kWidth),
-          WithWeight(
-              "last", {kClasses, kWidth}, last,
-              [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
-                const at::Tensor past = skips.extract("long").mapped();
-                return at::linear(x + past * skips.at("mask"), weight);
-              })};
-}
-
-Batch BatchOf(int number, int64_t size) {
-  const at::Generator generator =
-      GeneratorFor(kSeed, absl::StrCat("batch ", number));
-  const auto image = [&] { return at::randn({size, kWidth}, generator); };
-  Batch batch;
-  batch.size = size;
-  batch.inputs = image();
-  batch.targets = at::randint(kClasses, {size}, generator, at::kLong);
-  batch.further_inputs["types"] =
-      at::randint(kTypes, {size}, generator, at::kLong);
-  batch.further_inputs["views"] =
-      c10::ivalue::Tuple::create({image(), image()});
-  batch.further_inputs["mask"] =
-      at::rand({size, kWidth}, generator).gt(0.3).to(at::kFloat);
-  return batch;
-}
-
-constexpr int64_t kSamples = 13;
 constexpr int kTestNumber = 100;  // of a batch that is not trained on
 
 // In which way the model in one piece goes through microbatches. Bits depend on
@@ -156,7 +83,7 @@ absl::StatusOr<LabOutcome> InOnePiece(const std::vector<int64_t>& sizes,
     for (const auto& buffer : buffers) buffer->ZeroGrad();
     Score score;
     TANDEM_RETURN_IF_ERROR(
-        TrainInOnePiece(layers, BatchOf(step, kSamples), sizes, way, &score));
+        TrainInOnePiece(layers, BatchOf(step), sizes, way, &score));
     optimizer->Step(kRate);
     outcome.scores.push_back(score);
   }
@@ -165,7 +92,7 @@ absl::StatusOr<LabOutcome> InOnePiece(const std::vector<int64_t>& sizes,
   const auto count = static_cast<int64_t>(sizes.size());
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<Batch> parts,
-      SplitBatch(BatchOf(kTestNumber, kSamples), EvenSizes(kSamples, count)));
+      SplitBatch(BatchOf(kTestNumber), EvenSizes(kSamples, count)));
   std::vector<at::Tensor> outputs;
   for (const Batch& part : parts) {
     TANDEM_ASSIGN_OR_RETURN(outputs.emplace_back(),
@@ -173,36 +100,6 @@ absl::StatusOr<LabOutcome> InOnePiece(const std::vector<int64_t>& sizes,
   }
   outcome.model["outputs"] = at::cat(outputs);
   return outcome;
-}
-
-LabLayout LayoutOf(int stages, int ranks = 1) {
-  LabLayout layout;
-  layout.pipe = ranks;
-  layout.devices = stages / ranks;
-  layout.microbatches = 4;
-  return layout;
-}
-
-MeshStrategyOptions OptionsOf(const LabLayout& layout) {
-  MeshStrategyOptions options =
-      LabOptions(layout, static_cast<int64_t>(Specs().size()));
-  options.seed = kSeed;
-  return options;
-}
-
-LabJob Job(int64_t microbatch_size = 0) {
-  LabJob job;
-  job.specs = Specs;
-  job.loss = CrossEntropy;
-  job.change = [microbatch_size](MeshStrategyOptions& options) {
-    options.seed = kSeed;
-    options.microbatch_size = microbatch_size;
-  };
-  // The whole batch on each rank: gradients are its, and replicas' mean too.
-  job.share = [](int step, int) { return BatchOf(step, kSamples); };
-  job.steps = kSteps;
-  job.rate = kRate;
-  return job;
 }
 
 absl::StatusOr<LabOutcome> InStages(const LabLayout& layout,
@@ -214,7 +111,7 @@ absl::StatusOr<LabOutcome> InStages(const LabLayout& layout,
     auto& strategy = static_cast<MeshStrategy&>(*rank.strategy);
     TANDEM_ASSIGN_OR_RETURN(
         const at::Tensor mine,
-        strategy.Forward(TakenBy(strategy, BatchOf(kTestNumber, kSamples))));
+        strategy.Forward(TakenBy(strategy, BatchOf(kTestNumber))));
     if (mine.defined()) outputs = mine.cpu();
     return absl::OkStatus();
   };
@@ -243,7 +140,7 @@ TEST_F(FurtherInputsTest, APipelineHasTheBitsOfTheModelInOnePiece) {
     for (int ranks : {1, 2, 3, 4}) {
       if (stages % ranks != 0) continue;
       SCOPED_TRACE(absl::StrCat(stages, " stages on ", ranks, " ranks"));
-      ExpectSameBits(InStages(LayoutOf(stages, ranks)), expected);
+      ExpectSameBits(InStages(LabPipeline(stages, ranks)), expected);
     }
   }
 }
@@ -251,7 +148,7 @@ TEST_F(FurtherInputsTest, APipelineHasTheBitsOfTheModelInOnePiece) {
 TEST_F(FurtherInputsTest, TheLastMicrobatchMayBeSmaller) {
   const auto expected = InOnePiece({5, 5, 3});
   for (int ranks : {1, 3}) {
-    LabLayout layout = LayoutOf(3, ranks);
+    LabLayout layout = LabPipeline(3, ranks);
     layout.microbatches = 3;
     SCOPED_TRACE(absl::StrCat(ranks, " ranks"));
     ExpectSameBits(InStages(layout, /*microbatch_size=*/5), expected);
@@ -263,7 +160,7 @@ TEST_F(FurtherInputsTest, SoItIsUnderOtherSchedulesAndCheckpointing) {
     for (const auto checkpointing : {ActivationCheckpointing::kExceptLast,
                                      ActivationCheckpointing::kAlways}) {
       for (int ranks : {1, 2}) {
-        LabLayout layout = LayoutOf(4, ranks);
+        LabLayout layout = LabPipeline(4, ranks);
         layout.schedule = schedule;
         layout.checkpointing = checkpointing;
         layout.backend = "gloo";
@@ -291,8 +188,8 @@ absl::StatusOr<LabOutcome> InReplicas(int ranks, int parts, bool cut) {
     };
   }
   job.end = [](const LabRank& rank) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const Score test, rank.strategy->Evaluate(BatchOf(
-                                                  kTestNumber, kSamples)));
+    TANDEM_ASSIGN_OR_RETURN(const Score test,
+                            rank.strategy->Evaluate(BatchOf(kTestNumber)));
     EXPECT_EQ(test.count, kSamples);
     return absl::OkStatus();
   };
@@ -316,100 +213,6 @@ TEST_F(FurtherInputsTest, ReplicasTrainThem) {
         ExpectSameBits(InReplicas(ranks, parts, cut), expected);
       }
     }
-  }
-}
-
-// What a strategy says of a batch: that of a pipeline of two stages, and that
-// of one replica.
-std::vector<std::string> SaidOf(const LayerSpecs& specs, const Batch& batch) {
-  std::vector<std::string> said;
-  const auto note = [&](Strategy* strategy) {
-    for (const absl::Status& status :
-         {strategy->TrainStep(batch, kRate).status(),
-          strategy->Evaluate(batch).status()}) {
-      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-      said.push_back(std::string(status.message()));
-    }
-  };
-  const auto pipelined = MeshStrategy::Create(specs, CrossEntropy,
-                                              OptionsOf(LayoutOf(2)), nullptr);
-  EXPECT_TRUE(pipelined.ok()) << pipelined.status();
-  if (pipelined.ok()) note(pipelined->get());
-  for (int64_t parts : {1, 3}) {
-    const absl::Status status =
-        RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
-          ReplicatedOptions options;
-          options.accumulation_steps = parts;
-          TANDEM_ASSIGN_OR_RETURN(const auto strategy,
-                                  MakeReplicated(MakeLayers(specs, kSeed),
-                                                 CrossEntropy, options, world));
-          note(strategy.get());
-          return absl::OkStatus();
-        });
-    EXPECT_TRUE(status.ok()) << status;
-  }
-  return said;
-}
-
-TEST_F(FurtherInputsTest, WhatDoesNotFitIsRefusedByName) {
-  Batch batch = BatchOf(0, kSamples);
-  batch.further_inputs.erase("mask");
-  for (const std::string& said : SaidOf(Specs(), batch)) {
-    EXPECT_THAT(said, HasSubstr("the further input 'mask', which the batch "
-                                "lacks; it has 'types', 'views[0]', "
-                                "'views[1]'"));
-  }
-  batch = BatchOf(0, kSamples);
-  batch.further_inputs["weights"] = at::ones({kSamples});
-  for (const std::string& said : SaidOf(Specs(), batch)) {
-    EXPECT_THAT(said, HasSubstr("'weights', which no layer reads"));
-  }
-  LayerSpecs specs = Specs();
-  specs[3].links.reads = {"views[1]"};
-  for (const std::string& said : SaidOf(specs, BatchOf(0, kSamples))) {
-    EXPECT_THAT(said, HasSubstr("'views[0]', which no layer reads"));
-  }
-  batch = BatchOf(0, kSamples);
-  batch.further_inputs["views"] = c10::ivalue::Tuple::create(
-      {at::ones({kSamples, kWidth}), at::ones({kSamples - 1, kWidth})});
-  for (const std::string& said : SaidOf(Specs(), batch)) {
-    EXPECT_THAT(said, HasSubstr("a batch of 13 samples has Float [12, 6] as "
-                                "'views[1]'"));
-  }
-}
-
-TEST_F(FurtherInputsTest, WhatIsTakenMustBeLeftUnlessItIsRead) {
-  LayerSpecs specs = Specs();
-  specs[4].links.reads = {};
-  specs[4].links.pop = {"mask"};
-  EXPECT_THAT(std::string(MeshStrategy::Create(specs, CrossEntropy,
-                                               OptionsOf(LayoutOf(2)), nullptr)
-                              .status()
-                              .message()),
-              HasSubstr("'mask' of layer 4 is left by no layer before it"));
-  const absl::Status status =
-      RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
-        return MakeReplicated(MakeLayers(specs, kSeed), CrossEntropy, {}, world)
-            .status();
-      });
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("'mask' of layer 4 is left by no layer before it"));
-}
-
-// Rank 0 has the batch; the others are told why there is no step.
-TEST_F(FurtherInputsTest, EveryRankLearnsWhatDoesNotFit) {
-  std::vector<absl::Status> said(2);
-  const absl::Status status =
-      OnLabRanks(LayoutOf(2, 2), Job(), [&](const LabRank& rank) {
-        Batch batch = TakenBy(*rank.strategy, BatchOf(0, kSamples));
-        batch.further_inputs.erase("types");
-        said[static_cast<size_t>(rank.rank)] =
-            rank.strategy->TrainStep(batch, kRate).status();
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
-  for (const absl::Status& each : said) {
-    EXPECT_THAT(std::string(each.message()), HasSubstr("'types'"));
   }
 }
 

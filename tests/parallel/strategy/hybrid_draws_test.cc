@@ -89,10 +89,15 @@ class HybridDrawsTest : public DeviceTypeTest {
 
   static absl::StatusOr<LabOutcome> Train(
       const std::string& schedule, int stages,
-      ActivationCheckpointing checkpointing) {
+      ActivationCheckpointing checkpointing,
+      const SelectiveCheckpointing& selective = {}) {
     LabLayout layout = {"", schedule, 1, 1, stages, 1, 4, checkpointing};
     layout.device_pool = Devices(stages);
-    return TrainInLab(layout, Job());
+    LabJob job = Job();
+    job.change = [selective](MeshStrategyOptions& options) {
+      options.pipeline.selective = selective;
+    };
+    return TrainInLab(layout, job);
   }
 
   // Of two ranks, and their losses, by rank.
@@ -127,6 +132,25 @@ TEST_P(HybridDrawsTest, AreTheSameWhenALayerIsComputedAgain) {
         const auto run = Train(schedule, stages, again);
         SCOPED_TRACE(absl::StrCat(schedule, " ", stages));
         ExpectSameBits(run, kept);
+      }
+    }
+  }
+}
+
+// Layer by layer, in groups of two, and what draws alone.
+TEST_P(HybridDrawsTest, AreTheSameWhenGroupsAreComputedAgain) {
+  for (const char* schedule : {"1f1b", "zb_h1"}) {
+    for (int stages : {1, 2}) {
+      const auto kept =
+          Train(schedule, stages, ActivationCheckpointing::kNever);
+      for (const SelectiveCheckpointing& selective :
+           {SelectiveCheckpointing{"", 1}, SelectiveCheckpointing{"", 2},
+            SelectiveCheckpointing{"drop|rrelu|attend", 0}}) {
+        at::randn({3}, TestDevice());  // moves the device's generator
+        SCOPED_TRACE(absl::StrCat(schedule, " ", stages, selective.layers));
+        ExpectSameBits(
+            Train(schedule, stages, ActivationCheckpointing::kNever, selective),
+            kept);
       }
     }
   }

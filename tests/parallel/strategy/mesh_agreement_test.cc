@@ -10,22 +10,16 @@
 
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
-#include "models/registry.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/strategy/lab_models.h"
 
 namespace tandem {
 namespace {
 
 using ::testing::HasSubstr;
 
-LayerSpecs Specs(const std::string& name = "mlp_small") {
-  ModelOptions model;
-  model.name = name;
-  model.classes = 5;
-  model.input_shape = {6};
-  return *MakeModel(model);
-}
+LayerSpecs Specs() { return LabSpecs("mlp_small"); }
 
 // Two ranks with a stage each.
 MeshStrategyOptions Options() {
@@ -58,6 +52,10 @@ const std::vector<OtherOption>& OtherOptions() {
        [](auto& o) {
          o.pipeline.checkpointing = ActivationCheckpointing::kAlways;
        }},
+      {"pipeline.selective.layers",
+       [](auto& o) { o.pipeline.selective.layers = "^b"; }},
+      {"pipeline.selective.every",
+       [](auto& o) { o.pipeline.selective.every = 2; }},
       {"pipeline.defers_statistics",
        [](auto& o) { o.pipeline.defers_statistics = true; }},
       {"weight_gradient_batch", [](auto& o) { o.weight_gradient_batch = 2; }},
@@ -136,8 +134,8 @@ TEST(MeshAgreementTest, CreateRefusesOnEveryRank) {
           if (world.rank() == 1) change(options);
           const absl::Status status =
               MeshStrategy::Create(
-                  Specs(world.rank() == 1 ? model : "mlp_small"), CrossEntropy,
-                  options, &world)
+                  LabSpecs(world.rank() == 1 ? model : "mlp_small"),
+                  CrossEntropy, options, &world)
                   .status();
           EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument)
               << status;

@@ -14,8 +14,8 @@
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
 #include "models/classification_loss.h"
-#include "models/registry.h"
 #include "parallel/strategy/replicated.h"
+#include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
@@ -26,11 +26,7 @@ using ::testing::HasSubstr;
 constexpr char kParameter[] = "fc1.weight";
 
 LayerSpecs Specs(const ParameterTraits& traits) {
-  ModelOptions model;
-  model.name = "mlp_small";
-  model.classes = 5;
-  model.input_shape = {6};
-  LayerSpecs specs = *MakeModel(model);
+  LayerSpecs specs = LabSpecs("mlp_small");
   for (LayerSpec& spec : specs) {
     if (absl::StrCat(spec.name, ".weight") == kParameter) {
       spec.traits["weight"] = traits;

@@ -159,16 +159,8 @@ absl::StatusOr<LabOutcome> InOnePiece(int64_t microbatches,
   return outcome;
 }
 
-LabLayout LayoutOf(int stages, int ranks = 1) {
-  LabLayout layout;
-  layout.pipe = ranks;
-  layout.devices = stages / ranks;
-  layout.microbatches = 4;
-  return layout;
-}
-
 LabLayout TwoByTwo() {
-  LabLayout layout = LayoutOf(2, 2);
+  LabLayout layout = LabPipeline(2, 2);
   layout.replicas = 2;
   return layout;
 }
@@ -244,7 +236,7 @@ TEST_F(SeveralOutputsTest, APipelineHasTheBitsOfTheModelInOnePiece) {
       for (const auto checkpointing : {ActivationCheckpointing::kNever,
                                        ActivationCheckpointing::kExceptLast,
                                        ActivationCheckpointing::kAlways}) {
-        LabLayout layout = LayoutOf(3, ranks);
+        LabLayout layout = LabPipeline(3, ranks);
         layout.schedule = schedule;
         layout.checkpointing = checkpointing;
         if (ranks == 1) layout.device_pool = SimDevices(4);
@@ -261,9 +253,9 @@ TEST_F(SeveralOutputsTest, AHybridTrainsTheWholeBatch) {
 }
 
 TEST_F(SeveralOutputsTest, ReproducibleBitsDoNotDependOnTheLayout) {
-  const auto expected = Trained(LayoutOf(1), Loss(), true);
+  const auto expected = Trained(LabPipeline(1), Loss(), true);
   ExpectClose(expected, InOnePiece(1));
-  ExpectSameBits(Trained(LayoutOf(3), Loss(), true), expected);
+  ExpectSameBits(Trained(LabPipeline(3), Loss(), true), expected);
   ExpectSameBits(Trained(TwoByTwo(), Loss(), true), expected);
 }
 
@@ -283,7 +275,7 @@ TEST_F(SeveralOutputsTest, AWeightMayBeOfFurtherTargets) {
         return of_kinds.weight()(targets.further.at("kinds"));
       });
   const auto expected = InOnePiece(1, loss);
-  LabLayout pipeline = LayoutOf(3);
+  LabLayout pipeline = LabPipeline(3);
   pipeline.microbatches = 12;  // of one sample each: some weigh nothing
   ExpectClose(Trained(pipeline, loss), expected);
   ExpectClose(Trained(TwoByTwo(), loss), expected);
@@ -293,7 +285,7 @@ TEST_F(SeveralOutputsTest, AWeightMayBeOfFurtherTargets) {
 TEST_F(SeveralOutputsTest, ZLossGoesAroundIt) {
   const LossFunction loss = WithZLoss(Loss(), 1e-3);
   EXPECT_EQ(loss.names().outputs, Names().outputs);
-  const auto found = Trained(LayoutOf(3), loss);
+  const auto found = Trained(LabPipeline(3), loss);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_FALSE(found->model.at("last.weight")
                    .equal(InOnePiece(4)->model.at("last.weight")));
@@ -302,7 +294,7 @@ TEST_F(SeveralOutputsTest, ZLossGoesAroundIt) {
 // What three strategies say of a loss when they are made.
 std::vector<std::string> SaidAtCreation(const LossFunction& loss) {
   std::vector<absl::Status> said = {
-      MeshStrategy::Create(Specs(), loss, OptionsOf(LayoutOf(2)), nullptr)
+      MeshStrategy::Create(Specs(), loss, OptionsOf(LabPipeline(2)), nullptr)
           .status(),
       SpreadOverDevices(MakeLayers(Specs(), kSeed), {3},
                         {SimDevices(4)[0], SimDevices(4)[1]},
@@ -347,7 +339,7 @@ std::vector<std::string> SaidOf(const Batch& batch) {
     }
   };
   const auto pipelined =
-      MeshStrategy::Create(Specs(), Loss(), OptionsOf(LayoutOf(2)), nullptr);
+      MeshStrategy::Create(Specs(), Loss(), OptionsOf(LabPipeline(2)), nullptr);
   EXPECT_TRUE(pipelined.ok()) << pipelined.status();
   if (pipelined.ok()) note(**pipelined);
   const absl::Status status =
@@ -385,7 +377,7 @@ TEST_F(SeveralOutputsTest, TargetsThatDoNotFitAreRefusedByName) {
 TEST_F(SeveralOutputsTest, RanksMustTakeTheSame) {
   const absl::Status status = RunThreadRanks(2, [](Communicator& world) {
     const LossFunction loss = world.rank() == 0 ? CrossEntropy : Loss();
-    return MeshStrategy::Create(Specs(), loss, OptionsOf(LayoutOf(2, 2)),
+    return MeshStrategy::Create(Specs(), loss, OptionsOf(LabPipeline(2, 2)),
                                 &world)
         .status();
   });

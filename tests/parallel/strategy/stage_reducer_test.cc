@@ -1,4 +1,4 @@
-#include "parallel/strategy/stage_reducer.h"
+#include "parallel/strategy/stage/stage_reducer.h"
 
 #include <ATen/Tensor.h>
 #include <ATen/ops/full.h>

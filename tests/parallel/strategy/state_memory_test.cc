@@ -21,7 +21,7 @@
 #include "core/checkpoint/fingerprint.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/model/layer_list.h"
-#include "core/sim/memory.h"
+#include "core/sim/memory/memory.h"
 #include "core/sim/testing.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"

@@ -17,8 +17,8 @@
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
 #include "models/classification_loss.h"
-#include "models/registry.h"
 #include "parallel/strategy/replicated.h"
+#include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
@@ -28,15 +28,6 @@ using testing::HasSubstr;
 
 constexpr uint64_t kSeed = 8;
 constexpr double kRate = 0.1;
-
-LayerSpecs Specs(const std::string& name) {
-  ModelOptions model;
-  model.name = name;
-  model.tokens = true;
-  model.classes = 20;
-  model.input_shape = {6};
-  return *MakeModel(model);
-}
 
 Batch BatchOf(int step, int replica) {
   const at::Generator generator =
@@ -62,7 +53,7 @@ LabLayout LayoutOf(const std::string& name, int replicas, int pipe,
 Job HybridJob(const std::string& model, int replicas, int pipe, int devices,
               double clip_norm, bool reproducible = false) {
   LabJob job;
-  job.specs = [model] { return Specs(model); };
+  job.specs = [model] { return LabSpecs(model); };
   job.loss = CrossEntropy;
   job.change = [=](MeshStrategyOptions& options) {
     options.seed = kSeed;
@@ -79,7 +70,7 @@ Job ReplicatedJob(int ranks) {
   job.make = [](Communicator* world) {
     ReplicatedOptions options;
     options.clip_norm = 0.5;
-    return MakeReplicated(MakeLayers(Specs("gpt_tiny_tied"), kSeed),
+    return MakeReplicated(MakeLayers(LabSpecs("gpt_tiny_tied"), kSeed),
                           CrossEntropy, options, *world);
   };
   return {LayoutOf(absl::StrCat("replicated ", ranks), ranks, 1, 1), job};

@@ -96,6 +96,14 @@ std::vector<Score> AllScores(const LabOutcome& outcome) {
 
 }  // namespace
 
+LabLayout LabPipeline(int stages, int ranks, int microbatches) {
+  LabLayout layout;
+  layout.pipe = ranks;
+  layout.devices = stages / ranks;
+  layout.microbatches = microbatches;
+  return layout;
+}
+
 MeshStrategyOptions LabOptions(const LabLayout& layout, int64_t layers) {
   MeshStrategyOptions options;
   const int devices = layout.devices_of_replica();

@@ -44,6 +44,9 @@ struct LabLayout {
   int devices_of_replica() const { return pipe * devices; }
 };
 
+// One replica of so many stages, cut over that many ranks.
+LabLayout LabPipeline(int stages, int ranks = 1, int microbatches = 4);
+
 // Of the calling rank, for a model of so many layers, cut uniformly.
 MeshStrategyOptions LabOptions(const LabLayout& layout, int64_t layers);
 

@@ -1,6 +1,6 @@
 // Weights that several layers share, wherever the model is cut.
 
-#include "parallel/strategy/tied_gradients.h"
+#include "parallel/strategy/stage/tied_gradients.h"
 
 #include <ATen/Tensor.h>
 #include <ATen/ops/ones.h>

@@ -1,4 +1,4 @@
-#include "parallel/strategy/trained_stage.h"
+#include "parallel/strategy/stage/trained_stage.h"
 
 #include <ATen/Tensor.h>
 #include <ATen/ops/full.h>

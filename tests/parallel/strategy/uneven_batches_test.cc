@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -17,7 +16,7 @@
 #include "core/random/random.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
-#include "models/registry.h"
+#include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
@@ -45,8 +44,6 @@ const std::vector<LabLayout>& Layouts() {
   return *layouts;
 }
 
-bool HasTokens(const std::string& model) { return model[0] == 'g'; }
-
 LayerSpecs Specs(const std::string& model) {
   if (model == "batch_norm") {
     Conv2dShape shape;
@@ -57,26 +54,15 @@ LayerSpecs Specs(const std::string& model) {
             ReluLayer("relu"),          GlobalAvgPool2dLayer("pool"),
             FlattenLayer("flatten"),    LinearLayer("head", 3, 5)};
   }
-  ModelOptions options;
-  options.name = model;
-  options.tokens = HasTokens(model);
-  options.classes = options.tokens ? 20 : 5;
-  options.input_shape = {6};
-  return *MakeModel(options);
+  return LabSpecs(model);
 }
 
 Batch WholeBatch(const std::string& model, int64_t size, int step) {
+  if (model != "batch_norm") return LabBatch(model, size, kSeed, step);
   const at::Generator generator =
       GeneratorFor(kSeed, absl::StrCat("batch ", step));
-  if (HasTokens(model)) {
-    return {at::randint(20, {size, 6}, generator, at::kLong),
-            at::randint(20, {size, 6}, generator, at::kLong), size};
-  }
-  const at::Tensor targets = at::randint(5, {size}, generator, at::kLong);
-  if (model == "batch_norm") {
-    return {at::randn({size, 2, 6, 6}, generator), targets, size};
-  }
-  return {at::randn({size, 6}, generator), targets, size};
+  return {at::randn({size, 2, 6, 6}, generator),
+          at::randint(5, {size}, generator, at::kLong), size};
 }
 
 Batch PartOf(const Batch& whole, int64_t first, int64_t size) {
@@ -85,9 +71,7 @@ Batch PartOf(const Batch& whole, int64_t first, int64_t size) {
           whole.targets.narrow(0, first, size), size};
 }
 
-using Change = std::function<void(MeshStrategyOptions& options)>;
-
-LabJob Job(const std::string& model, const Change& change = nullptr) {
+LabJob Job(const std::string& model, const LabChange& change = nullptr) {
   LabJob job;
   job.specs = [model] { return Specs(model); };
   job.loss = CrossEntropy;
@@ -111,7 +95,7 @@ int64_t SumOf(const std::vector<int64_t>& sizes) {
 
 absl::StatusOr<LabOutcome> Trained(const std::string& model,
                                    const LabLayout& layout, const Deal& deal,
-                                   const Change& change = nullptr) {
+                                   const LabChange& change = nullptr) {
   const auto whole = [&](int step) {
     return WholeBatch(model, SumOf(deal[static_cast<size_t>(step)]), step);
   };

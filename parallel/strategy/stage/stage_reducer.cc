@@ -1,4 +1,4 @@
-#include "parallel/strategy/stage_reducer.h"
+#include "parallel/strategy/stage/stage_reducer.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -34,15 +34,15 @@ absl::Status StageReducer::Begin() {
 
 absl::Status StageReducer::Before(const Action& /*action*/, bool last) {
   has_acted_ = true;
-  return last && !defers_ && averages_ ? Begin() : absl::OkStatus();
+  return last && !defers_ && !at_end_ && averages_ ? Begin() : absl::OkStatus();
 }
 
 absl::Status StageReducer::BeforeWeights(const Action& /*action*/) {
-  return defers_ && averages_ ? Begin() : absl::OkStatus();
+  return defers_ && !at_end_ && averages_ ? Begin() : absl::OkStatus();
 }
 
 absl::Status StageReducer::After(const Action& /*action*/, bool last) {
-  if (last) reducer_.MarkGathered();
+  if (last && !at_end_) reducer_.MarkGathered();
   return absl::OkStatus();
 }
 
@@ -64,6 +64,10 @@ absl::Status StageReducer::AddNothing() {
 
 absl::Status StageReducer::Finish() {
   if (!has_acted_ && averages_) TANDEM_RETURN_IF_ERROR(AddNothing());
+  if (has_acted_ && averages_ && at_end_) {
+    TANDEM_RETURN_IF_ERROR(Begin());
+    reducer_.MarkGathered();
+  }
   return reducer_.Finish();
 }
 

@@ -1,4 +1,4 @@
-#include "parallel/strategy/tied_gradients.h"
+#include "parallel/strategy/stage/tied_gradients.h"
 
 #include <ATen/Tensor.h>
 #include <ATen/core/grad_mode.h>

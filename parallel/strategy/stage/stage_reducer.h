@@ -1,8 +1,8 @@
 // Stage reducer: the gradients of a stage, averaged over its replicas while
 // other stages, and the stage's own last backward, still work.
 
-#ifndef TANDEM_PARALLEL_STRATEGY_STAGE_REDUCER_H_
-#define TANDEM_PARALLEL_STRATEGY_STAGE_REDUCER_H_
+#ifndef TANDEM_PARALLEL_STRATEGY_STAGE_STAGE_REDUCER_H_
+#define TANDEM_PARALLEL_STRATEGY_STAGE_STAGE_REDUCER_H_
 
 #include <vector>
 
@@ -40,6 +40,13 @@ class StageReducer : public StageGradients {
   // Whether the next step's gradients are averaged; else they only gather.
   void set_averages(bool on) { averages_ = on; }
 
+  // Whether the next step's gradients wait for Finish: where layers share
+  // statistics and a replica has fewer microbatches than others, it takes part
+  // in these layers' collectives before it comes to gradients, and so a hook
+  // that waits for other replicas must not run between them on any. The same on
+  // every replica.
+  void set_at_end(bool on) { at_end_ = on; }
+
   absl::Status Prepare() override;
   absl::Status Before(const Action& action, bool last) override;
   absl::Status After(const Action& action, bool last) override;
@@ -57,9 +64,10 @@ class StageReducer : public StageGradients {
   Reducer reducer_;
   const bool defers_;
   bool averages_ = true;
+  bool at_end_ = false;
   bool has_acted_ = false;  // in this step
 };
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_STAGE_REDUCER_H_
+#endif  // TANDEM_PARALLEL_STRATEGY_STAGE_STAGE_REDUCER_H_

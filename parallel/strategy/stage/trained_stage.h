@@ -1,8 +1,8 @@
 // Trained part of one pipeline stage: its parameters in flat buffers, their
 // gradients' way to the whole batch's, and their update.
 
-#ifndef TANDEM_PARALLEL_STRATEGY_TRAINED_STAGE_H_
-#define TANDEM_PARALLEL_STRATEGY_TRAINED_STAGE_H_
+#ifndef TANDEM_PARALLEL_STRATEGY_STAGE_TRAINED_STAGE_H_
+#define TANDEM_PARALLEL_STRATEGY_STAGE_TRAINED_STAGE_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -23,13 +23,14 @@
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/logging.h"
 #include "parallel/ddp/options.h"
+#include "parallel/ddp/outer_optimizer.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/optim/update_options.h"
 #include "parallel/pipeline/stage_gradients.h"
 #include "parallel/reproducible/ordered_gradients.h"
-#include "parallel/strategy/stage_reducer.h"
+#include "parallel/strategy/stage/stage_reducer.h"
 
 namespace tandem {
 
@@ -45,6 +46,7 @@ struct TrainedStageOptions {
   bool defers = false;
   // Sums gradients in this order instead, without a hook.
   std::optional<GradientOrder> order;
+  std::optional<OuterOptimizerOptions> outer;  // of averaged parameters
 };
 
 // Used by its device's thread alone, or between steps.
@@ -62,8 +64,8 @@ class TrainedStage {
 
   // A step begins: no parameter has a gradient. Whether gradients are averaged
   // over replicas in it, where they are not summed in order; else they only
-  // gather, and nothing is sent.
-  absl::Status Prepare(bool averages = true);
+  // gather, and nothing is sent. `at_end`: see StageReducer.
+  absl::Status Prepare(bool averages = true, bool at_end = false);
   // Their way to the whole batch's; null: there are no others.
   StageGradients* gradients() { return gradients_.get(); }
 
@@ -72,8 +74,9 @@ class TrainedStage {
   // Scales gradients where `norms` ask for it, and steps.
   absl::Status Update(const std::optional<GradientNorms>& norms,
                       double learning_rate);
-  // Parameters that are alike in all replicas become their mean. Collective.
-  absl::Status AverageParameters();
+  // Parameters that are alike in all replicas become their mean; `steps`: and
+  // then what the outer optimizer, if there is one, makes of it. Collective.
+  absl::Status AverageParameters(bool steps);
   // Every replica's buffers become the first one's. Collective.
   absl::Status ShareBuffers();
 
@@ -81,6 +84,10 @@ class TrainedStage {
   // count once in a norm.
   FlatBufferList own() const;
   FlatBufferList all() const;
+  // Of those others that are here, by name: the first member's.
+  const std::map<std::string, std::string>& first_of_copy() const {
+    return first_of_copy_;
+  }
 
   // What it measured of itself, if its last step took so long in forward.
   // Null: nothing is averaged over replicas by a Reducer.
@@ -92,12 +99,8 @@ class TrainedStage {
   NamedTensors OptimizerState() const;
   // Of `state`, the whole model's or part of it, what is this stage's.
   StoredTensors StateOf(const StoredTensors& state) const;
-  absl::Status CheckState(const StoredTensors& state) const {
-    return update_->CheckState(state);
-  }
-  absl::Status LoadState(const StoredTensors& state) {
-    return update_->LoadState(state);
-  }
+  absl::Status CheckState(const StoredTensors& state) const;
+  absl::Status LoadState(const StoredTensors& state);
 
  private:
   explicit TrainedStage(const TrainedStageOptions& options)
@@ -126,8 +129,9 @@ class TrainedStage {
   StageReducer* reducer_ = nullptr;            // null: it is not one
   DdpLoggingData logging_;
   std::optional<ParameterUpdate> update_;
+  std::optional<OuterOptimizer> outer_;
 };
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_TRAINED_STAGE_H_
+#endif  // TANDEM_PARALLEL_STRATEGY_STAGE_TRAINED_STAGE_H_

@@ -1,4 +1,4 @@
-#include "parallel/strategy/trait_checks.h"
+#include "parallel/strategy/stage/trait_checks.h"
 
 #include <string>
 

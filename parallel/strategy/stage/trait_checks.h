@@ -1,7 +1,7 @@
 // Checks of parameters' traits against a mesh.
 
-#ifndef TANDEM_PARALLEL_STRATEGY_TRAIT_CHECKS_H_
-#define TANDEM_PARALLEL_STRATEGY_TRAIT_CHECKS_H_
+#ifndef TANDEM_PARALLEL_STRATEGY_STAGE_TRAIT_CHECKS_H_
+#define TANDEM_PARALLEL_STRATEGY_STAGE_TRAIT_CHECKS_H_
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -27,4 +27,4 @@ absl::Status CheckAllAreReduced(const TraitsByName& traits, const Mesh& mesh,
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_TRAIT_CHECKS_H_
+#endif  // TANDEM_PARALLEL_STRATEGY_STAGE_TRAIT_CHECKS_H_

@@ -1,4 +1,4 @@
-#include "parallel/strategy/trained_stage.h"
+#include "parallel/strategy/stage/trained_stage.h"
 
 #include <ATen/ops/zeros.h>
 #include <glog/logging.h>
@@ -10,11 +10,11 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/comm/group_buffer.h"
 #include "core/mesh/mesh.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/ddp/parameter_averaging.h"
-#include "parallel/optim/grouped_optimizer.h"
 
 namespace tandem {
 
@@ -39,6 +39,11 @@ absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
   TANDEM_RETURN_IF_ERROR(stage->MakeGradients(parameters));
   TANDEM_ASSIGN_OR_RETURN(
       stage->update_, ParameterUpdate::Create(options.update, stage->all()));
+  if (options.outer.has_value()) {
+    stage->outer_.emplace(*options.outer,
+                          FlatBufferList(stage->Averaged(
+                              {Part::kOwn, Part::kDelayed, Part::kCopies})));
+  }
   return stage;
 }
 
@@ -90,7 +95,7 @@ absl::Status TrainedStage::Flatten(const NamedTensors& parameters) {
     }
     if (replicas_ != nullptr) {
       flat.allocate = [&](int64_t numel, const at::TensorOptions& like) {
-        auto buffer = replicas_->NewBuffer(numel, like);
+        auto buffer = NewGroupBuffer(*replicas_, numel, like);
         if (buffer.ok()) return *std::move(buffer);
         allocated.Update(buffer.status());
         return at::zeros({numel}, like);
@@ -108,6 +113,7 @@ absl::Status TrainedStage::TakeFirsts(const NamedTensors& parameters) {
        Averaged({Part::kOwn, Part::kDelayed, Part::kCopies})) {
     TANDEM_RETURN_IF_ERROR(replicas_->Broadcast(
         buffer->values(), /*root=*/0, [] { return "initial values"; }));
+    buffer->CountWrite();
   }
   std::vector<at::Tensor> others = buffers_;
   for (const auto& [name, tensor] : parameters) {
@@ -144,17 +150,24 @@ absl::Status TrainedStage::MakeGradients(const NamedTensors& parameters) {
   return absl::OkStatus();
 }
 
-absl::Status TrainedStage::Prepare(bool averages) {
+absl::Status TrainedStage::Prepare(bool averages, bool at_end) {
   for (FlatBuffer* buffer : all()) buffer->ZeroGrad();
-  if (reducer_ != nullptr) reducer_->set_averages(averages);
+  if (reducer_ != nullptr) {
+    reducer_->set_averages(averages);
+    reducer_->set_at_end(at_end);
+  }
+  if (outer_.has_value() && !averages) outer_->Begin();
   return gradients_ == nullptr ? absl::OkStatus() : gradients_->Prepare();
 }
 
-absl::Status TrainedStage::AverageParameters() {
-  if (replicas_ == nullptr) return absl::OkStatus();
-  return tandem::AverageParameters(
-      FlatBufferList(Averaged({Part::kOwn, Part::kDelayed, Part::kCopies})),
-      *replicas_);
+absl::Status TrainedStage::AverageParameters(bool steps) {
+  if (replicas_ != nullptr) {
+    TANDEM_RETURN_IF_ERROR(tandem::AverageParameters(
+        FlatBufferList(Averaged({Part::kOwn, Part::kDelayed, Part::kCopies})),
+        *replicas_));
+  }
+  if (steps && outer_.has_value()) outer_->Step();
+  return absl::OkStatus();
 }
 
 void TrainedStage::NoteForward(std::chrono::nanoseconds time) {
@@ -200,39 +213,6 @@ FlatBufferList TrainedStage::own() const {
 
 FlatBufferList TrainedStage::all() const {
   return ListOf({Part::kOwn, Part::kDelayed, Part::kCopies});
-}
-
-NamedTensors TrainedStage::OptimizerState() const {
-  NamedTensors state;
-  for (auto& each : update_->State()) {
-    if (first_of_copy_.count(ParameterOf(each.first)) > 0) continue;
-    state.push_back(std::move(each));
-  }
-  return state;
-}
-
-StoredTensors TrainedStage::StateOf(const StoredTensors& state) const {
-  std::multimap<std::string, std::string> names;  // in `state`, here
-  for (const FlatBuffer* buffer : all()) {
-    for (const FlatSlot& slot : buffer->slots()) {
-      const auto copy = first_of_copy_.find(slot.name);
-      names.emplace(copy == first_of_copy_.end() ? slot.name : copy->second,
-                    slot.name);
-    }
-  }
-  StoredTensors mine;
-  for (const StoredTensor& each : state) {
-    const std::string& name = each.info.name;
-    const std::string parameter = ParameterOf(name);
-    const auto range = names.equal_range(parameter);
-    for (auto it = range.first; it != range.second; ++it) {
-      StoredTensor renamed = each;
-      renamed.info.name =
-          absl::StrCat(it->second, name.substr(parameter.size()));
-      mine.Add(std::move(renamed));
-    }
-  }
-  return mine;
 }
 
 }  // namespace tandem

@@ -1,8 +1,8 @@
 // Tied weights across stages, kept alike: each copy gets the sum of all copies'
 // gradients (Megatron's embedding group).
 
-#ifndef TANDEM_PARALLEL_STRATEGY_TIED_GRADIENTS_H_
-#define TANDEM_PARALLEL_STRATEGY_TIED_GRADIENTS_H_
+#ifndef TANDEM_PARALLEL_STRATEGY_STAGE_TIED_GRADIENTS_H_
+#define TANDEM_PARALLEL_STRATEGY_STAGE_TIED_GRADIENTS_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -95,4 +95,4 @@ class TiedGradients {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_TIED_GRADIENTS_H_
+#endif  // TANDEM_PARALLEL_STRATEGY_STAGE_TIED_GRADIENTS_H_

@@ -1,0 +1,24 @@
+// Inference: what a pipeline's forward-only pass gives.
+
+#ifndef TANDEM_PARALLEL_PIPELINE_INFERENCE_H_
+#define TANDEM_PARALLEL_PIPELINE_INFERENCE_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "core/model/batch.h"
+
+namespace tandem {
+
+// Where the last stage is; elsewhere empty.
+struct Inference {
+  Score score;  // of batches with targets
+  // The last layer's, by microbatch; what the loss takes beside it is not
+  // given.
+  std::vector<at::Tensor> outputs;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PIPELINE_INFERENCE_H_

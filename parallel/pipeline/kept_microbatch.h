@@ -1,0 +1,47 @@
+// Kept microbatch: what a stage keeps of one between forward and backward.
+
+#ifndef TANDEM_PARALLEL_PIPELINE_KEPT_MICROBATCH_H_
+#define TANDEM_PARALLEL_PIPELINE_KEPT_MICROBATCH_H_
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/loss/loss.h"
+#include "core/model/kept_statistics.h"
+#include "core/model/weight_gradient_sink.h"
+#include "parallel/channel/channel.h"
+#include "parallel/pipeline/stage_options.h"
+
+namespace tandem {
+
+// What backward begins from: an output, by where its graph ends, so that its
+// memory goes once it was handed over; or a loss.
+struct BackwardRoot {
+  torch::autograd::Edge edge;
+  std::optional<size_t> output;  // whose gradient comes
+  at::Tensor one;                // of a loss: its gradient
+};
+
+BackwardRoot RootOfOutput(const at::Tensor& tensor, size_t output);
+// Throws c10::Error unless the loss is one number.
+BackwardRoot RootOfLoss(const at::Tensor& loss);
+
+struct KeptMicrobatch {
+  StagePass pass;
+  StageMessage inputs;  // leaves of the graph
+  // Nothing: to be computed again.
+  std::optional<std::vector<BackwardRoot>> roots;
+  LossTargets targets;  // of the last stage
+  double weight = 1;
+  std::shared_ptr<WeightGradientSink> sink;
+  KeptStatistics statistics;  // of a first pass without a graph
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_PIPELINE_KEPT_MICROBATCH_H_

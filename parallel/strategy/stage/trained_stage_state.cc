@@ -1,0 +1,74 @@
+// The state of what is trained of a stage: its optimizers'.
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "parallel/optim/grouped_optimizer.h"
+#include "parallel/strategy/stage/trained_stage.h"
+
+namespace tandem {
+namespace {
+
+StoredTensors WithoutOuter(const StoredTensors& state) {
+  StoredTensors rest;
+  for (const StoredTensor& each : state) {
+    if (!OuterOptimizer::Has(each.info.name)) rest.Add(each);
+  }
+  return rest;
+}
+
+}  // namespace
+
+NamedTensors TrainedStage::OptimizerState() const {
+  NamedTensors all = update_->State();
+  if (outer_.has_value()) {
+    for (auto& each : outer_->State()) all.push_back(std::move(each));
+  }
+  NamedTensors state;
+  for (auto& each : all) {
+    if (first_of_copy_.count(ParameterOf(each.first)) > 0) continue;
+    state.push_back(std::move(each));
+  }
+  return state;
+}
+
+absl::Status TrainedStage::CheckState(const StoredTensors& state) const {
+  if (!outer_.has_value()) return update_->CheckState(state);
+  TANDEM_RETURN_IF_ERROR(outer_->CheckState(state));
+  return update_->CheckState(WithoutOuter(state));
+}
+
+absl::Status TrainedStage::LoadState(const StoredTensors& state) {
+  if (!outer_.has_value()) return update_->LoadState(state);
+  TANDEM_RETURN_IF_ERROR(outer_->LoadState(state));
+  return update_->LoadState(WithoutOuter(state));
+}
+
+StoredTensors TrainedStage::StateOf(const StoredTensors& state) const {
+  std::multimap<std::string, std::string> names;  // in `state`, here
+  for (const FlatBuffer* buffer : all()) {
+    for (const FlatSlot& slot : buffer->slots()) {
+      const auto copy = first_of_copy_.find(slot.name);
+      names.emplace(copy == first_of_copy_.end() ? slot.name : copy->second,
+                    slot.name);
+    }
+  }
+  StoredTensors mine;
+  for (const StoredTensor& each : state) {
+    const std::string& name = each.info.name;
+    const std::string parameter = ParameterOf(name);
+    const auto range = names.equal_range(parameter);
+    for (auto it = range.first; it != range.second; ++it) {
+      StoredTensor renamed = each;
+      renamed.info.name =
+          absl::StrCat(it->second, name.substr(parameter.size()));
+      mine.Add(std::move(renamed));
+    }
+  }
+  return mine;
+}
+
+}  // namespace tandem

@@ -1,0 +1,164 @@
+// Failures, hangs and mistakes in a pipeline are said where they are.
+
+#include <ATen/Tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "core/instrument/fault_point.h"
+#include "core/testing/device_types.h"
+#include "parallel/pipeline/executor.h"
+#include "parallel/schedule/schedules.h"
+#include "tests/parallel/pipeline/executor_fixture.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+class PipelineExecutorErrorsTest : public ExecutorFixture {
+ protected:
+  // The model with another forward of its last layer.
+  static LayerSpecs WithLastLayer(
+      const std::function<at::Tensor(const Layer&, const at::Tensor&)>&
+          forward) {
+    LayerSpecs specs = Specs();
+    specs.back().make = [make = specs.back().make, forward](uint64_t seed) {
+      const Layer layer = make(seed);
+      Layer changed = layer;
+      changed.forward = [layer, forward](const at::Tensor& x) {
+        return forward(layer, x);
+      };
+      return changed;
+    };
+    return specs;
+  }
+
+  static void HangInALayer(const Schedule& schedule);
+};
+
+void PipelineExecutorErrorsTest::HangInALayer(const Schedule& schedule) {
+  absl::Notification hang, end;
+  int calls = 0;
+  const LayerSpecs specs =
+      WithLastLayer([&](const Layer& layer, const at::Tensor& x) {
+        if (++calls == 2) {
+          hang.Notify();
+          end.WaitForNotification();
+        }
+        return layer.forward(x);
+      });
+  PipelineOptions options;
+  options.hang_timeout = std::chrono::milliseconds(200);
+  std::string said;
+  options.on_hang = [&](const std::string& message) {
+    EXPECT_TRUE(hang.HasBeenNotified());
+    said = message;
+    end.Notify();
+  };
+  const auto executor = Make(schedule, specs, options);
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  const absl::Status failed =
+      (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
+  EXPECT_EQ(failed.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(std::string(failed.message()), said);
+  const PipelineStage& last = *(*executor)->stages().back();
+  EXPECT_THAT(said, testing::StartsWith(absl::StrCat(
+                        "forward of microbatch 1 in ", last.name(),
+                        " has been computing for 200ms, in layer ",
+                        last.layers().back().name, ": it cannot be stopped")));
+}
+
+TEST_P(PipelineExecutorErrorsTest, AFailureStopsAllStagesAndSaysWhere) {
+  const auto schedule = MakeSchedule("1f1b", {3, 1, 4});
+  int calls = 0;
+  const LayerSpecs specs =
+      WithLastLayer([&calls](const Layer& layer, const at::Tensor& x) {
+        TORCH_CHECK(++calls != 3, "the third call fails");
+        return layer.forward(x);
+      });
+  const auto executor = Make(*schedule, specs);
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  const PipelineStage& last = *(*executor)->stages().back();
+  const absl::Status failed =
+      (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
+  EXPECT_EQ(std::string(failed.message()),
+            absl::StrCat("forward of microbatch 2 in ", last.name(), ": layer ",
+                         last.layers().back().name, ": the third call fails"));
+  EXPECT_THAT(last.name(), testing::StartsWith("stage 2, on "));
+  // And it can go on.
+  EXPECT_TRUE((*executor)->TrainStep(BatchesOf(8, 4, 1)).ok());
+}
+
+// In a thread of the device's own, and in the caller's.
+TEST_P(PipelineExecutorErrorsTest, AHangInALayerIsSaid) {
+  for (const int devices : {2, 1}) {
+    SCOPED_TRACE(devices);
+    HangInALayer(*MakeSchedule("1f1b", {devices, 1, 4}));
+  }
+}
+
+TEST_P(PipelineExecutorErrorsTest, ANeighbourThatDoesNotComeEndsTheWait) {
+  const auto schedule = MakeSchedule("1f1b", {2, 1, 4});
+  PipelineOptions options;
+  options.timeout = std::chrono::milliseconds(50);
+  absl::Notification given_up;
+  const LayerSpecs specs =
+      WithLastLayer([&](const Layer& layer, const at::Tensor& x) {
+        given_up.WaitForNotificationWithTimeout(absl::Seconds(20));
+        return layer.forward(x);
+      });
+  options.hang_timeout = std::chrono::milliseconds(500);
+  options.on_hang = [&](const std::string&) { given_up.Notify(); };
+  const auto executor = Make(*schedule, specs, options);
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  const absl::Status failed =
+      (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
+  EXPECT_EQ(failed.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(failed.message()),
+              testing::AllOf(HasSubstr("in stage 0, on "),
+                             HasSubstr("microbatch"), HasSubstr("50ms")));
+}
+
+TEST_P(PipelineExecutorErrorsTest, AFaultPointOfEachStageAndDirection) {
+  for (const char* point : {"stage:0:forward:2", "stage:1:backward:0"}) {
+    ArmFaults(*ParseFaults(absl::StrCat("point=", point, ",action=fail")));
+    const auto executor = Make(*MakeSchedule("1f1b", {2, 1, 4}), Specs());
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    const absl::Status failed =
+        (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
+    ArmFaults({});
+    EXPECT_EQ(failed.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(failed.message()), HasSubstr(point));
+  }
+}
+
+TEST_P(PipelineExecutorErrorsTest, RefusesWhatDoesNotFit) {
+  const auto schedule = MakeSchedule("1f1b", {2, 1, 4});
+  const auto executor = Make(*schedule, Specs());
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  EXPECT_THAT(
+      std::string(
+          (*executor)->TrainStep(BatchesOf(8, 5, 1)).status().message()),
+      HasSubstr("takes 0 to 4 microbatches, none empty; 5 were given"));
+  EXPECT_THAT(
+      std::string(
+          (*executor)->Infer(BatchesOf(8, 5, 1), false).status().message()),
+      HasSubstr("takes 1 to 4 microbatches, none empty; 5 were given"));
+  EXPECT_THAT(std::string(PipelineExecutor::Create(*schedule, {}, {Devices(2)})
+                              .status()
+                              .message()),
+              HasSubstr("has 2 stages, but 0 were given"));
+}
+
+TANDEM_ON_DEVICE_TYPES(PipelineExecutorErrorsTest);
+
+}  // namespace
+}  // namespace tandem

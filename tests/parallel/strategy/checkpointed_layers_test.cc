@@ -1,0 +1,183 @@
+// Layers and groups of layers that are computed again, under the mesh strategy:
+// the same training, and less memory, counted on simulated devices.
+
+#include <ATen/core/Tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/sim/memory/memory.h"
+#include "core/sim/testing.h"
+#include "models/classification_loss.h"
+#include "models/gpt.h"
+#include "models/mlp_dropout.h"
+#include "models/resnet.h"
+#include "models/unet.h"
+#include "tests/parallel/matrix/matrix_problem.h"
+#include "tests/parallel/strategy/strategy_lab.h"
+
+namespace tandem {
+namespace {
+
+const std::vector<c10::Device>& Devices() {
+  static const auto* const devices =
+      new std::vector<c10::Device>(SimDevices(4));
+  return *devices;
+}
+
+struct Problem {
+  const char* name;
+  LayerSpecs specs;
+  BatchShape shape;
+};
+
+// Attention and a tied weight, BatchNorm, skip connections, dropout.
+std::vector<Problem> Problems() {
+  GptOptions gpt;
+  gpt.layers = 6;
+  gpt.width = 22;
+  gpt.heads = 2;
+  gpt.context = 7;
+  gpt.vocabulary = 33;
+  gpt.ties_lm_head = true;
+  ResnetOptions resnet;
+  resnet.classes = 5;
+  resnet.width = 8;
+  MlpDropoutOptions mlp;
+  mlp.inputs = 7;
+  mlp.classes = 5;
+  mlp.blocks = 6;
+  mlp.width = 13;
+  mlp.dropout = 0.2;
+  UnetOptions unet;
+  unet.classes = 5;
+  return {{"gpt", *Gpt(gpt), {{5}, 33, true}},
+          {"resnet", Resnet18(resnet), {{3, 9, 9}, 5, false}},
+          {"unet", UnetTiny(unet), {{1, 8, 8}, 5, false}},
+          {"dropout", MlpDropout(mlp), {{7}, 5, false}}};
+}
+
+LabJob JobOf(const Problem& problem, const SelectiveCheckpointing& selective) {
+  LabJob job;
+  job.specs = [&problem] { return problem.specs; };
+  job.loss = CrossEntropy;
+  job.batch = [&problem](int step) {
+    return RandomBatch(problem.shape, 24, 3, step);
+  };
+  job.steps = 2;
+  job.change = [selective](MeshStrategyOptions& options) {
+    options.pipeline.selective = selective;
+    options.optimizer = SgdOptions{0.9};
+  };
+  return job;
+}
+
+std::vector<LabLayout> Layouts() {
+  std::vector<LabLayout> layouts = {
+      {"one device", "sequential", 1, 1, 1},
+      {"replicas", "sequential", 2, 1, 1},
+      {"one after the other", "sequential", 1, 1, 2},
+      {"a pipeline", "1f1b", 1, 1, 2},
+      {"weights later", "zb_h1", 1, 1, 2},
+      {"weights later, in a V", "zb_v", 1, 1, 2, 2},
+      {"a pipeline over ranks", "zb_h1", 1, 2, 1},
+      {"pipelines", "interleaved_1f1b", 2, 1, 2, 2}};
+  for (LabLayout& each : layouts) each.device_pool = Devices();
+  return layouts;
+}
+
+TEST(CheckpointedLayersTest, TrainToTheSameBitsInEveryCorner) {
+  for (const Problem& problem : Problems()) {
+    for (const LabLayout& layout : Layouts()) {
+      const auto plain = TrainInLab(layout, JobOf(problem, {}));
+      for (const SelectiveCheckpointing& selective :
+           {SelectiveCheckpointing{"[02468]$", 0},
+            SelectiveCheckpointing{"", 3}}) {
+        SCOPED_TRACE(absl::StrCat(problem.name, ", ", layout.name, ", '",
+                                  selective.layers, "'"));
+        ExpectSameBits(TrainInLab(layout, JobOf(problem, selective)), plain);
+      }
+    }
+  }
+}
+
+// Gradients of weights of several microbatches, computed together.
+TEST(CheckpointedLayersTest, WithBatchesOfWeightGradients) {
+  const std::vector<Problem> problems = Problems();
+  for (const char* schedule : {"1f1b", "zb_h1"}) {
+    LabLayout layout = {"", schedule, 1, 1, 2};
+    layout.weight_gradient_batch = 3;
+    const auto plain = TrainInLab(layout, JobOf(problems[0], {}));
+    ExpectSameBits(TrainInLab(layout, JobOf(problems[0], {"", 2})), plain);
+  }
+}
+
+// The most bytes of activations on any device in the last step.
+int64_t PeakOf(const std::string& schedule, int devices,
+               const SelectiveCheckpointing& selective) {
+  GptOptions gpt;
+  gpt.layers = 8;
+  gpt.width = 32;
+  gpt.context = 32;
+  gpt.vocabulary = 16;
+  const Problem problem = {"gpt", *Gpt(gpt), {{32}, 16, true}};
+  LabLayout layout = {"", schedule, 1, 1, devices};
+  layout.microbatches = 4;
+  layout.device_pool = Devices();
+  LabJob job = JobOf(problem, selective);
+  int64_t peak = 0;
+  job.step = [&](const LabRank& rank, const Batch& batch,
+                 int) -> absl::StatusOr<Score> {
+    std::vector<int64_t> before;
+    for (int i = 0; i < devices; ++i) {
+      before.push_back(sim::BooksOf(i).now.total);
+      sim::ResetPeak(i);
+    }
+    TANDEM_ASSIGN_OR_RETURN(const Score score,
+                            rank.strategy->TrainStep(batch, 0.1));
+    peak = 0;
+    for (int i = 0; i < devices; ++i) {
+      peak = std::max(
+          peak, sim::BooksOf(i).peak.total - before[static_cast<size_t>(i)]);
+    }
+    return score;
+  };
+  const auto outcome = TrainInLab(layout, job);
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+  return peak;
+}
+
+TEST(CheckpointedLayersTest, MemoryFalls) {
+  for (const auto& [schedule, devices] :
+       {std::make_pair("sequential", 1), std::make_pair("1f1b", 2),
+        std::make_pair("gpipe", 2)}) {
+    SCOPED_TRACE(schedule);
+    const int64_t none = PeakOf(schedule, devices, {});
+    const int64_t half = PeakOf(schedule, devices, {"h\\.[0246]$", 0});
+    const int64_t blocks = PeakOf(schedule, devices, {"h\\.", 0});
+    const int64_t pairs = PeakOf(schedule, devices, {"", 2});
+    RecordProperty(std::string(schedule) + "_none", std::to_string(none));
+    RecordProperty(std::string(schedule) + "_blocks", std::to_string(blocks));
+    EXPECT_LT(half, none);
+    EXPECT_LT(blocks, half);
+    EXPECT_LT(blocks, none / 2);
+    EXPECT_LT(pairs, none / 2);
+  }
+}
+
+// What weights' gradients are computed from waits for them, computed again or
+// not, and is at its most when nothing else is left.
+TEST(CheckpointedLayersTest, MemoryIsNoMoreWhereWeightGradientsWait) {
+  const int64_t none = PeakOf("zb_h1", 2, {});
+  EXPECT_LE(PeakOf("zb_h1", 2, {"h\\.", 0}), none);
+  EXPECT_LE(PeakOf("zb_h1", 2, {"", 2}), none);
+}
+
+}  // namespace
+}  // namespace tandem

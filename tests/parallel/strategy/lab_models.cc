@@ -1,0 +1,65 @@
+#include "tests/parallel/strategy/lab_models.h"
+
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/random/random.h"
+#include "models/classification_loss.h"
+#include "models/registry.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kFeatures = 6;  // or tokens
+constexpr int64_t kLabClasses = 5;
+constexpr int64_t kVocabulary = 20;
+
+bool TakesTokens(const std::string& model) {
+  return absl::StartsWith(model, "gpt");
+}
+
+}  // namespace
+
+LayerSpecs LabSpecs(const std::string& model) {
+  ModelOptions options;
+  options.name = model;
+  options.tokens = TakesTokens(model);
+  options.classes = options.tokens ? kVocabulary : kLabClasses;
+  options.input_shape = {kFeatures};
+  return *MakeModel(options);
+}
+
+Batch LabBatch(const std::string& model, int64_t size, uint64_t seed,
+               int number) {
+  const at::Generator generator =
+      GeneratorFor(seed, absl::StrCat("batch ", number));
+  if (TakesTokens(model)) {
+    const auto tokens = [&] {
+      return at::randint(kVocabulary, {size, kFeatures}, generator, at::kLong);
+    };
+    return {tokens(), tokens(), size};
+  }
+  return {at::randn({size, kFeatures}, generator),
+          at::randint(kLabClasses, {size}, generator, at::kLong), size};
+}
+
+LabJob ModelJob(const std::string& model, int64_t size, int steps,
+                const LabChange& change) {
+  LabJob job;
+  job.specs = [model] { return LabSpecs(model); };
+  job.loss = CrossEntropy;
+  job.change = [change](MeshStrategyOptions& options) {
+    options.seed = kLabSeed;
+    if (change) change(options);
+  };
+  job.batch = [model, size](int step) {
+    return LabBatch(model, size, kLabSeed, step);
+  };
+  job.steps = steps;
+  job.rate = kLabRate;
+  return job;
+}
+
+}  // namespace tandem

@@ -1,0 +1,37 @@
+// Lab models: small models by name, batches for them, and jobs of the strategy
+// laboratory that train them.
+
+#ifndef TANDEM_TESTS_PARALLEL_STRATEGY_LAB_MODELS_H_
+#define TANDEM_TESTS_PARALLEL_STRATEGY_LAB_MODELS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "core/model/batch.h"
+#include "core/model/layer.h"
+#include "parallel/strategy/mesh_strategy_options.h"
+#include "tests/parallel/strategy/strategy_lab.h"
+
+namespace tandem {
+
+// Models as models/registry.h names them. A sample has 6 features and one of 5
+// classes, or, for a GPT, 6 tokens of 20.
+LayerSpecs LabSpecs(const std::string& model);
+// Drawn from the seed and the batch's number.
+Batch LabBatch(const std::string& model, int64_t size, uint64_t seed,
+               int number);
+
+using LabChange = std::function<void(MeshStrategyOptions& options)>;
+
+// ModelJob's: of models and batches, and of learning.
+constexpr uint64_t kLabSeed = 5;
+constexpr double kLabRate = 0.05;
+
+// Trains with cross-entropy on batches of `size`. `change` may be null.
+LabJob ModelJob(const std::string& model, int64_t size, int steps,
+                const LabChange& change = nullptr);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TESTS_PARALLEL_STRATEGY_LAB_MODELS_H_

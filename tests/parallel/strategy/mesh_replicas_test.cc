@@ -1,0 +1,153 @@
+// Replicas of a model, in one piece or cut, and that a reproducible step does
+// not show the layout.
+
+#include <ATen/Tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/fingerprint.h"
+#include "tests/parallel/strategy/lab_models.h"
+#include "tests/parallel/strategy/strategy_lab.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kBatch = 24;  // of all replicas
+
+class ReplicasTest : public testing::TestWithParam<LabLayout> {};
+
+LabJob ReplicasJob(const std::string& model,
+                   const LabChange& change = nullptr) {
+  return ModelJob(model, kBatch, 3, [change](MeshStrategyOptions& options) {
+    options.ddp.bucket_cap_mb = 1.0 / 1024;  // several buckets
+    if (change) change(options);
+  });
+}
+
+// Replicas of a part of the model must have the same bits after every step.
+absl::StatusOr<Score> StepAlike(const LabLayout& layout, const LabRank& rank,
+                                const Batch& batch) {
+  TANDEM_ASSIGN_OR_RETURN(const Score score,
+                          rank.strategy->TrainStep(batch, kLabRate));
+  EXPECT_EQ(score.count, layout.replicas * batch.targets.numel());
+  NamedTensors mine = rank.strategy->Parameters();
+  for (const NamedTensors& part :
+       {rank.strategy->Buffers(), rank.strategy->OptimizerState()}) {
+    mine.insert(mine.end(), part.begin(), part.end());
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          rank.world->AllGatherString(WeightsSha256(mine)));
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i], all[i % static_cast<size_t>(layout.pipe)])
+        << "rank " << i;
+  }
+  return score;
+}
+
+TEST_P(ReplicasTest, AreAlikeAndTrainAsOneDeviceOnTheWholeBatch) {
+  LabLayout layout = GetParam();
+  layout.microbatches = 4 * layout.replicas;
+  for (const std::string model : {"mlp_small", "gpt_tiny_tied"}) {
+    LabJob job = ReplicasJob(model);
+    job.step = [&](const LabRank& rank, const Batch& batch, int step) {
+      SCOPED_TRACE(absl::StrCat("step ", step));
+      return StepAlike(layout, rank, batch);
+    };
+    LabJob on_one = ReplicasJob(model);
+    TensorsByName initial;
+    on_one.begin = [&](const LabRank& rank) {
+      initial = CopiesOf(rank.strategy->Parameters());
+      return absl::OkStatus();
+    };
+    LabLayout one = {"one", "gpipe"};
+    one.microbatches = 1;
+    const auto expected = TrainInLab(one, on_one);
+    ExpectClose(TrainInLab(layout, job), expected);
+    for (const auto& [name, tensor] : initial) {
+      EXPECT_FALSE(expected->model.at(name).equal(tensor))
+          << name << " did not move";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, ReplicasTest,
+    testing::Values(LabLayout{"Ddp", "1f1b", 2, 1, 1},
+                    LabLayout{"DdpOfThree", "gpipe", 3, 1, 1},
+                    LabLayout{"Pairs", "1f1b", 2, 1, 2},
+                    LabLayout{"OverRanks", "1f1b", 2, 2, 1},
+                    LabLayout{"PairsOverRanks", "gpipe", 2, 2, 2},
+                    LabLayout{"ZeroBubble", "zb_h1", 2, 1, 2},
+                    LabLayout{"VShaped", "zb_v", 2, 1, 2, 2},
+                    LabLayout{"Chunks", "interleaved_1f1b", 2, 2, 1, 2},
+                    LabLayout{"Together", "1f1b", 2, 1, 2, 1, 12,
+                              ActivationCheckpointing::kNever, 3},
+                    LabLayout{"OneReplica", "1f1b", 1, 2, 1}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(ReproducibleTest, EveryLayoutGivesOneDevicesBits) {
+  const std::vector<LabLayout> layouts = {
+      {"two replicas", "1f1b", 2, 1, 1},
+      {"three replicas", "gpipe", 3, 1, 1},
+      {"four replicas", "1f1b", 4, 1, 1},
+      {"a pair", "1f1b", 1, 1, 2},
+      {"three stages", "gpipe", 1, 3, 1},
+      {"zero bubble", "zb_h1", 1, 2, 1},
+      {"two pairs", "zb_h1", 2, 1, 2},
+      {"three pairs over ranks", "1f1b", 3, 2, 1},
+      {"V", "zb_v", 2, 1, 2, 2},
+      {"chunks", "interleaved_1f1b", 2, 2, 1, 2},
+      {"breadth first", "looped_bfs", 2, 1, 2, 2},
+  };
+  int compared = 0;
+  for (const std::string model : {"mlp_dropout", "gpt_tiny_tied"}) {
+    for (const int groups : {0, 6}) {
+      const LabJob job = ReplicasJob(model, [&](auto& options) {
+        options.reproducible = true;
+        options.gradient_groups = groups;
+        options.clip_norm = 0.5;
+      });
+      const auto one = TrainInLab({"one"}, job);
+      for (const LabLayout& layout : layouts) {
+        const bool descends = layout.schedule == "gpipe";
+        if (groups > 0 && (descends || groups % layout.replicas != 0)) {
+          continue;
+        }
+        SCOPED_TRACE(absl::StrCat(model, ", ", layout.name, ", ", groups));
+        ExpectSameBits(TrainInLab(layout, job), one);
+        ++compared;
+      }
+    }
+  }
+  EXPECT_EQ(compared, 2 * (11 + 8));
+}
+
+TEST(ReplicasTest, AFailureOfOneIsTheErrorOfAll) {
+  std::vector<absl::Status> ends(4);
+  const absl::Status status =
+      OnLabRanks({"pairs", "1f1b", 2, 2, 1, 1, 8}, ModelJob("mlp_small", 12, 1),
+                 [&](const LabRank& rank) {
+                   Batch batch = LabBatch("mlp_small", 12, kLabSeed, 0);
+                   if (rank.rank == 2)
+                     batch.inputs = batch.inputs.narrow(1, 0, 3);
+                   ends[static_cast<size_t>(rank.rank)] =
+                       rank.strategy->TrainStep(batch, kLabRate).status();
+                   return absl::OkStatus();
+                 });
+  ASSERT_TRUE(status.ok()) << status;
+  for (int rank = 0; rank < 4; ++rank) {
+    const absl::Status& end = ends[static_cast<size_t>(rank)];
+    EXPECT_FALSE(end.ok()) << rank;
+    EXPECT_THAT(std::string(end.message()), HasSubstr("layer fc1")) << rank;
+  }
+}
+
+}  // namespace
+}  // namespace tandem
