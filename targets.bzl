@@ -17,9 +17,14 @@ def _labels(deps):
         for dep in deps
     ]
 
+def _path_in_workspace(file):
+    """As an #include has it, whether or not another workspace has this one as a dependency."""
+    path = file.short_path
+    return path.split("/", 2)[2] if path.startswith("../") else path
+
 def _translation_unit_impl(ctx):
     unit = ctx.actions.declare_file(ctx.label.name + ".cc")
-    ctx.actions.write(unit, "".join(["#include \"%s\"\n" % each.path for each in ctx.files.srcs]))
+    ctx.actions.write(unit, "".join(["#include \"%s\"\n" % _path_in_workspace(each) for each in ctx.files.srcs]))
     return [DefaultInfo(files = depset([unit]))]
 
 _translation_unit = rule(
@@ -35,7 +40,7 @@ def _joined(name, attributes):
         return attributes
     _translation_unit(name = name + "_unit", srcs = siblings)
     attributes["srcs"] = [":" + name + "_unit"] + [src for src in attributes["srcs"] if src not in siblings]
-    attributes["textual_hdrs"] = siblings
+    attributes["textual_hdrs"] = attributes.get("textual_hdrs", []) + siblings
     return attributes
 
 def _compiled(name, deps, attributes):

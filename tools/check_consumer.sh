@@ -9,7 +9,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 startup=(--output_base="$work/output" --max_idle_secs=60)
 finish() {
-  (cd "$work/consumer" && bazel "${startup[@]}" shutdown) || true
+  kill "$(cat "$work/output/server/server.pid.txt" 2>/dev/null)" 2>/dev/null || true
   # Bazel's output folders are read-only.
   chmod -R u+w "$work" && rm -rf "$work"
 }
@@ -31,9 +31,10 @@ grep -qs disk_cache user.bazelrc ||
   echo "build --disk_cache=${XDG_CACHE_HOME:-$HOME/.cache}/tandem/bazel-disk-cache" >>user.bazelrc
 
 bazel "${startup[@]}" build //:all
-# Labels that the main workspace alone knows would show here.
-bazel "${startup[@]}" query 'deps(@tandem//core/... + @tandem//datasets/... + @tandem//models/... + @tandem//parallel/...)' \
-  --output=package --noshow_progress >/dev/null
+# Labels that the main workspace alone knows would show here: everything is
+# analysed, nothing more is compiled.
+bazel "${startup[@]}" build --nobuild \
+  @tandem//core/... @tandem//datasets/... @tandem//models/... @tandem//parallel/...
 output=$(bazel "${startup[@]}" run //:main)
 echo "$output"
 grep -q 'ddp on data 2 x pipe 1, epoch 2' <<<"$output"

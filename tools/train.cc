@@ -50,9 +50,7 @@ constexpr char kUsage[] =
 absl::Status SetUp(Job& job) {
   const TrainOptions& settings = job.options;
   // Where on the mesh, and on which devices?
-  TANDEM_ASSIGN_OR_RETURN(
-      job.mesh, Mesh::Create(job.launch.world_size,
-                             static_cast<int>(settings.pipeline.pipe)));
+  TANDEM_ASSIGN_OR_RETURN(job.mesh, MeshOf(settings, job.launch.world_size));
   TANDEM_ASSIGN_OR_RETURN(job.batch_size_per_replica,
                           BatchSizeOf(settings, job.mesh.data()));
   TANDEM_ASSIGN_OR_RETURN(job.intra_op_threads,
@@ -222,11 +220,19 @@ absl::Status CheckSettings(const Launch& first) {
   return CheckLayout(settings, first.world_size);
 }
 
+// Workers of parameter servers.
+bool CanBeLost(int rank) {
+  const absl::StatusOr<TrainOptions> settings = TrainOptionsFromFlags();
+  if (!settings.ok()) return false;
+  const int servers = ServersOf(*settings);
+  return servers > 0 && rank >= servers;
+}
+
 }  // namespace
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  return tandem::RunRanks(
-      argc, argv,
-      {"train", tandem::kUsage, tandem::CheckSettings, tandem::RunRank});
+  return tandem::RunRanks(argc, argv,
+                          {"train", tandem::kUsage, tandem::CheckSettings,
+                           tandem::RunRank, tandem::CanBeLost});
 }

@@ -80,8 +80,11 @@ absl::Status RunReport::Summarise(const std::string& checkpoint) {
   if (job_->options.ddp.ddp_logging) {
     summary_.measurements = strategy.Measurements();
   }
-  TANDEM_ASSIGN_OR_RETURN(summary_.device_memory,
-                          PeakMemory(job_->devices, *job_->world));
+  // Of all ranks, of which a parameter server's job may have lost some.
+  if (ServersOf(job_->options) == 0) {
+    TANDEM_ASSIGN_OR_RETURN(summary_.device_memory,
+                            PeakMemory(job_->devices, *job_->world));
+  }
   WeightsHasher hasher;
   TANDEM_RETURN_IF_ERROR(strategy.StreamState(StateParts(), hasher));
   if (job_->speaks()) summary_.weights_sha256 = hasher.HexDigest();

@@ -20,6 +20,7 @@ absl::StatusOr<std::shared_ptr<DistributedSampler>> SamplerOf(const Job& job) {
     sampling.drop_last = options.drop_last;
     sampling.even = options.drop_last;
   }
+  if (options.ddp.uneven_inputs == "join") sampling.even = false;
   return DistributedSampler::Create(job.data.train->size(), sampling);
 }
 
@@ -67,6 +68,7 @@ absl::StatusOr<TrainingSet> TrainingSet::Open(const Job& job) {
   TrainingSet set;
   set.samples_ = job.data.train->size();
   set.batch_size_ = job.options.batch_size;
+  set.joins_ = job.options.ddp.uneven_inputs == "join";
   TANDEM_ASSIGN_OR_RETURN(set.sampler_, SamplerOf(job));
   TANDEM_ASSIGN_OR_RETURN(
       set.loader_,
@@ -93,12 +95,19 @@ int64_t TrainingSet::StartEpoch(int64_t epoch, int64_t done) {
   } else {
     loader_->StartEpoch(epoch);
   }
-  return std::min(loader_->num_batches(), steps_in_all_ - done);
+  int64_t batches = loader_->num_batches();
+  if (joins_) {
+    // Those of the replica that has the most.
+    const SamplerState start = loader_->state();
+    batches = (samples_ - start.position + batch_size_ - 1) / batch_size_;
+  }
+  return std::min(batches, steps_in_all_ - done);
 }
 
 absl::StatusOr<Batch> TrainingSet::Next() {
   TANDEM_ASSIGN_OR_RETURN(std::optional<Batch> batch, loader_->Next());
   if (batch.has_value()) return *std::move(batch);
+  if (joins_) return Batch();  // others have one
   return absl::InternalError("more steps than the epoch has batches");
 }
 

@@ -29,7 +29,8 @@ class TrainingSet {
   // it. Gives its steps that are left, if `done` of the job's are done.
   int64_t StartEpoch(int64_t epoch, int64_t done);
 
-  // The next one of StartEpoch's steps.
+  // The next one of StartEpoch's steps; with --uneven_inputs=join without
+  // samples where others alone have some left.
   absl::StatusOr<Batch> Next();
 
   // Behind the last batch.
@@ -51,6 +52,7 @@ class TrainingSet {
   std::unique_ptr<Loader> loader_;
   LearningRateOptions learning_rate_;
   SamplerState begin_;  // where this run began
+  bool joins_ = false;  // --uneven_inputs=join
   int64_t samples_ = 0;
   int64_t batch_size_ = 0;  // of all replicas
   int64_t steps_in_all_ = 0;

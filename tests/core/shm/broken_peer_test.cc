@@ -21,6 +21,7 @@
 #include "core/base/text_fields.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
+#include "core/comm/group_buffer.h"
 #include "core/shm/backend.h"
 #include "core/store/store.h"
 #include "tests/core/testing/forked_rank.h"
@@ -120,7 +121,7 @@ TEST(ShmBrokenPeerTest, NoNameIsLeftWhenAllAreKilled) {
           std::unique_ptr<Communicator> world,
           Communicator::Create(store, r, 2, "world", WithTimeout(kLong)));
       TANDEM_ASSIGN_OR_RETURN(const at::Tensor buffer,
-                              world->NewBuffer(997, at::kFloat));
+                              NewGroupBuffer(*world, 997, at::kFloat));
       TANDEM_RETURN_IF_ERROR(world->AllReduceSum(buffer));
       const std::string list = store->get_to_str("world/shm/list");
       // Rank 0's, to which the other connected.

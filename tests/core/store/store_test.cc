@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/store/sockets.h"
 #include "tests/core/testing/listening_sockets.h"
+#include "tests/core/testing/process_testing.h"
 
 namespace tandem {
 namespace {
@@ -24,12 +25,6 @@ using ::testing::IsEmpty;
 
 constexpr milliseconds kLong = seconds(30);
 constexpr milliseconds kShort(1200);
-
-int FreePort() {
-  const BoundSocket socket = ListenOn("127.0.0.1", 0).value();
-  close(socket.fd);
-  return socket.port;
-}
 
 TEST(TcpStoreTest, ListensOnTheGivenAddressAlone) {
   ASSERT_THAT(ListeningSockets(), IsEmpty());

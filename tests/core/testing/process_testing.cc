@@ -1,21 +1,21 @@
 #include "tests/core/testing/process_testing.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <random>
 #include <sstream>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/process/process_end.h"
+#include "core/store/sockets.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
@@ -122,15 +122,19 @@ int AwaitPid(const std::string& path) {
 }
 
 int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  bind(fd, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  close(fd);
-  return ntohs(address.sin_port);
+  constexpr unsigned kFirst = 16384;
+  constexpr unsigned kPorts = 16384;
+  std::random_device random;
+  absl::StatusOr<BoundSocket> socket = BoundSocket();
+  for (int tries = 0; tries < 100; ++tries) {
+    const int port = static_cast<int>(kFirst + random() % kPorts);
+    socket = ListenOn("127.0.0.1", port);
+    if (!socket.ok()) continue;
+    close(socket->fd);
+    return port;
+  }
+  ADD_FAILURE() << "no free port: " << socket.status();
+  return 0;
 }
 
 }  // namespace tandem

@@ -56,7 +56,8 @@ bool IsRunning(int pid);
 // The number in the file, once it is there; 0 if it does not come.
 int AwaitPid(const std::string& path);
 
-// A port of 127.0.0.1 that was free a moment ago.
+// A port of 127.0.0.1 that was free a moment ago, below those that the system
+// gives to connections: no other test's connection takes it meanwhile.
 int FreePort();
 
 }  // namespace tandem

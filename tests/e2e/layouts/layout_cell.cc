@@ -23,21 +23,23 @@ int GroupsOf(const LayoutCell& cell) {
 }  // namespace
 
 int LayoutCell::ranks_of_replica() const {
-  if (place == "devices") return 1;
+  if (place == "devices" || is_served()) return 1;
   return place == "both" ? 2 : stages;
 }
 
 std::string LayoutCell::strategy() const {
+  if (is_served()) return "parameter_server";
   if (stages == 1) return replicas == 1 ? "single" : "ddp";
   return replicas == 1 ? "pipeline" : "hybrid";
 }
 
 std::string ToString(const LayoutCell& cell) {
-  return absl::StrCat(cell.model, " ", cell.schedule, ", ", cell.replicas,
-                      " x ", cell.stages, " on ", cell.place, ", ",
-                      cell.microbatches, " microbatches in ",
-                      cell.gradient_groups, " groups, checkpointing ",
-                      cell.checkpointing, ", ", cell.device);
+  return absl::StrCat(
+      cell.model, " ", cell.schedule, ", ", cell.replicas, " x ", cell.stages,
+      " on ", cell.place, ", ", cell.microbatches, " microbatches in ",
+      cell.gradient_groups, " groups, checkpointing ", cell.checkpointing, ", ",
+      cell.device, ", ends ", cell.ends,
+      cell.parts == 1 ? "" : absl::StrCat(", ", cell.parts, " parts"));
 }
 
 const MatrixValues& LayoutSettings() {
@@ -46,10 +48,12 @@ const MatrixValues& LayoutSettings() {
                        ScheduleNames(),
                        {"1", "2", "3", "4"},
                        {"1", "2", "3", "4"},
-                       {"devices", "ranks", "both"},
+                       {"devices", "ranks", "both", "served"},
                        {"12", "24"},
-                       {"never", "except_last", "always"},
-                       {"cpu", "sim"}};
+                       {"never", "except_last", "always", "every_2"},
+                       {"cpu", "sim"},
+                       {"1", "2", "3"},
+                       {"whole", "short"}};
   return *settings;
 }
 
@@ -66,6 +70,8 @@ LayoutCell LayoutOf(const Combination& combination) {
   cell.microbatches = combination[5] == 0 ? 12 : 24;
   cell.checkpointing = value(6);
   cell.device = value(7);
+  cell.parts = combination[8] + 1;
+  cell.ends = value(9);
   cell.gradient_groups = GroupsOf(cell);
   return cell;
 }
@@ -76,6 +82,16 @@ std::string WhyNot(const LayoutCell& cell) {
   }
   if (cell.place == "ranks" && cell.stages == 1) {
     return "one stage is on one rank";
+  }
+  // Which workers draw masks and keep statistics for, each by itself.
+  if (cell.is_served() && cell.replicas > 1) {
+    return "a server takes the mean of workers that know their samples alone";
+  }
+  if (cell.parts > 1 && (cell.stages > 1 || Loops(cell.schedule))) {
+    return "each device of DataParallel has the whole model";
+  }
+  if (cell.parts > 1 && cell.model == "resnet18") {
+    return "a part of a microbatch records no statistics";
   }
   const int microbatches = cell.microbatches / cell.replicas;
   if (cell.schedule == "interleaved_1f1b" && microbatches % cell.stages != 0) {
@@ -98,6 +114,8 @@ LayoutCell OneDevice(const LayoutCell& cell) {
   one.microbatches = cell.microbatches;
   one.checkpointing = "never";
   one.device = "cpu";
+  one.parts = cell.parts;
+  one.ends = cell.ends;
   one.gradient_groups = cell.gradient_groups;
   return one;
 }

@@ -19,17 +19,29 @@ struct LayoutCell {
   int replicas = 1;
   int stages = 1;  // of a replica, each on a device of its own
   // Where a replica's stages are: "devices" of one rank, "ranks" of one device,
-  // or "both": 2 ranks of 2 devices.
+  // or "both": 2 ranks of 2 devices; or "served": "devices" of a worker, whose
+  // parameters a parameter server, a rank more, updates without staleness.
   std::string place;
-  int microbatches = 12;      // that a step accumulates, all replicas together
-  std::string checkpointing;  // "never", "except_last", "always"
-  std::string device;         // "cpu", "sim"
-  int gradient_groups = 12;   // into which the microbatches are put
+  int microbatches = 12;  // that a step accumulates, all replicas together
+  // Of stages: "never", "except_last", "always"; or "every_2" layers.
+  std::string checkpointing;
+  std::string device;  // "cpu", "sim"
+  // Into which DataParallel divides each microbatch, each on a device of its
+  // own that has the whole model; 1: does not.
+  int parts = 1;
+  int gradient_groups = 12;  // into which the microbatches are put
+  // "whole", or "short": the last batch of an epoch, 5 steps, is so short that
+  // of several replicas one at least has no samples left (Join).
+  std::string ends = "whole";
 
   int ranks_of_replica() const;
+  // Without a server.
   int ranks() const { return replicas * ranks_of_replica(); }
-  int devices_per_rank() const { return stages / ranks_of_replica(); }
-  // "single", "ddp", "pipeline", "hybrid": what it is a corner of.
+  bool is_served() const { return place == "served"; }
+  int servers() const { return is_served() ? 1 : 0; }
+  int devices_per_rank() const { return stages * parts / ranks_of_replica(); }
+  // "single", "ddp", "pipeline", "hybrid": what it is a corner of; or
+  // "parameter_server".
   std::string strategy() const;
 };
 
@@ -46,8 +58,8 @@ std::string WhyNot(const LayoutCell& cell);
 // All that make sense.
 std::vector<Combination> SensibleLayouts();
 
-// One device, one microbatch at a time, with this model and accumulation: what
-// the cell is compared with.
+// One device, one microbatch at a time, with this model, accumulation, parts
+// and batches, which are all on the CPU: what the cell is compared with.
 LayoutCell OneDevice(const LayoutCell& cell);
 
 // Schedules that loop have two parts of the model on each device.

@@ -26,6 +26,8 @@ ABSL_FLAG(std::vector<std::string>, microbatches, {},
 ABSL_FLAG(std::vector<std::string>, checkpointing, {},
           "Of these alone; empty: all.");
 ABSL_FLAG(std::vector<std::string>, devices, {}, "Of these alone; empty: all.");
+ABSL_FLAG(std::vector<std::string>, parts, {}, "Of these alone; empty: all.");
+ABSL_FLAG(std::vector<std::string>, ends, {}, "Of these alone; empty: all.");
 ABSL_FLAG(std::string, shard, "1/1", "I/N: every Nth cell, from the Ith.");
 
 namespace tandem {
@@ -46,7 +48,9 @@ std::vector<Asked> AllAsked() {
           {"places", 4, absl::GetFlag(FLAGS_places)},
           {"microbatches", 5, absl::GetFlag(FLAGS_microbatches)},
           {"checkpointing", 6, absl::GetFlag(FLAGS_checkpointing)},
-          {"devices", 7, absl::GetFlag(FLAGS_devices)}};
+          {"devices", 7, absl::GetFlag(FLAGS_devices)},
+          {"parts", 8, absl::GetFlag(FLAGS_parts)},
+          {"ends", 9, absl::GetFlag(FLAGS_ends)}};
 }
 
 bool Fits(const Combination& cell, const std::vector<Asked>& asked) {

@@ -10,6 +10,7 @@
 #include "models/mlp_dropout.h"
 #include "models/resnet.h"
 #include "parallel/balance/cut.h"
+#include "parallel/data_parallel/replicated_layers.h"
 #include "tests/parallel/matrix/matrix_problem.h"
 
 namespace tandem {
@@ -17,6 +18,7 @@ namespace {
 
 constexpr uint64_t kSeed = 11;
 constexpr int kSteps = 10;
+constexpr int kStepsOfEpoch = 5;
 
 bool IsGpt(const LayoutCell& cell) { return cell.model == "gpt_tiny_tied"; }
 bool IsResnet(const LayoutCell& cell) { return cell.model == "resnet18"; }
@@ -76,20 +78,43 @@ absl::StatusOr<Cuts> CutsOf(const LayerSpecs& specs, int stages) {
   return cuts;
 }
 
+std::vector<c10::Device> DevicesOf(const LayoutCell& cell, int rank) {
+  const int devices = cell.devices_per_rank();
+  return MatrixDevices(cell.device, rank * devices, devices);
+}
+
+// A short batch has four microbatches and one that lacks a sample.
+int64_t SamplesOf(const LayoutCell& cell, int step) {
+  const bool is_last = step % kStepsOfEpoch == kStepsOfEpoch - 1;
+  const bool is_short = is_last && cell.ends == "short";
+  return is_short ? 5 * MicrobatchSizeOf(cell) - 1
+                  : cell.microbatches * MicrobatchSizeOf(cell);
+}
+
 }  // namespace
 
 LayoutProblem ProblemOf(const LayoutCell& cell) {
   LayoutProblem problem;
   problem.specs = SpecsOf(cell);
   problem.learning_rate = IsGpt(cell) ? 0.003 : 0.05;
-  const int64_t size = cell.microbatches * MicrobatchSizeOf(cell);
   for (int i = 0; i < kSteps; ++i) {
-    problem.batches.push_back(RandomBatch(ShapeOf(cell), size, kSeed, i));
+    problem.batches.push_back(
+        RandomBatch(ShapeOf(cell), SamplesOf(cell, i), kSeed, i));
   }
   return problem;
 }
 
 int64_t MicrobatchSizeOf(const LayoutCell& cell) { return IsGpt(cell) ? 2 : 3; }
+
+absl::StatusOr<LayerSpecs> ModelOf(const LayoutCell& cell,
+                                   const LayoutProblem& problem, int rank) {
+  if (cell.parts == 1) return problem.specs;
+  const auto make = [&] { return MakeLayers(problem.specs, kSeed); };
+  TANDEM_ASSIGN_OR_RETURN(
+      const LayerList layers,
+      ReplicateOverDevices(make(), make, DevicesOf(cell, rank)));
+  return SpecsOf(layers);
+}
 
 absl::StatusOr<MeshStrategyOptions> OptionsOf(const LayoutCell& cell,
                                               const LayoutProblem& problem,
@@ -98,10 +123,16 @@ absl::StatusOr<MeshStrategyOptions> OptionsOf(const LayoutCell& cell,
   TANDEM_ASSIGN_OR_RETURN(options.schedule, ScheduleOf(cell));
   TANDEM_ASSIGN_OR_RETURN(options.cuts,
                           CutsOf(problem.specs, options.schedule.stages));
-  const int devices = cell.devices_per_rank();
-  options.devices = MatrixDevices(cell.device, rank * devices, devices);
+  options.devices = DevicesOf(cell, rank);
+  // Of a divided microbatch's devices the strategy knows the first.
+  if (cell.parts > 1) options.devices = {options.devices[0]};
   options.microbatch_size = MicrobatchSizeOf(cell);
-  options.pipeline.checkpointing = CheckpointingNamed(cell.checkpointing);
+  if (cell.checkpointing == "every_2") {
+    options.pipeline.selective.every = 2;
+  } else {
+    options.pipeline.checkpointing = CheckpointingNamed(cell.checkpointing);
+  }
+  options.uneven_batches = cell.ends == "short";
   options.pipeline.timeout = std::chrono::minutes(2);
   options.pipeline.hang_timeout = std::chrono::minutes(5);
   options.seed = kSeed;

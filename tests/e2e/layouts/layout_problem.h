@@ -27,6 +27,11 @@ LayoutProblem ProblemOf(const LayoutCell& cell);
 // Samples of a microbatch.
 int64_t MicrobatchSizeOf(const LayoutCell& cell);
 
+// The model as that rank has it: divided over its devices where microbatches
+// are.
+absl::StatusOr<LayerSpecs> ModelOf(const LayoutCell& cell,
+                                   const LayoutProblem& problem, int rank);
+
 // What rank `rank` of cell.ranks() is given: --reproducible, and for resnet18
 // clipping. Each stage has a layer with parameters.
 absl::StatusOr<MeshStrategyOptions> OptionsOf(const LayoutCell& cell,

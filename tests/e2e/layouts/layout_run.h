@@ -37,7 +37,8 @@ struct RankReport {
   std::vector<std::string> unmoved;  // parameters that are what they were
 };
 
-// By rank.
+// By rank that trains: of a parameter server's job the workers, which report
+// its optimizer state.
 using LayoutRun = std::vector<RankReport>;
 
 // An error if a rank fails.

@@ -36,7 +36,14 @@ TEST_P(FlagTest, HasItsEffect) {
 const Flags kPlain = {};
 const Flags kPowerSgd = {"--comm_hook=powersgd", "--power_sgd_start_step=0"};
 const Flags kClipped = {"--clip_grad_norm=0.1"};
+const Flags kAveraged = {"--average_parameters_every=2"};
 const Flags kDecayed = {"--weight_decay=0.1"};
+// Steps of 16, 16 and 1 samples: the last one has rank 0's alone.
+const Flags kUneven = {"--nodrop_last", "--synthetic_samples=33"};
+const Flags kJoined = {"--nodrop_last", "--synthetic_samples=33",
+                       "--uneven_inputs=join"};
+const Flags kNormalised = {"--model=resnet18", "--synthetic_shape=3,32,32",
+                           "--max_steps=2"};
 
 INSTANTIATE_TEST_SUITE_P(
     All, FlagTest,
@@ -52,12 +59,23 @@ INSTANTIATE_TEST_SUITE_P(
         Effect{"Epsilon", kPowerSgd,
                "--power_sgd_orthogonalization_epsilon=0.1", false},
         Effect{"RandomSeed", kPowerSgd, "--power_sgd_random_seed=7", false},
+        Effect{"Join", kUneven, "--uneven_inputs=join", false},
+        Effect{"JoinDividedByInitial", kJoined, "--join_divide_by=initial",
+               false},
+        // One replica is there, and has all samples.
+        Effect{"JoinDividedByPresent", kJoined, "--join_divide_by=present",
+               true},
+        Effect{"SyncBatchNorm", kNormalised, "--sync_batch_norm", false},
         Effect{"NormTypeOne", kClipped, "--clip_grad_norm_type=1", false},
         Effect{"NormTypeInfinity", kClipped, "--clip_grad_norm_type=inf",
                false},
         Effect{"NormTypeTwoIsTheDefault", kClipped, "--clip_grad_norm_type=2",
                true},
         Effect{"FiniteNorm", kClipped, "--error_if_nonfinite", true},
+        Effect{"OuterLearningRate", kAveraged, "--outer_learning_rate=0.7",
+               false},
+        Effect{"OuterMomentum", kAveraged, "--outer_momentum=0.9", false},
+        Effect{"NoOuterOptimizer", kAveraged, "--outer_learning_rate=1", true},
         Effect{"NoDecayOnBiases", kDecayed, "--no_weight_decay_on=bias$",
                false}),
     [](const auto& info) { return info.param.name; });

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <iostream>
 #include <regex>
 
 #include "gtest/gtest.h"
@@ -118,7 +119,12 @@ bool FaultRanks::CulpritIsOut() const {
 
 void FaultRanks::ExpectNoProcessLeft() {
   ranks_[culprit_]->Signal(SIGKILL);
-  ranks_[culprit_]->Wait();
+  const ProgramResult culprit = ranks_[culprit_]->Wait();
+  if (testing::Test::HasFailure()) {
+    std::cout << "rank " << culprit_ << " ended with " << culprit.exit_code
+              << " and said:\n"
+              << culprit.err << "\n";
+  }
   for (const auto& rank : ranks_) {
     EXPECT_TRUE(rank->LivingProcesses().empty());
   }

@@ -69,6 +69,23 @@ TEST(HybridFlagsTest, AFurtherLossIsReproducible) {
   }
 }
 
+// Whatever the strategy: one device, replicas, a model in parts, pipelines.
+TEST(HybridFlagsTest, CheckpointedLayersChangeNoBit) {
+  std::vector<Flags> layouts = Layouts();
+  layouts.push_back({"--strategy=single"});
+  layouts.push_back({"--strategy=model_parallel", "--devices_per_rank=2"});
+  for (const Flags& layout : layouts) {
+    SCOPED_TRACE(layout.back());
+    const Flags job = TinyJob("gpt_tiny_tied", layout);
+    const std::string plain = Fingerprint(RunJobForEvents(job));
+    for (const Flags& flags : std::vector<Flags>{
+             {"--checkpoint_layers=h\\.[02]$"}, {"--checkpoint_every=2"}}) {
+      EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, flags))), plain)
+          << flags[0];
+    }
+  }
+}
+
 // Where every parameter is used, looking for others changes nothing.
 // tests/parallel/strategy/unused_parameters_test.cc has some that are not.
 TEST(HybridFlagsTest, FindUnusedParametersChangesNoBit) {

@@ -64,6 +64,27 @@ TEST(UnevenBatchesTest, TheLastStepHasTheSameBitsInEveryLayout) {
   EXPECT_EQ(compared, 36);
 }
 
+// Two and one samples, or one and none, in the last step.
+TEST(UnevenBatchesTest, JoinedReplicasTrainOnEachSampleOnce) {
+  for (const int samples : {33, 35}) {
+    for (const Flags& layout : std::vector<Flags>{
+             {"--nproc_per_node=2"},
+             {"--nproc_per_node=2", "--gradient_accumulation_steps=4"},
+             {"--strategy=hybrid", "--nproc_per_node=2",
+              "--devices_per_rank=2"},
+             {"--strategy=hybrid", "--nproc_per_node=4", "--pipe=2",
+              "--microbatches=8"}}) {
+      SCOPED_TRACE(layout.back());
+      const Events events =
+          RunJobForEvents(Joined(Job("mlp_small", samples, layout),
+                                 {"--uneven_inputs=join", "--epochs=2"}));
+      const Events steps = EventsOf(events, "step");
+      ASSERT_EQ(steps.size(), 6u);
+      EXPECT_FALSE(Fingerprint(events).empty());
+    }
+  }
+}
+
 TEST(UnevenBatchesTest, EveryStrategyTakesTheLastSamples) {
   for (const Flags& layout : std::vector<Flags>{
            {},

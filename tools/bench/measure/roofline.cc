@@ -10,6 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "core/base/status_macros.h"
+#include "core/comm/group_buffer.h"
 #include "models/layers/matrix_product.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/measure/usage.h"
@@ -44,7 +45,7 @@ GemmRates MeasureGemm() {
 absl::StatusOr<double> AllReduceMs(Communicator& group, int64_t numel) {
   constexpr int kRepeats = 9;
   TANDEM_ASSIGN_OR_RETURN(const at::Tensor buffer,
-                          group.NewBuffer(numel, at::kFloat));
+                          NewGroupBuffer(group, numel, at::kFloat));
   std::vector<double> times;
   for (int i = 0; i <= kRepeats; ++i) {
     TANDEM_RETURN_IF_ERROR(group.Barrier());

@@ -6,7 +6,7 @@
 //
 // A row a size: microseconds as rank 0 sees them, the median of rounds in which
 // the ways take turns, and the bandwidth (bytes of one tensor over time).
-//   in place  shm, tensors of Communicator::NewBuffer: nothing is copied
+//   in place  shm, tensors of NewGroupBuffer: nothing is copied
 //   staged    shm, tensors from elsewhere: through slots of shared memory
 //   gloo      sockets on loopback
 // (Where a message's tensor lies makes no difference: there are two ways then.)
@@ -27,6 +27,7 @@
 #include "absl/flags/parse.h"
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
+#include "core/comm/group_buffer.h"
 #include "core/store/store.h"
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/micro/spawned.h"
@@ -46,11 +47,11 @@ constexpr std::chrono::seconds kTimeout(60);
 struct Way {
   const char* name;
   Communicator* group;
-  bool shared;  // memory of NewBuffer
+  bool shared;  // memory of NewGroupBuffer
 };
 
 absl::StatusOr<at::Tensor> MakeTensor(const Way& way, int64_t numel) {
-  if (way.shared) return way.group->NewBuffer(numel, at::kFloat);
+  if (way.shared) return NewGroupBuffer(*way.group, numel, at::kFloat);
   return at::ones({numel}, at::kFloat);
 }
 

@@ -9,8 +9,8 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/device.h"
-#include "core/sim/limits.h"
 #include "core/sim/sim.h"
+#include "core/sim/streams/limits.h"
 
 namespace tandem {
 namespace {

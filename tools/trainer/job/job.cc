@@ -35,12 +35,22 @@ absl::StatusOr<int64_t> BatchSizeOf(const TrainOptions& options, int replicas) {
                   absl::StrCat("--batch_size=", options.batch_size));
 }
 
-absl::Status CheckLayout(const TrainOptions& options, int world_size) {
-  const auto pipe = static_cast<int>(options.pipeline.pipe);
-  const auto mesh = Mesh::Create(world_size, pipe);
-  if (!mesh.ok()) {
-    return Annotate(mesh.status(), absl::StrCat("--pipe=", pipe));
+absl::StatusOr<Mesh> MeshOf(const TrainOptions& options, int world_size) {
+  const int servers = ServersOf(options);
+  if (servers >= world_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--servers=", servers, " of ", world_size, " rank(s) leave no worker: ",
+        "start ", servers + 1, " ranks or more (--nproc_per_node)"));
   }
+  const auto pipe = static_cast<int>(options.pipeline.pipe);
+  auto mesh = Mesh::Create(world_size - servers, pipe);
+  if (mesh.ok()) return mesh;
+  return Annotate(mesh.status(), absl::StrCat("--pipe=", pipe));
+}
+
+absl::Status CheckLayout(const TrainOptions& options, int world_size) {
+  const auto mesh = MeshOf(options, world_size);
+  if (!mesh.ok()) return mesh.status();
   const absl::Status strategy =
       StrategyFor(*mesh, static_cast<int>(options.devices.devices_per_rank),
                   options.strategy)
@@ -53,7 +63,8 @@ absl::Status CheckLayout(const TrainOptions& options, int world_size) {
   TANDEM_RETURN_IF_ERROR(CheckAccumulation(options, batch_size));
   TANDEM_RETURN_IF_ERROR(
       RequestedThreads(options.intra_op_threads, kMostIntraOpThreads).status());
-  return CheckLayout(options.pipeline, SurroundingsOf(options), world_size);
+  return CheckLayout(options.pipeline, SurroundingsOf(options),
+                     world_size - ServersOf(options));
 }
 
 namespace {

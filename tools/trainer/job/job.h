@@ -5,6 +5,7 @@
 
 #include <c10/core/Device.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -34,8 +35,16 @@ struct Job {
   std::string partition;  // where the model was cut, for a person
 
   bool speaks() const { return launch.rank == 0; }
-  int data_rank() const { return mesh.IndexAlong(kDataAxis, launch.rank); }
+  // Which share of the data is this rank's; of a server, which takes none, the
+  // first worker's.
+  int data_rank() const {
+    return mesh.IndexAlong(kDataAxis,
+                           std::max(0, launch.rank - ServersOf(options)));
+  }
 };
+
+// The ranks that train: all but a parameter server's servers.
+absl::StatusOr<Mesh> MeshOf(const TrainOptions& options, int world_size);
 
 // Whether the options suit this many ranks: mesh, strategy, batch size.
 absl::Status CheckLayout(const TrainOptions& options, int world_size);

@@ -187,12 +187,14 @@ absl::StatusOr<JobPartition> PartitionOf(
                                         pipeline.microbatch_size);
     return PartitionJob(options, task, devices, data, world);
   }
+  const bool in_one_piece =
+      devices.size() == 1 || IsDataParallel(SurroundingsOf(options));
   TANDEM_ASSIGN_OR_RETURN(
       task.schedule,
       SequentialSchedule(
-          static_cast<int>(devices.size()),
+          in_one_piece ? 1 : static_cast<int>(devices.size()),
           static_cast<int>(options.ddp.gradient_accumulation_steps)));
-  if (devices.size() == 1) return JobPartition{task.schedule, {}, ""};
+  if (in_one_piece) return JobPartition{task.schedule, {}, ""};
   task.microbatch =
       LargestMicrobatch(options.batch_size / world.size(),
                         options.ddp.gradient_accumulation_steps, 0);

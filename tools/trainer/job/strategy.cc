@@ -11,6 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
+#include "core/model/layer_list.h"
+#include "core/model/make_layers.h"
+#include "parallel/data_parallel/replicated_layers.h"
+#include "parallel/parameter_server.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/settings/apply_ddp_settings.h"
@@ -92,6 +96,55 @@ void SetUpdate(const TrainOptions& options, UpdateOptions* update) {
   update->clip_value = options.clip_grad_value;
 }
 
+// `replica` says how one is cut and scheduled; servers update it.
+absl::StatusOr<std::unique_ptr<Strategy>> MakeServed(
+    const TrainOptions& options, const LayerSpecs& layers,
+    const MeshStrategyOptions& replica, Communicator& world) {
+  ParameterServerOptions served;
+  SetUpdate(options, &served);
+  served.servers = ServersOf(options);
+  served.max_staleness = options.ddp.max_staleness;
+  const auto make =
+      [&](int worker) -> absl::StatusOr<std::unique_ptr<Strategy>> {
+    MeshStrategyOptions its = replica;
+    // What layers draw is each worker's own; initial values are the first's.
+    its.seed += static_cast<uint64_t>(worker);
+    return MeshStrategy::Create(layers, LossOf(options), its, nullptr);
+  };
+  return MakeParameterServer(make, served, world);
+}
+
+// The same model, on one device to whom it is given, with a replica on each of
+// the others.
+absl::StatusOr<LayerSpecs> ReplicatedModel(
+    const TrainOptions& options, const LayerSpecs& specs,
+    const std::vector<c10::Device>& devices) {
+  TANDEM_ASSIGN_OR_RETURN(const LayerList layers,
+                          MakeModelLayers(specs, options.seed));
+  TANDEM_ASSIGN_OR_RETURN(
+      const LayerList replicated,
+      ReplicateOverDevices(
+          layers, [&] { return MakeLayers(specs, options.seed); }, devices,
+          LossOf(options).names().outputs));
+  return SpecsOf(replicated);
+}
+
+// Replicas that reduce their gradients.
+absl::StatusOr<std::unique_ptr<Strategy>> MakeReplicas(
+    const TrainOptions& options, const LayerSpecs& layers,
+    MeshStrategyOptions mesh, Communicator& world) {
+  SetUpdate(options, &mesh);
+  Apply(options.ddp, &mesh);
+  LayerSpecs model = layers;
+  if (IsDataParallel(SurroundingsOf(options))) {
+    TANDEM_ASSIGN_OR_RETURN(model,
+                            ReplicatedModel(options, layers, mesh.devices));
+    mesh.devices = {mesh.devices.front()};
+  }
+  return MeshStrategy::Create(model, LossOf(options), mesh,
+                              world.size() == 1 ? nullptr : &world);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
@@ -112,16 +165,15 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
   mesh.gradient_groups = static_cast<int>(options.pipeline.gradient_groups);
   mesh.seed = options.seed;
   mesh.pipeline.checkpointing = CheckpointingOf(options.pipeline);
+  mesh.pipeline.selective = SelectiveOf(options);
   mesh.pipeline.defers_statistics = options.pipeline.deferred_batch_norm;
   mesh.pipeline.timeout =
       std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1e3));
   mesh.pipeline.hang_timeout = mesh.pipeline.timeout;
-  SetUpdate(options, &mesh);
-  Apply(options.ddp, &mesh);
-  TANDEM_ASSIGN_OR_RETURN(
-      std::unique_ptr<Strategy> strategy,
-      MeshStrategy::Create(layers, LossOf(options), mesh,
-                           world.size() == 1 ? nullptr : &world));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Strategy> strategy,
+                          ServersOf(options) > 0
+                              ? MakeServed(options, layers, mesh, world)
+                              : MakeReplicas(options, layers, mesh, world));
   TANDEM_RETURN_IF_ERROR(CheckExemption(options, *strategy, world));
   return strategy;
 }

@@ -20,11 +20,15 @@ struct Needs {
 constexpr Needs kStrategies[] = {
     {"single", true, false, true, false, false, "one replica on one device"},
     {"ddp", true, true, true, true, false, "replicas of one rank each"},
+    {"data_parallel", true, true, false, true, false,
+     "replicas on the several devices of each rank"},
     {"model_parallel", true, false, false, true, false,
      "one replica on several devices of one rank"},
     {"pipeline", true, false, false, true, true,
      "one replica on several devices"},
     {"hybrid", true, true, true, true, true, "any replicas"},
+    {"parameter_server", true, true, true, true, false,
+     "workers of one rank each, beside servers"},
 };
 
 std::string KnownStrategies() {

@@ -22,7 +22,9 @@ namespace tandem {
 // "single", "model_parallel" and "ddp" run a replica's devices one after the
 // other, "pipeline" and "hybrid" all at once, on microbatches. `requested`
 // overrides it, where the mesh allows: "pipeline" wherever one replica has
-// several devices, "hybrid" everywhere, "ddp" for one rank too.
+// several devices, "hybrid" everywhere, "ddp" for one rank too, and
+// "data_parallel", for which each device has a replica, wherever a rank that is
+// no part of a pipeline has several devices.
 // Empty or "auto" asks for none. InvalidArgument for an unknown name, or one
 // that contradicts the mesh.
 absl::StatusOr<std::string> StrategyFor(const Mesh& mesh, int devices_per_rank,

@@ -18,8 +18,9 @@ absl::StatusOr<int> ThreadsOf(const TrainOptions& options,
   }
   CoreSharing sharing;
   sharing.ranks = launch.local_world_size;
-  // A rank's devices work at once in a pipeline.
-  if (IsPipeline(options.pipeline, SurroundingsOf(options))) {
+  // A rank's devices work at once in a pipeline, and when each has a replica.
+  if (IsPipeline(options.pipeline, SurroundingsOf(options)) ||
+      IsDataParallel(SurroundingsOf(options))) {
     sharing.threads_of_rank =
         static_cast<int>(options.devices.devices_per_rank);
   }

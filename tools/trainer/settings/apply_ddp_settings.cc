@@ -55,10 +55,22 @@ void Apply(const DdpSettings& settings, MeshStrategyOptions* options) {
   if (settings.comm_hook != "none") {
     options->make_hook = [settings] { return MakeHook(settings); };
   }
+  options->sync_batch_norm = settings.sync_batch_norm;
+  if (settings.uneven_inputs == "join") options->uneven_batches = true;
+  if (settings.join_divide_by == "initial") {
+    options->uneven_division = UnevenDivision::kInitialReplicas;
+  }
+  if (settings.join_divide_by == "present") {
+    options->uneven_division = UnevenDivision::kPresentReplicas;
+  }
   if (settings.average_parameters_every > 0) {
     options->averaging =
         ParameterAveragingOptions{settings.average_parameters_every,
                                   settings.average_parameters_warmup_steps};
+    if (HasOuterOptimizer(settings)) {
+      options->averaging->outer = OuterOptimizerOptions{
+          settings.outer_learning_rate, settings.outer_momentum};
+    }
   }
 }
 

@@ -40,6 +40,19 @@ absl::Status CheckTogether(const DdpSettings& settings) {
         " averages gradients, --average_parameters_every=",
         settings.average_parameters_every, " parameters instead: give one"));
   }
+  if (settings.average_parameters_every > 0 && settings.sync_batch_norm) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--sync_batch_norm has replicas normalise together, "
+        "--average_parameters_every=",
+        settings.average_parameters_every, " train apart: give one"));
+  }
+  if (settings.join_divide_by != "samples" &&
+      settings.uneven_inputs != "join") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--join_divide_by=", settings.join_divide_by,
+                     " is about replicas that have no samples left: give "
+                     "--uneven_inputs=join as well"));
+  }
   if (settings.average_parameters_every == 0 &&
       settings.average_parameters_warmup_steps > 0) {
     return absl::InvalidArgumentError(
@@ -48,10 +61,21 @@ absl::Status CheckTogether(const DdpSettings& settings) {
                      " come before parameters are averaged, which is off: give "
                      "--average_parameters_every=STEPS as well"));
   }
+  if (settings.average_parameters_every == 0 && HasOuterOptimizer(settings)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--outer_learning_rate=", settings.outer_learning_rate,
+                     " and --outer_momentum=", settings.outer_momentum,
+                     " are about averaged parameters, which are off: give "
+                     "--average_parameters_every=STEPS as well"));
+  }
   return absl::OkStatus();
 }
 
 }  // namespace
+
+bool HasOuterOptimizer(const DdpSettings& settings) {
+  return settings.outer_learning_rate != 1 || settings.outer_momentum != 0;
+}
 
 absl::Status Validate(const DdpSettings& settings) {
 #define SETTING(kind, name, value, range, help) \

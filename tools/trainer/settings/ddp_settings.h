@@ -28,6 +28,9 @@ absl::StatusOr<DdpSettings> DdpSettingsFromFlags();
 // is seen later.
 absl::Status Validate(const DdpSettings& settings);
 
+// Whether averaged parameters are more than their mean (DiLoCo).
+bool HasOuterOptimizer(const DdpSettings& settings);
+
 // Every setting as (flag name, value).
 SettingValues Describe(const DdpSettings& settings);
 

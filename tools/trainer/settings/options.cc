@@ -78,6 +78,23 @@ absl::Status CheckWeightDecay(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckCheckpointing(const TrainOptions& options) {
+  const SelectiveCheckpointing selective = SelectiveOf(options);
+  const absl::Status groups = CheckpointedGroups({}, selective).status();
+  if (!groups.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--", groups.message()));
+  }
+  if (!selective.is_on() || options.pipeline.balance != "profile") {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      selective.layers.empty()
+          ? absl::StrCat("--checkpoint_every=", selective.every)
+          : absl::StrCat("--checkpoint_layers=", selective.layers),
+      " drops what --balance=profile would plan with, which knows of "
+      "--checkpoint_activations alone: leave one out, or balance another way"));
+}
+
 // What would let the layout be seen in the result.
 absl::Status CheckReproducible(const TrainOptions& options) {
   if (!options.pipeline.reproducible) return absl::OkStatus();
@@ -87,9 +104,13 @@ absl::Status CheckReproducible(const TrainOptions& options) {
         " rounds what replicas send, which --reproducible cannot have: leave "
         "one out"));
   }
-  const std::set<std::string> others = {
-      "average_parameters_every", "delay_all_reduce_named_params",
-      "parameters_to_ignore", "skip_all_reduce_unused_params", "static_graph"};
+  const std::set<std::string> others = {"average_parameters_every",
+                                        "delay_all_reduce_named_params",
+                                        "join_divide_by",
+                                        "parameters_to_ignore",
+                                        "skip_all_reduce_unused_params",
+                                        "static_graph",
+                                        "sync_batch_norm"};
   for (const auto& [flag, value] :
        Differing(Describe(options.ddp), Describe(DdpSettings()))) {
     if (others.count(flag) == 0) continue;
@@ -103,6 +124,17 @@ absl::Status CheckReproducible(const TrainOptions& options) {
 
 absl::Status CheckTogether(const TrainOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckReproducible(options));
+  if (options.ddp.uneven_inputs == "join" && options.drop_last) {
+    return absl::InvalidArgumentError(
+        "--uneven_inputs=join trains on every sample, but those at an epoch's "
+        "end are left out: give --nodrop_last as well");
+  }
+  if (options.ddp.sync_batch_norm && options.strategy == "data_parallel") {
+    return absl::InvalidArgumentError(
+        "--sync_batch_norm is of ranks, and does not reach the replicas that "
+        "--strategy=data_parallel has on each: use --strategy=ddp with a rank "
+        "a device");
+  }
   if (options.nesterov && options.optimizer != "sgd") {
     return absl::InvalidArgumentError(
         absl::StrCat("--nesterov is sgd's, but --optimizer=", options.optimizer,
@@ -147,7 +179,9 @@ absl::Status Validate(const TrainOptions& options) {
       CheckReplicas(options, options.strategy == "pipeline" ? 1 : 2));
   TANDEM_RETURN_IF_ERROR(CheckClipping(options));
   TANDEM_RETURN_IF_ERROR(CheckWeightDecay(options));
+  TANDEM_RETURN_IF_ERROR(CheckCheckpointing(options));
   TANDEM_RETURN_IF_ERROR(CheckData(options));
+  TANDEM_RETURN_IF_ERROR(CheckParameterServer(options));
   return CheckTogether(options);
 }
 
@@ -176,6 +210,10 @@ absl::Status CheckReplicas(const TrainOptions& options, int64_t replicas) {
 PipelineSurroundings SurroundingsOf(const TrainOptions& options) {
   return {options.strategy, options.devices.devices_per_rank,
           options.batch_size, options.devices.cut};
+}
+
+SelectiveCheckpointing SelectiveOf(const TrainOptions& options) {
+  return {options.checkpoint_layers, options.checkpoint_every};
 }
 
 double ResolvedLearningRate(const TrainOptions& options) {

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "parallel/activation_checkpointing/checkpointed_groups.h"
 #include "tools/trainer/settings/ddp_settings.h"
 #include "tools/trainer/settings/device_settings.h"
 #include "tools/trainer/settings/pipeline_settings.h"
@@ -43,12 +44,22 @@ absl::Status Validate(const TrainOptions& options);
 // side by side take less of it than replicas in one piece.
 absl::Status CheckReplicas(const TrainOptions& options, int64_t replicas);
 
+// How many ranks are parameter servers: 0 unless --strategy=parameter_server.
+int ServersOf(const TrainOptions& options);
+
+// Whether what was given suits --strategy=parameter_server; or, with another,
+// that nothing was given that is its alone.
+absl::Status CheckParameterServer(const TrainOptions& options);
+
 // The learning rate that will be used: --learning_rate, or the optimizer's
 // usual one (sgd 0.05, adam and adamw 0.001).
 double ResolvedLearningRate(const TrainOptions& options);
 
 // What else decides about the pipeline.
 PipelineSurroundings SurroundingsOf(const TrainOptions& options);
+
+// --checkpoint_layers and --checkpoint_every.
+SelectiveCheckpointing SelectiveOf(const TrainOptions& options);
 
 // Every option as (flag name, value), in the order in which they are printed.
 SettingValues Describe(const TrainOptions& options);

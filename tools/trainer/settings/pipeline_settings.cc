@@ -106,6 +106,26 @@ absl::Status CheckStrategy(const PipelineSettings& settings,
                    "--devices_per_rank or --pipe"));
 }
 
+// Replicas within a rank: what they cannot have.
+absl::Status CheckDataParallel(const PipelineSettings& settings,
+                               const PipelineSurroundings& around) {
+  if (!IsDataParallel(around)) return absl::OkStatus();
+  if (settings.reproducible) {
+    return absl::InvalidArgumentError(
+        "--reproducible excludes --strategy=data_parallel: a microbatch that "
+        "is "
+        "divided over devices gives sums of other parts, and so other bits, "
+        "with another --devices_per_rank; --strategy=ddp divides by whole "
+        "microbatches");
+  }
+  if (settings.balance.empty() && around.cut.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      settings.balance.empty() ? "--cut=" : "--balance=",
+      settings.balance.empty() ? around.cut : settings.balance,
+      " says where to cut the model, but with --strategy=data_parallel each "
+      "device has all of it: leave one out"));
+}
+
 // What would let the layout be seen in the result.
 absl::Status CheckReproducible(const PipelineSettings& settings) {
   if (!settings.reproducible) {
@@ -135,6 +155,10 @@ absl::Status CheckReproducible(const PipelineSettings& settings) {
 
 }  // namespace
 
+bool IsDataParallel(const PipelineSurroundings& around) {
+  return around.strategy == "data_parallel";
+}
+
 bool IsPipeline(const PipelineSettings& settings,
                 const PipelineSurroundings& around) {
   return settings.reproducible || around.strategy == "pipeline" ||
@@ -149,6 +173,7 @@ absl::Status Validate(const PipelineSettings& settings,
 #include "tools/trainer/settings/pipeline_settings.def"
   TANDEM_RETURN_IF_ERROR(CheckSchedule(settings));
   TANDEM_RETURN_IF_ERROR(CheckMicrobatches(settings, around.batch_size));
+  TANDEM_RETURN_IF_ERROR(CheckDataParallel(settings, around));
   TANDEM_RETURN_IF_ERROR(CheckReproducible(settings));
   TANDEM_RETURN_IF_ERROR(CheckStrategy(settings, around));
   return CheckBalance(settings, around);

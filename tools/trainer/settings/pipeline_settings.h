@@ -35,6 +35,9 @@ struct PipelineSurroundings {
 bool IsPipeline(const PipelineSettings& settings,
                 const PipelineSurroundings& around);
 
+// Has each device of a rank a replica of the model?
+bool IsDataParallel(const PipelineSurroundings& around);
+
 // Whether each is in its range, and they fit together and to what is around
 // them; the error names the flag, what was given and what it takes.
 absl::Status Validate(const PipelineSettings& settings,

@@ -43,13 +43,15 @@ TEST(StrategyForTest, FollowsFromTheMesh) {
   EXPECT_EQ(Strategy(2, 1, 1, "auto"), "ddp");
 }
 
-// Which of the five take each mesh: ranks, pipe degree, devices per rank.
+// Which of the six take each mesh: ranks, pipe degree, devices per rank.
 TEST(StrategyForTest, ARequestThatFitsIsTakenAndNoOther) {
   const std::map<std::vector<int>, std::set<std::string>> fitting = {
-      {{1, 1, 1}, {"single", "ddp", "hybrid"}},
-      {{3, 1, 1}, {"ddp", "hybrid"}},
-      {{1, 1, 2}, {"ddp", "model_parallel", "pipeline", "hybrid"}},
-      {{2, 1, 2}, {"ddp", "hybrid"}},
+      {{1, 1, 1}, {"single", "ddp", "hybrid", "parameter_server"}},
+      {{3, 1, 1}, {"ddp", "hybrid", "parameter_server"}},
+      {{1, 1, 2},
+       {"ddp", "data_parallel", "model_parallel", "pipeline", "hybrid",
+        "parameter_server"}},
+      {{2, 1, 2}, {"ddp", "data_parallel", "hybrid", "parameter_server"}},
       {{2, 2, 1}, {"pipeline", "hybrid"}},
       {{2, 2, 2}, {"pipeline", "hybrid"}},
       {{4, 2, 1}, {"hybrid"}},
@@ -59,7 +61,8 @@ TEST(StrategyForTest, ARequestThatFitsIsTakenAndNoOther) {
     const std::string usual = Strategy(mesh[0], mesh[1], mesh[2]);
     EXPECT_EQ(names.count(usual), 1u) << usual;
     for (const std::string name :
-         {"single", "ddp", "model_parallel", "pipeline", "hybrid"}) {
+         {"single", "ddp", "data_parallel", "model_parallel", "pipeline",
+          "hybrid", "parameter_server"}) {
       if (names.count(name) > 0) {
         EXPECT_EQ(Strategy(mesh[0], mesh[1], mesh[2], name), name);
       } else {
@@ -78,9 +81,9 @@ TEST(StrategyForTest, AContradictionNamesBothSides) {
 }
 
 TEST(StrategyForTest, AnUnknownNameListsTheKnown) {
-  EXPECT_THAT(
-      Refusal(1, 1, 1, "zero"),
-      HasSubstr("single, ddp, model_parallel, pipeline, hybrid (or auto)"));
+  EXPECT_THAT(Refusal(1, 1, 1, "zero"),
+              HasSubstr("single, ddp, data_parallel, model_parallel, pipeline, "
+                        "hybrid, parameter_server (or auto)"));
   EXPECT_FALSE(StrategyFor(Mesh(), 0, "").ok());
 }
 

@@ -123,6 +123,27 @@ INSTANTIATE_TEST_SUITE_P(
                   },
                   "--parameters_to_ignore=fc1.weight lets sums"},
         BadOption{[](TrainOptions& o) {
+                    o.pipeline.reproducible = true;
+                    o.pipeline.microbatch_size = 4;
+                    o.ddp.sync_batch_norm = true;
+                  },
+                  "--sync_batch_norm=true lets sums depend on the"},
+        BadOption{[](TrainOptions& o) {
+                    o.ddp.sync_batch_norm = true;
+                    o.strategy = "data_parallel";
+                    o.devices.devices_per_rank = 2;
+                  },
+                  "does not reach the replicas that --strategy=data_parallel"},
+        BadOption{[](TrainOptions& o) {
+                    o.ddp.sync_batch_norm = true;
+                    o.ddp.average_parameters_every = 4;
+                  },
+                  "--sync_batch_norm has replicas normalise together"},
+        BadOption{[](TrainOptions& o) { o.ddp.uneven_inputs = "join"; },
+                  "give --nodrop_last as well"},
+        BadOption{[](TrainOptions& o) { o.ddp.join_divide_by = "present"; },
+                  "give --uneven_inputs=join as well"},
+        BadOption{[](TrainOptions& o) {
                     o.nesterov = true;
                     o.momentum = 0;
                   },
@@ -170,6 +191,22 @@ INSTANTIATE_TEST_SUITE_P(
                     o.no_weight_decay_on = "bias(";
                   },
                   "--no_weight_decay_on=bias(: not a regular expression"},
+        BadOption{[](TrainOptions& o) { o.checkpoint_layers = "h("; },
+                  "--checkpoint_layers=h(: not a regular expression"},
+        BadOption{[](TrainOptions& o) { o.checkpoint_every = -1; },
+                  "--checkpoint_every=-1"},
+        BadOption{[](TrainOptions& o) {
+                    o.checkpoint_every = 2;
+                    o.devices.devices_per_rank = 2;
+                    o.pipeline.balance = "profile";
+                  },
+                  "--checkpoint_every=2 drops what --balance=profile"},
+        BadOption{[](TrainOptions& o) {
+                    o.checkpoint_layers = "h";
+                    o.devices.devices_per_rank = 2;
+                    o.pipeline.balance = "profile";
+                  },
+                  "--checkpoint_layers=h drops what --balance=profile"},
         BadOption{[](TrainOptions& o) { o.ddp.comm_hook = "bf16_power_sgd"; },
                   "known: none, allreduce, fp16, bf16, powersgd, "
                   "powersgd_fp16, powersgd_bf16"},
@@ -198,6 +235,18 @@ INSTANTIATE_TEST_SUITE_P(
                     o.ddp.average_parameters_every = 4;
                   },
                   "--comm_hook=allreduce averages gradients"},
+        BadOption{[](TrainOptions& o) { o.ddp.outer_momentum = 0.9; },
+                  "give --average_parameters_every=STEPS as well"},
+        BadOption{[](TrainOptions& o) { o.ddp.outer_learning_rate = 0.7; },
+                  "give --average_parameters_every=STEPS as well"},
+        BadOption{[](TrainOptions& o) { o.ddp.servers = 2; },
+                  "--servers=2 is for parameter servers"},
+        BadOption{[](TrainOptions& o) {
+                    o.strategy = "parameter_server";
+                    o.pipeline.reproducible = true;
+                    o.pipeline.microbatch_size = 1;
+                  },
+                  "reproducible"},
         BadOption{[](TrainOptions& o) { o.eval_only = true; },
                   "name it with --resume"},
         BadOption{[](TrainOptions& o) {

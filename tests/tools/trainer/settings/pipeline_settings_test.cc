@@ -37,7 +37,8 @@ std::string FileOf(const std::string& name, const std::string& text) {
 }
 
 TEST(PipelineSettings, UsualOnesSuitEveryStrategy) {
-  for (const char* strategy : {"auto", "single", "ddp", "model_parallel"}) {
+  for (const char* strategy :
+       {"auto", "single", "ddp", "data_parallel", "model_parallel"}) {
     EXPECT_EQ(ErrorOf({{}, {strategy, 1, 64, ""}, 3}), "") << strategy;
   }
   EXPECT_EQ(ErrorOf({}), "");
@@ -193,6 +194,35 @@ INSTANTIATE_TEST_SUITE_P(
               a.around.strategy = "ddp";
             },
             "--pipe=2 needs --strategy=pipeline or hybrid, but --strategy=ddp"},
+        Bad{[](Asked& a) {
+              a.settings.schedule = "gpipe";
+              a.around.strategy = "data_parallel";
+            },
+            "--schedule=gpipe is for pipelines, but "
+            "--strategy=data_parallel"},
+        Bad{[](Asked& a) {
+              a.settings.pipe = 2;
+              a.around.strategy = "data_parallel";
+            },
+            "--pipe=2 needs --strategy=pipeline or hybrid, but "
+            "--strategy=data_parallel"},
+        Bad{[](Asked& a) {
+              a.settings.reproducible = true;
+              a.settings.microbatch_size = 4;
+              a.around.strategy = "data_parallel";
+            },
+            "--reproducible excludes --strategy=data_parallel: a microbatch"},
+        Bad{[](Asked& a) {
+              a.settings.balance = "uniform";
+              a.around.strategy = "data_parallel";
+            },
+            "--balance=uniform says where to cut the model, but with "
+            "--strategy=data_parallel"},
+        Bad{[](Asked& a) {
+              a.around.cut = "fc2";
+              a.around.strategy = "data_parallel";
+            },
+            "--cut=fc2 says where to cut the model"},
         Bad{[](Asked& a) {
               a.settings.schedule = "gpipe";
               a.around.strategy = "model_parallel";
