@@ -24,13 +24,14 @@ template <typename F>
 struct IsModule<F, std::void_t<decltype(std::declval<F&>()->named_buffers())>>
     : std::true_type {};
 
-// function(arguments...), or its forward(arguments...).
+// A module's forward(arguments...), or function(arguments...). (A Sequential as
+// a function does not compile: its forward is a template.)
 template <typename F, typename... Args>
 decltype(auto) CallOrForward(F& function, Args&... arguments) {
-  if constexpr (std::is_invocable_v<F&, Args&...>) {
-    return function(arguments...);
-  } else {
+  if constexpr (IsModule<F>::value) {
     return function->forward(arguments...);
+  } else {
+    return function(arguments...);
   }
 }
 

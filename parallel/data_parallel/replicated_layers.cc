@@ -12,12 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/base/torch_status.h"
-#include "core/device/memory_category.h"
 #include "core/model/layer_links.h"
 #include "core/model/layer_list.h"
 #include "core/model/layer_list_traits.h"
 #include "core/model/microbatch_scope.h"
+#include "core/model/move_layers.h"
 #include "core/model/shared_statistics.h"
 #include "core/model/statistics_records.h"
 #include "parallel/data_parallel/data_parallel.h"
@@ -71,7 +70,7 @@ LayerList NamedLayers(LayerList layers) {
   TORCH_CHECK(false, message);
 }
 
-using Normalisations = std::vector<std::shared_ptr<torch::nn::Module>>;
+using Normalisations = std::vector<std::shared_ptr<const SharesStatistics>>;
 
 // Layers that could share statistics.
 Normalisations NormalisationsOf(const LayerList& layers) {
@@ -79,9 +78,8 @@ Normalisations NormalisationsOf(const LayerList& layers) {
   for (const Layer& layer : layers) {
     if (layer.module == nullptr) continue;
     for (const auto& module : layer.module->modules()) {
-      if (dynamic_cast<const SharesStatistics*>(module.get()) != nullptr) {
-        found.push_back(module);
-      }
+      auto shares = std::dynamic_pointer_cast<const SharesStatistics>(module);
+      if (shares != nullptr) found.push_back(std::move(shares));
     }
   }
   return found;
@@ -91,7 +89,7 @@ Normalisations NormalisationsOf(const LayerList& layers) {
 void CheckShareNothing(const Normalisations& layers) {
   for (const auto& layer : layers) {
     TORCH_CHECK_VALUE(
-        !dynamic_cast<const SharesStatistics&>(*layer).has_statistics_group(),
+        !layer->has_statistics_group(),
         "SyncBatchNorm does not reach the replicas of DataParallel: give each "
         "device a rank of its own (DDP)");
   }
@@ -111,17 +109,6 @@ at::Tensor Run(Parallel& parallel, const LayerLinks& links,
   if (!outputs.ok()) Throw(outputs.status());
   for (auto& [name, skip] : outputs->second) skips[name] = std::move(skip);
   return std::move(outputs->first);
-}
-
-absl::Status Move(const LayerList& layers, c10::Device device) {
-  const MemoryCategoryScope scope(MemoryCategory::kParameters);
-  for (const Layer& layer : layers) {
-    if (layer.module == nullptr) continue;
-    TANDEM_RETURN_IF_ERROR(
-        CatchTorch([&] { layer.module->to(device); },
-                   absl::StrCat("moving layer ", layer.name)));
-  }
-  return absl::OkStatus();
 }
 
 // Holds the layer's parameters, and hands its input on.
@@ -147,7 +134,7 @@ absl::StatusOr<LayerList> ReplicateOverDevices(
   options.device_ids = devices;
   options.counts_all_writes = counts_all_writes;
   TANDEM_ASSIGN_OR_RETURN(options.device_ids, DevicesOf(options));
-  TANDEM_RETURN_IF_ERROR(Move(layers, options.device_ids[0]));
+  TANDEM_RETURN_IF_ERROR(MoveLayers(layers, options.device_ids[0]));
   TANDEM_ASSIGN_OR_RETURN(
       std::unique_ptr<Parallel> made,
       Parallel::Create(NamedLayers(layers), options, [&make](c10::Device) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/util/accumulate.h>
 #include <glog/logging.h>
 
 #include <utility>
@@ -110,9 +111,8 @@ absl::Status JoiningSink::Add(const at::Tensor& values) {
   const TensorInfo whole = WholeOf(piece);
   TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
     if (!joined_.defined()) {
-      int64_t numel = 1;
-      for (const int64_t size : whole.sizes) numel *= size;
-      joined_ = at::empty({numel}, values.options());
+      joined_ =
+          at::empty({c10::multiply_integers(whole.sizes)}, values.options());
       filled_ = 0;
     }
     if (filled_ == Split(piece.name).begin) {

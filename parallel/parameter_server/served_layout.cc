@@ -1,6 +1,7 @@
 #include "parallel/parameter_server/served_layout.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/util/accumulate.h>
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -16,12 +17,6 @@
 
 namespace tandem {
 namespace {
-
-int64_t NumelOf(const TensorInfo& info) {
-  int64_t numel = 1;
-  for (const int64_t size : info.sizes) numel *= size;
-  return numel;
-}
 
 int64_t BytesOf(c10::ScalarType dtype) {
   return static_cast<int64_t>(c10::elementSize(dtype));
@@ -65,7 +60,7 @@ Slice CutOut(const std::vector<ServedTensor>& tensors, int64_t begin,
   int64_t at = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const int64_t element = BytesOf(tensors[i].info.dtype);
-    const int64_t numel = NumelOf(tensors[i].info);
+    const int64_t numel = c10::multiply_integers(tensors[i].info.sizes);
     const int64_t from = std::max(at, begin);
     const int64_t to = std::min(at + numel * element, end);
     const bool empty_here =

@@ -1,7 +1,5 @@
 #include "parallel/pipeline/model.h"
 
-#include <torch/nn/module.h>
-
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -11,10 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
-#include "core/base/torch_status.h"
-#include "core/device/memory_category.h"
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
+#include "core/model/move_layers.h"
 #include "core/model/reproducible.h"
 #include "parallel/channel/message_layout.h"
 
@@ -39,17 +36,6 @@ int StageOfLayer(const Cuts& cuts, int64_t layer) {
 
 std::string StageName(int stage, c10::Device device) {
   return absl::StrCat("stage ", stage, ", on ", device.str());
-}
-
-absl::Status Move(const LayerList& layers, c10::Device device) {
-  const MemoryCategoryScope scope(MemoryCategory::kParameters);
-  for (const Layer& layer : layers) {
-    if (layer.module == nullptr) continue;
-    TANDEM_RETURN_IF_ERROR(
-        CatchTorch([&] { layer.module->to(device); },
-                   absl::StrCat("moving layer ", layer.name)));
-  }
-  return absl::OkStatus();
 }
 
 std::vector<std::string> NamesOf(const LayerSpecs& specs) {
@@ -187,7 +173,8 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     if (options.recomputes || !stage.checkpointed.empty()) {
       TANDEM_RETURN_IF_ERROR(CheckRecomputable(layers, stage.device));
     }
-    TANDEM_RETURN_IF_ERROR(Annotate(Move(layers, stage.device), stage.name));
+    TANDEM_RETURN_IF_ERROR(
+        Annotate(MoveLayers(layers, stage.device), stage.name));
     stages[static_cast<size_t>(i)] =
         std::make_unique<PipelineStage>(std::move(layers), std::move(stage));
   }

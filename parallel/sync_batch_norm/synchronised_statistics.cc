@@ -68,7 +68,8 @@ SharedStatistics Combined(const at::Tensor& rows) {
         &sum);
   }
   SharedStatistics whole = {sum.count, sum.mean, at::Tensor()};
-  if (sum.count > 0) whole.variance = sum.squares / static_cast<double>(sum.count);
+  if (sum.count > 0)
+    whole.variance = sum.squares / static_cast<double>(sum.count);
   return whole;
 }
 

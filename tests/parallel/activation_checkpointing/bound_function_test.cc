@@ -4,6 +4,7 @@
 #include <ATen/ops/full.h>
 #include <c10/core/Scalar.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
 #include <memory>
@@ -42,6 +43,8 @@ TEST(BoundFunctionTest, ModulesGoForward) {
   const auto module = std::make_shared<Doubling>();
   const at::Tensor three = Number(3);
   EXPECT_EQ(CallOrForward(module, three).item().toDouble(), 6);
+  torch::nn::Sequential twice(*module, *module);
+  EXPECT_EQ(CallOrForward(twice, three).item().toDouble(), 12);
   const auto word = [](const std::string& text) { return text + "!"; };
   const std::string text = "text";
   EXPECT_EQ(CallOrForward(word, text), "text!");

@@ -172,11 +172,14 @@ TEST(CheckpointedLayersTest, MemoryFalls) {
 }
 
 // What weights' gradients are computed from waits for them, computed again or
-// not, and is at its most when nothing else is left.
+// not, and is at its most when nothing else is left. Whether a message has come
+// by then (6 samples of 32 x 32 floats, one in each direction) is a matter of
+// timing; a block has many times as much.
 TEST(CheckpointedLayersTest, MemoryIsNoMoreWhereWeightGradientsWait) {
-  const int64_t none = PeakOf("zb_h1", 2, {});
-  EXPECT_LE(PeakOf("zb_h1", 2, {"h\\.", 0}), none);
-  EXPECT_LE(PeakOf("zb_h1", 2, {"", 2}), none);
+  constexpr int64_t kMessages = 2 * 6 * 32 * 32 * sizeof(float);
+  const int64_t most = PeakOf("zb_h1", 2, {}) + kMessages;
+  EXPECT_LE(PeakOf("zb_h1", 2, {"h\\.", 0}), most);
+  EXPECT_LE(PeakOf("zb_h1", 2, {"", 2}), most);
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 // bits, and no collective a second time, which other ranks would have to meet.
 
 #include <ATen/Functions.h>
-#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include <vector>
 
@@ -34,7 +34,7 @@ enum class Way { kPlain, kAsOne, kInTurn, kNested };
 
 at::Tensor Forward(Net& first, Net& second, const at::Tensor& x, Way way,
                    const CheckpointOptions& options) {
-  const auto both = [first, second](const at::Tensor& input) mutable {
+  auto both = [first, second](const at::Tensor& input) mutable {
     return second->forward(first->forward(input));
   };
   switch (way) {

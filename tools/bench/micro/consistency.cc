@@ -41,6 +41,7 @@
 #include "parallel/schedule/sequential.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "tools/bench/measure/line_chart.h"
+#include "tools/bench/micro/spawned.h"
 
 ABSL_FLAG(std::string, svg, "", "The file to draw to; empty: none.");
 ABSL_FLAG(int, workers, 4, "How many, of which the last is the slow one.");
@@ -222,8 +223,5 @@ absl::Status Main() {
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
   google::InitGoogleLogging(argv[0]);
-  const absl::Status status = tandem::Main();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
-  return 1;
+  return tandem::ExitCodeOf(tandem::Main());
 }

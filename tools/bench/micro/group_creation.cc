@@ -38,6 +38,7 @@
 #include "core/process/spawn.h"
 #include "core/store/store.h"
 #include "core/testing/counting_store.h"
+#include "tools/bench/micro/spawned.h"
 
 ABSL_FLAG(std::vector<std::string>, ranks,
           std::vector<std::string>({"2", "8", "32", "64"}),
@@ -175,8 +176,5 @@ absl::Status Main() {
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
   google::InitGoogleLogging(argv[0]);
-  const absl::Status status = tandem::Main();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
-  return 1;
+  return tandem::ExitCodeOf(tandem::Main());
 }
