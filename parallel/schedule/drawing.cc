@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/base/axis_ticks.h"
 #include "parallel/schedule/drawing_parts.h"
 
 namespace tandem {

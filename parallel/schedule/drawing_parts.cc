@@ -1,7 +1,6 @@
 #include "parallel/schedule/drawing_parts.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace tandem {
 namespace {
@@ -52,18 +51,6 @@ bool HasSeveralStages(const std::vector<TimedAction>& device) {
 std::string ActionLabel(const std::vector<TimedAction>& device,
                         const TimedAction& timed) {
   return ToString(timed.action, HasSeveralStages(device));
-}
-
-std::vector<double> AxisTicks(double step) {
-  if (!(step > 0)) return {0};
-  double unit = std::pow(10, std::floor(std::log10(step / 10)));
-  for (const double factor : {2.0, 2.5, 2.0}) {  // 1, 2, 5, 10
-    if (step / unit <= 10) break;
-    unit *= factor;
-  }
-  std::vector<double> ticks;
-  for (int i = 0; i * unit <= step * (1 + 1e-9); ++i) ticks.push_back(i * unit);
-  return ticks;
 }
 
 }  // namespace tandem

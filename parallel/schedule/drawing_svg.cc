@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "core/base/axis_ticks.h"
 #include "parallel/schedule/drawing.h"
 #include "parallel/schedule/drawing_parts.h"
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "core/base/axis_ticks.h"
 
 namespace tandem {
 namespace {
@@ -17,9 +18,8 @@ constexpr double kLeft = 60;
 constexpr double kRight = 20;
 constexpr double kTop = 40;
 constexpr double kBottom = 50;
-constexpr int kTicks = 5;
-constexpr double kRow = 18;  // of the legend
-constexpr double kLegend = 330;
+constexpr double kRow = 18;      // of the legend
+constexpr double kColumn = 440;  // of the legend, which has two
 constexpr const char* kColours[] = {"#1f77b4", "#ff7f0e", "#2ca02c", "#d62728",
                                     "#9467bd", "#8c564b", "#e377c2", "#17becf"};
 
@@ -78,13 +78,13 @@ class Plane {
 
 std::string Axes(const Plane& plane) {
   std::string svg;
-  for (int i = 0; i <= kTicks; ++i) {
-    const double x = plane.most_x() * i / kTicks;
-    const double y = plane.most_y() * i / kTicks;
-    svg +=
-        Segment(kLeft, plane.Y(y), kWidth - kRight, plane.Y(y), "#dddddd", 1);
+  for (const double x : AxisTicks(plane.most_x())) {
     svg += Text(plane.X(x), kHeight - kBottom + 18, "middle",
                 absl::StrFormat("%.3g", x));
+  }
+  for (const double y : AxisTicks(plane.most_y())) {
+    svg +=
+        Segment(kLeft, plane.Y(y), kWidth - kRight, plane.Y(y), "#dddddd", 1);
     svg += Text(kLeft - 6, plane.Y(y) + 4, "end", absl::StrFormat("%.3g", y));
   }
   return svg;
@@ -112,7 +112,7 @@ std::string DrawSvg(const LineChart& chart) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
       "height=\"%.0f\" font-family=\"sans-serif\" font-size=\"12\">\n"
       "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-      kWidth, kHeight);
+      kWidth, kHeight + kRow * std::ceil(chart.lines.size() / 2.0));
   svg += Text(kLeft, 20, "start", chart.title);
   svg += Axes(plane);
   svg += Text(kWidth / 2, kHeight - 12, "middle", chart.x_label);
@@ -120,9 +120,10 @@ std::string DrawSvg(const LineChart& chart) {
   for (size_t i = 0; i < chart.lines.size(); ++i) {
     const char* colour = kColours[i % (sizeof(kColours) / sizeof(*kColours))];
     svg += Line(chart.lines[i], plane, colour);
-    const double y = kTop + 8 + static_cast<double>(i) * kRow;
-    svg += Segment(kWidth - kLegend, y, kWidth - kLegend + 20, y, colour, 3);
-    svg += Text(kWidth - kLegend + 26, y + 4, "start", chart.lines[i].name);
+    const double x = kLeft + static_cast<double>(i % 2) * kColumn;
+    const double y = kHeight + static_cast<double>(i / 2) * kRow;
+    svg += Segment(x, y, x + 20, y, colour, 3);
+    svg += Text(x + 26, y + 4, "start", chart.lines[i].name);
   }
   return svg + "</svg>\n";
 }

@@ -25,9 +25,9 @@ struct LineChart {
   std::vector<ChartLine> lines;  // eight have colours of their own
 };
 
-// A picture of 960 x 480 pixels: axes from 0 to the greatest values, the lines,
-// and their names in the order given. Text is escaped. Points that are not
-// finite are left out.
+// A picture of 960 x 480 pixels: axes from 0 to the greatest values and the
+// lines; below it, 18 pixels for every two, their names in the order given.
+// Text is escaped. Points that are not finite are left out.
 std::string DrawSvg(const LineChart& chart);
 
 }  // namespace tandem
