@@ -118,9 +118,10 @@ std::vector<Slice> CutIntoSlices(const std::vector<ServedTensor>& tensors,
   CHECK_GE(servers, 1);
   int64_t blocks = 0;  // of 64 bytes
   for (const ServedTensor& each : tensors) {
-    blocks +=
-        RoundUp(NumelOf(each.info) * BytesOf(each.info.dtype), kAlignment) /
-        kAlignment;
+    blocks += RoundUp(c10::multiply_integers(each.info.sizes) *
+                          BytesOf(each.info.dtype),
+                      kAlignment) /
+              kAlignment;
   }
   std::vector<Slice> slices;
   for (int64_t s = 0; s < servers; ++s) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
 #include "core/model/move_layers.h"

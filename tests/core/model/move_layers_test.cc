@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "core/device/memory_category.h"
+#include "core/sim/testing.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
@@ -43,14 +44,14 @@ TEST(MoveLayersTest, ParametersAndBuffersGoAndCountAsParameters) {
   const LayerList layers = {CountedLayer("a", &moves),
                             {"no module", nullptr, nullptr},
                             CountedLayer("b", &moves)};
-  const c10::Device meta(c10::kMeta);
-  ASSERT_TRUE(MoveLayers(layers, meta).ok());
+  const c10::Device device = SimDevices(2)[1];
+  ASSERT_TRUE(MoveLayers(layers, device).ok());
   EXPECT_EQ(moves, std::vector<MemoryCategory>(2, MemoryCategory::kParameters));
   EXPECT_EQ(CurrentMemoryCategory(), MemoryCategory::kOther);
   for (const Layer& layer : layers) {
     if (layer.module == nullptr) continue;
-    EXPECT_EQ(layer.module->parameters()[0].device(), meta) << layer.name;
-    EXPECT_EQ(layer.module->buffers()[0].device(), meta) << layer.name;
+    EXPECT_EQ(layer.module->parameters()[0].device(), device) << layer.name;
+    EXPECT_EQ(layer.module->buffers()[0].device(), device) << layer.name;
   }
 }
 
