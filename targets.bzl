@@ -4,6 +4,7 @@ load("//third_party/precompiled:precompiled_header.bzl", "precompiled_copts")
 
 # What dependencies are called here; "absl/strings" is Abseil's target of that path.
 _DEPENDENCIES = {
+    "cuda_headers": "@cuda_headers//:cuda_headers",
     "glog": "@com_github_google_glog//:glog",
     "gtest": "@com_google_googletest//:gtest",
     "gtest_main": "@com_google_googletest//:gtest_main",

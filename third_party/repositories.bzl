@@ -4,6 +4,7 @@ load("//third_party/abseil:workspace.bzl", "abseil")
 load("//third_party/bazel_skylib:workspace.bzl", "bazel_skylib")
 load("//third_party/benchmark:workspace.bzl", "benchmark")
 load("//third_party/clang_format:workspace.bzl", "clang_format")
+load("//third_party/cuda_headers:workspace.bzl", "cuda_headers")
 load("//third_party/fashion_mnist:workspace.bzl", "fashion_mnist")
 load("//third_party/gflags:workspace.bzl", "gflags")
 load("//third_party/glog:workspace.bzl", "glog")
@@ -26,6 +27,7 @@ _REPOSITORIES = {
     "com_github_google_glog": glog,
     "com_google_absl": abseil,
     "com_google_googletest": googletest,
+    "cuda_headers": cuda_headers,
     "fashion_mnist": fashion_mnist,
     "gloo": gloo,
     "libtorch": libtorch,
