@@ -1,0 +1,163 @@
+#include "core/fused/dropout_add.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "core/fused/element.h"
+#include "core/fused/row_blocks.h"
+#include "core/vector/dispatch.h"
+
+namespace tandem {
+namespace {
+
+// Blocks of four numbers that are drawn side by side.
+constexpr int kBlocks = 16;
+
+// What is the same for all elements.
+struct Factors {
+  uint32_t key[2];
+  uint64_t threshold;
+  float scale;
+};
+
+// 32-bit words in 64 bits each, so that products have room.
+using WideWords = uint64_t __attribute__((vector_size(8 * kBlocks)));
+
+// The numbers of kBlocks blocks from the given one on, of one sample: word k of
+// each in words[k].
+TANDEM_INLINE void Draw(uint64_t first_block, uint64_t sample,
+                        const uint32_t (&key)[2], WideWords (&words)[4]) {
+  constexpr uint64_t kLow = 0xFFFFFFFF;
+  WideWords block;
+  for (int i = 0; i < kBlocks; ++i) {
+    block[i] = first_block + static_cast<uint64_t>(i);
+  }
+  WideWords a = block & kLow;
+  WideWords b = block >> 32;
+  WideWords c = WideWords{} + (sample & kLow);
+  WideWords d = WideWords{} + (sample >> 32);
+  uint32_t low = key[0];
+  uint32_t high = key[1];
+  for (int round = 0; round < 10; ++round) {
+    const WideWords first = a * uint64_t{0xD2511F53};
+    const WideWords second = c * uint64_t{0xCD9E8D57};
+    a = (second >> 32) ^ b ^ uint64_t { low };
+    b = second & kLow;
+    c = (first >> 32) ^ d ^ uint64_t { high };
+    d = first & kLow;
+    low += 0x9E3779B9;
+    high += 0xBB67AE85;
+  }
+  words[0] = a;
+  words[1] = b;
+  words[2] = c;
+  words[3] = d;
+}
+
+template <typename T, bool kAdds>
+struct Drop {
+  static TANDEM_INLINE void Body(T* y, const T* x, const T* residual,
+                                 int64_t rows, int64_t columns,
+                                 uint64_t first_sample, Factors factors) {
+    constexpr int64_t kElements = 4 * kBlocks;
+    for (int64_t row = 0; row < rows; ++row) {
+      const uint64_t sample = first_sample + static_cast<uint64_t>(row);
+      for (int64_t first = 0; first < columns; first += kElements) {
+        WideWords words[4];
+        Draw(static_cast<uint64_t>(first / 4), sample, factors.key, words);
+        float mask[kElements];
+        for (int k = 0; k < 4; ++k) {
+          uint64_t of_blocks[kBlocks];
+          std::memcpy(of_blocks, &words[k], sizeof(of_blocks));
+          for (int i = 0; i < kBlocks; ++i) {
+            mask[4 * i + k] =
+                of_blocks[i] < factors.threshold ? 0 : factors.scale;
+          }
+        }
+        const int64_t count = std::min(kElements, columns - first);
+        const int64_t at = row * columns + first;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < count; ++i) {
+          float value = Widen(x[at + i]) * mask[i];
+          if constexpr (kAdds) value += Widen(residual[at + i]);
+          y[at + i] = Narrow<T>(value);
+        }
+      }
+    }
+  }
+};
+
+template <typename T, bool kAdds>
+void Run(const at::Tensor& y, const at::Tensor& x, const at::Tensor& residual,
+         int64_t first_sample, const Factors& factors) {
+  static const auto run = Choose<Drop<T, kAdds>, T*, const T*, const T*,
+                                 int64_t, int64_t, uint64_t, Factors>();
+  auto* to = y.mutable_data_ptr<T>();
+  const auto* from = x.const_data_ptr<T>();
+  const auto* added = kAdds ? residual.const_data_ptr<T>() : nullptr;
+  const int64_t rows = x.size(0);
+  const int64_t columns = rows == 0 ? 0 : x.numel() / rows;
+  ForRowBlocks({rows, columns}, [&](int64_t begin, int64_t end) {
+    const int64_t at = begin * columns;
+    run(to + at, from + at, kAdds ? added + at : nullptr, end - begin, columns,
+        static_cast<uint64_t>(first_sample + begin), factors);
+  });
+}
+
+// By row, whatever the strides.
+at::Tensor DropOnCpu(const at::Tensor& x,
+                     const std::optional<at::Tensor>& residual, double p,
+                     int64_t key, int64_t first_sample) {
+  const bool adds = residual.has_value() && residual->defined();
+  TORCH_CHECK(x.dim() > 0 && p >= 0 && p <= 1 &&
+                  (!adds || (residual->sizes() == x.sizes() &&
+                             residual->scalar_type() == x.scalar_type())),
+              "dropout_add of ", x.scalar_type(), x.sizes(),
+              " with probability ", p, adds ? " and another residual" : "",
+              ": expected [samples, ...], and a residual like it");
+  const auto bits = static_cast<uint64_t>(key);
+  const Factors factors = {
+      {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)},
+      static_cast<uint64_t>(std::ldexp(p, 32)),
+      static_cast<float>(p < 1 ? 1 / (1 - p) : 0)};
+  const at::Tensor in = x.contiguous();
+  const at::Tensor y = at::empty_like(in);
+  WithElementType("dropout_add", in.scalar_type(), [&](auto element) {
+    using T = decltype(element);
+    if (adds) {
+      Run<T, true>(y, in, residual->contiguous(), first_sample, factors);
+    } else {
+      Run<T, false>(y, in, at::Tensor(), first_sample, factors);
+    }
+  });
+  return y;
+}
+
+TORCH_LIBRARY_FRAGMENT(tandem, library) {
+  library.def(
+      "dropout_add(Tensor x, Tensor? residual, float p, int key, "
+      "int first_sample) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(tandem, CPU, library) {
+  library.impl("dropout_add", DropOnCpu);
+}
+
+}  // namespace
+
+at::Tensor DropoutAdd(const at::Tensor& x, const at::Tensor& residual,
+                      const DropoutDraws& draws) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("tandem::dropout_add", "")
+                             .typed<decltype(DropOnCpu)>();
+  return op.call(x, residual.defined() ? std::optional(residual) : std::nullopt,
+                 draws.p, static_cast<int64_t>(draws.key), draws.first_sample);
+}
+
+}  // namespace tandem

@@ -1,0 +1,38 @@
+// Dropout and a residual connection in one pass, whose mask is a function of
+// the place and is never in memory: backward draws it again.
+
+#ifndef TANDEM_CORE_FUSED_DROPOUT_ADD_H_
+#define TANDEM_CORE_FUSED_DROPOUT_ADD_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace tandem {
+
+// Which numbers decide on what is dropped: element e of row r takes word e % 4
+// of block (first_sample + r, e / 4) of Philox4x32-10 under `key`
+// (core/random/philox.h), and is dropped if that is less than p 2^32.
+struct DropoutDraws {
+  uint64_t key = 0;
+  int64_t first_sample = 0;
+  double p = 0;  // in [0, 1]
+};
+
+// x, of which elements are dropped and the others multiplied by 1 / (1 - p),
+// plus `residual` unless that is undefined. x [samples, ...], float or bf16;
+// residual of the same shape and dtype. Computed in float; any number of
+// threads and any instruction set give the same bits.
+//
+// Linear in x: the gradient of x is DropoutAdd(dy, {}, draws), that of the
+// residual dy.
+//
+// An operator of LibTorch (tandem::dropout_add), for the CPU and simulated
+// devices. Not differentiable: for autograd functions to call. Throws
+// c10::Error on shapes and dtypes that do not fit.
+at::Tensor DropoutAdd(const at::Tensor& x, const at::Tensor& residual,
+                      const DropoutDraws& draws);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_FUSED_DROPOUT_ADD_H_

@@ -1,0 +1,163 @@
+#include "core/fused/layer_norm.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/native_layer_norm_backward.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace tandem {
+namespace {
+
+using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+constexpr double kUnit = 0x1p-23;
+constexpr double kEps = 1e-5;
+
+using Sizes = std::vector<int64_t>;
+
+std::string Name(const testing::TestParamInfo<Sizes>& info) {
+  std::string name = "Of";
+  for (int64_t size : info.param) name += "_" + std::to_string(size);
+  return name;
+}
+
+class LayerNormTest : public testing::TestWithParam<Sizes> {
+ protected:
+  int64_t columns() const { return GetParam().back(); }
+
+  // Means that are not small beside the deviation.
+  at::Tensor x_ = at::randn(GetParam()) + 3;
+  at::Tensor weight_ = at::rand({columns()}) + 0.5;
+  at::Tensor bias_ = at::randn({columns()});
+  at::Tensor dy_ = at::randn(GetParam());
+};
+
+at::Tensor Wide(const at::Tensor& x) { return x.to(at::kDouble); }
+
+// What is allowed, in units of the last place of the greatest of the row's
+// terms: those of sums of n terms, and a few more.
+void ExpectNear(const at::Tensor& actual, const at::Tensor& exact,
+                double units) {
+  ASSERT_EQ(actual.sizes(), exact.sizes());
+  if (actual.numel() == 0) return;
+  const double greatest = exact.abs().max().item<double>() + 1;
+  EXPECT_LE((Wide(actual) - exact).abs().max().item<double>(),
+            units * kUnit * greatest);
+}
+
+Results Exact(const at::Tensor& x, const at::Tensor& weight,
+              const at::Tensor& bias) {
+  return at::native_layer_norm(Wide(x), weight.sizes(), Wide(weight),
+                               Wide(bias), kEps);
+}
+
+TEST_P(LayerNormTest, IsLibTorchsOfDoubles) {
+  const auto [y, mean, rstd] = FusedLayerNorm(x_, weight_, bias_, kEps);
+  const auto [exact, exact_mean, exact_rstd] = Exact(x_, weight_, bias_);
+  ExpectNear(y, exact, 16);
+  ExpectNear(mean, exact_mean.flatten(), 4);
+  ExpectNear(rstd, exact_rstd.flatten(), 16);
+}
+
+TEST_P(LayerNormTest, BackwardIsLibTorchsOfDoubles) {
+  const auto [y, mean, rstd] = FusedLayerNorm(x_, weight_, bias_, kEps);
+  const auto [exact_y, exact_mean, exact_rstd] = Exact(x_, weight_, bias_);
+  const auto [dx, dweight, dbias] =
+      FusedLayerNormBackward(dy_, x_, mean, rstd, weight_, true, true);
+  const auto [exact_dx, exact_dweight, exact_dbias] =
+      at::native_layer_norm_backward(Wide(dy_), Wide(x_), weight_.sizes(),
+                                     exact_mean, exact_rstd, Wide(weight_),
+                                     Wide(bias_), {true, true, true});
+  ExpectNear(dx, exact_dx, 64);
+  // Each element has two factors with an error of their own.
+  const double terms = std::sqrt(static_cast<double>(dy_.numel()) / columns());
+  ExpectNear(dweight, exact_dweight, 16 + 4 * terms);
+  ExpectNear(dbias, exact_dbias, 16 + 4 * terms);
+}
+
+TEST_P(LayerNormTest, PartsOfBackwardHaveTheBitsOfTheWhole) {
+  const auto [y, mean, rstd] = FusedLayerNorm(x_, weight_, bias_, kEps);
+  const auto [dx, dweight, dbias] =
+      FusedLayerNormBackward(dy_, x_, mean, rstd, weight_, true, true);
+  const auto input =
+      FusedLayerNormBackward(dy_, x_, mean, rstd, weight_, true, false);
+  const auto weights =
+      FusedLayerNormBackward(dy_, x_, mean, rstd, weight_, false, true);
+  EXPECT_TRUE(at::equal(std::get<0>(input), dx));
+  EXPECT_FALSE(std::get<1>(input).defined());
+  EXPECT_FALSE(std::get<0>(weights).defined());
+  EXPECT_TRUE(at::equal(std::get<1>(weights), dweight));
+  EXPECT_TRUE(at::equal(std::get<2>(weights), dbias));
+}
+
+TEST_P(LayerNormTest, Bf16IsTheRoundedResultOfFloats) {
+  const at::Tensor x = x_.to(at::kBFloat16);
+  const at::Tensor dy = dy_.to(at::kBFloat16);
+  const auto [y, mean, rstd] = FusedLayerNorm(x, weight_, bias_, kEps);
+  const auto [wide, wide_mean, wide_rstd] =
+      FusedLayerNorm(x.to(at::kFloat), weight_, bias_, kEps);
+  EXPECT_TRUE(at::equal(y, wide.to(at::kBFloat16)));
+  EXPECT_TRUE(at::equal(mean, wide_mean));
+  const auto narrow =
+      FusedLayerNormBackward(dy, x, mean, rstd, weight_, true, true);
+  const auto of_floats = FusedLayerNormBackward(
+      dy.to(at::kFloat), x.to(at::kFloat), mean, rstd, weight_, true, true);
+  EXPECT_TRUE(
+      at::equal(std::get<0>(narrow), std::get<0>(of_floats).to(at::kBFloat16)));
+  EXPECT_TRUE(at::equal(std::get<1>(narrow), std::get<1>(of_floats)));
+}
+
+TEST_P(LayerNormTest, ThreadsChangeNoBits) {
+  const int threads = at::get_num_threads();
+  std::array<Results, 2> forward;
+  std::array<Results, 2> backward;
+  for (int i = 0; i < 2; ++i) {
+    at::set_num_threads(i == 0 ? 1 : 3);
+    forward[i] = FusedLayerNorm(x_, weight_, bias_, kEps);
+    const auto& [y, mean, rstd] = forward[i];
+    backward[i] =
+        FusedLayerNormBackward(dy_, x_, mean, rstd, weight_, true, true);
+  }
+  at::set_num_threads(threads);
+  EXPECT_TRUE(at::equal(std::get<0>(forward[0]), std::get<0>(forward[1])));
+  EXPECT_TRUE(at::equal(std::get<0>(backward[0]), std::get<0>(backward[1])));
+  EXPECT_TRUE(at::equal(std::get<1>(backward[0]), std::get<1>(backward[1])));
+  EXPECT_TRUE(at::equal(std::get<2>(backward[0]), std::get<2>(backward[1])));
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, LayerNormTest,
+                         testing::Values(Sizes{0, 5}, Sizes{1, 1}, Sizes{7, 13},
+                                         Sizes{2, 3, 16}, Sizes{67, 768},
+                                         Sizes{3, 20011}),
+                         Name);
+
+TEST(LayerNormErrorsTest, WhatDoesNotFit) {
+  const at::Tensor x = at::randn({2, 3});
+  const at::Tensor three = at::randn({3});
+  EXPECT_THROW(FusedLayerNorm(x, at::randn({2}), three, kEps), c10::Error);
+  EXPECT_THROW(FusedLayerNorm(x, three, three.to(at::kDouble), kEps),
+               c10::Error);
+  EXPECT_THROW(FusedLayerNorm(Wide(x), three, three, kEps), c10::Error);
+}
+
+TEST(LayerNormErrorsTest, ANanStaysInItsRow) {
+  at::Tensor x = at::randn({2, 20});
+  x[1][17] = NAN;
+  const at::Tensor one = at::ones({20});
+  const at::Tensor y = std::get<0>(FusedLayerNorm(x, one, one, kEps));
+  EXPECT_FALSE(y[0].isnan().any().item<bool>());
+  EXPECT_TRUE(y[1].isnan().all().item<bool>());
+}
+
+}  // namespace
+}  // namespace tandem
