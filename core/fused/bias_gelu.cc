@@ -1,6 +1,5 @@
 #include "core/fused/bias_gelu.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
@@ -9,6 +8,7 @@
 
 #include "core/fused/element.h"
 #include "core/fused/exponential.h"
+#include "core/fused/find_operator.h"
 #include "core/fused/row_blocks.h"
 #include "core/vector/dispatch.h"
 
@@ -172,9 +172,8 @@ TORCH_LIBRARY_IMPL(tandem, CPU, library) {
 
 at::Tensor BiasGelu(const at::Tensor& x, const at::Tensor& bias,
                     GeluForm form) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("tandem::bias_gelu", "")
-                             .typed<decltype(ForwardOnCpu)>();
+  static const auto op =
+      FindOperator<decltype(ForwardOnCpu)>("tandem::bias_gelu");
   return op.call(x, bias, form == GeluForm::kTanh);
 }
 
@@ -183,9 +182,7 @@ std::tuple<at::Tensor, at::Tensor> BiasGeluBackward(const at::Tensor& dy,
                                                     const at::Tensor& bias,
                                                     GeluForm form) {
   static const auto op =
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow("tandem::bias_gelu_backward", "")
-          .typed<decltype(BackwardOnCpu)>();
+      FindOperator<decltype(BackwardOnCpu)>("tandem::bias_gelu_backward");
   return op.call(dy, x, bias, form == GeluForm::kTanh);
 }
 

@@ -1,6 +1,5 @@
 #include "core/fused/cross_entropy.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
@@ -10,6 +9,7 @@
 
 #include "core/fused/element.h"
 #include "core/fused/exponential.h"
+#include "core/fused/find_operator.h"
 #include "core/fused/lanes.h"
 #include "core/fused/row_blocks.h"
 #include "core/vector/dispatch.h"
@@ -112,14 +112,29 @@ void Check(const at::Tensor& logits, const at::Tensor& targets,
   }
 }
 
+// What both passes are given: checked, and contiguous.
+struct Arguments {
+  Arguments(const at::Tensor& logits, const at::Tensor& targets,
+            std::optional<int64_t> ignored)
+      : x(logits.contiguous()),
+        labels(targets.contiguous()),
+        ignore(ignored.value_or(kNone)) {
+    Check(x, labels, ignore);
+    shape = {x.size(0), x.size(1)};
+  }
+
+  at::Tensor x;
+  at::Tensor labels;
+  int64_t ignore;
+  RowShape shape;
+};
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor> ForwardOnCpu(
     const at::Tensor& logits, const at::Tensor& targets,
     std::optional<int64_t> ignored) {
-  const at::Tensor x = logits.contiguous();
-  const at::Tensor labels = targets.contiguous();
-  const int64_t ignore = ignored.value_or(kNone);
-  Check(x, labels, ignore);
-  const RowShape shape = {x.size(0), x.size(1)};
+  const Arguments arguments(logits, targets, ignored);
+  const at::Tensor& x = arguments.x;
+  const RowShape& shape = arguments.shape;
   const at::Tensor losses =
       at::empty({shape.rows}, x.options().dtype(at::kFloat));
   const at::Tensor log_sums = at::empty_like(losses);
@@ -133,12 +148,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ForwardOnCpu(
     auto* log_sum = log_sums.mutable_data_ptr<float>();
     auto* is_right = right.mutable_data_ptr<bool>();
     const auto* from = x.const_data_ptr<T>();
-    const auto* target = labels.const_data_ptr<int64_t>();
+    const auto* target = arguments.labels.const_data_ptr<int64_t>();
     ForRowBlocks(shape, [&](int64_t begin, int64_t end) {
       const at::Tensor row = at::empty({shape.columns}, at::kFloat);
       run(loss + begin, log_sum + begin, is_right + begin,
           row.mutable_data_ptr<float>(), from + begin * shape.columns,
-          target + begin, end - begin, shape.columns, ignore);
+          target + begin, end - begin, shape.columns, arguments.ignore);
     });
   });
   return {losses, log_sums, right};
@@ -147,11 +162,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ForwardOnCpu(
 at::Tensor BackwardOnCpu(const at::Tensor& dlosses, const at::Tensor& logits,
                          const at::Tensor& targets, const at::Tensor& log_sums,
                          std::optional<int64_t> ignored) {
-  const at::Tensor x = logits.contiguous();
-  const at::Tensor labels = targets.contiguous();
-  const int64_t ignore = ignored.value_or(kNone);
-  Check(x, labels, ignore);
-  const RowShape shape = {x.size(0), x.size(1)};
+  const Arguments arguments(logits, targets, ignored);
+  const at::Tensor& x = arguments.x;
+  const RowShape& shape = arguments.shape;
   TORCH_CHECK(dlosses.numel() == shape.rows &&
                   dlosses.scalar_type() == at::kFloat &&
                   log_sums.numel() == shape.rows,
@@ -167,12 +180,12 @@ at::Tensor BackwardOnCpu(const at::Tensor& dlosses, const at::Tensor& logits,
     auto* to = dx.mutable_data_ptr<T>();
     const auto* d = gradient.const_data_ptr<float>();
     const auto* from = x.const_data_ptr<T>();
-    const auto* target = labels.const_data_ptr<int64_t>();
+    const auto* target = arguments.labels.const_data_ptr<int64_t>();
     const auto* log_sum = log_sums.const_data_ptr<float>();
     ForRowBlocks(shape, [&](int64_t begin, int64_t end) {
       const int64_t at = begin * shape.columns;
       run(to + at, d + begin, from + at, target + begin, log_sum + begin,
-          end - begin, shape.columns, ignore);
+          end - begin, shape.columns, arguments.ignore);
     });
   });
   return dx;
@@ -197,9 +210,8 @@ TORCH_LIBRARY_IMPL(tandem, CPU, library) {
 std::tuple<at::Tensor, at::Tensor, at::Tensor> FusedCrossEntropy(
     const at::Tensor& logits, const at::Tensor& targets,
     std::optional<int64_t> ignored) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("tandem::cross_entropy", "")
-                             .typed<decltype(ForwardOnCpu)>();
+  static const auto op =
+      FindOperator<decltype(ForwardOnCpu)>("tandem::cross_entropy");
   return op.call(logits, targets, ignored);
 }
 
@@ -209,9 +221,7 @@ at::Tensor FusedCrossEntropyBackward(const at::Tensor& dlosses,
                                      const at::Tensor& log_sums,
                                      std::optional<int64_t> ignored) {
   static const auto op =
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow("tandem::cross_entropy_backward", "")
-          .typed<decltype(BackwardOnCpu)>();
+      FindOperator<decltype(BackwardOnCpu)>("tandem::cross_entropy_backward");
   return op.call(dlosses, logits, targets, log_sums, ignored);
 }
 

@@ -1,6 +1,5 @@
 #include "core/fused/dropout_add.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
@@ -10,6 +9,7 @@
 #include <optional>
 
 #include "core/fused/element.h"
+#include "core/fused/find_operator.h"
 #include "core/fused/row_blocks.h"
 #include "core/vector/dispatch.h"
 
@@ -153,9 +153,8 @@ TORCH_LIBRARY_IMPL(tandem, CPU, library) {
 
 at::Tensor DropoutAdd(const at::Tensor& x, const at::Tensor& residual,
                       const DropoutDraws& draws) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("tandem::dropout_add", "")
-                             .typed<decltype(DropOnCpu)>();
+  static const auto op =
+      FindOperator<decltype(DropOnCpu)>("tandem::dropout_add");
   return op.call(x, residual.defined() ? std::optional(residual) : std::nullopt,
                  draws.p, static_cast<int64_t>(draws.key), draws.first_sample);
 }

@@ -1,6 +1,5 @@
 #include "core/fused/layer_norm.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
@@ -9,6 +8,7 @@
 #include <cstdint>
 
 #include "core/fused/element.h"
+#include "core/fused/find_operator.h"
 #include "core/fused/lanes.h"
 #include "core/fused/layer_norm_arguments.h"
 #include "core/fused/row_blocks.h"
@@ -21,7 +21,7 @@ template <typename T>
 struct Forward {
   static TANDEM_INLINE void Body(T* y, float* mean, float* rstd, const T* x,
                                  const float* weight, const float* bias,
-                                 NormSizes sizes, float eps) {
+                                 RowShape sizes, float eps) {
     const int64_t n = sizes.columns;
     for (int64_t row = 0; row < sizes.rows; ++row, x += n, y += n) {
       const float m =
@@ -47,9 +47,8 @@ template <typename T>
 void RunForward(const at::Tensor& y, const at::Tensor& mean,
                 const at::Tensor& rstd, const at::Tensor& x,
                 const at::Tensor& weight, const at::Tensor& bias, double eps) {
-  static const auto run =
-      Choose<Forward<T>, T*, float*, float*, const T*, const float*,
-             const float*, NormSizes, float>();
+  static const auto run = Choose<Forward<T>, T*, float*, float*, const T*,
+                                 const float*, const float*, RowShape, float>();
   auto* to = y.mutable_data_ptr<T>();
   auto* m = mean.mutable_data_ptr<float>();
   auto* r = rstd.mutable_data_ptr<float>();
@@ -96,9 +95,8 @@ TORCH_LIBRARY_IMPL(tandem, CPU, library) {
 std::tuple<at::Tensor, at::Tensor, at::Tensor> FusedLayerNorm(
     const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
     double eps) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("tandem::layer_norm", "")
-                             .typed<decltype(ForwardOnCpu)>();
+  static const auto op =
+      FindOperator<decltype(ForwardOnCpu)>("tandem::layer_norm");
   return op.call(x, weight, bias, eps);
 }
 

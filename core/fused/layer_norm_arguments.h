@@ -5,14 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-
 namespace tandem {
-
-struct NormSizes {
-  int64_t rows;
-  int64_t columns;
-};
 
 // c10::Error unless `weight` (or bias) fits x.
 inline void CheckLayerNorm(const at::Tensor& x, const at::Tensor& weight) {

@@ -1,10 +1,10 @@
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
 #include <cstdint>
 
 #include "core/fused/element.h"
+#include "core/fused/find_operator.h"
 #include "core/fused/lanes.h"
 #include "core/fused/layer_norm.h"
 #include "core/fused/layer_norm_arguments.h"
@@ -21,10 +21,11 @@ template <typename T, bool kInput, bool kWeights>
 struct Backward {
   static TANDEM_INLINE void Body(T* dx, float* sums, const T* dy, const T* x,
                                  const float* mean, const float* rstd,
-                                 const float* weight, NormSizes sizes) {
+                                 const float* weight, RowShape sizes) {
     const int64_t n = sizes.columns;
     const auto count = static_cast<float>(n);
-    float* of_bias = sums + n;
+    [[maybe_unused]] float* of_bias = nullptr;
+    if constexpr (kWeights) of_bias = sums + n;
     for (int64_t row = 0; row < sizes.rows; ++row, x += n, dy += n) {
       const float m = mean[row];
       const float r = rstd[row];
@@ -110,7 +111,7 @@ at::Tensor RunBackward(const at::Tensor& dx, const Saved<T>& saved,
                        const at::Tensor& weight) {
   static const auto run =
       Choose<Backward<T, kInput, kWeights>, T*, float*, const T*, const T*,
-             const float*, const float*, const float*, NormSizes>();
+             const float*, const float*, const float*, RowShape>();
   T* to = kInput ? dx.mutable_data_ptr<T>() : nullptr;
   const auto* w = weight.const_data_ptr<float>();
   const int64_t columns = saved.shape.columns;
@@ -141,8 +142,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> BackwardOnCpu(
   at::Tensor sums;
   if (wants_input) dx = at::empty_like(in);
   WithElementType("layer_norm", in.scalar_type(), [&](auto element) {
-    const Saved<decltype(element)> saved(gradient, in, mean, rstd);
     using T = decltype(element);
+    const Saved<T> saved(gradient, in, mean, rstd);
     const at::Tensor factors = AsFloats(weight);
     if (wants_input && wants_weights) {
       sums = RunBackward<T, true, true>(dx, saved, factors);
@@ -175,9 +176,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> FusedLayerNormBackward(
     const at::Tensor& rstd, const at::Tensor& weight, bool wants_input,
     bool wants_weights) {
   static const auto op =
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow("tandem::layer_norm_backward", "")
-          .typed<decltype(BackwardOnCpu)>();
+      FindOperator<decltype(BackwardOnCpu)>("tandem::layer_norm_backward");
   return op.call(dy, x, mean, rstd, weight, wants_input, wants_weights);
 }
 
