@@ -1,14 +1,14 @@
 #include "models/classification_loss.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/log_softmax.h>
-#include <ATen/ops/nll_loss.h>
 #include <ATen/ops/stack.h>
 
 #include <optional>
 #include <vector>
 
 #include "core/loss/deferred_score.h"
+#include "models/functions/cross_entropy_function.h"
 
 namespace tandem {
 namespace {
@@ -25,21 +25,14 @@ void CheckShapes(const at::Tensor& outputs, const at::Tensor& targets) {
 using Ignored = std::optional<int64_t>;
 
 // All sums are doubles, which hold every count below 2^53.
-DeferredScore ScoreOf(const at::Tensor& log_probabilities,
+DeferredScore ScoreOf(const CrossEntropyResult& result,
                       const at::Tensor& targets, const Ignored& ignored) {
   at::NoGradGuard no_grad;
-  const at::Tensor none = ignored ? targets.eq(*ignored) : at::Tensor();
-  const at::Tensor labels = ignored ? targets.masked_fill(none, 0) : targets;
-  at::Tensor losses =
-      log_probabilities.gather(1, labels.unsqueeze(1)).to(at::kDouble);
-  if (ignored) losses = losses.masked_fill(none.unsqueeze(1), 0);
-  at::Tensor correct = log_probabilities.argmax(1).eq(targets);
-  if (ignored) correct = correct.logical_and(none.logical_not());
-  std::vector<at::Tensor> sums = {losses.sum().neg(),
-                                  correct.sum().to(at::kDouble)};
+  std::vector<at::Tensor> sums = {result.losses.to(at::kDouble).sum(),
+                                  result.right.sum().to(at::kDouble)};
   Score known;
   if (ignored) {
-    sums.push_back(none.logical_not().sum().to(at::kDouble));
+    sums.push_back(targets.ne(*ignored).sum().to(at::kDouble));
   } else {
     known.count = targets.numel();
   }
@@ -51,14 +44,12 @@ LossResult Loss(const at::Tensor& outputs, const at::Tensor& targets,
   CheckShapes(outputs, targets);
   const at::Tensor rows = outputs.reshape({targets.numel(), outputs.size(-1)});
   const at::Tensor labels = targets.reshape({targets.numel()});
-  const at::Tensor log_probabilities = at::log_softmax(rows, 1);
-  const auto [score, sums] = ScoreOf(log_probabilities, labels, ignored);
-  if (!ignored) return {at::nll_loss(log_probabilities, labels), score, sums};
-  const at::Tensor mean = at::nll_loss(log_probabilities, labels, /*weight=*/{},
-                                       at::Reduction::Mean, *ignored);
-  // Of none it is NaN, which only the device knows yet.
-  const at::Tensor is_none = labels.eq(*ignored).all();
-  return {mean.masked_fill(is_none, 0), score, sums};
+  const CrossEntropyResult result = CrossEntropyFunction(rows, labels, ignored);
+  const auto [score, sums] = ScoreOf(result, labels, ignored);
+  if (!ignored) return {result.losses.mean(), score, sums};
+  // How many are left only the device knows yet.
+  const at::Tensor count = labels.ne(*ignored).sum().clamp_min(1);
+  return {result.losses.sum() / count, score, sums};
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// torch.nn.CrossEntropyLoss, with its bits: a LossFunction.
+// torch.nn.CrossEntropyLoss, within rounding: a LossFunction.
 //
 // `outputs` are logits [n, classes] with int64 `targets` [n], or [n, tokens,
 // classes] with [n, tokens]; targets lie in [0, classes). Every target is one

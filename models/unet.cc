@@ -12,8 +12,8 @@
 #include <memory>
 #include <string>
 
+#include "models/functions/convolution_function.h"
 #include "models/layers/basic_layers.h"
-#include "models/layers/convolution_function.h"
 #include "models/layers/initialize.h"
 
 namespace tandem {

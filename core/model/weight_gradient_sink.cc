@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/base/torch_status.h"
+#include "core/model/gradient_place.h"
 
 namespace tandem {
 namespace {
@@ -27,8 +28,9 @@ at::Tensor ParameterOf(const at::Tensor& weight) {
 }
 
 // A backward that begins at the accumulator of the weight, so that its hooks
-// run.
+// run. An undefined gradient has been put in its place.
 void Accumulate(const at::Tensor& weight, const at::Tensor& gradient) {
+  if (!gradient.defined()) return GradientPlace::Announce(weight);
   torch::autograd::Engine::get_default_engine().execute(
       {torch::autograd::Edge(torch::autograd::impl::grad_accumulator(weight),
                              0)},
@@ -40,6 +42,7 @@ void Accumulate(const at::Tensor& weight, const at::Tensor& gradient) {
 class Sum {
  public:
   void Add(const at::Tensor& part) {
+    if (!part.defined()) return;  // it has been put in its place
     if (!sum_.defined()) {
       sum_ = part;
     } else if (is_ours_) {

@@ -25,8 +25,9 @@ struct DeferredGradients {
   // What they are computed from, for one microbatch.
   using Operands = std::vector<at::Tensor>;
   // Gives the gradients of `weights`, in that order, summed over all of
-  // `microbatches`. A plain function, so that two layers' can be compared; what
-  // else it needs to know (a stride) it finds in `settings`.
+  // `microbatches`; undefined ones of those that it has put in their places
+  // itself (gradient_place.h). A plain function, so that two layers' can be
+  // compared; what else it needs to know (a stride) it finds in `settings`.
   using Function =
       std::vector<at::Tensor> (*)(const std::vector<at::Tensor>& weights,
                                   absl::Span<const Operands> microbatches,

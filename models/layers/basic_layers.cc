@@ -8,8 +8,8 @@
 #include <memory>
 #include <utility>
 
+#include "models/functions/convolution_function.h"
 #include "models/layers/batch_norm_2d.h"
-#include "models/layers/convolution_function.h"
 #include "models/layers/layer_norm.h"
 #include "models/layers/linear.h"
 #include "models/layers/module_layer.h"

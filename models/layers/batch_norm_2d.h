@@ -15,7 +15,7 @@
 #include "core/model/microbatch_scope.h"
 #include "core/model/shared_statistics.h"
 #include "core/model/statistics_records.h"
-#include "models/layers/norm_function.h"
+#include "models/functions/norm_function.h"
 
 namespace tandem {
 

@@ -2,7 +2,6 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <glog/logging.h>
 
@@ -10,9 +9,10 @@
 #include <memory>
 
 #include "absl/strings/match.h"
-#include "models/layers/embedding_function.h"
+#include "models/functions/bias_gelu_function.h"
+#include "models/functions/embedding_function.h"
+#include "models/functions/linear_function.h"
 #include "models/layers/layer_norm.h"
-#include "models/layers/linear_function.h"
 #include "models/layers/module_layer.h"
 
 namespace tandem {
@@ -32,6 +32,12 @@ class Conv1D : public nn::Module {
 
   at::Tensor forward(const at::Tensor& x) {
     return LinearFunction(x, weight_, bias_, WeightLayout::kInOut);
+  }
+  // Followed by GELU.
+  at::Tensor ForwardGelu(const at::Tensor& x) {
+    const at::Tensor product =
+        LinearFunction(x, weight_, /*bias=*/{}, WeightLayout::kInOut);
+    return BiasGeluFunction(product, bias_, GeluForm::kTanh);
   }
 
  private:
@@ -76,7 +82,7 @@ class Mlp : public nn::Module {
                                 std::make_shared<Conv1D>(4 * width, width))) {}
 
   at::Tensor forward(const at::Tensor& x) {
-    return c_proj_->forward(at::gelu(c_fc_->forward(x), "tanh"));
+    return c_proj_->forward(c_fc_->ForwardGelu(x));
   }
 
  private:

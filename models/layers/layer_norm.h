@@ -8,12 +8,11 @@
 
 #include <cstdint>
 
-#include "models/layers/norm_function.h"
+#include "models/functions/norm_function.h"
 
 namespace tandem {
 
-// torch.nn.LayerNorm(width), bit for bit; eps 1e-5. Runs under a
-// WeightGradientSink.
+// torch.nn.LayerNorm(width); eps 1e-5. Runs under a WeightGradientSink.
 class LayerNorm : public torch::nn::LayerNormImpl {
  public:
   explicit LayerNorm(int64_t width)

@@ -6,7 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/modules/linear.h>
 
-#include "models/layers/linear_function.h"
+#include "models/functions/linear_function.h"
 
 namespace tandem {
 

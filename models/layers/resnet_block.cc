@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "models/functions/convolution_function.h"
 #include "models/layers/batch_norm_2d.h"
-#include "models/layers/convolution_function.h"
 #include "models/layers/module_layer.h"
 
 namespace tandem {

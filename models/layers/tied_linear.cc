@@ -9,7 +9,7 @@
 
 #include "core/base/named_tensors.h"
 #include "core/model/layer_list.h"
-#include "models/layers/linear_function.h"
+#include "models/functions/linear_function.h"
 
 namespace tandem {
 namespace {

@@ -5,8 +5,6 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <glog/logging.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -20,11 +18,6 @@
 
 namespace tandem {
 namespace {
-
-bool LiesIn(const at::Tensor& view, const at::Tensor& flat, int64_t offset) {
-  return view.defined() && !view.is_sparse() && view.is_alias_of(flat) &&
-         view.storage_offset() == flat.storage_offset() + offset;
-}
 
 // Moves the slots of each buffer of `all` from where `before` says to where
 // `now` says, by way of `scratch`, which is as large.
@@ -43,35 +36,10 @@ void MoveSlots(const std::vector<at::Tensor>& all,
 
 }  // namespace
 
-// What hooks hold: whose they are, while it lives.
-struct FlatBuffer::Link {
-  FlatBuffer* buffer;
-};
-
-// Hangs on a parameter's gradient accumulator. Called with the gradients that
-// went in: none when backward reached the parameter with an undefined one.
-class FlatBuffer::Gather : public torch::autograd::FunctionPostHook {
- public:
-  Gather(std::shared_ptr<Link> link, size_t id)
-      : link_(std::move(link)), id_(id) {}
-
-  torch::autograd::variable_list operator()(
-      const torch::autograd::variable_list& outputs,
-      const torch::autograd::variable_list& inputs) override {
-    const bool any = !inputs.empty() && inputs[0].defined();
-    if (any && link_->buffer != nullptr) link_->buffer->Gathered(id_);
-    return outputs;
-  }
-
- private:
-  std::shared_ptr<Link> link_;
-  size_t id_;
-};
-
 FlatBuffer::FlatBuffer(const NamedTensors& parameters,
                        const std::vector<int64_t>& positions,
                        const Allocate& allocate, ParameterTraits traits)
-    : traits_(std::move(traits)), link_(std::make_shared<Link>(Link{this})) {
+    : traits_(std::move(traits)) {
   CHECK(!parameters.empty());
   CHECK_EQ(parameters.size(), positions.size());
   const at::Tensor& first = parameters[0].second;
@@ -104,8 +72,6 @@ FlatBuffer::FlatBuffer(const NamedTensors& parameters,
   GatherGradients();
 }
 
-FlatBuffer::~FlatBuffer() { link_->buffer = nullptr; }
-
 void FlatBuffer::Place(size_t i) {
   at::NoGradGuard no_grad;
   at::Tensor& parameter = slots_[i].parameter;
@@ -121,31 +87,6 @@ void FlatBuffer::Place(size_t i) {
     grad.copy_(parameter.grad());
     parameter.mutable_grad() = grad;
   }
-}
-
-void FlatBuffer::GatherGradients() {
-  for (const FlatSlot& slot : slots_) {
-    auto accumulator = torch::autograd::impl::grad_accumulator(slot.parameter);
-    accumulator->add_post_hook(std::make_unique<Gather>(link_, slot.id));
-    accumulators_.push_back(std::move(accumulator));
-  }
-}
-
-void FlatBuffer::Gathered(size_t id) {
-  at::NoGradGuard no_grad;
-  FlatSlot& slot = slots_[index_of_[id]];
-  const at::Tensor& grad = slot.parameter.grad();
-  if (!LiesIn(grad, grads_, slot.offset)) {
-    const at::Tensor place = View(grads_, slot);
-    // Autograd's own tensor: nobody else has it, as a rule.
-    if (grad.is_sparse()) {
-      place.zero_().add_(grad);
-    } else {
-      place.copy_(grad);
-    }
-    slot.parameter.mutable_grad() = place;
-  }
-  if (on_gradient_) on_gradient_(slot);
 }
 
 at::Tensor FlatBuffer::AddState() {
@@ -220,7 +161,7 @@ absl::Status FlatBuffer::CheckViews() const {
   TANDEM_RETURN_IF_ERROR(CheckParameters());
   for (const FlatSlot& slot : slots_) {
     const at::Tensor& grad = slot.parameter.grad();
-    if (!grad.defined() || LiesIn(grad, grads_, slot.offset)) continue;
+    if (!grad.defined() || slot.LiesIn(grad, grads_)) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("the gradient of parameter ", slot.name,
                      " was replaced by another tensor since training began: ",
@@ -232,7 +173,7 @@ absl::Status FlatBuffer::CheckViews() const {
 absl::Status FlatBuffer::CheckParameters() const {
   for (const FlatSlot& slot : slots_) {
     const at::Tensor& parameter = slot.parameter;
-    if (LiesIn(parameter, values_, slot.offset) &&
+    if (slot.LiesIn(parameter, values_) &&
         parameter.scalar_type() == values_.scalar_type()) {
       continue;
     }

@@ -36,10 +36,12 @@ namespace tandem {
 // gradients are no longer gathered.
 //
 // A parameter without a gradient has an undefined one, as in PyTorch. Backward
-// gathers: the first gradient of a parameter is copied to its place in grads(),
-// which from then on is what the parameter's grad() aliases; further ones are
-// added there. What lies in grads() at the place of a parameter without a
-// gradient means nothing. Sparse gradients become dense.
+// gathers: functions that know of gradient places (core/model/gradient_place.h)
+// write to grads() themselves; of all others the first gradient of a parameter
+// is copied to its place there, which from then on is what the parameter's
+// grad() aliases, and further ones are added. What lies in grads() at the place
+// of a parameter without a gradient means nothing. Sparse gradients become
+// dense.
 //
 // Not thread-safe, but backward may run on any threads.
 class FlatBuffer {
@@ -111,6 +113,7 @@ class FlatBuffer {
   class Gather;
 
   void Place(size_t i);
+  // In flat_buffer_gradients.cc.
   void GatherGradients();
   void Gathered(size_t id);
 

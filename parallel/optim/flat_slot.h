@@ -20,6 +20,14 @@ struct FlatSlot {
   int64_t offset;        // on a 64-byte boundary
   int64_t numel;
   int64_t end;  // the next slot's offset: after `numel` elements, zeros
+
+  // Is `tensor`, which may be undefined, the view of `flat` that is this
+  // slot's?
+  bool LiesIn(const at::Tensor& tensor, const at::Tensor& flat) const {
+    return tensor.defined() && !tensor.is_sparse() &&
+           tensor.is_alias_of(flat) &&
+           tensor.storage_offset() == flat.storage_offset() + offset;
+  }
 };
 
 }  // namespace tandem

@@ -1,5 +1,7 @@
 #include "tests/models/rounding.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <glog/logging.h>
 
 #include <cmath>
@@ -39,6 +41,21 @@ double RoundingTolerance(at::ScalarType dtype, int roundings,
   constexpr double kDeviations = 4;
   const double error = UnitAtOne(dtype) / 2 * magnitude;
   return kDeviations * std::sqrt(2.0 * roundings) * error;
+}
+
+bool IsWithinRoundings(const at::Tensor& actual, const at::Tensor& expected,
+                       int roundings) {
+  if (actual.sizes() != expected.sizes() ||
+      actual.scalar_type() != expected.scalar_type()) {
+    return false;
+  }
+  if (actual.numel() == 0) return true;
+  const at::NoGradGuard no_grad;
+  const double difference = (actual - expected).abs().max().item<double>();
+  const double magnitude = expected.abs().max().item<double>();
+  return difference == 0 ||
+         difference <=
+             RoundingTolerance(expected.scalar_type(), roundings, magnitude);
 }
 
 }  // namespace tandem

@@ -10,6 +10,7 @@
 #ifndef TANDEM_TESTS_MODELS_ROUNDING_H_
 #define TANDEM_TESTS_MODELS_ROUNDING_H_
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
 namespace tandem {
@@ -26,6 +27,11 @@ double UnitInLastPlace(at::ScalarType dtype, double magnitude);
 // rounding had its greatest error, and fewer by orders of magnitude as they
 // are.
 double RoundingTolerance(at::ScalarType dtype, int roundings, double magnitude);
+
+// Are the two of one shape and dtype, and no element further apart than that,
+// of the greatest magnitude in `expected`? NaNs are not.
+bool IsWithinRoundings(const at::Tensor& actual, const at::Tensor& expected,
+                       int roundings);
 
 }  // namespace tandem
 

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/layers/linear_function.h"
+#include "models/functions/linear_function.h"
 
 namespace tandem {
 namespace {

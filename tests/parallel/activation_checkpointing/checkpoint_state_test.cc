@@ -25,9 +25,9 @@
 #include "core/random/random.h"
 #include "core/random/sample_scope.h"
 #include "core/testing/device_types.h"
+#include "models/functions/linear_function.h"
 #include "models/layers/batch_norm_2d.h"
 #include "models/layers/dropout.h"
-#include "models/layers/linear_function.h"
 #include "parallel/activation_checkpointing/checkpoint.h"
 
 namespace tandem {

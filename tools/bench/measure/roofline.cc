@@ -11,7 +11,7 @@
 #include "absl/functional/function_ref.h"
 #include "core/base/status_macros.h"
 #include "core/comm/group_buffer.h"
-#include "models/layers/matrix_product.h"
+#include "models/functions/matrix_product.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/measure/usage.h"
 

@@ -1,7 +1,7 @@
 // Linear layer's computation, with a backward of its own.
 
-#ifndef TANDEM_MODELS_LAYERS_LINEAR_FUNCTION_H_
-#define TANDEM_MODELS_LAYERS_LINEAR_FUNCTION_H_
+#ifndef TANDEM_MODELS_FUNCTIONS_LINEAR_FUNCTION_H_
+#define TANDEM_MODELS_FUNCTIONS_LINEAR_FUNCTION_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -22,4 +22,4 @@ at::Tensor LinearFunction(const at::Tensor& x, const at::Tensor& weight,
 
 }  // namespace tandem
 
-#endif  // TANDEM_MODELS_LAYERS_LINEAR_FUNCTION_H_
+#endif  // TANDEM_MODELS_FUNCTIONS_LINEAR_FUNCTION_H_

@@ -1,4 +1,4 @@
-#include "models/layers/linear_function.h"
+#include "models/functions/linear_function.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/function.h>
@@ -12,9 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/model/gradient_place.h"
 #include "core/model/weight_gradient_sink.h"
-#include "models/layers/joined_operands.h"
-#include "models/layers/matrix_product.h"
+#include "models/functions/joined_operands.h"
+#include "models/functions/matrix_product.h"
 
 namespace tandem {
 namespace {
@@ -35,10 +36,26 @@ at::Tensor Forward(const at::Tensor& x, const at::Tensor& weight,
   return MatrixProduct(Rows(x), factor, bias).view(shape);
 }
 
-at::Tensor WeightGradient(const at::Tensor& dy, const at::Tensor& rows,
-                          WeightLayout layout) {
-  return layout == WeightLayout::kOutIn ? MatrixProduct(dy.t(), rows)
-                                        : MatrixProduct(rows.t(), dy);
+struct Factors {
+  at::Tensor a, b;
+};
+
+// Whose product the weight's gradient is.
+Factors FactorsOf(const at::Tensor& dy, const at::Tensor& rows,
+                  WeightLayout layout) {
+  if (layout == WeightLayout::kOutIn) return {dy.t(), rows};
+  return {rows.t(), dy};
+}
+
+// Undefined, if it has been put in its place.
+at::Tensor WeightGradient(const at::Tensor& weight, const at::Tensor& dy,
+                          const at::Tensor& rows, WeightLayout layout) {
+  const Factors factors = FactorsOf(dy, rows, layout);
+  const bool has_put =
+      GradientPlace::Put(weight, [&](const at::Tensor& gradient) {
+        PutMatrixProduct(gradient, factors.a, factors.b);
+      });
+  return has_put ? at::Tensor() : MatrixProduct(factors.a, factors.b);
 }
 
 at::Tensor BiasGradient(const at::Tensor& dy) { return dy.sum(0); }
@@ -53,7 +70,7 @@ std::vector<at::Tensor> JoinedGradients(
   std::vector<at::Tensor> gradients;
   if (operands.size() > 1) {
     gradients.push_back(WeightGradient(
-        operands[0], operands[1],
+        weights[0], operands[0], operands[1],
         settings[0] ? WeightLayout::kOutIn : WeightLayout::kInOut));
   }
   if (gradients.size() < weights.size()) {
@@ -92,7 +109,7 @@ class LinearBackward : public torch::autograd::Node {
       Leave(dy, rows, weight, wants_weight, wants_bias);
       return results;
     }
-    if (wants_weight) results[1] = WeightGradient(dy, rows, layout_);
+    if (wants_weight) results[1] = WeightGradient(weight, dy, rows, layout_);
     if (wants_bias) results[2] = BiasGradient(dy);
     return results;
   }

@@ -1,7 +1,7 @@
 // Matrix product, by the faster of LibTorch's two libraries.
 
-#ifndef TANDEM_MODELS_LAYERS_MATRIX_PRODUCT_H_
-#define TANDEM_MODELS_LAYERS_MATRIX_PRODUCT_H_
+#ifndef TANDEM_MODELS_FUNCTIONS_MATRIX_PRODUCT_H_
+#define TANDEM_MODELS_FUNCTIONS_MATRIX_PRODUCT_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -23,6 +23,11 @@ constexpr int64_t kLeastOneDnnProduct = int64_t{1} << 21;
 at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b,
                          const at::Tensor& bias = {});
 
+// Writes MatrixProduct(a, b), bit for bit, to `product` [m, n]. Not
+// differentiable.
+void PutMatrixProduct(const at::Tensor& product, const at::Tensor& a,
+                      const at::Tensor& b);
+
 }  // namespace tandem
 
-#endif  // TANDEM_MODELS_LAYERS_MATRIX_PRODUCT_H_
+#endif  // TANDEM_MODELS_FUNCTIONS_MATRIX_PRODUCT_H_

@@ -1,4 +1,4 @@
-#include "models/layers/convolution_function.h"
+#include "models/functions/convolution_function.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -15,8 +15,8 @@
 
 #include <vector>
 
-#include "models/layers/matrix_product.h"
-#include "models/layers/patches.h"
+#include "models/functions/matrix_product.h"
+#include "models/functions/patches.h"
 
 namespace tandem {
 namespace {

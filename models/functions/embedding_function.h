@@ -1,8 +1,8 @@
 // Embedding look-up whose gradient can be left for later
 // (core/model/weight_gradient_sink.h).
 
-#ifndef TANDEM_MODELS_LAYERS_EMBEDDING_FUNCTION_H_
-#define TANDEM_MODELS_LAYERS_EMBEDDING_FUNCTION_H_
+#ifndef TANDEM_MODELS_FUNCTIONS_EMBEDDING_FUNCTION_H_
+#define TANDEM_MODELS_FUNCTIONS_EMBEDDING_FUNCTION_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -16,4 +16,4 @@ at::Tensor EmbeddingFunction(const at::Tensor& indices,
 
 }  // namespace tandem
 
-#endif  // TANDEM_MODELS_LAYERS_EMBEDDING_FUNCTION_H_
+#endif  // TANDEM_MODELS_FUNCTIONS_EMBEDDING_FUNCTION_H_

@@ -1,7 +1,8 @@
-#include "models/layers/norm_function.h"
+#include "models/functions/norm_function.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/native_batch_norm.h>
@@ -12,7 +13,9 @@
 #include <tuple>
 #include <utility>
 
-#include "models/layers/split_backward.h"
+#include "core/fused/layer_norm.h"
+#include "models/functions/fused_operands.h"
+#include "models/functions/split_backward.h"
 
 namespace tandem {
 namespace {
@@ -34,6 +37,12 @@ SplitOperator LayerNormOperator(const at::Tensor& mean, const at::Tensor& rstd,
                                           const at::Tensor& x,
                                           const at::Tensor& weight,
                                           const WantedGradients& wanted) {
+    if (IsForFusedKernels(x) && !at::GradMode::is_enabled()) {
+      auto [dx, dweight, dbias] = FusedLayerNormBackward(
+          dy, x, mean, rstd, weight, wanted[0], wanted[1] || wanted[2]);
+      return OperatorGradients{dx, wanted[1] ? dweight : at::Tensor(),
+                               wanted[2] ? dbias : at::Tensor()};
+    }
     return ToArray(at::native_layer_norm_backward(dy, x, {x.size(-1)}, mean,
                                                   rstd, weight, bias, wanted));
   };
@@ -71,15 +80,19 @@ SplitOperator BatchNormOperator(const BatchNormArguments& arguments,
 
 at::Tensor LayerNormFunction(const at::Tensor& x, const at::Tensor& weight,
                              const at::Tensor& bias, double eps) {
-  if (!WantsSplitBackward(x, weight, bias)) {
+  const bool is_fused = IsForFusedKernels(x);
+  if (!is_fused && !WantsSplitBackward(x, weight, bias)) {
     return at::layer_norm(x, weight.sizes(), weight, bias, eps);
   }
   Results results;
   {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    results = at::native_layer_norm(x, weight.sizes(), weight, bias, eps);
+    results = is_fused
+                  ? FusedLayerNorm(x, weight, bias, eps)
+                  : at::native_layer_norm(x, weight.sizes(), weight, bias, eps);
   }
   auto& [y, mean, rstd] = results;
+  if (!RecordsGradients(x, weight, bias)) return y;
   return WithSplitBackward(y, x, weight, bias,
                            LayerNormOperator(mean, rstd, bias));
 }

@@ -1,4 +1,4 @@
-#include "models/layers/linear_function.h"
+#include "models/functions/linear_function.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@
 
 #include <vector>
 
-#include "models/layers/matrix_product.h"
+#include "models/functions/matrix_product.h"
 
 namespace tandem {
 namespace {

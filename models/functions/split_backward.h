@@ -1,8 +1,8 @@
 // Backward in two parts (core/model/weight_gradient_sink.h) for operators of
 // LibTorch whose own backward can be asked for some of the gradients alone.
 
-#ifndef TANDEM_MODELS_LAYERS_SPLIT_BACKWARD_H_
-#define TANDEM_MODELS_LAYERS_SPLIT_BACKWARD_H_
+#ifndef TANDEM_MODELS_FUNCTIONS_SPLIT_BACKWARD_H_
+#define TANDEM_MODELS_FUNCTIONS_SPLIT_BACKWARD_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -38,13 +38,19 @@ struct SplitOperator {
   std::vector<int64_t> settings = {};  // for `joined`
 };
 
+// Whether what is computed of these now is to have a backward at all. Undefined
+// tensors are ignored.
+bool RecordsGradients(const at::Tensor& x, const at::Tensor& weight,
+                      const at::Tensor& bias);
+
 // Whether what is computed of these now is to have a backward in two parts:
 // there is a sink, and gradients are recorded. Undefined tensors are ignored.
 bool WantsSplitBackward(const at::Tensor& x, const at::Tensor& weight,
                         const at::Tensor& bias);
 
 // Makes `y`, which was computed below autograd, the output of a node of its
-// own, which leaves the gradients of weight and bias to the current sink.
+// own, which leaves the gradients of weight and bias to the current sink if
+// there is one.
 // Differentiable as often as operation.backward is.
 at::Tensor WithSplitBackward(at::Tensor y, const at::Tensor& x,
                              const at::Tensor& weight, const at::Tensor& bias,
@@ -52,4 +58,4 @@ at::Tensor WithSplitBackward(at::Tensor y, const at::Tensor& x,
 
 }  // namespace tandem
 
-#endif  // TANDEM_MODELS_LAYERS_SPLIT_BACKWARD_H_
+#endif  // TANDEM_MODELS_FUNCTIONS_SPLIT_BACKWARD_H_

@@ -1,4 +1,4 @@
-#include "models/layers/split_backward.h"
+#include "models/functions/split_backward.h"
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -60,7 +60,7 @@ class SplitBackward : public torch::autograd::Node {
   };
 
   bool MayLeave(const at::Tensor& weight, const WantedGradients& wanted) const {
-    return (wanted[1] || wanted[2]) &&
+    return sink_ != nullptr && (wanted[1] || wanted[2]) &&
            (!wanted[1] || WeightGradientSink::MayDefer(weight)) &&
            (!wanted[2] || WeightGradientSink::MayDefer(bias_));
   }
@@ -116,10 +116,15 @@ class SplitBackward : public torch::autograd::Node {
 
 }  // namespace
 
+bool RecordsGradients(const at::Tensor& x, const at::Tensor& weight,
+                      const at::Tensor& bias) {
+  return torch::autograd::compute_requires_grad(x, weight, bias);
+}
+
 bool WantsSplitBackward(const at::Tensor& x, const at::Tensor& weight,
                         const at::Tensor& bias) {
   return WeightGradientSink::Current() != nullptr && weight.defined() &&
-         torch::autograd::compute_requires_grad(x, weight, bias);
+         RecordsGradients(x, weight, bias);
 }
 
 at::Tensor WithSplitBackward(at::Tensor y, const at::Tensor& x,

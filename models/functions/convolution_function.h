@@ -1,7 +1,7 @@
 // Convolution with a backward of its own, by the fastest way for its shape.
 
-#ifndef TANDEM_MODELS_LAYERS_CONVOLUTION_FUNCTION_H_
-#define TANDEM_MODELS_LAYERS_CONVOLUTION_FUNCTION_H_
+#ifndef TANDEM_MODELS_FUNCTIONS_CONVOLUTION_FUNCTION_H_
+#define TANDEM_MODELS_FUNCTIONS_CONVOLUTION_FUNCTION_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -35,4 +35,4 @@ constexpr int64_t kGreatestSmallOutput = 4;
 
 }  // namespace tandem
 
-#endif  // TANDEM_MODELS_LAYERS_CONVOLUTION_FUNCTION_H_
+#endif  // TANDEM_MODELS_FUNCTIONS_CONVOLUTION_FUNCTION_H_

@@ -1,7 +1,7 @@
 // Patches of a convolution as the rows of a matrix, and back (im2col, col2im).
 
-#ifndef TANDEM_MODELS_LAYERS_PATCHES_H_
-#define TANDEM_MODELS_LAYERS_PATCHES_H_
+#ifndef TANDEM_MODELS_FUNCTIONS_PATCHES_H_
+#define TANDEM_MODELS_FUNCTIONS_PATCHES_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -33,4 +33,4 @@ at::Tensor SumPatchRows(const at::Tensor& rows, at::IntArrayRef sizes,
 
 }  // namespace tandem
 
-#endif  // TANDEM_MODELS_LAYERS_PATCHES_H_
+#endif  // TANDEM_MODELS_FUNCTIONS_PATCHES_H_

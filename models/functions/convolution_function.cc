@@ -1,4 +1,4 @@
-#include "models/layers/convolution_function.h"
+#include "models/functions/convolution_function.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
@@ -16,11 +16,12 @@
 #include <vector>
 
 #include "core/device/host_memory.h"
+#include "core/model/gradient_place.h"
 #include "core/model/weight_gradient_sink.h"
-#include "models/layers/joined_operands.h"
-#include "models/layers/matrix_product.h"
-#include "models/layers/patches.h"
-#include "models/layers/split_backward.h"
+#include "models/functions/joined_operands.h"
+#include "models/functions/matrix_product.h"
+#include "models/functions/patches.h"
+#include "models/functions/split_backward.h"
 
 namespace tandem {
 namespace {
@@ -38,13 +39,22 @@ at::Tensor PixelRows(const at::Tensor& images) {
   return images.permute({0, 2, 3, 1}).reshape({-1, images.size(1)});
 }
 
-// Operands: {dy, patches} as matrices.
+// Operands: {dy, patches} as matrices. Undefined, if it has been put in its
+// place.
 std::vector<at::Tensor> PatchesWeightGradient(
     const std::vector<at::Tensor>& weights,
     absl::Span<const DeferredGradients::Operands> microbatches,
     absl::Span<const int64_t>) {
   const auto operands = JoinOperands(microbatches);
-  return {MatrixProduct(operands[0].t(), operands[1]).view(weights[0].sizes())};
+  const at::Tensor dy = operands[0].t();
+  const at::Tensor& weight = weights[0];
+  const bool has_put =
+      weight.is_contiguous() &&
+      GradientPlace::Put(weight, [&](const at::Tensor& gradient) {
+        PutMatrixProduct(gradient.view({weight.size(0), -1}), dy, operands[1]);
+      });
+  if (has_put) return {at::Tensor()};
+  return {MatrixProduct(dy, operands[1]).view(weight.sizes())};
 }
 
 OperatorGradients Conv2dGradients(const at::Tensor& dy, const at::Tensor& x,

@@ -1,4 +1,4 @@
-#include "models/layers/patches.h"
+#include "models/functions/patches.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>

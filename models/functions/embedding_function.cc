@@ -1,4 +1,4 @@
-#include "models/layers/embedding_function.h"
+#include "models/functions/embedding_function.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/embedding.h>
@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "models/layers/joined_operands.h"
-#include "models/layers/split_backward.h"
+#include "models/functions/joined_operands.h"
+#include "models/functions/split_backward.h"
 
 namespace tandem {
 namespace {

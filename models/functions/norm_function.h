@@ -1,16 +1,17 @@
 // Normalisation whose weights' gradients can be left for later
-// (core/model/weight_gradient_sink.h). Values and gradients have the bits of
-// LibTorch's functions; without a sink these are what is called.
+// (core/model/weight_gradient_sink.h).
 
-#ifndef TANDEM_MODELS_LAYERS_NORM_FUNCTION_H_
-#define TANDEM_MODELS_LAYERS_NORM_FUNCTION_H_
+#ifndef TANDEM_MODELS_FUNCTIONS_NORM_FUNCTION_H_
+#define TANDEM_MODELS_FUNCTIONS_NORM_FUNCTION_H_
 
 #include <ATen/core/Tensor.h>
 
 namespace tandem {
 
 // torch.nn.functional.layer_norm over the last dimension; weight and bias
-// [x.size(-1)].
+// [x.size(-1)]. Float and bf16 on the CPU and on simulated devices take fused
+// kernels (core/fused/layer_norm.h); all else, and what is differentiated
+// twice, LibTorch's.
 at::Tensor LayerNormFunction(const at::Tensor& x, const at::Tensor& weight,
                              const at::Tensor& bias, double eps);
 
@@ -29,12 +30,13 @@ struct BatchStatistics {
   at::Tensor mean, inverse_deviation;
 };
 
-// torch.nn.functional.batch_norm of x [n, channels, ...]. In training, writes
-// what it has computed to `statistics`, if given.
+// torch.nn.functional.batch_norm of x [n, channels, ...], with its bits;
+// without a sink it is what is called. In training, writes what it has computed
+// to `statistics`, if given.
 at::Tensor BatchNormFunction(const at::Tensor& x,
                              const BatchNormArguments& arguments,
                              BatchStatistics* statistics = nullptr);
 
 }  // namespace tandem
 
-#endif  // TANDEM_MODELS_LAYERS_NORM_FUNCTION_H_
+#endif  // TANDEM_MODELS_FUNCTIONS_NORM_FUNCTION_H_

@@ -1,7 +1,7 @@
 // Operands of weight gradients, of several microbatches, as one.
 
-#ifndef TANDEM_MODELS_LAYERS_JOINED_OPERANDS_H_
-#define TANDEM_MODELS_LAYERS_JOINED_OPERANDS_H_
+#ifndef TANDEM_MODELS_FUNCTIONS_JOINED_OPERANDS_H_
+#define TANDEM_MODELS_FUNCTIONS_JOINED_OPERANDS_H_
 
 #include <ATen/ops/cat.h>
 
@@ -28,4 +28,4 @@ inline DeferredGradients::Operands JoinOperands(
 
 }  // namespace tandem
 
-#endif  // TANDEM_MODELS_LAYERS_JOINED_OPERANDS_H_
+#endif  // TANDEM_MODELS_FUNCTIONS_JOINED_OPERANDS_H_

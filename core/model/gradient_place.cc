@@ -1,0 +1,87 @@
+#include "core/model/gradient_place.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
+
+namespace tandem {
+namespace {
+
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+// Not for grad(), nor for some of the leaves alone.
+bool AccumulatesForAll() {
+  const auto* wanted = torch::autograd::get_current_graph_task_exec_info();
+  return wanted == nullptr || wanted->empty();
+}
+
+bool HasOtherHooks(Node& accumulator) {
+  return !accumulator.pre_hooks().empty() ||
+         !accumulator.tensor_pre_hooks().empty() ||
+         accumulator.tensor_post_acc_grad_hooks() != nullptr;
+}
+
+// Autograd orders streams by the gradients that it hands on; none is.
+bool IsOnDefaultStream(const at::Tensor& parameter) {
+  const c10::Device device = parameter.device();
+  if (device.is_cpu()) return true;
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  return guard.getStream(device) == guard.getDefaultStream(device);
+}
+
+}  // namespace
+
+bool GradientPlace::Put(const at::Tensor& parameter, Write write) {
+  if (at::GradMode::is_enabled() || !parameter.is_leaf() ||
+      !parameter.requires_grad() || !AccumulatesForAll() ||
+      !IsOnDefaultStream(parameter)) {
+    return false;
+  }
+  const std::shared_ptr<Node> accumulator =
+      torch::autograd::impl::try_get_grad_accumulator(parameter);
+  if (accumulator == nullptr || HasOtherHooks(*accumulator)) return false;
+  for (const auto& hook : accumulator->post_hooks()) {
+    auto* place = dynamic_cast<GradientPlace*>(hook.get());
+    if (place != nullptr && place->PutHere(write)) return true;
+  }
+  return false;
+}
+
+void GradientPlace::Announce(const at::Tensor& parameter) {
+  const std::shared_ptr<Node> accumulator =
+      torch::autograd::impl::try_get_grad_accumulator(parameter);
+  if (accumulator == nullptr) return;
+  for (const auto& hook : accumulator->post_hooks()) {
+    (*hook)(variable_list(), variable_list(1));
+  }
+}
+
+bool GradientPlace::PutHere(Write write) {
+  absl::MutexLock lock(&mutex_);
+  const at::Tensor gradient = Find();
+  if (!gradient.defined()) return false;
+  write(gradient);
+  Begin();
+  has_put_ = true;
+  return true;
+}
+
+// Called with the gradients that went into the accumulator: none when backward
+// reached the parameter with an undefined one.
+variable_list GradientPlace::operator()(const variable_list& outputs,
+                                        const variable_list& inputs) {
+  bool has_put;
+  {
+    absl::MutexLock lock(&mutex_);
+    has_put = std::exchange(has_put_, false);
+  }
+  if (has_put || (!inputs.empty() && inputs[0].defined())) Complete();
+  return outputs;
+}
+
+}  // namespace tandem
