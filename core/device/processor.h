@@ -1,0 +1,21 @@
+// Processor: which instructions this machine's has.
+
+#ifndef TANDEM_CORE_DEVICE_PROCESSOR_H_
+#define TANDEM_CORE_DEVICE_PROCESSOR_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace tandem {
+
+// By LibTorch's name of them: "avx2", "avx512_bf16", "amx_bf16", "amx_fp16".
+// False for names that it does not know.
+bool ProcessorHas(absl::string_view instructions);
+
+// "Intel Xeon".
+std::string ProcessorName();
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_DEVICE_PROCESSOR_H_

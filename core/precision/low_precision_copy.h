@@ -1,0 +1,24 @@
+// Low-precision copy of a parameter: what mixed precision computes with, while
+// the parameter itself stays as the optimizer wants it (fp32 master weights).
+
+#ifndef TANDEM_CORE_PRECISION_LOW_PRECISION_COPY_H_
+#define TANDEM_CORE_PRECISION_LOW_PRECISION_COPY_H_
+
+#include <ATen/core/Tensor.h>
+
+namespace tandem {
+
+// `parameter` in `dtype`. Where gradients are recorded it is
+// parameter.to(dtype), a part of the graph. Else it is a copy that lives as
+// long as the parameter and is written anew, in its place, by the first call
+// after somebody has written to the parameter (its version says so): once a
+// step, not once a microbatch. What is no leaf that takes a gradient is
+// converted each time.
+//
+// Thread-safe, as far as reading a parameter is while another thread writes to
+// it. Throws c10::Error.
+at::Tensor LowPrecisionCopy(const at::Tensor& parameter, at::ScalarType dtype);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_PRECISION_LOW_PRECISION_COPY_H_
