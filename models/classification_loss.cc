@@ -59,13 +59,13 @@ LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets) {
 }
 
 LossFunction CrossEntropyIgnoring(int64_t ignore_index) {
-  return LossFunction(
+  return LossFunction::OfAnyPrecision(LossFunction(
       [ignore_index](const at::Tensor& outputs, const at::Tensor& targets) {
         return Loss(outputs, targets, ignore_index);
       },
       [ignore_index](const at::Tensor& targets) {
         return targets.ne(ignore_index).sum().item<double>();
-      });
+      }));
 }
 
 }  // namespace tandem

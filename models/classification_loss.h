@@ -16,7 +16,8 @@ namespace tandem {
 // `outputs` are logits [n, classes] with int64 `targets` [n], or [n, tokens,
 // classes] with [n, tokens]; targets lie in [0, classes). Every target is one
 // prediction, and `loss` is the mean over them (NaN when there is none, as in
-// PyTorch). A prediction is correct when its greatest logit, the first of
+// PyTorch); logits may be bf16 (LossFunction::OfAnyPrecision). A prediction is
+// correct when its greatest logit, the first of
 // equals, is the target's. Throws c10::Error on shapes that do not fit and, on
 // the CPU, on targets out of range. Waits for no device: the score's sums stay
 // there (LossResult::sums).

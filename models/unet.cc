@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "models/functions/convolution_function.h"
+#include "models/functions/conv2d_function.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/initialize.h"
 

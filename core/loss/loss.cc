@@ -19,6 +19,22 @@ TensorsByName BroughtTo(c10::Device device, const TensorsByName& tensors) {
   return there;
 }
 
+bool IsLowPrecision(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kBFloat16 ||
+         tensor.scalar_type() == at::kHalf;
+}
+
+// But for targets, which are what the data set gives.
+LossArguments InFloat(LossArguments arguments) {
+  if (IsLowPrecision(arguments.outputs)) {
+    arguments.outputs = arguments.outputs.to(at::kFloat);
+  }
+  for (auto& each : arguments.further_outputs) {
+    if (IsLowPrecision(each.second)) each.second = each.second.to(at::kFloat);
+  }
+  return arguments;
+}
+
 }  // namespace
 
 LossFunction::LossFunction(Loss loss, Weight weight)
@@ -30,7 +46,8 @@ LossFunction::LossFunction(Loss loss, Weight weight)
 }
 
 LossResult LossFunction::operator()(const LossArguments& arguments) const {
-  LossResult result = loss_(arguments);
+  LossResult result =
+      takes_any_precision_ ? loss_(arguments) : loss_(InFloat(arguments));
   if (result.sums.defined()) {
     CheckSums(result.sums);
     // Without a weight the count is asked for at once.

@@ -103,16 +103,25 @@ class LossFunction {
     return (*this)({outputs, {}, targets, {}});
   }
 
+  // Says that `loss` takes outputs in bf16 or fp16, too, and computes in float
+  // all the same. Under mixed precision others get them as floats.
+  static LossFunction OfAnyPrecision(LossFunction loss) {
+    loss.takes_any_precision_ = true;
+    return loss;
+  }
+
   explicit operator bool() const { return loss_ != nullptr; }
 
   // Null: by samples.
   const Weight& weight() const { return weight_; }
   const LossNames& names() const { return names_; }
+  bool takes_any_precision() const { return takes_any_precision_; }
 
  private:
   LossNames names_;
   NamedLoss loss_;
   Weight weight_;
+  bool takes_any_precision_ = false;
 };
 
 // All of it on the device of `outputs`. Throws c10::Error where there are no

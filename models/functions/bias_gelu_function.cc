@@ -5,9 +5,11 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
+#include <ATen/ops/sum.h>
 
 #include <tuple>
 
+#include "core/precision/low_precision_copy.h"
 #include "models/functions/fused_operands.h"
 #include "models/functions/split_backward.h"
 
@@ -18,9 +20,8 @@ const char* Approximate(GeluForm form) {
   return form == GeluForm::kTanh ? "tanh" : "none";
 }
 
-bool IsFused(const at::Tensor& x, const at::Tensor& bias) {
-  return IsForFusedKernels(x) && bias.scalar_type() == x.scalar_type() &&
-         !at::GradMode::is_enabled();
+bool IsFused(const at::Tensor& x) {
+  return IsForFusedKernels(x) && !at::GradMode::is_enabled();
 }
 
 // Gradients of both, as tuples of at::Tensor go.
@@ -28,12 +29,14 @@ std::tuple<at::Tensor, at::Tensor> Gradients(const at::Tensor& dy,
                                              const at::Tensor& x,
                                              const at::Tensor& bias,
                                              GeluForm form) {
-  if (IsFused(x, bias)) {
-    auto [dx, dbias] = BiasGeluBackward(dy, x, bias, form);
+  const at::Tensor addend = LowPrecisionCopy(bias, x.scalar_type());
+  if (IsFused(x)) {
+    auto [dx, dbias] = BiasGeluBackward(dy, x, addend, form);
     return {dx, dbias.to(bias.scalar_type())};
   }
-  const at::Tensor dx = at::gelu_backward(dy, x + bias, Approximate(form));
-  return {dx, dx.reshape({-1, bias.size(0)}).sum(0)};
+  const at::Tensor dx = at::gelu_backward(dy, x + addend, Approximate(form));
+  return {dx, at::sum(dx.reshape({-1, bias.size(0)}), /*dim=*/0,
+                      /*keepdim=*/false, bias.scalar_type())};
 }
 
 // Its "weight" is the bias.
@@ -59,8 +62,9 @@ at::Tensor BiasGeluFunction(const at::Tensor& x, const at::Tensor& bias,
   {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     const at::NoGradGuard no_grad;  // IsFused asks
-    y = IsFused(x, bias) ? BiasGelu(x, bias, form)
-                         : at::gelu(x + bias, Approximate(form));
+    const at::Tensor addend = LowPrecisionCopy(bias, x.scalar_type());
+    y = IsFused(x) ? BiasGelu(x, addend, form)
+                   : at::gelu(x + addend, Approximate(form));
   }
   if (!RecordsGradients(x, bias, /*bias=*/{})) return y;
   return WithSplitBackward(y, x, bias, /*bias=*/{}, Operator(form));

@@ -2,8 +2,6 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/conv2d.h>
-#include <ATen/ops/convolution_backward.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -18,6 +16,8 @@
 #include "core/device/host_memory.h"
 #include "core/model/gradient_place.h"
 #include "core/model/weight_gradient_sink.h"
+#include "core/precision/autocast.h"
+#include "models/functions/conv2d_function.h"
 #include "models/functions/joined_operands.h"
 #include "models/functions/matrix_product.h"
 #include "models/functions/patches.h"
@@ -55,31 +55,6 @@ std::vector<at::Tensor> PatchesWeightGradient(
       });
   if (has_put) return {at::Tensor()};
   return {MatrixProduct(dy, operands[1]).view(weight.sizes())};
-}
-
-OperatorGradients Conv2dGradients(const at::Tensor& dy, const at::Tensor& x,
-                                  const at::Tensor& weight, int64_t stride,
-                                  int64_t padding,
-                                  const WantedGradients& wanted) {
-  auto [dx, dw, db] = at::convolution_backward(
-      dy, x, weight, /*bias_sizes=*/at::IntArrayRef{weight.size(0)},
-      {stride, stride}, {padding, padding}, /*dilation=*/{1, 1},
-      /*transposed=*/false, /*output_padding=*/{0, 0}, /*groups=*/1, wanted);
-  return {dx, dw, db};
-}
-
-// Operands: {dy, x}. Settings: {stride, padding}.
-std::vector<at::Tensor> JoinedConv2dGradients(
-    const std::vector<at::Tensor>& weights,
-    absl::Span<const DeferredGradients::Operands> microbatches,
-    absl::Span<const int64_t> settings) {
-  const bool bias = weights.size() > 1;
-  const auto operands = JoinOperands(microbatches);
-  OperatorGradients all =
-      Conv2dGradients(operands[0], operands[1], weights[0], settings[0],
-                      settings[1], {false, true, bias});
-  if (!bias) return {all[1]};
-  return {all[1], all[2]};
 }
 
 class ConvolutionBackward : public torch::autograd::Node {
@@ -143,6 +118,7 @@ class ConvolutionBackward : public torch::autograd::Node {
 bool IsFloatForCpuKernels(const at::Tensor& tensor) {
   return RunsCpuKernels(tensor.device().type()) &&
          tensor.scalar_type() == at::kFloat &&
+         AutocastDtype(tensor.device().type(), at::kFloat) == at::kFloat &&
          tensor.layout() == at::kStrided && tensor.dim() == 4;
 }
 
@@ -162,30 +138,6 @@ bool IsForProducts(const at::Tensor& x, const at::Tensor& weight,
 }
 
 }  // namespace
-
-at::Tensor Conv2dFunction(const at::Tensor& x, const at::Tensor& weight,
-                          const at::Tensor& bias, int64_t stride,
-                          int64_t padding) {
-  if (x.dim() != 4 || !WantsSplitBackward(x, weight, bias)) {
-    return at::conv2d(x, weight, bias, stride, padding);
-  }
-  at::Tensor y;
-  {
-    at::AutoDispatchBelowADInplaceOrView below_autograd;
-    y = at::conv2d(x, weight, bias, stride, padding);
-  }
-  SplitOperator operation;
-  operation.name = "SplitConvolutionBackward";
-  operation.backward = [stride, padding](const at::Tensor& dy,
-                                         const at::Tensor& x,
-                                         const at::Tensor& weight,
-                                         const WantedGradients& wanted) {
-    return Conv2dGradients(dy, x, weight, stride, padding, wanted);
-  };
-  operation.joined = JoinedConv2dGradients;
-  operation.settings = {stride, padding};
-  return WithSplitBackward(y, x, weight, bias, std::move(operation));
-}
 
 at::Tensor ConvolutionFunction(const at::Tensor& x, const at::Tensor& weight,
                                int64_t stride, int64_t padding) {

@@ -9,13 +9,6 @@
 
 namespace tandem {
 
-// torch.nn.functional.conv2d, bit for bit: x [n, in, h, w], weight [out, in,
-// kernel, kernel], bias [out] or undefined. Run under a WeightGradientSink it
-// leaves weight's and bias's gradients there.
-at::Tensor Conv2dFunction(const at::Tensor& x, const at::Tensor& weight,
-                          const at::Tensor& bias, int64_t stride,
-                          int64_t padding);
-
 // torch.nn.functional.conv2d without a bias: x [n, in, h, w], weight [out, in,
 // kernel, kernel] -> [n, out, oh, ow].
 //

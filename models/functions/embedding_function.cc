@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "core/precision/autocast.h"
 #include "models/functions/joined_operands.h"
 #include "models/functions/split_backward.h"
 
@@ -36,10 +37,7 @@ OperatorGradients Gradients(const at::Tensor& dy, const at::Tensor& indices,
   return gradients;
 }
 
-}  // namespace
-
-at::Tensor EmbeddingFunction(const at::Tensor& indices,
-                             const at::Tensor& weight) {
+at::Tensor InItsDtype(const at::Tensor& indices, const at::Tensor& weight) {
   if (!WantsSplitBackward(/*x=*/{}, weight, /*bias=*/{})) {
     return at::embedding(weight, indices);
   }
@@ -53,6 +51,16 @@ at::Tensor EmbeddingFunction(const at::Tensor& indices,
   operation.backward = Gradients;
   operation.joined = JoinedGradients;
   return WithSplitBackward(y, indices, weight, /*bias=*/{}, operation);
+}
+
+}  // namespace
+
+// Rows are looked up before they are converted: there are fewer of them than
+// the table has.
+at::Tensor EmbeddingFunction(const at::Tensor& indices,
+                             const at::Tensor& weight) {
+  return InItsDtype(indices, weight)
+      .to(AutocastDtype(weight.device().type(), weight.scalar_type()));
 }
 
 }  // namespace tandem

@@ -1,6 +1,8 @@
 #include "models/functions/linear_function.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -14,6 +16,8 @@
 
 #include "core/model/gradient_place.h"
 #include "core/model/weight_gradient_sink.h"
+#include "core/precision/autocast.h"
+#include "core/precision/low_precision_copy.h"
 #include "models/functions/joined_operands.h"
 #include "models/functions/matrix_product.h"
 
@@ -47,7 +51,8 @@ Factors FactorsOf(const at::Tensor& dy, const at::Tensor& rows,
   return {rows.t(), dy};
 }
 
-// Undefined, if it has been put in its place.
+// Of the weight's dtype, whatever that of dy and rows. Undefined, if it has
+// been put in its place.
 at::Tensor WeightGradient(const at::Tensor& weight, const at::Tensor& dy,
                           const at::Tensor& rows, WeightLayout layout) {
   const Factors factors = FactorsOf(dy, rows, layout);
@@ -55,10 +60,13 @@ at::Tensor WeightGradient(const at::Tensor& weight, const at::Tensor& dy,
       GradientPlace::Put(weight, [&](const at::Tensor& gradient) {
         PutMatrixProduct(gradient, factors.a, factors.b);
       });
-  return has_put ? at::Tensor() : MatrixProduct(factors.a, factors.b);
+  return has_put ? at::Tensor()
+                 : MatrixProductIn(weight.scalar_type(), factors.a, factors.b);
 }
 
-at::Tensor BiasGradient(const at::Tensor& dy) { return dy.sum(0); }
+at::Tensor BiasGradient(const at::Tensor& dy, at::ScalarType dtype) {
+  return at::sum(dy, /*dim=*/0, /*keepdim=*/false, dtype);
+}
 
 // Operands: {dy, x} as matrices, or {dy} for the bias alone. Settings: {whether
 // the layout is kOutIn}.
@@ -74,20 +82,39 @@ std::vector<at::Tensor> JoinedGradients(
         settings[0] ? WeightLayout::kOutIn : WeightLayout::kInOut));
   }
   if (gradients.size() < weights.size()) {
-    gradients.push_back(BiasGradient(operands[0]));
+    gradients.push_back(
+        BiasGradient(operands[0], weights.back().scalar_type()));
   }
   return gradients;
+}
+
+// What forward has multiplied: of one dtype, that of the result.
+struct Operands {
+  at::Tensor x, weight, bias;
+};
+
+// Autocast's dtype, else theirs.
+Operands OperandsOf(const at::Tensor& x, const at::Tensor& weight,
+                    const at::Tensor& bias) {
+  const c10::DeviceType type = x.device().type();
+  if (!CurrentAutocast(type).is_enabled) return {x, weight, bias};
+  const at::ScalarType dtype = AutocastDtype(type, x.scalar_type());
+  const at::Tensor input = x.to(dtype);
+  const at::NoGradGuard no_grad;  // LowPrecisionCopy asks
+  return {input, LowPrecisionCopy(weight, dtype),
+          bias.defined() ? LowPrecisionCopy(bias, dtype) : bias};
 }
 
 // Where backward is itself differentiated, what it calls records gradients.
 class LinearBackward : public torch::autograd::Node {
  public:
-  LinearBackward(const at::Tensor& x, const at::Tensor& weight,
+  LinearBackward(const Operands& operands, const at::Tensor& weight,
                  const at::Tensor& bias, WeightLayout layout)
-      : x_(x, /*is_output=*/false),
+      : x_(operands.x, /*is_output=*/false),
         weight_(weight, /*is_output=*/false),
         layout_(layout),
         sink_(WeightGradientSink::Current()) {
+    if (bias.defined()) bias_dtype_ = bias.scalar_type();
     if (sink_ != nullptr) bias_ = bias;
   }
 
@@ -110,7 +137,7 @@ class LinearBackward : public torch::autograd::Node {
       return results;
     }
     if (wants_weight) results[1] = WeightGradient(weight, dy, rows, layout_);
-    if (wants_bias) results[2] = BiasGradient(dy);
+    if (wants_bias) results[2] = BiasGradient(dy, bias_dtype_);
     return results;
   }
 
@@ -144,7 +171,8 @@ class LinearBackward : public torch::autograd::Node {
   }
 
   at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x) {
-    const at::Tensor weight = weight_.unpack(shared_from_this());
+    const at::Tensor weight =
+        LowPrecisionCopy(weight_.unpack(shared_from_this()), dy.scalar_type());
     const at::Tensor dx = MatrixProduct(
         dy, layout_ == WeightLayout::kOutIn ? weight : weight.t());
     return x.dim() == 2 ? dx : dx.view(x.sizes());
@@ -152,6 +180,7 @@ class LinearBackward : public torch::autograd::Node {
 
   SavedVariable x_;
   SavedVariable weight_;
+  at::ScalarType bias_dtype_ = at::kFloat;
   WeightLayout layout_;
   const std::shared_ptr<WeightGradientSink> sink_;
   at::Tensor bias_;  // for the sink alone
@@ -163,18 +192,19 @@ at::Tensor LinearFunction(const at::Tensor& x, const at::Tensor& weight,
                           const at::Tensor& bias, WeightLayout layout) {
   using torch::autograd::collect_next_edges;
   using torch::autograd::compute_requires_grad;
+  const Operands operands = OperandsOf(x, weight, bias);
   std::shared_ptr<LinearBackward> node;
   if (compute_requires_grad(x, weight, bias)) {
     node = std::shared_ptr<LinearBackward>(
-        new LinearBackward(x, weight, bias, layout),
+        new LinearBackward(operands, weight, bias, layout),
         torch::autograd::deleteNode);
-    node->set_next_edges(collect_next_edges(x, weight, bias));
+    node->set_next_edges(collect_next_edges(operands.x, weight, bias));
   }
   at::Tensor y;
   {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     const at::NoGradGuard no_grad;  // MatrixProduct asks
-    y = Forward(x, weight, bias, layout);
+    y = Forward(operands.x, operands.weight, operands.bias, layout);
   }
   if (node != nullptr) torch::autograd::set_history(y, node);
   return y;

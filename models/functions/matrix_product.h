@@ -16,15 +16,22 @@ constexpr int64_t kLeastOneDnnProduct = int64_t{1} << 21;
 // at::mm and at::addmm, whose errors it has.
 //
 // Those call MKL, which on processors that are not Intel's does without
-// AVX-512. Large float32 products on the CPU therefore go to oneDNN, which asks
-// the processor alone what it can; the result differs from MKL's by rounding.
-// Any strides are taken as they are; transposed matrices cost nothing more.
-// Differentiable (when gradients are recorded, as at::mm alone is).
+// AVX-512. Large float32 products on the CPU, and those of bf16, therefore go
+// to oneDNN, which asks the processor alone what it can; the result differs
+// from MKL's by rounding. Any strides are taken as they are; transposed
+// matrices cost nothing more. Differentiable (when gradients are recorded, as
+// at::mm alone is).
 at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b,
                          const at::Tensor& bias = {});
 
-// Writes MatrixProduct(a, b), bit for bit, to `product` [m, n]. Not
-// differentiable.
+// The same in `dtype`: a's, or float where a is bf16 or fp16. Of bf16 on
+// Intel's processors (wide_product.h) it is not rounded in between, elsewhere
+// it is MatrixProduct(a, b) made wider. Differentiable.
+at::Tensor MatrixProductIn(at::ScalarType dtype, const at::Tensor& a,
+                           const at::Tensor& b);
+
+// Writes MatrixProductIn(product.scalar_type(), a, b), bit for bit, to
+// `product` [m, n]. Not differentiable.
 void PutMatrixProduct(const at::Tensor& product, const at::Tensor& a,
                       const at::Tensor& b);
 

@@ -2,7 +2,6 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <glog/logging.h>
 
 #include <cmath>
@@ -10,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "models/functions/bias_gelu_function.h"
+#include "models/functions/causal_attention_function.h"
 #include "models/functions/embedding_function.h"
 #include "models/functions/linear_function.h"
 #include "models/layers/layer_norm.h"
@@ -55,19 +55,11 @@ class Attention : public nn::Module {
                                 std::make_shared<Conv1D>(width, width))) {}
 
   at::Tensor forward(const at::Tensor& x) {
-    const auto qkv = c_attn_->forward(x).chunk(3, /*dim=*/-1);
-    const at::Tensor heads = at::scaled_dot_product_attention(
-        SplitHeads(qkv[0]), SplitHeads(qkv[1]), SplitHeads(qkv[2]),
-        /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true);
-    return c_proj_->forward(heads.transpose(1, 2).flatten(2));
+    return c_proj_->forward(
+        CausalAttentionFunction(c_attn_->forward(x), heads_));
   }
 
  private:
-  // [n, tokens, width] -> [n, heads, tokens, width / heads]
-  at::Tensor SplitHeads(const at::Tensor& x) const {
-    return x.unflatten(2, {heads_, x.size(2) / heads_}).transpose(1, 2);
-  }
-
   int64_t heads_;
   std::shared_ptr<Conv1D> c_attn_;
   std::shared_ptr<Conv1D> c_proj_;
