@@ -7,24 +7,20 @@
 namespace tandem {
 namespace {
 
-std::vector<AutocastState> CurrentAutocast() {
+std::vector<AutocastState> AutocastNow() {
   std::vector<c10::DeviceType> types = {c10::kCPU};
   if (const auto accelerator = at::accelerator::getAccelerator()) {
     types.push_back(*accelerator);
   }
   std::vector<AutocastState> states;
   for (const c10::DeviceType type : types) {
-    states.push_back({type, at::autocast::is_autocast_enabled(type),
-                      at::autocast::get_autocast_dtype(type)});
+    states.push_back(CurrentAutocast(type));
   }
   return states;
 }
 
-void SetAutocast(const std::vector<AutocastState>& states) {
-  for (const AutocastState& each : states) {
-    at::autocast::set_autocast_enabled(each.type, each.is_enabled);
-    at::autocast::set_autocast_dtype(each.type, each.dtype);
-  }
+void SetAutocastTo(const std::vector<AutocastState>& states) {
+  for (const AutocastState& each : states) SetAutocast(each);
 }
 
 // Of the type that `inputs` lie on, if that has any.
@@ -48,7 +44,7 @@ Microbatch Recomputed(std::optional<Microbatch> microbatch) {
 
 Surroundings::Surroundings(const std::vector<at::Tensor>& inputs,
                            bool preserve_rng_state)
-    : autocast_(CurrentAutocast()),
+    : autocast_(AutocastNow()),
       caches_casts_(at::autocast::is_autocast_cache_enabled()),
       device_(CurrentDevice(inputs)),
       category_(CurrentMemoryCategory()),
@@ -64,7 +60,7 @@ Surroundings::First::First(Surroundings* surroundings)
 }
 
 Surroundings::Again::Again(const Surroundings& surroundings)
-    : autocast_before_(CurrentAutocast()),
+    : autocast_before_(AutocastNow()),
       caches_casts_before_(at::autocast::is_autocast_cache_enabled()),
       device_(surroundings.device_),
       category_(surroundings.category_),
@@ -72,7 +68,7 @@ Surroundings::Again::Again(const Surroundings& surroundings)
       sink_(surroundings.sink_),
       losses_(nullptr),
       statistics_(&surroundings.statistics_) {
-  SetAutocast(surroundings.autocast_);
+  SetAutocastTo(surroundings.autocast_);
   at::autocast::set_autocast_cache_enabled(surroundings.caches_casts_);
   at::autocast::increment_nesting();
   if (surroundings.samples_.has_value()) {
@@ -85,7 +81,7 @@ Surroundings::Again::~Again() {
   // As at the end of Python's `with torch.autocast(...)`.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_cache_enabled(caches_casts_before_);
-  SetAutocast(autocast_before_);
+  SetAutocastTo(autocast_before_);
 }
 
 AutocastWithoutCache::AutocastWithoutCache()

@@ -7,7 +7,6 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/ScalarType.h>
 
 #include <memory>
 #include <optional>
@@ -18,17 +17,11 @@
 #include "core/model/kept_statistics.h"
 #include "core/model/microbatch_scope.h"
 #include "core/model/weight_gradient_sink.h"
+#include "core/precision/autocast.h"
 #include "core/random/draws.h"
 #include "core/random/sample_scope.h"
 
 namespace tandem {
-
-// What autocast does on one type of device.
-struct AutocastState {
-  c10::DeviceType type;
-  bool is_enabled;
-  c10::ScalarType dtype;
-};
 
 // Those of the thread that makes it, in that moment: autocast, the current
 // device, the samples and the microbatch that are computed, where gradients of

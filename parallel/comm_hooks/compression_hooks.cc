@@ -104,6 +104,10 @@ CommunicationHook AllReduceHook() {
   };
 }
 
+CommunicationHook CompressHook(c10::ScalarType dtype) {
+  return Compress(dtype, Mean);
+}
+
 CommunicationHook Fp16CompressHook() { return Fp16CompressWrapper(Mean); }
 
 CommunicationHook Bf16CompressHook() { return Bf16CompressWrapper(Mean); }

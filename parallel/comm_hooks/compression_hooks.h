@@ -3,6 +3,8 @@
 #ifndef TANDEM_PARALLEL_COMM_HOOKS_COMPRESSION_HOOKS_H_
 #define TANDEM_PARALLEL_COMM_HOOKS_COMPRESSION_HOOKS_H_
 
+#include <c10/core/ScalarType.h>
+
 #include "parallel/comm_hooks/communication_hook.h"
 
 namespace tandem {
@@ -26,6 +28,9 @@ CommunicationHook AllReduceHook();
 // Gradients that have the dtype already are only averaged.
 CommunicationHook Fp16CompressHook();
 CommunicationHook Bf16CompressHook();
+
+// The one of that dtype: kHalf or kBFloat16.
+CommunicationHook CompressHook(c10::ScalarType dtype);
 
 // PyTorch's fp16_compress_wrapper and bf16_compress_wrapper: `hook` sees the
 // bucket in half precision, and what it leaves there is cast back. So

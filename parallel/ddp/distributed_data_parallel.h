@@ -32,6 +32,7 @@
 #include "core/base/named_tensors.h"
 #include "core/base/torch_status.h"
 #include "core/model/module_traits.h"
+#include "core/precision/autocast.h"
 #include "parallel/ddp/options.h"
 #include "parallel/ddp/replica.h"
 
@@ -77,6 +78,7 @@ class DistributedDataParallel : public Replica {
     absl::Status status = BeforeForward();
     if (!status.ok()) return status;
     auto output = CatchTorchOr([&] {
+      const AutocastGuard precision(device_type(), param_dtype());
       return ModuleTraits<Module>::Call(module_, std::forward<Args>(args)...);
     });
     if (!output.ok()) return InStep("forward", output.status());

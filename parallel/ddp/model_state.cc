@@ -93,6 +93,12 @@ std::vector<std::vector<at::Tensor>> ByDeviceAndDtype(
   return groups;
 }
 
+// Precisions of one number: what mixed precision has made of a buffer, say.
+bool CanBecome(c10::ScalarType theirs, c10::ScalarType ours) {
+  return theirs == ours ||
+         (at::isFloatingType(theirs) && at::isFloatingType(ours));
+}
+
 }  // namespace
 
 absl::Status CheckModelState(const StoredTensors& state,
@@ -108,7 +114,8 @@ absl::Status CheckModelState(const StoredTensors& state,
           "model state lacks ", name, " (", DescribeTensor(tensor), ")"));
     }
     const TensorInfo& info = source->second->info;
-    if (info.sizes != tensor.sizes() || info.dtype != tensor.scalar_type()) {
+    if (info.sizes != tensor.sizes() ||
+        !CanBecome(info.dtype, tensor.scalar_type())) {
       return absl::InvalidArgumentError(
           absl::StrCat("model state ", name, ": expected ",
                        DescribeTensor(tensor), ", got ", Describe(info)));

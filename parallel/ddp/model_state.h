@@ -14,13 +14,15 @@
 namespace tandem {
 
 // InvalidArgument unless `state` and `model` have the same names, shapes and
-// dtypes; the message names the first that differs. Else what the store says of
+// dtypes; the message names the first that differs. Floating-point values may
+// have another precision (as with load_state_dict). Else what the store says of
 // values that are damaged.
 absl::Status CheckModelState(const StoredTensors& state,
                              const NamedTensors& model);
 
-// Copies each tensor of `state` into its counterpart in `model`, one after the
-// other. Nothing is changed where CheckModelState has an error.
+// Copies each tensor of `state` into its counterpart in `model`, whose dtype it
+// takes, one after the other. Nothing is changed where CheckModelState has an
+// error.
 absl::Status CopyModelState(const StoredTensors& state,
                             const NamedTensors& model);
 

@@ -177,6 +177,7 @@ absl::Status CheckDdpValues(const DistributedDataParallelOptions& options) {
         "gradient_as_bucket_view cannot be off: gradients always are views of "
         "the buffers that are reduced");
   }
+  TANDEM_RETURN_IF_ERROR(CheckMixedPrecision(options.mixed_precision));
   if (options.bucket_cap_mb) {
     TANDEM_RETURN_IF_ERROR(CheckCap("bucket_cap_mb", *options.bucket_cap_mb));
   }

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "core/precision/mixed_precision.h"
+
 namespace tandem {
 
 struct DistributedDataParallelOptions {
@@ -53,6 +55,11 @@ struct DistributedDataParallelOptions {
   // averaged parameters clipped by it would too. PyTorch:
   // _set_params_and_buffers_to_ignore_for_model. Buffers may be named too.
   std::vector<std::string> parameters_to_ignore;
+  // Forward runs under autocast, and what travels may have another dtype than
+  // gradients (by a communication hook, which excludes one of the user's).
+  // PyTorch's _MixedPrecision, but that parameters stay fp32, as do gradients
+  // and the optimizer: docs/mixed_precision.md.
+  MixedPrecision mixed_precision;
   // PyTorch's parameter groups: parameters for which this gives different
   // numbers share no flat buffer, so that each group can have an optimizer of
   // its own (flat_buffers_of). Not negative. Null: all in group 0.

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
+#include <glog/logging.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
@@ -14,6 +15,8 @@
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/model/microbatch_scope.h"
+#include "core/precision/cast_buffers.h"
+#include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/ddp/logging.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
@@ -65,6 +68,12 @@ absl::Status Replica::Prepare(const NamedTensors& all_parameters,
     if (!alone) frozen_.push_back(tensor);
   }
   if (options_.init_sync) TANDEM_RETURN_IF_ERROR(CheckSameModel(alike, group_));
+  if (!parameters.empty()) {
+    device_type_ = parameters.front().second.device().type();
+  }
+  if (options_.mixed_precision.buffer_dtype) {
+    CastBuffers(buffers, *options_.mixed_precision.buffer_dtype);
+  }
   TANDEM_RETURN_IF_ERROR(CatchTorch([&] { return Flatten(parameters); }));
   if (options_.init_sync) TANDEM_RETURN_IF_ERROR(TakeFrom(/*root=*/0));
   MakeReducer(parameters);
@@ -88,6 +97,11 @@ void Replica::MakeReducer(const NamedTensors& parameters) {
   options.delayed = delayed_;
   options.on_begin = [this] { OnBackwardBegun(); };
   reducer_ = std::make_shared<Reducer>(averaged_, group_, std::move(options));
+  if (options_.mixed_precision.reduce_dtype) {
+    const absl::Status set =
+        reducer_->SetHook(CompressHook(*options_.mixed_precision.reduce_dtype));
+    CHECK(set.ok()) << set;  // the first hook
+  }
   std::vector<torch::autograd::Node*> accumulators;
   for (const FlatBuffer* buffer : averaged_flat_buffers()) {
     for (const FlatSlot& slot : buffer->slots()) {
@@ -180,6 +194,11 @@ absl::Status Replica::register_comm_hook(CommunicationHook hook) {
   if (reducer_->steps() > 0) {
     return absl::FailedPreconditionError(
         "a communication hook must be registered before the first step");
+  }
+  if (options_.mixed_precision.reduce_dtype) {
+    return absl::InvalidArgumentError(
+        "mixed_precision.reduce_dtype is a communication hook itself: leave it "
+        "out, or do not register another");
   }
   TANDEM_RETURN_IF_ERROR(reducer_->SetHook(std::move(hook)));
   logging_->comm_hook = "user";

@@ -101,6 +101,11 @@ class Replica : public Joinable {
   // nothing is to be exchanged then, and no step begins.
   bool IsComputedAgain() const;
   absl::Status BeforeForward();
+  // What forward runs in: mixed precision, on the parameters' type of device.
+  c10::DeviceType device_type() const { return device_type_; }
+  std::optional<c10::ScalarType> param_dtype() const {
+    return options_.mixed_precision.param_dtype;
+  }
   void AfterForward();
   // `status` with what went on, the step and the rank in front.
   absl::Status InStep(absl::string_view what, const absl::Status& status) const;
@@ -122,6 +127,7 @@ class Replica : public Joinable {
 
   Communicator& group_;
   DistributedDataParallelOptions options_;
+  c10::DeviceType device_type_ = c10::kCPU;
   std::vector<at::Tensor> buffers_;  // those that are broadcast
   std::vector<at::Tensor> frozen_;   // parameters that are alike, not trained
   ReplicaJoinHook* join_ = nullptr;  // of the Join that goes on

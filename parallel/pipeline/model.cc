@@ -14,6 +14,7 @@
 #include "core/model/make_layers.h"
 #include "core/model/move_layers.h"
 #include "core/model/reproducible.h"
+#include "core/precision/cast_buffers.h"
 #include "parallel/channel/message_layout.h"
 
 namespace tandem {
@@ -161,6 +162,7 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     stage.splits_backward = options.splits_backward;
     stage.weight_gradient_batch = options.weight_gradient_batch;
     stage.records_statistics = options.reproducible;
+    stage.param_dtype = options.param_dtype;
     TANDEM_ASSIGN_OR_RETURN(
         stage.checkpointed,
         CheckpointedGroups(
@@ -176,6 +178,9 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     }
     TANDEM_RETURN_IF_ERROR(
         Annotate(MoveLayers(layers, stage.device), stage.name));
+    if (options.buffer_dtype) {
+      CastBuffers(NamedBuffers(layers), *options.buffer_dtype);
+    }
     stages[static_cast<size_t>(i)] =
         std::make_unique<PipelineStage>(std::move(layers), std::move(stage));
   }

@@ -4,7 +4,10 @@
 #ifndef TANDEM_PARALLEL_PIPELINE_MODEL_H_
 #define TANDEM_PARALLEL_PIPELINE_MODEL_H_
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +45,9 @@ struct PipelineModelOptions {
   // stage, too; running statistics are recorded; and layers that cannot give
   // such bits are refused (core/model/reproducible.h).
   bool reproducible = false;
+  // See StageOptions, and core/precision/mixed_precision.h.
+  std::optional<c10::ScalarType> param_dtype;
+  std::optional<c10::ScalarType> buffer_dtype;
   // Activations are computed again: layers that would draw other numbers then
   // are refused.
   bool recomputes = false;

@@ -18,6 +18,7 @@
 #include "core/device/memory_category.h"
 #include "core/model/layer_flow.h"
 #include "core/model/layer_list.h"
+#include "core/precision/autocast.h"
 #include "core/random/default_generator.h"
 #include "core/random/random.h"
 #include "parallel/activation_checkpointing/selective_checkpoint.h"
@@ -54,6 +55,7 @@ absl::StatusOr<StageMessage> PipelineStage::Run(const StagePass& pass,
   CHECK_EQ(inputs.size(), 1 + options_.incoming.size());
   const c10::OptionalDeviceGuard guard(device());
   const MemoryCategoryScope category(MemoryCategory::kActivations);
+  const AutocastGuard precision(device().type(), options_.param_dtype);
   Microbatch its = pass.microbatch;
   its.records = records_.get();
   const MicrobatchScope microbatch(its);

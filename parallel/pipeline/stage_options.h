@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
 #include <optional>
 #include <string>
@@ -35,6 +36,9 @@ struct StageOptions {
   // (core/model/weight_gradient_sink.h), whatever splits_backward says. 1: of
   // each for itself.
   int weight_gradient_batch = 1;
+  // Products and activations are in this dtype (core/precision/autocast.h);
+  // the loss is computed in float. Unset: in the parameters' own.
+  std::optional<c10::ScalarType> param_dtype;
   // Running statistics are left alone; what microbatches would add to them goes
   // to records().
   bool records_statistics = false;

@@ -44,7 +44,8 @@ struct ProfileOptions {
 // all of them. As in training, no gradient of `input` is computed, unless it
 // requires one.
 //
-// Random numbers that layers draw are drawn. InvalidArgument for an empty
+// Runs in the caller's autocast scope (core/precision/autocast.h). Random
+// numbers that layers draw are drawn. InvalidArgument for an empty
 // list, skips that do not fit together, further inputs that do not fit the
 // layers, or fewer than 1 run; LibTorch's errors, with the layer's name.
 absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,

@@ -91,6 +91,7 @@ void AddReplicas(const MeshStrategyOptions& options, NamedValues& values) {
       Word(ddp.skip_all_reduce_unused_params);
   values["ddp.parameters_to_ignore"] =
       absl::StrJoin(ddp.parameters_to_ignore, ",");
+  values["ddp.mixed_precision"] = Describe(ddp.mixed_precision);
   values["sync_batch_norm"] = Word(options.sync_batch_norm);
   values["make_hook"] = Word(options.make_hook != nullptr);
   values["averaging"] =

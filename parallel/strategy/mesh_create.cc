@@ -13,6 +13,7 @@
 #include "core/base/torch_status.h"
 #include "core/mesh/mesh.h"
 #include "core/model/layer_list.h"
+#include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/strategy/mesh_agreement.h"
@@ -36,6 +37,11 @@ absl::Status CheckOptions(const MeshStrategyOptions& options) {
         "train apart: leave one of them out");
   }
   TANDEM_RETURN_IF_ERROR(CheckDdpValues(options.ddp));
+  if (options.make_hook && options.ddp.mixed_precision.reduce_dtype) {
+    return absl::InvalidArgumentError(
+        "mixed_precision.reduce_dtype is a communication hook, and make_hook "
+        "gives another: leave one of them out");
+  }
   if (options.microbatch_size < 0 || options.weight_gradient_batch < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "microbatch_size must be 0 or more and weight_gradient_batch 1 or "
@@ -52,6 +58,9 @@ absl::Status CheckReproducible(const MeshStrategyOptions& options) {
   const char* culprit = nullptr;
   if (options.weight_gradient_batch > 1) culprit = "weight_gradient_batch > 1";
   if (options.make_hook) culprit = "a communication hook";
+  if (options.ddp.mixed_precision.reduce_dtype) {
+    culprit = "mixed_precision.reduce_dtype";
+  }
   if (options.pipeline.defers_statistics) culprit = "deferred statistics";
   if (options.averaging) culprit = "averaging of parameters";
   if (options.sync_batch_norm) culprit = "sync_batch_norm";
@@ -91,6 +100,8 @@ absl::StatusOr<PipelineExecutor::Stages> MakeOwnStages(
   model.splits_backward = SplitsBackward(options.schedule);
   model.weight_gradient_batch = options.weight_gradient_batch;
   model.reproducible = options.reproducible;
+  model.param_dtype = options.ddp.mixed_precision.param_dtype;
+  model.buffer_dtype = options.ddp.mixed_precision.buffer_dtype;
   model.recomputes =
       options.pipeline.checkpointing != ActivationCheckpointing::kNever;
   model.selective = options.pipeline.selective;
@@ -211,6 +222,8 @@ absl::Status MeshStrategyImpl::MakeTrainedStages(
     if (stage == nullptr) continue;
     if (options_.make_hook) {
       TANDEM_ASSIGN_OR_RETURN(options.hook, options_.make_hook());
+    } else if (options_.ddp.mixed_precision.reduce_dtype) {
+      options.hook = CompressHook(*options_.ddp.mixed_precision.reduce_dtype);
     }
     TANDEM_ASSIGN_OR_RETURN(
         stages_.back(),

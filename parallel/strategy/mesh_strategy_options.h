@@ -59,7 +59,8 @@ struct MeshStrategyOptions : UpdateOptions {
   // How replicas are kept alike. Parameters that wait for another
   // (delay_all_reduce_named_params) lie in its stage. Buffers are broadcast
   // after each step, not before forward: the same values, and evaluation needs
-  // no collective. `optimizer_group` is the base's.
+  // no collective. `optimizer_group` is the base's. `mixed_precision` is that
+  // of all stages, whatever the layout.
   DistributedDataParallelOptions ddp;
   // Replaces the all-reduce: makes the hook of each stage. Null: does not.
   std::function<absl::StatusOr<CommunicationHook>()> make_hook;

@@ -71,6 +71,26 @@ TEST_P(ModelStateTest, ADifferenceIsNamedWithItsRankAndTensor) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+TEST_P(ModelStateTest, AFloatOfAnotherPrecisionIsConverted) {
+  const NamedTensors model = {{"a", Full(0, TestDevice(), at::kBFloat16)},
+                              {"b", Full(0, TestDevice(), at::kFloat)},
+                              {"n", Full(0, TestDevice(), at::kLong)}};
+  NamedTensors state = {{"a", Full(1.25, at::kCPU, at::kFloat)},
+                        {"b", Full(2.5, at::kCPU, at::kBFloat16)},
+                        {"n", Full(3, at::kCPU, at::kLong)}};
+  ASSERT_TRUE(CopyModelState(state, model).ok());
+  EXPECT_EQ(model[0].second.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(model[0].second.cpu()[2].item<double>(), 1.25);
+  EXPECT_EQ(model[1].second.cpu()[2].item<double>(), 2.5);
+
+  state[2].second = Full(3, at::kCPU, at::kFloat);
+  const absl::Status refused = CopyModelState(state, model);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("n: expected Long [3], got Float [3]"),
+            absl::string_view::npos)
+      << refused;
+}
+
 TANDEM_ON_DEVICE_TYPES(ModelStateTest);
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/model/layer_list.h"
+#include "core/precision/autocast.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
 #include "core/testing/device_types.h"
@@ -115,6 +116,16 @@ TEST_P(LayerProfileTest, HasTheGradientsOfOneLayerAtATime) {
   const auto profile = Profile(layers, at::ones({3, 4}));
   ASSERT_TRUE(profile.ok()) << profile.status();
   EXPECT_GT(looks, 1);
+}
+
+TEST_P(LayerProfileTest, RunsInTheCallersAutocast) {
+  const LayerList layers = MakeLayers(Mlp({12, 3, 16, 5}), 1);
+  const AutocastGuard precision(Devices(1).front().type(), at::kBFloat16);
+  const auto profile = Profile(layers, at::ones({7, 12}));
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  // As above, but for what products make; parameters stay as they were.
+  EXPECT_EQ(profile->layers[2].output_bytes, 7 * 16 * kFloat / 2);
+  EXPECT_EQ(profile->layers[1].parameter_bytes, (12 * 16 + 16) * kFloat);
 }
 
 TEST_P(LayerProfileTest, OrdersAndSplitsTimes) {

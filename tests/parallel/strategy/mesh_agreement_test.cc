@@ -47,6 +47,8 @@ const std::vector<OtherOption>& OtherOptions() {
       {"cuts", [](auto& o) { o.cuts = {4}; }},
       {"devices.size()", [](auto& o) { o.devices.push_back(c10::kCPU); }},
       {"microbatch_size", [](auto& o) { o.microbatch_size = 3; }},
+      {"ddp.mixed_precision",
+       [](auto& o) { o.ddp.mixed_precision.param_dtype = at::kBFloat16; }},
       {"uneven_batches", [](auto& o) { o.uneven_batches = true; }},
       {"pipeline.checkpointing",
        [](auto& o) {

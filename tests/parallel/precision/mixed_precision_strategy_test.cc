@@ -1,0 +1,194 @@
+// Training in mixed precision, in layouts of the mesh. That the bits are those
+// of one device whatever the layout, the layout matrix shows
+// (tests/e2e/layouts).
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/loss/loss.h"
+#include "core/model/layer_list.h"
+#include "models/classification_loss.h"
+#include "models/layers/module_layer.h"
+#include "parallel/comm_hooks/compression_hooks.h"
+#include "tests/parallel/strategy/lab_models.h"
+#include "tests/parallel/strategy/strategy_lab.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+void InBf16(MeshStrategyOptions& options) {
+  options.ddp.mixed_precision.param_dtype = at::kBFloat16;
+}
+
+LabLayout OneDevice() {
+  LabLayout one;
+  one.name = "one device";
+  one.schedule = "sequential";
+  one.microbatches = 4;
+  return one;
+}
+
+LabLayout Hybrid() {
+  LabLayout hybrid;
+  hybrid.name = "hybrid";
+  hybrid.replicas = 2;
+  hybrid.pipe = 2;
+  hybrid.microbatches = 8;
+  return hybrid;
+}
+
+class ModelsInMixedPrecisionTest : public testing::TestWithParam<std::string> {
+};
+
+// A product's operands are rounded to 8 bits: half a unit is 2^-9 of each. A
+// loss, a mean over many, keeps well below ten times that.
+constexpr double kLossDistance = 10.0 / 512;
+
+TEST_P(ModelsInMixedPrecisionTest, LossesAreNearThoseInFloat) {
+  for (const LabLayout& layout : {OneDevice(), LabPipeline(2), Hybrid()}) {
+    SCOPED_TRACE(layout.name);
+    const auto low = TrainInLab(layout, ModelJob(GetParam(), 24, 6, InBf16));
+    const auto wide = TrainInLab(layout, ModelJob(GetParam(), 24, 6));
+    ASSERT_TRUE(low.ok()) << low.status();
+    ASSERT_TRUE(wide.ok()) << wide.status();
+    for (size_t i = 0; i < wide->scores.size(); ++i) {
+      const double expected = wide->scores[i].loss_sum;
+      EXPECT_NEAR(low->scores[i].loss_sum, expected, kLossDistance * expected);
+      EXPECT_NE(low->scores[i].loss_sum, expected) << "not in bf16 at all";
+    }
+  }
+}
+
+TEST_P(ModelsInMixedPrecisionTest, WhatIsKeptIsFloat) {
+  const auto low =
+      TrainInLab(LabPipeline(2), ModelJob(GetParam(), 24, 2, InBf16));
+  ASSERT_TRUE(low.ok()) << low.status();
+  EXPECT_FALSE(low->model.empty());
+  for (const TensorsByName& part : {low->model, low->optimizer}) {
+    for (const auto& [name, tensor] : part) {
+      EXPECT_TRUE(tensor.scalar_type() == at::kFloat ||
+                  !at::isFloatingType(tensor.scalar_type()))
+          << name;
+    }
+  }
+}
+
+TEST_P(ModelsInMixedPrecisionTest, EvaluationIsInItToo) {
+  LabJob job = ModelJob(GetParam(), 24, 1, InBf16);
+  job.test = 7;
+  const auto low = TrainInLab(OneDevice(), job);
+  LabJob in_float = ModelJob(GetParam(), 24, 1);
+  in_float.test = 7;
+  const auto wide = TrainInLab(OneDevice(), in_float);
+  ASSERT_TRUE(low.ok() && wide.ok());
+  EXPECT_NEAR(low->evaluation.loss_sum, wide->evaluation.loss_sum,
+              kLossDistance * wide->evaluation.loss_sum);
+  EXPECT_NE(low->evaluation.loss_sum, wide->evaluation.loss_sum);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ModelsInMixedPrecisionTest,
+                         testing::Values("mlp_small", "mlp_dropout",
+                                         "gpt_tiny"),
+                         [](const auto& info) { return info.param; });
+
+// A layer of LibTorch's own operators.
+struct Plain : torch::nn::Module {
+  Plain()
+      : weight(register_parameter("weight", at::empty({5, 6}))),
+        bias(register_parameter("bias", at::empty({5}))) {}
+  at::Tensor forward(const at::Tensor& x) {
+    return at::linear(x, weight, bias);
+  }
+  at::Tensor weight, bias;
+};
+
+TEST(MixedPrecisionStrategyTest, ReachesLibTorchsOwnOperators) {
+  LabJob job = ModelJob("mlp_small", 24, 2, InBf16);
+  job.specs = [] {
+    return LayerSpecs{ModuleLayer<Plain>(
+        "plain", "Linear", [] { return std::make_shared<Plain>(); },
+        [](const InitialParameter& parameter) {
+          parameter.values.normal_(0, 0.1, parameter.generator);
+        })};
+  };
+  std::vector<at::ScalarType> dtypes;
+  job.loss = LossFunction::OfAnyPrecision(
+      [&](const at::Tensor& outputs, const at::Tensor& targets) {
+        dtypes.push_back(outputs.scalar_type());
+        return CrossEntropy(outputs, targets);
+      });
+  const auto low = TrainInLab(OneDevice(), job);
+  ASSERT_TRUE(low.ok()) << low.status();
+  ASSERT_FALSE(dtypes.empty());
+  for (const at::ScalarType each : dtypes) EXPECT_EQ(each, at::kBFloat16);
+}
+
+TEST(MixedPrecisionStrategyTest, OtherLossesGetFloats) {
+  LabJob job = ModelJob("mlp_small", 24, 2, InBf16);
+  std::vector<at::ScalarType> dtypes;
+  job.loss = [&](const at::Tensor& outputs, const at::Tensor& targets) {
+    dtypes.push_back(outputs.scalar_type());
+    return CrossEntropy(outputs, targets);
+  };
+  const auto low = TrainInLab(OneDevice(), job);
+  ASSERT_TRUE(low.ok()) << low.status();
+  ASSERT_FALSE(dtypes.empty());
+  for (const at::ScalarType each : dtypes) EXPECT_EQ(each, at::kFloat);
+}
+
+TEST(MixedPrecisionStrategyTest, GradientsTravelAsTheHookHasThem) {
+  LabLayout two;
+  two.replicas = 2;
+  two.schedule = "sequential";
+  two.microbatches = 2;
+  const auto reduced =
+      TrainInLab(two, ModelJob("mlp_small", 24, 3, [](auto& options) {
+                   options.ddp.mixed_precision.reduce_dtype = at::kBFloat16;
+                 }));
+  const auto hooked =
+      TrainInLab(two, ModelJob("mlp_small", 24, 3, [](auto& options) {
+                   options.make_hook = [] { return Bf16CompressHook(); };
+                 }));
+  ExpectSameBits(reduced, hooked);
+  const auto plain = TrainInLab(two, ModelJob("mlp_small", 24, 3));
+  ASSERT_TRUE(plain.ok() && reduced.ok());
+  EXPECT_FALSE(
+      plain->model.begin()->second.equal(reduced->model.begin()->second));
+}
+
+std::string Refusal(const LabChange& change) {
+  return std::string(
+      TrainInLab(OneDevice(), ModelJob("mlp_small", 24, 1, change))
+          .status()
+          .message());
+}
+
+TEST(MixedPrecisionStrategyTest, WhatDoesNotGoTogetherIsRefused) {
+  EXPECT_THAT(Refusal([](auto& options) {
+                options.ddp.mixed_precision.param_dtype = at::kDouble;
+              }),
+              HasSubstr("mixed_precision.param_dtype is Double"));
+  EXPECT_THAT(Refusal([](auto& options) {
+                options.ddp.mixed_precision.reduce_dtype = at::kBFloat16;
+                options.make_hook = [] { return AllReduceHook(); };
+              }),
+              HasSubstr("leave one of them out"));
+  EXPECT_THAT(Refusal([](auto& options) {
+                options.ddp.mixed_precision.reduce_dtype = at::kBFloat16;
+                options.reproducible = true;
+              }),
+              HasSubstr("reproducible excludes mixed_precision.reduce_dtype"));
+}
+
+}  // namespace
+}  // namespace tandem
