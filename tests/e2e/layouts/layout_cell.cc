@@ -38,7 +38,7 @@ std::string ToString(const LayoutCell& cell) {
       cell.model, " ", cell.schedule, ", ", cell.replicas, " x ", cell.stages,
       " on ", cell.place, ", ", cell.microbatches, " microbatches in ",
       cell.gradient_groups, " groups, checkpointing ", cell.checkpointing, ", ",
-      cell.device, ", ends ", cell.ends,
+      cell.device, ", ", cell.dtype, ", ends ", cell.ends,
       cell.parts == 1 ? "" : absl::StrCat(", ", cell.parts, " parts"));
 }
 
@@ -53,7 +53,8 @@ const MatrixValues& LayoutSettings() {
                        {"never", "except_last", "always", "every_2"},
                        {"cpu", "sim"},
                        {"1", "2", "3"},
-                       {"whole", "short"}};
+                       {"whole", "short"},
+                       {"fp32", "bf16"}};
   return *settings;
 }
 
@@ -72,6 +73,7 @@ LayoutCell LayoutOf(const Combination& combination) {
   cell.device = value(7);
   cell.parts = combination[8] + 1;
   cell.ends = value(9);
+  cell.dtype = value(10);
   cell.gradient_groups = GroupsOf(cell);
   return cell;
 }
@@ -116,6 +118,7 @@ LayoutCell OneDevice(const LayoutCell& cell) {
   one.device = "cpu";
   one.parts = cell.parts;
   one.ends = cell.ends;
+  one.dtype = cell.dtype;
   one.gradient_groups = cell.gradient_groups;
   return one;
 }

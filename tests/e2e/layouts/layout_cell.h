@@ -33,6 +33,7 @@ struct LayoutCell {
   // "whole", or "short": the last batch of an epoch, 5 steps, is so short that
   // of several replicas one at least has no samples left (Join).
   std::string ends = "whole";
+  std::string dtype = "fp32";  // or "bf16": of products and activations
 
   int ranks_of_replica() const;
   // Without a server.
@@ -58,8 +59,8 @@ std::string WhyNot(const LayoutCell& cell);
 // All that make sense.
 std::vector<Combination> SensibleLayouts();
 
-// One device, one microbatch at a time, with this model, accumulation, parts
-// and batches, which are all on the CPU: what the cell is compared with.
+// One device, one microbatch at a time, with this model, accumulation, parts,
+// dtype and batches, which are all on the CPU: what the cell is compared with.
 LayoutCell OneDevice(const LayoutCell& cell);
 
 // Schedules that loop have two parts of the model on each device.

@@ -28,6 +28,7 @@ ABSL_FLAG(std::vector<std::string>, checkpointing, {},
 ABSL_FLAG(std::vector<std::string>, devices, {}, "Of these alone; empty: all.");
 ABSL_FLAG(std::vector<std::string>, parts, {}, "Of these alone; empty: all.");
 ABSL_FLAG(std::vector<std::string>, ends, {}, "Of these alone; empty: all.");
+ABSL_FLAG(std::vector<std::string>, dtypes, {}, "Of these alone; empty: all.");
 ABSL_FLAG(std::string, shard, "1/1", "I/N: every Nth cell, from the Ith.");
 
 namespace tandem {
@@ -50,7 +51,8 @@ std::vector<Asked> AllAsked() {
           {"checkpointing", 6, absl::GetFlag(FLAGS_checkpointing)},
           {"devices", 7, absl::GetFlag(FLAGS_devices)},
           {"parts", 8, absl::GetFlag(FLAGS_parts)},
-          {"ends", 9, absl::GetFlag(FLAGS_ends)}};
+          {"ends", 9, absl::GetFlag(FLAGS_ends)},
+          {"dtypes", 10, absl::GetFlag(FLAGS_dtypes)}};
 }
 
 bool Fits(const Combination& cell, const std::vector<Asked>& asked) {

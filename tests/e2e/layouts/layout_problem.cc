@@ -1,5 +1,6 @@
 #include "tests/e2e/layouts/layout_problem.h"
 
+#include <ATen/core/Tensor.h>
 #include <glog/logging.h>
 
 #include <chrono>
@@ -138,6 +139,9 @@ absl::StatusOr<MeshStrategyOptions> OptionsOf(const LayoutCell& cell,
   options.seed = kSeed;
   options.optimizer = OptimizerOf(cell);
   if (IsResnet(cell)) options.clip_norm = 0.5;
+  if (cell.dtype == "bf16") {
+    options.ddp.mixed_precision.param_dtype = at::kBFloat16;
+  }
   options.reproducible = true;
   options.gradient_groups = cell.gradient_groups;
   return options;

@@ -43,7 +43,7 @@ absl::StatusOr<LayerSpecs> LayersOf(const TrainOptions& options,
 
 LossFunction LossOf(const TrainOptions& options) {
   return options.z_loss > 0 ? WithZLoss(CrossEntropy, options.z_loss)
-                            : LossFunction(CrossEntropy);
+                            : LossFunction::OfAnyPrecision(CrossEntropy);
 }
 
 }  // namespace tandem

@@ -12,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/model/layer_list.h"
+#include "core/precision/autocast.h"
 #include "parallel/partition/copy_cost.h"
 #include "parallel/partition/partition.h"
 #include "parallel/partition/table.h"
@@ -67,6 +68,8 @@ absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
                   &loss = task.loss](const at::Tensor& output) {
     return loss(output, targets.to(output.device())).loss;
   };
+  const AutocastGuard precision(device.type(),
+                                PrecisionOf(options).param_dtype);
   return ProfileLayers(MakeLayers(task.specs, options.seed), sample.inputs,
                        profile);
 }

@@ -109,6 +109,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeServed(
     MeshStrategyOptions its = replica;
     // What layers draw is each worker's own; initial values are the first's.
     its.seed += static_cast<uint64_t>(worker);
+    its.ddp.mixed_precision = PrecisionOf(options);
     return MeshStrategy::Create(layers, LossOf(options), its, nullptr);
   };
   return MakeParameterServer(make, served, world);
@@ -135,6 +136,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeReplicas(
     MeshStrategyOptions mesh, Communicator& world) {
   SetUpdate(options, &mesh);
   Apply(options.ddp, &mesh);
+  mesh.ddp.mixed_precision = PrecisionOf(options);
   LayerSpecs model = layers;
   if (IsDataParallel(SurroundingsOf(options))) {
     TANDEM_ASSIGN_OR_RETURN(model,

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/precision/mixed_precision.h"
 #include "parallel/activation_checkpointing/checkpointed_groups.h"
 #include "tools/trainer/settings/ddp_settings.h"
 #include "tools/trainer/settings/device_settings.h"
@@ -57,6 +58,12 @@ double ResolvedLearningRate(const TrainOptions& options);
 
 // What else decides about the pipeline.
 PipelineSurroundings SurroundingsOf(const TrainOptions& options);
+
+// --dtype, --param_dtype, --reduce_dtype and --buffer_dtype.
+MixedPrecision PrecisionOf(const TrainOptions& options);
+
+// Whether they fit what else says how gradients travel.
+absl::Status CheckPrecision(const TrainOptions& options);
 
 // --checkpoint_layers and --checkpoint_every.
 SelectiveCheckpointing SelectiveOf(const TrainOptions& options);
