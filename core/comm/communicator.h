@@ -100,8 +100,7 @@ class Communicator {
   // A message from one rank to another, matched by its tag (0 or more) and, of
   // one tag, by the order of sending; both sides' tensors have as many bytes.
   // They start it and return at once: the tensor must not be touched before the
-  // wait has ended. Another rank than this one. Any thread may call these,
-  // while others do and while collectives run.
+  // wait has ended. Another rank than this one. From any thread, at any time.
   absl::StatusOr<PendingCollective> StartSend(
       const at::Tensor& tensor, int to, int tag,
       const CollectivePurpose& purpose = nullptr);
@@ -123,12 +122,13 @@ class Communicator {
       absl::Span<const int> ranks, const std::string& name,
       const SubgroupOptions& options = {});
 
-  // For what this class does not offer. Null when size() is 1. Issue its
-  // collectives under IssueMutex() (core/backend/issue_mutex.h), and wait for
-  // them without it.
+  // For what this class does not offer; null when size() is 1. Collectives are
+  // issued under IssueMutex() (core/backend/issue_mutex.h), and waited for
+  // without it.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const {
     return process_group_;
   }
+  const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
 
  private:
   Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size,

@@ -21,6 +21,7 @@
 #include "models/functions/joined_operands.h"
 #include "models/functions/matrix_product.h"
 #include "models/functions/patches.h"
+#include "models/functions/product_library.h"
 #include "models/functions/split_backward.h"
 
 namespace tandem {

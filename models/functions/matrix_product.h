@@ -5,22 +5,17 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-
 namespace tandem {
-
-// From this many multiplications on, oneDNN makes up for the longer way to it.
-constexpr int64_t kLeastOneDnnProduct = int64_t{1} << 21;
 
 // a [m, k] times b [k, n], plus bias [n] to every row unless it is undefined:
 // at::mm and at::addmm, whose errors it has.
 //
 // Those call MKL, which on processors that are not Intel's does without
-// AVX-512. Large float32 products on the CPU, and those of bf16, therefore go
-// to oneDNN, which asks the processor alone what it can; the result differs
-// from MKL's by rounding. Any strides are taken as they are; transposed
-// matrices cost nothing more. Differentiable (when gradients are recorded, as
-// at::mm alone is).
+// AVX-512. Large float32 products on the CPU therefore go to oneDNN, which asks
+// the processor alone what it can, or to whichever of the two is faster
+// (product_library.h), and those of bf16 to oneDNN always; results differ by
+// rounding. Any strides are taken as they are. Differentiable (when gradients
+// are recorded, as at::mm alone is).
 at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b,
                          const at::Tensor& bias = {});
 

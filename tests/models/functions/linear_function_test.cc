@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "models/functions/matrix_product.h"
+#include "models/functions/product_library.h"
 
 namespace tandem {
 namespace {

@@ -1,0 +1,150 @@
+#include "core/autotune/kernel_choices.h"
+
+#include <glog/logging.h>
+#include <torch/headeronly/version.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/base/status_macros.h"
+#include "core/device/processor.h"
+
+namespace tandem {
+namespace {
+
+using Measuring = KernelChoices::Measuring;
+
+constexpr int kRounds = 5;
+// What a round takes at least, so that a clock's grain is of no consequence.
+constexpr double kLeastRound = 1e-4;
+
+double SecondsOf(const Kernel& kernel, int runs) {
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < runs; ++i) kernel.run();
+  const std::chrono::duration<double> taken =
+      std::chrono::steady_clock::now() - start;
+  return taken.count() / runs;
+}
+
+// The others' rounds lie between its own, so that what else the machine does
+// concerns all of them.
+std::vector<double> Time(absl::Span<const Kernel> kernels) {
+  std::vector<int> runs;
+  std::vector<double> best;
+  for (const Kernel& kernel : kernels) {
+    kernel.run();  // warms up
+    best.push_back(SecondsOf(kernel, 1));
+    runs.push_back(1 + static_cast<int>(kLeastRound / (best.back() + 1e-9)));
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      best[i] = std::min(best[i], SecondsOf(kernels[i], runs[i]));
+    }
+  }
+  return best;
+}
+
+std::vector<double> TimesOf(const Measuring& measuring,
+                            absl::Span<const Kernel> kernels) {
+  if (measuring.time == nullptr) return Time(kernels);
+  std::vector<double> times;
+  for (const Kernel& kernel : kernels) times.push_back(measuring.time(kernel));
+  return times;
+}
+
+std::string Fastest(const Measuring& measuring, const std::string& key,
+                    absl::Span<const Kernel> kernels, size_t fixed) {
+  const std::vector<double> times = TimesOf(measuring, kernels);
+  size_t best = fixed;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const double margin = best == fixed ? kClearlyFaster : 1;
+    if (times[i] < margin * times[best]) best = i;
+  }
+  std::string report;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    absl::StrAppendFormat(&report, " %s %.1f us", kernels[i].name,
+                          1e6 * times[i]);
+  }
+  VLOG(1) << key << ":" << report << "; " << kernels[best].name;
+  return kernels[best].name;
+}
+
+// Other libraries and processors time otherwise.
+std::string KeyHere(const std::string& key) {
+  static const auto* const here = new std::string(
+      absl::StrCat(ProcessorName(), ", LibTorch ", TORCH_VERSION, ", "));
+  return *here + key;
+}
+
+std::optional<size_t> PlaceOf(const std::string& name,
+                              absl::Span<const Kernel> kernels) {
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    if (kernels[i].name == name) return i;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<size_t> Measured(const Measuring& measuring,
+                                const std::string& key,
+                                absl::Span<const Kernel> kernels,
+                                size_t fixed) {
+  const auto given = measuring.given.find(key);
+  if (given != measuring.given.end()) {
+    if (const auto place = PlaceOf(given->second, kernels)) return *place;
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      std::string choice,
+      measuring.file->FindOr(
+          key,
+          [&](const std::string& name) {
+            return PlaceOf(name, kernels).has_value();
+          },
+          [&] { return Fastest(measuring, key, kernels, fixed); }));
+  const size_t mine = *PlaceOf(choice, kernels);
+  if (measuring.decide == nullptr) return mine;
+  return PlaceOf(measuring.decide(key, choice), kernels).value_or(mine);
+}
+
+}  // namespace
+
+KernelChoices& KernelChoices::OfProcess() {
+  static auto* const choices = new KernelChoices;
+  return *choices;
+}
+
+void KernelChoices::Measure(Measuring measuring) {
+  absl::MutexLock lock(&mutex_);
+  measuring_ = std::make_shared<Measuring>(std::move(measuring));
+  measures_ = true;
+  ++generation_;
+}
+
+void KernelChoices::Fix() {
+  absl::MutexLock lock(&mutex_);
+  measuring_ = nullptr;
+  measures_ = false;
+  ++generation_;
+}
+
+size_t KernelChoices::Pick(const std::string& question,
+                           absl::Span<const Kernel> kernels, size_t fixed) {
+  std::shared_ptr<Measuring> measuring;
+  {
+    absl::MutexLock lock(&mutex_);
+    measuring = measuring_;
+  }
+  if (measuring == nullptr) return fixed;
+  const absl::StatusOr<size_t> picked =
+      Measured(*measuring, KeyHere(question), kernels, fixed);
+  if (picked.ok()) return *picked;
+  LOG(WARNING) << "a kernel is not measured: " << picked.status();
+  return fixed;
+}
+
+}  // namespace tandem
