@@ -23,6 +23,7 @@
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/job/job.h"
+#include "tools/trainer/job/kernels.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/job/partition.h"
 #include "tools/trainer/job/save_folder.h"
@@ -60,6 +61,7 @@ absl::Status SetUp(Job& job) {
   // Before anything that takes long or leaves something behind: ranks compare
   // their settings here.
   TANDEM_ASSIGN_OR_RETURN(job.world, Connect(settings, job.launch));
+  job.kernels = KernelsOf(settings, *job.world);
   if (job.speaks() && !settings.eval_only) {
     TANDEM_RETURN_IF_ERROR(PrepareSaveFolder(settings.save_dir));
   }

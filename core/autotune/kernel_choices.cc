@@ -1,5 +1,6 @@
 #include "core/autotune/kernel_choices.h"
 
+#include <ATen/Version.h>
 #include <glog/logging.h>
 #include <torch/headeronly/version.h>
 
@@ -78,7 +79,8 @@ std::string Fastest(const Measuring& measuring, const std::string& key,
 // Other libraries and processors time otherwise.
 std::string KeyHere(const std::string& key) {
   static const auto* const here = new std::string(
-      absl::StrCat(ProcessorName(), ", LibTorch ", TORCH_VERSION, ", "));
+      absl::StrCat(ProcessorName(), " with ", at::get_cpu_capability(),
+                   ", LibTorch ", TORCH_VERSION, ", "));
   return *here + key;
 }
 

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/autotune/job_kernels.h"
 #include "core/comm/communicator.h"
 #include "core/launch/launch.h"
 #include "core/mesh/mesh.h"
@@ -30,6 +31,7 @@ struct Job {
   int64_t batch_size_per_replica = 0;
   std::vector<c10::Device> devices;  // this rank's
   std::unique_ptr<Communicator> world;
+  std::unique_ptr<JobKernels> kernels;  // null: by a fixed rule
   JobData data;
   std::unique_ptr<Strategy> strategy;
   std::string partition;  // where the model was cut, for a person

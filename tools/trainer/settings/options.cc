@@ -95,7 +95,7 @@ absl::Status CheckCheckpointing(const TrainOptions& options) {
       "--checkpoint_activations alone: leave one out, or balance another way"));
 }
 
-// What would let the layout be seen in the result.
+// What would let the layout, or the machine, be seen in the result.
 absl::Status CheckReproducible(const TrainOptions& options) {
   if (!options.pipeline.reproducible) return absl::OkStatus();
   if (options.ddp.comm_hook != "none") {
@@ -103,6 +103,11 @@ absl::Status CheckReproducible(const TrainOptions& options) {
         "--comm_hook=", options.ddp.comm_hook,
         " rounds what replicas send, which --reproducible cannot have: leave "
         "one out"));
+  }
+  if (options.kernels == "measured") {
+    return absl::InvalidArgumentError(
+        "--kernels=measured lets another machine have other bits, which "
+        "--reproducible cannot have: leave one out");
   }
   const std::set<std::string> others = {"average_parameters_every",
                                         "delay_all_reduce_named_params",

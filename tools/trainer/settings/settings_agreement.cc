@@ -22,6 +22,7 @@ constexpr FlagOfRank kFlagsOfRanks[] = {
     {"interface", "hosts may name their network interfaces differently"},
     {"intra_op_threads",
      "hosts may have different numbers of cores; compared with --reproducible"},
+    {"kernel_cache", "hosts keep their own; rank 0's choices are all ranks'"},
     {"local_rank", kPlace},
     {"log_dir", "each rank writes a log file of its own"},
     {"master_addr", kPlace},

@@ -1,0 +1,95 @@
+// Jobs whose kernels are measured, and kept in a file.
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/core/testing/process_testing.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Flags Job(const Flags& more) {
+  Flags flags = {"--model=gpt_tiny",     "--dataset=synthetic_tokens",
+                 "--synthetic_shape=16", "--synthetic_samples=16",
+                 "--batch_size=8",       "--intra_op_threads=1",
+                 "--save_dir="};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+std::string Read(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// Every choice in `path` is `library` from here on.
+void Prefer(const std::string& library, const std::string& path) {
+  std::istringstream lines(Read(path));
+  std::ofstream file(path);
+  for (std::string line; std::getline(lines, line);) {
+    file << line.substr(0, line.find('\t')) << '\t' << library << '\n';
+  }
+}
+
+TEST(KernelsTest, WhatWasMeasuredIsKeptAndDecidesTheBits) {
+  const std::string cache = NewFolder("kept") + "/deep/kernels";
+  const Flags job = Job({"--kernel_cache=" + cache});
+  const std::string first = Fingerprint(RunJobForEvents(job));
+  const std::string measured = Read(cache);
+  EXPECT_THAT(measured, HasSubstr("product 128 x 128 x 384"));
+  EXPECT_EQ(Fingerprint(RunJobForEvents(job)), first);
+  EXPECT_EQ(Read(cache), measured);
+
+  Prefer("mkl", cache);
+  const std::string mkl = Fingerprint(RunJobForEvents(job));
+  Prefer("onednn", cache);
+  EXPECT_NE(Fingerprint(RunJobForEvents(job)), mkl);
+}
+
+TEST(KernelsTest, RanksShareWhatOneHasMeasured) {
+  const std::string cache = NewFolder("ranks") + "/kernels";
+  const Flags job = Job({"--nproc_per_node=2", "--kernel_cache=" + cache});
+  RunJobForEvents(job);
+  Prefer("mkl", cache);
+  const std::string before = Read(cache);
+  const std::string mkl = Fingerprint(RunJobForEvents(job));
+  EXPECT_EQ(Fingerprint(RunJobForEvents(job)), mkl);
+  EXPECT_EQ(Read(cache), before);
+}
+
+TEST(KernelsTest, ReproducibleJobsHaveARule) {
+  const std::string cache = NewFolder("rule") + "/kernels";
+  const Flags flags = {"--kernel_cache=" + cache};
+  const std::string by_rule =
+      Fingerprint(RunJobForEvents(Job({"--kernels=fixed", flags[0]})));
+  EXPECT_THAT(Read(cache), IsEmpty());
+  RunJobForEvents(Job({"--reproducible", "--microbatch_size=2", flags[0]}));
+  EXPECT_THAT(Read(cache), IsEmpty());
+
+  const ProgramResult refused = RunProgram(
+      kTrain,
+      Job({"--reproducible", "--microbatch_size=2", "--kernels=measured"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--kernels=measured lets another machine "
+                                     "have other bits"));
+
+  // So have those that have no place to keep what they would measure.
+  ProgramResult program;
+  const Events events =
+      RunJobForEvents(Job({"--kernel_cache=/dev/null/kernels"}), &program);
+  EXPECT_EQ(Fingerprint(events), by_rule);
+  EXPECT_THAT(program.err,
+              HasSubstr("kernels are chosen by rule, not by measurement: "
+                        "cannot make the folder /dev/null"));
+}
+
+}  // namespace
+}  // namespace tandem
