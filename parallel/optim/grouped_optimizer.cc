@@ -34,6 +34,14 @@ absl::StatusOr<GroupedOptimizer> GroupedOptimizer::Create(
   return all;
 }
 
+FlatBufferList GroupedOptimizer::buffers() const {
+  std::vector<FlatBuffer*> buffers;
+  for (const auto& optimizer : optimizers_) {
+    for (FlatBuffer* buffer : optimizer->buffers()) buffers.push_back(buffer);
+  }
+  return FlatBufferList(std::move(buffers));
+}
+
 void GroupedOptimizer::Step(double learning_rate) {
   for (const auto& optimizer : optimizers_) optimizer->Step(learning_rate);
 }

@@ -35,6 +35,8 @@ class GroupedOptimizer {
       const FlatBufferList& buffers);
 
   void Step(double learning_rate);
+  // Of all groups.
+  FlatBufferList buffers() const;
 
   // As Optimizer's. State comes group by group.
   NamedTensors State() const;

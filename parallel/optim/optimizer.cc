@@ -54,6 +54,12 @@ Optimizer::Optimizer(Traits traits, const FlatBufferList& buffers)
   }
 }
 
+FlatBufferList Optimizer::buffers() const {
+  std::vector<FlatBuffer*> buffers;
+  for (const Part& part : parts_) buffers.push_back(part.buffer);
+  return FlatBufferList(std::move(buffers));
+}
+
 int64_t Optimizer::Step(double learning_rate) {
   at::NoGradGuard no_grad;
   int64_t stepped = 0;

@@ -38,6 +38,8 @@ class Optimizer {
 
   // "SGD", "Adam", "AdamW".
   const std::string& name() const { return traits_.name; }
+  // What it was made for.
+  FlatBufferList buffers() const;
 
   // One step, with this learning rate. Returns how many parameters it stepped:
   // those that have a gradient. Where there are parameters and none has one,

@@ -11,6 +11,7 @@
 #include "core/checkpoint/stored_tensors.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/grouped_optimizer.h"
+#include "parallel/optim/unscale_gradients.h"
 #include "parallel/optim/update_options.h"
 
 namespace tandem {
@@ -31,6 +32,9 @@ class ParameterUpdate {
   // InvalidArgument: those of CheckUpdateOptions and GroupedOptimizer.
   static absl::StatusOr<ParameterUpdate> Create(const UpdateOptions& options,
                                                 const FlatBufferList& buffers);
+
+  // See UnscaleGradients; before anything is clipped.
+  bool Unscale(float inverse) { return UnscaleGradients(buffers_, inverse); }
 
   // By value, where the options say so.
   void ClipValues();

@@ -8,7 +8,10 @@ namespace tandem {
 absl::Status CheckUpdateOptions(const UpdateOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_norm", options.clip_norm));
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_value", options.clip_value));
-  return CheckPositive("clip_norm_type", options.clip_norm_type);
+  TANDEM_RETURN_IF_ERROR(
+      CheckPositive("clip_norm_type", options.clip_norm_type));
+  return options.grad_scaler ? CheckGradScalerOptions(*options.grad_scaler)
+                             : absl::OkStatus();
 }
 
 }  // namespace tandem

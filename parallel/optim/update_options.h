@@ -1,15 +1,17 @@
-// Options of a parameter update: an optimizer for each parameter group, and
-// gradient clipping.
+// Options of a parameter update: an optimizer for each parameter group,
+// gradient clipping and gradient scaling.
 
 #ifndef TANDEM_PARALLEL_OPTIM_UPDATE_OPTIONS_H_
 #define TANDEM_PARALLEL_OPTIM_UPDATE_OPTIONS_H_
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/precision/loss_scale.h"
 #include "parallel/optim/optimizer_options.h"
 
 namespace tandem {
@@ -26,6 +28,13 @@ struct UpdateOptions {
   double clip_norm_type = 2;
   bool error_if_nonfinite = false;  // such a norm ends the job
   double clip_value = 0;  // see ClipGradientValue; 0: off. Before the norm
+  // If set, the loss is scaled for backward, so that fp16 holds its gradients
+  // (core/precision/loss_scale.h), which are unscaled before they are clipped.
+  // A step with a gradient that is not finite, on whatever rank or stage,
+  // updates nothing on any.
+  std::optional<GradScalerOptions> grad_scaler;
+
+  bool scales_loss() const { return grad_scaler && grad_scaler->enabled; }
 };
 
 // InvalidArgument, naming the option and its value, for one that is out of its

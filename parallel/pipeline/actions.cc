@@ -44,6 +44,7 @@ StagePass PipelineExecutor::DeviceStep::PassOf(int microbatch) const {
     const double of = step_.samples.of > 0 ? step_.samples.of
                                            : static_cast<double>(step_.size);
     pass.weight = static_cast<double>(step_.rows[index]) / of;
+    pass.loss_scale = step_.gradients->loss_scale;
   }
   return pass;
 }

@@ -1,5 +1,6 @@
 #include "parallel/pipeline/kept_microbatch.h"
 
+#include <ATen/Tensor.h>
 #include <ATen/ops/ones_like.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -14,6 +15,13 @@ BackwardRoot RootOfLoss(const at::Tensor& loss) {
               loss.sizes());
   return {torch::autograd::impl::gradient_edge(loss), std::nullopt,
           at::ones_like(loss.detach())};
+}
+
+void ScaleLosses(std::vector<BackwardRoot>& roots, double scale) {
+  if (scale == 1) return;
+  for (BackwardRoot& each : roots) {
+    if (each.one.defined()) each.one.mul_(scale);
+  }
 }
 
 }  // namespace tandem

@@ -135,6 +135,7 @@ absl::Status PipelineStage::Keep(const LossTerms& terms, Kept* kept) {
       if (!each.loss.requires_grad()) continue;
       kept->roots->push_back(RootOfLoss(each.loss.mul(weight)));
     }
+    ScaleLosses(*kept->roots, kept->pass.loss_scale);
   });
 }
 

@@ -61,6 +61,8 @@ struct StagePass {
   // Of its samples among the step's: losses that layers add are multiplied by
   // it.
   double weight = 1;
+  // Gradients are so many times as great (core/precision/loss_scale.h).
+  double loss_scale = 1;
 };
 
 // What a layer or the loss function added (core/loss/loss_terms.h), not

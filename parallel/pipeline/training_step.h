@@ -28,6 +28,9 @@ struct StepGradients {
   // none.
   int microbatches = 0;
   std::function<absl::Status(const Action& action)> absent = nullptr;
+  // They are so many times as great as the loss's; who takes them unscales
+  // them. Losses are reported as they are.
+  double loss_scale = 1;
 };
 
 // Where a step's samples stand among those of its whole batch, of which other

@@ -43,6 +43,15 @@ struct OptimizerText {
   }
 };
 
+std::string Scaler(const UpdateOptions& options) {
+  if (!options.scales_loss()) return "off";
+  const GradScalerOptions& scaler = *options.grad_scaler;
+  return absl::StrCat("from ", Number(scaler.init_scale), ", times ",
+                      Number(scaler.growth_factor), " after ",
+                      scaler.growth_interval, " steps, times ",
+                      Number(scaler.backoff_factor), " after a skipped one");
+}
+
 std::string LayersOf(const LayerSpecs& specs) {
   return absl::StrJoin(specs, ", ", [](std::string* out, const auto& layer) {
     absl::StrAppend(out, layer.name, " (", layer.type, ")");
@@ -60,6 +69,7 @@ void AddTraining(const MeshStrategyOptions& options, NamedValues& values) {
   values["clip_norm_type"] = Number(options.clip_norm_type);
   values["error_if_nonfinite"] = Word(options.error_if_nonfinite);
   values["clip_value"] = Number(options.clip_value);
+  values["grad_scaler"] = Scaler(options);
   values["seed"] = absl::StrCat(options.seed);
 }
 

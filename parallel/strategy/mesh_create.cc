@@ -15,69 +15,22 @@
 #include "core/model/layer_list.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/ddp/model_state.h"
-#include "parallel/ddp/option_checks.h"
+#include "parallel/optim/flat_buffer_list.h"
+#include "parallel/pipeline/model.h"
 #include "parallel/strategy/mesh_agreement.h"
+#include "parallel/strategy/mesh_option_checks.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
 #include "parallel/strategy/stage/trait_checks.h"
 
 namespace tandem {
 namespace {
 
-absl::Status CheckOptions(const MeshStrategyOptions& options) {
-  TANDEM_RETURN_IF_ERROR(CheckUpdateOptions(options));
-  if (options.uneven_batches && options.reproducible &&
-      options.microbatch_size == 0) {
-    return absl::InvalidArgumentError(
-        "uneven_batches with reproducible needs a microbatch_size: the same "
-        "microbatches in every layout, however many there are");
+FlatBufferList BuffersOf(const std::vector<TrainedStage*>& stages) {
+  std::vector<FlatBuffer*> all;
+  for (const TrainedStage* stage : stages) {
+    for (FlatBuffer* buffer : stage->all()) all.push_back(buffer);
   }
-  if (options.sync_batch_norm && options.averaging) {
-    return absl::InvalidArgumentError(
-        "sync_batch_norm has replicas normalise together, averaging has them "
-        "train apart: leave one of them out");
-  }
-  TANDEM_RETURN_IF_ERROR(CheckDdpValues(options.ddp));
-  if (options.make_hook && options.ddp.mixed_precision.reduce_dtype) {
-    return absl::InvalidArgumentError(
-        "mixed_precision.reduce_dtype is a communication hook, and make_hook "
-        "gives another: leave one of them out");
-  }
-  if (options.microbatch_size < 0 || options.weight_gradient_batch < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "microbatch_size must be 0 or more and weight_gradient_batch 1 or "
-        "more, but ",
-        options.microbatch_size, " and ", options.weight_gradient_batch,
-        " were given"));
-  }
-  return absl::OkStatus();
-}
-
-// What would let the layout be seen in the result.
-absl::Status CheckReproducible(const MeshStrategyOptions& options) {
-  if (!options.reproducible) return absl::OkStatus();
-  const char* culprit = nullptr;
-  if (options.weight_gradient_batch > 1) culprit = "weight_gradient_batch > 1";
-  if (options.make_hook) culprit = "a communication hook";
-  if (options.ddp.mixed_precision.reduce_dtype) {
-    culprit = "mixed_precision.reduce_dtype";
-  }
-  if (options.pipeline.defers_statistics) culprit = "deferred statistics";
-  if (options.averaging) culprit = "averaging of parameters";
-  if (options.sync_batch_norm) culprit = "sync_batch_norm";
-  if (options.uneven_division != UnevenDivision::kSamples) {
-    culprit = "an uneven_division other than by samples";
-  }
-  if (options.ddp.static_graph) culprit = "static_graph";
-  if (options.ddp.skip_all_reduce_unused_params) {
-    culprit = "skip_all_reduce_unused_params";
-  }
-  if (!options.ddp.delay_all_reduce_named_params.empty()) {
-    culprit = "delay_all_reduce_named_params";
-  }
-  if (culprit == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("reproducible excludes ", culprit,
-                   ": sums would depend on the layout; leave one of them out"));
+  return FlatBufferList(all);
 }
 
 TrainedStageOptions StageOptionsOf(const MeshStrategyOptions& options) {
@@ -120,8 +73,7 @@ absl::StatusOr<std::unique_ptr<MeshStrategy>> MeshStrategy::Create(
 absl::StatusOr<std::unique_ptr<MeshStrategyImpl>> MeshStrategyImpl::Create(
     const LayerSpecs& specs, const LossFunction& loss,
     const MeshStrategyOptions& options, Communicator* world) {
-  TANDEM_RETURN_IF_ERROR(CheckOptions(options));
-  TANDEM_RETURN_IF_ERROR(CheckReproducible(options));
+  TANDEM_RETURN_IF_ERROR(CheckMeshOptions(options));
   if (specs.empty()) {
     return absl::InvalidArgumentError(
         "the model has no layers: nothing to train");
@@ -170,6 +122,10 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
   TANDEM_RETURN_IF_ERROR(MakeGroups(world));
   const PipelineLayout layout = {options_.devices, groups_.pipe()};
   layers_ = static_cast<int>(specs.size());
+  if (options_.scales_loss()) {
+    TANDEM_ASSIGN_OR_RETURN(loss_scale_,
+                            LossScale::Create(*options_.grad_scaler));
+  }
   if (options_.averaging) {
     TANDEM_ASSIGN_OR_RETURN(
         averager_, PeriodicParameterAverager::Create(*options_.averaging));
@@ -194,7 +150,7 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
   TANDEM_ASSIGN_OR_RETURN(
       tied_,
       TiedGradients::Create(
-          tied, options_.schedule, layout, AllBuffers(),
+          tied, options_.schedule, layout, BuffersOf(AllStages()),
           options_.reproducible ? TiedOrder::kByCopy : TiedOrder::kByRank));
   return Agree(tied_->ShareValues());
 }

@@ -14,6 +14,7 @@
 #include "parallel/ddp/model_state.h"
 #include "parallel/optim/grouped_optimizer.h"
 #include "parallel/pipeline/microbatches.h"
+#include "parallel/pipeline/model.h"
 #include "parallel/strategy/gathered_tensors.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
 

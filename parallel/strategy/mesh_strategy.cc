@@ -9,6 +9,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/host_numbers.h"
+#include "parallel/pipeline/model.h"
 #include "parallel/schedule/sequential.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
 #include "parallel/strategy/score_numbers.h"
@@ -23,6 +24,15 @@ absl::StatusOr<Score> SumWithin(Communicator* group, const Score& score,
   ToNumbers(score, sums.mutable_data_ptr<double>());
   TANDEM_RETURN_IF_ERROR(group->AllReduceSum(sums, purpose));
   return ScoreOf(sums.const_data_ptr<double>());
+}
+
+std::vector<StageGradients*> GradientsOf(
+    const std::vector<std::unique_ptr<TrainedStage>>& stages) {
+  std::vector<StageGradients*> all;
+  for (const auto& stage : stages) {
+    all.push_back(stage == nullptr ? nullptr : stage->gradients());
+  }
+  return all;
 }
 
 }  // namespace
@@ -52,6 +62,10 @@ void MeshStrategyImpl::EndStep() {
   if (averager_) averager_->set_step(step_);
 }
 
+LossScale* MeshStrategyImpl::loss_scale() {
+  return loss_scale_ ? &*loss_scale_ : nullptr;
+}
+
 void MeshStrategyImpl::ResumeAt(int64_t steps) {
   step_ = steps;
   if (averager_) averager_->set_step(steps);
@@ -63,22 +77,6 @@ std::vector<TrainedStage*> MeshStrategyImpl::AllStages() const {
     if (stage != nullptr) stages.push_back(stage.get());
   }
   return stages;
-}
-
-FlatBufferList MeshStrategyImpl::AllBuffers() const {
-  std::vector<FlatBuffer*> all;
-  for (const TrainedStage* stage : AllStages()) {
-    for (FlatBuffer* buffer : stage->all()) all.push_back(buffer);
-  }
-  return FlatBufferList(all);
-}
-
-std::vector<StageGradients*> MeshStrategyImpl::AllGradients() const {
-  std::vector<StageGradients*> all;
-  for (const auto& stage : stages_) {
-    all.push_back(stage == nullptr ? nullptr : stage->gradients());
-  }
-  return all;
 }
 
 absl::Status MeshStrategyImpl::SumAuxiliaryLosses() {
@@ -136,7 +134,8 @@ absl::StatusOr<Score> MeshStrategyImpl::Compute(
   TANDEM_ASSIGN_OR_RETURN(const StepSamples samples,
                           shares_->SamplesOfStep(microbatches, step_));
   // Where nothing else is asked for, each device updates its stages itself.
-  StepGradients gradients = {AllGradients()};
+  StepGradients gradients = {GradientsOf(stages_)};
+  if (loss_scale_) gradients.loss_scale = loss_scale_->scale();
   if (!statistics_.empty()) {
     const int most = static_cast<int>(shares_->MostMicrobatches());
     gradients.microbatches = most;
@@ -168,6 +167,7 @@ absl::StatusOr<Score> MeshStrategyImpl::Compute(
     EndStep();
   } else {
     TANDEM_RETURN_IF_ERROR(tied_->Sum());
+    TANDEM_RETURN_IF_ERROR(Unscale());
     halves_.EndFirst();
   }
   return options_.reproducible ? SumInOrder(purpose)

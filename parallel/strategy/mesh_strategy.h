@@ -54,8 +54,10 @@ class PipelineExecutor;
 // every copy of a tied weight that of the first layer that has it.
 //
 // A loss that is NaN or infinite shows in the score; the step is done all the
-// same. Where replicas send each other nothing (options.averaging) it is the
-// score of this replica's share alone.
+// same, unless grad_scaler is set: then a step of which some gradient is not
+// finite updates no rank's parameters and optimizer state. Where replicas send
+// each other nothing (options.averaging) it is the score of this replica's
+// share alone.
 //
 // Errors: InvalidArgument for parts that do not fit each other, replicas with
 // different models, two layers of one name, a batch that gives another number

@@ -19,11 +19,10 @@
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "core/model/parameter_traits.h"
+#include "core/precision/loss_scale.h"
 #include "parallel/ddp/parameter_averaging.h"
-#include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/pipeline/executor.h"
-#include "parallel/pipeline/model.h"
 #include "parallel/report/pipeline_times.h"
 #include "parallel/strategy/batch_shares.h"
 #include "parallel/strategy/loss_sums.h"
@@ -50,6 +49,7 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status Update(double learning_rate) override;
   absl::Status SkipUpdate() override;
   std::map<std::string, double> AuxiliaryLosses() const override;
+  LossScale* loss_scale() override;
   void ResumeAt(int64_t steps) override;
   absl::Status Synchronise() override;
   bool takes_inputs() const override { return stages_.front() != nullptr; }
@@ -96,9 +96,9 @@ class MeshStrategyImpl : public MeshStrategy {
   // With a learning rate devices update as soon as they can.
   absl::StatusOr<Score> Compute(const Batch& batch,
                                 std::optional<double> learning_rate);
-  std::vector<StageGradients*> AllGradients() const;
   std::vector<TrainedStage*> AllStages() const;  // this rank's
   bool updates_at_once() const;
+  absl::Status Unscale();
   // Without a learning rate parameters stay as they are.
   absl::Status Finish(std::optional<double> learning_rate);
   NamedTensors Model() const;
@@ -110,10 +110,8 @@ class MeshStrategyImpl : public MeshStrategy {
                             std::optional<double> learning_rate);
   absl::StatusOr<GradientNorms> NormsOfAll();
   absl::StatusOr<std::string> NonFiniteGradient(const at::Tensor& sums) const;
-  std::string NameOfParameter(int64_t place) const;
   absl::Status MakeAlike(int stage);
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
-  FlatBufferList AllBuffers() const;
   void Measure(const Batch& batch);
   void NoteForward();
   // Whether the step under way averages gradients over replicas, leaves
@@ -143,6 +141,8 @@ class MeshStrategyImpl : public MeshStrategy {
   int64_t step_ = 0;        // done
   bool alike_ = true;       // replicas are, at the moment
   StepHalves halves_;
+  std::optional<LossScale> loss_scale_;  // nothing: losses are as they are
+  bool found_inf_ = false;  // among the step's gradients, on whatever rank
 };
 
 }  // namespace tandem

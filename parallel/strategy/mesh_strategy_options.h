@@ -71,7 +71,8 @@ struct MeshStrategyOptions : UpdateOptions {
   // If set, replicas train apart, each on its own gradients, and parameters are
   // averaged instead (post-local SGD); buffers are broadcast then. Optimizer
   // state stays each replica's own. Between two averagings replicas send each
-  // other nothing, and may have batches of any sizes.
+  // other nothing (but, with grad_scaler, whether they skip the step), and may
+  // have batches of any sizes.
   std::optional<ParameterAveragingOptions> averaging;
   // The same bits in every layout of the mesh, for the same batch and
   // microbatch size: see docs/hybrid.md.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,22 @@ namespace {
 
 bool IsAveraged(const FlatBuffer& buffer) {
   return buffer.traits().reduces_over(kDataAxis);
+}
+
+// Of a parameter of these stages, by its place among all of the model's; else
+// empty. `firsts`: how many come before each stage's.
+std::string NameOfParameter(
+    int64_t place, const std::vector<std::unique_ptr<TrainedStage>>& stages,
+    const std::vector<int64_t>& firsts) {
+  for (size_t i = 0; i < stages.size(); ++i) {
+    if (stages[i] == nullptr) continue;
+    for (const FlatBuffer* buffer : stages[i]->own()) {
+      for (const FlatSlot& slot : buffer->slots()) {
+        if (firsts[i] + slot.position == place) return slot.name;
+      }
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -70,25 +87,12 @@ absl::StatusOr<std::string> MeshStrategyImpl::NonFiniteGradient(
   const auto* const found =
       std::find_if(values, end, [](double sum) { return !std::isfinite(sum); });
   if (found == end) return std::string();
-  const std::string mine =
-      NameOfParameter((found - values) % first_parameters_.back());
+  const std::string mine = NameOfParameter(
+      (found - values) % first_parameters_.back(), stages_, first_parameters_);
   if (groups_.pipe() == nullptr) return mine;
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
                           groups_.pipe()->AllGatherString(mine));
   return absl::StrJoin(all, "");
-}
-
-// Of those on this rank, by its place among all of the model's; else empty.
-std::string MeshStrategyImpl::NameOfParameter(int64_t place) const {
-  for (size_t i = 0; i < stages_.size(); ++i) {
-    if (stages_[i] == nullptr) continue;
-    for (const FlatBuffer* buffer : stages_[i]->own()) {
-      for (const FlatSlot& slot : buffer->slots()) {
-        if (first_parameters_[i] + slot.position == place) return slot.name;
-      }
-    }
-  }
-  return "";
 }
 
 absl::Status MeshStrategyImpl::UpdateDevice(
@@ -132,10 +136,37 @@ absl::Status MeshStrategyImpl::Synchronise() {
 
 // Is a device's update its own affair?
 bool MeshStrategyImpl::updates_at_once() const {
-  return options_.clip_norm == 0 && tied_->empty();
+  return options_.clip_norm == 0 && tied_->empty() && !loss_scale_;
+}
+
+// One verdict for all ranks and stages, whoever has the gradient that is not
+// finite.
+absl::Status MeshStrategyImpl::Unscale() {
+  if (!loss_scale_) return absl::OkStatus();
+  // Each device writes to a number of its own.
+  const at::Tensor found = at::zeros({options_.schedule.devices()}, at::kLong);
+  auto* const of_device = found.mutable_data_ptr<int64_t>();
+  TANDEM_RETURN_IF_ERROR(executor_->OnDevices([&](int device) {
+    for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
+      TrainedStage& stage = *stages_[static_cast<size_t>(i)];
+      if (stage.Unscale(loss_scale_->inverse())) of_device[device] = 1;
+    }
+    return absl::OkStatus();
+  }));
+  if (groups_.world() != nullptr) {
+    TANDEM_RETURN_IF_ERROR(groups_.world()->AllReduceSum(
+        found, [] { return "whether all gradients are finite"; }));
+  }
+  found_inf_ = std::any_of(of_device, of_device + found.numel(),
+                           [](int64_t count) { return count > 0; });
+  return absl::OkStatus();
 }
 
 absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate) {
+  if (loss_scale_ && (found_inf_ || learning_rate.has_value())) {
+    TANDEM_RETURN_IF_ERROR(loss_scale_->Update(found_inf_));
+    if (found_inf_) learning_rate.reset();
+  }
   std::optional<GradientNorms> norms;
   if (options_.clip_norm > 0 && learning_rate.has_value()) {
     TANDEM_ASSIGN_OR_RETURN(norms, NormsOfAll());

@@ -18,6 +18,7 @@
 
 namespace tandem {
 
+class LossScale;
 class StoredTensors;
 class TensorSink;
 
@@ -48,6 +49,9 @@ class Strategy {
   virtual absl::Status Update(double learning_rate) = 0;
   // The step counts, and running statistics are made alike.
   virtual absl::Status SkipUpdate() = 0;
+  // Of UpdateOptions::grad_scaler, alike on all ranks: it says whether the last
+  // step was skipped, too. Null: the loss is not scaled.
+  virtual LossScale* loss_scale() { return nullptr; }
 
   // Between the two halves: gradients of what this rank holds, by the
   // parameter's name; those that have none are left out. Tensors alias the live

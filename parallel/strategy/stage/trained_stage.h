@@ -69,6 +69,8 @@ class TrainedStage {
   // Their way to the whole batch's; null: there are no others.
   StageGradients* gradients() { return gradients_.get(); }
 
+  // As ParameterUpdate's.
+  bool Unscale(float inverse) { return update_->Unscale(inverse); }
   // Clips by value.
   void ClipValues() { update_->ClipValues(); }
   // Scales gradients where `norms` ask for it, and steps.

@@ -1,0 +1,89 @@
+#include "parallel/optim/grad_scaler.h"
+
+#include <ATen/Tensor.h>
+#include <ATen/ops/full.h>
+
+#include <cstdint>
+
+#include "absl/algorithm/container.h"
+#include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
+#include "parallel/optim/unscale_gradients.h"
+
+namespace tandem {
+namespace {
+
+absl::Status CheckViews(const FlatBufferList& buffers) {
+  for (const FlatBuffer* buffer : buffers) {
+    TANDEM_RETURN_IF_ERROR(buffer->CheckViews());
+  }
+  return absl::OkStatus();
+}
+
+// Whether it is so on any rank.
+absl::StatusOr<bool> OnAny(bool here, Communicator* group) {
+  if (group == nullptr) return here;
+  const at::Tensor ranks = at::full({1}, here ? 1 : 0, at::kLong);
+  TANDEM_RETURN_IF_ERROR(group->AllReduceSum(
+      ranks, [] { return "whether all gradients are finite"; }));
+  return ranks.const_data_ptr<int64_t>()[0] > 0;
+}
+
+}  // namespace
+
+absl::StatusOr<GradScaler> GradScaler::Create(const GradScalerOptions& options,
+                                              Communicator* group) {
+  TANDEM_ASSIGN_OR_RETURN(const LossScale scale, LossScale::Create(options));
+  return GradScaler(scale, group);
+}
+
+at::Tensor GradScaler::Scale(const at::Tensor& loss) const {
+  return scale_.is_enabled() ? loss.mul(scale_.scale()) : loss;
+}
+
+absl::Status GradScaler::UnscaleOf(const void* optimizer,
+                                   const FlatBufferList& buffers) {
+  if (!scale_.is_enabled()) return absl::OkStatus();
+  if (verdicts_.count(optimizer) > 0) {
+    return absl::FailedPreconditionError(
+        "the gradients of this optimizer are unscaled already: Unscale comes "
+        "once an iteration, and before Step; Update ends one");
+  }
+  TANDEM_RETURN_IF_ERROR(CheckViews(buffers));
+  TANDEM_ASSIGN_OR_RETURN(
+      const bool here,
+      CatchTorchOr([&] { return UnscaleGradients(buffers, scale_.inverse()); },
+                   "unscaling gradients"));
+  TANDEM_ASSIGN_OR_RETURN(verdicts_[optimizer].found_inf, OnAny(here, group_));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> GradScaler::MayStep(const void* optimizer,
+                                         const FlatBufferList& buffers) {
+  if (!scale_.is_enabled()) return true;
+  if (verdicts_.count(optimizer) == 0) {
+    TANDEM_RETURN_IF_ERROR(UnscaleOf(optimizer, buffers));
+  }
+  Verdict& verdict = verdicts_.at(optimizer);
+  if (verdict.is_used) {
+    return absl::FailedPreconditionError(
+        "this optimizer has stepped already, or was skipped: Update comes "
+        "before its next Step");
+  }
+  verdict.is_used = true;
+  return !verdict.found_inf;
+}
+
+absl::Status GradScaler::Update() {
+  if (!scale_.is_enabled()) return absl::OkStatus();
+  if (verdicts_.empty()) {
+    return absl::FailedPreconditionError(
+        "no gradients were looked at since the last Update: Step comes first");
+  }
+  const bool found_inf = absl::c_any_of(
+      verdicts_, [](const auto& each) { return each.second.found_inf; });
+  verdicts_.clear();
+  return scale_.Update(found_inf);
+}
+
+}  // namespace tandem

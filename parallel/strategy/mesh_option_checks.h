@@ -1,0 +1,17 @@
+// Checks of a MeshStrategy's options, by themselves: a part of it.
+
+#ifndef TANDEM_PARALLEL_STRATEGY_MESH_OPTION_CHECKS_H_
+#define TANDEM_PARALLEL_STRATEGY_MESH_OPTION_CHECKS_H_
+
+#include "absl/status/status.h"
+#include "parallel/strategy/mesh_strategy_options.h"
+
+namespace tandem {
+
+// InvalidArgument, naming the options, for a value that is out of its range,
+// and for options that exclude each other.
+absl::Status CheckMeshOptions(const MeshStrategyOptions& options);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STRATEGY_MESH_OPTION_CHECKS_H_
