@@ -1,0 +1,383 @@
+// UpdateOptions::grad_scaler in layouts of the mesh: whoever overflows, all
+// ranks and stages skip the step.
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/loss/loss.h"
+#include "core/loss/loss_terms.h"
+#include "core/model/layer_list.h"
+#include "core/precision/loss_scale.h"
+#include "models/classification_loss.h"
+#include "models/layers/basic_layers.h"
+#include "models/layers/module_layer.h"
+#include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/strategy/lab_models.h"
+#include "tests/parallel/strategy/strategy_lab.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kBatch = 24;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// A layer with a weight that a test can get at, and a loss of its own.
+struct Gate : torch::nn::Module {
+  Gate() : weight(register_parameter("weight", at::ones({8}))) {}
+  at::Tensor forward(const at::Tensor& x) {
+    AddAuxiliaryLoss("gates", weight.square().mean());
+    return x * weight;
+  }
+  at::Tensor weight;
+};
+
+LayerSpec GateLayer(const std::string& name) {
+  return ModuleLayer<Gate>(
+      name, "Gate", [] { return std::make_shared<Gate>(); },
+      [](const InitialParameter& parameter) { parameter.values.fill_(1); });
+}
+
+// A gate in each of two stages.
+LayerSpecs GatedSpecs() {
+  return {LinearLayer("fc1", 6, 8), GateLayer("gate1"),
+          ReluLayer("relu1"),       LinearLayer("fc2", 8, 8),
+          GateLayer("gate2"),       LinearLayer("fc3", 8, 5)};
+}
+
+std::vector<LabLayout> Layouts() {
+  LabLayout one = {"single", "sequential"};
+  one.microbatches = 4;
+  LabLayout two = {"two replicas", "sequential", 2};
+  two.microbatches = 4;
+  LabLayout hybrid = {"hybrid", "1f1b", 2, 2};
+  hybrid.microbatches = 8;
+  LabLayout local = LabPipeline(2);
+  local.name = "pipeline on one rank";
+  LabLayout pipe = LabPipeline(2, 2);
+  pipe.name = "pipeline over ranks";
+  return {one, two, local, pipe, hybrid};
+}
+
+LabChange Scaled(const LabChange& further = nullptr, double init_scale = 1024) {
+  return [=](MeshStrategyOptions& options) {
+    options.grad_scaler.emplace();
+    options.grad_scaler->init_scale = init_scale;
+    options.grad_scaler->growth_interval = 3;
+    if (further) further(options);
+  };
+}
+
+LabJob GatedJob(int steps, const LabChange& change) {
+  LabJob job = ModelJob("mlp_small", kBatch, steps, change);
+  job.specs = GatedSpecs;
+  return job;
+}
+
+// Where a gradient is spoilt.
+struct Fault {
+  int step;
+  int rank;  // -1: all
+  std::string gate;
+  double value;
+};
+
+// Of a rank's own: its gates' gradients in the step under way.
+class Spoiler {
+ public:
+  void Begin(const LabRank& rank, const Fault& fault) {
+    for (const auto& [name, parameter] : rank.strategy->Parameters()) {
+      const bool hit = (fault.rank < 0 || fault.rank == rank.rank) &&
+                       name == absl::StrCat(fault.gate, ".weight");
+      if (!hit) continue;
+      at::Tensor weight = parameter;
+      weight.register_hook([this, fault](const at::Tensor& gradient) {
+        at::Tensor spoilt = gradient.clone();
+        if (step_ == fault.step) spoilt[3] = fault.value;
+        return spoilt;
+      });
+    }
+  }
+  void set_step(int step) { step_ = step; }
+
+ private:
+  int step_ = -1;
+};
+
+// What a rank has seen of its scale, step by step.
+struct Seen {
+  std::vector<double> scales;
+  std::vector<bool> skipped;
+};
+
+TensorsByName HeldBy(const Strategy& strategy) {
+  TensorsByName held = CopiesOf(strategy.Parameters());
+  held.merge(CopiesOf(strategy.OptimizerState()));
+  return held;
+}
+
+// A job with that fault; that ranks keep what they have in that step, and what
+// they have seen, is noted by rank.
+LabJob FaultyJob(LabJob job, const Fault& fault,
+                 const std::shared_ptr<std::vector<Seen>>& seen) {
+  const auto spoilers = std::make_shared<std::vector<Spoiler>>(seen->size());
+  const auto of = [](auto& all, const LabRank& rank) -> auto& {
+    return (*all)[static_cast<size_t>(rank.rank)];
+  };
+  job.begin = [=](const LabRank& rank) {
+    of(spoilers, rank).Begin(rank, fault);
+    return absl::OkStatus();
+  };
+  job.step = [=](const LabRank& rank, const Batch& batch,
+                 int step) -> absl::StatusOr<Score> {
+    of(spoilers, rank).set_step(step);
+    const TensorsByName before = HeldBy(*rank.strategy);
+    TANDEM_ASSIGN_OR_RETURN(const Score score,
+                            rank.strategy->TrainStep(batch, kLabRate));
+    if (step == fault.step) ExpectSameBits(HeldBy(*rank.strategy), before);
+    const LossScale& scale = *rank.strategy->loss_scale();
+    of(seen, rank).scales.push_back(scale.scale());
+    of(seen, rank).skipped.push_back(scale.last_was_skipped());
+    return score;
+  };
+  return job;
+}
+
+// Adam counts steps in its state.
+const std::map<std::string, OptimizerOptions>& Optimizers() {
+  static const auto* const optimizers =
+      new std::map<std::string, OptimizerOptions>{{"sgd", SgdOptions{0.9}},
+                                                  {"adam", AdamOptions()}};
+  return *optimizers;
+}
+
+// Trains on batches 0, 1, 2, 3 with a fault in step 1: as on 0, 2, 3.
+void ExpectSkipped(const LabLayout& layout, const Fault& fault,
+                   const LabChange& change) {
+  const auto seen =
+      std::make_shared<std::vector<Seen>>(static_cast<size_t>(layout.ranks()));
+  const auto found =
+      TrainInLab(layout, FaultyJob(GatedJob(4, Scaled(change)), fault, seen));
+  for (const Seen& each : *seen) {
+    EXPECT_EQ(each.scales, (std::vector<double>{1024, 512, 512, 512}));
+    EXPECT_EQ(each.skipped, (std::vector<bool>{false, true, false, false}));
+  }
+  LabJob without = GatedJob(3, Scaled(change));
+  without.batch = [](int step) {
+    return LabBatch("mlp_small", kBatch, kLabSeed, step == 0 ? 0 : step + 1);
+  };
+  const auto expected = TrainInLab(layout, without);
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ExpectSameBits(found->model, expected->model);
+  ExpectSameBits(found->optimizer, expected->optimizer);
+  ASSERT_EQ(found->held.size(), expected->held.size());
+  for (size_t rank = 0; rank < found->held.size(); ++rank) {
+    ExpectSameBits(found->held[rank], expected->held[rank]);
+  }
+}
+
+TEST(GradScalerStrategyTest, AnOverflowInOneStageIsSkippedByAll) {
+  for (const LabLayout& layout : Layouts()) {
+    for (const auto& [name, optimizer] : Optimizers()) {
+      for (const std::string gate : {"gate1", "gate2"}) {
+        for (const double value : {kInfinity, kNan}) {
+          SCOPED_TRACE(absl::StrCat(layout.name, ", ", name, ", ", gate));
+          ExpectSkipped(layout, {1, -1, gate, value},
+                        [&](auto& options) { options.optimizer = optimizer; });
+        }
+      }
+    }
+  }
+}
+
+TEST(GradScalerStrategyTest, AnOverflowOnOneRankIsSkippedByAll) {
+  for (const LabLayout& layout : Layouts()) {
+    for (int rank = 0; rank < layout.ranks(); ++rank) {
+      SCOPED_TRACE(absl::StrCat(layout.name, ", rank ", rank));
+      const bool is_last = rank % layout.pipe == layout.pipe - 1;
+      ExpectSkipped(layout, {1, rank, is_last ? "gate2" : "gate1", -kInfinity},
+                    [](auto& options) { options.clip_norm = 0.3; });
+    }
+  }
+}
+
+// Nobody else hears of the gradient itself.
+TEST(GradScalerStrategyTest, WhatIsNotAveragedIsSkippedByAllToo) {
+  LabLayout two = Layouts()[1];
+  LabLayout hybrid = Layouts()[4];
+  for (const LabLayout& layout : {two, hybrid}) {
+    for (int rank = 0; rank < layout.ranks(); ++rank) {
+      SCOPED_TRACE(absl::StrCat(layout.name, ", rank ", rank));
+      const bool is_last = rank % layout.pipe == layout.pipe - 1;
+      const std::string gate = is_last ? "gate2" : "gate1";
+      ExpectSkipped(layout, {1, rank, gate, kNan}, [&](auto& options) {
+        options.ddp.parameters_to_ignore = {absl::StrCat(gate, ".weight")};
+      });
+      ExpectSkipped(layout, {1, rank, gate, kNan}, [](auto& options) {
+        options.averaging = ParameterAveragingOptions{100, 0};
+      });
+    }
+  }
+}
+
+// Multiplying by a power of two rounds nothing.
+TEST(GradScalerStrategyTest, ChangesNoBitOfWhatDoesNotOverflow) {
+  const std::map<std::string, LabChange> changes = {
+      {"plain", nullptr},
+      {"clipped by norm", [](auto& o) { o.clip_norm = 0.1; }},
+      {"clipped by value", [](auto& o) { o.clip_value = 0.01; }},
+      {"adam", [](auto& o) { o.optimizer = AdamOptions(); }},
+      {"recomputed",
+       [](auto& o) {
+         o.pipeline.checkpointing = ActivationCheckpointing::kAlways;
+       }},
+      {"reproducible", [](auto& o) { o.reproducible = true; }}};
+  for (const LabLayout& layout : Layouts()) {
+    for (const auto& [name, change] : changes) {
+      for (const std::string model :
+           {"gated", "mlp_dropout", "gpt_tiny_tied"}) {
+        const bool takes_long = model == "gpt_tiny_tied";
+        if (takes_long && name != "plain" && name != "reproducible") continue;
+        SCOPED_TRACE(absl::StrCat(layout.name, ", ", name, ", ", model));
+        const auto train = [&, m = model](const LabChange& its) {
+          LabJob job =
+              m == "gated" ? GatedJob(4, its) : ModelJob(m, kBatch, 4, its);
+          job.test = 9;
+          return TrainInLab(layout, job);
+        };
+        ExpectSameBits(train(Scaled(change, 65536)), train(change));
+      }
+    }
+  }
+}
+
+TEST(GradScalerStrategyTest, LossesAreReportedAsTheyAre) {
+  const auto losses = [](const LabChange& change) {
+    std::map<std::string, double> reported;
+    LabJob job = GatedJob(2, change);
+    job.end = [&](const LabRank& rank) {
+      if (rank.rank == 0) reported = rank.strategy->AuxiliaryLosses();
+      return absl::OkStatus();
+    };
+    EXPECT_TRUE(TrainInLab(LabPipeline(2, 2), job).ok());
+    return reported;
+  };
+  const auto expected = losses(nullptr);
+  EXPECT_EQ(expected.count("gates"), 1u);
+  EXPECT_EQ(losses(Scaled()), expected);
+}
+
+// Between a step's halves, to be looked at or changed.
+TEST(GradScalerStrategyTest, GradientsAreUnscaledWhenTheyAreGiven) {
+  const auto gradients = [](const LabChange& change) {
+    TensorsByName given;
+    LabJob job = GatedJob(1, change);
+    job.step = [&](const LabRank& rank, const Batch& batch,
+                   int) -> absl::StatusOr<Score> {
+      TANDEM_ASSIGN_OR_RETURN(const Score score,
+                              rank.strategy->ComputeGradients(batch));
+      given = CopiesOf(rank.strategy->Gradients());
+      TANDEM_RETURN_IF_ERROR(rank.strategy->SkipUpdate());
+      return score;
+    };
+    EXPECT_TRUE(TrainInLab(LabPipeline(2), job).ok());
+    return given;
+  };
+  ExpectSameBits(gradients(Scaled()), gradients(nullptr));
+}
+
+TEST(GradScalerStrategyTest, GrowsAsItIsTold) {
+  for (const LabLayout& layout : Layouts()) {
+    LabJob job = GatedJob(7, Scaled());
+    job.end = [](const LabRank& rank) {
+      EXPECT_EQ(rank.strategy->loss_scale()->scale(), 4096);
+      EXPECT_EQ(rank.strategy->loss_scale()->growth_tracker(), 1);
+      return absl::OkStatus();
+    };
+    EXPECT_TRUE(TrainInLab(layout, job).ok());
+  }
+}
+
+TEST(GradScalerStrategyTest, AScaleThatFallsWithoutEndIsAnError) {
+  for (const LabLayout& layout : Layouts()) {
+    LabJob job = GatedJob(9, Scaled(nullptr, 2 * kLeastLossScale));
+    job.loss = [](const at::Tensor& outputs, const at::Tensor& targets) {
+      LossResult result = CrossEntropy(outputs, targets);
+      result.loss = result.loss * kInfinity;
+      return result;
+    };
+    const absl::Status status = TrainInLab(layout, job).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << layout.name;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("gradients of the last 2 steps were not finite"));
+  }
+}
+
+// A loss so small that fp16, whose least number is 2^-24, has no gradients of
+// it.
+TEST(GradScalerStrategyTest, KeepsGradientsThatFp16Loses) {
+  const auto gradient = [](bool scales) {
+    double greatest = 0;
+    LabJob job = ModelJob("mlp_small", kBatch, 1, [=](auto& options) {
+      options.ddp.mixed_precision.param_dtype = at::kHalf;
+      if (scales) options.grad_scaler.emplace();
+    });
+    job.loss = [](const at::Tensor& outputs, const at::Tensor& targets) {
+      LossResult result = CrossEntropy(outputs, targets);
+      result.loss = result.loss * 1e-7;
+      return result;
+    };
+    job.step = [&](const LabRank& rank, const Batch& batch,
+                   int) -> absl::StatusOr<Score> {
+      TANDEM_ASSIGN_OR_RETURN(const Score score,
+                              rank.strategy->ComputeGradients(batch));
+      const NamedTensors gradients = rank.strategy->Gradients();
+      greatest = gradients.front().second.abs().max().item<double>();
+      TANDEM_RETURN_IF_ERROR(rank.strategy->Update(kLabRate));
+      return score;
+    };
+    const auto done = TrainInLab(Layouts()[0], job);
+    EXPECT_TRUE(done.ok()) << done.status();
+    return greatest;
+  };
+  EXPECT_EQ(gradient(/*scales=*/false), 0);
+  EXPECT_GT(gradient(/*scales=*/true), 0);
+}
+
+TEST(GradScalerStrategyTest, RanksAgreeOnIt) {
+  LabJob job = GatedJob(1, nullptr);
+  job.make = [](Communicator* world) {
+    MeshStrategyOptions options = LabOptions(Layouts()[1], 6);
+    options.grad_scaler.emplace();
+    options.grad_scaler->growth_interval = 5 + world->rank();
+    return MeshStrategy::Create(GatedSpecs(), CrossEntropy, options, world);
+  };
+  EXPECT_THAT(std::string(TrainInLab(Layouts()[1], job).status().message()),
+              HasSubstr("grad_scaler"));
+}
+
+TEST(GradScalerStrategyTest, OptionsOutOfRangeAreNamed) {
+  const auto refused = TrainInLab(Layouts()[0], GatedJob(1, [](auto& options) {
+                                    options.grad_scaler.emplace();
+                                    options.grad_scaler->backoff_factor = 1;
+                                  }));
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("backoff_factor is 1: must be greater than 0"));
+}
+
+}  // namespace
+}  // namespace tandem
