@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/safetensors.h"
@@ -19,6 +20,7 @@ constexpr char kOptimizerPrefix[] = "optimizer.";
 constexpr char kVersionKey[] = "tandem.checkpoint";
 constexpr char kVersion[] = "1";
 constexpr char kOptionPrefix[] = "tandem.option.";
+constexpr char kGradScalerPrefix[] = "tandem.grad_scaler.";
 
 absl::StatusOr<std::string> Text(const SafetensorsMetadata& metadata,
                                  const std::string& key) {
@@ -34,6 +36,18 @@ absl::Status ReadNumber(const SafetensorsMetadata& metadata,
   if (absl::SimpleAtoi(text, number) && *number >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "its metadata has ", key, " = '", text, "', expected a number >= 0"));
+}
+
+absl::Status ReadGradScaler(const SafetensorsMetadata& metadata,
+                            std::map<std::string, double>* state) {
+  for (const auto& [key, value] : metadata) {
+    absl::string_view name = key;
+    if (!absl::ConsumePrefix(&name, kGradScalerPrefix)) continue;
+    if (absl::SimpleAtod(value, &(*state)[std::string(name)])) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "its metadata has ", key, " = '", value, "', expected a number"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<TrainingProgress> ProgressOf(
@@ -64,6 +78,7 @@ absl::StatusOr<TrainingProgress> ProgressOf(
       progress.options[std::string(name)] = value;
     }
   }
+  TANDEM_RETURN_IF_ERROR(ReadGradScaler(metadata, &progress.grad_scaler));
   return progress;
 }
 
@@ -95,6 +110,10 @@ SafetensorsMetadata CheckpointMetadata(const TrainingProgress& progress) {
   };
   for (const auto& [name, value] : progress.options) {
     metadata[kOptionPrefix + name] = value;
+  }
+  for (const auto& [name, value] : progress.grad_scaler) {
+    // Every digit: it goes on with the same bits.
+    metadata[kGradScalerPrefix + name] = absl::StrFormat("%.17g", value);
   }
   return metadata;
 }

@@ -27,6 +27,9 @@ struct TrainingProgress {
   std::string model;       // as --model has it
   // What else decides the model's shape or the job's course: name to value.
   std::map<std::string, std::string> options;
+  // Of the loss's scale (core/precision/loss_scale.h), by PyTorch's keys; the
+  // same for every layout. Empty: it is not scaled.
+  std::map<std::string, double> grad_scaler;
 };
 
 // A checkpoint is one safetensors file. Parameters and buffers stand under
@@ -35,9 +38,9 @@ struct TrainingProgress {
 // (which Hugging Face's loaders ask for) and, in decimal or as they are,
 // "tandem.checkpoint" (the version of this format, 1), "tandem.step",
 // "tandem.epoch", "tandem.sampler_position", "tandem.seed",
-// "tandem.world_size", "tandem.model", and "tandem.option.NAME" for each
-// option. What was changed by accident is noticed
-// (core/checkpoint/safetensors_checksums.h).
+// "tandem.world_size", "tandem.model", "tandem.option.NAME" for each option,
+// and "tandem.grad_scaler.KEY" for each number of that state. What was changed
+// by accident is noticed (core/checkpoint/safetensors_checksums.h).
 
 // Whether the tensor of that name in a checkpoint is optimizer state.
 bool IsOptimizerStateName(absl::string_view name);

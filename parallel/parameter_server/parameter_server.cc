@@ -44,6 +44,13 @@ absl::StatusOr<ServedLayout> LayoutOfAll(const std::string& mine, int servers,
       "the model has no parameter that requires a gradient");
 }
 
+absl::Status ScaledError() {
+  return absl::InvalidArgumentError(
+      "parameter servers: with grad_scaler all ranks skip a step of which one "
+      "gradient is not finite, but servers take what each worker pushes: train "
+      "in bf16, which needs no scale, or with another strategy");
+}
+
 std::string NameOfServer(int server, const Communicator& world) {
   return absl::StrCat("server ", server, " (rank ", world.NameOf(server),
                       " of the job)");
@@ -177,7 +184,7 @@ absl::Status CheckParameterServerOptions(const ParameterServerOptions& options,
         options.servers, " servers and a max_staleness of ",
         options.max_staleness, ": take one server and 0, or clip by value"));
   }
-  return absl::OkStatus();
+  return options.scales_loss() ? ScaledError() : absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Strategy>> MakeParameterServer(
@@ -190,6 +197,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeParameterServer(
     if (is_server) return MakeServer(options, world);
     TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Strategy> replica,
                             make_replica(world.rank() - options.servers));
+    if (replica->loss_scale() != nullptr) return ScaledError();
     return MakeWorker(std::move(replica), options, world);
   };
   absl::StatusOr<std::unique_ptr<Strategy>> strategy =

@@ -30,7 +30,8 @@ struct ParameterServerOptions : UpdateOptions {
 
 // InvalidArgument, naming the option, unless at least one of `ranks` is a
 // server and one a worker, max_staleness >= -1, and clip_norm is 0 or there are
-// one server and no staleness: else nobody has all gradients of a step.
+// one server and no staleness: else nobody has all gradients of a step. Nor
+// does anybody say that all skip one: grad_scaler is refused, of replicas, too.
 absl::Status CheckParameterServerOptions(const ParameterServerOptions& options,
                                          int ranks);
 

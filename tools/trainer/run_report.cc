@@ -5,15 +5,34 @@
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
+#include "core/device/host_memory.h"
+#include "core/precision/loss_scale.h"
+#include "core/precision/mixed_precision.h"
 #include "core/program/process.h"
 #include "tools/trainer/job/devices.h"
 
 namespace tandem {
 
+namespace {
+
+// What --dtype costs here; empty: it is what the processor is for.
+std::string WhySlow(const Job& job) {
+  const auto dtype = PrecisionOf(job.options).param_dtype;
+  if (!dtype || !RunsCpuKernels(job.devices.front().type())) return "";
+  const std::string why = WhySlowOnThisProcessor(*dtype);
+  if (why.empty()) return why;
+  return absl::StrFormat("warning: computing in %s: %s", PrecisionName(*dtype),
+                         why);
+}
+
+}  // namespace
+
 absl::StatusOr<RunReport> RunReport::Start(const Job& job, Report& report) {
   const JobDescription settings = DescribeJob(job);
   TANDEM_RETURN_IF_ERROR(report.ShowSettings(settings.shown, settings.all));
   if (!job.partition.empty()) report.Say(job.partition);
+  const std::string slow = WhySlow(job);
+  if (!slow.empty()) report.Say(slow);
   return RunReport(job, report);
 }
 
@@ -31,22 +50,12 @@ void RunReport::BeginStep(int64_t done) {
   if (done % job_->options.log_every == 0) meter_.Reset();
 }
 
-absl::Status RunReport::EndStep(const Step& step, const Score& score) {
-  const Clock::time_point now = Clock::now();
-  meter_.Add(score, step.samples, now - last_step_end_,
-             job_->strategy->AuxiliaryLosses());
-  last_step_end_ = now;
-  ++summary_.steps;
-  if (!std::isfinite(score.loss())) {
-    return absl::OutOfRangeError(absl::StrFormat(
-        "the loss of step %d is %f: training has diverged; try a smaller "
-        "--learning_rate than %g, or --clip_grad_norm",
-        step.done, score.loss(), ResolvedLearningRate(job_->options)));
-  }
-  report_->ShowProgress(step.done - first_,
-                        absl::StrFormat("loss %.4f", meter_.score().loss()));
-  const bool due = step.done % job_->options.log_every == 0;
-  if (!due && step.done < step.in_all) return absl::OkStatus();
+absl::Status RunReport::NoteSkipped(int64_t step, const LossScale& scale) {
+  summary_.skipped_steps = scale.skipped_steps();
+  return report_->ShowSkippedStep({step, scale.scale(), scale.skipped_steps()});
+}
+
+StepReport RunReport::LineOf(const Step& step) const {
   StepReport line;
   line.epoch = step.epoch + 1;
   line.step = step.done;
@@ -61,6 +70,33 @@ absl::Status RunReport::EndStep(const Step& step, const Score& score) {
   line.step_ms = meter_.step_ms();
   line.left_s = line.step_ms / 1e3 * (step.in_all - step.done);
   line.rss_mib = RssMib();
+  const LossScale* const scale = job_->strategy->loss_scale();
+  if (scale != nullptr) line.loss_scale = scale->scale();
+  return line;
+}
+
+absl::Status RunReport::EndStep(const Step& step, const Score& score) {
+  const Clock::time_point now = Clock::now();
+  const LossScale* const scale = job_->strategy->loss_scale();
+  const bool skipped = scale != nullptr && scale->last_was_skipped();
+  // Of a step that overflowed before its gradients did there is no mean.
+  const bool finite = std::isfinite(score.loss());
+  meter_.Add(finite ? score : Score(), step.samples, now - last_step_end_,
+             finite ? job_->strategy->AuxiliaryLosses() : StepMeter::Losses());
+  last_step_end_ = now;
+  ++summary_.steps;
+  if (!finite && !skipped) {
+    return absl::OutOfRangeError(absl::StrFormat(
+        "the loss of step %d is %f: training has diverged; try a smaller "
+        "--learning_rate than %g, or --clip_grad_norm",
+        step.done, score.loss(), ResolvedLearningRate(job_->options)));
+  }
+  if (skipped) TANDEM_RETURN_IF_ERROR(NoteSkipped(step.done, *scale));
+  report_->ShowProgress(step.done - first_,
+                        absl::StrFormat("loss %.4f", meter_.score().loss()));
+  const bool due = step.done % job_->options.log_every == 0;
+  if (!due && step.done < step.in_all) return absl::OkStatus();
+  const StepReport line = LineOf(step);
   summary_.last_steps = line.score;
   return report_->ShowStep(line, step.in_all);
 }

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/model/batch.h"
+#include "core/precision/loss_scale.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/report/report.h"
 #include "tools/trainer/step_meter.h"
@@ -40,7 +41,8 @@ class RunReport {
   };
   // Before a step's computation, `done` of them being done.
   void BeginStep(int64_t done);
-  // After it. OutOfRange for a loss that is not finite.
+  // After it. OutOfRange for a loss that is not finite, unless the step was
+  // skipped for it.
   absl::Status EndStep(const Step& step, const Score& score);
 
   absl::Status ShowEvaluation(int64_t epoch, const Score& score);
@@ -53,6 +55,9 @@ class RunReport {
   using Clock = std::chrono::steady_clock;
 
   RunReport(const Job& job, Report& report) : job_(&job), report_(&report) {}
+
+  absl::Status NoteSkipped(int64_t step, const LossScale& scale);
+  StepReport LineOf(const Step& step) const;
 
   const Job* job_;
   Report* report_;

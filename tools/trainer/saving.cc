@@ -1,13 +1,16 @@
 #include "tools/trainer/saving.h"
 
 #include <map>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/comm/group_agreement.h"
+#include "core/precision/loss_scale.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/job/save_folder.h"
 
@@ -30,7 +33,19 @@ TrainingProgress ProgressOf(const Job& job, const TrainPosition& position) {
   progress.world_size = job.launch.world_size;
   progress.model = job.options.model;
   progress.options = OptionsToKeep(job.options);
+  if (const LossScale* scale = job.strategy->loss_scale()) {
+    progress.grad_scaler = scale->State();
+  }
   return progress;
+}
+
+// Every digit; "": it is not scaled.
+std::string ScaleText(const TrainingProgress& progress) {
+  std::string text;
+  for (const auto& [key, value] : progress.grad_scaler) {
+    absl::StrAppendFormat(&text, "%s %.17g ", key, value);
+  }
+  return text;
 }
 
 // What must be as it was, for the job to go on with the same bits.
@@ -59,6 +74,18 @@ absl::Status CheckFits(const std::string& path,
   return absl::OkStatus();
 }
 
+// The scale comes from the checkpoint, how it moves from the flags. One of a
+// job that had none begins as any other.
+absl::Status ResumeScale(const TrainingProgress& progress, LossScale* scale) {
+  if (scale == nullptr || progress.grad_scaler.empty()) return absl::OkStatus();
+  std::map<std::string, double> state = scale->State();
+  for (const char* key : {"scale", "_growth_tracker"}) {
+    const auto stored = progress.grad_scaler.find(key);
+    if (stored != progress.grad_scaler.end()) state[key] = stored->second;
+  }
+  return scale->LoadState(state);
+}
+
 // Every rank reads a file of its own, perhaps in a folder of its own host: the
 // newest there need not be the newest here.
 absl::Status CompareProgress(const Job& job, const TrainingProgress& progress) {
@@ -67,6 +94,7 @@ absl::Status CompareProgress(const Job& job, const TrainingProgress& progress) {
       {"the epoch", absl::StrCat(progress.epoch)},
       {"the sampler's position", absl::StrCat(progress.sampler_position)},
       {"the seed", absl::StrCat(progress.seed)},
+      {"the loss's scale", ScaleText(progress)},
   };
   return Annotate(AgreeInGroup(mine, "checkpoints", *job.world),
                   absl::StrCat("--resume=", job.options.resume));
@@ -104,6 +132,8 @@ absl::StatusOr<TrainPosition> ResumeJob(Job& job, const std::string& path) {
   TANDEM_RETURN_IF_ERROR(strategy.CheckModelState(checkpoint.model));
   if (trains) {
     TANDEM_RETURN_IF_ERROR(strategy.CheckOptimizerState(checkpoint.optimizer));
+    TANDEM_RETURN_IF_ERROR(Annotate(
+        ResumeScale(checkpoint.progress, strategy.loss_scale()), path));
   }
   TANDEM_RETURN_IF_ERROR(strategy.LoadModelState(checkpoint.model));
   if (trains) {

@@ -47,6 +47,7 @@ TrainingProgress Progress() {
   progress.world_size = 3;
   progress.model = "mlp_small";
   progress.options = {{"classes", "10"}, {"empty", ""}};
+  progress.grad_scaler = {{"scale", 0.1F}, {"_growth_tracker", 1e15 + 1}};
   return progress;
 }
 
@@ -81,6 +82,7 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
   EXPECT_EQ(loaded->progress.world_size, 3);
   EXPECT_EQ(loaded->progress.model, "mlp_small");
   EXPECT_EQ(loaded->progress.options, Progress().options);
+  EXPECT_EQ(loaded->progress.grad_scaler, Progress().grad_scaler);
 }
 
 TEST(Checkpoint, OtherToolsFindTheWeightsUnderTheirNames) {

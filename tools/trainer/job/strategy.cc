@@ -94,6 +94,7 @@ void SetUpdate(const TrainOptions& options, UpdateOptions* update) {
   update->clip_norm_type = options.clip_grad_norm_type;
   update->error_if_nonfinite = options.error_if_nonfinite;
   update->clip_value = options.clip_grad_value;
+  update->grad_scaler = GradScalerOf(options);
 }
 
 // `replica` says how one is cut and scheduled; servers update it.

@@ -119,6 +119,20 @@ absl::Status Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
     event["perplexity"] = std::exp(step.score.loss());
   }
   if (!losses.empty()) event["auxiliary_losses"] = losses;
+  if (step.loss_scale > 0) event["loss_scale"] = step.loss_scale;
+  return metrics_->Write(event);
+}
+
+absl::Status Report::ShowSkippedStep(const SkippedStepReport& skipped) {
+  if (silent()) return absl::OkStatus();
+  Say(absl::StrFormat(
+      "step %d was skipped: its gradients are not finite; the loss is scaled "
+      "by %g from now on (%d skipped in all)",
+      skipped.step, skipped.loss_scale, skipped.skipped_steps));
+  Json event = EventOf("skipped_step");
+  event.update({{"step", skipped.step},
+                {"loss_scale", skipped.loss_scale},
+                {"skipped_steps", skipped.skipped_steps}});
   return metrics_->Write(event);
 }
 
@@ -146,6 +160,10 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
         "  training           %d steps, %.0f samples/s, "
         "%.1f ms a step (median)",
         summary.steps, summary.samples_per_s, summary.step_ms_median));
+  }
+  if (summary.skipped_steps > 0) {
+    Say(absl::StrFormat("  skipped            %d steps",
+                        summary.skipped_steps));
   }
   if (summary.steps > 0) {
     Say(absl::StrFormat("  start to first step %.0f ms", summary.startup_ms));
@@ -181,6 +199,7 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
                 {"test_accuracy", summary.test.accuracy()},
                 {"samples_per_s", summary.samples_per_s},
                 {"step_ms_median", summary.step_ms_median},
+                {"skipped_steps", summary.skipped_steps},
                 {"peak_rss_mib", summary.peak_rss_mib},
                 {"device_memory", memory},
                 {"startup_ms", summary.startup_ms},

@@ -31,12 +31,21 @@ struct StepReport {
   double step_ms = 0;       // mean since the last report
   double left_s = 0;        // what the steps that are left will take, by that
   double rss_mib = 0;       // memory that this process holds
+  double loss_scale = 0;    // from the next step on; 0: it is not scaled
+};
+
+// A step that changed nothing, because a gradient was not finite.
+struct SkippedStepReport {
+  int64_t step = 0;  // of the job, from 1
+  double loss_scale = 0;
+  int64_t skipped_steps = 0;  // of this run, with it
 };
 
 struct SummaryReport {
   int ranks = 1;
   int64_t steps = 0;
-  Score last_steps;  // of the last step report
+  int64_t skipped_steps = 0;  // of them
+  Score last_steps;           // of the last step report
   Score test;
   double samples_per_s = 0;
   double step_ms_median = 0;
@@ -68,6 +77,7 @@ class Report {
   void EndProgress();
 
   absl::Status ShowStep(const StepReport& step, int64_t steps_in_all);
+  absl::Status ShowSkippedStep(const SkippedStepReport& skipped);
   absl::Status ShowEvaluation(int64_t epoch, const Score& score);
   absl::Status ShowSummary(const SummaryReport& summary);
 

@@ -5,12 +5,14 @@
 #define TANDEM_TOOLS_TRAINER_SETTINGS_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/precision/loss_scale.h"
 #include "core/precision/mixed_precision.h"
 #include "parallel/activation_checkpointing/checkpointed_groups.h"
 #include "tools/trainer/settings/ddp_settings.h"
@@ -62,7 +64,11 @@ PipelineSurroundings SurroundingsOf(const TrainOptions& options);
 // --dtype, --param_dtype, --reduce_dtype and --buffer_dtype.
 MixedPrecision PrecisionOf(const TrainOptions& options);
 
-// Whether they fit what else says how gradients travel.
+// --init_scale, --growth_factor, --backoff_factor and --growth_interval, where
+// products are computed in fp16; else the loss is not scaled.
+std::optional<GradScalerOptions> GradScalerOf(const TrainOptions& options);
+
+// Whether all these fit each other, and what else says how gradients travel.
 absl::Status CheckPrecision(const TrainOptions& options);
 
 // --checkpoint_layers and --checkpoint_every.

@@ -247,6 +247,50 @@ INSTANTIATE_TEST_SUITE_P(
                     o.pipeline.microbatch_size = 1;
                   },
                   "reproducible"},
+        BadOption{[](TrainOptions& o) { o.growth_factor = 4; },
+                  "--growth_factor=4 is about the scale of the loss, which "
+                  "fp16 alone needs, but products are computed in fp32"},
+        BadOption{[](TrainOptions& o) {
+                    o.dtype = "bf16";
+                    o.init_scale = 1024;
+                  },
+                  "--init_scale=1024 is about the scale"},
+        BadOption{[](TrainOptions& o) {
+                    o.dtype = "fp16";
+                    o.param_dtype = "bf16";
+                    o.growth_interval = 5;
+                  },
+                  "computed in bf16: give --dtype=fp16, or leave it out"},
+        BadOption{[](TrainOptions& o) {
+                    o.dtype = "fp16";
+                    o.init_scale = 0;
+                  },
+                  "--init_scale is 0: must be a number from"},
+        BadOption{[](TrainOptions& o) {
+                    o.dtype = "fp16";
+                    o.growth_factor = 1;
+                  },
+                  "--growth_factor is 1: must be a number greater than 1"},
+        BadOption{[](TrainOptions& o) {
+                    o.dtype = "fp16";
+                    o.backoff_factor = 1;
+                  },
+                  "--backoff_factor is 1: must be greater than 0"},
+        BadOption{[](TrainOptions& o) {
+                    o.dtype = "fp16";
+                    o.growth_interval = 0;
+                  },
+                  "--growth_interval is 0: must be at least 1"},
+        BadOption{[](TrainOptions& o) {
+                    o.dtype = "fp16";
+                    o.strategy = "parameter_server";
+                  },
+                  "but with --strategy=parameter_server nobody sees"},
+        BadOption{[](TrainOptions& o) {
+                    o.dtype = "fp16";
+                    o.ddp.comm_hook = "powersgd_fp16";
+                  },
+                  "--comm_hook=powersgd_fp16 takes over from step to step"},
         BadOption{[](TrainOptions& o) { o.eval_only = true; },
                   "name it with --resume"},
         BadOption{[](TrainOptions& o) {
@@ -254,6 +298,27 @@ INSTANTIATE_TEST_SUITE_P(
                     o.save_dir.clear();
                   },
                   "--save_dir is empty"}));
+
+TEST(TrainOptionsTest, Fp16AloneScalesTheLoss) {
+  TrainOptions options;
+  EXPECT_FALSE(GradScalerOf(options).has_value());
+  options.dtype = "bf16";
+  options.reduce_dtype = "fp16";
+  EXPECT_FALSE(GradScalerOf(options).has_value());
+  EXPECT_TRUE(Validate(options).ok()) << Validate(options);
+  options.param_dtype = "fp16";
+  options.init_scale = 1024;
+  options.growth_interval = 5;
+  ASSERT_TRUE(GradScalerOf(options).has_value());
+  EXPECT_EQ(GradScalerOf(options)->init_scale, 1024);
+  EXPECT_EQ(GradScalerOf(options)->growth_interval, 5);
+  EXPECT_EQ(GradScalerOf(options)->backoff_factor, 0.5);
+  options.reduce_dtype = "fp32";
+  options.ddp.comm_hook = "powersgd";
+  options.ddp.power_sgd_use_error_feedback = false;
+  options.ddp.power_sgd_warm_start = false;
+  EXPECT_TRUE(Validate(options).ok()) << Validate(options);
+}
 
 TEST(TrainOptionsTest, LearningRateFollowsTheOptimizerUnlessGiven) {
   TrainOptions options;
