@@ -48,6 +48,17 @@ TEST(ParameterUpdateTest, ClipsByValueThenAsToldThenSteps) {
   EXPECT_NEAR(model.w[0].item<double>(), 1 - 4.0 / 8, 1e-6);
 }
 
+TEST(ParameterUpdateTest, UnscalesAndTellsWhatIsNotFinite) {
+  Model model;
+  auto update = ParameterUpdate::Create({}, model.buffers);
+  ASSERT_TRUE(update.ok()) << update.status();
+  model.Backward(100);
+  EXPECT_FALSE(update->Unscale(0.25F));
+  EXPECT_EQ(model.w.grad()[0].item<double>(), 25);
+  model.Backward(std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(update->Unscale(0.25F));
+}
+
 TEST(ParameterUpdateTest, NothingStepsWhenClippingFails) {
   Model model;
   auto update = ParameterUpdate::Create({}, model.buffers);
@@ -98,6 +109,10 @@ TEST(ParameterUpdateTest, OptionsOutOfRangeAreNamed) {
   options = {};
   options.clip_value = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(refusal(options), HasSubstr("clip_value"));
+  options = {};
+  options.grad_scaler.emplace();
+  options.grad_scaler->growth_factor = 0.5;
+  EXPECT_THAT(refusal(options), HasSubstr("growth_factor is 0.5"));
 }
 
 }  // namespace

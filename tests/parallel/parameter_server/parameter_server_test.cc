@@ -280,6 +280,11 @@ TEST(ParameterServerTest, WhatCannotWorkIsRefused) {
   clips = Momentum(1, 1);
   clips.clip_norm = 1;
   EXPECT_THAT(refusal(clips, 4), HasSubstr("max_staleness of 1"));
+  ParameterServerOptions scales = Momentum(1);
+  scales.grad_scaler.emplace();
+  EXPECT_THAT(refusal(scales, 2), HasSubstr("train in bf16"));
+  scales.grad_scaler->enabled = false;
+  EXPECT_EQ(refusal(scales, 2), "");
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "core/loss/loss_terms.h"
 #include "core/model/layer_list.h"
 #include "core/precision/loss_scale.h"
+#include "core/testing/device_types.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/module_layer.h"
@@ -233,6 +234,19 @@ TEST(GradScalerStrategyTest, WhatIsNotAveragedIsSkippedByAllToo) {
     }
   }
 }
+
+class GradScalerDevicesTest : public DeviceTypeTest {};
+
+TEST_P(GradScalerDevicesTest, AnOverflowIsSkippedByAll) {
+  for (LabLayout layout : Layouts()) {
+    SCOPED_TRACE(layout.name);
+    layout.device_pool = Devices(layout.ranks() * layout.devices);
+    ExpectSkipped(layout, {1, -1, "gate1", kInfinity},
+                  [](auto& options) { options.clip_value = 0.1; });
+  }
+}
+
+TANDEM_ON_DEVICE_TYPES(GradScalerDevicesTest);
 
 // Multiplying by a power of two rounds nothing.
 TEST(GradScalerStrategyTest, ChangesNoBitOfWhatDoesNotOverflow) {

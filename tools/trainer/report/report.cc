@@ -127,7 +127,7 @@ absl::Status Report::ShowSkippedStep(const SkippedStepReport& skipped) {
   if (silent()) return absl::OkStatus();
   Say(absl::StrFormat(
       "step %d was skipped: its gradients are not finite; the loss is scaled "
-      "by %g from now on (%d skipped in all)",
+      "by %.10g from now on (%d skipped in all)",
       skipped.step, skipped.loss_scale, skipped.skipped_steps));
   Json event = EventOf("skipped_step");
   event.update({{"step", skipped.step},
