@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/memory/memory.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/autotune/choice_file.h"
 #include "core/base/call_within.h"
@@ -34,11 +35,17 @@ std::string FirstAnswer(const c10::intrusive_ptr<c10d::Store>& store,
   return mine;
 }
 
+absl::StatusOr<std::unique_ptr<ChoiceFile>> OpenCache(const std::string& path) {
+  if (!path.empty()) return ChoiceFile::Open(path);
+  return absl::FailedPreconditionError(
+      "neither XDG_CACHE_HOME nor HOME says where choices are kept");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobKernels>> JobKernels::Measure(
     const std::string& cache, Communicator& world, KernelChoices& choices) {
-  absl::StatusOr<std::unique_ptr<ChoiceFile>> file = ChoiceFile::Open(cache);
+  absl::StatusOr<std::unique_ptr<ChoiceFile>> file = OpenCache(cache);
   absl::StatusOr<Choices> mine = Choices();
   if (file.ok() && world.rank() == 0) mine = (*file)->Read();
   TANDEM_ASSIGN_OR_RETURN(

@@ -18,7 +18,8 @@ namespace tandem {
 // all jobs share a file.
 class JobKernels {
  public:
-  // Collective. `cache` is this host's file, ChoiceFile::DefaultPath as a rule.
+  // Collective. `cache` is this host's file, ChoiceFile::DefaultPath as a rule
+  // (empty: FailedPrecondition).
   // Its errors, on the rank that has them alone, after the others were served.
   // `choices` must outlive this.
   static absl::StatusOr<std::unique_ptr<JobKernels>> Measure(

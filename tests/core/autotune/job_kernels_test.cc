@@ -101,5 +101,18 @@ TEST(JobKernelsTest, WhoCannotKeepChoicesSaysSoAndHoldsUpNobody) {
   ASSERT_TRUE(status.ok()) << status;
 }
 
+TEST(JobKernelsTest, WithoutAPlaceToKeepChoicesNothingIsMeasured) {
+  const absl::Status status =
+      RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
+        KernelChoices choices;
+        const auto kernels = JobKernels::Measure("", world, choices);
+        EXPECT_EQ(kernels.status().code(),
+                  absl::StatusCode::kFailedPrecondition);
+        EXPECT_FALSE(choices.measures());
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(status.ok()) << status;
+}
+
 }  // namespace
 }  // namespace tandem

@@ -28,6 +28,8 @@ std::unique_ptr<JobKernels> KernelsOf(const TrainOptions& options,
   absl::StatusOr<std::unique_ptr<JobKernels>> kernels =
       JobKernels::Measure(cache, world);
   if (kernels.ok()) return *std::move(kernels);
+  // Without a home (a service's, a sandbox's) nothing was to be expected.
+  if (cache.empty() && options.kernels == "auto") return nullptr;
   LOG(WARNING) << "kernels are chosen by rule, not by measurement: "
                << kernels.status().message() << " (--kernel_cache)";
   return nullptr;
