@@ -96,8 +96,18 @@ absl::StatusOr<std::vector<c10::Device>> DevicesOf(int local_rank,
   return devices;
 }
 
+namespace {
+
+// Products round differently on other numbers of threads, and oneDNN and MKL
+// ask OpenMP, which gives a new thread the process's number
+// (at::set_num_threads) only when it is told.
+void TakeNumberOfThreads() { at::init_num_threads(); }
+
+}  // namespace
+
 absl::Status RunOnDevice(c10::Device device,
                          absl::FunctionRef<absl::Status()> work) {
+  TakeNumberOfThreads();
   c10::OptionalDeviceGuard guard;
   if (device.type() != c10::DeviceType::CPU) guard.reset_device(device);
   return CatchTorch(work);
@@ -134,9 +144,7 @@ std::future<absl::Status> DeviceThread::Submit(Work work) {
 }
 
 void DeviceThread::Loop() {
-  // oneDNN and MKL ask OpenMP, which knows a new thread's number from the
-  // process's only when it is told.
-  at::init_num_threads();
+  TakeNumberOfThreads();
   c10::OptionalDeviceGuard guard;
   if (device_.type() != c10::DeviceType::CPU) guard.reset_device(device_);
   const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

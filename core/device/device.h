@@ -37,8 +37,10 @@ absl::StatusOr<std::vector<c10::Device>> DevicesOf(int local_rank,
                                                    int devices_per_rank,
                                                    c10::DeviceType type);
 
-// Runs `work` in this thread, with `device` as the current one. An exception
-// becomes a Status.
+// Runs `work` in this thread, with `device` as the current one and with the
+// process's number of intra-op threads (at::set_num_threads), which threads
+// that LibTorch did not make do not have by themselves. An exception becomes a
+// Status.
 absl::Status RunOnDevice(c10::Device device,
                          absl::FunctionRef<absl::Status()> work);
 

@@ -1,5 +1,6 @@
 #include "core/testing/thread_ranks.h"
 
+#include <ATen/Parallel.h>
 #include <glog/logging.h>
 
 #include <memory>
@@ -70,6 +71,7 @@ absl::Status RunThreadRanks(
   for (int rank = 0; rank < n; ++rank) {
     threads.emplace_back([&, rank] {
       this_threads_rank = rank;
+      at::init_num_threads();  // as a process's only thread has it
       outcome.Report(
           rank, CatchTorch([&]() -> absl::Status {
             TANDEM_ASSIGN_OR_RETURN(

@@ -134,6 +134,15 @@ TEST(PlaceTest, OpenMpKnowsTheProcesssNumberOfThreads) {
                     })
                     .ok());
     EXPECT_EQ(found, threads);
+    // A program's own, which the strategy of a rank with one device works on.
+    std::thread([&] {
+      const absl::Status done = RunOnDevice(kCpu, [&] {
+        found = -omp_threads();
+        return absl::OkStatus();
+      });
+      EXPECT_TRUE(done.ok()) << done;
+    }).join();
+    EXPECT_EQ(found, -threads);
   }
   at::set_num_threads(before);
 }
