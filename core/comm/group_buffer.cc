@@ -24,4 +24,11 @@ absl::StatusOr<at::Tensor> NewGroupBuffer(const Communicator& group,
   });
 }
 
+bool SharesMemory(const Communicator& group) {
+  const auto& connected = group.process_group();
+  if (connected == nullptr) return true;
+  const auto backend = connected->getBackend(c10::DeviceType::CPU);
+  return backend->supportsTensorAlloc(-1) && backend->getBackendName() == "shm";
+}
+
 }  // namespace tandem

@@ -21,6 +21,9 @@ absl::StatusOr<at::Tensor> NewGroupBuffer(const Communicator& group,
                                           int64_t numel,
                                           const at::TensorOptions& options);
 
+// Whether all of the group's ranks share the memory of its buffers on the CPU.
+bool SharesMemory(const Communicator& group);
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_COMM_GROUP_BUFFER_H_

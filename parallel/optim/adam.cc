@@ -32,9 +32,10 @@ at::TensorList GreatestSquares(const std::vector<at::Tensor>& state) {
 
 class Adam : public Optimizer {
  public:
-  Adam(const AdamOptions& options, const FlatBufferList& buffers)
-      : Optimizer({"Adam", StateNames(options), /*counts_steps=*/true},
-                  buffers),
+  Adam(const AdamOptions& options, const FlatBufferList& buffers,
+       const ShareOfBuffer& share_of)
+      : Optimizer({"Adam", StateNames(options), /*counts_steps=*/true}, buffers,
+                  share_of),
         options_(options) {}
 
  protected:
@@ -52,9 +53,10 @@ class Adam : public Optimizer {
 
 class AdamW : public Optimizer {
  public:
-  AdamW(const AdamWOptions& options, const FlatBufferList& buffers)
+  AdamW(const AdamWOptions& options, const FlatBufferList& buffers,
+        const ShareOfBuffer& share_of)
       : Optimizer({"AdamW", StateNames(options), /*counts_steps=*/true},
-                  buffers),
+                  buffers, share_of),
         options_(options) {}
 
  protected:
@@ -82,15 +84,17 @@ absl::Status Check(const Options& options) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdam(
-    const AdamOptions& options, const FlatBufferList& buffers) {
+    const AdamOptions& options, const FlatBufferList& buffers,
+    const ShareOfBuffer& share_of) {
   TANDEM_RETURN_IF_ERROR(Check(options));
-  return std::make_unique<Adam>(options, buffers);
+  return std::make_unique<Adam>(options, buffers, share_of);
 }
 
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdamW(
-    const AdamWOptions& options, const FlatBufferList& buffers) {
+    const AdamWOptions& options, const FlatBufferList& buffers,
+    const ShareOfBuffer& share_of) {
   TANDEM_RETURN_IF_ERROR(Check(options));
-  return std::make_unique<AdamW>(options, buffers);
+  return std::make_unique<AdamW>(options, buffers, share_of);
 }
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/optimizer.h"
 #include "parallel/optim/optimizer_options.h"
+#include "parallel/optim/optimizer_share.h"
 
 namespace tandem {
 
@@ -19,9 +20,11 @@ namespace tandem {
 // parameter. InvalidArgument for betas outside [0, 1) and for negative
 // or non-finite values.
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdam(
-    const AdamOptions& options, const FlatBufferList& buffers);
+    const AdamOptions& options, const FlatBufferList& buffers,
+    const ShareOfBuffer& share_of = nullptr);
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeAdamW(
-    const AdamWOptions& options, const FlatBufferList& buffers);
+    const AdamWOptions& options, const FlatBufferList& buffers,
+    const ShareOfBuffer& share_of = nullptr);
 
 }  // namespace tandem
 

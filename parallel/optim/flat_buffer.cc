@@ -38,7 +38,8 @@ void MoveSlots(const std::vector<at::Tensor>& all,
 
 FlatBuffer::FlatBuffer(const NamedTensors& parameters,
                        const std::vector<int64_t>& positions,
-                       const Allocate& allocate, ParameterTraits traits)
+                       const Allocate& allocate, ParameterTraits traits,
+                       const Allocate& allocate_values)
     : traits_(std::move(traits)) {
   CHECK(!parameters.empty());
   CHECK_EQ(parameters.size(), positions.size());
@@ -59,12 +60,14 @@ FlatBuffer::FlatBuffer(const NamedTensors& parameters,
   const at::TensorOptions options = first.options().requires_grad(false);
   {
     const MemoryCategoryScope scope(MemoryCategory::kParameters);
-    values_ = at::zeros({size}, options);
+    values_ = allocate_values ? allocate_values(size, options)
+                              : at::zeros({size}, options);
   }
   {
     const MemoryCategoryScope scope(MemoryCategory::kGradients);
     grads_ = allocate ? allocate(size, options) : at::zeros_like(values_);
   }
+  CHECK_EQ(values_.numel(), size);
   CHECK_EQ(grads_.numel(), size);
   CHECK_EQ(reinterpret_cast<uintptr_t>(values_.data_ptr()) % kAlignment, 0u);
   CHECK_EQ(reinterpret_cast<uintptr_t>(grads_.data_ptr()) % kAlignment, 0u);
@@ -95,6 +98,12 @@ at::Tensor FlatBuffer::AddState() {
   return state_.back();
 }
 
+at::Tensor FlatBuffer::AddStateOf(int64_t begin, int64_t end) {
+  const MemoryCategoryScope scope(MemoryCategory::kOptimizer);
+  keeps_order_ = true;
+  return at::zeros_like(values_.narrow(0, begin, end - begin));
+}
+
 at::Tensor FlatBuffer::View(const at::Tensor& flat,
                             const FlatSlot& slot) const {
   return flat.as_strided(slot.parameter.sizes(), slot.parameter.strides(),
@@ -119,6 +128,7 @@ void FlatBuffer::set_has_gradient(size_t i, bool on) {
 }
 
 void FlatBuffer::Reorder(const std::vector<size_t>& order) {
+  CHECK(!keeps_order_) << "state of a part of it is kept";
   CHECK_EQ(order.size(), slots_.size());
   at::NoGradGuard no_grad;
   std::vector<bool> graded;

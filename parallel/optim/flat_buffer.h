@@ -1,8 +1,7 @@
 // Parameters side by side in one buffer, their gradients in a second.
 //
-// Collectives, clipping and fused optimizer steps then work on slices of two
-// tensors instead of on hundreds of small ones, and copy nothing. (PyTorch's
-// gradient_as_bucket_view, for parameters as well.)
+// Collectives, clipping and fused steps then work on slices of two tensors, and
+// copy nothing. (PyTorch's gradient_as_bucket_view, for parameters as well.)
 
 #ifndef TANDEM_PARALLEL_OPTIM_FLAT_BUFFER_H_
 #define TANDEM_PARALLEL_OPTIM_FLAT_BUFFER_H_
@@ -21,19 +20,16 @@
 #include "core/model/parameter_traits.h"
 #include "parallel/optim/flat_slot.h"
 
-namespace torch {
-namespace autograd {
+namespace torch::autograd {
 struct Node;
-}  // namespace autograd
-}  // namespace torch
+}  // namespace torch::autograd
 
 namespace tandem {
 
-// The parameters of one device, dtype and traits. Making one moves the
-// parameters' values: each becomes a view of values(), with the same sizes and
-// strides as before (channels-last stays). Both buffers begin on a 64-byte
-// boundary and end on one. The parameters work on after the buffer's death, but
-// gradients are no longer gathered.
+// The parameters of one device, dtype and traits. Making one moves their
+// values: each becomes a view of values(), with the same sizes and strides.
+// Both buffers begin on a 64-byte boundary and end on one. The parameters work
+// on after the buffer's death, but gradients are no longer gathered.
 //
 // A parameter without a gradient has an undefined one, as in PyTorch. Backward
 // gathers: functions that know of gradient places (core/model/gradient_place.h)
@@ -46,7 +42,7 @@ namespace tandem {
 // Not thread-safe, but backward may run on any threads.
 class FlatBuffer {
  public:
-  // Makes the memory of grads(): zeros, [numel], on a 64-byte boundary.
+  // Makes the memory of a buffer: zeros, [numel], on a 64-byte boundary.
   using Allocate = std::function<at::Tensor(int64_t numel,
                                             const at::TensorOptions& options)>;
   // Told of each gradient that backward has put in its place, on its thread.
@@ -54,9 +50,11 @@ class FlatBuffer {
 
   // `parameters`: leaves that require a gradient, distinct tensors of one
   // device and dtype, in the order of the buffer. `positions` go to the slots.
+  // `allocate` is for grads(); null: ordinary memory.
   FlatBuffer(const NamedTensors& parameters,
              const std::vector<int64_t>& positions,
-             const Allocate& allocate = nullptr, ParameterTraits traits = {});
+             const Allocate& allocate = nullptr, ParameterTraits traits = {},
+             const Allocate& allocate_values = nullptr);
   ~FlatBuffer();
   FlatBuffer(const FlatBuffer&) = delete;
   FlatBuffer& operator=(const FlatBuffer&) = delete;
@@ -73,19 +71,20 @@ class FlatBuffer {
   // One more buffer of this layout, zero, which Reorder moves with the others:
   // optimizer state.
   at::Tensor AddState();
+  // The same for elements [begin, end) alone; slots then stay where they are.
+  at::Tensor AddStateOf(int64_t begin, int64_t end);
   // The part of `flat` (a buffer of this layout) that belongs to the slot, with
   // the parameter's sizes and strides.
   at::Tensor View(const at::Tensor& flat, const FlatSlot& slot) const;
 
-  // What was written through values() counts as a change of the parameters: of
-  // all, or of slot `i`. Autograd hears of it, and whoever keeps copies of
-  // them, as of any operation in place (at::Tensor::_version).
+  // What was written through values() counts as a change in place of all
+  // parameters, or of slot `i`'s (at::Tensor::_version).
   void CountWrite() const {
     for (size_t i = 0; i < slots_.size(); ++i) CountWrite(i);
   }
   void CountWrite(size_t i) const;
 
-  // No parameter has a gradient any more (zero_grad(set_to_none=True)).
+  // No parameter has a gradient any more (zero_grad).
   void ZeroGrad();
   bool has_gradient(size_t i) const {
     return slots_[i].parameter.grad().defined();
@@ -99,7 +98,7 @@ class FlatBuffer {
   // Puts the slots into another order: slot i becomes what slots()[order[i]]
   // was. Values, gradients and state move along, in place: tensors that alias
   // the buffers as a whole stay right, older views of parts do not. Requires a
-  // permutation.
+  // permutation, and that there was no AddStateOf.
   void Reorder(const std::vector<size_t>& order);
 
   // FailedPrecondition, naming the parameter, when it lies in the buffer no
@@ -113,11 +112,11 @@ class FlatBuffer {
   class Gather;
 
   void Place(size_t i);
-  // In flat_buffer_gradients.cc.
   void GatherGradients();
   void Gathered(size_t id);
 
   ParameterTraits traits_;
+  bool keeps_order_ = false;
   std::vector<FlatSlot> slots_;
   std::vector<size_t> index_of_;  // by id
   at::Tensor values_;
@@ -136,14 +135,13 @@ struct FlatBufferOptions {
   // By parameter: those of different traits share no buffer; without any a
   // parameter is left out. Empty: all have the usual ones.
   std::vector<std::optional<ParameterTraits>> traits;
-  FlatBuffer::Allocate allocate;  // null: ordinary memory
+  FlatBuffer::Allocate allocate, allocate_values;  // as FlatBuffer's
 };
 
 // One buffer for each (device, dtype, traits), in order of first appearance. A
-// tensor that comes under several names (tied weights) is laid out once, under
-// its first name; one that requires no gradient is left out. The order within a
-// buffer is the reverse of that given: about the order in which backward makes
-// gradients ready. Slots' positions are those in `parameters`.
+// tied weight is laid out once, under its first name; what requires no gradient
+// is left out. The order is the reverse of that given: about that in which
+// backward makes gradients ready. Slots' positions are those in `parameters`.
 FlatBuffers MakeFlatBuffers(const NamedTensors& parameters,
                             const FlatBufferOptions& options = {});
 

@@ -8,8 +8,8 @@
 namespace tandem {
 
 absl::StatusOr<GroupedOptimizer> GroupedOptimizer::Create(
-    const std::vector<OptimizerOptions>& options,
-    const FlatBufferList& buffers) {
+    const std::vector<OptimizerOptions>& options, const FlatBufferList& buffers,
+    const ShareOfBuffer& share_of) {
   GroupedOptimizer all;
   std::vector<std::vector<FlatBuffer*>> parts(options.size());
   for (FlatBuffer* buffer : buffers) {
@@ -28,7 +28,7 @@ absl::StatusOr<GroupedOptimizer> GroupedOptimizer::Create(
   for (size_t group = 0; group < options.size(); ++group) {
     TANDEM_ASSIGN_OR_RETURN(
         std::unique_ptr<Optimizer> optimizer,
-        MakeOptimizer(options[group], FlatBufferList(parts[group])));
+        MakeOptimizer(options[group], FlatBufferList(parts[group]), share_of));
     all.optimizers_.push_back(std::move(optimizer));
   }
   return all;
@@ -52,6 +52,16 @@ NamedTensors GroupedOptimizer::State() const {
     for (auto& each : optimizer->State()) state.push_back(std::move(each));
   }
   return state;
+}
+
+absl::StatusOr<NamedTensors> GroupedOptimizer::GatherState(
+    Optimizer::GatherPart gather) const {
+  NamedTensors all;
+  for (const auto& optimizer : optimizers_) {
+    TANDEM_ASSIGN_OR_RETURN(NamedTensors state, optimizer->GatherState(gather));
+    for (auto& each : state) all.push_back(std::move(each));
+  }
+  return all;
 }
 
 std::string ParameterOf(const std::string& state_name) {

@@ -16,6 +16,7 @@
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/optim/optimizer.h"
+#include "parallel/optim/optimizer_share.h"
 
 namespace tandem {
 
@@ -32,7 +33,7 @@ class GroupedOptimizer {
   // of MakeOptimizer. `buffers` must outlive the optimizer.
   static absl::StatusOr<GroupedOptimizer> Create(
       const std::vector<OptimizerOptions>& options,
-      const FlatBufferList& buffers);
+      const FlatBufferList& buffers, const ShareOfBuffer& share_of = nullptr);
 
   void Step(double learning_rate);
   // Of all groups.
@@ -40,6 +41,7 @@ class GroupedOptimizer {
 
   // As Optimizer's. State comes group by group.
   NamedTensors State() const;
+  absl::StatusOr<NamedTensors> GatherState(Optimizer::GatherPart gather) const;
   absl::Status LoadState(const StoredTensors& state);
   absl::Status CheckState(const StoredTensors& state) const;
 

@@ -46,7 +46,8 @@ FlatBuffers MakeFlatBuffers(const NamedTensors& parameters,
     std::reverse(part.parameters.begin(), part.parameters.end());
     std::reverse(part.positions.begin(), part.positions.end());
     buffers.push_back(std::make_unique<FlatBuffer>(
-        part.parameters, part.positions, options.allocate, part.traits));
+        part.parameters, part.positions, options.allocate, part.traits,
+        options.allocate_values));
   }
   return buffers;
 }

@@ -9,6 +9,7 @@
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/optimizer.h"
 #include "parallel/optim/optimizer_options.h"
+#include "parallel/optim/optimizer_share.h"
 
 namespace tandem {
 
@@ -16,7 +17,8 @@ namespace tandem {
 // optimizer: all of a model's flat buffers, or those of one parameter group
 // (Replica::flat_buffers_of).
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
-    const OptimizerOptions& options, const FlatBufferList& buffers);
+    const OptimizerOptions& options, const FlatBufferList& buffers,
+    const ShareOfBuffer& share_of = nullptr);
 
 }  // namespace tandem
 

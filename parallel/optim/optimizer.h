@@ -10,9 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
 #include "parallel/optim/flat_buffer_list.h"
+#include "parallel/optim/optimizer_share.h"
 
 namespace tandem {
 
@@ -28,6 +31,9 @@ struct StoredTensor;
 // The result equals torch::optim's within rounding: the fused kernels order
 // some operations differently (tests/parallel/optim/optimizer_test.cc states
 // how close). Where runs begin and end does not change a bit.
+//
+// Of a buffer that it shares with other ranks it steps its own elements and has
+// state for these alone; the others' values are for whoever shares them.
 //
 // Not thread-safe.
 class Optimizer {
@@ -50,8 +56,16 @@ class Optimizer {
   // that has not been stepped has none. In the order of the parameters given to
   // MakeFlatBuffers. Tensors alias the live ones, with the parameter's strides,
   // but for "step"; they stay right until the buffers' order changes
-  // (FlatBuffer::Reorder).
+  // (FlatBuffer::Reorder). Of buffers that are shared with other ranks: none.
   NamedTensors State() const;
+
+  // State that is shared, too: `gather` makes of this rank's elements of a
+  // state of `buffer` all of them, on one rank; on others it returns undefined
+  // tensors, and this returns nothing of that buffer. Collective, as `gather`
+  // is: called for the same states in the same order on all ranks.
+  using GatherPart = absl::FunctionRef<absl::StatusOr<at::Tensor>(
+      const FlatBuffer& buffer, const at::Tensor& mine)>;
+  absl::StatusOr<NamedTensors> GatherState(GatherPart gather) const;
 
   // Replaces the state. A parameter that `state` says nothing of counts as not
   // stepped yet. InvalidArgument, and nothing changed, for a name that has no
@@ -81,7 +95,8 @@ class Optimizer {
   };
 
   // What `buffers` lists must outlive the optimizer.
-  Optimizer(Traits traits, const FlatBufferList& buffers);
+  Optimizer(Traits traits, const FlatBufferList& buffers,
+            const ShareOfBuffer& share_of);
 
   // Updates range.values and range.state in place.
   virtual void StepRange(const Range& range, double learning_rate) = 0;
@@ -92,7 +107,9 @@ class Optimizer {
   // What is kept for one flat buffer.
   struct Part {
     FlatBuffer* buffer;
-    std::vector<at::Tensor> state;  // as Traits::buffers
+    bool is_shared;
+    ElementSpan span;               // that are stepped here
+    std::vector<at::Tensor> state;  // of `span`, as Traits::buffers
     std::vector<int64_t> steps;     // by slot id
   };
   struct Place {
@@ -101,9 +118,17 @@ class Optimizer {
   };
 
   int64_t StepPart(Part& part, double learning_rate);
+  void StepSpan(const Part& part, ElementSpan span, int64_t steps,
+                double learning_rate);
   int64_t NextSteps(int64_t steps) const;
   std::vector<Place> PlacesInOrder() const;
-  NamedTensors SlotState(const Part& part, size_t slot) const;
+  // `states` are whole, as Traits::buffers.
+  NamedTensors SlotState(const Part& part, size_t slot,
+                         const std::vector<at::Tensor>& states) const;
+  // As its names and forms: values mean nothing.
+  NamedTensors SlotForm(const Part& part, size_t slot) const;
+  void LoadValues(Part& part, size_t slot, size_t state,
+                  const at::Tensor& values);
   absl::Status CheckSlot(const NamedTensors& wanted,
                          const StoredByName& given) const;
   absl::Status LoadSlot(Part& part, size_t slot, const StoredByName& given);

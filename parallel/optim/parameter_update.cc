@@ -21,13 +21,14 @@ ParameterUpdate::ParameterUpdate(const UpdateOptions& options,
       optimizer_(std::move(optimizer)) {}
 
 absl::StatusOr<ParameterUpdate> ParameterUpdate::Create(
-    const UpdateOptions& options, const FlatBufferList& buffers) {
+    const UpdateOptions& options, const FlatBufferList& buffers,
+    const ShareOfBuffer& share_of) {
   TANDEM_RETURN_IF_ERROR(CheckUpdateOptions(options));
   std::vector<OptimizerOptions> groups = {options.optimizer};
   groups.insert(groups.end(), options.further_optimizers.begin(),
                 options.further_optimizers.end());
   TANDEM_ASSIGN_OR_RETURN(GroupedOptimizer optimizer,
-                          GroupedOptimizer::Create(groups, buffers));
+                          GroupedOptimizer::Create(groups, buffers, share_of));
   return ParameterUpdate(options, buffers, std::move(optimizer));
 }
 

@@ -11,6 +11,8 @@
 #include "core/checkpoint/stored_tensors.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/grouped_optimizer.h"
+#include "parallel/optim/optimizer.h"
+#include "parallel/optim/optimizer_share.h"
 #include "parallel/optim/unscale_gradients.h"
 #include "parallel/optim/update_options.h"
 
@@ -30,8 +32,9 @@ struct GradientNorms {
 class ParameterUpdate {
  public:
   // InvalidArgument: those of CheckUpdateOptions and GroupedOptimizer.
-  static absl::StatusOr<ParameterUpdate> Create(const UpdateOptions& options,
-                                                const FlatBufferList& buffers);
+  static absl::StatusOr<ParameterUpdate> Create(
+      const UpdateOptions& options, const FlatBufferList& buffers,
+      const ShareOfBuffer& share_of = nullptr);
 
   // See UnscaleGradients; before anything is clipped.
   bool Unscale(float inverse) { return UnscaleGradients(buffers_, inverse); }
@@ -50,6 +53,9 @@ class ParameterUpdate {
 
   // As GroupedOptimizer's.
   NamedTensors State() const { return optimizer_.State(); }
+  absl::StatusOr<NamedTensors> GatherState(Optimizer::GatherPart gather) const {
+    return optimizer_.GatherState(gather);
+  }
   absl::Status CheckState(const StoredTensors& state) const {
     return optimizer_.CheckState(state);
   }

@@ -13,8 +13,10 @@ namespace {
 
 class Sgd : public Optimizer {
  public:
-  Sgd(const SgdOptions& options, const FlatBufferList& buffers)
-      : Optimizer({"SGD", StateOf(options), /*counts_steps=*/false}, buffers),
+  Sgd(const SgdOptions& options, const FlatBufferList& buffers,
+      const ShareOfBuffer& share_of)
+      : Optimizer({"SGD", StateOf(options), /*counts_steps=*/false}, buffers,
+                  share_of),
         options_(options) {}
 
  protected:
@@ -37,7 +39,8 @@ class Sgd : public Optimizer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeSgd(
-    const SgdOptions& options, const FlatBufferList& buffers) {
+    const SgdOptions& options, const FlatBufferList& buffers,
+    const ShareOfBuffer& share_of) {
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("momentum", options.momentum));
   TANDEM_RETURN_IF_ERROR(
       CheckNotNegative("weight_decay", options.weight_decay));
@@ -46,7 +49,7 @@ absl::StatusOr<std::unique_ptr<Optimizer>> MakeSgd(
     return absl::InvalidArgumentError(
         "nesterov needs a momentum greater than 0 and no dampening");
   }
-  return std::make_unique<Sgd>(options, buffers);
+  return std::make_unique<Sgd>(options, buffers, share_of);
 }
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/optimizer.h"
 #include "parallel/optim/optimizer_options.h"
+#include "parallel/optim/optimizer_share.h"
 
 namespace tandem {
 
@@ -17,7 +18,8 @@ namespace tandem {
 // to the gradient. InvalidArgument for negative or non-finite values, and for
 // nesterov without momentum or with dampening.
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeSgd(
-    const SgdOptions& options, const FlatBufferList& buffers);
+    const SgdOptions& options, const FlatBufferList& buffers,
+    const ShareOfBuffer& share_of = nullptr);
 
 }  // namespace tandem
 

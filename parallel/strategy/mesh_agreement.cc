@@ -102,6 +102,7 @@ void AddReplicas(const MeshStrategyOptions& options, NamedValues& values) {
   values["ddp.parameters_to_ignore"] =
       absl::StrJoin(ddp.parameters_to_ignore, ",");
   values["ddp.mixed_precision"] = Describe(ddp.mixed_precision);
+  values["shard_optimizer"] = Word(options.shard_optimizer);
   values["sync_batch_norm"] = Word(options.sync_batch_norm);
   values["make_hook"] = Word(options.make_hook != nullptr);
   values["averaging"] =

@@ -37,6 +37,8 @@ TrainedStageOptions StageOptionsOf(const MeshStrategyOptions& options) {
   TrainedStageOptions stage;
   stage.update = options;
   stage.ddp = options.ddp;
+  stage.sharding = options.shard_optimizer;
+  stage.sharding_excluded_by = ExcludesSharding(options);
   if (options.averaging.has_value()) stage.outer = options.averaging->outer;
   stage.defers =
       options.weight_gradient_batch > 1 || SplitsBackward(options.schedule);

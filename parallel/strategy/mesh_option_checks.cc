@@ -36,6 +36,15 @@ absl::Status CheckValues(const MeshStrategyOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckSharding(const MeshStrategyOptions& options) {
+  const std::string culprit = ExcludesSharding(options);
+  if (options.shard_optimizer != OptimizerSharding::kOn || culprit.empty()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "shard_optimizer excludes ", culprit, "; leave one of them out"));
+}
+
 // What would let the layout be seen in the result.
 absl::Status CheckReproducible(const MeshStrategyOptions& options) {
   if (!options.reproducible) return absl::OkStatus();
@@ -66,8 +75,19 @@ absl::Status CheckReproducible(const MeshStrategyOptions& options) {
 
 }  // namespace
 
+std::string ExcludesSharding(const MeshStrategyOptions& options) {
+  constexpr char kMoves[] = ", which moves parameters after the first step";
+  if (options.averaging) return "averaging, with which replicas train apart";
+  if (options.ddp.static_graph) return absl::StrCat("ddp.static_graph", kMoves);
+  if (options.ddp.skip_all_reduce_unused_params) {
+    return absl::StrCat("ddp.skip_all_reduce_unused_params", kMoves);
+  }
+  return "";
+}
+
 absl::Status CheckMeshOptions(const MeshStrategyOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckValues(options));
+  TANDEM_RETURN_IF_ERROR(CheckSharding(options));
   return CheckReproducible(options);
 }
 

@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "parallel/ddp/model_state.h"
@@ -53,12 +55,42 @@ NamedTensors MeshStrategyImpl::OptimizerState() const {
   return state;
 }
 
-// Replicas are alike: the first one's will do.
+// This rank's stages, which need not do alike.
+std::string MeshStrategyImpl::DescribeSharding() const {
+  std::vector<std::string> texts;
+  for (const TrainedStage* stage : AllStages()) {
+    const ShardingChoice& choice = stage->sharding();
+    std::string text =
+        choice.shards
+            ? absl::StrCat("shared by ", groups_.replicas(), " replicas")
+            : std::string("whole on each replica");
+    absl::StrAppend(&text, " (", choice.reason, ")");
+    if (!absl::c_linear_search(texts, text)) texts.push_back(std::move(text));
+  }
+  return absl::StrJoin(texts, "; ");
+}
+
+// As OptimizerState, but whole: on the first replica. Collective over replicas.
+absl::StatusOr<NamedTensors> MeshStrategyImpl::GatherOptimizerState() const {
+  NamedTensors state;
+  for (const TrainedStage* stage : AllStages()) {
+    TANDEM_ASSIGN_OR_RETURN(NamedTensors its, stage->GatherOptimizerState());
+    for (auto& each : its) state.push_back(std::move(each));
+  }
+  return state;
+}
+
+// Replicas are alike: the first one's will do, and what they share of it.
 absl::Status MeshStrategyImpl::StreamState(const StateParts& parts,
                                            TensorSink& sink) {
-  if (groups_.replica() != 0) return absl::OkStatus();
   const auto stream = [&]() -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const NamedTensors state, OwnState(parts));
+    NamedTensors optimizer;
+    if (parts.optimizer) {
+      TANDEM_ASSIGN_OR_RETURN(optimizer, GatherOptimizerState());
+    }
+    if (groups_.replica() != 0) return absl::OkStatus();
+    TANDEM_ASSIGN_OR_RETURN(const NamedTensors state,
+                            OwnState(parts, std::move(optimizer)));
     if (groups_.pipe() == nullptr) return StreamTensors(state, sink);
     return StreamToRank0(state, *groups_.pipe(), sink);
   };

@@ -61,6 +61,7 @@ class MeshStrategyImpl : public MeshStrategy {
   NamedTensors Buffers() const override;
   std::map<std::string, std::string> TiedCopies() const override;
   NamedTensors OptimizerState() const override;
+  std::string DescribeSharding() const override;
   std::vector<std::pair<std::string, double>> Measurements() const override;
   absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
   // bubble_report.h's, and how many microbatches' activations each device held
@@ -102,6 +103,7 @@ class MeshStrategyImpl : public MeshStrategy {
   // Without a learning rate parameters stay as they are.
   absl::Status Finish(std::optional<double> learning_rate);
   NamedTensors Model() const;
+  absl::StatusOr<NamedTensors> GatherOptimizerState() const;
   // Of a whole model's state what is this rank's; the optimizer's by stage.
   StoredTensors ModelStateOf(const StoredTensors& state) const;
   std::vector<StoredTensors> OptimizerStateOf(const StoredTensors& state) const;
@@ -114,12 +116,10 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
   void Measure(const Batch& batch);
   void NoteForward();
-  // Whether the step under way averages gradients over replicas, leaves
-  // replicas alike, and so sends anything between them.
+  // Whether the step under way averages gradients, and leaves replicas alike.
   bool averages_gradients() const;
   bool ends_alike() const;
   void EndStep();
-  // Others would wait for this rank.
   void Abort(const absl::Status& reason);
 
   MeshStrategyOptions options_;

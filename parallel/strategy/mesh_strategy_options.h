@@ -17,6 +17,7 @@
 #include "parallel/optim/update_options.h"
 #include "parallel/pipeline/options.h"
 #include "parallel/schedule/schedule.h"
+#include "parallel/sharding/optimizer_sharding.h"
 
 namespace tandem {
 
@@ -74,6 +75,12 @@ struct MeshStrategyOptions : UpdateOptions {
   // other nothing (but, with grad_scaler, whether they skip the step), and may
   // have batches of any sizes.
   std::optional<ParameterAveragingOptions> averaging;
+  // Replicas share the optimizers' work: each keeps state of its own share of a
+  // stage's parameters alone, updates those, and tells the others the values
+  // (ZeRO stage 1): docs/sharded_optimizer.md. The same bits as without.
+  // Nothing to share with one replica. kOn excludes `averaging`,
+  // ddp.static_graph and ddp.skip_all_reduce_unused_params.
+  OptimizerSharding shard_optimizer = OptimizerSharding::kOff;
   // The same bits in every layout of the mesh, for the same batch and
   // microbatch size: see docs/hybrid.md.
   bool reproducible = false;

@@ -5,14 +5,24 @@
 #include "core/checkpoint/collected_tensors.h"
 
 namespace tandem {
-absl::StatusOr<NamedTensors> Strategy::OwnState(const StateParts& parts) const {
+
+NamedTensors Strategy::Gradients() const {
+  NamedTensors gradients;
+  for (const auto& [name, parameter] : Parameters()) {
+    if (!parameter.grad().defined()) continue;
+    gradients.emplace_back(name, parameter.grad());
+  }
+  return gradients;
+}
+
+absl::StatusOr<NamedTensors> Strategy::OwnState(const StateParts& parts,
+                                                NamedTensors optimizer) const {
   NamedTensors model;
   if (parts.parameters) model = Parameters();
   if (parts.buffers) {
     for (auto& each : Buffers()) model.push_back(std::move(each));
   }
-  return CheckpointTensors(model,
-                           parts.optimizer ? OptimizerState() : NamedTensors());
+  return CheckpointTensors(model, optimizer);
 }
 
 absl::StatusOr<WholeState> Strategy::GatherState() {

@@ -56,14 +56,7 @@ class Strategy {
   // Between the two halves: gradients of what this rank holds, by the
   // parameter's name; those that have none are left out. Tensors alias the live
   // ones. Each copy of a tied weight has the sum of all: to be changed alike.
-  NamedTensors Gradients() const {
-    NamedTensors gradients;
-    for (const auto& [name, parameter] : Parameters()) {
-      if (!parameter.grad().defined()) continue;
-      gradients.emplace_back(name, parameter.grad());
-    }
-    return gradients;
-  }
+  NamedTensors Gradients() const;
 
   // What layers and the loss function added to the loss in the last training
   // step (core/loss/loss_terms.h), by name: means over its samples, as the
@@ -102,13 +95,16 @@ class Strategy {
 
   // Optimizer state by "PARAMETER.STATE" ("fc.weight.momentum_buffer"), with
   // PyTorch's state names; a parameter that has not been stepped has none. As
-  // Optimizer::State: tensors alias the live ones until the next step.
+  // Optimizer::State: tensors alias the live ones until the next step, and what
+  // replicas share (shard_optimizer) is left out: see GatherState.
   virtual NamedTensors OptimizerState() const = 0;
 
   // The whole model's tensors to `sink`, on rank 0, where a checkpoint is
   // written, under their names in a checkpoint (core/checkpoint/checkpoint.h).
   // On other ranks `sink` only tells the order, which must be the same on all.
-  // No rank holds more than one tensor that it did not hold before. Collective.
+  // No rank holds more than one tensor that it did not hold before; but the
+  // first replica all of a shared optimizer's state (shard_optimizer), until
+  // this returns. Collective.
   virtual absl::Status StreamState(const StateParts& parts,
                                    TensorSink& sink) = 0;
 
@@ -116,6 +112,9 @@ class Strategy {
   // ranks get means nothing. Tensors alias the live ones where rank 0 has them.
   // Collective.
   absl::StatusOr<WholeState> GatherState();
+
+  // Who keeps the optimizer's state, and why, for a person.
+  virtual std::string DescribeSharding() const { return ""; }
 
   // What this rank measured of itself, by name, for a report: PyTorch's names
   // of DDPLoggingData where it has them. Empty: nothing.
@@ -140,9 +139,10 @@ class Strategy {
       const StoredTensors& state) const = 0;
 
  protected:
-  // This rank's, under their names in a checkpoint. InvalidArgument as
-  // CheckpointTensors.
-  absl::StatusOr<NamedTensors> OwnState(const StateParts& parts) const;
+  // This rank's, under their names in a checkpoint, with such state of the
+  // optimizer. InvalidArgument as CheckpointTensors.
+  absl::StatusOr<NamedTensors> OwnState(const StateParts& parts,
+                                        NamedTensors optimizer) const;
 };
 
 }  // namespace tandem

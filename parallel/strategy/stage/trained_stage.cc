@@ -15,6 +15,7 @@
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/ddp/parameter_averaging.h"
+#include "parallel/sharding/share_exchange.h"
 
 namespace tandem {
 
@@ -32,17 +33,24 @@ absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
     const auto found = first_of_copy.find(each.first);
     if (found != first_of_copy.end()) stage->first_of_copy_.insert(*found);
   }
+  int64_t count = 0;
+  for (const auto& each : UnderFirstNames(parameters)) {
+    if (each.second.requires_grad()) count += each.second.numel();
+  }
+  stage->sharding_ = ChooseSharding(options.sharding, count, replicas,
+                                    options.sharding_excluded_by);
   TANDEM_RETURN_IF_ERROR(stage->Flatten(parameters));
   if (replicas != nullptr && options.ddp.init_sync) {
     TANDEM_RETURN_IF_ERROR(stage->TakeFirsts(parameters));
   }
   TANDEM_RETURN_IF_ERROR(stage->MakeGradients(parameters));
   TANDEM_ASSIGN_OR_RETURN(
-      stage->update_, ParameterUpdate::Create(options.update, stage->all()));
+      stage->update_, ParameterUpdate::Create(options.update, stage->all(),
+                                              [&](const FlatBuffer& buffer) {
+                                                return stage->ShareOf(buffer);
+                                              }));
   if (options.outer.has_value()) {
-    stage->outer_.emplace(*options.outer,
-                          FlatBufferList(stage->Averaged(
-                              {Part::kOwn, Part::kDelayed, Part::kCopies})));
+    stage->outer_.emplace(*options.outer, stage->Averaged());
   }
   return stage;
 }
@@ -78,6 +86,25 @@ std::vector<FlatBuffer*> TrainedStage::Averaged(
   return averaged;
 }
 
+FlatBufferList TrainedStage::Averaged() const {
+  return FlatBufferList(Averaged({Part::kOwn, Part::kDelayed, Part::kCopies}));
+}
+
+// Each replica steps what it keeps to itself.
+OptimizerShare TrainedStage::ShareOf(const FlatBuffer& buffer) const {
+  const bool is_alike = buffer.traits().reduces_over(kDataAxis);
+  return sharding_.shards && is_alike ? ShareIn(*replicas_) : OptimizerShare();
+}
+
+FlatBuffer::Allocate TrainedStage::SharedMemory(absl::Status* failed) const {
+  return [this, failed](int64_t numel, const at::TensorOptions& like) {
+    auto buffer = NewGroupBuffer(*replicas_, numel, like);
+    if (buffer.ok()) return *std::move(buffer);
+    failed->Update(buffer.status());
+    return at::zeros({numel}, like);
+  };
+}
+
 // Each part by itself, in which parameters keep their positions. A tensor is in
 // the part of its first name.
 absl::Status TrainedStage::Flatten(const NamedTensors& parameters) {
@@ -93,14 +120,8 @@ absl::Status TrainedStage::Flatten(const NamedTensors& parameters) {
       if (firsts.count(each.first) == 0 || PartOf(each.first) != part) continue;
       flat.traits.back() = TraitsFor(each.first);
     }
-    if (replicas_ != nullptr) {
-      flat.allocate = [&](int64_t numel, const at::TensorOptions& like) {
-        auto buffer = NewGroupBuffer(*replicas_, numel, like);
-        if (buffer.ok()) return *std::move(buffer);
-        allocated.Update(buffer.status());
-        return at::zeros({numel}, like);
-      };
-    }
+    if (replicas_ != nullptr) flat.allocate = SharedMemory(&allocated);
+    if (sharding_.shards) flat.allocate_values = SharedMemory(&allocated);
     parts_[part] = MakeFlatBuffers(parameters, flat);
   }
   return allocated;
@@ -109,8 +130,7 @@ absl::Status TrainedStage::Flatten(const NamedTensors& parameters) {
 // Initial values that a layer has drawn otherwise than by the seed and its name
 // differ between replicas.
 absl::Status TrainedStage::TakeFirsts(const NamedTensors& parameters) {
-  for (const FlatBuffer* buffer :
-       Averaged({Part::kOwn, Part::kDelayed, Part::kCopies})) {
+  for (const FlatBuffer* buffer : Averaged()) {
     TANDEM_RETURN_IF_ERROR(replicas_->Broadcast(
         buffer->values(), /*root=*/0, [] { return "initial values"; }));
     buffer->CountWrite();
@@ -136,6 +156,7 @@ absl::Status TrainedStage::MakeGradients(const NamedTensors& parameters) {
   if (replicas_ == nullptr) return absl::OkStatus();
   ReducerOptions options = ReducerOptionsOf(options_.ddp, parameters);
   options.delayed = delayed;
+  options.rebuilds_buckets = !sharding_.shards;
   auto reducer = std::make_unique<StageReducer>(
       averaged, *replicas_, std::move(options), options_.defers);
   if (options_.hook) {
@@ -143,10 +164,7 @@ absl::Status TrainedStage::MakeGradients(const NamedTensors& parameters) {
   }
   reducer_ = reducer.get();
   gradients_ = std::move(reducer);
-  DescribeReplica(
-      options_.ddp, *replicas_,
-      FlatBufferList(Averaged({Part::kOwn, Part::kDelayed, Part::kCopies})),
-      &logging_);
+  DescribeReplica(options_.ddp, *replicas_, Averaged(), &logging_);
   return absl::OkStatus();
 }
 
@@ -162,9 +180,7 @@ absl::Status TrainedStage::Prepare(bool averages, bool at_end) {
 
 absl::Status TrainedStage::AverageParameters(bool steps) {
   if (replicas_ != nullptr) {
-    TANDEM_RETURN_IF_ERROR(tandem::AverageParameters(
-        FlatBufferList(Averaged({Part::kOwn, Part::kDelayed, Part::kCopies})),
-        *replicas_));
+    TANDEM_RETURN_IF_ERROR(tandem::AverageParameters(Averaged(), *replicas_));
   }
   if (steps && outer_.has_value()) outer_->Step();
   return absl::OkStatus();
@@ -187,10 +203,12 @@ std::optional<DdpLoggingData> TrainedStage::logging_data() const {
 
 absl::Status TrainedStage::Update(const std::optional<GradientNorms>& norms,
                                   double learning_rate) {
-  return update_->Step(learning_rate, [&] {
+  TANDEM_RETURN_IF_ERROR(update_->Step(learning_rate, [&] {
     if (norms.has_value()) update_->ScaleFor(*norms);
     return absl::OkStatus();
-  });
+  }));
+  return sharding_.shards ? GatherValues(Averaged(), *replicas_)
+                          : absl::OkStatus();
 }
 
 absl::Status TrainedStage::ShareBuffers() {

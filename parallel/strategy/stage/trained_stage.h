@@ -26,10 +26,12 @@
 #include "parallel/ddp/outer_optimizer.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
+#include "parallel/optim/optimizer_share.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/optim/update_options.h"
 #include "parallel/pipeline/stage_gradients.h"
 #include "parallel/reproducible/ordered_gradients.h"
+#include "parallel/sharding/optimizer_sharding.h"
 #include "parallel/strategy/stage/stage_reducer.h"
 
 namespace tandem {
@@ -47,6 +49,9 @@ struct TrainedStageOptions {
   // Sums gradients in this order instead, without a hook.
   std::optional<GradientOrder> order;
   std::optional<OuterOptimizerOptions> outer;  // of averaged parameters
+  // Whether replicas share the optimizers' work, and what of the job cannot.
+  OptimizerSharding sharding = OptimizerSharding::kOff;
+  std::string sharding_excluded_by;
 };
 
 // Used by its device's thread alone, or between steps.
@@ -71,7 +76,6 @@ class TrainedStage {
 
   // As ParameterUpdate's.
   bool Unscale(float inverse) { return update_->Unscale(inverse); }
-  // Clips by value.
   void ClipValues() { update_->ClipValues(); }
   // Scales gradients where `norms` ask for it, and steps.
   absl::Status Update(const std::optional<GradientNorms>& norms,
@@ -97,8 +101,11 @@ class TrainedStage {
   std::optional<DdpLoggingData> logging_data() const;
 
   // Copies of tied weights have the state of their group's first member, so
-  // they are left out and need not be given. As Optimizer::State.
+  // they are left out and need not be given. As Optimizer::State, and what is
+  // shared with other replicas too, on the first one; collective then.
   NamedTensors OptimizerState() const;
+  absl::StatusOr<NamedTensors> GatherOptimizerState() const;
+  const ShardingChoice& sharding() const { return sharding_; }
   // Of `state`, the whole model's or part of it, what is this stage's.
   StoredTensors StateOf(const StoredTensors& state) const;
   absl::Status CheckState(const StoredTensors& state) const;
@@ -118,14 +125,18 @@ class TrainedStage {
   absl::Status Flatten(const NamedTensors& parameters);
   absl::Status TakeFirsts(const NamedTensors& parameters);
   absl::Status MakeGradients(const NamedTensors& parameters);
-  // Those whose gradients are averaged over replicas.
   std::vector<FlatBuffer*> Averaged(std::initializer_list<Part> parts) const;
+  FlatBufferList Averaged() const;
   FlatBufferList ListOf(std::initializer_list<Part> parts) const;
+  OptimizerShare ShareOf(const FlatBuffer& buffer) const;
+  FlatBuffer::Allocate SharedMemory(absl::Status* failed) const;
+  NamedTensors ToSave(NamedTensors state) const;
 
   TrainedStageOptions options_;
   std::map<std::string, std::string> first_of_copy_;
   std::vector<at::Tensor> buffers_;
   Communicator* replicas_ = nullptr;
+  ShardingChoice sharding_;
   std::map<Part, FlatBuffers> parts_;
   std::unique_ptr<StageGradients> gradients_;  // null: they are complete
   StageReducer* reducer_ = nullptr;            // null: it is not one

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "parallel/optim/grouped_optimizer.h"
+#include "parallel/sharding/share_exchange.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {
@@ -27,12 +28,27 @@ NamedTensors TrainedStage::OptimizerState() const {
   if (outer_.has_value()) {
     for (auto& each : outer_->State()) all.push_back(std::move(each));
   }
-  NamedTensors state;
-  for (auto& each : all) {
+  return ToSave(std::move(all));
+}
+
+// Excludes `outer`: those parameters are averaged.
+absl::StatusOr<NamedTensors> TrainedStage::GatherOptimizerState() const {
+  if (!sharding_.shards) return OptimizerState();
+  TANDEM_ASSIGN_OR_RETURN(NamedTensors all,
+                          update_->GatherState([this](const FlatBuffer& buffer,
+                                                      const at::Tensor& mine) {
+                            return GatherOnFirst(buffer, mine, *replicas_);
+                          }));
+  return ToSave(std::move(all));
+}
+
+NamedTensors TrainedStage::ToSave(NamedTensors state) const {
+  NamedTensors without_copies;
+  for (auto& each : state) {
     if (first_of_copy_.count(ParameterOf(each.first)) > 0) continue;
-    state.push_back(std::move(each));
+    without_copies.push_back(std::move(each));
   }
-  return state;
+  return without_copies;
 }
 
 absl::Status TrainedStage::CheckState(const StoredTensors& state) const {

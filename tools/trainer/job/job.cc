@@ -85,7 +85,7 @@ JobDescription DescribeJob(const Job& job) {
   // The word that was given, which gives the same job again.
   const bool asked =
       !job.options.strategy.empty() && job.options.strategy != "auto";
-  const SettingValues resolved = {
+  SettingValues resolved = {
       {"model", job.options.model},
       {"dataset", job.options.dataset},
       {"training_samples", job.data.train->size()},
@@ -99,6 +99,10 @@ JobDescription DescribeJob(const Job& job) {
       {"launcher", job.launch.launcher},
       {"intra_op_threads", int64_t{job.intra_op_threads}},
   };
+  const std::string sharding = job.strategy->DescribeSharding();
+  if (job.mesh.data() > 1 && !sharding.empty()) {
+    resolved.push_back({"optimizer_state", sharding});
+  }
   const SettingValues given = Describe(job.options);
   JobDescription description = {resolved, resolved};
   Append(given, &description.all);

@@ -48,6 +48,12 @@ DistributedDataParallelOptions DdpOptionsOf(const DdpSettings& settings) {
   return ddp;
 }
 
+OptimizerSharding ShardingOf(const DdpSettings& settings) {
+  if (settings.shard_optimizer == "auto") return OptimizerSharding::kAuto;
+  return settings.shard_optimizer == "on" ? OptimizerSharding::kOn
+                                          : OptimizerSharding::kOff;
+}
+
 }  // namespace
 
 void Apply(const DdpSettings& settings, MeshStrategyOptions* options) {
@@ -56,6 +62,7 @@ void Apply(const DdpSettings& settings, MeshStrategyOptions* options) {
     options->make_hook = [settings] { return MakeHook(settings); };
   }
   options->sync_batch_norm = settings.sync_batch_norm;
+  options->shard_optimizer = ShardingOf(settings);
   if (settings.uneven_inputs == "join") options->uneven_batches = true;
   if (settings.join_divide_by == "initial") {
     options->uneven_division = UnevenDivision::kInitialReplicas;

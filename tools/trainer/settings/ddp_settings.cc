@@ -22,7 +22,26 @@ absl::Status CheckPowerSgd(const DdpSettings& settings) {
   return absl::OkStatus();
 }
 
+// What moves parameters after the first step, or has replicas train apart.
+absl::Status CheckSharding(const DdpSettings& settings) {
+  if (settings.shard_optimizer != "on") return absl::OkStatus();
+  const char* culprit = nullptr;
+  if (settings.average_parameters_every > 0) {
+    culprit = "average_parameters_every";
+  }
+  if (settings.static_graph) culprit = "static_graph";
+  if (settings.skip_all_reduce_unused_params) {
+    culprit = "skip_all_reduce_unused_params";
+  }
+  if (culprit == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--shard_optimizer=on needs parameters that stay in their places and "
+      "are updated together, which --",
+      culprit, " does not give: leave one of them out"));
+}
+
 absl::Status CheckTogether(const DdpSettings& settings) {
+  TANDEM_RETURN_IF_ERROR(CheckSharding(settings));
   if (!settings.gradient_as_bucket_view) {
     return absl::InvalidArgumentError(
         "--gradient_as_bucket_view=false: gradients always are views of the "

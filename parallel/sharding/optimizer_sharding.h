@@ -1,0 +1,43 @@
+// Optimizer sharding: whether replicas share the optimizer's work and state
+// (ZeRO stage 1).
+
+#ifndef TANDEM_PARALLEL_SHARDING_OPTIMIZER_SHARDING_H_
+#define TANDEM_PARALLEL_SHARDING_OPTIMIZER_SHARDING_H_
+
+#include <cstdint>
+#include <string>
+
+namespace tandem {
+
+class Communicator;
+
+enum class OptimizerSharding {
+  kOff,
+  kAuto,  // where it is faster
+  kOn,
+};
+
+// "off", "auto" or "on".
+const char* Word(OptimizerSharding sharding);
+
+// Of one stage.
+struct ShardingChoice {
+  bool shards = false;
+  std::string reason;  // for a person: why, or why not
+};
+
+// From so many parameters on a step becomes faster: below, telling the others
+// takes as long as updating all (docs/sharded_optimizer.md has the figures).
+inline constexpr int64_t kLeastShardedParameters = 1000000;
+
+// For the replicas of a stage of so many parameters; null: it has one.
+// kAuto: from kLeastShardedParameters on, where replicas share memory.
+// `excluded_by`: what in the job cannot do with it, or empty; not with kOn. The
+// same on all replicas.
+ShardingChoice ChooseSharding(OptimizerSharding asked, int64_t parameters,
+                              const Communicator* replicas,
+                              const std::string& excluded_by);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_SHARDING_OPTIMIZER_SHARDING_H_

@@ -1,0 +1,177 @@
+#include "parallel/optim/optimizer_share.h"
+
+#include <ATen/ops/randn.h>
+#include <ATen/ops/randn_like.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/named_tensors.h"
+#include "core/comm/communicator.h"
+#include "core/testing/thread_ranks.h"
+#include "parallel/optim/adam.h"
+#include "parallel/sharding/optimizer_sharding.h"
+#include "parallel/sharding/share_exchange.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+// One buffer of so many elements, in slots of 17, and what is left.
+FlatBuffers BuffersOf(int64_t elements) {
+  NamedTensors parameters;
+  for (int64_t i = 0; i < elements; i += 17) {
+    parameters.emplace_back(
+        absl::StrCat("p", i),
+        at::randn({std::min<int64_t>(17, elements - i)}).requires_grad_(true));
+  }
+  return MakeFlatBuffers(parameters);
+}
+
+TEST(OptimizerShareTest, SpansFollowEachOtherOnBoundaries) {
+  for (const int64_t elements : {1, 15, 17, 96, 1000}) {
+    const FlatBuffers buffers = BuffersOf(elements);
+    const FlatBuffer& buffer = *buffers[0];
+    for (const int ranks : {1, 2, 3, 7, 64}) {
+      int64_t end = 0;
+      int64_t least = buffer.values().numel(), most = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const ElementSpan span = SpanOf(buffer, {rank, ranks});
+        EXPECT_EQ(span.begin, end);
+        EXPECT_EQ(span.begin * 4 % 64, 0);
+        end = span.end;
+        least = std::min(least, span.length());
+        most = std::max(most, span.length());
+      }
+      EXPECT_EQ(end, buffer.values().numel()) << elements << " on " << ranks;
+      EXPECT_LE(most - least, 16) << elements << " on " << ranks;
+    }
+  }
+}
+
+// Shares of one buffer, each stepped by itself: the bits of one optimizer.
+TEST(OptimizerShareTest, SharesTogetherStepAsOneOptimizer) {
+  for (const int ranks : {2, 3, 7}) {
+    const FlatBuffers whole = BuffersOf(203);
+    const auto copy_of = [&] {
+      FlatBuffers copy = BuffersOf(203);
+      copy[0]->values().copy_(whole[0]->values());
+      return copy;
+    };
+    std::vector<FlatBuffers> shares;
+    for (int rank = 0; rank < ranks; ++rank) shares.push_back(copy_of());
+    const auto optimizer = *MakeAdamW(AdamWOptions(), whole);
+    std::vector<std::unique_ptr<Optimizer>> optimizers;
+    for (int rank = 0; rank < ranks; ++rank) {
+      optimizers.push_back(
+          *MakeAdamW(AdamWOptions(), shares[rank], [&](const FlatBuffer&) {
+            return OptimizerShare{rank, ranks};
+          }));
+    }
+    for (int step = 0; step < 3; ++step) {
+      const at::Tensor gradients = at::randn_like(whole[0]->grads());
+      const auto step_with = [&](const FlatBuffers& buffers, Optimizer& one) {
+        buffers[0]->grads().copy_(gradients);
+        // One has none in the second step, and so fewer steps than others.
+        for (size_t i = 0; i < buffers[0]->slots().size(); ++i) {
+          buffers[0]->set_has_gradient(i, step != 1 || i != 4);
+        }
+        return one.Step(1e-2);
+      };
+      const int64_t stepped = step_with(whole, *optimizer);
+      for (int rank = 0; rank < ranks; ++rank) {
+        EXPECT_EQ(step_with(shares[rank], *optimizers[rank]), stepped);
+        const ElementSpan span = SpanOf(*whole[0], {rank, ranks});
+        const auto part = [&](const FlatBuffers& buffers) {
+          return buffers[0]->values().narrow(0, span.begin, span.length());
+        };
+        EXPECT_TRUE(part(shares[rank]).equal(part(whole)))
+            << "step " << step << ", rank " << rank << " of " << ranks;
+        EXPECT_TRUE(optimizers[rank]->State().empty());
+      }
+    }
+  }
+}
+
+TEST(ShareExchangeTest, ValuesOfAllRanksAndStateOnTheFirst) {
+  for (const int ranks : {2, 3, 7}) {
+    const absl::Status status =
+        RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
+          const FlatBuffers buffers = BuffersOf(70);  // some shares are empty
+          FlatBuffer& buffer = *buffers[0];
+          buffer.values().fill_(world.rank());
+          EXPECT_TRUE(GatherValues(buffers, world).ok());
+          const ElementSpan mine = SpanOf(buffer, ShareIn(world));
+          const at::Tensor state = buffer.AddStateOf(mine.begin, mine.end);
+          state.fill_(world.rank());
+          const auto gathered = GatherOnFirst(buffer, state, world);
+          EXPECT_TRUE(gathered.ok()) << gathered.status();
+          EXPECT_EQ(gathered->defined(), world.rank() == 0);
+          for (int rank = 0; rank < ranks; ++rank) {
+            const ElementSpan span = SpanOf(buffer, {rank, ranks});
+            if (span.length() == 0) continue;
+            const auto all_are = [&](const at::Tensor& flat) {
+              return flat.narrow(0, span.begin, span.length())
+                  .eq(rank)
+                  .all()
+                  .item<bool>();
+            };
+            EXPECT_TRUE(all_are(buffer.values()));
+            EXPECT_TRUE(world.rank() != 0 || all_are(*gathered));
+          }
+          return absl::OkStatus();
+        });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+TEST(OptimizerShareDeathTest, ABufferWithSharedStateKeepsItsOrder) {
+  const FlatBuffers buffers = BuffersOf(34);
+  buffers[0]->AddStateOf(0, 16);
+  EXPECT_DEATH(buffers[0]->Reorder({1, 0}), "state of a part");
+}
+
+ShardingChoice Choose(OptimizerSharding asked, int64_t parameters, int ranks,
+                      const std::string& backend,
+                      const std::string& excluded_by = "") {
+  ShardingChoice choice;
+  CommunicatorOptions options;
+  options.backend = backend;
+  const absl::Status status = RunThreadRanks(
+      ranks,
+      [&](Communicator& world) -> absl::Status {
+        const ShardingChoice its =
+            ChooseSharding(asked, parameters, &world, excluded_by);
+        if (world.rank() == 0) choice = its;
+        return absl::OkStatus();
+      },
+      options);
+  EXPECT_TRUE(status.ok()) << status;
+  return choice;
+}
+
+TEST(OptimizerShardingTest, SharesWhereItIsFasterAndSaysWhyNot) {
+  constexpr auto kAuto = OptimizerSharding::kAuto;
+  constexpr auto kOn = OptimizerSharding::kOn;
+  constexpr int64_t kLarge = kLeastShardedParameters;
+  EXPECT_FALSE(ChooseSharding(kOn, kLarge, nullptr, "").shards);
+  EXPECT_THAT(Choose(kOn, kLarge, 1, "shm").reason, HasSubstr("one replica"));
+  EXPECT_TRUE(Choose(kAuto, kLarge, 2, "shm").shards);
+  EXPECT_THAT(Choose(kAuto, kLarge - 1, 2, "shm").reason,
+              HasSubstr("999999 parameters, it pays from 1000000 on"));
+  EXPECT_THAT(Choose(kAuto, kLarge, 2, "gloo").reason,
+              HasSubstr("do not share memory"));
+  EXPECT_EQ(Choose(kAuto, kLarge, 2, "shm", "averaging").reason, "averaging");
+  EXPECT_TRUE(Choose(kOn, 1, 2, "gloo").shards);
+  EXPECT_FALSE(Choose(OptimizerSharding::kOff, kLarge, 2, "shm").shards);
+}
+
+}  // namespace
+}  // namespace tandem

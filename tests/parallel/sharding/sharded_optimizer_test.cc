@@ -1,0 +1,221 @@
+// Replicas that share the optimizer: the bits of replicas that do not, in every
+// layout, and state that any number of replicas goes on from.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/stored_tensors.h"
+#include "parallel/comm_hooks/compression_hooks.h"
+#include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/strategy/lab_models.h"
+#include "tests/parallel/strategy/strategy_lab.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kBatch = 24;  // of all replicas
+
+struct Variant {
+  std::string name;
+  std::string model;
+  LabChange change;
+};
+
+const std::vector<Variant>& Variants() {
+  static const auto* const variants = new std::vector<Variant>{
+      {"SgdWithMomentum", "mlp_small",
+       [](MeshStrategyOptions& options) {
+         SgdOptions sgd;
+         sgd.momentum = 0.9;
+         options.optimizer = sgd;
+       }},
+      {"AdamWClippedByNorm", "gpt_tiny_tied",
+       [](MeshStrategyOptions& options) {
+         options.optimizer = AdamWOptions();
+         options.clip_norm = 0.1;
+       }},
+      {"AmsgradInGroupsWithHook", "mlp_dropout",
+       [](MeshStrategyOptions& options) {
+         AdamOptions adam;
+         adam.amsgrad = true;
+         options.optimizer = adam;
+         options.further_optimizers = {AdamWOptions()};
+         options.optimizer_group = [](const std::string& name) -> int64_t {
+           return name.find("bias") == std::string::npos ? 0 : 1;
+         };
+         options.make_hook = [] { return Bf16CompressHook(); };
+       }},
+      {"Reproducible", "gpt_tiny_tied",
+       [](MeshStrategyOptions& options) {
+         options.optimizer = AdamOptions();
+         options.reproducible = true;
+       }},
+      {"FindUnusedAndGradScaler", "mlp_small",
+       [](MeshStrategyOptions& options) {
+         options.optimizer = AdamOptions();
+         options.ddp.find_unused_parameters = true;
+         options.grad_scaler = GradScalerOptions();
+       }},
+  };
+  return *variants;
+}
+
+LabJob Job(const Variant& variant, bool shards, int steps = 4) {
+  return ModelJob(variant.model, kBatch, steps,
+                  [=](MeshStrategyOptions& options) {
+                    options.ddp.bucket_cap_mb = 1.0 / 1024;  // several buckets
+                    if (shards) {
+                      options.shard_optimizer = OptimizerSharding::kOn;
+                    }
+                    variant.change(options);
+                  });
+}
+
+class ShardedOptimizerTest
+    : public testing::TestWithParam<std::tuple<LabLayout, Variant>> {};
+
+TEST_P(ShardedOptimizerTest, GivesTheBitsOfAWholeOne) {
+  const auto& [layout, variant] = GetParam();
+  LabJob job = Job(variant, /*shards=*/true);
+  job.end = [](const LabRank& rank) {
+    EXPECT_THAT(rank.strategy->DescribeSharding(), HasSubstr("shared by"));
+    EXPECT_TRUE(rank.strategy->OptimizerState().empty());
+    return absl::OkStatus();
+  };
+  const auto whole = TrainInLab(layout, Job(variant, /*shards=*/false));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_FALSE(whole->optimizer.empty());
+  ExpectSameBits(TrainInLab(layout, job), whole);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, ShardedOptimizerTest,
+    testing::Combine(testing::Values(LabLayout{"Ddp", "sequential", 2},
+                                     LabLayout{"DdpOfThree", "1f1b", 3},
+                                     LabLayout{"DdpOfSix", "gpipe", 6},
+                                     LabLayout{"Pairs", "1f1b", 2, 1, 2},
+                                     LabLayout{"OverRanks", "zb_h1", 2, 2, 1}),
+                     testing::ValuesIn(Variants())),
+    [](const auto& info) {
+      return std::get<0>(info.param).name + std::get<1>(info.param).name;
+    });
+
+LabJob ReproducibleJob(int first, int steps) {
+  LabJob job = ModelJob("gpt_tiny_tied", kBatch, steps,
+                        [](MeshStrategyOptions& options) {
+                          options.optimizer = AdamWOptions();
+                          options.reproducible = true;
+                          options.shard_optimizer = OptimizerSharding::kOn;
+                        });
+  job.batch = [first, inner = job.batch](int step) {
+    return inner(first + step);
+  };
+  return job;
+}
+
+// What three replicas share, other numbers of them go on from.
+TEST(ShardedOptimizerStateTest, AnyNumberOfReplicasGoesOn) {
+  const auto uninterrupted = TrainInLab({"one"}, ReproducibleJob(0, 6));
+  ASSERT_TRUE(uninterrupted.ok()) << uninterrupted.status();
+  const auto first = TrainInLab({"three", "1f1b", 3}, ReproducibleJob(0, 3));
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto list = [](const TensorsByName& tensors) {
+    return StoredTensors(NamedTensors(tensors.begin(), tensors.end()));
+  };
+  int resumed = 0;
+  for (const LabLayout& layout :
+       std::vector<LabLayout>{{"one", "1f1b", 1},
+                              {"two", "1f1b", 2},
+                              {"six", "1f1b", 6},
+                              {"pairs", "1f1b", 2, 2, 1}}) {
+    SCOPED_TRACE(layout.name);
+    LabJob job = ReproducibleJob(3, 3);
+    job.begin = [&](const LabRank& rank) -> absl::Status {
+      TANDEM_RETURN_IF_ERROR(rank.strategy->LoadModelState(list(first->model)));
+      TANDEM_RETURN_IF_ERROR(
+          rank.strategy->LoadOptimizerState(list(first->optimizer)));
+      rank.strategy->ResumeAt(3);
+      return absl::OkStatus();
+    };
+    const auto found = TrainInLab(layout, job);
+    ASSERT_TRUE(found.ok()) << found.status();
+    ExpectSameBits(found->model, uninterrupted->model);
+    ExpectSameBits(found->optimizer, uninterrupted->optimizer);
+    ++resumed;
+  }
+  EXPECT_EQ(resumed, 4);
+}
+
+// Each replica's own parameters are its own to step.
+TEST(ShardedOptimizerStateTest, IgnoredParametersAreNotShared) {
+  std::string name;
+  const LabLayout layout = {"Ddp", "sequential", 2};
+  LabJob probe = ModelJob("mlp_small", kBatch, 1);
+  probe.end = [&](const LabRank& rank) {
+    if (rank.rank == 0) name = rank.strategy->Parameters()[1].first;
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(TrainInLab(layout, probe).ok());
+  const Variant named = {"Ignored", "mlp_small",
+                         [&](MeshStrategyOptions& options) {
+                           options.optimizer = AdamOptions();
+                           options.ddp.parameters_to_ignore = {name};
+                         }};
+  const auto whole = TrainInLab(layout, Job(named, false));
+  const auto shared = TrainInLab(layout, Job(named, true));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  ExpectSameBits(shared, whole);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(shared->held[rank].at(name).equal(whole->held[rank].at(name)));
+    EXPECT_EQ(shared->held[rank].count(name + ".exp_avg"), 1u);
+  }
+}
+
+TEST(ShardedOptimizerOptionsTest, WhatExcludesItIsNamed) {
+  const std::vector<std::pair<std::string, LabChange>> changes = {
+      {"averaging",
+       [](MeshStrategyOptions& options) {
+         options.averaging = ParameterAveragingOptions{2, 0};
+       }},
+      {"static_graph",
+       [](MeshStrategyOptions& options) { options.ddp.static_graph = true; }},
+      {"skip_all_reduce_unused_params",
+       [](MeshStrategyOptions& options) {
+         options.ddp.skip_all_reduce_unused_params = true;
+       }},
+  };
+  const LabLayout layout = {"Ddp", "sequential", 2};
+  for (const auto& [option, change] : changes) {
+    const Variant variant = {option, "mlp_small", change};
+    const auto refused = TrainInLab(layout, Job(variant, /*shards=*/true));
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(refused.status().ToString(),
+                HasSubstr("shard_optimizer excludes"));
+    EXPECT_THAT(refused.status().ToString(), HasSubstr(option));
+    // Left to choose, it gives way.
+    const Variant left = {option, "mlp_small",
+                          [change = change](MeshStrategyOptions& options) {
+                            change(options);
+                            options.shard_optimizer = OptimizerSharding::kAuto;
+                          }};
+    LabJob job = Job(left, /*shards=*/false, /*steps=*/2);
+    job.end = [option = option](const LabRank& rank) {
+      EXPECT_THAT(rank.strategy->DescribeSharding(), HasSubstr(option));
+      return absl::OkStatus();
+    };
+    const auto done = TrainInLab(layout, job);
+    EXPECT_TRUE(done.ok()) << done.status();
+  }
+}
+
+}  // namespace
+}  // namespace tandem
