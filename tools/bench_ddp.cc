@@ -86,7 +86,7 @@ absl::Status Run(const std::string& folder) {
   TANDEM_RETURN_IF_ERROR(CheckAtLeast("ranks", ranks, 2));
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<Case> cases,
-      CasesNamed(DdpCases(ranks), absl::GetFlag(FLAGS_cases)));
+      CasesFromFlags(DdpCases(ranks), absl::GetFlag(FLAGS_cases)));
   TANDEM_ASSIGN_OR_RETURN(const DdpPeers peers, PeersFromFlags());
   TANDEM_ASSIGN_OR_RETURN(ComparisonOptions options,
                           OptionsFromFlags(absl::GetFlag(FLAGS_rounds)));

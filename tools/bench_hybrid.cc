@@ -47,7 +47,9 @@ constexpr char kUsage[] =
 absl::StatusOr<std::vector<HybridResult>> RunInOwnFolder(
     const std::vector<Case>& cases, ComparisonOptions options) {
   TANDEM_ASSIGN_OR_RETURN(
-      options.folder, FolderFor(cases.front().workload.model, options.folder));
+      options.folder, FolderFor(absl::StrCat(cases.front().workload.model, "_",
+                                             cases.front().workload.dtype),
+                                options.folder));
   return RunHybridModel(cases, absl::GetFlag(FLAGS_reproducible), options);
 }
 
@@ -61,7 +63,7 @@ void Show(const std::vector<HybridResult>& results) {
 absl::Status Run(const std::string& folder) {
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<Case> cases,
-      CasesNamed(HybridCases(), absl::GetFlag(FLAGS_cases)));
+      CasesFromFlags(HybridCases(), absl::GetFlag(FLAGS_cases)));
   TANDEM_ASSIGN_OR_RETURN(ComparisonOptions options,
                           OptionsFromFlags(absl::GetFlag(FLAGS_rounds)));
   options.folder = folder;

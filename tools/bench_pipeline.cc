@@ -47,7 +47,9 @@ constexpr char kUsage[] =
 absl::StatusOr<PipelineResults> RunInOwnFolder(const std::vector<Case>& cases,
                                                ComparisonOptions options) {
   TANDEM_ASSIGN_OR_RETURN(
-      options.folder, FolderFor(cases.front().workload.model, options.folder));
+      options.folder, FolderFor(absl::StrCat(cases.front().workload.model, "_",
+                                             cases.front().workload.dtype),
+                                options.folder));
   return RunPipelineModel(cases, absl::GetFlag(FLAGS_peers), options);
 }
 
@@ -72,7 +74,7 @@ absl::Status Run(const std::string& folder) {
       CheckAmong("peers", absl::GetFlag(FLAGS_peers), {kPipelining, kSingle}));
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<Case> cases,
-      CasesNamed(PipelineCases(devices), absl::GetFlag(FLAGS_cases)));
+      CasesFromFlags(PipelineCases(devices), absl::GetFlag(FLAGS_cases)));
   TANDEM_ASSIGN_OR_RETURN(ComparisonOptions options,
                           OptionsFromFlags(absl::GetFlag(FLAGS_rounds)));
   options.folder = folder;

@@ -3,6 +3,10 @@
 #include <ATen/cpu/Utils.h>
 
 #include <unordered_map>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace tandem {
 namespace {
@@ -27,6 +31,15 @@ std::string ProcessorName() {
   return found != Capabilities().end() && found->second.isString()
              ? found->second.toStringRef()
              : "unknown";
+}
+
+std::string DescribeProcessor() {
+  std::vector<std::string> known;
+  for (const char* each :
+       {"avx2", "avx512_f", "avx512_bf16", "amx_bf16", "amx_fp16"}) {
+    if (ProcessorHas(each)) known.push_back(each);
+  }
+  return absl::StrCat(ProcessorName(), " (", absl::StrJoin(known, ", "), ")");
 }
 
 }  // namespace tandem

@@ -91,8 +91,7 @@ absl::Status Reducer::PrepareForForward() {
   if (!status_.ok()) return status_;
   status_ = CheckParameters();
   if (!status_.ok()) group_.Abort(status_);
-  const bool is_due = options_.rebuilds_buckets && !rebuilt_ && steps_ > 0;
-  if (!is_due || !status_.ok()) return status_;
+  if (rebuilt_ || steps_ == 0 || !status_.ok()) return status_;
   status_ = Rebuild();
   return status_;
 }

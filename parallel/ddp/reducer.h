@@ -31,11 +31,11 @@ namespace tandem {
 // A parameter is marked ready when its gradient is complete, by an autograd
 // hook or by whoever computes it otherwise. A bucket starts when its last
 // gradient is ready and all buckets before it have started, so that all ranks
-// start them in the same order. Finish(), at the end of backward, waits for
-// all.
+// start them in the same order. Finish(), after backward, waits for all.
 // Buckets are first made in the order of the buffers (parameters reversed) and
 // rebuilt once, after the first backward, in the order in which gradients
-// became ready on rank 0; values, gradients and optimizer state move along.
+// became ready on rank 0; values, gradients and optimizer state move along (if
+// all of it is here: FlatBuffer::keeps_order).
 // An error leaves the group aborted, so that other ranks fail at once and not
 // by timeout; every later Finish returns it too.
 // MarkReady may be called from any thread; the rest from one at a time.

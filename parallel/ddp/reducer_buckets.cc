@@ -75,6 +75,10 @@ bool Reducer::IsDelayed(const Bucket& bucket) const {
 }
 
 absl::Status Reducer::Rebuild() {
+  const bool keep = std::any_of(
+      buffers_.begin(), buffers_.end(),
+      [](const FlatBuffer* buffer) { return buffer->keeps_order(); });
+  if (keep) return absl::OkStatus();
   rebuilt_ = true;
   std::stable_partition(order_.begin(), order_.end(),
                         [&](int64_t p) { return !places_[p].dead; });

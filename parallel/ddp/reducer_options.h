@@ -23,9 +23,6 @@ struct ReducerOptions {
   // `delayed_until` is ready.
   std::vector<FlatBuffer*> delayed;
   int64_t delayed_until = -1;
-  // Whether buckets are rebuilt in the order of the first backward: not where
-  // flat buffers must keep theirs (FlatBuffer::AddStateOf).
-  bool rebuilds_buckets = true;
   // Called when a backward begins, on its thread, and must have Finish() called
   // at its end. Null: whoever drives the reducer calls it.
   std::function<void()> on_begin;

@@ -73,6 +73,7 @@ class FlatBuffer {
   at::Tensor AddState();
   // The same for elements [begin, end) alone; slots then stay where they are.
   at::Tensor AddStateOf(int64_t begin, int64_t end);
+  bool keeps_order() const { return keeps_order_; }
   // The part of `flat` (a buffer of this layout) that belongs to the slot, with
   // the parameter's sizes and strides.
   at::Tensor View(const at::Tensor& flat, const FlatSlot& slot) const;
@@ -114,7 +115,6 @@ class FlatBuffer {
   void Place(size_t i);
   void GatherGradients();
   void Gathered(size_t id);
-
   ParameterTraits traits_;
   bool keeps_order_ = false;
   std::vector<FlatSlot> slots_;

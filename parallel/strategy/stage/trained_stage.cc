@@ -156,7 +156,6 @@ absl::Status TrainedStage::MakeGradients(const NamedTensors& parameters) {
   if (replicas_ == nullptr) return absl::OkStatus();
   ReducerOptions options = ReducerOptionsOf(options_.ddp, parameters);
   options.delayed = delayed;
-  options.rebuilds_buckets = !sharding_.shards;
   auto reducer = std::make_unique<StageReducer>(
       averaged, *replicas_, std::move(options), options_.defers);
   if (options_.hook) {

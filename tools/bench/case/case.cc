@@ -46,11 +46,34 @@ absl::StatusOr<std::vector<Case>> CasesNamed(
   return chosen;
 }
 
+absl::StatusOr<std::vector<Case>> InDtypes(
+    const std::vector<Case>& cases, const std::vector<std::string>& dtypes) {
+  for (const std::string& dtype : dtypes) {
+    if (dtype == "fp32" || dtype == "bf16") continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dtypes: unknown '", dtype, "'; known: fp32, bf16"));
+  }
+  std::vector<Case> all;
+  for (const std::vector<Case>& model : ByModel(cases)) {
+    for (const std::string& dtype : dtypes) {
+      for (Case each : model) {
+        each.workload.dtype = dtype;
+        if (dtype != "fp32") absl::StrAppend(&each.name, ":", dtype);
+        all.push_back(std::move(each));
+      }
+    }
+  }
+  return all;
+}
+
 std::vector<std::vector<Case>> ByModel(const std::vector<Case>& cases) {
+  const auto alike = [](const Workload& a, const Workload& b) {
+    return a.model == b.model && a.dtype == b.dtype;
+  };
   std::vector<std::vector<Case>> models;
   for (const Case& each : cases) {
     if (models.empty() ||
-        models.back().front().workload.model != each.workload.model) {
+        !alike(models.back().front().workload, each.workload)) {
       models.emplace_back();
     }
     models.back().push_back(each);

@@ -27,7 +27,8 @@ struct Layout {
 };
 
 struct Case {
-  std::string name;  // MODEL, MODEL/SCHEDULE or MODEL/LAYOUT
+  // MODEL, MODEL/SCHEDULE or MODEL/LAYOUT, and ":bf16" if it is that.
+  std::string name;
   Workload workload;
   Layout layout;               // tandem's
   std::vector<Setting> ours;   // tandem's
@@ -40,8 +41,13 @@ struct Case {
 absl::StatusOr<std::vector<Case>> CasesNamed(
     const std::vector<Case>& all, const std::vector<std::string>& names);
 
-// Those that follow each other and have the same model, which share processes
-// or files.
+// Each in each of these dtypes ("fp32", "bf16"), those of one model together.
+// InvalidArgument for another.
+absl::StatusOr<std::vector<Case>> InDtypes(
+    const std::vector<Case>& cases, const std::vector<std::string>& dtypes);
+
+// Those that follow each other and have the same model and dtype, which share
+// processes or files.
 std::vector<std::vector<Case>> ByModel(const std::vector<Case>& cases);
 
 }  // namespace tandem

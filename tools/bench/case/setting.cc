@@ -22,7 +22,7 @@ auto Tied(const Setting& setting) {
 bool ParseFurther(const std::string& word, Setting& setting) {
   if (word == kReproducible) {
     setting.reproducible = true;
-  } else if (word == "static_graph" || word == "find_unused") {
+  } else if (word == "static_graph" || word == "find_unused" || word == "ddp") {
     setting.recipe = word;
   } else {
     return absl::SimpleAtoi(word, &setting.together) && setting.together > 0;
@@ -59,7 +59,7 @@ absl::StatusOr<Setting> ParseSetting(const std::string& text) {
   return absl::InvalidArgumentError(
       absl::StrCat("'", text,
                    "': expected SCHEDULE CHUNKS MICROBATCHES uniform|time "
-                   "[TOGETHER] [reproducible] [static_graph|find_unused]"));
+                   "[TOGETHER] [reproducible] [static_graph|find_unused|ddp]"));
 }
 
 std::vector<Setting> SettingsOf(const std::string& schedule,

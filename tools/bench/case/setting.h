@@ -21,9 +21,9 @@ struct Setting {
   int together = 1;
   // The same bits in every layout; ours alone.
   bool reproducible = false;
-  // How replicas average gradients: of ours "static_graph" or "find_unused" for
-  // DistributedDataParallel, else the hybrid does; a peer's are those of
-  // tools/bench/peers/averaging.py.
+  // How replicas average gradients: of ours "static_graph", "find_unused" or
+  // "ddp" (as it is usually) for DistributedDataParallel, else the hybrid does;
+  // a peer's are those of tools/bench/peers/averaging.py.
   std::string recipe = {};
 
   bool operator==(const Setting& other) const;

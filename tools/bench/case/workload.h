@@ -21,6 +21,8 @@ struct Workload {
   double learning_rate = 0;
   int64_t steps = 0;           // in a round
   int64_t compared_steps = 0;  // whose losses are compared before timing
+  // Of products and activations: "fp32", or "bf16" under autocast.
+  std::string dtype = "fp32";
   // Of one sample's step, multiplications and additions / 1e9.
   double gflop = 0;
 };

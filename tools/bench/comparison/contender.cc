@@ -45,6 +45,7 @@ absl::Status Contender::CheckLosses(const Setting& setting, int64_t steps,
   TANDEM_RETURN_IF_ERROR(Ask("use " + ToString(setting)).status());
   TANDEM_ASSIGN_OR_RETURN(const std::vector<json> answers,
                           Ask(absl::StrCat("losses ", steps)));
+  kernels_ = answers.front().value("kernels", "");
   // Ranks tell their parts of the whole batch's loss.
   const std::vector<double> its = SumOfLists(answers, "losses");
   const int microbatches = replicas_ * setting.microbatches;
@@ -126,6 +127,7 @@ absl::Status Contender::MeasureMemory() {
 SideResult Contender::TakeResult() {
   SideResult taken = std::exchange(result_, SideResult());
   result_.setting = taken.setting;  // it stays in use
+  taken.kernels = kernels_;
   if (!status_.ok()) taken = SideResult();
   taken.name = name_;
   taken.failure = std::string(status_.message());

@@ -77,6 +77,7 @@ class Contender {
   int replicas_ = 1;
   absl::Status status_;
   std::vector<Setting> ranking_;
+  std::string kernels_;
   SideResult result_;
 };
 

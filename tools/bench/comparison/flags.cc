@@ -12,6 +12,9 @@ ABSL_FLAG(std::string, python, "",
 ABSL_FLAG(int, threads, 1,
           "Threads for the operators of each process, or of each device where "
           "a process has several.");
+ABSL_FLAG(std::vector<std::string>, dtypes, {"fp32"},
+          "Of products and activations: fp32, bf16 (under autocast; parameters "
+          "stay fp32), or both, with commas between.");
 ABSL_FLAG(int, steps, 0, "Steps in a round. 0: as many as suit the case.");
 ABSL_FLAG(std::string, json, "", "File to write the figures to.");
 
@@ -25,6 +28,13 @@ absl::StatusOr<ComparisonOptions> OptionsFromFlags(int rounds) {
   TANDEM_RETURN_IF_ERROR(CheckOptions(options));
   options.python = PythonOfFlag(absl::GetFlag(FLAGS_python));
   return options;
+}
+
+absl::StatusOr<std::vector<Case>> CasesFromFlags(
+    const std::vector<Case>& all, const std::vector<std::string>& names) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Case> cases,
+                          CasesNamed(all, names));
+  return InDtypes(cases, absl::GetFlag(FLAGS_dtypes));
 }
 
 absl::Status WriteFigures(const nlohmann::json& figures) {

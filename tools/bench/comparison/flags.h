@@ -5,9 +5,12 @@
 #define TANDEM_TOOLS_BENCH_COMPARISON_FLAGS_H_
 
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tools/bench/case/case.h"
 #include "tools/bench/comparison/start.h"
 
 namespace tandem {
@@ -16,6 +19,11 @@ namespace tandem {
 // InvalidArgument as CheckOptions. Looks for the Python, and keeps why there is
 // none.
 absl::StatusOr<ComparisonOptions> OptionsFromFlags(int rounds);
+
+// Of these cases those of --cases, in each of --dtypes. InvalidArgument for
+// unknown ones.
+absl::StatusOr<std::vector<Case>> CasesFromFlags(
+    const std::vector<Case>& all, const std::vector<std::string>& names);
 
 // To the file of --json, if there is one.
 absl::Status WriteFigures(const nlohmann::json& figures);

@@ -7,16 +7,20 @@
 
 namespace tandem {
 
+double LossTolerance(const std::string& dtype) {
+  return dtype == "fp32" ? 1e-4 : 4e-3;
+}
+
 absl::Status CompareLosses(const std::vector<double>& ours,
                            const std::string& peer,
-                           const std::vector<double>& peers) {
+                           const std::vector<double>& peers, double tolerance) {
   if (ours.size() != peers.size()) {
     return absl::InternalError(absl::StrFormat(
         "tandem gave %d losses, %s %d", ours.size(), peer, peers.size()));
   }
   for (size_t i = 0; i < ours.size(); ++i) {
     // False for NaN.
-    if (std::abs(ours[i] - peers[i]) <= kLossTolerance * std::abs(peers[i])) {
+    if (std::abs(ours[i] - peers[i]) <= tolerance * std::abs(peers[i])) {
       continue;
     }
     return absl::InternalError(absl::StrFormat(
@@ -30,7 +34,8 @@ absl::Status CompareLosses(const std::vector<double>& ours,
 absl::Status KnownLosses::Check(int microbatches, const std::string& peer,
                                 const std::vector<double>& losses) const {
   const auto known = losses_.find(microbatches);
-  if (known != losses_.end()) return CompareLosses(known->second, peer, losses);
+  if (known != losses_.end())
+    return CompareLosses(known->second, peer, losses, tolerance_);
   return absl::InternalError(absl::StrCat("no losses to compare with for ",
                                           microbatches, " microbatches"));
 }

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "core/base/text_table.h"
+#include "core/device/processor.h"
 
 namespace tandem {
 
@@ -32,7 +35,9 @@ void SpeedTable::Add(
     const CaseResult& result,
     absl::FunctionRef<std::vector<std::string>(const SideResult& peer)>
         further) {
+  AddKernels(result, result.ours);
   for (const SideResult& peer : result.peers) {
+    AddKernels(result, peer);
     if (peer.failed()) {
       absl::StrAppend(&failures_, result.bench.name, " ", peer.name,
                       ": did not run: ", peer.failure, "\n");
@@ -50,7 +55,32 @@ void SpeedTable::Add(
   }
 }
 
-std::string SpeedTable::Text() const { return TextTable(rows_) + failures_; }
+void SpeedTable::AddKernels(const CaseResult& result, const SideResult& side) {
+  if (side.kernels.empty() || side.failed()) return;
+  std::string line = absl::StrCat(result.bench.workload.dtype, ", ", side.name,
+                                  ": ", side.kernels);
+  if (!absl::c_linear_search(kernels_, line)) {
+    kernels_.push_back(std::move(line));
+  }
+}
+
+std::string SpeedTable::Text() const {
+  if (kernels_.empty()) return TextTable(rows_) + failures_;
+  return absl::StrCat(DescribeProcessor(), "\n", TextTable(rows_),
+                      absl::StrJoin(kernels_, "\n"), "\n", failures_);
+}
+
+namespace {
+
+void AddKernels(const CaseResult& result, const SideResult& peer,
+                json& figures) {
+  if (result.ours.kernels.empty()) return;
+  figures["ours_kernels"] = result.ours.kernels;
+  figures["peer_kernels"] = peer.kernels;
+  figures["processor"] = DescribeProcessor();
+}
+
+}  // namespace
 
 void AddToJson(const CaseResult& result,
                absl::FunctionRef<json(const SideResult& peer)> further,
@@ -70,6 +100,7 @@ void AddToJson(const CaseResult& result,
                     {"ratio", ratio.ratio},
                     {"ratio_min", ratio.min},
                     {"ratio_max", ratio.max}};
+    AddKernels(result, peer, figures);
     figures.update(further(peer));
     report["cases"].push_back(std::move(figures));
   }

@@ -20,8 +20,9 @@ std::string Range(const Ratio& ratio);
 // Peer / ours, of a peer that has figures.
 Ratio RatioOf(const CaseResult& result, const SideResult& peer);
 
-// A line for each case and peer: times, their ratio and its spread. Below them
-// a line for each peer that did not run.
+// A line for each case and peer: times, their ratio and its spread. Above them
+// the processor, below them what each side multiplies with, and a line for each
+// peer that did not run.
 class SpeedTable {
  public:
   explicit SpeedTable(const std::vector<std::string>& further_columns);
@@ -34,7 +35,10 @@ class SpeedTable {
   std::string Text() const;
 
  private:
+  void AddKernels(const CaseResult& result, const SideResult& side);
+
   std::vector<std::vector<std::string>> rows_;
+  std::vector<std::string> kernels_;  // each once
   std::string failures_;
 };
 

@@ -15,6 +15,7 @@ struct SideResult {
   std::string name;              // "tandem", or a peer's
   std::string failure = {};      // why there are no figures; empty: there are
   Setting setting = {};          // the fastest of those it could choose from
+  std::string kernels = {};      // whose multiply, on which instructions
   std::vector<double> step_ms;   // by round
   std::vector<double> alone_ms;  // by round: a core's step of the whole model,
                                  // with the other cores equally busy

@@ -37,6 +37,7 @@ std::vector<std::string> Flags(const Case& bench,
   return {"--model=" + bench.workload.model,
           "--inputs=" + options.folder + "/inputs.safetensors",
           "--optimizer=" + bench.workload.optimizer,
+          "--dtype=" + bench.workload.dtype,
           absl::StrCat("--learning_rate=", bench.workload.learning_rate),
           absl::StrCat("--threads=", options.threads)};
 }

@@ -10,7 +10,8 @@ std::vector<Case> DdpCases(int ranks) {
     made.workload = *WorkloadNamed(model);
     made.workload.batch_size *= ranks;
     made.layout.replicas = ranks;
-    made.ours = WithRecipe({Setting()}, "static_graph");
+    made.ours = WithRecipe({Setting()}, "ddp");
+    made.ours.push_back(WithRecipe({Setting()}, "static_graph").front());
     cases.push_back(made);
   }
   return cases;

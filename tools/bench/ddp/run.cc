@@ -108,7 +108,7 @@ class CaseRun {
   const DdpPeers& peers_;
   const ComparisonOptions& options_;
   std::vector<Contender> contenders_;  // tandem's first
-  KnownLosses losses_;
+  KnownLosses losses_{bench_.workload.dtype};
 };
 
 }  // namespace

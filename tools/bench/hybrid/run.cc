@@ -47,8 +47,9 @@ absl::StatusOr<Setting> FastestOrdered(const std::vector<Setting>& ranking,
 // Runs one model's cases.
 class ModelRun {
  public:
-  ModelRun(bool reproducible, const ComparisonOptions& options)
-      : reproducible_(reproducible), options_(options) {}
+  ModelRun(const std::string& dtype, bool reproducible,
+           const ComparisonOptions& options)
+      : reproducible_(reproducible), options_(options), losses_(dtype) {}
 
   absl::StatusOr<HybridResult> Run(const Case& bench) {
     absl::FPrintF(stderr, "%s: settings\n", bench.name);
@@ -153,7 +154,7 @@ absl::StatusOr<std::vector<HybridResult>> RunHybridModel(
     const std::vector<Case>& cases, bool reproducible,
     const ComparisonOptions& options) {
   TANDEM_RETURN_IF_ERROR(WriteInputs(cases.front(), options));
-  ModelRun run(reproducible, options);
+  ModelRun run(cases.front().workload.dtype, reproducible, options);
   std::vector<HybridResult> results;
   for (const Case& bench : cases) {
     TANDEM_ASSIGN_OR_RETURN(results.emplace_back(), run.Run(bench));

@@ -39,6 +39,19 @@ def read_inputs(path):
     return state, batches
 
 
+def precision(dtype):
+    """What forward and loss run under: PyTorch's autocast for bf16."""
+    return torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16")
+
+
+def kernels(dtype, recipe):
+    """What multiplies here, and on which instructions the rest runs."""
+    products = "MKL" if dtype == "fp32" and torch.backends.mkl.is_available() else "oneDNN"
+    capability = torch.backends.cpu.get_cpu_capability()
+    others = "Inductor's other kernels" if recipe == "compile" else "other kernels"
+    return f"products of {dtype}: {products}; {capability} in {others}"
+
+
 def cross_entropy(logits, targets):
     return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
 

@@ -24,6 +24,7 @@ def parse_flags():
     parser.add_argument("--core", type=int, required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--optimizer", choices=["sgd", "adamw"], required=True)
+    parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--learning_rate", type=float, required=True)
     parser.add_argument("--inputs", required=True)
     parser.add_argument("--rendezvous", required=True)
@@ -42,7 +43,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 from averaging import averaging_named, make_groups  # noqa: E402
-from common import peak_mib, read_inputs, timed  # noqa: E402
+from common import kernels, peak_mib, read_inputs, timed  # noqa: E402
 from models import make_model  # noqa: E402
 from pipeline import Pipeline, Place  # noqa: E402
 from whole_model import WholeModel  # noqa: E402
@@ -53,6 +54,7 @@ class Task:
 
     def __init__(self, state):
         self.state = state
+        self.dtype = flags.dtype
 
     def make_model(self):
         return make_model(flags.model, self.state)
@@ -104,7 +106,8 @@ class Rank:
         return {"cuts": self.trainer.cuts}
 
     def losses(self, count):
-        return {"losses": [self.trainer.step() for _ in range(count)]}
+        losses = [self.trainer.step() for _ in range(count)]
+        return {"losses": losses, "kernels": kernels(flags.dtype, self.recipe)}
 
     def steps(self, count):
         self.trainer.step()

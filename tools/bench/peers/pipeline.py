@@ -9,7 +9,7 @@ from torch import nn
 from torch.distributed import pipelining
 
 from averaging import Groups
-from common import cross_entropy
+from common import cross_entropy, precision
 from models import layers_of
 
 SCHEDULES = {
@@ -74,6 +74,30 @@ def cuts_by_time(seconds, parts):
     return best[parts, len(seconds)][1]
 
 
+class UnderPrecision(nn.Module):
+    """A stage whose forward runs in a dtype: backward then does, too."""
+
+    def __init__(self, module, dtype):
+        super().__init__()
+        self.module = module
+        self.dtype = dtype
+
+    def forward(self, *inputs):
+        with precision(self.dtype):
+            return self.module(*inputs)
+
+
+def boundaries(layers, begins, inputs, dtype):
+    """What comes into each stage, and out of the last one: shape and dtype."""
+    values = [inputs]
+    with torch.no_grad(), precision(dtype):
+        for i, layer in enumerate(layers):
+            if i in begins[1:]:
+                values.append(inputs)
+            inputs = layer(inputs)
+    return [value.to("meta") for value in values + [inputs]]
+
+
 def uniform_cuts(layers, parts):
     """As tandem cuts: parts differ by one layer at most, the greater first."""
     each, more = divmod(layers, parts)
@@ -97,7 +121,8 @@ class Pipeline:
         if cut == "uniform":
             begins = uniform_cuts(len(layers), stages)
         else:
-            seconds = seconds_of_layers(layers, batches[0][0][:size])
+            with precision(task.dtype):
+                seconds = seconds_of_layers(layers, batches[0][0][:size])
             begins = [cuts_by_time(seconds, stages)]
             dist.broadcast_object_list(begins)  # of rank 0, on all replicas
             begins = begins[0]
@@ -109,17 +134,30 @@ class Pipeline:
         self.is_first = 0 in mine
         self.is_last = stages - 1 in mine
         modules = [nn.Sequential(*layers[begins[s] : ends[s]]) for s in mine]
+        at = [{} for _ in mine]
+        if task.dtype != "fp32":
+            # Tracing shapes, as pipelining does by itself, knows no autocast.
+            meta = boundaries(
+                layers_of(task.make_model()), begins, batches[0][0][:size], task.dtype
+            )
+            at = [{"input_args": (meta[s],), "output_args": (meta[s + 1],)} for s in mine]
+            modules = [UnderPrecision(module, task.dtype) for module in modules]
         made = [
             pipelining.PipelineStage(
-                averaging.wrap(module), s, stages, torch.device("cpu"), group=place.groups.pipe
+                averaging.wrap(module),
+                s,
+                stages,
+                torch.device("cpu"),
+                group=place.groups.pipe,
+                **known,
             )
-            for module, s in zip(modules, mine)
+            for module, s, known in zip(modules, mine, at)
         ]
         # Scaling the loss saves the pass that scales the gradients.
         self.schedule = SCHEDULES[schedule](
             made[0] if schedule in ONE_STAGE_A_RANK else made,
             microbatches,
-            loss_fn=lambda logits, targets: cross_entropy(logits, targets)
+            loss_fn=lambda logits, targets: cross_entropy(logits.float(), targets)
             * (averaging.loss_scale / microbatches),
             scale_grads=False,
         )

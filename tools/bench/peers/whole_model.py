@@ -1,12 +1,13 @@
 """A model in one piece, trained by itself or as one of several replicas."""
 
-from common import cross_entropy
+from common import cross_entropy, precision
 
 
 class WholeModel:
     def __init__(self, task, batches, averaging, microbatches=1):
         model = task.make_model()
         self.averaging = averaging
+        self.dtype = task.dtype
         self.model = averaging.wrap(model, static_graph=microbatches == 1)
         self.optimizer = task.make_optimizer(model.parameters())
         averaging.prepare(model.parameters())
@@ -19,7 +20,8 @@ class WholeModel:
         self.next = 0
 
     def backward(self, inputs, targets):
-        loss = cross_entropy(self.model(inputs), targets)
+        with precision(self.dtype):
+            loss = cross_entropy(self.model(inputs), targets)
         if self.scale != 1:
             loss = loss * self.scale
         loss.backward()

@@ -51,7 +51,8 @@ class ModelRun {
       : first_(first),
         workload_(first.workload),
         peers_(peers),
-        options_(options) {}
+        options_(options),
+        losses_(first.workload.dtype) {}
 
   absl::Status Start() {
     TANDEM_RETURN_IF_ERROR(WriteInputs(first_, options_));

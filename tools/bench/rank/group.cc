@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "core/base/status_macros.h"
 #include "core/launch/launch.h"
 
 namespace tandem {
@@ -25,6 +26,22 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectRanks(
   communication.timeout = kTimeout;
   communication.backend = backend;
   return Communicator::ForLaunch(launch, communication);
+}
+
+std::string KernelCache(const std::string& rendezvous) {
+  return rendezvous + ".kernels";
+}
+
+absl::StatusOr<MeasuredKernels> MeasureKernels(const std::string& rendezvous,
+                                               Communicator* world) {
+  MeasuredKernels measured;
+  if (world == nullptr) {
+    TANDEM_ASSIGN_OR_RETURN(measured.alone, ConnectRanks("", 0, 1, "shm"));
+    world = measured.alone.get();
+  }
+  TANDEM_ASSIGN_OR_RETURN(measured.kernels,
+                          JobKernels::Measure(KernelCache(rendezvous), *world));
+  return measured;
 }
 
 }  // namespace tandem

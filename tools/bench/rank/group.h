@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "core/autotune/job_kernels.h"
 #include "core/comm/communicator.h"
 
 namespace tandem {
@@ -16,6 +17,18 @@ namespace tandem {
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectRanks(
     const std::string& rendezvous, int rank, int ranks,
     const std::string& backend);
+
+// The file of kernels of ranks that meet there.
+std::string KernelCache(const std::string& rendezvous);
+
+// As train has them: products by the kernel that is faster here, kept in that
+// file. `world` may be null, for one rank. Collective.
+struct MeasuredKernels {
+  std::unique_ptr<Communicator> alone;  // of one rank, which needs a group
+  std::unique_ptr<JobKernels> kernels;
+};
+absl::StatusOr<MeasuredKernels> MeasureKernels(const std::string& rendezvous,
+                                               Communicator* world);
 
 }  // namespace tandem
 

@@ -24,6 +24,7 @@ ABSL_FLAG(std::string, backend, "shm", "What moves the gradients.");
 ABSL_FLAG(std::string, model, "", "Model of the benchmark.");
 ABSL_FLAG(int64_t, batch_size, 0, "Of all replicas. 0: the model's.");
 ABSL_FLAG(std::string, optimizer, "", "sgd or adamw. Empty: the model's.");
+ABSL_FLAG(std::string, dtype, "fp32", "fp32, or bf16 under autocast.");
 ABSL_FLAG(double, learning_rate, 0, "0: the model's.");
 ABSL_FLAG(std::string, inputs, "", "File with weights and batches.");
 ABSL_FLAG(bool, write_inputs, false, "Write that file, and end.");
@@ -44,6 +45,7 @@ RankOptions OptionsFromFlags() {
   options.model = absl::GetFlag(FLAGS_model);
   options.batch_size = absl::GetFlag(FLAGS_batch_size);
   options.optimizer = absl::GetFlag(FLAGS_optimizer);
+  options.dtype = absl::GetFlag(FLAGS_dtype);
   options.learning_rate = absl::GetFlag(FLAGS_learning_rate);
   options.inputs = absl::GetFlag(FLAGS_inputs);
   options.rendezvous = absl::GetFlag(FLAGS_rendezvous);

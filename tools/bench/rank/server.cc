@@ -19,11 +19,11 @@
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/measure/op_profile.h"
 #include "tools/bench/measure/overlap_times.h"
-#include "tools/bench/measure/roofline.h"
 #include "tools/bench/measure/usage.h"
 #include "tools/bench/rank/alone.h"
 #include "tools/bench/rank/group.h"
 #include "tools/bench/rank/inputs.h"
+#include "tools/bench/rank/limits.h"
 #include "tools/bench/rank/trainer.h"
 #include "tools/bench/stages/calibration.h"
 
@@ -36,6 +36,7 @@ absl::StatusOr<Workload> WorkloadOf(const RankOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(Workload workload, WorkloadNamed(options.model));
   if (options.batch_size > 0) workload.batch_size = options.batch_size;
   if (!options.optimizer.empty()) workload.optimizer = options.optimizer;
+  workload.dtype = options.dtype;
   if (options.learning_rate > 0) workload.learning_rate = options.learning_rate;
   return workload;
 }
@@ -59,6 +60,9 @@ class RankServer {
                                            options.ranks, options.backend));
       server->place_.world = server->world_.get();
     }
+    TANDEM_ASSIGN_OR_RETURN(
+        server->kernels_,
+        MeasureKernels(options.rendezvous, server->world_.get()));
     return server;
   }
 
@@ -117,7 +121,9 @@ class RankServer {
       TANDEM_ASSIGN_OR_RETURN(const Score score, trainer_->Step());
       losses.push_back(options_.rank == 0 ? score.loss() : 0);
     }
-    return json{{"losses", losses}};
+    return json{{"losses", losses},
+                {"kernels", DescribeKernels(inputs_.workload.dtype,
+                                            KernelCache(options_.rendezvous))}};
   }
 
   absl::StatusOr<json> Steps(int64_t count) {
@@ -186,28 +192,20 @@ class RankServer {
     return profile.Take(count);
   }
 
-  absl::StatusOr<json> Gemm(int64_t) {
-    const GemmRates rates = MeasureGemm();
-    return json{{"mkl_gflops", rates.mkl}, {"one_dnn_gflops", rates.one_dnn}};
-  }
+  absl::StatusOr<json> Gemm(int64_t) { return GemmLimits(); }
 
   absl::StatusOr<json> AllReduce(int64_t) {
     if (world_ == nullptr) {
       return absl::FailedPreconditionError("one rank reduces nothing");
     }
-    const int64_t numel = trainer_->CountParameters();
-    TANDEM_ASSIGN_OR_RETURN(const double ms, AllReduceMs(*world_, numel));
-    TANDEM_ASSIGN_OR_RETURN(
-        const std::unique_ptr<Communicator> gloo,
-        ConnectRanks(options_.rendezvous + ".gloo", options_.rank,
-                     options_.ranks, "gloo"));
-    TANDEM_ASSIGN_OR_RETURN(const double gloo_ms, AllReduceMs(*gloo, numel));
-    return json{{"ms", ms}, {"gloo_ms", gloo_ms}};
+    return AllReduceLimits(*world_, trainer_->CountParameters(),
+                           options_.rendezvous + ".gloo");
   }
 
   const RankOptions options_;
   Inputs inputs_;                        // this rank's replica's part
   std::unique_ptr<Communicator> world_;  // null: one rank
+  MeasuredKernels kernels_;
   RankPlace place_;
   Setting setting_;
   std::unique_ptr<Trainer> trainer_;

@@ -23,6 +23,7 @@ struct RankOptions {
   std::string model;       // of tools/bench/case/workload.h
   int64_t batch_size = 0;  // of all replicas, to be written; 0: the workload's
   std::string optimizer;   // empty: the workload's
+  std::string dtype = "fp32";
   double learning_rate = 0;  // 0: the workload's
   std::string inputs;        // of tools/bench/rank/inputs.h
   std::string rendezvous;    // a file that does not exist yet; not for one rank
@@ -37,7 +38,8 @@ struct RankOptions {
 //                    from the initial weights; {"cuts": [first layer of each
 //                    further stage]}
 //   losses N         N steps; {"losses": [this rank's part of the whole
-//                    batch's, ...]}: of tandem's ranks the first has all of it
+//                    batch's, ...], "kernels": what multiplies}: of tandem's
+//                    ranks the first has all of it
 //   steps N          one step that is not measured, and N that are; {"ms": of a
 //                    step, "cpu_ms": this process's processor time a step,
 //                    "faults": its page faults a step}

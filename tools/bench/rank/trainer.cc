@@ -73,7 +73,7 @@ absl::StatusOr<MeshStrategyOptions> InOnePiece(const Setting& setting) {
   MeshStrategyOptions options;
   TANDEM_ASSIGN_OR_RETURN(options.schedule, SequentialSchedule(1, 1));
   options.ddp.find_unused_parameters = setting.recipe == "find_unused";
-  options.ddp.static_graph = !options.ddp.find_unused_parameters;  // as peers
+  options.ddp.static_graph = setting.recipe == "static_graph";  // as peers
   return options;
 }
 
@@ -109,6 +109,10 @@ absl::Status Trainer::Make(const Setting& setting, const RankPlace& place) {
                           in_stages ? InStages(inputs_, specs, setting, place)
                                     : InOnePiece(setting));
   options.optimizer = OptimizerOf(inputs_.workload);
+  options.shard_optimizer = OptimizerSharding::kAuto;
+  if (inputs_.workload.dtype == "bf16") {
+    options.ddp.mixed_precision.param_dtype = at::kBFloat16;
+  }
   cuts_ = options.cuts;
   TANDEM_ASSIGN_OR_RETURN(
       strategy_,

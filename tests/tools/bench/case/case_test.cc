@@ -44,6 +44,17 @@ TEST(CasesNamed, TakesModelsForAllOfTheirCases) {
               ElementsAre("a/y", "b/x"));
 }
 
+TEST(InDtypes, KeepsAModelsCasesOfADtypeTogether) {
+  const auto cases = InDtypes(Examples(), {"fp32", "bf16"});
+  ASSERT_TRUE(cases.ok()) << cases.status();
+  EXPECT_THAT(Names(*cases), ElementsAre("a/x", "a/y", "a/x:bf16", "a/y:bf16",
+                                         "b/x", "b/x:bf16"));
+  EXPECT_EQ((*cases)[2].workload.dtype, "bf16");
+  EXPECT_EQ(ByModel(*cases).size(), 4u);
+  EXPECT_EQ(std::string(InDtypes(Examples(), {"fp8"}).status().message()),
+            "--dtypes: unknown 'fp8'; known: fp32, bf16");
+}
+
 TEST(CasesNamed, RefusesOthersAndSaysWhatIsKnown) {
   const auto said = [](const std::vector<Case>& all) {
     const absl::Status status = CasesNamed(all, {"a", "c"}).status();

@@ -27,7 +27,7 @@ while read -r verb word chunks count rest; do
   case $verb in
     use) case $count in 2) ms=20;; 4) ms=10;; *) ms=30;; esac
          echo '{"cuts": []}';;
-    losses) if [ "$RANK" = 0 ]; then echo '{"losses": [1.0, LOSS]}'
+    losses) if [ "$RANK" = 0 ]; then echo '{"losses": [1.0, LOSS], "kernels": "its own"}'
             else echo '{"losses": [0, 0.5]}'; fi;;
     steps) echo "{\"ms\": $((ms + RANK)), \"cpu_ms\": 5, \"faults\": 2}";;
     alone) echo "{\"ms\": $((4 + 2 * RANK))}";;
@@ -66,7 +66,7 @@ class ContenderTest : public testing::Test {
   }
 
   std::string folder_;
-  KnownLosses losses_;
+  KnownLosses losses_{"fp32"};
 };
 
 std::vector<Setting> ThreeSettings() {
@@ -139,7 +139,7 @@ TEST_F(ContenderTest, WhatFailsOnceHasNoFigures) {
 }
 
 TEST(Contender, ThatCouldNotBeStartedSaysWhy) {
-  KnownLosses losses;
+  KnownLosses losses("fp32");
   Contender none("single", absl::NotFoundError("no Python"));
   EXPECT_EQ(none.Choose({Setting()}, 1, false, losses),
             absl::NotFoundError("no Python"));

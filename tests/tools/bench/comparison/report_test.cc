@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/device/processor.h"
+
 namespace tandem {
 namespace {
 
@@ -35,6 +37,33 @@ TEST(SpeedTable, ShowsFiguresAndBelowThemFailures) {
             "case     peer   ours ms  peer ms  ratio  (min to max)  setting\n"
             "mlp/2x1  eager    12.00    20.00   1.67  1.00 to 2.00  of eager\n"
             "mlp/2x1 compile: did not run: no compiler\n");
+}
+
+TEST(SpeedTable, SaysWhatEachSideMultipliesWithAndOnWhichProcessor) {
+  CaseResult result = Example();
+  result.ours.kernels = "our library";
+  result.peers[0].kernels = "its library";
+  const auto none = [](const SideResult&) {
+    return std::vector<std::string>();
+  };
+  SpeedTable table({});
+  table.Add(result, none);
+  table.Add(result, none);  // said once
+  EXPECT_EQ(table.Text(),
+            DescribeProcessor() +
+                "\n"
+                "case     peer   ours ms  peer ms  ratio  (min to max)\n"
+                "mlp/2x1  eager    12.00    20.00   1.67  1.00 to 2.00\n"
+                "mlp/2x1  eager    12.00    20.00   1.67  1.00 to 2.00\n"
+                "fp32, tandem: our library\n"
+                "fp32, eager: its library\n"
+                "mlp/2x1 compile: did not run: no compiler\n"
+                "mlp/2x1 compile: did not run: no compiler\n");
+  json report = {{"cases", json::array()}};
+  AddToJson(
+      result, [](const SideResult&) { return json::object(); }, report);
+  EXPECT_EQ(report["cases"][0]["peer_kernels"], "its library");
+  EXPECT_EQ(report["cases"][0]["processor"], DescribeProcessor());
 }
 
 TEST(Milliseconds, HaveMorePlacesWhereTheyAreFew) {

@@ -30,8 +30,9 @@ TEST(DdpCases, HaveABatchForEachRank) {
     EXPECT_EQ(small.workload.batch_size, 32 * ranks);
     EXPECT_EQ(small.layout.ranks(), ranks);
     EXPECT_EQ(small.layout.replicas, ranks);
-    ASSERT_EQ(small.ours.size(), 1u);
-    EXPECT_EQ(ToString(small.ours.front()), "1f1b 1 1 uniform static_graph");
+    ASSERT_EQ(small.ours.size(), 2u);
+    EXPECT_EQ(ToString(small.ours.front()), "1f1b 1 1 uniform ddp");
+    EXPECT_EQ(ToString(small.ours.back()), "1f1b 1 1 uniform static_graph");
   }
 }
 

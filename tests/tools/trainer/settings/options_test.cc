@@ -239,6 +239,28 @@ INSTANTIATE_TEST_SUITE_P(
                   "give --average_parameters_every=STEPS as well"},
         BadOption{[](TrainOptions& o) { o.ddp.outer_learning_rate = 0.7; },
                   "give --average_parameters_every=STEPS as well"},
+        BadOption{[](TrainOptions& o) { o.ddp.shard_optimizer = "yes"; },
+                  "known: auto, on, off"},
+        BadOption{[](TrainOptions& o) {
+                    o.ddp.shard_optimizer = "on";
+                    o.ddp.average_parameters_every = 4;
+                  },
+                  "which --average_parameters_every does not give"},
+        BadOption{[](TrainOptions& o) {
+                    o.ddp.shard_optimizer = "on";
+                    o.ddp.static_graph = true;
+                  },
+                  "which --static_graph does not give"},
+        BadOption{[](TrainOptions& o) {
+                    o.ddp.shard_optimizer = "on";
+                    o.ddp.skip_all_reduce_unused_params = true;
+                  },
+                  "which --skip_all_reduce_unused_params does not give"},
+        BadOption{[](TrainOptions& o) {
+                    o.strategy = "parameter_server";
+                    o.ddp.shard_optimizer = "off";
+                  },
+                  "--shard_optimizer=off is about replicas that average"},
         BadOption{[](TrainOptions& o) { o.ddp.servers = 2; },
                   "--servers=2 is for parameter servers"},
         BadOption{[](TrainOptions& o) {
