@@ -21,7 +21,23 @@ struct Maker {
   }
 };
 
+struct Counter {
+  int operator()(const SgdOptions& options) const {
+    return options.momentum == 0 ? 0 : 1;
+  }
+  int operator()(const AdamOptions& options) const {
+    return options.amsgrad ? 3 : 2;
+  }
+  int operator()(const AdamWOptions& options) const {
+    return options.amsgrad ? 3 : 2;
+  }
+};
+
 }  // namespace
+
+int StateNumbers(const OptimizerOptions& options) {
+  return absl::visit(Counter(), options);
+}
 
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
     const OptimizerOptions& options, const FlatBufferList& buffers,

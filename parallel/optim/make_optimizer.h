@@ -20,6 +20,10 @@ absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
     const OptimizerOptions& options, const FlatBufferList& buffers,
     const ShareOfBuffer& share_of = nullptr);
 
+// How many numbers of state it keeps for each parameter: 0 or 1 of SGD, 2 or 3
+// of Adam and AdamW.
+int StateNumbers(const OptimizerOptions& options);
+
 }  // namespace tandem
 
 #endif  // TANDEM_PARALLEL_OPTIM_MAKE_OPTIMIZER_H_

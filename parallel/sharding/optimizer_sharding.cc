@@ -13,7 +13,8 @@ const char* Word(OptimizerSharding sharding) {
   return sharding == OptimizerSharding::kOn ? "on" : "off";
 }
 
-ShardingChoice ChooseSharding(OptimizerSharding asked, int64_t parameters,
+ShardingChoice ChooseSharding(OptimizerSharding asked,
+                              const OptimizerWork& work,
                               const Communicator* replicas,
                               const std::string& excluded_by) {
   if (replicas == nullptr || replicas->size() == 1) {
@@ -28,11 +29,14 @@ ShardingChoice ChooseSharding(OptimizerSharding asked, int64_t parameters,
   if (!SharesMemory(*replicas)) {
     return {false, "replicas do not share memory, values would be sent"};
   }
-  if (parameters < kLeastShardedParameters) {
-    return {false, absl::StrCat(parameters, " parameters, it pays from ",
+  if (work.parameters < kLeastShardedParameters) {
+    return {false, absl::StrCat(work.parameters, " parameters, it pays from ",
                                 kLeastShardedParameters, " on")};
   }
-  return {true, absl::StrCat(parameters, " parameters")};
+  if (work.state_numbers < kLeastStateNumbers) {
+    return {false, "an optimizer with so little state does not pay everywhere"};
+  }
+  return {true, absl::StrCat(work.parameters, " parameters")};
 }
 
 }  // namespace tandem

@@ -26,15 +26,23 @@ struct ShardingChoice {
   std::string reason;  // for a person: why, or why not
 };
 
-// From so many parameters on a step becomes faster: below, telling the others
-// takes as long as updating all (docs/sharded_optimizer.md has the figures).
+// From so many parameters on, with so many numbers of state for each, a step
+// becomes faster: below, telling the others takes as long as updating all, or
+// longer, depending on the processor (docs/sharded_optimizer.md).
 inline constexpr int64_t kLeastShardedParameters = 1000000;
+inline constexpr int kLeastStateNumbers = 2;
 
-// For the replicas of a stage of so many parameters; null: it has one.
-// kAuto: from kLeastShardedParameters on, where replicas share memory.
-// `excluded_by`: what in the job cannot do with it, or empty; not with kOn. The
-// same on all replicas.
-ShardingChoice ChooseSharding(OptimizerSharding asked, int64_t parameters,
+// What an optimizer has to do for a stage.
+struct OptimizerWork {
+  int64_t parameters = 0;
+  int state_numbers = 0;  // of each parameter (StateNumbers)
+};
+
+// For the replicas of a stage; null: it has one. kAuto: where there is as much
+// to do as that, and replicas share memory. `excluded_by`: what in the job
+// cannot do with it, or empty; not with kOn. The same on all replicas.
+ShardingChoice ChooseSharding(OptimizerSharding asked,
+                              const OptimizerWork& work,
                               const Communicator* replicas,
                               const std::string& excluded_by);
 

@@ -15,9 +15,23 @@
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/ddp/parameter_averaging.h"
+#include "parallel/optim/make_optimizer.h"
 #include "parallel/sharding/share_exchange.h"
 
 namespace tandem {
+namespace {
+
+OptimizerWork WorkOf(const UpdateOptions& update,
+                     const NamedTensors& parameters) {
+  OptimizerWork work;
+  for (const auto& each : UnderFirstNames(parameters)) {
+    if (each.second.requires_grad()) work.parameters += each.second.numel();
+  }
+  work.state_numbers = StateNumbers(update.optimizer);
+  return work;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
     const NamedTensors& parameters, const NamedTensors& buffers,
@@ -33,12 +47,9 @@ absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
     const auto found = first_of_copy.find(each.first);
     if (found != first_of_copy.end()) stage->first_of_copy_.insert(*found);
   }
-  int64_t count = 0;
-  for (const auto& each : UnderFirstNames(parameters)) {
-    if (each.second.requires_grad()) count += each.second.numel();
-  }
-  stage->sharding_ = ChooseSharding(options.sharding, count, replicas,
-                                    options.sharding_excluded_by);
+  stage->sharding_ =
+      ChooseSharding(options.sharding, WorkOf(options.update, parameters),
+                     replicas, options.sharding_excluded_by);
   TANDEM_RETURN_IF_ERROR(stage->Flatten(parameters));
   if (replicas != nullptr && options.ddp.init_sync) {
     TANDEM_RETURN_IF_ERROR(stage->TakeFirsts(parameters));

@@ -70,7 +70,9 @@ TEST(ShardedOptimizerTest, SettingsSayWhoKeepsTheStateAndWhy) {
   EXPECT_THAT(StateOf({}), HasSubstr("it pays from 1000000 on"));
   EXPECT_THAT(StateOf({"--shard_optimizer=on"}),
               HasSubstr("shared by 2 replicas"));
-  EXPECT_THAT(StateOf({"--model=mlp_wide"}), HasSubstr("shared by 2 replicas"));
+  EXPECT_THAT(StateOf({"--model=mlp_wide", "--optimizer=adamw"}),
+              HasSubstr("shared by 2 replicas"));
+  EXPECT_THAT(StateOf({"--model=mlp_wide"}), HasSubstr("so little state"));
   EXPECT_THAT(StateOf({"--model=mlp_wide", "--backend=gloo"}),
               HasSubstr("do not share memory"));
   EXPECT_THAT(StateOf({"--model=mlp_wide", "--static_graph"}),

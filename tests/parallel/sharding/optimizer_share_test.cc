@@ -16,6 +16,7 @@
 #include "core/comm/communicator.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/optim/adam.h"
+#include "parallel/optim/make_optimizer.h"
 #include "parallel/sharding/optimizer_sharding.h"
 #include "parallel/sharding/share_exchange.h"
 
@@ -138,8 +139,8 @@ TEST(OptimizerShareDeathTest, ABufferWithSharedStateKeepsItsOrder) {
   EXPECT_DEATH(buffers[0]->Reorder({1, 0}), "state of a part");
 }
 
-ShardingChoice Choose(OptimizerSharding asked, int64_t parameters, int ranks,
-                      const std::string& backend,
+ShardingChoice Choose(OptimizerSharding asked, const OptimizerWork& work,
+                      int ranks, const std::string& backend,
                       const std::string& excluded_by = "") {
   ShardingChoice choice;
   CommunicatorOptions options;
@@ -148,7 +149,7 @@ ShardingChoice Choose(OptimizerSharding asked, int64_t parameters, int ranks,
       ranks,
       [&](Communicator& world) -> absl::Status {
         const ShardingChoice its =
-            ChooseSharding(asked, parameters, &world, excluded_by);
+            ChooseSharding(asked, work, &world, excluded_by);
         if (world.rank() == 0) choice = its;
         return absl::OkStatus();
       },
@@ -160,17 +161,30 @@ ShardingChoice Choose(OptimizerSharding asked, int64_t parameters, int ranks,
 TEST(OptimizerShardingTest, SharesWhereItIsFasterAndSaysWhyNot) {
   constexpr auto kAuto = OptimizerSharding::kAuto;
   constexpr auto kOn = OptimizerSharding::kOn;
-  constexpr int64_t kLarge = kLeastShardedParameters;
-  EXPECT_FALSE(ChooseSharding(kOn, kLarge, nullptr, "").shards);
-  EXPECT_THAT(Choose(kOn, kLarge, 1, "shm").reason, HasSubstr("one replica"));
-  EXPECT_TRUE(Choose(kAuto, kLarge, 2, "shm").shards);
-  EXPECT_THAT(Choose(kAuto, kLarge - 1, 2, "shm").reason,
+  const OptimizerWork large = {kLeastShardedParameters, 2};
+  EXPECT_FALSE(ChooseSharding(kOn, large, nullptr, "").shards);
+  EXPECT_THAT(Choose(kOn, large, 1, "shm").reason, HasSubstr("one replica"));
+  EXPECT_TRUE(Choose(kAuto, large, 2, "shm").shards);
+  EXPECT_THAT(Choose(kAuto, {999999, 2}, 2, "shm").reason,
               HasSubstr("999999 parameters, it pays from 1000000 on"));
-  EXPECT_THAT(Choose(kAuto, kLarge, 2, "gloo").reason,
+  EXPECT_THAT(Choose(kAuto, {kLeastShardedParameters, 1}, 2, "shm").reason,
+              HasSubstr("so little state"));
+  EXPECT_THAT(Choose(kAuto, large, 2, "gloo").reason,
               HasSubstr("do not share memory"));
-  EXPECT_EQ(Choose(kAuto, kLarge, 2, "shm", "averaging").reason, "averaging");
-  EXPECT_TRUE(Choose(kOn, 1, 2, "gloo").shards);
-  EXPECT_FALSE(Choose(OptimizerSharding::kOff, kLarge, 2, "shm").shards);
+  EXPECT_EQ(Choose(kAuto, large, 2, "shm", "averaging").reason, "averaging");
+  EXPECT_TRUE(Choose(kOn, {1, 0}, 2, "gloo").shards);
+  EXPECT_FALSE(Choose(OptimizerSharding::kOff, large, 2, "shm").shards);
+}
+
+TEST(OptimizerShardingTest, StateIsCountedByOptimizer) {
+  SgdOptions sgd;
+  EXPECT_EQ(StateNumbers(sgd), 0);
+  sgd.momentum = 0.9;
+  EXPECT_EQ(StateNumbers(sgd), 1);
+  EXPECT_EQ(StateNumbers(AdamWOptions()), 2);
+  AdamOptions adam;
+  adam.amsgrad = true;
+  EXPECT_EQ(StateNumbers(adam), 3);
 }
 
 }  // namespace
