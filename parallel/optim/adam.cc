@@ -44,7 +44,8 @@ class Adam : public Optimizer {
                      {range.state[1]}, GreatestSquares(range.state),
                      {StepNumber(range.steps + 1, range.values)}, learning_rate,
                      options_.beta1, options_.beta2, options_.weight_decay,
-                     options_.eps, options_.amsgrad, /*maximize=*/false);
+                     options_.eps, options_.amsgrad, /*maximize=*/false,
+                     range.divisor);
   }
 
  private:
@@ -66,7 +67,7 @@ class AdamW : public Optimizer {
                       {StepNumber(range.steps + 1, range.values)},
                       learning_rate, options_.beta1, options_.beta2,
                       options_.weight_decay, options_.eps, options_.amsgrad,
-                      /*maximize=*/false);
+                      /*maximize=*/false, range.divisor);
   }
 
  private:

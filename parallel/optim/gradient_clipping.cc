@@ -80,6 +80,11 @@ double NormOfSums(const std::vector<double>& sums, double p) {
   return NormOfPowerSum(all, p);
 }
 
+double ClippingDivisor(double max_norm, double norm) {
+  const double divisor = (norm + 1e-6) / max_norm;
+  return divisor <= 1 ? 1 : divisor;  // not so for a NaN
+}
+
 void ScaleGradients(const FlatBufferList& buffers, double max_norm,
                     double norm) {
   const double scale = max_norm / (norm + 1e-6);

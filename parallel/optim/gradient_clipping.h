@@ -41,8 +41,11 @@ double NormOfSums(const std::vector<double>& sums, double p);
 absl::Status NonFiniteNormError(double norm, double norm_type,
                                 const std::string& culprit);
 
-// Scales all gradients by max_norm / (norm + 1e-6) if that is less than 1: for
-// a norm that is not of these buffers alone.
+// What clip_grad_norm_ divides gradients by: (norm + 1e-6) / max_norm, or 1 if
+// that is less. NaN for a norm that is.
+double ClippingDivisor(double max_norm, double norm);
+
+// Scales all gradients so: for a norm that is not of these buffers alone.
 void ScaleGradients(const FlatBufferList& buffers, double max_norm,
                     double norm);
 

@@ -42,8 +42,11 @@ FlatBufferList GroupedOptimizer::buffers() const {
   return FlatBufferList(std::move(buffers));
 }
 
-void GroupedOptimizer::Step(double learning_rate) {
-  for (const auto& optimizer : optimizers_) optimizer->Step(learning_rate);
+void GroupedOptimizer::Step(double learning_rate,
+                            const Optimizer::DivisorOf& divisor_of) {
+  for (const auto& optimizer : optimizers_) {
+    optimizer->Step(learning_rate, divisor_of);
+  }
 }
 
 NamedTensors GroupedOptimizer::State() const {

@@ -35,7 +35,8 @@ class GroupedOptimizer {
       const std::vector<OptimizerOptions>& options,
       const FlatBufferList& buffers, const ShareOfBuffer& share_of = nullptr);
 
-  void Step(double learning_rate);
+  void Step(double learning_rate,
+            const Optimizer::DivisorOf& divisor_of = nullptr);
   // Of all groups.
   FlatBufferList buffers() const;
 

@@ -1,12 +1,27 @@
 #include "parallel/optim/optimizer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <glog/logging.h>
 
 #include <algorithm>
 #include <utility>
 
 namespace tandem {
+namespace {
+
+// The fused kernels divide by a float32.
+std::optional<at::Tensor> DivisorFor(const FlatBuffer& buffer, double divisor) {
+  const at::Tensor& grads = buffer.grads();
+  if (divisor == 1) return std::nullopt;
+  if (grads.scalar_type() == at::kDouble) {
+    grads.div_(divisor);
+    return std::nullopt;
+  }
+  return at::full({}, divisor, grads.options().dtype(at::kFloat));
+}
+
+}  // namespace
 Optimizer::Optimizer(Traits traits, const FlatBufferList& buffers,
                      const ShareOfBuffer& share_of)
     : traits_(std::move(traits)) {
@@ -33,10 +48,13 @@ FlatBufferList Optimizer::buffers() const {
   return FlatBufferList(std::move(buffers));
 }
 
-int64_t Optimizer::Step(double learning_rate) {
+int64_t Optimizer::Step(double learning_rate, const DivisorOf& divisor_of) {
   at::NoGradGuard no_grad;
   int64_t stepped = 0;
-  for (Part& part : parts_) stepped += StepPart(part, learning_rate);
+  for (Part& part : parts_) {
+    const double divisor = divisor_of ? divisor_of(*part.buffer) : 1;
+    stepped += StepPart(part, learning_rate, divisor);
+  }
   if (stepped == 0 && !parts_.empty()) {
     LOG_FIRST_N(WARNING, 1)
         << traits_.name << " step without effect: no parameter has a gradient ("
@@ -50,7 +68,8 @@ int64_t Optimizer::NextSteps(int64_t steps) const {
   return traits_.counts_steps ? steps + 1 : 1;
 }
 
-int64_t Optimizer::StepPart(Part& part, double learning_rate) {
+int64_t Optimizer::StepPart(Part& part, double learning_rate, double divisor) {
+  const std::optional<at::Tensor> divides = DivisorFor(*part.buffer, divisor);
   const std::vector<FlatSlot>& slots = part.buffer->slots();
   int64_t stepped = 0;
   for (size_t begin = 0; begin < slots.size();) {
@@ -65,8 +84,8 @@ int64_t Optimizer::StepPart(Part& part, double learning_rate) {
     }
     // Whole slots, padding included: kernels then see whole vectors, and a
     // value's bits do not depend on the run that it is part of.
-    StepSpan(part, {slots[begin].offset, slots[end - 1].end},
-             part.steps[slots[begin].id], learning_rate);
+    StepRun(part, {slots[begin].offset, slots[end - 1].end},
+            part.steps[slots[begin].id], learning_rate, divides);
     stepped += static_cast<int64_t>(end - begin);
     for (; begin < end; ++begin) {
       part.buffer->CountWrite(begin);
@@ -77,16 +96,18 @@ int64_t Optimizer::StepPart(Part& part, double learning_rate) {
   return stepped;
 }
 
-// Of `span` what is stepped here.
-void Optimizer::StepSpan(const Part& part, ElementSpan span, int64_t steps,
-                         double learning_rate) {
-  const int64_t begin = std::max(span.begin, part.span.begin);
-  const int64_t length = std::min(span.end, part.span.end) - begin;
+// Of the run's elements those that are stepped here.
+void Optimizer::StepRun(const Part& part, ElementSpan run, int64_t steps,
+                        double learning_rate,
+                        const std::optional<at::Tensor>& divisor) {
+  const int64_t begin = std::max(run.begin, part.span.begin);
+  const int64_t length = std::min(run.end, part.span.end) - begin;
   if (length <= 0) return;
   Range range{part.buffer->values().narrow(0, begin, length),
               part.buffer->grads().narrow(0, begin, length),
               {},
-              steps};
+              steps,
+              divisor};
   for (const at::Tensor& state : part.state) {
     range.state.push_back(state.narrow(0, begin - part.span.begin, length));
   }

@@ -6,7 +6,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,10 +49,14 @@ class Optimizer {
   // What it was made for.
   FlatBufferList buffers() const;
 
+  // What a buffer's gradients are divided by, in place, in the pass that steps
+  // (clipping). 1: nothing is.
+  using DivisorOf = std::function<double(const FlatBuffer&)>;
+
   // One step, with this learning rate. Returns how many parameters it stepped:
   // those that have a gradient. Where there are parameters and none has one,
   // Backward was forgotten, most likely; the first time this is logged.
-  int64_t Step(double learning_rate);
+  int64_t Step(double learning_rate, const DivisorOf& divisor_of = nullptr);
 
   // The state, by "PARAMETER.STATE" with PyTorch's state names; a parameter
   // that has not been stepped has none. In the order of the parameters given to
@@ -90,8 +96,9 @@ class Optimizer {
   struct Range {
     at::Tensor values;
     at::Tensor grads;
-    std::vector<at::Tensor> state;  // as Traits::buffers
-    int64_t steps;                  // done before this one
+    std::vector<at::Tensor> state;      // as Traits::buffers
+    int64_t steps;                      // done before this one
+    std::optional<at::Tensor> divisor;  // of grads, float32; null: none
   };
 
   // What `buffers` lists must outlive the optimizer.
@@ -117,9 +124,9 @@ class Optimizer {
     size_t slot;
   };
 
-  int64_t StepPart(Part& part, double learning_rate);
-  void StepSpan(const Part& part, ElementSpan span, int64_t steps,
-                double learning_rate);
+  int64_t StepPart(Part& part, double learning_rate, double divisor);
+  void StepRun(const Part& part, ElementSpan run, int64_t steps,
+               double learning_rate, const std::optional<at::Tensor>& divisor);
   int64_t NextSteps(int64_t steps) const;
   std::vector<Place> PlacesInOrder() const;
   // `states` are whole, as Traits::buffers.

@@ -36,28 +36,20 @@ void ParameterUpdate::ClipValues() {
   if (clip_value_ > 0) ClipGradientValue(buffers_, clip_value_);
 }
 
-void ParameterUpdate::ScaleFor(const GradientNorms& norms) {
-  for (FlatBuffer* buffer : buffers_) {
-    const bool averaged = buffer->traits().reduces_over(kDataAxis);
-    ScaleGradients(FlatBufferList({buffer}), clip_norm_,
-                   averaged ? norms.averaged : norms.own);
-  }
-}
-
 absl::Status ParameterUpdate::Step(double learning_rate,
-                                   absl::FunctionRef<absl::Status()> clip) {
+                                   const std::optional<GradientNorms>& norms) {
   for (FlatBuffer* buffer : buffers_) {
     TANDEM_RETURN_IF_ERROR(buffer->CheckViews());
   }
   TANDEM_RETURN_IF_ERROR(FaultPoint("before_optimizer"));
   const TraceScope scope("compute", "optimizer");
-  return CatchTorch(
-      [&]() -> absl::Status {
-        TANDEM_RETURN_IF_ERROR(clip());
-        optimizer_.Step(learning_rate);
-        return absl::OkStatus();
-      },
-      "optimizer step");
+  const auto divisor_of = [&](const FlatBuffer& buffer) {
+    if (!norms.has_value()) return 1.0;
+    const bool averaged = buffer.traits().reduces_over(kDataAxis);
+    return ClippingDivisor(clip_norm_, averaged ? norms->averaged : norms->own);
+  };
+  return CatchTorch([&] { optimizer_.Step(learning_rate, divisor_of); },
+                    "optimizer step");
 }
 
 }  // namespace tandem

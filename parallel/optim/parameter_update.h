@@ -4,7 +4,8 @@
 #ifndef TANDEM_PARALLEL_OPTIM_PARAMETER_UPDATE_H_
 #define TANDEM_PARALLEL_OPTIM_PARAMETER_UPDATE_H_
 
-#include "absl/functional/function_ref.h"
+#include <optional>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
@@ -42,14 +43,12 @@ class ParameterUpdate {
   // By value, where the options say so.
   void ClipValues();
 
-  // One step of the optimizers. `clip`, which may be null, comes first, timed
-  // and guarded with it. Internal for a parameter or gradient that no longer
-  // lies in its flat buffer.
+  // One step of the optimizers. With `norms`, the whole model's, gradients are
+  // clipped in the same pass (what is another rank's share, there).
+  // FailedPrecondition for a parameter or gradient that no longer lies in its
+  // flat buffer.
   absl::Status Step(double learning_rate,
-                    absl::FunctionRef<absl::Status()> clip);
-
-  // Scales gradients down for `norms`, the whole model's.
-  void ScaleFor(const GradientNorms& norms);
+                    const std::optional<GradientNorms>& norms);
 
   // As GroupedOptimizer's.
   NamedTensors State() const { return optimizer_.State(); }

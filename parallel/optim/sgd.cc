@@ -24,7 +24,7 @@ class Sgd : public Optimizer {
     at::_fused_sgd_({range.values}, {range.grads}, range.state,
                     options_.weight_decay, options_.momentum, learning_rate,
                     options_.dampening, options_.nesterov, /*maximize=*/false,
-                    /*is_first_step=*/range.steps == 0);
+                    /*is_first_step=*/range.steps == 0, range.divisor);
   }
 
  private:

@@ -130,10 +130,7 @@ absl::Status ServedSlice::Apply(const std::vector<at::Tensor>& pushes,
     update_->ClipValues();
   }));
   TANDEM_ASSIGN_OR_RETURN(const std::optional<GradientNorms> norms, Norms());
-  return update_->Step(learning_rate, [&] {
-    if (norms.has_value()) update_->ScaleFor(*norms);
-    return absl::OkStatus();
-  });
+  return update_->Step(learning_rate, norms);
 }
 
 int64_t ServedSlice::BeginOf(const std::string& name) const {

@@ -213,10 +213,7 @@ std::optional<DdpLoggingData> TrainedStage::logging_data() const {
 
 absl::Status TrainedStage::Update(const std::optional<GradientNorms>& norms,
                                   double learning_rate) {
-  TANDEM_RETURN_IF_ERROR(update_->Step(learning_rate, [&] {
-    if (norms.has_value()) update_->ScaleFor(*norms);
-    return absl::OkStatus();
-  }));
+  TANDEM_RETURN_IF_ERROR(update_->Step(learning_rate, norms));
   return sharding_.shards ? GatherValues(Averaged(), *replicas_)
                           : absl::OkStatus();
 }

@@ -2,21 +2,25 @@
 
 #include <ATen/Tensor.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/instrument/fault_point.h"
 #include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/gradient_clipping.h"
+#include "parallel/optim/make_optimizer.h"
 
 namespace tandem {
 namespace {
 
 using ::testing::HasSubstr;
-
-absl::Status Nothing() { return absl::OkStatus(); }
 
 struct Model {
   Model() : buffers(MakeFlatBuffers({{"w", w}})) {}
@@ -38,13 +42,9 @@ TEST(ParameterUpdateTest, ClipsByValueThenAsToldThenSteps) {
   model.Backward(100);
   update->ClipValues();
   EXPECT_EQ(model.w.grad()[0].item<double>(), 4);
-  ASSERT_TRUE(update
-                  ->Step(/*learning_rate=*/1,
-                         [&] {
-                           update->ScaleFor({/*averaged=*/8, /*own=*/1});
-                           return absl::OkStatus();
-                         })
-                  .ok());
+  ASSERT_TRUE(
+      update->Step(/*learning_rate=*/1, GradientNorms{/*averaged=*/8, 1}).ok());
+  EXPECT_NEAR(model.w.grad()[0].item<double>(), 4.0 / 8, 1e-6);
   EXPECT_NEAR(model.w[0].item<double>(), 1 - 4.0 / 8, 1e-6);
 }
 
@@ -59,15 +59,57 @@ TEST(ParameterUpdateTest, UnscalesAndTellsWhatIsNotFinite) {
   EXPECT_TRUE(update->Unscale(0.25F));
 }
 
-TEST(ParameterUpdateTest, NothingStepsWhenClippingFails) {
-  Model model;
-  auto update = ParameterUpdate::Create({}, model.buffers);
-  ASSERT_TRUE(update.ok()) << update.status();
-  model.Backward(2);
-  const absl::Status status =
-      update->Step(1, [] { return absl::OutOfRangeError("no norm"); });
-  EXPECT_THAT(std::string(status.message()), HasSubstr("no norm"));
-  EXPECT_EQ(model.w[0].item<double>(), 1);
+// One pass clips and steps: as clipping and then stepping, but for a rounding.
+TEST(ParameterUpdateTest, ClipsInTheOptimizersPassAsPyTorchDoesBefore) {
+  const std::vector<OptimizerOptions> optimizers = {
+      SgdOptions{/*momentum=*/0.9}, AdamOptions(), AdamWOptions()};
+  int compared = 0;
+  for (const OptimizerOptions& optimizer : optimizers) {
+    for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+      for (const double norm : {0.5, 3.0, 1e9}) {
+        UpdateOptions options;
+        options.optimizer = optimizer;
+        options.clip_norm = 1;
+        const at::Tensor start = at::randn({37}, dtype);
+        at::Tensor a = start.clone().requires_grad_();
+        at::Tensor b = start.clone().requires_grad_();
+        const FlatBuffers fused = MakeFlatBuffers({{"w", a}});
+        const FlatBuffers apart = MakeFlatBuffers({{"w", b}});
+        auto update = ParameterUpdate::Create(options, fused);
+        auto alone = MakeOptimizer(optimizer, apart);
+        for (int step = 0; step < 3; ++step) {
+          const at::Tensor gradient = at::randn({37}, dtype);
+          fused[0]->grads().narrow(0, 0, 37).copy_(gradient);
+          apart[0]->grads().narrow(0, 0, 37).copy_(gradient);
+          fused[0]->set_has_gradient(0, true);
+          apart[0]->set_has_gradient(0, true);
+          ASSERT_TRUE(update->Step(0.1, GradientNorms{norm, norm}).ok());
+          ScaleGradients(apart, 1, norm);
+          (*alone)->Step(0.1);
+        }
+        const double tolerance = dtype == at::kFloat ? 4e-6 : 1e-14;
+        EXPECT_TRUE(a.grad().allclose(b.grad(), tolerance, 0)) << norm;
+        EXPECT_TRUE(a.allclose(b, tolerance, tolerance)) << norm;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_EQ(compared, 18);
+}
+
+TEST(ParameterUpdateTest, ANormThatIsNotFiniteMakesGradientsNanOrZero) {
+  for (const double norm : {std::numeric_limits<double>::infinity(),
+                            std::numeric_limits<double>::quiet_NaN()}) {
+    Model model;
+    UpdateOptions options;
+    options.clip_norm = 1;
+    auto update = ParameterUpdate::Create(options, model.buffers);
+    ASSERT_TRUE(update.ok()) << update.status();
+    model.Backward(2);
+    ASSERT_TRUE(update->Step(1, GradientNorms{norm, norm}).ok());
+    const double gradient = model.w.grad()[0].item<double>();
+    EXPECT_TRUE(std::isnan(norm) ? std::isnan(gradient) : gradient == 0);
+  }
 }
 
 TEST(ParameterUpdateTest, AParameterThatWasReplacedIsNamed) {
@@ -76,7 +118,7 @@ TEST(ParameterUpdateTest, AParameterThatWasReplacedIsNamed) {
   ASSERT_TRUE(update.ok()) << update.status();
   model.Backward(2);
   model.w.set_data(at::ones({3}));
-  EXPECT_THAT(std::string(update->Step(1, Nothing).message()),
+  EXPECT_THAT(std::string(update->Step(1, std::nullopt).message()),
               HasSubstr("parameter w was replaced"));
 }
 
@@ -88,7 +130,7 @@ TEST(ParameterUpdateTest, HasAFaultPointBeforeTheOptimizer) {
   Fault fault;
   fault.point = "before_optimizer";
   ArmFaults({fault});
-  EXPECT_FALSE(update->Step(1, Nothing).ok());
+  EXPECT_FALSE(update->Step(1, std::nullopt).ok());
   ArmFaults({});
   EXPECT_EQ(model.w[0].item<double>(), 1);
 }
