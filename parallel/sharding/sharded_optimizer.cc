@@ -48,7 +48,7 @@ absl::Status ShardedOptimizer::Step(double learning_rate) {
   }
   TANDEM_RETURN_IF_ERROR(
       CatchTorch([&] { optimizer_.Step(learning_rate); }, "optimizer step"));
-  return GatherValues(shared_, *group_);
+  return GatherValues(shared_, *group_, ++steps_);
 }
 
 absl::StatusOr<NamedTensors> ShardedOptimizer::GatherState() const {

@@ -4,6 +4,7 @@
 #ifndef TANDEM_PARALLEL_SHARDING_SHARDED_OPTIMIZER_H_
 #define TANDEM_PARALLEL_SHARDING_SHARDED_OPTIMIZER_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -54,6 +55,7 @@ class ShardedOptimizer {
   GroupedOptimizer optimizer_;
   Communicator* group_;
   FlatBufferList shared_;
+  int64_t steps_ = 0;
 };
 
 }  // namespace tandem

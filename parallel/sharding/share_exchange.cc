@@ -17,8 +17,9 @@ at::Tensor PartOf(const at::Tensor& flat, const ElementSpan& span) {
   return flat.narrow(0, span.begin, span.length());
 }
 
-std::string StateOf(int rank) {
-  return absl::StrCat("rank ", rank, "'s share of the optimizer's state");
+std::string StateOf(int rank, const Communicator& group) {
+  return absl::StrCat("rank ", group.NameOf(rank),
+                      "'s share of the optimizer's state");
 }
 
 }  // namespace
@@ -27,14 +28,16 @@ OptimizerShare ShareIn(const Communicator& group) {
   return {group.rank(), group.size()};
 }
 
-absl::Status GatherValues(const FlatBufferList& buffers, Communicator& group) {
+absl::Status GatherValues(const FlatBufferList& buffers, Communicator& group,
+                          int64_t step) {
   for (const FlatBuffer* buffer : buffers) {
     for (int rank = 0; rank < group.size(); ++rank) {
       const ElementSpan span = SpanOf(*buffer, {rank, group.size()});
       if (span.length() == 0) continue;
       TANDEM_RETURN_IF_ERROR(
-          group.Broadcast(PartOf(buffer->values(), span), rank, [rank] {
-            return absl::StrCat("the parameters that rank ", rank, " updates");
+          group.Broadcast(PartOf(buffer->values(), span), rank, [=, &group] {
+            return absl::StrCat("the parameters that rank ", group.NameOf(rank),
+                                " updates at the end of step ", step);
           }));
     }
   }
@@ -48,7 +51,7 @@ absl::StatusOr<at::Tensor> GatherOnFirst(const FlatBuffer& buffer,
     if (mine.numel() == 0) return at::Tensor();
     TANDEM_ASSIGN_OR_RETURN(PendingCollective sent,
                             group.StartSend(mine, /*to=*/0, /*tag=*/0, [&] {
-                              return StateOf(group.rank());
+                              return StateOf(group.rank(), group);
                             }));
     TANDEM_RETURN_IF_ERROR(sent.Wait());
     return at::Tensor();
@@ -65,7 +68,7 @@ absl::StatusOr<at::Tensor> GatherOnFirst(const FlatBuffer& buffer,
     TANDEM_ASSIGN_OR_RETURN(
         PendingCollective coming,
         group.StartReceive(PartOf(all, span), rank, /*tag=*/0,
-                           [rank] { return StateOf(rank); }));
+                           [&, rank] { return StateOf(rank, group); }));
     TANDEM_RETURN_IF_ERROR(coming.Wait());
   }
   return all;

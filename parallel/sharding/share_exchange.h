@@ -6,6 +6,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
@@ -22,8 +24,9 @@ OptimizerShare ShareIn(const Communicator& group);
 // After every rank has stepped its own share: all have all values, in place,
 // bit for bit those of their owners. Fewest copies where values() lie in a
 // group buffer (core/comm/group_buffer.h). Collective; errors are
-// Communicator's.
-absl::Status GatherValues(const FlatBufferList& buffers, Communicator& group);
+// Communicator's, and name the step, counted from 1.
+absl::Status GatherValues(const FlatBufferList& buffers, Communicator& group,
+                          int64_t step);
 
 // `mine` are this rank's elements of a state of `buffer`: on the group's first
 // rank all of them, [buffer's size], elsewhere undefined. Collective; errors

@@ -179,6 +179,7 @@ absl::Status TrainedStage::MakeGradients(const NamedTensors& parameters) {
 }
 
 absl::Status TrainedStage::Prepare(bool averages, bool at_end) {
+  ++steps_;
   for (FlatBuffer* buffer : all()) buffer->ZeroGrad();
   if (reducer_ != nullptr) {
     reducer_->set_averages(averages);
@@ -214,7 +215,7 @@ std::optional<DdpLoggingData> TrainedStage::logging_data() const {
 absl::Status TrainedStage::Update(const std::optional<GradientNorms>& norms,
                                   double learning_rate) {
   TANDEM_RETURN_IF_ERROR(update_->Step(learning_rate, norms));
-  return sharding_.shards ? GatherValues(Averaged(), *replicas_)
+  return sharding_.shards ? GatherValues(Averaged(), *replicas_, steps_)
                           : absl::OkStatus();
 }
 

@@ -74,7 +74,6 @@ class TrainedStage {
   // Their way to the whole batch's; null: there are no others.
   StageGradients* gradients() { return gradients_.get(); }
 
-  // As ParameterUpdate's.
   bool Unscale(float inverse) { return update_->Unscale(inverse); }
   void ClipValues() { update_->ClipValues(); }
   // Scales gradients where `norms` ask for it, and steps.
@@ -137,6 +136,7 @@ class TrainedStage {
   std::vector<at::Tensor> buffers_;
   Communicator* replicas_ = nullptr;
   ShardingChoice sharding_;
+  int64_t steps_ = 0;  // begun
   std::map<Part, FlatBuffers> parts_;
   std::unique_ptr<StageGradients> gradients_;  // null: they are complete
   StageReducer* reducer_ = nullptr;            // null: it is not one

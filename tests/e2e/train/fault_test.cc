@@ -111,6 +111,18 @@ TEST_P(BackendTest, APendingWarningPutsNothingOff) {
   }
 }
 
+// Others wait for the values that it should have updated.
+TEST_P(BackendTest, WhoIsOutOfASharedOptimizerIsNamed) {
+  for (const std::string action : {"kill", "stop"}) {
+    Flags flags = FaultJob(GetParam(), TimeoutFor(action));
+    flags.push_back("--shard_optimizer=on");
+    FaultRanks ranks(flags, 1, FaultAt("before_optimizer", 1, action));
+    ExpectEveryoneNames(ranks, 1, action, [](const std::string& said) {
+      EXPECT_THAT(said, HasSubstr("updates at the end of step 3"));
+    });
+  }
+}
+
 TEST_P(BackendTest, AFrozenServerOfTheStoreIsNamedInTheWarning) {
   Flags flags = FaultJob(GetParam(), kShortTimeout);
   flags.push_back("--straggler_warning=1");

@@ -108,7 +108,7 @@ TEST(ShareExchangeTest, ValuesOfAllRanksAndStateOnTheFirst) {
           const FlatBuffers buffers = BuffersOf(70);  // some shares are empty
           FlatBuffer& buffer = *buffers[0];
           buffer.values().fill_(world.rank());
-          EXPECT_TRUE(GatherValues(buffers, world).ok());
+          EXPECT_TRUE(GatherValues(buffers, world, 1).ok());
           const ElementSpan mine = SpanOf(buffer, ShareIn(world));
           const at::Tensor state = buffer.AddStateOf(mine.begin, mine.end);
           state.fill_(world.rank());
