@@ -22,6 +22,7 @@ std::optional<at::Tensor> DivisorFor(const FlatBuffer& buffer, double divisor) {
 }
 
 }  // namespace
+
 Optimizer::Optimizer(Traits traits, const FlatBufferList& buffers,
                      const ShareOfBuffer& share_of)
     : traits_(std::move(traits)) {

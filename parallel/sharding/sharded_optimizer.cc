@@ -4,41 +4,23 @@
 
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/mesh/mesh.h"
 #include "parallel/sharding/share_exchange.h"
 
 namespace tandem {
-namespace {
-
-bool IsShared(const FlatBuffer& buffer) {
-  return buffer.traits().reduces_over(kDataAxis);
-}
-
-FlatBufferList SharedOf(const FlatBufferList& buffers) {
-  std::vector<FlatBuffer*> shared;
-  for (FlatBuffer* buffer : buffers) {
-    if (IsShared(*buffer)) shared.push_back(buffer);
-  }
-  return FlatBufferList(std::move(shared));
-}
-
-}  // namespace
 
 ShardedOptimizer::ShardedOptimizer(GroupedOptimizer optimizer,
                                    Communicator& group)
-    : optimizer_(std::move(optimizer)),
-      group_(&group),
-      shared_(SharedOf(optimizer_.buffers())) {}
+    : optimizer_(std::move(optimizer)), group_(&group) {}
 
 absl::StatusOr<ShardedOptimizer> ShardedOptimizer::Create(
     const std::vector<OptimizerOptions>& options, const FlatBufferList& buffers,
     Communicator& group) {
   TANDEM_ASSIGN_OR_RETURN(
       GroupedOptimizer optimizer,
-      GroupedOptimizer::Create(
-          options, buffers, [&group](const FlatBuffer& buffer) {
-            return IsShared(buffer) ? ShareIn(group) : OptimizerShare();
-          }));
+      GroupedOptimizer::Create(options, buffers,
+                               [&group](const FlatBuffer& buffer) {
+                                 return ShareIn(group, buffer);
+                               }));
   return ShardedOptimizer(std::move(optimizer), group);
 }
 
@@ -48,7 +30,7 @@ absl::Status ShardedOptimizer::Step(double learning_rate) {
   }
   TANDEM_RETURN_IF_ERROR(
       CatchTorch([&] { optimizer_.Step(learning_rate); }, "optimizer step"));
-  return GatherValues(shared_, *group_, ++steps_);
+  return GatherValues(optimizer_.buffers(), *group_, ++steps_);
 }
 
 absl::StatusOr<NamedTensors> ShardedOptimizer::GatherState() const {

@@ -54,7 +54,6 @@ class ShardedOptimizer {
 
   GroupedOptimizer optimizer_;
   Communicator* group_;
-  FlatBufferList shared_;
   int64_t steps_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include "core/base/torch_status.h"
 #include "core/comm/pending_collective.h"
 #include "core/device/memory_category.h"
+#include "core/mesh/mesh.h"
 
 namespace tandem {
 namespace {
@@ -24,13 +25,15 @@ std::string StateOf(int rank, const Communicator& group) {
 
 }  // namespace
 
-OptimizerShare ShareIn(const Communicator& group) {
+OptimizerShare ShareIn(const Communicator& group, const FlatBuffer& buffer) {
+  if (!buffer.traits().reduces_over(kDataAxis)) return OptimizerShare();
   return {group.rank(), group.size()};
 }
 
 absl::Status GatherValues(const FlatBufferList& buffers, Communicator& group,
                           int64_t step) {
   for (const FlatBuffer* buffer : buffers) {
+    if (ShareIn(group, *buffer).is_whole()) continue;
     for (int rank = 0; rank < group.size(); ++rank) {
       const ElementSpan span = SpanOf(*buffer, {rank, group.size()});
       if (span.length() == 0) continue;
@@ -61,7 +64,7 @@ absl::StatusOr<at::Tensor> GatherOnFirst(const FlatBuffer& buffer,
         const MemoryCategoryScope scope(MemoryCategory::kTemporaries);
         return at::empty_like(buffer.values());
       }));
-  PartOf(all, SpanOf(buffer, ShareIn(group))).copy_(mine);
+  PartOf(all, SpanOf(buffer, ShareIn(group, buffer))).copy_(mine);
   for (int rank = 1; rank < group.size(); ++rank) {
     const ElementSpan span = SpanOf(buffer, {rank, group.size()});
     if (span.length() == 0) continue;

@@ -17,14 +17,15 @@
 
 namespace tandem {
 
-// This rank's share where a group's ranks, which have the same buffers, share
-// the optimizer.
-OptimizerShare ShareIn(const Communicator& group);
+// This rank's share of a buffer where a group's ranks, which have the same
+// buffers, share the optimizer: all of one whose gradients are not averaged
+// over them (parameters_to_ignore).
+OptimizerShare ShareIn(const Communicator& group, const FlatBuffer& buffer);
 
-// After every rank has stepped its own share: all have all values, in place,
-// bit for bit those of their owners. Fewest copies where values() lie in a
-// group buffer (core/comm/group_buffer.h). Collective; errors are
-// Communicator's, and name the step, counted from 1.
+// After every rank has stepped its own share: all have all values of what they
+// share, in place, bit for bit those of their owners. Fewest copies where
+// values() lie in a group buffer (core/comm/group_buffer.h). Collective; errors
+// are Communicator's, and name the step, counted from 1.
 absl::Status GatherValues(const FlatBufferList& buffers, Communicator& group,
                           int64_t step);
 

@@ -101,10 +101,8 @@ FlatBufferList TrainedStage::Averaged() const {
   return FlatBufferList(Averaged({Part::kOwn, Part::kDelayed, Part::kCopies}));
 }
 
-// Each replica steps what it keeps to itself.
 OptimizerShare TrainedStage::ShareOf(const FlatBuffer& buffer) const {
-  const bool is_alike = buffer.traits().reduces_over(kDataAxis);
-  return sharding_.shards && is_alike ? ShareIn(*replicas_) : OptimizerShare();
+  return sharding_.shards ? ShareIn(*replicas_, buffer) : OptimizerShare();
 }
 
 FlatBuffer::Allocate TrainedStage::SharedMemory(absl::Status* failed) const {
@@ -215,7 +213,7 @@ std::optional<DdpLoggingData> TrainedStage::logging_data() const {
 absl::Status TrainedStage::Update(const std::optional<GradientNorms>& norms,
                                   double learning_rate) {
   TANDEM_RETURN_IF_ERROR(update_->Step(learning_rate, norms));
-  return sharding_.shards ? GatherValues(Averaged(), *replicas_, steps_)
+  return sharding_.shards ? GatherValues(all(), *replicas_, steps_)
                           : absl::OkStatus();
 }
 

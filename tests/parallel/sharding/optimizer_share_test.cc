@@ -109,7 +109,7 @@ TEST(ShareExchangeTest, ValuesOfAllRanksAndStateOnTheFirst) {
           FlatBuffer& buffer = *buffers[0];
           buffer.values().fill_(world.rank());
           EXPECT_TRUE(GatherValues(buffers, world, 1).ok());
-          const ElementSpan mine = SpanOf(buffer, ShareIn(world));
+          const ElementSpan mine = SpanOf(buffer, ShareIn(world, buffer));
           const at::Tensor state = buffer.AddStateOf(mine.begin, mine.end);
           state.fill_(world.rank());
           const auto gathered = GatherOnFirst(buffer, state, world);
