@@ -9,6 +9,7 @@
 #include "core/base/text_table.h"
 #include "tools/bench/comparison/report.h"
 #include "tools/bench/measure/median.h"
+#include "tools/bench/measure/product_floor.h"
 
 namespace tandem {
 namespace {
@@ -35,10 +36,7 @@ std::vector<std::string> BreakdownRow(const CaseResult& result,
 // What an operator does, for the profile's sums.
 std::string KindOf(const std::string& op) {
   if (absl::StrContains(op, "_fused_")) return "optimizer";
-  for (const char* part : {"onvolution", "mm", "_linear_", "attention"}) {
-    if (absl::StrContains(op, part)) return "matrices";
-  }
-  return "the rest";
+  return IsProduct(op) ? "matrices" : "the rest";
 }
 
 // The processor time of a step, and the sums of its kinds of operators.
@@ -86,21 +84,26 @@ std::string BreakdownTable(const std::vector<DdpResult>& results) {
 }
 
 std::string RooflineTable(const std::vector<DdpResult>& results) {
-  std::vector<std::vector<std::string>> rows = {{"case", "GFLOP", "MKL GFLOP/s",
-                                                 "oneDNN GFLOP/s", "floor ms",
-                                                 "all-reduce", "Gloo's"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"case", "GFLOP", "MKL GFLOP/s", "oneDNN GFLOP/s", "floor ms",
+       "products ms", "of a step", "all-reduce", "Gloo's"}};
   for (const DdpResult& result : results) {
     const double peak = std::max(result.mkl_gflops, result.one_dnn_gflops);
     const Workload& workload = result.bench.workload;
     const double gflop = workload.gflop *
                          static_cast<double>(workload.batch_size) /
                          result.bench.layout.replicas;
-    rows.push_back({result.bench.name, absl::StrFormat("%.3f", gflop),
-                    absl::StrFormat("%.0f", result.mkl_gflops),
-                    absl::StrFormat("%.0f", result.one_dnn_gflops),
-                    absl::StrFormat("%.2f", gflop / peak * 1e3),
-                    absl::StrFormat("%.2f ms", result.all_reduce_ms),
-                    absl::StrFormat("%.2f ms", result.gloo_all_reduce_ms)});
+    const double products_ms = result.products.at("ms");
+    rows.push_back(
+        {result.bench.name, absl::StrFormat("%.3f", gflop),
+         absl::StrFormat("%.0f", result.mkl_gflops),
+         absl::StrFormat("%.0f", result.one_dnn_gflops),
+         absl::StrFormat("%.2f", gflop / peak * 1e3),
+         absl::StrFormat("%.2f", products_ms),
+         absl::StrFormat("%.0f %%",
+                         100 * products_ms / Median(result.ours.alone_ms)),
+         absl::StrFormat("%.2f ms", result.all_reduce_ms),
+         absl::StrFormat("%.2f ms", result.gloo_all_reduce_ms)});
   }
   return TextTable(rows);
 }
@@ -112,6 +115,15 @@ std::string ProfileTable(const DdpResult& result) {
     absl::StrAppendFormat(
         &table, "  %9.3f ms %7.1f calls  %s\n", ops[i].at("ms").get<double>(),
         ops[i].at("calls").get<double>(), ops[i].at("name").get<std::string>());
+  }
+  absl::StrAppend(&table, "its products alone, each warm:\n");
+  const json& products = result.products.at("products");
+  for (size_t i = 0; i < std::min(products.size(), kOpsShown); ++i) {
+    const json& each = products[i];
+    absl::StrAppendFormat(
+        &table, "  %9.3f ms %7.1f calls  %s: %s\n", each.at("ms").get<double>(),
+        each.at("calls").get<double>(), each.at("name").get<std::string>(),
+        each.at("operands").get<std::string>());
   }
   return table;
 }

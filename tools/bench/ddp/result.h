@@ -18,7 +18,8 @@ struct DdpResult : CaseResult {
   // over Gloo, with nothing else to do.
   double all_reduce_ms = 0;
   double gloo_all_reduce_ms = 0;
-  nlohmann::json profile;  // of rank 0's step alone: see op_profile.h
+  nlohmann::json profile;   // of rank 0's step alone: see op_profile.h
+  nlohmann::json products;  // the same step's: see product_floor.h
 };
 
 }  // namespace tandem

@@ -101,6 +101,9 @@ class CaseRun {
     TANDEM_ASSIGN_OR_RETURN(const std::vector<json> profile,
                             ours.Ask(absl::StrCat("profile ", kProfiledSteps)));
     result.profile = profile.front();
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<json> products,
+                            ours.Ask("products"));
+    result.products = products.front();
     return absl::OkStatus();
   }
 

@@ -19,6 +19,7 @@
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/measure/op_profile.h"
 #include "tools/bench/measure/overlap_times.h"
+#include "tools/bench/measure/product_floor.h"
 #include "tools/bench/measure/usage.h"
 #include "tools/bench/rank/alone.h"
 #include "tools/bench/rank/group.h"
@@ -99,6 +100,7 @@ class RankServer {
         {"overlap", &RankServer::Overlap},
         {"stages", &RankServer::Stages},
         {"profile", &RankServer::Profile},
+        {"products", &RankServer::Products},
         {"gemm", &RankServer::Gemm},
         {"all_reduce", &RankServer::AllReduce}};
     return *commands;
@@ -190,6 +192,11 @@ class RankServer {
     OpProfile profile;
     TANDEM_RETURN_IF_ERROR(models->first().Steps(count));
     return profile.Take(count);
+  }
+
+  absl::StatusOr<json> Products(int64_t) {
+    TANDEM_ASSIGN_OR_RETURN(AloneModels* const models, Alone());
+    return ProductFloor([&] { return models->first().Steps(1); });
   }
 
   absl::StatusOr<json> Gemm(int64_t) { return GemmLimits(); }

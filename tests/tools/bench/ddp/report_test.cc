@@ -81,8 +81,10 @@ TEST(RooflineTable, SaysWhatTheMachineCouldDo) {
   // A rank's half of the batch takes 3 GFLOP.
   result.bench.workload.gflop = 3 / 32.0;
   result.gloo_all_reduce_ms = 7;
+  result.products = {{"ms", 1.05}};
   const std::string table = RooflineTable({result});
   EXPECT_THAT(table, HasSubstr("30.00"));  // 3 GFLOP at 100 GFLOP/s
+  EXPECT_THAT(table, HasSubstr("70 %"));   // 1.05 of the 1.5 ms alone
   EXPECT_THAT(table, HasSubstr("2.00 ms"));
   EXPECT_THAT(table, HasSubstr("7.00 ms"));
 }
@@ -94,7 +96,14 @@ TEST(ProfileTable, SumsKindsOfOperators) {
                      {{{"name", "aten::mm"}, {"ms", 4.0}, {"calls", 2.0}},
                       {{"name", "aten::addmm"}, {"ms", 2.0}, {"calls", 1.0}},
                       {{"name", "aten::sum"}, {"ms", 1.0}, {"calls", 3.0}}}}};
+  result.products = {{"ms", 3.0},
+                     {"products",
+                      {{{"name", "aten::mm"},
+                        {"operands", "Float[2, 3]/[3, 1]"},
+                        {"ms", 1.5},
+                        {"calls", 2.0}}}}};
   const std::string table = ProfileTable(result);
+  EXPECT_THAT(table, HasSubstr("2.0 calls  aten::mm: Float[2, 3]/[3, 1]"));
   EXPECT_THAT(table, HasSubstr("matrices 6.00, the rest 1.00, outside"));
   EXPECT_THAT(table, HasSubstr("outside operators 3.00"));
   EXPECT_THAT(table, HasSubstr("2.0 calls  aten::mm"));

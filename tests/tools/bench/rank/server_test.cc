@@ -139,6 +139,19 @@ TEST_F(RankServerTest, TheProfileNamesTheOptimizer) {
   EXPECT_TRUE(found);
 }
 
+TEST_F(RankServerTest, ProductsAreAPartOfAStep) {
+  const auto side = Start("mlp_small", {1, 1, 1});
+  Ask(*side, kDdp);
+  const json products = Ask(*side, "products");
+  EXPECT_GT(products.at("ms"), 0);
+  double calls = 0;
+  for (const json& each : products.at("products")) {
+    calls += each.at("calls").get<double>();
+  }
+  // Of 8 linear layers: forward, weights, and inputs but the first's.
+  EXPECT_EQ(calls, 8 + 8 + 7);
+}
+
 TEST_F(RankServerTest, EverySettingTrainsTheSame) {
   const auto side = Start("mlp_deep", {1, 1, 2});
   Ask(*side, "use 1f1b 1 1 uniform");
