@@ -24,17 +24,18 @@ class FlatBuffer::Gather : public GradientPlace {
       : link_(std::move(link)), id_(id) {}
 
  protected:
-  at::Tensor Find() override {
+  Memory Find() override {
     const FlatBuffer* buffer = link_->buffer;
-    if (buffer == nullptr) return at::Tensor();
+    if (buffer == nullptr) return {};
     const FlatSlot& slot = buffer->slots_[buffer->index_of_[id_]];
+    const at::Tensor& gradient = slot.parameter.grad();
     // What was replaced, CheckParameters() is to find.
-    if (slot.parameter.grad().defined() ||
-        !slot.LiesIn(slot.parameter, buffer->values_) ||
-        slot.parameter.scalar_type() != buffer->values_.scalar_type()) {
-      return at::Tensor();
+    if (!slot.LiesIn(slot.parameter, buffer->values_) ||
+        slot.parameter.scalar_type() != buffer->values_.scalar_type() ||
+        (gradient.defined() && !slot.LiesIn(gradient, buffer->grads_))) {
+      return {};
     }
-    return buffer->View(buffer->grads_, slot);
+    return {buffer->View(buffer->grads_, slot), gradient.defined()};
   }
   void Begin() override {
     link_->buffer->set_has_gradient(link_->buffer->index_of_[id_], true);
