@@ -13,8 +13,8 @@ namespace tandem {
 // many heads, to [n, tokens, width]:
 // torch.nn.functional.scaled_dot_product_attention with is_causal, within
 // rounding, by the fused kernel (core/fused/causal_attention.h) where there is
-// one, else by LibTorch's. `heads` divide the width. Differentiable any number
-// of times.
+// one (for floats, where none is for bf16 or fp16), else by LibTorch's. `heads`
+// divide the width. Differentiable any number of times.
 at::Tensor CausalAttentionFunction(const at::Tensor& qkv, int64_t heads);
 
 }  // namespace tandem

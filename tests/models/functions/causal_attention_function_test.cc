@@ -9,6 +9,8 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <cmath>
+#include <utility>
 #include <vector>
 
 namespace tandem {
@@ -41,6 +43,31 @@ TEST(CausalAttentionFunctionTest, IsLibTorchs) {
     const at::Tensor dy = at::randn(y.sizes(), dtype);
     EXPECT_TRUE(at::allclose(grad({y}, {mine}, {dy})[0],
                              grad({expected}, {its}, {dy})[0], 1e-4, 1e-5));
+  }
+}
+
+// Computed in floats, on any processor, and rounded at the end (bf16 keeps 8
+// bits, fp16 11): gradients also within, for queries' and keys' go through
+// rounded probabilities where there are instructions for bf16.
+TEST(CausalAttentionFunctionTest, Of16BitsIsThatOfDoubles) {
+  for (const auto& [dtype, bits] :
+       {std::pair(at::kBFloat16, 8), std::pair(at::kHalf, 11)}) {
+    const at::Tensor narrow =
+        at::randn({2, 70, 3 * kHeads * 4}).to(dtype).set_requires_grad(true);
+    const at::Tensor wide =
+        narrow.detach().to(at::kDouble).set_requires_grad(true);
+    const at::Tensor y = CausalAttentionFunction(narrow, kHeads);
+    EXPECT_EQ(y.scalar_type(), dtype);
+    const at::Tensor expected = ByLibTorch(wide);
+    const double rounding = std::ldexp(1, -bits);
+    EXPECT_TRUE(
+        at::allclose(y.to(at::kDouble), expected, 2 * rounding, 4 * rounding));
+    const at::Tensor dy = at::randn(y.sizes()).to(dtype);
+    const at::Tensor gradient = grad({y}, {narrow}, {dy})[0];
+    EXPECT_EQ(gradient.scalar_type(), dtype);
+    EXPECT_TRUE(at::allclose(gradient.to(at::kDouble),
+                             grad({expected}, {wide}, {dy.to(at::kDouble)})[0],
+                             4 * rounding, 16 * rounding));
   }
 }
 
