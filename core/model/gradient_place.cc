@@ -63,10 +63,10 @@ void GradientPlace::Announce(const at::Tensor& parameter) {
 
 bool GradientPlace::PutHere(Write write) {
   absl::MutexLock lock(&mutex_);
-  const Memory memory = Find();
-  if (!memory.tensor.defined()) return false;
-  write(memory.tensor, memory.has_gradient);
-  if (!memory.has_gradient) Begin();
+  const at::Tensor gradient = Find();
+  if (!gradient.defined()) return false;
+  write(gradient);
+  Begin();
   has_put_ = true;
   return true;
 }

@@ -1,7 +1,6 @@
 // Gradient places: where the gradients of parameters are to lie, for functions
-// that write or add them there themselves instead of giving autograd a tensor
-// of their own, which is then copied or added (Megatron's gradient accumulation
-// fusion).
+// that write them there themselves instead of giving autograd a tensor of their
+// own, which is then copied or added (Megatron's gradient accumulation fusion).
 // Functions know this alone, not whose memory it is.
 
 #ifndef TANDEM_CORE_MODEL_GRADIENT_PLACE_H_
@@ -24,16 +23,18 @@ namespace tandem {
 // Thread-safe: backward may run on any threads.
 class GradientPlace : public torch::autograd::FunctionPostHook {
  public:
-  // Writes a gradient, over whatever lies there, or adds one to what lies
-  // there.
-  using Write = absl::FunctionRef<void(const at::Tensor& gradient, bool adds)>;
+  // Writes a gradient, over whatever lies there.
+  using Write = absl::FunctionRef<void(const at::Tensor& gradient)>;
 
   // Has `write` put a gradient of `parameter` (with its sizes and strides), and
-  // returns true, if it has a place, the gradient that there is so far, if any,
-  // lies in it, and nobody but that place is to see this one: backward is
-  // neither recorded nor for grad(), runs on the device's default stream, and
-  // there are no hooks on the parameter. Else does nothing. A function whose
-  // gradient has been put gives autograd none.
+  // returns true, if it has a place, no gradient lies there yet, and nobody but
+  // that place is to see this one: backward is neither recorded nor for grad(),
+  // runs on the device's default stream, and there are no hooks on the
+  // parameter. Else does nothing. A function whose gradient has been put gives
+  // autograd none.
+  //
+  // What comes to a gradient that is there, autograd adds: it sums what one
+  // backward gives first, and bits are not to depend on who puts.
   static bool Put(const at::Tensor& parameter, Write write);
 
   // Tells the hooks of the parameter's accumulator what they hear of autograd
@@ -46,15 +47,10 @@ class GradientPlace : public torch::autograd::FunctionPostHook {
       const torch::autograd::variable_list& inputs) final;
 
  protected:
-  struct Memory {
-    at::Tensor tensor;
-    bool has_gradient = false;
-  };
-
   // Where a gradient is to lie; undefined if there is no place any more, or a
-  // gradient elsewhere.
-  virtual Memory Find() = 0;
-  // What lies there now is a gradient, and was none before.
+  // gradient already.
+  virtual at::Tensor Find() = 0;
+  // What lies there now is a gradient.
   virtual void Begin() = 0;
   // The gradient is whole: all parts have been put, or added by the
   // accumulator.

@@ -51,9 +51,8 @@ std::vector<at::Tensor> PatchesWeightGradient(
   const at::Tensor& weight = weights[0];
   const bool has_put =
       weight.is_contiguous() &&
-      GradientPlace::Put(weight, [&](const at::Tensor& gradient, bool adds) {
-        PutMatrixProduct(gradient.view({weight.size(0), -1}), dy, operands[1],
-                         adds);
+      GradientPlace::Put(weight, [&](const at::Tensor& gradient) {
+        PutMatrixProduct(gradient.view({weight.size(0), -1}), dy, operands[1]);
       });
   if (has_put) return {at::Tensor()};
   return {MatrixProduct(dy, operands[1]).view(weight.sizes())};

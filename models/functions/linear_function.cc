@@ -57,8 +57,8 @@ at::Tensor WeightGradient(const at::Tensor& weight, const at::Tensor& dy,
                           const at::Tensor& rows, WeightLayout layout) {
   const Factors factors = FactorsOf(dy, rows, layout);
   const bool has_put =
-      GradientPlace::Put(weight, [&](const at::Tensor& gradient, bool adds) {
-        PutMatrixProduct(gradient, factors.a, factors.b, adds);
+      GradientPlace::Put(weight, [&](const at::Tensor& gradient) {
+        PutMatrixProduct(gradient, factors.a, factors.b);
       });
   return has_put ? at::Tensor()
                  : MatrixProductIn(weight.scalar_type(), factors.a, factors.b);

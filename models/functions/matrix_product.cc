@@ -1,5 +1,6 @@
 #include "models/functions/matrix_product.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
@@ -7,7 +8,6 @@
 #include <torch/library.h>
 
 #include "core/device/host_memory.h"
-#include "core/fused/find_operator.h"
 #include "models/functions/onednn_product.h"
 #include "models/functions/product_library.h"
 #include "models/functions/wide_product.h"
@@ -48,42 +48,27 @@ bool AreForWideProduct(const at::Tensor& product, const at::Tensor& a,
          product.is_contiguous() && a.size(1) == b.size(0) && HasWideProduct();
 }
 
-bool AreForOneDnn(const at::Tensor& a, const at::Tensor& b) {
+bool AreForOneDnn(at::Tensor& product, const at::Tensor& a,
+                  const at::Tensor& b) {
   if (!MayBeForOneDnn(a, b)) return false;
   if (a.scalar_type() != at::kFloat) return true;
   return FasterIsOneDnn(
-      a, b, /*bias=*/{}, [&] { at::mm(a, b); },
-      [&] {
-        PutOneDnnProduct(at::empty({a.size(0), b.size(1)}, a.options()), a, b);
-      });
+      a, b, /*bias=*/{}, [&] { at::mm_out(product, a, b); },
+      [&] { PutOneDnnProduct(product, a, b); });
 }
 
 at::Tensor& PutOnCpu(at::Tensor& product, const at::Tensor& a,
                      const at::Tensor& b) {
   if (AreForWideProduct(product, a, b)) {
-    PutWideProduct(product, a, b, /*adds=*/false);
+    PutWideProduct(product, a, b);
   } else if (product.scalar_type() != a.scalar_type()) {
     product.copy_(MatrixProduct(a, b));
-  } else if (AreForOneDnn(a, b)) {
+  } else if (AreForOneDnn(product, a, b)) {
     PutOneDnnProduct(product, a, b);
   } else {
     at::mm_out(product, a, b);
   }
   return product;
-}
-
-at::Tensor& AddOnCpu(at::Tensor& sum, const at::Tensor& a,
-                     const at::Tensor& b) {
-  if (AreForWideProduct(sum, a, b)) {
-    PutWideProduct(sum, a, b, /*adds=*/true);
-  } else if (sum.scalar_type() != a.scalar_type()) {
-    sum.add_(MatrixProduct(a, b));
-  } else if (AreForOneDnn(a, b)) {
-    PutOneDnnProduct(sum, a, b, /*adds=*/true);
-  } else {
-    at::addmm_out(sum, sum, a, b);
-  }
-  return sum;
 }
 
 at::Tensor ProductWithBiasOnCpu(const at::Tensor& a, const at::Tensor& b,
@@ -102,21 +87,20 @@ TORCH_LIBRARY_FRAGMENT(tandem, library) {
       "put_matrix_product(Tensor(a!) product, Tensor a, Tensor b) -> "
       "Tensor(a!)");
   library.def(
-      "add_matrix_product(Tensor(a!) sum, Tensor a, Tensor b) -> Tensor(a!)");
-  library.def(
       "matrix_product_with_bias(Tensor a, Tensor b, Tensor bias) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(tandem, CPU, library) {
   library.impl("put_matrix_product", PutOnCpu);
-  library.impl("add_matrix_product", AddOnCpu);
   library.impl("matrix_product_with_bias", ProductWithBiasOnCpu);
 }
 
 at::Tensor ProductWithBias(const at::Tensor& a, const at::Tensor& b,
                            const at::Tensor& bias) {
-  static const auto op = FindOperator<decltype(ProductWithBiasOnCpu)>(
-      "tandem::matrix_product_with_bias");
+  static const auto op =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("tandem::matrix_product_with_bias", "")
+          .typed<decltype(ProductWithBiasOnCpu)>();
   return op.call(a, b, bias);
 }
 
@@ -147,13 +131,13 @@ at::Tensor MatrixProductIn(at::ScalarType dtype, const at::Tensor& a,
 }
 
 void PutMatrixProduct(const at::Tensor& product, const at::Tensor& a,
-                      const at::Tensor& b, bool adds) {
-  static const auto put =
-      FindOperator<decltype(PutOnCpu)>("tandem::put_matrix_product");
-  static const auto add =
-      FindOperator<decltype(AddOnCpu)>("tandem::add_matrix_product");
+                      const at::Tensor& b) {
+  static const auto op =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("tandem::put_matrix_product", "")
+          .typed<decltype(PutOnCpu)>();
   at::Tensor to = product;
-  (adds ? add : put).call(to, a, b);
+  op.call(to, a, b);
 }
 
 }  // namespace tandem

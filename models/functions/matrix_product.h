@@ -26,10 +26,9 @@ at::Tensor MatrixProductIn(at::ScalarType dtype, const at::Tensor& a,
                            const at::Tensor& b);
 
 // Writes MatrixProductIn(product.scalar_type(), a, b), bit for bit, to
-// `product` [m, n], or adds such a product to it, which rounds like adding
-// after multiplying, or once less. Not differentiable.
+// `product` [m, n]. Not differentiable.
 void PutMatrixProduct(const at::Tensor& product, const at::Tensor& a,
-                      const at::Tensor& b, bool adds = false);
+                      const at::Tensor& b);
 
 }  // namespace tandem
 

@@ -91,13 +91,10 @@ at::Tensor OneDnnProduct(const at::Tensor& a, const at::Tensor& b,
 }
 
 void PutOneDnnProduct(const at::Tensor& product, const at::Tensor& a,
-                      const at::Tensor& b, bool adds) {
+                      const at::Tensor& b) {
   static const bool puts = WorksInPlace();
   if (puts) {
-    at::native::mkldnn_matmul(a, b, product, /*beta=*/adds ? 1.f : 0.f,
-                              /*alpha=*/1);
-  } else if (adds) {
-    product.add_(OneDnnProduct(a, b, /*bias=*/{}));
+    at::native::mkldnn_matmul(a, b, product, /*beta=*/0, /*alpha=*/1);
   } else {
     product.copy_(OneDnnProduct(a, b, /*bias=*/{}));
   }

@@ -16,9 +16,9 @@ bool HasOneDnnProduct(at::ScalarType dtype);
 at::Tensor OneDnnProduct(const at::Tensor& a, const at::Tensor& b,
                          const at::Tensor& bias);
 
-// Writes it to `product` [m, n], of their dtype, or adds it.
+// Writes it to `product` [m, n], of their dtype.
 void PutOneDnnProduct(const at::Tensor& product, const at::Tensor& a,
-                      const at::Tensor& b, bool adds = false);
+                      const at::Tensor& b);
 
 }  // namespace tandem
 

@@ -38,17 +38,16 @@ void WithOperand(const at::Tensor& matrix, const Use& use) {
 bool HasWideProduct() { return HasGemm(at::kBFloat16); }
 
 void PutWideProduct(const at::Tensor& product, const at::Tensor& a,
-                    const at::Tensor& b, bool adds) {
+                    const at::Tensor& b) {
   if (product.numel() == 0) return;
   if (a.size(1) == 0) {
-    if (!adds) product.zero_();
+    product.zero_();
     return;
   }
   WithOperand(a, [&](const GemmOperand<Bf16>& left) {
     WithOperand(b, [&](const GemmOperand<Bf16>& right) {
       Gemm<Bf16>({a.size(0), a.size(1), b.size(1)}, /*alpha=*/1, left, right,
-                 /*beta=*/adds ? 1.f : 0.f, product.data_ptr<float>(),
-                 b.size(1));
+                 /*beta=*/0, product.data_ptr<float>(), b.size(1));
     });
   });
 }

@@ -12,10 +12,10 @@ namespace tandem {
 // for bf16. Always the same answer in one process.
 bool HasWideProduct();
 
-// Writes a [m, k] times b [k, n] to `product` [m, n], float and contiguous, or
-// adds it. a and b are bf16 in the host's memory, of any strides.
+// Writes a [m, k] times b [k, n] to `product` [m, n], float and contiguous. a
+// and b are bf16 in the host's memory, of any strides.
 void PutWideProduct(const at::Tensor& product, const at::Tensor& a,
-                    const at::Tensor& b, bool adds);
+                    const at::Tensor& b);
 
 }  // namespace tandem
 

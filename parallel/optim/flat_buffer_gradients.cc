@@ -24,18 +24,17 @@ class FlatBuffer::Gather : public GradientPlace {
       : link_(std::move(link)), id_(id) {}
 
  protected:
-  Memory Find() override {
+  at::Tensor Find() override {
     const FlatBuffer* buffer = link_->buffer;
-    if (buffer == nullptr) return {};
+    if (buffer == nullptr) return at::Tensor();
     const FlatSlot& slot = buffer->slots_[buffer->index_of_[id_]];
-    const at::Tensor& gradient = slot.parameter.grad();
     // What was replaced, CheckParameters() is to find.
-    if (!slot.LiesIn(slot.parameter, buffer->values_) ||
-        slot.parameter.scalar_type() != buffer->values_.scalar_type() ||
-        (gradient.defined() && !slot.LiesIn(gradient, buffer->grads_))) {
-      return {};
+    if (slot.parameter.grad().defined() ||
+        !slot.LiesIn(slot.parameter, buffer->values_) ||
+        slot.parameter.scalar_type() != buffer->values_.scalar_type()) {
+      return at::Tensor();
     }
-    return {buffer->View(buffer->grads_, slot), gradient.defined()};
+    return buffer->View(buffer->grads_, slot);
   }
   void Begin() override {
     link_->buffer->set_has_gradient(link_->buffer->index_of_[id_], true);

@@ -32,11 +32,9 @@ class Scaled : public torch::autograd::Function<Scaled> {
                                 const variable_list& gradients) {
     const at::Tensor dx =
         gradients[0] * context->saved_data["factor"].toDouble();
-    const bool has_put =
-        GradientPlace::Put(context->saved_data["x"].toTensor(),
-                           [&](const at::Tensor& gradient, bool adds) {
-                             adds ? gradient.add_(dx) : gradient.copy_(dx);
-                           });
+    const bool has_put = GradientPlace::Put(
+        context->saved_data["x"].toTensor(),
+        [&](const at::Tensor& gradient) { gradient.copy_(dx); });
     return {has_put ? at::Tensor() : dx, at::Tensor()};
   }
 };
@@ -45,7 +43,6 @@ class Scaled : public torch::autograd::Function<Scaled> {
 struct Owner {
   at::Tensor parameter;
   at::Tensor memory;
-  int found = 0;  // how often the place was there for a gradient
   int completed = 0;
 };
 
@@ -54,11 +51,9 @@ class Place : public GradientPlace {
   explicit Place(Owner* owner) : owner_(owner) {}
 
  protected:
-  Memory Find() override {
-    const at::Tensor& gradient = owner_->parameter.grad();
-    if (gradient.defined() && !gradient.is_alias_of(owner_->memory)) return {};
-    ++owner_->found;
-    return {owner_->memory, gradient.defined()};
+  at::Tensor Find() override {
+    const bool is_free = !owner_->parameter.grad().defined();
+    return is_free ? owner_->memory : at::Tensor();
   }
   void Begin() override { owner_->parameter.mutable_grad() = owner_->memory; }
   void Complete() override { ++owner_->completed; }
@@ -90,22 +85,13 @@ class GradientPlaceTest : public testing::Test {
   std::shared_ptr<torch::autograd::Node> accumulator_;
 };
 
-TEST_F(GradientPlaceTest, IsWrittenFirstAndAddedToThen) {
+TEST_F(GradientPlaceTest, IsWrittenFirstAndAddedToByAutogradThen) {
   Scaled::apply(x(), 2).sum().backward();
   ExpectGradient(2, true);
   EXPECT_EQ(owner_.completed, 1);
-  EXPECT_EQ(owner_.found, 1);
   Scaled::apply(x(), 3).sum().backward();
   ExpectGradient(5, true);
   EXPECT_EQ(owner_.completed, 2);
-  EXPECT_EQ(owner_.found, 2);
-}
-
-TEST_F(GradientPlaceTest, AGradientElsewhereAutogradAddsTo) {
-  owner_.parameter.mutable_grad() = at::full({3}, 1.0);
-  Scaled::apply(x(), 2).sum().backward();
-  ExpectGradient(3, false);
-  EXPECT_EQ(owner_.found, 0);
 }
 
 TEST_F(GradientPlaceTest, IsCompleteWhenAllUsesOfTheParameterHaveGiven) {
@@ -158,7 +144,7 @@ TEST_F(GradientPlaceTest, WithoutMemoryAnyMoreThereIsNone) {
 
 TEST_F(GradientPlaceTest, OfATensorThatIsNoLeafThereIsNone) {
   const at::NoGradGuard no_grad;
-  const auto never = [](const at::Tensor&, bool) { FAIL(); };
+  const auto never = [](const at::Tensor&) { FAIL(); };
   EXPECT_FALSE(GradientPlace::Put(x() * 2, never));
   EXPECT_FALSE(GradientPlace::Put(at::ones({3}), never));
 }
@@ -166,7 +152,7 @@ TEST_F(GradientPlaceTest, OfATensorThatIsNoLeafThereIsNone) {
 TEST_F(GradientPlaceTest, OutsideOfABackwardItIsAnnounced) {
   const at::NoGradGuard no_grad;
   EXPECT_TRUE(GradientPlace::Put(
-      x(), [](const at::Tensor& gradient, bool) { gradient.fill_(9); }));
+      x(), [](const at::Tensor& gradient) { gradient.fill_(9); }));
   EXPECT_EQ(owner_.completed, 0);
   GradientPlace::Announce(x());
   EXPECT_EQ(owner_.completed, 1);
