@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -103,7 +102,11 @@ void Add(const c10::OperatorName& op, const Stack& operands) {
 }
 
 std::unique_ptr<at::ObserverContext> Begin(const at::RecordFunction& function) {
-  if (!IsProduct(function.name())) return nullptr;
+  // Autograd's own nodes ("ConvolutionBackward0") are recorded, too, but have
+  // no operands.
+  if (!function.operator_name().has_value() || !IsProduct(function.name())) {
+    return nullptr;
+  }
   auto running = std::make_unique<Running>();
   running->operands.assign(function.inputs().begin(), function.inputs().end());
   if (innermost != nullptr) innermost->calls_products = true;
@@ -115,8 +118,9 @@ void End(const at::RecordFunction& function, at::ObserverContext* context) {
   if (context == nullptr) return;
   auto* running = static_cast<Running*>(context);
   innermost = running->outer;
-  const std::optional<c10::OperatorName> op = function.operator_name();
-  if (!running->calls_products && op.has_value()) Add(*op, running->operands);
+  if (!running->calls_products) {
+    Add(*function.operator_name(), running->operands);
+  }
 }
 
 absl::Status Record(absl::FunctionRef<absl::Status()> step) {

@@ -21,7 +21,9 @@ bool IsProduct(std::string_view op);
 // times, on the calling thread: {"ms": of all, "products": [{"name",
 // "operands", "ms": the median of a call, "calls"}, ...]}, those that take the
 // most first. Operands lie where they did not before, and are warm as far as
-// they fit in the caches. One at a time in a process.
+// they fit in the caches. One at a time in a process. Not in a debug build:
+// there LibTorch's headers give its records of calls another layout than its
+// library.
 absl::StatusOr<nlohmann::json> ProductFloor(
     absl::FunctionRef<absl::Status()> step);
 

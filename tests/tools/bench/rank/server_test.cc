@@ -140,6 +140,9 @@ TEST_F(RankServerTest, TheProfileNamesTheOptimizer) {
 }
 
 TEST_F(RankServerTest, ProductsAreAPartOfAStep) {
+#ifndef NDEBUG
+  GTEST_SKIP() << "LibTorch's records have another layout in debug builds";
+#endif
   const auto side = Start("mlp_small", {1, 1, 1});
   Ask(*side, kDdp);
   const json products = Ask(*side, "products");
