@@ -2,83 +2,107 @@
 
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <vector>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/backend/backend_names.h"
 #include "core/backend/gloo_backend.h"
 #include "core/backend/hierarchical_backend.h"
 #include "core/base/status_macros.h"
-#include "core/base/torch_status.h"
 #include "core/shm/backend.h"
+#include "core/sim/nccl/backend.h"
 #include "core/store/store.h"
 
 namespace tandem {
 namespace {
 
-using MakeBackend = absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> (*)(
-    const c10::intrusive_ptr<c10d::Store>& store, int rank,
-    const std::vector<std::string>& hosts, const CommunicatorOptions& options);
+using MadeBackend = absl::StatusOr<c10::intrusive_ptr<c10d::Backend>>;
 
-struct KnownBackend {
-  const char* name;
-  c10::DeviceType device;
-  c10d::ProcessGroup::BackendType type;
-  MakeBackend make;
-  bool multiplies;  // does an all-reduce take PREMUL_SUM?
-};
-
-absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeShmBackend(
-    const c10::intrusive_ptr<c10d::Store>& store, int rank,
-    const std::vector<std::string>& hosts, const CommunicatorOptions& options) {
-  const HostLayout layout(hosts);
+MadeBackend MakeShm(const GroupPlace& place,
+                    const CommunicatorOptions& options) {
+  const HostLayout layout(place.hosts);
   if (layout.host_count() == 1) {
-    return ShmBackend::Create(store, rank, static_cast<int>(hosts.size()),
+    return ShmBackend::Create(place.store, place.rank, place.size(),
                               options.timeout, options.rank_names);
   }
   return HierarchicalBackend::Create(
-      store, rank, layout, options.timeout, options.rank_names,
+      place.store, place.rank, layout, options.timeout, options.rank_names,
       [&](const StorePtr& its, int its_rank, int its_size) {
         return MakeGlooBackend(its, its_rank, its_size, options);
       });
 }
 
-absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGloo(
-    const c10::intrusive_ptr<c10d::Store>& store, int rank,
-    const std::vector<std::string>& hosts, const CommunicatorOptions& options) {
-  return MakeGlooBackend(store, rank, static_cast<int>(hosts.size()), options);
+MadeBackend MakeGloo(const GroupPlace& place,
+                     const CommunicatorOptions& options) {
+  return MakeGlooBackend(place.store, place.rank, place.size(), options);
 }
 
+MadeBackend MakeSimNccl(const GroupPlace& place,
+                        const CommunicatorOptions& options) {
+  sim::NcclOptions nccl;
+  nccl.make_wire = [place, options](const StorePtr& store) {
+    GroupPlace wire = place;
+    wire.store = store;
+    return MakeShm(wire, options);
+  };
+  nccl.name = place.name;
+  nccl.rank_names = options.rank_names;
+  nccl.job = place.job;
+  nccl.device = options.device;
+  return sim::NcclBackend::Create(place.store, place.rank, place.size(),
+                                  std::move(nccl));
+}
+
+using BackendType = c10d::ProcessGroup::BackendType;
+
+struct KnownBackend {
+  const char* name;
+  BackendType type;
+  MadeBackend (*make)(const GroupPlace& place,
+                      const CommunicatorOptions& options);
+};
+
 constexpr KnownBackend kBackends[] = {
-    {"shm", c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM,
-     &MakeShmBackend, true},
-    {"gloo", c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO,
-     &MakeGloo, false},
+    {"shm", BackendType::CUSTOM, &MakeShm},
+    {"gloo", BackendType::GLOO, &MakeGloo},
+    // A group has one backend of each type.
+    {"sim_nccl", BackendType::NCCL, &MakeSimNccl},
 };
 
 absl::StatusOr<const KnownBackend*> FindBackend(const std::string& name) {
-  std::string known;
   for (const KnownBackend& backend : kBackends) {
     if (backend.name == name) return &backend;
-    absl::StrAppend(&known, known.empty() ? "" : ", ", backend.name);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("no backend is called \"", name, "\"; known are: ", known));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the backend ", name, " is not in this build"));
+}
+
+absl::Status AddBackend(const std::string& name, c10::DeviceType device,
+                        const GroupPlace& place,
+                        const CommunicatorOptions& options,
+                        c10d::ProcessGroup* group) {
+  TANDEM_ASSIGN_OR_RETURN(const KnownBackend* known, FindBackend(name));
+  TANDEM_ASSIGN_OR_RETURN(auto backend, known->make(place, options));
+  group->setBackend(device, known->type, backend);
+  if (device == c10::DeviceType::CPU) group->setDefaultBackend(known->type);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
-    const c10::intrusive_ptr<c10d::Store>& store, int rank,
-    const std::vector<std::string>& hosts, const CommunicatorOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(const KnownBackend* known,
-                          FindBackend(options.backend));
-  TANDEM_ASSIGN_OR_RETURN(c10::intrusive_ptr<c10d::Backend> backend,
-                          known->make(store, rank, hosts, options));
-  auto group = c10::make_intrusive<c10d::ProcessGroup>(
-      store, rank, static_cast<int>(hosts.size()));
-  group->setBackend(known->device, known->type, backend);
-  group->setDefaultBackend(known->type);
+    const GroupPlace& place, const CommunicatorOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const BackendNames names,
+                          ParseBackend(options.backend));
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(place.store, place.rank,
+                                                       place.size());
+  TANDEM_RETURN_IF_ERROR(AddBackend(names.host, c10::DeviceType::CPU, place,
+                                    options, group.get()));
+  if (!names.device.empty()) {
+    TANDEM_RETURN_IF_ERROR(AddBackend(names.device, names.device_type, place,
+                                      options, group.get()));
+  }
   return group;
 }
 
@@ -90,15 +114,12 @@ void AbortBackends(c10d::ProcessGroup& group, const std::string& reason) {
     } else if (auto* hosts =
                    dynamic_cast<HierarchicalBackend*>(backend.get())) {
       hosts->Abort(reason);
+    } else if (auto* nccl = dynamic_cast<sim::NcclBackend*>(backend.get())) {
+      nccl->Abort(reason);
     } else {
       backend->abort();
     }
   }
-}
-
-bool BackendMultiplies(const std::string& name) {
-  const absl::StatusOr<const KnownBackend*> known = FindBackend(name);
-  return known.ok() && (*known)->multiplies;
 }
 
 }  // namespace tandem

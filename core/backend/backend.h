@@ -12,15 +12,28 @@
 
 #include "absl/status/statusor.h"
 #include "core/backend/communicator_options.h"
+#include "core/store/store.h"
 
 namespace tandem {
 
-// A process group of ranks that meet through `store`, on the backend that
-// `options.backend` names: "shm" or "gloo", both for CPU tensors.
-// `hosts` tells each rank's host: those with the same one share memory.
-// InvalidArgument for an unknown name lists the known ones. A further backend
-// is one more file like gloo_backend.cc and one more line in backend.cc. Of a
-// backend is asked:
+// Where a group stands.
+struct GroupPlace {
+  StorePtr store;  // keys of this group alone
+  int rank = 0;
+  std::vector<std::string> hosts;  // each rank's: the same one shares memory
+  std::string name;                // another group's nowhere in the job
+  StorePtr job;                    // keys that all of the job's groups share
+
+  int size() const { return static_cast<int>(hosts.size()); }
+};
+
+// A process group of ranks that meet through `place.store`, on the backends
+// that `options.backend` names (backend_names.h): one for CPU tensors, and
+// maybe one for those of a device, whose communicator is made at once if
+// `options.device` says of which. InvalidArgument for an unknown name lists the
+// known ones. A further backend is one more file like gloo_backend.cc and one
+// more line in backend.cc and backend_names.cc. Of one for CPU tensors is
+// asked:
 //   collectives run in the order in which they were started;
 //   Work::wait(timeout) throws when the timeout passes, the work goes on, and a
 //   later wait() tells its end; wait() ends by `options.timeout` or soon after;
@@ -28,17 +41,17 @@ namespace tandem {
 //   wait() returns, or throws;
 //   abort() ends what runs and what is started later, here and on the other
 //   ranks, with an error, at once; it may be called twice.
+// Of one for a device's:
+//   what it is given runs on streams; Work::wait() orders streams and does not
+//   hold up the host;
+//   Work::isCompleted() and then exception() tell of its end;
+//   abort() does, on this rank, what it does there.
 absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
-    const c10::intrusive_ptr<c10d::Store>& store, int rank,
-    const std::vector<std::string>& hosts, const CommunicatorOptions& options);
+    const GroupPlace& place, const CommunicatorOptions& options);
 
 // Backend::abort() of the group's backends. Where a backend can tell the other
 // ranks why (shm can), their errors say `reason`.
 void AbortBackends(c10d::ProcessGroup& group, const std::string& reason);
-
-// Does an all-reduce of this backend take c10d's PREMUL_SUM, which multiplies
-// each rank's tensor as it is summed?
-bool BackendMultiplies(const std::string& name);
 
 }  // namespace tandem
 

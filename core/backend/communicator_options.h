@@ -3,7 +3,10 @@
 #ifndef TANDEM_CORE_BACKEND_COMMUNICATOR_OPTIONS_H_
 #define TANDEM_CORE_BACKEND_COMMUNICATOR_OPTIONS_H_
 
+#include <c10/core/Device.h>
+
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,9 +30,15 @@ struct CommunicatorOptions {
   // made; a difference is InvalidArgument on every rank and names the value,
   // the ranks and what each has. Subgroups do not compare again.
   NamedValues settings;
-  // Which backend serves CPU tensors: "shm", shared memory between the ranks of
-  // a host and Gloo between hosts; or "gloo", sockets between all.
+  // What serves CPU tensors, and those of devices whose memory the host can
+  // reach: "shm", shared memory between the ranks of a host and Gloo between
+  // hosts; or "gloo", sockets between all. What serves a device's: "sim_nccl",
+  // "nccl" (with shm beside it), or both by name, "cpu:gloo,sim:sim_nccl"
+  // (core/backend/backend_names.h).
   std::string backend = "shm";
+  // Whose tensors the device's backend is given; its communicator is made when
+  // the group is, by all ranks. None: the group has tensors of the host alone.
+  std::optional<c10::Device> device;
   // What tells hosts apart: ranks that name the same one share memory. Empty:
   // HostIdentity(). For tests, which have one host alone.
   std::string host;
@@ -54,6 +63,8 @@ struct SubgroupOptions {
   bool has_own_fate = false;
   // As many times the timeout of the group that it is of is this rank's.
   int patience = 1;
+  // CommunicatorOptions::device; none: the group has tensors of the host alone.
+  std::optional<c10::Device> device;
 };
 
 }  // namespace tandem

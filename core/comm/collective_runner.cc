@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "core/backend/backend.h"
 #include "core/backend/issue_mutex.h"
+#include "core/backend/work_thread.h"
 #include "core/base/describe_tensor.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
@@ -58,12 +59,15 @@ CollectiveRunner::CollectiveRunner(GroupMember member,
     check_ = std::make_unique<CollectiveCheck>(member_, options_.timeout);
   }
   if (options_.straggler_warning.count() > 0) {
-    watch_ =
-        std::make_unique<StragglerWatch>(member_, options_.straggler_warning);
+    for (auto* watch : {&watch_, &stream_watch_}) {
+      *watch =
+          std::make_unique<StragglerWatch>(member_, options_.straggler_warning);
+    }
   }
 }
 
 CollectiveRunner::~CollectiveRunner() {
+  stream_works_ = nullptr;  // while what it uses is there
   if (job_watch_ != nullptr && process_group_ != nullptr)
     job_watch_->Remove(watched_as_);
 }
@@ -166,51 +170,66 @@ void CollectiveRunner::BreakConnections(const std::string& reason) {
 }
 
 absl::StatusOr<PendingCollective> CollectiveRunner::Start(
-    const char* operation, const CollectivePurpose& purpose, Issue issue) {
-  return StartCall({std::string(operation), ++sequence_, purpose}, issue);
+    const char* operation, const CollectivePurpose& purpose, Place place,
+    Issue issue) {
+  return StartCall({std::string(operation), ++sequence_, purpose}, place,
+                   issue);
 }
 
 absl::StatusOr<PendingCollective> CollectiveRunner::StartMessage(
-    const std::string& what, const CollectivePurpose& purpose, Issue issue) {
-  return StartCall({what, 0, purpose}, issue);
+    const std::string& what, const CollectivePurpose& purpose, Place place,
+    Issue issue) {
+  return StartCall({what, 0, purpose}, place, issue);
 }
 
 absl::StatusOr<PendingCollective> CollectiveRunner::StartCall(Call call,
+                                                              Place place,
                                                               Issue issue) {
   const absl::Status before = broken();
   if (!before.ok()) return before;
   PendingCollective pending;
   pending.started_ = Clock::now();
-  auto work = CatchTorchOr([&] {
+  auto issued = CatchTorchOr([&] {
+    if (place == Place::kStream) return issue();
     absl::MutexLock lock(&IssueMutex());
     return issue();
   });
-  if (!work.ok()) return Broke(work.status(), call);
+  if (!issued.ok()) return Broke(issued.status(), call);
+  WorkPtr work = *std::move(issued);
   const auto end = std::make_shared<std::atomic<Clock::rep>>(0);
-  if (tells_end_) tells_end_ = NoteEndOnCompletion(**work, end).ok();
   pending.end_time_ = end;
-  pending.wait_ = [this, end, call = std::move(call), work = *std::move(work)] {
-    absl::Status status = WaitFor(call, *work);
+  if (place == Place::kStream) {
+    LookAfter(std::move(call), work, [end] { NoteEnd(end); });
+    pending.wait_ = [this, work] {
+      const absl::Status ordered = CatchTorch([&] { work->wait(); });
+      return ordered.ok() ? broken() : ordered;
+    };
+    return pending;
+  }
+  if (tells_end_) tells_end_ = NoteEndOnCompletion(*work, end).ok();
+  pending.wait_ = [this, end, call = std::move(call), work] {
+    absl::Status status = WaitFor(call, *work, watch_.get());
     NoteEnd(end);
     return status;
   };
   return pending;
 }
 
-absl::Status CollectiveRunner::WaitFor(const Call& call, c10d::Work& work) {
+absl::Status CollectiveRunner::WaitFor(const Call& call, c10d::Work& work,
+                                       StragglerWatch* watch) {
   const JobWatch::Waiting waiting(job_watch_.get());
   const absl::Status status =
-      watch_ && call.sequence > 0
-          ? watch_->Wait(work, call.sequence, [&] { return call.What(); })
+      watch != nullptr && call.sequence > 0
+          ? watch->Wait(work, call.sequence, [&] { return call.What(); })
           : CatchTorch([&] { work.wait(); });
   return status.ok() ? status : Broke(status, call);
 }
 
 absl::Status CollectiveRunner::Run(const char* operation,
                                    const CollectivePurpose& purpose,
-                                   Issue issue) {
+                                   Place place, Issue issue) {
   TANDEM_ASSIGN_OR_RETURN(PendingCollective pending,
-                          Start(operation, purpose, issue));
+                          Start(operation, purpose, place, issue));
   return pending.Wait();
 }
 

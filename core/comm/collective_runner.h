@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -31,6 +32,7 @@ namespace tandem {
 class CollectiveCheck;
 class JobWatch;
 class StragglerWatch;
+class WorkThread;
 
 // For a group of at least two ranks. One thread at a time starts collectives;
 // messages may be started, and anything waited for, by any thread. It must
@@ -39,6 +41,8 @@ class StragglerWatch;
 class CollectiveRunner {
  public:
   using Issue = absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()>;
+  // Who runs it: threads of the host's backend, or a stream of a device's.
+  enum class Place { kHost, kStream };
 
   CollectiveRunner(GroupMember member, const CommunicatorOptions& options);
   ~CollectiveRunner();
@@ -60,17 +64,20 @@ class CollectiveRunner {
   absl::Status Agree(const std::string& what, const at::Tensor& tensor,
                      const CollectivePurpose& purpose);
 
-  // Calls `issue` under IssueMutex().
+  // Calls `issue`, under IssueMutex() if the host runs it.
   absl::StatusOr<PendingCollective> Start(const char* operation,
                                           const CollectivePurpose& purpose,
-                                          Issue issue);
+                                          Place place, Issue issue);
   // A message between two ranks: `what` says to whom or from whom. Others may
   // start fewer or more, so that it has no number.
   absl::StatusOr<PendingCollective> StartMessage(
-      const std::string& what, const CollectivePurpose& purpose, Issue issue);
+      const std::string& what, const CollectivePurpose& purpose, Place place,
+      Issue issue);
   // Starts and waits.
   absl::Status Run(const char* operation, const CollectivePurpose& purpose,
-                   Issue issue);
+                   Place place, Issue issue);
+  // Communicator::Synchronize.
+  absl::Status Synchronize();
 
   // Communicator::Abort.
   void Abort(const absl::Status& reason);
@@ -86,8 +93,14 @@ class CollectiveRunner {
   };
 
   absl::Status broken() const;
-  absl::StatusOr<PendingCollective> StartCall(Call call, Issue issue);
-  absl::Status WaitFor(const Call& call, c10d::Work& work);
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  absl::StatusOr<PendingCollective> StartCall(Call call, Place place,
+                                              Issue issue);
+  absl::Status WaitFor(const Call& call, c10d::Work& work,
+                       StragglerWatch* watch);
+  // Has a thread look after a work that a stream runs, and find its errors.
+  void LookAfter(Call call, const WorkPtr& work, std::function<void()> end);
   // Makes a message of a failure, tells it to the others, and keeps it as what
   // broke the group.
   absl::Status Broke(const absl::Status& status, const Call& call);
@@ -97,14 +110,16 @@ class CollectiveRunner {
   GroupMember member_;
   CommunicatorOptions options_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
-  std::unique_ptr<CollectiveCheck> check_;  // null: unchecked
-  std::unique_ptr<StragglerWatch> watch_;   // null: no warnings
-  std::shared_ptr<JobWatch> job_watch_;     // null: nobody looks
+  std::unique_ptr<CollectiveCheck> check_;        // null: unchecked
+  std::unique_ptr<StragglerWatch> watch_;         // null: no warnings
+  std::unique_ptr<StragglerWatch> stream_watch_;  // of works on streams
+  std::shared_ptr<JobWatch> job_watch_;           // null: nobody looks
   int watched_as_ = 0;
   std::atomic<bool> job_failed_{false};
-  int64_t sequence_ = 0;               // collectives so far
-  std::atomic<bool> tells_end_{true};  // do works have futures?
-  absl::Mutex breaking_;               // held while a failure is looked into
+  int64_t sequence_ = 0;                      // collectives so far
+  std::atomic<bool> tells_end_{true};         // do works have futures?
+  std::unique_ptr<WorkThread> stream_works_;  // in the order of their start
+  absl::Mutex breaking_;  // held while a failure is looked into
   mutable absl::Mutex mutex_ ABSL_ACQUIRED_AFTER(breaking_);
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);  // the first failure
 };

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/backend/backend.h"
 #include "core/base/status_macros.h"
 #include "core/comm/collective_runner.h"
 #include "core/comm/communicator_tensors.h"
@@ -22,6 +21,11 @@ namespace tandem {
 namespace {
 
 using TensorList = std::vector<at::Tensor>;
+
+CollectiveRunner::Place PlaceOf(const at::Tensor& given) {
+  return given.is_cpu() ? CollectiveRunner::Place::kHost
+                        : CollectiveRunner::Place::kStream;
+}
 
 // Do all ranks start this? There is no runner in a group of one.
 absl::Status Agree(CollectiveRunner* runner, const std::string& what,
@@ -34,6 +38,10 @@ absl::Status Agree(CollectiveRunner* runner, const std::string& what,
 
 int Communicator::NameOf(int rank) const {
   return options_.rank_names.empty() ? rank : options_.rank_names[rank];
+}
+
+absl::Status Communicator::Synchronize() {
+  return runner_ == nullptr ? absl::OkStatus() : runner_->Synchronize();
 }
 
 void Communicator::Abort(const absl::Status& reason) {
@@ -59,17 +67,15 @@ absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
   TANDEM_RETURN_IF_ERROR(Agree(runner_.get(), "all-reduce", tensor, purpose));
   if (tensor.numel() == 0) return PendingCollective();
   c10d::AllreduceOptions options;
-  if (factor != 1 && size_ > 1 && BackendMultiplies(options_.backend)) {
+  if (factor != 1 && size_ > 1 && Multiplies(IsOnStreams(*this, tensor))) {
     options.reduceOp = c10d::makeNCCLPreMulSum(factor);
   } else if (factor != 1) {
     tensor.detach().mul_(factor);
   }
   if (size_ == 1) return PendingCollective();
-  TensorList tensors = {ForBackend(tensor)};
-  // Not through c10d's dispatcher: it takes longer than a small all-reduce.
-  return runner_->Start("all-reduce", purpose, [&] {
-    return process_group_->getBackend(tensors[0].device().type())
-        ->allreduce(tensors, options);
+  TensorList tensors = {ForBackend(*this, tensor)};
+  return runner_->Start("all-reduce", purpose, PlaceOf(tensors[0]), [&] {
+    return BackendOf(*this, tensors[0]).allreduce(tensors, options);
   });
 }
 
@@ -85,11 +91,11 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
       Agree(runner_.get(), absl::StrCat("broadcast from rank ", NameOf(root)),
             tensor, purpose));
   if (size_ == 1 || tensor.numel() == 0) return absl::OkStatus();
-  TensorList tensors = {BytesOf(ForBackend(tensor))};
+  TensorList tensors = {BytesOf(ForBackend(*this, tensor))};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  return runner_->Run("broadcast", purpose, [&] {
-    return process_group_->broadcast(tensors, options);
+  return runner_->Run("broadcast", purpose, PlaceOf(tensors[0]), [&] {
+    return BackendOf(*this, tensors[0]).broadcast(tensors, options);
   });
 }
 
@@ -104,12 +110,12 @@ absl::StatusOr<TensorList> Communicator::AllGather(
     for (at::Tensor& one : all) one.copy_(mine);
     return all;
   }
-  TensorList in = {BytesOf(ForBackend(mine))};
+  TensorList in = {BytesOf(ForBackend(*this, mine))};
   std::vector<TensorList> out(1);
-  for (at::Tensor& one : all) out[0].push_back(BytesOf(ForBackend(one)));
-  TANDEM_RETURN_IF_ERROR(runner_->Run("all-gather", purpose, [&] {
-    return process_group_->allgather(out, in);
-  }));
+  for (at::Tensor& one : all) out[0].push_back(BytesOf(ForBackend(*this, one)));
+  TANDEM_RETURN_IF_ERROR(
+      runner_->Run("all-gather", purpose, PlaceOf(in[0]),
+                   [&] { return BackendOf(*this, in[0]).allgather(out, in); }));
   return all;
 }
 
@@ -139,7 +145,8 @@ absl::Status Communicator::Barrier(const CollectivePurpose& purpose) {
   if (size_ == 1) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(
       Agree(runner_.get(), "barrier", at::Tensor(), purpose));
-  return runner_->Run("barrier", purpose, [&] {
+  using Place = CollectiveRunner::Place;
+  return runner_->Run("barrier", purpose, Place::kHost, [&] {
     // ProcessGroup::barrier writes a static variable, and
     // ranks may be threads of one process.
     return process_group_->getDefaultBackend()->barrier();

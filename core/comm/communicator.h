@@ -8,14 +8,17 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "core/backend/backend_names.h"
 #include "core/backend/communicator_options.h"
 #include "core/comm/pending_collective.h"
+#include "core/comm/rank_message.h"
 #include "core/launch/launch.h"
 
 namespace c10d {
@@ -39,9 +42,13 @@ class CollectiveRunner;
 // every later collective returns the same error at once.
 //
 // A group of one rank answers at once and opens no connection; so does any
-// group for a tensor without elements. Tensors are dense, contiguous, on the
-// backend's device (CPU for both), of the same shape and dtype on every rank
-// (checked only with `check_collectives`).
+// group for a tensor without elements. Tensors are dense, contiguous, of the
+// same shape and dtype on every rank (checked only with `check_collectives`),
+// on the CPU, or on the group's device where its backend has one for those.
+//
+// With such a backend (sim_nccl, nccl) a device's tensors are worked on by
+// streams, and waiting orders the calling thread's stream, not the host. The
+// host learns of errors with the next call that begins, or by Synchronize().
 //
 // One thread at a time issues collectives; messages may be started, and
 // anything waited for, by any thread.
@@ -72,6 +79,15 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
   const std::string& backend() const { return options_.backend; }
+  const std::optional<c10::Device>& device() const { return options_.device; }
+  // Do streams run what it is given of such a device?
+  bool HasStreams(c10::DeviceType type) const {
+    return !names_.device.empty() && names_.device_type == type;
+  }
+  // Does an all-reduce multiply, on streams or on the host?
+  bool Multiplies(bool on_streams) const {
+    return BackendMultiplies(on_streams ? names_.device : names_.host);
+  }
   // What messages call a rank of this group: its number in the whole job.
   int NameOf(int rank) const;
 
@@ -97,16 +113,24 @@ class Communicator {
       const std::string& mine, const CollectivePurpose& purpose = nullptr);
   absl::Status Barrier(const CollectivePurpose& purpose = nullptr);
 
-  // A message from one rank to another, matched by its tag (0 or more) and, of
-  // one tag, by the order of sending; both sides' tensors have as many bytes.
-  // They start it and return at once: the tensor must not be touched before the
-  // wait has ended. Another rank than this one. From any thread, at any time.
+  // rank_message.h. They start it and return at once: the tensor must not be
+  // touched before the wait has ended. From any thread, at any time.
   absl::StatusOr<PendingCollective> StartSend(
       const at::Tensor& tensor, int to, int tag,
       const CollectivePurpose& purpose = nullptr);
   absl::StatusOr<PendingCollective> StartReceive(
       at::Tensor tensor, int from, int tag,
       const CollectivePurpose& purpose = nullptr);
+
+  // Messages that may meet their counterparts in any order, whatever the
+  // backend: NCCL's ncclGroupStart.
+  absl::StatusOr<PendingCollective> StartMessages(
+      absl::Span<const RankMessage> messages,
+      const CollectivePurpose& purpose = nullptr);
+
+  // Waits until all that was started on streams has ended, and returns the
+  // group's error if it has one. At once where the host's backend is alone.
+  absl::Status Synchronize();
 
   // Tells the others that this rank gives up, and why, so that what they wait
   // for, or start later, fails at once and not by timeout; the group is of no
@@ -140,6 +164,7 @@ class Communicator {
   int size_;
   std::string name_;
   CommunicatorOptions options_;
+  BackendNames names_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   std::unique_ptr<CollectiveRunner> runner_;  // connected; null if size_ is 1
   std::map<std::string, int> subgroups_;      // how often each was made

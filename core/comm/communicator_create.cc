@@ -1,5 +1,7 @@
 // How groups of ranks come about.
 
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <set>
@@ -10,6 +12,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/backend/backend_names.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/collective_runner.h"
@@ -85,7 +88,11 @@ Communicator::Communicator(StorePtr store, int rank, int size, std::string name,
       name_(std::move(name)),
       options_(std::move(options)),
       runner_(std::move(runner)) {
-  if (runner_ != nullptr) process_group_ = runner_->process_group();
+  if (runner_ == nullptr) return;
+  process_group_ = runner_->process_group();
+  const absl::StatusOr<BackendNames> names = ParseBackend(options_.backend);
+  CHECK(names.ok()) << "a group has been made with it: " << names.status();
+  names_ = *names;
 }
 
 Communicator::~Communicator() = default;
@@ -142,6 +149,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(
   const int size = static_cast<int>(ranks.size());
   CommunicatorOptions options = options_;
   options.timeout *= own.patience;
+  options.device = own.device;
   options.settings.clear();
   options.rank_names.clear();
   for (int each : ranks) options.rank_names.push_back(NameOf(each));

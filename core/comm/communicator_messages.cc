@@ -3,6 +3,7 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,33 +27,80 @@ absl::Status CheckPeer(const Communicator& group, absl::string_view operation,
                    group.size()));
 }
 
+absl::Status CheckMessage(const Communicator& group,
+                          const RankMessage& message) {
+  const char* const what = message.sends ? "send" : "receive";
+  TANDEM_RETURN_IF_ERROR(CheckTensor(group, what, message.tensor));
+  return CheckPeer(group, what, message.peer);
+}
+
+c10::intrusive_ptr<c10d::Work> Issue(const Communicator& group,
+                                     const RankMessage& message) {
+  std::vector<at::Tensor> bytes = {BytesOf(ForBackend(group, message.tensor))};
+  c10d::Backend& backend = BackendOf(group, bytes[0]);
+  return message.sends ? backend.send(bytes, message.peer, message.tag)
+                       : backend.recv(bytes, message.peer, message.tag);
+}
+
+// Those of streams, at once.
+c10::intrusive_ptr<c10d::Work> IssueTogether(
+    const Communicator& group, absl::Span<const RankMessage* const> messages) {
+  if (messages.size() == 1) return Issue(group, *messages[0]);
+  c10d::Backend& backend = BackendOf(group, messages[0]->tensor);
+  backend.startCoalescing();
+  for (const RankMessage* each : messages) Issue(group, *each);
+  return backend.endCoalescing();
+}
+
+std::string TextOf(const Communicator& group, const RankMessage& message) {
+  return absl::StrCat(message.sends ? "send to rank " : "receive from rank ",
+                      group.NameOf(message.peer));
+}
+
 }  // namespace
 
 absl::StatusOr<PendingCollective> Communicator::StartSend(
     const at::Tensor& tensor, int to, int tag,
     const CollectivePurpose& purpose) {
-  TANDEM_RETURN_IF_ERROR(CheckTensor(*this, "send", tensor));
-  TANDEM_RETURN_IF_ERROR(CheckPeer(*this, "send", to));
-  if (tensor.numel() == 0) return PendingCollective();
-  std::vector<at::Tensor> tensors = {BytesOf(ForBackend(tensor))};
-  return runner_->StartMessage(
-      absl::StrCat("send to rank ", NameOf(to)), purpose, [&] {
-        return process_group_->getBackend(tensors[0].device().type())
-            ->send(tensors, to, tag);
-      });
+  const RankMessage message = {/*sends=*/true, tensor, to, tag};
+  return StartMessages({&message, 1}, purpose);
 }
 
 absl::StatusOr<PendingCollective> Communicator::StartReceive(
     at::Tensor tensor, int from, int tag, const CollectivePurpose& purpose) {
-  TANDEM_RETURN_IF_ERROR(CheckTensor(*this, "receive", tensor));
-  TANDEM_RETURN_IF_ERROR(CheckPeer(*this, "receive", from));
-  if (tensor.numel() == 0) return PendingCollective();
-  std::vector<at::Tensor> tensors = {BytesOf(ForBackend(tensor))};
-  return runner_->StartMessage(
-      absl::StrCat("receive from rank ", NameOf(from)), purpose, [&] {
-        return process_group_->getBackend(tensors[0].device().type())
-            ->recv(tensors, from, tag);
-      });
+  const RankMessage message = {/*sends=*/false, std::move(tensor), from, tag};
+  return StartMessages({&message, 1}, purpose);
+}
+
+absl::StatusOr<PendingCollective> Communicator::StartMessages(
+    absl::Span<const RankMessage> messages, const CollectivePurpose& purpose) {
+  using Place = CollectiveRunner::Place;
+  std::vector<const RankMessage*> on_streams;
+  std::vector<PendingCollective> pending;
+  std::string text;
+  for (const RankMessage& each : messages) {
+    TANDEM_RETURN_IF_ERROR(CheckMessage(*this, each));
+    if (each.tensor.numel() == 0) continue;
+    if (IsOnStreams(*this, each.tensor)) {
+      absl::StrAppend(&text, text.empty() ? "" : ", ", TextOf(*this, each));
+      on_streams.push_back(&each);
+      continue;
+    }
+    TANDEM_ASSIGN_OR_RETURN(
+        PendingCollective started,
+        runner_->StartMessage(TextOf(*this, each), purpose, Place::kHost,
+                              [&] { return Issue(*this, each); }));
+    pending.push_back(std::move(started));
+  }
+  if (!on_streams.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(
+        PendingCollective started,
+        runner_->StartMessage(text, purpose, Place::kStream, [&] {
+          return IssueTogether(*this, on_streams);
+        }));
+    pending.push_back(std::move(started));
+  }
+  return PendingCollective::AllOf(std::move(pending));
 }
 
 }  // namespace tandem

@@ -1,23 +1,47 @@
 #include "core/comm/communicator_tensors.h"
 
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "core/device/host_memory.h"
 
 namespace tandem {
 namespace {
 
-bool Serves(const c10d::ProcessGroup& group, const at::Tensor& tensor) {
-  const bool is_host = RunsCpuKernels(tensor.device().type());
-  const c10::DeviceType type =
-      is_host ? c10::DeviceType::CPU : tensor.device().type();
-  for (const c10::Device& device : group.getDeviceTypes()) {
-    if (device.type() == type) return true;
+// Why the group does not take it; empty: it does.
+std::string Refusal(const Communicator& group, const at::Tensor& tensor) {
+  if (group.process_group() == nullptr) return "";
+  if (!IsOnStreams(group, tensor)) {
+    return RunsCpuKernels(tensor.device().type())
+               ? ""
+               : absl::StrCat("backend ", group.backend(), " does not take ",
+                              TypeOf(tensor));
   }
-  return false;
+  if (group.device() == tensor.device()) return "";
+  return absl::StrCat(
+      "it has a communicator for ",
+      group.device().has_value()
+          ? absl::StrCat("tensors of ", group.device()->str(), " and the CPU")
+          : "tensors of the CPU alone",
+      ", and was given ", TypeOf(tensor));
 }
 
 }  // namespace
+
+bool IsOnStreams(const Communicator& group, const at::Tensor& tensor) {
+  return group.HasStreams(tensor.device().type());
+}
+
+at::Tensor ForBackend(const Communicator& group, const at::Tensor& tensor) {
+  if (IsOnStreams(group, tensor)) return tensor.detach();
+  at::Tensor host = HostView(tensor);
+  return host.defined() ? host : tensor.detach();
+}
+
+c10d::Backend& BackendOf(const Communicator& group, const at::Tensor& given) {
+  return *group.process_group()->getBackend(given.device().type());
+}
 
 std::string TypeOf(const at::Tensor& tensor) {
   return absl::StrCat(c10::toString(tensor.scalar_type()), " on ",
@@ -31,11 +55,9 @@ absl::Status CheckTensor(const Communicator& group, absl::string_view operation,
     fault = "the tensor is undefined";
   } else if (tensor.layout() != at::kStrided || !tensor.is_contiguous()) {
     fault = "the tensor must be dense and contiguous: call contiguous() first";
-  } else if (group.process_group() && !Serves(*group.process_group(), tensor)) {
-    fault = absl::StrCat("backend ", group.backend(), " does not take ",
-                         TypeOf(tensor));
   } else {
-    return absl::OkStatus();
+    fault = Refusal(group, tensor);
+    if (fault.empty()) return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
       absl::StrCat(operation, " of group \"", group.name(), "\": ", fault));

@@ -10,7 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "core/comm/communicator.h"
-#include "core/device/host_memory.h"
+
+namespace c10d {
+class Backend;
+}
 
 namespace tandem {
 
@@ -27,12 +30,16 @@ inline at::Tensor BytesOf(const at::Tensor& tensor) {
   return tensor.detach().view({-1}).view(at::kByte);
 }
 
-// What a backend is given: a CPU tensor over the same memory where there is
-// one.
-inline at::Tensor ForBackend(const at::Tensor& tensor) {
-  at::Tensor host = HostView(tensor);
-  return host.defined() ? host : tensor.detach();
-}
+// Is it the device's backend that takes the tensor, on streams?
+bool IsOnStreams(const Communicator& group, const at::Tensor& tensor);
+
+// What a backend is given: the tensor itself, or a CPU tensor over the same
+// memory where the host's backend takes it.
+at::Tensor ForBackend(const Communicator& group, const at::Tensor& tensor);
+
+// Of a tensor as backends are given it. Not through c10d's dispatcher: it takes
+// longer than a small all-reduce.
+c10d::Backend& BackendOf(const Communicator& group, const at::Tensor& given);
 
 }  // namespace tandem
 

@@ -38,7 +38,8 @@ MadeGroup MeetAndConnect(const GroupMember& member,
                   options.timeout));
   TANDEM_RETURN_IF_ERROR(CompareSettings(member, options));
   TANDEM_RETURN_IF_ERROR(FaultPoint("connect"));
-  return MakeProcessGroup(member.store, member.rank, hosts, options);
+  return MakeProcessGroup(
+      {member.store, member.rank, hosts, member.Id(), member.job}, options);
 }
 
 // What comes first, the group or the end of the job.

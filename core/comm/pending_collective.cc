@@ -4,6 +4,22 @@
 
 namespace tandem {
 
+PendingCollective PendingCollective::AllOf(std::vector<PendingCollective> all) {
+  if (all.empty()) return {};
+  if (all.size() == 1) return std::move(all.front());
+  PendingCollective whole;
+  whole.started_ = all.front().started_;
+  whole.end_time_ = all.back().end_time_;
+  const auto parts =
+      std::make_shared<std::vector<PendingCollective>>(std::move(all));
+  whole.wait_ = [parts] {
+    absl::Status first;
+    for (PendingCollective& each : *parts) first.Update(each.Wait());
+    return first;
+  };
+  return whole;
+}
+
 absl::Status PendingCollective::Wait() {
   if (wait_) {
     result_ = wait_();

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -29,14 +30,18 @@ class PendingCollective {
 
   // One that has nothing to do, such as in a group of one rank.
   PendingCollective() = default;
+  // Has ended when all of them have; its error is that of the first with one.
+  static PendingCollective AllOf(std::vector<PendingCollective> all);
 
   // Waits for the end, at most the group's timeout; the error is that of the
-  // blocking collective. A second call gives the same answer.
+  // blocking collective. A second call gives the same answer. On streams: what
+  // the calling thread's stream is given from then on does.
   absl::Status Wait();
 
   // When it was started, and when its last byte had come (if the backend does
-  // not tell: when Wait() returned); the second is known after Wait(). Epoch
-  // for one that had nothing to do. For traces.
+  // not tell: when Wait() returned); the second is known after Wait(), or when
+  // a stream has come to its end. Epoch for one that had nothing to do, or has
+  // not ended. For traces.
   Clock::time_point started() const { return started_; }
   Clock::time_point ended() const;
 

@@ -16,6 +16,9 @@ namespace {
 
 constexpr int kStreams = 8;  // of a device: the default one, and a pool
 
+// Shared: who waits for a stream keeps it until then.
+using QueuePtr = std::shared_ptr<StreamQueue>;
+
 struct QueueSettings {
   bool asynchronous = false;
   int most_delay_us = 0;
@@ -25,51 +28,74 @@ struct QueueSettings {
 // Written once, before any work.
 QueueSettings settings;
 
-// Started at first use; run until the process ends.
+// Of the device, by a stream's id: those of the pool, started at first use, run
+// until the process ends; behind them those that are somebody's own.
 struct Queues {
   std::mutex mutex;
-  std::array<std::array<std::unique_ptr<StreamQueue>, kStreams>, kMostDevices>
-      of;
+  std::array<std::vector<QueuePtr>, kMostDevices> of;
 };
 
 Queues& AllQueues() {
-  static auto* queues = new Queues;
+  static auto* queues = [] {
+    auto* made = new Queues;
+    for (auto& device : made->of) device.resize(kStreams);
+    return made;
+  }();
   return *queues;
 }
 
-thread_local std::array<int8_t, kMostDevices> current_stream = {};
+thread_local std::array<int64_t, kMostDevices> current_stream = {};
 
 c10::Stream MakeStream(int8_t device, int64_t id) {
   return c10::Stream(c10::Stream::UNSAFE,
                      c10::Device(c10::DeviceType::PrivateUse1, device), id);
 }
 
-StreamQueue& QueueOf(c10::Stream stream) {
+QueuePtr NewQueue(int device, int64_t id) {
+  return std::make_shared<StreamQueue>(
+      settings.most_delay_us,
+      settings.seed + static_cast<uint64_t>(id * kMostDevices + device));
+}
+
+QueuePtr QueueOf(c10::Stream stream) {
   const int device = stream.device_index();
   const int64_t id = stream.id();
   std::lock_guard<std::mutex> lock(AllQueues().mutex);
-  auto& queue = AllQueues().of[device][id];
-  if (queue == nullptr) {
-    queue = std::make_unique<StreamQueue>(
-        settings.most_delay_us,
-        settings.seed + static_cast<uint64_t>(device * kStreams + id));
-  }
-  return *queue;
+  QueuePtr& queue = AllQueues().of[device][id];
+  if (queue == nullptr) queue = NewQueue(device, id);
+  return queue;
 }
 
 // Those of the device that have been used.
-std::vector<StreamQueue*> QueuesOf(int8_t device) {
-  std::vector<StreamQueue*> queues;
+std::vector<QueuePtr> QueuesOf(int8_t device) {
+  std::vector<QueuePtr> queues;
   std::lock_guard<std::mutex> lock(AllQueues().mutex);
-  for (const auto& queue : AllQueues().of[device]) {
-    if (queue != nullptr) queues.push_back(queue.get());
+  for (const QueuePtr& queue : AllQueues().of[device]) {
+    if (queue != nullptr) queues.push_back(queue);
   }
   return queues;
 }
 
+std::atomic<bool> process_ends{false};
+
+std::array<std::atomic<int>, kMostDevices> waiting_threads = {};
+
+void Drain(StreamQueue& queue, int8_t device) {
+  struct Waiting {
+    std::atomic<int>& threads;
+    explicit Waiting(std::atomic<int>& of_device) : threads(of_device) {
+      ++threads;
+    }
+    ~Waiting() { --threads; }
+  };
+  const Waiting waiting(waiting_threads[device]);
+  queue.Drain();
+}
+
 // Runs what is queued, and ends the threads.
 void EndQueues() {
-  std::vector<std::unique_ptr<StreamQueue>> ending;
+  process_ends = true;
+  std::vector<QueuePtr> ending;
   {
     std::lock_guard<std::mutex> lock(AllQueues().mutex);
     for (auto& device : AllQueues().of) {
@@ -83,6 +109,8 @@ void EndQueues() {
 
 // The last one registered is the first to run.
 void EndQueuesBeforeStaticObjects() { std::atexit(&EndQueues); }
+
+bool ProcessEnds() { return process_ends; }
 
 void UseQueues(int most_delay_us, uint64_t seed) {
   settings = {true, most_delay_us, seed};
@@ -98,18 +126,32 @@ c10::Stream PooledStream(int8_t device) {
   return MakeStream(device, 1 + next.fetch_add(1) % (kStreams - 1));
 }
 
+c10::Stream NewStream(int8_t device) {
+  std::lock_guard<std::mutex> lock(AllQueues().mutex);
+  auto& queues = AllQueues().of[device];
+  const auto id = static_cast<int64_t>(queues.size());
+  queues.push_back(NewQueue(device, id));
+  return MakeStream(device, id);
+}
+
+void ReleaseStream(c10::Stream stream) {
+  QueuePtr ending;  // ends behind the lock
+  std::lock_guard<std::mutex> lock(AllQueues().mutex);
+  std::swap(ending, AllQueues().of[stream.device_index()][stream.id()]);
+}
+
 c10::Stream CurrentStream(int8_t device) {
   return MakeStream(device, current_stream[device]);
 }
 
 c10::Stream ExchangeStream(c10::Stream stream) {
   const c10::Stream before = CurrentStream(stream.device_index());
-  current_stream[stream.device_index()] = static_cast<int8_t>(stream.id());
+  current_stream[stream.device_index()] = stream.id();
   return before;
 }
 
 void Push(c10::Stream stream, std::function<void()> work) {
-  QueueOf(stream).Push(std::move(work));
+  QueueOf(stream)->Push(std::move(work));
 }
 
 void RecordEvent(Event& event, c10::Stream stream) {
@@ -124,16 +166,20 @@ void HoldStream(const Event& event, c10::Stream stream) {
 }
 
 bool IsIdle(c10::Stream stream) {
-  return !IsAsynchronous() || QueueOf(stream).IsIdle();
+  return !IsAsynchronous() || QueueOf(stream)->IsIdle();
 }
 
 void Synchronise(c10::Stream stream) {
-  if (IsAsynchronous()) QueueOf(stream).Drain();
+  if (IsAsynchronous()) Drain(*QueueOf(stream), stream.device_index());
 }
 
 void SynchroniseDevice(int8_t device) {
-  for (StreamQueue* queue : QueuesOf(device)) queue->Drain();
+  for (const QueuePtr& queue : QueuesOf(device)) {
+    Drain(*queue, device);
+  }
 }
+
+int HostThreadsWaiting(int8_t device) { return waiting_threads[device]; }
 
 void SynchroniseAll() {
   for (int device = 0; device < kMostDevices; ++device) {

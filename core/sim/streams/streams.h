@@ -23,10 +23,17 @@ bool IsAsynchronous();
 // that exist by now: to be called when an operator has run for the first time,
 // for kernels keep such objects (oneDNN's engine). Thread-safe.
 void EndQueuesBeforeStaticObjects();
+// Has that begun? Work that waits for other ranks gives up then.
+bool ProcessEnds();
 
 c10::Stream DefaultStream(int8_t device);
 // Another one of the device's, in turn.
 c10::Stream PooledStream(int8_t device);
+// One of the device's that nobody else is given: a communicator's, whose work
+// waits for other ranks and must hold up nobody. Asynchronous mode alone. It
+// ends with ReleaseStream, which runs what is queued first.
+c10::Stream NewStream(int8_t device);
+void ReleaseStream(c10::Stream stream);
 // The calling thread's; the device's default stream at first.
 c10::Stream CurrentStream(int8_t device);
 // Returns what was current before.
@@ -45,6 +52,8 @@ void Synchronise(c10::Stream stream);
 void SynchroniseDevice(int8_t device);
 // All that the process has queued.
 void SynchroniseAll();
+// How many threads are in one of these for the device.
+int HostThreadsWaiting(int8_t device);
 
 }  // namespace sim
 }  // namespace tandem

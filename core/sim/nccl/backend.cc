@@ -1,0 +1,253 @@
+#include "core/sim/nccl/backend.h"
+
+#include <c10/util/Exception.h>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/sim/calls/call_aliases.h"
+#include "core/sim/nccl/deadlock_watch.h"
+#include "core/sim/streams/streams.h"
+
+namespace tandem {
+namespace sim {
+namespace {
+
+using Tensors = NcclBackend::Tensors;
+using c10d::OpType;
+
+Tensors HostAliases(const Tensors& tensors) {
+  Tensors aliases;
+  for (const at::Tensor& each : tensors) aliases.push_back(HostAlias(each));
+  return aliases;
+}
+
+// "all-reduce of 5 Float, sum".
+std::string Text(const char* what, const at::Tensor& tensor,
+                 const std::string& detail = "") {
+  return absl::StrCat(what, " of ", tensor.numel(), " ",
+                      c10::toString(tensor.scalar_type()),
+                      detail.empty() ? "" : ", ", detail);
+}
+
+std::string NameOf(const c10d::ReduceOp& op) {
+  return absl::StrCat(
+      "operator ",
+      static_cast<int>(static_cast<c10d::ReduceOp::RedOpType>(op)));
+}
+
+}  // namespace
+
+absl::StatusOr<c10::intrusive_ptr<NcclBackend>> NcclBackend::Create(
+    const StorePtr& store, int rank, int size, NcclOptions options) {
+  if (!IsAsynchronous()) {
+    return absl::FailedPreconditionError(
+        "the backend sim_nccl puts its work on streams, and the simulated "
+        "devices of this process have none: make them asynchronous "
+        "(--sim_async, SimOptions::async)");
+  }
+  const auto device = options.device;
+  auto backend =
+      c10::make_intrusive<NcclBackend>(store, rank, size, std::move(options));
+  if (device.has_value()) TANDEM_RETURN_IF_ERROR(backend->Connect(*device));
+  return backend;
+}
+
+NcclBackend::NcclBackend(StorePtr store, int rank, int size,
+                         NcclOptions options)
+    : Backend(rank, size),
+      store_(std::move(store)),
+      options_(std::move(options)) {
+  if (options_.device.has_value()) setBoundDeviceId(*options_.device);
+}
+
+NcclBackend::~NcclBackend() {
+  for (const auto& each : communicators_) {
+    DeadlockWatch::OfProcess().Remove(each.second.get());
+  }
+}
+
+absl::Status NcclBackend::Connect(c10::Device device) {
+  const std::string name = absl::StrCat(
+      options_.name,
+      communicators_.empty() ? "" : absl::StrCat(" #", communicators_.size()));
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(
+      absl::StrCat("sim_nccl/", communicators_.size()), store_);
+  TANDEM_ASSIGN_OR_RETURN(auto wire, options_.make_wire(store));
+  auto communicator = std::make_unique<NcclCommunicator>(
+      NcclCommunicator::Options{name, getRank(), options_.rank_names, device},
+      std::move(wire));
+  DeadlockWatch::OfProcess().Add(communicator.get(), options_.job);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!aborted_.empty()) communicator->Abort(aborted_);
+  communicators_[device.index()] = std::move(communicator);
+  return absl::OkStatus();
+}
+
+NcclCommunicator& NcclBackend::CommunicatorOf(c10::Device device) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = communicators_.find(device.index());
+    if (found != communicators_.end()) return *found->second;
+  }
+  const absl::Status connected = Connect(device);
+  TORCH_CHECK_WITH(DistBackendError, connected.ok(),
+                   std::string(connected.message()));
+  return *communicators_.at(device.index());
+}
+
+NcclBackend::WorkPtr NcclBackend::Launch(OpType type, NcclPart part,
+                                         const Tensors& tensors) {
+  for (const at::Tensor& each : tensors) {
+    TORCH_CHECK_WITH(
+        ValueError,
+        each.device() == tensors.front().device() &&
+            each.device().type() == c10::DeviceType::PrivateUse1,
+        "sim_nccl works on tensors of one simulated device, not on ",
+        each.device().str());
+    TORCH_CHECK_WITH(ValueError, each.is_contiguous(),
+                     "sim_nccl needs contiguous tensors");
+  }
+  if (group_.has_value()) {
+    group_->parts.push_back(std::move(part));
+    group_->tensors.insert(group_->tensors.end(), tensors.begin(),
+                           tensors.end());
+    return nullptr;
+  }
+  std::vector<NcclPart> parts;
+  parts.push_back(std::move(part));
+  return CommunicatorOf(tensors.front().device())
+      .Launch(type, std::move(parts), tensors);
+}
+
+NcclBackend::WorkPtr NcclBackend::allreduce(
+    Tensors& tensors, const c10d::AllreduceOptions& options) {
+  NcclPart part;
+  part.collective = Text("all-reduce", tensors.at(0), NameOf(options.reduceOp));
+  part.start = [on = HostAliases(tensors),
+                options](c10d::Backend& wire) mutable {
+    return wire.allreduce(on, options);
+  };
+  return Launch(OpType::ALLREDUCE, std::move(part), tensors);
+}
+
+NcclBackend::WorkPtr NcclBackend::broadcast(
+    Tensors& tensors, const c10d::BroadcastOptions& options) {
+  NcclPart part;
+  part.collective = Text("broadcast", tensors.at(0),
+                         absl::StrCat("from rank ", options.rootRank));
+  part.start = [on = HostAliases(tensors),
+                options](c10d::Backend& wire) mutable {
+    return wire.broadcast(on, options);
+  };
+  return Launch(OpType::BROADCAST, std::move(part), tensors);
+}
+
+NcclBackend::WorkPtr NcclBackend::reduce(Tensors& tensors,
+                                         const c10d::ReduceOptions& options) {
+  NcclPart part;
+  part.collective = Text(
+      "reduce", tensors.at(0),
+      absl::StrCat(NameOf(options.reduceOp), " to rank ", options.rootRank));
+  part.start = [on = HostAliases(tensors),
+                options](c10d::Backend& wire) mutable {
+    return wire.reduce(on, options);
+  };
+  return Launch(OpType::REDUCE, std::move(part), tensors);
+}
+
+NcclBackend::WorkPtr NcclBackend::allgather(
+    std::vector<Tensors>& outputs, Tensors& inputs,
+    const c10d::AllgatherOptions& options) {
+  NcclPart part;
+  part.collective = Text("all-gather", inputs.at(0));
+  part.start = [out = HostAliases(outputs.at(0)), in = HostAliases(inputs),
+                options](c10d::Backend& wire) mutable {
+    std::vector<Tensors> outs = {out};
+    return wire.allgather(outs, in, options);
+  };
+  Tensors all = outputs[0];
+  all.push_back(inputs[0]);
+  return Launch(OpType::ALLGATHER, std::move(part), all);
+}
+
+NcclBackend::WorkPtr NcclBackend::_allgather_base(
+    at::Tensor& output, at::Tensor& input,
+    const c10d::AllgatherOptions& options) {
+  NcclPart part;
+  part.collective = Text("all-gather", input);
+  part.start = [out = HostAlias(output), in = HostAlias(input),
+                options](c10d::Backend& wire) mutable {
+    return wire._allgather_base(out, in, options);
+  };
+  return Launch(OpType::_ALLGATHER_BASE, std::move(part), {output, input});
+}
+
+NcclBackend::WorkPtr NcclBackend::_reduce_scatter_base(
+    at::Tensor& output, at::Tensor& input,
+    const c10d::ReduceScatterOptions& options) {
+  NcclPart part;
+  part.collective = Text("reduce-scatter", input, NameOf(options.reduceOp));
+  part.start = [out = HostAlias(output), in = HostAlias(input),
+                options](c10d::Backend& wire) mutable {
+    return wire._reduce_scatter_base(out, in, options);
+  };
+  return Launch(OpType::_REDUCE_SCATTER_BASE, std::move(part), {output, input});
+}
+
+NcclBackend::WorkPtr NcclBackend::barrier(const c10d::BarrierOptions& options) {
+  const std::optional<c10::Device> device =
+      options.device.has_value() ? options.device : options_.device;
+  TORCH_CHECK_WITH(ValueError, device.has_value(),
+                   "a barrier of sim_nccl must know its device");
+  NcclPart part;
+  part.collective = "barrier";
+  part.start = [](c10d::Backend& wire) { return wire.barrier(); };
+  std::vector<NcclPart> parts;
+  parts.push_back(std::move(part));
+  return CommunicatorOf(*device).Launch(OpType::BARRIER, std::move(parts), {});
+}
+
+NcclBackend::WorkPtr NcclBackend::Message(bool sends, Tensors& tensors,
+                                          int peer) {
+  NcclPart part;
+  part.sends = sends;
+  part.peer = peer;
+  part.bytes = HostAlias(tensors.at(0)).view({-1}).view(at::kByte);
+  return Launch(sends ? OpType::SEND : OpType::RECV, std::move(part), tensors);
+}
+
+NcclBackend::WorkPtr NcclBackend::send(Tensors& tensors, int to, int /*tag*/) {
+  return Message(/*sends=*/true, tensors, to);
+}
+
+NcclBackend::WorkPtr NcclBackend::recv(Tensors& tensors, int from,
+                                       int /*tag*/) {
+  return Message(/*sends=*/false, tensors, from);
+}
+
+void NcclBackend::startCoalescing() {
+  TORCH_CHECK(!group_.has_value(), "a group has been started before");
+  group_.emplace();
+}
+
+NcclBackend::WorkPtr NcclBackend::endCoalescing() {
+  TORCH_CHECK(group_.has_value(), "no group has been started");
+  Group group = *std::exchange(group_, std::nullopt);
+  TORCH_CHECK(!group.tensors.empty(), "a group of nothing");
+  NcclCommunicator& communicator =
+      CommunicatorOf(group.tensors.front().device());
+  return communicator.Launch(OpType::COALESCED, std::move(group.parts),
+                             std::move(group.tensors));
+}
+
+void NcclBackend::Abort(const std::string& reason) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (aborted_.empty()) aborted_ = reason;
+  for (const auto& each : communicators_) each.second->Abort(reason);
+}
+
+}  // namespace sim
+}  // namespace tandem

@@ -1,0 +1,146 @@
+#include "core/sim/nccl/deadlock.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tandem {
+namespace sim {
+namespace {
+
+using State = CommunicatorWait::State;
+using Node = std::pair<int, std::string>;  // a rank, a communicator
+
+class WaitGraph {
+ public:
+  WaitGraph(const std::map<int, RankWaits>& ranks, double patience,
+            bool certain_alone)
+      : certain_alone_(certain_alone) {
+    for (const auto& [rank, says] : ranks) {
+      if (says.waiting_threads > 0) host_waits_.insert(rank);
+      for (const CommunicatorWait& each : says.communicators) {
+        if (each.seconds < patience || !Waits(each)) continue;
+        waits_[{rank, each.communicator}] = &each;
+      }
+    }
+  }
+
+  const std::map<Node, const CommunicatorWait*>& waits() const {
+    return waits_;
+  }
+
+  // The nodes of a circle, in the order in which they wait; empty: there is
+  // none.
+  std::vector<Node> FindCircle() const {
+    std::set<Node> done;
+    for (const auto& each : waits_) {
+      std::vector<Node> path;
+      if (Follow(each.first, &path, &done)) return path;
+    }
+    return {};
+  }
+
+ private:
+  static bool Waits(const CommunicatorWait& wait) {
+    return wait.state == State::kPeers || wait.state == State::kInputs;
+  }
+
+  // Another communicator of the rank may be what `node` waits behind.
+  void AddOthersOf(const Node& node, std::vector<Node>* next) const {
+    if (certain_alone_) return;
+    for (const auto& other : waits_) {
+      if (other.first.first == node.first && other.first != node) {
+        next->push_back(other.first);
+      }
+    }
+  }
+
+  // Whom `node`, which waits, waits for.
+  std::vector<Node> NextOf(const Node& node) const {
+    std::vector<Node> next;
+    const CommunicatorWait& wait = *waits_.at(node);
+    if (wait.state == State::kInputs) {
+      AddOthersOf(node, &next);
+      return next;
+    }
+    for (const int peer : wait.peers) {
+      const Node there = {peer, node.second};
+      if (waits_.count(there) > 0) {
+        next.push_back(there);
+      } else if (host_waits_.count(peer) > 0) {
+        AddOthersOf(there, &next);
+      }
+    }
+    return next;
+  }
+
+  // Depth first; `path` ends as the circle, if there is one.
+  bool Follow(const Node& node, std::vector<Node>* path,
+              std::set<Node>* done) const {
+    const auto before = std::find(path->begin(), path->end(), node);
+    if (before != path->end()) {
+      path->erase(path->begin(), before);
+      return true;
+    }
+    if (!done->insert(node).second) return false;
+    path->push_back(node);
+    for (const Node& each : NextOf(node)) {
+      if (Follow(each, path, done)) return true;
+    }
+    path->pop_back();
+    return false;
+  }
+
+  const bool certain_alone_;
+  std::map<Node, const CommunicatorWait*> waits_;
+  std::set<int> host_waits_;
+};
+
+std::string Describe(const Node& node, const CommunicatorWait& wait) {
+  const std::string whom =
+      wait.state == State::kInputs
+          ? "what its device computes"
+          : absl::StrCat("rank ", absl::StrJoin(wait.peers, ", "));
+  return absl::StrCat("rank ", node.first, " waits in \"", node.second,
+                      "\" for ", whom, " (operation ", wait.number + 1, ": ",
+                      wait.operation, ")");
+}
+
+std::optional<Deadlock> FindDifference(const WaitGraph& graph) {
+  for (const auto& [node, wait] : graph.waits()) {
+    if (wait->differs.empty()) continue;
+    return Deadlock{
+        true, absl::StrCat("rank ", node.first, " is at operation ",
+                           wait->number + 1, " of \"", node.second, "\", ",
+                           wait->operation, "; ", wait->differs)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Deadlock> FindCircle(const WaitGraph& graph, bool is_certain) {
+  const std::vector<Node> circle = graph.FindCircle();
+  if (circle.empty()) return std::nullopt;
+  std::vector<std::string> parts;
+  for (const Node& each : circle) {
+    parts.push_back(Describe(each, *graph.waits().at(each)));
+  }
+  return Deadlock{is_certain, absl::StrJoin(parts, "; ")};
+}
+
+}  // namespace
+
+std::optional<Deadlock> FindDeadlock(const std::map<int, RankWaits>& ranks,
+                                     double patience) {
+  const WaitGraph certain(ranks, patience, /*certain_alone=*/true);
+  if (auto found = FindDifference(certain)) return found;
+  if (auto found = FindCircle(certain, /*is_certain=*/true)) return found;
+  return FindCircle(WaitGraph(ranks, patience, /*certain_alone=*/false),
+                    /*is_certain=*/false);
+}
+
+}  // namespace sim
+}  // namespace tandem

@@ -1,0 +1,127 @@
+// What simulated NCCL computes, on streams, while the host goes on.
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
+#include "core/sim/testing.h"
+#include "tests/core/sim/nccl/nccl_ranks.h"
+
+namespace tandem {
+namespace {
+
+bool AllAre(const at::Tensor& tensor, double value) {
+  return at::equal(tensor.cpu(), at::full({tensor.numel()}, value, at::kFloat));
+}
+
+class NcclCollectives : public ::testing::TestWithParam<int> {};
+
+TEST_P(NcclCollectives, AllReduceSums) {
+  const int n = GetParam();
+  const absl::Status status =
+      RunNcclRanks(n, [n](const NcclRank& rank) -> absl::Status {
+        for (int64_t size : {1, 13, 997, 300007}) {
+          at::Tensor values = rank.Full(size, rank.rank + 1);
+          TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(values));
+          TANDEM_RETURN_IF_ERROR(
+              Expect(AllAre(values, n * (n + 1) / 2.0), "the sum"));
+          values = rank.Full(size, rank.rank + 1);
+          TANDEM_ASSIGN_OR_RETURN(auto pending,
+                                  rank.group.StartAllReduceSum(values, 0.5));
+          TANDEM_RETURN_IF_ERROR(pending.Wait());
+          TANDEM_RETURN_IF_ERROR(
+              Expect(AllAre(values, n * (n + 1) / 4.0), "half of it"));
+        }
+        return rank.group.Synchronize();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(NcclCollectives, BroadcastAndAllGather) {
+  const int n = GetParam();
+  const absl::Status status =
+      RunNcclRanks(n, [n](const NcclRank& rank) -> absl::Status {
+        for (int root = 0; root < n; ++root) {
+          const at::Tensor values = rank.Full(29, rank.rank);
+          TANDEM_RETURN_IF_ERROR(rank.group.Broadcast(values, root));
+          TANDEM_RETURN_IF_ERROR(Expect(AllAre(values, root), "the root's"));
+        }
+        TANDEM_ASSIGN_OR_RETURN(const auto all,
+                                rank.group.AllGather(rank.Full(5, rank.rank)));
+        for (int other = 0; other < n; ++other) {
+          TANDEM_RETURN_IF_ERROR(
+              Expect(AllAre(all[static_cast<size_t>(other)], other), "a part"));
+        }
+        return rank.group.Barrier();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, NcclCollectives, ::testing::Values(1, 2, 3, 7));
+
+// Rank 1 joins only when rank 0's host has come back from starting and from
+// waiting.
+TEST(NcclHost, DoesNotWait) {
+  const absl::Status status =
+      RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
+        at::Tensor values = rank.Full(100, 1);
+        RunTwice([&] { values.mul_(1); });
+        if (rank.rank == 1) TANDEM_RETURN_IF_ERROR(rank.world.Barrier());
+        TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(values));
+        values.mul_(3);  // on the stream, behind the sum
+        if (rank.rank == 0) TANDEM_RETURN_IF_ERROR(rank.world.Barrier());
+        return Expect(AllAre(values, 6), "three times the sum");
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// A queue of works: the bits come in the order of their start, though the
+// device's stream is held up at random.
+TEST(NcclHost, WorksRunBehindWhatTheDeviceComputes) {
+  const absl::Status status =
+      RunNcclRanks(3, [](const NcclRank& rank) -> absl::Status {
+        at::Tensor values = rank.Full(1000, 1);
+        for (int i = 0; i < 20; ++i) {
+          values.add_(rank.rank);
+          TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(values));
+          values.div_(3);
+        }
+        return Expect(AllAre(values, 21), "1 and twenty means of 0, 1, 2");
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(NcclHost, TensorsOfTheHostGoAnotherWay) {
+  const absl::Status status =
+      RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
+        const at::Tensor values = at::full({3}, 1.0, at::kFloat);
+        TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(values));
+        return Expect(AllAre(values, 2), "the sum, at once");
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(NcclHost, AGroupWithoutADeviceSaysSo) {
+  const absl::Status status =
+      RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
+        const absl::Status refused = rank.world.AllReduceSum(rank.Full(1, 1));
+        TANDEM_RETURN_IF_ERROR(
+            Expect(absl::IsInvalidArgument(refused), "refused"));
+        return Expect(refused.message().find(
+                          "it has a communicator for tensors of the CPU alone, "
+                          "and was given Float on sim:") != std::string::npos,
+                      std::string(refused.message()));
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,147 @@
+// Messages of simulated NCCL match by order alone, in one queue for both
+// directions: what other backends forgive is a deadlock, and is told.
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
+#include "tests/core/sim/nccl/nccl_ranks.h"
+
+namespace tandem {
+namespace {
+
+double First(const at::Tensor& tensor) {
+  return tensor.cpu().const_data_ptr<float>()[0];
+}
+
+absl::Status Wait(absl::StatusOr<PendingCollective> started) {
+  TANDEM_RETURN_IF_ERROR(started.status());
+  return started->Wait();
+}
+
+// The error that rank 0 sees in the end.
+absl::Status ErrorOf(int n,
+                     const std::function<absl::Status(const NcclRank&)>& work) {
+  absl::Status seen;
+  const absl::Status status =
+      RunNcclRanks(n, [&](const NcclRank& rank) -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(work(rank));
+        const absl::Status end = rank.group.Synchronize();
+        if (rank.rank == 0) seen = end;
+        return Expect(!end.ok(), "it went well");
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  return seen;
+}
+
+bool Says(const absl::Status& status, const std::string& text) {
+  return status.message().find(text) != std::string::npos;
+}
+
+TEST(NcclMessages, MatchByOrderWhateverTheirTags) {
+  const absl::Status status =
+      RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
+        const at::Tensor a = rank.Full(4, rank.rank == 0 ? 1 : 0);
+        const at::Tensor b = rank.Full(4, rank.rank == 0 ? 2 : 0);
+        if (rank.rank == 0) {
+          TANDEM_RETURN_IF_ERROR(Wait(rank.group.StartSend(a, 1, /*tag=*/7)));
+          return Wait(rank.group.StartSend(b, 1, /*tag=*/8));
+        }
+        TANDEM_RETURN_IF_ERROR(Wait(rank.group.StartReceive(a, 0, /*tag=*/8)));
+        TANDEM_RETURN_IF_ERROR(Wait(rank.group.StartReceive(b, 0, /*tag=*/7)));
+        return Expect(First(a) == 1 && First(b) == 2, "in order");
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Each receives before it sends: the pattern of a pipeline that posts receives
+// ahead on the communicator that it sends on.
+TEST(NcclMessages, ReceivesBeforeSendsOfOneCommunicatorAreADeadlock) {
+  const absl::Status error =
+      ErrorOf(2, [](const NcclRank& rank) -> absl::Status {
+        const int other = 1 - rank.rank;
+        TANDEM_RETURN_IF_ERROR(
+            rank.group.StartReceive(rank.Full(4, 0), other, 0).status());
+        return rank.group.StartSend(rank.Full(4, 1), other, 0).status();
+      });
+  EXPECT_TRUE(Says(error, "deadlock: rank 0 waits in \"group/0,1")) << error;
+  EXPECT_TRUE(Says(error,
+                   "for rank 1 (operation 1: receive of 16 bytes from "
+                   "rank 1); rank 1 waits in \"group/0,1"))
+      << error;
+  EXPECT_TRUE(Says(error, "receive from rank 1 of group \"group\"")) << error;
+}
+
+TEST(NcclMessages, OfAGroupMayMeetInAnyOrder) {
+  for (int n : {2, 3, 7}) {
+    const absl::Status status =
+        RunNcclRanks(n, [n](const NcclRank& rank) -> absl::Status {
+          std::vector<at::Tensor> came;
+          std::vector<RankMessage> messages;
+          for (int other = 0; other < n; ++other) {
+            if (other == rank.rank) continue;
+            came.push_back(rank.Full(4, -1));
+            messages.push_back({false, came.back(), other, 0});
+          }
+          for (int other = 0; other < n; ++other) {
+            if (other == rank.rank) continue;
+            messages.push_back({true, rank.Full(4, rank.rank), other, 0});
+          }
+          TANDEM_RETURN_IF_ERROR(Wait(rank.group.StartMessages(messages)));
+          for (size_t i = 0; i < came.size(); ++i) {
+            TANDEM_RETURN_IF_ERROR(
+                Expect(First(came[i]) == messages[i].peer, "whose it is"));
+          }
+          return absl::OkStatus();
+        });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+TEST(NcclMessages, OfDifferentSizesAreTold) {
+  const absl::Status error =
+      ErrorOf(2, [](const NcclRank& rank) -> absl::Status {
+        return rank.rank == 0
+                   ? rank.group.StartSend(rank.Full(4, 1), 1, 0).status()
+                   : rank.group.StartReceive(rank.Full(5, 1), 0, 0).status();
+      });
+  EXPECT_TRUE(Says(error,
+                   "send of 16 bytes to rank 1; rank 1 is at a receive "
+                   "of 20 bytes"))
+      << error;
+}
+
+TEST(NcclCollectives, OfDifferentKindsAreTold) {
+  const absl::Status error =
+      ErrorOf(3, [](const NcclRank& rank) -> absl::Status {
+        const at::Tensor values = rank.Full(5, 1);
+        return rank.rank == 1 ? rank.group.Broadcast(values, 0)
+                              : rank.group.StartAllReduceSum(values).status();
+      });
+  EXPECT_TRUE(
+      Says(error, "deadlock: rank 0 is at operation 1 of \"group/0,1,2"))
+      << error;
+  EXPECT_TRUE(Says(error, "rank 1 is at broadcast of 20 Byte, from rank 0"))
+      << error;
+}
+
+// Three that send around a ring, each to the next one, before they receive.
+TEST(NcclMessages, ARingOfSendsIsADeadlock) {
+  const absl::Status error =
+      ErrorOf(3, [](const NcclRank& rank) -> absl::Status {
+        const int next = (rank.rank + 1) % 3;
+        TANDEM_RETURN_IF_ERROR(
+            rank.group.StartSend(rank.Full(4, 1), next, 0).status());
+        return rank.group.StartReceive(rank.Full(4, 1), (next + 1) % 3, 0)
+            .status();
+      });
+  EXPECT_TRUE(Says(error, "rank 2 waits in \"group/0,1,2")) << error;
+}
+
+}  // namespace
+}  // namespace tandem
