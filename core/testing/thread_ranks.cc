@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <glog/logging.h>
 
+#include <cstdlib>
 #include <memory>
 #include <set>
 #include <string>
@@ -55,9 +56,15 @@ class Outcome {
 
 }  // namespace
 
+std::string TestBackend() {
+  const char* const told = std::getenv("TANDEM_TEST_BACKEND");
+  return told == nullptr ? CommunicatorOptions().backend : told;
+}
+
 absl::Status RunThreadRanks(
     int n, const std::function<absl::Status(Communicator&)>& fn) {
   CommunicatorOptions options;
+  options.backend = TestBackend();
   options.timeout = std::chrono::seconds(30);
   return RunThreadRanks(n, fn, options);
 }

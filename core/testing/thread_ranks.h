@@ -5,14 +5,20 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "core/comm/communicator.h"
 
 namespace tandem {
 
-// Calls `fn` on `n` threads, each with its rank's communicator: Gloo over a
-// HashStore and loopback, named "world". Returns the first failure, in time,
+// The backend of groups of ranks: $TANDEM_TEST_BACKEND, or CommunicatorOptions'
+// own. With "sim_nccl" ($TANDEM_SIM_ASYNC then makes simulated devices
+// asynchronous) tests whose tensors lie on such a device rehearse NCCL.
+std::string TestBackend();
+
+// Calls `fn` on `n` threads, each with its rank's communicator: TestBackend()
+// over a HashStore and loopback, named "world". Returns the first failure, in time,
 // as "rank 2: ..."; exceptions are failures too.
 //
 // Collectives end by `options.timeout`, 30 s unless it is given. A thread that

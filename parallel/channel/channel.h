@@ -25,6 +25,7 @@ using StageMessage = std::vector<at::Tensor>;
 struct ChannelStep {
   std::vector<int64_t> rows;  // by microbatch
   std::vector<int> order;     // in which the receiver takes them
+  std::vector<int> sent;      // in which the sender sends them
   // Microbatches whose messages of the other direction the sender of this one
   // has taken when it sends that of a microbatch, and had not when it sent the
   // one before.

@@ -75,11 +75,8 @@ class RemoteSender : public ChannelSender {
     }
     TANDEM_ASSIGN_OR_RETURN(const MessageLayout layout, LayoutOf(message));
     if (known != nullptr) return Differs(*known, layout, rows);
-    TANDEM_ASSIGN_OR_RETURN(const at::Tensor numbers, CatchTorchOr([&] {
-                              return Encode(layout).to(end_.options().device);
-                            }));
     TANDEM_RETURN_IF_ERROR(
-        Start(numbers, end_.FirstWithRows(rows), 0, in_flight));
+        Start(Encode(layout), end_.FirstWithRows(rows), 0, in_flight));
     end_.side().SetLayout(rows, layout);
     return absl::OkStatus();
   }
@@ -106,8 +103,10 @@ class RemoteSender : public ChannelSender {
   RemoteChannelEnd end_;
 };
 
-// Messages that may come while one is worked on.
+// Messages that may come while one is worked on. On a GPU a receive that waits
+// for its sender keeps some of the processors.
 constexpr size_t kAhead = 2;
+constexpr size_t kAheadOnLane = 1;
 
 class RemoteReceiver : public ChannelReceiver {
  public:
@@ -127,8 +126,7 @@ class RemoteReceiver : public ChannelReceiver {
   void Close(const absl::Status& reason) override { end_.Close(reason); }
 
   absl::StatusOr<StageMessage> Receive(int microbatch) override {
-    TANDEM_RETURN_IF_ERROR(LearnLayout(microbatch));
-    TANDEM_RETURN_IF_ERROR(ReceiveAhead());
+    TANDEM_RETURN_IF_ERROR(ReceiveUntil(microbatch));
     const auto found = coming_.find(microbatch);
     CHECK(found != coming_.end())
         << "microbatch " << microbatch << " is received out of turn";
@@ -143,27 +141,40 @@ class RemoteReceiver : public ChannelReceiver {
 
   // Starts the next receives whose layouts are known.
   absl::Status ReceiveAhead() {
-    const std::vector<int>& order = end_.step().order;
-    while (next_ < order.size() && coming_.size() < kAhead) {
-      const int microbatch = order[next_];
-      const MessageLayout* const layout =
-          end_.side().FindLayout(end_.rows(microbatch));
-      if (layout == nullptr) break;
-      TANDEM_ASSIGN_OR_RETURN(coming_[microbatch], Start(microbatch, *layout));
-      ++next_;
+    const std::vector<int>& order = end_.receives();
+    const size_t ahead = end_.has_lane() ? kAheadOnLane : kAhead;
+    while (next_ < order.size() && coming_.size() < ahead) {
+      const bool is_known =
+          end_.side().FindLayout(end_.rows(order[next_])) != nullptr;
+      if (!is_known) break;
+      TANDEM_RETURN_IF_ERROR(StartNext());
     }
     return absl::OkStatus();
   }
 
  private:
+  absl::Status StartNext() {
+    const int microbatch = end_.receives()[next_++];
+    const MessageLayout& layout =
+        *end_.side().FindLayout(end_.rows(microbatch));
+    TANDEM_ASSIGN_OR_RETURN(coming_[microbatch], Start(microbatch, layout));
+    return absl::OkStatus();
+  }
+
+  // Those before it in the order of receives too, whose layouts come before.
+  absl::Status ReceiveUntil(int microbatch) {
+    const std::vector<int>& order = end_.receives();
+    while (coming_.count(microbatch) == 0 && next_ < order.size()) {
+      TANDEM_RETURN_IF_ERROR(LearnLayout(order[next_]));
+      TANDEM_RETURN_IF_ERROR(StartNext());
+    }
+    return ReceiveAhead();
+  }
+
   // Starts to receive the layout of messages of so many rows, once a step.
   absl::Status AwaitLayout(int64_t rows) {
     if (layouts_coming_.count(rows) > 0) return absl::OkStatus();
-    TANDEM_ASSIGN_OR_RETURN(
-        at::Tensor numbers, CatchTorchOr([&] {
-          return at::empty({EncodedSize()},
-                           at::device(end_.options().device).dtype(at::kLong));
-        }));
+    const at::Tensor numbers = at::empty({EncodedSize()}, at::kLong);
     TANDEM_ASSIGN_OR_RETURN(PendingCollective told,
                             end_.Receive(numbers, end_.FirstWithRows(rows), 0));
     InFlightMessage in_flight;
@@ -182,7 +193,7 @@ class RemoteReceiver : public ChannelReceiver {
     InFlightMessage& in_flight = layouts_coming_.at(rows);
     TANDEM_RETURN_IF_ERROR(in_flight.Wait());
     return CatchTorch([&] {
-      end_.side().SetLayout(rows, Decode(in_flight.tensors.front().cpu()));
+      end_.side().SetLayout(rows, Decode(in_flight.tensors.front()));
     });
   }
 

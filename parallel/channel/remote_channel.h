@@ -19,7 +19,8 @@ namespace tandem {
 // none. See message_layout.h.
 //
 // Receives are started ahead of time, so that messages move while this rank
-// computes. What was sent lives until a message of the other direction shows
+// computes: in the order in which they are taken, or on a lane, where nothing
+// else tells them apart, in that in which they are sent. What was sent lives until a message of the other direction shows
 // that it was taken (ChannelStep::taken); a sender waits when `capacity`
 // messages are left.
 //
@@ -29,6 +30,10 @@ namespace tandem {
 struct RemoteChannelOptions {
   Communicator* group = nullptr;   // must outlive the ends
   int peer = 0;                    // rank in the group
+  // Where streams carry tensors: each direction's own communicator of the two
+  // ranks, of this side's device. Then `group` carries the layouts, of the host.
+  Communicator* activations_lane = nullptr;
+  Communicator* gradients_lane = nullptr;
   int stage = 0;                   // whose output crosses
   int microbatches = 1;            // of a step, at most
   int capacity = 1;                // messages that a sender holds

@@ -59,19 +59,34 @@ void RemoteChannelEnd::Begin(const ChannelStep& step) {
   if (carries_activations()) side_->ForgetLayouts();
 }
 
+void RemoteChannelEnd::Close(const absl::Status& reason) {
+  options_.group->Abort(reason);
+  if (has_lane()) lane()->Abort(reason);
+}
+
+Communicator& RemoteChannelEnd::CarrierOf(size_t slot) const {
+  return has_lane() && slot > 0 ? *lane() : *options_.group;
+}
+
+RankMessage RemoteChannelEnd::Message(bool sends, const at::Tensor& tensor,
+                                      int microbatch, size_t slot) const {
+  const bool on_lane = has_lane() && slot > 0;
+  return {sends, FlatView(tensor),
+          on_lane ? 1 - lane()->rank() : options_.peer, Tag(microbatch, slot)};
+}
+
 absl::StatusOr<PendingCollective> RemoteChannelEnd::Send(
     const at::Tensor& tensor, int microbatch, size_t slot) {
   sent_.messages += 1;
   sent_.bytes += static_cast<int64_t>(tensor.nbytes());
-  return options_.group->StartSend(FlatView(tensor), options_.peer,
-                                   Tag(microbatch, slot), Purpose(microbatch));
+  const RankMessage message = Message(true, tensor, microbatch, slot);
+  return CarrierOf(slot).StartMessages({&message, 1}, Purpose(microbatch));
 }
 
 absl::StatusOr<PendingCollective> RemoteChannelEnd::Receive(
     const at::Tensor& tensor, int microbatch, size_t slot) const {
-  return options_.group->StartReceive(FlatView(tensor), options_.peer,
-                                      Tag(microbatch, slot),
-                                      Purpose(microbatch));
+  const RankMessage message = Message(false, tensor, microbatch, slot);
+  return CarrierOf(slot).StartMessages({&message, 1}, Purpose(microbatch));
 }
 
 absl::Status RemoteChannelEnd::DropTaken(int microbatch) const {

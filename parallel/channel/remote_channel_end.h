@@ -64,7 +64,7 @@ class RemoteChannelEnd {
                    ChannelDirection direction);
 
   void Begin(const ChannelStep& step);
-  void Close(const absl::Status& reason) { options_.group->Abort(reason); }
+  void Close(const absl::Status& reason);
 
   const RemoteChannelOptions& options() const { return options_; }
   RemoteChannelSide& side() const { return *side_; }
@@ -80,7 +80,15 @@ class RemoteChannelEnd {
   }
   const ChannelTraffic& sent() const { return sent_; }
 
-  // `slot`: which of a message's tensors, from 1; 0 is its layout.
+  // Do streams carry the tensors? Then receives start as the sender sends.
+  bool has_lane() const { return lane() != nullptr; }
+  // The order in which receives start.
+  const std::vector<int>& receives() const {
+    return has_lane() ? step_.sent : step_.order;
+  }
+
+  // `slot`: which of a message's tensors, from 1; 0 is its layout, which lies on
+  // the host.
   absl::StatusOr<PendingCollective> Send(const at::Tensor& tensor,
                                          int microbatch, size_t slot);
   absl::StatusOr<PendingCollective> Receive(const at::Tensor& tensor,
@@ -91,6 +99,13 @@ class RemoteChannelEnd {
   int FirstWithRows(int64_t rows) const;
 
  private:
+  Communicator* lane() const {
+    return carries_activations() ? options_.activations_lane
+                                 : options_.gradients_lane;
+  }
+  RankMessage Message(bool sends, const at::Tensor& tensor, int microbatch,
+                      size_t slot) const;
+  Communicator& CarrierOf(size_t slot) const;
   int Tag(int microbatch, size_t slot) const;
   CollectivePurpose Purpose(int microbatch) const;
 

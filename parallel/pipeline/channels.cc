@@ -39,21 +39,13 @@ std::map<int, std::vector<int>> TakenBefore(const std::vector<Action>& actions,
 
 }  // namespace
 
-absl::Status CheckLayout(const Schedule& schedule,
-                         const PipelineLayout& layout) {
-  CHECK(!layout.devices.empty());
-  const int there = layout.ranks() * static_cast<int>(layout.devices.size());
-  if (there == schedule.devices()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("schedule ", schedule.name, " is for ", schedule.devices(),
-                   " devices, but there are ", there, ": ", layout.ranks(),
-                   " ranks of ", layout.devices.size()));
-}
-
 PipelineChannels::PipelineChannels(const Schedule& schedule,
-                                   const PipelineLayout& layout, int capacity,
+                                   const PipelineLayout& layout,
+                                   PipelineLanes lanes, int capacity,
                                    std::chrono::milliseconds timeout)
-    : schedule_(schedule), ends_(static_cast<size_t>(schedule.stages)) {
+    : schedule_(schedule),
+      lanes_(std::move(lanes)),
+      ends_(static_cast<size_t>(schedule.stages)) {
   const std::vector<int> device_of = DevicesOfStages(schedule);
   for (size_t i = 0; i + 1 < device_of.size(); ++i) {
     const int stage = static_cast<int>(i);
@@ -102,6 +94,10 @@ void PipelineChannels::JoinRanks(int stage, const PipelineLayout& layout,
   options.microbatches = schedule_.microbatches;
   options.capacity = capacity;
   options.device = layout.DeviceFor(is_before ? device : next);
+  if (const PipelineLanes::Lane* const lane = lanes_.Find(stage)) {
+    options.activations_lane = lane->activations.get();
+    options.gradients_lane = lane->gradients.get();
+  }
   Ends& ends = ends_[static_cast<size_t>(is_before ? stage : stage + 1)];
   if (is_before) {
     UpstreamEnds remote = MakeUpstreamEnds(options);
@@ -124,21 +120,26 @@ void PipelineChannels::Begin(const std::vector<int64_t>& rows,
       ActionsByStage(schedule_, static_cast<int>(rows.size()));
   for (size_t stage = 0; stage < by_stage.size(); ++stage) {
     const Ends& ends = ends_[stage];
-    ChannelStep going = {rows, std::vector<int>(rows.size()), {}};
-    ChannelStep coming = {rows, {}, {}};
+    ChannelStep going;
+    ChannelStep coming;
+    going.rows = coming.rows = rows;
     if (with_backward) {
       going.order = OrderOf(by_stage[stage], IsForward);
       coming.order = OrderOf(by_stage[stage], GivesInputGradient);
       if (ends.gradients != nullptr) {
-        coming.taken =
-            TakenBefore(by_stage[stage + 1], GivesInputGradient, IsForward);
+        const std::vector<Action>& sender = by_stage[stage + 1];
+        coming.sent = OrderOf(sender, GivesInputGradient);
+        coming.taken = TakenBefore(sender, GivesInputGradient, IsForward);
       }
       if (ends.inputs != nullptr) {
-        going.taken =
-            TakenBefore(by_stage[stage - 1], IsForward, GivesInputGradient);
+        const std::vector<Action>& sender = by_stage[stage - 1];
+        going.sent = OrderOf(sender, IsForward);
+        going.taken = TakenBefore(sender, IsForward, GivesInputGradient);
       }
     } else {
+      going.order.resize(rows.size());
       std::iota(going.order.begin(), going.order.end(), 0);
+      going.sent = going.order;
     }
     // A local channel is both ends, and begins twice.
     if (ends.inputs != nullptr) ends.inputs->Begin(going);

@@ -3,47 +3,19 @@
 #ifndef TANDEM_PARALLEL_PIPELINE_CHANNELS_H_
 #define TANDEM_PARALLEL_PIPELINE_CHANNELS_H_
 
-#include <c10/core/Device.h>
-
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "core/comm/communicator.h"
 #include "parallel/channel/channel.h"
 #include "parallel/channel/copy_channel.h"
+#include "parallel/pipeline/lanes.h"
+#include "parallel/pipeline/layout.h"
 #include "parallel/schedule/schedule.h"
 
 namespace tandem {
-
-// How a schedule's devices are shared out.
-struct PipelineLayout {
-  // Device d of the schedule is number d % devices.size() of rank d /
-  // devices.size() of `group`.
-  std::vector<c10::Device> devices;  // this rank's
-  Communicator* group = nullptr;     // null: one rank
-
-  int rank() const { return group == nullptr ? 0 : group->rank(); }
-  int ranks() const { return group == nullptr ? 1 : group->size(); }
-  int RankOf(int schedule_device) const {
-    return schedule_device / static_cast<int>(devices.size());
-  }
-  bool IsHere(int schedule_device) const {
-    return RankOf(schedule_device) == rank();
-  }
-  c10::Device DeviceFor(int schedule_device) const {
-    return devices[static_cast<size_t>(schedule_device) % devices.size()];
-  }
-};
-
-// InvalidArgument when the layout has another number of devices than the
-// schedule.
-absl::Status CheckLayout(const Schedule& schedule,
-                         const PipelineLayout& layout);
 
 // The ends that stages on this rank use; null at the ends of the model and for
 // stages elsewhere.
@@ -51,7 +23,8 @@ class PipelineChannels {
  public:
   // Requires CheckLayout. `capacity` is what the schedule needs.
   PipelineChannels(const Schedule& schedule, const PipelineLayout& layout,
-                   int capacity, std::chrono::milliseconds timeout);
+                   PipelineLanes lanes, int capacity,
+                   std::chrono::milliseconds timeout);
 
   ChannelReceiver* inputs(int stage) const { return At(stage).inputs; }
   ChannelSender* outputs(int stage) const { return At(stage).outputs; }
@@ -63,6 +36,7 @@ class PipelineChannels {
   // inside a channel.
   void Begin(const std::vector<int64_t>& rows, bool with_backward);
   void Close(const absl::Status& reason);
+  const PipelineLanes& lanes() const { return lanes_; }
 
   // To other ranks, so far; no thread is inside a channel.
   ChannelTraffic sent() const;
@@ -81,6 +55,7 @@ class PipelineChannels {
   void JoinRanks(int stage, const PipelineLayout& layout, int capacity);
 
   Schedule schedule_;
+  PipelineLanes lanes_;
   std::vector<Ends> ends_;  // by stage
   std::vector<std::unique_ptr<ChannelEnd>> all_;
 };

@@ -64,8 +64,10 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Create(
   TANDEM_RETURN_IF_ERROR(executor->CheckStages());
   const Schedule& its = executor->schedule_;
   const PipelineLayout& where = executor->layout_;
-  executor->channels_ =
-      std::make_unique<PipelineChannels>(its, where, capacity, options.timeout);
+  TANDEM_ASSIGN_OR_RETURN(PipelineLanes lanes,
+                          PipelineLanes::Create(its, where));
+  executor->channels_ = std::make_unique<PipelineChannels>(
+      its, where, std::move(lanes), capacity, options.timeout);
   for (int device = 0; device < its.devices(); ++device) {
     if (!where.IsHere(device)) continue;
     executor->locals_.push_back(

@@ -81,6 +81,9 @@ class PipelineExecutor {
   bool has_last_stage() const { return stages_.back() != nullptr; }
   // Of the last training step.
   const PipelineTimeline& timeline() const { return timeline_; }
+  // Of messages to other ranks that streams carry: see Communicator.
+  absl::Status Synchronize() const { return channels_->lanes().Synchronize(); }
+  void Abort(const absl::Status& reason) { channels_->lanes().Abort(reason); }
   // What this rank sent to other ranks so far.
   ChannelTraffic sent() const { return channels_->sent(); }
   // How many microbatches each device of the schedule held at once so far, at

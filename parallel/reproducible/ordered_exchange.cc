@@ -10,15 +10,6 @@
 #include "core/base/status_macros.h"
 
 namespace tandem {
-namespace {
-
-absl::Status WaitForAll(std::vector<PendingCollective>* pending) {
-  absl::Status done;
-  for (PendingCollective& each : *pending) done.Update(each.Wait());
-  return done;
-}
-
-}  // namespace
 
 OrderedExchange::OrderedExchange(const SummationTree& tree,
                                  Communicator* replicas)
@@ -43,28 +34,19 @@ at::Tensor OrderedExchange::ShareOf(const at::Tensor& flat, int replica) const {
   return flat.narrow(0, first, std::min(share, size - first));
 }
 
-absl::Status OrderedExchange::Send(const at::Tensor& values, int other, int tag,
-                                   Pending* pending) const {
-  if (values.numel() == 0) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(PendingCollective sending,
-                          replicas_->StartSend(values, other, tag));
-  pending->push_back(std::move(sending));
-  return absl::OkStatus();
-}
-
-absl::Status OrderedExchange::Receive(const at::Tensor& values, int other,
-                                      int tag, Pending* pending) const {
-  if (values.numel() == 0) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(PendingCollective receiving,
-                          replicas_->StartReceive(values, other, tag));
-  pending->push_back(std::move(receiving));
-  return absl::OkStatus();
+// All of them together: each rank of a group receives from the others what they
+// send when they have received.
+absl::Status OrderedExchange::Exchange(
+    const std::vector<RankMessage>& messages) const {
+  TANDEM_ASSIGN_OR_RETURN(PendingCollective pending,
+                          replicas_->StartMessages(messages));
+  return pending.Wait();
 }
 
 absl::Status OrderedExchange::GatherParts(const std::vector<at::Tensor>& sums,
                                           const at::Tensor& mine, int tag,
                                           std::vector<Part>* parts) const {
-  Pending pending;
+  std::vector<RankMessage> messages;
   for (int other = 0; other < count_; ++other) {
     const std::vector<Node> cover = CoverOf(other);
     for (size_t i = 0; i < cover.size(); ++i) {
@@ -73,17 +55,16 @@ absl::Status OrderedExchange::GatherParts(const std::vector<at::Tensor>& sums,
         continue;
       }
       parts->push_back({cover[i], at::empty_like(mine)});
-      TANDEM_RETURN_IF_ERROR(
-          Receive(parts->back().values, other, tag, &pending));
+      messages.push_back({false, parts->back().values, other, tag});
     }
   }
   for (int other = 0; other < count_; ++other) {
     if (other == rank_) continue;
     for (const at::Tensor& sum : sums) {
-      TANDEM_RETURN_IF_ERROR(Send(ShareOf(sum, other), other, tag, &pending));
+      messages.push_back({true, ShareOf(sum, other), other, tag});
     }
   }
-  return WaitForAll(&pending);
+  return Exchange(messages);
 }
 
 // The nodes of the tree, as far as they are known, to the root.
@@ -101,14 +82,13 @@ at::Tensor OrderedExchange::SumOf(const Node& node,
 }
 
 absl::Status OrderedExchange::Spread(const at::Tensor& result, int tag) const {
-  Pending pending;
+  std::vector<RankMessage> messages;
   for (int other = 0; other < count_; ++other) {
     if (other == rank_) continue;
-    TANDEM_RETURN_IF_ERROR(
-        Receive(ShareOf(result, other), other, tag, &pending));
-    TANDEM_RETURN_IF_ERROR(Send(ShareOf(result, rank_), other, tag, &pending));
+    messages.push_back({false, ShareOf(result, other), other, tag});
+    messages.push_back({true, ShareOf(result, rank_), other, tag});
   }
-  return WaitForAll(&pending);
+  return Exchange(messages);
 }
 
 absl::Status OrderedExchange::Sum(const std::vector<at::Tensor>& sums,

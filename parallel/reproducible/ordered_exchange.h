@@ -38,7 +38,6 @@ class OrderedExchange {
 
  private:
   using Node = SummationTree::Node;
-  using Pending = std::vector<PendingCollective>;
 
   // The sum of a node's terms, of a share of the numbers.
   struct Part {
@@ -49,10 +48,7 @@ class OrderedExchange {
   std::vector<Node> CoverOf(int replica) const;
   at::Tensor ShareOf(const at::Tensor& flat, int replica) const;
   // What goes to or comes from `other`, unless it is empty.
-  absl::Status Send(const at::Tensor& values, int other, int tag,
-                    Pending* pending) const;
-  absl::Status Receive(const at::Tensor& values, int other, int tag,
-                       Pending* pending) const;
+  absl::Status Exchange(const std::vector<RankMessage>& messages) const;
   // `mine`: of what is to be summed here.
   absl::Status GatherParts(const std::vector<at::Tensor>& sums,
                            const at::Tensor& mine, int tag,

@@ -72,12 +72,19 @@ std::vector<Owned> OwnedBy(int rank, const NamedTensors& mine) {
   return tensors;
 }
 
+// Groups of several stages carry what lies on the host, where streams do not
+// serve the devices of all.
+at::Tensor Carried(const at::Tensor& values, const Communicator& group) {
+  return group.HasStreams(values.device().type()) ? values.detach().cpu()
+                                                  : values.detach();
+}
+
 absl::Status SendAll(std::vector<Owned> mine, Communicator& group,
                      const TensorSink& sink) {
   Sort(sink, &mine);
   for (const Owned& each : mine) {
     TANDEM_ASSIGN_OR_RETURN(const at::Tensor tensor, CatchTorchOr([&] {
-                              return each.values.detach().contiguous();
+                              return Carried(each.values, group).contiguous();
                             }));
     TANDEM_ASSIGN_OR_RETURN(
         PendingCollective sent,
@@ -136,8 +143,10 @@ absl::Status StreamToRank0(const NamedTensors& mine, Communicator& group,
     }
   }
   // What this group's backend moves lies where the ranks' tensors do.
+  const bool on_host =
+      mine.empty() || group.HasStreams(mine.front().second.device().type());
   const c10::Device device =
-      mine.empty() ? c10::Device(c10::kCPU) : mine.front().second.device();
+      on_host ? c10::Device(c10::kCPU) : mine.front().second.device();
   return TakeAll(std::move(tensors), device, group, sink);
 }
 

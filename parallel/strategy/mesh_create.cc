@@ -105,9 +105,11 @@ absl::Status MeshStrategyImpl::MakeGroups(Communicator* world) {
   }
   const int place =
       world == nullptr ? 0 : mesh.IndexAlong(kPipeAxis, world->rank());
-  std::vector<int> stages;
+  std::map<int, c10::Device> stages;
   for (int i = 0; i < schedule.stages; ++i) {
-    if (DeviceOfStage(schedule, i) / devices == place) stages.push_back(i);
+    const int device = DeviceOfStage(schedule, i);
+    if (device / devices != place) continue;
+    stages.emplace(i, options_.devices[static_cast<size_t>(device % devices)]);
   }
   TANDEM_ASSIGN_OR_RETURN(groups_, MeshGroups::Create(world, mesh, stages));
   return absl::OkStatus();

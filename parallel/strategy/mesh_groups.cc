@@ -9,11 +9,20 @@
 
 namespace tandem {
 
-absl::StatusOr<MeshGroups> MeshGroups::Create(Communicator* world,
-                                              const Mesh& mesh,
-                                              const std::vector<int>& stages) {
+namespace {
+
+// Can it carry what the device has?
+bool Serves(const Communicator& group, c10::Device device) {
+  return !group.HasStreams(device.type()) || group.device() == device;
+}
+
+}  // namespace
+
+absl::StatusOr<MeshGroups> MeshGroups::Create(
+    Communicator* world, const Mesh& mesh,
+    const std::map<int, c10::Device>& stages) {
   MeshGroups groups;
-  groups.stages_ = {stages.begin(), stages.end()};
+  groups.stages_ = stages;
   if (world == nullptr || world->size() == 1) return groups;
   CHECK_EQ(world->size(), mesh.world_size());
   const int rank = world->rank();
@@ -33,14 +42,23 @@ absl::StatusOr<MeshGroups> MeshGroups::Create(Communicator* world,
   }
   groups.ranks_of_replicas_ = mesh.RanksAlong({kDataAxis}, rank);
   // One stage needs no group beside the ranks' own.
-  if (mesh.pipe() == 1 && stages.size() == 1) return groups;
-  for (const int stage : stages) {
-    TANDEM_ASSIGN_OR_RETURN(
-        groups.data_[stage],
-        world->Subgroup(groups.ranks_of_replicas_,
-                        absl::StrCat("replicas of stage ", stage)));
+  if (mesh.pipe() == 1 && stages.size() == 1 &&
+      Serves(*world, stages.begin()->second)) {
+    return groups;
+  }
+  for (const auto& stage : stages) {
+    TANDEM_ASSIGN_OR_RETURN(groups.data_[stage.first],
+                            groups.ReplicasOf(stage.first, "replicas"));
   }
   return groups;
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> MeshGroups::ReplicasOf(
+    int stage, const char* what) const {
+  SubgroupOptions own;
+  own.device = stages_.at(stage);
+  return world_->Subgroup(ranks_of_replicas_,
+                          absl::StrCat(what, " of stage ", stage), own);
 }
 
 Communicator* MeshGroups::data(int stage) const {
@@ -50,15 +68,12 @@ Communicator* MeshGroups::data(int stage) const {
 
 absl::StatusOr<Communicator*> MeshGroups::MakeStatistics(int stage) {
   CHECK_GT(replicas_, 1);
-  TANDEM_ASSIGN_OR_RETURN(
-      statistics_[stage],
-      world_->Subgroup(ranks_of_replicas_,
-                       absl::StrCat("statistics of stage ", stage)));
+  TANDEM_ASSIGN_OR_RETURN(statistics_[stage], ReplicasOf(stage, "statistics"));
   return statistics_[stage].get();
 }
 
-void MeshGroups::Abort(const absl::Status& reason) {
-  if (world_ == nullptr) return;
+std::vector<Communicator*> MeshGroups::All() const {
+  if (world_ == nullptr) return {};
   std::vector<Communicator*> groups = {world_};
   if (own_pipe_ != nullptr) groups.push_back(own_pipe_.get());
   for (const auto* some : {&data_, &statistics_}) {
@@ -66,9 +81,19 @@ void MeshGroups::Abort(const absl::Status& reason) {
       if (each.second != nullptr) groups.push_back(each.second.get());
     }
   }
+  return groups;
+}
+
+absl::Status MeshGroups::Synchronize() const {
+  absl::Status all;
+  for (Communicator* group : All()) all.Update(group->Synchronize());
+  return all;
+}
+
+void MeshGroups::Abort(const absl::Status& reason) {
   // All at once: each takes seconds if the store has gone.
   std::vector<std::thread> threads;
-  for (Communicator* group : groups) {
+  for (Communicator* group : All()) {
     threads.emplace_back([group, &reason] { group->Abort(reason); });
   }
   for (std::thread& thread : threads) thread.join();

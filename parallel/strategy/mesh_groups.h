@@ -4,9 +4,10 @@
 #ifndef TANDEM_PARALLEL_STRATEGY_MESH_GROUPS_H_
 #define TANDEM_PARALLEL_STRATEGY_MESH_GROUPS_H_
 
+#include <c10/core/Device.h>
+
 #include <map>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,15 +19,17 @@ namespace tandem {
 
 // The communicators of one rank: with the other ranks of its pipeline, and for
 // each stage that it holds with that stage's other replicas (all ranks, where
-// each has the one stage). Each is used in an order that the schedule fixes, so
+// each has the one stage and they serve its device). The former carry tensors of
+// the host alone, the latter those of the stage's device as well. Each is used in an order that the schedule fixes, so
 // no two of them can wait for each other.
 class MeshGroups {
  public:
   // `world` has the mesh's ranks (null: one) and must outlive this. `stages`
-  // are this rank's, the same ones on every replica. Collective.
-  static absl::StatusOr<MeshGroups> Create(Communicator* world,
-                                           const Mesh& mesh,
-                                           const std::vector<int>& stages);
+  // are this rank's, the same ones on every replica, with their devices.
+  // Collective.
+  static absl::StatusOr<MeshGroups> Create(
+      Communicator* world, const Mesh& mesh,
+      const std::map<int, c10::Device>& stages);
 
   // Null for one rank.
   Communicator* world() const { return world_; }
@@ -44,16 +47,22 @@ class MeshGroups {
   int replica() const { return replica_; }
   int replicas() const { return replicas_; }
 
+  // Communicator's, of all of them.
+  absl::Status Synchronize() const;
   // Nobody shall wait for this rank.
   void Abort(const absl::Status& reason);
 
  private:
+  std::vector<Communicator*> All() const;
+  absl::StatusOr<std::unique_ptr<Communicator>> ReplicasOf(
+      int stage, const char* what) const;
+
   Communicator* world_ = nullptr;
   Communicator* pipe_ = nullptr;
   int replica_ = 0;
   int replicas_ = 1;
   std::unique_ptr<Communicator> own_pipe_;
-  std::set<int> stages_;
+  std::map<int, c10::Device> stages_;
   std::vector<int> ranks_of_replicas_;
   std::map<int, std::unique_ptr<Communicator>> data_;        // by stage
   std::map<int, std::unique_ptr<Communicator>> statistics_;  // by stage

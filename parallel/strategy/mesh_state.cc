@@ -84,6 +84,8 @@ absl::StatusOr<NamedTensors> MeshStrategyImpl::GatherOptimizerState() const {
 absl::Status MeshStrategyImpl::StreamState(const StateParts& parts,
                                            TensorSink& sink) {
   const auto stream = [&]() -> absl::Status {
+    // What streams have left undone is nothing to be saved.
+    TANDEM_RETURN_IF_ERROR(Synchronize());
     NamedTensors optimizer;
     if (parts.optimizer) {
       TANDEM_ASSIGN_OR_RETURN(optimizer, GatherOptimizerState());
@@ -170,6 +172,10 @@ absl::StatusOr<Inference> MeshStrategyImpl::Infer(const Batch& batch,
   const absl::StatusOr<std::vector<Batch>> parts = SplitBatch(batch, sizes);
   absl::StatusOr<Inference> inference =
       parts.ok() ? executor_->Infer(*parts, keeps_outputs) : parts.status();
+  if (inference.ok()) {
+    const absl::Status ended = Synchronize();
+    if (!ended.ok()) inference = ended;
+  }
   if (!inference.ok()) Abort(inference.status());
   return inference;
 }

@@ -208,8 +208,15 @@ absl::Status MeshStrategyImpl::SkipUpdate() {
   return done;
 }
 
+absl::Status MeshStrategyImpl::Synchronize() const {
+  TANDEM_RETURN_IF_ERROR(groups_.Synchronize());
+  TANDEM_RETURN_IF_ERROR(tied_->Synchronize());
+  return executor_->Synchronize();
+}
+
 void MeshStrategyImpl::Abort(const absl::Status& reason) {
   groups_.Abort(reason);
+  executor_->Abort(reason);
   tied_->Abort(reason);
 }
 

@@ -120,6 +120,8 @@ class MeshStrategyImpl : public MeshStrategy {
   bool averages_gradients() const;
   bool ends_alike() const;
   void EndStep();
+  // Communicator's, of all groups.
+  absl::Status Synchronize() const;
   void Abort(const absl::Status& reason);
 
   MeshStrategyOptions options_;

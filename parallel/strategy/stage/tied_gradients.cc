@@ -39,14 +39,20 @@ at::Tensor ValueOf(const FlatBuffer* buffer, size_t slot) {
 }  // namespace
 
 absl::StatusOr<Communicator*> TiedGradients::CommunicatorFor(
-    const std::vector<int>& ranks, const PipelineLayout& layout) {
+    const std::vector<int>& ranks, const PipelineLayout& layout,
+    const Group& group) {
   if (ranks.size() == 1) return nullptr;
-  std::unique_ptr<Communicator>& made = communicators_[ranks];
+  SubgroupOptions own;
+  own.device = group.copies.front().buffer->grads().device();
+  const bool is_shared = !layout.group->HasStreams(own.device->type());
+  std::unique_ptr<Communicator>& made =
+      communicators_[{ranks, is_shared ? "" : group.name}];
   if (made == nullptr) {
     TANDEM_ASSIGN_OR_RETURN(
         made, layout.group->Subgroup(ranks,
                                      absl::StrCat("tied weights of ranks ",
-                                                  absl::StrJoin(ranks, ", "))));
+                                                  absl::StrJoin(ranks, ", ")),
+                                     own));
   }
   return made.get();
 }
@@ -79,7 +85,8 @@ absl::StatusOr<std::unique_ptr<TiedGradients>> TiedGradients::Create(
     }
     if (group.copies.empty()) continue;
     group.rows = *absl::c_max_element(rows);
-    TANDEM_ASSIGN_OR_RETURN(group.ranks, tied->CommunicatorFor(ranks, layout));
+    TANDEM_ASSIGN_OR_RETURN(group.ranks,
+                            tied->CommunicatorFor(ranks, layout, group));
     tied->groups_.push_back(std::move(group));
   }
   return tied;
@@ -201,6 +208,14 @@ absl::Status TiedGradients::ShareValues() {
                            absl::StrCat("tied weights of ", group.name)));
   }
   return done;
+}
+
+absl::Status TiedGradients::Synchronize() const {
+  absl::Status all;
+  for (const auto& each : communicators_) {
+    all.Update(each.second->Synchronize());
+  }
+  return all;
 }
 
 void TiedGradients::Abort(const absl::Status& reason) {

@@ -55,6 +55,8 @@ class TiedGradients {
 
   // Nobody shall wait for this rank.
   void Abort(const absl::Status& reason);
+  // Communicator's, of all groups.
+  absl::Status Synchronize() const;
 
   // Are there none on this rank?
   bool empty() const { return groups_.empty(); }
@@ -80,7 +82,8 @@ class TiedGradients {
   using Terms = std::vector<at::Tensor>;
 
   absl::StatusOr<Communicator*> CommunicatorFor(const std::vector<int>& ranks,
-                                                const PipelineLayout& layout);
+                                                const PipelineLayout& layout,
+                                                const Group& group);
   static Terms OwnTerms(const Group& group);
   static absl::StatusOr<Terms> Gather(const Group& group, const Terms& own);
   static absl::StatusOr<at::Tensor> AllReduce(const Group& group,
@@ -90,7 +93,11 @@ class TiedGradients {
 
   TiedOrder order_ = TiedOrder::kByRank;
   std::vector<Group> groups_;
-  std::map<std::vector<int>, std::unique_ptr<Communicator>> communicators_;
+  // By ranks and, where streams serve a device, the group, whose ranks may have
+  // it on different ones.
+  std::map<std::pair<std::vector<int>, std::string>,
+           std::unique_ptr<Communicator>>
+      communicators_;
 };
 
 }  // namespace tandem

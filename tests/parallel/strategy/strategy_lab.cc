@@ -10,6 +10,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
+#include "core/sim/testing.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/balance/cut.h"
 #include "parallel/pipeline/microbatches.h"
@@ -29,6 +30,13 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const LabLayout& layout,
       LabOptions(layout, static_cast<int64_t>(specs.size()));
   if (job.change) job.change(options);
   return MeshStrategy::Create(specs, job.loss, options, world);
+}
+
+std::vector<c10::Device> PoolOf(const LabLayout& layout) {
+  if (!layout.device_pool.empty() || layout.backend != "sim_nccl") {
+    return layout.device_pool;
+  }
+  return SimDevices(layout.ranks() * layout.devices);
 }
 
 Batch ShareOf(const LabLayout& layout, const LabJob& job, int number,
@@ -115,9 +123,9 @@ MeshStrategyOptions LabOptions(const LabLayout& layout, int64_t layers) {
                           {devices, layout.chunks, microbatches});
   options.cuts = *UniformCuts(layers, options.schedule.stages);
   options.devices.assign(static_cast<size_t>(layout.devices), c10::kCPU);
-  if (!layout.device_pool.empty()) {
-    const auto first =
-        layout.device_pool.begin() + ThisThreadsRank() * layout.devices;
+  const std::vector<c10::Device> pool = PoolOf(layout);
+  if (!pool.empty()) {
+    const auto first = pool.begin() + ThisThreadsRank() * layout.devices;
     options.devices.assign(first, first + layout.devices);
   }
   options.pipeline.checkpointing = layout.checkpointing;
@@ -126,8 +134,10 @@ MeshStrategyOptions LabOptions(const LabLayout& layout, int64_t layers) {
 }
 
 absl::Status OnLabRanks(
-    const LabLayout& layout, const LabJob& job,
+    const LabLayout& given, const LabJob& job,
     const std::function<absl::Status(const LabRank&)>& work) {
+  LabLayout layout = given;
+  layout.device_pool = PoolOf(given);  // made before there are groups
   const auto run = [&](Communicator* world) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const auto strategy,
                             MakeStrategy(layout, job, world));

@@ -18,6 +18,7 @@
 #include "core/loss/loss.h"
 #include "core/model/batch.h"
 #include "core/model/layer.h"
+#include "core/testing/thread_ranks.h"
 #include "parallel/schedule/activation_checkpointing.h"
 #include "parallel/strategy/mesh_strategy_options.h"
 #include "parallel/strategy/strategy.h"
@@ -35,9 +36,10 @@ struct LabLayout {
   int microbatches = 12;  // of the whole batch; replicas share them
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
   int weight_gradient_batch = 1;
-  // Rank r has `devices` of them, from r * devices on. Empty: they are CPUs.
+  // Rank r has `devices` of them, from r * devices on. Empty: they are CPUs, or
+  // simulated devices where the backend is for those.
   std::vector<c10::Device> device_pool = {};
-  std::string backend = "shm";
+  std::string backend = TestBackend();
   bool group_of_one = false;  // one rank has a communicator too, not null
 
   int ranks() const { return replicas * pipe; }
