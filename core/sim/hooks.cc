@@ -63,7 +63,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 
   void resizePrivateUse1Bytes(const c10::Storage& storage,
                               size_t bytes) const override {
-    SynchroniseDevice(storage.device().index());
+    Synchronise(CurrentStream(storage.device().index()));
     c10::DataPtr memory =
         AllocateOnDevice(bytes, storage.device().index(), CategoryOfResults());
     const size_t kept = std::min(bytes, storage.nbytes());

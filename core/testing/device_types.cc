@@ -8,6 +8,7 @@
 #include <atomic>
 #include <optional>
 
+#include "core/backend/backend_names.h"
 #include "core/sim/testing.h"
 #include "core/testing/thread_ranks.h"
 
@@ -68,6 +69,16 @@ c10::Device TestDevice(int i) {
   if (type == c10::kCPU) return i == 0 ? c10::kCPU : c10::Device(type, i);
   const int rank = ThisThreadsRank();
   return DevicesToTest(type, 2 * (rank + 1)).at(2 * rank + i);
+}
+
+CommunicatorOptions WithTestDevice(CommunicatorOptions options) {
+  const absl::StatusOr<BackendNames> names = ParseBackend(options.backend);
+  const c10::Device device = TestDevice();
+  if (names.ok() && !names->device.empty() &&
+      names->device_type == device.type()) {
+    options.device = device;
+  }
+  return options;
 }
 
 }  // namespace tandem

@@ -20,6 +20,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/backend/communicator_options.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
@@ -66,6 +67,10 @@ class TestDeviceTypeScope {
 // Each rank has two: rank r has devices 2r and 2r + 1, of the CPU "cpu" and
 // "cpu:1".
 c10::Device TestDevice(int i = 0);
+
+// What ranks' groups are made with where the test's tensors go through them:
+// with a communicator for TestDevice(), if the backend is for such devices.
+CommunicatorOptions WithTestDevice(CommunicatorOptions options);
 
 class DeviceTypeTest : public testing::TestWithParam<c10::DeviceType> {
  protected:

@@ -72,7 +72,14 @@ absl::Status RunThreadRanks(
 absl::Status RunThreadRanks(
     int n, const std::function<absl::Status(Communicator&)>& fn,
     const CommunicatorOptions& options) {
-  const StorePtr store = NewHashStore(options.timeout);
+  return RunThreadRanks(n, fn, [&] { return options; }, options.timeout);
+}
+
+absl::Status RunThreadRanks(
+    int n, const std::function<absl::Status(Communicator&)>& fn,
+    const std::function<CommunicatorOptions()>& options_of,
+    std::chrono::milliseconds timeout) {
+  const StorePtr store = NewHashStore(timeout);
   Outcome outcome(n);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < n; ++rank) {
@@ -83,13 +90,13 @@ absl::Status RunThreadRanks(
           rank, CatchTorch([&]() -> absl::Status {
             TANDEM_ASSIGN_OR_RETURN(
                 std::unique_ptr<Communicator> world,
-                Communicator::Create(store, rank, n, "world", options));
+                Communicator::Create(store, rank, n, "world", options_of()));
             return fn(*world);
           }));
     });
   }
   const absl::Status first =
-      outcome.Wait(2 * absl::FromChrono(options.timeout) + absl::Minutes(1));
+      outcome.Wait(2 * absl::FromChrono(timeout) + absl::Minutes(1));
   for (std::thread& thread : threads) thread.join();
   return first;
 }

@@ -35,6 +35,11 @@ absl::Status RunThreadRanks(
 absl::Status RunThreadRanks(
     int n, const std::function<absl::Status(Communicator&)>& fn,
     const CommunicatorOptions& options);
+// Each with options of its own, which `options_of` gives on the rank's thread.
+absl::Status RunThreadRanks(
+    int n, const std::function<absl::Status(Communicator&)>& fn,
+    const std::function<CommunicatorOptions()>& options_of,
+    std::chrono::milliseconds timeout);
 
 // The rank that the calling thread is in RunThreadRanks; 0 elsewhere.
 int ThisThreadsRank();

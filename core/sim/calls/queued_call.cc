@@ -177,7 +177,7 @@ void QueueCopy(const c10::OperatorHandle& op, const OperatorTraits& traits,
 }
 
 // After everything that the stream has queued.
-void CallDrained(OperatorCall& call, Stack* stack) {
+void RunDrained(OperatorCall& call, Stack* stack) {
   Synchronise(CurrentStream(call.device()));
   call.RunKernel(*stack);
   call.GiveResults(*stack);
@@ -212,6 +212,13 @@ void CallNow(const c10::OperatorHandle& op, const OperatorTraits& traits,
   call.GiveResults(*stack);
 }
 
+void CallDrained(const c10::OperatorHandle& op, const OperatorTraits& traits,
+                 Stack* stack) {
+  OperatorCall call(op, traits);
+  call.TakeArguments(*stack);
+  RunDrained(call, stack);
+}
+
 void CallQueued(const c10::OperatorHandle& op, const OperatorTraits& traits,
                 Stack* stack) {
   if (traits.is_view) return CallNow(op, traits, stack);
@@ -219,14 +226,14 @@ void CallQueued(const c10::OperatorHandle& op, const OperatorTraits& traits,
   const Stack arguments = Top(*stack, traits.argument_count);
   auto call = std::make_shared<OperatorCall>(op, traits);
   call->TakeArguments(*stack);
-  if (MustRunNow(traits)) return CallDrained(*call, stack);
+  if (MustRunNow(traits)) return RunDrained(*call, stack);
   const auto signature = SignatureOf(traits, arguments);
-  if (!signature.has_value()) return CallDrained(*call, stack);
+  if (!signature.has_value()) return RunDrained(*call, stack);
   const Geometries* known = Remembered(*signature);
   if (known != nullptr) {
     return Queue(traits, call, *known, arguments, stack);
   }
-  CallDrained(*call, stack);
+  RunDrained(*call, stack);
   // An argument that has another shape now is the host's work each time.
   if (SignatureOf(traits, arguments) != signature) return;
   auto found = GeometriesOf(arguments, Top(*stack, traits.return_count));

@@ -51,7 +51,7 @@ class DeviceGenerator final : public c10::GeneratorImpl {
   // When what is queued has drawn: a GPU's kernels are given their numbers'
   // place in the sequence when they are issued.
   at::Generator Settled() const {
-    if (is_drawn_from_) SynchroniseDevice(device_.index());
+    if (is_drawn_from_) SynchroniseComputing(device_.index());
     return host_;
   }
 

@@ -1,5 +1,6 @@
 #include "core/sim/streams/streams.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -66,12 +67,13 @@ QueuePtr QueueOf(c10::Stream stream) {
   return queue;
 }
 
-// Those of the device that have been used.
-std::vector<QueuePtr> QueuesOf(int8_t device) {
+// Those of the device's first ones that have been used.
+std::vector<QueuePtr> QueuesOf(int8_t device, size_t first = SIZE_MAX) {
   std::vector<QueuePtr> queues;
   std::lock_guard<std::mutex> lock(AllQueues().mutex);
-  for (const QueuePtr& queue : AllQueues().of[device]) {
-    if (queue != nullptr) queues.push_back(queue);
+  const auto& all = AllQueues().of[device];
+  for (size_t i = 0; i < std::min(first, all.size()); ++i) {
+    if (all[i] != nullptr) queues.push_back(all[i]);
   }
   return queues;
 }
@@ -179,11 +181,17 @@ void SynchroniseDevice(int8_t device) {
   }
 }
 
+void SynchroniseComputing(int8_t device) {
+  for (const QueuePtr& queue : QueuesOf(device, kStreams)) {
+    Drain(*queue, device);
+  }
+}
+
 int HostThreadsWaiting(int8_t device) { return waiting_threads[device]; }
 
 void SynchroniseAll() {
   for (int device = 0; device < kMostDevices; ++device) {
-    SynchroniseDevice(static_cast<int8_t>(device));
+    SynchroniseComputing(static_cast<int8_t>(device));
   }
 }
 

@@ -50,7 +50,9 @@ void HoldStream(const Event& event, c10::Stream stream);
 bool IsIdle(c10::Stream stream);
 void Synchronise(c10::Stream stream);
 void SynchroniseDevice(int8_t device);
-// All that the process has queued.
+// Without streams that are somebody's own, whose work may wait for what this
+// thread is about to issue; of all devices.
+void SynchroniseComputing(int8_t device);
 void SynchroniseAll();
 // How many threads are in one of these for the device.
 int HostThreadsWaiting(int8_t device);

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "core/testing/thread_ranks.h"
@@ -22,8 +23,14 @@ void DdpTest::OnRanks(int n,
   CommunicatorOptions options;
   options.backend = value();
   options.timeout = std::chrono::seconds(10);
-  const absl::Status status = RunThreadRanks(n, body, options);
+  const absl::Status status = RunThreadRanks(
+      n, body, [&] { return WithTestDevice(options); }, options.timeout);
   EXPECT_TRUE(status.ok()) << status;
+}
+
+std::vector<std::string> DdpBackends() {
+  if (std::getenv("TANDEM_TEST_BACKEND") != nullptr) return {TestBackend()};
+  return {"gloo", "shm"};
 }
 
 TwoLinear::TwoLinear()

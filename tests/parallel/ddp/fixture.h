@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,8 +31,11 @@ class DdpTest : public DeviceTypesAnd<std::string> {
   void OnRanks(int n, const std::function<absl::Status(Communicator&)>& body);
 };
 
+// TestBackend(), if it is told, else both of the host's.
+std::vector<std::string> DdpBackends();
+
 #define TANDEM_ON_DEVICES_AND_BACKENDS(Suite) \
-  TANDEM_ON_DEVICE_TYPES_AND(Suite, testing::Values("gloo", "shm"))
+  TANDEM_ON_DEVICE_TYPES_AND(Suite, testing::ValuesIn(DdpBackends()))
 
 // A module on the calling rank's first device.
 template <typename M>

@@ -128,6 +128,12 @@ absl::Status CheckReproducible(const TrainOptions& options) {
 }
 
 absl::Status CheckTogether(const TrainOptions& options) {
+  if (options.backend == "sim_nccl" && options.devices.device != "sim") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--backend=sim_nccl rehearses NCCL on simulated devices: "
+                     "set --device=sim, not ",
+                     options.devices.device));
+  }
   TANDEM_RETURN_IF_ERROR(CheckPrecision(options));
   TANDEM_RETURN_IF_ERROR(CheckReproducible(options));
   if (options.ddp.uneven_inputs == "join" && options.drop_last) {

@@ -20,6 +20,10 @@ absl::StatusOr<TrainOptions> TrainOptionsFromFlags() {
   TANDEM_ASSIGN_OR_RETURN(options.devices, DeviceSettingsFromFlags());
   TANDEM_ASSIGN_OR_RETURN(options.pipeline, PipelineSettingsFromFlags());
   TANDEM_ASSIGN_OR_RETURN(options.ddp, DdpSettingsFromFlags());
+  // NCCL's work runs on streams.
+  if (options.backend == "sim_nccl" && options.devices.device == "sim") {
+    options.devices.sim_async = true;
+  }
   TANDEM_RETURN_IF_ERROR(Validate(options));
   return options;
 }
