@@ -38,8 +38,8 @@ TEST(ScheduleChoice, ReadsFiles) {
 TEST(ScheduleChoice, ReadsNothingButFiles) {
   const std::string pipe = testing::TempDir() + "/pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  for (const std::string& path : {std::string("/dev/zero"), pipe,
-                                  testing::TempDir() + "/"}) {
+  for (const std::string& path :
+       {std::string("/dev/zero"), pipe, testing::TempDir() + "/"}) {
     const absl::Status status = ReadScheduleFile(path).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     EXPECT_THAT(std::string(status.message()),
