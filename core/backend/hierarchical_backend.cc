@@ -161,6 +161,11 @@ HierarchicalBackend::WorkPtr HierarchicalBackend::barrier(
   });
 }
 
+void HierarchicalBackend::monitoredBarrier(const c10d::BarrierOptions& options,
+                                           bool wait_all_ranks) {
+  all_->monitoredBarrier(options, wait_all_ranks);
+}
+
 HierarchicalBackend::WorkPtr HierarchicalBackend::send(Tensors& tensors, int to,
                                                        int tag) {
   TORCH_CHECK(to >= 0 && to < size_, "there is no rank ", to);

@@ -73,6 +73,8 @@ class HierarchicalBackend : public c10d::Backend {
   WorkPtr broadcast(Tensors& tensors,
                     const c10d::BroadcastOptions& options = {}) override;
   WorkPtr barrier(const c10d::BarrierOptions& options = {}) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options,
+                        bool wait_all_ranks = false) override;
   WorkPtr send(Tensors& tensors, int to, int tag) override;
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
 

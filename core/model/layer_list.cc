@@ -54,6 +54,29 @@ void CheckTraits(const Layer& layer) {
   }
 }
 
+// What a layer's links say that it leaves must be there.
+void CheckLeft(const Layer& layer, const Skips& skips) {
+  for (const std::string& skip : layer.links.stash) {
+    TORCH_CHECK(skips.count(skip) == 1, "layer ", layer.name,
+                " has not left the skip connection '", skip,
+                "', which its links.stash declare");
+    TORCH_CHECK(skips.at(skip).defined(), "layer ", layer.name,
+                " has left an undefined tensor as the skip connection '", skip,
+                "': leave at::zeros(...), or none and no links.stash");
+  }
+  for (const std::string& name : layer.links.reads) {
+    TORCH_CHECK(skips.count(name) == 1, "layer ", layer.name,
+                " has taken the further input '", name,
+                "' out of the map, which others may read: leave it there");
+  }
+}
+
+at::Tensor Defined(const Layer& layer, at::Tensor output) {
+  TORCH_CHECK(output.defined(), "layer ", layer.name,
+              " has given an undefined tensor");
+  return output;
+}
+
 }  // namespace
 
 LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed) {
@@ -88,7 +111,7 @@ at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips) {
                         : layer.forward != nullptr,
               "layer ", layer.name, " has no forward",
               has_skips ? "_with_skips, which its links ask for" : "");
-  if (!has_skips) return layer.forward(input);
+  if (!has_skips) return Defined(layer, layer.forward(input));
   for (const std::string& name : layer.links.reads) {
     TORCH_CHECK(skips.count(name) > 0, "layer ", layer.name,
                 " reads the further input '", name, "', which is not there");
@@ -100,21 +123,12 @@ at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips) {
     taken[skip] = skips.at(skip);
   }
   at::Tensor output = layer.forward_with_skips(input, skips);
-  for (const std::string& skip : layer.links.stash) {
-    TORCH_CHECK(skips.count(skip) == 1, "layer ", layer.name,
-                " has not left the skip connection '", skip,
-                "', which its links.stash declare");
-  }
+  CheckLeft(layer, skips);
   // Others may take it, too.
   for (const auto& [name, skip] : taken) {
     if (!absl::c_linear_search(layer.links.stash, name)) skips[name] = skip;
   }
-  for (const std::string& name : layer.links.reads) {
-    TORCH_CHECK(skips.count(name) == 1, "layer ", layer.name,
-                " has taken the further input '", name,
-                "' out of the map, which others may read: leave it there");
-  }
-  return output;
+  return Defined(layer, std::move(output));
 }
 
 at::Tensor Forward(const LayerList& layers, const at::Tensor& input,

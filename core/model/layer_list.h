@@ -32,8 +32,8 @@ LayerSpecs SpecsOf(const LayerList& layers);
 // Sends `input` through one layer, which leaves its skips in `skips`. Those
 // that it takes are there afterwards, too: who runs the layers drops them
 // behind the last that does (core/model/last_pops.h). Throws c10::Error for a
-// skip or a further input that is not there, and for a layer that does not do
-// what its links say.
+// skip or a further input that is not there, for a layer that does not do what
+// its links say, and for one that gives or leaves an undefined tensor.
 at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips);
 
 // Sends `input` through all layers; an empty list gives it back. `further`:

@@ -12,10 +12,10 @@
 namespace tandem {
 
 // One of three ways, the same bits in each:
-//   small: every rank copies its tensor into its slot and sums all slots.
+//   small: every rank copies its tensor into its slot and sums all slots, so
+//     that all ranks together read the square of their number.
 //   in place: all tensors lie in arenas, and are not tiny. In blocks, the sum
-//   of
-//     all ranks' tensors is written into all of them (core/shm/in_place.h).
+//     of all ranks' tensors is written into all of them (core/shm/in_place.h).
 //   staged: in chunks through the slots. Up to three ranks each sum all of a
 //     chunk; more divide it and exchange the sums in a second round.
 class ShmAllReduce : public ShmCollective {
@@ -29,7 +29,7 @@ class ShmAllReduce : public ShmCollective {
   bool is_long() const override;
 
  private:
-  bool small() const { return tensor_.size <= kSmallBytes; }
+  bool IsSmall(int ranks) const;
   // Sums [begin, begin + n) of the chunk that is in all slots.
   void SumSlots(const ShmRounds& rounds, size_t begin, size_t n,
                 std::byte* result) const;

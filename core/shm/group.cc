@@ -20,8 +20,12 @@ absl::StatusOr<std::shared_ptr<ShmGroup>> ShmGroup::Create(
       ShmSegment segment,
       ShmSegment::Map(std::move(connections.segment), size));
   segment.set_names(std::move(names));
-  return std::shared_ptr<ShmGroup>(
+  const std::shared_ptr<ShmGroup> group(
       new ShmGroup(rank, std::move(segment), std::move(connections), arena));
+  TANDEM_ASSIGN_OR_RETURN(
+      group->monitor_,
+      ShmMonitor::Create(&group->segment_, &group->connections_.peers));
+  return group;
 }
 
 ShmGroup::ShmGroup(int rank, ShmSegment segment, ShmConnections connections,
@@ -31,7 +35,6 @@ ShmGroup::ShmGroup(int rank, ShmSegment segment, ShmConnections connections,
       connections_(std::move(connections)),
       arena_(std::move(arena)) {
   segment_.page(rank).pid.store(getpid());
-  monitor_ = std::make_unique<ShmMonitor>(&segment_, &connections_.peers);
   queue_ = std::make_unique<ShmQueue>(&segment_, rank, &connections_);
   mail_ = std::make_unique<ShmMail>(&segment_, rank, &connections_);
 }

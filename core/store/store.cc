@@ -93,12 +93,14 @@ absl::StatusOr<HostedStore> ServeTcpStore(const std::string& host, int port,
   c10d::TCPStoreOptions options = TcpOptions(socket.port, timeout);
   options.isServer = true;
   options.masterListenFd = socket.fd;  // the server's from here on
-  auto store = CatchTorchOr(
-      [&]() -> StorePtr {
-        return c10::make_intrusive<c10d::TCPStore>(host, options);
-      },
-      absl::StrCat("serve a store on ", host, ":", socket.port));
-  if (!store.ok()) return store.status();
+  // Its own client tries for ever where the process may open no more files.
+  auto store = CallWithin<StorePtr>(timeout, [=]() -> StorePtr {
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  });
+  if (!store.ok()) {
+    return Annotate(store.status(),
+                    absl::StrCat("serve a store on ", host, ":", socket.port));
+  }
   return HostedStore{*std::move(store), socket.port};
 }
 

@@ -2,7 +2,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
-#include <glog/logging.h>
+#include <c10/util/Exception.h>
 
 #include <cmath>
 #include <memory>
@@ -164,10 +164,14 @@ LayerSpec GptPositionEmbedding(const std::string& name, int64_t context,
 
 LayerSpec GptBlock(const std::string& name, int64_t width, int64_t heads,
                    const InitialRule& rule) {
-  CHECK_EQ(width % heads, 0) << "heads of " << name << " do not divide width";
-  return ModuleLayer<Block>(
-      name, "GPT2Block", [=] { return std::make_shared<Block>(width, heads); },
-      rule);
+  const auto make = [=] {
+    TORCH_CHECK_VALUE(heads >= 1 && width % heads == 0, "block ", name,
+                      " of width ", width, " and ", heads,
+                      " heads: each has a part of the width, so heads must "
+                      "divide it");
+    return std::make_shared<Block>(width, heads);
+  };
+  return ModuleLayer<Block>(name, "GPT2Block", make, rule);
 }
 
 }  // namespace tandem

@@ -26,7 +26,8 @@ LayerSpec GptPositionEmbedding(const std::string& name, int64_t context,
 
 // x + attn(ln_1(x)), then x + mlp(ln_2(x)); attention is causal. State names:
 // ln_1.*, attn.c_attn.*, attn.c_proj.*, ln_2.*, mlp.c_fc.*, mlp.c_proj.*.
-// [n, tokens, width] -> [n, tokens, width]. Requires: heads divides width.
+// [n, tokens, width] -> [n, tokens, width]. Making it throws c10::ValueError
+// where heads do not divide the width.
 LayerSpec GptBlock(const std::string& name, int64_t width, int64_t heads,
                    const InitialRule& rule);
 

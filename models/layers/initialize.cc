@@ -1,6 +1,7 @@
 #include "models/layers/initialize.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/accumulate.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
@@ -48,8 +49,12 @@ at::Tensor WeightOf(const nn::Module& module) {
 // Inputs that go into one output: what stands behind the first dimension. Also
 // the bias's bound depends on it, so it is the weight that is asked.
 int64_t FanIn(const nn::Module& module) {
-  const at::Tensor weight = WeightOf(module);
-  return weight.numel() / weight.size(0);
+  return c10::multiply_integers(WeightOf(module).sizes().slice(1));
+}
+
+// One over the root; 0 for what has none.
+double RootBound(int64_t inputs) {
+  return inputs > 0 ? 1 / std::sqrt(inputs) : 0;
 }
 
 std::optional<int64_t> HiddenSize(const nn::Module& module) {
@@ -71,13 +76,13 @@ std::optional<int64_t> HiddenSize(const nn::Module& module) {
 // Half the width of the uniform distribution that all of the owner's parameters
 // are from; none: they are from another.
 std::optional<double> UniformBound(const nn::Module& owner) {
-  if (IsAffine(owner)) return 1 / std::sqrt(FanIn(owner));
+  if (IsAffine(owner)) return RootBound(FanIn(owner));
   if (IsAny<nn::BilinearImpl>(owner)) {
-    return 1 / std::sqrt(WeightOf(owner).size(1));
+    return RootBound(WeightOf(owner).size(1));
   }
   const std::optional<int64_t> hidden = HiddenSize(owner);
   if (!hidden.has_value()) return std::nullopt;
-  return *hidden > 0 ? 1 / std::sqrt(*hidden) : 0;
+  return RootBound(*hidden);
 }
 
 std::optional<int64_t> PaddingIndex(const nn::Module& module) {

@@ -171,6 +171,17 @@ DistributedDataParallelOptions WithFirstNames(
   return options;
 }
 
+absl::Status CheckAreLeaves(const NamedTensors& parameters) {
+  for (const auto& [name, tensor] : parameters) {
+    if (tensor.is_leaf()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parameter ", name,
+        " is computed from other tensors, so autograd gives it no gradient: "
+        "register its values, as of tensor.detach()"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckDdpValues(const DistributedDataParallelOptions& options) {
   if (!options.gradient_as_bucket_view) {
     return absl::InvalidArgumentError(
@@ -198,6 +209,7 @@ absl::Status CheckDdpOptions(const DistributedDataParallelOptions& options,
                              const NamedTensors& buffers) {
   TANDEM_RETURN_IF_ERROR(CheckDdpValues(options));
   TANDEM_RETURN_IF_ERROR(CheckInitialised(parameters));
+  TANDEM_RETURN_IF_ERROR(CheckAreLeaves(parameters));
   TANDEM_RETURN_IF_ERROR(CheckDelayed(options, parameters));
   TANDEM_RETURN_IF_ERROR(CheckIgnored(options, parameters, buffers));
   return CheckAnyTrained(options, parameters);

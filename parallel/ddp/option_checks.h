@@ -24,12 +24,18 @@ NamedTensors UnderFirstNames(const NamedTensors& parameters);
 DistributedDataParallelOptions WithFirstNames(
     DistributedDataParallelOptions options, const NamedTensors& parameters);
 
+// InvalidArgument, naming it, for a parameter that requires a gradient and is
+// no leaf, such as a product with a tensor that requires one: nothing would be
+// gathered for it.
+absl::Status CheckAreLeaves(const NamedTensors& parameters);
+
 // InvalidArgument, naming the option: a bucket cap that is not positive,
 // delayed parameters without one to wait for, options that exclude each other.
 absl::Status CheckDdpValues(const DistributedDataParallelOptions& options);
 
-// The same, and for a name that is none of the model's, and a model without a
-// parameter that requires a gradient and is to be averaged.
+// The same, and for a name that is none of the model's, a parameter that is no
+// leaf, and a model without a parameter that requires a gradient and is to be
+// averaged.
 absl::Status CheckDdpOptions(const DistributedDataParallelOptions& options,
                              const NamedTensors& parameters,
                              const NamedTensors& buffers);

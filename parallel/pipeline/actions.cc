@@ -226,7 +226,8 @@ absl::Status PipelineExecutor::DeviceStep::RunAction(const Action& action,
                                                      ActionTime& time) {
   time.action = action;
   time.came = Clock::now();
-  const absl::Status done = Compute(action, time);
+  // What throws here must end the others' waits, too.
+  const absl::Status done = CatchTorch([&] { return Compute(action, time); });
   local_.progress.Ends();
   time.ended = Clock::now();
   return done.ok() ? done : Annotate(done, executor_.Describe(action));

@@ -81,6 +81,13 @@ absl::Status CheckMessages(const LayerSpecs& specs, const Schedule& schedule,
   return absl::OkStatus();
 }
 
+// Of the last stage, which ends in it.
+absl::Status CheckLoss(const LossFunction& loss) {
+  if (loss) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "there is no loss function where the last stage is");
+}
+
 absl::Status Check(const LayerSpecs& specs, const Schedule& schedule,
                    const PipelineLayout& layout, const Cuts& cuts,
                    const LossNames& loss) {
@@ -158,7 +165,10 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     };
     stage.incoming = skips_before(part.begin);
     stage.outgoing = skips_before(part.end);
-    if (i + 1 == schedule.stages) stage.loss = loss;
+    if (i + 1 == schedule.stages) {
+      TANDEM_RETURN_IF_ERROR(CheckLoss(loss));
+      stage.loss = loss;
+    }
     stage.splits_backward = options.splits_backward;
     stage.weight_gradient_batch = options.weight_gradient_batch;
     stage.records_statistics = options.reproducible;

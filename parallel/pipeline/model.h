@@ -64,9 +64,9 @@ absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
 
 // Makes the layers of the stages that the layout has on this rank, on their
 // devices; null for others. InvalidArgument when cuts, schedule, layout, skip
-// connections or what the loss takes of them do not fit, and for two layers of
-// one name; errors of moving a layer name it. Of the loss its names are needed
-// on every rank.
+// connections or what the loss takes of them do not fit, for two layers of one
+// name, and where the last stage has no loss; errors of moving a layer name it.
+// Of the loss its names are needed on every rank.
 absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     const LayerSpecs& specs, const Schedule& schedule,
     const PipelineLayout& layout, const PipelineModelOptions& options,

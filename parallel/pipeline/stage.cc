@@ -48,6 +48,17 @@ class InputWatch {
   std::vector<uint32_t> before_;
 };
 
+// One that is cut off from the outputs would train nothing, in silence.
+absl::Status CheckDependsOn(const StageMessage& outputs,
+                            const at::Tensor& loss) {
+  const bool takes = absl::c_any_of(
+      outputs, [](const at::Tensor& each) { return each.requires_grad(); });
+  if (!takes || loss.requires_grad()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "the loss requires no gradient, though the outputs that it is to be made "
+      "of do: is it detached, or made of an argmax?");
+}
+
 }  // namespace
 
 PipelineStage::PipelineStage(LayerList layers, StageOptions options)
@@ -101,6 +112,9 @@ absl::StatusOr<StageMessage> PipelineStage::RunWithGraph(Kept* kept,
   TANDEM_ASSIGN_OR_RETURN(StageMessage outputs, Run(kept->pass, leaves));
   if (has_loss()) {
     TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs, *kept));
+    if (terms.terms().empty()) {
+      TANDEM_RETURN_IF_ERROR(CheckDependsOn(outputs, result.loss));
+    }
     *score = {result.score, result.sums};
     outputs = {result.loss};
   }

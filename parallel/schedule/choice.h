@@ -15,7 +15,8 @@ namespace tandem {
 bool IsScheduleFile(absl::string_view choice);
 
 // Reads a file in schedule_text.h's form, whose path is relative to where the
-// user stands. NotFound, or InvalidArgument with the line.
+// user stands. NotFound, or InvalidArgument: what is wrong, with the line, or
+// that it is no file, or larger than any schedule.
 absl::StatusOr<Schedule> ReadScheduleFile(const std::string& path);
 
 // Stages a device that a schedule has unless it is told otherwise: 2 for those

@@ -22,12 +22,13 @@ absl::Status WrongSchedule(const Schedule& schedule, absl::string_view what) {
 namespace {
 
 absl::Status CheckStages(const Schedule& schedule) {
-  if (schedule.stages_of.size() != schedule.actions.size() ||
+  if (schedule.actions.empty() ||
+      schedule.stages_of.size() != schedule.actions.size() ||
       schedule.stages < 1 || schedule.microbatches < 1) {
     return WrongSchedule(
         schedule,
         "it needs a list of stages and of actions for each device, "
-        "and at least one stage and microbatch");
+        "and at least one device, stage and microbatch");
   }
   std::vector<int> holders(schedule.stages, 0);
   for (const auto& stages : schedule.stages_of) {

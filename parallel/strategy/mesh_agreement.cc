@@ -143,6 +143,7 @@ NamedValues MeshStrategyValues(const LayerSpecs& specs,
         absl::StrAppend(out, each.first, " ", Describe(each.second));
       });
   values["loss's outputs"] = absl::StrJoin(loss.names().outputs, ",");
+  values["loss's targets"] = absl::StrJoin(loss.names().targets, ",");
   AddTraining(options, values);
   AddReplicas(options, values);
   return values;

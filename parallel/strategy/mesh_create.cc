@@ -15,8 +15,10 @@
 #include "core/model/layer_list.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/ddp/model_state.h"
+#include "parallel/ddp/option_checks.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/pipeline/model.h"
+#include "parallel/schedule/validator.h"
 #include "parallel/strategy/mesh_agreement.h"
 #include "parallel/strategy/mesh_option_checks.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
@@ -60,8 +62,12 @@ absl::StatusOr<PipelineExecutor::Stages> MakeOwnStages(
   model.recomputes =
       options.pipeline.checkpointing != ActivationCheckpointing::kNever;
   model.selective = options.pipeline.selective;
-  return CatchTorchOr(
-      [&] { return MakeStages(specs, options.schedule, layout, model, loss); });
+  TANDEM_ASSIGN_OR_RETURN(PipelineExecutor::Stages stages, CatchTorchOr([&] {
+                            return MakeStages(specs, options.schedule, layout,
+                                              model, loss);
+                          }));
+  TANDEM_RETURN_IF_ERROR(CheckAreLeaves(NamedParameters(stages)));
+  return stages;
 }
 
 }  // namespace
@@ -76,6 +82,10 @@ absl::StatusOr<std::unique_ptr<MeshStrategyImpl>> MeshStrategyImpl::Create(
     const LayerSpecs& specs, const LossFunction& loss,
     const MeshStrategyOptions& options, Communicator* world) {
   TANDEM_RETURN_IF_ERROR(CheckMeshOptions(options));
+  // As the executor has it.
+  TANDEM_RETURN_IF_ERROR(
+      ValidateSchedule(options.schedule, {options.schedule.microbatches, 0})
+          .status());
   if (specs.empty()) {
     return absl::InvalidArgumentError(
         "the model has no layers: nothing to train");

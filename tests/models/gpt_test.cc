@@ -15,7 +15,10 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "core/model/make_layers.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "models/layers/gpt_block.h"
 #include "tests/models/rounding.h"
 #include "tests/models/state_shapes.h"
 
@@ -116,6 +119,19 @@ TEST(GptTest, SizesThatDoNotFitAreRefusedByName) {
             "heads must divide it");
   odd.heads = 0;
   EXPECT_EQ(error(odd), "a GPT of heads 0: expected 1 or more");
+}
+
+// In a model of the user's own, too.
+TEST(GptTest, ABlockWhoseHeadsDoNotDivideItsWidthIsRefusedByName) {
+  for (const int64_t heads : {5, 0, -1}) {
+    const auto layers =
+        MakeModelLayers({GptBlock("h.3", 12, heads, GptInitialValues(1))}, 1);
+    EXPECT_EQ(layers.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(layers.status().message()),
+                testing::HasSubstr("block h.3 of width 12 and " +
+                                   std::to_string(heads) +
+                                   " heads: each has a part of the width"));
+  }
 }
 
 TEST(GptTest, IsAListOfEmbeddingBlocksAndHead) {

@@ -6,11 +6,23 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/status/status.h"
 
 namespace tandem {
-ShmMonitor::ShmMonitor(ShmSegment* segment, const std::vector<ShmPeer>* peers)
-    : segment_(segment), stop_(eventfd(0, EFD_CLOEXEC)) {
-  CHECK(stop_) << "eventfd";
+
+absl::StatusOr<std::unique_ptr<ShmMonitor>> ShmMonitor::Create(
+    ShmSegment* segment, const std::vector<ShmPeer>* peers) {
+  OwnedFd stop(eventfd(0, EFD_CLOEXEC));
+  if (!stop) return absl::ErrnoToStatus(errno, "watching ranks: eventfd");
+  return absl::WrapUnique(new ShmMonitor(segment, peers, std::move(stop)));
+}
+
+ShmMonitor::ShmMonitor(ShmSegment* segment, const std::vector<ShmPeer>* peers,
+                       OwnedFd stop)
+    : segment_(segment), stop_(std::move(stop)) {
   for (const ShmPeer& peer : *peers) {
     // It tells of a process whose sockets a child of it has inherited. Threads
     // of this process have none.

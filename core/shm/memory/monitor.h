@@ -3,9 +3,11 @@
 #ifndef TANDEM_CORE_SHM_MEMORY_MONITOR_H_
 #define TANDEM_CORE_SHM_MEMORY_MONITOR_H_
 
+#include <memory>
 #include <thread>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "core/shm/memory/connect.h"
 #include "core/shm/memory/peer_descriptors.h"
 #include "core/shm/memory/segment.h"
@@ -18,13 +20,17 @@ namespace tandem {
 // and all who wait there wake up.
 class ShmMonitor {
  public:
-  // Both must outlive this.
-  ShmMonitor(ShmSegment* segment, const std::vector<ShmPeer>* peers);
+  // Both must outlive it. An error where the process may open no more files.
+  static absl::StatusOr<std::unique_ptr<ShmMonitor>> Create(
+      ShmSegment* segment, const std::vector<ShmPeer>* peers);
   ~ShmMonitor();
   ShmMonitor(const ShmMonitor&) = delete;
   ShmMonitor& operator=(const ShmMonitor&) = delete;
 
  private:
+  ShmMonitor(ShmSegment* segment, const std::vector<ShmPeer>* peers,
+             OwnedFd stop);
+
   void Run(const std::vector<ShmPeer>& peers);
 
   ShmSegment* const segment_;

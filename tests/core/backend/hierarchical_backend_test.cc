@@ -197,6 +197,28 @@ TEST(HierarchicalBackendTest, ARankThatMissesALargeAllReduceIsNamed) {
   });
 }
 
+TEST(HierarchicalBackendTest, AMonitoredBarrierNamesWhoDoesNotCome) {
+  OnRanks(
+      {"a", "b", "b"},
+      [](Communicator& world) {
+        c10d::BarrierOptions options;
+        options.timeout = std::chrono::milliseconds(1000);
+        world.process_group()->monitoredBarrier(options);
+        if (world.rank() == 2) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+          return;
+        }
+        const absl::Status status = CatchTorch(
+            [&] { world.process_group()->monitoredBarrier(options); });
+        EXPECT_FALSE(status.ok());
+        if (world.rank() == 0) {
+          EXPECT_THAT(std::string(status.message()),
+                      HasSubstr("Rank 2 failed to pass monitoredBarrier"));
+        }
+      },
+      5000);
+}
+
 // All-reduce, broadcast and barrier run on a thread of the backend.
 TEST(HierarchicalBackendTest, ALateRankIsNamedBetweenHosts) {
   LogLines log;

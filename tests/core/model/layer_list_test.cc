@@ -146,6 +146,22 @@ TEST(LayerListTest, ALayerThatDoesNotLeaveWhatItSaysIsNamed) {
             "links.stash declare");
 }
 
+// torchgpipe lets a skip be None; here what is on its way is a tensor.
+TEST(LayerListTest, AnUndefinedTensorIsNoSkipAndNoOutput) {
+  LayerList layers = MakeLayers({Leave("a"), Take("a"), AddOne("one")}, 3);
+  const auto leave = layers[0].forward_with_skips;
+  layers[0].forward_with_skips = [](const at::Tensor& x, Skips& skips) {
+    skips["a"] = at::Tensor();
+    return x;
+  };
+  EXPECT_EQ(ThrownBy(layers),
+            "layer leave has left an undefined tensor as the skip connection "
+            "'a': leave at::zeros(...), or none and no links.stash");
+  layers[0].forward_with_skips = leave;
+  layers[2].forward = [](const at::Tensor&) { return at::Tensor(); };
+  EXPECT_EQ(ThrownBy(layers), "layer one has given an undefined tensor");
+}
+
 TEST(LayerListTest, ASkipThatIsNotThereIsNamed) {
   LayerList layers = MakeLayers({Leave("a"), AddOne("one")}, 3);
   layers[0].links.pop = {"a"};

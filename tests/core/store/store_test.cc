@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -55,6 +56,28 @@ TEST(TcpStoreTest, APortInUseIsNamed) {
   EXPECT_THAT(
       second.message(),
       HasSubstr(absl::StrCat("port ", first->port, " on 127.0.0.1 is in use")));
+}
+
+// As after `ulimit -n`: at some limit the server is there, and no client can
+// be, which c10d's tries again and again.
+TEST(TcpStoreTest, WithoutDescriptorsItIsAnErrorInBoundedTime) {
+  rlimit old;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);
+  int refused = 0;
+  bool is_served = false;
+  for (int more = 0; more < 30 && !is_served; ++more) {
+    // The lowest that is free: c10d keeps some of those that were in vain.
+    const int next = dup(STDERR_FILENO);
+    close(next);
+    rlimit limit = old;
+    limit.rlim_cur = static_cast<rlim_t>(next + more);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    is_served = ServeTcpStore("127.0.0.1", 0, kShort).ok();
+    setrlimit(RLIMIT_NOFILE, &old);
+    if (!is_served) ++refused;
+  }
+  EXPECT_TRUE(is_served);
+  EXPECT_GT(refused, 3);
 }
 
 TEST(TcpStoreTest, AnAddressOfAnotherMachineIsRefused) {

@@ -88,6 +88,12 @@ TEST(PytorchDefaultTest, LinearIsUniformWithinOneOverRootFanIn) {
   ExpectUniform(values.at("fc.bias"), 1 / std::sqrt(307));
 }
 
+TEST(PytorchDefaultTest, ALayerMayHaveNoOutputs) {
+  const ByName values = Values({LinearLayer("fc", 4, 0)});
+  EXPECT_EQ(values.at("fc.weight").sizes(), at::IntArrayRef({0, 4}));
+  EXPECT_EQ(values.at("fc.bias").numel(), 0);
+}
+
 TEST(PytorchDefaultTest, ConvolutionsFanInCountsTheKernel) {
   Conv2dShape shape;
   shape.in_channels = 13;

@@ -166,6 +166,16 @@ TEST(DdpOptionsCheck, EveryParameterWithoutAValueIsNamed) {
               HasSubstr("parameters late, later have no values yet"));
 }
 
+TEST(DdpOptionsCheck, AParameterThatIsComputedFromAnotherIsNamed) {
+  const NamedTensors parameters = {
+      {"a", at::full({2}, 1.).requires_grad_(true)},
+      {"scaled", at::full({2}, 1.).requires_grad_(true).mul(0.1)}};
+  const absl::Status status = CheckDdpOptions({}, parameters, {});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("parameter scaled is computed from other tensors"));
+}
+
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpConstruction);
 
 }  // namespace

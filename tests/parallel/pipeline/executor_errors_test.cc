@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 #include "core/instrument/fault_point.h"
 #include "core/testing/device_types.h"
 #include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/stage_gradients.h"
+#include "parallel/pipeline/training_step.h"
 #include "parallel/schedule/schedules.h"
 #include "tests/parallel/pipeline/executor_fixture.h"
 
@@ -156,6 +159,33 @@ TEST_P(PipelineExecutorErrorsTest, RefusesWhatDoesNotFit) {
                               .status()
                               .message()),
               HasSubstr("has 2 stages, but 0 were given"));
+}
+
+// Throws where a Status is expected.
+class ThrowingGradients : public StageGradients {
+ public:
+  absl::Status Prepare() override { return absl::OkStatus(); }
+  absl::Status Before(const Action& /*action*/, bool /*last*/) override {
+    throw std::runtime_error("a hook threw");
+  }
+  absl::Status After(const Action& /*action*/, bool /*last*/) override {
+    return absl::OkStatus();
+  }
+  absl::Status Finish() override { return absl::OkStatus(); }
+};
+
+// The other device waits for its gradients no longer than that.
+TEST_P(PipelineExecutorErrorsTest, AnExceptionEndsTheWaitOfOthersToo) {
+  const auto executor = Make(*MakeSchedule("1f1b", {2, 1, 4}), Specs());
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  ThrowingGradients throwing;
+  StepGradients gradients;
+  gradients.of_stages = {nullptr, &throwing};
+  const absl::Status failed =
+      (*executor)->TrainStep(BatchesOf(8, 4, 1), {}, gradients).status();
+  EXPECT_THAT(std::string(failed.message()),
+              testing::AllOf(HasSubstr("backward of microbatch 0 in stage 1"),
+                             HasSubstr("a hook threw")));
 }
 
 TANDEM_ON_DEVICE_TYPES(PipelineExecutorErrorsTest);

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <string>
@@ -30,6 +32,24 @@ TEST(ScheduleChoice, ReadsFiles) {
   EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.status().message()),
               testing::HasSubstr("/no/such/file"));
+}
+
+// A device has no end.
+TEST(ScheduleChoice, ReadsNothingButFiles) {
+  const std::string pipe = testing::TempDir() + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path :
+       {std::string("/dev/zero"), pipe, testing::TempDir() + "/"}) {
+    const absl::Status status = ReadScheduleFile(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()),
+                testing::HasSubstr(path + " is no regular file"));
+  }
+  const std::string large = testing::TempDir() + "/large.txt";
+  std::ofstream(large) << "F0 B0\n";
+  ASSERT_EQ(truncate(large.c_str(), off_t{1} << 40), 0);
+  EXPECT_THAT(std::string(ReadScheduleFile(large).status().message()),
+              testing::HasSubstr("a schedule at most"));
 }
 
 }  // namespace

@@ -37,6 +37,8 @@ TEST(TorchgpipeTest, Balance) {
   EXPECT_THAT(*CutsByParameters({0, 0}, 2), ElementsAre(1));
   EXPECT_THAT(*CutsByParameters({4, 9, 16, 25, 36, 49}, 2), ElementsAre(4));
   EXPECT_THAT(*CutsByParameters({49, 36, 25, 16, 9, 4}, 2), ElementsAre(2));
+  // Conv2d(3, 2, 1), Flatten, Linear(128, 10): there the first part has one.
+  EXPECT_THAT(*CutsByParameters({8, 0, 1290}, 2), ElementsAre(2));
   for (const int parts : {-1, 0, 3}) {
     EXPECT_FALSE(CutsByTime(Times({1, 2}), parts).ok()) << parts;
     EXPECT_FALSE(CutsByParameters({1, 2}, parts).ok()) << parts;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/testing/thread_ranks.h"
@@ -99,6 +100,12 @@ const std::vector<OtherOption>& OtherOptions() {
        [](auto& o) { o.ddp.broadcast_buffers = false; }},
       {"reproducible", [](auto& o) { o.reproducible = true; }},
       {"gradient_groups", [](auto& o) { o.gradient_groups = 2; }},
+      {"uneven_division",
+       [](auto& o) { o.uneven_division = UnevenDivision::kInitialReplicas; }},
+      {"shard_optimizer",
+       [](auto& o) { o.shard_optimizer = OptimizerSharding::kOn; }},
+      {"sync_batch_norm", [](auto& o) { o.sync_batch_norm = true; }},
+      {"grad_scaler", [](auto& o) { o.grad_scaler = GradScalerOptions(); }},
   };
   return *options;
 }
@@ -114,6 +121,24 @@ TEST(MeshAgreementTest, EveryOptionThatDiffersIsNamed) {
         "options");
     EXPECT_THAT(std::string(compared.message()),
                 HasSubstr(std::string(other.name) + " is "));
+  }
+}
+
+TEST(MeshAgreementTest, ALossThatTakesSomethingElseIsNamed) {
+  const NamedValues usual =
+      MeshStrategyValues(Specs(), CrossEntropy, Options());
+  const LossFunction::NamedLoss of_masked = [](const LossArguments& arguments) {
+    return CrossEntropy(arguments.outputs, arguments.targets);
+  };
+  const std::pair<const char*, LossFunction> others[] = {
+      {"loss's targets is (empty) on rank 0, mask on rank 1",
+       LossFunction({{}, {"mask"}}, of_masked)},
+      {"loss's outputs is (empty) on rank 0, head on rank 1",
+       LossFunction({{"head"}, {}}, of_masked)}};
+  for (const auto& [says, loss] : others) {
+    const absl::Status compared = CompareValues(
+        {usual, MeshStrategyValues(Specs(), loss, Options())}, {}, "options");
+    EXPECT_THAT(std::string(compared.message()), HasSubstr(says));
   }
 }
 

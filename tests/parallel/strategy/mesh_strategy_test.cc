@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/module.h>
 
 #include <limits>
 #include <memory>
@@ -337,6 +338,39 @@ TEST(MeshStrategyTest, RefusesWhatMakesNoSense) {
   options = Options(specs, LayoutOf("1f1b", 2, 2));
   options.schedule.actions[0].pop_back();
   EXPECT_THAT(said(options), HasSubstr("microbatch"));
+  options.schedule.stages_of[1].clear();
+  EXPECT_THAT(said(options), HasSubstr("stage 1 is on 0 devices"));
+  EXPECT_THAT(said(MeshStrategyOptions()),
+              HasSubstr("a list of stages and of actions for each device"));
+}
+
+TEST(MeshStrategyTest, RefusesAModelWithoutALoss) {
+  const LayerSpecs specs = LabSpecs("mlp_small");
+  const auto made = MeshStrategy::Create(
+      specs, nullptr, Options(specs, LayoutOf("1f1b", 2, 2)), nullptr);
+  EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(made.status().message()),
+              HasSubstr("there is no loss function"));
+}
+
+// A product with a tensor that requires a gradient is no leaf.
+TEST(MeshStrategyTest, AParameterThatIsNoLeafIsRefusedByEveryRank) {
+  LayerSpecs specs = LabSpecs("mlp_small");
+  specs.back().make = [make = specs.back().make](uint64_t seed) {
+    Layer layer = make(seed);
+    layer.module->register_parameter(
+        "scaled", at::zeros({3}).requires_grad_(true).mul(0.1));
+    return layer;
+  };
+  const absl::Status status = RunThreadRanks(2, [&](Communicator& world) {
+    const auto made = MeshStrategy::Create(
+        specs, CrossEntropy, Options(specs, LayoutOf("1f1b", 2, 2, 2)), &world);
+    EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(made.status().message()),
+                HasSubstr(".scaled is computed from other tensors"));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST(MeshStrategyTest, StateOfAnotherModelIsRefused) {

@@ -116,6 +116,26 @@ TEST_P(ReplicatedErrorsTest, ForeignStateIsRefusedAndChangesNothing) {
   });
 }
 
+// As loss.backward() of LibTorch refuses it.
+TEST_P(ReplicatedErrorsTest, ALossThatIsCutOffFromTheModelIsRefused) {
+  RunRanks(1, [](Communicator& world) {
+    const auto detached = [](const at::Tensor& outputs,
+                             const at::Tensor& targets) {
+      LossResult result = CrossEntropy(outputs, targets);
+      result.loss = result.loss.detach();
+      return result;
+    };
+    ReplicatedOptions options;
+    options.device = TestDevice();
+    TANDEM_ASSIGN_OR_RETURN(
+        auto strategy, MakeReplicated(PlainModel(3), detached, options, world));
+    ExpectError(strategy->TrainStep(GlobalBatch(0, 4), 0.1).status(),
+                absl::StatusCode::kInvalidArgument,
+                "the loss requires no gradient");
+    return absl::OkStatus();
+  });
+}
+
 TANDEM_ON_DEVICE_TYPES(ReplicatedErrorsTest);
 
 }  // namespace

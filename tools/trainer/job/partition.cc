@@ -13,6 +13,7 @@
 #include "core/base/torch_status.h"
 #include "core/model/layer_list.h"
 #include "core/precision/autocast.h"
+#include "parallel/optim/make_optimizer.h"
 #include "parallel/partition/copy_cost.h"
 #include "parallel/partition/partition.h"
 #include "parallel/partition/table.h"
@@ -20,6 +21,7 @@
 #include "parallel/profile/layer_profile.h"
 #include "parallel/schedule/sequential.h"
 #include "tools/trainer/job/model.h"
+#include "tools/trainer/job/optimizer.h"
 #include "tools/trainer/settings/pipeline_layout.h"
 #include "tools/trainer/settings/pipeline_settings.h"
 
@@ -62,7 +64,8 @@ absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
   TANDEM_ASSIGN_OR_RETURN(const Batch sample, Sample(data, task.microbatch));
   ProfileOptions profile;
   profile.device = device;
-  profile.optimizer_states = options.optimizer == "sgd" ? 1 : 2;
+  profile.optimizer_states =
+      StateNumbers(OptimizerOptionsOf(options, options.weight_decay));
   profile.further_inputs = sample.further_inputs;
   profile.loss = [targets = sample.targets,
                   &loss = task.loss](const at::Tensor& output) {

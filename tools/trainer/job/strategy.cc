@@ -17,32 +17,12 @@
 #include "parallel/parameter_server.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "tools/trainer/job/model.h"
+#include "tools/trainer/job/optimizer.h"
 #include "tools/trainer/settings/apply_ddp_settings.h"
 #include "tools/trainer/settings/pipeline_settings.h"
 
 namespace tandem {
 namespace {
-
-OptimizerOptions OptimizerOptionsOf(const TrainOptions& options,
-                                    double weight_decay) {
-  if (options.optimizer == "sgd") {
-    SgdOptions sgd;
-    sgd.momentum = options.momentum;
-    sgd.nesterov = options.nesterov;
-    sgd.weight_decay = weight_decay;
-    return sgd;
-  }
-  if (options.optimizer == "adam") {
-    AdamOptions adam;
-    adam.weight_decay = weight_decay;
-    adam.amsgrad = options.amsgrad;
-    return adam;
-  }
-  AdamWOptions adamw;
-  adamw.weight_decay = weight_decay;
-  adamw.amsgrad = options.amsgrad;
-  return adamw;
-}
 
 // --no_weight_decay_on: a parameter group of its own.
 struct DecayGroups {

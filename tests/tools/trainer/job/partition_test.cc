@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "core/model/layer.h"
 #include "core/testing/thread_ranks.h"
@@ -85,6 +86,39 @@ TEST(PartitionJobTest, MeasuresAMicrobatchByTheJobsLoss) {
   EXPECT_THAT(data.asked(), ElementsAre(5));
   EXPECT_GT(losses, 0);
   EXPECT_THAT(partition.table, HasSubstr("160 B"));  // 5 x 8 floats of relu1
+}
+
+// A parameter, its gradient, and what the optimizer keeps of it.
+TEST(PartitionJobTest, CountsTheStateOfTheJobsOptimizer) {
+  const Samples data;
+  PartitionTask task;
+  task.specs = {LinearLayer("fc1", 4, 8), LinearLayer("fc2", 8, 3)};
+  task.schedule = *OneFOneB({2, 1, 4});
+  task.loss = CrossEntropy;
+  constexpr int64_t kBytes = (4 * 8 + 8) * 4;  // of fc1
+  const auto expect_state = [&](const TrainOptions& options, int64_t numbers) {
+    JobPartition partition;
+    const absl::Status status = RunThreadRanks(1, [&](Communicator& world) {
+      const auto found =
+          PartitionJob(options, task, {c10::kCPU, c10::kCPU}, data, world);
+      if (found.ok()) partition = *found;
+      return found.status();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_THAT(partition.table,
+                HasSubstr(absl::StrCat(" ", (2 + numbers) * kBytes, " B")));
+  };
+  TrainOptions options;
+  options.pipeline.balance = "profile";
+  options.optimizer = "sgd";
+  options.momentum = 0.9;
+  expect_state(options, 1);
+  options.momentum = 0;
+  expect_state(options, 0);
+  options.optimizer = "adamw";
+  expect_state(options, 2);
+  options.amsgrad = true;
+  expect_state(options, 3);
 }
 
 // Layers whose makers fail the test when another layer is there.

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <map>
+#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -88,6 +90,23 @@ TEST(SettingsAgreementTest, TheListNamesFlagsThatThereAreWithAReason) {
     EXPECT_NE(std::string(each.reason), "") << each.name;
   }
   EXPECT_EQ(NamesOnTheList().size(), FlagsOfRanks().size());
+}
+
+TEST(SettingsAgreementTest, ThePageOnLaunchingHasTheList) {
+  std::ifstream page("docs/launching.md");
+  const std::string text((std::istreambuf_iterator<char>(page)), {});
+  const size_t begin = text.find("Compared are all flags but these:");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string table =
+      text.substr(begin, text.find("Of a `--schedule`", begin) - begin);
+  std::set<std::string> named;
+  const std::regex flag("`--([a-z_]+)`");
+  for (std::sregex_iterator it(table.begin(), table.end(), flag), end;
+       it != end; ++it) {
+    named.insert((*it)[1]);
+  }
+  named.erase("reproducible");  // with which another is compared
+  EXPECT_EQ(named, NamesOnTheList());
 }
 
 TEST(SettingsAgreementTest, ThreadsAreComparedWhereTheyShowInTheBits) {
