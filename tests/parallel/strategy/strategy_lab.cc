@@ -21,6 +21,10 @@
 namespace tandem {
 namespace {
 
+// Simulated devices are made before a process's first backward.
+[[maybe_unused]] const bool has_devices =
+    TestBackend() == "sim_nccl" && !SimDevices(1).empty();
+
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const LabLayout& layout,
                                                        const LabJob& job,
                                                        Communicator* world) {
