@@ -19,7 +19,9 @@ def _compile(ctx, toolchain, features, context, source):
     arguments.add_all(["-ccbin", host, "-std=c++17", "-O3", "-DNDEBUG", "-c", source, "-o", object])
     arguments.add_all(_ARCHITECTURES, before_each = "-gencode")
     arguments.add("-Werror=all-warnings")
-    arguments.add("--resource-usage")  # registers and spills of each kernel, in the build's log
+    if ctx.var.get("tandem_cuda_usage"):
+        # Registers and spills of each kernel, in the build's log: --define=tandem_cuda_usage=1.
+        arguments.add("--resource-usage")
     for flag in ["-fPIC", "-fno-omit-frame-pointer"] + _HOST_WARNINGS:
         arguments.add("-Xcompiler=" + flag)
     arguments.add_all(context.defines, before_each = "-D")

@@ -27,7 +27,7 @@ def _machines_toolkit(ctx):
 def _cuda_toolkit_impl(ctx):
     toolkit = _machines_toolkit(ctx)
     for filename, pin in ctx.attr.wheels.items():
-        if toolkit and toolkit.get_child(pin[3]).exists:
+        if toolkit and ctx.path("%s/%s" % (toolkit, pin[3])).exists:
             continue
         unpack_wheel(ctx, filename, pin[:3], ctx.attr.members)
     add_build_file(ctx)
