@@ -41,7 +41,7 @@ python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
 command -v git >/dev/null || missing+=(git)
 # NVIDIA's cuDNN is linked with it; all else of CUDA the build fetches.
-[ "$cuda" = no ] || ldconfig -p | grep -q 'libz\.so\.1 ' || missing+=(zlib1g)
+[ "$cuda" = no ] || python3 -c 'import ctypes; ctypes.CDLL("libz.so.1")' 2>/dev/null || missing+=(zlib1g)
 
 if [ "${#missing[@]}" -eq 0 ]; then
   echo "setup: Bazel, a C++ compiler, pip, git and certificates are there. Nothing to do."
