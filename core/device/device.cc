@@ -39,21 +39,6 @@ absl::Status CheckOthers(c10::DeviceType type, int first, int count) {
       " of them; start fewer ranks on this host, or give each fewer devices"));
 }
 
-// What hides GPUs from this program, or why there are none.
-std::string WhyNotMoreGpus(int found) {
-  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  const NvidiaDriver driver = FindNvidiaDriver();
-  if (!driver.missing.empty()) return absl::StrCat(": ", driver.missing);
-  const int there = static_cast<int>(driver.gpus.size());
-  if (there <= found) return "";
-  if (visible != nullptr) {
-    return absl::StrCat(" of the machine's ", there,
-                        ": CUDA_VISIBLE_DEVICES is \"", visible, "\"");
-  }
-  return absl::StrCat(", though the driver, ", driver.version, ", has ", there,
-                      ": it may be too old for CUDA 13, which takes 580");
-}
-
 absl::Status CheckGpus(int first, int count) {
   const auto& cuda = at::detail::getCUDAHooks();
   if (!cuda.hasCUDART()) {
@@ -70,7 +55,8 @@ absl::Status CheckGpus(int first, int count) {
                                  : absl::StrCat("GPUs ", first, " to ", last);
   return absl::FailedPreconditionError(absl::StrCat(
       "this rank needs ", wanted, ", but ", found, " GPUs were found",
-      WhyNotMoreGpus(found),
+      WhyNotMoreGpus(FindNvidiaDriver(), found,
+                     std::getenv("CUDA_VISIBLE_DEVICES")),
       found == 0 ? "; //tools:doctor says more. Use the CPU, or rehearse on "
                    "sim, simulated devices in the host's memory"
                  : "; start fewer ranks on this host, give each fewer devices, "

@@ -178,4 +178,26 @@ NvidiaDriver FindNvidiaDriver(const std::string& library) {
   return driver;
 }
 
+std::string CudaVersionName(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+std::string WhyNotMoreGpus(const NvidiaDriver& driver, int found,
+                           const char* visible) {
+  constexpr int kNeeded = 13000;
+  const int there = static_cast<int>(driver.gpus.size());
+  if (!driver.missing.empty()) return absl::StrCat(": ", driver.missing);
+  if (there <= found) return "";
+  if (driver.cuda < kNeeded) {
+    return absl::StrCat(": the driver ", driver.version, " runs CUDA up to ",
+                        CudaVersionName(driver.cuda),
+                        ", and this program needs driver 580 or newer");
+  }
+  return absl::StrCat(
+      " of the machine's ", there,
+      visible == nullptr
+          ? ": the container or the job has no more"
+          : absl::StrCat(": CUDA_VISIBLE_DEVICES is \"", visible, "\""));
+}
+
 }  // namespace tandem

@@ -51,6 +51,15 @@ constexpr char kNvmlLibrary[] = "libnvidia-ml.so.1";
 // the driver is not in use. Thread-safe.
 NvidiaDriver FindNvidiaDriver(const std::string& library = kNvmlLibrary);
 
+// 13000: "13.0".
+std::string CudaVersionName(int version);
+
+// Why a program of CUDA 13 found only `found` GPUs, behind "N GPUs were found":
+// no driver or an old one, or GPUs that `visible` (CUDA_VISIBLE_DEVICES; null:
+// not set) or a container hides. Empty when it found all.
+std::string WhyNotMoreGpus(const NvidiaDriver& driver, int found,
+                           const char* visible);
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_DEVICE_NVIDIA_DRIVER_H_

@@ -5,14 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/byte_size.h"
+#include "core/device/nvidia_driver.h"
 
 namespace tandem {
 namespace {
-
-// 13020: "13.2".
-std::string CudaVersion(int version) {
-  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
-}
 
 // What stops a job on GPUs, and is a mere fact for one on the CPU.
 Severity StopsGpus(const PlannedJob& job) {
@@ -87,16 +83,17 @@ Findings CheckDriver(const CudaFacts& facts, const PlannedJob& job) {
                  : ""}};
   }
   if (driver.cuda < facts.runtime / 1000 * 1000) {
-    return {{StopsGpus(job), "driver",
-             absl::StrCat("the driver ", driver.version, " runs CUDA up to ",
-                          CudaVersion(driver.cuda), ", and this program is of ",
-                          CudaVersion(facts.runtime)),
-             "install NVIDIA's driver 580 or newer"}};
+    return {
+        {StopsGpus(job), "driver",
+         absl::StrCat("the driver ", driver.version, " runs CUDA up to ",
+                      CudaVersionName(driver.cuda), ", and this program is of ",
+                      CudaVersionName(facts.runtime)),
+         "install NVIDIA's driver 580 or newer"}};
   }
   return {{Severity::kFine, "driver",
            absl::StrCat("the driver ", driver.version, " runs CUDA up to ",
-                        CudaVersion(driver.cuda), "; this program is of ",
-                        CudaVersion(facts.runtime)),
+                        CudaVersionName(driver.cuda), "; this program is of ",
+                        CudaVersionName(facts.runtime)),
            ""}};
 }
 

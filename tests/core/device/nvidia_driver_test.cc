@@ -61,5 +61,29 @@ TEST(NvidiaDriverTest, ADriverThatDoesNotAnswerIsTold) {
   EXPECT_TRUE(driver.gpus.empty());
 }
 
+TEST(WhyNotMoreGpusTest, NoDriverAnOldOneOrHiddenGpus) {
+  NvidiaDriver driver;
+  driver.missing = "it is not there";
+  EXPECT_EQ(WhyNotMoreGpus(driver, 0, nullptr), ": it is not there");
+  driver = {};
+  driver.version = "550.54";
+  driver.cuda = 12040;
+  driver.gpus.resize(2);
+  EXPECT_EQ(WhyNotMoreGpus(driver, 0, "0,1"),
+            ": the driver 550.54 runs CUDA up to 12.4, and this program needs "
+            "driver 580 or newer");
+  driver.cuda = 13000;
+  EXPECT_EQ(WhyNotMoreGpus(driver, 2, "0,1"), "");
+  EXPECT_EQ(WhyNotMoreGpus(driver, 1, "0"),
+            " of the machine's 2: CUDA_VISIBLE_DEVICES is \"0\"");
+  EXPECT_EQ(WhyNotMoreGpus(driver, 1, nullptr),
+            " of the machine's 2: the container or the job has no more");
+}
+
+TEST(CudaVersionNameTest, MajorAndMinor) {
+  EXPECT_EQ(CudaVersionName(12040), "12.4");
+  EXPECT_EQ(CudaVersionName(13020), "13.2");
+}
+
 }  // namespace
 }  // namespace tandem
