@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/program.h"
@@ -55,6 +56,29 @@ TEST(DoctorTest, GpusThatAreNotThereStopAJobOnThem) {
   const ProgramResult result = RunProgram(kDoctor, {"--device=cuda"}, options);
   EXPECT_EQ(result.exit_code, 1) << result.out;
   EXPECT_THAT(result.out, HasSubstr("it would not run"));
+}
+
+// A driver's library that has three GPUs, of which this program sees none.
+TEST(DoctorTest, TheDriverIsAskedInAnyBuild) {
+  const std::string folder = NewFolder("driver");
+  std::filesystem::create_symlink(
+      std::filesystem::absolute("tests/core/device/libfake_nvml.so"),
+      folder + "/libnvidia-ml.so.1");
+  ProgramOptions options;
+  options.environment["LD_LIBRARY_PATH"] = folder;
+  options.environment["CUDA_VISIBLE_DEVICES"] = "";
+  const ProgramResult result = RunProgram(kDoctor, {}, options);
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  for (const char* each :
+       {"the driver 580.65.06 runs CUDA up to 13.0", "GPU 0, H100 (compute",
+        "GPU 2 is split", "GPUs 0-1: NVLink",
+        "GPUs 0-2, 1-2: PCIe by way of a host bridge, without peer-to-peer",
+        "a job of 3 ranks on one machine, on GPUs: it would not run"}) {
+    EXPECT_THAT(result.out, HasSubstr(each));
+  }
+  EXPECT_THAT(result.out, AnyOf(HasSubstr("built without CUDA"),
+                                HasSubstr("see 0 of the machine's 3 GPUs: "
+                                          "CUDA_VISIBLE_DEVICES is \"\"")));
 }
 
 TEST(DoctorTest, WrongFlagsAreTold) {
