@@ -35,7 +35,7 @@ bazel "${startup[@]}" query --noshow_progress --output=build //external:all |
 # A fetch from nowhere but the origins: an older mirror must not stand in, for
 # only a download reaches the repository cache.
 mapfile -t only < <(awk '{ print "--only=" $3 }' "$work/downloads" | sort -u)
-bazel "${startup[@]}" sync --noshow_progress --repo_env=TANDEM_MIRROR= "${only[@]}" ||
+bazel "${startup[@]}" sync --noshow_progress --repo_env=TANDEM_MIRROR= --repo_env=TANDEM_CUDA_TOOLKIT= "${only[@]}" ||
   fail "Bazel could not fetch everything (see above)"
 
 cache=$(bazel "${startup[@]}" info repository_cache)/content_addressable/sha256
