@@ -4,11 +4,13 @@ load("//third_party/precompiled:precompiled_header.bzl", "precompiled_copts")
 
 # What dependencies are called here; "absl/strings" is Abseil's target of that path.
 _DEPENDENCIES = {
+    "cuda": "@cuda_toolkit//:headers",
     "cuda_headers": "@cuda_headers//:cuda_headers",
     "glog": "@com_github_google_glog//:glog",
     "gtest": "@com_google_googletest//:gtest",
     "gtest_main": "@com_google_googletest//:gtest_main",
     "json": "@nlohmann_json//:json",
+    "nccl": "@libtorch_cuda//:nccl_headers",
     "torch": "@libtorch//:torch",
 }
 
@@ -44,6 +46,22 @@ def _joined(name, attributes):
     attributes["textual_hdrs"] = attributes.get("textual_hdrs", []) + siblings
     return attributes
 
+def _with_cuda(attributes):
+    """Adds what a target has under --config=cuda alone: dependencies, and TANDEM_CUDA for its own files."""
+    cuda_deps = attributes.pop("cuda_deps", None)
+    if cuda_deps == None:
+        return attributes
+    enabled = str(Label("//third_party/cuda:enabled"))
+    attributes["deps"] = attributes["deps"] + select({
+        enabled: _labels(cuda_deps),
+        "//conditions:default": [],
+    })
+    attributes["local_defines"] = attributes.get("local_defines", []) + select({
+        enabled: ["TANDEM_CUDA=1"],
+        "//conditions:default": [],
+    })
+    return attributes
+
 def _compiled(name, deps, attributes):
     """The attributes of a target whose source is NAME.cc if it names none, and which has a precompiled header.
 
@@ -57,7 +75,7 @@ def _compiled(name, deps, attributes):
     if attributes["srcs"]:
         attributes["copts"] = precompiled_copts(precompiled) + attributes.get("copts", [])
         attributes["deps"] = attributes["deps"] + [str(Label("//third_party/precompiled:" + precompiled))]
-    return attributes
+    return _with_cuda(attributes)
 
 def tandem_library(name, deps = [], public = False, **attributes):
     """A cc_library of NAME.h and, where there is one, NAME.cc.
@@ -66,7 +84,8 @@ def tandem_library(name, deps = [], public = False, **attributes):
       name: its name, and the stem of its files.
       deps: labels; dependencies by their short names.
       public: whether other workspaces and floors may use it; else the package's default decides.
-      **attributes: cc_library's, and `precompiled`.
+      **attributes: cc_library's, `precompiled`, and `cuda_deps`: labels, and a compilation with TANDEM_CUDA, that are the
+        target's under --config=cuda alone.
     """
     if "hdrs" not in attributes:
         attributes["hdrs"] = [name + ".h"]
@@ -80,7 +99,8 @@ def tandem_test(name, deps = [], **attributes):
     Args:
       name: its name, and the stem of its file.
       deps: labels; dependencies by their short names.
-      **attributes: cc_test's, and `precompiled`.
+      **attributes: cc_test's, `precompiled`, and `cuda_deps`: labels, and a compilation with TANDEM_CUDA, that are the
+        target's under --config=cuda alone.
     """
     native.cc_test(name = name, **_compiled(name, deps + ["gtest_main"], attributes))
 
@@ -90,6 +110,7 @@ def tandem_binary(name, deps = [], **attributes):
     Args:
       name: its name, and the stem of its file.
       deps: labels; dependencies by their short names.
-      **attributes: cc_binary's, and `precompiled`.
+      **attributes: cc_binary's, `precompiled`, and `cuda_deps`: labels, and a compilation with TANDEM_CUDA, that are the
+        target's under --config=cuda alone.
     """
     native.cc_binary(name = name, **_compiled(name, deps, attributes))

@@ -5,12 +5,14 @@ load("//third_party/bazel_skylib:workspace.bzl", "bazel_skylib")
 load("//third_party/benchmark:workspace.bzl", "benchmark")
 load("//third_party/clang_format:workspace.bzl", "clang_format")
 load("//third_party/cuda_headers:workspace.bzl", "cuda_headers")
+load("//third_party/cuda_toolkit:workspace.bzl", "cuda_toolkit")
 load("//third_party/fashion_mnist:workspace.bzl", "fashion_mnist")
 load("//third_party/gflags:workspace.bzl", "gflags")
 load("//third_party/glog:workspace.bzl", "glog")
 load("//third_party/gloo:workspace.bzl", "gloo")
 load("//third_party/googletest:workspace.bzl", "googletest")
 load("//third_party/libtorch:workspace.bzl", "libtorch")
+load("//third_party/libtorch_cuda:workspace.bzl", "libtorch_cuda")
 load("//third_party/nlohmann_json:workspace.bzl", "nlohmann_json")
 load("//third_party/platforms:workspace.bzl", "platforms")
 load("//third_party/pytorch_tests:workspace.bzl", "pytorch_tests")
@@ -28,9 +30,11 @@ _REPOSITORIES = {
     "com_google_absl": abseil,
     "com_google_googletest": googletest,
     "cuda_headers": cuda_headers,
+    "cuda_toolkit": cuda_toolkit,
     "fashion_mnist": fashion_mnist,
     "gloo": gloo,
     "libtorch": libtorch,
+    "libtorch_cuda": libtorch_cuda,
     "nlohmann_json": nlohmann_json,
     "platforms": platforms,
     "pytorch_tests": pytorch_tests,

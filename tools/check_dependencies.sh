@@ -113,6 +113,8 @@ expect "a mirror that is no folder is told" "not the absolute path of a folder" 
   fetch a 6 nlohmann_json --repo_env=TANDEM_MIRROR=relative
 expect "--override_repository needs no download" ok \
   offline f 7 nlohmann_json --override_repository=nlohmann_json="$work/output-1/external/nlohmann_json"
+expect "a toolkit that is none is told" "TANDEM_CUDA_TOOLKIT is $work, where there is no bin/nvcc" \
+  fetch a 8 cuda_toolkit --repo_env=TANDEM_CUDA_TOOLKIT="$work"
 
 echo "check_dependencies: $passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formats tandem's C++ files with the pinned clang-format.
+# Formats tandem's C++ and CUDA files with the pinned clang-format.
 #   bazel run //tools:format              rewrites files
 #   bazel run //tools:format -- --check   lists the files that differ; fails if any
 set -euo pipefail
@@ -13,7 +13,7 @@ cd "$BUILD_WORKSPACE_DIRECTORY"
 files=()
 while IFS= read -r file; do
   [ ! -f "$file" ] || files+=("$file")
-done < <(git ls-files --cached --others --exclude-standard -- '*.h' '*.cc' | sort -u)
+done < <(git ls-files --cached --others --exclude-standard -- '*.h' '*.cc' '*.cu' | sort -u)
 
 case ${1:-} in
   "") "$clang_format" -i "${files[@]}" ;;

@@ -18,7 +18,7 @@ def _debian_package(name, debian_package, debian_version, sha256, architecture="
 
 
 def _wheels(name, wheels, **_):
-    for filename, (_, _, sha256) in wheels.items():
+    for filename, (_, _, sha256, *_) in wheels.items():
         print(sha256, filename, name)
 
 
@@ -26,7 +26,8 @@ def main():
     # Bazel prints rules as calls, which are Python too. Rules of other kinds
     # (a workspace's own, Bazel's) are none of ours.
     rules = collections.defaultdict(lambda: lambda **_: None)
-    rules.update(source_archive=_source_archive, source_files=_source_archive, debian_package=_debian_package, wheels=_wheels)
+    rules.update(source_archive=_source_archive, source_files=_source_archive, debian_package=_debian_package)
+    rules.update(cuda_toolkit_repository=_wheels, wheels=_wheels)
     exec(sys.stdin.read(), rules)  # pylint: disable=exec-used
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fills a folder with every file that tandem's build downloads, for a site
 # without internet (docs/dependencies.md).
-#   tools/mirror.sh FOLDER
+#   tools/mirror.sh [--cuda] FOLDER      --cuda: what --config=cuda downloads, too
 # Run it where there is internet; what Bazel's repository cache has already is
 # not downloaded again. Every file is checked against its sha256. There:
 #   bazel build --repo_env=TANDEM_MIRROR=/FOLDER //...
@@ -9,7 +9,12 @@ set -euo pipefail
 
 fail() { echo "mirror: $*" >&2; exit 1; }
 
-[ $# -eq 1 ] || fail "usage: tools/mirror.sh FOLDER"
+without='cuda_toolkit|libtorch_cuda'
+if [ "${1:-}" = --cuda ]; then
+  without=none
+  shift
+fi
+[ $# -eq 1 ] || fail "usage: tools/mirror.sh [--cuda] FOLDER"
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
@@ -24,13 +29,13 @@ finish() {
 trap finish EXIT
 
 bazel "${startup[@]}" query --noshow_progress --output=build //external:all |
-  python3 tools/list_downloads.py >"$work/downloads"
+  python3 tools/list_downloads.py | grep -vE " ($without)\$" >"$work/downloads"
 [ -s "$work/downloads" ] || fail "Bazel lists no downloads"
 
 # A fetch from nowhere but the origins: an older mirror must not stand in, for
 # only a download reaches the repository cache.
 mapfile -t only < <(awk '{ print "--only=" $3 }' "$work/downloads" | sort -u)
-bazel "${startup[@]}" sync --noshow_progress --repo_env=TANDEM_MIRROR= "${only[@]}" ||
+bazel "${startup[@]}" sync --noshow_progress --repo_env=TANDEM_MIRROR= --repo_env=TANDEM_CUDA_TOOLKIT= "${only[@]}" ||
   fail "Bazel could not fetch everything (see above)"
 
 cache=$(bazel "${startup[@]}" info repository_cache)/content_addressable/sha256

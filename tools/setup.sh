@@ -3,11 +3,31 @@
 # Bazel, a C++ compiler, pip (which fetches LibTorch) and the certificates to
 # download with. Everything else is fetched by the build itself.
 #   tools/setup.sh
+#   tools/setup.sh --cuda     what --config=cuda needs, too; says which driver is here
 # Run it as root, or as a user with sudo. What is there already is left alone:
 # a second run does nothing.
 set -euo pipefail
 
 fail() { echo "setup: $*" >&2; exit 1; }
+
+cuda=no
+case ${1:-} in
+  "") ;;
+  --cuda) cuda=yes ;;
+  *) fail "usage: tools/setup.sh [--cuda]" ;;
+esac
+
+# What runs programs of --config=cuda; a build needs no driver.
+say_driver() {
+  local driver=/proc/driver/nvidia/version version
+  if [ ! -r "$driver" ]; then
+    echo "setup: no NVIDIA driver is here. --config=cuda builds all the same; to run, its programs need driver 580 or newer."
+    return
+  fi
+  version=$(grep -om1 '[0-9]\{3\}\.[0-9.]*' "$driver" || echo "of an unknown version")
+  echo "setup: NVIDIA's driver is $version; CUDA 13 needs 580 or newer. bazel run --config=cuda //tools:doctor says more."
+}
+finish() { [ "$cuda" = no ] || say_driver; exit 0; }
 
 [ "$(uname -sm)" = "Linux x86_64" ] ||
   fail "tandem builds on Linux x86_64; this is $(uname -sm)."
@@ -20,10 +40,12 @@ command -v g++ >/dev/null || missing+=(g++)
 python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
 command -v git >/dev/null || missing+=(git)
+# NVIDIA's cuDNN is linked with it; all else of CUDA the build fetches.
+[ "$cuda" = no ] || python3 -c 'import ctypes; ctypes.CDLL("libz.so.1")' 2>/dev/null || missing+=(zlib1g)
 
 if [ "${#missing[@]}" -eq 0 ]; then
   echo "setup: Bazel, a C++ compiler, pip, git and certificates are there. Nothing to do."
-  exit 0
+  finish
 fi
 
 id=unknown version=
@@ -47,3 +69,4 @@ echo "setup: installing with apt-get: ${missing[*]}"
 "${apt[@]}" install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
   fail "apt-get could not install ${missing[*]} (see above)."
 echo "setup: done. Next: bazel run //tools:train"
+finish

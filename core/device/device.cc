@@ -6,12 +6,14 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/torch_status.h"
+#include "core/device/nvidia_driver.h"
 
 namespace tandem {
 namespace {
@@ -41,16 +43,24 @@ absl::Status CheckGpus(int first, int count) {
   const auto& cuda = at::detail::getCUDAHooks();
   if (!cuda.hasCUDART()) {
     return absl::FailedPreconditionError(
-        "this program is built without CUDA; run it on cpu, or rehearse it on "
-        "sim, simulated devices in the host's memory");
+        "this program is built without CUDA; build it with --config=cuda "
+        "(docs/cuda.md), run it on cpu, or rehearse it on sim, simulated "
+        "devices in the host's memory");
   }
   const int found = cuda.getNumGPUs();
   if (first + count <= found) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("this rank needs GPUs ", first, " to ", first + count - 1,
-                   ", but ", found,
-                   " GPUs were found; start fewer ranks on this host, or "
-                   "use the CPU"));
+  const int last = first + count - 1;
+  const std::string wanted = count == 1
+                                 ? absl::StrCat("GPU ", first)
+                                 : absl::StrCat("GPUs ", first, " to ", last);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "this rank needs ", wanted, ", but ", found, " GPUs were found",
+      WhyNotMoreGpus(FindNvidiaDriver(), found,
+                     std::getenv("CUDA_VISIBLE_DEVICES")),
+      found == 0 ? "; //tools:doctor says more. Use the CPU, or rehearse on "
+                   "sim, simulated devices in the host's memory"
+                 : "; start fewer ranks on this host, give each fewer devices, "
+                   "or use the CPU"));
 }
 
 }  // namespace

@@ -1,7 +1,15 @@
 """PyPI as an origin of files: wheels, brought by pip."""
 
 # pip takes a wheel only if one of these is its platform tag.
-_PLATFORMS = ["manylinux_2_28_x86_64", "manylinux_2_25_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "manylinux_2_12_x86_64"]
+_PLATFORMS = [
+    "manylinux_2_28_x86_64",
+    "manylinux_2_27_x86_64",
+    "manylinux_2_25_x86_64",
+    "manylinux_2_18_x86_64",
+    "manylinux_2_17_x86_64",
+    "manylinux2014_x86_64",
+    "manylinux_2_12_x86_64",
+]
 
 def _bring(ctx, origin):
     place = "PyPI's package %s %s" % (origin.name, origin.version)

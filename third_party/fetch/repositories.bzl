@@ -5,7 +5,8 @@ load("//third_party/fetch:fetch.bzl", "FETCH_ENVIRON", "fetch")
 load("//third_party/fetch:pypi.bzl", "pypi_wheel")
 load("//third_party/fetch:url.bzl", "url_origin")
 
-def _add_build_file(ctx):
+def add_build_file(ctx):
+    """Makes the folder of `ctx` a repository, with the BUILD file that its attribute names."""
     if ctx.attr.build_file:
         ctx.symlink(ctx.attr.build_file, "BUILD.bazel")
     ctx.file("WORKSPACE", "workspace(name = \"%s\")\n" % ctx.name)
@@ -16,7 +17,7 @@ def _source_archive_impl(ctx):
     archive = fetch(ctx, ctx.name, ctx.attr.filename, ctx.attr.sha256, origins)
     ctx.extract(archive, stripPrefix = ctx.attr.strip_prefix)
     ctx.delete(archive)
-    _add_build_file(ctx)
+    add_build_file(ctx)
 
 source_archive = repository_rule(
     implementation = _source_archive_impl,
@@ -47,7 +48,7 @@ def _debian_package_impl(ctx):
     if result.return_code != 0:
         fail("\n\n%s: cannot unpack %s with dpkg-deb: %s\n" % (ctx.name, filename, result.stderr))
     ctx.delete(package)
-    _add_build_file(ctx)
+    add_build_file(ctx)
 
 debian_package = repository_rule(
     implementation = _debian_package_impl,
@@ -62,16 +63,20 @@ debian_package = repository_rule(
     environ = FETCH_ENVIRON,
 )
 
-def _wheel_impl(ctx):
+def unpack_wheel(ctx, filename, pin, members):
+    """Unpacks of a wheel what matches the patterns `members`; `pin` is [package, version, sha256]."""
+    name, version, sha256 = pin
+    wheel = fetch(ctx, name, filename, sha256, [pypi_wheel(name, version, sha256)])
     unpack = ctx.path(Label("//third_party/fetch:unpack_wheel.py"))
+    result = ctx.execute(["python3", str(unpack), str(wheel)] + members, timeout = 1800)
+    if result.return_code != 0:
+        fail("\n\n%s: cannot unpack %s: %s\n" % (name, filename, result.stderr))
+    ctx.delete(wheel)
+
+def _wheel_impl(ctx):
     for filename, pin in ctx.attr.wheels.items():
-        name, version, sha256 = pin
-        wheel = fetch(ctx, name, filename, sha256, [pypi_wheel(name, version, sha256)])
-        result = ctx.execute(["python3", str(unpack), str(wheel)] + ctx.attr.members, timeout = 1800)
-        if result.return_code != 0:
-            fail("\n\n%s: cannot unpack %s: %s\n" % (name, filename, result.stderr))
-        ctx.delete(wheel)
-    _add_build_file(ctx)
+        unpack_wheel(ctx, filename, pin, ctx.attr.members)
+    add_build_file(ctx)
 
 wheels = repository_rule(
     implementation = _wheel_impl,

@@ -1,0 +1,154 @@
+#include "core/backend/nccl_backend.h"
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+
+#ifdef TANDEM_CUDA
+// c10d's header is empty without it.
+#define USE_C10D_NCCL
+#include <ATen/ops/zeros.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+#include <cstdlib>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#endif
+
+namespace tandem {
+
+bool NcclIsBuilt() {
+#ifdef TANDEM_CUDA
+  return true;
+#else
+  return false;
+#endif
+}
+
+absl::Status CheckNcclIsBuilt() {
+  if (NcclIsBuilt()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "NCCL is not in this build; build it with --config=cuda (docs/cuda.md)");
+}
+
+#ifdef TANDEM_CUDA
+
+namespace {
+
+using c10d::ProcessGroupNCCL;
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+using NcclPtr = c10::intrusive_ptr<ProcessGroupNCCL>;
+
+absl::Status CheckDevice(c10::Device device) {
+  const int found = c10::cuda::device_count();
+  if (device.is_cuda() && device.has_index() && device.index() < found) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("NCCL needs a GPU, such as cuda:0, and is given ",
+                   device.str(), "; ", found, " GPUs were found"));
+}
+
+absl::StatusOr<NcclPtr> NcclOf(const BackendPtr& backend) {
+  NcclPtr nccl = c10::dynamic_intrusive_pointer_cast<ProcessGroupNCCL>(backend);
+  if (nccl.defined()) return nccl;
+  return absl::InvalidArgumentError(
+      "a communicator of NCCL is to be split from one of another backend");
+}
+
+absl::StatusOr<c10::intrusive_ptr<ProcessGroupNCCL::Options>> OptionsFor(
+    const NcclOptions& options) {
+  auto nccl = ProcessGroupNCCL::Options::create(options.high_priority_stream);
+  nccl->timeout = options.watchdog_timeout;
+  nccl->config.blocking = 0;
+  nccl->group_name = options.name;
+  nccl->global_ranks_in_group = options.rank_names;
+  if (options.split_from.defined()) {
+    TANDEM_ASSIGN_OR_RETURN(nccl->split_from, NcclOf(options.split_from));
+    nccl->split_color = options.color;
+  }
+  return nccl;
+}
+
+// While the first group is made, c10d's flight recorder of NCCL's works takes
+// its size from a variable by which programs switch off that of the host's
+// works (ConfigureProcess). That one stays off: threads of several devices
+// begin the host's works, and it fills its table of groups without a lock.
+class RecorderSize {
+ public:
+  RecorderSize() {
+    if (const char* before = std::getenv(kName)) before_ = before;
+    const char* size = std::getenv("TORCH_NCCL_TRACE_BUFFER_SIZE");
+    setenv(kName, size == nullptr ? "2000" : size, /*replace=*/1);
+  }
+  ~RecorderSize() {
+    if (before_.empty()) {
+      unsetenv(kName);
+    } else {
+      setenv(kName, before_.c_str(), /*replace=*/1);
+    }
+  }
+  RecorderSize(const RecorderSize&) = delete;
+  RecorderSize& operator=(const RecorderSize&) = delete;
+
+ private:
+  static constexpr char kName[] = "TORCH_FR_BUFFER_SIZE";
+
+  std::string before_;
+};
+
+NcclPtr Make(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+             const c10::intrusive_ptr<ProcessGroupNCCL::Options>& options) {
+  const RecorderSize size_of_recorder;
+  return c10::make_intrusive<ProcessGroupNCCL>(store, rank, size, options);
+}
+
+void ReduceOneElement(ProcessGroupNCCL& nccl, c10::Device device) {
+  std::vector<at::Tensor> tensors = {
+      at::zeros({1}, at::TensorOptions().device(device))};
+  nccl.allreduce(tensors)->wait();
+}
+
+}  // namespace
+
+absl::StatusOr<BackendPtr> MakeNcclBackend(
+    const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+    c10::Device device, const NcclOptions& options) {
+  TANDEM_RETURN_IF_ERROR(CheckDevice(device));
+  TANDEM_ASSIGN_OR_RETURN(const auto nccl_options, OptionsFor(options));
+  return CatchTorchOr(
+      [&]() -> BackendPtr {
+        const c10::DeviceGuard guard(device);
+        NcclPtr nccl = Make(store, rank, size, nccl_options);
+        nccl->setGroupUid(options.name);
+        nccl->setGroupDesc(options.name);
+        nccl->setBoundDeviceId(device);
+        nccl->eagerConnectSingleDevice(device);
+        ReduceOneElement(*nccl, device);
+        return nccl;
+      },
+      absl::StrCat("make NCCL's communicator ", options.name));
+}
+
+absl::Status TakePartInNcclSplit(const BackendPtr& parent, c10::Device device) {
+  TANDEM_ASSIGN_OR_RETURN(const NcclPtr nccl, NcclOf(parent));
+  return CatchTorch([&] { nccl->performNocolorSplit(device); },
+                    "take part in the split of NCCL's communicator");
+}
+
+#else
+
+absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeNcclBackend(
+    const c10::intrusive_ptr<c10d::Store>&, int, int, c10::Device,
+    const NcclOptions&) {
+  return CheckNcclIsBuilt();
+}
+
+absl::Status TakePartInNcclSplit(const c10::intrusive_ptr<c10d::Backend>&,
+                                 c10::Device) {
+  return CheckNcclIsBuilt();
+}
+
+#endif
+
+}  // namespace tandem

@@ -1,0 +1,40 @@
+// Checks of a machine without its GPUs: limits, processor, memory, network.
+
+#ifndef TANDEM_TOOLS_DIAGNOSIS_MACHINE_CHECKS_H_
+#define TANDEM_TOOLS_DIAGNOSIS_MACHINE_CHECKS_H_
+
+#include <cstdint>
+
+#include "tools/diagnosis/facts.h"
+#include "tools/diagnosis/finding.h"
+
+namespace tandem {
+
+// Descriptors that a rank of such a job has open: of each communicator 3 for
+// each rank of its machine, and between machines one for each rank of the job
+// and each machine (docs/launching.md, "What making a group costs"), for up to
+// four communicators (job, data, pipe, tied weights); and files and libraries.
+uint64_t DescriptorsOfRank(const PlannedJob& job);
+
+// ulimit -n against what the job needs.
+Findings CheckFiles(const LimitFacts& limits, const PlannedJob& job);
+
+// /dev/shm.
+Findings CheckSharedMemory(const LimitFacts& limits);
+
+// Cores for the job's ranks: affinity and the control group's quota.
+Findings CheckCores(const ProcessorFacts& facts, const PlannedJob& job);
+
+// What the machine and the control group have left.
+Findings CheckMemory(const ProcessorFacts& facts);
+
+// Which instructions there are, and what that means.
+Findings CheckProcessor(const ProcessorFacts& facts, const PlannedJob& job);
+
+// Loopback, where the ranks of a machine meet, and this machine's name, where
+// several do.
+Findings CheckNetwork(const NetworkFacts& facts, const PlannedJob& job);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_DIAGNOSIS_MACHINE_CHECKS_H_
