@@ -1,5 +1,10 @@
 #include "core/backend/backend.h"
 
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
@@ -9,6 +14,7 @@
 #include "core/backend/backend_names.h"
 #include "core/backend/gloo_backend.h"
 #include "core/backend/hierarchical_backend.h"
+#include "core/backend/nccl_backend.h"
 #include "core/base/status_macros.h"
 #include "core/shm/backend.h"
 #include "core/sim/nccl/backend.h"
@@ -54,6 +60,18 @@ MadeBackend MakeSimNccl(const GroupPlace& place,
                                   std::move(nccl));
 }
 
+// Of a group of host tensors alone there is none.
+MadeBackend MakeNccl(const GroupPlace& place,
+                     const CommunicatorOptions& options) {
+  NcclOptions nccl;
+  // After what tandem itself waits for.
+  nccl.watchdog_timeout = options.timeout + std::chrono::minutes(1);
+  nccl.name = place.name;
+  nccl.rank_names.assign(options.rank_names.begin(), options.rank_names.end());
+  return MakeNcclBackend(place.store, place.rank, place.size(),
+                         *options.device, nccl);
+}
+
 using BackendType = c10d::ProcessGroup::BackendType;
 
 struct KnownBackend {
@@ -68,24 +86,25 @@ constexpr KnownBackend kBackends[] = {
     {"gloo", BackendType::GLOO, &MakeGloo},
     // A group has one backend of each type.
     {"sim_nccl", BackendType::NCCL, &MakeSimNccl},
+    {"nccl", BackendType::NCCL, &MakeNccl},
 };
 
-absl::StatusOr<const KnownBackend*> FindBackend(const std::string& name) {
-  for (const KnownBackend& backend : kBackends) {
-    if (backend.name == name) return &backend;
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("the backend ", name, " is not in this build"));
+const KnownBackend& FindBackend(const std::string& name) {
+  const auto* const known =
+      std::find_if(std::begin(kBackends), std::end(kBackends),
+                   [&](const auto& each) { return each.name == name; });
+  CHECK(known != std::end(kBackends)) << name;
+  return *known;
 }
 
 absl::Status AddBackend(const std::string& name, c10::DeviceType device,
                         const GroupPlace& place,
                         const CommunicatorOptions& options,
                         c10d::ProcessGroup* group) {
-  TANDEM_ASSIGN_OR_RETURN(const KnownBackend* known, FindBackend(name));
-  TANDEM_ASSIGN_OR_RETURN(auto backend, known->make(place, options));
-  group->setBackend(device, known->type, backend);
-  if (device == c10::DeviceType::CPU) group->setDefaultBackend(known->type);
+  const KnownBackend& known = FindBackend(name);
+  TANDEM_ASSIGN_OR_RETURN(auto backend, known.make(place, options));
+  group->setBackend(device, known.type, backend);
+  if (device == c10::DeviceType::CPU) group->setDefaultBackend(known.type);
   return absl::OkStatus();
 }
 
@@ -99,7 +118,9 @@ absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
                                                        place.size());
   TANDEM_RETURN_IF_ERROR(AddBackend(names.host, c10::DeviceType::CPU, place,
                                     options, group.get()));
-  if (!names.device.empty()) {
+  if (names.device == "nccl") TANDEM_RETURN_IF_ERROR(CheckNcclIsBuilt());
+  if (names.device == "sim_nccl") TANDEM_RETURN_IF_ERROR(sim::CheckStreams());
+  if (!names.device.empty() && options.device.has_value()) {
     TANDEM_RETURN_IF_ERROR(AddBackend(names.device, names.device_type, place,
                                       options, group.get()));
   }

@@ -34,6 +34,36 @@ absl::Status Agree(CollectiveRunner* runner, const std::string& what,
   return runner->Agree(what, tensor, purpose);
 }
 
+absl::Status CheckSummand(const Communicator& group, const char* operation,
+                          const at::Tensor& tensor) {
+  TANDEM_RETURN_IF_ERROR(CheckTensor(group, operation, tensor));
+  if (tensor.scalar_type() != at::kBool && !tensor.is_complex()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(operation, " of group \"", group.name(), "\": cannot sum ",
+                   TypeOf(tensor), "; convert it first"));
+}
+
+absl::Status CheckRoot(const Communicator& group, const char* operation,
+                       int root) {
+  if (0 <= root && root < group.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(operation, " of group \"", group.name(),
+                   "\": there is no rank ", root, " among ", group.size()));
+}
+
+// As a part of `operation` where the backend can do that.
+void Multiply(const Communicator& group, double factor,
+              const at::Tensor& tensor, c10d::ReduceOp* operation) {
+  if (factor == 1) return;
+  if (group.size() > 1 && group.Multiplies(IsOnStreams(group, tensor))) {
+    *operation = c10d::makeNCCLPreMulSum(factor);
+  } else {
+    tensor.detach().mul_(factor);
+  }
+}
+
 }  // namespace
 
 int Communicator::NameOf(int rank) const {
@@ -58,20 +88,11 @@ absl::Status Communicator::AllReduceSum(at::Tensor tensor,
 
 absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
     at::Tensor tensor, double factor, const CollectivePurpose& purpose) {
-  TANDEM_RETURN_IF_ERROR(CheckTensor(*this, "all-reduce", tensor));
-  if (tensor.scalar_type() == at::kBool || tensor.is_complex()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("all-reduce of group \"", name_, "\": cannot sum ",
-                     TypeOf(tensor), "; convert it first"));
-  }
+  TANDEM_RETURN_IF_ERROR(CheckSummand(*this, "all-reduce", tensor));
   TANDEM_RETURN_IF_ERROR(Agree(runner_.get(), "all-reduce", tensor, purpose));
   if (tensor.numel() == 0) return PendingCollective();
   c10d::AllreduceOptions options;
-  if (factor != 1 && size_ > 1 && Multiplies(IsOnStreams(*this, tensor))) {
-    options.reduceOp = c10d::makeNCCLPreMulSum(factor);
-  } else if (factor != 1) {
-    tensor.detach().mul_(factor);
-  }
+  Multiply(*this, factor, tensor, &options.reduceOp);
   if (size_ == 1) return PendingCollective();
   TensorList tensors = {ForBackend(*this, tensor)};
   return runner_->Start("all-reduce", purpose, PlaceOf(tensors[0]), [&] {
@@ -79,14 +100,29 @@ absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
   });
 }
 
+absl::StatusOr<PendingCollective> Communicator::StartReduceSum(
+    at::Tensor tensor, int root, double factor,
+    const CollectivePurpose& purpose) {
+  TANDEM_RETURN_IF_ERROR(CheckSummand(*this, "reduce", tensor));
+  TANDEM_RETURN_IF_ERROR(CheckRoot(*this, "reduce", root));
+  TANDEM_RETURN_IF_ERROR(Agree(runner_.get(),
+                               absl::StrCat("reduce to rank ", NameOf(root)),
+                               tensor, purpose));
+  if (tensor.numel() == 0) return PendingCollective();
+  c10d::ReduceOptions options;
+  options.rootRank = root;
+  Multiply(*this, factor, tensor, &options.reduceOp);
+  if (size_ == 1) return PendingCollective();
+  TensorList tensors = {ForBackend(*this, tensor)};
+  return runner_->Start("reduce", purpose, PlaceOf(tensors[0]), [&] {
+    return BackendOf(*this, tensors[0]).reduce(tensors, options);
+  });
+}
+
 absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
                                      const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckTensor(*this, "broadcast", tensor));
-  if (root < 0 || root >= size_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("broadcast of group \"", name_, "\": there is no rank ",
-                     root, " among ", size_));
-  }
+  TANDEM_RETURN_IF_ERROR(CheckRoot(*this, "broadcast", root));
   TANDEM_RETURN_IF_ERROR(
       Agree(runner_.get(), absl::StrCat("broadcast from rank ", NameOf(root)),
             tensor, purpose));

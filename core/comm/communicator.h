@@ -50,8 +50,8 @@ class CollectiveRunner;
 // streams, and waiting orders the calling thread's stream, not the host. The
 // host learns of errors with the next call that begins, or by Synchronize().
 //
-// One thread at a time issues collectives; messages may be started, and
-// anything waited for, by any thread.
+// One thread at a time issues collectives; messages may be started, at any
+// time, and anything waited for, by any thread.
 class Communicator {
  public:
   // All ranks of a job, named "world", through the store that
@@ -91,8 +91,8 @@ class Communicator {
   // What messages call a rank of this group: its number in the whole job.
   int NameOf(int rank) const;
 
-  // In place: `tensor` becomes the sum over all ranks, the same bits on each.
-  // Not for bool and complex numbers.
+  // In place: `tensor` becomes the sum over all ranks, the same bits on each;
+  // not for bool and complex numbers.
   absl::Status AllReduceSum(at::Tensor tensor,
                             const CollectivePurpose& purpose = nullptr);
   // Starts the same and returns at once. Each rank's tensor is multiplied by
@@ -101,6 +101,10 @@ class Communicator {
   // order in which they were started.
   absl::StatusOr<PendingCollective> StartAllReduceSum(
       at::Tensor tensor, double factor = 1,
+      const CollectivePurpose& purpose = nullptr);
+  // The same for `root` alone, with the same bits by shm; others' mean nothing.
+  absl::StatusOr<PendingCollective> StartReduceSum(
+      at::Tensor tensor, int root, double factor = 1,
       const CollectivePurpose& purpose = nullptr);
   // In place: `tensor` becomes that of rank `root`.
   absl::Status Broadcast(at::Tensor tensor, int root,
@@ -132,23 +136,20 @@ class Communicator {
   // group's error if it has one. At once where the host's backend is alone.
   absl::Status Synchronize();
 
-  // Tells the others that this rank gives up, and why, so that what they wait
-  // for, or start later, fails at once and not by timeout; the group is of no
-  // more use. Not collective. For a rank that has failed between two
-  // collectives. What it has started itself fails with `reason`, an error.
-  // Other groups, subgroups included, go on, unless ranks share their fate.
+  // Tells the others that this rank has failed between two collectives, and
+  // why, so that what they wait for, or start later, fails at once; the group
+  // is of no more use. Not collective. What it has started itself fails with
+  // `reason`. Other groups, subgroups included, go on, unless ranks share fate.
   void Abort(const absl::Status& reason);
 
-  // A group of some of these ranks (this one included), in the given order.
-  // Only they call this, with the same list and name. Ranks count within this
-  // group, and anew in the new one; its messages have the whole job's numbers.
+  // A group of some of these ranks (numbers within this group, this one's
+  // included), in that order. Only they call this, alike.
   absl::StatusOr<std::unique_ptr<Communicator>> Subgroup(
       absl::Span<const int> ranks, const std::string& name,
       const SubgroupOptions& options = {});
 
-  // For what this class does not offer; null when size() is 1. Collectives are
-  // issued under IssueMutex() (core/backend/issue_mutex.h), and waited for
-  // without it.
+  // For what else there is; null when size() is 1. Collectives are issued under
+  // IssueMutex() (core/backend/issue_mutex.h), and waited for without it.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const {
     return process_group_;
   }

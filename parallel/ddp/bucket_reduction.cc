@@ -1,9 +1,12 @@
 #include "parallel/ddp/bucket_reduction.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "parallel/optim/optimizer_share.h"
 
 namespace tandem {
 
@@ -18,24 +21,45 @@ absl::StatusOr<BucketReduction> BucketReduction::Start(
     reduction.finish_ = *std::move(finish);
   } else {
     TANDEM_ASSIGN_OR_RETURN(
-        reduction.all_reduce_,
+        PendingCollective sum,
         group.StartAllReduceSum(bucket.buffer, 1.0 / divisor, purpose));
+    reduction.sums_.push_back(std::move(sum));
   }
   reduction.bucket_ = std::move(bucket);
   reduction.purpose_ = std::move(purpose);
   return reduction;
 }
 
-absl::Status BucketReduction::Finish() {
-  absl::Status status;
-  if (finish_) {
-    status = CatchTorch([&] { return finish_(); });
-    if (!status.ok()) status = Annotate(status, purpose_());
-  } else {
-    status = all_reduce_.Wait();  // which names the purpose itself
+absl::StatusOr<BucketReduction> BucketReduction::StartScatter(
+    const Bucket& bucket, Communicator& group, int divisor, Purpose purpose) {
+  BucketReduction reduction;
+  reduction.started_ = Clock::now();
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const ElementSpan span = SpanOf(*bucket.buffer, {rank, group.size()});
+    const int64_t begin = std::max(span.begin, bucket.offset);
+    const int64_t end = std::min(span.end, bucket.offset + bucket.length);
+    if (begin >= end) continue;
+    TANDEM_ASSIGN_OR_RETURN(PendingCollective sum,
+                            group.StartReduceSum(bucket.buffer->grads().narrow(
+                                                     0, begin, end - begin),
+                                                 rank, 1.0 / divisor, purpose));
+    reduction.sums_.push_back(std::move(sum));
   }
-  ended_ = finish_ ? Clock::now() : all_reduce_.ended();
-  return status;
+  reduction.purpose_ = std::move(purpose);
+  return reduction;
+}
+
+absl::Status BucketReduction::Finish() {
+  if (finish_) {
+    const absl::Status status = CatchTorch([&] { return finish_(); });
+    ended_ = Clock::now();
+    return status.ok() ? status : Annotate(status, purpose_());
+  }
+  for (PendingCollective& sum : sums_) {
+    TANDEM_RETURN_IF_ERROR(sum.Wait());  // which names the purpose itself
+    ended_ = sum.ended();
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

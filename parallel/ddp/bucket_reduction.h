@@ -5,19 +5,20 @@
 
 #include <chrono>
 #include <functional>
-#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
 #include "core/comm/pending_collective.h"
 #include "parallel/comm_hooks/communication_hook.h"
+#include "parallel/ddp/buckets.h"
 
 namespace tandem {
 
 // The mean of a bucket over the ranks, by all-reduce (divide by `divisor`, then
-// sum: so two ranks give PyTorch's bits) or by a hook. Movable; not
-// thread-safe.
+// sum: so two ranks give PyTorch's bits), by reduce-scatter or by a hook.
+// Movable; not thread-safe.
 class BucketReduction {
  public:
   using Clock = std::chrono::steady_clock;
@@ -32,8 +33,15 @@ class BucketReduction {
                                                const CommunicationHook& hook,
                                                Communicator& group, int divisor,
                                                Purpose purpose);
+  // Starts a reduce-scatter: each rank gets what lies in its optimizer share of
+  // the flat buffer, with the bits of the all-reduce where ranks share memory;
+  // elsewhere gradients mean nothing then.
+  static absl::StatusOr<BucketReduction> StartScatter(const Bucket& bucket,
+                                                      Communicator& group,
+                                                      int divisor,
+                                                      Purpose purpose);
 
-  // Waits; bucket.buffer then holds the mean.
+  // Waits; bucket.buffer, or what is this rank's of it, then holds the mean.
   absl::Status Finish();
 
   Clock::time_point started() const { return started_; }
@@ -43,7 +51,7 @@ class BucketReduction {
   GradBucket bucket_;
   Purpose purpose_;
   FinishReduction finish_;  // of a hook
-  PendingCollective all_reduce_;
+  std::vector<PendingCollective> sums_;
   Clock::time_point started_;
   Clock::time_point ended_;
 };

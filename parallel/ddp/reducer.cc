@@ -192,9 +192,12 @@ void Reducer::StartBuckets(bool all) {
         return place.bucket == index;
       });
     }
+    const auto purpose = [this, index] { return Purpose(index); };
     absl::StatusOr<BucketReduction> started =
-        BucketReduction::Start(DescribeBucket(index), hook_, group_, divisor_,
-                               [this, index] { return Purpose(index); });
+        scatters_ ? BucketReduction::StartScatter(buckets_[index], group_,
+                                                  divisor_, purpose)
+                  : BucketReduction::Start(DescribeBucket(index), hook_, group_,
+                                           divisor_, purpose);
     if (!started.ok()) {
       status_ = started.status();
       return;

@@ -36,9 +36,9 @@ namespace tandem {
 // rebuilt once, after the first backward, in the order in which gradients
 // became ready on rank 0; values, gradients and optimizer state move along (if
 // all of it is here: FlatBuffer::keeps_order).
-// An error leaves the group aborted, so that other ranks fail at once and not
-// by timeout; every later Finish returns it too.
-// MarkReady may be called from any thread; the rest from one at a time.
+// An error leaves the group aborted, so that other ranks fail at once; every
+// later Finish returns it too. MarkReady may be called from any thread; the
+// rest from one at a time.
 class Reducer {
  public:
   // `buffers` and `group` must outlive the reducer.
@@ -54,17 +54,18 @@ class Reducer {
   // FailedPrecondition for a parameter that its module has replaced.
   absl::Status PrepareForForward();
 
-  // Whether backwards that begin from now on are averaged; else gradients only
-  // gather (no_sync).
+  // Whether backwards from now on are averaged; else gradients only gather.
   void set_synchronise(bool on) { synchronise_ = on; }
   bool synchronise() const { return synchronise_; }
   // What sums are divided by from the next backward on, at first the group's
   // size; a hook divides for itself. The same on every rank.
   void set_divisor(int divisor) { divisor_ = divisor; }
   bool has_hook() const { return static_cast<bool>(hook_); }
-
-  // Takes part in the others' backward of a step with nothing of its own
-  // (Join); leaves no gradients. Between two steps, after PrepareForForward.
+  // Whether each rank gets its own share of each buffer alone from then on
+  // (optimizer_share.h): no hook, one backward between two ZeroGrad.
+  void set_scatters(bool on) { scatters_ = on; }
+  // Takes part in the others' backward with nothing of its own (Join); leaves
+  // no gradients. Between two steps, after PrepareForForward.
   absl::Status Shadow();
   // A backward begins, unless one is under way.
   void Begin();
@@ -72,19 +73,18 @@ class Reducer {
   // The gradient of the parameter at `position` (FlatSlot's) is complete.
   // Begins a backward where none is under way.
   void MarkReady(int64_t position);
-  // The same for every parameter that has a gradient and was not marked in this
+  // The same for every parameter with a gradient that was not marked in this
   // backward: what earlier ones have gathered is all that it gets.
   void MarkGathered();
   // The end of backward: starts what was not, waits for all, and settles which
   // parameters have a gradient: those used on any rank. Nothing to do when no
   // backward is under way.
-  // InvalidArgument for a parameter without gradient (and neither
-  // find_unused_parameters nor static_graph), one marked twice, a graph that
-  // changed; all name the parameters. Else the errors of Communicator and of
-  // the hook, with the bucket, its parameters and the step.
+  // InvalidArgument names parameters: without gradient (and neither option
+  // find_unused_parameters nor static_graph), marked twice, of a graph that
+  // changed. Else errors of Communicator and the hook, with bucket and step.
   absl::Status Finish();
-  // Backward has failed with `reason`, before its end: tells the other ranks.
-  // Returns what Finish will return: the first failure.
+  // Backward has failed, before its end: tells the other ranks why. Returns
+  // what Finish will: the first failure.
   absl::Status Fail(const absl::Status& reason);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
@@ -108,8 +108,7 @@ class Reducer {
   absl::Status CheckParameters() const;
   std::string Purpose(size_t index) const;
 
-  // From here on with mutex_ held.
-  void BeginBackward();
+  void BeginBackward();  // this and what follows with mutex_ held
   void BeginAveraging();
   void Mark(int64_t position);
   void StartBuckets(bool all);
@@ -129,7 +128,8 @@ class Reducer {
   std::vector<Place> places_;  // by position
   std::vector<Bucket> buckets_;
   std::vector<int64_t> order_;  // positions, as they become ready
-  bool synchronise_ = true, rebuilt_ = false, shadows_ = false;
+  bool synchronise_ = true, rebuilt_ = false, shadows_ = false,
+       scatters_ = false;
   int divisor_;
   int64_t steps_ = 0;
   ReducerTimes times_;

@@ -42,7 +42,8 @@ void Reducer::AddToTrace() const {
              {}});
   for (size_t b = 0; b < times_.buckets.size(); ++b) {
     trace.Add({"communication",
-               absl::StrCat("all-reduce of bucket ", b),
+               absl::StrCat(scatters_ ? "reduce-scatter" : "all-reduce",
+                            " of bucket ", b),
                "",
                times_.buckets[b].started,
                times_.buckets[b].ended,

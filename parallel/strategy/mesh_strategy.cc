@@ -125,7 +125,9 @@ absl::StatusOr<Score> MeshStrategyImpl::Compute(
   SetTraining(executor_->stages(), true);
   const bool at_end = !statistics_.empty() && shares_->SomeHaveFewer();
   for (TrainedStage* stage : AllStages()) {
-    TANDEM_RETURN_IF_ERROR(stage->Prepare(averages_gradients(), at_end));
+    TANDEM_RETURN_IF_ERROR(
+        stage->Prepare({averages_gradients(), at_end,
+                        /*shows_gradients=*/!learning_rate.has_value()}));
   }
   for (const auto& stage : executor_->stages()) {
     if (stage == nullptr || stage->records() == nullptr) continue;

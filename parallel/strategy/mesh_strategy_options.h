@@ -77,7 +77,8 @@ struct MeshStrategyOptions : UpdateOptions {
   std::optional<ParameterAveragingOptions> averaging;
   // Replicas share the optimizers' work: each keeps state of its own share of a
   // stage's parameters alone, updates those, and tells the others the values
-  // (ZeRO stage 1): docs/sharded_optimizer.md. The same bits as without.
+  // (ZeRO stage 1): docs/sharded_optimizer.md. The same bits as without; but
+  // after TrainStep only gradients of the own share may be averaged.
   // Nothing to share with one replica. kOn excludes `averaging`,
   // ddp.static_graph and ddp.skip_all_reduce_unused_params.
   OptimizerSharding shard_optimizer = OptimizerSharding::kOff;

@@ -40,14 +40,17 @@ std::string NameOf(const c10d::ReduceOp& op) {
 
 }  // namespace
 
+absl::Status CheckStreams() {
+  if (IsAsynchronous()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the backend sim_nccl puts its work on streams, and the simulated "
+      "devices of this process have none: make them asynchronous "
+      "(--sim_async, SimOptions::async)");
+}
+
 absl::StatusOr<c10::intrusive_ptr<NcclBackend>> NcclBackend::Create(
     const StorePtr& store, int rank, int size, NcclOptions options) {
-  if (!IsAsynchronous()) {
-    return absl::FailedPreconditionError(
-        "the backend sim_nccl puts its work on streams, and the simulated "
-        "devices of this process have none: make them asynchronous "
-        "(--sim_async, SimOptions::async)");
-  }
+  TANDEM_RETURN_IF_ERROR(CheckStreams());
   const auto device = options.device;
   auto backend =
       c10::make_intrusive<NcclBackend>(store, rank, size, std::move(options));

@@ -38,14 +38,16 @@ struct NcclOptions {
   std::optional<c10::Device> device;
 };
 
+// FailedPrecondition where this process's simulated devices have no streams.
+absl::Status CheckStreams();
+
 // For asynchronous simulated devices. One communicator for each device of this
 // rank whose tensors come, in the same order on all ranks. What works do:
 // communicator.h, work.h. A group between startCoalescing and endCoalescing is
 // one work.
 class NcclBackend : public c10d::Backend {
  public:
-  // Collective, where a device is given. FailedPrecondition where simulated
-  // devices are synchronous.
+  // Collective, where a device is given. Requires CheckStreams.
   static absl::StatusOr<c10::intrusive_ptr<NcclBackend>> Create(
       const StorePtr& store, int rank, int size, NcclOptions options);
 

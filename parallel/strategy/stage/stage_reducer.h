@@ -15,6 +15,17 @@
 
 namespace tandem {
 
+// What becomes of a stage's gradients in one step.
+struct StageStep {
+  // Whether they are averaged over replicas, where they are not summed in
+  // order; else they only gather, and nothing is sent.
+  bool averages = true;
+  bool at_end = false;  // see StageReducer
+  // Whether anybody but the optimizers is to see them: else, where replicas
+  // share these, and memory, each gets the means of its own share alone.
+  bool shows_gradients = true;
+};
+
 // A Reducer that a pipeline drives: microbatches gather, and the last action
 // that adds gradients averages, bucket by bucket, while it runs: from its
 // beginning where autograd tells of each gradient once, else from where it
@@ -39,6 +50,10 @@ class StageReducer : public StageGradients {
 
   // Whether the next step's gradients are averaged; else they only gather.
   void set_averages(bool on) { averages_ = on; }
+
+  // See Reducer.
+  void set_scatters(bool on) { reducer_.set_scatters(on); }
+  bool has_hook() const { return reducer_.has_hook(); }
 
   // Whether the next step's gradients wait for Finish: where layers share
   // statistics and a replica has fewer microbatches than others, it takes part

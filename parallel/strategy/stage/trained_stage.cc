@@ -176,14 +176,16 @@ absl::Status TrainedStage::MakeGradients(const NamedTensors& parameters) {
   return absl::OkStatus();
 }
 
-absl::Status TrainedStage::Prepare(bool averages, bool at_end) {
+absl::Status TrainedStage::Prepare(const StageStep& step) {
   ++steps_;
   for (FlatBuffer* buffer : all()) buffer->ZeroGrad();
   if (reducer_ != nullptr) {
-    reducer_->set_averages(averages);
-    reducer_->set_at_end(at_end);
+    reducer_->set_averages(step.averages);
+    reducer_->set_at_end(step.at_end);
+    reducer_->set_scatters(sharding_.shards && !step.shows_gradients &&
+                           !reducer_->has_hook() && SharesMemory(*replicas_));
   }
-  if (outer_.has_value() && !averages) outer_->Begin();
+  if (outer_.has_value() && !step.averages) outer_->Begin();
   return gradients_ == nullptr ? absl::OkStatus() : gradients_->Prepare();
 }
 

@@ -67,10 +67,8 @@ class TrainedStage {
       const std::map<std::string, std::string>& first_of_copy,
       const TrainedStageOptions& options, Communicator* replicas);
 
-  // A step begins: no parameter has a gradient. Whether gradients are averaged
-  // over replicas in it, where they are not summed in order; else they only
-  // gather, and nothing is sent. `at_end`: see StageReducer.
-  absl::Status Prepare(bool averages = true, bool at_end = false);
+  // A step begins: no parameter has a gradient. The same on every replica.
+  absl::Status Prepare(const StageStep& step = {});
   // Their way to the whole batch's; null: there are no others.
   StageGradients* gradients() { return gradients_.get(); }
 

@@ -77,6 +77,28 @@ TEST_P(CommunicatorTest, AllReduceSumIsTheClosedForm) {
       {std::begin(kNumbers), std::end(kNumbers)});
 }
 
+TEST_P(CommunicatorTest, ReduceSumGivesAnyRootTheClosedForm) {
+  Everywhere(
+      [](Communicator& world, int64_t size, at::ScalarType dtype) {
+        const int n = world.size();
+        for (int root = 0; root < n; ++root) {
+          const double factor = dtype == at::kDouble ? 0.5 : 1;
+          at::Tensor tensor = Mine(world.rank(), size, dtype);
+          TANDEM_ASSIGN_OR_RETURN(PendingCollective pending,
+                                  world.StartReduceSum(tensor, root, factor));
+          TANDEM_RETURN_IF_ERROR(pending.Wait());
+          const at::Tensor sum =
+              Mine(0, size, at::kLong).mul(n).add(n * (n - 1) / 2).to(dtype);
+          const bool is_root = world.rank() == root;
+          TANDEM_RETURN_IF_ERROR(
+              Expect(!is_root || at::equal(tensor, sum.mul(factor).to(dtype)),
+                     "the sum is wrong"));
+        }
+        return absl::OkStatus();
+      },
+      {std::begin(kNumbers), std::end(kNumbers)});
+}
+
 TEST_P(CommunicatorTest, BroadcastGivesTheRootsTensorFromAnyRoot) {
   Everywhere(
       [](Communicator& world, int64_t size, at::ScalarType dtype) {
@@ -189,6 +211,10 @@ TEST_P(CommunicatorTest, TensorsThatItDoesNotTakeAreRefusedOnTheSpot) {
         TANDEM_RETURN_IF_ERROR(
             refused(world.AllReduceSum(at::ones({2}, at::kBool))));
         TANDEM_RETURN_IF_ERROR(refused(world.Broadcast(at::ones({2}), 2)));
+        TANDEM_RETURN_IF_ERROR(
+            refused(world.StartReduceSum(at::ones({2}), 2).status()));
+        TANDEM_RETURN_IF_ERROR(
+            refused(world.StartReduceSum(turned, 0).status()));
         TANDEM_RETURN_IF_ERROR(refused(world.Broadcast(at::ones({2}), -1)));
         TANDEM_RETURN_IF_ERROR(refused(world.Subgroup({0, 0}, "x").status()));
         TANDEM_RETURN_IF_ERROR(

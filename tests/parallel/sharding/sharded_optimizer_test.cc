@@ -155,6 +155,49 @@ TEST(ShardedOptimizerStateTest, AnyNumberOfReplicasGoesOn) {
   EXPECT_EQ(resumed, 4);
 }
 
+TEST(ShardedOptimizerStateTest, SevenReplicasGiveTheBitsOfAWholeOne) {
+  const LabLayout layout = {"DdpOfSeven", "1f1b", 7};
+  const auto job = [](OptimizerSharding sharding) {
+    return ModelJob("mlp_small", /*batch=*/28, /*steps=*/4,
+                    [=](MeshStrategyOptions& options) {
+                      options.optimizer = AdamWOptions();
+                      options.shard_optimizer = sharding;
+                    });
+  };
+  const auto whole = TrainInLab(layout, job(OptimizerSharding::kOff));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  ExpectSameBits(TrainInLab(layout, job(OptimizerSharding::kOn)), whole);
+}
+
+// Who takes a step in halves sees all gradients in between; who does not, has
+// those of each replica's own share reduced alone.
+TEST(ShardedOptimizerStateTest, GradientsAreWholeForWhoSeesThem) {
+  const LabLayout layout = {"Ddp", "sequential", 2};
+  std::vector<TensorsByName> after(2), between(2);
+  LabJob job = Job(Variants()[0], /*shards=*/true, /*steps=*/2);
+  job.step = [&](const LabRank& rank, const Batch& batch,
+                 int step) -> absl::StatusOr<Score> {
+    if (step == 0) {
+      const auto score = rank.strategy->TrainStep(batch, 0.1);
+      after[rank.rank] = CopiesOf(rank.strategy->Gradients());
+      return score;
+    }
+    TANDEM_ASSIGN_OR_RETURN(const Score score,
+                            rank.strategy->ComputeGradients(batch));
+    between[rank.rank] = CopiesOf(rank.strategy->Gradients());
+    TANDEM_RETURN_IF_ERROR(rank.strategy->Update(0.1));
+    return score;
+  };
+  ASSERT_TRUE(TrainInLab(layout, job).ok());
+  ASSERT_FALSE(between[0].empty());
+  ExpectSameBits(between[0], between[1]);
+  int different = 0;
+  for (const auto& [name, gradient] : after[0]) {
+    different += !gradient.equal(after[1].at(name));
+  }
+  EXPECT_GT(different, 0);
+}
+
 // Each replica's own parameters are its own to step.
 TEST(ShardedOptimizerStateTest, IgnoredParametersAreNotShared) {
   std::string name;

@@ -53,7 +53,10 @@ json SpansOf(const std::vector<TraceEvent>& events) {
   json spans = {{"all_reduces", json::array()}, {"backwards", json::array()}};
   for (const TraceEvent& each : events) {
     const char* kind = nullptr;
-    if (absl::StartsWith(each.name, "all-reduce")) kind = "all_reduces";
+    if (absl::StartsWith(each.name, "all-reduce") ||
+        absl::StartsWith(each.name, "reduce-scatter")) {
+      kind = "all_reduces";
+    }
     if (absl::StartsWith(each.track, "device") &&
         absl::StartsWith(each.name, "backward")) {
       kind = "backwards";

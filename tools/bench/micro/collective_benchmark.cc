@@ -7,6 +7,8 @@
 // A row a size: microseconds as rank 0 sees them, the median of rounds in which
 // the ways take turns, and the bandwidth (bytes of one tensor over time).
 //   in place  shm, tensors of NewGroupBuffer: nothing is copied
+//   scatter   the same, but one rank alone gets the sum, each in its turn: of
+//             buckets that lie in one rank's share of an optimizer
 //   staged    shm, tensors from elsewhere: through slots of shared memory
 //   gloo      sockets on loopback
 // (Where a message's tensor lies makes no difference: there are two ways then.)
@@ -47,7 +49,8 @@ constexpr std::chrono::seconds kTimeout(60);
 struct Way {
   const char* name;
   Communicator* group;
-  bool shared;  // memory of NewGroupBuffer
+  bool shared;            // memory of NewGroupBuffer
+  bool scatters = false;  // instead of an all-reduce
 };
 
 absl::StatusOr<at::Tensor> MakeTensor(const Way& way, int64_t numel) {
@@ -75,18 +78,31 @@ absl::Status SendThereAndBack(Communicator& group, const at::Tensor& tensor) {
   return (first ? Receive : Send)(group, tensor);
 }
 
+absl::Status Reduce(Communicator& group, const at::Tensor& tensor, int root) {
+  TANDEM_ASSIGN_OR_RETURN(PendingCollective sum,
+                          group.StartReduceSum(tensor, root));
+  return sum.Wait();
+}
+
+// For the `i`th time.
+absl::Status RunOnce(const Way& way, const at::Tensor& tensor, int i) {
+  if (absl::GetFlag(FLAGS_messages)) {
+    return SendThereAndBack(*way.group, tensor);
+  }
+  return way.scatters ? Reduce(*way.group, tensor, i % way.group->size())
+                      : way.group->AllReduceSum(tensor);
+}
+
 // Microseconds for each of `count` all-reduces, or messages, in a row.
 absl::StatusOr<double> TimeOne(const Way& way, const at::Tensor& tensor,
                                int count) {
-  const bool messages = absl::GetFlag(FLAGS_messages);
   TANDEM_RETURN_IF_ERROR(way.group->Barrier());
   const auto start = Clock::now();
   for (int i = 0; i < count; ++i) {
-    TANDEM_RETURN_IF_ERROR(messages ? SendThereAndBack(*way.group, tensor)
-                                    : way.group->AllReduceSum(tensor));
+    TANDEM_RETURN_IF_ERROR(RunOnce(way, tensor, i));
   }
   const std::chrono::duration<double, std::micro> took = Clock::now() - start;
-  return took.count() / count / (messages ? 2 : 1);
+  return took.count() / count / (absl::GetFlag(FLAGS_messages) ? 2 : 1);
 }
 
 absl::Status MeasureSize(const std::vector<Way>& ways, int64_t bytes) {
@@ -132,6 +148,7 @@ absl::Status RunRank(const StorePtr& store, int rank) {
       messages ? std::vector<Way>{{"shm", shm.get(), false},
                                   {"gloo", gloo.get(), false}}
                : std::vector<Way>{{"in place", shm.get(), true},
+                                  {"scatter", shm.get(), true, true},
                                   {"staged", shm.get(), false},
                                   {"gloo", gloo.get(), false}};
   if (rank == 0) {
