@@ -68,8 +68,8 @@ MadeBackend MakeNccl(const GroupPlace& place,
   nccl.watchdog_timeout = options.timeout + std::chrono::minutes(1);
   nccl.name = place.name;
   nccl.rank_names.assign(options.rank_names.begin(), options.rank_names.end());
-  return MakeNcclBackend(place.store, place.rank, place.size(),
-                         *options.device, nccl);
+  return MakeNcclBackend(place.store, place.rank, place.size(), *options.device,
+                         nccl);
 }
 
 using BackendType = c10d::ProcessGroup::BackendType;

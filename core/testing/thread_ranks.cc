@@ -72,7 +72,8 @@ absl::Status RunThreadRanks(
 absl::Status RunThreadRanks(
     int n, const std::function<absl::Status(Communicator&)>& fn,
     const CommunicatorOptions& options) {
-  return RunThreadRanks(n, fn, [&] { return options; }, options.timeout);
+  return RunThreadRanks(
+      n, fn, [&] { return options; }, options.timeout);
 }
 
 absl::Status RunThreadRanks(

@@ -18,8 +18,8 @@ namespace tandem {
 std::string TestBackend();
 
 // Calls `fn` on `n` threads, each with its rank's communicator: TestBackend()
-// over a HashStore and loopback, named "world". Returns the first failure, in time,
-// as "rank 2: ..."; exceptions are failures too.
+// over a HashStore and loopback, named "world". Returns the first failure, in
+// time, as "rank 2: ..."; exceptions are failures too.
 //
 // Collectives end by `options.timeout`, 30 s unless it is given. A thread that
 // waits for something else cannot be stopped: when ranks have not returned

@@ -20,18 +20,19 @@ namespace tandem {
 //
 // Receives are started ahead of time, so that messages move while this rank
 // computes: in the order in which they are taken, or on a lane, where nothing
-// else tells them apart, in that in which they are sent. What was sent lives until a message of the other direction shows
-// that it was taken (ChannelStep::taken); a sender waits when `capacity`
-// messages are left.
+// else tells them apart, in that in which they are sent. What was sent lives
+// until a message of the other direction shows that it was taken
+// (ChannelStep::taken); a sender waits when `capacity` messages are left.
 //
 // Errors are the communicator's, and InvalidArgument when activations have
 // other shapes than earlier ones of the step with as large a microbatch.
 // Closing an end aborts the communicator: another step is not possible then.
 struct RemoteChannelOptions {
-  Communicator* group = nullptr;   // must outlive the ends
-  int peer = 0;                    // rank in the group
+  Communicator* group = nullptr;  // must outlive the ends
+  int peer = 0;                   // rank in the group
   // Where streams carry tensors: each direction's own communicator of the two
-  // ranks, of this side's device. Then `group` carries the layouts, of the host.
+  // ranks, of this side's device. Then `group` carries the layouts, of the
+  // host.
   Communicator* activations_lane = nullptr;
   Communicator* gradients_lane = nullptr;
   int stage = 0;                   // whose output crosses

@@ -71,8 +71,8 @@ Communicator& RemoteChannelEnd::CarrierOf(size_t slot) const {
 RankMessage RemoteChannelEnd::Message(bool sends, const at::Tensor& tensor,
                                       int microbatch, size_t slot) const {
   const bool on_lane = has_lane() && slot > 0;
-  return {sends, FlatView(tensor),
-          on_lane ? 1 - lane()->rank() : options_.peer, Tag(microbatch, slot)};
+  return {sends, FlatView(tensor), on_lane ? 1 - lane()->rank() : options_.peer,
+          Tag(microbatch, slot)};
 }
 
 absl::StatusOr<PendingCollective> RemoteChannelEnd::Send(

@@ -87,8 +87,8 @@ class RemoteChannelEnd {
     return has_lane() ? step_.sent : step_.order;
   }
 
-  // `slot`: which of a message's tensors, from 1; 0 is its layout, which lies on
-  // the host.
+  // `slot`: which of a message's tensors, from 1; 0 is its layout, which lies
+  // on the host.
   absl::StatusOr<PendingCollective> Send(const at::Tensor& tensor,
                                          int microbatch, size_t slot);
   absl::StatusOr<PendingCollective> Receive(const at::Tensor& tensor,

@@ -15,11 +15,11 @@
 
 namespace tandem {
 
-// On streams messages have no tags: those of one communicator stand in one line,
-// both directions of them. A pipeline posts receives before it sends what they
-// answer, so each direction of each cut is a line of its own, in which both
-// sides follow the sender's order. (Megatron alternates between two groups for
-// the same reason.)
+// On streams messages have no tags: those of one communicator stand in one
+// line, both directions of them. A pipeline posts receives before it sends what
+// they answer, so each direction of each cut is a line of its own, in which
+// both sides follow the sender's order. (Megatron alternates between two groups
+// for the same reason.)
 class PipelineLanes {
  public:
   struct Lane {

@@ -19,9 +19,10 @@ namespace tandem {
 
 // The communicators of one rank: with the other ranks of its pipeline, and for
 // each stage that it holds with that stage's other replicas (all ranks, where
-// each has the one stage and they serve its device). The former carry tensors of
-// the host alone, the latter those of the stage's device as well. Each is used in an order that the schedule fixes, so
-// no two of them can wait for each other.
+// each has the one stage and they serve its device). The former carry tensors
+// of the host alone, the latter those of the stage's device as well. Each is
+// used in an order that the schedule fixes, so no two of them can wait for each
+// other.
 class MeshGroups {
  public:
   // `world` has the mesh's ranks (null: one) and must outlive this. `stages`

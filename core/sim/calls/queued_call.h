@@ -24,7 +24,8 @@ namespace sim {
 void CallQueued(const c10::OperatorHandle& op, const OperatorTraits& traits,
                 torch::jit::Stack* stack);
 
-// Runs the call when the current stream of its device has done what it was given.
+// Runs the call when the current stream of its device has done what it was
+// given.
 void CallDrained(const c10::OperatorHandle& op, const OperatorTraits& traits,
                  torch::jit::Stack* stack);
 
