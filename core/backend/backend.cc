@@ -120,7 +120,9 @@ absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
                                     options, group.get()));
   if (names.device == "nccl") TANDEM_RETURN_IF_ERROR(CheckNcclIsBuilt());
   if (names.device == "sim_nccl") TANDEM_RETURN_IF_ERROR(sim::CheckStreams());
-  if (!names.device.empty() && options.device.has_value()) {
+  const bool has_device = !names.device.empty() && options.device.has_value() &&
+                          options.device->type() == names.device_type;
+  if (has_device) {
     TANDEM_RETURN_IF_ERROR(AddBackend(names.device, names.device_type, place,
                                       options, group.get()));
   }
@@ -141,6 +143,12 @@ void AbortBackends(c10d::ProcessGroup& group, const std::string& reason) {
       backend->abort();
     }
   }
+}
+
+absl::Status CheckPeers(c10d::ProcessGroup& group) {
+  const auto host = group.getBackend(c10::DeviceType::CPU);
+  const auto* const shm = dynamic_cast<ShmBackend*>(host.get());
+  return shm == nullptr ? absl::OkStatus() : shm->CheckPeers();
 }
 
 }  // namespace tandem

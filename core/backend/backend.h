@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/backend/communicator_options.h"
 #include "core/store/store.h"
@@ -52,6 +53,11 @@ absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
 // Backend::abort() of the group's backends. Where a backend can tell the other
 // ranks why (shm can), their errors say `reason`.
 void AbortBackends(c10d::ProcessGroup& group, const std::string& reason);
+
+// Unavailable when another rank has died, given up ("rank 1 gave up: REASON") or
+// left, as far as the host's backend knows (shm does, on one host): for who
+// waits for a stream, which does not.
+absl::Status CheckPeers(c10d::ProcessGroup& group);
 
 }  // namespace tandem
 

@@ -15,7 +15,7 @@ using std::chrono::microseconds;
 constexpr microseconds kFirstPause(20);
 constexpr microseconds kLongestPause(5000);
 constexpr microseconds kLookPause(500000);
-constexpr std::chrono::seconds kGrace(2);
+constexpr std::chrono::seconds kGrace(1);
 
 }  // namespace
 
@@ -54,9 +54,8 @@ void PolledWork::Look(const std::function<void()>& look) {
   try {
     look();
   } catch (...) {
-    // What the work says itself tells more.
-    AwaitEnd(Clock::now() + kGrace, nullptr);
-    throw;
+    // What the work says itself tells more; and it may just be ending.
+    if (!AwaitEnd(Clock::now() + kGrace, nullptr)) throw;
   }
 }
 

@@ -2,10 +2,13 @@
 
 #include <c10/util/Exception.h>
 
+#include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 #include <vector>
 
+#include "core/backend/backend.h"
 #include "core/backend/polled_work.h"
 #include "core/backend/work_thread.h"
 #include "core/base/status_macros.h"
@@ -21,16 +24,18 @@ void CollectiveRunner::LookAfter(Call call, const WorkPtr& work,
   if (auto* const notifier = dynamic_cast<NotifiesCompletion*>(work.get())) {
     notifier->OnCompletion(end);
   }
-  // The job's watch does it for all groups, where there is one.
-  std::function<void()> at_others;
-  if (job_watch_ == nullptr) {
-    at_others = [store = member_.store] {
-      TORCH_CHECK_WITH(DistNetworkError, !SomebodyFailed(*store),
-                       "another rank failed");
-    };
-  }
-  const auto polled = c10::make_intrusive<PolledWork>(work, options_.timeout,
-                                                      std::move(at_others));
+  // A stream does not know that a rank has gone, which the host's backend may;
+  // of failures elsewhere in the job its watch knows, where there is one.
+  const auto at_others = [group = process_group_, store = member_.store,
+                          has_watch = job_watch_ != nullptr] {
+    const absl::Status peers = CheckPeers(*group);
+    TORCH_CHECK_WITH(DistNetworkError, peers.ok(),
+                     std::string(peers.message()));
+    TORCH_CHECK_WITH(DistNetworkError, has_watch || !SomebodyFailed(*store),
+                     "another rank failed");
+  };
+  const auto polled =
+      c10::make_intrusive<PolledWork>(work, options_.timeout, at_others);
   const auto look = [this, polled, call = std::move(call),
                      end = std::move(end)] {
     // Who waits next is told.

@@ -95,6 +95,9 @@ class ShmBackend : public c10d::Backend {
   at::Tensor allocateTensor(long size, at::TensorOptions options = {}) override;
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
 
+  // For who waits for other ranks elsewhere: ShmGroup::CheckPeers().
+  absl::Status CheckPeers() const { return group_->CheckPeers(); }
+
   // Others' collectives fail at once with "rank R gave up: REASON" (of which
   // 1 KiB is told), and this rank's as well.
   void Abort(const std::string& reason);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/status_macros.h"
+#include "core/shm/memory/states.h"
 
 namespace tandem {
 
@@ -37,6 +38,10 @@ ShmGroup::ShmGroup(int rank, ShmSegment segment, ShmConnections connections,
   segment_.page(rank).pid.store(getpid());
   queue_ = std::make_unique<ShmQueue>(&segment_, rank, &connections_);
   mail_ = std::make_unique<ShmMail>(&segment_, rank, &connections_);
+}
+
+absl::Status ShmGroup::CheckPeers() const {
+  return CheckPresence(segment_, rank_, [this](int r) { return r != rank_; });
 }
 
 ShmGroup::~ShmGroup() { Close(); }

@@ -39,6 +39,9 @@ class ShmGroup {
   ShmQueue& queue() { return *queue_; }
   ShmMail& mail() { return *mail_; }
 
+  // Unavailable, as waits have it, when another rank has died, given up or left.
+  absl::Status CheckPeers() const;
+
   // Finishes what is queued and leaves: a peer that waits for more is told so.
   // The second time it does nothing.
   void Close();

@@ -11,7 +11,7 @@ seeds=$2
 filter=${3:-*/sim*}
 log=$TEST_TMPDIR/log
 
-export TANDEM_SIM_ASYNC=200
+export TANDEM_SIM_ASYNC=${TANDEM_SIM_ASYNC:-200}
 for seed in $(seq 1 "$seeds"); do
   if ! TANDEM_SIM_SEED=$seed "$program" --gtest_filter="$filter" >"$log" 2>&1; then
     cat "$log"

@@ -1,3 +1,0 @@
-#!/usr/bin/env bash
-# Runs another test, in the environment of this one.
-exec "$@"
