@@ -54,8 +54,8 @@ absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
 // ranks why (shm can), their errors say `reason`.
 void AbortBackends(c10d::ProcessGroup& group, const std::string& reason);
 
-// Unavailable when another rank has died, given up ("rank 1 gave up: REASON") or
-// left, as far as the host's backend knows (shm does, on one host): for who
+// Unavailable when another rank has died, given up ("rank 1 gave up: REASON")
+// or left, as far as the host's backend knows (shm does, on one host): for who
 // waits for a stream, which does not.
 absl::Status CheckPeers(c10d::ProcessGroup& group);
 

@@ -39,7 +39,8 @@ class ShmGroup {
   ShmQueue& queue() { return *queue_; }
   ShmMail& mail() { return *mail_; }
 
-  // Unavailable, as waits have it, when another rank has died, given up or left.
+  // Unavailable, as waits have it, when another rank has died, given up or
+  // left.
   absl::Status CheckPeers() const;
 
   // Finishes what is queued and leaves: a peer that waits for more is told so.
