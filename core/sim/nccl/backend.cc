@@ -32,10 +32,16 @@ std::string Text(const char* what, const at::Tensor& tensor,
                       detail.empty() ? "" : ", ", detail);
 }
 
+NcclPart Collective(std::string text,
+                    std::function<NcclBackend::WorkPtr(c10d::Backend&)> start) {
+  NcclPart part;
+  part.collective = std::move(text);
+  part.start = std::move(start);
+  return part;
+}
+
 std::string NameOf(const c10d::ReduceOp& op) {
-  return absl::StrCat(
-      "operator ",
-      static_cast<int>(static_cast<c10d::ReduceOp::RedOpType>(op)));
+  return absl::StrCat("operator ", static_cast<int>(op.op_));
 }
 
 }  // namespace
@@ -119,58 +125,52 @@ NcclBackend::WorkPtr NcclBackend::Launch(OpType type, NcclPart part,
                            tensors.end());
     return nullptr;
   }
-  std::vector<NcclPart> parts;
-  parts.push_back(std::move(part));
-  return CommunicatorOf(tensors.front().device())
-      .Launch(type, std::move(parts), tensors);
+  return CommunicatorOf(tensors.front().device()).Launch(type, {part}, tensors);
 }
 
 NcclBackend::WorkPtr NcclBackend::allreduce(
     Tensors& tensors, const c10d::AllreduceOptions& options) {
-  NcclPart part;
-  part.collective = Text("all-reduce", tensors.at(0), NameOf(options.reduceOp));
-  part.start = [on = HostAliases(tensors),
-                options](c10d::Backend& wire) mutable {
-    return wire.allreduce(on, options);
-  };
+  auto part = Collective(
+      Text("all-reduce", tensors.at(0), NameOf(options.reduceOp)),
+      [on = HostAliases(tensors), options](c10d::Backend& wire) mutable {
+        return wire.allreduce(on, options);
+      });
   return Launch(OpType::ALLREDUCE, std::move(part), tensors);
 }
 
 NcclBackend::WorkPtr NcclBackend::broadcast(
     Tensors& tensors, const c10d::BroadcastOptions& options) {
-  NcclPart part;
-  part.collective = Text("broadcast", tensors.at(0),
-                         absl::StrCat("from rank ", options.rootRank));
-  part.start = [on = HostAliases(tensors),
-                options](c10d::Backend& wire) mutable {
-    return wire.broadcast(on, options);
-  };
+  auto part = Collective(
+      Text("broadcast", tensors.at(0),
+           absl::StrCat("from rank ", options.rootRank)),
+      [on = HostAliases(tensors), options](c10d::Backend& wire) mutable {
+        return wire.broadcast(on, options);
+      });
   return Launch(OpType::BROADCAST, std::move(part), tensors);
 }
 
 NcclBackend::WorkPtr NcclBackend::reduce(Tensors& tensors,
                                          const c10d::ReduceOptions& options) {
-  NcclPart part;
-  part.collective = Text(
-      "reduce", tensors.at(0),
-      absl::StrCat(NameOf(options.reduceOp), " to rank ", options.rootRank));
-  part.start = [on = HostAliases(tensors),
-                options](c10d::Backend& wire) mutable {
-    return wire.reduce(on, options);
-  };
+  auto part = Collective(
+      Text("reduce", tensors.at(0),
+           absl::StrCat(NameOf(options.reduceOp), " to rank ",
+                        options.rootRank)),
+      [on = HostAliases(tensors), options](c10d::Backend& wire) mutable {
+        return wire.reduce(on, options);
+      });
   return Launch(OpType::REDUCE, std::move(part), tensors);
 }
 
 NcclBackend::WorkPtr NcclBackend::allgather(
     std::vector<Tensors>& outputs, Tensors& inputs,
     const c10d::AllgatherOptions& options) {
-  NcclPart part;
-  part.collective = Text("all-gather", inputs.at(0));
-  part.start = [out = HostAliases(outputs.at(0)), in = HostAliases(inputs),
-                options](c10d::Backend& wire) mutable {
-    std::vector<Tensors> outs = {out};
-    return wire.allgather(outs, in, options);
-  };
+  auto part =
+      Collective(Text("all-gather", inputs.at(0)),
+                 [out = HostAliases(outputs.at(0)), in = HostAliases(inputs),
+                  options](c10d::Backend& wire) mutable {
+                   std::vector<Tensors> outs = {out};
+                   return wire.allgather(outs, in, options);
+                 });
   Tensors all = outputs[0];
   all.push_back(inputs[0]);
   return Launch(OpType::ALLGATHER, std::move(part), all);
@@ -179,24 +179,23 @@ NcclBackend::WorkPtr NcclBackend::allgather(
 NcclBackend::WorkPtr NcclBackend::_allgather_base(
     at::Tensor& output, at::Tensor& input,
     const c10d::AllgatherOptions& options) {
-  NcclPart part;
-  part.collective = Text("all-gather", input);
-  part.start = [out = HostAlias(output), in = HostAlias(input),
-                options](c10d::Backend& wire) mutable {
-    return wire._allgather_base(out, in, options);
-  };
+  auto part = Collective(Text("all-gather", input),
+                         [out = HostAlias(output), in = HostAlias(input),
+                          options](c10d::Backend& wire) mutable {
+                           return wire._allgather_base(out, in, options);
+                         });
   return Launch(OpType::_ALLGATHER_BASE, std::move(part), {output, input});
 }
 
 NcclBackend::WorkPtr NcclBackend::_reduce_scatter_base(
     at::Tensor& output, at::Tensor& input,
     const c10d::ReduceScatterOptions& options) {
-  NcclPart part;
-  part.collective = Text("reduce-scatter", input, NameOf(options.reduceOp));
-  part.start = [out = HostAlias(output), in = HostAlias(input),
-                options](c10d::Backend& wire) mutable {
-    return wire._reduce_scatter_base(out, in, options);
-  };
+  auto part =
+      Collective(Text("reduce-scatter", input, NameOf(options.reduceOp)),
+                 [out = HostAlias(output), in = HostAlias(input),
+                  options](c10d::Backend& wire) mutable {
+                   return wire._reduce_scatter_base(out, in, options);
+                 });
   return Launch(OpType::_REDUCE_SCATTER_BASE, std::move(part), {output, input});
 }
 
@@ -205,12 +204,9 @@ NcclBackend::WorkPtr NcclBackend::barrier(const c10d::BarrierOptions& options) {
       options.device.has_value() ? options.device : options_.device;
   TORCH_CHECK_WITH(ValueError, device.has_value(),
                    "a barrier of sim_nccl must know its device");
-  NcclPart part;
-  part.collective = "barrier";
-  part.start = [](c10d::Backend& wire) { return wire.barrier(); };
-  std::vector<NcclPart> parts;
-  parts.push_back(std::move(part));
-  return CommunicatorOf(*device).Launch(OpType::BARRIER, std::move(parts), {});
+  auto part =
+      Collective("barrier", [](c10d::Backend& wire) { return wire.barrier(); });
+  return CommunicatorOf(*device).Launch(OpType::BARRIER, {part}, {});
 }
 
 NcclBackend::WorkPtr NcclBackend::Message(bool sends, Tensors& tensors,
@@ -240,10 +236,9 @@ NcclBackend::WorkPtr NcclBackend::endCoalescing() {
   TORCH_CHECK(group_.has_value(), "no group has been started");
   Group group = *std::exchange(group_, std::nullopt);
   TORCH_CHECK(!group.tensors.empty(), "a group of nothing");
-  NcclCommunicator& communicator =
-      CommunicatorOf(group.tensors.front().device());
-  return communicator.Launch(OpType::COALESCED, std::move(group.parts),
-                             std::move(group.tensors));
+  return CommunicatorOf(group.tensors.front().device())
+      .Launch(OpType::COALESCED, std::move(group.parts),
+              std::move(group.tensors));
 }
 
 void NcclBackend::Abort(const std::string& reason) {

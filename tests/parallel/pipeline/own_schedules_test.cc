@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
+#include "core/sim/testing.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
@@ -120,9 +122,9 @@ absl::Status RunStep(PipelineExecutor& executor, const LayerSpecs& specs,
   TANDEM_ASSIGN_OR_RETURN(const Inference inference,
                           executor.Infer(batches, /*keeps_outputs=*/true));
   for (auto& [name, parameter] : NamedParameters(executor.stages())) {
-    EXPECT_TRUE(
-        parameter.grad().defined() &&
-        parameter.grad().allclose(expected.gradients.at(name), 1e-4, 1e-6))
+    EXPECT_TRUE(parameter.grad().defined() &&
+                parameter.grad().cpu().allclose(expected.gradients.at(name),
+                                                1e-4, 1e-6))
         << name << " in schedule " << executor.schedule().name;
     at::Tensor its = parameter;
     its.mutable_grad().reset();
@@ -131,7 +133,7 @@ absl::Status RunStep(PipelineExecutor& executor, const LayerSpecs& specs,
   EXPECT_NEAR(score.loss(), expected.loss, 1e-5);
   EXPECT_EQ(inference.outputs.size(), expected.outputs.size());
   for (size_t i = 0; i < expected.outputs.size(); ++i) {
-    EXPECT_TRUE(inference.outputs[i].equal(expected.outputs[i])) << i;
+    EXPECT_TRUE(inference.outputs[i].cpu().equal(expected.outputs[i])) << i;
   }
   return absl::OkStatus();
 }
@@ -174,9 +176,26 @@ TEST(OwnSchedulesTest, RunOnTheDevicesOfAProcess) {
   }
 }
 
+// TestBackend(), if it is told, else both of the host's.
+std::vector<std::string> Backends() {
+  if (std::getenv("TANDEM_TEST_BACKEND") != nullptr) return {TestBackend()};
+  return {"gloo", "shm"};
+}
+
+std::vector<c10::Device> DevicesOf(int rank, int count,
+                                   const std::string& backend) {
+  const auto size = static_cast<size_t>(count);
+  if (backend != "sim_nccl") return std::vector<c10::Device>(size, c10::kCPU);
+  const std::vector<c10::Device> all = SimDevices(count * (rank + 1));
+  return {all.end() - count, all.end()};
+}
+
+// Simulated devices are made before a process's first backward.
+[[maybe_unused]] const bool has_devices =
+    !DevicesOf(0, 1, Backends().front()).empty();
+
 absl::Status RunOverRanks(const std::vector<Cell>& cells, int ranks,
-                          int devices_per_rank,
-                          const std::string& backend = "shm") {
+                          int devices_per_rank, const std::string& backend) {
   CommunicatorOptions options;
   options.backend = backend;
   options.all_local = true;
@@ -185,7 +204,7 @@ absl::Status RunOverRanks(const std::vector<Cell>& cells, int ranks,
       ranks,
       [&](Communicator& world) -> absl::Status {
         PipelineLayout layout;
-        layout.devices.assign(static_cast<size_t>(devices_per_rank), c10::kCPU);
+        layout.devices = DevicesOf(world.rank(), devices_per_rank, backend);
         layout.group = &world;
         for (const Cell& cell : cells) {
           TANDEM_RETURN_IF_ERROR(RunCell(cell, layout));
@@ -200,7 +219,7 @@ TEST(OwnSchedulesTest, RunOverRanks) {
   for (const auto& [ranks, devices] :
        {std::pair(2, 1), std::pair(3, 1), std::pair(2, 2)}) {
     const auto cells = RandomCells(30, ranks * devices, random);
-    for (const char* backend : {"shm", "gloo"}) {
+    for (const std::string& backend : Backends()) {
       const absl::Status status = RunOverRanks(cells, ranks, devices, backend);
       EXPECT_TRUE(status.ok())
           << status << ", " << ranks << " ranks, " << backend;
@@ -225,7 +244,7 @@ TEST(OwnSchedulesTest, LargeMessagesMayBeTakenInAnyOrder) {
     // 400 KiB each: more than is on its way at once.
     cells.push_back({schedule, ActivationCheckpointing::kNever, 800, 128});
   }
-  for (const char* backend : {"gloo", "shm"}) {
+  for (const std::string& backend : Backends()) {
     const absl::Status status = RunOverRanks(cells, 2, 1, backend);
     EXPECT_TRUE(status.ok()) << status << ", " << backend;
   }

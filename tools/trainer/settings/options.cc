@@ -128,19 +128,7 @@ absl::Status CheckReproducible(const TrainOptions& options) {
 }
 
 absl::Status CheckTogether(const TrainOptions& options) {
-  const std::string& device = options.devices.device;
-  if (options.backend == "sim_nccl" && device != "sim") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--backend=sim_nccl rehearses NCCL on simulated devices: "
-                     "set --device=sim, not ",
-                     device));
-  }
-  if (options.backend == "nccl" && device != "cuda") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--backend=nccl is for GPUs: set --device=cuda, or rehearse it with "
-        "--device=sim --backend=sim_nccl; --device is ",
-        device));
-  }
+  TANDEM_RETURN_IF_ERROR(CheckBackend(options));
   TANDEM_RETURN_IF_ERROR(CheckPrecision(options));
   TANDEM_RETURN_IF_ERROR(CheckReproducible(options));
   if (options.ddp.uneven_inputs == "join" && options.drop_last) {

@@ -70,6 +70,7 @@ std::optional<GradScalerOptions> GradScalerOf(const TrainOptions& options);
 
 // Whether all these fit each other, and what else says how gradients travel.
 absl::Status CheckPrecision(const TrainOptions& options);
+absl::Status CheckBackend(const TrainOptions& options);
 
 // --checkpoint_layers and --checkpoint_every.
 SelectiveCheckpointing SelectiveOf(const TrainOptions& options);

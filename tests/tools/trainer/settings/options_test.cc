@@ -153,6 +153,14 @@ INSTANTIATE_TEST_SUITE_P(
                     o.optimizer = "adam";
                   },
                   "--nesterov is sgd's"},
+        BadOption{[](TrainOptions& o) { o.backend = "sim_nccl"; },
+                  "--backend=sim_nccl rehearses NCCL on simulated devices: set "
+                  "--device=sim, not cpu"},
+        BadOption{[](TrainOptions& o) {
+                    o.backend = "nccl";
+                    o.devices.device = "sim";
+                  },
+                  "--backend=nccl is for GPUs: set --device=cuda"},
         BadOption{[](TrainOptions& o) {
                     o.amsgrad = true;
                     o.optimizer = "sgd";

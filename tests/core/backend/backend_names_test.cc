@@ -1,0 +1,61 @@
+// Names of backends, as PyTorch's init_process_group has them.
+
+#include "core/backend/backend_names.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ParseBackend, OneNameServesTheHostOrADeviceBesideShm) {
+  for (const char* host : {"shm", "gloo"}) {
+    const auto names = ParseBackend(host);
+    ASSERT_TRUE(names.ok()) << names.status();
+    EXPECT_EQ(names->host, host);
+    EXPECT_EQ(names->device, "");
+  }
+  const auto sim = ParseBackend("sim_nccl");
+  ASSERT_TRUE(sim.ok()) << sim.status();
+  EXPECT_EQ(sim->host, "shm");
+  EXPECT_EQ(sim->device, "sim_nccl");
+  EXPECT_EQ(sim->device_type, c10::DeviceType::PrivateUse1);
+  const auto nccl = ParseBackend("nccl");
+  ASSERT_TRUE(nccl.ok()) << nccl.status();
+  EXPECT_EQ(nccl->device, "nccl");
+  EXPECT_EQ(nccl->device_type, c10::DeviceType::CUDA);
+}
+
+TEST(ParseBackend, TwoByTheirDevicesInAnyOrder) {
+  for (const char* text : {"cpu:gloo,cuda:nccl", "cuda:nccl,cpu:gloo"}) {
+    const auto names = ParseBackend(text);
+    ASSERT_TRUE(names.ok()) << names.status();
+    EXPECT_EQ(names->host, "gloo");
+    EXPECT_EQ(names->device, "nccl");
+  }
+}
+
+TEST(ParseBackend, RefusesOthersAndListsWhatThereIs) {
+  for (const char* text :
+       {"", "mpi", "cpu:nccl", "cuda:gloo", "cpu:", ":shm", "shm,", "SHM"}) {
+    const auto names = ParseBackend(text);
+    ASSERT_FALSE(names.ok()) << text;
+    EXPECT_THAT(std::string(names.status().message()),
+                HasSubstr("known are: shm, gloo, sim_nccl, nccl"));
+  }
+}
+
+TEST(BackendMultiplies, GlooAloneDoesNot) {
+  EXPECT_TRUE(BackendMultiplies("shm"));
+  EXPECT_TRUE(BackendMultiplies("nccl"));
+  EXPECT_TRUE(BackendMultiplies("sim_nccl"));
+  EXPECT_FALSE(BackendMultiplies("gloo"));
+  EXPECT_FALSE(BackendMultiplies(""));
+}
+
+}  // namespace
+}  // namespace tandem
