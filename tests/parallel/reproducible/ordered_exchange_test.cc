@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <tuple>
 #include <vector>
@@ -13,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/random/random.h"
+#include "core/sim/testing.h"
+#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 
 namespace tandem {
@@ -33,28 +36,45 @@ at::Tensor SumOf(const SummationTree& tree, const Node& node, int64_t size) {
   return sum.add(SumOf(tree, SummationTree::Sibling(left), size));
 }
 
+// Simulated devices where the backend is for those.
+const c10::DeviceType device_type =
+    TestBackend() == "sim_nccl" ? SimDevices(1).front().type() : c10::kCPU;
+
 // Replicas, terms of each, numbers of each.
 class OrderedExchangeTest
-    : public testing::TestWithParam<std::tuple<int, int, int>> {};
+    : public testing::TestWithParam<std::tuple<int, int, int>> {
+ protected:
+  static CommunicatorOptions Options() {
+    CommunicatorOptions options;
+    options.backend = TestBackend();
+    options.timeout = std::chrono::seconds(30);
+    return WithTestDevice(options);
+  }
+
+ private:
+  TestDeviceTypeScope scope_{device_type};
+};
 
 TEST_P(OrderedExchangeTest, EveryReplicaHasTheTreesBits) {
   const auto [replicas, terms, size] = GetParam();
   const SummationTree tree(replicas * terms);
   const absl::Status status = RunThreadRanks(
-      replicas, [&, size = size](Communicator& group) -> absl::Status {
+      replicas,
+      [&, size = size](Communicator& group) -> absl::Status {
         const OrderedExchange exchange(tree, &group);
         std::vector<at::Tensor> sums;
         for (const Node& node : exchange.cover()) {
-          sums.push_back(SumOf(tree, node, size));
+          sums.push_back(SumOf(tree, node, size).to(TestDevice()));
         }
         const at::Tensor expected = SumOf(tree, tree.root(), size);
         for (int number : {0, 1}) {
-          const at::Tensor result = at::full({size}, -1.0);
+          const at::Tensor result = at::full({size}, -1.0).to(TestDevice());
           TANDEM_RETURN_IF_ERROR(exchange.Sum(sums, number, result));
-          EXPECT_TRUE(result.equal(expected)) << "rank " << group.rank();
+          EXPECT_TRUE(result.cpu().equal(expected)) << "rank " << group.rank();
         }
         return absl::OkStatus();
-      });
+      },
+      &Options, std::chrono::seconds(30));
   EXPECT_TRUE(status.ok()) << status;
 }
 
