@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,13 @@ struct Shape {
 
 std::string NameOf(const Shape& shape) {
   return absl::StrCat(shape.data, "x", shape.pipe);
+}
+
+// All on the CPU.
+std::map<int, c10::Device> Placed(const Ranks& stages) {
+  std::map<int, c10::Device> placed;
+  for (const int stage : stages) placed.emplace(stage, c10::kCPU);
+  return placed;
 }
 
 // Two stages a rank, as with two chunks a device: p and p + pipe.
@@ -67,8 +75,9 @@ TEST_P(MeshGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
         const int rank = world.rank();
         const int replica = mesh.IndexAlong(kDataAxis, rank);
         const Ranks stages = StagesOf(mesh, rank);
-        TANDEM_ASSIGN_OR_RETURN(const MeshGroups groups,
-                                MeshGroups::Create(&world, mesh, stages));
+        TANDEM_ASSIGN_OR_RETURN(
+            const MeshGroups groups,
+            MeshGroups::Create(&world, mesh, Placed(stages)));
         EXPECT_EQ(groups.world(), &world);
         EXPECT_EQ(groups.replica(), replica);
         EXPECT_EQ(groups.replicas(), shape.data);
@@ -103,7 +112,7 @@ TEST_P(MeshGroupsTest, AbortReachesEveryGroup) {
         const int replica = mesh.IndexAlong(kDataAxis, rank);
         TANDEM_ASSIGN_OR_RETURN(
             MeshGroups groups,
-            MeshGroups::Create(&world, mesh, StagesOf(mesh, rank)));
+            MeshGroups::Create(&world, mesh, Placed(StagesOf(mesh, rank))));
         if (rank == 0) groups.Abort(reason);
         const auto expect_aborted = [&](Communicator* group, bool with_rank_0) {
           if (group == nullptr) return;
@@ -141,7 +150,7 @@ TEST(HybridGroupsOfOneTest, HaveNobodyToTalkTo) {
              std::vector<Communicator*>{&world, nullptr}) {
           TANDEM_ASSIGN_OR_RETURN(
               MeshGroups groups,
-              MeshGroups::Create(each, *Mesh::Create(1, 1), {0, 1, 2}));
+              MeshGroups::Create(each, *Mesh::Create(1, 1), Placed({0, 1, 2})));
           EXPECT_EQ(groups.world(), nullptr);
           EXPECT_EQ(groups.pipe(), nullptr);
           EXPECT_EQ(groups.data(2), nullptr);
@@ -160,7 +169,7 @@ TEST(HybridGroupsOrderTest, StagesHaveAnOrderOfTheirOwn) {
       RunThreadRanks(2, [](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(
             const MeshGroups groups,
-            MeshGroups::Create(&world, *Mesh::Create(2, 1), {0, 1}));
+            MeshGroups::Create(&world, *Mesh::Create(2, 1), Placed({0, 1})));
         std::vector<at::Tensor> sums;
         std::vector<PendingCollective> pending;
         // Each rank begins with another stage.
