@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "core/base/status_macros.h"
-#include "parallel/channel/stream_order.h"
 #include "parallel/pipeline/device_step.h"
 #include "parallel/pipeline/step.h"
 
@@ -87,9 +86,6 @@ void PipelineExecutor::StartThreads() {
     if (locals_.size() == 1) continue;
     local->thread = std::make_unique<DeviceThread>(local->device);
   }
-  // What is computed on streams may wait for another rank there: that has a
-  // timeout of its own, and a better message.
-  if (NewStream(layout_.devices.front())) options_.hang_timeout *= 2;
   watch_ =
       std::make_unique<HangWatch>(std::move(progress), options_.hang_timeout);
 }

@@ -150,6 +150,11 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
   TANDEM_RETURN_IF_ERROR(Agree(stages.status()));
   PipelineOptions pipeline = options_.pipeline;
   pipeline.aligns_inputs = options_.reproducible;
+  // What is computed on streams may wait for another rank there: that has a
+  // timeout of its own, and a better message.
+  if (world != nullptr && world->HasStreams(options_.devices.front().type())) {
+    pipeline.hang_timeout *= 2;
+  }
   TANDEM_ASSIGN_OR_RETURN(
       executor_, PipelineExecutor::Create(options_.schedule, *std::move(stages),
                                           layout, pipeline));
