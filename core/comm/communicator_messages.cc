@@ -34,21 +34,32 @@ absl::Status CheckMessage(const Communicator& group,
   return CheckPeer(group, what, message.peer);
 }
 
+// `bytes`: the message's tensor as the backend is given it. Of a device whose
+// memory the host reads, that waits for the device: not under IssueMutex().
 c10::intrusive_ptr<c10d::Work> Issue(const Communicator& group,
-                                     const RankMessage& message) {
-  std::vector<at::Tensor> bytes = {BytesOf(ForBackend(group, message.tensor))};
+                                     const RankMessage& message,
+                                     std::vector<at::Tensor> bytes) {
   c10d::Backend& backend = BackendOf(group, bytes[0]);
   return message.sends ? backend.send(bytes, message.peer, message.tag)
                        : backend.recv(bytes, message.peer, message.tag);
 }
 
+std::vector<at::Tensor> BytesFor(const Communicator& group,
+                                 const RankMessage& message) {
+  return {BytesOf(ForBackend(group, message.tensor))};
+}
+
 // Those of streams, at once.
 c10::intrusive_ptr<c10d::Work> IssueTogether(
     const Communicator& group, absl::Span<const RankMessage* const> messages) {
-  if (messages.size() == 1) return Issue(group, *messages[0]);
+  if (messages.size() == 1) {
+    return Issue(group, *messages[0], BytesFor(group, *messages[0]));
+  }
   c10d::Backend& backend = BackendOf(group, messages[0]->tensor);
   backend.startCoalescing();
-  for (const RankMessage* each : messages) Issue(group, *each);
+  for (const RankMessage* each : messages) {
+    Issue(group, *each, BytesFor(group, *each));
+  }
   return backend.endCoalescing();
 }
 
@@ -86,10 +97,11 @@ absl::StatusOr<PendingCollective> Communicator::StartMessages(
       on_streams.push_back(&each);
       continue;
     }
+    const std::vector<at::Tensor> bytes = BytesFor(*this, each);
     TANDEM_ASSIGN_OR_RETURN(
         PendingCollective started,
         runner_->StartMessage(TextOf(*this, each), purpose, Place::kHost,
-                              [&] { return Issue(*this, each); }));
+                              [&] { return Issue(*this, each, bytes); }));
     pending.push_back(std::move(started));
   }
   if (!on_streams.empty()) {
