@@ -192,7 +192,7 @@ absl::Span<const int64_t> Loader::IndicesOf(const Plan& plan,
 
 absl::StatusOr<Batch> Loader::Read(const Plan& plan, int64_t number) const {
   const absl::Span<const int64_t> indices = IndicesOf(plan, number);
-  const bool pin = options_.pin_memory && at::hasCUDA();
+  const bool pin = options_.pin_memory && at::getAccelerator().has_value();
   absl::StatusOr<Batch> batch =
       GetOrCatch(*dataset_, indices, options_.parts, pin);
   if (batch.ok()) return batch;

@@ -106,17 +106,18 @@ absl::Status TrainStep(Training& run, int64_t epoch) {
   SetFaultContext(job.launch.rank, step.done);
   const bool traced = StartStepTrace(job.options, step.done);
 
-  TANDEM_ASSIGN_OR_RETURN(const Score score,
-                          job.strategy->TrainStep(batch, step.learning_rate));
+  TANDEM_RETURN_IF_ERROR(job.strategy->SubmitStep(batch, step.learning_rate));
 
-  if (traced) {
-    TANDEM_RETURN_IF_ERROR(WriteStepTrace(job.options.trace_file, *job.world));
-  }
   run.position = {step.done, run.set.state()};
-  return run.report.EndStep(step, score);
+  TANDEM_RETURN_IF_ERROR(run.report.EndStep(step));
+  if (!traced) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(run.report.ReadScores());
+  return WriteStepTrace(job.options.trace_file, *job.world);
 }
 
+// Of steps that have come to something.
 absl::Status Save(Training& run) {
+  TANDEM_RETURN_IF_ERROR(run.report.ReadScores());
   TANDEM_RETURN_IF_ERROR(run.saver.Save(run.position));
   run.report.Pause();
   return absl::OkStatus();
@@ -139,6 +140,7 @@ absl::Status TrainEpoch(Training& run, int64_t epoch) {
       TANDEM_RETURN_IF_ERROR(Save(run));
     }
   }
+  TANDEM_RETURN_IF_ERROR(run.report.ReadScores());
   run.report.EndEpoch();
   if (steps == 0) return absl::OkStatus();
   // First of all: nothing that comes now may cost the epoch.

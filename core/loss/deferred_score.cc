@@ -25,6 +25,16 @@ DeferredScore DeferScore(const Score& known, const at::Tensor& sums) {
   return {ReadScores({score}).front()};
 }
 
+Score FullScore(const DeferredScore& score, const double*& numbers) {
+  Score full = score.known;
+  if (!score.sums.defined()) return full;
+  full.loss_sum += *numbers++;
+  full.correct += static_cast<int64_t>(*numbers++);
+  if (HasCount(score.sums)) full.count += static_cast<int64_t>(*numbers++);
+  if (full.count == 0) full.loss_sum = 0;
+  return full;
+}
+
 std::vector<Score> ReadScores(const std::vector<DeferredScore>& scores) {
   std::vector<at::Tensor> deferred;
   for (const DeferredScore& each : scores) {
@@ -34,14 +44,7 @@ std::vector<Score> ReadScores(const std::vector<DeferredScore>& scores) {
   const double* next = numbers.data();
   std::vector<Score> read;
   for (const DeferredScore& each : scores) {
-    Score score = each.known;
-    if (each.sums.defined()) {
-      score.loss_sum += *next++;
-      score.correct += static_cast<int64_t>(*next++);
-      if (HasCount(each.sums)) score.count += static_cast<int64_t>(*next++);
-      if (score.count == 0) score.loss_sum = 0;
-    }
-    read.push_back(score);
+    read.push_back(FullScore(each, next));
   }
   return read;
 }

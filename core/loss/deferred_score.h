@@ -27,8 +27,12 @@ bool HasCount(const at::Tensor& sums);
 // `known` and `sums`: added up where they are on the host already.
 DeferredScore DeferScore(const Score& known, const at::Tensor& sums);
 
+// `score` in full, given what its `sums` hold, if they are defined, which
+// `numbers` is moved behind. One without predictions has a sum of 0.
+Score FullScore(const DeferredScore& score, const double*& numbers);
+
 // Each of them in full; one copy from each device, if there is anything to
-// copy. One without predictions has a sum of 0.
+// copy.
 std::vector<Score> ReadScores(const std::vector<DeferredScore>& scores);
 
 }  // namespace tandem

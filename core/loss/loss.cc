@@ -3,6 +3,7 @@
 #include <ATen/ops/ones.h>
 #include <c10/util/Exception.h>
 
+#include "core/device/placement.h"
 #include "core/loss/deferred_score.h"
 
 namespace tandem {
@@ -15,7 +16,8 @@ at::Tensor NothingOf(const at::Tensor& outputs) {
 
 TensorsByName BroughtTo(c10::Device device, const TensorsByName& tensors) {
   TensorsByName there;
-  for (const auto& [name, tensor] : tensors) there[name] = tensor.to(device);
+  for (const auto& [name, tensor] : tensors)
+    there[name] = PlaceOn(device, tensor);
   return there;
 }
 
@@ -69,7 +71,7 @@ LossArguments ArgumentsOf(const at::Tensor& outputs,
   arguments.outputs = outputs;
   arguments.further_outputs = BroughtTo(device, further_outputs);
   if (targets.targets.defined()) {
-    arguments.targets = targets.targets.to(device);
+    arguments.targets = PlaceOn(device, targets.targets);
   }
   arguments.further_targets = BroughtTo(device, targets.further);
   return arguments;

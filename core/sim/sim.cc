@@ -15,6 +15,7 @@
 #include "core/sim/memory/allocators.h"
 #include "core/sim/operators/register_operators.h"
 #include "core/sim/streams/device_guard.h"
+#include "core/sim/streams/host_waits.h"
 #include "core/sim/streams/limits.h"
 #include "core/sim/streams/streams.h"
 
@@ -60,6 +61,7 @@ absl::Status Check(const SimOptions& options) {
 }
 
 at::Tensor ViewFromHost(const at::Tensor& tensor) {
+  sim::CountHostWait("view from the host");
   sim::Synchronise(sim::CurrentStream(tensor.device().index()));
   return sim::HostAlias(tensor);
 }

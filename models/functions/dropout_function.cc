@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "core/device/placement.h"
 #include "models/functions/fused_operands.h"
 
 namespace tandem {
@@ -44,8 +45,9 @@ at::Tensor WithMask(const at::Tensor& x, const at::Tensor& residual,
   at::Tensor mask;
   {
     const at::NoGradGuard no_grad;
-    mask = DropoutAdd(at::ones(x.sizes(), at::kFloat), {}, draws)
-               .to(x.device(), x.scalar_type());
+    mask = SendTo(x.device(),
+                  DropoutAdd(at::ones(x.sizes(), at::kFloat), {}, draws))
+               .to(x.scalar_type());
   }
   const at::Tensor y = x * mask;
   return residual.defined() ? y + residual : y;

@@ -14,7 +14,8 @@ absl::StatusOr<BucketReduction> BucketReduction::Start(
     GradBucket bucket, const CommunicationHook& hook, Communicator& group,
     int divisor, Purpose purpose) {
   BucketReduction reduction;
-  reduction.started_ = Clock::now();
+  reduction.device_ = bucket.buffer.device();
+  reduction.moments_.started = DeviceMoment::Now(reduction.device_);
   if (hook) {
     auto finish = CatchTorchOr([&] { return hook(bucket, group); });
     if (!finish.ok()) return Annotate(finish.status(), purpose());
@@ -23,7 +24,8 @@ absl::StatusOr<BucketReduction> BucketReduction::Start(
     TANDEM_ASSIGN_OR_RETURN(
         PendingCollective sum,
         group.StartAllReduceSum(bucket.buffer, 1.0 / divisor, purpose));
-    reduction.sums_.push_back(std::move(sum));
+    reduction.sums_ = std::make_shared<std::vector<PendingCollective>>();
+    reduction.sums_->push_back(std::move(sum));
   }
   reduction.bucket_ = std::move(bucket);
   reduction.purpose_ = std::move(purpose);
@@ -33,7 +35,9 @@ absl::StatusOr<BucketReduction> BucketReduction::Start(
 absl::StatusOr<BucketReduction> BucketReduction::StartScatter(
     const Bucket& bucket, Communicator& group, int divisor, Purpose purpose) {
   BucketReduction reduction;
-  reduction.started_ = Clock::now();
+  reduction.device_ = bucket.buffer->grads().device();
+  reduction.moments_.started = DeviceMoment::Now(reduction.device_);
+  reduction.sums_ = std::make_shared<std::vector<PendingCollective>>();
   for (int rank = 0; rank < group.size(); ++rank) {
     const ElementSpan span = SpanOf(*bucket.buffer, {rank, group.size()});
     const int64_t begin = std::max(span.begin, bucket.offset);
@@ -43,7 +47,7 @@ absl::StatusOr<BucketReduction> BucketReduction::StartScatter(
                             group.StartReduceSum(bucket.buffer->grads().narrow(
                                                      0, begin, end - begin),
                                                  rank, 1.0 / divisor, purpose));
-    reduction.sums_.push_back(std::move(sum));
+    reduction.sums_->push_back(std::move(sum));
   }
   reduction.purpose_ = std::move(purpose);
   return reduction;
@@ -52,13 +56,14 @@ absl::StatusOr<BucketReduction> BucketReduction::StartScatter(
 absl::Status BucketReduction::Finish() {
   if (finish_) {
     const absl::Status status = CatchTorch([&] { return finish_(); });
-    ended_ = Clock::now();
+    moments_.awaited = DeviceMoment::Now(device_);
     return status.ok() ? status : Annotate(status, purpose_());
   }
-  for (PendingCollective& sum : sums_) {
+  for (PendingCollective& sum : *sums_) {
     TANDEM_RETURN_IF_ERROR(sum.Wait());  // which names the purpose itself
-    ended_ = sum.ended();
   }
+  moments_.awaited = DeviceMoment::Now(device_);
+  moments_.sums = sums_;
   return absl::OkStatus();
 }
 

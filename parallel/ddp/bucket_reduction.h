@@ -3,8 +3,10 @@
 #ifndef TANDEM_PARALLEL_DDP_BUCKET_REDUCTION_H_
 #define TANDEM_PARALLEL_DDP_BUCKET_REDUCTION_H_
 
-#include <chrono>
+#include <c10/core/Device.h>
+
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,6 +15,7 @@
 #include "core/comm/pending_collective.h"
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/buckets.h"
+#include "parallel/ddp/reducer_moments.h"
 
 namespace tandem {
 
@@ -21,8 +24,6 @@ namespace tandem {
 // Movable; not thread-safe.
 class BucketReduction {
  public:
-  using Clock = std::chrono::steady_clock;
-
   // "bucket 1 (fc.weight) of step 4": what an error is about. Only asked for
   // when there is something to say.
   using Purpose = CollectivePurpose;
@@ -44,16 +45,16 @@ class BucketReduction {
   // Waits; bucket.buffer, or what is this rank's of it, then holds the mean.
   absl::Status Finish();
 
-  Clock::time_point started() const { return started_; }
-  Clock::time_point ended() const { return ended_; }  // after Finish
+  // After Finish.
+  const ReducerMoments::Bucket& moments() const { return moments_; }
 
  private:
+  c10::Device device_ = c10::kCPU;
   GradBucket bucket_;
   Purpose purpose_;
-  FinishReduction finish_;  // of a hook
-  std::vector<PendingCollective> sums_;
-  Clock::time_point started_;
-  Clock::time_point ended_;
+  FinishReduction finish_;                                // of a hook
+  std::shared_ptr<std::vector<PendingCollective>> sums_;  // null: a hook's
+  ReducerMoments::Bucket moments_;
 };
 
 }  // namespace tandem

@@ -101,6 +101,12 @@ void Reducer::Begin() {
   if (!active_) BeginBackward();
 }
 
+DeviceMoment Reducer::Now() const {
+  const bool any = !buffers_.empty();
+  return DeviceMoment::Now(any ? buffers_.front()->grads().device()
+                               : c10::Device(c10::kCPU));
+}
+
 bool Reducer::is_in_backward() {
   absl::MutexLock lock(&mutex_);
   return active_;
@@ -114,8 +120,8 @@ void Reducer::BeginBackward() {
 }
 
 void Reducer::BeginAveraging() {
-  times_ = {};
-  times_.began = ReducerTimes::Clock::now();
+  moments_ = {};
+  moments_.began = Now();
   marks_.Reset();
   running_.clear();
   missing_.assign(buckets_.size(), 0);

@@ -19,8 +19,8 @@
 #include "parallel/ddp/buckets.h"
 #include "parallel/ddp/parameter_place.h"
 #include "parallel/ddp/ready_marks.h"
+#include "parallel/ddp/reducer_moments.h"
 #include "parallel/ddp/reducer_options.h"
-#include "parallel/ddp/reducer_times.h"
 #include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
@@ -34,8 +34,8 @@ namespace tandem {
 // start them in the same order. Finish(), after backward, waits for all.
 // Buckets are first made in the order of the buffers (parameters reversed) and
 // rebuilt once, after the first backward, in the order in which gradients
-// became ready on rank 0; values, gradients and optimizer state move along (if
-// all of it is here: FlatBuffer::keeps_order).
+// became ready on rank 0; values, gradients and optimizer state move along (but
+// see FlatBuffer::keeps_order).
 // An error leaves the group aborted, so that other ranks fail at once; every
 // later Finish returns it too. MarkReady may be called from any thread; the
 // rest from one at a time.
@@ -91,7 +91,7 @@ class Reducer {
   GradBucket DescribeBucket(size_t index) const;
   bool has_rebuilt_buckets() const { return rebuilt_; }
   int64_t steps() const { return steps_; }  // averaged backwards so far
-  const ReducerTimes& times() const { return times_; }
+  const ReducerMoments& moments() const { return moments_; }  // the last's
 
  private:
   using Place = ParameterPlace;
@@ -120,6 +120,7 @@ class Reducer {
   absl::Status WaitForBuckets();
   absl::Status SettleUse();
   void AddToTrace() const;
+  DeviceMoment Now() const;
 
   std::vector<FlatBuffer*> buffers_;
   Communicator& group_;
@@ -128,11 +129,11 @@ class Reducer {
   std::vector<Place> places_;  // by position
   std::vector<Bucket> buckets_;
   std::vector<int64_t> order_;  // positions, as they become ready
-  bool synchronise_ = true, rebuilt_ = false, shadows_ = false,
-       scatters_ = false;
+  bool synchronise_ = true, rebuilt_ = false, shadows_ = false;
+  bool scatters_ = false;
   int divisor_;
   int64_t steps_ = 0;
-  ReducerTimes times_;
+  ReducerMoments moments_;
 
   absl::Mutex mutex_;
   bool active_ ABSL_GUARDED_BY(mutex_) = false;

@@ -14,7 +14,7 @@ namespace tandem {
 absl::Status Reducer::Average() {
   at::NoGradGuard no_grad;
   const GradientStreamsGuard behind(AllBuffers());
-  times_.gradients_ready = ReducerTimes::Clock::now();
+  moments_.gradients_ready = Now();
   TANDEM_RETURN_IF_ERROR(CheckParameters());
   TANDEM_RETURN_IF_ERROR(CheckMarks());
   ZeroUnused([this](const Place& place, size_t /*position*/) {
@@ -25,28 +25,29 @@ absl::Status Reducer::Average() {
   if (learns_use()) TANDEM_RETURN_IF_ERROR(StartExchangeOfUse());
   TANDEM_RETURN_IF_ERROR(WaitForBuckets());
   TANDEM_RETURN_IF_ERROR(SettleUse());
-  times_.ended = ReducerTimes::Clock::now();
+  moments_.ended = Now();
   if (Trace::OfProcess().is_on()) AddToTrace();
   return absl::OkStatus();
 }
 
 void Reducer::AddToTrace() const {
   Trace& trace = Trace::OfProcess();
+  const ReducerTimes times = TimesOf(moments_);
   trace.Add(
-      {"compute", "backward", "", times_.began, times_.gradients_ready, {}});
+      {"compute", "backward", "", times.began, times.gradients_ready, {}});
   trace.Add({"compute",
              "wait for gradients",
              "",
-             times_.gradients_ready,
-             times_.ended,
+             times.gradients_ready,
+             times.ended,
              {}});
-  for (size_t b = 0; b < times_.buckets.size(); ++b) {
+  for (size_t b = 0; b < times.buckets.size(); ++b) {
     trace.Add({"communication",
                absl::StrCat(scatters_ ? "reduce-scatter" : "all-reduce",
                             " of bucket ", b),
                "",
-               times_.buckets[b].started,
-               times_.buckets[b].ended,
+               times.buckets[b].started,
+               times.buckets[b].ended,
                {{"what", Purpose(b)}, {"group", group_.name()}}});
   }
 }
@@ -91,7 +92,7 @@ absl::Status Reducer::StartExchangeOfUse() {
 absl::Status Reducer::WaitForBuckets() {
   for (BucketReduction& reduction : running_) {
     TANDEM_RETURN_IF_ERROR(reduction.Finish());
-    times_.buckets.push_back({reduction.started(), reduction.ended()});
+    moments_.buckets.push_back(reduction.moments());
   }
   running_.clear();
   return absl::OkStatus();

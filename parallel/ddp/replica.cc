@@ -26,8 +26,6 @@
 namespace tandem {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // Whether what autograd is doing will bring a gradient to any of these. Not
 // torch::autograd::grad, which hands gradients over instead.
 bool GathersAny(const std::vector<torch::autograd::Node*>& accumulators) {
@@ -45,6 +43,7 @@ Replica::Replica(Communicator& group,
                  const DistributedDataParallelOptions& options)
     : group_(group),
       options_(options),
+      times_(std::make_unique<StepTimes>()),
       logging_(std::make_unique<DdpLoggingData>()) {}
 
 Replica::~Replica() = default;
@@ -127,9 +126,15 @@ void Replica::OnBackwardBegun() {
     const absl::Status status = reducer_->Finish();
     TORCH_CHECK(status.ok(), status.message());
     if (reducer_->steps() == steps) return;  // no_sync
-    logging_->iteration = reducer_->steps();
-    AddStepTimes(forward_time_, reducer_->times(), logging_.get());
+    times_->EndStep(reducer_->steps(), reducer_->moments());
+    times_->Note(/*waits=*/false, logging_.get());
   });
+}
+
+// Of its gradients.
+c10::Device Replica::device() const {
+  return averaged_.empty() ? c10::Device(c10::kCPU)
+                           : averaged_.front()->values().device();
 }
 
 bool Replica::IsComputedAgain() const {
@@ -148,7 +153,7 @@ absl::Status Replica::BeforeForward() {
       TANDEM_RETURN_IF_ERROR(BroadcastBuffers());
     }
   }
-  forward_began_ = Clock::now();
+  times_->BeginForward(device());
   return absl::OkStatus();
 }
 
@@ -156,7 +161,7 @@ absl::Status Replica::BroadcastBuffers() {
   return BroadcastFrom(join_ == nullptr ? 0 : join_->root(), buffers_, group_);
 }
 
-void Replica::AfterForward() { forward_time_ = Clock::now() - forward_began_; }
+void Replica::AfterForward() { times_->EndForward(device()); }
 
 // Begins the backward that passes through `output`, and not one within it
 // (re-entrant checkpointing), whose end would be taken for the whole's.
@@ -206,6 +211,7 @@ absl::Status Replica::register_comm_hook(CommunicationHook hook) {
 }
 
 DdpLoggingData Replica::logging_data() const {
+  times_->Note(/*waits=*/true, logging_.get());
   DdpLoggingData data = *logging_;
   DescribeBuckets(*reducer_, &data);
   return data;

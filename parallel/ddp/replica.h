@@ -6,7 +6,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/no_sync_guard.h"
 #include "parallel/ddp/options.h"
+#include "parallel/ddp/step_times.h"
 #include "parallel/join/join_hook.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
@@ -124,6 +124,7 @@ class Replica : public Joinable {
   absl::Status CheckJoin() const;
   void OnBackwardBegun();
   void Describe();
+  c10::Device device() const;
 
   Communicator& group_;
   DistributedDataParallelOptions options_;
@@ -136,8 +137,7 @@ class Replica : public Joinable {
   // What gathers the gradients that are averaged.
   std::shared_ptr<const std::vector<torch::autograd::Node*>> accumulators_;
   std::shared_ptr<Reducer> reducer_;
-  std::chrono::steady_clock::time_point forward_began_;
-  std::chrono::nanoseconds forward_time_{0};
+  std::unique_ptr<StepTimes> times_;
   std::unique_ptr<DdpLoggingData> logging_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/device/placement.h"
 #include "core/instrument/fault_point.h"
 #include "core/model/batch_inputs.h"
 #include "parallel/pipeline/device_step.h"
@@ -65,7 +66,7 @@ absl::StatusOr<StageMessage> PipelineExecutor::DeviceStep::InputsOf(
                           NamedInputs(batch, first.incoming()));
   const auto place = [&](const at::Tensor& given) {
     // Nobody asks for the gradient of a batch.
-    const at::Tensor placed = given.detach().to(first.device());
+    const at::Tensor placed = PlaceOn(first.device(), given.detach());
     const bool moves = executor_.options_.aligns_inputs && !IsAligned(placed);
     return moves ? placed.clone() : placed;
   };
@@ -80,16 +81,15 @@ absl::StatusOr<StageMessage> PipelineExecutor::DeviceStep::InputsOf(
 absl::Status PipelineExecutor::DeviceStep::CheckDensity(size_t index) {
   if (!step_.first_score.has_value()) step_.first_score = index;
   const size_t first = *step_.first_score;
-  return CheckSameDensity(step_.deferred_scores[index].known, step_.rows[index],
-                          step_.deferred_scores[first].known,
-                          step_.rows[first]);
+  return CheckSameDensity(step_.scores[index].known, step_.rows[index],
+                          step_.scores[first].known, step_.rows[first]);
 }
 
 absl::Status PipelineExecutor::DeviceStep::RunForward(const Action& action,
-                                                      ActionTime& time) {
+                                                      ActionMoments& time) {
   TANDEM_ASSIGN_OR_RETURN(const StageMessage inputs, InputsOf(action));
-  time.started = Clock::now();
-  Starts(action, time.started);
+  time.started = Now();
+  Starts(action, time.started.issued());
   const bool learns = step_.trains && StageOf(action).has_loss();
   return learns ? RunLoss(action, inputs, time)
                 : RunLayers(action, inputs, time);
@@ -97,7 +97,7 @@ absl::Status PipelineExecutor::DeviceStep::RunForward(const Action& action,
 
 absl::Status PipelineExecutor::DeviceStep::RunLoss(const Action& action,
                                                    const StageMessage& inputs,
-                                                   ActionTime& time) {
+                                                   ActionMoments& time) {
   const auto index = static_cast<size_t>(action.microbatch);
   PipelineStage& stage = StageOf(action);
   const StagePass pass = PassOf(action.microbatch);
@@ -105,10 +105,10 @@ absl::Status PipelineExecutor::DeviceStep::RunLoss(const Action& action,
   TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
                           TargetsOf(BatchOf(action), stage.loss().names()));
   TANDEM_ASSIGN_OR_RETURN(
-      step_.deferred_scores[index],
+      step_.scores[index],
       stage.ForwardLoss(pass, inputs, targets,
                         parts.empty() ? pass.weight : parts[index]));
-  time.computed = Clock::now();
+  time.computed = Now();
   if (parts.empty()) TANDEM_RETURN_IF_ERROR(CheckDensity(index));
   const bool last = index + 1 == step_.rows.size();
   return last ? FaultPoint("after_forward") : absl::OkStatus();
@@ -117,7 +117,7 @@ absl::Status PipelineExecutor::DeviceStep::RunLoss(const Action& action,
 // All but the last stage's in a training step.
 absl::Status PipelineExecutor::DeviceStep::RunLayers(const Action& action,
                                                      const StageMessage& inputs,
-                                                     ActionTime& time) {
+                                                     ActionMoments& time) {
   const auto index = static_cast<size_t>(action.microbatch);
   PipelineStage& stage = StageOf(action);
   const StagePass pass = PassOf(action.microbatch);
@@ -128,10 +128,9 @@ absl::Status PipelineExecutor::DeviceStep::RunLayers(const Action& action,
   if (stage.has_loss() && HasTargets(batch)) {
     TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
                             TargetsOf(batch, stage.loss().names()));
-    TANDEM_ASSIGN_OR_RETURN(step_.deferred_scores[index],
-                            stage.Judge(outputs, targets));
+    TANDEM_ASSIGN_OR_RETURN(step_.scores[index], stage.Judge(outputs, targets));
   }
-  time.computed = Clock::now();
+  time.computed = Now();
   local_.progress.Ends();
   if (stage.has_loss()) {
     if (step_.keeps_outputs) step_.outputs[index] = outputs[0];
@@ -142,7 +141,7 @@ absl::Status PipelineExecutor::DeviceStep::RunLayers(const Action& action,
 }
 
 absl::Status PipelineExecutor::DeviceStep::RunBackward(const Action& action,
-                                                       ActionTime& time) {
+                                                       ActionMoments& time) {
   const PipelineChannels& channels = *executor_.channels_;
   PipelineStage& stage = StageOf(action);
   StageMessage gradients;
@@ -155,14 +154,14 @@ absl::Status PipelineExecutor::DeviceStep::RunBackward(const Action& action,
         gradients,
         channels.gradients(action.stage)->Receive(action.microbatch));
   }
-  time.started = Clock::now();
-  Starts(action, time.started);
+  time.started = Now();
+  Starts(action, time.started.issued());
   TANDEM_ASSIGN_OR_RETURN(const StageMessage further,
                           stage.BackwardInput(action.microbatch, gradients));
   if (action.kind == ActionKind::kBackward) {
     TANDEM_RETURN_IF_ERROR(ComputeWeights(action));
   }
-  time.computed = Clock::now();
+  time.computed = Now();
   local_.progress.Ends();
   if (action.stage == 0) return absl::OkStatus();
   return channels.further(action.stage)->Send(action.microbatch, further);
@@ -183,21 +182,21 @@ absl::Status PipelineExecutor::DeviceStep::ComputeWeights(
 }
 
 absl::Status PipelineExecutor::DeviceStep::RunBackwardWeight(
-    const Action& action, ActionTime& time) {
+    const Action& action, ActionMoments& time) {
   time.started = time.came;
-  Starts(action, time.started);
+  Starts(action, time.started.issued());
   const absl::Status done = ComputeWeights(action);
-  time.computed = Clock::now();
+  time.computed = Now();
   return done;
 }
 
 absl::Status PipelineExecutor::DeviceStep::Compute(const Action& action,
-                                                   ActionTime& time) {
+                                                   ActionMoments& time) {
   const FaultPoints& points =
       executor_.fault_points_[static_cast<size_t>(action.stage)];
   const bool is_forward = action.kind == ActionKind::kForward;
   // A delay there is watched like a layer that takes as long.
-  Starts(action, time.came);
+  Starts(action, time.came.issued());
   TANDEM_RETURN_IF_ERROR(FaultPoint(
       is_forward ? points.forward : points.backward, action.microbatch));
   local_.progress.Ends();
@@ -205,7 +204,7 @@ absl::Status PipelineExecutor::DeviceStep::Compute(const Action& action,
 }
 
 absl::Status PipelineExecutor::DeviceStep::RunGradients(const Action& action,
-                                                        ActionTime& time) {
+                                                        ActionMoments& time) {
   const auto run = [&] {
     return action.kind == ActionKind::kBackwardWeight
                ? RunBackwardWeight(action, time)
@@ -223,13 +222,13 @@ absl::Status PipelineExecutor::DeviceStep::RunGradients(const Action& action,
 }
 
 absl::Status PipelineExecutor::DeviceStep::RunAction(const Action& action,
-                                                     ActionTime& time) {
+                                                     ActionMoments& time) {
   time.action = action;
-  time.came = Clock::now();
+  time.came = Now();
   // What throws here must end the others' waits, too.
   const absl::Status done = CatchTorch([&] { return Compute(action, time); });
   local_.progress.Ends();
-  time.ended = Clock::now();
+  time.ended = Now();
   return done.ok() ? done : Annotate(done, executor_.Describe(action));
 }
 

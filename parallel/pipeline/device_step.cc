@@ -35,13 +35,14 @@ absl::Status PipelineExecutor::DeviceStep::FinishScores() {
   const Schedule& schedule = executor_.schedule_;
   const bool has_loss =
       local_.index == DeviceOfStage(schedule, schedule.stages - 1);
-  if (!has_loss || last_ < 0) return absl::OkStatus();
+  const bool reads = !step_.trains || !step_.gradients->defers_scores;
+  if (!has_loss || !reads || last_ < 0) return absl::OkStatus();
   local_.progress.Starts(last_, Clock::now());
-  absl::StatusOr<std::vector<Score>> scores =
-      CatchTorchOr([&] { return ReadScores(step_.deferred_scores); });
+  const absl::StatusOr<std::vector<Score>> scores =
+      CatchTorchOr([&] { return ReadScores(step_.scores); });
   local_.progress.Ends();
   if (!scores.ok()) return Annotate(scores.status(), "reading the score");
-  step_.scores = *std::move(scores);
+  for (size_t i = 0; i < scores->size(); ++i) step_.scores[i] = {(*scores)[i]};
   return absl::OkStatus();
 }
 
@@ -77,7 +78,7 @@ absl::Status PipelineExecutor::DeviceStep::Run() {
   if (done.ok()) done = FinishScores();
   if (!done.ok()) executor_.Fail(step_, done);
   if (step_.trains) {
-    executor_.timeline_[static_cast<size_t>(local_.index)] = std::move(times_);
+    executor_.moments_[static_cast<size_t>(local_.index)] = std::move(times_);
   }
   return done;
 }

@@ -28,7 +28,7 @@ class PipelineExecutor::DeviceStep {
   absl::Status Run();
 
  private:
-  using Clock = ActionTime::Clock;
+  using Clock = DeviceMoment::Clock;
 
   absl::Status RunActions();
   absl::Status FinishStages() const;
@@ -37,16 +37,16 @@ class PipelineExecutor::DeviceStep {
 
   // On a microbatch that other replicas may have.
   absl::Status ActAbsent(const Action& action) const;
-  absl::Status RunAction(const Action& action, ActionTime& time);
-  absl::Status Compute(const Action& action, ActionTime& time);
-  absl::Status RunForward(const Action& action, ActionTime& time);
+  absl::Status RunAction(const Action& action, ActionMoments& time);
+  absl::Status Compute(const Action& action, ActionMoments& time);
+  absl::Status RunForward(const Action& action, ActionMoments& time);
   absl::Status RunLoss(const Action& action, const StageMessage& inputs,
-                       ActionTime& time);
+                       ActionMoments& time);
   absl::Status RunLayers(const Action& action, const StageMessage& inputs,
-                         ActionTime& time);
-  absl::Status RunGradients(const Action& action, ActionTime& time);
-  absl::Status RunBackward(const Action& action, ActionTime& time);
-  absl::Status RunBackwardWeight(const Action& action, ActionTime& time);
+                         ActionMoments& time);
+  absl::Status RunGradients(const Action& action, ActionMoments& time);
+  absl::Status RunBackward(const Action& action, ActionMoments& time);
+  absl::Status RunBackwardWeight(const Action& action, ActionMoments& time);
   absl::Status ComputeWeights(const Action& action);
 
   absl::StatusOr<StageMessage> InputsOf(const Action& action) const;
@@ -59,13 +59,14 @@ class PipelineExecutor::DeviceStep {
   // Are all gradients of the stage there after it?
   bool IsLastOfStage(const Action& action) const;
   int NumberOf(const Action& action) const;
+  DeviceMoment Now() const { return DeviceMoment::Now(local_.device); }
   // To be watched until progress.Ends().
   void Starts(const Action& action, Clock::time_point now);
 
   PipelineExecutor& executor_;
   Local& local_;
   Step& step_;
-  std::vector<ActionTime> times_;
+  std::vector<ActionMoments> times_;
   int last_ = -1;  // the number of the action that ran last
 };
 

@@ -8,7 +8,6 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "core/base/status_macros.h"
 #include "parallel/pipeline/device_step.h"
 #include "parallel/pipeline/step.h"
@@ -41,7 +40,7 @@ PipelineExecutor::PipelineExecutor(Schedule schedule, Stages stages,
       stages_(std::move(stages)),
       layout_(std::move(layout)),
       options_(options),
-      timeline_(schedule_.actions.size()),
+      moments_(schedule_.actions.size()),
       peaks_(schedule_.actions.size()) {
   for (int i = 0; i < schedule_.stages; ++i) {
     fault_points_.push_back({absl::StrCat("stage:", i, ":forward"),
@@ -126,16 +125,6 @@ absl::Status PipelineExecutor::CheckStages() const {
   return absl::OkStatus();
 }
 
-std::string PipelineExecutor::Describe(const Action& action) const {
-  const char* what = action.kind == ActionKind::kForward    ? "forward"
-                     : action.kind == ActionKind::kBackward ? "backward"
-                     : action.kind == ActionKind::kBackwardInput
-                         ? "backward of the input"
-                         : "backward of the weights";
-  return absl::StrCat(what, " of microbatch ", action.microbatch, " in ",
-                      stages_[static_cast<size_t>(action.stage)]->name());
-}
-
 void PipelineExecutor::Fail(Step& step, const absl::Status& reason) {
   {
     absl::MutexLock lock(&step.mutex);
@@ -145,21 +134,6 @@ void PipelineExecutor::Fail(Step& step, const absl::Status& reason) {
   channels_->Close(reason);
 }
 
-void PipelineExecutor::OnHang(const Local& local, int action, Step& step) {
-  const Action& where = (*local.actions)[static_cast<size_t>(action)];
-  const Layer* const layer =
-      stages_[static_cast<size_t>(where.stage)]->running_layer();
-  const std::string message = absl::StrCat(
-      Describe(where), " has been computing for ",
-      absl::FormatDuration(absl::FromChrono(options_.hang_timeout)),
-      layer == nullptr ? "" : absl::StrCat(", in layer ", layer->name),
-      ": it cannot be stopped; look for a loop without an end there, or give "
-      "it more time");
-  Fail(step, absl::DeadlineExceededError(message));
-  if (!options_.on_hang) EndProcess(message);
-  options_.on_hang(message);
-}
-
 absl::Status PipelineExecutor::Run(Step& step) {
   const size_t count = step.microbatches->size();
   for (const Batch& each : *step.microbatches) {
@@ -167,7 +141,6 @@ absl::Status PipelineExecutor::Run(Step& step) {
     step.firsts.push_back(step.size);
     step.size += each.size;
   }
-  step.deferred_scores.resize(count);
   step.scores.resize(count);
   step.outputs.resize(count);
   if (step.trains) {
@@ -208,7 +181,7 @@ absl::StatusOr<Score> PipelineExecutor::TrainStep(
   TANDEM_RETURN_IF_ERROR(Run(step));
   scores_ = std::move(step.scores);
   Score score;
-  for (const Score& each : scores_) score += each;
+  for (const DeferredScore& each : scores_) score += each.known;
   return score;
 }
 
@@ -226,7 +199,7 @@ absl::StatusOr<Inference> PipelineExecutor::Infer(
   step.keeps_outputs = keeps_outputs;
   TANDEM_RETURN_IF_ERROR(Run(step));
   Inference inference;
-  for (const Score& each : step.scores) inference.score += each;
+  for (const DeferredScore& each : step.scores) inference.score += each.known;
   if (keeps_outputs && has_last_stage()) {
     inference.outputs = std::move(step.outputs);
   }

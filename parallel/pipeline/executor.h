@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/device/device.h"
+#include "core/loss/deferred_score.h"
 #include "core/model/batch.h"
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/channels.h"
@@ -64,8 +65,12 @@ class PipelineExecutor {
                                   const StepSamples& samples = {},
                                   const StepGradients& gradients = {});
   // Of the last training step, by microbatch; empty ones where the last stage
-  // is not.
-  const std::vector<Score>& scores() const { return scores_; }
+  // is not. In full but for StepGradients::defers_scores.
+  const std::vector<DeferredScore>& scores() const { return scores_; }
+  // Numbers of a step's on this rank's devices, as doubles, one after the
+  // other. Waits for the devices, watched as an action is.
+  absl::StatusOr<std::vector<double>> Read(
+      const std::vector<at::Tensor>& numbers);
 
   // For each of this rank's devices, at the same time; the first error.
   absl::Status OnDevices(const DeviceWork& work);
@@ -80,7 +85,8 @@ class PipelineExecutor {
   const Stages& stages() const { return stages_; }
   bool has_last_stage() const { return stages_.back() != nullptr; }
   // Of the last training step.
-  const PipelineTimeline& timeline() const { return timeline_; }
+  const PipelineMoments& moments() const { return moments_; }
+  PipelineTimeline timeline() const { return TimesOf(moments_); }
   // Of messages to other ranks that streams carry: see Communicator.
   absl::Status Synchronize() const { return channels_->lanes().Synchronize(); }
   void Abort(const absl::Status& reason) { channels_->lanes().Abort(reason); }
@@ -104,6 +110,7 @@ class PipelineExecutor {
   absl::Status ForEachLocal(absl::FunctionRef<absl::Status(Local&)> work);
   absl::Status Run(Step& step);
   void Fail(Step& step, const absl::Status& reason);
+  void EndHung(const std::string& message);
   void OnHang(const Local& local, int action, Step& step);
   std::string Describe(const Action& action) const;
 
@@ -119,9 +126,9 @@ class PipelineExecutor {
 
   std::vector<FaultPoints> fault_points_;  // by stage
   std::unique_ptr<PipelineChannels> channels_;
-  PipelineTimeline timeline_;
+  PipelineMoments moments_;
   std::vector<int> peaks_;
-  std::vector<Score> scores_;
+  std::vector<DeferredScore> scores_;
   std::vector<std::unique_ptr<Local>> locals_;
   std::unique_ptr<HangWatch> watch_;  // last: it asks the others
 };

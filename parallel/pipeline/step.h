@@ -34,9 +34,9 @@ struct PipelineExecutor::Step {
   std::vector<int64_t> rows;    // by microbatch
   std::vector<int64_t> firsts;  // samples before the microbatch
   int64_t size = 0;             // samples in all
-  // By microbatch: as the loss has left them, and, at the end, in full.
-  std::vector<DeferredScore> deferred_scores;
-  std::vector<Score> scores;
+  // By microbatch: as the loss has left them, and at the end in full, if they
+  // are read.
+  std::vector<DeferredScore> scores;
   std::optional<size_t> first_score;  // of those that weigh by samples
   std::vector<at::Tensor> outputs;    // by microbatch
   // Of a training step, by stage: after it all its gradients are there.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <vector>
 
+#include "core/device/device_moment.h"
 #include "parallel/schedule/schedule.h"
 
 namespace tandem {
@@ -24,6 +25,22 @@ struct ActionTime {
 
 // By schedule device; empty for a device of another rank.
 using PipelineTimeline = std::vector<std::vector<ActionTime>>;
+
+// The same before the devices have come there.
+struct ActionMoments {
+  Action action;
+  DeviceMoment came;
+  DeviceMoment started;
+  DeviceMoment computed;
+  DeviceMoment ended;
+};
+
+using PipelineMoments = std::vector<std::vector<ActionMoments>>;
+
+// Have all of them come? Never waits.
+bool HaveCome(const PipelineMoments& moments);
+// Waits for all of them.
+PipelineTimeline TimesOf(const PipelineMoments& moments);
 
 }  // namespace tandem
 

@@ -31,6 +31,9 @@ struct StepGradients {
   // They are so many times as great as the loss's; who takes them unscales
   // them. Losses are reported as they are.
   double loss_scale = 1;
+  // The host does not wait for the devices to know the scores: what lies there
+  // stays there.
+  bool defers_scores = false;
 };
 
 // Where a step's samples stand among those of its whole batch, of which other

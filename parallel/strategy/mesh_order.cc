@@ -48,8 +48,7 @@ absl::StatusOr<GradientOrder> MeshStrategyImpl::OrderOfGroups() const {
 
 // As one rank would add them up: by microbatch of the whole batch.
 absl::StatusOr<Score> MeshStrategyImpl::SumInOrder(
-    const CollectivePurpose& purpose) const {
-  const std::vector<Score>& mine = executor_->scores();
+    const std::vector<Score>& mine, const CollectivePurpose& purpose) const {
   const int64_t count = options_.schedule.microbatches;
   const int64_t first = groups_.replica() * count;
   const at::Tensor all = at::zeros(

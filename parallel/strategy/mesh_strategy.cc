@@ -1,5 +1,3 @@
-#include <ATen/ops/empty.h>
-
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -8,23 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/device/host_numbers.h"
 #include "parallel/pipeline/model.h"
 #include "parallel/schedule/sequential.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
-#include "parallel/strategy/score_numbers.h"
 
 namespace tandem {
 namespace {
-
-absl::StatusOr<Score> SumWithin(Communicator* group, const Score& score,
-                                const CollectivePurpose& purpose) {
-  if (group == nullptr) return score;
-  const at::Tensor sums = at::empty({kScoreNumbers}, at::kDouble);
-  ToNumbers(score, sums.mutable_data_ptr<double>());
-  TANDEM_RETURN_IF_ERROR(group->AllReduceSum(sums, purpose));
-  return ScoreOf(sums.const_data_ptr<double>());
-}
 
 std::vector<StageGradients*> GradientsOf(
     const std::vector<std::unique_ptr<TrainedStage>>& stages) {
@@ -79,34 +66,6 @@ std::vector<TrainedStage*> MeshStrategyImpl::AllStages() const {
   return stages;
 }
 
-absl::Status MeshStrategyImpl::SumAuxiliaryLosses() {
-  const int64_t count = options_.schedule.microbatches;
-  const int replicas = groups_.replicas();
-  const bool alike = ends_alike();
-  // A pass's weight is its share of the step's samples, but for what makes a
-  // mean over replicas of it.
-  const double share = options_.reproducible || !alike ? 1 : 1.0 / replicas;
-  std::vector<LossSums::Part> parts;
-  std::vector<double> weights;
-  std::vector<at::Tensor> losses;
-  for (const auto& stage : executor_->stages()) {
-    if (stage == nullptr) continue;
-    for (const AuxiliaryLoss& each : stage->TakeAuxiliaryLosses()) {
-      parts.push_back(
-          {each.name, groups_.replica() * count + each.microbatch, 0});
-      weights.push_back(each.weight);
-      losses.push_back(each.loss);
-    }
-  }
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<double> values,
-                          CatchTorchOr([&] { return ReadNumbers(losses); }));
-  for (size_t i = 0; i < parts.size(); ++i) {
-    parts[i].value = values[i] * weights[i] * share;
-  }
-  return auxiliary_losses_.Sum(parts, replicas * count,
-                               alike ? groups_.world() : groups_.pipe());
-}
-
 std::map<std::string, double> MeshStrategyImpl::AuxiliaryLosses() const {
   return auxiliary_losses_.means();
 }
@@ -116,8 +75,9 @@ absl::Status MeshStrategyImpl::OnDevices(
   return executor_->OnDevices(work);
 }
 
-absl::StatusOr<Score> MeshStrategyImpl::Compute(
-    const Batch& batch, std::optional<double> learning_rate) {
+absl::Status MeshStrategyImpl::Compute(const Batch& batch,
+                                       std::optional<double> learning_rate,
+                                       bool defers_scores) {
   TANDEM_RETURN_IF_ERROR(
       shares_->Learn(batch.size, /*apart=*/!averages_gradients()));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
@@ -137,6 +97,7 @@ absl::StatusOr<Score> MeshStrategyImpl::Compute(
                           shares_->SamplesOfStep(microbatches, step_));
   // Where nothing else is asked for, each device updates its stages itself.
   StepGradients gradients = {GradientsOf(stages_)};
+  gradients.defers_scores = defers_scores;
   if (loss_scale_) gradients.loss_scale = loss_scale_->scale();
   if (!statistics_.empty()) {
     const int most = static_cast<int>(shares_->MostMicrobatches());
@@ -156,44 +117,52 @@ absl::StatusOr<Score> MeshStrategyImpl::Compute(
   const absl::StatusOr<Score> score =
       executor_->TrainStep(microbatches, samples, gradients);
   if (!score.ok()) return Annotate(score.status(), "training step");
-  const auto usual = static_cast<size_t>(options_.schedule.microbatches);
-  if (microbatches.size() == usual) Measure(batch);
-  NoteForward();
-  TANDEM_RETURN_IF_ERROR(SumAuxiliaryLosses());
-  Communicator* const group = ends_alike() ? groups_.world() : groups_.pipe();
-  const int64_t number = step_ + 1;
-  const CollectivePurpose purpose = [number] {
-    return absl::StrCat("the loss of step ", number);
-  };
+  pending_.push_back(StepToRead(batch, microbatches.size()));
   if (learning_rate.has_value()) {
     EndStep();
-  } else {
-    TANDEM_RETURN_IF_ERROR(tied_->Sum());
-    TANDEM_RETURN_IF_ERROR(Unscale());
-    halves_.EndFirst();
+    return absl::OkStatus();
   }
-  return options_.reproducible ? SumInOrder(purpose)
-                               : SumWithin(group, *score, purpose);
+  TANDEM_RETURN_IF_ERROR(tied_->Sum());
+  TANDEM_RETURN_IF_ERROR(Unscale());
+  halves_.EndFirst();
+  return absl::OkStatus();
+}
+
+absl::Status MeshStrategyImpl::Submit(const Batch& batch, double learning_rate,
+                                      bool defers_scores) {
+  TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
+  const bool at_once = updates_at_once();
+  absl::Status done = Compute(
+      batch, at_once ? std::optional<double>(learning_rate) : std::nullopt,
+      defers_scores);
+  if (done.ok() && !at_once) {
+    TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
+    done = Finish(learning_rate);
+  }
+  if (!done.ok()) Abort(done);
+  return done;
+}
+
+absl::Status MeshStrategyImpl::SubmitStep(const Batch& batch,
+                                          double learning_rate) {
+  return Submit(batch, learning_rate, /*defers_scores=*/true);
 }
 
 absl::StatusOr<Score> MeshStrategyImpl::TrainStep(const Batch& batch,
                                                   double learning_rate) {
-  if (!updates_at_once()) {
-    absl::StatusOr<Score> score = ComputeGradients(batch);
-    if (score.ok()) TANDEM_RETURN_IF_ERROR(Update(learning_rate));
-    return score;
-  }
-  TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  absl::StatusOr<Score> score = Compute(batch, learning_rate);
-  if (!score.ok()) Abort(score.status());
-  return score;
+  TANDEM_RETURN_IF_ERROR(Submit(batch, learning_rate, /*defers_scores=*/false));
+  return ReadLast();
 }
 
 absl::StatusOr<Score> MeshStrategyImpl::ComputeGradients(const Batch& batch) {
   TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  absl::StatusOr<Score> score = Compute(batch, std::nullopt);
-  if (!score.ok()) Abort(score.status());
-  return score;
+  const absl::Status done =
+      Compute(batch, std::nullopt, /*defers_scores=*/false);
+  if (!done.ok()) {
+    Abort(done);
+    return done;
+  }
+  return ReadLast();
 }
 
 absl::Status MeshStrategyImpl::Update(double learning_rate) {
@@ -220,10 +189,6 @@ void MeshStrategyImpl::Abort(const absl::Status& reason) {
   groups_.Abort(reason);
   executor_->Abort(reason);
   tied_->Abort(reason);
-}
-
-absl::StatusOr<Score> MeshStrategyImpl::Sum(const Score& score) {
-  return SumWithin(groups_.world(), score, [] { return "the loss"; });
 }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #define TANDEM_PARALLEL_STRATEGY_MESH_STRATEGY_IMPL_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,6 +29,7 @@
 #include "parallel/strategy/loss_sums.h"
 #include "parallel/strategy/mesh_groups.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "parallel/strategy/pending_step.h"
 #include "parallel/strategy/stage/tied_gradients.h"
 #include "parallel/strategy/stage/trained_stage.h"
 #include "parallel/strategy/step_halves.h"
@@ -45,6 +47,8 @@ class MeshStrategyImpl : public MeshStrategy {
   std::string name() const override;
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;
+  absl::Status SubmitStep(const Batch& batch, double learning_rate) override;
+  absl::StatusOr<std::vector<StepScore>> TakeScores() override;
   absl::StatusOr<Score> ComputeGradients(const Batch& batch) override;
   absl::Status Update(double learning_rate) override;
   absl::Status SkipUpdate() override;
@@ -91,12 +95,21 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status MakeTrainedStages(const std::vector<TiedGroup>& tied);
   absl::Status CountParameters();
   absl::StatusOr<GradientOrder> OrderOfGroups() const;
-  absl::StatusOr<Score> SumInOrder(const CollectivePurpose& purpose) const;
-  absl::Status SumAuxiliaryLosses();
+  absl::StatusOr<Score> SumInOrder(const std::vector<Score>& mine,
+                                   const CollectivePurpose& purpose) const;
   absl::Status ApplyStatistics(int stage);
-  // With a learning rate devices update as soon as they can.
-  absl::StatusOr<Score> Compute(const Batch& batch,
-                                std::optional<double> learning_rate);
+  // With a learning rate devices update as soon as they can. The step is
+  // pending then.
+  absl::Status Compute(const Batch& batch, std::optional<double> learning_rate,
+                       bool defers_scores);
+  absl::Status Submit(const Batch& batch, double learning_rate,
+                      bool defers_scores);
+  PendingStep StepToRead(const Batch& batch, size_t microbatches) const;
+  // Of all pending steps; the last one's.
+  absl::StatusOr<Score> ReadLast();
+  absl::Status ReadPending();
+  absl::StatusOr<StepScore> SumStep(const PendingStep& step,
+                                    const double*& numbers);
   std::vector<TrainedStage*> AllStages() const;  // this rank's
   bool updates_at_once() const;
   absl::Status Unscale();
@@ -114,8 +127,10 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::StatusOr<std::string> NonFiniteGradient(const at::Tensor& sums) const;
   absl::Status MakeAlike(int stage);
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
-  void Measure(const Batch& batch);
-  void NoteForward();
+  // Of steps that all devices have ended, or, waiting, of all.
+  void NoteTimes(bool waits);
+  void Measure(const PendingStep::Times& step, bool is_last);
+  void NoteForward(const PipelineTimeline& timeline);
   // Whether the step under way averages gradients, and leaves replicas alike.
   bool averages_gradients() const;
   bool ends_alike() const;
@@ -136,6 +151,9 @@ class MeshStrategyImpl : public MeshStrategy {
   std::vector<int64_t> first_parameters_;
   std::unique_ptr<TiedGradients> tied_;
   LossSums auxiliary_losses_;
+  std::vector<PendingStep> pending_;
+  std::vector<StepScore> scores_;  // read, and not taken
+  std::deque<PendingStep::Times> times_to_note_;
   PipelineTimes times_;
   std::optional<PeriodicParameterAverager> averager_;
   int layers_ = 0;

@@ -20,17 +20,30 @@
 
 namespace tandem {
 
-void MeshStrategyImpl::Measure(const Batch& batch) {
-  times_.Add(executor_->timeline());
-  batch_size_ = batch.size;
-  Trace& trace = Trace::OfProcess();
-  if (trace.is_on()) AddToTrace(executor_->timeline(), trace);
+void MeshStrategyImpl::NoteTimes(bool waits) {
+  while (!times_to_note_.empty() &&
+         (waits || HaveCome(times_to_note_.front().moments))) {
+    const PendingStep::Times step = std::move(times_to_note_.front());
+    times_to_note_.pop_front();
+    Measure(step, /*is_last=*/times_to_note_.empty());
+  }
 }
 
-// Of the step that has ended, by stage.
-void MeshStrategyImpl::NoteForward() {
+void MeshStrategyImpl::Measure(const PendingStep::Times& step, bool is_last) {
+  const PipelineTimeline timeline = TimesOf(step.moments);
+  if (step.is_whole) {
+    times_.Add(timeline);
+    batch_size_ = step.samples;
+    Trace& trace = Trace::OfProcess();
+    if (trace.is_on()) AddToTrace(timeline, trace);
+  }
+  // Reducers know their last step.
+  if (is_last) NoteForward(timeline);
+}
+
+void MeshStrategyImpl::NoteForward(const PipelineTimeline& timeline) {
   std::vector<std::chrono::nanoseconds> times(stages_.size());
-  for (const std::vector<ActionTime>& device : executor_->timeline()) {
+  for (const std::vector<ActionTime>& device : timeline) {
     for (const ActionTime& each : device) {
       if (!IsForward(each.action.kind)) continue;
       times[static_cast<size_t>(each.action.stage)] +=
@@ -58,6 +71,7 @@ std::vector<std::pair<std::string, double>> MeshStrategyImpl::Measurements()
 // A device alone never waits.
 absl::StatusOr<std::string> MeshStrategyImpl::DescribeTimes() {
   if (options_.schedule.devices() == 1) return std::string();
+  NoteTimes(/*waits=*/true);
   std::vector<double> numbers = times_.Flatten();
   const size_t times = numbers.size();
   const std::vector<int>& peaks = executor_->peak_activations();

@@ -1,10 +1,23 @@
 #include "parallel/strategy/strategy.h"
 
+#include <utility>
+
 #include "core/base/status_macros.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/collected_tensors.h"
 
 namespace tandem {
+
+// For strategies that know each step's score.
+absl::Status Strategy::SubmitStep(const Batch& batch, double learning_rate) {
+  TANDEM_ASSIGN_OR_RETURN(const Score score, TrainStep(batch, learning_rate));
+  scores_.push_back({score, AuxiliaryLosses()});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<StepScore>> Strategy::TakeScores() {
+  return std::exchange(scores_, {});
+}
 
 NamedTensors Strategy::Gradients() const {
   NamedTensors gradients;

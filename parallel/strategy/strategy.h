@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
 #include "core/model/batch.h"
+#include "parallel/strategy/step_score.h"
 #include "parallel/strategy/whole_state.h"
 
 namespace tandem {
@@ -38,6 +39,13 @@ class Strategy {
   virtual absl::StatusOr<Score> TrainStep(const Batch& batch,
                                           double learning_rate) = 0;
 
+  // The same step, without a wait for devices, or for other ranks, to know its
+  // score: that is read later, for many steps at once. Until then pinned
+  // tensors of `batch` must not be written.
+  virtual absl::Status SubmitStep(const Batch& batch, double learning_rate);
+  // Of the steps submitted since the last call, in order. Collective.
+  virtual absl::StatusOr<std::vector<StepScore>> TakeScores();
+
   // The same step in two halves, so that gradients can be looked at, changed or
   // dropped in between: forward, backward and synchronisation, which give the
   // score; then either clipping and update, or (a loss that is not finite, say)
@@ -58,9 +66,9 @@ class Strategy {
   // ones. Each copy of a tied weight has the sum of all: to be changed alike.
   NamedTensors Gradients() const;
 
-  // What layers and the loss function added to the loss in the last training
-  // step (core/loss/loss_terms.h), by name: means over its samples, as the
-  // score's are. The same on every rank. Names are those of the first step.
+  // What layers and the loss function added to the loss (loss_terms.h) in the
+  // last training step whose score is known, by name: means over its samples.
+  // The same on every rank. Names are those of the first step.
   virtual std::map<std::string, double> AuxiliaryLosses() const { return {}; }
 
   // Tells how many steps were done before the next one, when a job goes on from
@@ -143,6 +151,9 @@ class Strategy {
   // optimizer. InvalidArgument as CheckpointTensors.
   absl::StatusOr<NamedTensors> OwnState(const StateParts& parts,
                                         NamedTensors optimizer) const;
+
+ private:
+  std::vector<StepScore> scores_;  // that SubmitStep knows
 };
 
 }  // namespace tandem

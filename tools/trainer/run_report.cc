@@ -1,6 +1,9 @@
 #include "tools/trainer/run_report.h"
 
+#include <glog/logging.h>
+
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
@@ -9,11 +12,15 @@
 #include "core/precision/loss_scale.h"
 #include "core/precision/mixed_precision.h"
 #include "core/program/process.h"
+#include "core/sim/streams/host_waits.h"
 #include "tools/trainer/job/devices.h"
 
 namespace tandem {
 
 namespace {
+
+// What the host may be ahead of devices: batches that it keeps.
+constexpr size_t kMostPendingSteps = 16;
 
 // What --dtype costs here; empty: it is what the processor is for.
 std::string WhySlow(const Job& job) {
@@ -48,11 +55,12 @@ void RunReport::BeginStep(int64_t done) {
   if (summary_.startup_ms == 0) summary_.startup_ms = MillisecondsSinceStart();
   // The line before has been reported, the next one begins.
   if (done % job_->options.log_every == 0) meter_.Reset();
+  host_waits_.BeginStep();
 }
 
-absl::Status RunReport::NoteSkipped(int64_t step, const LossScale& scale) {
-  summary_.skipped_steps = scale.skipped_steps();
-  return report_->ShowSkippedStep({step, scale.scale(), scale.skipped_steps()});
+absl::Status RunReport::NoteSkipped(const SkippedStepReport& skipped) {
+  summary_.skipped_steps = skipped.skipped_steps;
+  return report_->ShowSkippedStep(skipped);
 }
 
 StepReport RunReport::LineOf(const Step& step) const {
@@ -75,27 +83,56 @@ StepReport RunReport::LineOf(const Step& step) const {
   return line;
 }
 
-absl::Status RunReport::EndStep(const Step& step, const Score& score) {
-  const Clock::time_point now = Clock::now();
+bool RunReport::IsShown(const Step& step) const {
+  return step.done % job_->options.log_every == 0 || step.done >= step.in_all;
+}
+
+absl::Status RunReport::EndStep(const Step& step) {
+  host_waits_.EndStep();
+  const c10::Device device = job_->devices.front();
   const LossScale* const scale = job_->strategy->loss_scale();
-  const bool skipped = scale != nullptr && scale->last_was_skipped();
+  Pending ended = {step, DeviceMoment::Now(device), std::nullopt};
+  if (scale != nullptr && scale->last_was_skipped()) {
+    ended.skipped = {step.done, scale->scale(), scale->skipped_steps()};
+  }
+  pending_.push_back(std::move(ended));
+  const bool due =
+      device.is_cpu() || IsShown(step) || pending_.size() >= kMostPendingSteps;
+  return due ? ReadScores() : absl::OkStatus();
+}
+
+absl::Status RunReport::ReadScores() {
+  if (pending_.empty()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<StepScore> scores,
+                          job_->strategy->TakeScores());
+  CHECK_EQ(scores.size(), pending_.size());
+  const std::vector<Pending> ended = std::exchange(pending_, {});
+  for (size_t i = 0; i < ended.size(); ++i) {
+    TANDEM_RETURN_IF_ERROR(Note(ended[i], scores[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunReport::Note(const Pending& ended, const StepScore& its) {
+  const Step& step = ended.step;
+  const Score& score = its.score;
+  const Clock::time_point end = ended.end.time();
   // Of a step that overflowed before its gradients did there is no mean.
   const bool finite = std::isfinite(score.loss());
-  meter_.Add(finite ? score : Score(), step.samples, now - last_step_end_,
-             finite ? job_->strategy->AuxiliaryLosses() : StepMeter::Losses());
-  last_step_end_ = now;
+  meter_.Add(finite ? score : Score(), step.samples, end - last_step_end_,
+             finite ? its.auxiliary_losses : StepMeter::Losses());
+  last_step_end_ = end;
   ++summary_.steps;
-  if (!finite && !skipped) {
+  if (!finite && !ended.skipped) {
     return absl::OutOfRangeError(absl::StrFormat(
         "the loss of step %d is %f: training has diverged; try a smaller "
         "--learning_rate than %g, or --clip_grad_norm",
         step.done, score.loss(), ResolvedLearningRate(job_->options)));
   }
-  if (skipped) TANDEM_RETURN_IF_ERROR(NoteSkipped(step.done, *scale));
+  if (ended.skipped) TANDEM_RETURN_IF_ERROR(NoteSkipped(*ended.skipped));
   report_->ShowProgress(step.done - first_,
                         absl::StrFormat("loss %.4f", meter_.score().loss()));
-  const bool due = step.done % job_->options.log_every == 0;
-  if (!due && step.done < step.in_all) return absl::OkStatus();
+  if (!IsShown(step)) return absl::OkStatus();
   const StepReport line = LineOf(step);
   summary_.last_steps = line.score;
   return report_->ShowStep(line, step.in_all);
@@ -120,6 +157,9 @@ absl::Status RunReport::Summarise(const std::string& checkpoint) {
   if (ServersOf(job_->options) == 0) {
     TANDEM_ASSIGN_OR_RETURN(summary_.device_memory,
                             PeakMemory(job_->devices, *job_->world));
+  }
+  if (sim::CountsHostWaits() && host_waits_.steps() > 0) {
+    summary_.host_waits = host_waits_.waits();
   }
   WeightsHasher hasher;
   TANDEM_RETURN_IF_ERROR(strategy.StreamState(StateParts(), hasher));

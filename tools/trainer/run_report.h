@@ -5,12 +5,16 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/device/device_moment.h"
 #include "core/model/batch.h"
-#include "core/precision/loss_scale.h"
+#include "parallel/strategy/step_score.h"
+#include "tools/trainer/host_wait_meter.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/report/report.h"
 #include "tools/trainer/step_meter.h"
@@ -41,9 +45,14 @@ class RunReport {
   };
   // Before a step's computation, `done` of them being done.
   void BeginStep(int64_t done);
-  // After it. OutOfRange for a loss that is not finite, unless the step was
-  // skipped for it.
-  absl::Status EndStep(const Step& step, const Score& score);
+  // After it, when it has been submitted. Reads the scores of all steps so far
+  // where they are to be shown, on the CPU at once, and elsewhere before there
+  // are too many of them, so that devices are not waited for in each step: as
+  // ReadScores. Collective.
+  absl::Status EndStep(const Step& step);
+  // OutOfRange for a loss that is not finite, unless the step was skipped for
+  // it. Collective.
+  absl::Status ReadScores();
 
   absl::Status ShowEvaluation(int64_t epoch, const Score& score);
   // Collective. `checkpoint`: the last one; empty: there is none.
@@ -56,12 +65,23 @@ class RunReport {
 
   RunReport(const Job& job, Report& report) : job_(&job), report_(&report) {}
 
-  absl::Status NoteSkipped(int64_t step, const LossScale& scale);
+  // Submitted, and not read.
+  struct Pending {
+    Step step;
+    DeviceMoment end;
+    std::optional<SkippedStepReport> skipped;
+  };
+
+  bool IsShown(const Step& step) const;
+  absl::Status NoteSkipped(const SkippedStepReport& skipped);
+  absl::Status Note(const Pending& ended, const StepScore& score);
   StepReport LineOf(const Step& step) const;
 
   const Job* job_;
   Report* report_;
   StepMeter meter_;
+  HostWaitMeter host_waits_;
+  std::vector<Pending> pending_;
   int64_t first_ = 0;  // steps that were done when the epoch began
   Clock::time_point last_step_end_;
   SummaryReport summary_;

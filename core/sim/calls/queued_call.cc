@@ -13,6 +13,7 @@
 #include "core/sim/calls/call_signature.h"
 #include "core/sim/calls/operator_call.h"
 #include "core/sim/memory/block.h"
+#include "core/sim/streams/host_waits.h"
 #include "core/sim/streams/streams.h"
 
 namespace tandem {
@@ -172,7 +173,10 @@ void QueueCopy(const c10::OperatorHandle& op, const OperatorTraits& traits,
     RecordEvent(written, runs_on);
     HoldStream(written, StreamOf(copy.to));
   }
-  if (WaitsForCopy(copy)) Synchronise(runs_on);
+  if (WaitsForCopy(copy)) {
+    CountHostWait(IsSim(copy.from) ? "copy to the host" : "copy from the host");
+    Synchronise(runs_on);
+  }
   ReplaceTop(*stack, traits.argument_count, {arguments[0]});
 }
 
@@ -226,6 +230,7 @@ void CallQueued(const c10::OperatorHandle& op, const OperatorTraits& traits,
   const Stack arguments = Top(*stack, traits.argument_count);
   auto call = std::make_shared<OperatorCall>(op, traits);
   call->TakeArguments(*stack);
+  if (traits.depends_on_data) CountHostWait(traits.name);
   if (MustRunNow(traits)) return RunDrained(*call, stack);
   const auto signature = SignatureOf(traits, arguments);
   if (!signature.has_value()) return RunDrained(*call, stack);

@@ -4,8 +4,10 @@
 #include <c10/util/Exception.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 
+#include "core/sim/streams/host_waits.h"
 #include "core/sim/streams/stream_queue.h"
 #include "core/sim/streams/streams.h"
 
@@ -75,7 +77,18 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return event == nullptr || static_cast<Event*>(event)->Passed();
   }
   void synchronizeEvent(void* event) const override {
+    CountHostWait("event");
     if (event != nullptr) static_cast<Event*>(event)->Wait();
+  }
+  double elapsedTime(void* begin, void* end,
+                     const c10::DeviceIndex /*device*/) const override {
+    const auto at = [](void* event) {
+      const auto mark = static_cast<Event*>(event)->mark();
+      TORCH_CHECK(mark != nullptr, "an event has not been recorded");
+      return mark->PassedAt();
+    };
+    using Milliseconds = std::chrono::duration<double, std::milli>;
+    return Milliseconds(at(end) - at(begin)).count();
   }
   void destroyEvent(void* event,
                     const c10::DeviceIndex /*device*/) const noexcept override {
@@ -86,9 +99,11 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return IsIdle(stream);
   }
   void synchronizeStream(const c10::Stream& stream) const override {
+    CountHostWait("stream");
     Synchronise(stream);
   }
   void synchronizeDevice(const c10::DeviceIndex device) const override {
+    CountHostWait("device");
     SynchroniseDevice(device);
   }
   // What is queued holds the memory that it works on.

@@ -22,12 +22,19 @@ uint64_t NextRandom(uint64_t& state) {
 void Event::Mark::Pass() {
   std::lock_guard<std::mutex> lock(mutex);
   passed = true;
+  at = std::chrono::steady_clock::now();
   changed.notify_all();
 }
 
 void Event::Mark::Wait() {
   std::unique_lock<std::mutex> lock(mutex);
   changed.wait(lock, [this] { return passed; });
+}
+
+std::chrono::steady_clock::time_point Event::Mark::PassedAt() {
+  Wait();
+  std::lock_guard<std::mutex> lock(mutex);
+  return at;
 }
 
 std::shared_ptr<Event::Mark> Event::Record() {

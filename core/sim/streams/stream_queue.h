@@ -4,6 +4,7 @@
 #ifndef TANDEM_CORE_SIM_STREAMS_STREAM_QUEUE_H_
 #define TANDEM_CORE_SIM_STREAMS_STREAM_QUEUE_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -26,9 +27,12 @@ class Event {
     std::mutex mutex;
     std::condition_variable changed;
     bool passed = false;
+    std::chrono::steady_clock::time_point at;  // when it was passed
 
     void Pass();
     void Wait();
+    // After it.
+    std::chrono::steady_clock::time_point PassedAt();
   };
 
   // A new mark for this event.

@@ -2,6 +2,7 @@
 
 #include <ATen/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include <set>
@@ -30,6 +31,11 @@ std::vector<int> RanksOf(const TiedGroup& group, const Schedule& schedule,
 // Where the gradient of a slot lies, whether there is one or not.
 at::Tensor GradientOf(const FlatBuffer* buffer, size_t slot) {
   return buffer->View(buffer->grads(), buffer->slots()[slot]);
+}
+
+bool HasAny(const std::vector<at::Tensor>& terms) {
+  return absl::c_any_of(terms,
+                        [](const at::Tensor& each) { return each.defined(); });
 }
 
 at::Tensor ValueOf(const FlatBuffer* buffer, size_t slot) {
@@ -104,14 +110,17 @@ TiedGradients::Terms TiedGradients::OwnTerms(const Group& group) {
   return terms;
 }
 
-// A number behind each gradient tells whether there is one.
+// A number behind each gradient tells whether there is one. It is read, which
+// waits for the device, where this rank has none itself: else those that are
+// not there are -0, which added change no bit.
 absl::StatusOr<TiedGradients::Terms> TiedGradients::Gather(const Group& group,
                                                            const Terms& own) {
   const Copy& first = group.copies.front();
   const at::Tensor like =
       GradientOf(first.buffer, first.buffer->index_of(first.id));
   const int64_t numel = like.numel();
-  const at::Tensor mine = at::zeros({group.rows, numel + 1}, like.options());
+  const at::Tensor mine =
+      at::full({group.rows, numel + 1}, -0.0, like.options());
   for (size_t i = 0; i < own.size(); ++i) {
     if (!own[i].defined()) continue;
     const at::Tensor row = mine.select(0, static_cast<int64_t>(i));
@@ -123,10 +132,11 @@ absl::StatusOr<TiedGradients::Terms> TiedGradients::Gather(const Group& group,
                             return absl::StrCat("gradients of ", group.name);
                           }));
   Terms terms;
+  const bool reads = !HasAny(own);
   for (const Place& place : group.places) {
     const at::Tensor row = all[place.rank].select(0, place.row);
     terms.emplace_back();
-    if (row[numel].item<double>() == 0) continue;
+    if (reads && row[numel].item<double>() == 0) continue;
     terms.back() = row.narrow(0, 0, numel).view(like.sizes());
   }
   return terms;
@@ -138,7 +148,8 @@ absl::StatusOr<at::Tensor> TiedGradients::AllReduce(const Group& group,
   const at::Tensor like =
       GradientOf(first.buffer, first.buffer->index_of(first.id));
   const int64_t numel = like.numel();
-  // The last number counts the ranks that have a gradient.
+  // The last number counts the ranks that have a gradient: to be read, which
+  // waits for the device, where this one has none.
   const at::Tensor flat = at::zeros({numel + 1}, like.options());
   const at::Tensor sum = flat.narrow(0, 0, numel);
   if (own.defined()) {
@@ -147,7 +158,7 @@ absl::StatusOr<at::Tensor> TiedGradients::AllReduce(const Group& group,
   }
   TANDEM_RETURN_IF_ERROR(group.ranks->AllReduceSum(
       flat, [&] { return absl::StrCat("gradient of ", group.name); }));
-  if (flat[numel].item<double>() == 0) return at::Tensor();
+  if (!own.defined() && flat[numel].item<double>() == 0) return at::Tensor();
   return sum.view(like.sizes());
 }
 

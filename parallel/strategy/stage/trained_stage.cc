@@ -201,8 +201,9 @@ void TrainedStage::NoteForward(std::chrono::nanoseconds time) {
   if (reducer_ == nullptr) return;
   const Reducer& reducer = reducer_->reducer();
   if (reducer.steps() == logging_.iteration) return;  // nothing was averaged
+  if (!HaveCome(reducer.moments())) return;
   logging_.iteration = reducer.steps();
-  AddStepTimes(time, reducer.times(), &logging_);
+  AddStepTimes(time, TimesOf(reducer.moments()), &logging_);
 }
 
 std::optional<DdpLoggingData> TrainedStage::logging_data() const {

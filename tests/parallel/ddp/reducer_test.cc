@@ -154,7 +154,7 @@ TEST_P(ReducerTest, OverlapsWithBackward) {
     // Bucket c is under way: the rest of backward can take its time.
     rank.Mark("ba", 1);
     TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
-    const ReducerTimes& times = rank.reducer().times();
+    const ReducerTimes times = TimesOf(rank.reducer().moments());
     EXPECT_EQ(times.buckets.size(), 3u);
     EXPECT_LT(times.buckets[0].started, times.gradients_ready);
     EXPECT_LE(times.began, times.buckets[0].started);
@@ -237,7 +237,7 @@ TEST_P(ReducerTest, SkipsWhatNobodyUsedFirst) {
       EXPECT_FALSE(rank.grad(1).defined());
     }
     EXPECT_EQ(rank.Order(), "cab");
-    EXPECT_EQ(rank.reducer().times().buckets.size(), 2u);
+    EXPECT_EQ(rank.reducer().moments().buckets.size(), 2u);
     rank.Mark("b", 1);
     ExpectError(rank.reducer().Finish(), absl::StatusCode::kInvalidArgument,
                 "parameter b was used on no rank in the first step");

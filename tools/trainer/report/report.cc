@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace tandem {
 
@@ -30,6 +31,14 @@ std::string Clock(double seconds) {
   const auto whole = static_cast<int64_t>(std::ceil(seconds));
   return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60,
                          whole % 60);
+}
+
+// "none", or "copy to the host: 1.00, event: 0.25".
+std::string DescribeWaits(const std::map<std::string, double>& waits) {
+  if (waits.empty()) return "none";
+  return absl::StrJoin(waits, ", ", [](std::string* text, const auto& each) {
+    absl::StrAppendFormat(text, "%s: %.2f", each.first, each.second);
+  });
 }
 
 }  // namespace
@@ -172,6 +181,10 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
   for (const auto& [device, peak] : summary.device_memory) {
     Say(absl::StrFormat("  peak on %-10s %s", device, peak));
   }
+  if (summary.host_waits) {
+    Say(absl::StrFormat("  host waits a step  %s",
+                        DescribeWaits(*summary.host_waits)));
+  }
   Say(absl::StrFormat("  weights_sha256     %s", summary.weights_sha256));
   for (const auto& [name, value] : summary.measurements) {
     Say(absl::StrFormat("  %s %.0f", name, value));
@@ -195,16 +208,18 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
     measurements[name] = value;
   }
   Json event = EventOf("summary");
-  event.update({{"loss", summary.last_steps.loss()},
-                {"test_accuracy", summary.test.accuracy()},
-                {"samples_per_s", summary.samples_per_s},
-                {"step_ms_median", summary.step_ms_median},
-                {"skipped_steps", summary.skipped_steps},
-                {"peak_rss_mib", summary.peak_rss_mib},
-                {"device_memory", memory},
-                {"startup_ms", summary.startup_ms},
-                {"weights_sha256", summary.weights_sha256},
-                {"measurements", measurements}});
+  event.update(
+      {{"loss", summary.last_steps.loss()},
+       {"test_accuracy", summary.test.accuracy()},
+       {"samples_per_s", summary.samples_per_s},
+       {"step_ms_median", summary.step_ms_median},
+       {"skipped_steps", summary.skipped_steps},
+       {"peak_rss_mib", summary.peak_rss_mib},
+       {"device_memory", memory},
+       {"host_waits", summary.host_waits ? Json(*summary.host_waits) : Json()},
+       {"startup_ms", summary.startup_ms},
+       {"weights_sha256", summary.weights_sha256},
+       {"measurements", measurements}});
   return metrics_->Write(event);
 }
 

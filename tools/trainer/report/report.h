@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +54,9 @@ struct SummaryReport {
   double startup_ms = 0;
   // Of simulated devices: what each held at most, and what for.
   std::vector<std::pair<std::string, std::string>> device_memory;
+  // Of simulated devices: for what rank 0's host waited for its own within a
+  // step, and how often. Not there: they are none, or not asynchronous.
+  std::optional<std::map<std::string, double>> host_waits;
   std::string weights_sha256;
   std::string checkpoint;  // where the last one lies; empty: none
   // See Strategy::Measurements.

@@ -1,0 +1,36 @@
+// Reducer moments: reducer times before the devices have come there.
+
+#ifndef TANDEM_PARALLEL_DDP_REDUCER_MOMENTS_H_
+#define TANDEM_PARALLEL_DDP_REDUCER_MOMENTS_H_
+
+#include <memory>
+#include <vector>
+
+#include "core/comm/pending_collective.h"
+#include "core/device/device_moment.h"
+#include "parallel/ddp/reducer_times.h"
+
+namespace tandem {
+
+struct ReducerMoments {
+  struct Bucket {
+    DeviceMoment started;
+    // When whoever waited for it went on, and the collectives that may know
+    // that they had ended before. Null: a hook's, which do not tell.
+    DeviceMoment awaited;
+    std::shared_ptr<const std::vector<PendingCollective>> sums;
+  };
+  DeviceMoment began;
+  DeviceMoment gradients_ready;
+  DeviceMoment ended;
+  std::vector<Bucket> buckets;
+};
+
+// Have all of them come? Never waits.
+bool HaveCome(const ReducerMoments& moments);
+// Waits for all of them.
+ReducerTimes TimesOf(const ReducerMoments& moments);
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_DDP_REDUCER_MOMENTS_H_

@@ -1,0 +1,131 @@
+// What steps came to: read from devices, and summed over ranks.
+
+#include <ATen/ops/empty.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/instrument/trace.h"
+#include "parallel/strategy/mesh_strategy_impl.h"
+#include "parallel/strategy/score_numbers.h"
+
+namespace tandem {
+namespace {
+
+absl::StatusOr<Score> SumWithin(Communicator* group, const Score& score,
+                                const CollectivePurpose& purpose) {
+  if (group == nullptr) return score;
+  const at::Tensor sums = at::empty({kScoreNumbers}, at::kDouble);
+  ToNumbers(score, sums.mutable_data_ptr<double>());
+  TANDEM_RETURN_IF_ERROR(group->AllReduceSum(sums, purpose));
+  return ScoreOf(sums.const_data_ptr<double>());
+}
+
+// What lies on devices, in the order in which SumStep takes it.
+void AddNumbers(const PendingStep& step, std::vector<at::Tensor>* numbers) {
+  for (const PendingStep::Part& each : step.parts) {
+    numbers->push_back(each.loss);
+  }
+  for (const DeferredScore& each : step.scores) {
+    if (each.sums.defined()) numbers->push_back(each.sums);
+  }
+}
+
+}  // namespace
+
+PendingStep MeshStrategyImpl::StepToRead(const Batch& batch,
+                                         size_t microbatches) const {
+  const int64_t count = options_.schedule.microbatches;
+  PendingStep step;
+  step.number = step_ + 1;
+  step.alike = ends_alike();
+  step.scores = executor_->scores();
+  step.times = {executor_->moments(), batch.size,
+                microbatches == static_cast<size_t>(count)};
+  // A pass's weight is its share of the step's samples, but for what makes a
+  // mean over replicas of it.
+  const double share =
+      options_.reproducible || !step.alike ? 1 : 1.0 / groups_.replicas();
+  for (const auto& stage : executor_->stages()) {
+    if (stage == nullptr) continue;
+    for (AuxiliaryLoss& each : stage->TakeAuxiliaryLosses()) {
+      step.parts.push_back({std::move(each.name),
+                            groups_.replica() * count + each.microbatch,
+                            each.weight * share, std::move(each.loss)});
+    }
+  }
+  return step;
+}
+
+// Advances `numbers` behind the step's.
+absl::StatusOr<StepScore> MeshStrategyImpl::SumStep(const PendingStep& step,
+                                                    const double*& numbers) {
+  Communicator* const group = step.alike ? groups_.world() : groups_.pipe();
+  std::vector<LossSums::Part> parts;
+  for (const PendingStep::Part& each : step.parts) {
+    parts.push_back({each.name, each.microbatch, *numbers++ * each.factor});
+  }
+  TANDEM_RETURN_IF_ERROR(auxiliary_losses_.Sum(
+      parts, groups_.replicas() * options_.schedule.microbatches, group));
+  std::vector<Score> mine;
+  Score sum;
+  for (const DeferredScore& each : step.scores) {
+    mine.push_back(FullScore(each, numbers));
+    sum += mine.back();
+  }
+  const CollectivePurpose purpose = [number = step.number] {
+    return absl::StrCat("the loss of step ", number);
+  };
+  TANDEM_ASSIGN_OR_RETURN(const Score score,
+                          options_.reproducible
+                              ? SumInOrder(mine, purpose)
+                              : SumWithin(group, sum, purpose));
+  return StepScore{score, auxiliary_losses_.means()};
+}
+
+absl::Status MeshStrategyImpl::ReadPending() {
+  std::vector<at::Tensor> numbers;
+  for (const PendingStep& step : pending_) AddNumbers(step, &numbers);
+  std::vector<double> values;
+  if (!numbers.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(values, executor_->Read(numbers));
+  }
+  const double* next = values.data();
+  for (PendingStep& step : pending_) {
+    TANDEM_ASSIGN_OR_RETURN(StepScore score, SumStep(step, next));
+    scores_.push_back(std::move(score));
+    times_to_note_.push_back(std::move(step.times));
+  }
+  pending_.clear();
+  NoteTimes(/*waits=*/Trace::OfProcess().is_on());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Score> MeshStrategyImpl::ReadLast() {
+  const absl::Status read = ReadPending();
+  if (!read.ok()) {
+    Abort(read);
+    return read;
+  }
+  const Score score = scores_.back().score;
+  scores_.pop_back();
+  return score;
+}
+
+absl::StatusOr<std::vector<StepScore>> MeshStrategyImpl::TakeScores() {
+  const absl::Status read = ReadPending();
+  if (!read.ok()) {
+    Abort(read);
+    return read;
+  }
+  return std::exchange(scores_, {});
+}
+
+absl::StatusOr<Score> MeshStrategyImpl::Sum(const Score& score) {
+  return SumWithin(groups_.world(), score, [] { return "the loss"; });
+}
+
+}  // namespace tandem

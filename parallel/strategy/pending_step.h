@@ -1,0 +1,42 @@
+// Pending step: a training step that the host has issued, and of which it has
+// not read yet what it came to.
+
+#ifndef TANDEM_PARALLEL_STRATEGY_PENDING_STEP_H_
+#define TANDEM_PARALLEL_STRATEGY_PENDING_STEP_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/loss/deferred_score.h"
+#include "parallel/pipeline/timeline.h"
+
+namespace tandem {
+
+struct PendingStep {
+  // A loss that one microbatch of this rank added.
+  struct Part {
+    std::string name;
+    int64_t microbatch = 0;  // among those of all replicas
+    double factor = 0;       // its share of the step's samples
+    at::Tensor loss = {};    // on its stage's device
+  };
+
+  struct Times {
+    PipelineMoments moments;
+    int64_t samples = 0;    // of this replica
+    bool is_whole = false;  // has all of the schedule's microbatches
+  };
+
+  int64_t number = 0;                 // from 1
+  bool alike = true;                  // are replicas, after it?
+  std::vector<DeferredScore> scores;  // by microbatch; where the last stage is
+  std::vector<Part> parts;
+  Times times;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STRATEGY_PENDING_STEP_H_

@@ -1,0 +1,21 @@
+// Score of a training step, with what layers and the loss function added to the
+// loss.
+
+#ifndef TANDEM_PARALLEL_STRATEGY_STEP_SCORE_H_
+#define TANDEM_PARALLEL_STRATEGY_STEP_SCORE_H_
+
+#include <map>
+#include <string>
+
+#include "core/model/batch.h"
+
+namespace tandem {
+
+struct StepScore {
+  Score score;
+  std::map<std::string, double> auxiliary_losses;  // Strategy's
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STRATEGY_STEP_SCORE_H_

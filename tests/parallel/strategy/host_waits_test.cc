@@ -1,0 +1,148 @@
+// The host waits for no device within a training step: not in any layout, and
+// not for what is trained in it. Scores are read when they are asked for.
+
+#include "core/sim/streams/host_waits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/barrier.h"
+#include "core/base/status_macros.h"
+#include "tests/parallel/strategy/lab_models.h"
+#include "tests/parallel/strategy/strategy_lab.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+constexpr int kWarmUp = 3;
+constexpr int kSteps = 4;
+
+using Change = std::function<void(MeshStrategyOptions&)>;
+
+struct Waits {
+  sim::HostWaits steps;
+  sim::HostWaits reading;
+};
+
+// Of kSteps steps of all ranks, and of reading their scores.
+absl::StatusOr<Waits> WaitsOf(const LabLayout& layout, const std::string& model,
+                              const Change& change) {
+  const LabJob job = ModelJob(model, 0, 0, change);
+  const int ranks = layout.ranks();
+  absl::Barrier begin(ranks), end(ranks), reading(ranks), read(ranks);
+  Waits waits;
+  TANDEM_RETURN_IF_ERROR(
+      OnLabRanks(layout, job, [&](const LabRank& rank) -> absl::Status {
+        const auto run = [&](int first, int count) -> absl::Status {
+          for (int step = first; step < first + count; ++step) {
+            Batch batch = LabBatch(model, 16, kLabSeed, step);
+            batch.inputs = batch.inputs.pin_memory();
+            batch.targets = batch.targets.pin_memory();
+            TANDEM_RETURN_IF_ERROR(rank.strategy->SubmitStep(batch, 0.1));
+          }
+          return absl::OkStatus();
+        };
+        TANDEM_RETURN_IF_ERROR(run(0, kWarmUp));
+        TANDEM_RETURN_IF_ERROR(rank.strategy->TakeScores().status());
+        begin.Block();
+        sim::HostWaits before = sim::CountedHostWaits();
+        const absl::Status submitted = run(kWarmUp, kSteps);
+        end.Block();
+        if (rank.rank == 0) waits.steps = sim::HostWaitsSince(before);
+        before = sim::CountedHostWaits();
+        reading.Block();
+        const auto scores = rank.strategy->TakeScores();
+        read.Block();
+        if (rank.rank == 0) waits.reading = sim::HostWaitsSince(before);
+        TANDEM_RETURN_IF_ERROR(submitted);
+        TANDEM_RETURN_IF_ERROR(scores.status());
+        EXPECT_EQ(scores->size(), static_cast<size_t>(kSteps));
+        for (const StepScore& each : *scores) {
+          EXPECT_GT(each.score.loss(), 0);
+          EXPECT_GT(each.score.count, 0);
+        }
+        return absl::OkStatus();
+      }));
+  return waits;
+}
+
+std::vector<LabLayout> Layouts() {
+  std::vector<LabLayout> layouts = {
+      {"one device", "sequential", 1, 1, 1},
+      {"one after the other", "sequential", 1, 1, 2},
+      {"1f1b", "1f1b", 1, 1, 2},
+      {"gpipe", "gpipe", 1, 1, 2},
+      {"zb_h1", "zb_h1", 1, 1, 2},
+      {"zb_v", "zb_v", 1, 1, 2, 2},
+      {"interleaved", "interleaved_1f1b", 1, 1, 2, 2},
+      {"replicas", "sequential", 2, 1, 1},
+      {"replicas of two devices", "1f1b", 2, 1, 2},
+      {"over ranks", "1f1b", 1, 2, 1},
+      {"replicas over ranks", "1f1b", 2, 2, 1},
+      {"replicas over ranks, zb_h1", "zb_h1", 2, 2, 1}};
+  for (LabLayout& each : layouts) each.microbatches = 4 * each.replicas;
+  return layouts;
+}
+
+struct Technique {
+  const char* name;
+  Change change;
+};
+
+std::vector<Technique> Techniques() {
+  return {
+      {"SGD", [](auto& o) { o.optimizer = SgdOptions{0.9}; }},
+      {"Adam", [](auto& o) { o.optimizer = AdamOptions(); }},
+      {"checkpointing",
+       [](auto& o) {
+         o.pipeline.checkpointing = ActivationCheckpointing::kAlways;
+       }},
+      {"find_unused_parameters",
+       [](auto& o) { o.ddp.find_unused_parameters = true; }},
+      {"small buckets", [](auto& o) { o.ddp.bucket_cap_mb = 1e-5; }},
+      {"clip_value", [](auto& o) { o.clip_value = 0.1; }},
+      {"bf16",
+       [](auto& o) { o.ddp.mixed_precision.param_dtype = at::kBFloat16; }},
+  };
+}
+
+std::vector<std::pair<std::string, Technique>> Cells() {
+  std::vector<std::pair<std::string, Technique>> cells;
+  for (const Technique& each : Techniques()) {
+    cells.emplace_back("mlp_dropout", each);
+  }
+  cells.emplace_back("gpt_tiny_tied", Technique{"plain", nullptr});
+  return cells;
+}
+
+TEST(HostWaitsTest, NoneWithinAStep) {
+  int cells = 0;
+  for (const LabLayout& layout : Layouts()) {
+    for (const auto& [model, technique] : Cells()) {
+      SCOPED_TRACE(
+          absl::StrCat(layout.name, ", ", model, ", ", technique.name));
+      const auto waits = WaitsOf(layout, model, technique.change);
+      ASSERT_TRUE(waits.ok()) << waits.status();
+      EXPECT_THAT(waits->steps, IsEmpty());
+      // Where a replica's last stage is, once for all the steps.
+      EXPECT_THAT(waits->reading,
+                  ElementsAre(Pair("copy to the host", layout.replicas)));
+      ++cells;
+    }
+  }
+  std::cout << cells << " cells of layouts and techniques\n";
+}
+
+}  // namespace
+}  // namespace tandem
