@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "core/device/host_memory.h"
 #include "core/fused/element.h"
 #include "core/fused/find_operator.h"
 #include "core/fused/row_blocks.h"
@@ -150,6 +151,18 @@ TORCH_LIBRARY_IMPL(tandem, CPU, library) {
 }
 
 }  // namespace
+
+bool HasDropoutAdd(const at::Tensor& x) {
+  if (x.layout() != at::kStrided || x.dim() == 0) return false;
+  const at::ScalarType dtype = x.scalar_type();
+  const bool is_known = dtype == at::kFloat || dtype == at::kBFloat16;
+  if (RunsCpuKernels(x.device().type())) return is_known;
+#ifdef TANDEM_CUDA
+  return x.is_cuda() && (is_known || dtype == at::kHalf);
+#else
+  return false;
+#endif
+}
 
 at::Tensor DropoutAdd(const at::Tensor& x, const at::Tensor& residual,
                       const DropoutDraws& draws) {

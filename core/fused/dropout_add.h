@@ -27,11 +27,14 @@ struct DropoutDraws {
 // Linear in x: the gradient of x is DropoutAdd(dy, {}, draws), that of the
 // residual dy.
 //
-// An operator of LibTorch (tandem::dropout_add), for the CPU and simulated
-// devices. Not differentiable: for autograd functions to call. Throws
-// c10::Error on shapes and dtypes that do not fit.
+// An operator of LibTorch (tandem::dropout_add), for the CPU, simulated devices
+// and, under --config=cuda, CUDA (fp16 too). Not differentiable: for autograd
+// functions to call. Throws c10::Error on shapes and dtypes that do not fit.
 at::Tensor DropoutAdd(const at::Tensor& x, const at::Tensor& residual,
                       const DropoutDraws& draws);
+
+// Is there a kernel for x's device and dtype?
+bool HasDropoutAdd(const at::Tensor& x);
 
 }  // namespace tandem
 

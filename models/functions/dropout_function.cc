@@ -12,7 +12,6 @@
 #include <string>
 
 #include "core/device/placement.h"
-#include "models/functions/fused_operands.h"
 
 namespace tandem {
 namespace {
@@ -57,7 +56,7 @@ at::Tensor WithMask(const at::Tensor& x, const at::Tensor& residual,
 
 at::Tensor DropoutFunction(const at::Tensor& x, const at::Tensor& residual,
                            const DropoutDraws& draws) {
-  if (!IsForFusedKernels(x) ||
+  if (!HasDropoutAdd(x) ||
       (residual.defined() && residual.scalar_type() != x.scalar_type())) {
     return WithMask(x, residual, draws);
   }

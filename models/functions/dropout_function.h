@@ -15,9 +15,8 @@ namespace tandem {
 // floating-point dtype and device; residual of the same shape and dtype. As
 // often differentiable as one likes.
 //
-// Float and bf16 on the CPU and on simulated devices are one pass
-// (core/fused/dropout_add.h); for all else the mask, made on the CPU, is a
-// tensor.
+// One pass where core/fused/dropout_add.h has a kernel; elsewhere the mask,
+// made on the CPU, is a tensor.
 at::Tensor DropoutFunction(const at::Tensor& x, const at::Tensor& residual,
                            const DropoutDraws& draws);
 
