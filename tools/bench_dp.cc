@@ -39,7 +39,9 @@ constexpr char kUsage[] =
     "  bench_dp --models=conv --devices=4  one, four devices\n";
 
 absl::StatusOr<std::vector<c10::Device>> DevicesToMeasure(int count) {
-  auto gpus = DevicesOf(/*local_rank=*/0, count, c10::DeviceType::CUDA);
+  DeviceRequest request;
+  request.devices_per_rank = count;
+  auto gpus = DevicesOf(request, c10::DeviceType::CUDA);
   if (gpus.ok()) return gpus;
   SimOptions sim;
   sim.devices = count;

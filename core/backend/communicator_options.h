@@ -39,6 +39,10 @@ struct CommunicatorOptions {
   // Whose tensors the device's backend is given; its communicator is made when
   // the group is, by all ranks. None: the group has tensors of the host alone.
   std::optional<c10::Device> device;
+  // Tensors of a device that neither backend can reach go by way of copies in
+  // the host's memory: right, and slow. For ranks that share a GPU, which NCCL
+  // refuses. Else they are refused.
+  bool stages_on_host = false;
   // What tells hosts apart: ranks that name the same one share memory. Empty:
   // HostIdentity(). For tests, which have one host alone.
   std::string host;

@@ -95,9 +95,12 @@ absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
   Multiply(*this, factor, tensor, &options.reduceOp);
   if (size_ == 1) return PendingCollective();
   TensorList tensors = {ForBackend(*this, tensor)};
-  return runner_->Start("all-reduce", purpose, PlaceOf(tensors[0]), [&] {
-    return BackendOf(*this, tensors[0]).allreduce(tensors, options);
-  });
+  TANDEM_ASSIGN_OR_RETURN(
+      PendingCollective pending,
+      runner_->Start("all-reduce", purpose, PlaceOf(tensors[0]), [&] {
+        return BackendOf(*this, tensors[0]).allreduce(tensors, options);
+      }));
+  return WithCopyBack(std::move(pending), tensors[0], tensor);
 }
 
 absl::StatusOr<PendingCollective> Communicator::StartReduceSum(
@@ -114,9 +117,12 @@ absl::StatusOr<PendingCollective> Communicator::StartReduceSum(
   Multiply(*this, factor, tensor, &options.reduceOp);
   if (size_ == 1) return PendingCollective();
   TensorList tensors = {ForBackend(*this, tensor)};
-  return runner_->Start("reduce", purpose, PlaceOf(tensors[0]), [&] {
-    return BackendOf(*this, tensors[0]).reduce(tensors, options);
-  });
+  TANDEM_ASSIGN_OR_RETURN(
+      PendingCollective pending,
+      runner_->Start("reduce", purpose, PlaceOf(tensors[0]), [&] {
+        return BackendOf(*this, tensors[0]).reduce(tensors, options);
+      }));
+  return WithCopyBack(std::move(pending), tensors[0], tensor);
 }
 
 absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
@@ -127,12 +133,16 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
       Agree(runner_.get(), absl::StrCat("broadcast from rank ", NameOf(root)),
             tensor, purpose));
   if (size_ == 1 || tensor.numel() == 0) return absl::OkStatus();
-  TensorList tensors = {BytesOf(ForBackend(*this, tensor))};
+  const at::Tensor given = ForBackend(*this, tensor);
+  TensorList tensors = {BytesOf(given)};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  return runner_->Run("broadcast", purpose, PlaceOf(tensors[0]), [&] {
-    return BackendOf(*this, tensors[0]).broadcast(tensors, options);
-  });
+  TANDEM_ASSIGN_OR_RETURN(
+      PendingCollective pending,
+      runner_->Start("broadcast", purpose, PlaceOf(given), [&] {
+        return BackendOf(*this, given).broadcast(tensors, options);
+      }));
+  return WithCopyBack(std::move(pending), given, tensor).Wait();
 }
 
 absl::StatusOr<TensorList> Communicator::AllGather(
@@ -147,11 +157,21 @@ absl::StatusOr<TensorList> Communicator::AllGather(
     return all;
   }
   TensorList in = {BytesOf(ForBackend(*this, mine))};
+  TensorList given;
   std::vector<TensorList> out(1);
-  for (at::Tensor& one : all) out[0].push_back(BytesOf(ForBackend(*this, one)));
-  TANDEM_RETURN_IF_ERROR(
-      runner_->Run("all-gather", purpose, PlaceOf(in[0]),
-                   [&] { return BackendOf(*this, in[0]).allgather(out, in); }));
+  for (const at::Tensor& one : all) {
+    given.push_back(ForBackend(*this, one));
+    out[0].push_back(BytesOf(given.back()));
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      PendingCollective pending,
+      runner_->Start("all-gather", purpose, PlaceOf(in[0]), [&] {
+        return BackendOf(*this, in[0]).allgather(out, in);
+      }));
+  for (int r = 0; r < size_; ++r) {
+    pending = WithCopyBack(std::move(pending), given[r], all[r]);
+  }
+  TANDEM_RETURN_IF_ERROR(pending.Wait());
   return all;
 }
 

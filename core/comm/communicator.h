@@ -44,7 +44,8 @@ class CollectiveRunner;
 // A group of one rank answers at once and opens no connection; so does any
 // group for a tensor without elements. Tensors are dense, contiguous, of the
 // same shape and dtype on every rank (checked only with `check_collectives`),
-// on the CPU, or on the group's device where its backend has one for those.
+// on the CPU, or on the group's device where its backend has one for those;
+// CommunicatorOptions::stages_on_host takes any device's.
 //
 // With such a backend (sim_nccl, nccl) a device's tensors are worked on by
 // streams, and waiting orders the calling thread's stream, not the host. The
@@ -84,6 +85,7 @@ class Communicator {
   bool HasStreams(c10::DeviceType type) const {
     return !names_.device.empty() && names_.device_type == type;
   }
+  bool stages_on_host() const { return options_.stages_on_host; }
   // Does an all-reduce multiply, on streams or on the host?
   bool Multiplies(bool on_streams) const {
     return BackendMultiplies(on_streams ? names_.device : names_.host);

@@ -97,12 +97,15 @@ absl::StatusOr<PendingCollective> Communicator::StartMessages(
       on_streams.push_back(&each);
       continue;
     }
-    const std::vector<at::Tensor> bytes = BytesFor(*this, each);
+    const at::Tensor given = ForBackend(*this, each.tensor);
+    const std::vector<at::Tensor> bytes = {BytesOf(given)};
     TANDEM_ASSIGN_OR_RETURN(
         PendingCollective started,
         runner_->StartMessage(TextOf(*this, each), purpose, Place::kHost,
                               [&] { return Issue(*this, each, bytes); }));
-    pending.push_back(std::move(started));
+    pending.push_back(
+        each.sends ? std::move(started)
+                   : WithCopyBack(std::move(started), given, each.tensor));
   }
   if (!on_streams.empty()) {
     TANDEM_ASSIGN_OR_RETURN(

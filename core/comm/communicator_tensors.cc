@@ -2,8 +2,10 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/torch_status.h"
 #include "core/device/host_memory.h"
 
 namespace tandem {
@@ -13,7 +15,7 @@ namespace {
 std::string Refusal(const Communicator& group, const at::Tensor& tensor) {
   if (group.process_group() == nullptr) return "";
   if (!IsOnStreams(group, tensor)) {
-    return RunsCpuKernels(tensor.device().type())
+    return RunsCpuKernels(tensor.device().type()) || group.stages_on_host()
                ? ""
                : absl::StrCat("backend ", group.backend(), " does not take ",
                               TypeOf(tensor));
@@ -36,7 +38,18 @@ bool IsOnStreams(const Communicator& group, const at::Tensor& tensor) {
 at::Tensor ForBackend(const Communicator& group, const at::Tensor& tensor) {
   if (IsOnStreams(group, tensor)) return tensor.detach();
   at::Tensor host = HostView(tensor);
-  return host.defined() ? host : tensor.detach();
+  return host.defined() ? host : tensor.detach().cpu();
+}
+
+PendingCollective WithCopyBack(PendingCollective pending,
+                               const at::Tensor& given,
+                               const at::Tensor& tensor) {
+  const c10::DeviceType type = tensor.device().type();
+  if (given.device() == tensor.device() || RunsCpuKernels(type)) return pending;
+  return std::move(pending).Then([given, tensor] {
+    return CatchTorch([&] { tensor.detach().copy_(given); },
+                      "copying from the host");
+  });
 }
 
 c10d::Backend& BackendOf(const Communicator& group, const at::Tensor& given) {

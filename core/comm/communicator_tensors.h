@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "core/comm/communicator.h"
+#include "core/comm/pending_collective.h"
 
 namespace c10d {
 class Backend;
@@ -33,9 +34,16 @@ inline at::Tensor BytesOf(const at::Tensor& tensor) {
 // Is it the device's backend that takes the tensor, on streams?
 bool IsOnStreams(const Communicator& group, const at::Tensor& tensor);
 
-// What a backend is given: the tensor itself, or a CPU tensor over the same
-// memory where the host's backend takes it.
+// What a backend is given: the tensor itself, a CPU tensor over the same memory
+// where the host's backend takes it, or a copy of it on the host
+// (CommunicatorOptions::stages_on_host).
 at::Tensor ForBackend(const Communicator& group, const at::Tensor& tensor);
+
+// `pending`, of a collective that writes to `given`, which ForBackend made of
+// `tensor`: has the tensor written when it has been waited for.
+PendingCollective WithCopyBack(PendingCollective pending,
+                               const at::Tensor& given,
+                               const at::Tensor& tensor);
 
 // Of a tensor as backends are given it. Not through c10d's dispatcher: it takes
 // longer than a small all-reduce.

@@ -20,6 +20,15 @@ PendingCollective PendingCollective::AllOf(std::vector<PendingCollective> all) {
   return whole;
 }
 
+PendingCollective PendingCollective::Then(
+    std::function<absl::Status()> after) && {
+  wait_ = [first = std::move(wait_), after = std::move(after)] {
+    const absl::Status ended = first ? first() : absl::OkStatus();
+    return ended.ok() ? after() : ended;
+  };
+  return std::move(*this);
+}
+
 absl::Status PendingCollective::Wait() {
   if (wait_) {
     result_ = wait_();

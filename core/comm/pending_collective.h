@@ -33,6 +33,10 @@ class PendingCollective {
   // Has ended when all of them have; its error is that of the first with one.
   static PendingCollective AllOf(std::vector<PendingCollective> all);
 
+  // The same, whose end is that of `after`: the first Wait() calls it, on its
+  // thread, unless there was an error.
+  PendingCollective Then(std::function<absl::Status()> after) &&;
+
   // Waits for the end, at most the group's timeout; the error is that of the
   // blocking collective. A second call gives the same answer. On streams: what
   // the calling thread's stream is given from then on does.

@@ -11,8 +11,12 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/environment.h"
+#include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/device/device_view.h"
 #include "core/device/nvidia_driver.h"
 
 namespace tandem {
@@ -29,38 +33,43 @@ Registered& AllRegistered() {
   return *registered;
 }
 
-absl::Status CheckOthers(c10::DeviceType type, int first, int count) {
-  const int found = c10::impl::VirtualGuardImpl(type).deviceCount();
-  if (first + count <= found) return absl::OkStatus();
-  const std::string name = c10::DeviceTypeName(type, /*lower_case=*/true);
-  return absl::FailedPreconditionError(absl::StrCat(
-      "this rank needs ", name, ":", first, " to ", name, ":",
-      first + count - 1, ", but there are ", found,
-      " of them; start fewer ranks on this host, or give each fewer devices"));
+// No number where LibTorch is built without CUDA.
+absl::StatusOr<int> CountDevices(c10::DeviceType type) {
+  if (type != c10::DeviceType::CUDA) {
+    return c10::impl::VirtualGuardImpl(type).deviceCount();
+  }
+  const auto& cuda = at::detail::getCUDAHooks();
+  if (cuda.hasCUDART()) return cuda.getNumGPUs();
+  return absl::FailedPreconditionError(
+      "this program is built without CUDA; build it with --config=cuda "
+      "(docs/cuda.md), run it on cpu, or rehearse it on sim, simulated "
+      "devices in the host's memory");
 }
 
-absl::Status CheckGpus(int first, int count) {
-  const auto& cuda = at::detail::getCUDAHooks();
-  if (!cuda.hasCUDART()) {
-    return absl::FailedPreconditionError(
-        "this program is built without CUDA; build it with --config=cuda "
-        "(docs/cuda.md), run it on cpu, or rehearse it on sim, simulated "
-        "devices in the host's memory");
-  }
-  const int found = cuda.getNumGPUs();
-  if (first + count <= found) return absl::OkStatus();
-  const int last = first + count - 1;
-  const std::string wanted = count == 1
-                                 ? absl::StrCat("GPU ", first)
-                                 : absl::StrCat("GPUs ", first, " to ", last);
-  return absl::FailedPreconditionError(absl::StrCat(
-      "this rank needs ", wanted, ", but ", found, " GPUs were found",
-      WhyNotMoreGpus(FindNvidiaDriver(), found,
-                     std::getenv("CUDA_VISIBLE_DEVICES")),
+// Where they went, and what to do.
+std::string RemedyForGpus(int found) {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string why = WhyNotMoreGpus(FindNvidiaDriver(), found, visible);
+  const std::string named =
+      visible == nullptr || absl::StrContains(why, "CUDA_VISIBLE_DEVICES")
+          ? ""
+          : absl::StrCat("; CUDA_VISIBLE_DEVICES is \"", visible, "\"");
+  return absl::StrCat(
+      why, named,
       found == 0 ? "; //tools:doctor says more. Use the CPU, or rehearse on "
                    "sim, simulated devices in the host's memory"
                  : "; start fewer ranks on this host, give each fewer devices, "
-                   "or use the CPU"));
+                   "give each rank GPUs of its own (srun --gpus-per-task, or "
+                   "CUDA_VISIBLE_DEVICES), or have them share what there is "
+                   "(--share_devices)");
+}
+
+std::string RemedyFor(c10::DeviceType type, int found) {
+  if (type == c10::DeviceType::CUDA) return RemedyForGpus(found);
+  return absl::StrCat(" (", c10::DeviceTypeName(type, /*lower_case=*/true),
+                      "); start fewer ranks on this host, give each fewer "
+                      "devices, or have them share what there is "
+                      "(--share_devices)");
 }
 
 }  // namespace
@@ -83,27 +92,37 @@ void RegisterDeviceType(const std::string& name, c10::DeviceType type) {
   AllRegistered().types[name] = type;
 }
 
-absl::StatusOr<std::vector<c10::Device>> DevicesOf(int local_rank,
-                                                   int devices_per_rank,
+absl::StatusOr<std::vector<c10::Device>> DevicesOf(const DeviceRequest& request,
                                                    c10::DeviceType type) {
-  if (local_rank < 0 || devices_per_rank < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "local rank ", local_rank, " with ", devices_per_rank,
-        " devices: a rank counts from 0 and has at least one device"));
+  DeviceView view;
+  view.local_rank = request.local_rank;
+  view.local_world_size = request.local_world_size;
+  view.devices_per_rank = request.devices_per_rank;
+  view.shared = request.shared || type == c10::DeviceType::CPU;
+  view.found = 1;  // all CPU devices are the one
+  if (type != c10::DeviceType::CPU) {
+    TANDEM_ASSIGN_OR_RETURN(view.found, CountDevices(type));
+    view.is_own = IsOwnView(Environment::OfProcess(), request.launcher,
+                            view.devices_per_rank, view.found);
   }
-  if (type == c10::DeviceType::CPU) {
-    return std::vector<c10::Device>(devices_per_rank, c10::Device(type));
+  const absl::StatusOr<std::vector<int>> chosen = ChooseDevices(view);
+  if (absl::IsFailedPrecondition(chosen.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(chosen.status().message(), RemedyFor(type, view.found)));
   }
-  const int first = local_rank * devices_per_rank;
-  const absl::Status checked = type == c10::DeviceType::CUDA
-                                   ? CheckGpus(first, devices_per_rank)
-                                   : CheckOthers(type, first, devices_per_rank);
-  if (!checked.ok()) return checked;
+  TANDEM_RETURN_IF_ERROR(chosen.status());
   std::vector<c10::Device> devices;
-  for (int i = 0; i < devices_per_rank; ++i) {
-    devices.emplace_back(type, static_cast<c10::DeviceIndex>(first + i));
+  for (const int index : *chosen) {
+    devices.emplace_back(type, type == c10::DeviceType::CPU
+                                   ? c10::DeviceIndex{-1}
+                                   : static_cast<c10::DeviceIndex>(index));
   }
   return devices;
+}
+
+void SetCurrentDevice(c10::Device device) {
+  if (device.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
 }
 
 namespace {

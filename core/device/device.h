@@ -29,13 +29,27 @@ absl::StatusOr<c10::DeviceType> ParseDeviceType(absl::string_view flag);
 // Has --device=NAME mean `type`, whose devices LibTorch counts. Thread-safe.
 void RegisterDeviceType(const std::string& name, c10::DeviceType type);
 
-// The devices of one rank on its host: rank r of those on this host owns
-// devices r * n .. r * n + n - 1, n being `devices_per_rank`. All CPU devices
-// are the one CPU. FailedPrecondition when LibTorch is built without CUDA or
-// there are fewer devices; InvalidArgument for numbers that make no sense.
-absl::StatusOr<std::vector<c10::Device>> DevicesOf(int local_rank,
-                                                   int devices_per_rank,
+// Whose devices, by the names of Launch (core/launch/launch.h).
+struct DeviceRequest {
+  int local_rank = 0;
+  int local_world_size = 1;
+  int devices_per_rank = 1;
+  std::string launcher = "none";
+  // Several places may lie on one device.
+  bool shared = false;
+};
+
+// The devices of one rank on its host: ChooseDevices (device_view.h) says
+// which. All CPU devices are the one CPU. FailedPrecondition when LibTorch is
+// built without CUDA or there are fewer devices, with the reason and the
+// remedy; InvalidArgument for numbers that make no sense.
+absl::StatusOr<std::vector<c10::Device>> DevicesOf(const DeviceRequest& request,
                                                    c10::DeviceType type);
+
+// Makes `device` the calling thread's current one. For a rank's main thread,
+// before it uses any device: else what it does without a guard makes a context
+// on GPU 0, for every rank of the host. None for the CPU.
+void SetCurrentDevice(c10::Device device);
 
 // Runs `work` in this thread, with `device` as the current one and with the
 // process's number of intra-op threads (at::set_num_threads), which threads

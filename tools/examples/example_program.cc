@@ -69,24 +69,35 @@ absl::Status CheckDeviceName(const std::string& device) {
       "--device=", device, " is not known; known are: cpu, cuda, sim"));
 }
 
+absl::StatusOr<std::vector<c10::Device>> DevicesFor(const Example& example,
+                                                    const std::string& device,
+                                                    const Launch& launch) {
+  DeviceRequest request;
+  request.local_rank = launch.local_rank;
+  request.local_world_size = launch.local_world_size;
+  request.devices_per_rank = example.devices_per_rank;
+  request.launcher = launch.launcher;
+  TANDEM_ASSIGN_OR_RETURN(const c10::DeviceType type, ParseDeviceType(device));
+  return DevicesOf(request, type);
+}
+
 // Whether this host has devices for all of its ranks. Asked before any rank is
 // started, so that there is one line, not one a rank.
 absl::Status CheckDevices(const Example& example, const std::string& device,
-                          int local_ranks) {
+                          const Launch& first) {
   TANDEM_RETURN_IF_ERROR(CheckDeviceName(device));
   if (device == "sim") {
-    const int needed = local_ranks * example.devices_per_rank;
+    const int needed = first.local_world_size * example.devices_per_rank;
     const int most = SimOptions().devices;
     if (needed <= most) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--device=sim: ", local_ranks, " ranks with ", example.devices_per_rank,
-        " each need ", needed, " simulated devices, and there are ", most,
-        " at most; start fewer ranks"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device=sim: ", first.local_world_size, " ranks with ",
+                     example.devices_per_rank, " each need ", needed,
+                     " simulated devices, and there are ", most,
+                     " at most; start fewer ranks"));
   }
-  TANDEM_ASSIGN_OR_RETURN(const c10::DeviceType type, ParseDeviceType(device));
-  return Annotate(
-      DevicesOf(local_ranks - 1, example.devices_per_rank, type).status(),
-      absl::StrCat("--device=", device));
+  return Annotate(DevicesFor(example, device, first).status(),
+                  absl::StrCat("--device=", device));
 }
 
 absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
@@ -96,14 +107,16 @@ absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
     sim.devices = launch.local_world_size * example.devices_per_rank;
     TANDEM_RETURN_IF_ERROR(EnableSim(sim));
   }
-  TANDEM_ASSIGN_OR_RETURN(const c10::DeviceType type, ParseDeviceType(device));
-  return DevicesOf(launch.local_rank, example.devices_per_rank, type);
+  TANDEM_ASSIGN_OR_RETURN(const auto devices,
+                          DevicesFor(example, device, launch));
+  SetCurrentDevice(devices.front());
+  return devices;
 }
 
 absl::Status CheckFlags(const Example& example, const Launch& first) {
   TANDEM_ASSIGN_OR_RETURN(const ExampleOptions options,
                           OptionsFromFlags(example));
-  return CheckDevices(example, options.device, first.local_world_size);
+  return CheckDevices(example, options.device, first);
 }
 
 absl::Status RunAsRank(const Example& example, Rank& rank) {

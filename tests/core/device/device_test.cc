@@ -32,23 +32,32 @@ TEST(ParseDeviceTypeTest, KnowsCpuAndCuda) {
   }
 }
 
+// Of a host with so many ranks.
+DeviceRequest Asked(int local_rank, int ranks, int devices_per_rank) {
+  DeviceRequest request;
+  request.local_rank = local_rank;
+  request.local_world_size = ranks;
+  request.devices_per_rank = devices_per_rank;
+  return request;
+}
+
 TEST(DevicesOfTest, PlacesShareTheCpu) {
-  EXPECT_THAT(DevicesOf(3, 2, c10::DeviceType::CPU).value(),
+  EXPECT_THAT(DevicesOf(Asked(3, 4, 2), c10::DeviceType::CPU).value(),
               ElementsAre(kCpu, kCpu));
-  EXPECT_FALSE(DevicesOf(-1, 1, c10::DeviceType::CPU).ok());
-  EXPECT_FALSE(DevicesOf(0, 0, c10::DeviceType::CPU).ok());
+  EXPECT_FALSE(DevicesOf(Asked(-1, 1, 1), c10::DeviceType::CPU).ok());
+  EXPECT_FALSE(DevicesOf(Asked(0, 1, 0), c10::DeviceType::CPU).ok());
 }
 
 TEST(DevicesOfTest, GpusThatAreNotThereAreAnError) {
   // No machine has that many.
   const absl::Status status =
-      DevicesOf(1000, 2, c10::DeviceType::CUDA).status();
+      DevicesOf(Asked(999, 1000, 2), c10::DeviceType::CUDA).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   // With --config=cuda, the second.
   EXPECT_THAT(status.message(),
               AnyOf(HasSubstr("built without CUDA; build it with "
                               "--config=cuda (docs/cuda.md)"),
-                    HasSubstr("needs GPUs 2000 to 2001, but ")));
+                    HasSubstr("1000 ranks need 2000 devices, 2 each, and ")));
 }
 
 TEST(RunOnDeviceTest, RunsInTheCallersThread) {
@@ -91,12 +100,20 @@ TEST(RegisterDeviceTypeTest, MayBeRepeatedAndReplaced) {
 }
 
 TEST(DevicesOfTest, LibTorchCountsRegisteredDevices) {
-  EXPECT_THAT(DevicesOf(0, 1, kMeta).value(),
+  EXPECT_THAT(DevicesOf(Asked(0, 1, 1), kMeta).value(),
               ElementsAre(c10::Device(kMeta, 0)));
-  const absl::Status status = DevicesOf(1, 2, kMeta).status();
+  const absl::Status status = DevicesOf(Asked(1, 2, 2), kMeta).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(status.message(),
-              HasSubstr("needs meta:2 to meta:3, but there are 1"));
+              HasSubstr("2 ranks need 4 devices, 2 each, and 1 was found "
+                        "(meta); start fewer ranks"));
+}
+
+TEST(DevicesOfTest, PlacesMayShareADevice) {
+  DeviceRequest request = Asked(1, 2, 2);
+  request.shared = true;
+  EXPECT_THAT(DevicesOf(request, kMeta).value(),
+              ElementsAre(c10::Device(kMeta, 0), c10::Device(kMeta, 0)));
 }
 
 TEST(PlaceTest, RunsEverythingOnOneThreadInOrder) {

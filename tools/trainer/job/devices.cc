@@ -18,7 +18,9 @@ namespace {
 absl::Status MakeSimulated(const DeviceSettings& settings,
                            const Launch& launch) {
   SimOptions sim;
-  const int64_t wanted = launch.local_world_size * settings.devices_per_rank;
+  const int64_t wanted = settings.share_devices ? 1
+                                                : launch.local_world_size *
+                                                      settings.devices_per_rank;
   sim.devices = static_cast<int>(std::min<int64_t>(wanted, sim::kMostDevices));
   if (!settings.device_memory.empty()) {
     TANDEM_ASSIGN_OR_RETURN(sim.memory, ParseByteSize(settings.device_memory));
@@ -38,10 +40,19 @@ absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
   }
   TANDEM_ASSIGN_OR_RETURN(const c10::DeviceType type,
                           ParseDeviceType(settings.device));
-  auto devices = DevicesOf(launch.local_rank,
-                           static_cast<int>(settings.devices_per_rank), type);
-  if (devices.ok()) return devices;
-  return Annotate(devices.status(), absl::StrCat("--device=", settings.device));
+  DeviceRequest request;
+  request.local_rank = launch.local_rank;
+  request.local_world_size = launch.local_world_size;
+  request.devices_per_rank = static_cast<int>(settings.devices_per_rank);
+  request.launcher = launch.launcher;
+  request.shared = settings.share_devices;
+  const auto devices = DevicesOf(request, type);
+  if (!devices.ok()) {
+    return Annotate(devices.status(),
+                    absl::StrCat("--device=", settings.device));
+  }
+  SetCurrentDevice(devices->front());
+  return devices;
 }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> PeakMemory(

@@ -14,6 +14,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Connect(
   communication.timeout =
       std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1e3));
   communication.backend = options.backend;
+  communication.stages_on_host = options.devices.share_devices;
   communication.interface = options.interface;
   communication.straggler_warning = std::chrono::milliseconds(
       static_cast<int64_t>(options.straggler_warning * 1e3));

@@ -22,6 +22,11 @@ absl::Status CheckTogether(const DeviceSettings& settings) {
         absl::StrCat("--cut=", settings.cut,
                      " needs several devices: set --devices_per_rank"));
   }
+  if (settings.share_devices && settings.device == "cpu") {
+    return absl::InvalidArgumentError(
+        "--share_devices is for GPUs and simulated devices, and all share the "
+        "CPU: leave it out, or set --device=cuda or --device=sim");
+  }
   if (settings.device != "sim" &&
       (!settings.device_memory.empty() || settings.sim_async)) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -21,6 +21,14 @@ absl::Status CheckBackend(const TrainOptions& options) {
         "--device=sim --backend=sim_nccl; --device is ",
         device));
   }
+  const bool has_nccl =
+      options.backend == "nccl" || options.backend == "sim_nccl";
+  if (options.devices.share_devices && has_nccl) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--share_devices puts ranks on one device, which NCCL refuses (one "
+        "rank a GPU): --backend=",
+        options.backend, " needs a device for each; use --backend=shm"));
+  }
   return absl::OkStatus();
 }
 

@@ -199,6 +199,14 @@ INSTANTIATE_TEST_SUITE_P(
                     o.no_weight_decay_on = "bias(";
                   },
                   "--no_weight_decay_on=bias(: not a regular expression"},
+        BadOption{[](TrainOptions& o) { o.devices.share_devices = true; },
+                  "--share_devices is for GPUs and simulated devices"},
+        BadOption{[](TrainOptions& o) {
+                    o.devices.share_devices = true;
+                    o.devices.device = "cuda";
+                    o.backend = "nccl";
+                  },
+                  "--backend=nccl needs a device for each"},
         BadOption{[](TrainOptions& o) { o.checkpoint_layers = "h("; },
                   "--checkpoint_layers=h(: not a regular expression"},
         BadOption{[](TrainOptions& o) { o.checkpoint_every = -1; },
