@@ -1,7 +1,8 @@
 #include "parallel/sharding/share_exchange.h"
 
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,51 @@ at::Tensor PartOf(const at::Tensor& flat, const ElementSpan& span) {
 std::string StateOf(int rank, const Communicator& group) {
   return absl::StrCat("rank ", group.NameOf(rank),
                       "'s share of the optimizer's state");
+}
+
+int64_t LargestSlot(const FlatBuffer& buffer) {
+  int64_t largest = 1;
+  for (const FlatSlot& slot : buffer.slots()) {
+    largest = std::max(largest, slot.end - slot.offset);
+  }
+  return largest;
+}
+
+absl::Status SendToFirst(const at::Tensor& mine, int64_t most,
+                         Communicator& group) {
+  for (int64_t begin = 0; begin < mine.numel(); begin += most) {
+    const int64_t length = std::min(most, mine.numel() - begin);
+    TANDEM_ASSIGN_OR_RETURN(
+        PendingCollective sent,
+        group.StartSend(mine.narrow(0, begin, length), /*to=*/0, /*tag=*/0,
+                        [&] { return StateOf(group.rank(), group); }));
+    TANDEM_RETURN_IF_ERROR(sent.Wait());
+  }
+  return absl::OkStatus();
+}
+
+// By way of `device`: its backend may reach no other memory.
+absl::Status ReceiveFrom(int rank, const at::Tensor& into, c10::Device device,
+                         int64_t most, Communicator& group) {
+  if (into.numel() == 0) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(
+      const at::Tensor piece, CatchTorchOr([&] {
+        const MemoryCategoryScope scope(MemoryCategory::kTemporaries);
+        return at::empty({std::min(most, into.numel())},
+                         into.options().device(device));
+      }));
+  for (int64_t begin = 0; begin < into.numel(); begin += most) {
+    const int64_t length = std::min(most, into.numel() - begin);
+    const at::Tensor part = piece.narrow(0, 0, length);
+    TANDEM_ASSIGN_OR_RETURN(PendingCollective coming,
+                            group.StartReceive(part, rank, /*tag=*/0, [&] {
+                              return StateOf(rank, group);
+                            }));
+    TANDEM_RETURN_IF_ERROR(coming.Wait());
+    TANDEM_RETURN_IF_ERROR(
+        CatchTorch([&] { into.narrow(0, begin, length).copy_(part); }));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -50,29 +96,22 @@ absl::Status GatherValues(const FlatBufferList& buffers, Communicator& group,
 absl::StatusOr<at::Tensor> GatherOnFirst(const FlatBuffer& buffer,
                                          const at::Tensor& mine,
                                          Communicator& group) {
+  const int64_t most = LargestSlot(buffer);
   if (group.rank() != 0) {
-    if (mine.numel() == 0) return at::Tensor();
-    TANDEM_ASSIGN_OR_RETURN(PendingCollective sent,
-                            group.StartSend(mine, /*to=*/0, /*tag=*/0, [&] {
-                              return StateOf(group.rank(), group);
-                            }));
-    TANDEM_RETURN_IF_ERROR(sent.Wait());
+    TANDEM_RETURN_IF_ERROR(SendToFirst(mine, most, group));
     return at::Tensor();
   }
   TANDEM_ASSIGN_OR_RETURN(
-      at::Tensor all, CatchTorchOr([&] {
-        const MemoryCategoryScope scope(MemoryCategory::kTemporaries);
-        return at::empty_like(buffer.values());
+      const at::Tensor all, CatchTorchOr([&] {
+        const at::Tensor whole =
+            at::empty(buffer.values().sizes(), buffer.values().scalar_type());
+        PartOf(whole, SpanOf(buffer, ShareIn(group, buffer))).copy_(mine);
+        return whole;
       }));
-  PartOf(all, SpanOf(buffer, ShareIn(group, buffer))).copy_(mine);
   for (int rank = 1; rank < group.size(); ++rank) {
-    const ElementSpan span = SpanOf(buffer, {rank, group.size()});
-    if (span.length() == 0) continue;
-    TANDEM_ASSIGN_OR_RETURN(
-        PendingCollective coming,
-        group.StartReceive(PartOf(all, span), rank, /*tag=*/0,
-                           [&, rank] { return StateOf(rank, group); }));
-    TANDEM_RETURN_IF_ERROR(coming.Wait());
+    TANDEM_RETURN_IF_ERROR(
+        ReceiveFrom(rank, PartOf(all, SpanOf(buffer, {rank, group.size()})),
+                    mine.device(), most, group));
   }
   return all;
 }

@@ -30,8 +30,9 @@ absl::Status GatherValues(const FlatBufferList& buffers, Communicator& group,
                           int64_t step);
 
 // `mine` are this rank's elements of a state of `buffer`: on the group's first
-// rank all of them, [buffer's size], elsewhere undefined. Collective; errors
-// are Communicator's.
+// rank all of them, [buffer's size], in the host's memory; elsewhere undefined.
+// They come in pieces of the largest parameter's size, so that no device holds
+// more than one that is not its own. Collective; errors are Communicator's.
 absl::StatusOr<at::Tensor> GatherOnFirst(const FlatBuffer& buffer,
                                          const at::Tensor& mine,
                                          Communicator& group);

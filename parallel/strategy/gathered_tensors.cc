@@ -94,12 +94,11 @@ absl::Status SendAll(std::vector<Owned> mine, Communicator& group,
   return absl::OkStatus();
 }
 
-absl::StatusOr<at::Tensor> Receive(const Owned& tensor, c10::Device device,
-                                   Communicator& group) {
+// Into the host's memory, where a sink wants it, wherever it comes from.
+absl::StatusOr<at::Tensor> Receive(const Owned& tensor, Communicator& group) {
   TANDEM_ASSIGN_OR_RETURN(at::Tensor values, CatchTorchOr([&] {
-                            return at::empty(
-                                tensor.info.sizes,
-                                at::device(device).dtype(tensor.info.dtype));
+                            return at::empty(tensor.info.sizes,
+                                             tensor.info.dtype);
                           }));
   TANDEM_ASSIGN_OR_RETURN(
       PendingCollective coming,
@@ -108,8 +107,8 @@ absl::StatusOr<at::Tensor> Receive(const Owned& tensor, c10::Device device,
   return values;
 }
 
-absl::Status TakeAll(std::vector<Owned> tensors, c10::Device device,
-                     Communicator& group, TensorSink& sink) {
+absl::Status TakeAll(std::vector<Owned> tensors, Communicator& group,
+                     TensorSink& sink) {
   Sort(sink, &tensors);
   std::vector<TensorInfo> infos;
   for (const Owned& each : tensors) infos.push_back(each.info);
@@ -119,8 +118,7 @@ absl::Status TakeAll(std::vector<Owned> tensors, c10::Device device,
       TANDEM_RETURN_IF_ERROR(sink.Add(each.values));
       continue;
     }
-    TANDEM_ASSIGN_OR_RETURN(const at::Tensor values,
-                            Receive(each, device, group));
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor values, Receive(each, group));
     TANDEM_RETURN_IF_ERROR(sink.Add(values));
   }
   return absl::OkStatus();
@@ -142,12 +140,7 @@ absl::Status StreamToRank0(const NamedTensors& mine, Communicator& group,
       tensors.push_back({std::move(info), rank, at::Tensor()});
     }
   }
-  // What this group's backend moves lies where the ranks' tensors do.
-  const bool on_host =
-      mine.empty() || group.HasStreams(mine.front().second.device().type());
-  const c10::Device device =
-      on_host ? c10::Device(c10::kCPU) : mine.front().second.device();
-  return TakeAll(std::move(tensors), device, group, sink);
+  return TakeAll(std::move(tensors), group, sink);
 }
 
 }  // namespace tandem

@@ -11,11 +11,11 @@
 namespace tandem {
 
 // On rank 0 `sink` gets every rank's tensors, its own as they are, others' one
-// at a time, on the device of its own first tensor: no rank ever holds more
-// than one tensor of another's. On other ranks `sink` only tells the order,
-// which must be the same on all. Tensors are dense, and no two ranks have one
-// of the same name. Collective; a rank that fails must abort the group, since
-// others may wait for it.
+// at a time, in the host's memory: no rank ever holds more than one tensor of
+// another's, and none on its device. On other ranks `sink` only tells the
+// order, which must be the same on all. Tensors are dense, and no two ranks
+// have one of the same name. Collective; a rank that fails must abort the
+// group, since others may wait for it.
 absl::Status StreamToRank0(const NamedTensors& mine, Communicator& group,
                            TensorSink& sink);
 

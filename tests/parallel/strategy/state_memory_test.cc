@@ -29,6 +29,7 @@
 #include "parallel/balance/cut.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/schedule/schedules.h"
+#include "parallel/schedule/sequential.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
 
@@ -109,6 +110,15 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakePipeline(Communicator& world) {
   return MeshStrategy::Create(specs, CrossEntropy, options, &world);
 }
 
+absl::StatusOr<std::unique_ptr<Strategy>> MakeSharing(Communicator& world) {
+  MeshStrategyOptions options;
+  TANDEM_ASSIGN_OR_RETURN(options.schedule, SequentialSchedule(1, 1));
+  options.devices = {Devices()[static_cast<size_t>(world.rank())]};
+  options.optimizer = AdamOptions();
+  options.shard_optimizer = OptimizerSharding::kOn;
+  return MeshStrategy::Create(Specs(), CrossEntropy, options, &world);
+}
+
 using Make = absl::StatusOr<std::unique_ptr<Strategy>> (*)(Communicator&);
 
 // Trains, saves, and loads into a second one; `extra[rank]`: what saving took.
@@ -144,17 +154,30 @@ TEST(StateMemoryTest, SavingReplicasTakesNoDeviceMemory) {
   EXPECT_THAT(extra, testing::Each(0));
 }
 
-// Ranks 0 and 1 are the first replica; rank 0 writes.
-TEST(StateMemoryTest, SavingPipelinesTakesATensorOfTheNextStage) {
+// Ranks 0 and 1 are the first replica; rank 0 writes, and takes the next
+// stage's tensors in the host's memory.
+TEST(StateMemoryTest, SavingPipelinesTakesNoDeviceMemory) {
   std::vector<int64_t> extra(4, -1);
   const absl::Status status = RunThreadRanks(4, [&](Communicator& world) {
     return SaveAndLoad(MakePipeline, Path("pipelines"), world, &extra);
   });
   ASSERT_TRUE(status.ok()) << status;
-  EXPECT_LE(extra[0], kLargestTensor);
-  EXPECT_GT(extra[0], 0);
-  EXPECT_THAT(std::vector<int64_t>(extra.begin() + 1, extra.end()),
-              testing::Each(0));
+  EXPECT_THAT(extra, testing::Each(0));
+}
+
+// Each rank has a part of the optimizer's state; rank 0 writes all of it.
+TEST(StateMemoryTest, SavingASharedOptimizerTakesATensorOfAnothersShare) {
+  for (const int ranks : {2, 3}) {
+    std::vector<int64_t> extra(static_cast<size_t>(ranks), -1);
+    const absl::Status status = RunThreadRanks(ranks, [&](Communicator& world) {
+      return SaveAndLoad(MakeSharing, Path("sharing"), world, &extra);
+    });
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_GT(extra[0], 0);
+    EXPECT_LE(extra[0], kLargestTensor);
+    EXPECT_THAT(std::vector<int64_t>(extra.begin() + 1, extra.end()),
+                testing::Each(0));
+  }
 }
 
 // What is in a file, and the names that were read from it.
