@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/device/determinism.h"
 #include "core/instrument/fault_point.h"
 #include "core/launch/launch.h"
 #include "core/program/interrupt.h"
@@ -56,8 +57,7 @@ absl::Status SetUp(Job& job) {
                           BatchSizeOf(settings, job.mesh.data()));
   TANDEM_ASSIGN_OR_RETURN(job.intra_op_threads,
                           TakeThreads(settings, job.launch));
-  TANDEM_ASSIGN_OR_RETURN(job.devices,
-                          PrepareDevices(settings.devices, job.launch));
+  TANDEM_ASSIGN_OR_RETURN(job.devices, PrepareDevices(settings, job.launch));
   // Before anything that takes long or leaves something behind: ranks compare
   // their settings here.
   TANDEM_ASSIGN_OR_RETURN(job.world, Connect(settings, job.launch));
@@ -215,7 +215,8 @@ absl::Status RunRank(const Launch& launch) {
   // From here on there is a loop that looks; until here a signal just ends us.
   HandleInterrupts();
   TANDEM_ASSIGN_OR_RETURN(RunReport run, RunReport::Start(job, report));
-  return job.options.eval_only ? EvaluateOnly(job, run) : Train(job, run);
+  return ExplainNondeterminism(job.options.eval_only ? EvaluateOnly(job, run)
+                                                     : Train(job, run));
 }
 
 // Before any rank is started: one line, not one a rank.

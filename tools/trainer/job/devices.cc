@@ -8,6 +8,7 @@
 #include "core/base/byte_size.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/device/determinism.h"
 #include "core/device/device.h"
 #include "core/sim/sim.h"
 #include "core/sim/streams/limits.h"
@@ -34,7 +35,13 @@ absl::Status MakeSimulated(const DeviceSettings& settings,
 }  // namespace
 
 absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
-    const DeviceSettings& settings, const Launch& launch) {
+    const TrainOptions& options, const Launch& launch) {
+  const DeviceSettings& settings = options.devices;
+  if (settings.device == "cuda") {
+    TANDEM_RETURN_IF_ERROR(
+        SetGpuNumerics({options.pipeline.reproducible, settings.cudnn_benchmark,
+                        settings.allow_tf32}));
+  }
   if (settings.device == "sim") {
     TANDEM_RETURN_IF_ERROR(MakeSimulated(settings, launch));
   }

@@ -13,14 +13,15 @@
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
 #include "core/launch/launch.h"
-#include "tools/trainer/settings/device_settings.h"
+#include "tools/trainer/settings/options.h"
 
 namespace tandem {
 
-// Makes simulated devices, if they are asked for, and gives this rank its own.
-// Before any tensor is made.
+// Gives this rank its devices, of which the first is the calling thread's
+// current one from then on: makes those that are simulated, and sets how GPUs
+// compute. Before any tensor is made.
 absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
-    const DeviceSettings& settings, const Launch& launch);
+    const TrainOptions& options, const Launch& launch);
 
 // The most memory that each simulated device of the job held, and what for:
 // ("sim:0", "12 MiB: parameters 8 MiB, ..."), by rank; with several ranks each

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "models/channels_last.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
 #include "models/z_loss.h"
@@ -33,7 +35,10 @@ absl::StatusOr<LayerSpecs> LayersOf(const TrainOptions& options,
   model.classes = data.classes();
   model.tokens = data.tokens();
   absl::StatusOr<LayerSpecs> specs = MakeModel(model);
-  if (specs.ok()) return specs;
+  if (specs.ok()) {
+    return options.devices.channels_last ? InChannelsLast(*std::move(specs))
+                                         : *std::move(specs);
+  }
   const std::string fitting = FittingDataset(model);
   if (fitting.empty()) return specs;
   return absl::Status(

@@ -1,13 +1,39 @@
-// Which backend a job is asked for, and whether its devices are for it.
+// Which backend, and which arithmetic, a job is asked for, and whether its
+// devices are for it.
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
 
+namespace {
+
+// How GPUs compute.
+absl::Status CheckNumerics(const TrainOptions& options) {
+  const DeviceSettings& devices = options.devices;
+  if (!devices.cudnn_benchmark && !devices.allow_tf32) return absl::OkStatus();
+  const std::string flag =
+      devices.cudnn_benchmark ? "--cudnn_benchmark" : "--allow_tf32";
+  if (devices.device != "cuda") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " is for GPUs: set --device=cuda, not ", devices.device));
+  }
+  if (!options.pipeline.reproducible) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      flag,
+      devices.cudnn_benchmark
+          ? " picks kernels by time, and another run may pick others"
+          : " rounds as GPUs with TF32 do and others do not",
+      ", which --reproducible cannot have: leave one out"));
+}
+
+}  // namespace
+
 absl::Status CheckBackend(const TrainOptions& options) {
+  TANDEM_RETURN_IF_ERROR(CheckNumerics(options));
   const std::string& device = options.devices.device;
   if (options.backend == "sim_nccl" && device != "sim") {
     return absl::InvalidArgumentError(

@@ -199,6 +199,27 @@ INSTANTIATE_TEST_SUITE_P(
                     o.no_weight_decay_on = "bias(";
                   },
                   "--no_weight_decay_on=bias(: not a regular expression"},
+        BadOption{[](TrainOptions& o) { o.devices.cudnn_benchmark = true; },
+                  "--cudnn_benchmark is for GPUs: set --device=cuda, not cpu"},
+        BadOption{[](TrainOptions& o) {
+                    o.devices.allow_tf32 = true;
+                    o.devices.device = "sim";
+                  },
+                  "--allow_tf32 is for GPUs: set --device=cuda, not sim"},
+        BadOption{[](TrainOptions& o) {
+                    o.devices.device = "cuda";
+                    o.devices.cudnn_benchmark = true;
+                    o.pipeline.reproducible = true;
+                    o.pipeline.microbatch_size = 4;
+                  },
+                  "--cudnn_benchmark picks kernels by time"},
+        BadOption{[](TrainOptions& o) {
+                    o.devices.device = "cuda";
+                    o.devices.allow_tf32 = true;
+                    o.pipeline.reproducible = true;
+                    o.pipeline.microbatch_size = 4;
+                  },
+                  "--allow_tf32 rounds as GPUs with TF32 do"},
         BadOption{[](TrainOptions& o) { o.devices.share_devices = true; },
                   "--share_devices is for GPUs and simulated devices"},
         BadOption{[](TrainOptions& o) {
