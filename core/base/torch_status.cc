@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/out_of_memory.h"
 
 namespace tandem {
 namespace {
@@ -57,6 +58,13 @@ absl::Status MakeStatus(absl::StatusCode code, absl::string_view text,
 absl::Status MakeStatusByText(absl::StatusCode other, absl::string_view text,
                               absl::string_view what) {
   return MakeStatus(CodeOfText(text, other), text, what);
+}
+
+absl::Status MakeOutOfMemory(absl::string_view text, absl::string_view what) {
+  const std::string note = NoteOnOutOfMemory();
+  std::string message = CleanTorchMessage(text);
+  if (!note.empty()) absl::StrAppend(&message, "; ", note);
+  return MakeStatus(absl::StatusCode::kResourceExhausted, message, what);
 }
 
 // Cuts `text` where `mark` begins.
@@ -112,8 +120,7 @@ absl::Status StatusOfCurrentException(absl::string_view what) {
   try {
     throw;
   } catch (const c10::OutOfMemoryError& e) {
-    return MakeStatus(Code::kResourceExhausted, e.what_without_backtrace(),
-                      what);
+    return MakeOutOfMemory(e.what_without_backtrace(), what);
   } catch (const c10::IndexError& e) {
     return MakeStatus(Code::kOutOfRange, e.what_without_backtrace(), what);
   } catch (const c10::NotImplementedError& e) {

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <utility>
 
+#include "core/memory/result_category.h"
 #include "core/sim/memory/allocators.h"
 #include "core/sim/memory/block.h"
-#include "core/sim/memory/category.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/streams/device_guard.h"
 #include "core/sim/streams/generator.h"

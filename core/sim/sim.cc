@@ -10,6 +10,7 @@
 #include "core/base/torch_status.h"
 #include "core/device/device.h"
 #include "core/device/host_memory.h"
+#include "core/memory/device_memory.h"
 #include "core/sim/calls/call_aliases.h"
 #include "core/sim/hooks.h"
 #include "core/sim/memory/allocators.h"
@@ -79,6 +80,7 @@ void Register(const SimOptions& options) {
   sim::RegisterOperators();
   at::globalContext().lazyInitDevice(c10::DeviceType::PrivateUse1);
   RegisterHostMemory(c10::DeviceType::PrivateUse1, &ViewFromHost);
+  RegisterMemoryBooks(c10::DeviceType::PrivateUse1, &sim::BooksOf);
   RegisterDeviceType("sim", c10::DeviceType::PrivateUse1);
 }
 

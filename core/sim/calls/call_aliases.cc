@@ -9,9 +9,9 @@
 #include <memory>
 #include <utility>
 
+#include "core/memory/result_category.h"
 #include "core/sim/memory/allocators.h"
 #include "core/sim/memory/block.h"
-#include "core/sim/memory/category.h"
 #include "core/sim/memory/memory.h"
 
 namespace tandem {

@@ -6,8 +6,8 @@
 #include <map>
 #include <mutex>
 
+#include "core/memory/result_category.h"
 #include "core/sim/memory/block.h"
-#include "core/sim/memory/category.h"
 #include "core/sim/streams/device_guard.h"
 
 namespace tandem {

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -30,10 +31,6 @@ struct DeviceMemory {
 DeviceMemory& MemoryOf(int device) {
   static auto* devices = new std::array<DeviceMemory, kMostDevices>;
   return (*devices)[device];
-}
-
-int64_t& Slot(MemoryUse& use, MemoryCategory category) {
-  return use.by_category[static_cast<size_t>(category)];
 }
 
 // "12 MiB activations of aten::addmm (3 blocks)": sums over blocks of one
@@ -77,10 +74,6 @@ void CheckFitsLocked(const DeviceMemory& memory, int device, size_t bytes) {
                    "); largest holders: ", LargestHolders(memory));
 }
 
-void NotePeak(MemoryBooks& books) {
-  if (books.now.total > books.peak.total) books.peak = books.now;
-}
-
 }  // namespace
 
 MemoryBooks BooksOf(int device) {
@@ -99,22 +92,6 @@ void SetCap(int device, int64_t bytes) {
   DeviceMemory& memory = MemoryOf(device);
   std::lock_guard<std::mutex> lock(memory.mutex);
   memory.cap = bytes;
-}
-
-std::string DescribeUse(const MemoryUse& use) {
-  std::vector<std::pair<int64_t, std::string>> parts;
-  for (int i = 0; i < kMemoryCategories; ++i) {
-    const int64_t bytes = use.by_category[i];
-    if (bytes == 0) continue;
-    parts.emplace_back(
-        bytes, absl::StrCat(MemoryCategoryName(static_cast<MemoryCategory>(i)),
-                            " ", FormatBytes(bytes)));
-  }
-  if (parts.empty()) return "nothing";
-  std::sort(parts.rbegin(), parts.rend());
-  return absl::StrJoin(parts, ", ", [](std::string* out, const auto& part) {
-    out->append(part.second);
-  });
 }
 
 void CheckFits(int8_t device, size_t bytes) {
@@ -140,9 +117,8 @@ void Charge(Block& block) {
   DeviceMemory& memory = MemoryOf(block.device);
   std::lock_guard<std::mutex> lock(memory.mutex);
   CheckFitsLocked(memory, block.device, block.bytes);
-  memory.books.now.total += static_cast<int64_t>(block.bytes);
-  Slot(memory.books.now, block.category) += static_cast<int64_t>(block.bytes);
-  NotePeak(memory.books);
+  memory.books.now.Add(block.category, static_cast<int64_t>(block.bytes));
+  memory.books.NotePeak();
   block.next = memory.first;
   if (memory.first != nullptr) memory.first->previous = &block;
   memory.first = &block;
@@ -151,8 +127,7 @@ void Charge(Block& block) {
 void Discharge(Block& block) {
   DeviceMemory& memory = MemoryOf(block.device);
   std::lock_guard<std::mutex> lock(memory.mutex);
-  memory.books.now.total -= static_cast<int64_t>(block.bytes);
-  Slot(memory.books.now, block.category) -= static_cast<int64_t>(block.bytes);
+  memory.books.now.Add(block.category, -static_cast<int64_t>(block.bytes));
   (block.previous == nullptr ? memory.first : block.previous->next) =
       block.next;
   if (block.next != nullptr) block.next->previous = block.previous;
@@ -161,9 +136,9 @@ void Discharge(Block& block) {
 void Recategorise(Block& block, MemoryCategory category) {
   DeviceMemory& memory = MemoryOf(block.device);
   std::lock_guard<std::mutex> lock(memory.mutex);
-  Slot(memory.books.now, block.category) -= static_cast<int64_t>(block.bytes);
+  memory.books.now.Add(block.category, -static_cast<int64_t>(block.bytes));
   block.category = category;
-  Slot(memory.books.now, block.category) += static_cast<int64_t>(block.bytes);
+  memory.books.now.Add(block.category, static_cast<int64_t>(block.bytes));
 }
 
 }  // namespace sim

@@ -3,32 +3,19 @@
 #ifndef TANDEM_CORE_SIM_MEMORY_MEMORY_H_
 #define TANDEM_CORE_SIM_MEMORY_MEMORY_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "core/device/memory_category.h"
+#include "core/memory/memory_use.h"
 #include "core/sim/memory/block.h"
 
 namespace tandem {
 namespace sim {
 
-// Bytes in use, by category (index: MemoryCategory) and together.
-struct MemoryUse {
-  int64_t total = 0;
-  std::array<int64_t, kMemoryCategories> by_category = {};
-};
-
-struct MemoryBooks {
-  MemoryUse now;
-  // When the most was in use, and what it was for then. What an operator has
-  // just made counts among its temporaries until it returns.
-  MemoryUse peak;
-};
-
 // Exact: every tensor's bytes, once, from its making to its end, and the
 // temporaries of operators, but not what a kernel's own worker threads use.
+// What an operator has just made counts among its temporaries until it returns.
 // All of these are thread-safe.
 MemoryBooks BooksOf(int device);
 
@@ -38,9 +25,6 @@ void ResetPeak(int device);
 // At most so many bytes may be in use; 0: as many as the host has. More in use
 // by then is no error, but the next allocation is.
 void SetCap(int device, int64_t bytes);
-
-// "parameters 40 MiB, activations 3.5 MiB": what there is, most first.
-std::string DescribeUse(const MemoryUse& use);
 
 // c10::OutOfMemoryError unless so many bytes more fit below the cap. The
 // message names device, request, cap, use by category and the largest holders.

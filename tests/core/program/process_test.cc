@@ -1,6 +1,7 @@
 #include "core/program/process.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/AllocatorConfig.h>
 
 #include <cstdlib>
 #include <string>
@@ -51,6 +52,26 @@ TEST(ProcessTest, CoresAreSharedByWhoeverComputesAtOnce) {
 TEST(ProcessTest, ConfigureSetsLibTorchsThreads) {
   ConfigureProcess(1);
   EXPECT_EQ(at::get_num_threads(), 1);
+}
+
+// What ConfigureProcess leaves in PYTORCH_ALLOC_CONF.
+std::string AllocatorSettings() {
+  ConfigureProcess(1);
+  const char* const settings = std::getenv("PYTORCH_ALLOC_CONF");
+  return settings == nullptr ? "" : settings;
+}
+
+TEST(ProcessTest, SegmentsOfGpusGrowUnlessTheUserSaysOtherwise) {
+  unsetenv("PYTORCH_ALLOC_CONF");
+  setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64", 1);
+  EXPECT_EQ(AllocatorSettings(), "");
+  unsetenv("PYTORCH_CUDA_ALLOC_CONF");
+  setenv("PYTORCH_ALLOC_CONF", "expandable_segments:False", 1);
+  EXPECT_EQ(AllocatorSettings(), "expandable_segments:False");
+  unsetenv("PYTORCH_ALLOC_CONF");
+  EXPECT_EQ(AllocatorSettings(), "expandable_segments:True");
+  using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
+  EXPECT_TRUE(Config::use_expandable_segments()) << "read when first asked for";
 }
 
 TEST(ProcessTest, PeakMemoryGrowsWithWhatIsTouched) {

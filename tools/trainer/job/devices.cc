@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -10,6 +12,7 @@
 #include "core/base/torch_status.h"
 #include "core/device/determinism.h"
 #include "core/device/device.h"
+#include "core/memory/device_memory.h"
 #include "core/sim/sim.h"
 #include "core/sim/streams/limits.h"
 
@@ -59,27 +62,34 @@ absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
                     absl::StrCat("--device=", settings.device));
   }
   SetCurrentDevice(devices->front());
+  if (type == c10::DeviceType::CUDA) KeepBooksOfGpus();
   return devices;
 }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> PeakMemory(
     const std::vector<c10::Device>& devices, Communicator& world) {
   std::vector<std::pair<std::string, std::string>> all;
-  if (!SimIsEnabled()) return all;
+  if (devices.front().is_cpu()) return all;
   std::string mine;
+  std::set<std::string> told;  // places may share a device
   for (const c10::Device& device : devices) {
-    const sim::MemoryUse peak = sim::BooksOf(device.index()).peak;
-    absl::StrAppend(&mine, device.str(), "\t", FormatBytes(peak.total), ": ",
-                    sim::DescribeUse(peak), "\n");
+    const std::optional<DeviceMemory> memory = MemoryOf(device);
+    if (!memory.has_value() || !told.insert(device.str()).second) continue;
+    absl::StrAppend(&mine, device.str(), "\t", DescribePeak(*memory), "\n");
   }
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<std::string> texts,
       world.AllGatherString(mine, [] { return "peak memory"; }));
-  for (const std::string& text : texts) {
-    for (const auto line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-      const std::pair<std::string, std::string> entry =
+  std::set<std::string> names;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    for (const auto line :
+         absl::StrSplit(texts[rank], '\n', absl::SkipEmpty())) {
+      std::pair<std::string, std::string> entry =
           absl::StrSplit(line, absl::MaxSplits('\t', 1));
-      all.push_back(entry);
+      if (!names.insert(entry.first).second) {
+        absl::StrAppend(&entry.first, " of rank ", rank);
+      }
+      all.push_back(std::move(entry));
     }
   }
   return all;

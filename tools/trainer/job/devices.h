@@ -23,9 +23,10 @@ namespace tandem {
 absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
     const TrainOptions& options, const Launch& launch);
 
-// The most memory that each simulated device of the job held, and what for:
+// The most memory that each device of the job held for each rank, and what for:
 // ("sim:0", "12 MiB: parameters 8 MiB, ..."), by rank; with several ranks each
-// has a copy of all. Empty for other devices. Collective.
+// has a copy of all. A name that another rank's device has, too, says whose:
+// "cuda:0 of rank 1". Empty for the CPU. Collective.
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> PeakMemory(
     const std::vector<c10::Device>& devices, Communicator& world);
 

@@ -13,7 +13,7 @@ int64_t Used(MemoryCategory category, int device) {
 }
 
 int64_t Used(int device) {
-  const sim::MemoryUse now = BooksOf(device).now;
+  const MemoryUse now = BooksOf(device).now;
   int64_t sum = 0;
   for (const int64_t bytes : now.by_category) sum += bytes;
   EXPECT_EQ(sum, now.total);

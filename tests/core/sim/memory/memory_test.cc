@@ -16,7 +16,6 @@ namespace tandem {
 namespace {
 
 using sim::BooksOf;
-using sim::MemoryUse;
 using Category = MemoryCategory;
 
 class MemoryTest : public MemoryFixture {};
@@ -151,7 +150,7 @@ TEST_F(MemoryTest, CategoriesFollowTheScope) {
   EXPECT_EQ(Used(Category::kActivations), 40);
   EXPECT_EQ(Used(Category::kOther), 40);
   EXPECT_EQ(Used(), 180);
-  EXPECT_EQ(sim::DescribeUse(BooksOf(0).now),
+  EXPECT_EQ(DescribeUse(BooksOf(0).now),
             "parameters 60 B, other 40 B, optimizer 40 B, activations 40 B");
 }
 
@@ -170,7 +169,7 @@ TEST_F(MemoryTest, WhatABackwardMakesAreGradients) {
 }
 
 TEST_F(MemoryTest, DescribesNothing) {
-  EXPECT_EQ(sim::DescribeUse(MemoryUse()), "nothing");
+  EXPECT_EQ(DescribeUse(MemoryUse()), "nothing");
 }
 
 TEST_F(MemoryTest, FindsTheDeviceOfAnAddress) {

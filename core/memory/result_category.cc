@@ -1,9 +1,8 @@
-#include "core/sim/memory/category.h"
+#include "core/memory/result_category.h"
 
 #include <torch/csrc/autograd/graph_task.h>
 
 namespace tandem {
-namespace sim {
 
 MemoryCategory CategoryOfResults() {
   const MemoryCategory named = CurrentMemoryCategory();
@@ -13,5 +12,4 @@ MemoryCategory CategoryOfResults() {
              : MemoryCategory::kGradients;
 }
 
-}  // namespace sim
 }  // namespace tandem
