@@ -4,9 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
+#include "absl/time/clock.h"
 #include "core/base/torch_status.h"
 #include "core/health/job_notes.h"
+#include "core/program/interrupt.h"
 #include "core/store/server.h"
 
 namespace tandem {
@@ -18,6 +19,9 @@ constexpr std::chrono::milliseconds kAnswerTime(200);
 // A job may be at its end, with its store gone and a wait that is over: so
 // often it is asked again.
 constexpr int kTimesLost = 4;
+// Other ranks are asked to stop as well, most at the end of a step, where the
+// connection to them breaks.
+constexpr absl::Duration kStopTime = absl::Seconds(5);
 
 }  // namespace
 
@@ -79,15 +83,29 @@ std::string JobWatch::Judge(const std::optional<Answer>& answer) {
   return DescribeSilence(member_.store, answer->status());
 }
 
+std::string JobWatch::JudgeInterrupt() {
+  if (InterruptSignal() == 0) return "";
+  if (!interrupted_at_.has_value()) interrupted_at_ = absl::Now();
+  if (absl::Now() - *interrupted_at_ < kStopTime) return "";
+  NoteInterruptedWait();
+  return absl::StrCat(InterruptError().message(), ", and after ",
+                      absl::FormatDuration(kStopTime), " still waiting");
+}
+
 void JobWatch::Run() {
   absl::MutexLock lock(&mutex_);
   while (!mutex_.AwaitWithTimeout(absl::Condition(&stopped_), kInterval)) {
     if (waiting_ == 0) continue;
     mutex_.Unlock();
-    const std::string why = Judge(Ask());
+    std::string why = Judge(Ask());
+    if (!why.empty()) {
+      why = absl::StrCat("the job has failed: ", why);
+    } else {
+      why = JudgeInterrupt();
+    }
     mutex_.Lock();
     if (why.empty()) continue;
-    why_ = absl::StrCat("the job has failed: ", why);
+    why_ = why;
     for (const auto& group : groups_) group.second(why_);
     return;
   }

@@ -15,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "core/base/call_within.h"
 #include "core/health/group_member.h"
 
@@ -25,7 +26,9 @@ namespace tandem {
 // store (core/health/roll_call.h), and then breaks all groups off. So a rank
 // that waits for one that waits for the one that died ends with them, and not
 // by timeout. When the connection to the store has been lost for seconds and
-// somebody still waits, its server has died, and it does the same.
+// somebody still waits, its server has died, and it does the same; and when an
+// interrupt (core/program/interrupt.h) asked this rank to stop seconds ago: who
+// waits, for a stream of a device, too, does not see it.
 //
 // Thread-safe.
 class JobWatch {
@@ -64,6 +67,7 @@ class JobWatch {
   std::optional<Answer> Ask();
   // Why to break off; empty: there is no reason.
   std::string Judge(const std::optional<Answer>& answer);
+  std::string JudgeInterrupt();
 
   const GroupMember member_;
   std::atomic<int> waiting_{0};
@@ -75,7 +79,8 @@ class JobWatch {
   CallThread store_thread_;                  // the thread's own, like the next
   std::future<Answer> asked_;
   int times_lost_ = 0;
-  std::thread thread_;  // starts last
+  std::optional<absl::Time> interrupted_at_;  // a wait, by then
+  std::thread thread_;                        // starts last
 };
 
 }  // namespace tandem

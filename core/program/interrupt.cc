@@ -11,6 +11,7 @@ namespace tandem {
 namespace {
 
 std::atomic<int> interrupt_signal{0};
+std::atomic<bool> has_interrupted_wait{false};
 static_assert(std::atomic<int>::is_always_lock_free,
               "a signal handler may touch only lock-free atomics");
 
@@ -41,5 +42,9 @@ absl::Status InterruptError() {
   return absl::CancelledError(
       absl::StrCat("stopped by SIG", sigabbrev_np(interrupt_signal.load())));
 }
+
+void NoteInterruptedWait() { has_interrupted_wait = true; }
+
+bool HasInterruptedWait() { return has_interrupted_wait; }
 
 }  // namespace tandem

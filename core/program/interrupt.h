@@ -20,6 +20,11 @@ int InterruptSignal();
 // signal's name.
 absl::Status InterruptError();
 
+// For who breaks off a wait for other ranks because of InterruptSignal(): the
+// error of that wait then tells more than InterruptError(). Thread-safe.
+void NoteInterruptedWait();
+bool HasInterruptedWait();
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_PROGRAM_INTERRUPT_H_

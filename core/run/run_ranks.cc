@@ -95,8 +95,13 @@ int RunRank(const RanksProgram& program, const Launch& launch) {
   if (status.ok()) return 0;
   const int signal_number = InterruptSignal();
   if (signal_number == 0) return Fail(program, status);
-  // Whatever broke after the wish to stop, broke because ranks stopped.
-  Fail(program, InterruptError());
+  // Whatever broke after the wish to stop, broke because ranks stopped, but for
+  // a wait that it ended.
+  const absl::Status stopped = InterruptError();
+  Fail(program, HasInterruptedWait()
+                    ? Annotate(status, absl::StrCat(stopped.message(),
+                                                    " while it waited"))
+                    : stopped);
   return 128 + signal_number;
 }
 

@@ -3,6 +3,9 @@
 #include <c10/util/intrusive_ptr.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <string>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -13,6 +16,7 @@
 #include "absl/time/time.h"
 #include "core/health/group_member.h"
 #include "core/health/roll_call.h"
+#include "core/program/interrupt.h"
 
 namespace tandem {
 namespace {
@@ -85,6 +89,34 @@ TEST_F(JobWatchTest, AGroupThatWasRemovedIsLeftAlone) {
   const JobWatch::Waiting waiting(&watch);
   ASSERT_TRUE(there.WaitForNotificationWithTimeout(absl::Seconds(30)));
   EXPECT_FALSE(gone.HasBeenNotified());
+}
+
+// In a process of its own, which the wish to stop stays in. The code says what
+// went wrong.
+int EndOfAnInterruptedWait(const StorePtr& store) {
+  HandleInterrupts();
+  JobWatch watch(MemberOfWhole(store, 0, 4));
+  absl::Notification called;
+  std::string why;
+  watch.Add([&](const std::string& its) {
+    why = its;
+    called.Notify();
+  });
+  raise(SIGTERM);
+  if (called.WaitForNotificationWithTimeout(absl::Seconds(7))) return 1;
+  const JobWatch::Waiting waiting(&watch);
+  if (called.WaitForNotificationWithTimeout(absl::Seconds(2))) return 2;
+  if (!called.WaitForNotificationWithTimeout(absl::Seconds(30))) return 3;
+  return why == "stopped by SIGTERM, and after 5s still waiting" ? 0 : 4;
+}
+
+TEST_F(JobWatchTest, WhoWaitsAfterAnInterruptIsBrokenOffInSeconds) {
+  const pid_t child = fork();
+  if (child == 0) _exit(EndOfAnInterruptedWait(store_));
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace
