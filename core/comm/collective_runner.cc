@@ -91,7 +91,7 @@ void CollectiveRunner::BelongTo(const CollectiveRunner& whole) {
   job_watch_ = whole.job_watch_;
   member_.job = whole.member_.job;
   member_.job_size = whole.member_.job_size;
-  member_.store_is_silent = whole.member_.store_is_silent;
+  member_.shared = whole.member_.shared;
 }
 
 std::string CollectiveRunner::Call::What() const {
@@ -222,7 +222,7 @@ absl::Status CollectiveRunner::WaitFor(const Call& call, c10d::Work& work,
       watch != nullptr && call.sequence > 0
           ? watch->Wait(work, call.sequence, [&] { return call.What(); })
           : CatchTorch([&] { work.wait(); });
-  return status.ok() ? status : Broke(status, call);
+  return status.ok() ? status : Broke(status, FirstNotDone(call));
 }
 
 absl::Status CollectiveRunner::Run(const char* operation,

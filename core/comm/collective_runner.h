@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -92,8 +93,13 @@ class CollectiveRunner {
     std::string What() const;  // "all-reduce #3 (bucket 1 of step 4)"
   };
 
-  absl::Status broken() const;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  struct StreamCall {
+    Call call;
+    WorkPtr work;
+  };
+
+  absl::Status broken() const;
 
   absl::StatusOr<PendingCollective> StartCall(Call call, Place place,
                                               Issue issue);
@@ -101,6 +107,9 @@ class CollectiveRunner {
                        StragglerWatch* watch);
   // Has a thread look after a work that a stream runs, and find its errors.
   void LookAfter(Call call, const WorkPtr& work, std::function<void()> end);
+  // What failed first when the host's `call` did: what a stream was given
+  // before and has not done waits for the same ranks.
+  Call FirstNotDone(const Call& call);
   // Makes a message of a failure, tells it to the others, and keeps it as what
   // broke the group.
   absl::Status Broke(const absl::Status& status, const Call& call);
@@ -121,6 +130,7 @@ class CollectiveRunner {
   std::unique_ptr<WorkThread> stream_works_;  // in the order of their start
   absl::Mutex breaking_;  // held while a failure is looked into
   mutable absl::Mutex mutex_ ABSL_ACQUIRED_AFTER(breaking_);
+  std::deque<StreamCall> on_streams_ ABSL_GUARDED_BY(mutex_);  // not looked at
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);  // the first failure
 };
 

@@ -17,8 +17,8 @@ namespace tandem {
 
 // What a collective is for: "bucket 1 (fc2.weight, fc2.bias) of step 4". Called
 // only when something is to be said, by the thread that starts or waits, and at
-// the latest before Wait() returns. A copy of one that captures two pointers or
-// less costs nothing. May be null.
+// the latest before Wait() returns; of what streams run, when it is started. A
+// copy of one that captures two pointers or less costs nothing. May be null.
 using CollectivePurpose = std::function<std::string()>;
 
 // The tensors of the collective must not be touched before Wait() has returned;

@@ -21,6 +21,11 @@ namespace tandem {
 
 void CollectiveRunner::LookAfter(Call call, const WorkPtr& work,
                                  std::function<void()> end) {
+  // Whoever started it goes on before it has ended: to the next step, or to the
+  // end of what the purpose is about.
+  if (call.purpose) {
+    call.purpose = [text = call.purpose()] { return text; };
+  }
   if (auto* const notifier = dynamic_cast<NotifiesCompletion*>(work.get())) {
     notifier->OnCompletion(end);
   }
@@ -36,16 +41,26 @@ void CollectiveRunner::LookAfter(Call call, const WorkPtr& work,
   };
   const auto polled =
       c10::make_intrusive<PolledWork>(work, options_.timeout, at_others);
-  const auto look = [this, polled, call = std::move(call),
-                     end = std::move(end)] {
+  const auto look = [this, polled, call, end = std::move(end)] {
     // Who waits next is told.
     WaitFor(call, *polled, stream_watch_.get()).IgnoreError();
     end();
+    absl::MutexLock lock(&mutex_);
+    on_streams_.pop_front();
   };
   absl::MutexLock lock(&mutex_);
+  on_streams_.push_back({std::move(call), work});
   if (stream_works_ == nullptr) stream_works_ = std::make_unique<WorkThread>();
   stream_works_->Add(c10::make_intrusive<FunctionWork>(
       c10d::OpType::UNKNOWN, std::vector<at::Tensor>(), look));
+}
+
+CollectiveRunner::Call CollectiveRunner::FirstNotDone(const Call& call) {
+  absl::MutexLock lock(&mutex_);
+  for (const StreamCall& each : on_streams_) {
+    if (!each.work->isCompleted()) return each.call;
+  }
+  return call;
 }
 
 absl::Status CollectiveRunner::Synchronize() {

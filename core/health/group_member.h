@@ -28,10 +28,16 @@ struct GroupMember {
   // has.
   StorePtr job;
   int job_size = 1;
-  // Has the store once not answered in time? Then no group of the job asks it
-  // again: each would wait for seconds. Set by any thread.
-  std::shared_ptr<std::atomic<bool>> store_is_silent =
-      std::make_shared<std::atomic<bool>>(false);
+  // What this rank's groups have in common that are parts of one another. Set
+  // by any thread.
+  struct Shared {
+    // Has the store once not answered in time? Then no group of the job asks it
+    // again: each would wait for seconds.
+    std::atomic<bool> store_is_silent{false};
+    // Calls of TellFailure: with the last, this rank has heard of all.
+    std::atomic<int> telling{0};
+  };
+  std::shared_ptr<Shared> shared = std::make_shared<Shared>();
 
   int NameOf(int its_rank) const;
   std::vector<int> NamesOf(std::vector<int> ranks) const;

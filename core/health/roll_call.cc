@@ -1,6 +1,8 @@
 #include "core/health/roll_call.h"
 
+#include <atomic>
 #include <functional>
+#include <memory>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -27,6 +29,33 @@ constexpr char kGaveUp[] = "gave up";
 constexpr char kFailed[] = "failed";
 constexpr char kFailures[] = "failures";
 
+// A call of TellFailure, among those of all groups of this rank.
+class Telling {
+ public:
+  explicit Telling(const GroupMember& member) : shared_(member.shared) {
+    ++shared_->telling;
+  }
+  ~Telling() { End(); }
+  Telling(const Telling&) = delete;
+  Telling& operator=(const Telling&) = delete;
+
+  // Whether no other goes on.
+  bool End() { return !ended_.exchange(true) && --shared_->telling == 0; }
+
+ private:
+  const std::shared_ptr<GroupMember::Shared> shared_;
+  std::atomic<bool> ended_{false};
+};
+
+// Of those that are `silent` nobody waits to hear that they have read the
+// notes.
+void ExcuseSilent(const GroupMember& member, const std::vector<int>& silent) {
+  if (member.NameOf(member.rank) != 0) return;
+  for (const int each : silent) {
+    NoteHeard(*member.job, each, {}, milliseconds(0));
+  }
+}
+
 // Rank 0 of the job, whatever it is in this group, may serve the store: it
 // stays until all of the job that are not `silent` have read the notes too, or
 // for so long; twice as long for those of other groups, who also ask the job.
@@ -37,12 +66,19 @@ void Hear(const GroupMember& member, const std::vector<int>& silent,
   for (int name = 0; me == 0 && name < member.job_size; ++name) {
     if (!absl::c_linear_search(silent, name)) others.push_back(name);
   }
-  // Nor is a silent one waited for when another group is given up.
-  for (const int each : silent) {
-    if (me == 0) NoteHeard(*member.job, each, {}, milliseconds(0));
-  }
   const int waits = member.job == member.store ? 1 : 2;
   NoteHeard(*member.job, me, others, waits * patience);
+}
+
+// The same of one that has read what it wants to know, unless it goes on
+// reading in another group: whoever serves the store may go when it hears so,
+// even before it has answered.
+void HearAtEnd(const GroupMember& member, const std::vector<int>& silent,
+               milliseconds patience, Telling* telling) {
+  CatchTorch([&] {
+    ExcuseSilent(member, silent);
+    if (telling->End()) Hear(member, silent, patience);
+  }).IgnoreError();
 }
 
 // Waits for the ranks of the group that have not failed elsewhere in the job.
@@ -102,13 +138,13 @@ std::vector<std::string> CallTheRoll(const GroupMember& member, bool* asks_job,
 
 // What TellFailure says, from a store that answers.
 Failures ReadFailures(const GroupMember& member, bool asks_job,
-                      milliseconds patience) {
+                      milliseconds patience, Telling* telling) {
   c10d::Store& store = *member.store;
   Failures failures;
   if (!store.check({kGaveUp})) AwaitNotes(member, patience);
   if (store.check({kGaveUp})) {
     failures.gave_up = store.get_to_str(kGaveUp);
-    Hear(member, /*silent=*/{}, patience);
+    HearAtEnd(member, /*silent=*/{}, patience, telling);
     return failures;
   }
   std::vector<int> silent;
@@ -119,7 +155,7 @@ Failures ReadFailures(const GroupMember& member, bool asks_job,
                  absl::StrCat("not heard of: ", RankList(silent)));
   }
   failures.others = absl::StrJoin(parts, "; ");
-  Hear(member, silent, patience);
+  HearAtEnd(member, silent, patience, telling);
   return failures;
 }
 
@@ -127,13 +163,14 @@ Failures ReadFailures(const GroupMember& member, bool asks_job,
 // for something: one that is frozen shows at once.
 absl::Status Note(const GroupMember& member,
                   std::function<void(c10d::Store&)> write) {
-  if (*member.store_is_silent) return absl::DeadlineExceededError("no answer");
+  if (member.shared->store_is_silent)
+    return absl::DeadlineExceededError("no answer");
   const absl::Status noted = CallWithin<bool>(kNoteTime, [=] {
                                write(*member.store);
                                member.store->check({kGaveUp});
                                return true;
                              }).status();
-  if (absl::IsDeadlineExceeded(noted)) *member.store_is_silent = true;
+  if (absl::IsDeadlineExceeded(noted)) member.shared->store_is_silent = true;
   return noted;
 }
 
@@ -160,6 +197,7 @@ std::string RankList(const std::vector<int>& ranks) {
 Failures TellFailure(const GroupMember& member, const std::string& operation,
                      bool asks_job, milliseconds patience,
                      absl::FunctionRef<void()> then) {
+  const auto telling = std::make_shared<Telling>(member);
   FailureNote note = NoteOf(member, Kind::kFailed);
   note.operation = operation;
   const absl::Status noted = Note(member, [=](c10d::Store& store) {
@@ -172,7 +210,7 @@ Failures TellFailure(const GroupMember& member, const std::string& operation,
   if (!noted.ok()) return {"", DescribeSilence(member.store, noted)};
   absl::StatusOr<Failures> told = CallWithin<Failures>(
       4 * patience + kReadTime,
-      [=] { return ReadFailures(member, asks_job, patience); });
+      [=] { return ReadFailures(member, asks_job, patience, telling.get()); });
   return told.ok() ? *told
                    : Failures{"", DescribeSilence(member.store, told.status())};
 }
@@ -189,7 +227,7 @@ void TellGivingUp(const GroupMember& member, const std::string& reason) {
 }
 
 void HearFailure(const GroupMember& member, milliseconds patience) {
-  if (*member.store_is_silent) return;
+  if (member.shared->store_is_silent) return;
   CallWithin<bool>(2 * patience + kNoteTime,
                    [=] {
                      Hear(member, /*silent=*/{}, patience);

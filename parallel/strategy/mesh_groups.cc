@@ -90,6 +90,12 @@ absl::Status MeshGroups::Synchronize() const {
   return all;
 }
 
+absl::Status MeshGroups::SynchronizeReplicas() const {
+  absl::Status all;
+  for (const auto& each : data_) all.Update(each.second->Synchronize());
+  return all;
+}
+
 void MeshGroups::Abort(const absl::Status& reason) {
   // All at once: each takes seconds if the store has gone.
   std::vector<std::thread> threads;

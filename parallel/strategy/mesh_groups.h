@@ -50,6 +50,8 @@ class MeshGroups {
 
   // Communicator's, of all of them.
   absl::Status Synchronize() const;
+  // Of those that average gradients, beside the ranks' own.
+  absl::Status SynchronizeReplicas() const;
   // Nobody shall wait for this rank.
   void Abort(const absl::Status& reason);
 

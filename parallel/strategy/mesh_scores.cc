@@ -104,23 +104,26 @@ absl::Status MeshStrategyImpl::ReadPending() {
   return absl::OkStatus();
 }
 
+// A failure is that of what was there first: what waits on streams for the same
+// ranks was before the loss.
+absl::Status MeshStrategyImpl::ReadOrAbort() {
+  absl::Status read = ReadPending();
+  if (read.ok()) return read;
+  const absl::Status parts = SynchronizeParts();
+  if (!parts.ok()) read = parts;
+  Abort(read);
+  return read;
+}
+
 absl::StatusOr<Score> MeshStrategyImpl::ReadLast() {
-  const absl::Status read = ReadPending();
-  if (!read.ok()) {
-    Abort(read);
-    return read;
-  }
+  TANDEM_RETURN_IF_ERROR(ReadOrAbort());
   const Score score = scores_.back().score;
   scores_.pop_back();
   return score;
 }
 
 absl::StatusOr<std::vector<StepScore>> MeshStrategyImpl::TakeScores() {
-  const absl::Status read = ReadPending();
-  if (!read.ok()) {
-    Abort(read);
-    return read;
-  }
+  TANDEM_RETURN_IF_ERROR(ReadOrAbort());
   return std::exchange(scores_, {});
 }
 

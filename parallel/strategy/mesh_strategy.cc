@@ -181,8 +181,13 @@ absl::Status MeshStrategyImpl::SkipUpdate() {
 
 absl::Status MeshStrategyImpl::Synchronize() const {
   TANDEM_RETURN_IF_ERROR(groups_.Synchronize());
-  TANDEM_RETURN_IF_ERROR(tied_->Synchronize());
-  return executor_->Synchronize();
+  return SynchronizeParts();
+}
+
+absl::Status MeshStrategyImpl::SynchronizeParts() const {
+  TANDEM_RETURN_IF_ERROR(executor_->Synchronize());
+  TANDEM_RETURN_IF_ERROR(groups_.SynchronizeReplicas());
+  return tied_->Synchronize();
 }
 
 void MeshStrategyImpl::Abort(const absl::Status& reason) {

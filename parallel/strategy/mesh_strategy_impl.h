@@ -108,6 +108,7 @@ class MeshStrategyImpl : public MeshStrategy {
   // Of all pending steps; the last one's.
   absl::StatusOr<Score> ReadLast();
   absl::Status ReadPending();
+  absl::Status ReadOrAbort();
   absl::StatusOr<StepScore> SumStep(const PendingStep& step,
                                     const double*& numbers);
   std::vector<TrainedStage*> AllStages() const;  // this rank's
@@ -137,6 +138,8 @@ class MeshStrategyImpl : public MeshStrategy {
   void EndStep();
   // Communicator's, of all groups.
   absl::Status Synchronize() const;
+  // Of what carries activations and gradients.
+  absl::Status SynchronizeParts() const;
   void Abort(const absl::Status& reason);
 
   MeshStrategyOptions options_;

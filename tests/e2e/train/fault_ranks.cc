@@ -58,10 +58,19 @@ const char* const kFaultBuckets[4] = {
     "fc2.bias, fc1.weight, fc1.bias",
 };
 
+Flags BackendFlags(const std::string& backend) {
+  Flags flags = {"--backend=" + backend};
+  if (backend == "sim_nccl") flags.push_back("--device=sim");
+  return flags;
+}
+
 Flags FaultJob(const std::string& backend, int timeout_s) {
-  return SmallJob({"--epochs=1000", "--batch_size=12", "--bucket_cap_mb=0.02",
-                   "--backend=" + backend,
-                   "--timeout=" + std::to_string(timeout_s)});
+  Flags flags =
+      SmallJob({"--epochs=1000", "--batch_size=12", "--bucket_cap_mb=0.02",
+                "--timeout=" + std::to_string(timeout_s)});
+  const Flags carried = BackendFlags(backend);
+  flags.insert(flags.end(), carried.begin(), carried.end());
+  return flags;
 }
 
 std::set<int> RanksBlamed(const std::string& said) {

@@ -28,6 +28,9 @@ constexpr int kLongTimeout = 60;
 // busy the machine is does not show.
 constexpr std::chrono::seconds kTimeToSay(kLongTimeout / 2);
 
+// --backend, and the devices that it is for.
+Flags BackendFlags(const std::string& backend);
+
 // A job that goes on until something ends it, with four buckets.
 Flags FaultJob(const std::string& backend, int timeout_s);
 

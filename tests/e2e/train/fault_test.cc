@@ -1,6 +1,8 @@
 // A rank that dies, freezes, fails or differs, at a named point of a step: what
 // each survivor says, how soon it ends, and that nothing is left.
 
+#include <signal.h>
+
 #include <chrono>
 #include <iostream>
 #include <regex>
@@ -19,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Clock = FaultRanks::Clock;
 
-constexpr int kCells = 24;
+constexpr int kCells = 36;
 
 std::string FaultAt(const std::string& point, int rank,
                     const std::string& action) {
@@ -76,13 +78,12 @@ TEST_P(FaultTest, EverySurvivorNamesTheCulpritInTime) {
                       point == "bucket:1" ? &ExpectBucketNamed : nullptr);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cells, FaultTest,
-                         testing::Combine(testing::Values("shm", "gloo"),
-                                          testing::Values("after_forward",
-                                                          "bucket:1",
-                                                          "before_optimizer"),
-                                          testing::Values("kill", "stop"),
-                                          testing::Values(0, 1)));
+INSTANTIATE_TEST_SUITE_P(
+    Cells, FaultTest,
+    testing::Combine(testing::Values("shm", "gloo", "sim_nccl"),
+                     testing::Values("after_forward", "bucket:1",
+                                     "before_optimizer"),
+                     testing::Values("kill", "stop"), testing::Values(0, 1)));
 
 TEST(FaultTestCells, NoneIsMissing) {
   const auto& all = *testing::UnitTest::GetInstance();
@@ -111,15 +112,28 @@ TEST_P(BackendTest, APendingWarningPutsNothingOff) {
   }
 }
 
+void ExpectUpdatesNamed(const std::string& said) {
+  EXPECT_THAT(said, HasSubstr("updates at the end of step 3"));
+}
+
+// On streams: a host that comes so far is ahead of its device.
+void ExpectGradientsOrUpdatesNamed(const std::string& said) {
+  if (said.find("reduce") == std::string::npos) return ExpectUpdatesNamed(said);
+  EXPECT_TRUE(std::regex_search(
+      said, std::regex("reduce #[0-9]+ \\(bucket [0-3] .* of step 3\\)")))
+      << said;
+}
+
 // Others wait for the values that it should have updated.
 TEST_P(BackendTest, WhoIsOutOfASharedOptimizerIsNamed) {
   for (const std::string action : {"kill", "stop"}) {
     Flags flags = FaultJob(GetParam(), TimeoutFor(action));
     flags.push_back("--shard_optimizer=on");
     FaultRanks ranks(flags, 1, FaultAt("before_optimizer", 1, action));
-    ExpectEveryoneNames(ranks, 1, action, [](const std::string& said) {
-      EXPECT_THAT(said, HasSubstr("updates at the end of step 3"));
-    });
+    const bool on_streams = std::string(GetParam()) == "sim_nccl";
+    ExpectEveryoneNames(
+        ranks, 1, action,
+        on_streams ? &ExpectGradientsOrUpdatesNamed : &ExpectUpdatesNamed);
   }
 }
 
@@ -189,7 +203,33 @@ TEST_P(BackendTest, ALateRankIsNamedAndTheJobGoesOn) {
   ranks.ExpectNoProcessLeft();
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, BackendTest, testing::Values("shm", "gloo"));
+// Rank 1 is there and does not come, nor is it asked to stop: whoever waits for
+// it, on the host or for a stream, sees the interrupt.
+TEST_P(BackendTest, AnInterruptEndsTheWaitForAnAbsentRank) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    FaultRanks ranks(FaultJob(GetParam(), 4 * kLongTimeout), 1,
+                     FaultAt("bucket:1", 1, "stop"));
+    ASSERT_TRUE(ranks.AwaitFault());
+    for (const int rank : ranks.survivors()) ranks[rank].Signal(signal);
+    const auto asked = Clock::now();
+    std::string said;
+    for (const int rank : ranks.survivors()) {
+      const ProgramResult result = ranks[rank].Wait();
+      EXPECT_LT(Clock::now() - asked, kTimeToSay) << "rank " << rank;
+      EXPECT_EQ(result.exit_code, 128 + signal) << result.err;
+      EXPECT_THAT(result.err,
+                  HasSubstr(signal == SIGINT ? "stopped by SIGINT"
+                                             : "stopped by SIGTERM"));
+      said += result.err;
+    }
+    // The first to end says what it waited for.
+    ExpectBucketNamed(said);
+    ranks.ExpectNoProcessLeft();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, BackendTest,
+                         testing::Values("shm", "gloo", "sim_nccl"));
 
 }  // namespace
 }  // namespace tandem

@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Clock = FaultRanks::Clock;
 
-constexpr int kCells = 52;
+constexpr int kCells = 68;
 
 // Two replicas of two stages: over four ranks, or over a pair of devices each.
 enum class Place { kRanks, kDevices };
@@ -30,10 +30,14 @@ enum class Place { kRanks, kDevices };
 int RanksIn(Place place) { return place == Place::kRanks ? 4 : 2; }
 
 Flags Job(Place place, const std::string& backend, int timeout_s) {
-  return SmallJob({"--strategy=hybrid", "--epochs=1000", "--batch_size=16",
-                   "--microbatches=4", "--backend=" + backend,
-                   place == Place::kRanks ? "--pipe=2" : "--devices_per_rank=2",
-                   "--timeout=" + std::to_string(timeout_s)});
+  Flags flags =
+      SmallJob({"--strategy=hybrid", "--epochs=1000", "--batch_size=16",
+                "--microbatches=4",
+                place == Place::kRanks ? "--pipe=2" : "--devices_per_rank=2",
+                "--timeout=" + std::to_string(timeout_s)});
+  const Flags carried = BackendFlags(backend);
+  flags.insert(flags.end(), carried.begin(), carried.end());
+  return flags;
 }
 
 // The phase of a step, as the fault's point on a rank: forward and backward
@@ -68,6 +72,12 @@ std::vector<Cell> Cells() {
       cells.push_back({Place::kDevices, "shm", phase, "kill", culprit});
     }
     cells.push_back({Place::kDevices, "shm", phase, "stop", 1});
+    // Rank 0 serves the store; rank 3 has a replica's last stage.
+    for (const int culprit : {0, 3}) {
+      cells.push_back({Place::kRanks, "sim_nccl", phase, "kill", culprit});
+    }
+    cells.push_back({Place::kRanks, "sim_nccl", phase, "stop", 3});
+    cells.push_back({Place::kDevices, "sim_nccl", phase, "kill", 1});
   }
   return cells;
 }

@@ -74,7 +74,8 @@ TEST_P(LaunchedFaultTest, AFrozenRankIsNamedByTheOthersAndEnded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cells, LaunchedFaultTest,
-                         testing::Combine(testing::Values("shm", "gloo"),
+                         testing::Combine(testing::Values("shm", "gloo",
+                                                          "sim_nccl"),
                                           testing::Values(0, 1)));
 
 }  // namespace

@@ -49,6 +49,14 @@ TEST(ParameterServerTrainTest, SynchronousOnesHaveTheBitsOfDdp) {
   }
 }
 
+// They talk through the host, whatever serves devices.
+TEST(ParameterServerTrainTest, WorkersOnDevicesOfNcclHaveTheBitsOfDdp) {
+  const Flags devices = {"--device=sim", "--backend=sim_nccl",
+                         "--devices_per_rank=2"};
+  EXPECT_EQ(Fingerprint(RunJobForEvents(Served(3, 1, devices))),
+            Fingerprint(RunJobForEvents(Replicated(2))));
+}
+
 // In the midst of an epoch; on as many servers, on others, and without any.
 TEST(ParameterServerTrainTest, GoesOnFromACheckpointAlsoElsewhere) {
   const Flags more = {"--momentum=0.9",        "--intra_op_threads=1",
