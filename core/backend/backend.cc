@@ -55,7 +55,9 @@ MadeBackend MakeSimNccl(const GroupPlace& place,
   nccl.name = place.name;
   nccl.rank_names = options.rank_names;
   nccl.job = place.job;
-  nccl.device = options.device;
+  if (options.device.has_value()) nccl.devices = {*options.device};
+  nccl.devices.insert(nccl.devices.end(), options.further_devices.begin(),
+                      options.further_devices.end());
   return sim::NcclBackend::Create(place.store, place.rank, place.size(),
                                   std::move(nccl));
 }
@@ -67,6 +69,7 @@ MadeBackend MakeNccl(const GroupPlace& place,
   // After what tandem itself waits for.
   nccl.watchdog_timeout = options.timeout + std::chrono::minutes(1);
   nccl.name = place.name;
+  nccl.further_devices = options.further_devices;
   nccl.rank_names.assign(options.rank_names.begin(), options.rank_names.end());
   return MakeNcclBackend(place.store, place.rank, place.size(), *options.device,
                          nccl);

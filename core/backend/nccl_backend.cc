@@ -109,22 +109,33 @@ void ReduceOneElement(ProcessGroupNCCL& nccl, c10::Device device) {
   nccl.allreduce(tensors)->wait();
 }
 
+void EagerlyConnect(ProcessGroupNCCL& nccl, c10::Device device) {
+  const c10::DeviceGuard guard(device);
+  nccl.eagerConnectSingleDevice(device);
+  ReduceOneElement(nccl, device);
+}
+
 }  // namespace
 
 absl::StatusOr<BackendPtr> MakeNcclBackend(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
     c10::Device device, const NcclOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckDevice(device));
+  for (const c10::Device& each : options.further_devices) {
+    TANDEM_RETURN_IF_ERROR(CheckDevice(each));
+  }
   TANDEM_ASSIGN_OR_RETURN(const auto nccl_options, OptionsFor(options));
   return CatchTorchOr(
       [&]() -> BackendPtr {
-        const c10::DeviceGuard guard(device);
         NcclPtr nccl = Make(store, rank, size, nccl_options);
         nccl->setGroupUid(options.name);
         nccl->setGroupDesc(options.name);
-        nccl->setBoundDeviceId(device);
-        nccl->eagerConnectSingleDevice(device);
-        ReduceOneElement(*nccl, device);
+        // A bound device is the only one.
+        if (options.further_devices.empty()) nccl->setBoundDeviceId(device);
+        EagerlyConnect(*nccl, device);
+        for (const c10::Device& each : options.further_devices) {
+          EagerlyConnect(*nccl, each);
+        }
         return nccl;
       },
       absl::StrCat("make NCCL's communicator ", options.name));

@@ -31,6 +31,9 @@ struct NcclOptions {
   // and its ranks by their numbers in the job. Empty: as they count.
   std::string name;
   std::vector<uint64_t> rank_names;
+  // Others than MakeNcclBackend's, each of which gets a communicator after that
+  // one, in this order. As many on each rank.
+  std::vector<c10::Device> further_devices;
   // A backend of MakeNcclBackend's of which the group is a part: its
   // communicator is split (ncclCommSplit) instead of made anew, which shares
   // memory and is faster. All its ranks have to take part, at the same point of

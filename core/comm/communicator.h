@@ -44,8 +44,8 @@ class CollectiveRunner;
 // A group of one rank answers at once and opens no connection; so does any
 // group for a tensor without elements. Tensors are dense, contiguous, of the
 // same shape and dtype on every rank (checked only with `check_collectives`),
-// on the CPU, or on the group's device where its backend has one for those;
-// CommunicatorOptions::stages_on_host takes any device's.
+// on the CPU, or on a device of the group's where its backend has one for
+// those; CommunicatorOptions::stages_on_host takes any device's.
 //
 // With such a backend (sim_nccl, nccl) a device's tensors are worked on by
 // streams, and waiting orders the calling thread's stream, not the host. The
@@ -81,6 +81,9 @@ class Communicator {
   const std::string& name() const { return name_; }
   const std::string& backend() const { return options_.backend; }
   const std::optional<c10::Device>& device() const { return options_.device; }
+  const std::vector<c10::Device>& further_devices() const {
+    return options_.further_devices;
+  }
   // Do streams run what it is given of such a device?
   bool HasStreams(c10::DeviceType type) const {
     return !names_.device.empty() && names_.device_type == type;

@@ -40,6 +40,10 @@ std::unique_ptr<CollectiveRunner> NewRunner(
   return std::make_unique<CollectiveRunner>(std::move(member), options);
 }
 
+size_t CommunicatorsOf(const CommunicatorOptions& options) {
+  return options.device.has_value() ? 1 + options.further_devices.size() : 0;
+}
+
 // `key` is the group's name among all that were ever made.
 absl::Status Connect(const std::string& key, CollectiveRunner* runner) {
   if (runner == nullptr) return absl::OkStatus();
@@ -54,6 +58,12 @@ absl::Status CheckPlace(int rank, int size, const std::string& name,
     return absl::InvalidArgumentError(
         absl::StrCat("group \"", name, "\": there is no rank ", rank, " of ",
                      size, "; ranks count from 0"));
+  }
+  if (!options.device.has_value() && !options.further_devices.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group \"", name,
+                     "\": further_devices without a device; the first of "
+                     "them is `device`"));
   }
   if (!options.rank_names.empty() &&
       options.rank_names.size() != static_cast<size_t>(size)) {
@@ -110,6 +120,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::ForLaunch(
   // Ranks that check would wait in vain for one that does not.
   options.settings["TORCH_DISTRIBUTED_DEBUG=DETAIL"] =
       checks ? "set" : "not set";
+  // Their communicators are made one after the other, by all.
+  options.settings["devices of a rank with communicators"] =
+      absl::StrCat(CommunicatorsOf(options));
   TANDEM_ASSIGN_OR_RETURN(StorePtr store, OpenStore(launch, options.timeout));
   store = InGroup(kWorldName, store);
   auto runner =
@@ -150,6 +163,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(
   CommunicatorOptions options = options_;
   options.timeout *= own.patience;
   options.device = own.device;
+  options.further_devices.clear();
   options.settings.clear();
   options.rank_names.clear();
   for (int each : ranks) options.rank_names.push_back(NameOf(each));

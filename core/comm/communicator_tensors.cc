@@ -4,12 +4,24 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/torch_status.h"
 #include "core/device/host_memory.h"
 
 namespace tandem {
 namespace {
+
+// "the CPU, sim:0, sim:1".
+std::string Served(const Communicator& group) {
+  std::string served = "the CPU";
+  if (!group.device().has_value()) return served + " alone";
+  absl::StrAppend(&served, ", ", group.device()->str());
+  for (const c10::Device& each : group.further_devices()) {
+    absl::StrAppend(&served, ", ", each.str());
+  }
+  return served;
+}
 
 // Why the group does not take it; empty: it does.
 std::string Refusal(const Communicator& group, const at::Tensor& tensor) {
@@ -20,13 +32,14 @@ std::string Refusal(const Communicator& group, const at::Tensor& tensor) {
                : absl::StrCat("backend ", group.backend(), " does not take ",
                               TypeOf(tensor));
   }
-  if (group.device() == tensor.device()) return "";
-  return absl::StrCat(
-      "it has a communicator for ",
-      group.device().has_value()
-          ? absl::StrCat("tensors of ", group.device()->str(), " and the CPU")
-          : "tensors of the CPU alone",
-      ", and was given ", TypeOf(tensor));
+  if (group.device() == tensor.device() ||
+      absl::c_linear_search(group.further_devices(), tensor.device())) {
+    return "";
+  }
+  return absl::StrCat("it has a communicator for tensors of ", Served(group),
+                      ", and was given ", TypeOf(tensor),
+                      "; CommunicatorOptions::device and further_devices say "
+                      "for which devices to make some");
 }
 
 }  // namespace

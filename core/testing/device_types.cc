@@ -71,12 +71,15 @@ c10::Device TestDevice(int i) {
   return DevicesToTest(type, 2 * (rank + 1)).at(2 * rank + i);
 }
 
-CommunicatorOptions WithTestDevice(CommunicatorOptions options) {
+CommunicatorOptions WithTestDevice(CommunicatorOptions options, int devices) {
   const absl::StatusOr<BackendNames> names = ParseBackend(options.backend);
   const c10::Device device = TestDevice();
   if (names.ok() && !names->device.empty() &&
       names->device_type == device.type()) {
     options.device = device;
+    for (int i = 1; i < devices; ++i) {
+      options.further_devices.push_back(TestDevice(i));
+    }
   }
   return options;
 }

@@ -69,8 +69,10 @@ class TestDeviceTypeScope {
 c10::Device TestDevice(int i = 0);
 
 // What ranks' groups are made with where the test's tensors go through them:
-// with a communicator for TestDevice(), if the backend is for such devices.
-CommunicatorOptions WithTestDevice(CommunicatorOptions options);
+// with a communicator for TestDevice(), and `devices - 1` that follow it, if
+// the backend is for such devices.
+CommunicatorOptions WithTestDevice(CommunicatorOptions options,
+                                   int devices = 1);
 
 class DeviceTypeTest : public testing::TestWithParam<c10::DeviceType> {
  protected:

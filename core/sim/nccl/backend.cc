@@ -57,10 +57,11 @@ absl::Status CheckStreams() {
 absl::StatusOr<c10::intrusive_ptr<NcclBackend>> NcclBackend::Create(
     const StorePtr& store, int rank, int size, NcclOptions options) {
   TANDEM_RETURN_IF_ERROR(CheckStreams());
-  const auto device = options.device;
   auto backend =
       c10::make_intrusive<NcclBackend>(store, rank, size, std::move(options));
-  if (device.has_value()) TANDEM_RETURN_IF_ERROR(backend->Connect(*device));
+  for (const c10::Device& device : backend->options_.devices) {
+    TANDEM_RETURN_IF_ERROR(backend->Connect(device));
+  }
   return backend;
 }
 
@@ -69,7 +70,7 @@ NcclBackend::NcclBackend(StorePtr store, int rank, int size,
     : Backend(rank, size),
       store_(std::move(store)),
       options_(std::move(options)) {
-  if (options_.device.has_value()) setBoundDeviceId(*options_.device);
+  if (options_.devices.size() == 1) setBoundDeviceId(options_.devices[0]);
 }
 
 NcclBackend::~NcclBackend() {
@@ -201,11 +202,10 @@ NcclBackend::WorkPtr NcclBackend::_reduce_scatter_base(
 
 NcclBackend::WorkPtr NcclBackend::barrier(const c10d::BarrierOptions& options) {
   const std::optional<c10::Device> device =
-      options.device.has_value() ? options.device : options_.device;
+      options.device.has_value() ? options.device : getBoundDeviceId();
   TORCH_CHECK_WITH(ValueError, device.has_value(),
                    "a barrier of sim_nccl must know its device");
-  auto part =
-      Collective("barrier", [](c10d::Backend& wire) { return wire.barrier(); });
+  auto part = Collective("barrier", [](auto& wire) { return wire.barrier(); });
   return CommunicatorOf(*device).Launch(OpType::BARRIER, {part}, {});
 }
 

@@ -33,9 +33,10 @@ struct NcclOptions {
   std::vector<int> rank_names;  // in the job; empty: as they count
   // Where ranks of all groups find each other's notes of whom they wait for.
   StorePtr job;
-  // Whose communicator is made at once, as with init_process_group's device_id;
-  // none: with the first tensor, and whoever brings it waits for the others.
-  std::optional<c10::Device> device;
+  // Whose communicators are made at once, in this order, as with
+  // init_process_group's device_id; others': with the first tensor, and whoever
+  // brings it waits for the others. As many on each rank.
+  std::vector<c10::Device> devices;
 };
 
 // FailedPrecondition where this process's simulated devices have no streams.
@@ -47,7 +48,7 @@ absl::Status CheckStreams();
 // one work.
 class NcclBackend : public c10d::Backend {
  public:
-  // Collective, where a device is given. Requires CheckStreams.
+  // Collective, where devices are given. Requires CheckStreams.
   static absl::StatusOr<c10::intrusive_ptr<NcclBackend>> Create(
       const StorePtr& store, int rank, int size, NcclOptions options);
 

@@ -24,7 +24,7 @@ void DdpTest::OnRanks(int n,
   options.backend = value();
   options.timeout = std::chrono::seconds(10);
   const absl::Status status = RunThreadRanks(
-      n, body, [&] { return WithTestDevice(options); }, options.timeout);
+      n, body, [&] { return WithTestDevice(options, 2); }, options.timeout);
   EXPECT_TRUE(status.ok()) << status;
 }
 

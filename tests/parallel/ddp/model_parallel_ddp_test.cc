@@ -146,7 +146,7 @@ class ModelParallelDdpTest : public DeviceTypesAnd<std::string> {
         [&](Communicator& world) {
           return body({TestDevice(0), TestDevice(1)}, world);
         },
-        options);
+        [&] { return WithTestDevice(options, 2); }, options.timeout);
     EXPECT_TRUE(status.ok()) << status;
   }
 };
@@ -168,7 +168,7 @@ TEST_P(ModelParallelDdpTest, AModuleTrainsAsOneProcessWithTheWholeBatch) {
 }
 
 TANDEM_ON_DEVICE_TYPES_AND(ModelParallelDdpTest,
-                           testing::Values("gloo", "shm"));
+                           testing::Values(std::string("gloo"), TestBackend()));
 
 }  // namespace
 }  // namespace tandem

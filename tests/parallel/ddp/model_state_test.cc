@@ -3,6 +3,7 @@
 #include <ATen/ops/full.h>
 #include <c10/core/Device.h>
 
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -26,8 +27,21 @@ at::Tensor Full(double value, c10::Device device, at::ScalarType dtype) {
 TEST_P(ModelStateTest, BroadcastGoesByPlaceNotByTheDevicesName) {
   const std::vector<c10::Device> devices = Devices(12);
   const std::vector<std::pair<int, int>> owned = {{0, 1}, {9, 10}, {11, 8}};
-  const absl::Status status =
-      RunThreadRanks(3, [&](Communicator& world) -> absl::Status {
+  CommunicatorOptions options;
+  options.backend = TestBackend();
+  options.timeout = std::chrono::seconds(30);
+  const auto with_devices = [&] {
+    CommunicatorOptions mine = WithTestDevice(options, 2);
+    if (mine.device.has_value()) {
+      const auto [first, second] = owned[ThisThreadsRank()];
+      mine.device = devices[first];
+      mine.further_devices = {devices[second]};
+    }
+    return mine;
+  };
+  const absl::Status status = RunThreadRanks(
+      3,
+      [&](Communicator& world) -> absl::Status {
         const auto [first, second] = owned[world.rank()];
         const double base = 100. * world.rank();
         std::vector<at::Tensor> tensors;
@@ -48,7 +62,8 @@ TEST_P(ModelStateTest, BroadcastGoesByPlaceNotByTheDevicesName) {
               << tensors[i].cpu();
         }
         return absl::OkStatus();
-      });
+      },
+      with_devices, options.timeout);
   EXPECT_TRUE(status.ok()) << status;
 }
 
