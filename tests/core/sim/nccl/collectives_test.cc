@@ -13,6 +13,7 @@
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/sim/testing.h"
+#include "core/testing/thread_ranks.h"
 #include "tests/core/sim/nccl/nccl_ranks.h"
 
 namespace tandem {
@@ -121,6 +122,45 @@ TEST(NcclHost, AGroupWithoutADeviceSaysSo) {
                       std::string(refused.message()));
       });
   EXPECT_TRUE(status.ok()) << status;
+}
+
+// Of a module that lies on several: a communicator for each.
+absl::Status SumOnTwoDevices(Communicator& world) {
+  const c10::Device first = SimDevice(2 * world.rank());
+  const c10::Device second = SimDevice(2 * world.rank() + 1);
+  const auto full = [](c10::Device device, double value) {
+    return at::full({5}, value, at::device(device).dtype(at::kFloat));
+  };
+  const at::Tensor a = full(first, 1), b = full(second, 2);
+  TANDEM_RETURN_IF_ERROR(world.AllReduceSum(b));
+  TANDEM_RETURN_IF_ERROR(world.AllReduceSum(a));
+  TANDEM_RETURN_IF_ERROR(Expect(AllAre(a, world.size()), "on the first"));
+  TANDEM_RETURN_IF_ERROR(Expect(AllAre(b, 2 * world.size()), "on the second"));
+  // Nobody's here.
+  const absl::Status refused = world.AllReduceSum(full(SimDevice(15), 1));
+  return Expect(refused.message().find(
+                    "tensors of the CPU, " + first.str() + ", " + second.str() +
+                    ", and was given Float on sim:15; "
+                    "CommunicatorOptions::device and further_devices "
+                    "say") != std::string::npos,
+                std::string(refused.message()));
+}
+
+TEST(NcclDevices, OfARankHaveACommunicatorEach) {
+  for (const int n : {2, 3, 7}) {
+    SimDevices(2 * n);
+    const absl::Status status = RunThreadRanks(
+        n, &SumOnTwoDevices,
+        [] {
+          CommunicatorOptions options;
+          options.backend = "sim_nccl";
+          options.device = SimDevice(2 * ThisThreadsRank());
+          options.further_devices = {SimDevice(2 * ThisThreadsRank() + 1)};
+          return options;
+        },
+        std::chrono::seconds(30));
+    EXPECT_TRUE(status.ok()) << status;
+  }
 }
 
 }  // namespace

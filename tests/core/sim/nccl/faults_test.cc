@@ -4,16 +4,22 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
 #include <vector>
 
+#include "absl/synchronization/blocking_counter.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
+#include "core/launch/launch.h"
+#include "core/sim/testing.h"
 #include "tests/core/sim/nccl/nccl_ranks.h"
+#include "tests/core/testing/process_testing.h"
 
 namespace tandem {
 namespace {
@@ -129,6 +135,78 @@ TEST(NcclTimeout, AGroupThatIsGivenUpEndsEverywhere) {
       << seen;
   // Not by timeout.
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(15));
+}
+
+Launch JobOnFreePort(int ranks) {
+  Launch launch;
+  launch.world_size = launch.local_world_size = ranks;
+  launch.rendezvous.kind = Rendezvous::Kind::kTcp;
+  launch.rendezvous.host = "127.0.0.1";
+  launch.rendezvous.port = FreePort();
+  return launch;
+}
+
+// Three ranks, a communicator for each pair. Rank 2 gives up what it has with
+// rank 0, while rank 0 waits for rank 1 and rank 1 for rank 2; when these have
+// ended, rank 2 waits for rank 1.
+absl::Status GiveUpOneOfThree(Launch launch, int rank,
+                              absl::BlockingCounter* ended) {
+  launch.rank = rank;
+  CommunicatorOptions options;
+  options.backend = "sim_nccl";
+  options.timeout = std::chrono::minutes(2);
+  TANDEM_ASSIGN_OR_RETURN(const auto world,
+                          Communicator::ForLaunch(launch, options));
+  SubgroupOptions own;
+  own.device = SimDevice(rank);
+  std::map<std::pair<int, int>, std::unique_ptr<Communicator>> pairs;
+  for (const auto& [a, b] : {std::pair(0, 1), {0, 2}, {1, 2}}) {
+    if (rank != a && rank != b) continue;
+    TANDEM_ASSIGN_OR_RETURN((pairs[{a, b}]),
+                            world->Subgroup({a, b}, "pair", own));
+  }
+  const auto waits_in = [&](std::pair<int, int> pair) {
+    const NcclRank mine = {*world, *pairs.at(pair), rank, *own.device};
+    TANDEM_RETURN_IF_ERROR(mine.group.AllReduceSum(mine.Full(4, 1)));
+    return mine.group.Synchronize();
+  };
+  if (rank == 2) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    pairs.at({0, 2})->Abort(absl::DataLossError("the disk is full"));
+    ended->Wait();
+  }
+  const absl::Status seen =
+      waits_in(rank == 0 ? std::pair(0, 1) : std::pair(1, 2));
+  if (rank != 2) ended->DecrementCount();
+  TANDEM_RETURN_IF_ERROR(Expect(!seen.ok(), "an end"));
+  // Those in which nobody waits, too.
+  for (const auto& [ranks, group] : pairs) {
+    const absl::Status later = CatchTorch([&] {
+      AllReduce({*world, *group, rank, *own.device})->wait();
+    });
+    TANDEM_RETURN_IF_ERROR(
+        Expect(later.message().find("was aborted") != std::string::npos,
+               std::string(later.message())));
+  }
+  return absl::OkStatus();
+}
+
+TEST(NcclJob, OneFailedCommunicatorAbortsAllOfAllRanksWithinSeconds) {
+  using Clock = std::chrono::steady_clock;
+  SimDevices(3);
+  const Launch launch = JobOnFreePort(3);
+  const Clock::time_point begin = Clock::now();
+  std::vector<absl::Status> ends(3);
+  absl::BlockingCounter ended(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back(
+        [&, rank] { ends[rank] = GiveUpOneOfThree(launch, rank, &ended); });
+  }
+  for (std::thread& each : ranks) each.join();
+  for (const absl::Status& each : ends) EXPECT_TRUE(each.ok()) << each;
+  // Not by timeout.
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(60));
 }
 
 }  // namespace

@@ -5,11 +5,17 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <utility>
 #include <vector>
 
+#include "core/backend/polled_work.h"
 #include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
+#include "core/sim/testing.h"
 #include "tests/core/sim/nccl/nccl_ranks.h"
 
 namespace tandem {
@@ -141,6 +147,38 @@ TEST(NcclMessages, ARingOfSendsIsADeadlock) {
             .status();
       });
   EXPECT_TRUE(Says(error, "rank 2 waits in \"group/0,1,2")) << error;
+}
+
+// Two devices of each rank, of which rank 1 names its second one first, as an
+// order by the devices' names does that puts sim:10 before sim:9.
+absl::Status BroadcastByName(const NcclRank& rank, absl::Status* seen) {
+  const int first = 8 + 2 * rank.rank;
+  std::vector<std::pair<int, int64_t>> sizes = {{first, 4}, {first + 1, 5}};
+  if (rank.rank == 1) std::swap(sizes[0], sizes[1]);
+  for (const auto& [device, size] : sizes) {
+    std::vector<at::Tensor> tensors = {
+        at::full({size}, 1, at::device(SimDevice(device)).dtype(at::kFloat))};
+    PolledWork work(rank.backend().broadcast(tensors),
+                    std::chrono::seconds(20));
+    *seen = CatchTorch([&] { work.wait(); });
+    if (!seen->ok()) return rank.world.Barrier();
+  }
+  return Expect(false, "it went well");
+}
+
+TEST(NcclDevices, WhoseCommunicatorsAreMadeInOrdersOfTheirOwnAreADeadlock) {
+  std::vector<absl::Status> seen(2);
+  const absl::Status status = RunNcclRanks(2, [&](const NcclRank& rank) {
+    return BroadcastByName(rank, &seen[static_cast<size_t>(rank.rank)]);
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  for (const absl::Status& each : seen) {
+    EXPECT_TRUE(Says(each,
+                     "deadlock: rank 0 is at operation 1 of \"group/0,1 "
+                     "#1\", broadcast of 4 Float, from rank 0"))
+        << each;
+    EXPECT_TRUE(Says(each, "rank 1 is at broadcast of 5 Float")) << each;
+  }
 }
 
 }  // namespace
