@@ -1,8 +1,10 @@
 #include "core/health/roll_call.h"
 
+#include <c10/util/intrusive_ptr.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "core/health/group_member.h"
 #include "core/health/job_notes.h"
@@ -20,6 +22,23 @@ TEST(RollCallTest, NobodyIsAwaitedWhenAllHaveGivenUp) {
   TellGivingUp(zero, "no such file");
   AwaitListeners(zero, std::chrono::hours(1));
   EXPECT_EQ(FailureInJob(zero), "rank 1 gave up: disk full");
+}
+
+// Rank 1 looks into failures of two groups at once. It may still read the notes
+// of the first when it has done with the second: rank 0 must not go.
+TEST(RollCallTest, ARankHasHeardAllWithItsLastFailure) {
+  const StorePtr store = NewHashStore(std::chrono::hours(1));
+  const GroupMember world = MemberOfWhole(store, 1, 2);
+  GroupMember part = world;
+  part.store = c10::make_intrusive<c10d::PrefixStore>("part", store);
+  part.name = "part";
+  const auto has_heard = [&] { return store->check({KeyOf("heard", 1)}); };
+  constexpr std::chrono::milliseconds kPatience(100);
+  TellFailure(world, "the loss", /*asks_job=*/false, kPatience, [&] {
+    TellFailure(part, "bucket 1", /*asks_job=*/false, kPatience, [] {});
+    EXPECT_FALSE(has_heard());
+  });
+  EXPECT_TRUE(has_heard());
 }
 
 }  // namespace

@@ -199,7 +199,8 @@ TEST(PipelineInterruptTest, EndsTheWaitForAStageThatIsAbsent) {
   const ProgramResult result = ranks[0].Wait();
   EXPECT_LT(Clock::now() - asked, kTimeToSay);
   EXPECT_EQ(result.exit_code, 128 + SIGINT) << result.err;
-  EXPECT_TRUE(Says(result.err, "of microbatch [0-3] .*stopped by SIGINT"))
+  EXPECT_TRUE(Says(result.err,
+                   "stopped by SIGINT while it waited: .*of microbatch [0-3]"))
       << result.err;
   ranks.ExpectNoProcessLeft();
 }
