@@ -57,4 +57,15 @@ absl::StatusOr<LayerSpecs> Gpt(const GptOptions& options) {
 
 LayerSpecs GptTiny() { return *Gpt(GptOptions()); }
 
+GptOptions Gpt2Options() {
+  GptOptions options;
+  options.layers = 12;
+  options.width = 768;
+  options.heads = 12;
+  options.context = 1024;
+  options.vocabulary = 50257;
+  options.ties_lm_head = true;
+  return options;
+}
+
 }  // namespace tandem

@@ -37,6 +37,10 @@ absl::StatusOr<LayerSpecs> Gpt(const GptOptions& options);
 // 4 layers, width 128, 4 heads, context 128, vocabulary 256.
 LayerSpecs GptTiny();
 
+// GPT-2's smallest, of 124 million parameters: 12 layers, width 768, 12 heads,
+// context 1024, vocabulary 50257, a tied lm_head.
+GptOptions Gpt2Options();
+
 }  // namespace tandem
 
 #endif  // TANDEM_MODELS_GPT_H_

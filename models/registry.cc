@@ -70,10 +70,17 @@ absl::StatusOr<LayerSpecs> MakeResnet(const ModelOptions& options) {
   return make({options.input_shape[0], options.classes});
 }
 
-template <bool ties_lm_head>
-absl::StatusOr<LayerSpecs> MakeGptTiny(const ModelOptions& options) {
-  GptOptions gpt;
-  gpt.ties_lm_head = ties_lm_head;
+GptOptions TinyOptions() { return GptOptions(); }
+
+GptOptions TinyTiedOptions() {
+  GptOptions options;
+  options.ties_lm_head = true;
+  return options;
+}
+
+template <GptOptions (*sizes)()>
+absl::StatusOr<LayerSpecs> MakeGpt(const ModelOptions& options) {
+  const GptOptions gpt = sizes();
   if (options.input_shape.size() != 1 || options.input_shape[0] > gpt.context ||
       options.classes > gpt.vocabulary) {
     return CannotTake(
@@ -97,8 +104,9 @@ absl::StatusOr<LayerSpecs> MakeToy(const ModelOptions& options) {
 const std::map<std::string, Maker>& Makers() {
   static const auto* makers = new std::map<std::string, Maker>{
       {"cnn", MakeCnn},
-      {"gpt_tiny", MakeGptTiny<false>},
-      {"gpt_tiny_tied", MakeGptTiny<true>},
+      {"gpt2", MakeGpt<Gpt2Options>},
+      {"gpt_tiny", MakeGpt<TinyOptions>},
+      {"gpt_tiny_tied", MakeGpt<TinyTiedOptions>},
       {"mlp_deep", MakeMlp<MlpDeep>},
       {"mlp_dropout", MakeMlp<MakeMlpDropout>},
       {"mlp_small", MakeMlp<MlpSmall>},

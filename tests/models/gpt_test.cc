@@ -142,6 +142,14 @@ TEST(GptTest, IsAListOfEmbeddingBlocksAndHead) {
                                       "transformer.ln_f", "lm_head"}));
 }
 
+TEST(GptTest, Gpt2HasItsNumberOfParameters) {
+  int64_t numel = 0;
+  for (const auto& item : NamedParameters(MakeLayers(*Gpt(Gpt2Options()), 1))) {
+    if (item.first != "lm_head.weight") numel += item.second.numel();
+  }
+  EXPECT_EQ(numel, 124439808);
+}
+
 TEST(GptTest, InitialValuesAreGpt2s) {
   for (const auto& item : NamedParameters(MakeLayers(GptTiny(), 1))) {
     const at::Tensor& values = item.second;

@@ -80,9 +80,23 @@ Workload GptTiny() {
   return result;
 }
 
+// 12 blocks of 12 x 768 x 768 weights and the head's 768 x 50257, for 1024
+// tokens; in attention each token meets 512 others on the average.
+Workload Gpt2() {
+  Workload result = GptTiny();
+  result.model = "gpt2";
+  result.input_shape = {1024};
+  result.classes = 50257;
+  result.steps = 10;
+  result.compared_steps = 3;
+  result.gflop =
+      1024 * LinearGflop(12 * (12 * 768 * 768 + 2 * 512 * 768) + 768 * 50257);
+  return result;
+}
+
 const std::vector<Workload>& Workloads() {
   static const auto* const all = new std::vector<Workload>{
-      MlpSmall(), MlpWide(), MlpDeep(), Resnet18(), GptTiny()};
+      MlpSmall(), MlpWide(), MlpDeep(), Resnet18(), GptTiny(), Gpt2()};
   return *all;
 }
 

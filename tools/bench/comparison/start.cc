@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/process/process_end.h"
@@ -39,16 +40,25 @@ std::vector<std::string> Flags(const Case& bench,
           "--optimizer=" + bench.workload.optimizer,
           "--dtype=" + bench.workload.dtype,
           absl::StrCat("--learning_rate=", bench.workload.learning_rate),
-          absl::StrCat("--threads=", options.threads)};
+          absl::StrCat("--threads=", options.threads),
+          "--device=" + options.device,
+          absl::StrCat("--allow_tf32=", options.allow_tf32 ? "true" : "false")};
+}
+
+// What only those who make models need: peers see it from the weights.
+std::string InputShape(const Workload& workload) {
+  return "--input_shape=" + absl::StrJoin(workload.input_shape, ",");
 }
 
 // The program and what it alone takes.
 absl::StatusOr<std::vector<std::string>> CommandOf(
-    Program program, const Layout& layout, const ComparisonOptions& options) {
+    Program program, const Case& bench, const Layout& layout,
+    const ComparisonOptions& options) {
   if (program == Program::kTandem) {
     TANDEM_ASSIGN_OR_RETURN(const std::string path, Runfile(kProgram));
     return std::vector<std::string>{path, "--backend=" + options.backend,
-                                    absl::StrCat("--devices=", layout.devices)};
+                                    absl::StrCat("--devices=", layout.devices),
+                                    InputShape(bench.workload)};
   }
   TANDEM_ASSIGN_OR_RETURN(const std::string python, options.python);
   TANDEM_ASSIGN_OR_RETURN(const std::string script, Runfile(kScript));
@@ -67,9 +77,11 @@ absl::StatusOr<std::unique_ptr<Side>> StartSide(
   SideOptions side;
   side.name = name;
   side.ranks = layout.ranks();
+  side.binds_cores = options.device == "cpu";
   side.folder = options.folder;
   side.environment = SideEnvironment(options);
-  TANDEM_ASSIGN_OR_RETURN(side.command, CommandOf(program, layout, options));
+  TANDEM_ASSIGN_OR_RETURN(side.command,
+                          CommandOf(program, bench, layout, options));
   side.command.push_back(absl::StrCat("--pipe=", layout.pipe));
   for (std::string& flag : Flags(bench, options)) {
     side.command.push_back(std::move(flag));
@@ -89,7 +101,8 @@ absl::Status WriteInputs(const Case& bench, const ComparisonOptions& options) {
   SubprocessOptions process;
   TANDEM_ASSIGN_OR_RETURN(process.program, Runfile(kProgram));
   process.argv = {process.program, "--write_inputs",
-                  absl::StrCat("--batch_size=", bench.workload.batch_size)};
+                  absl::StrCat("--batch_size=", bench.workload.batch_size),
+                  InputShape(bench.workload)};
   for (std::string& flag : Flags(bench, options)) {
     process.argv.push_back(std::move(flag));
   }

@@ -17,6 +17,12 @@ struct ComparisonOptions {
   absl::StatusOr<std::string> python;  // or why there is none
   std::string backend = "shm";         // what moves tandem's gradients
   int threads = 1;                     // for each rank's operators
+  // What all train on, by --device's name: on another than the CPU one rank,
+  // which is bound to no core.
+  std::string device = "cpu";
+  // Products and convolutions of fp32 may round their operands to TF32, on both
+  // sides: PyTorch's default has convolutions do so, and products not.
+  bool allow_tf32 = false;
   int rounds = 7;
   int64_t steps = 0;   // in a round; 0: as the case says
   std::string folder;  // scratch, an existing one: names are of one side each

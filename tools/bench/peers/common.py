@@ -39,13 +39,17 @@ def read_inputs(path):
     return state, batches
 
 
-def precision(dtype):
+def precision(dtype, device="cpu"):
     """What forward and loss run under: PyTorch's autocast for bf16."""
-    return torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16")
+    return torch.autocast(device, torch.bfloat16, enabled=dtype == "bf16")
 
 
-def kernels(dtype, recipe):
+def kernels(dtype, recipe, device="cpu"):
     """What multiplies here, and on which instructions the rest runs."""
+    if device != "cpu":
+        allowed = torch.backends.cuda.matmul.allow_tf32
+        name = torch.cuda.get_device_name()
+        return f"{name}, TF32 allowed" if allowed else f"{name}, no TF32"
     products = "MKL" if dtype == "fp32" and torch.backends.mkl.is_available() else "oneDNN"
     capability = torch.backends.cpu.get_cpu_capability()
     others = "Inductor's other kernels" if recipe == "compile" else "other kernels"
@@ -56,12 +60,20 @@ def cross_entropy(logits, targets):
     return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
-def timed(step, count):
+def wait_for(device):
+    """Until it has done all that it was given."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def timed(step, count, device="cpu"):
     """What `count` calls took each: time, processor time, page faults."""
+    wait_for(device)
     before = resource.getrusage(resource.RUSAGE_SELF)
     start = time.perf_counter()
     for _ in range(count):
         step()
+    wait_for(device)
     wall = time.perf_counter() - start
     after = resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -72,7 +84,9 @@ def timed(step, count):
     }
 
 
-def peak_mib():
+def peak_mib(device="cpu"):
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated() / 2**20
     # ru_maxrss would count what the parent had before exec.
     with open("/proc/self/status") as file:
         for line in file:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-GPT_HEADS = 4
+GPT_HEADS = {"gpt_tiny": 4, "gpt2": 12}
 
 
 def mlp(state):
@@ -83,14 +83,15 @@ class Conv1D(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, width):
+    def __init__(self, width, heads):
         super().__init__()
+        self.heads = heads
         self.c_attn = Conv1D(width, 3 * width)
         self.c_proj = Conv1D(width, width)
 
     def forward(self, x):
         q, k, v = (
-            part.unflatten(2, (GPT_HEADS, -1)).transpose(1, 2)
+            part.unflatten(2, (self.heads, -1)).transpose(1, 2)
             for part in self.c_attn(x).chunk(3, dim=-1)
         )
         heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -108,10 +109,10 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, width):
+    def __init__(self, width, heads):
         super().__init__()
         self.ln_1 = nn.LayerNorm(width)
-        self.attn = Attention(width)
+        self.attn = Attention(width, heads)
         self.ln_2 = nn.LayerNorm(width)
         self.mlp = Mlp(width)
 
@@ -121,13 +122,13 @@ class Block(nn.Module):
 
 
 class Gpt2(nn.Module):
-    def __init__(self, layers, width, context, vocabulary):
+    def __init__(self, layers, width, heads, context, vocabulary):
         super().__init__()
         self.transformer = nn.ModuleDict(
             {
                 "wte": nn.Embedding(vocabulary, width),
                 "wpe": nn.Embedding(context, width),
-                "h": nn.ModuleList(Block(width) for _ in range(layers)),
+                "h": nn.ModuleList(Block(width, heads) for _ in range(layers)),
                 "ln_f": nn.LayerNorm(width),
             }
         )
@@ -135,18 +136,21 @@ class Gpt2(nn.Module):
 
     def forward(self, tokens):
         parts = self.transformer
-        positions = torch.arange(tokens.shape[1])
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = parts["wte"](tokens) + parts["wpe"](positions)
         for block in parts["h"]:
             x = block(x)
         return self.lm_head(parts["ln_f"](x))
 
 
-def gpt2(state):
+def gpt(name, state):
     vocabulary, width = state["transformer.wte.weight"].shape
     context = state["transformer.wpe.weight"].shape[0]
     layers = sum(name.endswith("attn.c_attn.weight") for name in state)
-    return Gpt2(layers, width, context, vocabulary)
+    model = Gpt2(layers, width, GPT_HEADS[name], context, vocabulary)
+    if name == "gpt2":  # one parameter, as GPT-2 has it
+        model.lm_head.weight = model.transformer["wte"].weight
+    return model
 
 
 def resnet18(state):
@@ -160,8 +164,8 @@ def make_model(name, state):
         model = mlp(state)
     elif name == "resnet18":
         model = resnet18(state)
-    elif name == "gpt_tiny":
-        model = gpt2(state)
+    elif name in GPT_HEADS:
+        model = gpt(name, state)
     else:
         raise ValueError(f"no model is called {name}")
     model.load_state_dict(state)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""One rank of PyTorch's in tools/bench_ddp, bench_pipeline or bench_hybrid.
+"""One rank of PyTorch's in tools/bench_ddp, bench_pipeline, bench_hybrid or bench_gpu.
 
 They start it. Takes the flags and the commands of tandem's own ranks
 (tools/bench/rank/server.h): reads a line from the FIFO that --commands names,
 trains, answers with a line of JSON. In between it sleeps in read(). Rank = replica *
 ranks of a replica + place in its pipeline; a replica of one rank trains the model in
-one piece.
+one piece; alone, and told by a recipe how, on one device of any kind.
 """
 
 import argparse
@@ -22,6 +22,8 @@ def parse_flags():
     parser.add_argument("--pipe", type=int, help="ranks of a replica; default: all")
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--core", type=int, required=True)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--allow_tf32", choices=["true", "false"], default="false")
     parser.add_argument("--model", required=True)
     parser.add_argument("--optimizer", choices=["sgd", "adamw"], required=True)
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
@@ -45,6 +47,7 @@ import torch.distributed as dist  # noqa: E402
 from averaging import averaging_named, make_groups  # noqa: E402
 from common import kernels, peak_mib, read_inputs, timed  # noqa: E402
 from models import make_model  # noqa: E402
+from one_device import one_device_named  # noqa: E402
 from pipeline import Pipeline, Place  # noqa: E402
 from whole_model import WholeModel  # noqa: E402
 
@@ -55,14 +58,18 @@ class Task:
     def __init__(self, state):
         self.state = state
         self.dtype = flags.dtype
+        self.device = flags.device
+        self.optimizer = flags.optimizer
 
     def make_model(self):
         return make_model(flags.model, self.state)
 
     @staticmethod
-    def make_optimizer(parameters):
+    def make_optimizer(parameters, **options):
         if flags.optimizer == "adamw":
-            return torch.optim.AdamW(parameters, lr=flags.learning_rate, fused=True)
+            return torch.optim.AdamW(
+                parameters, lr=flags.learning_rate, fused=True, **options
+            )
         return torch.optim.SGD(
             parameters, lr=flags.learning_rate, momentum=0.9, fused=True
         )
@@ -88,7 +95,9 @@ class Rank:
     def use(self, schedule, chunks, microbatches, cut, recipe="none"):
         self.trainer = None  # memory
         self.recipe = recipe
-        if pipe == 1:
+        if flags.ranks == 1 and recipe != "none":
+            self.trainer = one_device_named(recipe, self.task, self.batches)
+        elif pipe == 1:
             self.trainer = WholeModel(
                 self.task, self.batches, self.averaging(), int(microbatches)
             )
@@ -106,12 +115,13 @@ class Rank:
         return {"cuts": self.trainer.cuts}
 
     def losses(self, count):
-        losses = [self.trainer.step() for _ in range(count)]
-        return {"losses": losses, "kernels": kernels(flags.dtype, self.recipe)}
+        losses = [float(self.trainer.step()) for _ in range(count)]
+        used = kernels(flags.dtype, self.recipe, flags.device)
+        return {"losses": losses, "kernels": used}
 
     def steps(self, count):
         self.trainer.step()
-        return timed(self.trainer.step, count)
+        return timed(self.trainer.step, count, flags.device)
 
     def alone(self, count):
         """Every rank trains the whole model, at the same time."""
@@ -128,7 +138,7 @@ class Rank:
         return self.trainer.averaging.communication(self.trainer.step, count)
 
     def memory(self, _):
-        return {"peak_mib": peak_mib()}
+        return {"peak_mib": peak_mib(flags.device)}
 
     def do(self, verb, *words):
         if verb == "use":
@@ -145,6 +155,8 @@ class Rank:
 
 def serve():
     torch.set_num_threads(flags.threads)
+    torch.backends.cuda.matmul.allow_tf32 = flags.allow_tf32 == "true"
+    torch.backends.cudnn.allow_tf32 = flags.allow_tf32 == "true"
     if flags.ranks > 1:
         dist.init_process_group(
             "gloo",

@@ -19,6 +19,11 @@
 namespace tandem {
 namespace {
 
+// As every program of tandem's (docs/training.md): what the user can mend in
+// what they gave is refused.
+constexpr int kFailed = 1;
+constexpr int kRefused = 2;
+
 // A temporary folder that goes with the object.
 class ScratchFolder {
  public:
@@ -104,7 +109,9 @@ int RunBenchProgram(
   const absl::Status status = Run(name, usage, argc, argv, work);
   if (status.ok()) return 0;
   absl::FPrintF(stderr, "%s: %s\n", name, status.message());
-  return 1;
+  const bool refused =
+      absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status);
+  return refused ? kRefused : kFailed;
 }
 
 }  // namespace tandem

@@ -36,7 +36,8 @@ absl::Status WriteJson(const std::string& path, const nlohmann::json& json);
 
 // The program `name`: parses the command line, where all must be flags, and
 // runs `work`, with a scratch folder that goes when it is done. Gives the exit
-// code; an error is written to stderr.
+// code, 2 for InvalidArgument and FailedPrecondition; an error is written to
+// stderr.
 int RunBenchProgram(
     const std::string& name, const std::string& usage, int argc, char** argv,
     absl::FunctionRef<absl::Status(const std::string& folder)> work);

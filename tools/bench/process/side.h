@@ -24,11 +24,13 @@ struct SideOptions {
   std::vector<std::string> command;  // program (a path) and arguments
   Environment environment;
   int ranks = 1;
+  bool binds_cores = true;
   std::string folder;  // an existing one, for this side's FIFOs and rendezvous
 };
 
 // Each rank is `command` with --rank, --ranks, --core (the rank-th of the cores
-// that this process may use; -1 where there are fewer than ranks), --rendezvous
+// that this process may use; -1, for none, where there are fewer than ranks or
+// none is to be bound), --rendezvous
 // and --commands behind it. It reads a line of text for each command from the
 // FIFO that --commands names and writes a line of JSON for each to stdout;
 // other lines are ignored.

@@ -1,5 +1,5 @@
-// One of tandem's ranks in tools/bench_ddp, bench_pipeline or bench_hybrid,
-// which start it. See server.h.
+// One of tandem's ranks in tools/bench_ddp, bench_pipeline, bench_hybrid or
+// bench_gpu, which start it. See server.h.
 //
 // Flags stand apart from whatever includes glog, whose own flags have some of
 // the same names.
@@ -7,9 +7,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/program/command_line.h"
 #include "tools/bench/rank/server.h"
@@ -22,6 +26,10 @@ ABSL_FLAG(int, devices, 1, "This rank's: cores, a thread each.");
 ABSL_FLAG(int, threads, 1, "Threads for operators.");
 ABSL_FLAG(std::string, backend, "shm", "What moves the gradients.");
 ABSL_FLAG(std::string, model, "", "Model of the benchmark.");
+ABSL_FLAG(std::string, device, "cpu", "cpu, cuda or sim.");
+ABSL_FLAG(bool, allow_tf32, false, "On GPUs: fp32 may be rounded to TF32.");
+ABSL_FLAG(std::vector<std::string>, input_shape, {},
+          "Of one sample. Empty: the model's.");
 ABSL_FLAG(int64_t, batch_size, 0, "Of all replicas. 0: the model's.");
 ABSL_FLAG(std::string, optimizer, "", "sgd or adamw. Empty: the model's.");
 ABSL_FLAG(std::string, dtype, "fp32", "fp32, or bf16 under autocast.");
@@ -34,8 +42,22 @@ ABSL_FLAG(std::string, commands, "", "File that commands come from.");
 namespace tandem {
 namespace {
 
-RankOptions OptionsFromFlags() {
+absl::StatusOr<std::vector<int64_t>> InputShape() {
+  std::vector<int64_t> shape;
+  for (const std::string& size : absl::GetFlag(FLAGS_input_shape)) {
+    if (!absl::SimpleAtoi(size, &shape.emplace_back())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--input_shape: '", size, "' is no number"));
+    }
+  }
+  return shape;
+}
+
+absl::StatusOr<RankOptions> OptionsFromFlags() {
   RankOptions options;
+  TANDEM_ASSIGN_OR_RETURN(options.input_shape, InputShape());
+  options.device = absl::GetFlag(FLAGS_device);
+  options.allow_tf32 = absl::GetFlag(FLAGS_allow_tf32);
   options.rank = absl::GetFlag(FLAGS_rank);
   options.ranks = absl::GetFlag(FLAGS_ranks);
   options.pipe = absl::GetFlag(FLAGS_pipe);
@@ -57,7 +79,7 @@ absl::Status Run(int argc, char** argv) {
   TANDEM_RETURN_IF_ERROR(
       ParseCommandLine(argc, argv, "A rank of the benchmarks, which start it.")
           .status());
-  const RankOptions options = OptionsFromFlags();
+  TANDEM_ASSIGN_OR_RETURN(const RankOptions options, OptionsFromFlags());
   if (absl::GetFlag(FLAGS_write_inputs)) return WriteInputsOf(options);
   return ServeRank(options);
 }

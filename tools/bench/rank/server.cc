@@ -22,6 +22,7 @@
 #include "tools/bench/measure/product_floor.h"
 #include "tools/bench/measure/usage.h"
 #include "tools/bench/rank/alone.h"
+#include "tools/bench/rank/device.h"
 #include "tools/bench/rank/group.h"
 #include "tools/bench/rank/inputs.h"
 #include "tools/bench/rank/limits.h"
@@ -37,6 +38,7 @@ absl::StatusOr<Workload> WorkloadOf(const RankOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(Workload workload, WorkloadNamed(options.model));
   if (options.batch_size > 0) workload.batch_size = options.batch_size;
   if (!options.optimizer.empty()) workload.optimizer = options.optimizer;
+  if (!options.input_shape.empty()) workload.input_shape = options.input_shape;
   workload.dtype = options.dtype;
   if (options.learning_rate > 0) workload.learning_rate = options.learning_rate;
   return workload;
@@ -48,13 +50,15 @@ class RankServer {
       const RankOptions& options) {
     auto server = absl::WrapUnique(new RankServer(options));
     TANDEM_ASSIGN_OR_RETURN(const Workload workload, WorkloadOf(options));
+    server->place_ = {CoresOf(options.rank * options.devices, options.devices,
+                              options.ranks * options.devices),
+                      options.pipe, nullptr, c10::Device(c10::kCPU)};
+    TANDEM_RETURN_IF_ERROR(server->TakeDevice());
     TANDEM_ASSIGN_OR_RETURN(
         server->inputs_,
         ReadInputsFile(workload, options.inputs, options.rank / options.pipe,
                        options.ranks / options.pipe));
-    server->place_ = {CoresOf(options.rank * options.devices, options.devices,
-                              options.ranks * options.devices),
-                      options.pipe, nullptr};
+    PlaceBatches(server->place_.device, server->inputs_);
     if (options.ranks > 1) {
       TANDEM_ASSIGN_OR_RETURN(server->world_,
                               ConnectRanks(options.rendezvous, options.rank,
@@ -72,7 +76,7 @@ class RankServer {
     std::string verb;
     words >> verb;
     if (verb == "use") return Use(command.substr(verb.size()));
-    if (verb == "memory") return json{{"peak_mib", PeakRssMib()}};
+    if (verb == "memory") return json{{"peak_mib", PeakMib(place_.device)}};
     const auto known = Commands().find(verb);
     if (known == Commands().end()) {
       return absl::InvalidArgumentError(
@@ -106,6 +110,19 @@ class RankServer {
     return *commands;
   }
 
+  absl::Status TakeDevice() {
+    if (options_.device == "cpu") return absl::OkStatus();
+    if (options_.ranks > 1 || options_.devices > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--device=", options_.device,
+                       " is for one rank with one device, not for ",
+                       options_.ranks, " ranks with ", options_.devices));
+    }
+    TANDEM_ASSIGN_OR_RETURN(
+        place_.device, PrepareDevice(options_.device, options_.allow_tf32));
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<json> Use(const std::string& words) {
     TANDEM_ASSIGN_OR_RETURN(Setting setting, ParseSetting(words));
     if (setting.recipe != setting_.recipe) alone_.reset();
@@ -124,14 +141,19 @@ class RankServer {
       losses.push_back(options_.rank == 0 ? score.loss() : 0);
     }
     return json{{"losses", losses},
-                {"kernels", DescribeKernels(inputs_.workload.dtype,
-                                            KernelCache(options_.rendezvous))}};
+                {"kernels",
+                 place_.device.is_cpu()
+                     ? DescribeKernels(inputs_.workload.dtype,
+                                       KernelCache(options_.rendezvous))
+                     : DescribeDevice(options_.device, options_.allow_tf32)}};
   }
 
   absl::StatusOr<json> Steps(int64_t count) {
     TANDEM_RETURN_IF_ERROR(trainer_->Steps(1));
+    WaitFor(place_.device);
     const Usage before = Usage::Now();
     TANDEM_RETURN_IF_ERROR(trainer_->Steps(count));
+    WaitFor(place_.device);
     const Usage used = Usage::Now() - before;
     return json{{"ms", used.wall_ms / count},
                 {"cpu_ms", used.cpu_ms / count},

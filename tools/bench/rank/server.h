@@ -6,13 +6,14 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
 namespace tandem {
 
 // What the peers' ranks take as well (tools/bench/peers/peer.py), but devices,
-// backend and batch_size.
+// backend, input_shape and batch_size.
 struct RankOptions {
   int rank = 0;
   int ranks = 1;
@@ -20,9 +21,12 @@ struct RankOptions {
   int devices = 1;  // of a rank: cores, a thread each
   int threads = 1;  // for operators
   std::string backend = "shm";
-  std::string model;       // of tools/bench/case/workload.h
+  std::string model;           // of tools/bench/case/workload.h
+  std::string device = "cpu";  // another: of one rank with one device
+  bool allow_tf32 = false;     // see PrepareDevice (device.h)
   int64_t batch_size = 0;  // of all replicas, to be written; 0: the workload's
-  std::string optimizer;   // empty: the workload's
+  std::vector<int64_t> input_shape;  // of a sample; empty: the workload's
+  std::string optimizer;             // empty: the workload's
   std::string dtype = "fp32";
   double learning_rate = 0;  // 0: the workload's
   std::string inputs;        // of tools/bench/rank/inputs.h
@@ -40,15 +44,15 @@ struct RankOptions {
 //   losses N         N steps; {"losses": [this rank's part of the whole
 //                    batch's, ...], "kernels": what multiplies}: of tandem's
 //                    ranks the first has all of it
-//   steps N          one step that is not measured, and N that are; {"ms": of a
-//                    step, "cpu_ms": this process's processor time a step,
-//                    "faults": its page faults a step}
+//   steps N          one step that is not measured, and N that are, until their
+//                    device is done; {"ms": of a step, "cpu_ms": this process's
+//                    processor time a step, "faults": its page faults a step}
 //   alone N          the same for the model in one piece, on every core of this
 //                    rank at the same time; {"ms": of a core's step, a mean}
 //   communication N  N steps; {"comm_ms": while a bucket of gradients was on
 //                    its way, "exposed_ms": of that, without computation beside
 //                    it}
-//   memory           {"peak_mib": VmHWM}
+//   memory           {"peak_mib": PeakMib (device.h)}
 //
 // And of tandem alone:
 //

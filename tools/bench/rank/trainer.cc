@@ -69,8 +69,10 @@ absl::StatusOr<Schedule> ScheduleOf(const Setting& setting,
 namespace {
 
 // Whole on each rank.
-absl::StatusOr<MeshStrategyOptions> InOnePiece(const Setting& setting) {
+absl::StatusOr<MeshStrategyOptions> InOnePiece(const Setting& setting,
+                                               const RankPlace& place) {
   MeshStrategyOptions options;
+  options.devices = {place.device};
   TANDEM_ASSIGN_OR_RETURN(options.schedule, SequentialSchedule(1, 1));
   options.ddp.find_unused_parameters = setting.recipe == "find_unused";
   options.ddp.static_graph = setting.recipe == "static_graph";  // as peers
@@ -104,10 +106,11 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
 
 absl::Status Trainer::Make(const Setting& setting, const RankPlace& place) {
   const bool in_stages = setting.recipe.empty();
+  on_cpu_ = place.device.is_cpu();
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeSpecs(inputs_.workload));
   TANDEM_ASSIGN_OR_RETURN(MeshStrategyOptions options,
                           in_stages ? InStages(inputs_, specs, setting, place)
-                                    : InOnePiece(setting));
+                                    : InOnePiece(setting, place));
   options.optimizer = OptimizerOf(inputs_.workload);
   options.shard_optimizer = OptimizerSharding::kAuto;
   if (inputs_.workload.dtype == "bf16") {
@@ -124,16 +127,28 @@ absl::Status Trainer::Make(const Setting& setting, const RankPlace& place) {
   });
 }
 
+const Batch& Trainer::NextBatch() {
+  return inputs_.batches[next_++ % inputs_.batches.size()];
+}
+
 absl::StatusOr<Score> Trainer::Step() {
-  const Batch& batch = inputs_.batches[next_++ % inputs_.batches.size()];
-  return strategy_->TrainStep(batch, inputs_.workload.learning_rate);
+  return strategy_->TrainStep(NextBatch(), inputs_.workload.learning_rate);
 }
 
 absl::Status Trainer::Steps(int64_t count) {
+  if (!on_cpu_) return SubmitSteps(count);
   for (int64_t i = 0; i < count; ++i) {
     TANDEM_RETURN_IF_ERROR(Step().status());
   }
   return absl::OkStatus();
+}
+
+absl::Status Trainer::SubmitSteps(int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    TANDEM_RETURN_IF_ERROR(
+        strategy_->SubmitStep(NextBatch(), inputs_.workload.learning_rate));
+  }
+  return strategy_->TakeScores().status();
 }
 
 absl::StatusOr<std::vector<TraceEvent>> Trainer::TraceStep() {

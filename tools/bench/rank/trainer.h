@@ -3,6 +3,8 @@
 #ifndef TANDEM_TOOLS_BENCH_RANK_TRAINER_H_
 #define TANDEM_TOOLS_BENCH_RANK_TRAINER_H_
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -24,6 +26,8 @@ struct RankPlace {
   std::vector<int> cores;         // a device for each, bound to it; -1: to none
   int pipe = 1;                   // ranks of a replica
   Communicator* world = nullptr;  // null: one rank
+  // Of a model in one piece; stages are on the CPU's cores.
+  c10::Device device = c10::Device(c10::kCPU);
 };
 
 // Of the gradients of a step, in milliseconds.
@@ -46,6 +50,7 @@ class Trainer {
 
   // Forward, backward and optimizer, on the next batch. Collective.
   absl::StatusOr<Score> Step();
+  // On another device than the CPU scores are read at the end, as peers' are.
   absl::Status Steps(int64_t count);
   // A step, and what was under way when.
   absl::StatusOr<std::vector<TraceEvent>> TraceStep();
@@ -61,11 +66,14 @@ class Trainer {
   explicit Trainer(const Inputs& inputs) : inputs_(inputs) {}
 
   absl::Status Make(const Setting& setting, const RankPlace& place);
+  const Batch& NextBatch();
+  absl::Status SubmitSteps(int64_t count);
 
   const Inputs& inputs_;
   Cuts cuts_;
   std::unique_ptr<MeshStrategy> strategy_;
   size_t next_ = 0;
+  bool on_cpu_ = true;
 };
 
 }  // namespace tandem

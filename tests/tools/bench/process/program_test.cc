@@ -77,10 +77,17 @@ TEST(BenchProgram, AnErrorIsWrittenAndIsTheExit) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
+TEST(BenchProgram, WhatTheMachineCannotIsRefused) {
+  std::string folder;
+  CaptureStderr();
+  EXPECT_EQ(RunWith({}, absl::FailedPreconditionError("no GPU"), &folder), 2);
+  EXPECT_EQ(GetCapturedStderr(), "some_bench: no GPU\n");
+}
+
 TEST(BenchProgram, AllWordsMustBeFlags) {
   std::string folder;
   CaptureStderr();
-  EXPECT_EQ(RunWith({"word"}, absl::OkStatus(), &folder), 1);
+  EXPECT_EQ(RunWith({"word"}, absl::OkStatus(), &folder), 2);
   EXPECT_EQ(GetCapturedStderr(), "some_bench: 'word' is no flag\n");
   EXPECT_EQ(folder, "");
 }

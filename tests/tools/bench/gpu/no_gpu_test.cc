@@ -1,0 +1,33 @@
+// --device=cuda where there is no GPU: one line, before anything is started.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/e2e/program.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(BenchGpuTest, SaysInOneLineThatThereIsNoGpu) {
+  ProgramOptions options;
+  options.environment["CUDA_VISIBLE_DEVICES"] = "";
+  const ProgramResult result = RunProgram("tools/bench_gpu", {}, options);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1)
+      << result.err;
+  EXPECT_EQ(result.err.rfind("bench_gpu: --device=cuda: this ", 0), 0u)
+      << result.err;
+#ifdef TANDEM_CUDA
+  EXPECT_THAT(result.err, HasSubstr("needs GPU 0, but 0 GPUs were found"));
+#else
+  EXPECT_THAT(result.err, HasSubstr("built without CUDA; build it with "
+                                    "--config=cuda (docs/cuda.md)"));
+#endif
+}
+
+}  // namespace
+}  // namespace tandem
