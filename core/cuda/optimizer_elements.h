@@ -16,6 +16,9 @@ namespace tandem {
 struct FactorOptions {
   float inverse_scale = 1;  // of the loss: what gradients are multiplied by
   float max_norm = 0;       // to which they are clipped; 0: they are not
+  // Gradients that are not finite have nothing done; else they go where
+  // clipping takes them: to NaN or zero, as in PyTorch.
+  bool skips_nonfinite = true;
 };
 
 // What a step multiplies gradients by, all told.
@@ -31,11 +34,12 @@ struct GradientFactor {
 TANDEM_HOST_DEVICE inline GradientFactor FactorOf(
     double sum, const FactorOptions& options) {
   GradientFactor result;
-  result.skip = !(sum <= 1.7976931348623157e308);
+  result.skip = options.skips_nonfinite && !(sum <= 1.7976931348623157e308);
   result.norm = static_cast<float>(std::sqrt(sum)) * options.inverse_scale;
   result.factor = options.inverse_scale;
   const float most = options.max_norm / (result.norm + 1e-6f);
-  if (options.max_norm > 0 && most < 1) result.factor *= most;
+  // A NaN is to stay one.
+  if (options.max_norm > 0 && !(most >= 1)) result.factor *= most;
   return result;
 }
 

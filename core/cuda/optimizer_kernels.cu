@@ -37,7 +37,7 @@ __device__ double SquareOf(float number) {
 }
 
 __global__ void __launch_bounds__(kThreads)
-    SumSquares(const float* grads, int64_t length, double* sums) {
+    SumSquaresOfBlock(const float* grads, int64_t length, double* sums) {
   double mine = 0;
   const int64_t vectors = length / kVector;
   const auto* as_vectors = reinterpret_cast<const float4*>(grads);
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    FinishFactor(const double* sums, int count, FactorOptions options,
+    FactorOfSums(const double* sums, int count, FactorOptions options,
                  GradientFactor* factor) {
   double mine = 0;
   for (int i = threadIdx.x; i < count; i += kThreads) mine += sums[i];
@@ -119,15 +119,27 @@ cudaError_t Launch(const StepBuffers& buffers, const Step& step,
 
 }  // namespace
 
+int SumSquares(const float* grads, int64_t length, double* sums,
+               cudaStream_t stream) {
+  const int blocks = BlocksFor(length);
+  if (blocks > 0) {
+    SumSquaresOfBlock<<<blocks, kThreads, 0, stream>>>(grads, length, sums);
+  }
+  return blocks;
+}
+
+cudaError_t FinishFactor(const double* sums, int count,
+                         const FactorOptions& options, GradientFactor* factor,
+                         cudaStream_t stream) {
+  FactorOfSums<<<1, kThreads, 0, stream>>>(sums, count, options, factor);
+  return cudaGetLastError();
+}
+
 cudaError_t FindGradientFactor(const float* grads, int64_t length,
                                const FactorOptions& options, double* scratch,
                                GradientFactor* factor, cudaStream_t stream) {
-  const int blocks = BlocksFor(length);
-  if (blocks > 0) {
-    SumSquares<<<blocks, kThreads, 0, stream>>>(grads, length, scratch);
-  }
-  FinishFactor<<<1, kThreads, 0, stream>>>(scratch, blocks, options, factor);
-  return cudaGetLastError();
+  const int sums = SumSquares(grads, length, scratch, stream);
+  return FinishFactor(scratch, sums, options, factor, stream);
 }
 
 cudaError_t LaunchStep(const StepBuffers& buffers, const SgdStep& step,

@@ -23,12 +23,21 @@ struct StepBuffers {
   int64_t length = 0;            // elements
 };
 
-// How many float64 FindGradientFactor needs as scratch.
+// How many float64 sums SumSquares writes at most.
 constexpr int kFactorScratch = 1024;
 
-// Puts into *factor what a step is to multiply `length` gradients by. One pass
-// over them; the sum is in one order for a length, so its bits do not change
-// from run to run. Asynchronous in `stream`, as are the others.
+// Sums of squares of `length` gradients, one for each block of threads: one
+// pass over them. Returns how many there are, which depends on the length
+// alone. Asynchronous in `stream`, as are the others.
+int SumSquares(const float* grads, int64_t length, double* sums,
+               cudaStream_t stream);
+// Puts into *factor what a step is to multiply gradients by of which these are
+// all the sums. Their order is one, so bits do not change from run to run.
+cudaError_t FinishFactor(const double* sums, int count,
+                         const FactorOptions& options, GradientFactor* factor,
+                         cudaStream_t stream);
+
+// Both, for gradients that lie side by side; `scratch`: kFactorScratch.
 cudaError_t FindGradientFactor(const float* grads, int64_t length,
                                const FactorOptions& options, double* scratch,
                                GradientFactor* factor, cudaStream_t stream);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 
@@ -47,6 +48,24 @@ void GroupedOptimizer::Step(double learning_rate,
   for (const auto& optimizer : optimizers_) {
     optimizer->Step(learning_rate, divisor_of);
   }
+}
+
+void GroupedOptimizer::StepOnDevice(double learning_rate,
+                                    const StepKernels& kernels,
+                                    const at::Tensor& factor) {
+  for (const auto& optimizer : optimizers_) {
+    optimizer->StepOnDevice(learning_rate, kernels, factor);
+  }
+}
+
+void GroupedOptimizer::TakeBack() {
+  for (const auto& optimizer : optimizers_) optimizer->TakeBack();
+}
+
+bool GroupedOptimizer::has_kernels() const {
+  return absl::c_all_of(optimizers_, [](const auto& optimizer) {
+    return optimizer->has_kernels();
+  });
 }
 
 NamedTensors GroupedOptimizer::State() const {

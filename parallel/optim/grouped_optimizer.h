@@ -37,6 +37,11 @@ class GroupedOptimizer {
 
   void Step(double learning_rate,
             const Optimizer::DivisorOf& divisor_of = nullptr);
+  // As Optimizer's, of all groups.
+  void StepOnDevice(double learning_rate, const StepKernels& kernels,
+                    const at::Tensor& factor);
+  void TakeBack();
+  bool has_kernels() const;
   // Of all groups.
   FlatBufferList buffers() const;
 

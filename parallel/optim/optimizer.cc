@@ -21,6 +21,13 @@ std::optional<at::Tensor> DivisorFor(const FlatBuffer& buffer, double divisor) {
   return at::full({}, divisor, grads.options().dtype(at::kFloat));
 }
 
+void WarnOfNoEffect(const std::string& optimizer, const FlatBuffer& buffer) {
+  LOG_FIRST_N(WARNING, 1)
+      << optimizer << " step without effect: no parameter has a gradient ("
+      << buffer.slots()[0].name
+      << ", ...); was Backward called after ZeroGrad?";
+}
+
 }  // namespace
 
 Optimizer::Optimizer(Traits traits, const FlatBufferList& buffers,
@@ -54,23 +61,45 @@ int64_t Optimizer::Step(double learning_rate, const DivisorOf& divisor_of) {
   int64_t stepped = 0;
   for (Part& part : parts_) {
     const double divisor = divisor_of ? divisor_of(*part.buffer) : 1;
-    stepped += StepPart(part, learning_rate, divisor);
+    stepped +=
+        StepPart(part, DivisorFor(*part.buffer, divisor),
+                 [&](const Range& range) { StepRange(range, learning_rate); });
   }
   if (stepped == 0 && !parts_.empty()) {
-    LOG_FIRST_N(WARNING, 1)
-        << traits_.name << " step without effect: no parameter has a gradient ("
-        << parts_[0].buffer->slots()[0].name
-        << ", ...); was Backward called after ZeroGrad?";
+    WarnOfNoEffect(traits_.name, *parts_[0].buffer);
   }
   return stepped;
+}
+
+int64_t Optimizer::StepOnDevice(double learning_rate,
+                                const StepKernels& kernels,
+                                const at::Tensor& factor) {
+  CHECK(traits_.has_kernels) << traits_.name;
+  at::NoGradGuard no_grad;
+  int64_t stepped = 0;
+  for (Part& part : parts_) {
+    part.steps_before = part.steps;
+    stepped += StepPart(part, std::nullopt, [&](const Range& range) {
+      StepByKernels(range, learning_rate, kernels, factor);
+    });
+  }
+  if (stepped == 0 && !parts_.empty()) {
+    WarnOfNoEffect(traits_.name, *parts_[0].buffer);
+  }
+  return stepped;
+}
+
+void Optimizer::TakeBack() {
+  for (Part& part : parts_) part.steps = part.steps_before;
 }
 
 int64_t Optimizer::NextSteps(int64_t steps) const {
   return traits_.counts_steps ? steps + 1 : 1;
 }
 
-int64_t Optimizer::StepPart(Part& part, double learning_rate, double divisor) {
-  const std::optional<at::Tensor> divides = DivisorFor(*part.buffer, divisor);
+int64_t Optimizer::StepPart(Part& part,
+                            const std::optional<at::Tensor>& divisor,
+                            StepOfRange step) {
   const std::vector<FlatSlot>& slots = part.buffer->slots();
   int64_t stepped = 0;
   for (size_t begin = 0; begin < slots.size();) {
@@ -86,7 +115,7 @@ int64_t Optimizer::StepPart(Part& part, double learning_rate, double divisor) {
     // Whole slots, padding included: kernels then see whole vectors, and a
     // value's bits do not depend on the run that it is part of.
     StepRun(part, {slots[begin].offset, slots[end - 1].end},
-            part.steps[slots[begin].id], learning_rate, divides);
+            part.steps[slots[begin].id], divisor, step);
     stepped += static_cast<int64_t>(end - begin);
     for (; begin < end; ++begin) {
       part.buffer->CountWrite(begin);
@@ -99,8 +128,8 @@ int64_t Optimizer::StepPart(Part& part, double learning_rate, double divisor) {
 
 // Of the run's elements those that are stepped here.
 void Optimizer::StepRun(const Part& part, ElementSpan run, int64_t steps,
-                        double learning_rate,
-                        const std::optional<at::Tensor>& divisor) {
+                        const std::optional<at::Tensor>& divisor,
+                        StepOfRange step) {
   const int64_t begin = std::max(run.begin, part.span.begin);
   const int64_t length = std::min(run.end, part.span.end) - begin;
   if (length <= 0) return;
@@ -112,7 +141,7 @@ void Optimizer::StepRun(const Part& part, ElementSpan run, int64_t steps,
   for (const at::Tensor& state : part.state) {
     range.state.push_back(state.narrow(0, begin - part.span.begin, length));
   }
-  StepRange(range, learning_rate);
+  step(range);
 }
 
 }  // namespace tandem

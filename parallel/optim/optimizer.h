@@ -16,7 +16,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
+#include "core/cuda/step_kernels.h"
 #include "parallel/optim/flat_buffer_list.h"
+#include "parallel/optim/optimizer_range.h"
 #include "parallel/optim/optimizer_share.h"
 
 namespace tandem {
@@ -58,6 +60,13 @@ class Optimizer {
   // Backward was forgotten, most likely; the first time this is logged.
   int64_t Step(double learning_rate, const DivisorOf& divisor_of = nullptr);
 
+  // The same by kernels, times a factor that is on the device (device_step.h):
+  // the host waits for nothing, and gradients stay as they are.
+  int64_t StepOnDevice(double learning_rate, const StepKernels& kernels,
+                       const at::Tensor& factor);
+  void TakeBack();  // the last of them was skipped there: it counts as none
+  bool has_kernels() const { return traits_.has_kernels; }
+
   // The state, by "PARAMETER.STATE" with PyTorch's state names; a parameter
   // that has not been stepped has none. In the order of the parameters given to
   // MakeFlatBuffers. Tensors alias the live ones, with the parameter's strides,
@@ -83,23 +92,8 @@ class Optimizer {
   absl::Status CheckState(const StoredTensors& state) const;
 
  protected:
-  struct Traits {
-    std::string name;
-    // One buffer each, as large as the parameters: {"exp_avg", "exp_avg_sq"}.
-    std::vector<std::string> buffers;
-    // Whether the number of steps is a state too ("step"), on which the update
-    // depends; else only the first step may differ from later ones.
-    bool counts_steps;
-  };
-
-  // Neighbours in one flat buffer: slices of it.
-  struct Range {
-    at::Tensor values;
-    at::Tensor grads;
-    std::vector<at::Tensor> state;      // as Traits::buffers
-    int64_t steps;                      // done before this one
-    std::optional<at::Tensor> divisor;  // of grads, float32; null: none
-  };
+  using Traits = OptimizerTraits;
+  using Range = OptimizerRange;
 
   // What `buffers` lists must outlive the optimizer.
   Optimizer(Traits traits, const FlatBufferList& buffers,
@@ -107,6 +101,10 @@ class Optimizer {
 
   // Updates range.values and range.state in place.
   virtual void StepRange(const Range& range, double learning_rate) = 0;
+  // The same, for StepOnDevice: of optimizers that have kernels.
+  virtual void StepByKernels(const Range& range, double learning_rate,
+                             const StepKernels& kernels,
+                             const at::Tensor& factor) = 0;
 
  private:
   using StoredByName = std::map<std::string, const StoredTensor*>;
@@ -115,18 +113,21 @@ class Optimizer {
   struct Part {
     FlatBuffer* buffer;
     bool is_shared;
-    ElementSpan span;               // that are stepped here
-    std::vector<at::Tensor> state;  // of `span`, as Traits::buffers
-    std::vector<int64_t> steps;     // by slot id
+    ElementSpan span;                   // that are stepped here
+    std::vector<at::Tensor> state;      // of `span`, as Traits::buffers
+    std::vector<int64_t> steps;         // by slot id
+    std::vector<int64_t> steps_before;  // the last StepOnDevice
   };
   struct Place {
     size_t part;
     size_t slot;
   };
 
-  int64_t StepPart(Part& part, double learning_rate, double divisor);
+  using StepOfRange = absl::FunctionRef<void(const Range& range)>;
+  int64_t StepPart(Part& part, const std::optional<at::Tensor>& divisor,
+                   StepOfRange step);
   void StepRun(const Part& part, ElementSpan run, int64_t steps,
-               double learning_rate, const std::optional<at::Tensor>& divisor);
+               const std::optional<at::Tensor>& divisor, StepOfRange step);
   int64_t NextSteps(int64_t steps) const;
   std::vector<Place> PlacesInOrder() const;
   // `states` are whole, as Traits::buffers.

@@ -8,6 +8,7 @@
 #include "core/instrument/fault_point.h"
 #include "core/instrument/trace.h"
 #include "core/mesh/mesh.h"
+#include "parallel/optim/device_step.h"
 #include "parallel/optim/gradient_clipping.h"
 
 namespace tandem {
@@ -29,11 +30,45 @@ absl::StatusOr<ParameterUpdate> ParameterUpdate::Create(
                 options.further_optimizers.end());
   TANDEM_ASSIGN_OR_RETURN(GroupedOptimizer optimizer,
                           GroupedOptimizer::Create(groups, buffers, share_of));
-  return ParameterUpdate(options, buffers, std::move(optimizer));
+  const StepKernels* const kernels =
+      KernelsFor(options, buffers, optimizer, share_of);
+  ParameterUpdate update(options, buffers, std::move(optimizer));
+  update.kernels_ = kernels;
+  return update;
+}
+
+const StepKernels* ParameterUpdate::KernelsFor(
+    const UpdateOptions& options, const FlatBufferList& buffers,
+    const GroupedOptimizer& optimizer, const ShareOfBuffer& share_of) {
+  if (options.clip_norm == 0 || options.clip_norm_type != 2) return nullptr;
+  if (options.error_if_nonfinite) return nullptr;
+  int averaged = 0;
+  int all = 0;
+  for (const FlatBuffer* buffer : buffers) {
+    if (share_of && !share_of(*buffer).is_whole()) return nullptr;
+    averaged += buffer->traits().reduces_over(kDataAxis) ? 1 : 0;
+    ++all;
+  }
+  // Each has a norm of its own.
+  if (averaged != 0 && averaged != all) return nullptr;
+  const auto kernels = DeviceStepKernels(buffers, optimizer.has_kernels());
+  return kernels.ok() ? *kernels : nullptr;
 }
 
 void ParameterUpdate::ClipValues() {
   if (clip_value_ > 0) ClipGradientValue(buffers_, clip_value_);
+}
+
+void ParameterUpdate::ClipAndStep(double learning_rate) {
+  FactorOptions factor;
+  factor.max_norm = static_cast<float>(clip_norm_);
+  factor.skips_nonfinite = false;  // as where the host clips
+  const at::Tensor found = GradientFactorOf(buffers_, *kernels_, factor);
+  if (found.defined()) {
+    optimizer_.StepOnDevice(learning_rate, *kernels_, found);
+  } else {
+    optimizer_.Step(learning_rate);  // says that there is nothing to do
+  }
 }
 
 absl::Status ParameterUpdate::Step(double learning_rate,
@@ -48,8 +83,16 @@ absl::Status ParameterUpdate::Step(double learning_rate,
     const bool averaged = buffer.traits().reduces_over(kDataAxis);
     return ClippingDivisor(clip_norm_, averaged ? norms->averaged : norms->own);
   };
-  return CatchTorch([&] { optimizer_.Step(learning_rate, divisor_of); },
-                    "optimizer step");
+  const bool on_device = !norms.has_value() && kernels_ != nullptr;
+  return CatchTorch(
+      [&] {
+        if (on_device) {
+          ClipAndStep(learning_rate);
+        } else {
+          optimizer_.Step(learning_rate, divisor_of);
+        }
+      },
+      "optimizer step");
 }
 
 }  // namespace tandem

@@ -124,6 +124,7 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status UpdateDevice(int device,
                             const std::optional<GradientNorms>& norms,
                             std::optional<double> learning_rate);
+  bool clips_on_device() const;
   absl::StatusOr<GradientNorms> NormsOfAll();
   absl::StatusOr<std::string> NonFiniteGradient(const at::Tensor& sums) const;
   absl::Status MakeAlike(int stage);

@@ -40,6 +40,14 @@ std::string NameOfParameter(
 
 }  // namespace
 
+// Has one device all gradients, and clips by their norm without the host's
+// waiting for it? Its norm is summed in an order of its own.
+bool MeshStrategyImpl::clips_on_device() const {
+  const bool is_whole = options_.schedule.stages == 1 && tied_->empty();
+  return is_whole && !options_.reproducible &&
+         stages_.front()->clips_on_device();
+}
+
 // Of every parameter's gradient, in the order of the model: the same on every
 // rank, wherever it is cut. First the averaged ones, then each replica's own.
 absl::StatusOr<GradientNorms> MeshStrategyImpl::NormsOfAll() {
@@ -136,7 +144,8 @@ absl::Status MeshStrategyImpl::Synchronise() {
 
 // Is a device's update its own affair?
 bool MeshStrategyImpl::updates_at_once() const {
-  return options_.clip_norm == 0 && tied_->empty() && !loss_scale_;
+  const bool needs_norm = options_.clip_norm > 0 && !clips_on_device();
+  return !needs_norm && tied_->empty() && !loss_scale_;
 }
 
 // One verdict for all ranks and stages, whoever has the gradient that is not
@@ -168,7 +177,8 @@ absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate) {
     if (found_inf_) learning_rate.reset();
   }
   std::optional<GradientNorms> norms;
-  if (options_.clip_norm > 0 && learning_rate.has_value()) {
+  const bool clips = options_.clip_norm > 0 && learning_rate.has_value();
+  if (clips && !clips_on_device()) {
     TANDEM_ASSIGN_OR_RETURN(norms, NormsOfAll());
   }
   TANDEM_RETURN_IF_ERROR(executor_->OnDevices(

@@ -74,6 +74,8 @@ class TrainedStage {
 
   bool Unscale(float inverse) { return update_->Unscale(inverse); }
   void ClipValues() { update_->ClipValues(); }
+  // See ParameterUpdate.
+  bool clips_on_device() const { return update_->clips_on_device(); }
   // Scales gradients where `norms` ask for it, and steps.
   absl::Status Update(const std::optional<GradientNorms>& norms,
                       double learning_rate);

@@ -1,0 +1,37 @@
+// What an optimizer is, and what it steps at once: for those who implement one.
+
+#ifndef TANDEM_PARALLEL_OPTIM_OPTIMIZER_RANGE_H_
+#define TANDEM_PARALLEL_OPTIM_OPTIMIZER_RANGE_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+struct OptimizerTraits {
+  std::string name;
+  // One buffer each, as large as the parameters: {"exp_avg", "exp_avg_sq"}.
+  std::vector<std::string> buffers;
+  // Whether the number of steps is a state too ("step"), on which the update
+  // depends; else only the first step may differ from later ones.
+  bool counts_steps;
+  // Whether step kernels know it (core/cuda/step_kernels.h), with its options.
+  bool has_kernels;
+};
+
+// Neighbours in one flat buffer: slices of it.
+struct OptimizerRange {
+  at::Tensor values;
+  at::Tensor grads;
+  std::vector<at::Tensor> state;      // as OptimizerTraits::buffers
+  int64_t steps;                      // done before this one
+  std::optional<at::Tensor> divisor;  // of grads, float32; null: none
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_OPTIM_OPTIMIZER_RANGE_H_

@@ -1,0 +1,154 @@
+// Clipping that a device decides on, within strategies: the host's kernels
+// stand in for a GPU's.
+
+#include <ATen/Tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/cuda/host_step_kernels.h"
+#include "core/cuda/step_kernels_of.h"
+#include "core/sim/streams/host_waits.h"
+#include "core/sim/testing.h"
+#include "tests/parallel/strategy/lab_models.h"
+#include "tests/parallel/strategy/strategy_lab.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kSteps = 3;
+
+// The host's, counted.
+class CountedKernels : public StepKernels {
+ public:
+  explicit CountedKernels(c10::DeviceType type = c10::kCPU) : type_(type) {
+    RegisterStepKernels(type_, this);
+  }
+  ~CountedKernels() override { RegisterStepKernels(type_, nullptr); }
+
+  at::Tensor FindFactor(const std::vector<at::Tensor>& grads,
+                        const FactorOptions& options) const override {
+    ++factors_;
+    return HostStepKernels().FindFactor(grads, options);
+  }
+  void Step(const StepTensors& tensors, const SgdStep& step,
+            const at::Tensor& factor) const override {
+    HostStepKernels().Step(tensors, step, factor);
+  }
+  void Step(const StepTensors& tensors, const AdamStep& step,
+            const at::Tensor& factor) const override {
+    HostStepKernels().Step(tensors, step, factor);
+  }
+
+  int factors() const { return factors_; }
+
+ private:
+  const c10::DeviceType type_;
+  mutable std::atomic<int> factors_{0};
+};
+
+class DeviceStepTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { SimDevices(1); }  // before any backward
+};
+
+LabJob Job(const std::string& model, const LabChange& change = nullptr) {
+  return ModelJob(model, /*size=*/12, kSteps, [change](auto& options) {
+    options.clip_norm = 0.05;
+    if (change) change(options);
+  });
+}
+
+LabLayout LayoutOf(int ranks, int stages = 1) {
+  LabLayout layout = {"", stages == 1 ? "gpipe" : "1f1b", ranks, 1, stages};
+  layout.microbatches = 2;
+  return layout;
+}
+
+TEST_F(DeviceStepTest, TrainsAsTheHostDoesOnOneRankAndOnReplicas) {
+  for (const std::string model : {"mlp_small", "gpt_tiny_tied"}) {
+    for (const int ranks : {1, 2}) {
+      SCOPED_TRACE(absl::StrCat(model, " ", ranks));
+      const auto expected = TrainInLab(LayoutOf(ranks), Job(model));
+      ASSERT_TRUE(expected.ok()) << expected.status();
+      const CountedKernels kernels;
+      const auto found = TrainInLab(LayoutOf(ranks), Job(model));
+      ASSERT_TRUE(found.ok()) << found.status();
+      EXPECT_EQ(kernels.factors(), kSteps * ranks);
+      for (const auto& [name, value] : expected->model) {
+        EXPECT_TRUE(found->model.at(name).allclose(value, 1e-5, 1e-6)) << name;
+      }
+    }
+  }
+}
+
+int FactorsFound(const LabLayout& layout, const LabJob& job) {
+  const CountedKernels kernels;
+  const auto done = TrainInLab(layout, job);
+  EXPECT_TRUE(done.ok()) << done.status();
+  return kernels.factors();
+}
+
+// Of kSteps steps, after as many.
+absl::StatusOr<sim::HostWaits> WaitsOf(const std::string& model) {
+  LabLayout layout = LayoutOf(1);
+  layout.device_pool = SimDevices(1);
+  const LabJob job =
+      Job(model, [](auto& options) { options.optimizer = AdamOptions(); });
+  sim::HostWaits waits;
+  TANDEM_RETURN_IF_ERROR(
+      OnLabRanks(layout, job, [&](const LabRank& rank) -> absl::Status {
+        sim::HostWaits before;
+        for (int step = 0; step < 2 * kSteps; ++step) {
+          if (step == kSteps) before = sim::CountedHostWaits();
+          Batch batch = LabBatch(model, 12, kLabSeed, step);
+          batch.inputs = batch.inputs.pin_memory();
+          batch.targets = batch.targets.pin_memory();
+          TANDEM_RETURN_IF_ERROR(rank.strategy->SubmitStep(batch, 0.1));
+        }
+        waits = sim::HostWaitsSince(before);
+        return rank.strategy->TakeScores().status();
+      }));
+  return waits;
+}
+
+// On a simulated device, which counts as a GPU would have it.
+TEST_F(DeviceStepTest, TheHostDoesNotWaitForTheNorm) {
+  for (const char* model : {"mlp_small", "gpt_tiny"}) {
+    const CountedKernels kernels(SimDevices(1).front().type());
+    const auto waits = WaitsOf(model);
+    ASSERT_TRUE(waits.ok()) << waits.status();
+    EXPECT_THAT(*waits, testing::IsEmpty()) << model;
+    EXPECT_EQ(kernels.factors(), 2 * kSteps);
+  }
+}
+
+TEST_F(DeviceStepTest, TheHostDecidesWhereNoDeviceHasTheWholeNorm) {
+  EXPECT_EQ(FactorsFound(LayoutOf(1, /*stages=*/2), Job("mlp_small")), 0);
+  EXPECT_EQ(
+      FactorsFound(
+          LayoutOf(1),
+          Job("mlp_small", [](auto& options) { options.reproducible = true; })),
+      0);
+  EXPECT_EQ(FactorsFound(LayoutOf(1), Job("mlp_small",
+                                          [](auto& options) {
+                                            options.error_if_nonfinite = true;
+                                          })),
+            0);
+  EXPECT_EQ(FactorsFound(LayoutOf(2), Job("mlp_small",
+                                          [](auto& options) {
+                                            options.shard_optimizer =
+                                                OptimizerSharding::kOn;
+                                          })),
+            0);
+  EXPECT_EQ(FactorsFound(LayoutOf(1), Job("mlp_small")), kSteps);
+}
+
+}  // namespace
+}  // namespace tandem
