@@ -39,7 +39,7 @@ absl::StatusOr<c10::Device> PrepareDevice(const std::string& name,
   }
   TANDEM_ASSIGN_OR_RETURN(const c10::DeviceType type, ParseDeviceType(name));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<c10::Device> devices,
-                          DevicesOf(/*local_rank=*/0, 1, type));
+                          DevicesOf(DeviceRequest(), type));
   at::globalContext().setAllowTF32CuBLAS(allow_tf32);
   at::globalContext().setAllowTF32CuDNN(allow_tf32);
   return devices.front();
