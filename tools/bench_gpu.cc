@@ -52,7 +52,7 @@ constexpr char kUsage[] =
 absl::Status CheckDevice(const std::string& device) {
   TANDEM_RETURN_IF_ERROR(CheckAmong("device", {device}, {"cuda", "cpu"}));
   TANDEM_ASSIGN_OR_RETURN(const c10::DeviceType type, ParseDeviceType(device));
-  return Annotate(DevicesOf(/*local_rank=*/0, 1, type).status(),
+  return Annotate(DevicesOf(DeviceRequest(), type).status(),
                   absl::StrCat("--device=", device));
 }
 

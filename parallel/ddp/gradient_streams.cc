@@ -27,6 +27,11 @@ std::vector<c10::Stream> GradientStreams(
   return streams;
 }
 
+c10::Device DeviceOfGradients(const std::vector<FlatBuffer*>& buffers) {
+  return buffers.empty() ? c10::Device(c10::kCPU)
+                         : buffers.front()->grads().device();
+}
+
 GradientStreamsGuard::GradientStreamsGuard(
     const std::vector<FlatBuffer*>& buffers)
     : streams_(GradientStreams(buffers)) {

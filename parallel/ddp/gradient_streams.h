@@ -3,6 +3,7 @@
 #ifndef TANDEM_PARALLEL_DDP_GRADIENT_STREAMS_H_
 #define TANDEM_PARALLEL_DDP_GRADIENT_STREAMS_H_
 
+#include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 #include <c10/core/StreamGuard.h>
 
@@ -17,6 +18,9 @@ namespace tandem {
 // that has streams, the one that was current when its buffer was made.
 std::vector<c10::Stream> GradientStreams(
     const std::vector<FlatBuffer*>& buffers);
+
+// Of the first of them; the CPU for none.
+c10::Device DeviceOfGradients(const std::vector<FlatBuffer*>& buffers);
 
 // While this object lives, the calling thread works on GradientStreams, behind
 // the gradients there are. Autograd sees to that only for the device whose

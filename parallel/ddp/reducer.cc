@@ -101,12 +101,6 @@ void Reducer::Begin() {
   if (!active_) BeginBackward();
 }
 
-DeviceMoment Reducer::Now() const {
-  const bool any = !buffers_.empty();
-  return DeviceMoment::Now(any ? buffers_.front()->grads().device()
-                               : c10::Device(c10::kCPU));
-}
-
 bool Reducer::is_in_backward() {
   absl::MutexLock lock(&mutex_);
   return active_;
@@ -121,7 +115,7 @@ void Reducer::BeginBackward() {
 
 void Reducer::BeginAveraging() {
   moments_ = {};
-  moments_.began = Now();
+  moments_.began = DeviceMoment::Now(DeviceOfGradients(buffers_));
   marks_.Reset();
   running_.clear();
   missing_.assign(buckets_.size(), 0);

@@ -120,7 +120,6 @@ class Reducer {
   absl::Status WaitForBuckets();
   absl::Status SettleUse();
   void AddToTrace() const;
-  DeviceMoment Now() const;
 
   std::vector<FlatBuffer*> buffers_;
   Communicator& group_;

@@ -14,7 +14,8 @@ namespace tandem {
 absl::Status Reducer::Average() {
   at::NoGradGuard no_grad;
   const GradientStreamsGuard behind(AllBuffers());
-  moments_.gradients_ready = Now();
+  const c10::Device device = DeviceOfGradients(buffers_);
+  moments_.gradients_ready = DeviceMoment::Now(device);
   TANDEM_RETURN_IF_ERROR(CheckParameters());
   TANDEM_RETURN_IF_ERROR(CheckMarks());
   ZeroUnused([this](const Place& place, size_t /*position*/) {
@@ -25,7 +26,7 @@ absl::Status Reducer::Average() {
   if (learns_use()) TANDEM_RETURN_IF_ERROR(StartExchangeOfUse());
   TANDEM_RETURN_IF_ERROR(WaitForBuckets());
   TANDEM_RETURN_IF_ERROR(SettleUse());
-  moments_.ended = Now();
+  moments_.ended = DeviceMoment::Now(device);
   if (Trace::OfProcess().is_on()) AddToTrace();
   return absl::OkStatus();
 }

@@ -17,6 +17,7 @@
 #include "core/model/microbatch_scope.h"
 #include "core/precision/cast_buffers.h"
 #include "parallel/comm_hooks/compression_hooks.h"
+#include "parallel/ddp/gradient_streams.h"
 #include "parallel/ddp/logging.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
@@ -131,12 +132,6 @@ void Replica::OnBackwardBegun() {
   });
 }
 
-// Of its gradients.
-c10::Device Replica::device() const {
-  return averaged_.empty() ? c10::Device(c10::kCPU)
-                           : averaged_.front()->values().device();
-}
-
 bool Replica::IsComputedAgain() const {
   const auto microbatch = MicrobatchScope::Current();
   return microbatch.has_value() && microbatch->is_recomputed &&
@@ -153,7 +148,7 @@ absl::Status Replica::BeforeForward() {
       TANDEM_RETURN_IF_ERROR(BroadcastBuffers());
     }
   }
-  times_->BeginForward(device());
+  times_->BeginForward(DeviceOfGradients(averaged_));
   return absl::OkStatus();
 }
 
@@ -161,7 +156,9 @@ absl::Status Replica::BroadcastBuffers() {
   return BroadcastFrom(join_ == nullptr ? 0 : join_->root(), buffers_, group_);
 }
 
-void Replica::AfterForward() { times_->EndForward(device()); }
+void Replica::AfterForward() {
+  times_->EndForward(DeviceOfGradients(averaged_));
+}
 
 // Begins the backward that passes through `output`, and not one within it
 // (re-entrant checkpointing), whose end would be taken for the whole's.

@@ -124,7 +124,6 @@ class Replica : public Joinable {
   absl::Status CheckJoin() const;
   void OnBackwardBegun();
   void Describe();
-  c10::Device device() const;
 
   Communicator& group_;
   DistributedDataParallelOptions options_;

@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-absl::StatusOr<NamedTensors> TrainedState::OwnState(const StateParts& parts,
-                                                NamedTensors optimizer) const {
+absl::StatusOr<NamedTensors> TrainedState::OwnState(
+    const StateParts& parts, NamedTensors optimizer) const {
   NamedTensors model;
   if (parts.parameters) model = Parameters();
   if (parts.buffers) {
