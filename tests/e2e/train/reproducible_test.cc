@@ -110,6 +110,24 @@ TEST(ReproducibleSchedulesTest, EveryScheduleGivesOneDevicesBits) {
   EXPECT_EQ(compared, 24);
 }
 
+// As on GPUs: on streams of devices, over ordered queues without tags.
+TEST(ReproducibleStreamsTest, LayoutsOverSimulatedNcclGiveTheCpusBits) {
+  const Events& one = EventsOfJob(Job("mlp_dropout", {}));
+  const Flags nccl = {"--device=sim", "--backend=sim_nccl",
+                      "--sim_delay_us=20"};
+  int compared = 0;
+  for (const Layout& layout :
+       {Layout{2, 1, 1}, Layout{2, 2, 1}, Layout{2, 1, 2}, Layout{2, 2, 2},
+        Layout{4, 2, 1}}) {
+    const Events events = RunJobForEvents(
+        Job("mlp_dropout", Joined(layout.flags(), nccl)));
+    ExpectSameBits(events, one, "sim_nccl, " + layout.name());
+    ++compared;
+  }
+  std::cout << compared << " layouts of mlp_dropout on sim_nccl\n";
+  EXPECT_EQ(compared, 5);
+}
+
 TEST(ReproducibleResumeTest, ACheckpointOfOneLayoutGoesOnInAnother) {
   const std::string folder = NewFolder("reproducible");
   const Flags job =
