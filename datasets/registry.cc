@@ -8,6 +8,7 @@
 #include "core/base/status_macros.h"
 #include "datasets/mnist.h"
 #include "datasets/synthetic.h"
+#include "datasets/token_sequences.h"
 
 namespace tandem {
 namespace {
@@ -43,9 +44,15 @@ DatasetOrError MakeImages(const DatasetOptions& options) {
 }
 
 DatasetOrError MakeTokens(const DatasetOptions& options) {
-  return MakeSyntheticTokens({options.vocabulary, options.context,
+  const int64_t vocabulary = options.vocabulary == 0 ? 256 : options.vocabulary;
+  return MakeSyntheticTokens({vocabulary, options.context,
                               LengthOr(options, 8192), options.seed,
                               options.split});
+}
+
+DatasetOrError OpenTokens(const DatasetOptions& options) {
+  return OpenTokenSequences(
+      {options.data_dir, options.split, options.context, options.vocabulary});
 }
 
 struct Entry {
@@ -58,6 +65,7 @@ constexpr Entry kEntries[] = {
     {"mnist", MakeMnist},
     {"synthetic", MakeImages},
     {"synthetic_tokens", MakeTokens},
+    {"tokens", OpenTokens},
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ struct DatasetOptions {
   std::string name = "fashion_mnist";
   Split split = Split::kTrain;
   // The folder of the files. Empty: Fashion-MNIST is taken from the program's
-  // runfiles; MNIST, which does not come with it, is an error.
+  // runfiles; others, which do not come with it, are an error.
   std::string data_dir;
 
   // The synthetic data sets. `length` 0 means 10240 images or 8192 sequences
@@ -29,8 +29,11 @@ struct DatasetOptions {
   int64_t length = 0;
   std::vector<int64_t> image_shape = {3, 224, 224};
   int64_t classes = 10;
+
+  // Of tokens: in a sample, and how many there are; 0 means 256 synthetic ones,
+  // or as many as the files' format has (token_sequences.h).
   int64_t context = 128;
-  int64_t vocabulary = 256;
+  int64_t vocabulary = 0;
 };
 
 // What can be asked for, sorted.

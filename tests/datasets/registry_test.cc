@@ -25,9 +25,9 @@ TEST(RegistryTest, AnUnknownNameListsTheKnownOnes) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
             "unknown data set 'cifar'; known are fashion_mnist, mnist, "
-            "synthetic, synthetic_tokens");
+            "synthetic, synthetic_tokens, tokens");
   EXPECT_THAT(DatasetNames(), ElementsAre("fashion_mnist", "mnist", "synthetic",
-                                          "synthetic_tokens"));
+                                          "synthetic_tokens", "tokens"));
 }
 
 TEST(RegistryTest, FashionMnistNeedsNoFolder) {
@@ -48,6 +48,23 @@ TEST(RegistryTest, MnistNeedsAFolder) {
   const auto dataset = MakeDataset(options);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->size(), 1);
+}
+
+TEST(RegistryTest, TokensNeedAFolder) {
+  EXPECT_THAT(std::string(Make("tokens").status().message()),
+              HasSubstr("need a data_dir"));
+  DatasetOptions options;
+  options.name = "tokens";
+  options.data_dir = ::testing::TempDir();
+  options.split = Split::kTest;
+  options.context = 2;
+  options.vocabulary = 200;
+  WriteTestFile("val.bin", std::string("\1\0\2\0\3\0", 6));
+  const auto dataset = MakeDataset(options);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(), 1);
+  EXPECT_EQ((*dataset)->classes(), 200);
+  EXPECT_THAT((*dataset)->input_shape(), ElementsAre(2));
 }
 
 TEST(RegistryTest, SyntheticImagesAreResNetsByDefault) {

@@ -119,8 +119,8 @@ TEST(ReproducibleStreamsTest, LayoutsOverSimulatedNcclGiveTheCpusBits) {
   for (const Layout& layout :
        {Layout{2, 1, 1}, Layout{2, 2, 1}, Layout{2, 1, 2}, Layout{2, 2, 2},
         Layout{4, 2, 1}}) {
-    const Events events = RunJobForEvents(
-        Job("mlp_dropout", Joined(layout.flags(), nccl)));
+    const Events events =
+        RunJobForEvents(Job("mlp_dropout", Joined(layout.flags(), nccl)));
     ExpectSameBits(events, one, "sim_nccl, " + layout.name());
     ++compared;
   }

@@ -20,6 +20,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSplit(
   data.classes = options.synthetic_classes;
   data.length = split == Split::kTrain ? options.synthetic_samples
                                        : (options.synthetic_samples + 7) / 8;
+  if (options.context > 0) data.context = options.context;
+  data.vocabulary = options.vocabulary;
   if (!options.synthetic_shape.empty()) {
     data.image_shape = options.synthetic_shape;
     data.context = options.synthetic_shape.front();

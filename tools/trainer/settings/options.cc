@@ -19,8 +19,9 @@ bool IsSynthetic(const TrainOptions& options) {
 absl::Status CheckData(const TrainOptions& options) {
   const bool shaped =
       !options.synthetic_shape.empty() || options.synthetic_samples > 0;
-  const bool from_files =
-      options.dataset == "fashion_mnist" || options.dataset == "mnist";
+  const bool from_files = options.dataset == "fashion_mnist" ||
+                          options.dataset == "mnist" ||
+                          options.dataset == "tokens";
   if (shaped && from_files) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--synthetic_shape and --synthetic_samples are for --dataset=synthetic "
@@ -31,6 +32,23 @@ absl::Status CheckData(const TrainOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--data_dir=", options.data_dir, " was given, but --dataset=",
         options.dataset, " is made up and reads no files"));
+  }
+  if (options.vocabulary > 0 && options.dataset != "tokens") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--vocabulary=", options.vocabulary,
+        " is for --dataset=tokens, but --dataset=", options.dataset,
+        " was given"));
+  }
+  const bool has_tokens =
+      options.dataset == "tokens" || options.dataset == "synthetic_tokens";
+  if (options.context > 0 &&
+      (!has_tokens || !options.synthetic_shape.empty())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--context=", options.context,
+                     " is for --dataset=tokens and synthetic_tokens, without "
+                     "--synthetic_shape, but --dataset=",
+                     options.dataset, " was given",
+                     has_tokens ? ", with --synthetic_shape" : ""));
   }
   if (options.dataset == "synthetic_tokens" &&
       options.synthetic_shape.size() > 1) {

@@ -178,6 +178,16 @@ INSTANTIATE_TEST_SUITE_P(
                     o.synthetic_shape = {3, 8, 8};
                   },
                   "--synthetic_shape=3,8,8"},
+        BadOption{[](TrainOptions& o) { o.vocabulary = 9; },
+                  "--vocabulary=9 is for --dataset=tokens"},
+        BadOption{[](TrainOptions& o) { o.context = 9; },
+                  "--context=9 is for --dataset=tokens"},
+        BadOption{[](TrainOptions& o) {
+                    o.dataset = "synthetic_tokens";
+                    o.synthetic_shape = {8};
+                    o.context = 9;
+                  },
+                  "with --synthetic_shape"},
         BadOption{[](TrainOptions& o) {
                     o.timeout = std::numeric_limits<double>::infinity();
                   },

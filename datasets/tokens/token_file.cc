@@ -1,0 +1,156 @@
+#include "datasets/tokens/token_file.h"
+
+#include <fcntl.h>
+#include <glog/logging.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kHeaderBytes = 1024;
+
+// Of llm.c's formats.
+struct Format {
+  int32_t magic;
+  int32_t version;
+  int token_bytes;
+};
+
+constexpr Format kFormats[] = {{20240520, 1, 2}, {20240801, 7, 4}};
+
+template <typename T>
+T NumberAt(const char* bytes) {
+  T number;
+  std::memcpy(&number, bytes, sizeof(number));
+  return number;
+}
+
+const Format* FormatOf(int32_t magic) {
+  for (const Format& each : kFormats) {
+    if (each.magic == magic) return &each;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+class TokenFile::Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() { close(number_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int number() const { return number_; }
+
+ private:
+  const int number_;
+};
+
+absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path) {
+  // Opening a pipe would wait for somebody to write.
+  const int number = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (number < 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  }
+  TokenFile file;
+  file.path_ = path;
+  file.descriptor_ = std::make_shared<const Descriptor>(number);
+  struct stat status;
+  if (fstat(number, &status) != 0 || !S_ISREG(status.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path,
+                     " is no regular file: token numbers are read from "
+                     "any place of it"));
+  }
+  TANDEM_RETURN_IF_ERROR(file.ReadHeader(status.st_size));
+  return file;
+}
+
+// Without a known beginning the file has none.
+absl::Status TokenFile::ReadHeader(int64_t bytes) {
+  const Format* format = nullptr;
+  char header[3 * sizeof(int32_t)] = {};
+  if (bytes >= static_cast<int64_t>(sizeof(header))) {
+    TANDEM_RETURN_IF_ERROR(ReadBytes(0, header, sizeof(header)));
+    format = FormatOf(NumberAt<int32_t>(header));
+  }
+  if (format == nullptr) {
+    if (bytes % token_bytes_ != 0) {
+      return absl::DataLossError(absl::StrCat(
+          path_, ": ", bytes,
+          " bytes, which is half a token too much: without "
+          "a header it has numbers of 2 bytes each; fetch it again"));
+    }
+    size_ = bytes / token_bytes_;
+    return absl::OkStatus();
+  }
+  const auto version = NumberAt<int32_t>(header + sizeof(int32_t));
+  const auto count = NumberAt<int32_t>(header + 2 * sizeof(int32_t));
+  if (version != format->version) {
+    return absl::DataLossError(
+        absl::StrCat(path_, ": version ", version, " of llm.c's token files (",
+                     format->magic, "), expected ", format->version));
+  }
+  begin_ = kHeaderBytes;
+  token_bytes_ = format->token_bytes;
+  size_ = count;
+  const int64_t expected = begin_ + size_ * token_bytes_;
+  if (count >= 0 && bytes == expected) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(path_, ": its header says ", count, " tokens of ",
+                   token_bytes_, " bytes, which is a file of ", expected,
+                   " bytes, but it has ", bytes, "; fetch it again"));
+}
+
+int64_t TokenFile::usual_vocabulary() const {
+  return token_bytes_ == 2 ? 50257 : 128256;
+}
+
+absl::Status TokenFile::ReadBytes(int64_t offset, void* to,
+                                  int64_t size) const {
+  char* bytes = static_cast<char*>(to);
+  while (size > 0) {
+    const ssize_t got = pread(descriptor_->number(), bytes, size, offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path_));
+    }
+    if (got == 0) {
+      return absl::DataLossError(
+          absl::StrCat(path_, " became shorter while it was read"));
+    }
+    bytes += got, offset += got, size -= got;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TokenFile::Read(int64_t first, int64_t vocabulary,
+                             absl::Span<int64_t> tokens) const {
+  const auto count = static_cast<int64_t>(tokens.size());
+  CHECK(first >= 0 && first <= size_ && count <= size_ - first);
+  std::vector<char> bytes(tokens.size() * token_bytes_);
+  TANDEM_RETURN_IF_ERROR(ReadBytes(begin_ + first * token_bytes_, bytes.data(),
+                                   static_cast<int64_t>(bytes.size())));
+  const char* next = bytes.data();
+  for (int64_t i = 0; i < count; ++i, next += token_bytes_) {
+    tokens[i] = token_bytes_ == 2 ? int64_t{NumberAt<uint16_t>(next)}
+                                  : int64_t{NumberAt<uint32_t>(next)};
+    if (tokens[i] < vocabulary) continue;
+    return absl::DataLossError(absl::StrCat(
+        path_, ": token ", first + i, " is ", tokens[i],
+        ", but the vocabulary has ", vocabulary,
+        ": give the vocabulary that the text was tokenized with, or fetch the "
+        "file again"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

@@ -1,0 +1,59 @@
+// Token file: a text as token numbers, one after the other, on disk.
+
+#ifndef TANDEM_DATASETS_TOKENS_TOKEN_FILE_H_
+#define TANDEM_DATASETS_TOKENS_TOKEN_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace tandem {
+
+// In one of the formats that others write, all little-endian:
+//
+// - nanoGPT's: uint16 numbers and nothing else (GPT-2's, unless told
+// otherwise);
+// - llm.c's: 256 int32, of which the first three are 20240520, 1 and the number
+//   of tokens, then uint16 numbers of GPT-2's vocabulary; or 20240801, 7 and
+//   their number, then uint32 numbers of Llama 3's.
+//
+// Only what is asked for is read, whatever the file's size. Thread-safe. A file
+// that becomes shorter while it is read is an error.
+class TokenFile {
+ public:
+  // NotFound and others of the file system; InvalidArgument for what is no
+  // regular file; DataLoss, with what was found and expected, for a header that
+  // does not fit the file and for half a token.
+  static absl::StatusOr<TokenFile> Open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  int64_t size() const { return size_; }  // tokens
+  // Of which numbers are to be expected: 50257 or 128256.
+  int64_t usual_vocabulary() const;
+
+  // Tokens `first` to first + tokens.size() - 1. Requires that there are.
+  // DataLoss for a number that is not below `vocabulary`, with its place.
+  absl::Status Read(int64_t first, int64_t vocabulary,
+                    absl::Span<int64_t> tokens) const;
+
+ private:
+  class Descriptor;
+
+  TokenFile() = default;
+  absl::Status ReadHeader(int64_t bytes);
+  absl::Status ReadBytes(int64_t offset, void* to, int64_t size) const;
+
+  std::string path_;
+  std::shared_ptr<const Descriptor> descriptor_;
+  int64_t begin_ = 0;  // bytes before the first token
+  int token_bytes_ = 2;
+  int64_t size_ = 0;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_DATASETS_TOKENS_TOKEN_FILE_H_

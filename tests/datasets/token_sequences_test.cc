@@ -1,0 +1,115 @@
+#include "datasets/token_sequences.h"
+
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// train.bin: 0, 1, 2, ...; val.bin: 100, 101, ...
+TokenSequencesOptions FilesOf(int train, int val, int64_t context) {
+  TokenSequencesOptions options;
+  options.folder = testing::TempDir();
+  options.context = context;
+  const auto write = [&](const std::string& name, int count, uint16_t first) {
+    std::vector<uint16_t> tokens(static_cast<size_t>(count));
+    std::iota(tokens.begin(), tokens.end(), first);
+    std::ofstream(options.folder + "/" + name, std::ios::binary)
+        .write(reinterpret_cast<const char*>(tokens.data()), 2 * count);
+  };
+  write("train.bin", train, 0);
+  write("val.bin", val, 100);
+  return options;
+}
+
+std::vector<int64_t> Values(const at::Tensor& tensor) {
+  const auto* values = tensor.const_data_ptr<int64_t>();
+  return {values, values + tensor.numel()};
+}
+
+std::string ErrorOf(const TokenSequencesOptions& options) {
+  return std::string(OpenTokenSequences(options).status().message());
+}
+
+TEST(TokenSequencesTest, SamplesFollowEachOther) {
+  const auto data = OpenTokenSequences(FilesOf(11, 5, 3));
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ((*data)->size(), 3);
+  EXPECT_THAT((*data)->input_shape(), ElementsAre(3));
+  EXPECT_TRUE((*data)->tokens());
+  EXPECT_EQ((*data)->classes(), 50257);
+  const auto batch = (*data)->Get({2, 0});
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->size, 2);
+  EXPECT_EQ(batch->inputs.sizes(), at::IntArrayRef({2, 3}));
+  EXPECT_THAT(Values(batch->inputs), ElementsAre(6, 7, 8, 0, 1, 2));
+  EXPECT_THAT(Values(batch->targets), ElementsAre(7, 8, 9, 1, 2, 3));
+}
+
+TEST(TokenSequencesTest, TheSplitIsAnotherFile) {
+  TokenSequencesOptions options = FilesOf(11, 5, 4);
+  options.split = Split::kTest;
+  const auto data = OpenTokenSequences(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ((*data)->size(), 1);
+  EXPECT_THAT(Values((*data)->Get({0})->targets),
+              ElementsAre(101, 102, 103, 104));
+}
+
+// A token more than a sample's is needed: its last target.
+TEST(TokenSequencesTest, SizesAtTheEdge) {
+  EXPECT_EQ((*OpenTokenSequences(FilesOf(7, 0, 3)))->size(), 2);
+  EXPECT_EQ((*OpenTokenSequences(FilesOf(6, 0, 3)))->size(), 1);
+  EXPECT_EQ((*OpenTokenSequences(FilesOf(4, 0, 3)))->size(), 1);
+  EXPECT_EQ((*OpenTokenSequences(FilesOf(2, 0, 1)))->size(), 1);
+  EXPECT_THAT(ErrorOf(FilesOf(3, 0, 3)),
+              HasSubstr("train.bin has 3 tokens, and a sample of context 3 "
+                        "needs 4"));
+  EXPECT_THAT(ErrorOf(FilesOf(0, 0, 1)), HasSubstr("has 0 tokens"));
+}
+
+TEST(TokenSequencesTest, OnlyWhatIsWantedIsRead) {
+  const auto data = OpenTokenSequences(FilesOf(11, 5, 3));
+  BatchParts parts;
+  parts.inputs = false;
+  const auto batch = (*data)->Get({1}, parts);
+  EXPECT_FALSE(batch->inputs.defined());
+  EXPECT_THAT(Values(batch->targets), ElementsAre(4, 5, 6));
+  EXPECT_EQ((*data)->Get({})->inputs.sizes(), at::IntArrayRef({0, 3}));
+  EXPECT_EQ((*data)->Get({3}).status().code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST(TokenSequencesTest, ASmallerVocabularyIsCheckedTokenByToken) {
+  TokenSequencesOptions options = FilesOf(11, 5, 5);
+  options.vocabulary = 8;
+  const auto data = OpenTokenSequences(options);
+  EXPECT_EQ((*data)->classes(), 8);
+  EXPECT_TRUE((*data)->Get({0}).ok());
+  EXPECT_THAT(std::string((*data)->Get({1}).status().message()),
+              HasSubstr("token 8 is 8, but the vocabulary has 8"));
+}
+
+TEST(TokenSequencesTest, BadOptionsAreRefused) {
+  TokenSequencesOptions options = FilesOf(11, 5, 0);
+  EXPECT_THAT(ErrorOf(options), HasSubstr("context 0"));
+  options.context = 3;
+  options.vocabulary = -1;
+  EXPECT_THAT(ErrorOf(options), HasSubstr("vocabulary -1"));
+  options.folder.clear();
+  EXPECT_THAT(ErrorOf(options), HasSubstr("need a data_dir"));
+  options = FilesOf(11, 5, 3);
+  options.folder += "/nowhere";
+  EXPECT_EQ(OpenTokenSequences(options).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace tandem

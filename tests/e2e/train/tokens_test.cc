@@ -1,0 +1,107 @@
+// A text from token files: learnt, in every layout alike, and gone on with in
+// the middle.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/program.h"
+#include "tests/e2e/train/pipeline_runs.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A text of few words, a byte a token, as nanoGPT's files are.
+void WriteText(const std::string& path, int words, uint32_t seed) {
+  const char* const known[] = {"in ", "the ", "beginning ", "was ", "word "};
+  std::string text;
+  for (int i = 0; i < words; ++i) {
+    seed = seed * 1664525 + 1013904223;
+    text += known[(seed >> 16) % 5];
+  }
+  std::vector<uint16_t> tokens(text.begin(), text.end());
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(tokens.data()),
+             static_cast<std::streamsize>(2 * tokens.size()));
+}
+
+std::string NewText(const std::string& name) {
+  const std::string folder = NewFolder(name);
+  WriteText(folder + "/train.bin", 2000, 1);
+  WriteText(folder + "/val.bin", 200, 2);
+  return folder;
+}
+
+Flags Job(const std::string& folder, const Flags& more) {
+  return Joined({"--model=gpt_tiny", "--dataset=tokens", "--data_dir=" + folder,
+                 "--context=16", "--vocabulary=256", "--batch_size=16",
+                 "--optimizer=adam", "--save_dir=", "--log_every=1"},
+                more);
+}
+
+TEST(TokensTest, ATextIsLearnt) {
+  const Events events =
+      RunJobForEvents(Job(NewText("learnt"), {"--max_steps=30"}));
+  const Events steps = EventsOf(events, "step");
+  ASSERT_EQ(steps.size(), 30u);
+  EXPECT_GT(steps.front()["loss"], 4.0);  // of 256 tokens that are as likely
+  EXPECT_LT(steps.back()["loss"], 2.7);
+  const Events tested = EventsOf(events, "eval");
+  ASSERT_EQ(tested.size(), 1u);
+  EXPECT_LT(tested[0]["loss"], 2.7);
+  EXPECT_EQ(tested[0]["count"].get<int64_t>() % 16, 0);
+}
+
+TEST(TokensTest, AnotherLayoutHasTheSameBits) {
+  const std::string folder = NewText("layouts");
+  const Flags job =
+      Job(folder, {"--max_steps=3", "--reproducible", "--microbatch_size=4"});
+  const std::string one = Fingerprint(RunJobForEvents(job));
+  for (const Flags& layout : std::vector<Flags>{
+           {"--nproc_per_node=2"}, {"--nproc_per_node=2", "--pipe=2"}}) {
+    EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, layout))), one);
+  }
+}
+
+TEST(TokensTest, AJobGoesOnInTheMiddleOnAnotherNumberOfRanks) {
+  const std::string folder = NewText("resumed");
+  const std::string saved = NewFolder("checkpoints");
+  const Flags job =
+      Job(folder, {"--max_steps=4", "--reproducible", "--microbatch_size=4"});
+  const Events straight =
+      RunJobForEvents(Joined(job, {"--save_dir=" + saved, "--save_every=2"}));
+  const Events rest = RunJobForEvents(
+      Joined(job, {"--nproc_per_node=2",
+                   "--resume=" + saved + "/step-000000002.safetensors"}));
+  EXPECT_EQ(Fingerprint(rest), Fingerprint(straight));
+}
+
+TEST(TokensTest, WhatCannotBeTrainedOnIsRefused) {
+  struct Refusal {
+    Flags flags;
+    std::string message;
+  };
+  const std::string folder = NewText("refused");
+  const std::string empty = NewFolder("empty");
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {{"--data_dir="}, "need a data_dir"},
+           {{"--data_dir=" + empty}, "train.bin"},
+           {{"--context=100000"}, "a sample of context 100000 needs 100001"},
+           {{"--vocabulary=100"}, "but the vocabulary has 100"},
+           {{"--vocabulary=0"}, "from a vocabulary of up to 256"}}) {
+    const ProgramResult result = RunProgram(
+        kTrain, Joined(Job(folder, {"--max_steps=1"}), refusal.flags));
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_THAT(result.err, HasSubstr(refusal.message));
+  }
+}
+
+}  // namespace
+}  // namespace tandem
