@@ -1,6 +1,5 @@
 #include "core/cuda/host_step_kernels.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
@@ -8,6 +7,8 @@
 #include <cstring>
 #include <optional>
 #include <vector>
+
+#include "core/base/find_operator.h"
 
 namespace tandem {
 namespace {
@@ -101,26 +102,19 @@ TORCH_LIBRARY_IMPL(tandem, CPU, library) {
   library.impl("adam_step", AdamOnCpu);
 }
 
-template <typename Signature>
-auto Operator(const char* name) {
-  return c10::Dispatcher::singleton()
-      .findSchemaOrThrow(name, "")
-      .typed<Signature>();
-}
-
 class Kernels : public StepKernels {
  public:
   at::Tensor FindFactor(const std::vector<at::Tensor>& grads,
                         const FactorOptions& options) const override {
     static const auto op =
-        Operator<decltype(FactorOnCpu)>("tandem::gradient_factor");
+        FindOperator<decltype(FactorOnCpu)>("tandem::gradient_factor");
     return op.call(grads, options.inverse_scale, options.max_norm,
                    options.skips_nonfinite);
   }
 
   void Step(const StepTensors& tensors, const SgdStep& step,
             const at::Tensor& factor) const override {
-    static const auto op = Operator<decltype(SgdOnCpu)>("tandem::sgd_step");
+    static const auto op = FindOperator<decltype(SgdOnCpu)>("tandem::sgd_step");
     const std::vector<double> numbers = {step.learning_rate, step.momentum,
                                          step.dampening, step.weight_decay};
     op.call(tensors.values, tensors.grads,
@@ -130,7 +124,8 @@ class Kernels : public StepKernels {
 
   void Step(const StepTensors& tensors, const AdamStep& step,
             const at::Tensor& factor) const override {
-    static const auto op = Operator<decltype(AdamOnCpu)>("tandem::adam_step");
+    static const auto op =
+        FindOperator<decltype(AdamOnCpu)>("tandem::adam_step");
     const std::vector<double> numbers = {step.learning_rate,
                                          step.beta1,
                                          step.beta2,

@@ -4,13 +4,14 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <optional>
 
+#include "core/base/find_operator.h"
+#include "core/cuda/dropout_elements.h"
 #include "core/device/host_memory.h"
+#include "core/fused/dropout_check.h"
 #include "core/fused/element.h"
-#include "core/fused/find_operator.h"
 #include "core/fused/row_blocks.h"
 #include "core/vector/dispatch.h"
 
@@ -19,13 +20,6 @@ namespace {
 
 // Blocks of four numbers that are drawn side by side.
 constexpr int kBlocks = 16;
-
-// What is the same for all elements.
-struct Factors {
-  uint32_t key[2];
-  uint64_t threshold;
-  float scale;
-};
 
 // 32-bit words in 64 bits each, so that products have room.
 using WideWords = uint64_t __attribute__((vector_size(8 * kBlocks)));
@@ -65,7 +59,8 @@ template <typename T, bool kAdds>
 struct Drop {
   static TANDEM_INLINE void Body(T* y, const T* x, const T* residual,
                                  int64_t rows, int64_t columns,
-                                 uint64_t first_sample, Factors factors) {
+                                 uint64_t first_sample,
+                                 DropoutFactors factors) {
     constexpr int64_t kElements = 4 * kBlocks;
     for (int64_t row = 0; row < rows; ++row) {
       const uint64_t sample = first_sample + static_cast<uint64_t>(row);
@@ -96,9 +91,9 @@ struct Drop {
 
 template <typename T, bool kAdds>
 void Run(const at::Tensor& y, const at::Tensor& x, const at::Tensor& residual,
-         int64_t first_sample, const Factors& factors) {
+         int64_t first_sample, const DropoutFactors& factors) {
   static const auto run = Choose<Drop<T, kAdds>, T*, const T*, const T*,
-                                 int64_t, int64_t, uint64_t, Factors>();
+                                 int64_t, int64_t, uint64_t, DropoutFactors>();
   auto* to = y.mutable_data_ptr<T>();
   const auto* from = x.const_data_ptr<T>();
   const auto* added = kAdds ? residual.const_data_ptr<T>() : nullptr;
@@ -115,18 +110,10 @@ void Run(const at::Tensor& y, const at::Tensor& x, const at::Tensor& residual,
 at::Tensor DropOnCpu(const at::Tensor& x,
                      const std::optional<at::Tensor>& residual, double p,
                      int64_t key, int64_t first_sample) {
-  const bool adds = residual.has_value() && residual->defined();
-  TORCH_CHECK(x.dim() > 0 && p >= 0 && p <= 1 &&
-                  (!adds || (residual->sizes() == x.sizes() &&
-                             residual->scalar_type() == x.scalar_type())),
-              "dropout_add of ", x.scalar_type(), x.sizes(),
-              " with probability ", p, adds ? " and another residual" : "",
-              ": expected [samples, ...], and a residual like it");
-  const auto bits = static_cast<uint64_t>(key);
-  const Factors factors = {
-      {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)},
-      static_cast<uint64_t>(std::ldexp(p, 32)),
-      static_cast<float>(p < 1 ? 1 / (1 - p) : 0)};
+  const bool adds = HasResidual(residual);
+  CheckDropout(x, residual, p);
+  const DropoutFactors factors =
+      MakeDropoutFactors(static_cast<uint64_t>(key), p);
   const at::Tensor in = x.contiguous();
   const at::Tensor y = at::empty_like(in);
   WithElementType("dropout_add", in.scalar_type(), [&](auto element) {

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "core/cuda/dropout_kernel.h"
+#include "core/fused/dropout_check.h"
 
 namespace tandem {
 namespace {
@@ -33,14 +34,8 @@ DropoutType TypeOf(const at::Tensor& x) {
 at::Tensor DropOnCuda(const at::Tensor& x,
                       const std::optional<at::Tensor>& residual, double p,
                       int64_t key, int64_t first_sample) {
-  const bool adds = residual.has_value() && residual->defined();
-  TORCH_CHECK(x.dim() > 0 && p >= 0 && p <= 1 &&
-                  (!adds || (residual->sizes() == x.sizes() &&
-                             residual->scalar_type() == x.scalar_type() &&
-                             residual->device() == x.device())),
-              "dropout_add of ", x.scalar_type(), x.sizes(),
-              " with probability ", p, adds ? " and another residual" : "",
-              ": expected [samples, ...], and a residual like it");
+  const bool adds = HasResidual(residual);
+  CheckDropout(x, residual, p);
   const c10::cuda::CUDAGuard guard(x.device());
   const at::Tensor in = x.contiguous();
   const at::Tensor added = adds ? residual->contiguous() : at::Tensor();

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/base/find_operator.h"
 #include "core/fused/element.h"
-#include "core/fused/find_operator.h"
 #include "core/fused/lanes.h"
 #include "core/fused/layer_norm_arguments.h"
 #include "core/fused/row_blocks.h"

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "core/base/find_operator.h"
 #include "core/fused/element.h"
-#include "core/fused/find_operator.h"
 #include "core/fused/lanes.h"
 #include "core/fused/layer_norm.h"
 #include "core/fused/layer_norm_arguments.h"

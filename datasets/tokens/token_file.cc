@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -42,29 +43,17 @@ const Format* FormatOf(int32_t magic) {
 
 }  // namespace
 
-class TokenFile::Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() { close(number_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number() const { return number_; }
-
- private:
-  const int number_;
-};
-
 absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path) {
   // Opening a pipe would wait for somebody to write.
-  const int number = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (number < 0) {
+  OwnedFd descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!descriptor) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   }
   TokenFile file;
   file.path_ = path;
-  file.descriptor_ = std::make_shared<const Descriptor>(number);
+  file.descriptor_ = std::move(descriptor);
   struct stat status;
-  if (fstat(number, &status) != 0 || !S_ISREG(status.st_mode)) {
+  if (fstat(file.descriptor_.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
     return absl::InvalidArgumentError(
         absl::StrCat(path,
                      " is no regular file: token numbers are read from "
@@ -118,7 +107,7 @@ absl::Status TokenFile::ReadBytes(int64_t offset, void* to,
                                   int64_t size) const {
   char* bytes = static_cast<char*>(to);
   while (size > 0) {
-    const ssize_t got = pread(descriptor_->number(), bytes, size, offset);
+    const ssize_t got = pread(descriptor_.get(), bytes, size, offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path_));

@@ -4,12 +4,12 @@
 #define TANDEM_DATASETS_TOKENS_TOKEN_FILE_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "core/base/owned_fd.h"
 
 namespace tandem {
 
@@ -41,14 +41,12 @@ class TokenFile {
                     absl::Span<int64_t> tokens) const;
 
  private:
-  class Descriptor;
-
   TokenFile() = default;
   absl::Status ReadHeader(int64_t bytes);
   absl::Status ReadBytes(int64_t offset, void* to, int64_t size) const;
 
   std::string path_;
-  std::shared_ptr<const Descriptor> descriptor_;
+  OwnedFd descriptor_;
   int64_t begin_ = 0;  // bytes before the first token
   int token_bytes_ = 2;
   int64_t size_ = 0;

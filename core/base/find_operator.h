@@ -1,7 +1,7 @@
 // Operators of LibTorch by name.
 
-#ifndef TANDEM_CORE_FUSED_FIND_OPERATOR_H_
-#define TANDEM_CORE_FUSED_FIND_OPERATOR_H_
+#ifndef TANDEM_CORE_BASE_FIND_OPERATOR_H_
+#define TANDEM_CORE_BASE_FIND_OPERATOR_H_
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -18,4 +18,4 @@ c10::TypedOperatorHandle<Function> FindOperator(const char* name) {
 
 }  // namespace tandem
 
-#endif  // TANDEM_CORE_FUSED_FIND_OPERATOR_H_
+#endif  // TANDEM_CORE_BASE_FIND_OPERATOR_H_
