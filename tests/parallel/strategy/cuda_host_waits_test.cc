@@ -31,17 +31,6 @@ class NoWaits {
   }
 };
 
-absl::Status Submit(Strategy& strategy, const std::string& model, int first,
-                    int count) {
-  for (int step = first; step < first + count; ++step) {
-    Batch batch = LabBatch(model, 16, kLabSeed, step);
-    batch.inputs = batch.inputs.pin_memory();
-    batch.targets = batch.targets.pin_memory();
-    TANDEM_RETURN_IF_ERROR(strategy.SubmitStep(batch, 0.1));
-  }
-  return absl::OkStatus();
-}
-
 class CudaHostWaitsTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -61,12 +50,13 @@ TEST_P(CudaHostWaitsTest, NoneWithinAStep) {
       [](MeshStrategyOptions& options) { options.optimizer = AdamOptions(); });
   const absl::Status done =
       OnLabRanks(layout, job, [&](const LabRank& rank) -> absl::Status {
-        TANDEM_RETURN_IF_ERROR(Submit(*rank.strategy, GetParam(), 0, kWarmUp));
+        TANDEM_RETURN_IF_ERROR(
+            SubmitLabSteps(*rank.strategy, GetParam(), 0, kWarmUp));
         TANDEM_RETURN_IF_ERROR(rank.strategy->TakeScores().status());
         {
           const NoWaits no_waits;
           TANDEM_RETURN_IF_ERROR(
-              Submit(*rank.strategy, GetParam(), kWarmUp, kSteps));
+              SubmitLabSteps(*rank.strategy, GetParam(), kWarmUp, kSteps));
         }
         TANDEM_ASSIGN_OR_RETURN(const auto scores, rank.strategy->TakeScores());
         EXPECT_EQ(scores.size(), static_cast<size_t>(kSteps));

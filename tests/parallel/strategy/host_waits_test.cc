@@ -44,14 +44,8 @@ absl::StatusOr<Waits> WaitsOf(const LabLayout& layout, const std::string& model,
   Waits waits;
   TANDEM_RETURN_IF_ERROR(
       OnLabRanks(layout, job, [&](const LabRank& rank) -> absl::Status {
-        const auto run = [&](int first, int count) -> absl::Status {
-          for (int step = first; step < first + count; ++step) {
-            Batch batch = LabBatch(model, 16, kLabSeed, step);
-            batch.inputs = batch.inputs.pin_memory();
-            batch.targets = batch.targets.pin_memory();
-            TANDEM_RETURN_IF_ERROR(rank.strategy->SubmitStep(batch, 0.1));
-          }
-          return absl::OkStatus();
+        const auto run = [&](int first, int count) {
+          return SubmitLabSteps(*rank.strategy, model, first, count);
         };
         TANDEM_RETURN_IF_ERROR(run(0, kWarmUp));
         TANDEM_RETURN_IF_ERROR(rank.strategy->TakeScores().status());

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 #include "core/random/random.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
@@ -43,6 +44,17 @@ Batch LabBatch(const std::string& model, int64_t size, uint64_t seed,
   }
   return {at::randn({size, kFeatures}, generator),
           at::randint(kLabClasses, {size}, generator, at::kLong), size};
+}
+
+absl::Status SubmitLabSteps(Strategy& strategy, const std::string& model,
+                            int first, int count) {
+  for (int step = first; step < first + count; ++step) {
+    Batch batch = LabBatch(model, 16, kLabSeed, step);
+    batch.inputs = batch.inputs.pin_memory();
+    batch.targets = batch.targets.pin_memory();
+    TANDEM_RETURN_IF_ERROR(strategy.SubmitStep(batch, 0.1));
+  }
+  return absl::OkStatus();
 }
 
 LabJob ModelJob(const std::string& model, int64_t size, int steps,

@@ -8,9 +8,11 @@
 #include <functional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "core/model/batch.h"
 #include "core/model/layer.h"
 #include "parallel/strategy/mesh_strategy_options.h"
+#include "parallel/strategy/strategy.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
@@ -21,6 +23,11 @@ LayerSpecs LabSpecs(const std::string& model);
 // Drawn from the seed and the batch's number.
 Batch LabBatch(const std::string& model, int64_t size, uint64_t seed,
                int number);
+
+// Submits `count` steps, each on batch number `first`, first + 1, ... of 16
+// samples in pinned memory, as a loader gives them for devices.
+absl::Status SubmitLabSteps(Strategy& strategy, const std::string& model,
+                            int first, int count);
 
 using LabChange = std::function<void(MeshStrategyOptions& options)>;
 
