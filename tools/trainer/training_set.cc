@@ -59,6 +59,7 @@ LearningRateOptions LearningRateOf(const TrainOptions& options,
   rate.decay_steps = options.lr_step_size;
   rate.gamma = options.lr_gamma;
   rate.total_steps = steps_in_all;
+  rate.final_learning_rate = options.min_learning_rate;
   return rate;
 }
 

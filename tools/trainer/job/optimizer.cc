@@ -1,6 +1,21 @@
 #include "tools/trainer/job/optimizer.h"
 
 namespace tandem {
+namespace {
+
+// Both kinds have the same.
+template <typename Options>
+Options AdamOptionsOf(const TrainOptions& options, double weight_decay) {
+  Options adam;
+  adam.beta1 = options.adam_beta1;
+  adam.beta2 = options.adam_beta2;
+  adam.eps = options.adam_eps;
+  adam.weight_decay = weight_decay;
+  adam.amsgrad = options.amsgrad;
+  return adam;
+}
+
+}  // namespace
 
 OptimizerOptions OptimizerOptionsOf(const TrainOptions& options,
                                     double weight_decay) {
@@ -12,15 +27,9 @@ OptimizerOptions OptimizerOptionsOf(const TrainOptions& options,
     return sgd;
   }
   if (options.optimizer == "adam") {
-    AdamOptions adam;
-    adam.weight_decay = weight_decay;
-    adam.amsgrad = options.amsgrad;
-    return adam;
+    return AdamOptionsOf<AdamOptions>(options, weight_decay);
   }
-  AdamWOptions adamw;
-  adamw.weight_decay = weight_decay;
-  adamw.amsgrad = options.amsgrad;
-  return adamw;
+  return AdamOptionsOf<AdamWOptions>(options, weight_decay);
 }
 
 }  // namespace tandem

@@ -1,6 +1,5 @@
 #include "tools/trainer/settings/options.h"
 
-#include <regex>
 #include <set>
 #include <string>
 
@@ -55,43 +54,6 @@ absl::Status CheckData(const TrainOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--synthetic_shape=", absl::StrJoin(options.synthetic_shape, ","),
         ": --dataset=synthetic_tokens takes one number, the context length"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckClipping(const TrainOptions& options) {
-  if (!(options.clip_grad_norm_type > 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--clip_grad_norm_type=", options.clip_grad_norm_type,
-                     ": must be greater than 0, such as 2, 1 or inf"));
-  }
-  if (options.clip_grad_norm > 0) return absl::OkStatus();
-  if (options.clip_grad_norm_type != 2) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--clip_grad_norm_type=", options.clip_grad_norm_type,
-        " says which norm is clipped: give --clip_grad_norm=NORM as well"));
-  }
-  if (options.error_if_nonfinite) {
-    return absl::InvalidArgumentError(
-        "--error_if_nonfinite looks at the norm that is clipped: give "
-        "--clip_grad_norm=NORM as well");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckWeightDecay(const TrainOptions& options) {
-  if (options.no_weight_decay_on.empty()) return absl::OkStatus();
-  if (options.weight_decay == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--no_weight_decay_on=", options.no_weight_decay_on,
-        " makes exceptions from --weight_decay, which is 0: give both"));
-  }
-  try {
-    const std::regex pattern(options.no_weight_decay_on);
-  } catch (const std::regex_error& error) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--no_weight_decay_on=", options.no_weight_decay_on,
-        ": not a regular expression (ECMAScript's): ", error.what()));
   }
   return absl::OkStatus();
 }
@@ -160,24 +122,6 @@ absl::Status CheckTogether(const TrainOptions& options) {
         "--strategy=data_parallel has on each: use --strategy=ddp with a rank "
         "a device");
   }
-  if (options.nesterov && options.optimizer != "sgd") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--nesterov is sgd's, but --optimizer=", options.optimizer,
-                     " was given"));
-  }
-  if (options.amsgrad && options.optimizer == "sgd") {
-    return absl::InvalidArgumentError(
-        "--amsgrad is for adam and adamw, but --optimizer=sgd was given");
-  }
-  if (options.lr_schedule == "step" && options.lr_step_size == 0) {
-    return absl::InvalidArgumentError(
-        "--lr_schedule=step needs --lr_step_size=STEPS, the steps between two "
-        "decays");
-  }
-  if (options.nesterov && options.momentum == 0) {
-    return absl::InvalidArgumentError(
-        "--nesterov needs a momentum, but --momentum=0 was given");
-  }
   if (options.eval_only && options.resume.empty()) {
     return absl::InvalidArgumentError(
         "--eval_only evaluates a checkpoint: name it with --resume=PATH");
@@ -202,8 +146,7 @@ absl::Status Validate(const TrainOptions& options) {
   // How many replicas there are is known later, but for a pipeline.
   TANDEM_RETURN_IF_ERROR(
       CheckReplicas(options, options.strategy == "pipeline" ? 1 : 2));
-  TANDEM_RETURN_IF_ERROR(CheckClipping(options));
-  TANDEM_RETURN_IF_ERROR(CheckWeightDecay(options));
+  TANDEM_RETURN_IF_ERROR(CheckOptimizer(options));
   TANDEM_RETURN_IF_ERROR(CheckCheckpointing(options));
   TANDEM_RETURN_IF_ERROR(CheckData(options));
   TANDEM_RETURN_IF_ERROR(CheckParameterServer(options));
@@ -239,11 +182,6 @@ PipelineSurroundings SurroundingsOf(const TrainOptions& options) {
 
 SelectiveCheckpointing SelectiveOf(const TrainOptions& options) {
   return {options.checkpoint_layers, options.checkpoint_every};
-}
-
-double ResolvedLearningRate(const TrainOptions& options) {
-  if (options.learning_rate > 0) return options.learning_rate;
-  return options.optimizer == "sgd" ? 0.05 : 0.001;
 }
 
 SettingValues Describe(const TrainOptions& options) {

@@ -58,6 +58,10 @@ absl::Status CheckParameterServer(const TrainOptions& options);
 // usual one (sgd 0.05, adam and adamw 0.001).
 double ResolvedLearningRate(const TrainOptions& options);
 
+// Whether what was given suits the optimizer, the schedule of its learning
+// rates, and what is clipped.
+absl::Status CheckOptimizer(const TrainOptions& options);
+
 // What else decides about the pipeline.
 PipelineSurroundings SurroundingsOf(const TrainOptions& options);
 
