@@ -57,6 +57,17 @@ absl::StatusOr<LayerSpecs> Gpt(const GptOptions& options) {
 
 LayerSpecs GptTiny() { return *Gpt(GptOptions()); }
 
+GptOptions GptBabyOptions() {
+  GptOptions options;
+  options.layers = 6;
+  options.width = 384;
+  options.heads = 6;
+  options.context = 256;
+  options.vocabulary = 320;
+  options.ties_lm_head = true;
+  return options;
+}
+
 GptOptions Gpt2Options() {
   GptOptions options;
   options.layers = 12;

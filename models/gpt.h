@@ -37,6 +37,11 @@ absl::StatusOr<LayerSpecs> Gpt(const GptOptions& options);
 // 4 layers, width 128, 4 heads, context 128, vocabulary 256.
 LayerSpecs GptTiny();
 
+// nanoGPT's "baby GPT", of 10.8 million parameters, for texts in bytes: 6
+// layers, width 384, 6 heads, context 256, a tied lm_head. Its vocabulary is
+// 320: the 256 bytes and the end of a text, rounded up to whole vectors.
+GptOptions GptBabyOptions();
+
 // GPT-2's smallest, of 124 million parameters: 12 layers, width 768, 12 heads,
 // context 1024, vocabulary 50257, a tied lm_head.
 GptOptions Gpt2Options();

@@ -105,6 +105,7 @@ const std::map<std::string, Maker>& Makers() {
   static const auto* makers = new std::map<std::string, Maker>{
       {"cnn", MakeCnn},
       {"gpt2", MakeGpt<Gpt2Options>},
+      {"gpt_baby", MakeGpt<GptBabyOptions>},
       {"gpt_tiny", MakeGpt<TinyOptions>},
       {"gpt_tiny_tied", MakeGpt<TinyTiedOptions>},
       {"mlp_deep", MakeMlp<MlpDeep>},

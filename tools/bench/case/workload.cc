@@ -80,6 +80,21 @@ Workload GptTiny() {
   return result;
 }
 
+// 6 blocks of 12 x 384 x 384 weights and the head's 384 x 320, for 256 tokens;
+// in attention each token meets 128 others on the average.
+Workload GptBaby() {
+  Workload result = GptTiny();
+  result.model = "gpt_baby";
+  result.input_shape = {256};
+  result.classes = 320;
+  result.batch_size = 4;
+  result.steps = 4;
+  result.compared_steps = 4;
+  result.gflop =
+      256 * LinearGflop(6 * (12 * 384 * 384 + 2 * 128 * 384) + 384 * 320);
+  return result;
+}
+
 // 12 blocks of 12 x 768 x 768 weights and the head's 768 x 50257, for 1024
 // tokens; in attention each token meets 512 others on the average.
 Workload Gpt2() {
@@ -96,7 +111,7 @@ Workload Gpt2() {
 
 const std::vector<Workload>& Workloads() {
   static const auto* const all = new std::vector<Workload>{
-      MlpSmall(), MlpWide(), MlpDeep(), Resnet18(), GptTiny(), Gpt2()};
+      MlpSmall(), MlpWide(), MlpDeep(), Resnet18(), GptTiny(), GptBaby(), Gpt2()};
   return *all;
 }
 

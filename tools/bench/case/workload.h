@@ -28,8 +28,8 @@ struct Workload {
 };
 
 // mlp_small is bound by overhead, mlp_wide by communication, resnet18 and
-// gpt_tiny by computation; mlp_deep is for pipelines, gpt2 for GPUs. NotFound
-// for others.
+// gpt_tiny by computation; mlp_deep is for pipelines, gpt_baby for
+// tokens a second, gpt2 for GPUs. NotFound for others.
 absl::StatusOr<Workload> WorkloadNamed(const std::string& model);
 
 // The same, trained with SGD at that learning rate.

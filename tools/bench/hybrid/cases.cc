@@ -69,16 +69,24 @@ std::vector<Setting> Peers(const Layout& layout, int64_t samples) {
 
 }  // namespace
 
+std::vector<Case> CasesInLayouts(const Workload& workload) {
+  std::vector<Case> cases;
+  for (const auto& [name, layout] : kLayouts) {
+    const int64_t samples = workload.batch_size / layout.replicas;
+    cases.push_back({absl::StrCat(workload.model, "/", name), workload, layout,
+                     Ours(layout, samples), Peers(layout, samples)});
+  }
+  return cases;
+}
+
 std::vector<Case> HybridCases() {
   std::vector<Case> cases;
   for (const Workload& workload :
        {WithSgd(*WorkloadNamed("mlp_deep"), 3, 4),
         WithSgd(*WorkloadNamed("gpt_tiny"), 0.5, 3),
         WithSgd(*WorkloadNamed("resnet18"), 0.001, 2)}) {
-    for (const auto& [name, layout] : kLayouts) {
-      const int64_t samples = workload.batch_size / layout.replicas;
-      cases.push_back({absl::StrCat(workload.model, "/", name), workload,
-                       layout, Ours(layout, samples), Peers(layout, samples)});
+    for (Case& each : CasesInLayouts(workload)) {
+      cases.push_back(std::move(each));
     }
   }
   return cases;

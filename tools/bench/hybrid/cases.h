@@ -19,6 +19,9 @@ namespace tandem {
 // it has the recipe "flat" alone.
 std::vector<Case> HybridCases();
 
+// MODEL/LAYOUT for one workload, in all of these layouts.
+std::vector<Case> CasesInLayouts(const Workload& workload);
+
 }  // namespace tandem
 
 #endif  // TANDEM_TOOLS_BENCH_HYBRID_CASES_H_

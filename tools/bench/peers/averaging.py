@@ -113,6 +113,20 @@ class Compile(Eager):
         return torch.compile(super().wrap(module, **options))
 
 
+class Compiled(Averaging):
+    """One replica, whose stages are compiled."""
+
+    def wrap(self, module, **_):
+        return torch.compile(module)
+
+
+class CompiledDdp(Ddp):
+    """DistributedDataParallel outside, as PipelineStage must see it to call no_sync."""
+
+    def wrap(self, module, **options):
+        return super().wrap(torch.compile(module), **options)
+
+
 class Flat(Averaging):
     """By hand: gradients lie in one buffer, which is summed after the last backward."""
 
@@ -138,5 +152,7 @@ class Flat(Averaging):
 def averaging_named(name, group, replicas):
     if name == "none":
         return Averaging()
+    if name == "compiled":
+        return Compiled() if replicas == 1 else CompiledDdp(group, replicas)
     recipes = {"ddp": Ddp, "flat": Flat, "eager": Eager, "compile": Compile}
     return recipes[name](group, replicas)

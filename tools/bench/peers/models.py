@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-GPT_HEADS = {"gpt_tiny": 4, "gpt2": 12}
+GPT_HEADS = {"gpt_tiny": 4, "gpt_baby": 6, "gpt2": 12}
+TIED = ("gpt_baby", "gpt2")
 
 
 def mlp(state):
@@ -148,7 +149,7 @@ def gpt(name, state):
     context = state["transformer.wpe.weight"].shape[0]
     layers = sum(name.endswith("attn.c_attn.weight") for name in state)
     model = Gpt2(layers, width, GPT_HEADS[name], context, vocabulary)
-    if name == "gpt2":  # one parameter, as GPT-2 has it
+    if name in TIED:  # one parameter, as GPT-2 has it
         model.lm_head.weight = model.transformer["wte"].weight
     return model
 

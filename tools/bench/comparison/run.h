@@ -1,0 +1,37 @@
+// A case, measured: tandem beside peers of several kinds, in turns.
+
+#ifndef TANDEM_TOOLS_BENCH_COMPARISON_RUN_H_
+#define TANDEM_TOOLS_BENCH_COMPARISON_RUN_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/bench/case/setting.h"
+#include "tools/bench/comparison/losses.h"
+#include "tools/bench/comparison/result.h"
+#include "tools/bench/comparison/start.h"
+
+namespace tandem {
+
+// Whom tandem is compared with.
+struct Peer {
+  std::string name;
+  Program program = Program::kPyTorch;
+  std::vector<Setting> settings;  // of which it takes the fastest
+  // Its process may fail: the result then says why.
+  bool may_fail = false;
+};
+
+// Writes weights and batches, starts all, and compares losses with tandem's,
+// which `losses` learns; then they take turns. Whoever is not at work sleeps,
+// and keeps its memory. Prints what it does on stderr. An error when losses
+// differ, or one fails that may not.
+absl::StatusOr<CaseResult> RunCase(const Case& bench,
+                                   const std::vector<Peer>& peers,
+                                   KnownLosses losses,
+                                   const ComparisonOptions& options);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_BENCH_COMPARISON_RUN_H_
