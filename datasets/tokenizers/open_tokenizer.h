@@ -11,7 +11,10 @@
 
 namespace tandem {
 
-// "bytes" (bytes_tokenizer.h), or a path, as the process sees it.
+// "bytes" (bytes_tokenizer.h); or a path, as the process sees it: of a file
+// whose name ends with .json (tokenizer_json.h), of another one
+// (tiktoken_ranks.h), or of a folder with tokenizer.json, else with vocab.json
+// and merges.txt (gpt2_files.h), else with tokenizer.model (tiktoken_ranks.h).
 // InvalidArgument, with what there is, for anything else.
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(
     const std::string& name_or_path);
