@@ -61,6 +61,8 @@ class BytePairTokenizer : public Tokenizer {
     return text;
   }
 
+  bool beginning_differs() const override { return parts_.space_first; }
+
   int64_t vocabulary_size() const override {
     return static_cast<int64_t>(words_.size());
   }

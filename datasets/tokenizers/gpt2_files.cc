@@ -25,8 +25,8 @@ absl::StatusOr<WordPairs> ReadMerges(const std::string& path) {
     if (line.empty() || absl::StartsWith(line, "#version")) continue;
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     if (words.size() != 2) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, ": '", line, "' is no merge: expected two words"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": '", line, "' is no merge: expected two words"));
     }
     merges.emplace_back(words[0], words[1]);
   }

@@ -1,8 +1,10 @@
 #include "datasets/tokenizers/open_tokenizer.h"
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 #include "datasets/tokenizers/bytes_tokenizer.h"
 #include "datasets/tokenizers/gpt2_files.h"
 #include "datasets/tokenizers/read_file.h"
@@ -25,6 +27,13 @@ TokenizerOrError OpenFolder(const std::string& folder) {
   const std::string vocabulary = absl::StrCat(folder, "/vocab.json");
   if (IsRegularFile(vocabulary)) {
     return ReadGpt2Files(vocabulary, absl::StrCat(folder, "/merges.txt"));
+  }
+  const std::string named = absl::StrCat(folder, "/tokenizer.txt");
+  if (IsRegularFile(named)) {
+    TANDEM_ASSIGN_OR_RETURN(const std::string name, ReadFile(named));
+    if (absl::StripAsciiWhitespace(name) == "bytes") {
+      return MakeBytesTokenizer();
+    }
   }
   const std::string ranks = absl::StrCat(folder, "/tokenizer.model");
   if (IsRegularFile(ranks)) return ReadTiktokenRanks(ranks);

@@ -15,7 +15,8 @@ namespace tandem {
 // whose name ends with .json (tokenizer_json.h), of another one
 // (tiktoken_ranks.h), or of a folder with tokenizer.json, else with vocab.json
 // and merges.txt (gpt2_files.h), else with tokenizer.model (tiktoken_ranks.h).
-// InvalidArgument, with what there is, for anything else.
+// A folder may also name one (save_tokenizer.h). InvalidArgument, with what
+// there is, for anything else.
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(
     const std::string& name_or_path);
 

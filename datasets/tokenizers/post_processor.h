@@ -3,9 +3,8 @@
 #ifndef TANDEM_DATASETS_TOKENIZERS_POST_PROCESSOR_H_
 #define TANDEM_DATASETS_TOKENIZERS_POST_PROCESSOR_H_
 
-#include <nlohmann/json.hpp>
-
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/status/statusor.h"

@@ -43,20 +43,25 @@ std::vector<AddedToken> Special(uint32_t first,
                                 const std::vector<std::string>& names) {
   std::vector<AddedToken> tokens;
   for (const std::string& name : names) {
-    tokens.push_back({name, first + static_cast<uint32_t>(tokens.size()), true});
+    tokens.push_back(
+        {name, first + static_cast<uint32_t>(tokens.size()), true});
   }
   return tokens;
 }
 
 // As Llama 3.1's tokenizer.py has them.
 std::vector<AddedToken> Llama3Special() {
-  std::vector<std::string> names = {
-      "<|begin_of_text|>",           "<|end_of_text|>",
-      "<|reserved_special_token_0|>", "<|reserved_special_token_1|>",
-      "<|finetune_right_pad_id|>",   "<|reserved_special_token_2|>",
-      "<|start_header_id|>",         "<|end_header_id|>",
-      "<|eom_id|>",                  "<|eot_id|>",
-      "<|python_tag|>"};
+  std::vector<std::string> names = {"<|begin_of_text|>",
+                                    "<|end_of_text|>",
+                                    "<|reserved_special_token_0|>",
+                                    "<|reserved_special_token_1|>",
+                                    "<|finetune_right_pad_id|>",
+                                    "<|reserved_special_token_2|>",
+                                    "<|start_header_id|>",
+                                    "<|end_header_id|>",
+                                    "<|eom_id|>",
+                                    "<|eot_id|>",
+                                    "<|python_tag|>"};
   for (int i = 3; names.size() < 256; ++i) {
     names.push_back(absl::StrCat("<|reserved_special_token_", i, "|>"));
   }
@@ -64,9 +69,9 @@ std::vector<AddedToken> Llama3Special() {
 }
 
 std::vector<AddedToken> Gpt4Special() {
-  std::vector<AddedToken> tokens =
-      Special(100257, {"<|endoftext|>", "<|fim_prefix|>", "<|fim_middle|>",
-                       "<|fim_suffix|>"});
+  std::vector<AddedToken> tokens = Special(
+      100257,
+      {"<|endoftext|>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"});
   tokens.push_back({"<|endofprompt|>", 100276, true});
   return tokens;
 }
@@ -79,8 +84,8 @@ absl::StatusOr<BytePairParts> MakeParts(const std::string& path,
   parts.whole_words = true;
   absl::StatusOr<Vocabulary> vocabulary = MakeRankedVocabulary(words);
   if (!vocabulary.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, " cannot be used: ", vocabulary.status().message()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " cannot be used: ", vocabulary.status().message()));
   }
   parts.vocabulary = *std::move(vocabulary);
   TANDEM_ASSIGN_OR_RETURN(Splitter splitter,

@@ -45,6 +45,12 @@ class Tokenizer {
   // decoded one by one and put together.
   virtual std::string Decode(absl::Span<const uint32_t> tokens) const = 0;
 
+  // Whether a text's beginning is encoded otherwise than the same text within
+  // another (some put a space before it). If not, a text that is cut after a
+  // line's end, between two characters that are no white space, has the tokens
+  // of its parts.
+  virtual bool beginning_differs() const { return false; }
+
   // One more than the largest number.
   virtual int64_t vocabulary_size() const = 0;
   // What stands after each text (<|endoftext|>), where the tokenizer has one.

@@ -51,8 +51,9 @@ absl::StatusOr<Vocabulary> ReadModel(const Json& model) {
     }
   }
   if (FlagIn(model, "byte_fallback", false)) {
-    return Refuse("its model falls back to bytes (byte_fallback): it is none "
-                  "of the byte level");
+    return Refuse(
+        "its model falls back to bytes (byte_fallback): it is none "
+        "of the byte level");
   }
   TANDEM_ASSIGN_OR_RETURN(const WordsAndNumbers words,
                           ReadWordsAndNumbers(FieldOf(model, "vocab")));
@@ -121,7 +122,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizerJson(
     const std::string& path) {
   TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return Refuse(absl::StrCat(path, " is no JSON object"));
+  if (!json.is_object())
+    return Refuse(absl::StrCat(path, " is no JSON object"));
   absl::StatusOr<BytePairParts> parts = ReadParts(json);
   if (parts.ok()) return MakeBytePairTokenizer(*std::move(parts));
   return absl::Status(

@@ -174,10 +174,9 @@ absl::Status TokenFile::ReadDocuments(int64_t first,
   int64_t before = 0;
   for (int64_t i = 0; i < count; before = begins[i++]) {
     if (begins[i] >= before && begins[i] <= size_) continue;
-    return absl::DataLossError(
-        absl::StrCat(path_, ": document ", first + i, " begins at token ",
-                     begins[i], ", of ", size_, ", after one at ", before,
-                     "; make the file again"));
+    return absl::DataLossError(absl::StrCat(
+        path_, ": document ", first + i, " begins at token ", begins[i],
+        ", of ", size_, ", after one at ", before, "; make the file again"));
   }
   return absl::OkStatus();
 }

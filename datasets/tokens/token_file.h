@@ -33,7 +33,8 @@ class TokenFile {
 
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }  // tokens
-  // Of which numbers are to be expected: as the file says, else 50257 or 128256.
+  // Of which numbers are to be expected: as the file says, else 50257 or
+  // 128256.
   int64_t usual_vocabulary() const;
   // How many documents the file tells apart; 0 where its format has none.
   int64_t documents() const { return documents_; }

@@ -62,9 +62,8 @@ std::string WriteTokenHeader(const TokenHeader& header) {
   fields.vocabulary = static_cast<uint64_t>(header.vocabulary);
   fields.tokens = static_cast<uint64_t>(header.tokens);
   fields.documents = static_cast<uint64_t>(header.documents);
-  fields.end_of_text = header.end_of_text.has_value()
-                           ? uint64_t{*header.end_of_text}
-                           : kNoToken;
+  fields.end_of_text =
+      header.end_of_text.has_value() ? uint64_t{*header.end_of_text} : kNoToken;
   return std::string(reinterpret_cast<const char*>(&fields), sizeof(fields));
 }
 

@@ -1,5 +1,5 @@
-// Byte pair encoding (Sennrich et al., 2016, arXiv:1508.07909) over bytes, as in
-// GPT-2: the tokens of one piece of a text.
+// Byte pair encoding (Sennrich et al., 2016, arXiv:1508.07909) over bytes, as
+// in GPT-2: the tokens of one piece of a text.
 
 #ifndef TANDEM_DATASETS_TOKENIZERS_BYTE_PAIR_ENCODING_H_
 #define TANDEM_DATASETS_TOKENIZERS_BYTE_PAIR_ENCODING_H_

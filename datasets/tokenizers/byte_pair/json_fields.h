@@ -5,7 +5,6 @@
 #define TANDEM_DATASETS_TOKENIZERS_BYTE_PAIR_JSON_FIELDS_H_
 
 #include <nlohmann/json.hpp>
-
 #include <string>
 
 namespace tandem {

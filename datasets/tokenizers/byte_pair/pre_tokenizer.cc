@@ -15,10 +15,11 @@ namespace {
 using Json = nlohmann::json;
 
 absl::Status Unknown(const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "its pre_tokenizer ", what,
-      ", which is not known here: expected ByteLevel, maybe in a Sequence after "
-      "Split and Digits"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("its pre_tokenizer ", what,
+                   ", which is not known here: expected ByteLevel, maybe in a "
+                   "Sequence after "
+                   "Split and Digits"));
 }
 
 // An expression of the text itself.
@@ -43,8 +44,8 @@ absl::StatusOr<Splitter> ReadSplit(const Json& split) {
   std::string expression = TextIn(pattern, "Regex");
   if (expression.empty()) expression = Literally(TextIn(pattern, "String"));
   if (expression.empty()) return Unknown("splits by no Regex and no String");
-  return Splitter::Create(
-      expression, all ? SplitKeeps::kAll : SplitKeeps::kMatches);
+  return Splitter::Create(expression,
+                          all ? SplitKeeps::kAll : SplitKeeps::kMatches);
 }
 
 absl::Status AddByteLevel(const Json& json, PreTokenizer* made) {

@@ -4,7 +4,6 @@
 #define TANDEM_DATASETS_TOKENIZERS_BYTE_PAIR_PRE_TOKENIZER_H_
 
 #include <nlohmann/json.hpp>
-
 #include <vector>
 
 #include "absl/status/statusor.h"

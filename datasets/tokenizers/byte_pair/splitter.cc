@@ -27,7 +27,8 @@ struct Freed {
 };
 
 using Code = std::unique_ptr<pcre2_code, Freed<pcre2_code_free>>;
-using MatchData = std::unique_ptr<pcre2_match_data, Freed<pcre2_match_data_free>>;
+using MatchData =
+    std::unique_ptr<pcre2_match_data, Freed<pcre2_match_data_free>>;
 using MatchContext =
     std::unique_ptr<pcre2_match_context, Freed<pcre2_match_context_free>>;
 using Stack = std::unique_ptr<pcre2_jit_stack, Freed<pcre2_jit_stack_free>>;
@@ -93,11 +94,10 @@ absl::StatusOr<Splitter> Splitter::Create(absl::string_view pattern,
   PCRE2_SIZE place = 0;
   auto compiled = std::make_unique<Compiled>();
   compiled->pattern = std::string(pattern);
-  compiled->code.reset(
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(words.data()), words.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY |
-                        PCRE2_NEVER_BACKSLASH_C, &error,
-                    &place, nullptr));
+  compiled->code.reset(pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(words.data()), words.size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C,
+      &error, &place, nullptr));
   if (compiled->code == nullptr) {
     return Refuse(pattern, absl::StrCat(Words(error), " after ", place,
                                         " bytes of ", words));
@@ -143,10 +143,10 @@ absl::Status Splitter::SplitOne(absl::string_view text,
     pieces->push_back(text.substr(done, end - done));
   };
   while (done < text.size()) {
-    const int matches = pcre2_match(
-        compiled_->code.get(), begin, text.size(), done,
-        PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, matching.found.get(),
-        matching.context.get());
+    const int matches =
+        pcre2_match(compiled_->code.get(), begin, text.size(), done,
+                    PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, matching.found.get(),
+                    matching.context.get());
     if (matches == PCRE2_ERROR_NOMATCH) break;
     if (matches < 0) {
       return absl::ResourceExhaustedError(absl::StrCat(

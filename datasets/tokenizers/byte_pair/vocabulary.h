@@ -3,10 +3,9 @@
 #ifndef TANDEM_DATASETS_TOKENIZERS_BYTE_PAIR_VOCABULARY_H_
 #define TANDEM_DATASETS_TOKENIZERS_BYTE_PAIR_VOCABULARY_H_
 
-#include <nlohmann/json.hpp>
-
 #include <array>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>

@@ -142,7 +142,8 @@ TEST(OpenTokenizerTest, FieldsThatCannotBeAreErrors) {
 
 TEST(OpenTokenizerTest, AnExpressionWithoutEndGivesUp) {
   Json json = Llama3();
-  json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(?:a*a*)*[bd]";
+  json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] =
+      "(?:a*a*)*[bd]";
   const auto tokenizer = OpenTokenizer(Write("tokenizer.json", json.dump()));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const auto tokens = (*tokenizer)->Encode(std::string(60, 'a') + "c");
@@ -167,8 +168,7 @@ TEST(OpenTokenizerTest, RanksOfLlama3sNumberHaveItsSpecialTokens) {
   const auto tokens = (*tokenizer)->Encode("a<|eot_id|>");
   ASSERT_TRUE(tokens.ok()) << tokens.status();
   EXPECT_THAT(*tokens, ElementsAre('a', 128009));
-  EXPECT_EQ((*tokenizer)->Decode({128255}),
-            "<|reserved_special_token_247|>");
+  EXPECT_EQ((*tokenizer)->Decode({128255}), "<|reserved_special_token_247|>");
 }
 
 }  // namespace

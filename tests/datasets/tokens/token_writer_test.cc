@@ -101,8 +101,7 @@ TEST(TokenFormatTest, WhatDoesNotFitIsAnError) {
   EXPECT_THAT(ErrorOf(Changed(contents, 16, 0)), HasSubstr("makes no sense"));
   EXPECT_THAT(ErrorOf(Changed(contents, 24, ~uint64_t{0})),
               HasSubstr("makes no sense"));
-  EXPECT_THAT(ErrorOf(Changed(contents, 40, 257)),
-              HasSubstr("makes no sense"));
+  EXPECT_THAT(ErrorOf(Changed(contents, 40, 257)), HasSubstr("makes no sense"));
 }
 
 TEST(TokenFormatTest, DocumentsThatOverlapAreAnError) {

@@ -48,8 +48,8 @@ Tokens EncodeSlowly(const std::vector<Merge>& merges, absl::string_view piece) {
 }
 
 TEST(BytePairEncodingTest, TheEarliestMergeComesFirstThenTheLeftmost) {
-  const std::vector<Merge> merges = {{'b', 'c', 256}, {'a', 'b', 257},
-                                     {'a', 256, 258}, {'a', 'a', 259}};
+  const std::vector<Merge> merges = {
+      {'b', 'c', 256}, {'a', 'b', 257}, {'a', 256, 258}, {'a', 'a', 259}};
   EXPECT_THAT(Encode(merges, ""), ElementsAre());
   EXPECT_THAT(Encode(merges, "a"), ElementsAre('a'));
   EXPECT_THAT(Encode(merges, "abc"), ElementsAre(258));

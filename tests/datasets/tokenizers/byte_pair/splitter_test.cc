@@ -24,9 +24,9 @@ std::vector<absl::string_view> Split(const std::string& pattern,
 }
 
 TEST(SplitterTest, GptsWords) {
-  EXPECT_THAT(Split(kGpt2Pattern, "I'd  say: 12 cr\xC3\xA8mes!"),
-              ElementsAre("I", "'d", " ", " say", ":", " 12",
-                          " cr\xC3\xA8mes", "!"));
+  EXPECT_THAT(
+      Split(kGpt2Pattern, "I'd  say: 12 cr\xC3\xA8mes!"),
+      ElementsAre("I", "'d", " ", " say", ":", " 12", " cr\xC3\xA8mes", "!"));
   EXPECT_THAT(Split(kGpt2Pattern, ""), ElementsAre());
 }
 
