@@ -14,6 +14,7 @@ load("//third_party/googletest:workspace.bzl", "googletest")
 load("//third_party/libtorch:workspace.bzl", "libtorch")
 load("//third_party/libtorch_cuda:workspace.bzl", "libtorch_cuda")
 load("//third_party/nlohmann_json:workspace.bzl", "nlohmann_json")
+load("//third_party/pcre2:workspace.bzl", "pcre2")
 load("//third_party/platforms:workspace.bzl", "platforms")
 load("//third_party/pytorch_tests:workspace.bzl", "pytorch_tests")
 load("//third_party/remote_coverage_tools:workspace.bzl", "remote_coverage_tools")
@@ -36,6 +37,7 @@ _REPOSITORIES = {
     "libtorch": libtorch,
     "libtorch_cuda": libtorch_cuda,
     "nlohmann_json": nlohmann_json,
+    "pcre2": pcre2,
     "platforms": platforms,
     "pytorch_tests": pytorch_tests,
     "remote_coverage_tools": remote_coverage_tools,

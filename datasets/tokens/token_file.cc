@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "datasets/tokens/token_format.h"
 
 namespace tandem {
 namespace {
@@ -69,6 +71,7 @@ absl::Status TokenFile::ReadHeader(int64_t bytes) {
   char header[3 * sizeof(int32_t)] = {};
   if (bytes >= static_cast<int64_t>(sizeof(header))) {
     TANDEM_RETURN_IF_ERROR(ReadBytes(0, header, sizeof(header)));
+    if (IsTokenHeader({header, sizeof(header)})) return ReadOwnHeader(bytes);
     format = FormatOf(NumberAt<int32_t>(header));
   }
   if (format == nullptr) {
@@ -99,7 +102,27 @@ absl::Status TokenFile::ReadHeader(int64_t bytes) {
                    " bytes, but it has ", bytes, "; fetch it again"));
 }
 
+absl::Status TokenFile::ReadOwnHeader(int64_t bytes) {
+  std::string beginning(
+      static_cast<size_t>(std::min(bytes, TokenHeader::kBytes)), '\0');
+  TANDEM_RETURN_IF_ERROR(
+      ReadBytes(0, beginning.data(), static_cast<int64_t>(beginning.size())));
+  const auto header = ReadTokenHeader(beginning, bytes);
+  if (!header.ok()) {
+    return absl::DataLossError(
+        absl::StrCat(path_, ": ", header.status().message()));
+  }
+  begin_ = TokenHeader::kBytes;
+  token_bytes_ = header->token_bytes;
+  size_ = header->tokens;
+  vocabulary_ = header->vocabulary;
+  documents_ = header->documents;
+  documents_begin_ = header->documents_begin();
+  return absl::OkStatus();
+}
+
 int64_t TokenFile::usual_vocabulary() const {
+  if (vocabulary_ > 0) return vocabulary_;
   return token_bytes_ == 2 ? 50257 : 128256;
 }
 
@@ -138,6 +161,22 @@ absl::Status TokenFile::Read(int64_t first, int64_t vocabulary,
         ", but the vocabulary has ", vocabulary,
         ": give the vocabulary that the text was tokenized with, or fetch the "
         "file again"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TokenFile::ReadDocuments(int64_t first,
+                                      absl::Span<int64_t> begins) const {
+  const auto count = static_cast<int64_t>(begins.size());
+  CHECK(first >= 0 && first <= documents_ && count <= documents_ - first);
+  TANDEM_RETURN_IF_ERROR(
+      ReadBytes(documents_begin_ + first * 8, begins.data(), count * 8));
+  int64_t before = 0;
+  for (int64_t i = 0; i < count; before = begins[i++]) {
+    if (begins[i] >= before && begins[i] <= size_) continue;
+    return absl::DataLossError(absl::StrCat(
+        path_, ": document ", first + i, " begins at token ", begins[i],
+        ", of ", size_, ", after one at ", before, "; make the file again"));
   }
   return absl::OkStatus();
 }

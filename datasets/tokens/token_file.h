@@ -13,7 +13,8 @@
 
 namespace tandem {
 
-// In one of the formats that others write, all little-endian:
+// In tandem's own format (docs/token_files.md, token_format.h) or one of those
+// that others write, all little-endian:
 //
 // - nanoGPT's: uint16 numbers and nothing else (GPT-2's, unless told
 // otherwise);
@@ -32,17 +33,26 @@ class TokenFile {
 
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }  // tokens
-  // Of which numbers are to be expected: 50257 or 128256.
+  // Of which numbers are to be expected: as the file says, else 50257 or
+  // 128256.
   int64_t usual_vocabulary() const;
+  // How many documents the file tells apart; 0 where its format has none.
+  int64_t documents() const { return documents_; }
 
   // Tokens `first` to first + tokens.size() - 1. Requires that there are.
   // DataLoss for a number that is not below `vocabulary`, with its place.
   absl::Status Read(int64_t first, int64_t vocabulary,
                     absl::Span<int64_t> tokens) const;
 
+  // The places of the first tokens of documents `first` and on. Requires that
+  // there are as many. DataLoss for a place beyond the tokens or before that of
+  // an earlier document.
+  absl::Status ReadDocuments(int64_t first, absl::Span<int64_t> begins) const;
+
  private:
   TokenFile() = default;
   absl::Status ReadHeader(int64_t bytes);
+  absl::Status ReadOwnHeader(int64_t bytes);
   absl::Status ReadBytes(int64_t offset, void* to, int64_t size) const;
 
   std::string path_;
@@ -50,6 +60,9 @@ class TokenFile {
   int64_t begin_ = 0;  // bytes before the first token
   int token_bytes_ = 2;
   int64_t size_ = 0;
+  int64_t vocabulary_ = 0;  // 0: the file does not say
+  int64_t documents_ = 0;
+  int64_t documents_begin_ = 0;
 };
 
 }  // namespace tandem

@@ -59,6 +59,25 @@ TEST(TokensTest, ATextIsLearnt) {
   EXPECT_EQ(tested[0]["count"].get<int64_t>() % 16, 0);
 }
 
+// From a text to a loss, with no flag that says the vocabulary.
+TEST(TokensTest, ATextIsTokenizedAndLearnt) {
+  const std::string folder = NewFolder("tokenized");
+  std::ofstream text(folder + "/text.txt");
+  for (int i = 0; i < 2000; ++i) text << "in the beginning was word\n";
+  text.close();
+  const ProgramResult tokenized = RunProgram(
+      "tools/tokenize", {"--tokenizer=bytes", "--input=" + folder + "/text.txt",
+                         "--output=" + folder + "/tokens", "--noend_of_text"});
+  ASSERT_EQ(tokenized.exit_code, 0) << tokenized.err;
+  EXPECT_THAT(tokenized.out, HasSubstr("vocabulary 256"));
+  const Events events = RunJobForEvents(
+      Job(folder + "/tokens", {"--vocabulary=0", "--max_steps=10"}));
+  const Events steps = EventsOf(events, "step");
+  ASSERT_EQ(steps.size(), 10u);
+  EXPECT_LT(steps.back()["loss"], steps.front()["loss"]);
+  ASSERT_EQ(EventsOf(events, "eval").size(), 1u);
+}
+
 TEST(TokensTest, AnotherLayoutHasTheSameBits) {
   const std::string folder = NewText("layouts");
   const Flags job =

@@ -1,0 +1,128 @@
+#include "datasets/tokenizers/byte_pair/vocabulary.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/base/status_macros.h"
+#include "datasets/tokenizers/byte_pair/byte_alphabet.h"
+
+namespace tandem {
+namespace {
+
+// Keys lie in words that stay where they are.
+using Numbers = absl::flat_hash_map<absl::string_view, uint32_t>;
+
+absl::StatusOr<Numbers> NumbersOf(const WordsAndNumbers& words) {
+  Numbers numbers;
+  numbers.reserve(words.size());
+  for (const auto& [word, number] : words) {
+    if (number < 0 || number >= kMostTokens) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the token '", word, "' has the number ", number,
+                       "; expected 0 to ", kMostTokens - 1));
+    }
+    numbers[word] = static_cast<uint32_t>(number);
+  }
+  return numbers;
+}
+
+void Put(std::string bytes, uint32_t number, std::vector<std::string>* words) {
+  if (number >= words->size()) words->resize(number + 1);
+  (*words)[number] = std::move(bytes);
+}
+
+// Of the 256 words that `write` makes of bytes.
+template <typename Write>
+absl::Status FindBytes(const Numbers& numbers, const Write& write,
+                       std::array<uint32_t, 256>* bytes) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const auto found = numbers.find(write(static_cast<uint8_t>(byte)));
+    if (found == numbers.end()) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "the vocabulary has no token for the byte 0x%02X, which texts would "
+          "lose: it is no byte-level vocabulary, or was trained without its "
+          "initial alphabet",
+          byte));
+    }
+    (*bytes)[byte] = found->second;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Merge> FindMerge(const Numbers& numbers, const std::string& left,
+                                const std::string& right) {
+  const auto a = numbers.find(left);
+  const auto b = numbers.find(right);
+  const auto both = numbers.find(absl::StrCat(left, right));
+  if (a != numbers.end() && b != numbers.end() && both != numbers.end()) {
+    return Merge{a->second, b->second, both->second};
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the merge of '", left, "' and '", right,
+                   "' needs both and the two together in the vocabulary"));
+}
+
+}  // namespace
+
+absl::StatusOr<WordsAndNumbers> ReadWordsAndNumbers(
+    const nlohmann::json& json) {
+  if (!json.is_object()) {
+    return absl::InvalidArgumentError(
+        "the vocabulary is no JSON object of words and numbers");
+  }
+  WordsAndNumbers words;
+  words.reserve(json.size());
+  for (const auto& [word, number] : json.items()) {
+    if (!number.is_number_integer()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the token '", word, "' has no number"));
+    }
+    words.emplace_back(word, number.get<int64_t>());
+  }
+  return words;
+}
+
+absl::StatusOr<Vocabulary> MakeVocabulary(const WordsAndNumbers& words,
+                                          const WordPairs& merges) {
+  TANDEM_ASSIGN_OR_RETURN(const Numbers numbers, NumbersOf(words));
+  Vocabulary vocabulary;
+  for (const auto& [word, number] : words) {
+    Put(BytesOfWord(word).value_or(word), static_cast<uint32_t>(number),
+        &vocabulary.words);
+  }
+  TANDEM_RETURN_IF_ERROR(FindBytes(numbers, ByteCharacter, &vocabulary.bytes));
+  vocabulary.merges.reserve(merges.size());
+  for (const auto& [left, right] : merges) {
+    TANDEM_ASSIGN_OR_RETURN(const Merge merge, FindMerge(numbers, left, right));
+    vocabulary.merges.push_back(merge);
+  }
+  return vocabulary;
+}
+
+absl::StatusOr<Vocabulary> MakeRankedVocabulary(const WordsAndNumbers& words) {
+  TANDEM_ASSIGN_OR_RETURN(const Numbers numbers, NumbersOf(words));
+  Vocabulary vocabulary;
+  for (const auto& [word, number] : words) {
+    Put(word, static_cast<uint32_t>(number), &vocabulary.words);
+  }
+  const auto as_it_is = [](uint8_t byte) {
+    return std::string(1, static_cast<char>(byte));
+  };
+  TANDEM_RETURN_IF_ERROR(FindBytes(numbers, as_it_is, &vocabulary.bytes));
+  for (uint32_t rank = 0; rank < vocabulary.words.size(); ++rank) {
+    const absl::string_view word = vocabulary.words[rank];
+    for (size_t cut = 1; cut < word.size(); ++cut) {
+      const auto left = numbers.find(word.substr(0, cut));
+      const auto right = numbers.find(word.substr(cut));
+      if (left == numbers.end() || right == numbers.end()) continue;
+      vocabulary.merges.push_back({left->second, right->second, rank});
+    }
+  }
+  return vocabulary;
+}
+
+}  // namespace tandem

@@ -1,0 +1,151 @@
+#include "datasets/tokenizers/byte_pair_tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "core/base/status_macros.h"
+#include "datasets/tokenizers/byte_pair/encoding.h"
+#include "datasets/tokenizers/byte_pair/utf8.h"
+
+namespace tandem {
+namespace {
+
+// Words of texts are short and few; what is neither is not worth the memory.
+constexpr size_t kLongestRemembered = 64;
+constexpr size_t kMostRemembered = 1 << 16;
+
+using Tokens = std::vector<uint32_t>;
+
+class BytePairTokenizer : public Tokenizer {
+ public:
+  explicit BytePairTokenizer(BytePairParts parts)
+      : parts_(std::move(parts)),
+        encoding_(parts_.vocabulary.bytes, parts_.vocabulary.merges),
+        added_(parts_.added),
+        words_(std::move(parts_.vocabulary.words)) {
+    parts_.vocabulary.merges = {};
+    if (parts_.whole_words) RememberWholeWords();
+    AddAddedWords();
+  }
+
+  absl::StatusOr<Tokens> Encode(absl::string_view text,
+                                SpecialTokensInText special) const override {
+    std::string replaced;
+    if (!IsUtf8(text)) {
+      replaced = ReplaceInvalidUtf8(text);
+      text = replaced;
+    }
+    Tokens tokens;
+    const bool with_special = special == SpecialTokensInText::kRecognized;
+    absl::MutexLock lock(&mutex_);
+    for (const TextPart& part : added_.Find(text, with_special)) {
+      if (part.id.has_value()) {
+        tokens.push_back(*part.id);
+      } else {
+        TANDEM_RETURN_IF_ERROR(EncodeText(part.text, &tokens));
+      }
+    }
+    return tokens;
+  }
+
+  std::string Decode(absl::Span<const uint32_t> tokens) const override {
+    std::string text;
+    for (const uint32_t token : tokens) {
+      if (token < words_.size()) text += words_[token];
+    }
+    return text;
+  }
+
+  bool beginning_differs() const override { return parts_.space_first; }
+
+  int64_t vocabulary_size() const override {
+    return static_cast<int64_t>(words_.size());
+  }
+  std::optional<uint32_t> end_of_text() const override {
+    return parts_.end_of_text;
+  }
+  const std::vector<SpecialToken>& special_tokens() const override {
+    return special_tokens_;
+  }
+  const Tokens& prefix() const override { return parts_.prefix; }
+  const Tokens& suffix() const override { return parts_.suffix; }
+
+ private:
+  void RememberWholeWords() {
+    for (uint32_t id = 0; id < words_.size(); ++id) {
+      if (!words_[id].empty()) whole_words_[words_[id]] = id;
+    }
+  }
+
+  void AddAddedWords() {
+    for (const AddedToken& token : parts_.added) {
+      if (token.id >= words_.size()) words_.resize(token.id + 1);
+      words_[token.id] = token.text;
+      if (!token.special) continue;
+      whole_words_.erase(token.text);
+      special_tokens_.push_back({token.text, token.id});
+    }
+    std::sort(special_tokens_.begin(), special_tokens_.end(),
+              [](const auto& a, const auto& b) { return a.id < b.id; });
+  }
+
+  absl::Status EncodeText(absl::string_view text, Tokens* tokens) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::string with_space;
+    if (parts_.space_first && !absl::StartsWith(text, " ")) {
+      with_space = absl::StrCat(" ", text);
+      text = with_space;
+    }
+    std::vector<absl::string_view> pieces = {text};
+    for (const Splitter& splitter : parts_.splitters) {
+      std::vector<absl::string_view> smaller;
+      TANDEM_RETURN_IF_ERROR(splitter.Split(pieces, &smaller));
+      pieces = std::move(smaller);
+    }
+    for (const absl::string_view piece : pieces) EncodePiece(piece, tokens);
+    return absl::OkStatus();
+  }
+
+  void EncodePiece(absl::string_view piece, Tokens* tokens) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto word = whole_words_.find(piece);
+    if (word != whole_words_.end()) return tokens->push_back(word->second);
+    if (piece.size() > kLongestRemembered) {
+      return encoding_.Encode(piece, tokens);
+    }
+    const auto known = remembered_.find(piece);
+    if (known != remembered_.end()) return Append(known->second, tokens);
+    Tokens found;
+    encoding_.Encode(piece, &found);
+    Append(found, tokens);
+    if (remembered_.size() == kMostRemembered) remembered_.clear();
+    remembered_.emplace(piece, std::move(found));
+  }
+
+  static void Append(const Tokens& some, Tokens* tokens) {
+    tokens->insert(tokens->end(), some.begin(), some.end());
+  }
+
+  BytePairParts parts_;
+  BytePairEncoding encoding_;
+  AddedTokens added_;
+  std::vector<std::string> words_;  // by number: each token's bytes
+  std::vector<SpecialToken> special_tokens_;
+  absl::flat_hash_map<std::string, uint32_t> whole_words_;
+  mutable absl::Mutex mutex_;
+  mutable absl::flat_hash_map<std::string, Tokens> remembered_
+      ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> MakeBytePairTokenizer(BytePairParts parts) {
+  return std::make_unique<BytePairTokenizer>(std::move(parts));
+}
+
+}  // namespace tandem

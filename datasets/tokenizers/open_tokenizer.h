@@ -1,0 +1,25 @@
+// Tokenizers by name, file or folder.
+
+#ifndef TANDEM_DATASETS_TOKENIZERS_OPEN_TOKENIZER_H_
+#define TANDEM_DATASETS_TOKENIZERS_OPEN_TOKENIZER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "datasets/tokenizers/tokenizer.h"
+
+namespace tandem {
+
+// "bytes" (bytes_tokenizer.h); or a path, as the process sees it: of a file
+// whose name ends with .json (tokenizer_json.h), of another one
+// (tiktoken_ranks.h), or of a folder with tokenizer.json, else with vocab.json
+// and merges.txt (gpt2_files.h), else with tokenizer.model (tiktoken_ranks.h).
+// A folder may also name one (save_tokenizer.h). InvalidArgument, with what
+// there is, for anything else.
+absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(
+    const std::string& name_or_path);
+
+}  // namespace tandem
+
+#endif  // TANDEM_DATASETS_TOKENIZERS_OPEN_TOKENIZER_H_

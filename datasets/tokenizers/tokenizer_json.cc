@@ -1,0 +1,134 @@
+#include "datasets/tokenizers/tokenizer_json.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/base/status_macros.h"
+#include "datasets/tokenizers/byte_pair/json_fields.h"
+#include "datasets/tokenizers/byte_pair/pre_tokenizer.h"
+#include "datasets/tokenizers/byte_pair/vocabulary.h"
+#include "datasets/tokenizers/byte_pair_tokenizer.h"
+#include "datasets/tokenizers/end_of_text.h"
+#include "datasets/tokenizers/post_processor.h"
+#include "datasets/tokenizers/read_file.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::json;
+
+absl::Status Refuse(const std::string& what) {
+  return absl::InvalidArgumentError(what);
+}
+
+// "left right", or [left, right].
+absl::StatusOr<std::pair<std::string, std::string>> ReadMerge(
+    const Json& merge) {
+  if (merge.is_string()) {
+    const std::vector<std::string> words =
+        absl::StrSplit(merge.get_ref<const std::string&>(), ' ');
+    if (words.size() == 2) return std::make_pair(words[0], words[1]);
+  } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+             merge[1].is_string()) {
+    return std::make_pair(merge[0].get<std::string>(),
+                          merge[1].get<std::string>());
+  }
+  return Refuse("one of its merges is no pair of words");
+}
+
+absl::StatusOr<Vocabulary> ReadModel(const Json& model) {
+  const std::string type = TextIn(model, "type");
+  if (!type.empty() && type != "BPE") {
+    return Refuse(absl::StrCat("its model is ", type, "; expected BPE"));
+  }
+  for (const char* const field :
+       {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
+    const Json& value = FieldOf(model, field);
+    if (!value.is_null() && value != "" && value != 0) {
+      return Refuse(absl::StrCat("its model has a ", field));
+    }
+  }
+  if (FlagIn(model, "byte_fallback", false)) {
+    return Refuse(
+        "its model falls back to bytes (byte_fallback): it is none "
+        "of the byte level");
+  }
+  TANDEM_ASSIGN_OR_RETURN(const WordsAndNumbers words,
+                          ReadWordsAndNumbers(FieldOf(model, "vocab")));
+  const Json& list = FieldOf(model, "merges");
+  if (!list.is_array()) return Refuse("its model has no merges");
+  WordPairs merges;
+  merges.reserve(list.size());
+  for (const Json& each : list) {
+    TANDEM_ASSIGN_OR_RETURN(merges.emplace_back(), ReadMerge(each));
+  }
+  return MakeVocabulary(words, merges);
+}
+
+absl::StatusOr<AddedToken> ReadAddedToken(const Json& json) {
+  AddedToken token;
+  token.text = TextIn(json, "content");
+  const Json& number = FieldOf(json, "id");
+  if (token.text.empty() || !number.is_number_unsigned() ||
+      number.get<uint64_t>() >= kMostTokens) {
+    return Refuse("one of its added_tokens has no content or no id");
+  }
+  for (const char* const field : {"single_word", "lstrip", "rstrip"}) {
+    if (!FlagIn(json, field, false)) continue;
+    return Refuse(absl::StrCat("its added token ", token.text, " has ", field,
+                               ", which is not known here"));
+  }
+  token.id = number.get<uint32_t>();
+  token.special = FlagIn(json, "special", false);
+  return token;
+}
+
+absl::Status CheckNormalizer(const Json& normalizer) {
+  if (normalizer.is_null()) return absl::OkStatus();
+  if (TextIn(normalizer, "type") == "Sequence" &&
+      FieldOf(normalizer, "normalizers").empty()) {
+    return absl::OkStatus();
+  }
+  return Refuse(absl::StrCat("its normalizer is ", TextIn(normalizer, "type"),
+                             "; none is known here"));
+}
+
+absl::StatusOr<BytePairParts> ReadParts(const Json& json) {
+  TANDEM_RETURN_IF_ERROR(CheckNormalizer(FieldOf(json, "normalizer")));
+  BytePairParts parts;
+  TANDEM_ASSIGN_OR_RETURN(PreTokenizer before,
+                          ReadPreTokenizer(FieldOf(json, "pre_tokenizer")));
+  parts.splitters = std::move(before.splitters);
+  parts.space_first = before.space_first;
+  const Json& model = FieldOf(json, "model");
+  TANDEM_ASSIGN_OR_RETURN(parts.vocabulary, ReadModel(model));
+  parts.whole_words = FlagIn(model, "ignore_merges", false);
+  for (const Json& each : FieldOf(json, "added_tokens")) {
+    TANDEM_ASSIGN_OR_RETURN(parts.added.emplace_back(), ReadAddedToken(each));
+  }
+  parts.end_of_text = UsualEndOfText(parts.added);
+  TANDEM_ASSIGN_OR_RETURN(Surroundings around,
+                          ReadPostProcessor(FieldOf(json, "post_processor")));
+  parts.prefix = std::move(around.prefix);
+  parts.suffix = std::move(around.suffix);
+  return parts;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizerJson(
+    const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object())
+    return Refuse(absl::StrCat(path, " is no JSON object"));
+  absl::StatusOr<BytePairParts> parts = ReadParts(json);
+  if (parts.ok()) return MakeBytePairTokenizer(*std::move(parts));
+  return absl::Status(
+      parts.status().code(),
+      absl::StrCat(path, " cannot be used: ", parts.status().message()));
+}
+
+}  // namespace tandem

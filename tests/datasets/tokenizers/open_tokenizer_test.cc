@@ -1,0 +1,175 @@
+#include "datasets/tokenizers/open_tokenizer.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "datasets/tokenizers/tokenizer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kData[] = "tests/datasets/tokenizers/testdata/";
+
+std::string Contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string NewFolder() {
+  static int count = 0;
+  const std::string folder =
+      absl::StrCat(testing::TempDir(), "/tokenizer", ++count);
+  mkdir(folder.c_str(), 0700);
+  return folder;
+}
+
+std::string Write(const std::string& name, const std::string& contents) {
+  const std::string path = absl::StrCat(NewFolder(), "/", name);
+  std::ofstream(path, std::ios::binary) << contents;
+  return path;
+}
+
+std::string ErrorOf(const std::string& path) {
+  const auto tokenizer = OpenTokenizer(path);
+  EXPECT_FALSE(tokenizer.ok()) << path;
+  return std::string(tokenizer.status().message());
+}
+
+// Llama 3's in small, changed.
+Json Llama3() {
+  return Json::parse(Contents(absl::StrCat(kData, "llama3/tokenizer.json")));
+}
+
+std::string ErrorOfJson(const Json& json) {
+  return ErrorOf(Write("tokenizer.json", json.dump()));
+}
+
+TEST(OpenTokenizerTest, AFolderOfGpt2sFiles) {
+  const auto tokenizer = OpenTokenizer(absl::StrCat(kData, "gpt2"));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_EQ((*tokenizer)->vocabulary_size(), 901);
+  EXPECT_EQ((*tokenizer)->end_of_text(), 900);
+  EXPECT_THAT((*tokenizer)->prefix(), IsEmpty());
+  ASSERT_EQ((*tokenizer)->special_tokens().size(), 1);
+  EXPECT_EQ((*tokenizer)->special_tokens()[0].text, "<|endoftext|>");
+  EXPECT_EQ((*tokenizer)->Decode({900, 100000}), "<|endoftext|>");
+}
+
+TEST(OpenTokenizerTest, AFolderWithATokenizerJson) {
+  const auto tokenizer = OpenTokenizer(absl::StrCat(kData, "llama3"));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_EQ((*tokenizer)->vocabulary_size(), 1005);
+  EXPECT_EQ((*tokenizer)->end_of_text(), 1001);
+  EXPECT_THAT((*tokenizer)->prefix(), ElementsAre(1000));
+  EXPECT_THAT((*tokenizer)->suffix(), IsEmpty());
+  EXPECT_EQ((*tokenizer)->special_tokens().size(), 3);
+}
+
+TEST(OpenTokenizerTest, WhatIsNoTokenizerIsSaid) {
+  EXPECT_THAT(ErrorOf("no/such/tokenizer"), HasSubstr("no/such/tokenizer"));
+  EXPECT_THAT(ErrorOf(NewFolder()), HasSubstr("expected bytes"));
+  EXPECT_THAT(ErrorOf(Write("tokenizer.json", "{")), HasSubstr("no JSON"));
+  EXPECT_THAT(ErrorOf(Write("x.model", "aGk= 0\nhello\n")),
+              HasSubstr("line 2: expected a word in Base64"));
+  EXPECT_THAT(ErrorOf(absl::StrCat(kData, "llama3/tokenizer.tiktoken")),
+              HasSubstr("has 1000 ranks"));
+}
+
+// Read as if they were not there they would give other tokens.
+TEST(OpenTokenizerTest, FieldsThatAreNotKnownAreErrors) {
+  Json json = Llama3();
+  json["normalizer"] = {{"type", "NFC"}};
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("normalizer is NFC"));
+  json = Llama3();
+  json["model"]["type"] = "WordPiece";
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("WordPiece; expected BPE"));
+  json = Llama3();
+  json["model"]["dropout"] = 0.1;
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("has a dropout"));
+  json = Llama3();
+  json["pre_tokenizer"] = {{"type", "Metaspace"}};
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("pre_tokenizer"));
+  json = Llama3();
+  json["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Contiguous";
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("'Contiguous'"));
+  json = Llama3();
+  json["added_tokens"][0]["lstrip"] = true;
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("has lstrip"));
+  json = Llama3();
+  json["post_processor"] = {{"type", "BertProcessing"}};
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("BertProcessing"));
+}
+
+TEST(OpenTokenizerTest, FieldsThatCannotBeAreErrors) {
+  Json json = Llama3();
+  json["model"]["vocab"]["hello"] = -1;
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("'hello' has the number -1"));
+  json["model"]["vocab"]["hello"] = int64_t{1} << 40;
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("'hello' has the number 1099"));
+  json["model"]["vocab"]["hello"] = "five";
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("'hello' has no number"));
+  json = Llama3();
+  json["model"]["vocab"].erase("A");
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("no token for the byte 0x41"));
+  json = Llama3();
+  json["model"]["merges"].push_back({"A", "zzzz"});
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("merge of 'A' and 'zzzz'"));
+  json["model"]["merges"].back() = "A";
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("no pair of words"));
+  json = Llama3();
+  json["added_tokens"][0]["id"] = int64_t{1} << 40;
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("added_tokens"));
+  json = Llama3();
+  json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(a";
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("the regular expression (a"));
+  EXPECT_THAT(ErrorOfJson(Json::object()), HasSubstr("cannot be used"));
+}
+
+TEST(OpenTokenizerTest, AnExpressionWithoutEndGivesUp) {
+  Json json = Llama3();
+  json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] =
+      "(?:a*a*)*[bd]";
+  const auto tokenizer = OpenTokenizer(Write("tokenizer.json", json.dump()));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const auto tokens = (*tokenizer)->Encode(std::string(60, 'a') + "c");
+  EXPECT_EQ(tokens.status().code(), absl::StatusCode::kResourceExhausted)
+      << tokens.status();
+}
+
+// Llama 3's number of ranks, with words of no meaning.
+TEST(OpenTokenizerTest, RanksOfLlama3sNumberHaveItsSpecialTokens) {
+  std::string ranks;
+  for (int i = 0; i < 128000; ++i) {
+    const std::string word =
+        i < 256 ? std::string(1, static_cast<char>(i))
+                : absl::StrCat("\x01", absl::Hex(i, absl::kZeroPad8));
+    absl::StrAppend(&ranks, absl::Base64Escape(word), " ", i, "\n");
+  }
+  const auto tokenizer = OpenTokenizer(Write("tokenizer.model", ranks));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_EQ((*tokenizer)->vocabulary_size(), 128256);
+  EXPECT_EQ((*tokenizer)->end_of_text(), 128001);
+  EXPECT_THAT((*tokenizer)->prefix(), ElementsAre(128000));
+  const auto tokens = (*tokenizer)->Encode("a<|eot_id|>");
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  EXPECT_THAT(*tokens, ElementsAre('a', 128009));
+  EXPECT_EQ((*tokenizer)->Decode({128255}), "<|reserved_special_token_247|>");
+}
+
+}  // namespace
+}  // namespace tandem
