@@ -6,6 +6,8 @@
 #include <memory>
 
 #include "absl/strings/match.h"
+#include "models/decoding/cached_attention.h"
+#include "models/decoding/decoding_scope.h"
 #include "models/functions/grouped_attention_function.h"
 #include "models/functions/swiglu_function.h"
 #include "models/layers/linear.h"
@@ -42,19 +44,31 @@ class Attention : public nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor queries = HeadsOf(q_proj_->forward(x), heads_);
-    const at::Tensor keys = HeadsOf(k_proj_->forward(x), kv_heads_);
+    at::Tensor queries = HeadsOf(q_proj_->forward(x), heads_);
+    at::Tensor keys = HeadsOf(k_proj_->forward(x), kv_heads_);
     const at::Tensor values = HeadsOf(v_proj_->forward(x), kv_heads_);
     const Rotary::Turns turns =
-        rotary_.At(/*first=*/0, /*tokens=*/x.size(1), queries);
-    return o_proj_->forward(GroupedAttentionFunction(
-        Turned(queries, turns), Turned(keys, turns), values));
+        rotary_.At(DecodingScope::Past(), x.size(1), queries);
+    queries = Turned(queries, turns);
+    keys = Turned(keys, turns);
+    KvCache* const cache = DecodingScope::Current();
+    return o_proj_->forward(
+        cache == nullptr ? GroupedAttentionFunction(queries, keys, values)
+                         : Continue(queries, keys, values, *cache));
   }
 
  private:
   // [n, tokens, heads * d] -> [n, tokens, heads, d]
   static at::Tensor HeadsOf(const at::Tensor& x, int64_t heads) {
     return x.unflatten(2, {heads, x.size(2) / heads});
+  }
+
+  static at::Tensor Continue(const at::Tensor& queries, const at::Tensor& keys,
+                             const at::Tensor& values, KvCache& cache) {
+    return CachedAttention(queries.transpose(1, 2), keys.transpose(1, 2),
+                           values.transpose(1, 2), cache)
+        .transpose(1, 2)
+        .flatten(2);
   }
 
   int64_t heads_;
