@@ -5,9 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "models/channels_last.h"
 #include "models/classification_loss.h"
+#include "models/hugging_face/model_config.h"
 #include "models/registry.h"
 #include "models/z_loss.h"
 
@@ -25,10 +28,29 @@ std::string FittingDataset(const ModelOptions& model) {
   return other.tokens ? "synthetic_tokens" : "fashion_mnist";
 }
 
+absl::StatusOr<LayerSpecs> LayersOfFolder(const std::string& folder,
+                                          const TransformerOptions& model,
+                                          const Dataset& data) {
+  const std::vector<int64_t> shape = data.input_shape();
+  if (data.tokens() && shape.size() == 1 && shape[0] <= ContextOf(model) &&
+      data.classes() <= VocabularyOf(model)) {
+    return LayersOf(model);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--init_from=", folder, ": its model takes token numbers [tokens], up to ",
+      ContextOf(model), " of them (--context), from a vocabulary of up to ",
+      VocabularyOf(model), " (--vocabulary), but the data's inputs are [",
+      absl::StrJoin(shape, ", "), "] with ", data.classes(), " classes"));
+}
+
 }  // namespace
 
-absl::StatusOr<LayerSpecs> LayersOf(const TrainOptions& options,
-                                    const Dataset& data) {
+absl::StatusOr<LayerSpecs> LayersOf(
+    const TrainOptions& options, const std::optional<Transformer>& transformer,
+    const Dataset& data) {
+  if (transformer.has_value() && transformer->from_folder) {
+    return LayersOfFolder(options.init_from, transformer->model, data);
+  }
   ModelOptions model;
   model.name = options.model;
   model.input_shape = data.input_shape();

@@ -145,6 +145,23 @@ absl::Status CheckReproducible(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckInitialWeights(const TrainOptions& options) {
+  if (options.eval_only && options.resume.empty() &&
+      options.init_from.empty()) {
+    return absl::InvalidArgumentError(
+        "--eval_only evaluates a checkpoint: name it with --resume=PATH, or "
+        "weights with --init_from=PATH");
+  }
+  const bool allows =
+      !options.allow_missing.empty() || !options.allow_unexpected.empty();
+  if (!allows || (!options.init_from.empty() && options.resume.empty())) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "--allow_missing and --allow_unexpected are for --init_from=PATH, "
+      "without --resume, whose checkpoint is whole: leave them out");
+}
+
 absl::Status CheckTogether(const TrainOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckBackend(options));
   TANDEM_RETURN_IF_ERROR(CheckPrecision(options));
@@ -178,10 +195,7 @@ absl::Status CheckTogether(const TrainOptions& options) {
     return absl::InvalidArgumentError(
         "--nesterov needs a momentum, but --momentum=0 was given");
   }
-  if (options.eval_only && options.resume.empty()) {
-    return absl::InvalidArgumentError(
-        "--eval_only evaluates a checkpoint: name it with --resume=PATH");
-  }
+  TANDEM_RETURN_IF_ERROR(CheckInitialWeights(options));
   if (options.save_every > 0 && options.save_dir.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--save_every=", options.save_every,

@@ -1,0 +1,66 @@
+#include "tools/trainer/job/transformer.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/files/regular_file.h"
+#include "models/transformer/sizes.h"
+
+namespace tandem {
+namespace {
+
+bool IsFolder(const std::string& path) {
+  std::error_code error;
+  return !path.empty() && std::filesystem::is_directory(path, error);
+}
+
+absl::Status CheckNamed(const TrainOptions& options,
+                        const Transformer& transformer) {
+  if (options.model == TrainOptions().model) return absl::OkStatus();  // none
+  const auto named = NamedTransformer(options.model);
+  if (named.has_value() && WriteModelConfig(named->model) ==
+                               WriteModelConfig(transformer.model)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--model=", options.model, " is not the model of --init_from=",
+      options.init_from, ", whose ", kConfigFile, " says what it is: leave "
+      "--model out"));
+}
+
+}  // namespace
+
+absl::StatusOr<Transformer> ReadTransformer(const std::string& config_file) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string text,
+                          ReadShortFile(config_file, kMaxConfigBytes));
+  const auto config = ReadModelConfig(text);
+  if (!config.ok()) return Annotate(config.status(), config_file);
+  return Transformer{config->model, text, config->note, /*from_folder=*/true};
+}
+
+std::optional<Transformer> NamedTransformer(absl::string_view name) {
+  std::optional<TransformerOptions> model;
+  if (const auto gpt = GptSize(name)) model = *gpt;
+  if (const auto llama = LlamaSize(name)) model = *llama;
+  if (!model.has_value()) return std::nullopt;
+  return Transformer{*model, WriteModelConfig(*model), "", false};
+}
+
+absl::StatusOr<std::optional<Transformer>> TransformerOf(
+    const TrainOptions& options) {
+  if (!IsFolder(options.init_from)) return NamedTransformer(options.model);
+  const auto transformer = ReadTransformer(
+      absl::StrCat(options.init_from, "/", kConfigFile));
+  if (!transformer.ok()) {
+    return Annotate(transformer.status(),
+                    absl::StrCat("--init_from=", options.init_from));
+  }
+  TANDEM_RETURN_IF_ERROR(CheckNamed(options, *transformer));
+  return std::optional<Transformer>(*transformer);
+}
+
+}  // namespace tandem
