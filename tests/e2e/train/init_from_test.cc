@@ -121,6 +121,51 @@ TEST(InitFromTest, AFileIsOfTheModelThatIsNamed) {
   EXPECT_THAT(other.err, HasSubstr("the tensors are not the model's"));
 }
 
+TEST(InitFromTest, WhatIsMissingOrLeftOverPassesByName) {
+  const std::string folder = NewFolder("allowed") + "/gpt2";
+  fs::copy(Given("gpt2_tied"), folder, fs::copy_options::recursive);
+  std::string config = FileContents(folder + "/config.json");
+  config.replace(config.find("\"n_layer\": 2"), 12, "\"n_layer\": 1");
+  const std::string tied = "\"tie_word_embeddings\": true";
+  config.replace(config.find(tied), tied.size(),
+                 "\"tie_word_embeddings\": false");
+  std::ofstream(folder + "/config.json") << config;
+  const Flags job = WithText(Job(folder));
+  const ProgramResult refused = RunProgram(kTrain, job);
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("missing: lm_head.weight; left over: "
+                                     "transformer.h.1.attn.c_attn.bias, "));
+  ProgramResult said;
+  RunJobForEvents(
+      Joined(job, {"--allow_missing=lm_head.weight",
+                   "--allow_unexpected=transformer.h.1.*"}),
+      &said);
+  EXPECT_THAT(said.out, HasSubstr("16 tensors loaded; missing, as allowed: "
+                                  "lm_head.weight; left over, as allowed: "));
+}
+
+TEST(InitFromTest, WhatCannotBeExportedIsRefused) {
+  const std::string saved = NewFolder("unknown");
+  RunJobForEvents(SmallJob({"--max_steps=1", "--save_dir=" + saved}));
+  const Flags flags = {"--checkpoint=" + saved,
+                       "--output=" + NewFolder("refused")};
+  struct Refusal {
+    Flags flags;
+    std::string message;
+  };
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {{}, "GPT-2s and Llamas can be exported"},
+           {{"--model=gpt_tiny"}, "the tensors are not the model's"},
+           {{"--dtype=int8"}, "expected float32, bfloat16 or float16"},
+           {{"--max_shard_size=5TB"}, "a size such as 5GB"},
+           {{"--output="}, "are both needed"}}) {
+    const ProgramResult result =
+        RunProgram(kExport, Joined(flags, refusal.flags));
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr(refusal.message));
+  }
+}
+
 TEST(InitFromTest, WhatDoesNotFitIsRefused) {
   const std::string folder = NewFolder("cut") + "/gpt2";
   fs::copy(Given("gpt2_untied_sharded"), folder, fs::copy_options::recursive);

@@ -52,12 +52,17 @@ std::optional<Transformer> NamedTransformer(absl::string_view name) {
 
 absl::StatusOr<std::optional<Transformer>> TransformerOf(
     const TrainOptions& options) {
-  if (!IsFolder(options.init_from)) return NamedTransformer(options.model);
-  const auto transformer = ReadTransformer(
-      absl::StrCat(options.init_from, "/", kConfigFile));
+  const std::string& path = options.init_from;
+  std::error_code error;
+  if (!path.empty() && !std::filesystem::exists(path, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--init_from=", path, ": there is no such folder or file"));
+  }
+  if (!IsFolder(path)) return NamedTransformer(options.model);
+  const auto transformer =
+      ReadTransformer(absl::StrCat(path, "/", kConfigFile));
   if (!transformer.ok()) {
-    return Annotate(transformer.status(),
-                    absl::StrCat("--init_from=", options.init_from));
+    return Annotate(transformer.status(), absl::StrCat("--init_from=", path));
   }
   TANDEM_RETURN_IF_ERROR(CheckNamed(options, *transformer));
   return std::optional<Transformer>(*transformer);

@@ -362,6 +362,14 @@ INSTANTIATE_TEST_SUITE_P(
                   "--comm_hook=powersgd_fp16 takes over from step to step"},
         BadOption{[](TrainOptions& o) { o.eval_only = true; },
                   "name it with --resume"},
+        BadOption{[](TrainOptions& o) { o.allow_missing = {"lm_head.weight"}; },
+                  "are for --init_from=PATH"},
+        BadOption{[](TrainOptions& o) {
+                    o.init_from = "weights";
+                    o.resume = "checkpoints";
+                    o.allow_unexpected = {"*.bias"};
+                  },
+                  "without --resume"},
         BadOption{[](TrainOptions& o) {
                     o.save_every = 5;
                     o.save_dir.clear();
