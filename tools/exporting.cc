@@ -118,11 +118,13 @@ absl::StatusOr<std::string> Export(const ExportOptions& options) {
 }
 
 absl::StatusOr<uint64_t> ParseShardSize(const std::string& text) {
-  const std::pair<const char*, uint64_t> units[] = {
-      {"GiB", uint64_t{1} << 30}, {"MiB", uint64_t{1} << 20},
-      {"KiB", uint64_t{1} << 10}, {"GB", 1000000000},
-      {"MB", 1000000},            {"KB", 1000},
-      {"", 1}};
+  const std::pair<const char*, uint64_t> units[] = {{"GiB", uint64_t{1} << 30},
+                                                    {"MiB", uint64_t{1} << 20},
+                                                    {"KiB", uint64_t{1} << 10},
+                                                    {"GB", 1000000000},
+                                                    {"MB", 1000000},
+                                                    {"KB", 1000},
+                                                    {"", 1}};
   for (const auto& [unit, bytes] : units) {
     absl::string_view number = text;
     if (!absl::ConsumeSuffix(&number, unit)) continue;

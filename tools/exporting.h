@@ -26,8 +26,8 @@ struct ExportOptions {
 // InvalidArgument for a checkpoint that is not of the model, naming tensors.
 absl::StatusOr<std::string> Export(const ExportOptions& options);
 
-// "5GB", "500MB", "12KB", "1000": bytes, by powers of 1000, as save_pretrained's
-// max_shard_size; with GiB, MiB, KiB by powers of 1024.
+// "5GB", "500MB", "12KB", "1000": bytes, by powers of 1000, as
+// save_pretrained's max_shard_size; with GiB, MiB, KiB by powers of 1024.
 absl::StatusOr<uint64_t> ParseShardSize(const std::string& text);
 
 }  // namespace tandem

@@ -71,9 +71,8 @@ absl::Status SetUp(Job& job) {
   TANDEM_ASSIGN_OR_RETURN(job.data, OpenData(settings, *job.world));
   // Which model, as layers that are not made yet, and where is it cut?
   TANDEM_ASSIGN_OR_RETURN(job.transformer, TransformerOf(settings));
-  TANDEM_ASSIGN_OR_RETURN(
-      const LayerSpecs layers,
-      LayersOf(settings, job.transformer, *job.data.train));
+  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs layers,
+                          LayersOf(settings, job.transformer, *job.data.train));
   TANDEM_ASSIGN_OR_RETURN(
       const JobPartition partition,
       PartitionOf(settings, layers, job.devices, *job.data.train, *job.world));

@@ -122,8 +122,8 @@ absl::StatusOr<at::Tensor> SafetensorsReader::Read(
       at::Tensor tensor,
       CatchTorchOr([&] { return at::empty(entry.shape, entry.dtype); },
                    absl::StrCat(file_.path(), ": tensor ", entry.name)));
-  TANDEM_RETURN_IF_ERROR(file_.ReadAt(data_begin_ + entry.begin,
-                                tensor.mutable_data_ptr(), entry.bytes()));
+  TANDEM_RETURN_IF_ERROR(file_.ReadAt(
+      data_begin_ + entry.begin, tensor.mutable_data_ptr(), entry.bytes()));
   if (damage_ == Damage::kRefused && !IsKnownGood(entry)) {
     TANDEM_RETURN_IF_ERROR(
         Compare(entry, Crc32(0, tensor.const_data_ptr(), entry.bytes())));

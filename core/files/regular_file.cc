@@ -33,8 +33,8 @@ absl::Status RegularFile::ReadAt(uint64_t offset, void* to,
                                  uint64_t size) const {
   char* bytes = static_cast<char*>(to);
   while (size > 0) {
-    const ssize_t got = pread(descriptor_.get(), bytes, size,
-                              static_cast<off_t>(offset));
+    const ssize_t got =
+        pread(descriptor_.get(), bytes, size, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path_));

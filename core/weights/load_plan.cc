@@ -135,9 +135,8 @@ absl::Status ErrorOf(const Obstacles& obstacles) {
         absl::StrCat("of another shape: ", Shortened(obstacles.shapes)));
   }
   if (errors.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the tensors are not the model's: ",
-                   absl::StrJoin(errors, "; ")));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the tensors are not the model's: ", absl::StrJoin(errors, "; ")));
 }
 
 }  // namespace

@@ -40,10 +40,10 @@ struct LoadAllowances {
 using NameList = std::vector<std::string>;
 
 struct LoadPlan {
-  StoredTensors tensors;                   // by the model's names
+  StoredTensors tensors;                    // by the model's names
   std::map<std::string, NameList> by_rule;  // not loaded: why, and which
-  NameList missing;                        // as allowed: they stay as they are
-  NameList unexpected;                     // as allowed: not loaded
+  NameList missing;                         // as allowed: they stay as they are
+  NameList unexpected;                      // as allowed: not loaded
 };
 
 // Reads nothing. `model`: the whole model's tensors. InvalidArgument, naming

@@ -73,9 +73,9 @@ absl::Status WriteShard(const std::string& path, Shard shard) {
 }
 
 std::string ShardName(size_t i, size_t shards) {
-  return shards == 1 ? std::string(kWeightsFile)
-                     : absl::StrFormat("model-%05d-of-%05d.safetensors", i + 1,
-                                       shards);
+  return shards == 1
+             ? std::string(kWeightsFile)
+             : absl::StrFormat("model-%05d-of-%05d.safetensors", i + 1, shards);
 }
 
 std::string IndexOf(const std::vector<Shard>& shards) {
@@ -114,8 +114,7 @@ absl::Status Prepare(const std::string& folder) {
 
 bool HasWeights(const std::string& folder) {
   std::error_code error;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(folder, error)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     if (IsWeightsName(entry.path().filename().string())) return true;
   }
   return false;

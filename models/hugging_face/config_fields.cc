@@ -30,10 +30,10 @@ std::string ConfigFields::TextOf(const std::string& key) const {
 }
 
 void ConfigFields::Expected(const std::string& key, absl::string_view what) {
-  status_.Update(absl::InvalidArgumentError(
-      absl::StrCat("it has ", Has(key) ? absl::StrCat(key, " ", TextOf(key))
-                                       : absl::StrCat("no ", key),
-                   ", expected ", what)));
+  status_.Update(absl::InvalidArgumentError(absl::StrCat(
+      "it has ",
+      Has(key) ? absl::StrCat(key, " ", TextOf(key)) : absl::StrCat("no ", key),
+      ", expected ", what)));
 }
 
 void ConfigFields::Refuse(const std::string& key, absl::string_view why) {

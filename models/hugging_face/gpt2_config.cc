@@ -19,14 +19,13 @@ void CheckForm(const GptOptions& options, ConfigFields& fields) {
                 "LayerNorm's epsilon here is 1e-5");
   fields.Expect("scale_attn_weights", {true},
                 "attention here is scaled by the root of the head's width");
-  for (const char* other :
-       {"scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn",
-        "add_cross_attention"}) {
+  for (const char* other : {"scale_attn_by_inverse_layer_idx",
+                            "reorder_and_upcast_attn", "add_cross_attention"}) {
     fields.Expect(other, {false}, "the model here has no such attention");
   }
   if (options.width % options.heads != 0) {
-    fields.Refuse("n_head", absl::StrCat("heads must divide n_embd, ",
-                                         options.width));
+    fields.Refuse("n_head",
+                  absl::StrCat("heads must divide n_embd, ", options.width));
   }
 }
 

@@ -27,7 +27,8 @@ void ReadRope(ConfigFields& rope, LlamaOptions* options) {
   if (type == "llama3") {
     options->rope_scaling = ReadScaling(rope);
   } else if (type != "default") {
-    rope.Refuse(key, "the model here knows rotary positions default and llama3");
+    rope.Refuse(key,
+                "the model here knows rotary positions default and llama3");
   }
   rope.Expect("partial_rotary_factor", {1},
               "the model here turns all of a head");
@@ -35,8 +36,8 @@ void ReadRope(ConfigFields& rope, LlamaOptions* options) {
 
 void ReadPositions(ConfigFields& fields, LlamaOptions* options) {
   options->rope_theta = fields.Positive("rope_theta", options->rope_theta);
-  auto rope = fields.Object(
-      fields.Has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+  auto rope = fields.Object(fields.Has("rope_parameters") ? "rope_parameters"
+                                                          : "rope_scaling");
   if (!rope.has_value()) return;
   ReadRope(*rope, options);
   fields.Keep(rope->status());

@@ -11,8 +11,8 @@ namespace {
 constexpr char kHead[] = "lm_head.weight";
 
 StateName WithPrefix(const std::string& prefix, const std::string& stored) {
-  const bool whole = absl::StartsWith(stored, prefix) ||
-                     absl::StartsWith(stored, "lm_head.");
+  const bool whole =
+      absl::StartsWith(stored, prefix) || absl::StartsWith(stored, "lm_head.");
   return {whole ? stored : absl::StrCat(prefix, stored), ""};
 }
 

@@ -23,7 +23,8 @@ TEST(ExportingTest, SizesOfShards) {
     ASSERT_TRUE(size.ok()) << size.status();
     EXPECT_EQ(*size, bytes) << text;
   }
-  for (const char* text : {"", "GB", "0", "-1GB", "5TB", "1.5GB", "99999999999GB"}) {
+  for (const char* text :
+       {"", "GB", "0", "-1GB", "5TB", "1.5GB", "99999999999GB"}) {
     EXPECT_FALSE(ParseShardSize(text).ok()) << text;
   }
 }

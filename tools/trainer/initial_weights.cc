@@ -52,9 +52,10 @@ absl::StatusOr<TensorInfo> ParseShape(absl::string_view line) {
 // The whole model's tensors, whoever has them. Collective.
 absl::StatusOr<std::vector<TensorInfo>> WholeModel(const NamedTensors& own,
                                                    Communicator& world) {
-  TANDEM_ASSIGN_OR_RETURN(
-      const std::vector<std::string> all,
-      world.AllGatherString(ShapesOf(own), [] { return "the model's tensors"; }));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          world.AllGatherString(ShapesOf(own), [] {
+                            return "the model's tensors";
+                          }));
   const std::set<std::string> different(all.begin(), all.end());
   std::map<std::string, TensorInfo> model;
   for (const std::string& theirs : different) {
@@ -80,8 +81,7 @@ StoredTensors WithoutOptimizer(const StoredWeights& weights) {
 // What may be missing is its own replacement.
 StoredTensors WithMissing(const LoadPlan& plan, const NamedTensors& own) {
   StoredTensors whole = plan.tensors;
-  const std::set<std::string> missing(plan.missing.begin(),
-                                      plan.missing.end());
+  const std::set<std::string> missing(plan.missing.begin(), plan.missing.end());
   for (const auto& [name, tensor] : own) {
     if (missing.count(name) == 0) continue;
     const at::Tensor values = tensor.detach();
@@ -102,9 +102,10 @@ absl::StatusOr<std::string> Load(Job& job) {
   const NameRules rules = job.transformer.has_value()
                               ? StateNamesOf(job.transformer->model)
                               : NameRules();
-  TANDEM_ASSIGN_OR_RETURN(const LoadPlan plan,
-                          PlanLoading(WithoutOptimizer(weights), model, rules,
-                                      {options.allow_missing, options.allow_unexpected}));
+  TANDEM_ASSIGN_OR_RETURN(
+      const LoadPlan plan,
+      PlanLoading(WithoutOptimizer(weights), model, rules,
+                  {options.allow_missing, options.allow_unexpected}));
   TANDEM_RETURN_IF_ERROR(job.strategy->LoadModelState(WithMissing(plan, own)));
   std::string text = absl::StrCat(
       "initial weights from ", options.init_from, " (", weights.files.size(),

@@ -92,8 +92,8 @@ TEST(WeightsFolderTest, FloatingPointValuesAreConverted) {
   ASSERT_TRUE(WriteWeightsFolder(folder, ThreeTensors(), options).ok());
   auto all = ReadAll(*OpenWeights(folder));
   EXPECT_EQ(all["b"].scalar_type(), at::kLong);
-  EXPECT_TRUE(at::equal(
-      all["c"], at::full({4}, 1.0 / 3, at::kFloat).to(at::kBFloat16)));
+  EXPECT_TRUE(at::equal(all["c"],
+                        at::full({4}, 1.0 / 3, at::kFloat).to(at::kBFloat16)));
 }
 
 TEST(WeightsFolderTest, WeightsThatAreThereAreNotMixedWithOthers) {
@@ -147,9 +147,8 @@ TEST(StoredWeightsTest, AnIndexIsNotBelieved) {
 TEST(StoredWeightsTest, ATruncatedFolderIsRefusedOrTheSame) {
   const std::string folder = ShardedFolder("truncated");
   int refused = 0;
-  for (const std::string& file :
-       {Shard(folder, 1), Shard(folder, 3),
-        folder + "/model.safetensors.index.json"}) {
+  for (const std::string& file : {Shard(folder, 1), Shard(folder, 3),
+                                  folder + "/model.safetensors.index.json"}) {
     const std::string whole = Read(file);
     for (size_t n = 0; n < whole.size(); n += 7) {
       Write(file, whole.substr(0, n));
@@ -201,10 +200,10 @@ TEST(LoadPlanTest, ATiedWeightIsStoredUnderEitherName) {
   rules.tied["head"] = "a";
   const at::Tensor a = at::ones({2, 3}), other = at::zeros({2, 3});
   const at::Tensor c = at::zeros({4});
-  for (const NamedTensors& stored : std::vector<NamedTensors>{
-           {{"a", a}, {"c", c}},
-           {{"head", a}, {"c", c}},
-           {{"head", other}, {"a", a}, {"c", c}}}) {
+  for (const NamedTensors& stored :
+       std::vector<NamedTensors>{{{"a", a}, {"c", c}},
+                                 {{"head", a}, {"c", c}},
+                                 {{"head", other}, {"a", a}, {"c", c}}}) {
     const auto plan = PlanLoading(stored, Model(), rules, LoadAllowances());
     ASSERT_TRUE(plan.ok()) << plan.status();
     ASSERT_EQ(plan->tensors.size(), 3u);
@@ -224,8 +223,7 @@ TEST(LoadPlanTest, TwoTensorsThatAreTheSameAreRefused) {
                                  {"p", at::zeros({2, 3})},
                                  {"q", at::zeros({2, 3})}},
                                 Model(), rules, LoadAllowances());
-  EXPECT_EQ(plan.status().message(),
-            "tensors p and q are both a of the model");
+  EXPECT_EQ(plan.status().message(), "tensors p and q are both a of the model");
 }
 
 }  // namespace

@@ -26,11 +26,11 @@ std::string Given(const std::string& name) {
 }
 
 Flags Job(const std::string& from, const Flags& more = {}) {
-  return Joined({"--init_from=" + from, "--dataset=tokens",
-                 "--context=8", "--vocabulary=32", "--batch_size=8", "--save_dir=",
-                 "--log_every=1", "--max_steps=2", "--reproducible",
-                 "--microbatch_size=2"},
-                more);
+  return Joined(
+      {"--init_from=" + from, "--dataset=tokens", "--context=8",
+       "--vocabulary=32", "--batch_size=8", "--save_dir=", "--log_every=1",
+       "--max_steps=2", "--reproducible", "--microbatch_size=2"},
+      more);
 }
 
 // Every job's text: 32 tokens, some of them more often.
@@ -64,10 +64,10 @@ TEST(InitFromTest, TheSameWeightsInEveryLayout) {
     const std::string one = Fingerprint(RunJobForEvents(job, &said));
     EXPECT_THAT(said.out, HasSubstr("initial weights from"));
     EXPECT_THAT(said.out, HasSubstr("tensors loaded"));
-    for (const Flags& layout : std::vector<Flags>{
-             {"--nproc_per_node=2"},
-             {"--nproc_per_node=2", "--pipe=2"},
-             {"--nproc_per_node=4", "--pipe=2"}}) {
+    for (const Flags& layout :
+         std::vector<Flags>{{"--nproc_per_node=2"},
+                            {"--nproc_per_node=2", "--pipe=2"},
+                            {"--nproc_per_node=4", "--pipe=2"}}) {
       EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, layout))), one);
     }
   }
@@ -82,12 +82,12 @@ TEST(InitFromTest, WhatWasTrainedIsExportedAndScoresTheSame) {
   for (const std::string name : {"gpt2_tied", "gpt2_untied_sharded",
                                  "llama_tied_grouped", "llama_bf16"}) {
     const std::string saved = NewFolder("saved");
-    const Events trained = RunJobForEvents(
-        WithText(Job(Given(name), {"--save_dir=" + saved})));
+    const Events trained =
+        RunJobForEvents(WithText(Job(Given(name), {"--save_dir=" + saved})));
     const std::string out = NewFolder("exported") + "/" + name;
     Export({"--checkpoint=" + saved, "--output=" + out,
-            "--max_shard_size=" + std::string(name == "gpt2_tied" ? "5GB"
-                                                                  : "9KB")});
+            "--max_shard_size=" +
+                std::string(name == "gpt2_tied" ? "5GB" : "9KB")});
     EXPECT_EQ(fs::exists(out + "/model.safetensors"), name == "gpt2_tied");
     EXPECT_EQ(ScoreOf(out), EventsOf(trained, "eval")[0]["loss"]) << name;
     EXPECT_NE(ScoreOf(out), ScoreOf(Given(name))) << name;
@@ -115,8 +115,8 @@ TEST(InitFromTest, AFileIsOfTheModelThatIsNamed) {
   RunJobForEvents(small);
   const std::string file = saved + "/latest.safetensors";
   RunJobForEvents(SmallJob({"--init_from=" + file, "--max_steps=1"}));
-  const ProgramResult other = RunProgram(
-      kTrain, SmallJob({"--model=mlp_deep", "--init_from=" + file}));
+  const ProgramResult other =
+      RunProgram(kTrain, SmallJob({"--model=mlp_deep", "--init_from=" + file}));
   EXPECT_NE(other.exit_code, 0);
   EXPECT_THAT(other.err, HasSubstr("the tensors are not the model's"));
 }
@@ -136,10 +136,9 @@ TEST(InitFromTest, WhatIsMissingOrLeftOverPassesByName) {
   EXPECT_THAT(refused.err, HasSubstr("missing: lm_head.weight; left over: "
                                      "transformer.h.1.attn.c_attn.bias, "));
   ProgramResult said;
-  RunJobForEvents(
-      Joined(job, {"--allow_missing=lm_head.weight",
-                   "--allow_unexpected=transformer.h.1.*"}),
-      &said);
+  RunJobForEvents(Joined(job, {"--allow_missing=lm_head.weight",
+                               "--allow_unexpected=transformer.h.1.*"}),
+                  &said);
   EXPECT_THAT(said.out, HasSubstr("16 tensors loaded; missing, as allowed: "
                                   "lm_head.weight; left over, as allowed: "));
 }
@@ -188,8 +187,8 @@ TEST(InitFromTest, WhatDoesNotFitIsRefused) {
            {Given("gpt2_tied"), {"--context=17"}, "up to 16 of them"},
            {NewFolder("none"), {}, "config.json"},
            {"/no/such/file", {}, "/no/such/file"}}) {
-    const ProgramResult result = RunProgram(
-        kTrain, WithText(Job(refusal.from, refusal.flags)));
+    const ProgramResult result =
+        RunProgram(kTrain, WithText(Job(refusal.from, refusal.flags)));
     EXPECT_NE(result.exit_code, 0);
     EXPECT_THAT(result.err, HasSubstr(refusal.message));
   }

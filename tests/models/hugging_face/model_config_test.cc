@@ -124,9 +124,9 @@ TEST(ModelConfigTest, OlderRotaryFieldsAreRead) {
   config["rope_scaling"] = rope;
   const auto old = ReadModelConfig(config.dump());
   ASSERT_TRUE(old.ok()) << old.status();
-  EXPECT_EQ(WriteModelConfig(old->model),
-            WriteModelConfig(
-                ReadModelConfig(ConfigOf("llama_tied_grouped"))->model));
+  EXPECT_EQ(
+      WriteModelConfig(old->model),
+      WriteModelConfig(ReadModelConfig(ConfigOf("llama_tied_grouped"))->model));
 }
 
 struct Refusal {
@@ -167,7 +167,8 @@ TEST(ModelConfigTest, WhatTheModelCannotDoIsRefusedByName) {
     EXPECT_THAT(std::string(read.status().message()),
                 HasSubstr(refusal.message));
   }
-  EXPECT_FALSE(ReadModelConfig("{\"model_type\": \"gpt2\", \"n_embd\": NaN}").ok());
+  EXPECT_FALSE(
+      ReadModelConfig("{\"model_type\": \"gpt2\", \"n_embd\": NaN}").ok());
   EXPECT_FALSE(ReadModelConfig("[]").ok());
 }
 

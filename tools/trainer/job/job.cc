@@ -89,8 +89,8 @@ JobDescription DescribeJob(const Job& job) {
   const bool from_folder =
       job.transformer.has_value() && job.transformer->from_folder;
   SettingValues resolved = {
-      {"model", from_folder ? ModelTypeOf(job.transformer->model)
-                            : job.options.model},
+      {"model",
+       from_folder ? ModelTypeOf(job.transformer->model) : job.options.model},
       {"dataset", job.options.dataset},
       {"training_samples", job.data.train->size()},
       {"test_samples", job.data.test->size()},

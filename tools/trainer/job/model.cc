@@ -37,9 +37,10 @@ absl::StatusOr<LayerSpecs> LayersOfFolder(const std::string& folder,
     return LayersOf(model);
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "--init_from=", folder, ": its model takes token numbers [tokens], up to ",
-      ContextOf(model), " of them (--context), from a vocabulary of up to ",
-      VocabularyOf(model), " (--vocabulary), but the data's inputs are [",
+      "--init_from=", folder,
+      ": its model takes token numbers [tokens], up to ", ContextOf(model),
+      " of them (--context), from a vocabulary of up to ", VocabularyOf(model),
+      " (--vocabulary), but the data's inputs are [",
       absl::StrJoin(shape, ", "), "] with ", data.classes(), " classes"));
 }
 

@@ -22,13 +22,14 @@ absl::Status CheckNamed(const TrainOptions& options,
                         const Transformer& transformer) {
   if (options.model == TrainOptions().model) return absl::OkStatus();  // none
   const auto named = NamedTransformer(options.model);
-  if (named.has_value() && WriteModelConfig(named->model) ==
-                               WriteModelConfig(transformer.model)) {
+  if (named.has_value() &&
+      WriteModelConfig(named->model) == WriteModelConfig(transformer.model)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "--model=", options.model, " is not the model of --init_from=",
-      options.init_from, ", whose ", kConfigFile, " says what it is: leave "
+      options.init_from, ", whose ", kConfigFile,
+      " says what it is: leave "
       "--model out"));
 }
 
