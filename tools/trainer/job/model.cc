@@ -9,6 +9,7 @@
 #include "models/channels_last.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
+#include "models/transformer/chunked_loss.h"
 #include "models/z_loss.h"
 
 namespace tandem {
@@ -25,6 +26,17 @@ std::string FittingDataset(const ModelOptions& model) {
   return other.tokens ? "synthetic_tokens" : "fashion_mnist";
 }
 
+constexpr char kHeadWeight[] = "lm_head.weight";  // GPTs' and Llamas'
+
+absl::StatusOr<LayerSpecs> ForLoss(const TrainOptions& options,
+                                   LayerSpecs specs) {
+  if (options.loss_chunk == 0) return specs;
+  if (TakesTokens(options.model)) return WithoutLogits(std::move(specs));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--loss_chunk=", options.loss_chunk,
+      " is for GPTs and Llamas, but --model=", options.model, " was given"));
+}
+
 }  // namespace
 
 absl::StatusOr<LayerSpecs> LayersOf(const TrainOptions& options,
@@ -34,10 +46,14 @@ absl::StatusOr<LayerSpecs> LayersOf(const TrainOptions& options,
   model.input_shape = data.input_shape();
   model.classes = data.classes();
   model.tokens = data.tokens();
+  model.sizes = {options.layers, options.width, options.heads, options.kv_heads,
+                 options.ffn_width};
   absl::StatusOr<LayerSpecs> specs = MakeModel(model);
   if (specs.ok()) {
-    return options.devices.channels_last ? InChannelsLast(*std::move(specs))
-                                         : *std::move(specs);
+    if (options.devices.channels_last) {
+      specs = InChannelsLast(*std::move(specs));
+    }
+    return ForLoss(options, *std::move(specs));
   }
   const std::string fitting = FittingDataset(model);
   if (fitting.empty()) return specs;
@@ -47,6 +63,9 @@ absl::StatusOr<LayerSpecs> LayersOf(const TrainOptions& options,
 }
 
 LossFunction LossOf(const TrainOptions& options) {
+  if (options.loss_chunk > 0) {
+    return ChunkedCrossEntropy(kHeadWeight, options.loss_chunk);
+  }
   return options.z_loss > 0 ? WithZLoss(CrossEntropy, options.z_loss)
                             : LossFunction::OfAnyPrecision(CrossEntropy);
 }
