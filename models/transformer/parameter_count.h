@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "models/gpt.h"
+#include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
 #include "models/transformer/vit.h"
 

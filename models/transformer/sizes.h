@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "models/gpt.h"
+#include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
 
 namespace tandem {

@@ -16,7 +16,7 @@
 #include "core/model/layer_list.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
-#include "models/gpt.h"
+#include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
 #include "models/transformer/parameter_count.h"
 #include "models/transformer/vit.h"

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "models/channels_last.h"
+#include "models/chunked_loss.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
-#include "models/transformer/chunked_loss.h"
 #include "models/z_loss.h"
 
 namespace tandem {

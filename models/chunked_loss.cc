@@ -1,4 +1,4 @@
-#include "models/transformer/chunked_loss.h"
+#include "models/chunked_loss.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>

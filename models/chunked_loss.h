@@ -3,8 +3,8 @@
 // (models/functions/linear_cross_entropy_function.h). The head hands its weight
 // on to the loss instead of computing logits.
 
-#ifndef TANDEM_MODELS_TRANSFORMER_CHUNKED_LOSS_H_
-#define TANDEM_MODELS_TRANSFORMER_CHUNKED_LOSS_H_
+#ifndef TANDEM_MODELS_CHUNKED_LOSS_H_
+#define TANDEM_MODELS_CHUNKED_LOSS_H_
 
 #include <cstdint>
 #include <string>
@@ -30,4 +30,4 @@ LossFunction ChunkedCrossEntropy(const std::string& head_weight, int64_t chunk);
 
 }  // namespace tandem
 
-#endif  // TANDEM_MODELS_TRANSFORMER_CHUNKED_LOSS_H_
+#endif  // TANDEM_MODELS_CHUNKED_LOSS_H_

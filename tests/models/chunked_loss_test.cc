@@ -2,7 +2,7 @@
 // and not, in float, double and bf16; and what memory it does without, on
 // simulated devices.
 
-#include "models/transformer/chunked_loss.h"
+#include "models/chunked_loss.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
