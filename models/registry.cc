@@ -8,13 +8,14 @@
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "models/cnn.h"
-#include "models/gpt.h"
 #include "models/mlp.h"
 #include "models/mlp_dropout.h"
 #include "models/resnet.h"
 #include "models/toy.h"
+#include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
 #include "models/transformer/sizes.h"
+#include "models/transformer/vit.h"
 #include "models/unet.h"
 
 namespace tandem {
@@ -116,6 +117,22 @@ absl::StatusOr<LayerSpecs> MakeLlama(const ModelOptions& options) {
   return Llama(llama);
 }
 
+absl::StatusOr<LayerSpecs> MakeVit(const ModelOptions& options) {
+  const std::vector<int64_t>& shape = options.input_shape;
+  VitOptions vit;
+  if (shape.size() != 3 || shape[1] != shape[2] ||
+      shape[1] % vit.patch_size != 0) {
+    return CannotTake(options,
+                      absl::StrCat("square images [channels, size, size], size "
+                                   "a multiple of ",
+                                   vit.patch_size));
+  }
+  vit.in_channels = shape[0];
+  vit.image_size = shape[1];
+  vit.classes = options.classes;
+  return Vit(vit);
+}
+
 template <LayerSpecs (*make)()>
 absl::StatusOr<LayerSpecs> MakeToy(const ModelOptions& options) {
   const std::vector<int64_t> shape = {kToyInputs};
@@ -139,6 +156,7 @@ std::map<std::string, Maker> MakeMakers() {
       {"toy", MakeToy<ToyModel>},
       {"toy_mp", MakeToy<ToyMpModel>},
       {"unet_tiny", MakeUnetTiny},
+      {"vit_b_16", MakeVit},
   };
   for (const std::string& name : GptSizes()) makers[name] = MakeGpt;
   for (const std::string& name : LlamaSizes()) makers[name] = MakeLlama;

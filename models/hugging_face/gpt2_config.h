@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "models/gpt.h"
 #include "models/hugging_face/config_fields.h"
+#include "models/transformer/gpt.h"
 
 namespace tandem {
 
-// What is not GPT-2 as models/gpt.h has it (another activation, a scaling of
+// What is not GPT-2 as models/transformer/gpt.h has it (another activation, a scaling of
 // attention by layers, cross-attention) is an error of `fields`. `note`, when
 // it is set: what the config asks for beside, and is not done (dropout).
 GptOptions ReadGpt2Config(ConfigFields& fields, std::string* note);

@@ -40,4 +40,14 @@ int64_t ParameterCount(const LlamaOptions& options) {
          (options.ties_lm_head ? 0 : embedding);
 }
 
+int64_t ParameterCount(const VitOptions& options) {
+  const int64_t width = options.width;
+  const int64_t side = options.image_size / options.patch_size;
+  const int64_t pixels =
+      options.in_channels * options.patch_size * options.patch_size;
+  return Linear(pixels, width) + width + (side * side + 1) * width +
+         options.layers * EncoderBlock(width, options.ffn_width) +
+         LayerNorm(width) + Linear(width, options.classes);
+}
+
 }  // namespace tandem

@@ -5,8 +5,9 @@
 
 #include <cstdint>
 
-#include "models/gpt.h"
+#include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
+#include "models/transformer/vit.h"
 
 namespace tandem {
 
@@ -14,6 +15,7 @@ namespace tandem {
 // sum(p.numel() for p in model.parameters()).
 int64_t ParameterCount(const GptOptions& options);
 int64_t ParameterCount(const LlamaOptions& options);
+int64_t ParameterCount(const VitOptions& options);
 
 }  // namespace tandem
 

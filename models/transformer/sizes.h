@@ -1,4 +1,4 @@
-// Sizes of published transformers by name: gpt2-xl, llama-3.2-1b, vit_b_16.
+// Sizes of published transformers by name: gpt2-xl, llama-3.2-1b.
 
 #ifndef TANDEM_MODELS_TRANSFORMER_SIZES_H_
 #define TANDEM_MODELS_TRANSFORMER_SIZES_H_
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "models/gpt.h"
+#include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
 
 namespace tandem {

@@ -18,8 +18,8 @@
 #include "core/model/layer_list.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
-#include "models/gpt.h"
 #include "models/resnet.h"
+#include "models/transformer/gpt.h"
 #include "tests/models/formula_values.h"
 #include "tests/models/rounding.h"
 

@@ -184,6 +184,7 @@ TEST(InitFromTest, WhatDoesNotFitIsRefused) {
            {folder, {}, "model-00002-of-00003.safetensors"},
            {wide, {}, "transformer.wpe.weight is [16, 16], expected [17, 16]"},
            {Given("gpt2_tied"), {"--model=gpt2"}, "leave --model out"},
+           {Given("gpt2_tied"), {"--layers=3"}, "leave --layers"},
            {Given("gpt2_tied"), {"--context=17"}, "up to 16 of them"},
            {NewFolder("none"), {}, "config.json"},
            {"/no/such/file", {}, "/no/such/file"}}) {

@@ -10,7 +10,7 @@
 
 #include "core/model/layer_list.h"
 #include "gtest/gtest.h"
-#include "models/gpt.h"
+#include "models/transformer/gpt.h"
 
 namespace tandem {
 namespace {

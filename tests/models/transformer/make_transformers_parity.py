@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes testdata/transformers_parity.json: what Hugging Face's models compute.
+"""Writes testdata/transformers_parity.json: what others' transformers compute:
+Hugging Face's GPT-2 and Llama, torchvision's VisionTransformer.
 
-Needs torch 2.11.0 and transformers 5.24.0, and tests/models in PYTHONPATH:
+Needs torch 2.11.0, torchvision 0.26.0 and transformers 5.24.0, and tests/models in PYTHONPATH:
 
     python3 make_transformers_parity.py testdata/transformers_parity.json
 
@@ -19,10 +20,13 @@ import sys
 from unittest import mock
 
 import torch
+import torchvision
 import transformers
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from formula_values import fill, formula
+
+OUR_NAMES = {"class_token": "encoder.class_token"}
 
 BATCH, TOKENS, VOCABULARY = 2, 9, 13
 
@@ -97,6 +101,29 @@ def summary(name, gradient, digits):
     return rounded(numbers + gradient.flatten()[:4].tolist(), digits)
 
 
+def vit():
+    return torchvision.models.VisionTransformer(
+        image_size=32,
+        patch_size=8,
+        num_layers=2,
+        num_heads=3,
+        hidden_dim=24,
+        mlp_dim=40,
+        num_classes=5,
+    )
+
+
+def vit_computed(dtype, digits):
+    model = fill(vit())
+    with torch.no_grad():
+        # Under our name.
+        token = model.class_token
+        token.copy_(formula("encoder.class_token", tuple(token.shape)))
+    model = model.to(dtype).eval()
+    logits = model(formula("input", (3, 3, 32, 32)).to(dtype))
+    return result(model, logits, torch.arange(3), digits)
+
+
 def computed(make, dtype, digits):
     model = fill(make()).to(dtype).eval()
     index = torch.arange(BATCH * TOKENS).view(BATCH, TOKENS)
@@ -104,14 +131,21 @@ def computed(make, dtype, digits):
     targets = (tokens * 5 + 1) % VOCABULARY
     logits = model(input_ids=tokens).logits
     assert logits.dtype == dtype
-    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    return result(model, logits.flatten(0, 1), targets.flatten(), digits)
+
+
+def result(model, logits, targets, digits):
+    loss = torch.nn.functional.cross_entropy(logits, targets)
     loss.backward()
     return {
         "logits": rounded(logits.flatten().tolist(), digits),
         "loss": loss.item(),
         "gradients": {
             name: summary(name, parameter.grad, digits)
-            for name, parameter in model.named_parameters()
+            for name, parameter in (
+                (OUR_NAMES.get(name, name), parameter)
+                for name, parameter in model.named_parameters()
+            )
         },
     }
 
@@ -127,7 +161,7 @@ def in_double(make):
 def main():
     transformers.set_seed(0)
     cases = {
-        "made_with": f"torch {torch.__version__}, transformers {transformers.__version__}"
+        "made_with": f"torch {torch.__version__}, torchvision {torchvision.__version__}, transformers {transformers.__version__}"
     }
     for name, make in CASES.items():
         cases[name] = {
@@ -135,6 +169,11 @@ def main():
             "double": in_double(make),
             "parameters": sum(p.numel() for p in make().parameters()),
         }
+    cases["vit"] = {
+        "float": vit_computed(torch.float32, digits=8),
+        "double": vit_computed(torch.float64, digits=14),
+        "parameters": sum(p.numel() for p in vit().parameters()),
+    }
     with open(sys.argv[1], "w") as file:
         json.dump(cases, file, separators=(",", ":"))
         file.write("\n")

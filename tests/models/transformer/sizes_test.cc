@@ -44,6 +44,10 @@ int64_t CountOf(const LayerSpecs& specs, bool ties_lm_head) {
   return count;
 }
 
+TEST(SizesTest, VitB16HasThePublishedNumberOfParameters) {
+  EXPECT_EQ(ParameterCount(VitOptions()), 86567656);
+}
+
 TEST(SizesTest, TheArithmeticIsThatOfModelsThatAreMade) {
   for (const char* name : {"gpt_tiny", "gpt_tiny_tied"}) {
     const GptOptions options = *GptSize(name);

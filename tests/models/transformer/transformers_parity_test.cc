@@ -1,6 +1,7 @@
-// GPT-2 and Llama against Hugging Face's transformers: names, logits, loss and
-// every gradient, tied and not, grouped queries and not, with Llama 3's scaled
-// positions. make_transformers_parity.py wrote down what those give.
+// GPT-2 and Llama against Hugging Face's transformers, ViT against
+// torchvision's: names, logits, loss and every gradient, tied and not, grouped
+// queries and not, with Llama 3's scaled positions. make_transformers_parity.py
+// wrote down what those give.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -15,9 +16,10 @@
 #include "core/model/layer_list.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
-#include "models/gpt.h"
+#include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
 #include "models/transformer/parameter_count.h"
+#include "models/transformer/vit.h"
 #include "tests/models/formula_values.h"
 
 namespace tandem {
@@ -70,6 +72,12 @@ LlamaOptions BiasedLlama() {
   return options;
 }
 
+VitOptions SmallVit() {
+  return {/*image_size=*/32, /*patch_size=*/8, /*in_channels=*/3,
+          /*layers=*/2,      /*heads=*/3,      /*width=*/24,
+          /*ffn_width=*/40,  /*classes=*/5};
+}
+
 struct Case {
   std::string name;
   LayerSpecs specs;
@@ -84,6 +92,26 @@ Case CaseOf(const std::string& name, const LlamaOptions& options) {
   return {name, *Llama(options), ParameterCount(options)};
 }
 
+Case CaseOf(const std::string& name, const VitOptions& options) {
+  return {name, *Vit(options), ParameterCount(options)};
+}
+
+struct Samples {
+  at::Tensor inputs, targets;
+};
+
+Samples SamplesFor(const std::string& name, at::ScalarType dtype) {
+  if (name == "vit") {
+    const at::Tensor images = at::empty({3, 3, 32, 32});
+    FillByFormula("input", images);
+    return {images.to(dtype), at::arange(3, at::kLong)};
+  }
+  const at::Tensor index =
+      at::arange(kBatch * kTokens, at::kLong).view({kBatch, kTokens});
+  const at::Tensor tokens = (index * index * 3 + index * 7) % kVocabulary;
+  return {tokens, (tokens * 5 + 1) % kVocabulary};
+}
+
 std::vector<Case> Cases() {
   return {CaseOf("gpt2", SmallGpt(false)),
           CaseOf("gpt2_tied", SmallGpt(true)),
@@ -91,7 +119,8 @@ std::vector<Case> Cases() {
           CaseOf("llama_tied", TiedLlama()),
           CaseOf("llama_grouped", SmallLlama(2)),
           CaseOf("llama_grouped_tied_scaled", ScaledLlama()),
-          CaseOf("llama_head_dim_biases", BiasedLlama())};
+          CaseOf("llama_head_dim_biases", BiasedLlama()),
+          CaseOf("vit", SmallVit())};
 }
 
 double Tolerance(at::ScalarType dtype) {
@@ -109,13 +138,10 @@ class TransformersParityTest : public testing::TestWithParam<Case> {
   void ExpectNumbers(at::ScalarType dtype, const json& expected) const {
     const LayerList layers = MakeLayers(GetParam().specs, 1);
     FillByFormula(layers, dtype);
-    const at::Tensor index =
-        at::arange(kBatch * kTokens, at::kLong).view({kBatch, kTokens});
-    const at::Tensor tokens = (index * index * 3 + index * 7) % kVocabulary;
-    const at::Tensor logits = Forward(layers, tokens);
+    const Samples samples = SamplesFor(GetParam().name, dtype);
+    const at::Tensor logits = Forward(layers, samples.inputs);
     ExpectNear(logits, expected.at("logits"), Tolerance(dtype));
-    const LossResult result =
-        CrossEntropy(logits, (tokens * 5 + 1) % kVocabulary);
+    const LossResult result = CrossEntropy(logits, samples.targets);
     EXPECT_NEAR(result.score.loss(), expected.at("loss").get<double>(),
                 Tolerance(dtype));
     result.loss.backward();

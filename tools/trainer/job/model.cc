@@ -8,7 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/status_macros.h"
 #include "models/channels_last.h"
+#include "models/chunked_loss.h"
 #include "models/classification_loss.h"
 #include "models/hugging_face/model_config.h"
 #include "models/registry.h"
@@ -26,6 +28,17 @@ std::string FittingDataset(const ModelOptions& model) {
       other.tokens ? std::vector<int64_t>{64} : std::vector<int64_t>{1, 28, 28};
   if (!MakeModel(other).ok()) return "";
   return other.tokens ? "synthetic_tokens" : "fashion_mnist";
+}
+
+constexpr char kHeadWeight[] = "lm_head.weight";  // GPTs' and Llamas'
+
+absl::StatusOr<LayerSpecs> ForLoss(const TrainOptions& options,
+                                   bool is_transformer, LayerSpecs specs) {
+  if (options.loss_chunk == 0) return specs;
+  if (is_transformer) return WithoutLogits(std::move(specs));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--loss_chunk=", options.loss_chunk,
+      " is for GPTs and Llamas, but --model=", options.model, " was given"));
 }
 
 absl::StatusOr<LayerSpecs> LayersOfFolder(const std::string& folder,
@@ -50,17 +63,24 @@ absl::StatusOr<LayerSpecs> LayersOf(
     const TrainOptions& options, const std::optional<Transformer>& transformer,
     const Dataset& data) {
   if (transformer.has_value() && transformer->from_folder) {
-    return LayersOfFolder(options.init_from, transformer->model, data);
+    TANDEM_ASSIGN_OR_RETURN(
+        LayerSpecs specs,
+        LayersOfFolder(options.init_from, transformer->model, data));
+    return ForLoss(options, /*is_transformer=*/true, std::move(specs));
   }
   ModelOptions model;
   model.name = options.model;
   model.input_shape = data.input_shape();
   model.classes = data.classes();
   model.tokens = data.tokens();
+  model.sizes = {options.layers, options.width, options.heads, options.kv_heads,
+                 options.ffn_width};
   absl::StatusOr<LayerSpecs> specs = MakeModel(model);
   if (specs.ok()) {
-    return options.devices.channels_last ? InChannelsLast(*std::move(specs))
-                                         : *std::move(specs);
+    if (options.devices.channels_last) {
+      specs = InChannelsLast(*std::move(specs));
+    }
+    return ForLoss(options, TakesTokens(options.model), *std::move(specs));
   }
   const std::string fitting = FittingDataset(model);
   if (fitting.empty()) return specs;
@@ -70,6 +90,9 @@ absl::StatusOr<LayerSpecs> LayersOf(
 }
 
 LossFunction LossOf(const TrainOptions& options) {
+  if (options.loss_chunk > 0) {
+    return ChunkedCrossEntropy(kHeadWeight, options.loss_chunk);
+  }
   return options.z_loss > 0 ? WithZLoss(CrossEntropy, options.z_loss)
                             : LossFunction::OfAnyPrecision(CrossEntropy);
 }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <system_error>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,48 @@ namespace {
 bool IsFolder(const std::string& path) {
   std::error_code error;
   return !path.empty() && std::filesystem::is_directory(path, error);
+}
+
+// `given`, if it is.
+void Put(int64_t given, int64_t* size) {
+  if (given != 0) *size = given;
+}
+
+// --layers and its like, which the registry has found to suit the model.
+TransformerOptions WithSizes(TransformerOptions model,
+                             const TrainOptions& options) {
+  std::visit(
+      [&](auto& its) {
+        Put(options.layers, &its.layers);
+        Put(options.width, &its.width);
+        Put(options.heads, &its.heads);
+      },
+      model);
+  if (auto* llama = std::get_if<LlamaOptions>(&model)) {
+    Put(options.kv_heads, &llama->kv_heads);
+    Put(options.ffn_width, &llama->ffn_width);
+  }
+  return model;
+}
+
+std::optional<Transformer> SizedTransformer(const TrainOptions& options) {
+  auto named = NamedTransformer(options.model);
+  if (!named.has_value()) return named;
+  named->model = WithSizes(named->model, options);
+  named->config = WriteModelConfig(named->model);
+  return named;
+}
+
+// A folder's model has sizes of its own.
+absl::Status CheckSizes(const TrainOptions& options) {
+  if (options.layers == 0 && options.width == 0 && options.heads == 0 &&
+      options.kv_heads == 0 && options.ffn_width == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--init_from=", options.init_from,
+      " has the sizes of its model: leave --layers, --width, --heads, "
+      "--kv_heads and --ffn_width out"));
 }
 
 absl::Status CheckNamed(const TrainOptions& options,
@@ -59,7 +102,8 @@ absl::StatusOr<std::optional<Transformer>> TransformerOf(
     return absl::InvalidArgumentError(absl::StrCat(
         "--init_from=", path, ": there is no such folder or file"));
   }
-  if (!IsFolder(path)) return NamedTransformer(options.model);
+  if (!IsFolder(path)) return SizedTransformer(options);
+  TANDEM_RETURN_IF_ERROR(CheckSizes(options));
   const auto transformer =
       ReadTransformer(absl::StrCat(path, "/", kConfigFile));
   if (!transformer.ok()) {

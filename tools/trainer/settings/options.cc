@@ -59,6 +59,21 @@ absl::Status CheckData(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckLossChunk(const TrainOptions& options) {
+  if (options.loss_chunk == 0) return absl::OkStatus();
+  if (options.z_loss > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--loss_chunk=", options.loss_chunk,
+        " computes no logits for --z_loss to look at: leave one out"));
+  }
+  if (options.strategy != "data_parallel") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--loss_chunk=", options.loss_chunk,
+      " hands the head's weight to the loss, but --strategy=data_parallel "
+      "gathers samples from its devices alone: use --strategy=ddp with a rank "
+      "a device"));
+}
+
 absl::Status CheckClipping(const TrainOptions& options) {
   if (!(options.clip_grad_norm_type > 0)) {
     return absl::InvalidArgumentError(
@@ -145,23 +160,6 @@ absl::Status CheckReproducible(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status CheckInitialWeights(const TrainOptions& options) {
-  if (options.eval_only && options.resume.empty() &&
-      options.init_from.empty()) {
-    return absl::InvalidArgumentError(
-        "--eval_only evaluates a checkpoint: name it with --resume=PATH, or "
-        "weights with --init_from=PATH");
-  }
-  const bool allows =
-      !options.allow_missing.empty() || !options.allow_unexpected.empty();
-  if (!allows || (!options.init_from.empty() && options.resume.empty())) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      "--allow_missing and --allow_unexpected are for --init_from=PATH, "
-      "without --resume, whose checkpoint is whole: leave them out");
-}
-
 absl::Status CheckTogether(const TrainOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckBackend(options));
   TANDEM_RETURN_IF_ERROR(CheckPrecision(options));
@@ -216,6 +214,7 @@ absl::Status Validate(const TrainOptions& options) {
   // How many replicas there are is known later, but for a pipeline.
   TANDEM_RETURN_IF_ERROR(
       CheckReplicas(options, options.strategy == "pipeline" ? 1 : 2));
+  TANDEM_RETURN_IF_ERROR(CheckLossChunk(options));
   TANDEM_RETURN_IF_ERROR(CheckClipping(options));
   TANDEM_RETURN_IF_ERROR(CheckWeightDecay(options));
   TANDEM_RETURN_IF_ERROR(CheckCheckpointing(options));

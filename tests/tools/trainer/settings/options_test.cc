@@ -178,6 +178,16 @@ INSTANTIATE_TEST_SUITE_P(
                     o.synthetic_shape = {3, 8, 8};
                   },
                   "--synthetic_shape=3,8,8"},
+        BadOption{[](TrainOptions& o) {
+                    o.loss_chunk = 8;
+                    o.z_loss = 1;
+                  },
+                  "--loss_chunk=8 computes no logits for --z_loss"},
+        BadOption{[](TrainOptions& o) {
+                    o.loss_chunk = 8;
+                    o.strategy = "data_parallel";
+                  },
+                  "--strategy=data_parallel gathers samples"},
         BadOption{[](TrainOptions& o) { o.vocabulary = 9; },
                   "--vocabulary=9 is for --dataset=tokens"},
         BadOption{[](TrainOptions& o) { o.context = 9; },

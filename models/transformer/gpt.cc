@@ -1,4 +1,4 @@
-#include "models/gpt.h"
+#include "models/transformer/gpt.h"
 
 #include <string>
 #include <utility>
