@@ -11,9 +11,10 @@
 
 namespace tandem {
 
-// What is not GPT-2 as models/transformer/gpt.h has it (another activation, a scaling of
-// attention by layers, cross-attention) is an error of `fields`. `note`, when
-// it is set: what the config asks for beside, and is not done (dropout).
+// What is not GPT-2 as models/transformer/gpt.h has it (another activation, a
+// scaling of attention by layers, cross-attention) is an error of `fields`.
+// `note`, when it is set: what the config asks for beside, and is not done
+// (dropout).
 GptOptions ReadGpt2Config(ConfigFields& fields, std::string* note);
 
 nlohmann::ordered_json WriteGpt2Config(const GptOptions& options);
