@@ -51,6 +51,10 @@ GptOptions ReadGpt2Config(ConfigFields& fields, std::string* note) {
 }
 
 nlohmann::ordered_json WriteGpt2Config(const GptOptions& options) {
+  // GPT-2's <|endoftext|>, which transformers takes for granted.
+  constexpr int64_t kEndOfText = 50256;
+  nlohmann::ordered_json ends_text;
+  if (options.vocabulary > kEndOfText) ends_text = kEndOfText;
   return {{"architectures", {"GPT2LMHeadModel"}},
           {"model_type", "gpt2"},
           {"vocab_size", options.vocabulary},
@@ -64,6 +68,8 @@ nlohmann::ordered_json WriteGpt2Config(const GptOptions& options) {
           {"resid_pdrop", 0.0},
           {"embd_pdrop", 0.0},
           {"attn_pdrop", 0.0},
+          {"bos_token_id", ends_text},
+          {"eos_token_id", ends_text},
           {"tie_word_embeddings", options.ties_lm_head}};
 }
 
