@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/loss/deferred_score.h"
-#include "models/functions/cross_entropy_function.h"
 
 namespace tandem {
 namespace {
@@ -39,12 +38,8 @@ DeferredScore ScoreOf(const CrossEntropyResult& result,
   return DeferScore(known, at::stack(sums));
 }
 
-LossResult Loss(const at::Tensor& outputs, const at::Tensor& targets,
-                const Ignored& ignored) {
-  CheckShapes(outputs, targets);
-  const at::Tensor rows = outputs.reshape({targets.numel(), outputs.size(-1)});
-  const at::Tensor labels = targets.reshape({targets.numel()});
-  const CrossEntropyResult result = CrossEntropyFunction(rows, labels, ignored);
+LossResult Reduced(const CrossEntropyResult& result, const at::Tensor& labels,
+                   const Ignored& ignored) {
   const auto [score, sums] = ScoreOf(result, labels, ignored);
   if (!ignored) return {result.losses.mean(), score, sums};
   // How many are left only the device knows yet.
@@ -52,10 +47,23 @@ LossResult Loss(const at::Tensor& outputs, const at::Tensor& targets,
   return {result.losses.sum() / count, score, sums};
 }
 
+LossResult Loss(const at::Tensor& outputs, const at::Tensor& targets,
+                const Ignored& ignored) {
+  CheckShapes(outputs, targets);
+  const at::Tensor rows = outputs.reshape({targets.numel(), outputs.size(-1)});
+  const at::Tensor labels = targets.reshape({targets.numel()});
+  return Reduced(CrossEntropyFunction(rows, labels, ignored), labels, ignored);
+}
+
 }  // namespace
 
 LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets) {
   return Loss(outputs, targets, std::nullopt);
+}
+
+LossResult LossOfRows(const CrossEntropyResult& rows,
+                      const at::Tensor& labels) {
+  return Reduced(rows, labels, std::nullopt);
 }
 
 LossFunction CrossEntropyIgnoring(int64_t ignore_index) {

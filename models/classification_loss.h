@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/loss/loss.h"
+#include "models/functions/cross_entropy_function.h"
 
 namespace tandem {
 
@@ -23,7 +24,10 @@ namespace tandem {
 // there (LossResult::sums).
 LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets);
 
-// The same with torch.nn.CrossEntropyLoss's ignore_index, for padding, say:
+// What CrossEntropy makes of each row's: loss and score. labels int64 [n].
+LossResult LossOfRows(const CrossEntropyResult& rows, const at::Tensor& labels);
+
+// CrossEntropy with torch.nn.CrossEntropyLoss's ignore_index, for padding, say:
 // targets of this number are no predictions. They have no part in loss, score
 // and gradient, and batches weigh by the targets that are left
 // (LossFunction::weight). Without any left the loss is 0, and so is its

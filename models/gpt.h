@@ -1,51 +1,8 @@
-// GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners",
-// 2019): pre-LayerNorm transformer blocks, tanh-GELU, learned positions; no
-// dropout. State names and shapes are Hugging Face's, c_attn, c_proj and c_fc
-// stored as [in, out], so that checkpoints can be exchanged;
-// lm_head.weight is a parameter of its own here unless it is to be tied to
-// transformer.wte.weight, as GPT-2's is.
-//
-// int64 token numbers [n, tokens], tokens <= context -> logits [n, tokens,
-// vocabulary]. Layers: transformer.wte (of the token), transformer.wpe (of its
-// position), transformer.h.0 ..., transformer.ln_f, lm_head.
+// GPT-2, where it used to be: models/transformer/gpt.h.
 
 #ifndef TANDEM_MODELS_GPT_H_
 #define TANDEM_MODELS_GPT_H_
 
-#include <cstdint>
-
-#include "absl/status/statusor.h"
-#include "core/model/layer.h"
-
-namespace tandem {
-
-struct GptOptions {
-  int64_t layers = 4;
-  int64_t width = 128;
-  int64_t heads = 4;  // divides `width`
-  int64_t context = 128;
-  int64_t vocabulary = 256;
-  bool ties_lm_head = false;  // lm_head.weight is transformer.wte.weight
-};
-
-// Initial values are GPT-2's: weights and embeddings N(0, 0.02), those of the
-// projections onto the residual stream N(0, 0.02 / sqrt(2 x layers)); biases 0;
-// LayerNorm 1 and 0. InvalidArgument for sizes below 1, and for heads that do
-// not divide the width.
-absl::StatusOr<LayerSpecs> Gpt(const GptOptions& options);
-
-// 4 layers, width 128, 4 heads, context 128, vocabulary 256.
-LayerSpecs GptTiny();
-
-// nanoGPT's "baby GPT", of 10.8 million parameters, for texts in bytes: 6
-// layers, width 384, 6 heads, context 256, a tied lm_head. Its vocabulary is
-// 320: the 256 bytes and the end of a text, rounded up to whole vectors.
-GptOptions GptBabyOptions();
-
-// GPT-2's smallest, of 124 million parameters: 12 layers, width 768, 12 heads,
-// context 1024, vocabulary 50257, a tied lm_head.
-GptOptions Gpt2Options();
-
-}  // namespace tandem
+#include "models/transformer/gpt.h"
 
 #endif  // TANDEM_MODELS_GPT_H_

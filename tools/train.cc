@@ -21,6 +21,7 @@
 #include "core/run/run_ranks.h"
 #include "core/run/setup_failure.h"
 #include "tools/trainer/evaluation.h"
+#include "tools/trainer/initial_weights.h"
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/job/job.h"
@@ -30,6 +31,7 @@
 #include "tools/trainer/job/save_folder.h"
 #include "tools/trainer/job/strategy.h"
 #include "tools/trainer/job/threads.h"
+#include "tools/trainer/job/transformer.h"
 #include "tools/trainer/job/world.h"
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/report.h"
@@ -68,8 +70,9 @@ absl::Status SetUp(Job& job) {
   // On what data?
   TANDEM_ASSIGN_OR_RETURN(job.data, OpenData(settings, *job.world));
   // Which model, as layers that are not made yet, and where is it cut?
+  TANDEM_ASSIGN_OR_RETURN(job.transformer, TransformerOf(settings));
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs layers,
-                          LayersOf(settings, *job.data.train));
+                          LayersOf(settings, job.transformer, *job.data.train));
   TANDEM_ASSIGN_OR_RETURN(
       const JobPartition partition,
       PartitionOf(settings, layers, job.devices, *job.data.train, *job.world));
@@ -148,9 +151,13 @@ absl::Status TrainEpoch(Training& run, int64_t epoch) {
   return Evaluate(run.job, run.report, epoch);
 }
 
-// What --resume names, or the beginning.
+// What --resume names, or the beginning, with the weights of --init_from.
 absl::StatusOr<TrainPosition> Resume(Job& job, RunReport& report) {
   const std::string& path = job.options.resume;
+  if (path.empty() && !job.options.init_from.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(const std::string loaded, LoadInitialWeights(job));
+    report.Say(loaded);
+  }
   if (path.empty()) return TrainPosition();
   TANDEM_ASSIGN_OR_RETURN(const TrainPosition position, ResumeJob(job, path));
   job.strategy->ResumeAt(position.step);

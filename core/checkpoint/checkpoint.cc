@@ -19,6 +19,7 @@ namespace {
 constexpr char kOptimizerPrefix[] = "optimizer.";
 constexpr char kVersionKey[] = "tandem.checkpoint";
 constexpr char kVersion[] = "1";
+constexpr char kModelConfigKey[] = "tandem.model_config";
 constexpr char kOptionPrefix[] = "tandem.option.";
 constexpr char kGradScalerPrefix[] = "tandem.grad_scaler.";
 
@@ -72,6 +73,8 @@ absl::StatusOr<TrainingProgress> ProgressOf(
   TANDEM_RETURN_IF_ERROR(
       ReadNumber(metadata, "tandem.world_size", &progress.world_size));
   TANDEM_ASSIGN_OR_RETURN(progress.model, Text(metadata, "tandem.model"));
+  const auto config = metadata.find(kModelConfigKey);
+  if (config != metadata.end()) progress.model_config = config->second;
   for (const auto& [key, value] : metadata) {
     absl::string_view name = key;
     if (absl::ConsumePrefix(&name, kOptionPrefix)) {
@@ -108,6 +111,9 @@ SafetensorsMetadata CheckpointMetadata(const TrainingProgress& progress) {
       {"tandem.world_size", absl::StrCat(progress.world_size)},
       {"tandem.model", progress.model},
   };
+  if (!progress.model_config.empty()) {
+    metadata[kModelConfigKey] = progress.model_config;
+  }
   for (const auto& [name, value] : progress.options) {
     metadata[kOptionPrefix + name] = value;
   }

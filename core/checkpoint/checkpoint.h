@@ -25,6 +25,9 @@ struct TrainingProgress {
   uint64_t seed = 0;
   int64_t world_size = 1;  // of the job that saved
   std::string model;       // as --model has it
+  // Its config.json, as Hugging Face has it; empty: it is of no kind that has
+  // one.
+  std::string model_config;
   // What else decides the model's shape or the job's course: name to value.
   std::map<std::string, std::string> options;
   // Of the loss's scale (core/precision/loss_scale.h), by PyTorch's keys; the
@@ -38,7 +41,8 @@ struct TrainingProgress {
 // (which Hugging Face's loaders ask for) and, in decimal or as they are,
 // "tandem.checkpoint" (the version of this format, 1), "tandem.step",
 // "tandem.epoch", "tandem.sampler_position", "tandem.seed",
-// "tandem.world_size", "tandem.model", "tandem.option.NAME" for each option,
+// "tandem.world_size", "tandem.model", "tandem.model_config" where there is
+// one, "tandem.option.NAME" for each option,
 // and "tandem.grad_scaler.KEY" for each number of that state. What was changed
 // by accident is noticed (core/checkpoint/safetensors_checksums.h).
 

@@ -1,12 +1,8 @@
 #include "core/checkpoint/safetensors.h"
 
 #include <ATen/ops/empty.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,26 +25,19 @@ constexpr char kAdvice[] =
 
 }  // namespace
 
-SafetensorsReader::SafetensorsReader(std::string path, int descriptor,
-                                     Damage damage)
-    : path_(std::move(path)), descriptor_(descriptor), damage_(damage) {}
-
-SafetensorsReader::~SafetensorsReader() { close(descriptor_); }
+SafetensorsReader::SafetensorsReader(RegularFile file, Damage damage)
+    : file_(std::move(file)), damage_(damage) {}
 
 absl::Status SafetensorsReader::Bad(const std::string& why) const {
   return absl::InvalidArgumentError(
-      absl::StrCat(path_, " is not a usable safetensors file: ", why));
+      absl::StrCat(file_.path(), " is not a usable safetensors file: ", why));
 }
 
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
     const std::string& path, Damage damage) {
-  // Opening a pipe would wait for somebody to write.
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  }
+  TANDEM_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
   auto reader = std::unique_ptr<SafetensorsReader>(
-      new SafetensorsReader(path, descriptor, damage));
+      new SafetensorsReader(std::move(file), damage));
   TANDEM_RETURN_IF_ERROR(reader->ReadHeader());
   if (damage == Damage::kRefused) {
     TANDEM_RETURN_IF_ERROR(reader->VerifyHeader());
@@ -57,16 +46,12 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
 }
 
 absl::Status SafetensorsReader::ReadHeader() {
-  struct stat status;
-  if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
-    return Bad("not a regular file");
-  }
-  const uint64_t file_bytes = status.st_size;
+  const uint64_t file_bytes = file_.size();
   uint64_t length;
   if (file_bytes < kLengthBytes) {
     return Bad(absl::StrCat("only ", file_bytes, " bytes long"));
   }
-  TANDEM_RETURN_IF_ERROR(ReadAt(0, &length, kLengthBytes));
+  TANDEM_RETURN_IF_ERROR(file_.ReadAt(0, &length, kLengthBytes));
   if (length > kMaxSafetensorsHeaderBytes) {
     return Bad(absl::StrCat("its first 8 bytes ask for a header of ", length,
                             " bytes; the format allows ",
@@ -78,7 +63,7 @@ absl::Status SafetensorsReader::ReadHeader() {
                             " (truncated?)"));
   }
   std::string json(length, '\0');
-  TANDEM_RETURN_IF_ERROR(ReadAt(kLengthBytes, json.data(), length));
+  TANDEM_RETURN_IF_ERROR(file_.ReadAt(kLengthBytes, json.data(), length));
   data_begin_ = kLengthBytes + length;
   auto header = ParseSafetensorsHeader(json, file_bytes - data_begin_);
   if (!header.ok()) return Bad(std::string(header.status().message()));
@@ -88,26 +73,11 @@ absl::Status SafetensorsReader::ReadHeader() {
     checksums_ = *std::move(checksums);
   } else {
     header_damage_ = absl::DataLossError(absl::StrCat(
-        path_, " is damaged: ", checksums.status().message(), kAdvice));
+        file_.path(), " is damaged: ", checksums.status().message(), kAdvice));
   }
   verified_.resize(entries().size());
   for (size_t i = 0; i < entries().size(); ++i)
     entry_of_[entries()[i].name] = i;
-  return absl::OkStatus();
-}
-
-absl::Status SafetensorsReader::ReadAt(uint64_t offset, void* to,
-                                       uint64_t size) const {
-  char* bytes = static_cast<char*>(to);
-  while (size > 0) {
-    const ssize_t got = pread(descriptor_, bytes, size, offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path_));
-    }
-    if (got == 0) return Bad("it became shorter while it was read");
-    bytes += got, offset += got, size -= got;
-  }
   return absl::OkStatus();
 }
 
@@ -127,7 +97,7 @@ absl::Status SafetensorsReader::Compare(const SafetensorsEntry& entry,
   verified_[i] = found == written;
   if (verified_[i]) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(
-      path_, " is damaged: the values of ", entry.name, " (bytes ",
+      file_.path(), " is damaged: the values of ", entry.name, " (bytes ",
       data_begin_ + entry.begin, " to ", data_begin_ + entry.end,
       " of the file) have the checksum ", absl::Hex(found, absl::kZeroPad8),
       ", written was ", absl::Hex(written, absl::kZeroPad8), kAdvice));
@@ -139,7 +109,7 @@ absl::Status SafetensorsReader::Verify(const SafetensorsEntry& entry) {
   uint32_t crc = 0;
   for (uint64_t at = entry.begin; at < entry.end;) {
     const uint64_t size = std::min(kPieceBytes, entry.end - at);
-    TANDEM_RETURN_IF_ERROR(ReadAt(data_begin_ + at, piece.data(), size));
+    TANDEM_RETURN_IF_ERROR(file_.ReadAt(data_begin_ + at, piece.data(), size));
     crc = Crc32(crc, piece.data(), size);
     at += size;
   }
@@ -151,9 +121,9 @@ absl::StatusOr<at::Tensor> SafetensorsReader::Read(
   TANDEM_ASSIGN_OR_RETURN(
       at::Tensor tensor,
       CatchTorchOr([&] { return at::empty(entry.shape, entry.dtype); },
-                   absl::StrCat(path_, ": tensor ", entry.name)));
-  TANDEM_RETURN_IF_ERROR(ReadAt(data_begin_ + entry.begin,
-                                tensor.mutable_data_ptr(), entry.bytes()));
+                   absl::StrCat(file_.path(), ": tensor ", entry.name)));
+  TANDEM_RETURN_IF_ERROR(file_.ReadAt(
+      data_begin_ + entry.begin, tensor.mutable_data_ptr(), entry.bytes()));
   if (damage_ == Damage::kRefused && !IsKnownGood(entry)) {
     TANDEM_RETURN_IF_ERROR(
         Compare(entry, Crc32(0, tensor.const_data_ptr(), entry.bytes())));

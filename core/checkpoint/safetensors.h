@@ -21,6 +21,7 @@
 #include "core/checkpoint/safetensors_header.h"
 #include "core/checkpoint/tensor_stream.h"
 #include "core/files/atomic_file.h"
+#include "core/files/regular_file.h"
 
 namespace tandem {
 
@@ -71,7 +72,6 @@ class SafetensorsReader {
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(
       const std::string& path, Damage damage = Damage::kRefused);
 
-  ~SafetensorsReader();
   SafetensorsReader(const SafetensorsReader&) = delete;
   SafetensorsReader& operator=(const SafetensorsReader&) = delete;
 
@@ -101,15 +101,13 @@ class SafetensorsReader {
   absl::StatusOr<NamedTensors> ReadAll();
 
  private:
-  SafetensorsReader(std::string path, int descriptor, Damage damage);
+  SafetensorsReader(RegularFile file, Damage damage);
   absl::Status ReadHeader();
-  absl::Status ReadAt(uint64_t offset, void* to, uint64_t size) const;
   absl::Status Compare(const SafetensorsEntry& entry, uint32_t found);
   bool IsKnownGood(const SafetensorsEntry& entry) const;
   absl::Status Bad(const std::string& why) const;
 
-  const std::string path_;
-  const int descriptor_;
+  const RegularFile file_;
   const Damage damage_;
   uint64_t data_begin_ = 0;
   SafetensorsHeader header_;

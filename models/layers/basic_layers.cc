@@ -74,9 +74,9 @@ LayerSpec BatchNorm2dLayer(const std::string& name, int64_t channels) {
   });
 }
 
-LayerSpec LayerNormLayer(const std::string& name, int64_t width) {
-  return ModuleLayer<LayerNorm>(name, "LayerNorm", [width] {
-    return std::make_shared<LayerNorm>(width);
+LayerSpec LayerNormLayer(const std::string& name, int64_t width, double eps) {
+  return ModuleLayer<LayerNorm>(name, "LayerNorm", [width, eps] {
+    return std::make_shared<LayerNorm>(width, eps);
   });
 }
 

@@ -38,8 +38,9 @@ LayerSpec Conv2dLayer(const std::string& name, const Conv2dShape& shape,
 // eps 1e-5, momentum 0.1, as in PyTorch.
 LayerSpec BatchNorm2dLayer(const std::string& name, int64_t channels);
 
-// Over the last dimension; eps 1e-5.
-LayerSpec LayerNormLayer(const std::string& name, int64_t width);
+// Over the last dimension.
+LayerSpec LayerNormLayer(const std::string& name, int64_t width,
+                         double eps = 1e-5);
 
 // Not in place: as the first layer of a stage its input is a leaf.
 LayerSpec ReluLayer(const std::string& name);

@@ -12,11 +12,12 @@
 
 namespace tandem {
 
-// torch.nn.LayerNorm(width); eps 1e-5. Runs under a WeightGradientSink.
+// torch.nn.LayerNorm(width, eps). Runs under a WeightGradientSink.
 class LayerNorm : public torch::nn::LayerNormImpl {
  public:
-  explicit LayerNorm(int64_t width)
-      : torch::nn::LayerNormImpl(torch::nn::LayerNormOptions({width})) {}
+  explicit LayerNorm(int64_t width, double eps = 1e-5)
+      : torch::nn::LayerNormImpl(
+            torch::nn::LayerNormOptions({width}).eps(eps)) {}
 
   at::Tensor forward(const at::Tensor& x) {
     return LayerNormFunction(x, weight, bias, options.eps());

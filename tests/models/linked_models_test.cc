@@ -19,8 +19,8 @@
 #include "core/model/layer_links.h"
 #include "core/model/layer_list.h"
 #include "core/random/sample_scope.h"
-#include "models/gpt.h"
 #include "models/mlp_dropout.h"
+#include "models/transformer/gpt.h"
 #include "models/unet.h"
 
 namespace tandem {

@@ -11,6 +11,7 @@
 #include "core/checkpoint/safetensors.h"
 #include "core/comm/group_agreement.h"
 #include "core/precision/loss_scale.h"
+#include "models/hugging_face/model_config.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/job/save_folder.h"
 
@@ -24,6 +25,13 @@ std::map<std::string, std::string> OptionsToKeep(const TrainOptions& options) {
           {"batch_size", absl::StrCat(options.batch_size)}};
 }
 
+// Of what a folder says: its kind.
+std::string ModelNameOf(const Job& job) {
+  const bool from_folder =
+      job.transformer.has_value() && job.transformer->from_folder;
+  return from_folder ? ModelTypeOf(job.transformer->model) : job.options.model;
+}
+
 TrainingProgress ProgressOf(const Job& job, const TrainPosition& position) {
   TrainingProgress progress;
   progress.step = position.step;
@@ -31,7 +39,10 @@ TrainingProgress ProgressOf(const Job& job, const TrainPosition& position) {
   progress.sampler_position = position.sampler.position;
   progress.seed = job.options.seed;
   progress.world_size = job.launch.world_size;
-  progress.model = job.options.model;
+  progress.model = ModelNameOf(job);
+  if (job.transformer.has_value()) {
+    progress.model_config = job.transformer->config;
+  }
   progress.options = OptionsToKeep(job.options);
   if (const LossScale* scale = job.strategy->loss_scale()) {
     progress.grad_scaler = scale->State();
@@ -57,11 +68,28 @@ absl::Status CheckSame(const std::string& path, const char* flag,
       then, ", but this one has --", flag, "=", now, ": give the same"));
 }
 
+// By what it computes, where both say so: --model and --init_from may name the
+// same in different ways.
+absl::Status CheckSameModel(const std::string& path,
+                            const TrainingProgress& progress, const Job& job) {
+  if (progress.model_config.empty() || !job.transformer.has_value()) {
+    return CheckSame(path, "model", progress.model, ModelNameOf(job));
+  }
+  const auto then = ReadModelConfig(progress.model_config);
+  if (then.ok() && WriteModelConfig(then->model) ==
+                       WriteModelConfig(job.transformer->model)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--resume=", path, ": the checkpoint is of a model (", progress.model,
+      ") with another configuration than this job's (", ModelNameOf(job),
+      "): give the same --model or --init_from"));
+}
+
 absl::Status CheckFits(const std::string& path,
-                       const TrainingProgress& progress,
-                       const TrainOptions& options) {
-  TANDEM_RETURN_IF_ERROR(
-      CheckSame(path, "model", progress.model, options.model));
+                       const TrainingProgress& progress, const Job& job) {
+  const TrainOptions& options = job.options;
+  TANDEM_RETURN_IF_ERROR(CheckSameModel(path, progress, job));
   // Its weights alone are wanted.
   if (options.eval_only) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(CheckSame(path, "seed", absl::StrCat(progress.seed),
@@ -125,7 +153,7 @@ absl::Status Saver::Save(const TrainPosition& position) {
 absl::StatusOr<TrainPosition> ResumeJob(Job& job, const std::string& path) {
   TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
                           OpenCheckpoint(CheckpointFile(path)));
-  TANDEM_RETURN_IF_ERROR(CheckFits(path, checkpoint.progress, job.options));
+  TANDEM_RETURN_IF_ERROR(CheckFits(path, checkpoint.progress, job));
   TANDEM_RETURN_IF_ERROR(CompareProgress(job, checkpoint.progress));
   const bool trains = !job.options.eval_only;
   Strategy& strategy = *job.strategy;

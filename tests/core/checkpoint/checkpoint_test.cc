@@ -46,6 +46,7 @@ TrainingProgress Progress() {
   progress.seed = std::numeric_limits<uint64_t>::max();
   progress.world_size = 3;
   progress.model = "mlp_small";
+  progress.model_config = "{\n  \"model_type\": \"gpt2\"\n}\n";
   progress.options = {{"classes", "10"}, {"empty", ""}};
   progress.grad_scaler = {{"scale", 0.1F}, {"_growth_tracker", 1e15 + 1}};
   return progress;
@@ -81,6 +82,7 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
   EXPECT_EQ(loaded->progress.seed, Progress().seed);
   EXPECT_EQ(loaded->progress.world_size, 3);
   EXPECT_EQ(loaded->progress.model, "mlp_small");
+  EXPECT_EQ(loaded->progress.model_config, Progress().model_config);
   EXPECT_EQ(loaded->progress.options, Progress().options);
   EXPECT_EQ(loaded->progress.grad_scaler, Progress().grad_scaler);
 }

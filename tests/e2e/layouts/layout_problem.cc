@@ -7,9 +7,9 @@
 
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
-#include "models/gpt.h"
 #include "models/mlp_dropout.h"
 #include "models/resnet.h"
+#include "models/transformer/gpt.h"
 #include "parallel/balance/cut.h"
 #include "parallel/data_parallel/replicated_layers.h"
 #include "tests/parallel/matrix/matrix_problem.h"

@@ -15,8 +15,8 @@
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
 #include "core/testing/device_types.h"
-#include "models/gpt.h"
 #include "models/resnet.h"
+#include "models/transformer/gpt.h"
 #include "models/unet.h"
 
 namespace tandem {

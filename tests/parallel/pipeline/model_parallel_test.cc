@@ -23,12 +23,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
-#include "models/gpt.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/tied_linear.h"
 #include "models/mlp.h"
 #include "models/resnet.h"
 #include "models/toy.h"
+#include "models/transformer/gpt.h"
 #include "parallel/channel/copy_channel.h"
 #include "parallel/optim/make_optimizer.h"
 

@@ -36,7 +36,7 @@
 #include "core/random/random.h"
 #include "core/sim/sim.h"
 #include "models/classification_loss.h"
-#include "models/gpt.h"
+#include "models/transformer/gpt.h"
 #include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/strategy/mesh_strategy.h"

@@ -8,6 +8,7 @@
 #include "core/base/torch_status.h"
 #include "core/program/process.h"
 #include "datasets/loader.h"
+#include "models/hugging_face/model_config.h"
 #include "tools/trainer/job/strategy_name.h"
 #include "tools/trainer/settings/pipeline_layout.h"
 
@@ -85,8 +86,11 @@ JobDescription DescribeJob(const Job& job) {
   // The word that was given, which gives the same job again.
   const bool asked =
       !job.options.strategy.empty() && job.options.strategy != "auto";
+  const bool from_folder =
+      job.transformer.has_value() && job.transformer->from_folder;
   SettingValues resolved = {
-      {"model", job.options.model},
+      {"model",
+       from_folder ? ModelTypeOf(job.transformer->model) : job.options.model},
       {"dataset", job.options.dataset},
       {"training_samples", job.data.train->size()},
       {"test_samples", job.data.test->size()},

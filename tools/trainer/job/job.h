@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "core/mesh/mesh.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/job/data.h"
+#include "tools/trainer/job/transformer.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
@@ -33,6 +35,7 @@ struct Job {
   std::unique_ptr<Communicator> world;
   std::unique_ptr<JobKernels> kernels;  // null: by a fixed rule
   JobData data;
+  std::optional<Transformer> transformer;  // none: another kind of model
   std::unique_ptr<Strategy> strategy;
   std::string partition;  // where the model was cut, for a person
 

@@ -5,9 +5,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/status_macros.h"
 #include "models/channels_last.h"
+#include "models/chunked_loss.h"
 #include "models/classification_loss.h"
+#include "models/hugging_face/model_config.h"
 #include "models/registry.h"
 #include "models/z_loss.h"
 
@@ -25,19 +30,57 @@ std::string FittingDataset(const ModelOptions& model) {
   return other.tokens ? "synthetic_tokens" : "fashion_mnist";
 }
 
+constexpr char kHeadWeight[] = "lm_head.weight";  // GPTs' and Llamas'
+
+absl::StatusOr<LayerSpecs> ForLoss(const TrainOptions& options,
+                                   bool is_transformer, LayerSpecs specs) {
+  if (options.loss_chunk == 0) return specs;
+  if (is_transformer) return WithoutLogits(std::move(specs));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--loss_chunk=", options.loss_chunk,
+      " is for GPTs and Llamas, but --model=", options.model, " was given"));
+}
+
+absl::StatusOr<LayerSpecs> LayersOfFolder(const std::string& folder,
+                                          const TransformerOptions& model,
+                                          const Dataset& data) {
+  const std::vector<int64_t> shape = data.input_shape();
+  if (data.tokens() && shape.size() == 1 && shape[0] <= ContextOf(model) &&
+      data.classes() <= VocabularyOf(model)) {
+    return LayersOf(model);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--init_from=", folder,
+      ": its model takes token numbers [tokens], up to ", ContextOf(model),
+      " of them (--context), from a vocabulary of up to ", VocabularyOf(model),
+      " (--vocabulary), but the data's inputs are [",
+      absl::StrJoin(shape, ", "), "] with ", data.classes(), " classes"));
+}
+
 }  // namespace
 
-absl::StatusOr<LayerSpecs> LayersOf(const TrainOptions& options,
-                                    const Dataset& data) {
+absl::StatusOr<LayerSpecs> LayersOf(
+    const TrainOptions& options, const std::optional<Transformer>& transformer,
+    const Dataset& data) {
+  if (transformer.has_value() && transformer->from_folder) {
+    TANDEM_ASSIGN_OR_RETURN(
+        LayerSpecs specs,
+        LayersOfFolder(options.init_from, transformer->model, data));
+    return ForLoss(options, /*is_transformer=*/true, std::move(specs));
+  }
   ModelOptions model;
   model.name = options.model;
   model.input_shape = data.input_shape();
   model.classes = data.classes();
   model.tokens = data.tokens();
+  model.sizes = {options.layers, options.width, options.heads, options.kv_heads,
+                 options.ffn_width};
   absl::StatusOr<LayerSpecs> specs = MakeModel(model);
   if (specs.ok()) {
-    return options.devices.channels_last ? InChannelsLast(*std::move(specs))
-                                         : *std::move(specs);
+    if (options.devices.channels_last) {
+      specs = InChannelsLast(*std::move(specs));
+    }
+    return ForLoss(options, TakesTokens(options.model), *std::move(specs));
   }
   const std::string fitting = FittingDataset(model);
   if (fitting.empty()) return specs;
@@ -47,6 +90,9 @@ absl::StatusOr<LayerSpecs> LayersOf(const TrainOptions& options,
 }
 
 LossFunction LossOf(const TrainOptions& options) {
+  if (options.loss_chunk > 0) {
+    return ChunkedCrossEntropy(kHeadWeight, options.loss_chunk);
+  }
   return options.z_loss > 0 ? WithZLoss(CrossEntropy, options.z_loss)
                             : LossFunction::OfAnyPrecision(CrossEntropy);
 }

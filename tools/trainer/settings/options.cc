@@ -58,6 +58,21 @@ absl::Status CheckData(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckLossChunk(const TrainOptions& options) {
+  if (options.loss_chunk == 0) return absl::OkStatus();
+  if (options.z_loss > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--loss_chunk=", options.loss_chunk,
+        " computes no logits for --z_loss to look at: leave one out"));
+  }
+  if (options.strategy != "data_parallel") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--loss_chunk=", options.loss_chunk,
+      " hands the head's weight to the loss, but --strategy=data_parallel "
+      "gathers samples from its devices alone: use --strategy=ddp with a rank "
+      "a device"));
+}
+
 absl::Status CheckCheckpointing(const TrainOptions& options) {
   const SelectiveCheckpointing selective = SelectiveOf(options);
   const absl::Status groups = CheckpointedGroups({}, selective).status();
@@ -122,10 +137,7 @@ absl::Status CheckTogether(const TrainOptions& options) {
         "--strategy=data_parallel has on each: use --strategy=ddp with a rank "
         "a device");
   }
-  if (options.eval_only && options.resume.empty()) {
-    return absl::InvalidArgumentError(
-        "--eval_only evaluates a checkpoint: name it with --resume=PATH");
-  }
+  TANDEM_RETURN_IF_ERROR(CheckInitialWeights(options));
   if (options.save_every > 0 && options.save_dir.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--save_every=", options.save_every,
@@ -147,6 +159,7 @@ absl::Status Validate(const TrainOptions& options) {
   TANDEM_RETURN_IF_ERROR(
       CheckReplicas(options, options.strategy == "pipeline" ? 1 : 2));
   TANDEM_RETURN_IF_ERROR(CheckOptimizer(options));
+  TANDEM_RETURN_IF_ERROR(CheckLossChunk(options));
   TANDEM_RETURN_IF_ERROR(CheckCheckpointing(options));
   TANDEM_RETURN_IF_ERROR(CheckData(options));
   TANDEM_RETURN_IF_ERROR(CheckParameterServer(options));

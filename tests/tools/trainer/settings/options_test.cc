@@ -149,6 +149,16 @@ INSTANTIATE_TEST_SUITE_P(
                     o.synthetic_shape = {3, 8, 8};
                   },
                   "--synthetic_shape=3,8,8"},
+        BadOption{[](TrainOptions& o) {
+                    o.loss_chunk = 8;
+                    o.z_loss = 1;
+                  },
+                  "--loss_chunk=8 computes no logits for --z_loss"},
+        BadOption{[](TrainOptions& o) {
+                    o.loss_chunk = 8;
+                    o.strategy = "data_parallel";
+                  },
+                  "--strategy=data_parallel gathers samples"},
         BadOption{[](TrainOptions& o) { o.vocabulary = 9; },
                   "--vocabulary=9 is for --dataset=tokens"},
         BadOption{[](TrainOptions& o) { o.context = 9; },
@@ -320,6 +330,14 @@ INSTANTIATE_TEST_SUITE_P(
                   "--comm_hook=powersgd_fp16 takes over from step to step"},
         BadOption{[](TrainOptions& o) { o.eval_only = true; },
                   "name it with --resume"},
+        BadOption{[](TrainOptions& o) { o.allow_missing = {"lm_head.weight"}; },
+                  "are for --init_from=PATH"},
+        BadOption{[](TrainOptions& o) {
+                    o.init_from = "weights";
+                    o.resume = "checkpoints";
+                    o.allow_unexpected = {"*.bias"};
+                  },
+                  "without --resume"},
         BadOption{[](TrainOptions& o) {
                     o.save_every = 5;
                     o.save_dir.clear();

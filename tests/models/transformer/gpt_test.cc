@@ -1,6 +1,6 @@
 // What torchvision_parity_test cannot say: bits, causality, initial values.
 
-#include "models/gpt.h"
+#include "models/transformer/gpt.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/addmm.h>

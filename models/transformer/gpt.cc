@@ -1,4 +1,4 @@
-#include "models/gpt.h"
+#include "models/transformer/gpt.h"
 
 #include <string>
 #include <utility>
@@ -9,6 +9,7 @@
 #include "models/layers/basic_layers.h"
 #include "models/layers/gpt_block.h"
 #include "models/layers/tied_linear.h"
+#include "models/layers/token_embedding.h"
 
 namespace tandem {
 namespace {
@@ -36,8 +37,8 @@ absl::Status Check(const GptOptions& options) {
 absl::StatusOr<LayerSpecs> Gpt(const GptOptions& options) {
   TANDEM_RETURN_IF_ERROR(Check(options));
   const InitialRule rule = GptInitialValues(options.layers);
-  LayerSpecs specs = {GptTokenEmbedding("transformer.wte", options.vocabulary,
-                                        options.width, rule),
+  LayerSpecs specs = {TokenEmbeddingLayer("transformer.wte", options.vocabulary,
+                                          options.width, rule),
                       GptPositionEmbedding("transformer.wpe", options.context,
                                            options.width, rule)};
   for (int64_t i = 0; i < options.layers; ++i) {
@@ -56,17 +57,6 @@ absl::StatusOr<LayerSpecs> Gpt(const GptOptions& options) {
 }
 
 LayerSpecs GptTiny() { return *Gpt(GptOptions()); }
-
-GptOptions GptBabyOptions() {
-  GptOptions options;
-  options.layers = 6;
-  options.width = 384;
-  options.heads = 6;
-  options.context = 256;
-  options.vocabulary = 320;
-  options.ties_lm_head = true;
-  return options;
-}
 
 GptOptions Gpt2Options() {
   GptOptions options;

@@ -1,0 +1,174 @@
+#include "core/weights/load_plan.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kMostNames = 8;  // in one line
+
+std::string Shortened(const NameList& names) {
+  const size_t shown = std::min(names.size(), kMostNames);
+  const std::string text =
+      absl::StrJoin(names.begin(), names.begin() + shown, ", ");
+  if (shown == names.size()) return text;
+  return absl::StrCat(text, " and ", names.size() - shown, " more");
+}
+
+bool IsAllowed(const std::string& name, const NameList& patterns) {
+  return std::any_of(
+      patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+        return fnmatch(pattern.c_str(), name.c_str(), /*flags=*/0) == 0;
+      });
+}
+
+// By the model's names.
+using Sources = std::map<std::string, const StoredTensor*>;
+
+absl::StatusOr<Sources> TakeNames(const StoredTensors& stored,
+                                  const NameRules& rules, LoadPlan* plan) {
+  Sources sources;
+  for (const StoredTensor& each : stored) {
+    const std::string& name = each.info.name;
+    const StateName is = rules.of ? rules.of(name) : StateName{name, ""};
+    if (!is.left_out.empty()) {
+      plan->by_rule[is.left_out].push_back(name);
+      continue;
+    }
+    const auto [other, is_new] = sources.emplace(is.name, &each);
+    if (is_new) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensors ", other->second->info.name, " and ", name,
+                     " are both ", is.name, " of the model"));
+  }
+  return sources;
+}
+
+// Both names of a tied weight have one source.
+void ShareTied(const NameRules& rules, Sources* sources, LoadPlan* plan) {
+  for (const auto& [copy, first] : rules.tied) {
+    const auto own = sources->find(copy);
+    const auto shared = sources->find(first);
+    if (shared == sources->end()) {
+      if (own != sources->end()) sources->emplace(first, own->second);
+      continue;
+    }
+    if (own != sources->end()) {
+      plan->by_rule[absl::StrCat("tied to ", first)].push_back(
+          own->second->info.name);
+    }
+    (*sources)[copy] = shared->second;
+  }
+}
+
+StoredTensor Renamed(const StoredTensor& tensor, const std::string& name) {
+  StoredTensor renamed = tensor;
+  renamed.info.name = name;
+  return renamed;
+}
+
+// What stands in the way.
+struct Obstacles {
+  NameList missing, unexpected, shapes;
+};
+
+bool IsCopyOfMissing(const std::string& name, const NameRules& rules,
+                     const Sources& sources) {
+  const auto tie = rules.tied.find(name);
+  return tie != rules.tied.end() && sources.count(tie->second) == 0;
+}
+
+void TakeModel(const std::vector<TensorInfo>& model, const NameRules& rules,
+               const LoadAllowances& allowances, const Sources& sources,
+               LoadPlan* plan, Obstacles* obstacles) {
+  for (const TensorInfo& wanted : model) {
+    const auto source = sources.find(wanted.name);
+    if (source == sources.end()) {
+      const bool allowed = IsAllowed(wanted.name, allowances.missing) ||
+                           IsCopyOfMissing(wanted.name, rules, sources);
+      (allowed ? plan->missing : obstacles->missing).push_back(wanted.name);
+    } else if (source->second->info.sizes != wanted.sizes) {
+      const TensorInfo& given = source->second->info;
+      obstacles->shapes.push_back(absl::StrCat(
+          wanted.name, " is [", absl::StrJoin(given.sizes, ", "),
+          "], expected [", absl::StrJoin(wanted.sizes, ", "), "]"));
+    } else {
+      plan->tensors.Add(Renamed(*source->second, wanted.name));
+    }
+  }
+}
+
+void TakeRest(const std::vector<TensorInfo>& model,
+              const LoadAllowances& allowances, const Sources& sources,
+              LoadPlan* plan, Obstacles* obstacles) {
+  std::set<std::string> known;
+  for (const TensorInfo& each : model) known.insert(each.name);
+  for (const auto& [name, source] : sources) {
+    if (known.count(name) > 0) continue;
+    const std::string& stored = source->info.name;
+    const bool allowed = IsAllowed(stored, allowances.unexpected);
+    (allowed ? plan->unexpected : obstacles->unexpected).push_back(stored);
+  }
+}
+
+absl::Status ErrorOf(const Obstacles& obstacles) {
+  std::vector<std::string> errors;
+  if (!obstacles.missing.empty()) {
+    errors.push_back(absl::StrCat("missing: ", Shortened(obstacles.missing)));
+  }
+  if (!obstacles.unexpected.empty()) {
+    errors.push_back(
+        absl::StrCat("left over: ", Shortened(obstacles.unexpected)));
+  }
+  if (!obstacles.shapes.empty()) {
+    errors.push_back(
+        absl::StrCat("of another shape: ", Shortened(obstacles.shapes)));
+  }
+  if (errors.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the tensors are not the model's: ", absl::StrJoin(errors, "; ")));
+}
+
+}  // namespace
+
+absl::StatusOr<LoadPlan> PlanLoading(const StoredTensors& stored,
+                                     const std::vector<TensorInfo>& model,
+                                     const NameRules& rules,
+                                     const LoadAllowances& allowances) {
+  LoadPlan plan;
+  TANDEM_ASSIGN_OR_RETURN(Sources sources, TakeNames(stored, rules, &plan));
+  ShareTied(rules, &sources, &plan);
+  Obstacles obstacles;
+  TakeModel(model, rules, allowances, sources, &plan, &obstacles);
+  TakeRest(model, allowances, sources, &plan, &obstacles);
+  TANDEM_RETURN_IF_ERROR(ErrorOf(obstacles));
+  return plan;
+}
+
+std::string Describe(const LoadPlan& plan) {
+  std::string text = absl::StrCat(plan.tensors.size(), " tensors loaded");
+  for (const auto& [why, names] : plan.by_rule) {
+    absl::StrAppend(&text, "; ", names.size(), " not loaded, ", why, ": ",
+                    Shortened(names));
+  }
+  if (!plan.missing.empty()) {
+    absl::StrAppend(&text, "; missing, as allowed: ", Shortened(plan.missing));
+  }
+  if (!plan.unexpected.empty()) {
+    absl::StrAppend(&text,
+                    "; left over, as allowed: ", Shortened(plan.unexpected));
+  }
+  return text;
+}
+
+}  // namespace tandem

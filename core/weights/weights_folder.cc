@@ -1,0 +1,137 @@
+#include "core/weights/weights_folder.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/checkpoint/safetensors.h"
+#include "core/files/atomic_file.h"
+#include "core/weights/stored_weights.h"
+
+namespace tandem {
+namespace {
+
+// A tensor and what it is to be written as.
+struct Written {
+  const StoredTensor* source;
+  TensorInfo info;
+};
+using Shard = std::vector<Written>;
+
+uint64_t BytesOf(const TensorInfo& info) {
+  uint64_t bytes = c10::elementSize(info.dtype);
+  for (const int64_t size : info.sizes) bytes *= static_cast<uint64_t>(size);
+  return bytes;
+}
+
+std::vector<Shard> Cut(const StoredTensors& tensors,
+                       const WeightsFolderOptions& options) {
+  std::vector<Shard> shards(1);
+  uint64_t bytes = 0;
+  for (const StoredTensor& each : tensors) {
+    Written written = {&each, each.info};
+    if (options.dtype.has_value() && c10::isFloatingType(each.info.dtype)) {
+      written.info.dtype = *options.dtype;
+    }
+    const uint64_t more = BytesOf(written.info);
+    if (!shards.back().empty() && bytes + more > options.max_shard_bytes) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    bytes += more;
+    shards.back().push_back(std::move(written));
+  }
+  return shards;
+}
+
+absl::Status WriteShard(const std::string& path, Shard shard) {
+  SafetensorsWriter writer(path, {{"format", "pt"}});
+  std::sort(shard.begin(), shard.end(), [&](const auto& a, const auto& b) {
+    return writer.ComesBefore(a.info, b.info);
+  });
+  std::vector<TensorInfo> infos;
+  for (const Written& each : shard) infos.push_back(each.info);
+  TANDEM_RETURN_IF_ERROR(writer.Begin(std::move(infos)));
+  for (const Written& each : shard) {
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor stored, each.source->read());
+    TANDEM_ASSIGN_OR_RETURN(
+        const at::Tensor values,
+        CatchTorchOr([&] { return stored.to(each.info.dtype); },
+                     each.info.name));
+    TANDEM_RETURN_IF_ERROR(writer.Add(values));
+  }
+  return writer.Commit();
+}
+
+std::string ShardName(size_t i, size_t shards) {
+  return shards == 1
+             ? std::string(kWeightsFile)
+             : absl::StrFormat("model-%05d-of-%05d.safetensors", i + 1, shards);
+}
+
+std::string IndexOf(const std::vector<Shard>& shards) {
+  nlohmann::json map = nlohmann::json::object();
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    for (const Written& each : shards[i]) {
+      map[each.info.name] = ShardName(i, shards.size());
+      bytes += BytesOf(each.info);
+    }
+  }
+  const nlohmann::json index = {{"metadata", {{"total_size", bytes}}},
+                                {"weight_map", std::move(map)}};
+  return index.dump(2) + "\n";
+}
+
+bool IsWeightsName(const std::string& name) {
+  return name == kWeightsIndexFile || name == kWeightsFile ||
+         (absl::StartsWith(name, "model-") &&
+          absl::EndsWith(name, ".safetensors"));
+}
+
+absl::Status Prepare(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot make ", folder, ": ", error.message()));
+  }
+  if (!HasWeights(folder)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      folder, " has weights already: remove them, or give another folder"));
+}
+
+}  // namespace
+
+bool HasWeights(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (IsWeightsName(entry.path().filename().string())) return true;
+  }
+  return false;
+}
+
+absl::Status WriteWeightsFolder(const std::string& folder,
+                                const StoredTensors& tensors,
+                                const WeightsFolderOptions& options) {
+  TANDEM_RETURN_IF_ERROR(Prepare(folder));
+  const std::vector<Shard> shards = Cut(tensors, options);
+  for (size_t i = 0; i < shards.size(); ++i) {
+    TANDEM_RETURN_IF_ERROR(WriteShard(
+        absl::StrCat(folder, "/", ShardName(i, shards.size())), shards[i]));
+  }
+  if (shards.size() == 1) return absl::OkStatus();
+  return WriteFileAtomically(absl::StrCat(folder, "/", kWeightsIndexFile),
+                             IndexOf(shards));
+}
+
+}  // namespace tandem

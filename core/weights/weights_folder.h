@@ -1,0 +1,39 @@
+// Weights folder: tensors written as Hugging Face's libraries write and read
+// them: model.safetensors, or shards with an index.
+
+#ifndef TANDEM_CORE_WEIGHTS_WEIGHTS_FOLDER_H_
+#define TANDEM_CORE_WEIGHTS_WEIGHTS_FOLDER_H_
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "core/checkpoint/stored_tensors.h"
+
+namespace tandem {
+
+struct WeightsFolderOptions {
+  // Of floating-point values; nothing: as they are stored.
+  std::optional<c10::ScalarType> dtype;
+  // Bytes of values in one file, unless a single tensor has more:
+  // save_pretrained's max_shard_size.
+  uint64_t max_shard_bytes = 5000000000;
+};
+
+// Whether a folder has weights already, under such names.
+bool HasWeights(const std::string& folder);
+
+// Reads the tensors, one at a time, and writes them to `folder`, which is made
+// where it is missing. Shards follow the order of `tensors`. The index comes
+// last: a folder that was not finished is none. FailedPrecondition for a folder
+// that has weights already, which would be read instead, or mixed with these.
+absl::Status WriteWeightsFolder(const std::string& folder,
+                                const StoredTensors& tensors,
+                                const WeightsFolderOptions& options);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_WEIGHTS_WEIGHTS_FOLDER_H_

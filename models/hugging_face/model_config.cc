@@ -1,0 +1,84 @@
+#include "models/hugging_face/model_config.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "models/hugging_face/config_fields.h"
+#include "models/hugging_face/gpt2_config.h"
+#include "models/hugging_face/llama_config.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Text(const Json& config) {
+  return config.dump(2, ' ', /*ensure_ascii=*/true,
+                     Json::error_handler_t::replace) +
+         "\n";
+}
+
+absl::StatusOr<ModelConfig> Read(ConfigFields& fields) {
+  ModelConfig config;
+  const std::string type = fields.Word("model_type", "");
+  if (type == "gpt2") {
+    config.model = ReadGpt2Config(fields, &config.note);
+  } else if (type == "llama") {
+    config.model = ReadLlamaConfig(fields, &config.note);
+  } else {
+    TANDEM_RETURN_IF_ERROR(fields.status());
+    return absl::InvalidArgumentError(absl::StrCat(
+        "its model_type is '", type, "', known here are gpt2 and llama"));
+  }
+  if (fields.Has("quantization_config")) {
+    fields.Refuse("quantization_config", "quantised weights are not read here");
+  }
+  TANDEM_RETURN_IF_ERROR(fields.status());
+  // Sizes that do not go together.
+  TANDEM_RETURN_IF_ERROR(LayersOf(config.model).status());
+  return config;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> ReadModelConfig(absl::string_view text) {
+  TANDEM_ASSIGN_OR_RETURN(ConfigFields fields, ConfigFields::Parse(text));
+  return Read(fields);
+}
+
+std::string WriteModelConfig(const TransformerOptions& model) {
+  if (const auto* gpt = std::get_if<GptOptions>(&model)) {
+    return Text(WriteGpt2Config(*gpt));
+  }
+  return Text(WriteLlamaConfig(std::get<LlamaOptions>(model)));
+}
+
+std::string WithDtype(absl::string_view config, absl::string_view dtype) {
+  Json json = Json::parse(config.begin(), config.end());
+  // The older name, which newer versions read, too.
+  const char* key = json.contains("dtype") ? "dtype" : "torch_dtype";
+  json[key] = std::string(dtype);
+  return Text(json);
+}
+
+std::string ModelTypeOf(const TransformerOptions& model) {
+  return std::holds_alternative<GptOptions>(model) ? "gpt2" : "llama";
+}
+
+int64_t ContextOf(const TransformerOptions& model) {
+  return std::visit([](const auto& options) { return options.context; }, model);
+}
+
+int64_t VocabularyOf(const TransformerOptions& model) {
+  return std::visit([](const auto& options) { return options.vocabulary; },
+                    model);
+}
+
+absl::StatusOr<LayerSpecs> LayersOf(const TransformerOptions& model) {
+  if (const auto* gpt = std::get_if<GptOptions>(&model)) return Gpt(*gpt);
+  return Llama(std::get<LlamaOptions>(model));
+}
+
+}  // namespace tandem

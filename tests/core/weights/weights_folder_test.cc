@@ -1,0 +1,230 @@
+#include "core/weights/weights_folder.h"
+
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "core/checkpoint/safetensors.h"
+#include "core/weights/load_plan.h"
+#include "core/weights/stored_weights.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string NewFolder(const std::string& name) {
+  const std::string folder = absl::StrCat(testing::TempDir(), "/", name);
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return folder;
+}
+
+void Write(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+NamedTensors ThreeTensors() {
+  return {{"a", at::arange(6.f).view({2, 3})},
+          {"b", at::arange(5, at::kLong)},
+          {"c", at::full({4}, 1.0 / 3, at::kFloat)}};
+}
+
+std::map<std::string, at::Tensor> ReadAll(const StoredWeights& weights) {
+  std::map<std::string, at::Tensor> all;
+  for (const StoredTensor& each : weights.tensors) {
+    all[each.info.name] = each.read().value();
+  }
+  return all;
+}
+
+// Three shards of one tensor each.
+std::string ShardedFolder(const std::string& name) {
+  const std::string folder = NewFolder(name);
+  WeightsFolderOptions options;
+  options.max_shard_bytes = 1;
+  EXPECT_TRUE(WriteWeightsFolder(folder, ThreeTensors(), options).ok());
+  return folder;
+}
+
+std::string Shard(const std::string& folder, int i) {
+  return absl::StrCat(folder, "/model-0000", i, "-of-00003.safetensors");
+}
+
+std::string ErrorOf(const std::string& path) {
+  return std::string(OpenWeights(path).status().message());
+}
+
+TEST(WeightsFolderTest, OneFileOrShardsHoldTheSame) {
+  for (const uint64_t most : {uint64_t{1}, uint64_t{64}, uint64_t{1} << 30}) {
+    const std::string folder = NewFolder(absl::StrCat("same", most));
+    WeightsFolderOptions options;
+    options.max_shard_bytes = most;
+    ASSERT_TRUE(WriteWeightsFolder(folder, ThreeTensors(), options).ok());
+    const auto weights = OpenWeights(folder);
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    EXPECT_EQ(weights->files.size(), most == 1 ? 3u : most == 64 ? 2u : 1u);
+    auto all = ReadAll(*weights);
+    ASSERT_EQ(all.size(), 3u);
+    for (const auto& [name, tensor] : ThreeTensors()) {
+      EXPECT_TRUE(at::equal(all[name], tensor)) << name;
+    }
+  }
+}
+
+TEST(WeightsFolderTest, FloatingPointValuesAreConverted) {
+  const std::string folder = NewFolder("converted");
+  WeightsFolderOptions options;
+  options.dtype = at::kBFloat16;
+  ASSERT_TRUE(WriteWeightsFolder(folder, ThreeTensors(), options).ok());
+  auto all = ReadAll(*OpenWeights(folder));
+  EXPECT_EQ(all["b"].scalar_type(), at::kLong);
+  EXPECT_TRUE(at::equal(all["c"],
+                        at::full({4}, 1.0 / 3, at::kFloat).to(at::kBFloat16)));
+}
+
+TEST(WeightsFolderTest, WeightsThatAreThereAreNotMixedWithOthers) {
+  const std::string folder = ShardedFolder("there");
+  const absl::Status status = WriteWeightsFolder(folder, ThreeTensors(), {});
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has weights already"));
+}
+
+TEST(StoredWeightsTest, AFolderWithoutWeightsSaysWhatItLacks) {
+  const std::string folder = NewFolder("empty");
+  EXPECT_THAT(ErrorOf(folder), HasSubstr("has neither model.safetensors"));
+  Write(folder + "/pytorch_model.bin", "");
+  EXPECT_THAT(ErrorOf(folder), HasSubstr("save_pretrained"));
+}
+
+TEST(StoredWeightsTest, ShardsAreThereAndWhole) {
+  const std::string folder = ShardedFolder("missing");
+  fs::remove(Shard(folder, 2));
+  EXPECT_THAT(ErrorOf(folder), HasSubstr(Shard(folder, 2)));
+  fs::copy_file(Shard(folder, 1), Shard(folder, 2));
+  EXPECT_THAT(ErrorOf(folder), HasSubstr("has a tensor a"));  // twice
+}
+
+TEST(StoredWeightsTest, AnIndexIsNotBelieved) {
+  const std::string folder = ShardedFolder("index");
+  const std::string index = folder + "/model.safetensors.index.json";
+  const auto with = [&](const std::string& text) {
+    Write(index, text);
+    return ErrorOf(folder);
+  };
+  EXPECT_THAT(with("{"), HasSubstr("no JSON object"));
+  EXPECT_THAT(with("[]"), HasSubstr("no JSON object"));
+  EXPECT_THAT(with("{\"metadata\": {\"total_size\": NaN}}"),
+              HasSubstr("no JSON object"));
+  EXPECT_THAT(with("{\"weight_map\": []}"), HasSubstr("no object"));
+  EXPECT_THAT(with("{\"weight_map\": {}}"), HasSubstr("is empty"));
+  for (const std::string path :
+       {"../x", "/etc/passwd", "a/b", "..", ".", "", "a\\u0000b"}) {
+    EXPECT_THAT(with("{\"weight_map\": {\"a\": \"" + path + "\"}}"),
+                HasSubstr("the name of a file in the folder"))
+        << path;
+  }
+  EXPECT_THAT(with("{\"weight_map\": {\"a\": 3}}"), HasSubstr("tensor a"));
+  EXPECT_THAT(with("{\"weight_map\": {\"a\": \"model-00001-of-00003"
+                   ".safetensors\", \"d\": \"model-00001-of-00003"
+                   ".safetensors\"}}"),
+              HasSubstr("lacks tensor d"));
+}
+
+TEST(StoredWeightsTest, ATruncatedFolderIsRefusedOrTheSame) {
+  const std::string folder = ShardedFolder("truncated");
+  int refused = 0;
+  for (const std::string& file : {Shard(folder, 1), Shard(folder, 3),
+                                  folder + "/model.safetensors.index.json"}) {
+    const std::string whole = Read(file);
+    for (size_t n = 0; n < whole.size(); n += 7) {
+      Write(file, whole.substr(0, n));
+      const auto weights = OpenWeights(folder);
+      refused += !weights.ok();
+      if (!weights.ok()) continue;
+      for (const auto& [name, tensor] : ThreeTensors()) {
+        EXPECT_TRUE(at::equal(ReadAll(*weights)[name], tensor)) << n;
+      }
+    }
+    Write(file, whole);
+  }
+  EXPECT_GT(refused, 20);
+}
+
+TensorInfo Info(const std::string& name, std::vector<int64_t> sizes) {
+  return {name, at::kFloat, std::move(sizes)};
+}
+
+const std::vector<TensorInfo>& Model() {
+  static const auto* model = new std::vector<TensorInfo>{
+      Info("a", {2, 3}), Info("c", {4}), Info("head", {2, 3})};
+  return *model;
+}
+
+TEST(LoadPlanTest, WhatIsMissingLeftOverOrOfAnotherShapeIsNamed) {
+  const auto plan = PlanLoading(
+      {{"a", at::zeros({3, 2})}, {"d", at::zeros({1})}, {"c", at::zeros({4})}},
+      Model(), NameRules(), LoadAllowances());
+  EXPECT_EQ(plan.status().message(),
+            "the tensors are not the model's: missing: head; left over: d; of "
+            "another shape: a is [3, 2], expected [2, 3]");
+}
+
+TEST(LoadPlanTest, AllowedByNameOrPattern) {
+  const auto plan =
+      PlanLoading({{"a", at::zeros({2, 3})}, {"x.bias", at::zeros({1})}},
+                  Model(), NameRules(), {{"head", "c"}, {"*.bias"}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->missing, ElementsAre("c", "head"));
+  EXPECT_THAT(plan->unexpected, ElementsAre("x.bias"));
+  EXPECT_EQ(Describe(*plan),
+            "1 tensors loaded; missing, as allowed: c, head; left over, as "
+            "allowed: x.bias");
+}
+
+TEST(LoadPlanTest, ATiedWeightIsStoredUnderEitherName) {
+  NameRules rules;
+  rules.tied["head"] = "a";
+  const at::Tensor a = at::ones({2, 3}), other = at::zeros({2, 3});
+  const at::Tensor c = at::zeros({4});
+  for (const NamedTensors& stored :
+       std::vector<NamedTensors>{{{"a", a}, {"c", c}},
+                                 {{"head", a}, {"c", c}},
+                                 {{"head", other}, {"a", a}, {"c", c}}}) {
+    const auto plan = PlanLoading(stored, Model(), rules, LoadAllowances());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_EQ(plan->tensors.size(), 3u);
+    for (const StoredTensor& each : plan->tensors) {
+      if (each.info.name == "c") continue;
+      EXPECT_TRUE(at::equal(each.read().value(), a)) << each.info.name;
+    }
+  }
+}
+
+TEST(LoadPlanTest, TwoTensorsThatAreTheSameAreRefused) {
+  NameRules rules;
+  rules.of = [](const std::string& name) {
+    return name == "mask" ? StateName{"", "a mask"} : StateName{"a", ""};
+  };
+  const auto plan = PlanLoading({{"mask", at::zeros({1})},
+                                 {"p", at::zeros({2, 3})},
+                                 {"q", at::zeros({2, 3})}},
+                                Model(), rules, LoadAllowances());
+  EXPECT_EQ(plan.status().message(), "tensors p and q are both a of the model");
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,199 @@
+// Weights of Hugging Face's folders: trained on in every layout, scored, gone
+// on with, and written back.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/program.h"
+#include "tests/e2e/train/pipeline_runs.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr char kExport[] = "tools/export";
+
+std::string Given(const std::string& name) {
+  return fs::absolute("tests/models/hugging_face/testdata/" + name).string();
+}
+
+Flags Job(const std::string& from, const Flags& more = {}) {
+  return Joined(
+      {"--init_from=" + from, "--dataset=tokens", "--context=8",
+       "--vocabulary=32", "--batch_size=8", "--save_dir=", "--log_every=1",
+       "--max_steps=2", "--reproducible", "--microbatch_size=2"},
+      more);
+}
+
+// Every job's text: 32 tokens, some of them more often.
+Flags WithText(Flags job) {
+  const std::string folder = NewFolder("text");
+  for (const char* name : {"/train.bin", "/val.bin"}) {
+    std::ofstream file(folder + name, std::ios::binary);
+    uint32_t seed = 5;
+    for (int i = 0; i < 400; ++i) {
+      seed = seed * 1664525 + 1013904223;
+      const auto token = static_cast<uint16_t>((seed >> 16) % 32 / (1 + i % 3));
+      file.write(reinterpret_cast<const char*>(&token), 2);
+    }
+  }
+  job.push_back("--data_dir=" + folder);
+  return job;
+}
+
+double ScoreOf(const std::string& from, const Flags& more = {}) {
+  const Events events =
+      RunJobForEvents(WithText(Job(from, Joined({"--eval_only"}, more))));
+  const Events scores = EventsOf(events, "eval");
+  EXPECT_EQ(scores.size(), 1u);
+  return scores.empty() ? 0 : scores[0]["loss"].get<double>();
+}
+
+TEST(InitFromTest, TheSameWeightsInEveryLayout) {
+  for (const std::string name : {"gpt2_tied", "llama_untied_sharded"}) {
+    const Flags job = WithText(Job(Given(name)));
+    ProgramResult said;
+    const std::string one = Fingerprint(RunJobForEvents(job, &said));
+    EXPECT_THAT(said.out, HasSubstr("initial weights from"));
+    EXPECT_THAT(said.out, HasSubstr("tensors loaded"));
+    for (const Flags& layout :
+         std::vector<Flags>{{"--nproc_per_node=2"},
+                            {"--nproc_per_node=2", "--pipe=2"},
+                            {"--nproc_per_node=4", "--pipe=2"}}) {
+      EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, layout))), one);
+    }
+  }
+}
+
+void Export(const Flags& flags) {
+  const ProgramResult result = RunProgram(kExport, flags);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+}
+
+TEST(InitFromTest, WhatWasTrainedIsExportedAndScoresTheSame) {
+  for (const std::string name : {"gpt2_tied", "gpt2_untied_sharded",
+                                 "llama_tied_grouped", "llama_bf16"}) {
+    const std::string saved = NewFolder("saved");
+    const Events trained =
+        RunJobForEvents(WithText(Job(Given(name), {"--save_dir=" + saved})));
+    const std::string out = NewFolder("exported") + "/" + name;
+    Export({"--checkpoint=" + saved, "--output=" + out,
+            "--max_shard_size=" +
+                std::string(name == "gpt2_tied" ? "5GB" : "9KB")});
+    EXPECT_EQ(fs::exists(out + "/model.safetensors"), name == "gpt2_tied");
+    EXPECT_EQ(ScoreOf(out), EventsOf(trained, "eval")[0]["loss"]) << name;
+    EXPECT_NE(ScoreOf(out), ScoreOf(Given(name))) << name;
+  }
+}
+
+TEST(InitFromTest, AJobThatBeganSoIsResumedWithTheSameModel) {
+  const std::string saved = NewFolder("resumed");
+  const Flags job = WithText(Job(Given("gpt2_tied"), {"--max_steps=4"}));
+  const Events straight =
+      RunJobForEvents(Joined(job, {"--save_dir=" + saved, "--save_every=2"}));
+  const Flags resumed = {"--resume=" + saved + "/step-000000002.safetensors"};
+  EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, resumed))),
+            Fingerprint(straight));
+  const ProgramResult other = RunProgram(
+      kTrain, Joined(Joined(job, resumed),
+                     {"--init_from=" + Given("gpt2_untied_sharded")}));
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("with another configuration"));
+}
+
+TEST(InitFromTest, AFileIsOfTheModelThatIsNamed) {
+  const std::string saved = NewFolder("file");
+  const Flags small = SmallJob({"--max_steps=2", "--save_dir=" + saved});
+  RunJobForEvents(small);
+  const std::string file = saved + "/latest.safetensors";
+  RunJobForEvents(SmallJob({"--init_from=" + file, "--max_steps=1"}));
+  const ProgramResult other =
+      RunProgram(kTrain, SmallJob({"--model=mlp_deep", "--init_from=" + file}));
+  EXPECT_NE(other.exit_code, 0);
+  EXPECT_THAT(other.err, HasSubstr("the tensors are not the model's"));
+}
+
+TEST(InitFromTest, WhatIsMissingOrLeftOverPassesByName) {
+  const std::string folder = NewFolder("allowed") + "/gpt2";
+  fs::copy(Given("gpt2_tied"), folder, fs::copy_options::recursive);
+  std::string config = FileContents(folder + "/config.json");
+  config.replace(config.find("\"n_layer\": 2"), 12, "\"n_layer\": 1");
+  const std::string tied = "\"tie_word_embeddings\": true";
+  config.replace(config.find(tied), tied.size(),
+                 "\"tie_word_embeddings\": false");
+  std::ofstream(folder + "/config.json") << config;
+  const Flags job = WithText(Job(folder));
+  const ProgramResult refused = RunProgram(kTrain, job);
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("missing: lm_head.weight; left over: "
+                                     "transformer.h.1.attn.c_attn.bias, "));
+  ProgramResult said;
+  RunJobForEvents(Joined(job, {"--allow_missing=lm_head.weight",
+                               "--allow_unexpected=transformer.h.1.*"}),
+                  &said);
+  EXPECT_THAT(said.out, HasSubstr("16 tensors loaded; missing, as allowed: "
+                                  "lm_head.weight; left over, as allowed: "));
+}
+
+TEST(InitFromTest, WhatCannotBeExportedIsRefused) {
+  const std::string saved = NewFolder("unknown");
+  RunJobForEvents(SmallJob({"--max_steps=1", "--save_dir=" + saved}));
+  const Flags flags = {"--checkpoint=" + saved,
+                       "--output=" + NewFolder("refused")};
+  struct Refusal {
+    Flags flags;
+    std::string message;
+  };
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {{}, "GPT-2s and Llamas can be exported"},
+           {{"--model=gpt_tiny"}, "the tensors are not the model's"},
+           {{"--dtype=int8"}, "expected float32, bfloat16 or float16"},
+           {{"--max_shard_size=5TB"}, "a size such as 5GB"},
+           {{"--output="}, "are both needed"}}) {
+    const ProgramResult result =
+        RunProgram(kExport, Joined(flags, refusal.flags));
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr(refusal.message));
+  }
+}
+
+TEST(InitFromTest, WhatDoesNotFitIsRefused) {
+  const std::string folder = NewFolder("cut") + "/gpt2";
+  fs::copy(Given("gpt2_untied_sharded"), folder, fs::copy_options::recursive);
+  const std::string config = FileContents(folder + "/config.json");
+  const std::string wide = NewFolder("wide") + "/gpt2";
+  fs::copy(folder, wide, fs::copy_options::recursive);
+  std::string wider = config;
+  wider.replace(wider.find("\"n_positions\": 16"), 17, "\"n_positions\": 17");
+  std::ofstream(wide + "/config.json") << wider;
+  fs::remove(folder + "/model-00002-of-00003.safetensors");
+  struct Refusal {
+    std::string from;
+    Flags flags;
+    std::string message;
+  };
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {folder, {}, "model-00002-of-00003.safetensors"},
+           {wide, {}, "transformer.wpe.weight is [16, 16], expected [17, 16]"},
+           {Given("gpt2_tied"), {"--model=gpt2"}, "leave --model out"},
+           {Given("gpt2_tied"), {"--layers=3"}, "leave --layers"},
+           {Given("gpt2_tied"), {"--context=17"}, "up to 16 of them"},
+           {NewFolder("none"), {}, "config.json"},
+           {"/no/such/file", {}, "/no/such/file"}}) {
+    const ProgramResult result =
+        RunProgram(kTrain, WithText(Job(refusal.from, refusal.flags)));
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_THAT(result.err, HasSubstr(refusal.message));
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,76 @@
+// Writes a checkpoint as a folder that Hugging Face's transformers loads.
+// docs/large-models.md, or --help.
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/files/user_path.h"
+#include "core/program/command_line.h"
+#include "tools/exporting.h"
+
+ABSL_FLAG(std::string, checkpoint, "",
+          "Checkpoint to export: a file, or a folder (its latest).");
+ABSL_FLAG(std::string, output, "",
+          "Folder for config.json and the weights; made where it is missing.");
+ABSL_FLAG(std::string, config, "",
+          "A config.json, or its folder, for a checkpoint that does not say "
+          "what its model is, or to be written instead of what it says.");
+ABSL_FLAG(std::string, model, "", "The same by a --model of train: gpt2.");
+ABSL_FLAG(std::string, dtype, "float32",
+          "What weights are written in: float32, bfloat16 or float16.");
+ABSL_FLAG(std::string, max_shard_size, "5GB",
+          "The most values of one file; more make several, with an index.");
+
+namespace tandem {
+namespace {
+
+constexpr char kUsage[] =
+    "Writes a checkpoint as a folder that Hugging Face's transformers loads.\n"
+    "\n"
+    "  export --checkpoint=checkpoints --output=exported\n"
+    "  export --checkpoint=FILE --output=DIR --dtype=bfloat16\n";
+
+absl::StatusOr<std::string> Run(int argc, char** argv) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> rest,
+                          ParseCommandLine(argc, argv, kUsage));
+  if (!rest.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", rest.front(), "' is no flag: see --help"));
+  }
+  ExportOptions options;
+  options.checkpoint = UserPath(absl::GetFlag(FLAGS_checkpoint));
+  options.output = UserPath(absl::GetFlag(FLAGS_output));
+  options.config = UserPath(absl::GetFlag(FLAGS_config));
+  options.model = absl::GetFlag(FLAGS_model);
+  options.dtype = absl::GetFlag(FLAGS_dtype);
+  TANDEM_ASSIGN_OR_RETURN(options.max_shard_bytes,
+                          ParseShardSize(absl::GetFlag(FLAGS_max_shard_size)));
+  if (options.checkpoint.empty() || options.output.empty()) {
+    return absl::InvalidArgumentError(
+        "--checkpoint=FILE and --output=DIR are both needed");
+  }
+  if (!options.config.empty() && !options.model.empty()) {
+    return absl::InvalidArgumentError(
+        "--config and --model both say what the model is: give one of them");
+  }
+  return Export(options);
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  const absl::StatusOr<std::string> done = tandem::Run(argc, argv);
+  if (!done.ok()) {
+    std::fprintf(stderr, "export: %s\n",
+                 std::string(done.status().message()).c_str());
+    return 1;
+  }
+  return std::printf("%s\n", done->c_str()) > 0 ? 0 : 1;
+}

@@ -1,0 +1,141 @@
+#include "tools/exporting.h"
+
+#include <c10/core/ScalarType.h>
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/files/atomic_file.h"
+#include "core/model/layer_list.h"
+#include "core/weights/load_plan.h"
+#include "core/weights/weights_folder.h"
+#include "models/hugging_face/state_names.h"
+#include "tools/trainer/job/save_folder.h"
+#include "tools/trainer/job/transformer.h"
+
+namespace tandem {
+namespace {
+
+absl::StatusOr<c10::ScalarType> DtypeOf(const std::string& name) {
+  const std::map<std::string, c10::ScalarType> known = {
+      {"float32", c10::ScalarType::Float},
+      {"bfloat16", c10::ScalarType::BFloat16},
+      {"float16", c10::ScalarType::Half}};
+  const auto found = known.find(name);
+  if (found != known.end()) return found->second;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--dtype=", name, ": expected float32, bfloat16 or float16"));
+}
+
+absl::StatusOr<Transformer> FromFile(const std::string& path) {
+  std::error_code error;
+  const bool is_folder = std::filesystem::is_directory(path, error);
+  return ReadTransformer(is_folder ? absl::StrCat(path, "/", kConfigFile)
+                                   : path);
+}
+
+// What was given, else what the checkpoint says.
+absl::StatusOr<Transformer> ModelOf(const ExportOptions& options,
+                                    const TrainingProgress& progress) {
+  if (!options.config.empty()) return FromFile(options.config);
+  if (options.model.empty() && !progress.model_config.empty()) {
+    const auto config = ReadModelConfig(progress.model_config);
+    if (!config.ok()) return Annotate(config.status(), options.checkpoint);
+    return Transformer{config->model, progress.model_config, "", false};
+  }
+  const std::string name =
+      options.model.empty() ? progress.model : options.model;
+  const auto named = NamedTransformer(name);
+  if (named.has_value()) return *named;
+  return absl::InvalidArgumentError(absl::StrCat(
+      options.checkpoint, " is of model ", name,
+      ", which transformers does not know by a config.json: GPT-2s and Llamas "
+      "can be exported; --config=FILE or --model=NAME says which it is"));
+}
+
+// By making one layer after the other: of no size but its own.
+absl::StatusOr<std::vector<TensorInfo>> TensorsOf(
+    const TransformerOptions& model) {
+  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, LayersOf(model));
+  std::vector<TensorInfo> infos;
+  for (const LayerSpec& spec : specs) {
+    TANDEM_ASSIGN_OR_RETURN(const LayerList layer, CatchTorchOr([&] {
+                              return MakeLayers({spec}, /*seed=*/0);
+                            }));
+    for (const auto& [name, tensor] : NamedParameters(layer)) {
+      infos.push_back(InfoOf(name, tensor));
+    }
+  }
+  return infos;
+}
+
+// Of the model's tensors those that save_pretrained writes.
+StoredTensors Written(const TransformerOptions& model,
+                      const StoredTensors& tensors) {
+  StoredTensors written;
+  for (const StoredTensor& each : tensors) {
+    if (IsWritten(model, each.info.name)) written.Add(each);
+  }
+  return written;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> Export(const ExportOptions& options) {
+  WeightsFolderOptions writing;
+  writing.max_shard_bytes = options.max_shard_bytes;
+  TANDEM_ASSIGN_OR_RETURN(writing.dtype, DtypeOf(options.dtype));
+  const std::string file = CheckpointFile(options.checkpoint);
+  TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
+                          OpenCheckpoint(file));
+  TANDEM_ASSIGN_OR_RETURN(const Transformer model,
+                          ModelOf(options, checkpoint.progress));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorInfo> tensors,
+                          TensorsOf(model.model));
+  const auto plan = PlanLoading(checkpoint.model, tensors,
+                                StateNamesOf(model.model), LoadAllowances());
+  if (!plan.ok()) return Annotate(plan.status(), file);
+  const StoredTensors written = Written(model.model, plan->tensors);
+  TANDEM_RETURN_IF_ERROR(WriteWeightsFolder(options.output, written, writing));
+  TANDEM_RETURN_IF_ERROR(
+      WriteFileAtomically(absl::StrCat(options.output, "/", kConfigFile),
+                          WithDtype(model.config, options.dtype)));
+  return absl::StrCat(options.output, ": ", ModelTypeOf(model.model), ", ",
+                      written.size(), " tensors in ", options.dtype,
+                      ", from step ", checkpoint.progress.step);
+}
+
+absl::StatusOr<uint64_t> ParseShardSize(const std::string& text) {
+  const std::pair<const char*, uint64_t> units[] = {{"GiB", uint64_t{1} << 30},
+                                                    {"MiB", uint64_t{1} << 20},
+                                                    {"KiB", uint64_t{1} << 10},
+                                                    {"GB", 1000000000},
+                                                    {"MB", 1000000},
+                                                    {"KB", 1000},
+                                                    {"", 1}};
+  for (const auto& [unit, bytes] : units) {
+    absl::string_view number = text;
+    if (!absl::ConsumeSuffix(&number, unit)) continue;
+    uint64_t value = 0;
+    if (absl::SimpleAtoi(number, &value) && value >= 1 && value < 1000000000) {
+      return value * bytes;
+    }
+    break;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--max_shard_size=", text, ": expected a size such as 5GB or 500MB"));
+}
+
+}  // namespace tandem

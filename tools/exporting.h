@@ -1,0 +1,35 @@
+// Export: a checkpoint as a folder that Hugging Face's transformers loads.
+
+#ifndef TANDEM_TOOLS_EXPORTING_H_
+#define TANDEM_TOOLS_EXPORTING_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+struct ExportOptions {
+  std::string checkpoint;  // a file, or a folder's latest
+  std::string output;
+  // What the model is, for a checkpoint that does not say it: a config.json or
+  // its folder, or a model's name. Empty: what the checkpoint says.
+  std::string config;
+  std::string model;
+  std::string dtype = "float32";  // or "bfloat16", "float16"
+  uint64_t max_shard_bytes = 5000000000;
+};
+
+// Writes config.json and the weights, without optimizer state, a tied head once
+// (as save_pretrained does). Says what was written, for a person.
+// InvalidArgument for a checkpoint that is not of the model, naming tensors.
+absl::StatusOr<std::string> Export(const ExportOptions& options);
+
+// "5GB", "500MB", "12KB", "1000": bytes, by powers of 1000, as
+// save_pretrained's max_shard_size; with GiB, MiB, KiB by powers of 1024.
+absl::StatusOr<uint64_t> ParseShardSize(const std::string& text);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_EXPORTING_H_
