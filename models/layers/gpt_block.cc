@@ -6,8 +6,11 @@
 
 #include <cmath>
 #include <memory>
+#include <vector>
 
 #include "absl/strings/match.h"
+#include "models/decoding/cached_attention.h"
+#include "models/decoding/decoding_scope.h"
 #include "models/functions/bias_gelu_function.h"
 #include "models/functions/causal_attention_function.h"
 #include "models/functions/embedding_function.h"
@@ -55,11 +58,25 @@ class Attention : public nn::Module {
                                 std::make_shared<Conv1D>(width, width))) {}
 
   at::Tensor forward(const at::Tensor& x) {
-    return c_proj_->forward(
-        CausalAttentionFunction(c_attn_->forward(x), heads_));
+    const at::Tensor qkv = c_attn_->forward(x);
+    KvCache* const cache = DecodingScope::Current();
+    return c_proj_->forward(cache == nullptr
+                                ? CausalAttentionFunction(qkv, heads_)
+                                : Continue(qkv, *cache));
   }
 
  private:
+  // [n, tokens, 3 * width] -> [n, tokens, width]
+  at::Tensor Continue(const at::Tensor& qkv, KvCache& cache) const {
+    std::vector<at::Tensor> parts = qkv.chunk(3, /*dim=*/-1);
+    for (at::Tensor& part : parts) {
+      part = part.unflatten(2, {heads_, part.size(2) / heads_}).transpose(1, 2);
+    }
+    return CachedAttention(parts[0], parts[1], parts[2], cache)
+        .transpose(1, 2)
+        .flatten(2);
+  }
+
   int64_t heads_;
   std::shared_ptr<Conv1D> c_attn_;
   std::shared_ptr<Conv1D> c_proj_;
@@ -122,8 +139,9 @@ class PositionEmbedding : public nn::Module {
       : weight_(register_parameter("weight", at::empty({context, width}))) {}
 
   at::Tensor forward(const at::Tensor& x) {
+    const int64_t past = DecodingScope::Past();
     const at::Tensor positions =
-        at::arange(x.size(1), x.options().dtype(at::kLong));
+        at::arange(past, past + x.size(1), x.options().dtype(at::kLong));
     return x + EmbeddingFunction(positions, weight_);
   }
 
