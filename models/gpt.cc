@@ -9,6 +9,7 @@
 #include "models/layers/basic_layers.h"
 #include "models/layers/gpt_block.h"
 #include "models/layers/tied_linear.h"
+#include "models/layers/token_embedding.h"
 
 namespace tandem {
 namespace {
@@ -36,8 +37,8 @@ absl::Status Check(const GptOptions& options) {
 absl::StatusOr<LayerSpecs> Gpt(const GptOptions& options) {
   TANDEM_RETURN_IF_ERROR(Check(options));
   const InitialRule rule = GptInitialValues(options.layers);
-  LayerSpecs specs = {GptTokenEmbedding("transformer.wte", options.vocabulary,
-                                        options.width, rule),
+  LayerSpecs specs = {TokenEmbeddingLayer("transformer.wte", options.vocabulary,
+                                          options.width, rule),
                       GptPositionEmbedding("transformer.wpe", options.context,
                                            options.width, rule)};
   for (int64_t i = 0; i < options.layers; ++i) {

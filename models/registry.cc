@@ -1,9 +1,9 @@
 #include "models/registry.h"
 
 #include <map>
+#include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
@@ -13,6 +13,8 @@
 #include "models/mlp_dropout.h"
 #include "models/resnet.h"
 #include "models/toy.h"
+#include "models/transformer/llama.h"
+#include "models/transformer/sizes.h"
 #include "models/unet.h"
 
 namespace tandem {
@@ -70,25 +72,48 @@ absl::StatusOr<LayerSpecs> MakeResnet(const ModelOptions& options) {
   return make({options.input_shape[0], options.classes});
 }
 
-GptOptions TinyOptions() { return GptOptions(); }
-
-GptOptions TinyTiedOptions() {
-  GptOptions options;
-  options.ties_lm_head = true;
-  return options;
+absl::Status CheckTokens(const ModelOptions& options, int64_t context,
+                         int64_t vocabulary) {
+  if (options.input_shape.size() == 1 && options.input_shape[0] <= context &&
+      options.classes <= vocabulary) {
+    return absl::OkStatus();
+  }
+  return CannotTake(
+      options,
+      absl::StrCat("token numbers [tokens], up to ", context,
+                   " of them, from a vocabulary of up to ", vocabulary));
 }
 
-template <GptOptions (*sizes)()>
+// `given`, if it is.
+void Put(int64_t given, int64_t& size) {
+  if (given != 0) size = given;
+}
+
 absl::StatusOr<LayerSpecs> MakeGpt(const ModelOptions& options) {
-  const GptOptions gpt = sizes();
-  if (options.input_shape.size() != 1 || options.input_shape[0] > gpt.context ||
-      options.classes > gpt.vocabulary) {
-    return CannotTake(
-        options,
-        absl::StrCat("token numbers [tokens], up to ", gpt.context,
-                     " of them, from a vocabulary of up to ", gpt.vocabulary));
+  GptOptions gpt = *GptSize(options.name);
+  TANDEM_RETURN_IF_ERROR(CheckTokens(options, gpt.context, gpt.vocabulary));
+  const TransformerSizes& sizes = options.sizes;
+  if (sizes.kv_heads != 0 || sizes.ffn_width != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model ", options.name,
+        " has no kv_heads and no ffn_width of its own: these are the Llamas'"));
   }
+  Put(sizes.layers, gpt.layers);
+  Put(sizes.width, gpt.width);
+  Put(sizes.heads, gpt.heads);
   return Gpt(gpt);
+}
+
+absl::StatusOr<LayerSpecs> MakeLlama(const ModelOptions& options) {
+  LlamaOptions llama = *LlamaSize(options.name);
+  TANDEM_RETURN_IF_ERROR(CheckTokens(options, llama.context, llama.vocabulary));
+  const TransformerSizes& sizes = options.sizes;
+  Put(sizes.layers, llama.layers);
+  Put(sizes.width, llama.width);
+  Put(sizes.heads, llama.heads);
+  Put(sizes.kv_heads, llama.kv_heads);
+  Put(sizes.ffn_width, llama.ffn_width);
+  return Llama(llama);
 }
 
 template <LayerSpecs (*make)()>
@@ -101,12 +126,9 @@ absl::StatusOr<LayerSpecs> MakeToy(const ModelOptions& options) {
   return make();
 }
 
-const std::map<std::string, Maker>& Makers() {
-  static const auto* makers = new std::map<std::string, Maker>{
+std::map<std::string, Maker> MakeMakers() {
+  std::map<std::string, Maker> makers = {
       {"cnn", MakeCnn},
-      {"gpt2", MakeGpt<Gpt2Options>},
-      {"gpt_tiny", MakeGpt<TinyOptions>},
-      {"gpt_tiny_tied", MakeGpt<TinyTiedOptions>},
       {"mlp_deep", MakeMlp<MlpDeep>},
       {"mlp_dropout", MakeMlp<MakeMlpDropout>},
       {"mlp_small", MakeMlp<MlpSmall>},
@@ -118,7 +140,30 @@ const std::map<std::string, Maker>& Makers() {
       {"toy_mp", MakeToy<ToyMpModel>},
       {"unet_tiny", MakeUnetTiny},
   };
+  for (const std::string& name : GptSizes()) makers[name] = MakeGpt;
+  for (const std::string& name : LlamaSizes()) makers[name] = MakeLlama;
+  return makers;
+}
+
+const std::map<std::string, Maker>& Makers() {
+  static const auto* makers = new std::map<std::string, Maker>(MakeMakers());
   return *makers;
+}
+
+absl::Status CheckSizes(const ModelOptions& options) {
+  const TransformerSizes& sizes = options.sizes;
+  const std::pair<const char*, int64_t> all[] = {
+      {"layers", sizes.layers},       {"width", sizes.width},
+      {"heads", sizes.heads},         {"kv_heads", sizes.kv_heads},
+      {"ffn_width", sizes.ffn_width},
+  };
+  for (const auto& [name, size] : all) {
+    if (size == 0 || TakesTokens(options.name)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("model ", options.name, " is of one size, but ", name, " ",
+                     size, " was given: these are transformers' sizes"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckPositive(const ModelOptions& options) {
@@ -129,6 +174,10 @@ absl::Status CheckPositive(const ModelOptions& options) {
 }
 
 }  // namespace
+
+bool TakesTokens(const std::string& name) {
+  return GptSize(name).has_value() || LlamaSize(name).has_value();
+}
 
 std::vector<std::string> KnownModels() {
   std::vector<std::string> names;
@@ -144,7 +193,8 @@ absl::StatusOr<LayerSpecs> MakeModel(const ModelOptions& options) {
                      absl::StrJoin(KnownModels(), ", ")));
   }
   TANDEM_RETURN_IF_ERROR(CheckPositive(options));
-  const bool takes_tokens = absl::StartsWith(options.name, "gpt");
+  TANDEM_RETURN_IF_ERROR(CheckSizes(options));
+  const bool takes_tokens = TakesTokens(options.name);
   if (options.tokens != takes_tokens) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model ", options.name, " takes ",

@@ -12,22 +12,36 @@
 
 namespace tandem {
 
+// Instead of a named transformer's own sizes; 0: its own.
+struct TransformerSizes {
+  int64_t layers = 0;
+  int64_t width = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;   // Llamas' alone
+  int64_t ffn_width = 0;  // Llamas' alone
+};
+
 struct ModelOptions {
   std::string name = "cnn";  // one of KnownModels()
   // Of one sample, without the batch dimension: [channels, height, width], or
-  // [tokens] for the GPTs, or [10] for the toys; an MLP takes any.
+  // [tokens] for the GPTs and Llamas, or [10] for the toys; an MLP takes any.
   std::vector<int64_t> input_shape;
   int64_t classes = 0;  // for tokens, the size of the vocabulary
   bool tokens = false;  // inputs are token numbers (int64), else float32 values
+  TransformerSizes sizes = {};
 };
 
 // cnn, gpt_tiny, mlp_deep, ..., in alphabetical order.
 std::vector<std::string> KnownModels();
 
 // The layers of a model, not made yet. InvalidArgument for a name that is not
-// known (the message lists those that are) and for an input shape or a number
-// of classes that the model cannot take (it says what it takes). Thread-safe.
+// known (the message lists those that are), for an input shape or a number of
+// classes that the model cannot take (it says what it takes), and for sizes
+// that it does not have. Thread-safe.
 absl::StatusOr<LayerSpecs> MakeModel(const ModelOptions& options);
+
+// Whether the model of this name takes token numbers.
+bool TakesTokens(const std::string& name);
 
 }  // namespace tandem
 

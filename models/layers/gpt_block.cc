@@ -120,19 +120,6 @@ class Block : public nn::Module {
   std::shared_ptr<Mlp> mlp_;
 };
 
-class TokenEmbedding : public nn::Module {
- public:
-  TokenEmbedding(int64_t vocabulary, int64_t width)
-      : weight_(register_parameter("weight", at::empty({vocabulary, width}))) {}
-
-  at::Tensor forward(const at::Tensor& tokens) {
-    return EmbeddingFunction(tokens, weight_);
-  }
-
- private:
-  at::Tensor weight_;
-};
-
 class PositionEmbedding : public nn::Module {
  public:
   PositionEmbedding(int64_t context, int64_t width)
@@ -162,14 +149,6 @@ InitialRule GptInitialValues(int64_t blocks) {
                      parameter.generator);
     }
   };
-}
-
-LayerSpec GptTokenEmbedding(const std::string& name, int64_t vocabulary,
-                            int64_t width, const InitialRule& rule) {
-  return ModuleLayer<TokenEmbedding>(
-      name, "Embedding",
-      [=] { return std::make_shared<TokenEmbedding>(vocabulary, width); },
-      rule);
 }
 
 LayerSpec GptPositionEmbedding(const std::string& name, int64_t context,

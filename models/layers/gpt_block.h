@@ -14,11 +14,6 @@ namespace tandem {
 // GPT-2's initial values for a model of so many blocks (see gpt.h).
 InitialRule GptInitialValues(int64_t blocks);
 
-// nn.Embedding, for token numbers.
-// int64 [n, tokens] -> [n, tokens, width]
-LayerSpec GptTokenEmbedding(const std::string& name, int64_t vocabulary,
-                            int64_t width, const InitialRule& rule);
-
 // Adds to each token the embedding of its position.
 // [n, tokens, width], tokens <= context -> [n, tokens, width]
 LayerSpec GptPositionEmbedding(const std::string& name, int64_t context,

@@ -62,4 +62,14 @@ void FillByFormula(const LayerList& layers) {
   }
 }
 
+void FillByFormula(const LayerList& layers, at::ScalarType dtype) {
+  FillByFormula(layers);
+  NamedTensors tensors = NamedParameters(layers);
+  for (auto& buffer : NamedBuffers(layers)) tensors.push_back(buffer);
+  for (auto& item : tensors) {
+    if (!item.second.is_floating_point()) continue;
+    item.second.set_data(item.second.to(dtype));
+  }
+}
+
 }  // namespace tandem

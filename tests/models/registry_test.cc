@@ -6,7 +6,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linspace.h>
 
-#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,10 +23,8 @@ using testing::HasSubstr;
 constexpr int64_t kBatch = 2;
 constexpr uint64_t kSeed = 11;
 
-bool IsGpt(const std::string& name) { return name.substr(0, 3) == "gpt"; }
-
 ModelOptions OptionsFor(const std::string& name) {
-  if (IsGpt(name)) return {name, {128}, 256, true};
+  if (TakesTokens(name)) return {name, {128}, 256, true};
   if (name == "toy" || name == "toy_mp") return {name, {10}, 5};
   return {name, {3, 16, 33}, 7};
 }
@@ -37,7 +34,7 @@ at::Tensor InputFor(const ModelOptions& options) {
   shape.insert(shape.begin(), kBatch);
   int64_t numel = 1;
   for (int64_t size : shape) numel *= size;
-  if (IsGpt(options.name)) {
+  if (TakesTokens(options.name)) {
     return (at::arange(numel, at::kLong) * 5 % 256).view(shape);
   }
   return at::linspace(-1, 1, numel).sin().view(shape);
@@ -56,7 +53,7 @@ class EveryModelTest : public testing::TestWithParam<std::string> {
 TEST_P(EveryModelTest, GivesOneLogitForEachClass) {
   const at::Tensor output = Forward(Make(options_), input_);
   std::vector<int64_t> expected = {kBatch, options_.classes};
-  if (IsGpt(GetParam())) expected = {kBatch, 128, 256};
+  if (TakesTokens(GetParam())) expected = {kBatch, 128, 256};
   EXPECT_EQ(output.sizes().vec(), expected);
   EXPECT_TRUE(output.isfinite().all().item<bool>());
 }
@@ -119,10 +116,14 @@ TEST_P(EveryModelTest, AnotherSeedGivesOtherValues) {
   EXPECT_TRUE(differs);
 }
 
-// But gpt2, which is gpt_tiny_tied in large.
+// Of the GPTs and Llamas the tiny ones: the others are the same in large.
 std::vector<std::string> SmallModels() {
-  std::vector<std::string> names = KnownModels();
-  names.erase(std::find(names.begin(), names.end(), "gpt2"));
+  std::vector<std::string> names;
+  for (const std::string& name : KnownModels()) {
+    if (!TakesTokens(name) || name.find("_tiny") != std::string::npos) {
+      names.push_back(name);
+    }
+  }
   return names;
 }
 
@@ -130,11 +131,14 @@ INSTANTIATE_TEST_SUITE_P(All, EveryModelTest, testing::ValuesIn(SmallModels()),
                          [](const auto& info) { return info.param; });
 
 TEST(RegistryTest, KnowsTheModels) {
-  EXPECT_THAT(KnownModels(),
-              testing::ElementsAre("cnn", "gpt2", "gpt_tiny", "gpt_tiny_tied",
-                                   "mlp_deep", "mlp_dropout", "mlp_small",
-                                   "mlp_wide", "resnet18", "resnet34",
-                                   "resnet50", "toy", "toy_mp", "unet_tiny"));
+  EXPECT_THAT(
+      KnownModels(),
+      testing::ElementsAre(
+          "cnn", "gpt2", "gpt2-large", "gpt2-medium", "gpt2-xl", "gpt_tiny",
+          "gpt_tiny_tied", "llama-2-7b", "llama-3-70b", "llama-3-8b",
+          "llama-3.2-1b", "llama-3.2-3b", "llama_tiny", "llama_tiny_tied",
+          "mlp_deep", "mlp_dropout", "mlp_small", "mlp_wide", "resnet18",
+          "resnet34", "resnet50", "tinyllama", "toy", "toy_mp", "unet_tiny"));
 }
 
 std::string Error(const ModelOptions& options) {
@@ -145,9 +149,11 @@ std::string Error(const ModelOptions& options) {
 
 TEST(RegistryTest, AnUnknownNameListsTheKnownOnes) {
   EXPECT_EQ(Error({"resnet19", {1, 28, 28}, 10}),
-            "unknown model 'resnet19': choose one of cnn, gpt2, gpt_tiny, "
-            "gpt_tiny_tied, mlp_deep, mlp_dropout, mlp_small, mlp_wide, "
-            "resnet18, resnet34, resnet50, toy, toy_mp, unet_tiny");
+            "unknown model 'resnet19': choose one of cnn, gpt2, gpt2-large, "
+            "gpt2-medium, gpt2-xl, gpt_tiny, gpt_tiny_tied, llama-2-7b, "
+            "llama-3-70b, llama-3-8b, llama-3.2-1b, llama-3.2-3b, llama_tiny, "
+            "llama_tiny_tied, mlp_deep, mlp_dropout, mlp_small, mlp_wide, "
+            "resnet18, resnet34, resnet50, tinyllama, toy, toy_mp, unet_tiny");
 }
 
 TEST(RegistryTest, AnInputThatDoesNotFitSaysWhatDoes) {
@@ -170,6 +176,42 @@ TEST(RegistryTest, AnInputThatDoesNotFitSaysWhatDoes) {
   EXPECT_THAT(Error({"gpt_tiny", {128}, 257, true}), HasSubstr("up to 256"));
   EXPECT_THAT(Error({"toy", {11}, 5}), HasSubstr("takes inputs [10]"));
   EXPECT_THAT(Error({"toy_mp", {10}, 6}), HasSubstr("with 5 classes"));
+}
+
+// Nothing is made of the largest.
+TEST(RegistryTest, SizesByNameAreListsOfTheirLayers) {
+  EXPECT_EQ(MakeModel({"gpt2-xl", {1024}, 50257, true})->size(), 48 + 4);
+  EXPECT_EQ(MakeModel({"llama-3-70b", {8192}, 128256, true})->size(), 80 + 3);
+  EXPECT_THAT(Error({"tinyllama", {2049}, 256, true}), HasSubstr("up to 2048"));
+}
+
+TEST(RegistryTest, TransformersTakeOtherSizesThanTheirNamesSay) {
+  const LayerList llama =
+      Make({"llama_tiny", {8}, 256, true, {1, 24, 6, 3, 9}});
+  EXPECT_EQ(llama.size(), 4);
+  const NamedTensors parameters = NamedParameters(llama);
+  const auto shape = [&](const std::string& name) {
+    for (const auto& item : parameters) {
+      if (item.first == name) return item.second.sizes().vec();
+    }
+    return std::vector<int64_t>();
+  };
+  EXPECT_EQ(shape("model.layers.0.self_attn.k_proj.weight"),
+            (std::vector<int64_t>{12, 24}));
+  EXPECT_EQ(shape("model.layers.0.mlp.up_proj.weight"),
+            (std::vector<int64_t>{9, 24}));
+  EXPECT_EQ(MakeModel({"gpt2", {8}, 256, true, {3}})->size(), 3 + 4);
+}
+
+TEST(RegistryTest, SizesThatAModelDoesNotHaveAreRefused) {
+  EXPECT_THAT(Error({"gpt2", {8}, 256, true, {0, 0, 0, 2}}),
+              HasSubstr("model gpt2 has no kv_heads"));
+  EXPECT_THAT(Error({"cnn", {1, 28, 28}, 10, false, {3}}),
+              HasSubstr("model cnn is of one size, but layers 3 was given"));
+  EXPECT_THAT(Error({"llama_tiny", {8}, 256, true, {0, 0, 3}}),
+              HasSubstr("3 heads and 2 kv_heads"));
+  EXPECT_THAT(Error({"llama_tiny", {8}, 256, true, {-1}}),
+              HasSubstr("layers -1: expected 1 or more"));
 }
 
 TEST(RegistryTest, SizesMustBePositive) {

@@ -44,17 +44,6 @@ double Tolerance(at::ScalarType dtype) {
          (dtype == at::kFloat ? kGrowthInFloat : kGrowth);
 }
 
-// Fills by the formula, in float32, and then converts.
-void Fill(const LayerList& layers, at::ScalarType dtype) {
-  FillByFormula(layers);
-  NamedTensors tensors = NamedParameters(layers);
-  for (auto& buffer : NamedBuffers(layers)) tensors.push_back(buffer);
-  for (auto& item : tensors) {
-    if (!item.second.is_floating_point()) continue;
-    item.second.set_data(item.second.to(dtype));
-  }
-}
-
 json Expected(const std::string& model) {
   std::ifstream file("tests/models/testdata/torchvision_parity.json");
   return json::parse(file).at(model);
@@ -109,7 +98,7 @@ void ExpectTorchvisionsNumbers(const std::string& name, MakeResnet make,
                                at::ScalarType dtype) {
   const json expected = Expected(name);
   const LayerList layers = MakeLayers(make({3, 10}), 1);
-  Fill(layers, dtype);
+  FillByFormula(layers, dtype);
   at::Tensor input = at::empty({4, 3, 64, 64});
   FillByFormula("input", input);
   input = input.to(dtype);
@@ -156,7 +145,7 @@ TEST(GptParityTest, ComputesGpt2sNumbers) {
   const at::Tensor positions = at::tensor({0, 1, 2, 63, 127}, at::kLong);
   for (at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     const LayerList layers = MakeLayers(GptTiny(), 1);
-    Fill(layers, dtype);
+    FillByFormula(layers, dtype);
     const at::Tensor logits = Forward(layers, tokens);
     ExpectNear(logits.index_select(1, positions).narrow(2, 0, 16),
                expected.at("logits"));

@@ -1,0 +1,79 @@
+#include "models/functions/swiglu_function.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/silu_backward.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace tandem {
+namespace {
+
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+// The gradient of `gate` from that of silu(gate).
+at::Tensor SiluGradient(const at::Tensor& d, const at::Tensor& gate) {
+  if (!at::GradMode::is_enabled()) return at::silu_backward(d, gate);
+  const at::Tensor share = at::sigmoid(gate);
+  return d * share * (1 + gate * (1 - share));
+}
+
+class SwigluBackward : public torch::autograd::Node {
+ public:
+  SwigluBackward(const at::Tensor& gate, const at::Tensor& up)
+      : gate_(gate, /*is_output=*/false), up_(up, /*is_output=*/false) {}
+
+  std::string name() const override { return "SwigluBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    variable_list results(2);
+    const at::Tensor& dy = gradients[0];
+    if (!dy.defined()) return results;
+    const at::Tensor gate = gate_.unpack(shared_from_this());
+    const at::Tensor up = up_.unpack(shared_from_this());
+    if (task_should_compute_output(0)) {
+      results[0] = SiluGradient(dy * up, gate);
+    }
+    if (task_should_compute_output(1)) results[1] = dy * at::silu(gate);
+    return results;
+  }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    gate_.reset_data();
+    up_.reset_data();
+  }
+
+ private:
+  SavedVariable gate_;
+  SavedVariable up_;
+};
+
+}  // namespace
+
+at::Tensor SwigluFunction(const at::Tensor& gate, const at::Tensor& up) {
+  at::Tensor y;
+  {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    y = at::silu(gate).mul_(up);
+  }
+  if (!torch::autograd::compute_requires_grad(gate, up)) return y;
+  std::shared_ptr<SwigluBackward> node(new SwigluBackward(gate, up),
+                                       torch::autograd::deleteNode);
+  node->set_next_edges(torch::autograd::collect_next_edges(gate, up));
+  torch::autograd::set_history(y, node);
+  return y;
+}
+
+}  // namespace tandem

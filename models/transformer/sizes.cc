@@ -1,0 +1,144 @@
+#include "models/transformer/sizes.h"
+
+#include <map>
+
+namespace tandem {
+namespace {
+
+// With GPT-2's context, vocabulary and tied head.
+GptOptions Gpt2(int64_t layers, int64_t width, int64_t heads) {
+  GptOptions options = Gpt2Options();
+  options.layers = layers;
+  options.width = width;
+  options.heads = heads;
+  return options;
+}
+
+GptOptions GptTinyTied() {
+  GptOptions options;
+  options.ties_lm_head = true;
+  return options;
+}
+
+LlamaOptions TinyTied() {
+  LlamaOptions options;
+  options.ties_lm_head = true;
+  return options;
+}
+
+LlamaOptions Llama2_7b() {
+  LlamaOptions options;
+  options.layers = 32;
+  options.width = 4096;
+  options.ffn_width = 11008;
+  options.heads = 32;
+  options.kv_heads = 32;
+  options.vocabulary = 32000;
+  options.context = 4096;
+  return options;
+}
+
+LlamaOptions TinyLlama() {
+  LlamaOptions options;
+  options.layers = 22;
+  options.width = 2048;
+  options.ffn_width = 5632;
+  options.heads = 32;
+  options.kv_heads = 4;
+  options.vocabulary = 32000;
+  options.context = 2048;
+  return options;
+}
+
+LlamaOptions Llama3_8b() {
+  LlamaOptions options;
+  options.layers = 32;
+  options.width = 4096;
+  options.ffn_width = 14336;
+  options.heads = 32;
+  options.kv_heads = 8;
+  options.vocabulary = 128256;
+  options.context = 8192;
+  options.rope_theta = 500000;
+  return options;
+}
+
+LlamaOptions Llama3_70b() {
+  LlamaOptions options = Llama3_8b();
+  options.layers = 80;
+  options.width = 8192;
+  options.ffn_width = 28672;
+  options.heads = 64;
+  return options;
+}
+
+LlamaOptions Llama3_2(int64_t layers, int64_t width, int64_t heads) {
+  LlamaOptions options = Llama3_8b();
+  options.layers = layers;
+  options.width = width;
+  options.ffn_width = 8192;
+  options.heads = heads;
+  options.context = 131072;
+  options.rope_scaling = Llama3RopeScaling{/*factor=*/32};
+  options.ties_lm_head = true;
+  return options;
+}
+
+const std::map<std::string, GptOptions, std::less<>>& Gpts() {
+  static const auto* sizes = new std::map<std::string, GptOptions, std::less<>>{
+      {"gpt2", Gpt2Options()},
+      {"gpt2-large", Gpt2(36, 1280, 20)},
+      {"gpt2-medium", Gpt2(24, 1024, 16)},
+      {"gpt2-xl", Gpt2(48, 1600, 25)},
+      {"gpt_tiny", GptOptions()},
+      {"gpt_tiny_tied", GptTinyTied()},
+  };
+  return *sizes;
+}
+
+const std::map<std::string, LlamaOptions, std::less<>>& Llamas() {
+  static const auto* sizes =
+      new std::map<std::string, LlamaOptions, std::less<>>{
+          {"llama-2-7b", Llama2_7b()},
+          {"llama-3-70b", Llama3_70b()},
+          {"llama-3-8b", Llama3_8b()},
+          {"llama-3.2-1b", Llama3_2(16, 2048, 32)},
+          {"llama-3.2-3b", Llama3_2(28, 3072, 24)},
+          {"llama_tiny", LlamaOptions()},
+          {"llama_tiny_tied", TinyTied()},
+          {"tinyllama", TinyLlama()},
+      };
+  return *sizes;
+}
+
+template <typename Options>
+std::optional<Options> Find(
+    const std::map<std::string, Options, std::less<>>& sizes,
+    absl::string_view name) {
+  const auto found = sizes.find(name);
+  if (found == sizes.end()) return std::nullopt;
+  return found->second;
+}
+
+template <typename Sizes>
+std::vector<std::string> NamesOf(const Sizes& sizes) {
+  std::vector<std::string> names;
+  for (const auto& item : sizes) names.push_back(item.first);
+  return names;
+}
+
+}  // namespace
+
+std::optional<GptOptions> GptSize(absl::string_view name) {
+  return Find(Gpts(), name);
+}
+
+std::optional<LlamaOptions> LlamaSize(absl::string_view name) {
+  return Find(Llamas(), name);
+}
+
+std::vector<std::string> GptSizes() { return NamesOf(Gpts()); }
+
+std::vector<std::string> LlamaSizes() { return NamesOf(Llamas()); }
+
+}  // namespace tandem

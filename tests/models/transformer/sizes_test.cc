@@ -1,0 +1,71 @@
+// Sizes by name, and the numbers of parameters that were published for them.
+
+#include "models/transformer/sizes.h"
+
+#include <cstdint>
+#include <string>
+
+#include "core/model/layer_list.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "models/transformer/parameter_count.h"
+
+namespace tandem {
+namespace {
+
+TEST(SizesTest, GptsHaveThePublishedNumbersOfParameters) {
+  const auto count = [](const char* name) {
+    return ParameterCount(*GptSize(name));
+  };
+  EXPECT_EQ(count("gpt2"), 124439808);
+  EXPECT_EQ(count("gpt2-medium"), 354823168);
+  EXPECT_EQ(count("gpt2-large"), 774030080);
+  EXPECT_EQ(count("gpt2-xl"), 1557611200);
+}
+
+TEST(SizesTest, LlamasHaveThePublishedNumbersOfParameters) {
+  const auto count = [](const char* name) {
+    return ParameterCount(*LlamaSize(name));
+  };
+  EXPECT_EQ(count("tinyllama"), 1100048384);
+  EXPECT_EQ(count("llama-2-7b"), 6738415616);
+  EXPECT_EQ(count("llama-3-8b"), 8030261248);
+  EXPECT_EQ(count("llama-3-70b"), 70553706496);
+  EXPECT_EQ(count("llama-3.2-1b"), 1235814400);
+  EXPECT_EQ(count("llama-3.2-3b"), 3212749824);
+}
+
+int64_t CountOf(const LayerSpecs& specs, bool ties_lm_head) {
+  int64_t count = 0;
+  for (const auto& item : NamedParameters(MakeLayers(specs, 1))) {
+    if (ties_lm_head && item.first == "lm_head.weight") continue;
+    count += item.second.numel();
+  }
+  return count;
+}
+
+TEST(SizesTest, TheArithmeticIsThatOfModelsThatAreMade) {
+  for (const char* name : {"gpt_tiny", "gpt_tiny_tied"}) {
+    const GptOptions options = *GptSize(name);
+    EXPECT_EQ(ParameterCount(options),
+              CountOf(*Gpt(options), options.ties_lm_head));
+  }
+  for (const char* name : {"llama_tiny", "llama_tiny_tied"}) {
+    LlamaOptions options = *LlamaSize(name);
+    options.attention_bias = true;
+    options.mlp_bias = true;
+    options.head_dim = 6;
+    EXPECT_EQ(ParameterCount(options),
+              CountOf(*Llama(options), options.ties_lm_head));
+  }
+}
+
+TEST(SizesTest, UnknownNamesHaveNone) {
+  EXPECT_FALSE(GptSize("llama_tiny").has_value());
+  EXPECT_FALSE(LlamaSize("gpt2").has_value());
+  EXPECT_THAT(GptSizes(), testing::Contains("gpt2-xl"));
+  EXPECT_THAT(LlamaSizes(), testing::Contains("tinyllama"));
+}
+
+}  // namespace
+}  // namespace tandem
