@@ -27,6 +27,7 @@ from formula_values import fill, uniform  # noqa: E402
 LEAST_GAP = 1e-3
 
 SIZES = {"layers": 3, "width": 24, "heads": 3, "context": 40, "vocabulary": 61}
+LLAMA_SIZES = dict(SIZES, width=32, heads=4, kv_heads=2, ffn_width=40)
 PROMPTS = [[7], [3, 58, 12, 12, 0, 31, 44], list(range(2, 32))]
 
 
@@ -42,6 +43,23 @@ def tiny_gpt2():
         tie_word_embeddings=False,
     )
     return fill(transformers.GPT2LMHeadModel(config)).eval()
+
+
+def tiny_llama():
+    config = transformers.LlamaConfig(
+        num_hidden_layers=LLAMA_SIZES["layers"],
+        hidden_size=LLAMA_SIZES["width"],
+        intermediate_size=LLAMA_SIZES["ffn_width"],
+        num_attention_heads=LLAMA_SIZES["heads"],
+        num_key_value_heads=LLAMA_SIZES["kv_heads"],
+        max_position_embeddings=LLAMA_SIZES["context"],
+        vocab_size=LLAMA_SIZES["vocabulary"],
+        rms_norm_eps=1e-5,
+        bos_token_id=0,
+        eos_token_id=None,
+        tie_word_embeddings=False,
+    )
+    return fill(transformers.LlamaForCausalLM(config)).eval()
 
 
 def greedy(model, prompt):
@@ -85,16 +103,22 @@ def main():
         (1.0, 0, 0.9), (1.0, 0, 0.5), (1.0, 0, 1e-6), (2.5, 0, 0.75),
         (0.8, 6, 0.6), (1.7, 7, 0.95),
     ]
-    model = tiny_gpt2()
+    gpt2, llama = tiny_gpt2(), tiny_llama()
     parity = {
-        "sizes": SIZES,
-        "greedy": [greedy(model, prompt) for prompt in PROMPTS],
+        "gpt2": {
+            "sizes": SIZES,
+            "greedy": [greedy(gpt2, prompt) for prompt in PROMPTS],
+        },
+        "llama": {
+            "sizes": LLAMA_SIZES,
+            "greedy": [greedy(llama, prompt) for prompt in PROMPTS],
+        },
         "logits": logits,
         "warped": [warped(logits, *each) for each in settings],
     }
     path = HERE / "testdata" / "transformers_parity.json"
     path.write_text(json.dumps(parity) + "\n")
-    print(path.stat().st_size, "bytes;", [len(set(g["tokens"])) for g in parity["greedy"]])
+    print(path.stat().st_size, "bytes;", [len(set(g["tokens"])) for m in ("gpt2", "llama") for g in parity[m]["greedy"]])
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
 // Decoding as Hugging Face's transformers does it:
 // make_transformers_parity.py.
 
+#include <ATen/ops/tensor.h>
+
 #include <fstream>
 #include <vector>
-
-#include <ATen/ops/tensor.h>
 
 #include "core/model/layer_list.h"
 #include "gtest/gtest.h"
 #include "models/decoding/generator.h"
 #include "models/decoding/sampling.h"
 #include "models/gpt.h"
+#include "models/transformer/llama.h"
 #include "nlohmann/json.hpp"
 #include "tests/models/formula_values.h"
 
@@ -29,26 +30,49 @@ const Json& Parity() {
   return *parity;
 }
 
-LayerList Layers() {
-  const Json& sizes = Parity().at("sizes");
-  const GptOptions options = {sizes.at("layers"), sizes.at("width"),
-                              sizes.at("heads"), sizes.at("context"),
-                              sizes.at("vocabulary")};
-  LayerList layers = MakeLayers(*Gpt(options), 1);
+LayerList Filled(const LayerSpecs& specs) {
+  LayerList layers = MakeLayers(specs, 1);
   FillByFormula(layers);
   return layers;
 }
 
-TEST(TransformersParityTest, GreedyDecodingGivesItsTokens) {
-  const int64_t context = Parity().at("sizes").at("context");
-  for (const Json& text : Parity().at("greedy")) {
+LayerList Gpt2(const Json& sizes) {
+  return Filled(*Gpt({sizes.at("layers"), sizes.at("width"), sizes.at("heads"),
+                      sizes.at("context"), sizes.at("vocabulary")}));
+}
+
+LayerList TinyLlama(const Json& sizes) {
+  LlamaOptions options;
+  options.layers = sizes.at("layers");
+  options.width = sizes.at("width");
+  options.ffn_width = sizes.at("ffn_width");
+  options.heads = sizes.at("heads");
+  options.kv_heads = sizes.at("kv_heads");
+  options.context = sizes.at("context");
+  options.vocabulary = sizes.at("vocabulary");
+  return Filled(*Llama(options));
+}
+
+void ExpectItsTokens(const Json& model, const LayerList& layers) {
+  const int64_t context = model.at("sizes").at("context");
+  for (const Json& text : model.at("greedy")) {
     GenerationOptions options;
     options.max_new_tokens = context;
     options.sampling.temperature = 0;
     Generator generator =
-        *Generator::Read(Layers(), text.at("prompt").get<Tokens>(), context);
+        *Generator::Read(layers, text.at("prompt").get<Tokens>(), context);
     EXPECT_EQ(*generator.Generate(options), text.at("tokens").get<Tokens>());
   }
+}
+
+TEST(TransformersParityTest, GreedyDecodingOfGpt2GivesItsTokens) {
+  const Json& model = Parity().at("gpt2");
+  ExpectItsTokens(model, Gpt2(model.at("sizes")));
+}
+
+TEST(TransformersParityTest, GreedyDecodingOfLlamaGivesItsTokens) {
+  const Json& model = Parity().at("llama");
+  ExpectItsTokens(model, TinyLlama(model.at("sizes")));
 }
 
 TEST(TransformersParityTest, ProbabilitiesAreThoseOfItsWarpers) {
