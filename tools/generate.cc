@@ -141,8 +141,7 @@ absl::Status PrintTexts(const std::string& prompt, const Tokenizer& tokenizer,
       std::cout << tokenizer.Decode({static_cast<uint32_t>(token)})
                 << std::flush;
     };
-    TANDEM_RETURN_IF_ERROR(
-        generator.Generate(options, sample, print).status());
+    TANDEM_RETURN_IF_ERROR(generator.Generate(options, sample, print).status());
     std::cout << std::endl;
   }
   if (std::cout.good()) return absl::OkStatus();
@@ -172,9 +171,9 @@ absl::Status Run(int argc, char** argv) {
   TANDEM_ASSIGN_OR_RETURN(TrainedModel model,
                           LoadTrainedModel(ModelFromFlags()));
   TANDEM_RETURN_IF_ERROR(CheckTokens(tokens, model.limits.vocabulary));
-  TANDEM_ASSIGN_OR_RETURN(Generator generator,
-                          Generator::Read(std::move(model.layers), tokens,
-                                          model.limits.context));
+  TANDEM_ASSIGN_OR_RETURN(
+      Generator generator,
+      Generator::Read(std::move(model.layers), tokens, model.limits.context));
   return PrintTexts(prompt, *tokenizer, options, generator);
 }
 

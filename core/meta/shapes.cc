@@ -40,9 +40,8 @@ absl::StatusOr<std::vector<TensorShape>> ShapesOf(const LayerSpecs& specs) {
   for (size_t i = 0; i < layers.size(); ++i) {
     for (const auto& parameter : NamedParameters({layers[i]})) {
       shapes.push_back(ShapeOf(parameter, i));
-      shapes.back().tied_to =
-          TiedTo(layers[i].links,
-                 parameter.first.substr(layers[i].name.size() + 1));
+      shapes.back().tied_to = TiedTo(
+          layers[i].links, parameter.first.substr(layers[i].name.size() + 1));
     }
     for (const auto& buffer : NamedBuffers({layers[i]})) {
       shapes.push_back(ShapeOf(buffer, i));

@@ -42,9 +42,9 @@ absl::StatusOr<at::Tensor> Generator::Continue(
   TANDEM_ASSIGN_OR_RETURN(
       const at::Tensor logits, CatchTorchOr([&] {
         const DecodingScope scope(cache_.get());
-        return Forward(layers_, at::tensor(tokens, at::kLong)
-                                    .to(device_)
-                                    .view({1, count}));
+        return Forward(
+            layers_,
+            at::tensor(tokens, at::kLong).to(device_).view({1, count}));
       }));
   if (cache_->past() != past + count) {
     return absl::InvalidArgumentError(

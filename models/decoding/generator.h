@@ -30,10 +30,11 @@ struct GenerationOptions {
 // by one thread at a time.
 class Generator {
  public:
-  // Reads `prompt`. `layers`, in evaluation mode and on `device`, take int64 [1,
-  // tokens] and give logits [1, tokens, vocabulary]; those that mix or number
-  // tokens ask for the KV cache (models/decoding/decoding_scope.h). With the
-  // prompt, texts have up to `capacity` tokens: the model's context or fewer.
+  // Reads `prompt`. `layers`, in evaluation mode and on `device`, take int64
+  // [1, tokens] and give logits [1, tokens, vocabulary]; those that mix or
+  // number tokens ask for the KV cache (models/decoding/decoding_scope.h). With
+  // the prompt, texts have up to `capacity` tokens: the model's context or
+  // fewer.
   //
   // InvalidArgument for an empty prompt, one that is longer than the capacity,
   // layers none of which asks for the cache, and what layers throw.

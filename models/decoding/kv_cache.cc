@@ -27,7 +27,8 @@ void MakeRoom(const at::Tensor& some, int64_t capacity, int64_t kept,
   if (Fits(memory, some)) return;
   TORCH_CHECK_VALUE(
       kept == 0, "KV cache: a layer gives keys or values ", some.sizes(),
-      " [n, kv_heads, tokens, head] after ", kept, " tokens, but its memory is ",
+      " [n, kv_heads, tokens, head] after ", kept,
+      " tokens, but its memory is ",
       memory.defined() ? memory.sizes() : at::IntArrayRef(),
       ": sequences go on with the sizes and layers that they began with");
   memory = at::empty(MemorySizes(some, capacity), some.options());
@@ -57,18 +58,16 @@ size_t KvCache::bytes() const {
 void KvCache::CheckPass(const at::Tensor& keys, const at::Tensor& values) {
   TORCH_CHECK_VALUE(is_in_pass_,
                     "KV cache: keys and values outside of a DecodingScope");
-  TORCH_CHECK_VALUE(keys.dim() == 4 && values.dim() == 4 &&
-                        keys.size(kTokens) == values.size(kTokens) &&
-                        keys.size(kTokens) >= 1,
-                    "KV cache: keys ", keys.sizes(), " and values ",
-                    values.sizes(),
-                    ": expected both as [n, kv_heads, tokens, head], of one or "
-                    "more tokens");
+  TORCH_CHECK_VALUE(
+      keys.dim() == 4 && values.dim() == 4 &&
+          keys.size(kTokens) == values.size(kTokens) && keys.size(kTokens) >= 1,
+      "KV cache: keys ", keys.sizes(), " and values ", values.sizes(),
+      ": expected both as [n, kv_heads, tokens, head], of one or "
+      "more tokens");
   const int64_t tokens = keys.size(kTokens);
   if (tokens_ == 0) tokens_ = tokens;
   TORCH_CHECK_VALUE(tokens == tokens_, "KV cache: an attention layer has ",
-                    tokens, " tokens in a pass in which others have ",
-                    tokens_);
+                    tokens, " tokens in a pass in which others have ", tokens_);
   TORCH_CHECK_VALUE(past_ + tokens <= capacity_, "KV cache: ", tokens,
                     " tokens after ", past_, " exceed its capacity of ",
                     capacity_);

@@ -99,9 +99,8 @@ double Uniform(uint64_t seed, int64_t position, int64_t sample) {
 
 absl::Status CheckSampling(const SamplingOptions& options) {
   if (!(options.temperature >= 0) || std::isinf(options.temperature)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("temperature ", options.temperature,
-                     ": expected 0 (greedy) or more"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "temperature ", options.temperature, ": expected 0 (greedy) or more"));
   }
   if (options.top_k < 0) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -22,7 +22,8 @@ struct SamplingOptions {
   uint64_t seed = 0;
 };
 
-// InvalidArgument for a temperature or top_k below 0, a top_p outside of (0, 1].
+// InvalidArgument for a temperature or top_k below 0, a top_p outside of (0,
+// 1].
 absl::Status CheckSampling(const SamplingOptions& options);
 
 // Each token's probability to be the next, from its logits [vocabulary], of any

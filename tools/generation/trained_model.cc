@@ -16,11 +16,12 @@ namespace tandem {
 namespace {
 
 absl::StatusOr<LayerSpecs> MakeSpecs(const std::string& name,
-                                   const TransformerSizes& sizes) {
+                                     const TransformerSizes& sizes) {
   if (!TakesTokens(name)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "model '", name, "' is none that generates text: expected a "
-        "transformer's name, such as gpt2 or llama-3.2-1b"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("model '", name,
+                     "' is none that generates text: expected a "
+                     "transformer's name, such as gpt2 or llama-3.2-1b"));
   }
   ModelOptions options;
   options.name = name;
@@ -43,7 +44,8 @@ absl::StatusOr<TrainedModel> Load(const TrainedModelOptions& options,
                           OpenCheckpoint(file));
   const std::string& name =
       options.name.empty() ? checkpoint.progress.model : options.name;
-  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, MakeSpecs(name, options.sizes));
+  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs,
+                          MakeSpecs(name, options.sizes));
   TrainedModel model;
   TANDEM_ASSIGN_OR_RETURN(model.layers, MakeModelLayers(specs, /*seed=*/0));
   model.limits = TokenLimitsOf(name);

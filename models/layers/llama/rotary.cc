@@ -40,7 +40,8 @@ std::vector<double> RotaryFrequencies(
   return frequencies;
 }
 
-// A copy, and not at::tensor, which under a MetaScope has no values to write to.
+// A copy, and not at::tensor, which under a MetaScope has no values to write
+// to.
 Rotary::Rotary(const std::vector<double>& frequencies)
     : frequencies_(at::from_blob(const_cast<double*>(frequencies.data()),
                                  {static_cast<int64_t>(frequencies.size())},

@@ -29,8 +29,7 @@ at::Tensor InPasses(const LayerList& layers,
   std::vector<at::Tensor> logits;
   for (const int64_t tokens : passes) {
     const DecodingScope scope(&cache);
-    logits.push_back(
-        Forward(layers, Tokens().narrow(1, cache.past(), tokens)));
+    logits.push_back(Forward(layers, Tokens().narrow(1, cache.past(), tokens)));
   }
   return at::cat(logits, 1);
 }
@@ -44,9 +43,10 @@ TEST(DecodingScopeTest, TokenByTokenGptGivesTheLogitsOfTheWhole) {
     if (parameter.second.dim() > 1) parameter.second.mul_(20);
   }
   const at::Tensor whole = Forward(layers, Tokens());
-  for (const std::vector<int64_t>& passes :
-       {std::vector<int64_t>{9}, {5, 1, 1, 1, 1}, {2, 4, 3},
-        std::vector<int64_t>(9, 1)}) {
+  for (const std::vector<int64_t>& passes : {std::vector<int64_t>{9},
+                                             {5, 1, 1, 1, 1},
+                                             {2, 4, 3},
+                                             std::vector<int64_t>(9, 1)}) {
     const at::Tensor logits = InPasses(layers, passes);
     EXPECT_LE((logits - whole).abs().max().item<double>(),
               1e-5 * whole.abs().max().item<double>())

@@ -91,8 +91,8 @@ TEST(GeneratorTest, WhatCannotBeReadIsRefused) {
   EXPECT_THAT(ErrorOf(Generator::Read(Layers(), Prompt(9), 8)),
               HasSubstr("the prompt has 9 tokens, and the model takes 8"));
   EXPECT_FALSE(Generator::Read(Layers(), {11}, 8).ok());
-  const LayerList stateless = MakeLayers(
-      {GptTokenEmbedding("wte", 11, 12, GptInitialValues(1))}, 1);
+  const LayerList stateless =
+      MakeLayers({GptTokenEmbedding("wte", 11, 12, GptInitialValues(1))}, 1);
   EXPECT_THAT(ErrorOf(Generator::Read(stateless, Prompt(3), 8)),
               HasSubstr("no layer of the model asks for the KV cache"));
 }

@@ -91,9 +91,10 @@ TEST(KvCacheTest, APassThatFailsLeavesItAsItWas) {
 TEST(KvCacheTest, SizesThatDoNotFitAreRefused) {
   KvCache cache(6);
   Pass(cache, 2);
-  EXPECT_THAT(ErrorOf([&] { Pass(cache, 1, 3); }),
-              HasSubstr("keys or values [3, 2, 1, 3] [n, kv_heads, tokens, "
-                        "head] after 2 tokens, but its memory is [1, 2, 6, 3]"));
+  EXPECT_THAT(
+      ErrorOf([&] { Pass(cache, 1, 3); }),
+      HasSubstr("keys or values [3, 2, 1, 3] [n, kv_heads, tokens, "
+                "head] after 2 tokens, but its memory is [1, 2, 6, 3]"));
   EXPECT_THAT(ErrorOf([&] {
                 const DecodingScope scope(&cache);
                 cache.Append(Keys(0, 0, 1), Keys(0, 0, 1));

@@ -42,8 +42,8 @@ TEST(SamplingTest, GreedyTakesTheFirstOfTheMostLikely) {
   EXPECT_THAT(
       Probabilities(at::tensor({1.0, 4.0, 4.0, -1.0}), Options(0, 0, 1)),
       ElementsAre(0, 1, 0, 0));
-  EXPECT_EQ(
-      *SampleToken(at::tensor({1.0, 4.0, 4.0}), Options(0, 0, 1), 3, 0), 1);
+  EXPECT_EQ(*SampleToken(at::tensor({1.0, 4.0, 4.0}), Options(0, 0, 1), 3, 0),
+            1);
 }
 
 TEST(SamplingTest, TemperatureIsAPowerOfProbabilities) {
@@ -102,10 +102,10 @@ TEST(SamplingTest, WhatIsDrawnIsAFunctionOfSeedPositionAndText) {
 TEST(SamplingTest, LogitsThatAreNoNumbersAreRefused) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double bad : {infinity, std::nan("")}) {
-    EXPECT_THAT(std::string(TokenProbabilities(at::tensor({0.0, bad}), {})
-                                .status()
-                                .message()),
-                HasSubstr("the logit of token 1 is "));
+    EXPECT_THAT(
+        std::string(
+            TokenProbabilities(at::tensor({0.0, bad}), {}).status().message()),
+        HasSubstr("the logit of token 1 is "));
   }
   EXPECT_FALSE(TokenProbabilities(at::tensor({-infinity}), {}).ok());
   EXPECT_THAT(Probabilities(at::tensor({0.0, -infinity}), {}),

@@ -76,8 +76,8 @@ TEST(TransformersParityTest, GreedyDecodingOfLlamaGivesItsTokens) {
 }
 
 TEST(TransformersParityTest, ProbabilitiesAreThoseOfItsWarpers) {
-  const at::Tensor logits = at::tensor(
-      Parity().at("logits").get<std::vector<double>>(), at::kDouble);
+  const at::Tensor logits =
+      at::tensor(Parity().at("logits").get<std::vector<double>>(), at::kDouble);
   for (const Json& warped : Parity().at("warped")) {
     SamplingOptions options;
     options.temperature = warped.at("temperature");

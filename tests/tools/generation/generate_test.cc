@@ -56,15 +56,15 @@ class GenerateTest : public testing::Test {
   static std::string Text(const std::string& model, const std::string& flags) {
     const Outcome outcome =
         RunShell(absl::StrCat("tools/generate --checkpoint=", Folder(model),
-                         " --prompt=Hello ", flags));
+                              " --prompt=Hello ", flags));
     EXPECT_EQ(outcome.exit_code, 0);
     return outcome.output;
   }
 
   // What it says when it cannot.
   static std::string Error(const std::string& flags) {
-    const Outcome outcome = RunShell(absl::StrCat("tools/generate ", flags,
-                                             " 2>&1 >/dev/null"));
+    const Outcome outcome =
+        RunShell(absl::StrCat("tools/generate ", flags, " 2>&1 >/dev/null"));
     EXPECT_EQ(outcome.exit_code, 2) << flags;
     EXPECT_THAT(outcome.output, StartsWith("generate: "));
     return outcome.output;
@@ -73,8 +73,7 @@ class GenerateTest : public testing::Test {
 
 TEST_F(GenerateTest, ContinuesThePromptByWhatTrainHasSaved) {
   for (const char* model : {"gpt_tiny", "gpt_tiny_tied", "llama_tiny"}) {
-    const std::string text =
-        Text(model, "--max_new_tokens=20 --temperature=0");
+    const std::string text = Text(model, "--max_new_tokens=20 --temperature=0");
     EXPECT_THAT(text, StartsWith("Hello"));
     EXPECT_EQ(text.size(), 5u + 20 + 1) << model;
     EXPECT_EQ(Text(model, "--max_new_tokens=20 --temperature=0"), text);
@@ -115,21 +114,17 @@ TEST_F(GenerateTest, WhatIsWrongIsSaid) {
   EXPECT_THAT(Error(gpt + "--prompt=A --top_p=0"), HasSubstr("top_p 0: "));
   EXPECT_THAT(Error(gpt + "--prompt=A --num_samples=0"),
               HasSubstr("--num_samples=0"));
-  EXPECT_THAT(Error(gpt + "--prompt=A --tokenizer=none"),
-              HasSubstr("none"));
+  EXPECT_THAT(Error(gpt + "--prompt=A --tokenizer=none"), HasSubstr("none"));
   EXPECT_THAT(Error(gpt + "--prompt=A B"), HasSubstr("'B' is no flag"));
 }
 
 TEST_F(GenerateTest, CheckpointsThatDoNotFitAreRefused) {
-  EXPECT_THAT(Error("--prompt=A --checkpoint=/nowhere"),
-              HasSubstr("/nowhere"));
-  EXPECT_THAT(
-      Error("--prompt=A --checkpoint=tests/tools/generation/BUILD"),
-      HasSubstr("tests/tools/generation/BUILD"));
+  EXPECT_THAT(Error("--prompt=A --checkpoint=/nowhere"), HasSubstr("/nowhere"));
+  EXPECT_THAT(Error("--prompt=A --checkpoint=tests/tools/generation/BUILD"),
+              HasSubstr("tests/tools/generation/BUILD"));
   EXPECT_THAT(Error("--prompt=A --checkpoint=" + Folder("mlp")),
               HasSubstr("model 'mlp_small' is none that generates text"));
-  const std::string gpt =
-      "--prompt=A --checkpoint=" + Folder("gpt_tiny") + " ";
+  const std::string gpt = "--prompt=A --checkpoint=" + Folder("gpt_tiny") + " ";
   EXPECT_THAT(Error(gpt + "--model=llama_tiny"), HasSubstr("model"));
   EXPECT_THAT(Error(gpt + "--layers=3"), HasSubstr("transformer.h.3"));
 }
@@ -137,7 +132,7 @@ TEST_F(GenerateTest, CheckpointsThatDoNotFitAreRefused) {
 TEST_F(GenerateTest, ADamagedCheckpointIsRefused) {
   const std::string file = Folder("damaged");
   ASSERT_EQ(RunShell(absl::StrCat("cp ", Folder("gpt_tiny"),
-                             "/latest.safetensors ", file))
+                                  "/latest.safetensors ", file))
                 .exit_code,
             0);
   std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
