@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "models/gpt.h"
 #include "models/layers/gpt_block.h"
+#include "models/layers/token_embedding.h"
 
 namespace tandem {
 namespace {
@@ -92,7 +93,7 @@ TEST(GeneratorTest, WhatCannotBeReadIsRefused) {
               HasSubstr("the prompt has 9 tokens, and the model takes 8"));
   EXPECT_FALSE(Generator::Read(Layers(), {11}, 8).ok());
   const LayerList stateless =
-      MakeLayers({GptTokenEmbedding("wte", 11, 12, GptInitialValues(1))}, 1);
+      MakeLayers({TokenEmbeddingLayer("wte", 11, 12, GptInitialValues(1))}, 1);
   EXPECT_THAT(ErrorOf(Generator::Read(stateless, Prompt(3), 8)),
               HasSubstr("no layer of the model asks for the KV cache"));
 }
