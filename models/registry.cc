@@ -1,6 +1,7 @@
 #include "models/registry.h"
 
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -195,6 +196,14 @@ absl::Status CheckPositive(const ModelOptions& options) {
 
 bool TakesTokens(const std::string& name) {
   return GptSize(name).has_value() || LlamaSize(name).has_value();
+}
+
+TokenLimits TokenLimitsOf(const std::string& name) {
+  if (const std::optional<GptOptions> gpt = GptSize(name)) {
+    return {gpt->context, gpt->vocabulary};
+  }
+  const LlamaOptions llama = LlamaSize(name).value();
+  return {llama.context, llama.vocabulary};
 }
 
 std::vector<std::string> KnownModels() {

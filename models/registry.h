@@ -43,6 +43,14 @@ absl::StatusOr<LayerSpecs> MakeModel(const ModelOptions& options);
 // Whether the model of this name takes token numbers.
 bool TakesTokens(const std::string& name);
 
+// What a named model that takes token numbers takes at most.
+struct TokenLimits {
+  int64_t context = 0;     // tokens of a sequence
+  int64_t vocabulary = 0;  // token numbers are below it
+};
+// Requires TakesTokens(name).
+TokenLimits TokenLimitsOf(const std::string& name);
+
 }  // namespace tandem
 
 #endif  // TANDEM_MODELS_REGISTRY_H_

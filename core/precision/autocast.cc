@@ -7,6 +7,10 @@ namespace tandem {
 namespace autocast = at::autocast;
 
 AutocastState CurrentAutocast(c10::DeviceType type) {
+  // The meta device has none.
+  if (!autocast::is_autocast_available(type)) {
+    return {type, /*is_enabled=*/false, c10::kFloat};
+  }
   return {type, autocast::is_autocast_enabled(type),
           autocast::get_autocast_dtype(type)};
 }

@@ -4,7 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/from_blob.h>
 
 #include <cmath>
 
@@ -40,8 +40,13 @@ std::vector<double> RotaryFrequencies(
   return frequencies;
 }
 
+// A copy, and not at::tensor, which under a MetaScope has no values to write
+// to.
 Rotary::Rotary(const std::vector<double>& frequencies)
-    : frequencies_(at::tensor(frequencies, at::kDouble)) {}
+    : frequencies_(at::from_blob(const_cast<double*>(frequencies.data()),
+                                 {static_cast<int64_t>(frequencies.size())},
+                                 at::kDouble)
+                       .clone()) {}
 
 at::Tensor Rotary::FrequenciesOn(const at::Tensor& like) {
   absl::MutexLock lock(&mutex_);

@@ -1,0 +1,62 @@
+#include "core/meta/shapes.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/accumulate.h>
+
+#include "core/base/named_tensors.h"
+#include "core/base/status_macros.h"
+#include "core/meta/meta_scope.h"
+#include "core/model/layer_list.h"
+#include "core/model/make_layers.h"
+
+namespace tandem {
+namespace {
+
+TensorShape ShapeOf(const NamedTensors::value_type& tensor, size_t layer) {
+  TensorShape shape;
+  shape.name = tensor.first;
+  shape.sizes = tensor.second.sizes().vec();
+  shape.dtype = tensor.second.scalar_type();
+  shape.layer = layer;
+  return shape;
+}
+
+std::string TiedTo(const LayerLinks& links, const std::string& name) {
+  for (const auto& [own, other] : links.ties) {
+    if (name == own) return other;
+  }
+  return "";
+}
+
+}  // namespace
+
+int64_t TensorShape::numel() const { return c10::multiply_integers(sizes); }
+
+absl::StatusOr<std::vector<TensorShape>> ShapesOf(const LayerSpecs& specs) {
+  const MetaScope no_storage;
+  TANDEM_ASSIGN_OR_RETURN(const LayerList layers,
+                          MakeModelLayers(specs, /*seed=*/0));
+  std::vector<TensorShape> shapes;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    for (const auto& parameter : NamedParameters({layers[i]})) {
+      shapes.push_back(ShapeOf(parameter, i));
+      shapes.back().tied_to = TiedTo(
+          layers[i].links, parameter.first.substr(layers[i].name.size() + 1));
+    }
+    for (const auto& buffer : NamedBuffers({layers[i]})) {
+      shapes.push_back(ShapeOf(buffer, i));
+      shapes.back().is_buffer = true;
+    }
+  }
+  return shapes;
+}
+
+int64_t CountParameters(const std::vector<TensorShape>& shapes) {
+  int64_t count = 0;
+  for (const TensorShape& shape : shapes) {
+    if (!shape.is_buffer && shape.tied_to.empty()) count += shape.numel();
+  }
+  return count;
+}
+
+}  // namespace tandem

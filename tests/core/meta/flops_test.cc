@@ -1,0 +1,60 @@
+#include "core/meta/flops.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+#include "models/gpt.h"
+#include "models/registry.h"
+#include "models/transformer/llama.h"
+#include "models/transformer/sizes.h"
+
+namespace tandem {
+namespace {
+
+double OfImages(const std::string& name, int64_t size) {
+  ModelOptions options;
+  options.name = name;
+  options.input_shape = {3, size, size};
+  options.classes = 1000;
+  return *ForwardFlops(*MakeModel(options), options.input_shape, at::kFloat);
+}
+
+// 2 * tokens * (parameters of products) + both products of attention.
+TEST(ForwardFlopsTest, OfAGptAreTheClosedForm) {
+  const GptOptions gpt;
+  for (const int64_t tokens : {1, 7, 128}) {
+    const double products =
+        12 * gpt.layers * gpt.width * gpt.width + gpt.vocabulary * gpt.width;
+    const double attention = 2 * gpt.layers * tokens * gpt.width;
+    EXPECT_EQ(*ForwardFlops(*Gpt(gpt), {tokens}, at::kLong),
+              2 * tokens * (products + attention))
+        << tokens;
+  }
+}
+
+// Grouped-query attention has fewer keys, not fewer scores.
+TEST(ForwardFlopsTest, OfLlama70bAreTheClosedForm) {
+  const LlamaOptions llama = *LlamaSize("llama-3-70b");
+  const double width = llama.width;
+  const double keys = 1024;
+  const double block =
+      2 * width * width + 2 * width * keys + 3 * width * llama.ffn_width;
+  const double products = llama.layers * block + llama.vocabulary * width;
+  const double tokens = 64;
+  EXPECT_DOUBLE_EQ(*ForwardFlops(*Llama(llama), {64}, at::kLong),
+                   2 * tokens * (products + 2 * llama.layers * tokens * width));
+}
+
+// 1.814 and 4.089 billion multiplications, as published.
+TEST(ForwardFlopsTest, OfResnetsAreTheirConvolutions) {
+  EXPECT_EQ(OfImages("resnet18", 224), 2 * 1814073344.0);
+  EXPECT_EQ(OfImages("resnet50", 224), 2 * 4089184256.0);
+}
+
+TEST(ForwardFlopsTest, AnInputThatDoesNotFitIsAnError) {
+  EXPECT_EQ(ForwardFlops(*Gpt({}), {1, 2, 3}, at::kFloat).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,95 @@
+#include "core/meta/shapes.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <string>
+
+#include "core/model/layer_list.h"
+#include "core/model/make_layers.h"
+#include "core/program/process.h"
+#include "gtest/gtest.h"
+#include "models/gpt.h"
+#include "models/registry.h"
+#include "models/transformer/llama.h"
+#include "models/transformer/sizes.h"
+
+namespace tandem {
+namespace {
+
+LayerSpecs Specs(const std::string& name, bool tokens) {
+  ModelOptions options;
+  options.name = name;
+  options.input_shape =
+      tokens ? std::vector<int64_t>{8} : std::vector<int64_t>{3, 64, 64};
+  options.classes = 10;
+  options.tokens = tokens;
+  return *MakeModel(options);
+}
+
+void ExpectSame(const TensorShape& shape, const NamedTensors::value_type& made,
+                bool is_buffer) {
+  EXPECT_EQ(shape.name, made.first);
+  EXPECT_EQ(at::IntArrayRef(shape.sizes), made.second.sizes());
+  EXPECT_EQ(shape.dtype, made.second.scalar_type());
+  EXPECT_EQ(shape.is_buffer, is_buffer);
+}
+
+TEST(ShapesTest, AreThoseOfTheModelThatIsMade) {
+  for (const std::string name :
+       {"cnn", "resnet18", "resnet50", "unet_tiny", "mlp_dropout", "gpt_tiny",
+        "gpt_tiny_tied", "llama_tiny", "llama_tiny_tied"}) {
+    const LayerSpecs specs = Specs(name, TakesTokens(name));
+    const absl::StatusOr<std::vector<TensorShape>> found = ShapesOf(specs);
+    ASSERT_TRUE(found.ok()) << name << ": " << found.status();
+    const std::vector<TensorShape>& shapes = *found;
+    const LayerList layers = MakeLayers(specs, 1);
+    size_t next = 0;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      for (const auto& each : NamedParameters({layers[i]})) {
+        ASSERT_LT(next, shapes.size()) << name;
+        EXPECT_EQ(shapes[next].layer, i);
+        ExpectSame(shapes[next++], each, false);
+      }
+      for (const auto& each : NamedBuffers({layers[i]})) {
+        ASSERT_LT(next, shapes.size()) << name;
+        ExpectSame(shapes[next++], each, true);
+      }
+    }
+    EXPECT_EQ(next, shapes.size()) << name;
+  }
+}
+
+TEST(ShapesTest, ATiedParameterIsCountedOnce) {
+  const std::vector<TensorShape> shapes =
+      *ShapesOf(Specs("gpt_tiny_tied", true));
+  EXPECT_EQ(shapes.back().name, "lm_head.weight");
+  EXPECT_EQ(shapes.back().tied_to, "transformer.wte.weight");
+  EXPECT_EQ(CountParameters(*ShapesOf(Specs("gpt_tiny", true))) -
+                CountParameters(shapes),
+            256 * 128);
+}
+
+// The published numbers; 70 billion floats would be 280 GB.
+TEST(ShapesTest, LargeModelsAreCountedAtOnceAndWithoutMemory) {
+  const double before = RssMib();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(CountParameters(*ShapesOf(*Gpt(*GptSize("gpt2-xl")))), 1557611200);
+  EXPECT_EQ(CountParameters(*ShapesOf(*Llama(*LlamaSize("llama-3-70b")))),
+            70553706496);
+  const std::chrono::duration<double> took =
+      std::chrono::steady_clock::now() - start;
+  RecordProperty("seconds", std::to_string(took.count()));
+  EXPECT_LT(took.count(), 1);
+  EXPECT_LT(RssMib() - before, 100);
+}
+
+TEST(ShapesTest, WhatAModelCannotBeIsSaid) {
+  LayerSpecs twice = Specs("gpt_tiny", true);
+  twice[1].name = twice[0].name;
+  EXPECT_EQ(ShapesOf(twice).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace tandem

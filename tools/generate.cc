@@ -1,0 +1,188 @@
+// Continues a prompt with what a trained model has learned. --help.
+
+#include <cstdint>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/files/user_path.h"
+#include "core/program/command_line.h"
+#include "core/program/process.h"
+#include "datasets/tokenizers/open_tokenizer.h"
+#include "datasets/tokenizers/tokenizer.h"
+#include "models/decoding/generator.h"
+#include "models/decoding/sampling.h"
+#include "tools/generation/trained_model.h"
+
+ABSL_FLAG(std::string, checkpoint, "",
+          "What train has saved: a file, or a folder, of which its latest.");
+ABSL_FLAG(std::string, model, "",
+          "The model's name; empty: the one that the checkpoint names.");
+ABSL_FLAG(int64_t, layers, 0, "Transformer blocks. 0: as the named model's.");
+ABSL_FLAG(int64_t, width, 0, "Of the model. 0: as the named model's.");
+ABSL_FLAG(int64_t, heads, 0, "Of attention. 0: as the named model's.");
+ABSL_FLAG(int64_t, kv_heads, 0, "Of keys and values. 0: the named model's.");
+ABSL_FLAG(int64_t, ffn_width, 0, "Of the MLPs. 0: as the named model's.");
+ABSL_FLAG(std::string, tokenizer, "bytes",
+          "bytes, or a tokenizer's file or folder.");
+ABSL_FLAG(std::string, prompt, "", "The text to go on from.");
+ABSL_FLAG(std::string, prompt_file, "", "A file with that text.");
+ABSL_FLAG(int64_t, max_new_tokens, 128, "The most tokens that are generated.");
+ABSL_FLAG(double, temperature, 1,
+          "Divides the logits; 0: always the most likely token.");
+ABSL_FLAG(int64_t, top_k, 0, "Only so many of the most likely tokens; 0: all.");
+ABSL_FLAG(double, top_p, 1,
+          "Only the most likely tokens of so much probability together.");
+ABSL_FLAG(uint64_t, seed, 0, "The same seed gives the same texts.");
+ABSL_FLAG(int64_t, num_samples, 1, "Texts that continue the prompt.");
+ABSL_FLAG(bool, stop_at_end, true, "Stop at the tokenizer's end of text.");
+ABSL_FLAG(int64_t, intra_op_threads, 0,
+          "Threads of operators; 0: as many as there are cores.");
+
+namespace tandem {
+namespace {
+
+constexpr char kUsage[] =
+    "Continues a prompt with what a model has learned.\n\n"
+    "  generate --checkpoint=runs/a --prompt='Once upon'\n"
+    "  generate --checkpoint=FILE --prompt_file=FILE --temperature=0\n"
+    "  generate --checkpoint=FILE --prompt=A --top_k=40 --num_samples=3\n\n"
+    "The texts go to the standard output, and nothing else does. The exit "
+    "code is 2\nwhen something is wrong.";
+
+constexpr int kUsageError = 2;
+
+absl::StatusOr<std::string> ReadPrompt() {
+  const std::string prompt = absl::GetFlag(FLAGS_prompt);
+  const std::string file = absl::GetFlag(FLAGS_prompt_file);
+  if (prompt.empty() == file.empty()) {
+    return absl::InvalidArgumentError(
+        "give a text to go on from: --prompt=TEXT or --prompt_file=FILE");
+  }
+  if (file.empty()) return prompt;
+  std::ifstream stream(UserPath(file), std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  if (stream.is_open() && !text.str().empty()) return text.str();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--prompt_file=", file, ": it cannot be read, or is empty"));
+}
+
+absl::StatusOr<std::vector<int64_t>> TokensOf(const Tokenizer& tokenizer,
+                                              const std::string& text) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<uint32_t> own,
+                          tokenizer.Encode(text));
+  std::vector<int64_t> tokens(tokenizer.prefix().begin(),
+                              tokenizer.prefix().end());
+  tokens.insert(tokens.end(), own.begin(), own.end());
+  return tokens;
+}
+
+absl::Status CheckTokens(const std::vector<int64_t>& tokens,
+                         int64_t vocabulary) {
+  for (const int64_t token : tokens) {
+    if (token < vocabulary) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the prompt has token ", token, ", but the model knows ",
+                     vocabulary, ": --tokenizer is not the model's"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<GenerationOptions> OptionsFromFlags(const Tokenizer& tokenizer) {
+  GenerationOptions options;
+  options.max_new_tokens = absl::GetFlag(FLAGS_max_new_tokens);
+  options.sampling.temperature = absl::GetFlag(FLAGS_temperature);
+  options.sampling.top_k = absl::GetFlag(FLAGS_top_k);
+  options.sampling.top_p = absl::GetFlag(FLAGS_top_p);
+  options.sampling.seed = absl::GetFlag(FLAGS_seed);
+  TANDEM_RETURN_IF_ERROR(CheckSampling(options.sampling));
+  if (options.max_new_tokens < 0 || absl::GetFlag(FLAGS_num_samples) < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--max_new_tokens=", options.max_new_tokens, " --num_samples=",
+        absl::GetFlag(FLAGS_num_samples), ": expected 0 and 1 or more"));
+  }
+  if (absl::GetFlag(FLAGS_stop_at_end) && tokenizer.end_of_text()) {
+    options.end = *tokenizer.end_of_text();
+  }
+  return options;
+}
+
+TrainedModelOptions ModelFromFlags() {
+  TrainedModelOptions options;
+  options.checkpoint = absl::GetFlag(FLAGS_checkpoint);
+  options.name = absl::GetFlag(FLAGS_model);
+  options.sizes.layers = absl::GetFlag(FLAGS_layers);
+  options.sizes.width = absl::GetFlag(FLAGS_width);
+  options.sizes.heads = absl::GetFlag(FLAGS_heads);
+  options.sizes.kv_heads = absl::GetFlag(FLAGS_kv_heads);
+  options.sizes.ffn_width = absl::GetFlag(FLAGS_ffn_width);
+  return options;
+}
+
+// With the prompt, as the texts come.
+absl::Status PrintTexts(const std::string& prompt, const Tokenizer& tokenizer,
+                        const GenerationOptions& options,
+                        Generator& generator) {
+  const int64_t samples = absl::GetFlag(FLAGS_num_samples);
+  for (int64_t sample = 0; sample < samples; ++sample) {
+    if (samples > 1) std::cout << "--- " << sample + 1 << "\n";
+    std::cout << prompt << std::flush;
+    const auto print = [&](int64_t token) {
+      std::cout << tokenizer.Decode({static_cast<uint32_t>(token)})
+                << std::flush;
+    };
+    TANDEM_RETURN_IF_ERROR(generator.Generate(options, sample, print).status());
+    std::cout << std::endl;
+  }
+  if (std::cout.good()) return absl::OkStatus();
+  return absl::UnavailableError("cannot write to the standard output");
+}
+
+absl::Status Run(int argc, char** argv) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
+                          ParseCommandLine(argc, argv, kUsage));
+  if (!leftovers.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", leftovers.front(), "' is no flag"));
+  }
+  SetLibTorchLogLevel();
+  ConfigureProcess(IntraOpThreads(
+      static_cast<int>(absl::GetFlag(FLAGS_intra_op_threads)), {}));
+  TANDEM_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt());
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Tokenizer> tokenizer,
+      OpenTokenizer(absl::GetFlag(FLAGS_tokenizer) == "bytes"
+                        ? "bytes"
+                        : UserPath(absl::GetFlag(FLAGS_tokenizer))));
+  TANDEM_ASSIGN_OR_RETURN(const GenerationOptions options,
+                          OptionsFromFlags(*tokenizer));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> tokens,
+                          TokensOf(*tokenizer, prompt));
+  TANDEM_ASSIGN_OR_RETURN(TrainedModel model,
+                          LoadTrainedModel(ModelFromFlags()));
+  TANDEM_RETURN_IF_ERROR(CheckTokens(tokens, model.limits.vocabulary));
+  TANDEM_ASSIGN_OR_RETURN(
+      Generator generator,
+      Generator::Read(std::move(model.layers), tokens, model.limits.context));
+  return PrintTexts(prompt, *tokenizer, options, generator);
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  const absl::Status status = tandem::Run(argc, argv);
+  if (status.ok()) return 0;
+  std::cerr << "generate: " << status.message() << "\n";
+  return tandem::kUsageError;
+}

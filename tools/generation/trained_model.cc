@@ -1,0 +1,73 @@
+#include "tools/generation/trained_model.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/named_tensors.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/files/user_path.h"
+#include "core/model/layer_list.h"
+#include "core/model/make_layers.h"
+#include "parallel/ddp/model_state.h"
+#include "tools/trainer/job/save_folder.h"
+
+namespace tandem {
+namespace {
+
+absl::StatusOr<LayerSpecs> MakeSpecs(const std::string& name,
+                                     const TransformerSizes& sizes) {
+  if (!TakesTokens(name)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model '", name,
+                     "' is none that generates text: expected a "
+                     "transformer's name, such as gpt2 or llama-3.2-1b"));
+  }
+  ModelOptions options;
+  options.name = name;
+  options.input_shape = {1};
+  options.classes = 1;
+  options.tokens = true;
+  options.sizes = sizes;
+  return MakeModel(options);
+}
+
+NamedTensors StateOf(const LayerList& layers) {
+  NamedTensors state = NamedParameters(layers);
+  for (const auto& buffer : NamedBuffers(layers)) state.push_back(buffer);
+  return state;
+}
+
+absl::StatusOr<TrainedModel> Load(const TrainedModelOptions& options,
+                                  const std::string& file) {
+  TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
+                          OpenCheckpoint(file));
+  const std::string& name =
+      options.name.empty() ? checkpoint.progress.model : options.name;
+  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs,
+                          MakeSpecs(name, options.sizes));
+  TrainedModel model;
+  TANDEM_ASSIGN_OR_RETURN(model.layers, MakeModelLayers(specs, /*seed=*/0));
+  model.limits = TokenLimitsOf(name);
+  SetTraining(model.layers, false);
+  TANDEM_RETURN_IF_ERROR(
+      CopyModelState(checkpoint.model, StateOf(model.layers)));
+  return model;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainedModel> LoadTrainedModel(
+    const TrainedModelOptions& options) {
+  if (options.checkpoint.empty()) {
+    return absl::InvalidArgumentError(
+        "give what train has saved: --checkpoint=FILE");
+  }
+  const std::string file = CheckpointFile(UserPath(options.checkpoint));
+  absl::StatusOr<TrainedModel> model = Load(options, file);
+  if (model.ok()) return model;
+  return Annotate(model.status(),
+                  absl::StrCat("--checkpoint=", options.checkpoint));
+}
+
+}  // namespace tandem
