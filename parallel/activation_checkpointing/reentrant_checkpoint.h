@@ -6,6 +6,7 @@
 #define TANDEM_PARALLEL_ACTIVATION_CHECKPOINTING_REENTRANT_CHECKPOINT_H_
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <functional>
 #include <vector>
@@ -22,6 +23,9 @@ std::vector<at::Tensor> ReentrantCheckpoint(
     std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>
         function,
     const std::vector<at::Tensor>& inputs);
+
+// Is the node its own, which is for backward() of a whole graph?
+bool IsReentrantCheckpoint(const torch::autograd::Node& node);
 
 }  // namespace tandem
 

@@ -27,6 +27,7 @@
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/kept_microbatch.h"
 #include "parallel/pipeline/stage_options.h"
+#include "parallel/split_backward/graph_split.h"
 
 namespace tandem {
 
@@ -74,7 +75,9 @@ class PipelineStage {
                                         const StageMessage& gradients);
 
   // The same in two parts. The first leaves the gradients of weights to the
-  // second where a layer can; where it cannot, the first does both.
+  // second: where a layer can by itself, and with splits_backward those of all
+  // others, too, as far as GraphSplit goes, unless groups are checkpointed
+  // (they would be computed again twice). What cannot be split the first does.
   absl::StatusOr<StageMessage> BackwardInput(int microbatch,
                                              const StageMessage& gradients);
   absl::Status BackwardWeight(int microbatch);
@@ -110,6 +113,11 @@ class PipelineStage {
  private:
   using Sink = std::shared_ptr<WeightGradientSink>;
   using Kept = KeptMicrobatch;
+  // What the first part of backward leaves to the second.
+  struct Left {
+    Sink sink;        // of layers that do so by themselves; may be null
+    GraphSplit rest;  // of all others
+  };
 
   bool PassesBy(const std::string& skip) const;
   bool MayTakeGradients(const StageMessage& inputs) const;
@@ -129,14 +137,20 @@ class PipelineStage {
                                                DeferredScore* score);
   absl::Status Keep(const LossTerms& terms, Kept* kept);
   absl::StatusOr<StageMessage> Begin(Kept kept, DeferredScore* score);
-  absl::StatusOr<StageMessage> GradientsOfInputs(
-      const Kept& kept, const StageMessage& gradients) const;
+  absl::StatusOr<StageMessage> GradientsOfInputs(const Kept& kept,
+                                                 const StageMessage& gradients,
+                                                 GraphSplit* rest) const;
+  GraphSplit RunBackward(const std::vector<torch::autograd::Edge>& roots,
+                         const std::vector<at::Tensor>& gradients,
+                         const StageMessage& inputs) const;
+
+  absl::Status BackwardRest(GraphSplit* rest) const;
 
   LayerList layers_;
   StageOptions options_;
   std::vector<std::vector<std::string>> last_pops_;  // by layer
   std::map<int, Kept> kept_;                         // after forward
-  std::map<int, Sink> left_;   // after the first part of backward
+  std::map<int, Left> left_;   // after the first part of backward
   std::vector<Sink> waiting_;  // after the second, for others
   std::vector<AuxiliaryLoss> auxiliary_losses_;
   std::unique_ptr<StatisticsRecords> records_;

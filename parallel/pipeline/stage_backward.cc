@@ -84,8 +84,24 @@ absl::Status PipelineStage::Recompute(int microbatch) {
                   "computing activations again");
 }
 
+// Gives what is left to the second part.
+GraphSplit PipelineStage::RunBackward(
+    const torch::autograd::edge_list& roots,
+    const torch::autograd::variable_list& gradients,
+    const StageMessage& inputs) const {
+  if (options_.splits_backward && options_.checkpointed.empty()) {
+    return GraphSplit::BackwardInputs(roots, gradients, inputs);
+  }
+  if (!roots.empty()) {
+    torch::autograd::Engine::get_default_engine().execute(
+        roots, gradients, /*keep_graph=*/false, /*create_graph=*/false,
+        /*accumulate_grad=*/true);
+  }
+  return GraphSplit();
+}
+
 absl::StatusOr<StageMessage> PipelineStage::GradientsOfInputs(
-    const Kept& kept, const StageMessage& gradients) const {
+    const Kept& kept, const StageMessage& gradients, GraphSplit* rest) const {
   const c10::OptionalDeviceGuard guard(device());
   torch::autograd::edge_list roots;
   torch::autograd::variable_list root_gradients;
@@ -98,11 +114,7 @@ absl::StatusOr<StageMessage> PipelineStage::GradientsOfInputs(
   }
   return CatchTorchOr(
       [&] {
-        if (!roots.empty()) {
-          torch::autograd::Engine::get_default_engine().execute(
-              roots, root_gradients, /*keep_graph=*/false,
-              /*create_graph=*/false, /*accumulate_grad=*/true);
-        }
+        *rest = RunBackward(roots, root_gradients, kept.inputs);
         StageMessage further;
         for (const at::Tensor& each : kept.inputs) {
           further.push_back(each.grad());
@@ -125,24 +137,38 @@ absl::StatusOr<StageMessage> PipelineStage::BackwardInput(
   const auto found = kept_.extract(microbatch);
   const Kept& kept = found.mapped();
   CHECK_EQ(gradients.size(), has_loss() ? 0 : 1 + options_.outgoing.size());
-  left_[microbatch] = kept.sink;
-  return GradientsOfInputs(kept, gradients);
+  Left& left = left_[microbatch];
+  left.sink = kept.sink;
+  return GradientsOfInputs(kept, gradients, &left.rest);
 }
 
 std::vector<at::Tensor> PipelineStage::WeightsLeft(int microbatch) const {
   const auto found = left_.find(microbatch);
-  const bool has = found != left_.end() && found->second != nullptr;
-  return has ? found->second->weights() : std::vector<at::Tensor>();
+  if (found == left_.end()) return {};
+  const Left& left = found->second;
+  std::vector<at::Tensor> weights = left.rest.weights();
+  if (left.sink == nullptr) return weights;
+  const std::vector<at::Tensor> others = left.sink->weights();
+  weights.insert(weights.end(), others.begin(), others.end());
+  return weights;
 }
 
 absl::Status PipelineStage::BackwardWeight(int microbatch) {
   auto found = left_.extract(microbatch);
   CHECK(!found.empty()) << name() << " has done no first part of microbatch "
                         << microbatch;
-  if (found.mapped() == nullptr) return absl::OkStatus();
-  waiting_.push_back(std::move(found.mapped()));
+  Left& left = found.mapped();
+  TANDEM_RETURN_IF_ERROR(BackwardRest(&left.rest));
+  if (left.sink == nullptr) return absl::OkStatus();
+  waiting_.push_back(std::move(left.sink));
   const auto enough = static_cast<size_t>(options_.weight_gradient_batch);
   return waiting_.size() < enough ? absl::OkStatus() : FlushWeights();
+}
+
+// Each microbatch's for itself: nothing is won by computing several at once.
+absl::Status PipelineStage::BackwardRest(GraphSplit* rest) const {
+  const c10::OptionalDeviceGuard guard(device());
+  return CatchTorch([&] { rest->BackwardWeights(); }, "gradients of weights");
 }
 
 absl::Status PipelineStage::FlushWeights() {
