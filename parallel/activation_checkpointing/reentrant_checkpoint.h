@@ -6,12 +6,17 @@
 #define TANDEM_PARALLEL_ACTIVATION_CHECKPOINTING_REENTRANT_CHECKPOINT_H_
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/autograd/function.h>
 
 #include <functional>
 #include <vector>
 
 #include "parallel/activation_checkpointing/options.h"
+
+namespace torch {
+namespace autograd {
+struct Node;
+}  // namespace autograd
+}  // namespace torch
 
 namespace tandem {
 

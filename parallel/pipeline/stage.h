@@ -27,7 +27,6 @@
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/kept_microbatch.h"
 #include "parallel/pipeline/stage_options.h"
-#include "parallel/split_backward/graph_split.h"
 
 namespace tandem {
 
@@ -74,10 +73,7 @@ class PipelineStage {
   absl::StatusOr<StageMessage> Backward(int microbatch,
                                         const StageMessage& gradients);
 
-  // The same in two parts. The first leaves the gradients of weights to the
-  // second: where a layer can by itself, and with splits_backward those of all
-  // others, too, as far as GraphSplit goes, unless groups are checkpointed
-  // (they would be computed again twice). What cannot be split the first does.
+  // The same in two parts. The first leaves weights' to the second if it can.
   absl::StatusOr<StageMessage> BackwardInput(int microbatch,
                                              const StageMessage& gradients);
   absl::Status BackwardWeight(int microbatch);
@@ -113,11 +109,6 @@ class PipelineStage {
  private:
   using Sink = std::shared_ptr<WeightGradientSink>;
   using Kept = KeptMicrobatch;
-  // What the first part of backward leaves to the second.
-  struct Left {
-    Sink sink;        // of layers that do so by themselves; may be null
-    GraphSplit rest;  // of all others
-  };
 
   bool PassesBy(const std::string& skip) const;
   bool MayTakeGradients(const StageMessage& inputs) const;
@@ -139,19 +130,14 @@ class PipelineStage {
   absl::StatusOr<StageMessage> Begin(Kept kept, DeferredScore* score);
   absl::StatusOr<StageMessage> GradientsOfInputs(const Kept& kept,
                                                  const StageMessage& gradients,
-                                                 GraphSplit* rest) const;
-  GraphSplit RunBackward(const std::vector<torch::autograd::Edge>& roots,
-                         const std::vector<at::Tensor>& gradients,
-                         const StageMessage& inputs) const;
-
-  absl::Status BackwardRest(GraphSplit* rest) const;
+                                                 LeftToSecond* left) const;
 
   LayerList layers_;
   StageOptions options_;
   std::vector<std::vector<std::string>> last_pops_;  // by layer
   std::map<int, Kept> kept_;                         // after forward
-  std::map<int, Left> left_;   // after the first part of backward
-  std::vector<Sink> waiting_;  // after the second, for others
+  std::map<int, LeftToSecond> left_;  // after the first part of backward
+  std::vector<Sink> waiting_;         // after the second, for others
   std::vector<AuxiliaryLoss> auxiliary_losses_;
   std::unique_ptr<StatisticsRecords> records_;
   const Layer* begun_ = nullptr;  // the last layer whose forward was

@@ -15,6 +15,7 @@
 #include "core/model/layer_list.h"
 #include "parallel/activation_checkpointing/kept_buffers.h"
 #include "parallel/pipeline/stage.h"
+#include "parallel/split_backward/graph_split.h"
 
 namespace tandem {
 namespace {
@@ -84,24 +85,8 @@ absl::Status PipelineStage::Recompute(int microbatch) {
                   "computing activations again");
 }
 
-// Gives what is left to the second part.
-GraphSplit PipelineStage::RunBackward(
-    const torch::autograd::edge_list& roots,
-    const torch::autograd::variable_list& gradients,
-    const StageMessage& inputs) const {
-  if (options_.splits_backward && options_.checkpointed.empty()) {
-    return GraphSplit::BackwardInputs(roots, gradients, inputs);
-  }
-  if (!roots.empty()) {
-    torch::autograd::Engine::get_default_engine().execute(
-        roots, gradients, /*keep_graph=*/false, /*create_graph=*/false,
-        /*accumulate_grad=*/true);
-  }
-  return GraphSplit();
-}
-
 absl::StatusOr<StageMessage> PipelineStage::GradientsOfInputs(
-    const Kept& kept, const StageMessage& gradients, GraphSplit* rest) const {
+    const Kept& kept, const StageMessage& gradients, LeftToSecond* left) const {
   const c10::OptionalDeviceGuard guard(device());
   torch::autograd::edge_list roots;
   torch::autograd::variable_list root_gradients;
@@ -114,7 +99,14 @@ absl::StatusOr<StageMessage> PipelineStage::GradientsOfInputs(
   }
   return CatchTorchOr(
       [&] {
-        *rest = RunBackward(roots, root_gradients, kept.inputs);
+        if (options_.splits_backward && options_.checkpointed.empty()) {
+          left->rest =
+              GraphSplit::BackwardInputs(roots, root_gradients, kept.inputs);
+        } else if (!roots.empty()) {
+          torch::autograd::Engine::get_default_engine().execute(
+              roots, root_gradients, /*keep_graph=*/false,
+              /*create_graph=*/false, /*accumulate_grad=*/true);
+        }
         StageMessage further;
         for (const at::Tensor& each : kept.inputs) {
           further.push_back(each.grad());
@@ -137,15 +129,15 @@ absl::StatusOr<StageMessage> PipelineStage::BackwardInput(
   const auto found = kept_.extract(microbatch);
   const Kept& kept = found.mapped();
   CHECK_EQ(gradients.size(), has_loss() ? 0 : 1 + options_.outgoing.size());
-  Left& left = left_[microbatch];
+  LeftToSecond& left = left_[microbatch];
   left.sink = kept.sink;
-  return GradientsOfInputs(kept, gradients, &left.rest);
+  return GradientsOfInputs(kept, gradients, &left);
 }
 
 std::vector<at::Tensor> PipelineStage::WeightsLeft(int microbatch) const {
   const auto found = left_.find(microbatch);
   if (found == left_.end()) return {};
-  const Left& left = found->second;
+  const LeftToSecond& left = found->second;
   std::vector<at::Tensor> weights = left.rest.weights();
   if (left.sink == nullptr) return weights;
   const std::vector<at::Tensor> others = left.sink->weights();
@@ -157,18 +149,15 @@ absl::Status PipelineStage::BackwardWeight(int microbatch) {
   auto found = left_.extract(microbatch);
   CHECK(!found.empty()) << name() << " has done no first part of microbatch "
                         << microbatch;
-  Left& left = found.mapped();
-  TANDEM_RETURN_IF_ERROR(BackwardRest(&left.rest));
+  LeftToSecond& left = found.mapped();
+  const c10::OptionalDeviceGuard guard(device());
+  // Each microbatch's for itself: nothing is won by computing several at once.
+  TANDEM_RETURN_IF_ERROR(
+      CatchTorch([&] { left.rest.BackwardWeights(); }, "gradients of weights"));
   if (left.sink == nullptr) return absl::OkStatus();
   waiting_.push_back(std::move(left.sink));
   const auto enough = static_cast<size_t>(options_.weight_gradient_batch);
   return waiting_.size() < enough ? absl::OkStatus() : FlushWeights();
-}
-
-// Each microbatch's for itself: nothing is won by computing several at once.
-absl::Status PipelineStage::BackwardRest(GraphSplit* rest) const {
-  const c10::OptionalDeviceGuard guard(device());
-  return CatchTorch([&] { rest->BackwardWeights(); }, "gradients of weights");
 }
 
 absl::Status PipelineStage::FlushWeights() {

@@ -1,8 +1,8 @@
 #include "parallel/split_backward/graph_split.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones_like.h>
@@ -85,7 +85,9 @@ bool SameBits(const at::Tensor& a, const at::Tensor& b) {
 // and the second gives the joint backward's bits.
 void ExpectSplit(const Problem& problem, size_t left) {
   const bool takes = problem.input.is_floating_point();
-  const auto input = [&] { return problem.input.clone().requires_grad_(takes); };
+  const auto input = [&] {
+    return problem.input.clone().requires_grad_(takes);
+  };
   const at::Tensor whole = input();
   Backward(problem, whole);
   const std::vector<at::Tensor> expected = TakeGradients(problem.weights);
@@ -101,8 +103,8 @@ void ExpectSplit(const Problem& problem, size_t left) {
   for (const at::Tensor& each : problem.weights) early += each.grad().defined();
   EXPECT_EQ(early + left, problem.weights.size());
 
-  const at::Tensor before = parted.grad().defined() ? parted.grad().clone()
-                                                    : at::Tensor();
+  const at::Tensor before =
+      parted.grad().defined() ? parted.grad().clone() : at::Tensor();
   split.BackwardWeights();
   EXPECT_TRUE(split.weights().empty());
   EXPECT_TRUE(SameBits(parted.grad(), before));
@@ -118,8 +120,8 @@ class GraphSplitTest : public testing::Test {
 };
 
 TEST_F(GraphSplitTest, LinearLayers) {
-  nn::Sequential net(nn::Linear(7, 5), nn::Tanh(), nn::Linear(5, 3),
-                     nn::GELU(), nn::Linear(3, 2));
+  nn::Sequential net(nn::Linear(7, 5), nn::Tanh(), nn::Linear(5, 3), nn::GELU(),
+                     nn::Linear(3, 2));
   const auto run = [=](const at::Tensor& x) mutable { return net->forward(x); };
   ExpectSplit(Of(net.ptr(), at::randn({4, 7}), run), 6);
 }
@@ -194,8 +196,9 @@ TEST_F(GraphSplitTest, SharedWeights) {
 }
 
 TEST_F(GraphSplitTest, WithoutAnInputsGradientWeightsAreLeftAllTheSame) {
-  nn::Sequential net(nn::Embedding(11, 6), nn::LayerNorm(nn::LayerNormOptions({6})),
-                     nn::Linear(6, 4), nn::ReLU(), nn::Linear(4, 3));
+  nn::Sequential net(nn::Embedding(11, 6),
+                     nn::LayerNorm(nn::LayerNormOptions({6})), nn::Linear(6, 4),
+                     nn::ReLU(), nn::Linear(4, 3));
   const auto run = [=](const at::Tensor& x) mutable { return net->forward(x); };
   ExpectSplit(Of(net.ptr(), at::arange(8) % 11, run), 7);
 }
@@ -230,8 +233,8 @@ TEST_F(GraphSplitTest, ARootOfWeightsAlone) {
   EXPECT_FALSE(w.grad().defined());
   ASSERT_EQ(split.weights().size(), 1u);
   split.BackwardWeights();
-  EXPECT_TRUE(w.grad().allclose(
-      input.detach().sum(0).expand({3, 3}) + 2 * w.detach()));
+  EXPECT_TRUE(
+      w.grad().allclose(input.detach().sum(0).expand({3, 3}) + 2 * w.detach()));
 }
 
 TEST_F(GraphSplitTest, HooksOnTensorsRunOnce) {
@@ -284,11 +287,9 @@ TEST_F(GraphSplitTest, WhatHasASinkKeepsIt) {
   Problem problem = {{w, v}, at::randn({4, 6}), nullptr};
   problem.run = [=](const at::Tensor& x) {
     const WeightGradientSink::Scope scope(sink);
-    return at::linear(
-        LinearFunction(x, w, {}, WeightLayout::kOutIn).tanh(), v);
+    return at::linear(LinearFunction(x, w, {}, WeightLayout::kOutIn).tanh(), v);
   };
-  GraphSplit split =
-      FirstPart(problem, problem.input.clone().requires_grad_());
+  GraphSplit split = FirstPart(problem, problem.input.clone().requires_grad_());
   ASSERT_EQ(split.weights().size(), 1u);
   EXPECT_TRUE(split.weights()[0].is_same(v));
   ASSERT_EQ(sink->size(), 1u);
@@ -298,8 +299,7 @@ TEST_F(GraphSplitTest, WhatHasASinkKeepsIt) {
   ASSERT_TRUE(sink->Flush().ok());
   const std::vector<at::Tensor> found = TakeGradients(problem.weights);
   problem.run = [=](const at::Tensor& x) {
-    return at::linear(
-        LinearFunction(x, w, {}, WeightLayout::kOutIn).tanh(), v);
+    return at::linear(LinearFunction(x, w, {}, WeightLayout::kOutIn).tanh(), v);
   };
   Backward(problem, problem.input.clone().requires_grad_());
   EXPECT_TRUE(found[0].equal(w.grad()));
@@ -311,7 +311,8 @@ TEST_F(GraphSplitTest, CheckpointedFunctions) {
   for (const bool reentrant : {false, true}) {
     Problem problem;
     problem.weights = inner->parameters();
-    for (const auto& each : outer->parameters()) problem.weights.push_back(each);
+    for (const auto& each : outer->parameters())
+      problem.weights.push_back(each);
     problem.input = at::randn({4, 6});
     problem.run = [=](const at::Tensor& x) mutable {
       CheckpointOptions options;
