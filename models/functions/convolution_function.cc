@@ -15,6 +15,7 @@
 
 #include "core/device/host_memory.h"
 #include "core/model/gradient_place.h"
+#include "core/model/split_node.h"
 #include "core/model/weight_gradient_sink.h"
 #include "core/precision/autocast.h"
 #include "models/functions/conv2d_function.h"
@@ -58,7 +59,7 @@ std::vector<at::Tensor> PatchesWeightGradient(
   return {MatrixProduct(dy, operands[1]).view(weight.sizes())};
 }
 
-class ConvolutionBackward : public torch::autograd::Node {
+class ConvolutionBackward : public torch::autograd::Node, public SplitNode {
  public:
   ConvolutionBackward(const at::Tensor& x, const at::Tensor& weight,
                       const at::Tensor& patches, const PatchShape& shape)

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/model/gradient_place.h"
+#include "core/model/split_node.h"
 #include "core/model/weight_gradient_sink.h"
 #include "core/precision/autocast.h"
 #include "core/precision/low_precision_copy.h"
@@ -106,7 +107,7 @@ Operands OperandsOf(const at::Tensor& x, const at::Tensor& weight,
 }
 
 // Where backward is itself differentiated, what it calls records gradients.
-class LinearBackward : public torch::autograd::Node {
+class LinearBackward : public torch::autograd::Node, public SplitNode {
  public:
   LinearBackward(const Operands& operands, const at::Tensor& weight,
                  const at::Tensor& bias, WeightLayout layout)

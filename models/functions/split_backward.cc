@@ -8,13 +8,15 @@
 #include <mutex>
 #include <utility>
 
+#include "core/model/split_node.h"
+
 namespace tandem {
 namespace {
 
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-class SplitBackward : public torch::autograd::Node {
+class SplitBackward : public torch::autograd::Node, public SplitNode {
  public:
   SplitBackward(const at::Tensor& x, const at::Tensor& weight,
                 const at::Tensor& bias, SplitOperator operation)

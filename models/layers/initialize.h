@@ -57,6 +57,10 @@ using InitialRule = std::function<void(const InitialParameter&)>;
 // needs a rule of its own: throws c10::Error, naming parameter and module.
 void PytorchDefault(const InitialParameter& parameter);
 
+// Leaves the values that the module's constructor gave it: for any module, with
+// parameters of its own or values that were read from a file.
+inline void KeepsItsValues(const InitialParameter&) {}
+
 // Fills every parameter of `module` and its children. `prefix` is the layer's
 // name: the module's own `weight` is "PREFIX.weight".
 void Initialize(torch::nn::Module& module, const std::string& prefix,

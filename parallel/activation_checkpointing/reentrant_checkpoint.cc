@@ -122,4 +122,9 @@ std::vector<at::Tensor> ReentrantCheckpoint(
       c10::make_intrusive<Call>(options, std::move(function), inputs));
 }
 
+bool IsReentrantCheckpoint(const torch::autograd::Node& node) {
+  return dynamic_cast<const torch::autograd::CppNode<Reentrant>*>(&node) !=
+         nullptr;
+}
+
 }  // namespace tandem

@@ -12,6 +12,12 @@
 
 #include "parallel/activation_checkpointing/options.h"
 
+namespace torch {
+namespace autograd {
+struct Node;
+}  // namespace autograd
+}  // namespace torch
+
 namespace tandem {
 
 // The outputs of `function`, all defined, the same number both times. Throws
@@ -22,6 +28,9 @@ std::vector<at::Tensor> ReentrantCheckpoint(
     std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>
         function,
     const std::vector<at::Tensor>& inputs);
+
+// Is the node its own, which is for backward() of a whole graph?
+bool IsReentrantCheckpoint(const torch::autograd::Node& node);
 
 }  // namespace tandem
 

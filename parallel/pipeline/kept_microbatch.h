@@ -16,6 +16,7 @@
 #include "core/model/weight_gradient_sink.h"
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/stage_options.h"
+#include "parallel/split_backward/graph_split.h"
 
 namespace tandem {
 
@@ -44,6 +45,15 @@ struct KeptMicrobatch {
   double weight = 1;
   std::shared_ptr<WeightGradientSink> sink;
   KeptStatistics statistics;  // of a first pass without a graph
+};
+
+// What the first part of backward leaves to the second.
+struct LeftToSecond {
+  // Of layers that leave gradients by themselves; may be null.
+  std::shared_ptr<WeightGradientSink> sink;
+  // Of all others, with splits_backward; unless groups are checkpointed, which
+  // would be computed again twice.
+  GraphSplit rest;
 };
 
 }  // namespace tandem

@@ -73,8 +73,7 @@ class PipelineStage {
   absl::StatusOr<StageMessage> Backward(int microbatch,
                                         const StageMessage& gradients);
 
-  // The same in two parts. The first leaves the gradients of weights to the
-  // second where a layer can; where it cannot, the first does both.
+  // The same in two parts. The first leaves weights' to the second if it can.
   absl::StatusOr<StageMessage> BackwardInput(int microbatch,
                                              const StageMessage& gradients);
   absl::Status BackwardWeight(int microbatch);
@@ -129,15 +128,16 @@ class PipelineStage {
                                                DeferredScore* score);
   absl::Status Keep(const LossTerms& terms, Kept* kept);
   absl::StatusOr<StageMessage> Begin(Kept kept, DeferredScore* score);
-  absl::StatusOr<StageMessage> GradientsOfInputs(
-      const Kept& kept, const StageMessage& gradients) const;
+  absl::StatusOr<StageMessage> GradientsOfInputs(const Kept& kept,
+                                                 const StageMessage& gradients,
+                                                 LeftToSecond* left) const;
 
   LayerList layers_;
   StageOptions options_;
   std::vector<std::vector<std::string>> last_pops_;  // by layer
   std::map<int, Kept> kept_;                         // after forward
-  std::map<int, Sink> left_;   // after the first part of backward
-  std::vector<Sink> waiting_;  // after the second, for others
+  std::map<int, LeftToSecond> left_;  // after the first part of backward
+  std::vector<Sink> waiting_;         // after the second, for others
   std::vector<AuxiliaryLoss> auxiliary_losses_;
   std::unique_ptr<StatisticsRecords> records_;
   const Layer* begun_ = nullptr;  // the last layer whose forward was

@@ -15,6 +15,7 @@
 #include "core/model/layer_list.h"
 #include "parallel/activation_checkpointing/kept_buffers.h"
 #include "parallel/pipeline/stage.h"
+#include "parallel/split_backward/graph_split.h"
 
 namespace tandem {
 namespace {
@@ -85,7 +86,7 @@ absl::Status PipelineStage::Recompute(int microbatch) {
 }
 
 absl::StatusOr<StageMessage> PipelineStage::GradientsOfInputs(
-    const Kept& kept, const StageMessage& gradients) const {
+    const Kept& kept, const StageMessage& gradients, LeftToSecond* left) const {
   const c10::OptionalDeviceGuard guard(device());
   torch::autograd::edge_list roots;
   torch::autograd::variable_list root_gradients;
@@ -98,7 +99,10 @@ absl::StatusOr<StageMessage> PipelineStage::GradientsOfInputs(
   }
   return CatchTorchOr(
       [&] {
-        if (!roots.empty()) {
+        if (options_.splits_backward && options_.checkpointed.empty()) {
+          left->rest =
+              GraphSplit::BackwardInputs(roots, root_gradients, kept.inputs);
+        } else if (!roots.empty()) {
           torch::autograd::Engine::get_default_engine().execute(
               roots, root_gradients, /*keep_graph=*/false,
               /*create_graph=*/false, /*accumulate_grad=*/true);
@@ -125,22 +129,33 @@ absl::StatusOr<StageMessage> PipelineStage::BackwardInput(
   const auto found = kept_.extract(microbatch);
   const Kept& kept = found.mapped();
   CHECK_EQ(gradients.size(), has_loss() ? 0 : 1 + options_.outgoing.size());
-  left_[microbatch] = kept.sink;
-  return GradientsOfInputs(kept, gradients);
+  LeftToSecond& left = left_[microbatch];
+  left.sink = kept.sink;
+  return GradientsOfInputs(kept, gradients, &left);
 }
 
 std::vector<at::Tensor> PipelineStage::WeightsLeft(int microbatch) const {
   const auto found = left_.find(microbatch);
-  const bool has = found != left_.end() && found->second != nullptr;
-  return has ? found->second->weights() : std::vector<at::Tensor>();
+  if (found == left_.end()) return {};
+  const LeftToSecond& left = found->second;
+  std::vector<at::Tensor> weights = left.rest.weights();
+  if (left.sink == nullptr) return weights;
+  const std::vector<at::Tensor> others = left.sink->weights();
+  weights.insert(weights.end(), others.begin(), others.end());
+  return weights;
 }
 
 absl::Status PipelineStage::BackwardWeight(int microbatch) {
   auto found = left_.extract(microbatch);
   CHECK(!found.empty()) << name() << " has done no first part of microbatch "
                         << microbatch;
-  if (found.mapped() == nullptr) return absl::OkStatus();
-  waiting_.push_back(std::move(found.mapped()));
+  LeftToSecond& left = found.mapped();
+  const c10::OptionalDeviceGuard guard(device());
+  // Each microbatch's for itself: nothing is won by computing several at once.
+  TANDEM_RETURN_IF_ERROR(
+      CatchTorch([&] { left.rest.BackwardWeights(); }, "gradients of weights"));
+  if (left.sink == nullptr) return absl::OkStatus();
+  waiting_.push_back(std::move(left.sink));
   const auto enough = static_cast<size_t>(options_.weight_gradient_batch);
   return waiting_.size() < enough ? absl::OkStatus() : FlushWeights();
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "models/layers/basic_layers.h"
+#include "models/layers/initialize.h"
 #include "models/layers/module_layer.h"
 #include "models/layers/tied_linear.h"
 
@@ -35,6 +37,29 @@ TEST(MakeLayersTest, TwoLayersOfOneNameAreNamed) {
                      LinearLayer("fc", 3, 2)}),
             "layers 0 and 2 are both called 'fc': each needs a name of its "
             "own, which its parameters' names and initial values go by");
+}
+
+struct Drawn : torch::nn::Module {
+  Drawn() { weight = register_parameter("weight", at::randn({3})); }
+  at::Tensor forward(const at::Tensor& x) { return x * weight; }
+  at::Tensor weight;
+};
+
+// Any rank makes the same, whatever was drawn before.
+TEST(MakeLayersTest, AConstructorsValuesStayAndAreTheSameForEverybody) {
+  const auto spec = [](const std::string& name) {
+    return ModuleLayer<Drawn>(
+        name, "Drawn", [] { return std::make_shared<Drawn>(); },
+        KeepsItsValues);
+  };
+  const auto weight = [](const LayerSpec& made, uint64_t seed) {
+    return made.make(seed).module->parameters()[0];
+  };
+  const at::Tensor first = weight(spec("a"), 1);
+  at::randn({7});
+  EXPECT_TRUE(weight(spec("a"), 1).equal(first));
+  EXPECT_FALSE(weight(spec("b"), 1).equal(first));
+  EXPECT_FALSE(weight(spec("a"), 2).equal(first));
 }
 
 class Positions : public torch::nn::Module {
