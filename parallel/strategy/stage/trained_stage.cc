@@ -189,15 +189,6 @@ absl::Status TrainedStage::Prepare(const StageStep& step) {
   return gradients_ == nullptr ? absl::OkStatus() : gradients_->Prepare();
 }
 
-// What layers and their kept copies go by: that buffers were written.
-void TrainedStage::CountReplay() {
-  ++steps_;
-  for (const at::Tensor& each : buffers_) {
-    each.unsafeGetTensorImpl()->bump_version();
-  }
-  if (reducer_ != nullptr) reducer_->CountStep();
-}
-
 absl::Status TrainedStage::AverageParameters(bool steps) {
   if (replicas_ != nullptr) {
     TANDEM_RETURN_IF_ERROR(tandem::AverageParameters(Averaged(), *replicas_));

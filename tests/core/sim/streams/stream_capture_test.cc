@@ -101,7 +101,7 @@ TEST_F(StreamCaptureTest, StreamsThatWaitForItJoinIt) {
     EXPECT_TRUE(sim::IsCaptured(other));
     {
       const c10::StreamGuard on_other(other);
-      x_.mul_(2);
+      x_.mul_(2.0);
     }
     join.record(other);
     join.block(stream_);
