@@ -12,10 +12,10 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Twelve steps of six an epoch; the last of an epoch has fewer samples.
+// Twelve steps, six an epoch, each with a learning rate of its own at first.
 Flags Job(const Flags& more) {
   Flags job = SmallJob({"--device=sim", "--sim_async", "--epochs=2",
-                        "--optimizer=adamw", "--warmup_steps=4"});
+                        "--optimizer=adamw", "--lr_warmup_steps=4"});
   job.insert(job.end(), more.begin(), more.end());
   return job;
 }
