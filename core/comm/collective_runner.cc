@@ -190,7 +190,7 @@ absl::StatusOr<PendingCollective> CollectiveRunner::StartCall(Call call,
   PendingCollective pending;
   pending.started_ = Clock::now();
   auto issued = CatchTorchOr([&] {
-    if (place == Place::kStream) return issue();
+    if (place != Place::kHost) return issue();
     absl::MutexLock lock(&IssueMutex());
     return issue();
   });
@@ -198,8 +198,10 @@ absl::StatusOr<PendingCollective> CollectiveRunner::StartCall(Call call,
   WorkPtr work = *std::move(issued);
   const auto end = std::make_shared<std::atomic<Clock::rep>>(0);
   pending.end_time_ = end;
-  if (place == Place::kStream) {
-    LookAfter(std::move(call), work, [end] { NoteEnd(end); });
+  if (place != Place::kHost) {
+    if (place == Place::kStream) {
+      LookAfter(std::move(call), work, [end] { NoteEnd(end); });
+    }
     pending.wait_ = [this, work] {
       const absl::Status ordered = CatchTorch([&] { work->wait(); });
       return ordered.ok() ? broken() : ordered;

@@ -42,8 +42,9 @@ class WorkThread;
 class CollectiveRunner {
  public:
   using Issue = absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()>;
-  // Who runs it: threads of the host's backend, or a stream of a device's.
-  enum class Place { kHost, kStream };
+  // Who runs it: threads of the host's backend, a stream of a device's, or one
+  // in each replay of a graph, whose works nobody looks after.
+  enum class Place { kHost, kStream, kGraph };
 
   CollectiveRunner(GroupMember member, const CommunicatorOptions& options);
   ~CollectiveRunner();

@@ -16,6 +16,7 @@
 #include "core/base/status_macros.h"
 #include "core/comm/collective_runner.h"
 #include "core/comm/communicator_tensors.h"
+#include "core/device/capture_mark.h"
 
 namespace tandem {
 namespace {
@@ -23,8 +24,9 @@ namespace {
 using TensorList = std::vector<at::Tensor>;
 
 CollectiveRunner::Place PlaceOf(const at::Tensor& given) {
-  return given.is_cpu() ? CollectiveRunner::Place::kHost
-                        : CollectiveRunner::Place::kStream;
+  using Place = CollectiveRunner::Place;
+  if (given.is_cpu()) return Place::kHost;
+  return WorkIsCaptured(given.device()) ? Place::kGraph : Place::kStream;
 }
 
 // Do all ranks start this? There is no runner in a group of one.

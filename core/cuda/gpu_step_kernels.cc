@@ -24,10 +24,10 @@ template <typename AnyStep>
 void StepAll(const StepTensors& tensors, const AnyStep& step,
              const at::Tensor& factor) {
   const c10::cuda::CUDAGuard guard(tensors.values.device());
-  const StepBuffers buffers{ValuesOf(tensors.values),
-                            tensors.grads.const_data_ptr<float>(),
-                            ValuesOf(tensors.first), ValuesOf(tensors.second),
-                            tensors.values.numel()};
+  const StepBuffers buffers{
+      ValuesOf(tensors.values), tensors.grads.const_data_ptr<float>(),
+      ValuesOf(tensors.first),  ValuesOf(tensors.second),
+      tensors.values.numel(),   ValuesOf(tensors.numbers)};
   C10_CUDA_CHECK(
       LaunchStep(buffers, step,
                  static_cast<const GradientFactor*>(factor.const_data_ptr()),

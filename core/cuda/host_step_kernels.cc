@@ -40,9 +40,10 @@ using State = std::optional<at::Tensor>;
 template <typename AnyStep>
 void StepAll(const at::Tensor& values, const at::Tensor& grads,
              const State& first, const State& second, const at::Tensor& factor,
-             const AnyStep& step) {
+             const State& held, AnyStep step) {
   const GradientFactor found = ReadFactor(factor);
   if (found.skip != 0) return;
+  if (held.has_value()) step.Take(held->const_data_ptr<float>());
   auto* const value = values.mutable_data_ptr<float>();
   const auto* const grad = grads.const_data_ptr<float>();
   auto* const firsts = first ? first->mutable_data_ptr<float>() : nullptr;
@@ -54,10 +55,12 @@ void StepAll(const at::Tensor& values, const at::Tensor& grads,
   }
 }
 
-// `numbers`: as SgdStep and AdamStep have them, in that order.
+// `numbers`: as SgdStep and AdamStep have them, in that order; `held`:
+// StepTensors::numbers.
 void SgdOnCpu(const at::Tensor& values, const at::Tensor& grads,
               const State& first, const at::Tensor& factor,
-              at::ArrayRef<double> numbers, bool nesterov, bool is_first) {
+              at::ArrayRef<double> numbers, const State& held, bool nesterov,
+              bool is_first) {
   SgdStep step;
   step.learning_rate = static_cast<float>(numbers[0]);
   step.momentum = static_cast<float>(numbers[1]);
@@ -65,13 +68,13 @@ void SgdOnCpu(const at::Tensor& values, const at::Tensor& grads,
   step.weight_decay = static_cast<float>(numbers[3]);
   step.nesterov = nesterov;
   step.is_first = is_first;
-  StepAll(values, grads, first, std::nullopt, factor, step);
+  StepAll(values, grads, first, std::nullopt, factor, held, step);
 }
 
 void AdamOnCpu(const at::Tensor& values, const at::Tensor& grads,
                const at::Tensor& first, const at::Tensor& second,
                const at::Tensor& factor, at::ArrayRef<double> numbers,
-               bool decoupled) {
+               const State& held, bool decoupled) {
   AdamStep step;
   step.learning_rate = static_cast<float>(numbers[0]);
   step.beta1 = static_cast<float>(numbers[1]);
@@ -81,7 +84,7 @@ void AdamOnCpu(const at::Tensor& values, const at::Tensor& grads,
   step.decoupled = decoupled;
   step.bias_correction1 = static_cast<float>(numbers[5]);
   step.bias_correction2_root = static_cast<float>(numbers[6]);
-  StepAll(values, grads, first, second, factor, step);
+  StepAll(values, grads, first, second, factor, held, step);
 }
 
 TORCH_LIBRARY_FRAGMENT(tandem, library) {
@@ -90,16 +93,22 @@ TORCH_LIBRARY_FRAGMENT(tandem, library) {
       "bool skips_nonfinite) -> Tensor");
   library.def(
       "sgd_step(Tensor(a!) values, Tensor grads, Tensor(b!)? first, Tensor "
-      "factor, float[] numbers, bool nesterov, bool is_first) -> ()");
+      "factor, float[] numbers, Tensor? held, bool nesterov, bool is_first) -> "
+      "()");
   library.def(
       "adam_step(Tensor(a!) values, Tensor grads, Tensor(b!) first, Tensor(c!) "
-      "second, Tensor factor, float[] numbers, bool decoupled) -> ()");
+      "second, Tensor factor, float[] numbers, Tensor? held, bool decoupled) "
+      "-> ()");
 }
 
 TORCH_LIBRARY_IMPL(tandem, CPU, library) {
   library.impl("gradient_factor", FactorOnCpu);
   library.impl("sgd_step", SgdOnCpu);
   library.impl("adam_step", AdamOnCpu);
+}
+
+State HeldBy(const StepTensors& tensors) {
+  return tensors.numbers.defined() ? State(tensors.numbers) : std::nullopt;
 }
 
 class Kernels : public StepKernels {
@@ -119,7 +128,7 @@ class Kernels : public StepKernels {
                                          step.dampening, step.weight_decay};
     op.call(tensors.values, tensors.grads,
             tensors.first.defined() ? State(tensors.first) : std::nullopt,
-            factor, numbers, step.nesterov, step.is_first);
+            factor, numbers, HeldBy(tensors), step.nesterov, step.is_first);
   }
 
   void Step(const StepTensors& tensors, const AdamStep& step,
@@ -134,7 +143,7 @@ class Kernels : public StepKernels {
                                          step.bias_correction1,
                                          step.bias_correction2_root};
     op.call(tensors.values, tensors.grads, tensors.first, tensors.second,
-            factor, numbers, step.decoupled);
+            factor, numbers, HeldBy(tensors), step.decoupled);
   }
 };
 

@@ -51,6 +51,11 @@ struct SgdStep {
   bool nesterov = false;
   bool is_first = false;  // the momentum buffer has nothing yet
 
+  // What changes from step to step (StepTensors::numbers).
+  TANDEM_HOST_DEVICE void Take(const float* numbers) {
+    learning_rate = numbers[0];
+  }
+
   // One state, with momentum: the momentum buffer.
   TANDEM_HOST_DEVICE void operator()(float grad, float& value, float& buffer,
                                      float&) const {
@@ -72,6 +77,13 @@ struct AdamStep {
   bool decoupled = false;           // AdamW
   float bias_correction1 = 1;       // 1 - beta1^t, t counting from 1
   float bias_correction2_root = 1;  // sqrt(1 - beta2^t)
+
+  // What changes from step to step (StepTensors::numbers).
+  TANDEM_HOST_DEVICE void Take(const float* numbers) {
+    learning_rate = numbers[0];
+    bias_correction1 = numbers[1];
+    bias_correction2_root = numbers[2];
+  }
 
   // Two states: exp_avg and exp_avg_sq.
   TANDEM_HOST_DEVICE void operator()(float grad, float& value, float& average,

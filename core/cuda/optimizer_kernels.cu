@@ -100,6 +100,7 @@ __global__ void __launch_bounds__(kThreads)
     StepAll(StepBuffers buffers, Step step, const GradientFactor* found) {
   if (found != nullptr && found->skip != 0) return;
   const float factor = found == nullptr ? 1 : found->factor;
+  if (buffers.numbers != nullptr) step.Take(buffers.numbers);
   const int64_t vectors = buffers.length / kVector;
   for (int64_t i = FirstOfThread(); i < vectors; i += ThreadsOfGrid()) {
     StepFour<states>(buffers, i, factor, step);

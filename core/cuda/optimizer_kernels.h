@@ -21,6 +21,9 @@ struct StepBuffers {
   float* first = nullptr;        // momentum buffer or exp_avg; null: none
   float* second = nullptr;       // exp_avg_sq; null: none
   int64_t length = 0;            // elements
+  // Read in the place of the step's own, for what a graph repeats: learning
+  // rate, bias_correction1, bias_correction2_root; null: the step's.
+  const float* numbers = nullptr;
 };
 
 // How many float64 sums SumSquares writes at most.

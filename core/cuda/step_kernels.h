@@ -7,11 +7,17 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <vector>
 
 #include "core/cuda/optimizer_elements.h"
 
 namespace tandem {
+
+// What of a step is another one in each: learning rate, and for Adam
+// bias_correction1 and bias_correction2_root.
+constexpr int kStepNumbers = 3;
+using KernelNumbers = std::array<float, kStepNumbers>;
 
 // Of one length, float32, contiguous, without overlap, on one device, and
 // beginning at multiples of 16 bytes.
@@ -20,6 +26,9 @@ struct StepTensors {
   at::Tensor grads;   // left as they are
   at::Tensor first;   // momentum buffer or exp_avg; undefined: none
   at::Tensor second;  // exp_avg_sq; undefined: none
+  // KernelNumbers as a tensor, read on the device in the place of the step's
+  // (which a graph would repeat); undefined: the step's.
+  at::Tensor numbers = {};
 };
 
 // Thread-safe. Work goes to the calling thread's current stream. What they

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "core/device/capture_mark.h"
+
 namespace tandem {
 namespace {
 
@@ -42,7 +44,7 @@ const Origin& OriginOf(c10::Device device) {
 
 DeviceMoment DeviceMoment::Now(c10::Device device) {
   DeviceMoment moment;
-  if (device.type() != c10::DeviceType::CPU) {
+  if (device.type() != c10::DeviceType::CPU && !WorkIsCaptured(device)) {
     OriginOf(device);
     moment.event_ = RecordOn(device);
   }

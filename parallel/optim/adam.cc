@@ -27,6 +27,17 @@ std::vector<std::string> StateNames(const Options& options) {
   return names;
 }
 
+// The same, or the captured step's.
+at::Tensor StepNumber(const OptimizerRange& range) {
+  return range.numbers.has_value() ? range.numbers->step
+                                   : StepNumber(range.steps + 1, range.values);
+}
+
+// Of kernels: see StepTensors::numbers.
+at::Tensor KernelsNumbers(const OptimizerRange& range) {
+  return range.numbers.has_value() ? range.numbers->of_kernels : at::Tensor();
+}
+
 // Of a range's state: there with amsgrad alone.
 at::TensorList GreatestSquares(const std::vector<at::Tensor>& state) {
   return at::TensorList(state).slice(2);
@@ -50,6 +61,14 @@ AdamStep StepOf(const Options& options, bool decoupled, int64_t step,
   return its;
 }
 
+template <typename Options>
+KernelNumbers NumbersFor(const Options& options, int64_t step,
+                         double learning_rate) {
+  const AdamStep its =
+      StepOf(options, /*decoupled=*/false, step, learning_rate);
+  return {its.learning_rate, its.bias_correction1, its.bias_correction2_root};
+}
+
 class Adam : public Optimizer {
  public:
   Adam(const AdamOptions& options, const FlatBufferList& buffers,
@@ -61,21 +80,30 @@ class Adam : public Optimizer {
 
  protected:
   void StepRange(const Range& range, double learning_rate) override {
-    at::_fused_adam_({range.values}, {range.grads}, {range.state[0]},
-                     {range.state[1]}, GreatestSquares(range.state),
-                     {StepNumber(range.steps + 1, range.values)}, learning_rate,
-                     options_.beta1, options_.beta2, options_.weight_decay,
-                     options_.eps, options_.amsgrad, /*maximize=*/false,
-                     range.divisor);
+    const auto step = [&](const auto& rate) {
+      at::_fused_adam_({range.values}, {range.grads}, {range.state[0]},
+                       {range.state[1]}, GreatestSquares(range.state),
+                       {StepNumber(range)}, rate, options_.beta1,
+                       options_.beta2, options_.weight_decay, options_.eps,
+                       options_.amsgrad,
+                       /*maximize=*/false, range.divisor);
+    };
+    if (range.numbers.has_value()) return step(range.numbers->learning_rate);
+    step(learning_rate);
   }
 
   void StepByKernels(const Range& range, double learning_rate,
                      const StepKernels& kernels,
                      const at::Tensor& factor) override {
     kernels.Step(
-        {range.values, range.grads, range.state[0], range.state[1]},
+        {range.values, range.grads, range.state[0], range.state[1],
+         KernelsNumbers(range)},
         StepOf(options_, /*decoupled=*/false, range.steps + 1, learning_rate),
         factor);
+  }
+
+  KernelNumbers NumbersOf(int64_t step, double learning_rate) const override {
+    return NumbersFor(options_, step, learning_rate);
   }
 
  private:
@@ -93,21 +121,30 @@ class AdamW : public Optimizer {
 
  protected:
   void StepRange(const Range& range, double learning_rate) override {
-    at::_fused_adamw_({range.values}, {range.grads}, {range.state[0]},
-                      {range.state[1]}, GreatestSquares(range.state),
-                      {StepNumber(range.steps + 1, range.values)},
-                      learning_rate, options_.beta1, options_.beta2,
-                      options_.weight_decay, options_.eps, options_.amsgrad,
-                      /*maximize=*/false, range.divisor);
+    const auto step = [&](const auto& rate) {
+      at::_fused_adamw_({range.values}, {range.grads}, {range.state[0]},
+                        {range.state[1]}, GreatestSquares(range.state),
+                        {StepNumber(range)}, rate, options_.beta1,
+                        options_.beta2, options_.weight_decay, options_.eps,
+                        options_.amsgrad,
+                        /*maximize=*/false, range.divisor);
+    };
+    if (range.numbers.has_value()) return step(range.numbers->learning_rate);
+    step(learning_rate);
   }
 
   void StepByKernels(const Range& range, double learning_rate,
                      const StepKernels& kernels,
                      const at::Tensor& factor) override {
     kernels.Step(
-        {range.values, range.grads, range.state[0], range.state[1]},
+        {range.values, range.grads, range.state[0], range.state[1],
+         KernelsNumbers(range)},
         StepOf(options_, /*decoupled=*/true, range.steps + 1, learning_rate),
         factor);
+  }
+
+  KernelNumbers NumbersOf(int64_t step, double learning_rate) const override {
+    return NumbersFor(options_, step, learning_rate);
   }
 
  private:

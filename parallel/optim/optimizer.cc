@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
+#include <c10/util/Exception.h>
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -112,36 +113,80 @@ int64_t Optimizer::StepPart(Part& part,
       ++begin;
       continue;
     }
-    // Whole slots, padding included: kernels then see whole vectors, and a
-    // value's bits do not depend on the run that it is part of.
-    StepRun(part, {slots[begin].offset, slots[end - 1].end},
-            part.steps[slots[begin].id], divisor, step);
+    StepRun(part, {begin, end}, divisor, step);
     stepped += static_cast<int64_t>(end - begin);
-    for (; begin < end; ++begin) {
-      part.buffer->CountWrite(begin);
-      int64_t& steps = part.steps[slots[begin].id];
-      steps = NextSteps(steps);
-    }
+    begin = end;
   }
   return stepped;
 }
 
 // Of the run's elements those that are stepped here.
-void Optimizer::StepRun(const Part& part, ElementSpan run, int64_t steps,
+void Optimizer::StepRun(Part& part, Run run,
                         const std::optional<at::Tensor>& divisor,
                         StepOfRange step) {
-  const int64_t begin = std::max(run.begin, part.span.begin);
-  const int64_t length = std::min(run.end, part.span.end) - begin;
-  if (length <= 0) return;
-  Range range{part.buffer->values().narrow(0, begin, length),
-              part.buffer->grads().narrow(0, begin, length),
-              {},
-              steps,
-              divisor};
-  for (const at::Tensor& state : part.state) {
-    range.state.push_back(state.narrow(0, begin - part.span.begin, length));
+  const std::vector<FlatSlot>& slots = part.buffer->slots();
+  // Whole slots, padding included: kernels then see whole vectors, and a
+  // value's bits do not depend on the run that it is part of.
+  const int64_t begin = std::max(slots[run.begin].offset, part.span.begin);
+  const int64_t length =
+      std::min(slots[run.end - 1].end, part.span.end) - begin;
+  const int64_t steps = part.steps[slots[run.begin].id];
+  CapturedStep* const captured = CapturedStep::Current();
+  if (length > 0) {
+    Range range{part.buffer->values().narrow(0, begin, length),
+                part.buffer->grads().narrow(0, begin, length),
+                {},
+                steps,
+                divisor};
+    for (const at::Tensor& state : part.state) {
+      range.state.push_back(state.narrow(0, begin - part.span.begin, length));
+    }
+    if (captured != nullptr) range.numbers = Capture(part, run, *captured);
+    step(range);
   }
-  step(range);
+  CountRun(part, run);
+}
+
+void Optimizer::CountRun(Part& part, Run run) {
+  const std::vector<FlatSlot>& slots = part.buffer->slots();
+  for (size_t i = run.begin; i < run.end; ++i) {
+    part.buffer->CountWrite(i);
+    int64_t& steps = part.steps[slots[i].id];
+    steps = NextSteps(steps);
+  }
+}
+
+StepNumbers Optimizer::Capture(Part& part, Run run, CapturedStep& captured) {
+  const size_t id = part.buffer->slots()[run.begin].id;
+  const int64_t before = part.steps[id];
+  TORCH_CHECK(before > 0, part.buffer->slots()[run.begin].name,
+              " has its first step, which a graph cannot repeat");
+  const StepNumbers numbers = StepNumbers::On(part.buffer->values().device());
+  captured.Add([this, &part, run, id, before, numbers](CapturedStep::When when,
+                                                       double learning_rate) {
+    if (when == CapturedStep::When::kNever) {
+      const std::vector<FlatSlot>& slots = part.buffer->slots();
+      for (size_t i = run.begin; i < run.end; ++i) {
+        part.steps[slots[i].id] = before;
+      }
+      return;
+    }
+    if (when == CapturedStep::When::kNextStep) CountRun(part, run);
+    Write(numbers, part.steps[id], learning_rate);
+  });
+  return numbers;
+}
+
+void Optimizer::Write(const StepNumbers& numbers, int64_t step,
+                      double learning_rate) const {
+  const at::NoGradGuard no_grad;
+  numbers.learning_rate.fill_(learning_rate);
+  numbers.step.fill_(step);
+  if (!traits_.has_kernels) return;
+  int64_t i = 0;
+  for (const float each : NumbersOf(step, learning_rate)) {
+    numbers.of_kernels.select(0, i++).fill_(each);
+  }
 }
 
 }  // namespace tandem

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
 #include "core/cuda/step_kernels.h"
+#include "parallel/optim/captured_step.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/optimizer_range.h"
 #include "parallel/optim/optimizer_share.h"
@@ -38,6 +39,10 @@ struct StoredTensor;
 //
 // Of a buffer that it shares with other ranks it steps its own elements and has
 // state for these alone; the others' values are for whoever shares them.
+//
+// While a step is captured in a graph (captured_step.h) it takes what changes
+// from step to step from the device. c10::Error there for a parameter's first
+// step, which is none like the others.
 //
 // Not thread-safe.
 class Optimizer {
@@ -105,6 +110,8 @@ class Optimizer {
   virtual void StepByKernels(const Range& range, double learning_rate,
                              const StepKernels& kernels,
                              const at::Tensor& factor) = 0;
+  // Of the same: what step number `step` has as StepTensors::numbers.
+  virtual KernelNumbers NumbersOf(int64_t step, double learning_rate) const = 0;
 
  private:
   using StoredByName = std::map<std::string, const StoredTensor*>;
@@ -126,8 +133,17 @@ class Optimizer {
   using StepOfRange = absl::FunctionRef<void(const Range& range)>;
   int64_t StepPart(Part& part, const std::optional<at::Tensor>& divisor,
                    StepOfRange step);
-  void StepRun(const Part& part, ElementSpan run, int64_t steps,
-               const std::optional<at::Tensor>& divisor, StepOfRange step);
+  // Neighbours in a part, by slot.
+  struct Run {
+    size_t begin;
+    size_t end;
+  };
+  void StepRun(Part& part, Run run, const std::optional<at::Tensor>& divisor,
+               StepOfRange step);
+  void CountRun(Part& part, Run run);
+  StepNumbers Capture(Part& part, Run run, CapturedStep& captured);
+  void Write(const StepNumbers& numbers, int64_t step,
+             double learning_rate) const;
   int64_t NextSteps(int64_t steps) const;
   std::vector<Place> PlacesInOrder() const;
   // `states` are whole, as Traits::buffers.

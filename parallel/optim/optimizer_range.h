@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "parallel/optim/captured_step.h"
+
 namespace tandem {
 
 struct OptimizerTraits {
@@ -30,6 +32,8 @@ struct OptimizerRange {
   std::vector<at::Tensor> state;      // as OptimizerTraits::buffers
   int64_t steps;                      // done before this one
   std::optional<at::Tensor> divisor;  // of grads, float32; null: none
+  // Of a captured step: to be read instead of the host's.
+  std::optional<StepNumbers> numbers = std::nullopt;
 };
 
 }  // namespace tandem

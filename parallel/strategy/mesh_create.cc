@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -134,6 +135,8 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
     traits_[name].reduce_axes.clear();
   }
   TANDEM_RETURN_IF_ERROR(MakeGroups(world));
+  MakeGraph();
+  const std::optional<SideStream::Scope> side = OnSide();
   const PipelineLayout layout = {options_.devices, groups_.pipe()};
   layers_ = static_cast<int>(specs.size());
   if (options_.scales_loss()) {
@@ -171,6 +174,7 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
       TiedGradients::Create(
           tied, options_.schedule, layout, BuffersOf(AllStages()),
           options_.reproducible ? TiedOrder::kByCopy : TiedOrder::kByRank));
+  CheckGraph(loss);
   return Agree(tied_->ShareValues());
 }
 

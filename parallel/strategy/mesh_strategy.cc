@@ -78,8 +78,6 @@ absl::Status MeshStrategyImpl::OnDevices(
 absl::Status MeshStrategyImpl::Compute(const Batch& batch,
                                        std::optional<double> learning_rate,
                                        bool defers_scores) {
-  TANDEM_RETURN_IF_ERROR(
-      shares_->Learn(batch.size, /*apart=*/!averages_gradients()));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
                           shares_->Microbatches(batch));
   SetTraining(executor_->stages(), true);
@@ -128,16 +126,29 @@ absl::Status MeshStrategyImpl::Compute(const Batch& batch,
   return absl::OkStatus();
 }
 
+absl::Status MeshStrategyImpl::Run(const Batch& batch, double learning_rate,
+                                   bool defers_scores) {
+  const bool at_once = updates_at_once();
+  TANDEM_RETURN_IF_ERROR(Compute(
+      batch, at_once ? std::optional<double>(learning_rate) : std::nullopt,
+      defers_scores));
+  if (at_once) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
+  return Finish(learning_rate);
+}
+
+absl::Status MeshStrategyImpl::Learn(const Batch& batch) {
+  return shares_->Learn(batch.size, /*apart=*/!averages_gradients());
+}
+
 absl::Status MeshStrategyImpl::Submit(const Batch& batch, double learning_rate,
                                       bool defers_scores) {
   TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  const bool at_once = updates_at_once();
-  absl::Status done = Compute(
-      batch, at_once ? std::optional<double>(learning_rate) : std::nullopt,
-      defers_scores);
-  if (done.ok() && !at_once) {
-    TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
-    done = Finish(learning_rate);
+  const std::optional<SideStream::Scope> side = OnSide();
+  absl::Status done = Learn(batch);
+  if (done.ok()) {
+    done = graph_ ? SubmitOrReplay(batch, learning_rate, defers_scores)
+                  : Run(batch, learning_rate, defers_scores);
   }
   if (!done.ok()) Abort(done);
   return done;
@@ -156,8 +167,9 @@ absl::StatusOr<Score> MeshStrategyImpl::TrainStep(const Batch& batch,
 
 absl::StatusOr<Score> MeshStrategyImpl::ComputeGradients(const Batch& batch) {
   TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  const absl::Status done =
-      Compute(batch, std::nullopt, /*defers_scores=*/false);
+  const std::optional<SideStream::Scope> side = OnSide();
+  absl::Status done = Learn(batch);
+  if (done.ok()) done = Compute(batch, std::nullopt, /*defers_scores=*/false);
   if (!done.ok()) {
     Abort(done);
     return done;
@@ -167,6 +179,7 @@ absl::StatusOr<Score> MeshStrategyImpl::ComputeGradients(const Batch& batch) {
 
 absl::Status MeshStrategyImpl::Update(double learning_rate) {
   TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
+  const std::optional<SideStream::Scope> side = OnSide();
   const absl::Status done = Finish(learning_rate);
   if (!done.ok()) Abort(done);
   return done;
@@ -174,6 +187,7 @@ absl::Status MeshStrategyImpl::Update(double learning_rate) {
 
 absl::Status MeshStrategyImpl::SkipUpdate() {
   TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
+  const std::optional<SideStream::Scope> side = OnSide();
   const absl::Status done = Finish(std::nullopt);
   if (!done.ok()) Abort(done);
   return done;

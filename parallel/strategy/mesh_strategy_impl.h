@@ -17,11 +17,13 @@
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
 #include "core/comm/pending_collective.h"
+#include "core/graph/side_stream.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "core/model/parameter_traits.h"
 #include "core/precision/loss_scale.h"
 #include "parallel/ddp/parameter_averaging.h"
+#include "parallel/optim/captured_step.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/report/pipeline_times.h"
@@ -32,6 +34,7 @@
 #include "parallel/strategy/pending_step.h"
 #include "parallel/strategy/stage/tied_gradients.h"
 #include "parallel/strategy/stage/trained_stage.h"
+#include "parallel/strategy/step_graph.h"
 #include "parallel/strategy/step_halves.h"
 #include "parallel/sync_batch_norm/stage_statistics.h"
 
@@ -66,6 +69,7 @@ class MeshStrategyImpl : public MeshStrategy {
   std::map<std::string, std::string> TiedCopies() const override;
   NamedTensors OptimizerState() const override;
   std::string DescribeSharding() const override;
+  std::string DescribeGraph() const override;
   std::vector<std::pair<std::string, double>> Measurements() const override;
   absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
   // bubble_report.h's, and how many microbatches' activations each device held
@@ -78,6 +82,7 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::StatusOr<at::Tensor> Forward(const Batch& batch) override;
   absl::Status SetUnevenDivision(UnevenDivision division) override;
   UnevenDivision uneven_division() const override;
+  int64_t replayed_steps() const override;
   const PipelineExecutor& executor() const override { return *executor_; }
   absl::Status OnDevices(const PipelineExecutor::DeviceWork& work) override;
 
@@ -102,8 +107,24 @@ class MeshStrategyImpl : public MeshStrategy {
   // pending then.
   absl::Status Compute(const Batch& batch, std::optional<double> learning_rate,
                        bool defers_scores);
+  absl::Status Run(const Batch& batch, double learning_rate,
+                   bool defers_scores);
+  // How many samples replicas have; before each step.
+  absl::Status Learn(const Batch& batch);
   absl::Status Submit(const Batch& batch, double learning_rate,
                       bool defers_scores);
+  void MakeGraph();
+  void CheckGraph(const LossFunction& loss);
+  std::optional<SideStream::Scope> OnSide() const;
+  absl::StatusOr<std::string> FormOf(const Batch& batch) const;
+  absl::Status SubmitOrReplay(const Batch& batch, double learning_rate,
+                              bool defers_scores);
+  absl::Status WarmUp(const Batch& batch, double learning_rate,
+                      bool defers_scores);
+  absl::Status Capture(const Batch& batch, double learning_rate,
+                       bool defers_scores);
+  absl::Status Replay(const Batch& batch, double learning_rate,
+                      CapturedStep::When when);
   PendingStep StepToRead(const Batch& batch, size_t microbatches) const;
   // Of all pending steps; the last one's.
   absl::StatusOr<Score> ReadLast();
@@ -167,6 +188,8 @@ class MeshStrategyImpl : public MeshStrategy {
   StepHalves halves_;
   std::optional<LossScale> loss_scale_;  // nothing: losses are as they are
   bool found_inf_ = false;  // among the step's gradients, on whatever rank
+  std::optional<StepGraph> graph_;  // nothing: the device has none, see below
+  std::string why_no_graph_;
 };
 
 }  // namespace tandem

@@ -85,6 +85,12 @@ struct MeshStrategyOptions : UpdateOptions {
   // The same bits in every layout of the mesh, for the same batch and
   // microbatch size: see docs/hybrid.md.
   bool reproducible = false;
+  // Once a few steps have run, a step is captured in a graph (CUDA graphs) and
+  // replayed, where there is one device and stage a replica, on a device that
+  // has graphs (core/graph); else, and in steps with batches of another shape,
+  // steps run as without. The same bits, but for a learning rate that CUDA's
+  // optimizers then take as float32. docs/cuda.md.
+  bool cuda_graphs = false;
   // Into how many groups a whole batch's microbatches are put, whose sums are
   // added in a tree (ordered_gradients.h); 0: each is a group.
   int gradient_groups = 0;

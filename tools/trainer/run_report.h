@@ -29,6 +29,8 @@ class RunReport {
   static absl::StatusOr<RunReport> Start(const Job& job, Report& report);
 
   void Say(const std::string& line) { report_->Say(line); }
+  // What became of a step's graph, once; empty: it is not known yet.
+  void SayGraph(const std::string& state);
 
   // Times are taken from here on.
   void StartEpoch(int64_t epoch, int64_t steps);
@@ -82,6 +84,7 @@ class RunReport {
   StepMeter meter_;
   HostWaitMeter host_waits_;
   std::vector<Pending> pending_;
+  std::string graph_;  // as it was said
   int64_t first_ = 0;  // steps that were done when the epoch began
   Clock::time_point last_step_end_;
   SummaryReport summary_;

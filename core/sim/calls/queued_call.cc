@@ -1,7 +1,5 @@
 #include "core/sim/calls/queued_call.h"
 
-#include <ATen/core/List.h>
-#include <ATen/ops/empty_strided.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <memory>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "core/sim/calls/call_aliases.h"
+#include "core/sim/calls/call_results.h"
 #include "core/sim/calls/call_signature.h"
 #include "core/sim/calls/operator_call.h"
 #include "core/sim/memory/block.h"
@@ -22,17 +21,6 @@ namespace {
 
 using torch::jit::Stack;
 
-// The results' tensors one by one; a list's follow each other. Empty if there
-// are results of other kinds.
-std::optional<std::vector<at::Tensor>> TensorsOf(const Stack& results) {
-  std::vector<at::Tensor> tensors;
-  for (const c10::IValue& each : results) {
-    if (!each.isTensor()) return std::nullopt;
-    tensors.push_back(each.toTensor());
-  }
-  return tensors;
-}
-
 Stack Top(const Stack& stack, size_t count) {
   return Stack(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
 }
@@ -42,71 +30,6 @@ void ReplaceTop(Stack& stack, size_t dropped, Stack added) {
   for (c10::IValue& each : added) stack.push_back(std::move(each));
 }
 
-// Which of the arguments it is.
-int ArgumentThatIs(const at::Tensor& tensor, const Stack& arguments) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].isTensor() && arguments[i].toTensor().is_same(tensor)) {
-      return static_cast<int>(i);
-    }
-  }
-  return -1;
-}
-
-// Does a result share an argument's memory, although it is another tensor?
-bool SharesMemory(const at::Tensor& result, const Stack& arguments) {
-  for (const c10::IValue& each : arguments) {
-    if (each.isTensor() && each.toTensor().defined() &&
-        each.toTensor().has_storage() && result.is_alias_of(each.toTensor())) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// Of the results of a call that has run; nothing if they cannot be foretold.
-std::optional<Geometries> GeometriesOf(const Stack& arguments,
-                                       const Stack& results) {
-  const auto tensors = TensorsOf(results);
-  if (!tensors.has_value()) return std::nullopt;
-  Geometries geometries;
-  for (const at::Tensor& each : *tensors) {
-    Geometry geometry;
-    geometry.defined = each.defined();
-    if (geometry.defined) {
-      if (each._is_zerotensor()) return std::nullopt;  // has no memory
-      geometry.argument = ArgumentThatIs(each, arguments);
-      if (geometry.argument < 0 && SharesMemory(each, arguments)) {
-        return std::nullopt;
-      }
-      geometry.sizes = each.sizes().vec();
-      geometry.strides = each.strides().vec();
-      geometry.dtype = each.scalar_type();
-    }
-    geometries.push_back(std::move(geometry));
-  }
-  return geometries;
-}
-
-// The results before their values are there.
-Stack MakeResults(const Geometries& geometries, const Stack& arguments,
-                  int8_t device) {
-  Stack results;
-  for (const Geometry& each : geometries) {
-    if (!each.defined) {
-      results.emplace_back(at::Tensor());
-    } else if (each.argument >= 0) {
-      results.push_back(arguments[each.argument]);
-    } else {
-      results.emplace_back(at::empty_strided(
-          each.sizes, each.strides,
-          at::TensorOptions()
-              .dtype(each.dtype)
-              .device(c10::Device(c10::DeviceType::PrivateUse1, device))));
-    }
-  }
-  return results;
-}
-
 // What the queue runs.
 struct QueuedWork {
   const OperatorTraits* traits;
@@ -114,8 +37,9 @@ struct QueuedWork {
   Stack arguments;                        // as CPU tensors
   std::vector<at::Tensor> result_memory;  // CPU; undefined: an argument's
 
-  void Run() {
-    Stack stack = std::move(arguments);
+  // A captured one runs many times.
+  void Run() const {
+    Stack stack = arguments;
     call->RunKernel(stack);
     const at::AutoDispatchBelowADInplaceOrView below;
     for (size_t i = 0; i < result_memory.size(); ++i) {
@@ -151,6 +75,14 @@ c10::Stream StreamOf(const at::Tensor& tensor) {
   return CurrentStream(tensor.device().index());
 }
 
+// A capture knows of nothing that has not run by then, and gives the host no
+// values.
+void RefuseCaptured(const OperatorTraits& traits, int8_t device,
+                    const char* why) {
+  TORCH_CHECK(!IsCaptured(CurrentStream(device)), traits.name,
+              " cannot be captured: ", why);
+}
+
 void QueueCopy(const c10::OperatorHandle& op, const OperatorTraits& traits,
                Stack* stack) {
   const Stack arguments = Top(*stack, traits.argument_count);
@@ -158,6 +90,9 @@ void QueueCopy(const c10::OperatorHandle& op, const OperatorTraits& traits,
                      arguments[2].toBool()};
   const c10::Stream runs_on = StreamOf(IsSim(copy.from) ? copy.from : copy.to);
   const bool between = IsSim(copy.from) && IsSim(copy.to);
+  if (WaitsForCopy(copy)) {
+    RefuseCaptured(traits, runs_on.device_index(), "the host waits for it");
+  }
   auto call = std::make_shared<OperatorCall>(op, traits);
   call->TakeArguments(*stack);
   auto work = std::make_shared<QueuedWork>(
@@ -186,6 +121,19 @@ void RunDrained(OperatorCall& call, Stack* stack) {
   call.RunKernel(*stack);
   call.GiveResults(*stack);
 }
+
+// Geometries of nothing, where a call is captured that has no results.
+const Geometries* KnownOf(const OperatorTraits& traits,
+                          const std::string& signature, int8_t device) {
+  static const Geometries nothing;
+  const Geometries* const known = Remembered(signature);
+  const bool needs_none =
+      traits.return_count == 0 && IsCaptured(CurrentStream(device));
+  return known == nullptr && needs_none ? &nothing : known;
+}
+
+// Of a call whose out= arguments were resized.
+std::string Grown(const std::string& signature) { return "grown " + signature; }
 
 bool MustRunNow(const OperatorTraits& traits) {
   return traits.depends_on_data || traits.changes_storage ||
@@ -216,13 +164,6 @@ void CallNow(const c10::OperatorHandle& op, const OperatorTraits& traits,
   call.GiveResults(*stack);
 }
 
-void CallDrained(const c10::OperatorHandle& op, const OperatorTraits& traits,
-                 Stack* stack) {
-  OperatorCall call(op, traits);
-  call.TakeArguments(*stack);
-  RunDrained(call, stack);
-}
-
 void CallQueued(const c10::OperatorHandle& op, const OperatorTraits& traits,
                 Stack* stack) {
   if (traits.is_view) return CallNow(op, traits, stack);
@@ -231,19 +172,38 @@ void CallQueued(const c10::OperatorHandle& op, const OperatorTraits& traits,
   auto call = std::make_shared<OperatorCall>(op, traits);
   call->TakeArguments(*stack);
   if (traits.depends_on_data) CountHostWait(traits.name);
-  if (MustRunNow(traits)) return RunDrained(*call, stack);
+  if (MustRunNow(traits)) {
+    RefuseCaptured(traits, call->device(),
+                   "the host needs to know what it comes to");
+    return RunDrained(*call, stack);
+  }
   const auto signature = SignatureOf(traits, arguments);
   if (!signature.has_value()) return RunDrained(*call, stack);
-  const Geometries* known = Remembered(*signature);
+  const Geometries* known = KnownOf(traits, *signature, call->device());
   if (known != nullptr) {
     return Queue(traits, call, *known, arguments, stack);
   }
+  const Geometries* const grown =
+      traits.has_out && IsCaptured(CurrentStream(call->device()))
+          ? Remembered(Grown(*signature))
+          : nullptr;
+  if (grown != nullptr) {
+    GrowOutputs(*grown, arguments);
+    ReplaceTop(*stack, traits.argument_count, arguments);
+    return CallQueued(op, traits, stack);
+  }
+  RefuseCaptured(traits, call->device(),
+                 "it has not run for these shapes before, which is how "
+                 "simulated devices get to know those of its results");
   RunDrained(*call, stack);
   // An argument that has another shape now is the host's work each time.
-  if (SignatureOf(traits, arguments) != signature) return;
+  const auto after = SignatureOf(traits, arguments);
+  if (after != signature && !traits.has_out) return;
   auto found = GeometriesOf(arguments, Top(*stack, traits.return_count));
   if (!found.has_value()) return;
-  Remember(*signature, *std::move(found));
+  // In a capture it cannot be: what came of it is known by then.
+  if (after != signature) Remember(Grown(*signature), *found);
+  Remember(*after, *std::move(found));
   EndQueuesBeforeStaticObjects();
 }
 

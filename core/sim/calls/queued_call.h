@@ -21,13 +21,11 @@ namespace sim {
 // A copy between devices waits for both streams, and both wait for it, as on
 // CUDA; one from or to the host waits for its end unless it is non_blocking and
 // the host's memory is pinned.
+//
+// On a stream that is captured (core/sim/streams/stream_capture.h) the call is
+// written down; c10::Error for what would have to run at once.
 void CallQueued(const c10::OperatorHandle& op, const OperatorTraits& traits,
                 torch::jit::Stack* stack);
-
-// Runs the call when the current stream of its device has done what it was
-// given.
-void CallDrained(const c10::OperatorHandle& op, const OperatorTraits& traits,
-                 torch::jit::Stack* stack);
 
 // Runs the call at once.
 void CallNow(const c10::OperatorHandle& op, const OperatorTraits& traits,

@@ -1,5 +1,8 @@
 #include "core/sim/operators/boxed_kernel.h"
 
+#include <mutex>
+#include <unordered_map>
+
 #include "core/sim/calls/operator_traits.h"
 #include "core/sim/calls/queued_call.h"
 #include "core/sim/streams/streams.h"
@@ -8,10 +11,22 @@ namespace tandem {
 namespace sim {
 namespace {
 
-// Of an operator that nobody has looked at before: behind what its stream has.
+// Looked at once, and kept: what is queued needs it.
+const OperatorTraits& TraitsOf(const c10::OperatorHandle& op) {
+  static auto* mutex = new std::mutex;
+  static auto* all =
+      new std::unordered_map<c10::OperatorName,
+                             std::unique_ptr<const OperatorTraits>>;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  std::unique_ptr<const OperatorTraits>& traits = (*all)[op.operator_name()];
+  if (traits == nullptr) traits = std::make_unique<OperatorTraits>(op);
+  return *traits;
+}
+
+// Of an operator that was not there when devices were made (core/fused's).
 void CallAny(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const OperatorTraits traits(op);
-  if (IsAsynchronous()) return CallDrained(op, traits, stack);
+  const OperatorTraits& traits = TraitsOf(op);
+  if (IsAsynchronous()) return CallQueued(op, traits, stack);
   CallNow(op, traits, stack);
 }
 

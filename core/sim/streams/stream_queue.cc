@@ -1,6 +1,7 @@
 #include "core/sim/streams/stream_queue.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 
 #include <chrono>
 #include <utility>
@@ -27,6 +28,10 @@ void Event::Mark::Pass() {
 }
 
 void Event::Mark::Wait() {
+  TORCH_CHECK(
+      !is_captured,
+      "an event that was recorded in a capture cannot be waited for: it "
+      "never comes, but those of its replays do");
   std::unique_lock<std::mutex> lock(mutex);
   changed.wait(lock, [this] { return passed; });
 }
@@ -44,6 +49,8 @@ std::shared_ptr<Event::Mark> Event::Record() {
 
 bool Event::Passed() const {
   if (mark_ == nullptr) return true;
+  TORCH_CHECK(!mark_->is_captured,
+              "an event that was recorded in a capture cannot be asked for");
   std::lock_guard<std::mutex> lock(mark_->mutex);
   return mark_->passed;
 }

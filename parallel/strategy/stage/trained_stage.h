@@ -69,6 +69,8 @@ class TrainedStage {
 
   // A step begins: no parameter has a gradient. The same on every replica.
   absl::Status Prepare(const StageStep& step = {});
+  // A graph did a step, without Prepare and Update.
+  void CountReplay();
   // Their way to the whole batch's; null: there are no others.
   StageGradients* gradients() { return gradients_.get(); }
 

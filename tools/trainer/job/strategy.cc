@@ -145,6 +145,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
   mesh.weight_gradient_batch =
       std::max(1, static_cast<int>(options.pipeline.weight_gradient_batch));
   mesh.reproducible = options.pipeline.reproducible;
+  mesh.cuda_graphs = options.devices.cuda_graphs;
   mesh.gradient_groups = static_cast<int>(options.pipeline.gradient_groups);
   mesh.seed = options.seed;
   mesh.pipeline.checkpointing = CheckpointingOf(options.pipeline);

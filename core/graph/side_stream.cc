@@ -1,0 +1,37 @@
+#include "core/graph/side_stream.h"
+
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace tandem {
+namespace {
+
+using c10::impl::VirtualGuardImpl;
+
+c10::Stream CurrentOf(c10::Device device) {
+  return VirtualGuardImpl(device.type()).getStream(device);
+}
+
+void Follow(c10::Stream later, c10::Stream earlier) {
+  if (later == earlier) return;
+  c10::Event event(earlier.device_type());
+  event.record(earlier);
+  event.block(later);
+}
+
+}  // namespace
+
+SideStream::SideStream(c10::Device device)
+    : stream_(VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device)) {
+}
+
+SideStream::Scope::Scope(const SideStream& side)
+    : before_(CurrentOf(side.stream().device())),
+      side_(side.stream()),
+      guard_(side_) {
+  Follow(side_, before_);
+}
+
+SideStream::Scope::~Scope() { Follow(before_, side_); }
+
+}  // namespace tandem

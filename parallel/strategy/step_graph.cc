@@ -1,0 +1,122 @@
+#include "parallel/strategy/step_graph.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <glog/logging.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/device/placement.h"
+#include "core/graph/make_device_graph.h"
+
+namespace tandem {
+namespace {
+
+std::string FormOf(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "none";
+  return absl::StrCat(c10::toString(tensor.scalar_type()), "[",
+                      absl::StrJoin(tensor.sizes(), ","), "]");
+}
+
+at::Tensor PlaceFor(const at::Tensor& like, c10::Device device) {
+  if (!like.defined()) return like;
+  return at::empty_like(like,
+                        like.options().device(device).pinned_memory(false),
+                        at::MemoryFormat::Contiguous);
+}
+
+// Copies are as any other batch's: ahead of what the device computes.
+void CopyTo(const at::Tensor& to, const at::Tensor& from) {
+  if (to.defined()) to.copy_(PlaceOn(to.device(), from), /*non_blocking=*/true);
+}
+
+// In memory that the next replay leaves alone.
+PendingStep CopyOf(const PendingStep& step) {
+  PendingStep copy = step;
+  for (DeferredScore& each : copy.scores) {
+    if (each.sums.defined()) each.sums = each.sums.clone();
+  }
+  for (PendingStep::Part& each : copy.parts) each.loss = each.loss.clone();
+  return copy;
+}
+
+}  // namespace
+
+std::string FormOfStep(const Batch& batch, const std::string& division) {
+  return absl::StrCat(FormOf(batch.inputs), " ", FormOf(batch.targets), " ",
+                      division);
+}
+
+StepGraph::Way StepGraph::Next(const std::string& form) {
+  ++steps_;
+  if (is_off()) return Way::kRun;
+  if (graph_ != nullptr) return form == form_ ? Way::kReplay : Way::kRun;
+  of_form_ = form == form_ ? of_form_ + 1 : 1;
+  form_ = form;
+  return of_form_ > kWarmUp ? Way::kCapture : Way::kRun;
+}
+
+void StepGraph::Fill(const Batch& batch) {
+  const at::NoGradGuard no_grad;
+  CopyTo(batch_.inputs, batch.inputs);
+  CopyTo(batch_.targets, batch.targets);
+}
+
+absl::Status StepGraph::Capture(
+    const Batch& batch, double learning_rate,
+    absl::FunctionRef<absl::StatusOr<PendingStep>(const Batch& batch)> step) {
+  CHECK(graph_ == nullptr);
+  batch_ = {PlaceFor(batch.inputs, device_), PlaceFor(batch.targets, device_),
+            batch.size};
+  TANDEM_ASSIGN_OR_RETURN(auto graph, MakeDeviceGraph(device_));
+  TANDEM_RETURN_IF_ERROR(graph->Begin());
+  absl::StatusOr<PendingStep> result = [&] {
+    const CapturedStep::Scope scope(&numbers_);
+    return step(batch_);
+  }();
+  absl::Status done = result.status();
+  if (done.ok()) {
+    done = graph->End();
+  } else {
+    graph->Abandon();
+  }
+  if (!done.ok()) {
+    numbers_.Begin(CapturedStep::When::kNever, learning_rate);
+    return done;
+  }
+  result_ = *std::move(result);
+  result_.times.is_measured = false;
+  result_.times.moments.clear();
+  graph_ = std::move(graph);
+  captured_after_ = steps_ - 1;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PendingStep> StepGraph::Replay(const Batch& batch,
+                                              double learning_rate,
+                                              CapturedStep::When when) {
+  TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
+    Fill(batch);
+    numbers_.Begin(when, learning_rate);
+  }));
+  TANDEM_RETURN_IF_ERROR(graph_->Replay());
+  ++replays_;
+  return CatchTorchOr([&] { return CopyOf(result_); });
+}
+
+void StepGraph::TurnOff(const std::string& why) {
+  off_ = why;
+  graph_ = nullptr;
+}
+
+std::string StepGraph::Describe() const {
+  if (is_off()) return absl::StrCat("off: ", off_);
+  if (graph_ == nullptr) return "";
+  return absl::StrCat("captured after ", captured_after_, " steps");
+}
+
+}  // namespace tandem

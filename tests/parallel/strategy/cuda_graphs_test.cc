@@ -1,0 +1,312 @@
+// Steps that a graph replays have the bits of steps that run, on simulated
+// devices, whose graphs repeat the host's numbers as CUDA's do.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/cuda/host_step_kernels.h"
+#include "core/cuda/step_kernels_of.h"
+#include "core/loss/loss.h"
+#include "core/sim/streams/host_waits.h"
+#include "core/sim/testing.h"
+#include "models/classification_loss.h"
+#include "models/resnet.h"
+#include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/strategy/lab_models.h"
+#include "tests/parallel/strategy/strategy_lab.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kSteps = 9;
+constexpr int kWarmUp = 3;
+
+struct Outcome {
+  LabOutcome lab;
+  std::string graph;
+  int64_t replays = 0;
+};
+
+struct Job {
+  std::string model = "mlp_small";
+  int replicas = 1;
+  int microbatches = 1;  // of a replica
+  int64_t size = 12;     // of a replica's batch
+  int short_step = -1;   // has a batch of fewer samples
+  LabChange change = nullptr;
+  std::string backend = "sim_nccl";
+  bool on_cpu = false;
+};
+
+// Another one in each step.
+double RateOf(int step) { return 0.05 / (1 + step); }
+
+LabJob LabJobOf(const Job& job, bool graphs, Outcome* outcome) {
+  LabJob lab = ModelJob(job.model, job.size, kSteps,
+                        [&job, graphs](MeshStrategyOptions& options) {
+                          if (job.change) job.change(options);
+                          options.cuda_graphs = graphs;
+                        });
+  if (job.model == "resnet18") {
+    lab.specs = [] {
+      ResnetOptions options;
+      options.classes = 5;
+      options.width = 4;
+      return Resnet18(options);
+    };
+  }
+  lab.share = [job](int step, int replica) {
+    const bool is_short = step == job.short_step;
+    const int64_t size = is_short ? job.size / 2 : job.size;
+    Batch batch =
+        LabBatch(job.model == "resnet18" ? "mlp_small" : job.model, size,
+                 kLabSeed + static_cast<uint64_t>(replica), step);
+    if (job.model == "resnet18") {
+      batch.inputs = batch.inputs.repeat({1, 32}).view({size, 3, 8, 8});
+    }
+    return batch;
+  };
+  lab.step = [](const LabRank& rank, const Batch& batch, int step) {
+    return rank.strategy->TrainStep(batch, RateOf(step));
+  };
+  lab.end = [outcome](const LabRank& rank) {
+    if (rank.rank == 0) {
+      outcome->graph = rank.strategy->DescribeGraph();
+      outcome->replays =
+          static_cast<MeshStrategy*>(rank.strategy)->replayed_steps();
+    }
+    return absl::OkStatus();
+  };
+  lab.test = 0;
+  return lab;
+}
+
+Outcome Train(const Job& job, bool graphs) {
+  LabLayout layout = {"", "sequential", job.replicas, 1, 1};
+  layout.microbatches = job.microbatches * job.replicas;
+  layout.backend = job.backend;
+  if (!job.on_cpu) layout.device_pool = SimDevices(job.replicas);
+  Outcome outcome;
+  auto trained = TrainInLab(layout, LabJobOf(job, graphs, &outcome));
+  EXPECT_TRUE(trained.ok()) << trained.status();
+  if (trained.ok()) outcome.lab = *std::move(trained);
+  return outcome;
+}
+
+void ExpectSameBits(const Job& job, int replays) {
+  const Outcome expected = Train(job, /*graphs=*/false);
+  const Outcome found = Train(job, /*graphs=*/true);
+  EXPECT_EQ(expected.graph, "");
+  EXPECT_EQ(found.graph, "captured after 3 steps");
+  EXPECT_EQ(found.replays, replays);
+  ExpectSameBits(absl::StatusOr<LabOutcome>(found.lab),
+                 absl::StatusOr<LabOutcome>(expected.lab));
+}
+
+class CudaGraphsTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { SimDevices(2); }
+};
+
+struct Technique {
+  const char* name;
+  LabChange change;
+};
+
+std::vector<Technique> Techniques() {
+  return {
+      {"SGD", nullptr},
+      {"SGD with momentum", [](auto& o) { o.optimizer = SgdOptions{0.9}; }},
+      {"AdamW", [](auto& o) { o.optimizer = AdamWOptions(); }},
+      {"Adam with amsgrad",
+       [](auto& o) {
+         AdamOptions adam;
+         adam.amsgrad = true;
+         o.optimizer = adam;
+       }},
+      {"clip_value", [](auto& o) { o.clip_value = 0.01; }},
+      {"bf16",
+       [](auto& o) {
+         o.ddp.mixed_precision.param_dtype = at::kBFloat16;
+         o.optimizer = AdamWOptions();
+       }},
+  };
+}
+
+TEST_F(CudaGraphsTest, OneDeviceHasTheSameBits) {
+  for (const char* model : {"mlp_small", "gpt_tiny"}) {
+    for (const Technique& each : Techniques()) {
+      SCOPED_TRACE(absl::StrCat(model, ", ", each.name));
+      Job job;
+      job.model = model;
+      job.change = each.change;
+      ExpectSameBits(job, kSteps - kWarmUp);
+    }
+  }
+}
+
+TEST_F(CudaGraphsTest, SeveralMicrobatchesAndBatchNormHaveTheSameBits) {
+  Job job;
+  job.model = "resnet18";
+  job.microbatches = 2;
+  job.change = [](auto& o) { o.optimizer = AdamWOptions(); };
+  ExpectSameBits(job, kSteps - kWarmUp);
+}
+
+TEST_F(CudaGraphsTest, ReplicasHaveTheSameBits) {
+  for (const Technique& each : Techniques()) {
+    SCOPED_TRACE(each.name);
+    Job job;
+    job.replicas = 2;
+    job.microbatches = 2;
+    job.change = [&each](auto& o) {
+      o.ddp.bucket_cap_mb = 0.01;
+      if (each.change) each.change(o);
+    };
+    ExpectSameBits(job, kSteps - kWarmUp);
+  }
+}
+
+TEST_F(CudaGraphsTest, ReplicasWithBatchNormHaveTheSameBits) {
+  Job job;
+  job.model = "resnet18";
+  job.replicas = 2;
+  ExpectSameBits(job, kSteps - kWarmUp);
+}
+
+// The device's kernels clip, with numbers that lie there.
+TEST_F(CudaGraphsTest, ClippingOnTheDeviceHasTheSameBits) {
+  const c10::DeviceType type = SimDevices(1).front().type();
+  RegisterStepKernels(type, &HostStepKernels());
+  for (const int replicas : {1, 2}) {
+    for (const Technique& each : Techniques()) {
+      if (std::string(each.name) == "Adam with amsgrad") continue;
+      SCOPED_TRACE(absl::StrCat(each.name, " ", replicas));
+      Job job;
+      job.replicas = replicas;
+      job.change = [&each](auto& o) {
+        o.clip_norm = 0.05;
+        if (each.change) each.change(o);
+      };
+      ExpectSameBits(job, kSteps - kWarmUp);
+    }
+  }
+  RegisterStepKernels(type, nullptr);
+}
+
+TEST_F(CudaGraphsTest, AShortBatchRunsWithoutTheGraph) {
+  for (const int replicas : {1, 2}) {
+    SCOPED_TRACE(replicas);
+    Job job;
+    job.replicas = replicas;
+    job.short_step = 6;
+    job.change = [](auto& o) { o.optimizer = AdamWOptions(); };
+    ExpectSameBits(job, kSteps - kWarmUp - 1);
+  }
+}
+
+// It is no step of the form that is captured.
+TEST_F(CudaGraphsTest, AShortBatchWithinTheWarmUpPutsItOff) {
+  Job job;
+  job.short_step = 2;
+  const Outcome expected = Train(job, /*graphs=*/false);
+  const Outcome found = Train(job, /*graphs=*/true);
+  EXPECT_EQ(found.graph, "captured after 6 steps");
+  EXPECT_EQ(found.replays, kSteps - 6);
+  ExpectSameBits(absl::StatusOr<LabOutcome>(found.lab),
+                 absl::StatusOr<LabOutcome>(expected.lab));
+}
+
+void ExpectOff(const Job& job, const std::string& why) {
+  const Outcome expected = Train(job, /*graphs=*/false);
+  const Outcome found = Train(job, /*graphs=*/true);
+  EXPECT_THAT(found.graph, HasSubstr("off: "));
+  EXPECT_THAT(found.graph, HasSubstr(why));
+  EXPECT_EQ(found.replays, 0);
+  ExpectSameBits(absl::StatusOr<LabOutcome>(found.lab),
+                 absl::StatusOr<LabOutcome>(expected.lab));
+}
+
+TEST_F(CudaGraphsTest, WhatCannotBeCapturedRunsAsWithout) {
+  Job dropout;
+  dropout.model = "mlp_dropout";
+  ExpectOff(dropout, "layers draw random numbers");
+  Job clipped;
+  clipped.change = [](auto& o) { o.clip_norm = 0.05; };
+  ExpectOff(clipped, "the host reads the norm");
+  Job on_host;
+  on_host.replicas = 2;
+  on_host.backend = "shm";
+  ExpectOff(on_host, "through the host's memory");
+  Job cpu;
+  cpu.on_cpu = true;
+  cpu.backend = "shm";
+  ExpectOff(cpu, "has no graphs");
+}
+
+// A loss that looks at what it computes.
+at::Tensor Looking(const at::Tensor& loss) {
+  loss.item<float>();
+  return loss;
+}
+
+TEST_F(CudaGraphsTest, WhatFailsInACaptureRunsAsWithout) {
+  LabLayout layout = {"", "sequential", 1, 1, 1};
+  layout.microbatches = 1;
+  layout.device_pool = SimDevices(1);
+  Job job;
+  std::vector<LabOutcome> outcomes;
+  for (const bool graphs : {false, true}) {
+    Outcome outcome;
+    LabJob lab = LabJobOf(job, graphs, &outcome);
+    lab.loss =
+        LossFunction([](const at::Tensor& outputs, const at::Tensor& targets) {
+          LossResult result = CrossEntropy(outputs, targets);
+          Looking(result.loss);
+          return result;
+        });
+    auto trained = TrainInLab(layout, lab);
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    outcomes.push_back(*std::move(trained));
+    if (!graphs) continue;
+    EXPECT_THAT(outcome.graph, HasSubstr("off: a step cannot be captured"));
+    EXPECT_THAT(outcome.graph, HasSubstr("_local_scalar_dense"));
+  }
+  ExpectSameBits(absl::StatusOr<LabOutcome>(outcomes[1]),
+                 absl::StatusOr<LabOutcome>(outcomes[0]));
+}
+
+TEST_F(CudaGraphsTest, TheHostWaitsForNothing) {
+  LabLayout layout = {"", "sequential", 1, 1, 1};
+  layout.microbatches = 2;
+  layout.device_pool = SimDevices(1);
+  const LabJob job = ModelJob("gpt_tiny", 0, 0, [](auto& options) {
+    options.cuda_graphs = true;
+    options.optimizer = AdamWOptions();
+  });
+  const absl::Status done =
+      OnLabRanks(layout, job, [](const LabRank& rank) -> absl::Status {
+        Strategy& strategy = *rank.strategy;
+        TANDEM_RETURN_IF_ERROR(
+            SubmitLabSteps(strategy, "gpt_tiny", 0, kWarmUp));
+        const sim::HostWaits before = sim::CountedHostWaits();
+        TANDEM_RETURN_IF_ERROR(
+            SubmitLabSteps(strategy, "gpt_tiny", kWarmUp, kSteps));
+        EXPECT_THAT(sim::HostWaitsSince(before), testing::IsEmpty());
+        TANDEM_ASSIGN_OR_RETURN(const auto scores, strategy.TakeScores());
+        EXPECT_EQ(scores.size(), static_cast<size_t>(kWarmUp + kSteps));
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(done.ok()) << done;
+}
+
+}  // namespace
+}  // namespace tandem
