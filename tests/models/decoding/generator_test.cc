@@ -9,7 +9,7 @@
 #include "core/model/layer_list.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "models/gpt.h"
+#include "models/transformer/gpt.h"
 #include "models/layers/gpt_block.h"
 #include "models/layers/token_embedding.h"
 

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "models/decoding/generator.h"
 #include "models/decoding/sampling.h"
-#include "models/gpt.h"
+#include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
 #include "nlohmann/json.hpp"
 #include "tests/models/formula_values.h"
