@@ -1,5 +1,5 @@
-// A GPT's tokens a second beside PyTorch's, eager and compiled, in every layout.
-// docs/performance.md, or --help.
+// A GPT's tokens a second beside PyTorch's, eager and compiled, in every
+// layout. docs/performance.md, or --help.
 
 #include <cstdint>
 #include <cstdio>

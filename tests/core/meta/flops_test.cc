@@ -3,8 +3,8 @@
 #include <string>
 
 #include "gtest/gtest.h"
-#include "models/transformer/gpt.h"
 #include "models/registry.h"
+#include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
 #include "models/transformer/sizes.h"
 

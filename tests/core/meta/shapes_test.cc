@@ -9,8 +9,8 @@
 #include "core/model/make_layers.h"
 #include "core/program/process.h"
 #include "gtest/gtest.h"
-#include "models/transformer/gpt.h"
 #include "models/registry.h"
+#include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
 #include "models/transformer/sizes.h"
 

@@ -9,9 +9,9 @@
 #include "core/model/layer_list.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "models/transformer/gpt.h"
 #include "models/layers/gpt_block.h"
 #include "models/layers/token_embedding.h"
+#include "models/transformer/gpt.h"
 
 namespace tandem {
 namespace {

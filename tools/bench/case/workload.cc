@@ -110,8 +110,9 @@ Workload Gpt2() {
 }
 
 const std::vector<Workload>& Workloads() {
-  static const auto* const all = new std::vector<Workload>{
-      MlpSmall(), MlpWide(), MlpDeep(), Resnet18(), GptTiny(), GptBaby(), Gpt2()};
+  static const auto* const all =
+      new std::vector<Workload>{MlpSmall(), MlpWide(), MlpDeep(), Resnet18(),
+                                GptTiny(),  GptBaby(), Gpt2()};
   return *all;
 }
 

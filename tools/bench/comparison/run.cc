@@ -49,8 +49,8 @@ class CaseRun {
     Contender& contender = contenders_.back();
     absl::Status started = contender.status();
     if (started.ok()) {
-      started = contender.Choose(
-          who.settings, bench_.workload.compared_steps, teaches, losses_);
+      started = contender.Choose(who.settings, bench_.workload.compared_steps,
+                                 teaches, losses_);
     }
     return who.may_fail && IsItsOwnFailure(started) ? absl::OkStatus()
                                                     : started;

@@ -62,8 +62,7 @@ std::vector<Case> GptCases(const GptSizes& sizes) {
 }
 
 std::vector<Peer> GptPeers(const Case& bench,
-                           const std::vector<std::string>& names,
-                           bool wanted) {
+                           const std::vector<std::string>& names, bool wanted) {
   std::vector<Peer> peers;
   for (const std::string& name : names) {
     peers.push_back(IsInOnePiece(bench.layout) ? InOnePiece(bench, name)

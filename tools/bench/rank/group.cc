@@ -32,16 +32,18 @@ std::string KernelCache(const std::string& rendezvous) {
   return rendezvous + ".kernels";
 }
 
-absl::StatusOr<MeasuredKernels> MeasureKernels(const std::string& rendezvous,
-                                               Communicator* world) {
-  MeasuredKernels measured;
-  if (world == nullptr) {
-    TANDEM_ASSIGN_OR_RETURN(measured.alone, ConnectRanks("", 0, 1, "shm"));
-    world = measured.alone.get();
+absl::Status ChooseKernels(bool measured, const std::string& rendezvous,
+                           Communicator* world, MeasuredKernels* chosen) {
+  if (!measured) chosen->kernels.reset();
+  if (!measured || chosen->kernels != nullptr) return absl::OkStatus();
+  if (world == nullptr && chosen->alone == nullptr) {
+    TANDEM_ASSIGN_OR_RETURN(chosen->alone, ConnectRanks("", 0, 1, "shm"));
   }
-  TANDEM_ASSIGN_OR_RETURN(measured.kernels,
-                          JobKernels::Measure(KernelCache(rendezvous), *world));
-  return measured;
+  TANDEM_ASSIGN_OR_RETURN(
+      chosen->kernels,
+      JobKernels::Measure(KernelCache(rendezvous),
+                          world == nullptr ? *chosen->alone : *world));
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

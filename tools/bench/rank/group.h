@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/autotune/job_kernels.h"
 #include "core/comm/communicator.h"
@@ -21,14 +22,17 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectRanks(
 // The file of kernels of ranks that meet there.
 std::string KernelCache(const std::string& rendezvous);
 
-// As train has them: products by the kernel that is faster here, kept in that
-// file. `world` may be null, for one rank. Collective.
 struct MeasuredKernels {
   std::unique_ptr<Communicator> alone;  // of one rank, which needs a group
   std::unique_ptr<JobKernels> kernels;
 };
-absl::StatusOr<MeasuredKernels> MeasureKernels(const std::string& rendezvous,
-                                               Communicator* world);
+
+// As train has them: products by the kernel that is faster here (`measured`),
+// kept in that file; or those of a rule, which --reproducible has. What
+// `chosen` held before goes on or ends. `world` may be null, for one rank.
+// Collective.
+absl::Status ChooseKernels(bool measured, const std::string& rendezvous,
+                           Communicator* world, MeasuredKernels* chosen);
 
 }  // namespace tandem
 

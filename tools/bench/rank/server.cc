@@ -65,9 +65,6 @@ class RankServer {
                                            options.ranks, options.backend));
       server->place_.world = server->world_.get();
     }
-    TANDEM_ASSIGN_OR_RETURN(
-        server->kernels_,
-        MeasureKernels(options.rendezvous, server->world_.get()));
     return server;
   }
 
@@ -129,6 +126,9 @@ class RankServer {
     setting_ = std::move(setting);
     stages_.reset();
     trainer_.reset();
+    TANDEM_RETURN_IF_ERROR(ChooseKernels(!setting_.reproducible,
+                                         options_.rendezvous, world_.get(),
+                                         &kernels_));
     TANDEM_ASSIGN_OR_RETURN(trainer_,
                             Trainer::Create(inputs_, setting_, place_));
     return json{{"cuts", trainer_->cuts()}};

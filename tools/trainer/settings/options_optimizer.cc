@@ -80,16 +80,16 @@ absl::Status CheckLearningRates(const TrainOptions& options) {
         "decays");
   }
   if (options.min_learning_rate > 0 && options.lr_schedule != "cosine") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--min_learning_rate=", options.min_learning_rate,
-        " is where --lr_schedule=cosine ends, but --lr_schedule=",
-        options.lr_schedule, " was given"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--min_learning_rate=", options.min_learning_rate,
+                     " is where --lr_schedule=cosine ends, but --lr_schedule=",
+                     options.lr_schedule, " was given"));
   }
   if (options.min_learning_rate > ResolvedLearningRate(options)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--min_learning_rate=", options.min_learning_rate,
-        " is greater than the peak, --learning_rate=",
-        ResolvedLearningRate(options)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--min_learning_rate=", options.min_learning_rate,
+                     " is greater than the peak, --learning_rate=",
+                     ResolvedLearningRate(options)));
   }
   return absl::OkStatus();
 }
