@@ -14,7 +14,7 @@
 namespace tandem {
 
 // gpt2, gpt2-medium, gpt2-large, gpt2-xl (Radford et al., 2019);
-// gpt_baby, nanoGPT's baby GPT of 10.8 million parameters, for texts in bytes;
+// gpt_baby, nanoGPT's baby GPT of 10.9 million parameters, for texts in bytes;
 // and gpt_tiny, gpt_tiny_tied to test with. Nothing for another name.
 std::optional<GptOptions> GptSize(absl::string_view name);
 

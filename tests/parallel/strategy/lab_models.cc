@@ -3,7 +3,6 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/random/random.h"
@@ -16,10 +15,6 @@ namespace {
 constexpr int64_t kFeatures = 6;  // or tokens
 constexpr int64_t kLabClasses = 5;
 constexpr int64_t kVocabulary = 20;
-
-bool TakesTokens(const std::string& model) {
-  return absl::StartsWith(model, "gpt");
-}
 
 }  // namespace
 
