@@ -126,9 +126,8 @@ class RankServer {
     setting_ = std::move(setting);
     stages_.reset();
     trainer_.reset();
-    TANDEM_RETURN_IF_ERROR(ChooseKernels(!setting_.reproducible,
-                                         options_.rendezvous, world_.get(),
-                                         &kernels_));
+    TANDEM_RETURN_IF_ERROR(ChooseKernels(
+        !setting_.reproducible, options_.rendezvous, world_.get(), &kernels_));
     TANDEM_ASSIGN_OR_RETURN(trainer_,
                             Trainer::Create(inputs_, setting_, place_));
     return json{{"cuts", trainer_->cuts()}};
