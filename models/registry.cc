@@ -15,7 +15,6 @@
 #include "models/toy.h"
 #include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
-#include "models/transformer/sizes.h"
 #include "models/transformer/vit.h"
 #include "models/unet.h"
 
@@ -86,13 +85,8 @@ absl::Status CheckTokens(const ModelOptions& options, int64_t context,
                    " of them, from a vocabulary of up to ", vocabulary));
 }
 
-// `given`, if it is.
-void Put(int64_t given, int64_t& size) {
-  if (given != 0) size = given;
-}
-
 absl::StatusOr<LayerSpecs> MakeGpt(const ModelOptions& options) {
-  GptOptions gpt = *GptSize(options.name);
+  const GptOptions gpt = *GptSize(options.name);
   TANDEM_RETURN_IF_ERROR(CheckTokens(options, gpt.context, gpt.vocabulary));
   const TransformerSizes& sizes = options.sizes;
   if (sizes.kv_heads != 0 || sizes.ffn_width != 0) {
@@ -100,22 +94,13 @@ absl::StatusOr<LayerSpecs> MakeGpt(const ModelOptions& options) {
         "model ", options.name,
         " has no kv_heads and no ffn_width of its own: these are the Llamas'"));
   }
-  Put(sizes.layers, gpt.layers);
-  Put(sizes.width, gpt.width);
-  Put(sizes.heads, gpt.heads);
-  return Gpt(gpt);
+  return Gpt(WithSizes(gpt, sizes));
 }
 
 absl::StatusOr<LayerSpecs> MakeLlama(const ModelOptions& options) {
-  LlamaOptions llama = *LlamaSize(options.name);
+  const LlamaOptions llama = *LlamaSize(options.name);
   TANDEM_RETURN_IF_ERROR(CheckTokens(options, llama.context, llama.vocabulary));
-  const TransformerSizes& sizes = options.sizes;
-  Put(sizes.layers, llama.layers);
-  Put(sizes.width, llama.width);
-  Put(sizes.heads, llama.heads);
-  Put(sizes.kv_heads, llama.kv_heads);
-  Put(sizes.ffn_width, llama.ffn_width);
-  return Llama(llama);
+  return Llama(WithSizes(llama, options.sizes));
 }
 
 absl::StatusOr<LayerSpecs> MakeVit(const ModelOptions& options) {

@@ -9,17 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "core/model/layer.h"
+#include "models/transformer/sizes.h"
 
 namespace tandem {
-
-// Instead of a named transformer's own sizes; 0: its own.
-struct TransformerSizes {
-  int64_t layers = 0;
-  int64_t width = 0;
-  int64_t heads = 0;
-  int64_t kv_heads = 0;   // Llamas' alone
-  int64_t ffn_width = 0;  // Llamas' alone
-};
 
 struct ModelOptions {
   std::string name = "cnn";  // one of KnownModels()

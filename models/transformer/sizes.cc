@@ -134,6 +134,19 @@ std::optional<Options> Find(
   return found->second;
 }
 
+// `given`, if it is.
+void Put(int64_t given, int64_t* size) {
+  if (given != 0) *size = given;
+}
+
+// What both kinds have.
+template <typename Options>
+void PutShared(const TransformerSizes& sizes, Options* model) {
+  Put(sizes.layers, &model->layers);
+  Put(sizes.width, &model->width);
+  Put(sizes.heads, &model->heads);
+}
+
 template <typename Sizes>
 std::vector<std::string> NamesOf(const Sizes& sizes) {
   std::vector<std::string> names;
@@ -149,6 +162,18 @@ std::optional<GptOptions> GptSize(absl::string_view name) {
 
 std::optional<LlamaOptions> LlamaSize(absl::string_view name) {
   return Find(Llamas(), name);
+}
+
+GptOptions WithSizes(GptOptions model, const TransformerSizes& sizes) {
+  PutShared(sizes, &model);
+  return model;
+}
+
+LlamaOptions WithSizes(LlamaOptions model, const TransformerSizes& sizes) {
+  PutShared(sizes, &model);
+  Put(sizes.kv_heads, &model.kv_heads);
+  Put(sizes.ffn_width, &model.ffn_width);
+  return model;
 }
 
 std::vector<std::string> GptSizes() { return NamesOf(Gpts()); }

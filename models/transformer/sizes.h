@@ -3,6 +3,7 @@
 #ifndef TANDEM_MODELS_TRANSFORMER_SIZES_H_
 #define TANDEM_MODELS_TRANSFORMER_SIZES_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,24 @@ std::optional<GptOptions> GptSize(absl::string_view name);
 // (2407.21783), llama-3.2-1b, llama-3.2-3b; and llama_tiny, llama_tiny_tied to
 // test with. Nothing for another name.
 std::optional<LlamaOptions> LlamaSize(absl::string_view name);
+
+// Instead of a named transformer's own sizes; 0: its own.
+struct TransformerSizes {
+  int64_t layers = 0;
+  int64_t width = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;   // Llamas' alone
+  int64_t ffn_width = 0;  // Llamas' alone
+
+  bool any() const {
+    return layers != 0 || width != 0 || heads != 0 || kv_heads != 0 ||
+           ffn_width != 0;
+  }
+};
+
+// `model` with those of the sizes that are given and that it has.
+GptOptions WithSizes(GptOptions model, const TransformerSizes& sizes);
+LlamaOptions WithSizes(LlamaOptions model, const TransformerSizes& sizes);
 
 // In alphabetical order.
 std::vector<std::string> GptSizes();

@@ -1,5 +1,7 @@
 #include "tools/generation/trained_model.h"
 
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/named_tensors.h"
@@ -9,6 +11,7 @@
 #include "core/files/user_path.h"
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
+#include "models/hugging_face/model_config.h"
 #include "parallel/ddp/model_state.h"
 #include "tools/trainer/job/save_folder.h"
 
@@ -32,6 +35,32 @@ absl::StatusOr<LayerSpecs> MakeSpecs(const std::string& name,
   return MakeModel(options);
 }
 
+struct Language {
+  LayerSpecs specs;
+  TokenLimits limits;
+};
+
+// Of the sizes that train was given.
+absl::StatusOr<Language> OfConfig(const std::string& text) {
+  TANDEM_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(text));
+  TANDEM_ASSIGN_OR_RETURN(LayerSpecs specs, LayersOf(config.model));
+  return Language{std::move(specs),
+                  {ContextOf(config.model), VocabularyOf(config.model)}};
+}
+
+// What was given, else what the checkpoint says.
+absl::StatusOr<Language> LanguageOf(const TrainedModelOptions& options,
+                                    const TrainingProgress& progress) {
+  const bool given = !options.name.empty() || options.sizes.any();
+  if (!given && !progress.model_config.empty()) {
+    return OfConfig(progress.model_config);
+  }
+  const std::string& name =
+      options.name.empty() ? progress.model : options.name;
+  TANDEM_ASSIGN_OR_RETURN(LayerSpecs specs, MakeSpecs(name, options.sizes));
+  return Language{std::move(specs), TokenLimitsOf(name)};
+}
+
 NamedTensors StateOf(const LayerList& layers) {
   NamedTensors state = NamedParameters(layers);
   for (const auto& buffer : NamedBuffers(layers)) state.push_back(buffer);
@@ -42,13 +71,12 @@ absl::StatusOr<TrainedModel> Load(const TrainedModelOptions& options,
                                   const std::string& file) {
   TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
                           OpenCheckpoint(file));
-  const std::string& name =
-      options.name.empty() ? checkpoint.progress.model : options.name;
-  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs,
-                          MakeSpecs(name, options.sizes));
+  TANDEM_ASSIGN_OR_RETURN(const Language language,
+                          LanguageOf(options, checkpoint.progress));
   TrainedModel model;
-  TANDEM_ASSIGN_OR_RETURN(model.layers, MakeModelLayers(specs, /*seed=*/0));
-  model.limits = TokenLimitsOf(name);
+  TANDEM_ASSIGN_OR_RETURN(model.layers,
+                          MakeModelLayers(language.specs, /*seed=*/0));
+  model.limits = language.limits;
   SetTraining(model.layers, false);
   TANDEM_RETURN_IF_ERROR(
       CopyModelState(checkpoint.model, StateOf(model.layers)));

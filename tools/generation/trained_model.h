@@ -15,7 +15,9 @@ namespace tandem {
 struct TrainedModelOptions {
   std::string checkpoint;  // a file, or the folder that --save_dir was
   std::string name;        // of models/registry.h; empty: the checkpoint's
-  TransformerSizes sizes;  // those with which it was trained
+  // Instead of the named model's. With none, and no name, those with which it
+  // was trained.
+  TransformerSizes sizes;
 };
 
 struct TrainedModel {

@@ -66,6 +66,19 @@ TEST(SizesTest, TheArithmeticIsThatOfModelsThatAreMade) {
   }
 }
 
+TEST(SizesTest, ThoseThatAreGivenReplaceAModelsOwn) {
+  const GptOptions gpt = WithSizes(*GptSize("gpt2"), {3, 0, 4});
+  EXPECT_EQ(gpt.layers, 3);
+  EXPECT_EQ(gpt.width, 768);
+  EXPECT_EQ(gpt.heads, 4);
+  const LlamaOptions llama =
+      WithSizes(*LlamaSize("tinyllama"), {0, 64, 0, 2, 96});
+  EXPECT_EQ(llama.layers, 22);
+  EXPECT_EQ(llama.width, 64);
+  EXPECT_EQ(llama.kv_heads, 2);
+  EXPECT_EQ(llama.ffn_width, 96);
+}
+
 TEST(SizesTest, UnknownNamesHaveNone) {
   EXPECT_FALSE(GptSize("llama_tiny").has_value());
   EXPECT_FALSE(LlamaSize("gpt2").has_value());

@@ -44,6 +44,9 @@ class GenerateTest : public testing::Test {
                          " --max_steps=2 --batch_size=4"),
             model);
     }
+    Train(
+        "--model=gpt_tiny --layers=1 --dataset=synthetic_tokens --max_steps=1",
+        "resized");
     Train("--model=mlp_small --dataset=synthetic --max_steps=1", "mlp");
   }
 
@@ -116,6 +119,13 @@ TEST_F(GenerateTest, WhatIsWrongIsSaid) {
               HasSubstr("--num_samples=0"));
   EXPECT_THAT(Error(gpt + "--prompt=A --tokenizer=none"), HasSubstr("none"));
   EXPECT_THAT(Error(gpt + "--prompt=A B"), HasSubstr("'B' is no flag"));
+}
+
+TEST_F(GenerateTest, ACheckpointSaysOfWhatSizesItsModelIs) {
+  const std::string flags = "--max_new_tokens=20 --temperature=0";
+  const std::string text = Text("resized", flags);
+  EXPECT_EQ(text.size(), 5u + 20 + 1);
+  EXPECT_EQ(Text("resized", flags + " --layers=1"), text);
 }
 
 TEST_F(GenerateTest, CheckpointsThatDoNotFitAreRefused) {

@@ -73,8 +73,7 @@ absl::StatusOr<LayerSpecs> LayersOf(
   model.input_shape = data.input_shape();
   model.classes = data.classes();
   model.tokens = data.tokens();
-  model.sizes = {options.layers, options.width, options.heads, options.kv_heads,
-                 options.ffn_width};
+  model.sizes = SizesOf(options);
   absl::StatusOr<LayerSpecs> specs = MakeModel(model);
   if (specs.ok()) {
     if (options.devices.channels_last) {

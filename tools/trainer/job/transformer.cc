@@ -9,7 +9,6 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/files/regular_file.h"
-#include "models/transformer/sizes.h"
 
 namespace tandem {
 namespace {
@@ -19,42 +18,19 @@ bool IsFolder(const std::string& path) {
   return !path.empty() && std::filesystem::is_directory(path, error);
 }
 
-// `given`, if it is.
-void Put(int64_t given, int64_t* size) {
-  if (given != 0) *size = given;
-}
-
-// --layers and its like, which the registry has found to suit the model.
-TransformerOptions WithSizes(TransformerOptions model,
-                             const TrainOptions& options) {
-  std::visit(
-      [&](auto& its) {
-        Put(options.layers, &its.layers);
-        Put(options.width, &its.width);
-        Put(options.heads, &its.heads);
-      },
-      model);
-  if (auto* llama = std::get_if<LlamaOptions>(&model)) {
-    Put(options.kv_heads, &llama->kv_heads);
-    Put(options.ffn_width, &llama->ffn_width);
-  }
-  return model;
-}
-
 std::optional<Transformer> SizedTransformer(const TrainOptions& options) {
   auto named = NamedTransformer(options.model);
   if (!named.has_value()) return named;
-  named->model = WithSizes(named->model, options);
+  // The registry has found that they suit the model.
+  const TransformerSizes sizes = SizesOf(options);
+  std::visit([&](auto& its) { its = WithSizes(its, sizes); }, named->model);
   named->config = WriteModelConfig(named->model);
   return named;
 }
 
 // A folder's model has sizes of its own.
 absl::Status CheckSizes(const TrainOptions& options) {
-  if (options.layers == 0 && options.width == 0 && options.heads == 0 &&
-      options.kv_heads == 0 && options.ffn_width == 0) {
-    return absl::OkStatus();
-  }
+  if (!SizesOf(options).any()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--init_from=", options.init_from,
       " has the sizes of its model: leave --layers, --width, --heads, "
@@ -77,6 +53,11 @@ absl::Status CheckNamed(const TrainOptions& options,
 }
 
 }  // namespace
+
+TransformerSizes SizesOf(const TrainOptions& options) {
+  return {options.layers, options.width, options.heads, options.kv_heads,
+          options.ffn_width};
+}
 
 absl::StatusOr<Transformer> ReadTransformer(const std::string& config_file) {
   TANDEM_ASSIGN_OR_RETURN(const std::string text,

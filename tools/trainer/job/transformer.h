@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "models/hugging_face/model_config.h"
+#include "models/transformer/sizes.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
@@ -20,6 +21,9 @@ struct Transformer {
   std::string note;          // see ModelConfig
   bool from_folder = false;  // of --init_from; else --model's name says it
 };
+
+// --layers, --width and so on.
+TransformerSizes SizesOf(const TrainOptions& options);
 
 // That of a folder's config.json. Errors name the file.
 absl::StatusOr<Transformer> ReadTransformer(const std::string& config_file);
