@@ -1,5 +1,6 @@
 // Jobs in bf16 beside the same jobs in fp32.
 
+#include <chrono>
 #include <cmath>
 
 #include "gmock/gmock.h"
@@ -34,7 +35,11 @@ Flags With(Flags flags, const Flags& more) {
 
 void ExpectTheSameCurve(const Curve& curve) {
   const Events fp32 = RunJobForEvents(curve.job);
-  const Events bf16 = RunJobForEvents(With(curve.job, {"--dtype=bf16"}));
+  // Processors without instructions for bf16 take seconds a step.
+  ProgramOptions patient;
+  patient.timeout = std::chrono::minutes(8);
+  const Events bf16 = RunJobForEvents(With(curve.job, {"--dtype=bf16"}),
+                                      /*program=*/nullptr, patient);
   EXPECT_EQ(bf16.front()["dtype"], "bf16");
   const std::vector<double> expected = LossesOf(fp32);
   const std::vector<double> found = LossesOf(bf16);
