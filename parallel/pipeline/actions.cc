@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/base/status_macros.h"
@@ -10,6 +11,7 @@
 #include "core/instrument/fault_point.h"
 #include "core/model/batch_inputs.h"
 #include "parallel/pipeline/device_step.h"
+#include "parallel/pipeline/graphs/stage_call.h"
 #include "parallel/pipeline/loss_weights.h"
 
 namespace tandem {
@@ -105,9 +107,10 @@ absl::Status PipelineExecutor::DeviceStep::RunLoss(const Action& action,
   TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
                           TargetsOf(BatchOf(action), stage.loss().names()));
   TANDEM_ASSIGN_OR_RETURN(
-      step_.scores[index],
-      stage.ForwardLoss(pass, inputs, targets,
-                        parts.empty() ? pass.weight : parts[index]));
+      const StageResult result,
+      RunsOf(action).Forward({pass, inputs, targets,
+                              parts.empty() ? pass.weight : parts[index]}));
+  step_.scores[index] = result.score;
   time.computed = Now();
   if (parts.empty()) TANDEM_RETURN_IF_ERROR(CheckDensity(index));
   const bool last = index + 1 == step_.rows.size();
@@ -122,9 +125,14 @@ absl::Status PipelineExecutor::DeviceStep::RunLayers(const Action& action,
   PipelineStage& stage = StageOf(action);
   const StagePass pass = PassOf(action.microbatch);
   const Batch& batch = BatchOf(action);
-  TANDEM_ASSIGN_OR_RETURN(
-      const StageMessage outputs,
-      step_.trains ? stage.Forward(pass, inputs) : stage.Infer(pass, inputs));
+  StageMessage outputs;
+  if (step_.trains) {
+    TANDEM_ASSIGN_OR_RETURN(StageResult result,
+                            RunsOf(action).Forward({pass, inputs}));
+    outputs = std::move(result.outputs);
+  } else {
+    TANDEM_ASSIGN_OR_RETURN(outputs, stage.Infer(pass, inputs));
+  }
   if (stage.has_loss() && HasTargets(batch)) {
     TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
                             TargetsOf(batch, stage.loss().names()));
@@ -148,7 +156,7 @@ absl::Status PipelineExecutor::DeviceStep::RunBackward(const Action& action,
   if (!stage.has_loss()) {
     // While the gradient is on its way.
     Starts(action, Clock::now());
-    TANDEM_RETURN_IF_ERROR(stage.Recompute(action.microbatch));
+    TANDEM_RETURN_IF_ERROR(RunsOf(action).Recompute(action.microbatch));
     local_.progress.Ends();
     TANDEM_ASSIGN_OR_RETURN(
         gradients,
@@ -157,7 +165,8 @@ absl::Status PipelineExecutor::DeviceStep::RunBackward(const Action& action,
   time.started = Now();
   Starts(action, time.started.issued());
   TANDEM_ASSIGN_OR_RETURN(const StageMessage further,
-                          stage.BackwardInput(action.microbatch, gradients));
+                          RunsOf(action).BackwardInput(action.microbatch,
+                                                       gradients));
   if (action.kind == ActionKind::kBackward) {
     TANDEM_RETURN_IF_ERROR(ComputeWeights(action));
   }
@@ -177,7 +186,7 @@ absl::Status PipelineExecutor::DeviceStep::ComputeWeights(
   if (last && gradients != nullptr) {
     TANDEM_RETURN_IF_ERROR(gradients->BeforeWeights(action));
   }
-  TANDEM_RETURN_IF_ERROR(stage.BackwardWeight(action.microbatch));
+  TANDEM_RETURN_IF_ERROR(RunsOf(action).BackwardWeight(action.microbatch));
   return last ? stage.FlushWeights() : absl::OkStatus();
 }
 
@@ -216,7 +225,7 @@ absl::Status PipelineExecutor::DeviceStep::RunGradients(const Action& action,
   TANDEM_RETURN_IF_ERROR(gradients->Before(action, last));
   TANDEM_RETURN_IF_ERROR(run());
   if (action.kind == ActionKind::kBackwardInput) {
-    gradients->AwaitWeights(StageOf(action).WeightsLeft(action.microbatch));
+    gradients->AwaitWeights(RunsOf(action).WeightsLeft(action.microbatch));
   }
   return gradients->After(action, last);
 }

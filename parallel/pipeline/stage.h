@@ -84,9 +84,11 @@ class PipelineStage {
 
   // Since it was asked last, of microbatches that were trained on.
   std::vector<AuxiliaryLoss> TakeAuxiliaryLosses();
+  bool has_auxiliary_losses() const { return !auxiliary_losses_.empty(); }
 
-  // Forgets every microbatch.
+  // Forgets every microbatch, or one.
   void Clear();
+  void Forget(int microbatch);
 
   const std::string& name() const { return options_.name; }
   c10::Device device() const { return options_.device; }

@@ -5,22 +5,12 @@
 namespace tandem {
 namespace {
 
-// Of one replica.
-std::string WhyNotAlone(const MeshStrategyOptions& options,
-                        const CaptureFacts& facts) {
-  if (options.schedule.devices() > 1 || options.schedule.stages > 1) {
-    return absl::StrCat(
-        "the model is cut into ", options.schedule.stages, " stages on ",
-        options.schedule.devices(),
-        options.schedule.devices() == 1 ? " device" : " devices",
-        ", and a step is captured of a whole model");
-  }
+// A step's forward and backward, of one replica.
+std::string WhyNotComputed(const MeshStrategyOptions& options,
+                           const CaptureFacts& facts) {
   if (options.scales_loss()) {
     return "the loss is scaled, and the host asks of each step whether its "
            "gradients are finite";
-  }
-  if (options.clip_norm > 0 && !facts.clips_on_device) {
-    return "the host reads the norm by which gradients are clipped";
   }
   if (options.reproducible) {
     return "reproducible steps add up statistics and gradients on the host's "
@@ -32,6 +22,48 @@ std::string WhyNotAlone(const MeshStrategyOptions& options,
   }
   if (facts.loss_has_weight) {
     return "the loss has a weight, which the host computes of each batch";
+  }
+  return "";
+}
+
+std::string WhyNotAlone(const MeshStrategyOptions& options,
+                        const CaptureFacts& facts) {
+  if (options.clip_norm > 0 && !facts.clips_on_device) {
+    return "the host reads the norm by which gradients are clipped";
+  }
+  return WhyNotComputed(options, facts);
+}
+
+// What layers do with other replicas.
+std::string WhyNotBesideOthers(const MeshStrategyOptions& options) {
+  if (options.ddp.find_unused_parameters) {
+    return "replicas tell each other in each step which parameters were used "
+           "(find_unused_parameters)";
+  }
+  if (options.sync_batch_norm) {
+    return "layers exchange statistics within a step (sync_batch_norm)";
+  }
+  return "";
+}
+
+std::string WhyNotInParts(const MeshStrategyOptions& options) {
+  if (options.schedule.microbatches < 3) {
+    return absl::StrCat("a step has ", options.schedule.microbatches,
+                        options.schedule.microbatches == 1 ? " microbatch"
+                                                           : " microbatches",
+                        ", and the first and the last one are not captured");
+  }
+  if (options.pipeline.checkpointing != ActivationCheckpointing::kNever ||
+      options.pipeline.selective.is_on()) {
+    return "activations are computed again (activation checkpointing)";
+  }
+  if (options.pipeline.defers_statistics) {
+    return "the statistics of normalisation are gathered microbatch by "
+           "microbatch";
+  }
+  if (options.weight_gradient_batch > 1) {
+    return "gradients of weights are computed of several microbatches at once "
+           "(weight_gradient_batch)";
   }
   return "";
 }
@@ -48,14 +80,7 @@ std::string WhyNotTogether(const MeshStrategyOptions& options,
     return "replicas train apart and average parameters now and then";
   }
   if (facts.shares_optimizer) return "replicas share the optimizer's work";
-  if (options.ddp.find_unused_parameters) {
-    return "replicas tell each other in each step which parameters were used "
-           "(find_unused_parameters)";
-  }
-  if (options.sync_batch_norm) {
-    return "layers exchange statistics within a step (sync_batch_norm)";
-  }
-  return "";
+  return WhyNotBesideOthers(options);
 }
 
 }  // namespace
@@ -66,6 +91,15 @@ std::string WhyNotCaptured(const MeshStrategyOptions& options,
   const std::string alone = WhyNotAlone(options, facts);
   if (!alone.empty() || facts.replicas == 1) return alone;
   return WhyNotTogether(options, facts);
+}
+
+std::string WhyMicrobatchesAreNotCaptured(const MeshStrategyOptions& options,
+                                          const CaptureFacts& facts) {
+  if (!facts.has_graphs.ok()) return std::string(facts.has_graphs.message());
+  std::string why = WhyNotInParts(options);
+  if (why.empty()) why = WhyNotComputed(options, facts);
+  if (!why.empty() || facts.replicas == 1) return why;
+  return WhyNotBesideOthers(options);
 }
 
 }  // namespace tandem

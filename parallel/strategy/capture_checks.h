@@ -23,9 +23,13 @@ struct CaptureFacts {
   bool records_statistics = false;
 };
 
-// Why a step is not captured, for a person; empty: it is.
+// Why a step of a whole model is not captured, for a person; empty: it is.
 std::string WhyNotCaptured(const MeshStrategyOptions& options,
                            const CaptureFacts& facts);
+
+// The same of the middle microbatches of a model that is cut into stages.
+std::string WhyMicrobatchesAreNotCaptured(const MeshStrategyOptions& options,
+                                          const CaptureFacts& facts);
 
 }  // namespace tandem
 

@@ -136,7 +136,7 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
   }
   TANDEM_RETURN_IF_ERROR(MakeGroups(world));
   MakeGraph();
-  const std::optional<SideStream::Scope> side = OnSide();
+  const SideStreams::Scope side(sides_);
   const PipelineLayout layout = {options_.devices, groups_.pipe()};
   layers_ = static_cast<int>(specs.size());
   if (options_.scales_loss()) {
@@ -153,6 +153,7 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
   TANDEM_RETURN_IF_ERROR(Agree(stages.status()));
   PipelineOptions pipeline = options_.pipeline;
   pipeline.aligns_inputs = options_.reproducible;
+  if (!sides_.empty()) pipeline.sides = &sides_;
   // What is computed on streams may wait for another rank there: that has a
   // timeout of its own, and a better message.
   if (world != nullptr && world->HasStreams(options_.devices.front().type())) {

@@ -1,4 +1,4 @@
-// Steps that a device replays as a graph.
+// Steps, or parts of them, that a device replays as a graph.
 
 #include <optional>
 #include <string>
@@ -20,7 +20,12 @@ void MeshStrategyImpl::MakeGraph() {
   if (!options_.cuda_graphs) return;
   const c10::Device device = options_.devices.front();
   if (device.is_cpu() || !CheckHasGraphs(device).ok()) return;
-  if (options_.schedule.devices() == 1) graph_.emplace(device);
+  sides_ = SideStreams(options_.devices);
+  if (!is_cut()) graph_.emplace(device);
+}
+
+bool MeshStrategyImpl::is_cut() const {
+  return options_.schedule.devices() > 1 || options_.schedule.stages > 1;
 }
 
 // When all is there that it depends on.
@@ -41,22 +46,20 @@ void MeshStrategyImpl::CheckGraph(const LossFunction& loss) {
     if (stage == nullptr) continue;
     facts.records_statistics |= stage->records() != nullptr;
   }
-  why_no_graph_ = WhyNotCaptured(options_, facts);
+  why_no_graph_ = is_cut() ? WhyMicrobatchesAreNotCaptured(options_, facts)
+                           : WhyNotCaptured(options_, facts);
   if (graph_ && !why_no_graph_.empty()) graph_->TurnOff(why_no_graph_);
+  if (is_cut() && why_no_graph_.empty()) executor_->CaptureMicrobatches();
 }
 
 std::string MeshStrategyImpl::DescribeGraph() const {
   if (graph_) return graph_->Describe();
-  return why_no_graph_.empty() ? "" : absl::StrCat("off: ", why_no_graph_);
+  return why_no_graph_.empty() ? executor_->DescribeGraphs()
+                               : absl::StrCat("off: ", why_no_graph_);
 }
 
 int64_t MeshStrategyImpl::replayed_steps() const {
   return graph_ ? graph_->replays() : 0;
-}
-
-std::optional<SideStream::Scope> MeshStrategyImpl::OnSide() const {
-  if (!graph_) return std::nullopt;
-  return std::optional<SideStream::Scope>(std::in_place, graph_->side());
 }
 
 // All numbers of a step that the host bakes in.

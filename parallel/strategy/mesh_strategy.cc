@@ -144,7 +144,7 @@ absl::Status MeshStrategyImpl::Learn(const Batch& batch) {
 absl::Status MeshStrategyImpl::Submit(const Batch& batch, double learning_rate,
                                       bool defers_scores) {
   TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  const std::optional<SideStream::Scope> side = OnSide();
+  const SideStreams::Scope side(sides_);
   absl::Status done = Learn(batch);
   if (done.ok()) {
     done = graph_ ? SubmitOrReplay(batch, learning_rate, defers_scores)
@@ -167,7 +167,7 @@ absl::StatusOr<Score> MeshStrategyImpl::TrainStep(const Batch& batch,
 
 absl::StatusOr<Score> MeshStrategyImpl::ComputeGradients(const Batch& batch) {
   TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  const std::optional<SideStream::Scope> side = OnSide();
+  const SideStreams::Scope side(sides_);
   absl::Status done = Learn(batch);
   if (done.ok()) done = Compute(batch, std::nullopt, /*defers_scores=*/false);
   if (!done.ok()) {
@@ -179,7 +179,7 @@ absl::StatusOr<Score> MeshStrategyImpl::ComputeGradients(const Batch& batch) {
 
 absl::Status MeshStrategyImpl::Update(double learning_rate) {
   TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
-  const std::optional<SideStream::Scope> side = OnSide();
+  const SideStreams::Scope side(sides_);
   const absl::Status done = Finish(learning_rate);
   if (!done.ok()) Abort(done);
   return done;
@@ -187,7 +187,7 @@ absl::Status MeshStrategyImpl::Update(double learning_rate) {
 
 absl::Status MeshStrategyImpl::SkipUpdate() {
   TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
-  const std::optional<SideStream::Scope> side = OnSide();
+  const SideStreams::Scope side(sides_);
   const absl::Status done = Finish(std::nullopt);
   if (!done.ok()) Abort(done);
   return done;

@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
 #include "core/comm/pending_collective.h"
-#include "core/graph/side_stream.h"
+#include "core/graph/side_streams.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "core/model/parameter_traits.h"
@@ -113,9 +113,9 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status Learn(const Batch& batch);
   absl::Status Submit(const Batch& batch, double learning_rate,
                       bool defers_scores);
+  bool is_cut() const;
   void MakeGraph();
   void CheckGraph(const LossFunction& loss);
-  std::optional<SideStream::Scope> OnSide() const;
   absl::StatusOr<std::string> FormOf(const Batch& batch) const;
   absl::Status SubmitOrReplay(const Batch& batch, double learning_rate,
                               bool defers_scores);
@@ -168,6 +168,7 @@ class MeshStrategyImpl : public MeshStrategy {
   TraitsByName traits_;  // of parameters on any rank
   MeshGroups groups_;
   std::unique_ptr<BatchShares> shares_;
+  SideStreams sides_;  // of graphs; none: there are none
   std::unique_ptr<PipelineExecutor> executor_;
   std::vector<std::unique_ptr<TrainedStage>> stages_;  // null: elsewhere
   // By stage; null: no layer shares statistics, or elsewhere. Empty: none does.
@@ -188,7 +189,7 @@ class MeshStrategyImpl : public MeshStrategy {
   StepHalves halves_;
   std::optional<LossScale> loss_scale_;  // nothing: losses are as they are
   bool found_inf_ = false;  // among the step's gradients, on whatever rank
-  std::optional<StepGraph> graph_;  // nothing: the device has none, see below
+  std::optional<StepGraph> graph_;  // nothing: of microbatches, or none at all
   std::string why_no_graph_;
 };
 

@@ -11,7 +11,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/placement.h"
-#include "core/graph/make_device_graph.h"
+#include "core/graph/capture.h"
 
 namespace tandem {
 namespace {
@@ -57,7 +57,7 @@ StepGraph::Way StepGraph::Next(const std::string& form) {
   if (graph_ != nullptr) return form == form_ ? Way::kReplay : Way::kRun;
   of_form_ = form == form_ ? of_form_ + 1 : 1;
   form_ = form;
-  return of_form_ > kWarmUp ? Way::kCapture : Way::kRun;
+  return of_form_ > kStepsBeforeCapture ? Way::kCapture : Way::kRun;
 }
 
 void StepGraph::Fill(const Batch& batch) {
@@ -72,26 +72,20 @@ absl::Status StepGraph::Capture(
   CHECK(graph_ == nullptr);
   batch_ = {PlaceFor(batch.inputs, device_), PlaceFor(batch.targets, device_),
             batch.size};
-  TANDEM_ASSIGN_OR_RETURN(auto graph, MakeDeviceGraph(device_));
-  TANDEM_RETURN_IF_ERROR(graph->Begin());
-  absl::StatusOr<PendingStep> result = [&] {
-    const CapturedStep::Scope scope(&numbers_);
-    return step(batch_);
-  }();
-  absl::Status done = result.status();
-  if (done.ok()) {
-    done = graph->End();
-  } else {
-    graph->Abandon();
-  }
-  if (!done.ok()) {
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> graph =
+      CaptureGraph(device_, [&] {
+        const CapturedStep::Scope scope(&numbers_);
+        absl::StatusOr<PendingStep> result = step(batch_);
+        if (result.ok()) result_ = *std::move(result);
+        return result.status();
+      });
+  if (!graph.ok()) {
     numbers_.Begin(CapturedStep::When::kNever, learning_rate);
-    return done;
+    return graph.status();
   }
-  result_ = *std::move(result);
   result_.times.is_measured = false;
   result_.times.moments.clear();
-  graph_ = std::move(graph);
+  graph_ = *std::move(graph);
   captured_after_ = steps_ - 1;
   return absl::OkStatus();
 }

@@ -14,7 +14,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/graph/device_graph.h"
-#include "core/graph/side_stream.h"
 #include "core/model/batch.h"
 #include "parallel/optim/captured_step.h"
 #include "parallel/strategy/pending_step.h"
@@ -25,21 +24,18 @@ namespace tandem {
 // and what its loss weighs. Steps of one form run the same work.
 std::string FormOfStep(const Batch& batch, const std::string& division);
 
-// Everything of it, warm-up too, goes to a stream of its own (side()), for what
-// is left on a default stream could not be captured.
+// Everything of it, warm-up too, is to go to a side stream
+// (core/graph/side_streams.h), for what is left on a default stream could not be
+// captured.
 //
 // Not thread-safe.
 class StepGraph {
  public:
-  // Steps of one form that run one after the other before it is captured: in
-  // the first ones optimizers make their state, DDP its buckets, and libraries
-  // what they need.
-  static constexpr int kWarmUp = 3;
-
-  explicit StepGraph(c10::Device device) : device_(device), side_(device) {}
+  explicit StepGraph(c10::Device device) : device_(device) {}
 
   enum class Way { kRun, kCapture, kReplay };
-  // Of the next step.
+  // Of the next step: kStepsBeforeCapture of one form run one after the other
+  // before it is captured.
   Way Next(const std::string& form);
 
   // `step` submits one on the batch that it is given, which lies in fixed
@@ -56,7 +52,6 @@ class StepGraph {
   void TurnOff(const std::string& why);
 
   bool is_off() const { return !off_.empty(); }
-  const SideStream& side() const { return side_; }
   int64_t replays() const { return replays_; }
   // "captured after 3 steps", "off: ..."; empty: not known yet.
   std::string Describe() const;
@@ -65,7 +60,6 @@ class StepGraph {
   void Fill(const Batch& batch);
 
   const c10::Device device_;
-  const SideStream side_;
   std::string form_;   // of the last step that ran, or of the graph
   int64_t steps_ = 0;  // all
   int of_form_ = 0;    // that ran, one after the other
