@@ -21,9 +21,12 @@ void Follow(c10::Stream later, c10::Stream earlier) {
 
 }  // namespace
 
+// Of high priority, for copies between devices have streams of the other pool,
+// which is handed round: other threads may give these work while this one is
+// captured.
 SideStream::SideStream(c10::Device device)
-    : stream_(VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device)) {
-}
+    : stream_(VirtualGuardImpl(device.type())
+                  .getStreamFromGlobalPool(device, /*isHighPriority=*/true)) {}
 
 SideStream::Scope::Scope(const SideStream& side)
     : before_(CurrentOf(side.stream().device())),

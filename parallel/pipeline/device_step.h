@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/executor.h"
-#include "parallel/pipeline/stage.h"
+#include "parallel/pipeline/stage/stage.h"
 #include "parallel/pipeline/stage_gradients.h"
 #include "parallel/pipeline/step.h"
 #include "parallel/pipeline/timeline.h"

@@ -22,7 +22,7 @@
 #include "parallel/pipeline/graphs/captured_stage.h"
 #include "parallel/pipeline/inference.h"
 #include "parallel/pipeline/options.h"
-#include "parallel/pipeline/stage.h"
+#include "parallel/pipeline/stage/stage.h"
 #include "parallel/pipeline/timeline.h"
 #include "parallel/pipeline/training_step.h"
 #include "parallel/pipeline/watch.h"
@@ -137,7 +137,7 @@ class PipelineExecutor {
     std::string backward;
   };
 
-  std::vector<FaultPoints> fault_points_;  // by stage
+  std::vector<FaultPoints> fault_points_;                 // by stage
   std::vector<std::unique_ptr<CapturedStage>> captured_;  // of stages_
   std::unique_ptr<PipelineChannels> channels_;
   PipelineMoments moments_;

@@ -53,8 +53,8 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return DefaultStream(IndexOf(device));
   }
   c10::Stream getStreamFromGlobalPool(c10::Device device,
-                                      bool /*high_priority*/) const override {
-    return PooledStream(IndexOf(device));
+                                      bool high_priority) const override {
+    return PooledStream(IndexOf(device), high_priority);
   }
   c10::Stream getNewStream(c10::Device device,
                            int /*priority*/) const override {

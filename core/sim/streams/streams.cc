@@ -17,7 +17,11 @@ namespace tandem {
 namespace sim {
 namespace {
 
-constexpr int kStreams = 8;  // of a device: the default one, and a pool
+// Of a device: the default one, a pool, and one of high priority, which shares
+// none with it, as on CUDA.
+constexpr int kPooled = 7;
+constexpr int kPrioritised = 4;
+constexpr int kStreams = 1 + kPooled + kPrioritised;
 
 // Shared: who waits for a stream keeps it until then.
 using QueuePtr = std::shared_ptr<StreamQueue>;
@@ -149,9 +153,11 @@ bool IsAsynchronous() { return settings.asynchronous; }
 
 c10::Stream DefaultStream(int8_t device) { return MakeStream(device, 0); }
 
-c10::Stream PooledStream(int8_t device) {
+c10::Stream PooledStream(int8_t device, bool high_priority) {
   static std::atomic<uint32_t> next{0};
-  return MakeStream(device, 1 + next.fetch_add(1) % (kStreams - 1));
+  const uint32_t turn = next.fetch_add(1);
+  return MakeStream(device, high_priority ? 1 + kPooled + turn % kPrioritised
+                                          : 1 + turn % kPooled);
 }
 
 c10::Stream NewStream(int8_t device) {

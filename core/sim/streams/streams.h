@@ -29,8 +29,9 @@ void EndQueuesBeforeStaticObjects();
 bool ProcessEnds();
 
 c10::Stream DefaultStream(int8_t device);
-// Another one of the device's, in turn.
-c10::Stream PooledStream(int8_t device);
+// Another one of the device's, in turn; those of high priority are others. (No
+// stream comes before another for it.)
+c10::Stream PooledStream(int8_t device, bool high_priority = false);
 // One of the device's that nobody else is given: a communicator's, whose work
 // waits for other ranks and must hold up nobody. Asynchronous mode alone. It
 // ends with ReleaseStream, which runs what is queued first.

@@ -19,7 +19,7 @@
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/graphs/microbatch_graph.h"
 #include "parallel/pipeline/graphs/stage_call.h"
-#include "parallel/pipeline/stage.h"
+#include "parallel/pipeline/stage/stage.h"
 #include "parallel/schedule/schedule.h"
 
 namespace tandem {

@@ -16,7 +16,7 @@
 #include "core/graph/device_graph.h"
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/graphs/stage_call.h"
-#include "parallel/pipeline/stage.h"
+#include "parallel/pipeline/stage/stage.h"
 
 namespace tandem {
 

@@ -9,8 +9,8 @@
 #include "core/loss/deferred_score.h"
 #include "core/loss/loss.h"
 #include "parallel/channel/channel.h"
-#include "parallel/pipeline/stage.h"
-#include "parallel/pipeline/stage_options.h"
+#include "parallel/pipeline/stage/stage.h"
+#include "parallel/pipeline/stage/stage_options.h"
 
 namespace tandem {
 

@@ -50,11 +50,22 @@ TEST(CudaGraphsTest, ReplicasReplayTheirSteps) {
                     "captured after 3 steps");
 }
 
+TEST(CudaGraphsTest, PipelinesReplayTheirMiddleMicrobatches) {
+  const std::string line = "middle microbatches captured after 3 steps";
+  const Flags pipeline = {"--strategy=pipeline", "--microbatches=4"};
+  const auto with = [&](Flags more) {
+    more.insert(more.end(), pipeline.begin(), pipeline.end());
+    return Job(more);
+  };
+  ExpectSameWeights(with({"--devices_per_rank=2"}), line);
+  ExpectSameWeights(with({"--nproc_per_node=2", "--backend=sim_nccl"}), line);
+}
+
 TEST(CudaGraphsTest, WhatHasNoGraphSaysWhy) {
   ExpectSameWeights(Job({"--nproc_per_node=2"}),
                     "off: replicas exchange through the host's memory");
-  ExpectSameWeights(Job({"--devices_per_rank=2", "--strategy=pipeline"}),
-                    "off: the model is cut into 2 stages");
+  ExpectSameWeights(Job({"--devices_per_rank=2", "--strategy=model_parallel"}),
+                    "off: a step has 1 microbatch");
   ExpectSameWeights(Job({"--clip_grad_norm=1"}),
                     "off: the host reads the norm");
   ExpectSameWeights(Job({"--model=mlp_dropout"}),

@@ -42,10 +42,6 @@ std::vector<Case> Cases() {
        },
        "it has none"},
       {[](auto& i) {
-         i.options.schedule = *MakeSchedule("1f1b", {2, 1, 2});
-       },
-       "the model is cut into 2 stages on 2 devices"},
-      {[](auto& i) {
          i.options.grad_scaler.emplace();
          i.options.ddp.mixed_precision.param_dtype = at::kHalf;
        },
@@ -85,6 +81,83 @@ TEST(CaptureChecksTest, EachHasItsReason) {
         EXPECT_THAT(why, HasSubstr(each.why));
       }
     }
+  }
+}
+
+Input PlainPipeline(int replicas) {
+  Input input;
+  input.options.schedule = *MakeSchedule("1f1b", {2, 3, 1});
+  input.facts.replicas = replicas;
+  return input;
+}
+
+std::vector<Case> CasesOfPipelines() {
+  return {
+      {[](auto& i) {
+         i.facts.has_graphs = absl::FailedPreconditionError("it has none");
+       },
+       "it has none"},
+      {[](auto& i) {
+         i.options.schedule = *MakeSchedule("1f1b", {2, 2, 1});
+       },
+       "a step has 2 microbatches"},
+      {[](auto& i) { i.options.schedule = *SequentialSchedule(2, 1); },
+       "a step has 1 microbatch,"},
+      {[](auto& i) {
+         i.options.pipeline.checkpointing =
+             ActivationCheckpointing::kExceptLast;
+       },
+       "activation checkpointing"},
+      {[](auto& i) { i.options.pipeline.selective.every = 1; },
+       "activation checkpointing"},
+      {[](auto& i) { i.options.pipeline.defers_statistics = true; },
+       "are gathered microbatch by microbatch"},
+      {[](auto& i) { i.options.weight_gradient_batch = 2; },
+       "weight_gradient_batch"},
+      {[](auto& i) {
+         i.options.grad_scaler.emplace();
+         i.options.ddp.mixed_precision.param_dtype = at::kHalf;
+       },
+       "the loss is scaled"},
+      {[](auto& i) { i.options.reproducible = true; }, "reproducible"},
+      {[](auto& i) { i.facts.records_statistics = true; },
+       "statistics of normalisation"},
+      {[](auto& i) { i.facts.loss_has_weight = true; },
+       "the loss has a weight"},
+      {[](auto& i) { i.options.ddp.find_unused_parameters = true; },
+       "find_unused_parameters", true},
+      {[](auto& i) { i.options.sync_batch_norm = true; }, "sync_batch_norm",
+       true},
+  };
+}
+
+TEST(CaptureChecksTest, EachHasItsReasonInPipelines) {
+  for (const Case& each : CasesOfPipelines()) {
+    for (const int replicas : {1, 2}) {
+      SCOPED_TRACE(each.why);
+      Input input = PlainPipeline(replicas);
+      each.change(input);
+      const std::string why =
+          WhyMicrobatchesAreNotCaptured(input.options, input.facts);
+      if (each.of_replicas && replicas == 1) {
+        EXPECT_EQ(why, "");
+      } else {
+        EXPECT_THAT(why, HasSubstr(each.why));
+      }
+    }
+  }
+}
+
+// What is done between steps stays out of the graphs.
+TEST(CaptureChecksTest, PlainMicrobatchesAreCaptured) {
+  for (const int replicas : {1, 2}) {
+    Input input = PlainPipeline(replicas);
+    EXPECT_EQ(WhyMicrobatchesAreNotCaptured(input.options, input.facts), "");
+    input.options.clip_norm = 1;
+    input.options.averaging.emplace();
+    input.facts.exchanges_on_streams = false;
+    input.facts.shares_optimizer = true;
+    EXPECT_EQ(WhyMicrobatchesAreNotCaptured(input.options, input.facts), "");
   }
 }
 

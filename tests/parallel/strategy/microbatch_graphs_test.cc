@@ -52,13 +52,13 @@ struct Job {
 
 LabLayout Layout(const std::string& schedule, int replicas, int pipe,
                  int devices, int chunks = 1) {
-  LabLayout layout = {absl::StrCat(schedule, " ", replicas, " x ", pipe, " x ",
-                                   devices),
-                      schedule,
-                      replicas,
-                      pipe,
-                      devices,
-                      chunks};
+  LabLayout layout = {
+      absl::StrCat(schedule, " ", replicas, " x ", pipe, " x ", devices),
+      schedule,
+      replicas,
+      pipe,
+      devices,
+      chunks};
   layout.microbatches = kMicrobatches * replicas;
   layout.backend = "sim_nccl";
   layout.device_pool = SimDevices(layout.ranks() * devices);
@@ -80,13 +80,12 @@ LabJob LabJobOf(const Job& job, bool graphs, Outcome* outcome) {
                     kLabSeed, step);
   };
   if (job.looks) {
-    lab.loss = LossFunction(
-        [looks = job.looks](const at::Tensor& outputs,
-                            const at::Tensor& targets) {
-          LossResult result = CrossEntropy(outputs, targets);
-          result.loss = looks(result.loss);
-          return result;
-        });
+    lab.loss = LossFunction([looks = job.looks](const at::Tensor& outputs,
+                                                const at::Tensor& targets) {
+      LossResult result = CrossEntropy(outputs, targets);
+      result.loss = looks(result.loss);
+      return result;
+    });
   }
   lab.step = [](const LabRank& rank, const Batch& batch, int step) {
     return rank.strategy->TrainStep(batch, RateOf(step));
@@ -171,20 +170,23 @@ TEST_F(MicrobatchGraphsTest, EveryCellHasTheSameBits) {
          {std::tuple(1, 1, 2), std::tuple(1, 2, 1), std::tuple(2, 1, 2),
           std::tuple(2, 2, 1)}) {
       for (const Technique& technique : techniques) {
+        // That one on one rank, and on four.
+        const int ranks = replicas * pipe;
+        if (technique.change && ranks != 1 && ranks != 4) continue;
         Job job;
         job.layout =
             Layout(schedule.name, replicas, pipe, devices, schedule.chunks);
         job.change = technique.change;
         SCOPED_TRACE(absl::StrCat(job.layout.name, ", ", technique.name));
         std::cout << job.layout.name << ", " << technique.name << "\n";
-        ExpectCaptured(job, ReplaysOf(job.layout, schedule.parts,
-                                      kSteps - kWarmUp));
+        ExpectCaptured(job,
+                       ReplaysOf(job.layout, schedule.parts, kSteps - kWarmUp));
         ++cells;
       }
     }
   }
   std::cout << cells << " cells\n";
-  EXPECT_EQ(cells, 32);
+  EXPECT_EQ(cells, 24);
 }
 
 // Replicas exchange through the host, beside what devices replay.
@@ -247,7 +249,8 @@ TEST_F(MicrobatchGraphsTest, TheHostWaitsForNothing) {
 
 void ExpectOff(const Job& job, const std::string& why) {
   const Outcome found = ExpectSameBits(job);
-  for (const std::string& each : found.graphs) EXPECT_THAT(each, HasSubstr(why));
+  for (const std::string& each : found.graphs)
+    EXPECT_THAT(each, HasSubstr(why));
 }
 
 TEST_F(MicrobatchGraphsTest, DropoutRunsAsWithout) {

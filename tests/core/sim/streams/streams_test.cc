@@ -70,6 +70,17 @@ TEST_F(StreamsTest, PooledStreamsAreGivenInTurn) {
   for (int i = 0; i < 7; ++i) ids.insert(sim::PooledStream(2).id());
   EXPECT_EQ(ids.size(), 7);
   EXPECT_EQ(ids.count(sim::DefaultStream(2).id()), 0);
+  for (int i = 0; i < 7; ++i) ids.insert(sim::PooledStream(2).id());
+  EXPECT_EQ(ids.size(), 7);
+}
+
+TEST_F(StreamsTest, StreamsOfHighPriorityAreOthers) {
+  std::set<int64_t> ids = {sim::DefaultStream(2).id()};
+  for (int i = 0; i < 7; ++i) ids.insert(sim::PooledStream(2).id());
+  for (int i = 0; i < 4; ++i) {
+    const int64_t id = sim::PooledStream(2, /*high_priority=*/true).id();
+    EXPECT_TRUE(ids.insert(id).second) << id;
+  }
 }
 
 TEST_F(StreamsTest, IsIdleWhenNothingIsLeft) {

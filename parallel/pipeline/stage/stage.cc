@@ -1,4 +1,4 @@
-#include "parallel/pipeline/stage.h"
+#include "parallel/pipeline/stage/stage.h"
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DeviceGuard.h>

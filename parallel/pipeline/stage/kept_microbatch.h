@@ -1,7 +1,7 @@
 // Kept microbatch: what a stage keeps of one between forward and backward.
 
-#ifndef TANDEM_PARALLEL_PIPELINE_KEPT_MICROBATCH_H_
-#define TANDEM_PARALLEL_PIPELINE_KEPT_MICROBATCH_H_
+#ifndef TANDEM_PARALLEL_PIPELINE_STAGE_KEPT_MICROBATCH_H_
+#define TANDEM_PARALLEL_PIPELINE_STAGE_KEPT_MICROBATCH_H_
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/edge.h>
@@ -15,7 +15,7 @@
 #include "core/model/kept_statistics.h"
 #include "core/model/weight_gradient_sink.h"
 #include "parallel/channel/channel.h"
-#include "parallel/pipeline/stage_options.h"
+#include "parallel/pipeline/stage/stage_options.h"
 #include "parallel/split_backward/graph_split.h"
 
 namespace tandem {
@@ -58,4 +58,4 @@ struct LeftToSecond {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_PIPELINE_KEPT_MICROBATCH_H_
+#endif  // TANDEM_PARALLEL_PIPELINE_STAGE_KEPT_MICROBATCH_H_

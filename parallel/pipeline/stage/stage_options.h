@@ -1,8 +1,8 @@
 // Stage options: what a pipeline's stage is told once, and with each pass of a
 // microbatch.
 
-#ifndef TANDEM_PARALLEL_PIPELINE_STAGE_OPTIONS_H_
-#define TANDEM_PARALLEL_PIPELINE_STAGE_OPTIONS_H_
+#ifndef TANDEM_PARALLEL_PIPELINE_STAGE_STAGE_OPTIONS_H_
+#define TANDEM_PARALLEL_PIPELINE_STAGE_STAGE_OPTIONS_H_
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
@@ -76,4 +76,4 @@ struct AuxiliaryLoss {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_PIPELINE_STAGE_OPTIONS_H_
+#endif  // TANDEM_PARALLEL_PIPELINE_STAGE_STAGE_OPTIONS_H_

@@ -1,4 +1,4 @@
-#include "parallel/pipeline/kept_microbatch.h"
+#include "parallel/pipeline/stage/kept_microbatch.h"
 
 #include <ATen/Tensor.h>
 #include <ATen/ops/ones_like.h>

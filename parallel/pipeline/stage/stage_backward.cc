@@ -14,7 +14,7 @@
 #include "core/model/layer_flow.h"
 #include "core/model/layer_list.h"
 #include "parallel/activation_checkpointing/kept_buffers.h"
-#include "parallel/pipeline/stage.h"
+#include "parallel/pipeline/stage/stage.h"
 #include "parallel/split_backward/graph_split.h"
 
 namespace tandem {

@@ -1,8 +1,8 @@
 // Pipeline stage: some layers on one device, and what their microbatches keep
 // between forward and backward.
 
-#ifndef TANDEM_PARALLEL_PIPELINE_STAGE_H_
-#define TANDEM_PARALLEL_PIPELINE_STAGE_H_
+#ifndef TANDEM_PARALLEL_PIPELINE_STAGE_STAGE_H_
+#define TANDEM_PARALLEL_PIPELINE_STAGE_STAGE_H_
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
@@ -25,8 +25,8 @@
 #include "core/random/sample_scope.h"
 #include "parallel/balance/cut.h"
 #include "parallel/channel/channel.h"
-#include "parallel/pipeline/kept_microbatch.h"
-#include "parallel/pipeline/stage_options.h"
+#include "parallel/pipeline/stage/kept_microbatch.h"
+#include "parallel/pipeline/stage/stage_options.h"
 
 namespace tandem {
 
@@ -149,4 +149,4 @@ class PipelineStage {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_PIPELINE_STAGE_H_
+#endif  // TANDEM_PARALLEL_PIPELINE_STAGE_STAGE_H_

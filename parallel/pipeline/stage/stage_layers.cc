@@ -22,7 +22,7 @@
 #include "core/random/default_generator.h"
 #include "core/random/random.h"
 #include "parallel/activation_checkpointing/selective_checkpoint.h"
-#include "parallel/pipeline/stage.h"
+#include "parallel/pipeline/stage/stage.h"
 
 namespace tandem {
 namespace {
