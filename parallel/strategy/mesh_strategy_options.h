@@ -86,10 +86,11 @@ struct MeshStrategyOptions : UpdateOptions {
   // microbatch size: see docs/hybrid.md.
   bool reproducible = false;
   // Once a few steps have run, a step is captured in a graph (CUDA graphs) and
-  // replayed, where there is one device and stage a replica, on a device that
-  // has graphs (core/graph); else, and in steps with batches of another shape,
-  // steps run as without. The same bits, but for a learning rate that CUDA's
-  // optimizers then take as float32. docs/cuda.md.
+  // replayed, on a device that has graphs (core/graph); of a model cut into
+  // stages, the middle microbatches of each stage. Else, and in steps with
+  // batches of another shape, steps run as without. The same bits, but for a
+  // learning rate that CUDA's optimizers take as float32 in a whole step's
+  // graph. docs/cuda.md.
   bool cuda_graphs = false;
   // Into how many groups a whole batch's microbatches are put, whose sums are
   // added in a tree (ordered_gradients.h); 0: each is a group.

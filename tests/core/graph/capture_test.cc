@@ -24,6 +24,7 @@ class CaptureTest : public testing::Test {
 TEST_F(CaptureTest, WhatWorkGivesRunsWithEachReplay) {
   const SideStream side(SimDevice(0));
   torch::Tensor x = torch::zeros({8}, torch::device(SimDevice(0)));
+  x.add_(1);
   {
     const SideStream::Scope scope(side);
     const auto graph = CaptureGraph(SimDevice(0), [&] {
@@ -33,12 +34,13 @@ TEST_F(CaptureTest, WhatWorkGivesRunsWithEachReplay) {
     ASSERT_TRUE(graph.ok()) << graph.status();
     for (int i = 0; i < 3; ++i) ASSERT_TRUE((*graph)->Replay().ok());
   }
-  EXPECT_EQ(x[0].item<float>(), 3);
+  EXPECT_EQ(x[0].item<float>(), 4);
 }
 
 TEST_F(CaptureTest, AnErrorLeavesNothing) {
   const SideStream side(SimDevice(0));
   torch::Tensor x = torch::zeros({8}, torch::device(SimDevice(0)));
+  x.add_(1);
   {
     const SideStream::Scope scope(side);
     const auto failed = CaptureGraph(SimDevice(0), [&] {
@@ -48,7 +50,7 @@ TEST_F(CaptureTest, AnErrorLeavesNothing) {
     EXPECT_THAT(failed.status().message(), HasSubstr("the work has failed"));
     x.add_(2);
   }
-  EXPECT_EQ(x[0].item<float>(), 2);
+  EXPECT_EQ(x[0].item<float>(), 3);
 }
 
 TEST_F(CaptureTest, TheDefaultStreamCannotBeCaptured) {

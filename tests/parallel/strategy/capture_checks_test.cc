@@ -86,7 +86,7 @@ TEST(CaptureChecksTest, EachHasItsReason) {
 
 Input PlainPipeline(int replicas) {
   Input input;
-  input.options.schedule = *MakeSchedule("1f1b", {2, 3, 1});
+  input.options.schedule = *MakeSchedule("1f1b", {2, 1, 3});
   input.facts.replicas = replicas;
   return input;
 }
@@ -98,7 +98,7 @@ std::vector<Case> CasesOfPipelines() {
        },
        "it has none"},
       {[](auto& i) {
-         i.options.schedule = *MakeSchedule("1f1b", {2, 2, 1});
+         i.options.schedule = *MakeSchedule("1f1b", {2, 1, 2});
        },
        "a step has 2 microbatches"},
       {[](auto& i) { i.options.schedule = *SequentialSchedule(2, 1); },

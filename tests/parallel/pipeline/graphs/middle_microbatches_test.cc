@@ -24,7 +24,7 @@ std::set<int> MiddleOf(const Schedule& schedule, int stage, int microbatches) {
 TEST(MiddleMicrobatchesTest, AllButTheFirstAndTheLast) {
   for (const std::string name : {"1f1b", "zb_h1"}) {
     SCOPED_TRACE(name);
-    const Schedule schedule = *MakeSchedule(name, {2, 5, 1});
+    const Schedule schedule = *MakeSchedule(name, {2, 1, 5});
     for (const int stage : {0, 1}) {
       EXPECT_THAT(MiddleOf(schedule, stage, 5), ElementsAre(1, 2, 3));
       EXPECT_THAT(MiddleOf(schedule, stage, 3), ElementsAre(1));
@@ -37,7 +37,7 @@ TEST(MiddleMicrobatchesTest, AllButTheFirstAndTheLast) {
 
 // Others of a device's stages do not count.
 TEST(MiddleMicrobatchesTest, EachStageHasItsOwn) {
-  const Schedule schedule = *MakeSchedule("interleaved_1f1b", {2, 4, 2});
+  const Schedule schedule = *MakeSchedule("interleaved_1f1b", {2, 2, 4});
   for (const int stage : {0, 1, 2, 3}) {
     EXPECT_THAT(MiddleOf(schedule, stage, 4), ElementsAre(1, 2));
   }
