@@ -19,7 +19,8 @@ struct Part {
 
 struct Model {
   std::vector<Part> parts;
-  int64_t tied = 0;  // parameters that the head and the embedding share
+  int64_t tied = 0;   // parameters that the head and the embedding share
+  int64_t input = 0;  // bytes that go from one layer to the next
 };
 
 // What a microbatch's tensors come to.
@@ -96,6 +97,7 @@ Model ModelOf(const GptOptions& options, const DeviceWork& work) {
   const Sizes sizes(work);
   const int64_t width = options.width;
   Model model;
+  model.input = sizes.Elements(width);
   model.parts = {{options.vocabulary * width},
                  {options.context * width, 0, work.tokens * kIndex}};
   model.parts.insert(model.parts.end(), options.layers,
@@ -111,6 +113,7 @@ Model ModelOf(const LlamaOptions& options, const DeviceWork& work) {
   const Sizes sizes(work);
   const int64_t width = options.width;
   Model model;
+  model.input = sizes.Elements(width);
   model.parts = {{options.vocabulary * width}};
   model.parts.insert(model.parts.end(), options.layers,
                      LlamaBlockPart(options, sizes, work));
@@ -140,7 +143,8 @@ TrainingMemory Sum(const Model& model, const DeviceWork& work) {
   memory.gradients = all.parameters * kFloat;
   memory.optimizer =
       all.parameters * work.optimizer_bytes / work.optimizer_shares;
-  memory.activations = all.kept * work.microbatches_held;
+  memory.activations =
+      all.kept * work.microbatches_held + model.input * work.inputs_ahead;
   return memory;
 }
 

@@ -44,6 +44,9 @@ struct DeviceWork {
   // stage i of p, at most all there are (PeakActivations of
   // parallel/schedule/schedule.h gives it for any schedule).
   int64_t microbatches_held = 1;
+  // Whose input has come from the stage before while those are held: 1 behind a
+  // pipeline's first stage, where there are more microbatches than it holds.
+  int64_t inputs_ahead = 0;
   // Bytes of an activation's element: 4 for fp32, 2 for bf16 and fp16, where
   // parameters, gradients and the optimizer's state are of 4 all the same.
   int64_t element_bytes = 4;

@@ -219,6 +219,7 @@ DeviceWork WorkOf(const Problem& problem, const LabLayout& layout, int stage) {
   work.tokens = problem.tokens;
   work.microbatches_held = ValidateSchedule(options.schedule)
                                ->peak_activations[static_cast<size_t>(stage)];
+  work.inputs_ahead = stage > 0 ? 1 : 0;
   work.element_bytes = problem.is_bf16 ? 2 : 4;
   work.attention_bytes =
       problem.is_bf16 && !HasCausalAttention(at::kBFloat16) ? 4 : 0;
