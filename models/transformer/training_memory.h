@@ -50,9 +50,9 @@ struct DeviceWork {
   // Bytes of an activation's element: 4 for fp32, 2 for bf16 and fp16, where
   // parameters, gradients and the optimizer's state are of 4 all the same.
   int64_t element_bytes = 4;
-  // Of attention's own: 4 where it is computed in floats whatever else is, as on
-  // processors without products of bf16 (core/fused/causal_attention.h); 0: the
-  // same.
+  // Of attention's own: 4 where it is computed in floats whatever else is, as
+  // on processors without products of bf16 (core/fused/causal_attention.h); 0:
+  // the same.
   int64_t attention_bytes = 0;
   // Of a parameter: 8 for Adam and AdamW, 4 for SGD with momentum.
   int64_t optimizer_bytes = 8;

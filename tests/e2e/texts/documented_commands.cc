@@ -50,8 +50,8 @@ DocumentedCommand Parsed(const std::string& line) {
         absl::StartsWith(words[2], "//") && words[3] == "--")
       << line;
   DocumentedCommand command;
-  command.program = absl::StrReplaceAll(absl::StripPrefix(words[2], "//"),
-                                        {{":", "/"}});
+  command.program =
+      absl::StrReplaceAll(absl::StripPrefix(words[2], "//"), {{":", "/"}});
   command.arguments.assign(words.begin() + 4, words.end());
   return command;
 }

@@ -38,9 +38,9 @@ TEST(CommandsBelow, AreThoseOfTheHeadingsFirstBlock) {
       CommandsBelow("Commands", kPage);
   ASSERT_EQ(commands.size(), 2u);
   EXPECT_EQ(commands[0].program, "tools/train");
-  EXPECT_THAT(commands[0].arguments,
-              ElementsAre("--model=a", "--text=In the  beginning",
-                          "--pattern=a|b"));
+  EXPECT_THAT(
+      commands[0].arguments,
+      ElementsAre("--model=a", "--text=In the  beginning", "--pattern=a|b"));
   EXPECT_EQ(commands[1].program, "tools/bench/other");
   EXPECT_THAT(commands[1].arguments, IsEmpty());
 }

@@ -120,7 +120,8 @@ TEST(RealText, IsLearntAlikeInEveryLayoutAndGoneOnWith) {
   EXPECT_LT(losses.back(), 4.5);
   for (const char* layout : {"pipeline", "hybrid"}) {
     SCOPED_TRACE(layout);
-    const Events events = ReadEvents(absl::StrCat(place, "/", layout, ".jsonl"));
+    const Events events =
+        ReadEvents(absl::StrCat(place, "/", layout, ".jsonl"));
     EXPECT_EQ(events.front()["strategy"], layout);
     EXPECT_EQ(Losses(events), losses);
     EXPECT_EQ(Fingerprint(events), Fingerprint(one));

@@ -72,16 +72,16 @@ LlamaOptions Llama(const std::string& name, const TransformerSizes& other) {
 // gpt_tiny; a narrower baby GPT; Llamas with as many heads of keys as of
 // queries, and with fewer; long and short, tied and not.
 std::vector<Problem> Problems() {
-  return {{"gpt_tiny", Gpt("gpt_tiny", {}), 2, 128},
-          {"baby GPT", Gpt("gpt_baby", {6, 96, 6}), 3, 64},
-          {"baby GPT, chunks", Gpt("gpt_baby", {6, 96, 6}), 3, 64, 32},
-          {"llama_tiny", Llama("llama_tiny", {4, 64, 4, 2, 176}), 3, 40},
-          {"llama_tiny_tied", Llama("llama_tiny_tied", {4, 96, 6, 6, 200}), 2,
-           100},
-          {"Llama, chunks", Llama("llama_tiny", {5, 64, 4, 1, 256}), 2, 64, 64},
-          {"baby GPT, bf16", Gpt("gpt_baby", {6, 96, 6}), 3, 64, 0, true, 0},
-          {"Llama, bf16", Llama("llama_tiny", {4, 96, 6, 2, 256}), 2, 64, 0,
-           true, 9, 3}};
+  return {
+      {"gpt_tiny", Gpt("gpt_tiny", {}), 2, 128},
+      {"baby GPT", Gpt("gpt_baby", {6, 96, 6}), 3, 64},
+      {"baby GPT, chunks", Gpt("gpt_baby", {6, 96, 6}), 3, 64, 32},
+      {"llama_tiny", Llama("llama_tiny", {4, 64, 4, 2, 176}), 3, 40},
+      {"llama_tiny_tied", Llama("llama_tiny_tied", {4, 96, 6, 6, 200}), 2, 100},
+      {"Llama, chunks", Llama("llama_tiny", {5, 64, 4, 1, 256}), 2, 64, 64},
+      {"baby GPT, bf16", Gpt("gpt_baby", {6, 96, 6}), 3, 64, 0, true, 0},
+      {"Llama, bf16", Llama("llama_tiny", {4, 96, 6, 2, 256}), 2, 64, 0, true,
+       9, 3}};
 }
 
 LayerSpecs SpecsOf(const Problem& problem) {
@@ -180,8 +180,7 @@ LabLayout LayoutOf(const Problem& problem, const Place& place) {
   layout.replicas = place.replicas;
   layout.devices = place.devices;
   // More than are held at once, but on a device alone.
-  layout.microbatches =
-      place.devices == 1 ? place.replicas : 2 * place.devices;
+  layout.microbatches = place.devices == 1 ? place.replicas : 2 * place.devices;
   const auto first =
       Devices().begin() + problem.first_device + place.first_device;
   layout.device_pool.assign(first, first + place.replicas * place.devices);

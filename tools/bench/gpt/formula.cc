@@ -69,9 +69,9 @@ double FormulaMib(const Workload& workload, const Layout& layout,
                   const Setting& setting) {
   const std::optional<GptOptions> model = GptSize(workload.model);
   if (!model) return 0;
-  const absl::StatusOr<Schedule> schedule =
-      MakeSchedule(OurName(setting), {layout.devices_of_replica(),
-                                      setting.chunks, setting.microbatches});
+  const absl::StatusOr<Schedule> schedule = MakeSchedule(
+      OurName(setting),
+      {layout.devices_of_replica(), setting.chunks, setting.microbatches});
   if (!schedule.ok()) return 0;
   const std::vector<int64_t> bytes = BytesOfDevices(
       *model, WorkOf(workload, layout, setting), *schedule,

@@ -38,8 +38,8 @@ double Gflops(const CaseResult& result, const SideResult& side) {
 }  // namespace
 
 std::string GptTable(const std::vector<CaseResult>& results) {
-  SpeedTable table({"tokens/s ours/peer", "GFLOP/s", "MiB a rank",
-                    "by formula", "our setting", "peer's setting"});
+  SpeedTable table({"tokens/s ours/peer", "GFLOP/s", "MiB a rank", "by formula",
+                    "our setting", "peer's setting"});
   for (const CaseResult& result : results) {
     const SideResult& ours = result.ours;
     table.Add(result, [&](const SideResult& peer) -> std::vector<std::string> {
@@ -50,7 +50,8 @@ std::string GptTable(const std::vector<CaseResult>& results) {
               absl::StrFormat("%.0f / %.0f", ours.peak_mib, peer.peak_mib),
               absl::StrFormat("%.0f / %.0f", OurFormulaMib(result),
                               PeerFormulaMib(result, peer)),
-              ToString(ours.setting), ToString(peer.setting)};
+              ToString(ours.setting),
+              ToString(peer.setting)};
     });
   }
   return table.Text();

@@ -49,9 +49,8 @@ TEST(FormulaMib, OfOneDeviceIsThatOfTheModel) {
 }
 
 TEST(FormulaMib, OfRanksIsThatOfTheOneWithTheMost) {
-  EXPECT_DOUBLE_EQ(
-      FormulaMib(Gpt(), {1, 2, 1}, Of("1f1b", 1, 4)),
-      std::max(Stage(0, 5, 2, 2), Stage(5, 10, 2, 1)));
+  EXPECT_DOUBLE_EQ(FormulaMib(Gpt(), {1, 2, 1}, Of("1f1b", 1, 4)),
+                   std::max(Stage(0, 5, 2, 2), Stage(5, 10, 2, 1)));
 }
 
 TEST(FormulaMib, OfARankOfSeveralDevicesIsTheirSum) {
@@ -87,8 +86,7 @@ TEST(FormulaMib, HasHalfTheActivationsInBf16) {
 }
 
 TEST(FormulaMib, IsNothingForOthers) {
-  EXPECT_EQ(FormulaMib(*WorkloadNamed("resnet18"), {1, 1, 1},
-                       Of("1f1b", 1, 1)),
+  EXPECT_EQ(FormulaMib(*WorkloadNamed("resnet18"), {1, 1, 1}, Of("1f1b", 1, 1)),
             0);
   EXPECT_EQ(FormulaMib(Gpt(), {1, 2, 1}, Of("other", 1, 1)), 0);
 }
