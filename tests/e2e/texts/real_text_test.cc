@@ -19,6 +19,7 @@
 namespace tandem {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr int kSteps = 4;
@@ -110,8 +111,10 @@ TEST(RealText, IsLearntAlikeInEveryLayoutAndGoneOnWith) {
   for (const DocumentedCommand& command : Commands()) {
     last = RunIn(place, command);
   }
-  EXPECT_THAT(last.out, StartsWith("In the beginning"));
-  EXPECT_GT(last.out.size(), std::string("In the beginning").size() + 100);
+  EXPECT_THAT(last.out, StartsWith("--- 1\nIn the beginning"));
+  EXPECT_THAT(last.out, HasSubstr("--- 3\nIn the beginning"));
+  EXPECT_GT(last.out.size(), 3 * std::string("--- 1\nIn the beginning").size() +
+                                 100);  // of the model's own
 
   const Events one = ReadEvents(place + "/one.jsonl");
   const std::vector<double> losses = Losses(one);

@@ -3,10 +3,11 @@
 
   python3 tools/bench/peers/text_losses.py METRICS_FILE INITIAL_WEIGHTS [--learning_rates=nanogpt]
 
-The settings and losses of the job are those of its --metrics_file; INITIAL_WEIGHTS is a folder as //tools:export writes it.
-Trains a GPT-2 with these weights on the same windows of the same token file: PyTorch's
-DistributedSampler, AdamW whose weight decay is that of matrices alone, warm-up and cosine, the gradients' norm clipped.
-Prints both losses side by side, how far apart they are, and what both score on the validation file.
+The settings and losses of the job are those of its --metrics_file; INITIAL_WEIGHTS is a folder as //tools:export
+writes it. Trains a GPT-2 with these weights on the same windows of the same token file: PyTorch's DistributedSampler,
+AdamW whose weight decay is that of matrices alone, warm-up and cosine, the gradients' norm clipped. Prints both losses
+side by side, how far apart they are, and what both score on the validation file. --learning_rates=nanogpt takes
+nanoGPT's own formula instead of the job's rates, from which it differs in the warm-up by a step.
 """
 
 import argparse
@@ -127,7 +128,7 @@ def train_step(model, optimizer, batch, learning_rate, clip):
         torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return float(loss)
+    return float(loss.detach())
 
 
 @torch.no_grad()
