@@ -11,6 +11,7 @@ load("//third_party/gflags:workspace.bzl", "gflags")
 load("//third_party/glog:workspace.bzl", "glog")
 load("//third_party/gloo:workspace.bzl", "gloo")
 load("//third_party/googletest:workspace.bzl", "googletest")
+load("//third_party/king_james_bible:workspace.bzl", "king_james_bible")
 load("//third_party/libtorch:workspace.bzl", "libtorch")
 load("//third_party/libtorch_cuda:workspace.bzl", "libtorch_cuda")
 load("//third_party/nlohmann_json:workspace.bzl", "nlohmann_json")
@@ -34,6 +35,7 @@ _REPOSITORIES = {
     "cuda_toolkit": cuda_toolkit,
     "fashion_mnist": fashion_mnist,
     "gloo": gloo,
+    "king_james_bible": king_james_bible,
     "libtorch": libtorch,
     "libtorch_cuda": libtorch_cuda,
     "nlohmann_json": nlohmann_json,

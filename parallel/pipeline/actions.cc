@@ -7,6 +7,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/device/memory_category.h"
 #include "core/device/placement.h"
 #include "core/instrument/fault_point.h"
 #include "core/model/batch_inputs.h"
@@ -144,6 +145,8 @@ absl::Status PipelineExecutor::DeviceStep::RunLayers(const Action& action,
     if (step_.keeps_outputs) step_.outputs[index] = outputs[0];
     return absl::OkStatus();
   }
+  // Copies between devices of one process are made here, for the next stage.
+  const MemoryCategoryScope category(MemoryCategory::kActivations);
   return executor_.channels_->outputs(action.stage)
       ->Send(action.microbatch, outputs);
 }
@@ -173,6 +176,7 @@ absl::Status PipelineExecutor::DeviceStep::RunBackward(const Action& action,
   time.computed = Now();
   local_.progress.Ends();
   if (action.stage == 0) return absl::OkStatus();
+  const MemoryCategoryScope category(MemoryCategory::kGradients);
   return channels.further(action.stage)->Send(action.microbatch, further);
 }
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_format.h"
 #include "tools/bench/comparison/report.h"
+#include "tools/bench/gpt/formula.h"
 #include "tools/bench/measure/median.h"
 
 namespace tandem {
@@ -19,6 +20,17 @@ double TokensPerSecond(const CaseResult& result, const SideResult& side) {
          static_cast<double>(result.bench.workload.input_shape.front());
 }
 
+// The peer has a process for each device.
+double PeerFormulaMib(const CaseResult& result, const SideResult& peer) {
+  return FormulaMib(result.bench.workload, result.bench.layout.OverRanks(),
+                    peer.setting);
+}
+
+double OurFormulaMib(const CaseResult& result) {
+  return FormulaMib(result.bench.workload, result.bench.layout,
+                    result.ours.setting);
+}
+
 double Gflops(const CaseResult& result, const SideResult& side) {
   return SamplesPerSecond(result, side) * result.bench.workload.gflop;
 }
@@ -26,7 +38,7 @@ double Gflops(const CaseResult& result, const SideResult& side) {
 }  // namespace
 
 std::string GptTable(const std::vector<CaseResult>& results) {
-  SpeedTable table({"tokens/s ours/peer", "GFLOP/s", "MiB a rank",
+  SpeedTable table({"tokens/s ours/peer", "GFLOP/s", "MiB a rank", "by formula",
                     "our setting", "peer's setting"});
   for (const CaseResult& result : results) {
     const SideResult& ours = result.ours;
@@ -36,7 +48,10 @@ std::string GptTable(const std::vector<CaseResult>& results) {
               absl::StrFormat("%.0f / %.0f", Gflops(result, ours),
                               Gflops(result, peer)),
               absl::StrFormat("%.0f / %.0f", ours.peak_mib, peer.peak_mib),
-              ToString(ours.setting), ToString(peer.setting)};
+              absl::StrFormat("%.0f / %.0f", OurFormulaMib(result),
+                              PeerFormulaMib(result, peer)),
+              ToString(ours.setting),
+              ToString(peer.setting)};
     });
   }
   return table.Text();
@@ -53,6 +68,8 @@ json GptJson(const std::vector<CaseResult>& results) {
                   {"peer_gflops", Gflops(result, peer)},
                   {"ours_mib", ours.peak_mib},
                   {"peer_mib", peer.peak_mib},
+                  {"ours_formula_mib", OurFormulaMib(result)},
+                  {"peer_formula_mib", PeerFormulaMib(result, peer)},
                   {"ours_setting", ToString(ours.setting)},
                   {"peer_setting", ToString(peer.setting)}};
     };

@@ -12,12 +12,13 @@
 namespace tandem {
 
 // Times and their ratio, tokens a second, the rate of floating-point
-// operations, a rank's memory and the settings, by case and peer.
+// operations, a rank's memory, what it comes to by formula (formula.h), and the
+// settings, by case and peer.
 std::string GptTable(const std::vector<CaseResult>& results);
 
 // {"cases", "failures"}: those of AddToJson, and "ours_tokens_per_s",
 // "peer_tokens_per_s", "ours_gflops", "peer_gflops", "ours_mib", "peer_mib",
-// "ours_setting", "peer_setting".
+// "ours_formula_mib", "peer_formula_mib", "ours_setting", "peer_setting".
 nlohmann::json GptJson(const std::vector<CaseResult>& results);
 
 }  // namespace tandem

@@ -37,6 +37,8 @@ TEST(GptTable, HasTokensASecondAndMemory) {
   EXPECT_THAT(table, HasSubstr("10240 / 8000"));
   EXPECT_THAT(table, HasSubstr("80 / 62"));  // 4 x 2 GFLOP / 0.1 s
   EXPECT_THAT(table, HasSubstr("300 / 400"));
+  EXPECT_THAT(table, HasSubstr("by formula"));
+  EXPECT_THAT(table, HasSubstr("240 / 240"));
   EXPECT_THAT(table, HasSubstr("1.28"));
   EXPECT_THAT(table, HasSubstr("compile: did not run: no compiler"));
 }
@@ -51,6 +53,7 @@ TEST(GptJson, HasTheSame) {
   EXPECT_EQ(eager.at("peer_tokens_per_s"), 8000.0);
   EXPECT_EQ(eager.at("ours_gflops"), 80.0);
   EXPECT_EQ(eager.at("ours_mib"), 300.0);
+  EXPECT_EQ(eager.at("ours_formula_mib"), eager.at("peer_formula_mib"));
   EXPECT_EQ(report.at("failures")[0].at("reason"), "no compiler");
 }
 

@@ -1,0 +1,161 @@
+#include "models/transformer/training_memory.h"
+
+#include <glog/logging.h>
+
+#include <vector>
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kFloat = 4;
+constexpr int64_t kIndex = 8;
+
+// Of one layer.
+struct Part {
+  int64_t parameters = 0;  // elements
+  int64_t multiplied = 0;  // of them, those of products and their biases
+  int64_t kept = 0;        // bytes of activations of a microbatch
+};
+
+struct Model {
+  std::vector<Part> parts;
+  int64_t tied = 0;   // parameters that the head and the embedding share
+  int64_t input = 0;  // bytes that go from one layer to the next
+};
+
+// What a microbatch's tensors come to.
+class Sizes {
+ public:
+  explicit Sizes(const DeviceWork& work) : work_(work) {}
+
+  // Activations of so many elements a token.
+  int64_t Elements(int64_t a_token) const {
+    return rows() * a_token * work_.element_bytes;
+  }
+  // Of attention of a width: queries, keys, values and its result, which the
+  // next product keeps, too, and so once more where it is of another dtype.
+  int64_t Attention(int64_t width, int64_t heads) const {
+    const int64_t own = work_.attention_bytes;
+    const bool differs = own != 0 && own != work_.element_bytes;
+    return (differs ? rows() * 4 * width * own + Elements(width)
+                    : Elements(4 * width)) +
+           Floats(heads);
+  }
+  // Floats, whatever activations are of: statistics and sums.
+  int64_t Floats(int64_t a_token) const { return rows() * a_token * kFloat; }
+
+ private:
+  int64_t rows() const { return work_.samples * work_.tokens; }
+
+  const DeviceWork& work_;
+};
+
+int64_t Linear(int64_t in_features, int64_t out_features, bool bias = true) {
+  return in_features * out_features + (bias ? out_features : 0);
+}
+
+// Its input, and of a row the logarithm of the sum of exponentials; logits too,
+// unless the loss is chunked.
+Part Head(int64_t width, int64_t vocabulary, const DeviceWork& work) {
+  const Sizes sizes(work);
+  const int64_t logits = work.loss_chunk > 0 ? 0 : vocabulary;
+  return {width * vocabulary, width * vocabulary,
+          sizes.Elements(width + logits) + sizes.Floats(1)};
+}
+
+// Kept are the inputs of both norms, of all products and of GELU, queries, keys
+// and values, mean and deviation of the norms' rows, attention's sums.
+Part GptBlockPart(const GptOptions& options, const Sizes& sizes) {
+  const int64_t width = options.width;
+  const int64_t products = Linear(width, 3 * width) + Linear(width, width) +
+                           Linear(width, 4 * width) + Linear(4 * width, width);
+  return {2 * (2 * width) + products, products,
+          sizes.Elements(12 * width) + sizes.Floats(2 * 2) +
+              sizes.Attention(width, options.heads)};
+}
+
+// Keys and values are repeated for each head of queries before attention. Of
+// each position its turns are kept, which all samples share.
+Part LlamaBlockPart(const LlamaOptions& options, const Sizes& sizes,
+                    const DeviceWork& work) {
+  const int64_t width = options.width;
+  const int64_t q_width = options.heads * HeadDim(options);
+  const int64_t kv_width = options.kv_heads * HeadDim(options);
+  const bool bias = options.attention_bias;
+  const int64_t attention = Linear(width, q_width, bias) +
+                            2 * Linear(width, kv_width, bias) +
+                            Linear(q_width, width, bias);
+  const int64_t mlp = 2 * Linear(width, options.ffn_width, options.mlp_bias) +
+                      Linear(options.ffn_width, width, options.mlp_bias);
+  const int64_t turns = work.tokens * HeadDim(options) * work.element_bytes;
+  return {attention + mlp + 2 * width, attention + mlp,
+          sizes.Elements(4 * width + 3 * options.ffn_width) + sizes.Floats(2) +
+              sizes.Attention(q_width, options.heads) + turns};
+}
+
+Model ModelOf(const GptOptions& options, const DeviceWork& work) {
+  const Sizes sizes(work);
+  const int64_t width = options.width;
+  Model model;
+  model.input = sizes.Elements(width);
+  model.parts = {{options.vocabulary * width},
+                 {options.context * width, 0, work.tokens * kIndex}};
+  model.parts.insert(model.parts.end(), options.layers,
+                     GptBlockPart(options, sizes));
+  model.parts.push_back(
+      {2 * width, 0, sizes.Elements(width) + sizes.Floats(2)});
+  model.parts.push_back(Head(width, options.vocabulary, work));
+  if (options.ties_lm_head) model.tied = options.vocabulary * width;
+  return model;
+}
+
+Model ModelOf(const LlamaOptions& options, const DeviceWork& work) {
+  const Sizes sizes(work);
+  const int64_t width = options.width;
+  Model model;
+  model.input = sizes.Elements(width);
+  model.parts = {{options.vocabulary * width}};
+  model.parts.insert(model.parts.end(), options.layers,
+                     LlamaBlockPart(options, sizes, work));
+  model.parts.push_back({width, 0, sizes.Elements(width) + sizes.Floats(1)});
+  model.parts.push_back(Head(width, options.vocabulary, work));
+  if (options.ties_lm_head) model.tied = options.vocabulary * width;
+  return model;
+}
+
+TrainingMemory Sum(const Model& model, const DeviceWork& work) {
+  const int64_t layers = static_cast<int64_t>(model.parts.size());
+  const int64_t end = work.end_layer < 0 ? layers : work.end_layer;
+  CHECK(0 <= work.first_layer && work.first_layer <= end && end <= layers)
+      << work.first_layer << " to " << end << " of " << layers;
+  Part all;
+  for (int64_t i = work.first_layer; i < end; ++i) {
+    const Part& part = model.parts[static_cast<size_t>(i)];
+    all.parameters += part.parameters;
+    all.multiplied += part.multiplied;
+    all.kept += part.kept;
+  }
+  if (work.first_layer == 0 && end == layers) all.parameters -= model.tied;
+  TrainingMemory memory;
+  const bool has_copies = work.element_bytes != kFloat;
+  memory.parameters = all.parameters * kFloat +
+                      (has_copies ? all.multiplied * work.element_bytes : 0);
+  memory.gradients = all.parameters * kFloat;
+  memory.optimizer =
+      all.parameters * work.optimizer_bytes / work.optimizer_shares;
+  memory.activations =
+      all.kept * work.microbatches_held + model.input * work.inputs_ahead;
+  return memory;
+}
+
+}  // namespace
+
+TrainingMemory MemoryOf(const GptOptions& options, const DeviceWork& work) {
+  return Sum(ModelOf(options, work), work);
+}
+
+TrainingMemory MemoryOf(const LlamaOptions& options, const DeviceWork& work) {
+  return Sum(ModelOf(options, work), work);
+}
+
+}  // namespace tandem

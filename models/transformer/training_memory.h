@@ -1,0 +1,75 @@
+// Training memory of a transformer, by arithmetic: what the parameters, their
+// gradients, the optimizer's state and the activations that wait for backward
+// come to on one device (Korthikanti et al., 2205.05198; Rajbhandari et al.,
+// 1910.02054). Nothing is made.
+//
+// Activations are those that the layers here keep. Of a GPT block, of s tokens
+// of b samples, width h, in elements of e bytes: 16 s b h e. That is the 34 s b
+// h bytes of 2205.05198, whose e is 2, without its two dropout masks of s b h
+// bytes. Its 5 a s^2 b of scores are not there, for attention is fused, which
+// keeps a float a head and token instead. Of a Llama block with an MLP of width
+// f: s b (4 h + 4 q + 3 f) e, where q is the width of all heads, h as a rule.
+
+#ifndef TANDEM_MODELS_TRANSFORMER_TRAINING_MEMORY_H_
+#define TANDEM_MODELS_TRANSFORMER_TRAINING_MEMORY_H_
+
+#include <cstdint>
+
+#include "models/transformer/gpt.h"
+#include "models/transformer/llama.h"
+
+namespace tandem {
+
+// In bytes.
+struct TrainingMemory {
+  int64_t parameters = 0;  // with kept copies in low precision
+  int64_t gradients = 0;
+  int64_t optimizer = 0;
+  int64_t activations = 0;  // of the microbatches held, when they are the most
+
+  int64_t total() const {
+    return parameters + gradients + optimizer + activations;
+  }
+};
+
+// What one device does of a job.
+struct DeviceWork {
+  // Its layers, of those of Gpt() and Llama(): embeddings, blocks, the last
+  // norm, the head. end_layer -1: to the last.
+  int64_t first_layer = 0;
+  int64_t end_layer = -1;
+  int64_t samples = 1;  // of a microbatch
+  int64_t tokens = 1;   // of a sample
+  // Whose activations are held at once: 1 on one device; under 1F1B p - i in
+  // stage i of p, at most all there are (PeakActivations of
+  // parallel/schedule/schedule.h gives it for any schedule).
+  int64_t microbatches_held = 1;
+  // Whose input has come from the stage before while those are held: 1 behind a
+  // pipeline's first stage, where there are more microbatches than it holds.
+  int64_t inputs_ahead = 0;
+  // Bytes of an activation's element: 4 for fp32, 2 for bf16 and fp16, where
+  // parameters, gradients and the optimizer's state are of 4 all the same.
+  int64_t element_bytes = 4;
+  // Of attention's own: 4 where it is computed in floats whatever else is, as
+  // on processors without products of bf16 (core/fused/causal_attention.h); 0:
+  // the same.
+  int64_t attention_bytes = 0;
+  // Of a parameter: 8 for Adam and AdamW, 4 for SGD with momentum.
+  int64_t optimizer_bytes = 8;
+  // How many replicas share the optimizer's state (ZeRO stage 1).
+  int64_t optimizer_shares = 1;
+  // As --loss_chunk: without logits; 0: they are kept.
+  int64_t loss_chunk = 0;
+};
+
+// Requires a range of layers that the model has, and numbers of 1 or more. A
+// stage that has a tied head without the embedding has a copy of its own.
+// Within a percent or so of what devices hold: buffers are padded, and losses
+// are tensors, too. What backward makes while it runs, and what libraries keep
+// for themselves, comes on top.
+TrainingMemory MemoryOf(const GptOptions& options, const DeviceWork& work);
+TrainingMemory MemoryOf(const LlamaOptions& options, const DeviceWork& work);
+
+}  // namespace tandem
+
+#endif  // TANDEM_MODELS_TRANSFORMER_TRAINING_MEMORY_H_
