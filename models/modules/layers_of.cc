@@ -112,6 +112,11 @@ void NameTensors(std::vector<Plan>& plans) {
   }
 }
 
+// As it is where it has crossed a cut: bits depend on it.
+at::Tensor Dense(const at::Tensor& tensor) {
+  return tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
+}
+
 // The first tensor of what the layer gives; the others go to `skips`.
 at::Tensor Run(const Plan& plan, const at::Tensor& x, Skips& skips) {
   std::vector<at::Tensor> tensors = {x};
@@ -121,9 +126,9 @@ at::Tensor Run(const Plan& plan, const at::Tensor& x, Skips& skips) {
   TORCH_CHECK_VALUE(given.ok(), "it gives ", given.status().message(),
                     " (LayersOf learns it from an example)");
   for (size_t i = 0; i < plan.given.size(); ++i) {
-    skips[plan.given[i]] = (*given)[i + 1];
+    skips[plan.given[i]] = Dense((*given)[i + 1]);
   }
-  return given->front();
+  return Dense(given->front());
 }
 
 Layer LayerOf(const Plan& plan) {
