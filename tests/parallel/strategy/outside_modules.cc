@@ -35,7 +35,8 @@ Features MixerImpl::forward(Features features) {
 }
 
 PoolImpl::PoolImpl() {
-  scores = register_module("scores", nn::Linear(kWidth, 1));
+  scores = register_module(
+      "scores", nn::Linear(nn::LinearOptions(kWidth, 1).bias(false)));
 }
 
 std::tuple<Tensor, Tensor> PoolImpl::forward(const Features& features) {

@@ -9,12 +9,14 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/transformerlayer.h>
 #include <torch/optim/sgd.h>
 
 #include <cstdio>
 #include <functional>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -53,8 +55,8 @@ constexpr int64_t kSamples = 24;
 // Values of every rank's module are the same here, as those of a program that
 // seeds its generator are.
 template <typename Make>
-auto Seeded(const Make& make) {
-  const DefaultGeneratorScope draws(kSeed);
+auto Seeded(const Make& make, uint64_t seed = kSeed) {
+  const DefaultGeneratorScope draws(seed);
   return make();
 }
 
@@ -84,6 +86,8 @@ struct Case {
   std::function<std::shared_ptr<nn::Module>()> make;
   std::function<Tensor(nn::Module& module, const Batch& batch)> own_loss;
 };
+
+void PrintTo(const Case& its, std::ostream* out) { *out << its.name; }
 
 ModuleLayers Value(const absl::StatusOr<ModuleLayers>& layers) {
   EXPECT_TRUE(layers.ok()) << layers.status();
@@ -328,6 +332,30 @@ TEST_P(OutsideModulesTest, ItTrainsAsTheModuleByItself) {
 INSTANTIATE_TEST_SUITE_P(Modules, OutsideModulesTest,
                          testing::Values(OfDetector(), OfTranslator(),
                                          OfRecurrent()));
+
+// Each rank's constructors draw others.
+TEST(OutsideModulesValuesTest, ReplicasTakeThoseOfReplica0) {
+  LabJob job = Job(OfRecurrent());
+  job.specs = [] {
+    const auto seed = static_cast<uint64_t>(ThisThreadsRank());
+    return Value(LayersOf(Seeded(outside::Recurrent, seed),
+                          TreeOf(RecurrentBatch(0).inputs)))
+        .specs;
+  };
+  job.steps = 0;
+  LabLayout layout = {"hybrid", "1f1b", 2, 2};
+  layout.microbatches = 8;
+  const auto found = TrainInLab(layout, job);
+  ASSERT_TRUE(found.ok()) << found.status();
+  const auto net = [](uint64_t rank) {
+    return Copies(*Seeded(outside::Recurrent, rank));
+  };
+  const auto first = net(0), second = net(1);  // its two stages
+  EXPECT_TRUE(found->model.at("0.weight").equal(first.at("0.weight")));
+  EXPECT_TRUE(found->model.at("6.weight").equal(second.at("6.weight")));
+  ExpectSameBits(found->held[2], found->held[0]);
+  ExpectSameBits(found->held[3], found->held[1]);
+}
 
 // Each rank's half of the batches, with a loop of its own.
 absl::Status TrainDetectorInDdp(Communicator& world,
