@@ -79,10 +79,10 @@ absl::Status Train(tandem::Rank& rank) {
                           tandem::Mesh::Create(rank.size(), pipe));
   const c10::IValue example =
       tandem::TreeOf(std::make_tuple(at::rand({1, 8}), at::rand({1, 8})));
-  TANDEM_ASSIGN_OR_RETURN(const auto layers,
-                          (tandem::LayersOf<Stem, Block, Head>(
-                              std::make_shared<Net>(),
-                              {"stem", "blocks.*", "head"}, example)));
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto layers,
+      (tandem::LayersOf<Stem, Block, Head>(
+          std::make_shared<Net>(), {"stem", "blocks.*", "head"}, example)));
   tandem::MeshStrategyOptions options;
   TANDEM_ASSIGN_OR_RETURN(
       options.schedule,

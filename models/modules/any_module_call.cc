@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "models/modules/tree_dicts.h"
 #include "models/modules/tree_values.h"
 
 namespace tandem {

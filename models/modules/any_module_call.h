@@ -9,7 +9,7 @@
 
 #include <memory>
 
-#include "models/modules/module_calls.h"
+#include "models/modules/module_call.h"
 
 namespace tandem {
 

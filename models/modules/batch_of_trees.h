@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "core/loss/loss.h"
 #include "core/model/batch.h"
+#include "models/modules/tree_dicts.h"
 #include "models/modules/tree_form.h"
 #include "models/modules/tree_values.h"
 

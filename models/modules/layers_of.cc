@@ -34,7 +34,8 @@ struct Plan {
 };
 
 ModuleCall CallInSequential(const ModuleAtPath& each) {
-  const auto parent = std::dynamic_pointer_cast<nn::SequentialImpl>(each.parent);
+  const auto parent =
+      std::dynamic_pointer_cast<nn::SequentialImpl>(each.parent);
   if (parent == nullptr) return nullptr;
   for (nn::AnyModule& any : *parent) {
     if (any.ptr() == each.module) return CallOfAny(any);
@@ -67,7 +68,8 @@ absl::StatusOr<std::vector<Plan>> Plans(
 // Puts a module's buffers back to what they are now.
 class BuffersBefore {
  public:
-  explicit BuffersBefore(const nn::Module& module) : buffers_(module.buffers()) {
+  explicit BuffersBefore(const nn::Module& module)
+      : buffers_(module.buffers()) {
     for (const at::Tensor& each : buffers_) values_.push_back(each.clone());
   }
   ~BuffersBefore() {
@@ -95,8 +97,8 @@ absl::Status LearnForms(const c10::IValue& example, std::vector<Plan>& plans) {
         value, CatchTorchOr([&] { return plan.call(value); },
                             absl::StrCat("the example in '", plan.name, "'")));
     form = TreeForm::Of(value);
-    TANDEM_RETURN_IF_ERROR(Annotate(
-        form.status(), absl::StrCat("what '", plan.name, "' gives")));
+    TANDEM_RETURN_IF_ERROR(
+        Annotate(form.status(), absl::StrCat("what '", plan.name, "' gives")));
     plan.gives = *form;
   }
   return absl::OkStatus();

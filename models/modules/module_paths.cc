@@ -36,8 +36,8 @@ absl::StatusOr<Found> Children(const ModuleAtPath& of, const std::string& name,
   if (!found.empty()) return found;
   return absl::InvalidArgumentError(absl::StrCat(
       "pattern '", pattern, "' matches nothing: ",
-      of.path.empty() ? "the module" : absl::StrCat("'", of.path, "'"),
-      " has ", ChildrenOf(*of.module)));
+      of.path.empty() ? "the module" : absl::StrCat("'", of.path, "'"), " has ",
+      ChildrenOf(*of.module)));
 }
 
 absl::StatusOr<Found> Matching(const ModuleAtPath& root,
@@ -93,10 +93,10 @@ absl::Status CheckAround(const torch::nn::Module& module,
           absl::StrCat("'", its, "' is named, and so is a module within it"));
     }
     if (!named.IsAround(its)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "no pattern names '", its, "' (", child.value()->name(),
-          "): name it where it is called, or '!", its,
-          "' if it is not and has no parameters"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("no pattern names '", its, "' (", child.value()->name(),
+                       "): name it where it is called, or '!", its,
+                       "' if it is not and has no parameters"));
     }
     TANDEM_RETURN_IF_ERROR(CheckAround(*child.value(), its, named));
   }
@@ -146,9 +146,9 @@ absl::StatusOr<Found> ModulesAt(const std::shared_ptr<torch::nn::Module>& root,
     }
   }
   if (modules.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "no pattern names a module that is called; there are ",
-        ChildrenOf(*root)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("no pattern names a module that is called; there are ",
+                     ChildrenOf(*root)));
   }
   TANDEM_RETURN_IF_ERROR(CheckAround(*root, "", named));
   TANDEM_RETURN_IF_ERROR(CheckShared(modules));

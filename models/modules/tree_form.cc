@@ -64,12 +64,12 @@ absl::StatusOr<std::vector<at::Tensor>> TreeForm::Take(
 c10::IValue TreeForm::Build(const std::vector<at::Tensor>& tensors) const {
   CHECK_EQ(tensors.size(), paths_.size());
   size_t leaf = 0, next = 0;
-  absl::StatusOr<c10::IValue> tree = MapTensors(
-      skeleton_, "",
-      [&](const at::Tensor& none,
-          const std::string&) -> absl::StatusOr<at::Tensor> {
-        return defined_[leaf++] ? tensors[next++] : none;
-      });
+  absl::StatusOr<c10::IValue> tree =
+      MapTensors(skeleton_, "",
+                 [&](const at::Tensor& none,
+                     const std::string&) -> absl::StatusOr<at::Tensor> {
+                   return defined_[leaf++] ? tensors[next++] : none;
+                 });
   CHECK(tree.ok()) << tree.status();  // as the first time
   return *std::move(tree);
 }

@@ -5,30 +5,24 @@
 //   std::optional<Tensor>                       one that may be undefined
 //   std::tuple, std::pair                       a tuple
 //   std::vector                                 a list
-//   std::map<std::string, T>, c10::Dict and torch::OrderedDict of
-//   std::string and Tensor                      a dict
 //   c10::IValue                                 itself
 //
-// of any depth. For a struct of one's own specialise TreeValue in the namespace
-// tandem.
+// of any depth; dicts are in tree_dicts.h. For a struct of one's own specialise
+// TreeValue in the namespace tandem.
 
 #ifndef TANDEM_MODELS_MODULES_TREE_VALUES_H_
 #define TANDEM_MODELS_MODULES_TREE_VALUES_H_
 
-#include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
 #include <c10/util/Exception.h>
-#include <torch/ordered_dict.h>
 
 #include <cstddef>
-#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -57,28 +51,13 @@ inline void Check(bool fits, const c10::IValue& tree, const std::string& path,
                    expected, " is expected");
 }
 
-inline c10::impl::GenericDict EmptyDict() {
-  return c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get());
-}
-
-// Calls visit(key, value, path) for each item of a dict with strings as keys.
-template <typename Visit>
-void ForEachItem(const c10::IValue& tree, const std::string& path,
-                 const Visit& visit) {
-  Check(tree.isGenericDict(), tree, path, "a dict");
-  for (const auto& item : tree.toGenericDict()) {
-    Check(item.key().isString(), item.key(), path + "'s key", "a string");
-    const std::string& key = item.key().toStringRef();
-    visit(key, item.value(), path + "['" + key + "']");
-  }
-}
-
 }  // namespace tree_values_internal
 
 template <>
 struct TreeValue<c10::IValue> {
   static c10::IValue To(const c10::IValue& value) { return value; }
-  static c10::IValue From(const c10::IValue& tree, const std::string& /*path*/) {
+  static c10::IValue From(const c10::IValue& tree,
+                          const std::string& /*path*/) {
     return tree;
   }
 };
@@ -119,8 +98,8 @@ struct TreeValue<std::tuple<T...>> {
     const bool fits =
         tree.isTuple() &&
         tree.toTupleRef().elements().asArrayRef().size() == sizeof...(T);
-    tree_values_internal::Check(
-        fits, tree, path, "a tuple of " + std::to_string(sizeof...(T)));
+    tree_values_internal::Check(fits, tree, path,
+                                "a tuple of " + std::to_string(sizeof...(T)));
     return Elements(tree, path, std::index_sequence_for<T...>());
   }
 
@@ -130,8 +109,7 @@ struct TreeValue<std::tuple<T...>> {
                                    const std::string& path,
                                    std::index_sequence<i...> /*which*/) {
     const auto elements = tree.toTupleRef().elements().asArrayRef();
-    return {
-        FromTree<T>(elements[i], path + "[" + std::to_string(i) + "]")...};
+    return {FromTree<T>(elements[i], path + "[" + std::to_string(i) + "]")...};
   }
 };
 
@@ -158,63 +136,9 @@ struct TreeValue<std::vector<T>> {
     tree_values_internal::Check(tree.isList(), tree, path, "a list");
     std::vector<T> value;
     for (const c10::IValue& each : tree.toListRef()) {
-      value.push_back(FromTree<T>(
-          each, path + "[" + std::to_string(value.size()) + "]"));
+      value.push_back(
+          FromTree<T>(each, path + "[" + std::to_string(value.size()) + "]"));
     }
-    return value;
-  }
-};
-
-template <typename T>
-struct TreeValue<std::map<std::string, T>> {
-  static c10::IValue To(const std::map<std::string, T>& value) {
-    auto dict = tree_values_internal::EmptyDict();
-    for (const auto& each : value) dict.insert(each.first, TreeOf(each.second));
-    return dict;
-  }
-  static std::map<std::string, T> From(const c10::IValue& tree,
-                                       const std::string& path) {
-    std::map<std::string, T> value;
-    tree_values_internal::ForEachItem(
-        tree, path,
-        [&](const std::string& key, const c10::IValue& item,
-            const std::string& where) { value[key] = FromTree<T>(item, where); });
-    return value;
-  }
-};
-
-template <>
-struct TreeValue<c10::Dict<std::string, at::Tensor>> {
-  using Dict = c10::Dict<std::string, at::Tensor>;
-  static c10::IValue To(const Dict& value) { return value; }
-  static Dict From(const c10::IValue& tree, const std::string& path) {
-    Dict value;
-    tree_values_internal::ForEachItem(
-        tree, path,
-        [&](const std::string& key, const c10::IValue& item,
-            const std::string& where) {
-          value.insert(key, FromTree<at::Tensor>(item, where));
-        });
-    return value;
-  }
-};
-
-template <>
-struct TreeValue<torch::OrderedDict<std::string, at::Tensor>> {
-  using Dict = torch::OrderedDict<std::string, at::Tensor>;
-  static c10::IValue To(const Dict& value) {
-    auto dict = tree_values_internal::EmptyDict();
-    for (const auto& each : value) dict.insert(each.key(), each.value());
-    return dict;
-  }
-  static Dict From(const c10::IValue& tree, const std::string& path) {
-    Dict value;
-    tree_values_internal::ForEachItem(
-        tree, path,
-        [&](const std::string& key, const c10::IValue& item,
-            const std::string& where) {
-          value.insert(key, FromTree<at::Tensor>(item, where));
-        });
     return value;
   }
 };

@@ -79,9 +79,8 @@ TEST(DocumentedPrograms, TheHybridLearnsInEveryCorner) {
 
 TEST(DocumentedPrograms, AModuleOfDictsAndTuplesLearnsInStages) {
   for (const char* schedule : {"--schedule=1f1b", "--schedule=zb_h1"}) {
-    ExpectItLearns(
-        LossesOf("docs/examples/modules",
-                 {"--nproc_per_node=4", "--pipe=2", schedule}));
+    ExpectItLearns(LossesOf("docs/examples/modules",
+                            {"--nproc_per_node=4", "--pipe=2", schedule}));
   }
 }
 

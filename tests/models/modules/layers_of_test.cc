@@ -73,8 +73,7 @@ TEST(LayersOfTest, ATupleGoesOnAsASkip) {
   EXPECT_THAT(layers->specs[0].links.stash, ElementsAre("0.output[1]"));
   EXPECT_THAT(layers->specs[1].links.pop, ElementsAre("0.output[1]"));
   EXPECT_TRUE(CheckSkips(LinksOf(layers->specs)).ok());
-  EXPECT_TRUE(
-      Forward(MakeLayers(layers->specs, 7), x).equal(net->forward(x)));
+  EXPECT_TRUE(Forward(MakeLayers(layers->specs, 7), x).equal(net->forward(x)));
 
   const LayerList without = MakeLayers(LayersOf(net)->specs, 7);
   try {
@@ -141,8 +140,7 @@ c10::IValue Example() {
 
 TEST(LayersOfTest, DictsAndListsGoByTheirKeys) {
   const auto net = std::make_shared<Net>();
-  const auto layers =
-      LayersOf<Embed, Block, Head>(net, Patterns(), Example());
+  const auto layers = LayersOf<Embed, Block, Head>(net, Patterns(), Example());
   ASSERT_TRUE(layers.ok()) << layers.status();
   ASSERT_EQ(layers->specs.size(), 5u);
   EXPECT_THAT(layers->specs[0].links.reads, ElementsAre("input[1]"));
@@ -160,9 +158,8 @@ TEST(LayersOfTest, DictsAndListsGoByTheirKeys) {
   const Tensor x = at::randn({4, 2}), mask = at::randn({4, 1});
   const Tensor y =
       net->head->forward({{"x", net->embed->linear(x)}, {"mask", mask}})[0];
-  const auto [first, further] =
-      ForwardWithSkips(MakeLayers(layers->specs, 7), x, {{"input[1]", mask}},
-                       {"output[1]"});
+  const auto [first, further] = ForwardWithSkips(
+      MakeLayers(layers->specs, 7), x, {{"input[1]", mask}}, {"output[1]"});
   EXPECT_TRUE(first.equal(y));
   EXPECT_TRUE(further.at("output[1]").equal(y.sum(1)));
 }
@@ -177,8 +174,7 @@ TEST(LayersOfTest, TheExampleLeavesNoTrace) {
   at::manual_seed(3);
   const Tensor expected = at::randn({2});
   at::manual_seed(3);
-  ASSERT_TRUE(
-      (LayersOf<Embed, Block, Head>(net, Patterns(), Example())).ok());
+  ASSERT_TRUE((LayersOf<Embed, Block, Head>(net, Patterns(), Example())).ok());
   EXPECT_TRUE(at::randn({2}).equal(expected));
   for (size_t i = 0; i < before.size(); ++i) {
     EXPECT_TRUE(net->buffers()[i].equal(before[i])) << i;
@@ -205,8 +201,8 @@ TEST(LayersOfTest, ModulesThatCannotBeCalledAreNamed) {
 TEST(LayersOfTest, ASequentialWithinAModuleNeedsNoClass) {
   struct Outer : nn::Module {
     Outer() {
-      features = register_module(
-          "features", nn::Sequential(nn::Linear(4, 4), nn::Tanh()));
+      features = register_module("features",
+                                 nn::Sequential(nn::Linear(4, 4), nn::Tanh()));
       head = register_module("head",
                              nn::Sequential(nn::Linear(4, 2), nn::Sigmoid()));
     }
@@ -239,23 +235,20 @@ TEST(BatchOfTreesTest, ALossIsGivenTheTrees) {
   const Tensor one = at::ones({3});
   const TensorMapping outputs = {{"a", one}, {"b", one * 2}};
   const auto targets = std::make_tuple(one * 3, one * 4);
-  const LossFunction loss =
-      LossOf<TensorMapping, std::tuple<Tensor, Tensor>>(
-          *TreeForm::Of(TreeOf(outputs)), *TreeForm::Of(TreeOf(targets)),
-          [](const TensorMapping& its, const std::tuple<Tensor, Tensor>& t) {
-            LossResult result;
-            result.loss = (its.at("a") * std::get<0>(t) +
-                           its.at("b") * std::get<1>(t))
-                              .mean();
-            result.score.count = 3;
-            return result;
-          });
+  const LossFunction loss = LossOf<TensorMapping, std::tuple<Tensor, Tensor>>(
+      *TreeForm::Of(TreeOf(outputs)), *TreeForm::Of(TreeOf(targets)),
+      [](const TensorMapping& its, const std::tuple<Tensor, Tensor>& t) {
+        LossResult result;
+        result.loss =
+            (its.at("a") * std::get<0>(t) + its.at("b") * std::get<1>(t))
+                .mean();
+        result.score.count = 3;
+        return result;
+      });
   EXPECT_THAT(loss.names().outputs, ElementsAre("output['b']"));
   EXPECT_THAT(loss.names().targets, ElementsAre("target[1]"));
-  const LossResult result = loss({one,
-                                  {{"output['b']", one * 2}},
-                                  one * 3,
-                                  {{"target[1]", one * 4}}});
+  const LossResult result = loss(
+      {one, {{"output['b']", one * 2}}, one * 3, {{"target[1]", one * 4}}});
   EXPECT_EQ(result.loss.item<double>(), 11);
 }
 

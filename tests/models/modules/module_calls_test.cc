@@ -57,10 +57,9 @@ TEST(ModuleCallsTest, ATupleIsOneArgumentOrSeveral) {
   ModuleCalls calls;
   calls.Add<Adds>().Add<Divides>().Add<Subtracts>();
   const c10::IValue two = TreeOf(std::make_tuple(Number(6), Number(2)));
-  EXPECT_EQ(Call(calls, std::make_shared<Subtracts>(), two)
-                .toTensor()
-                .item<double>(),
-            4);
+  EXPECT_EQ(
+      Call(calls, std::make_shared<Subtracts>(), two).toTensor().item<double>(),
+      4);
   const auto ratio = FromTree<TensorMapping>(
       Call(calls, std::make_shared<Divides>(), two), "it");
   EXPECT_EQ(ratio.at("ratio").item<double>(), 3);
@@ -104,9 +103,9 @@ TEST(ModuleCallsTest, ArgumentsThatDoNotFitAreNamed) {
   const auto subtracts = calls.Find(std::make_shared<Subtracts>());
   EXPECT_THAT(ErrorOf(subtracts, x),
               HasSubstr("it takes 2 arguments, but is given 1"));
-  EXPECT_THAT(ErrorOf(subtracts,
-                      TreeOf(std::make_tuple(x, TensorMapping{{"x", x}}))),
-              HasSubstr("argument 1 is of type GenericDict"));
+  EXPECT_THAT(
+      ErrorOf(subtracts, TreeOf(std::make_tuple(x, TensorMapping{{"x", x}}))),
+      HasSubstr("argument 1 is of type GenericDict"));
   const auto adds = calls.Find(std::make_shared<Adds>());
   EXPECT_THAT(ErrorOf(adds, TreeOf(std::make_tuple(x, x, x, x))),
               HasSubstr("it takes 3 arguments, but is given 4"));
@@ -138,8 +137,9 @@ TEST(AnyModuleCallTest, ClassesNeedNotBeNamed) {
 }
 
 TEST(AnyModuleCallTest, WhatIsNoTreeIsRefused) {
-  EXPECT_THAT(ErrorOf(CallOfAny(torch::nn::AnyModule(GivesNumber())), Number(2)),
-              HasSubstr("it gives int, which is no known tuple"));
+  EXPECT_THAT(
+      ErrorOf(CallOfAny(torch::nn::AnyModule(GivesNumber())), Number(2)),
+      HasSubstr("it gives int, which is no known tuple"));
 }
 
 }  // namespace

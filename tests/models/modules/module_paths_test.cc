@@ -69,8 +69,9 @@ TEST(ModulePathsTest, WhatDoesNotFitIsNamed) {
               AllOf(HasSubstr("'layers.*' matches nothing"),
                     HasSubstr("embed, blocks, act, head")));
   EXPECT_THAT(ErrorOf(net, {"act.*"}), HasSubstr("'act' has no children"));
-  EXPECT_THAT(ErrorOf(net, {"embed", "blocks.*", "act"}),
-              AllOf(HasSubstr("no pattern names 'head'"), HasSubstr("'!head'")));
+  EXPECT_THAT(
+      ErrorOf(net, {"embed", "blocks.*", "act"}),
+      AllOf(HasSubstr("no pattern names 'head'"), HasSubstr("'!head'")));
   EXPECT_THAT(ErrorOf(net, {"embed", "blocks.*", "head"}),
               HasSubstr("no pattern names 'act'"));
   EXPECT_THAT(ErrorOf(net, {"embed", "blocks.*", "act", "!head"}),

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "models/modules/tree_dicts.h"
+
 namespace tandem {
 namespace {
 

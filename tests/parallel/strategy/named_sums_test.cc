@@ -53,9 +53,12 @@ LayerSpec Counting(const std::string& layer) {
 
 // Two layers' sums have one name.
 LayerSpecs Specs() {
-  return {LinearLayer("fc1", kWidth, kWidth), Counting("count1"),
-          LinearLayer("fc2", kWidth, kWidth), ReluLayer("relu"),
-          Counting("count2"), LinearLayer("head", kWidth, kClasses)};
+  return {LinearLayer("fc1", kWidth, kWidth),
+          Counting("count1"),
+          LinearLayer("fc2", kWidth, kWidth),
+          ReluLayer("relu"),
+          Counting("count2"),
+          LinearLayer("head", kWidth, kClasses)};
 }
 
 LossResult Loss(const at::Tensor& outputs, const at::Tensor& targets) {
@@ -118,15 +121,15 @@ LabJob Job() {
 
 TEST(NamedSumsTest, EveryRankOfEveryLayoutKnowsThem) {
   const std::vector<LabLayout> layouts = {
-      {"single", "1f1b", 1, 1},        {"microbatches", "1f1b", 1, 1},
-      {"ddp", "1f1b", 2, 1},           {"pipeline", "gpipe", 1, 3},
-      {"pipeline", "zb_h1", 1, 3},     {"two devices", "1f1b", 1, 1, 2},
+      {"single", "1f1b", 1, 1},    {"microbatches", "1f1b", 1, 1},
+      {"ddp", "1f1b", 2, 1},       {"pipeline", "gpipe", 1, 3},
+      {"pipeline", "zb_h1", 1, 3}, {"two devices", "1f1b", 1, 1, 2},
       {"hybrid", "1f1b", 2, 2},
   };
   for (LabLayout layout : layouts) {
     layout.microbatches = layout.name == "single" ? 1 : 6;
-    for (const auto checkpointing : {ActivationCheckpointing::kNever,
-                                     ActivationCheckpointing::kAlways}) {
+    for (const auto checkpointing :
+         {ActivationCheckpointing::kNever, ActivationCheckpointing::kAlways}) {
       layout.checkpointing = checkpointing;
       SCOPED_TRACE(absl::StrCat(layout.name, " ", layout.schedule, " ",
                                 static_cast<int>(checkpointing)));
@@ -140,12 +143,12 @@ TEST(NamedSumsTest, EveryRankOfEveryLayoutKnowsThem) {
 TEST(NamedSumsTest, ADetachedLossIsStillRefused) {
   LabJob job = Job();
   job.step = nullptr;
-  job.loss = LossFunction([](const at::Tensor& outputs,
-                             const at::Tensor& targets) {
-    LossResult result = Loss(outputs, targets);
-    result.loss = result.loss.detach();
-    return result;
-  });
+  job.loss =
+      LossFunction([](const at::Tensor& outputs, const at::Tensor& targets) {
+        LossResult result = Loss(outputs, targets);
+        result.loss = result.loss.detach();
+        return result;
+      });
   LabLayout layout = {"single"};
   layout.microbatches = 1;
   EXPECT_THAT(std::string(TrainInLab(layout, job).status().message()),

@@ -59,8 +59,9 @@ class Log {
 struct Watched : torch::nn::Module {
   Watched(int layer, Log& log) : layer(layer), log(log) {
     linear = register_module("linear", torch::nn::Linear(kWidth, kWidth));
-    linear->weight.register_hook(
-        [layer, &log](const Tensor&) { log.Add({layer, true}); });
+    linear->weight.register_hook([layer, &log](const Tensor&) {
+      log.Add({layer, true});
+    });
   }
   Tensor forward(const Tensor& x) {
     if (x.requires_grad()) {
@@ -118,8 +119,7 @@ Postponed PostponedIn(int stage, const std::vector<Log::Event>& events) {
     if (each.layer == last && each.of_weight && last_weights++ < inputs) {
       ++postponed.behind_inputs;
     }
-    postponed.most_waiting =
-        std::max(postponed.most_waiting, inputs - weights);
+    postponed.most_waiting = std::max(postponed.most_waiting, inputs - weights);
   }
   EXPECT_EQ(inputs, kMicrobatches);
   EXPECT_EQ(weights, kMicrobatches);

@@ -1,8 +1,8 @@
 // Modules as users of torch::nn write them, who know nothing of this project:
 // dicts and tuples between children, an encoder and a decoder, an RNN.
 
-#ifndef TANDEM_TESTS_PARALLEL_STRATEGY_OUTSIDE_MODULES_H_
-#define TANDEM_TESTS_PARALLEL_STRATEGY_OUTSIDE_MODULES_H_
+#ifndef TANDEM_TESTS_PARALLEL_MODULES_OUTSIDE_MODULES_H_
+#define TANDEM_TESTS_PARALLEL_MODULES_OUTSIDE_MODULES_H_
 
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/modulelist.h>
@@ -115,4 +115,4 @@ torch::nn::Sequential Recurrent();
 
 }  // namespace outside
 
-#endif  // TANDEM_TESTS_PARALLEL_STRATEGY_OUTSIDE_MODULES_H_
+#endif  // TANDEM_TESTS_PARALLEL_MODULES_OUTSIDE_MODULES_H_

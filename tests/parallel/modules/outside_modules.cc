@@ -1,4 +1,4 @@
-#include "tests/parallel/strategy/outside_modules.h"
+#include "tests/parallel/modules/outside_modules.h"
 
 #include <ATen/Tensor.h>
 #include <ATen/TensorOperators.h>
@@ -48,8 +48,8 @@ std::tuple<Tensor, Tensor> PoolImpl::forward(const Features& features) {
 }
 
 NeckImpl::NeckImpl()
-    : left(register_module("left",
-                           std::make_shared<nn::LinearImpl>(kWidth, 6))),
+    : left(
+          register_module("left", std::make_shared<nn::LinearImpl>(kWidth, 6))),
       right(register_module("right",
                             std::make_shared<nn::LinearImpl>(kWidth, 3))) {}
 
@@ -107,9 +107,7 @@ WordsImpl::WordsImpl() {
   linear = register_module("linear", nn::Linear(kWidth, kVocabulary));
 }
 
-Tensor WordsImpl::forward(const Tensor& x) {
-  return linear(x.transpose(0, 1));
-}
+Tensor WordsImpl::forward(const Tensor& x) { return linear(x.transpose(0, 1)); }
 
 Translator::Translator() {
   embed = register_module("embed", std::make_shared<PairEmbeddingImpl>());
