@@ -7,6 +7,14 @@ namespace {
 
 thread_local LossTerms* current = nullptr;
 
+void CheckTerm(const char* what, const std::string& name,
+               const at::Tensor& value) {
+  TORCH_CHECK_VALUE(!name.empty(), "a ", what, " that is added needs a name");
+  TORCH_CHECK_VALUE(value.defined() && value.numel() == 1, what, " ", name,
+                    " must be a scalar",
+                    value.defined() ? c10::str(", not ", value.sizes()) : "");
+}
+
 }  // namespace
 
 LossTerms::Scope::Scope(LossTerms* terms) : outer_(current) { current = terms; }
@@ -14,11 +22,13 @@ LossTerms::Scope::Scope(LossTerms* terms) : outer_(current) { current = terms; }
 LossTerms::Scope::~Scope() { current = outer_; }
 
 void AddAuxiliaryLoss(const std::string& name, const at::Tensor& loss) {
-  TORCH_CHECK_VALUE(!name.empty(), "a loss that is added needs a name");
-  TORCH_CHECK_VALUE(loss.defined() && loss.numel() == 1, "loss ", name,
-                    " must be a scalar",
-                    loss.defined() ? c10::str(", not ", loss.sizes()) : "");
+  CheckTerm("loss", name, loss);
   if (current != nullptr) current->terms_.push_back({name, loss});
+}
+
+void AddSum(const std::string& name, const at::Tensor& sum) {
+  CheckTerm("sum", name, sum);
+  if (current != nullptr) current->terms_.push_back({name, sum.detach(), true});
 }
 
 }  // namespace tandem

@@ -1,6 +1,6 @@
 // Losses beside the loss function's own: an inner layer's (an auxiliary
 // classifier's, the load balance of a mixture of experts), or further terms of
-// the loss function, each with a name.
+// the loss function, each with a name; and sums that are reported alone.
 
 #ifndef TANDEM_CORE_LOSS_LOSS_TERMS_H_
 #define TANDEM_CORE_LOSS_LOSS_TERMS_H_
@@ -18,9 +18,11 @@ class LossTerms {
   struct Term {
     std::string name;
     at::Tensor loss;
+    bool is_sum = false;  // AddSum's: nothing that is trained
   };
 
-  // While it lives, the calling thread's AddAuxiliaryLoss adds to `terms`.
+  // While it lives, the calling thread's AddAuxiliaryLoss and AddSum add to
+  // `terms`.
   // Scopes nest.
   class Scope {
    public:
@@ -38,6 +40,7 @@ class LossTerms {
 
  private:
   friend void AddAuxiliaryLoss(const std::string& name, const at::Tensor& loss);
+  friend void AddSum(const std::string& name, const at::Tensor& sum);
 
   std::vector<Term> terms_;
 };
@@ -51,6 +54,13 @@ class LossTerms {
 // Throws LibTorch's exception for a tensor of other than one element, and for
 // an empty name.
 void AddAuxiliaryLoss(const std::string& name, const at::Tensor& loss);
+
+// For the same: `sum`, a scalar, over a microbatch's samples (its tokens, its
+// correct predictions), is reported by its name as the sum over the step's
+// samples (Strategy::NamedSums). It is detached, and stays on its device: all
+// of them are read once a step, as doubles. Several of one name add up. Nothing
+// happens outside of training. Throws as AddAuxiliaryLoss does.
+void AddSum(const std::string& name, const at::Tensor& sum);
 
 }  // namespace tandem
 

@@ -73,7 +73,8 @@ class SurroundingsScope {
   std::optional<MicrobatchScope> microbatch_;
 };
 
-// Means over a replica's samples become parts of the mean over all.
+// Means over a replica's samples become parts of the mean over all; sums are
+// sums.
 absl::Status AddWeighed(const std::vector<LossTerms>& terms,
                         const std::vector<int64_t>& rows, c10::Device device) {
   const int64_t all = std::accumulate(rows.begin(), rows.end(), int64_t{0});
@@ -83,7 +84,12 @@ absl::Status AddWeighed(const std::vector<LossTerms>& terms,
           all == 0 ? 1. / static_cast<double>(terms.size())
                    : static_cast<double>(rows[r]) / static_cast<double>(all);
       for (const LossTerms::Term& each : terms[r].terms()) {
-        AddAuxiliaryLoss(each.name, each.loss.to(device).mul(weight));
+        const at::Tensor here = each.loss.to(device);
+        if (each.is_sum) {
+          AddSum(each.name, here);
+        } else {
+          AddAuxiliaryLoss(each.name, here.mul(weight));
+        }
       }
     }
   });

@@ -64,6 +64,9 @@ class WorkerStrategy : public Strategy {
   std::map<std::string, double> AuxiliaryLosses() const override {
     return replica_->AuxiliaryLosses();
   }
+  std::map<std::string, double> NamedSums() const override {
+    return replica_->NamedSums();
+  }
   void ResumeAt(int64_t steps) override;
   absl::Status Synchronise() override;
   absl::StatusOr<Score> Evaluate(const Batch& batch) override {

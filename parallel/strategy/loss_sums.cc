@@ -22,10 +22,10 @@ absl::Status LossSums::Agree(const std::vector<Part>& parts,
                           world.AllGatherString(absl::StrJoin(mine, "\n"), [] {
                             return "the names of losses";
                           }));
-  means_.clear();
+  sums_.clear();
   for (const std::string& names : all) {
     for (const auto& name : absl::StrSplit(names, '\n', absl::SkipEmpty())) {
-      means_[std::string(name)] = 0;
+      sums_[std::string(name)] = 0;
     }
   }
   agreed_ = true;
@@ -35,24 +35,24 @@ absl::Status LossSums::Agree(const std::vector<Part>& parts,
 absl::Status LossSums::Sum(const std::vector<Part>& parts, int64_t microbatches,
                            Communicator* world) {
   if (world == nullptr) {
-    if (!agreed_) means_.clear();
-    for (const Part& each : parts) means_[each.name] = 0;
+    if (!agreed_) sums_.clear();
+    for (const Part& each : parts) sums_[each.name] = 0;
   } else if (!agreed_) {
     TANDEM_RETURN_IF_ERROR(Agree(parts, *world));
   }
-  const auto names = static_cast<int64_t>(means_.size());
+  const auto names = static_cast<int64_t>(sums_.size());
   const at::Tensor all = at::zeros({names, microbatches}, at::kDouble);
   auto* const values = all.mutable_data_ptr<double>();
   for (const Part& each : parts) {
-    const auto found = means_.find(each.name);
-    if (found == means_.end()) {
+    const auto found = sums_.find(each.name);
+    if (found == sums_.end()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "loss ", each.name,
           " was not there in the first step: every loss must be added in it, "
           "so that all ranks know its name"));
     }
     CHECK(0 <= each.microbatch && each.microbatch < microbatches);
-    values[std::distance(means_.begin(), found) * microbatches +
+    values[std::distance(sums_.begin(), found) * microbatches +
            each.microbatch] += each.value;
   }
   if (world != nullptr && names > 0) {
@@ -60,7 +60,7 @@ absl::Status LossSums::Sum(const std::vector<Part>& parts, int64_t microbatches,
     TANDEM_RETURN_IF_ERROR(world->AllReduceSum(all, [] { return "losses"; }));
   }
   const double* next = values;
-  for (auto& each : means_) {
+  for (auto& each : sums_) {
     each.second = 0;
     for (int64_t i = 0; i < microbatches; ++i) each.second += *next++;
   }

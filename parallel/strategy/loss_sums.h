@@ -1,5 +1,5 @@
-// Losses that layers and loss functions have added (core/loss/loss_terms.h):
-// their means over a step's samples, by name, on every rank.
+// Losses that layers and loss functions have added (core/loss/loss_terms.h), as
+// means over a step's samples, or their named sums: by name, on every rank.
 
 #ifndef TANDEM_PARALLEL_STRATEGY_LOSS_SUMS_H_
 #define TANDEM_PARALLEL_STRATEGY_LOSS_SUMS_H_
@@ -17,7 +17,7 @@ namespace tandem {
 // Not thread-safe.
 class LossSums {
  public:
-  // What one microbatch gave, times its share of the step's samples.
+  // What one microbatch gave: a loss times its share of the step's samples.
   struct Part {
     std::string name;
     int64_t microbatch = 0;  // among those of all replicas
@@ -34,13 +34,13 @@ class LossSums {
                    Communicator* world);
 
   // Of the last step; a name that it did not have is 0.
-  const std::map<std::string, double>& means() const { return means_; }
+  const std::map<std::string, double>& sums() const { return sums_; }
 
  private:
   absl::Status Agree(const std::vector<Part>& parts, Communicator& world);
 
   bool agreed_ = false;
-  std::map<std::string, double> means_;
+  std::map<std::string, double> sums_;
 };
 
 }  // namespace tandem

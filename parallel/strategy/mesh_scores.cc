@@ -54,7 +54,8 @@ PendingStep MeshStrategyImpl::StepToRead(const Batch& batch,
     for (AuxiliaryLoss& each : stage->TakeAuxiliaryLosses()) {
       step.parts.push_back({std::move(each.name),
                             groups_.replica() * count + each.microbatch,
-                            each.weight * share, std::move(each.loss)});
+                            each.is_sum ? 1 : each.weight * share,
+                            std::move(each.loss), each.is_sum});
     }
   }
   return step;
@@ -64,12 +65,14 @@ PendingStep MeshStrategyImpl::StepToRead(const Batch& batch,
 absl::StatusOr<StepScore> MeshStrategyImpl::SumStep(const PendingStep& step,
                                                     const double*& numbers) {
   Communicator* const group = step.alike ? groups_.world() : groups_.pipe();
-  std::vector<LossSums::Part> parts;
+  std::vector<LossSums::Part> losses, sums;
   for (const PendingStep::Part& each : step.parts) {
-    parts.push_back({each.name, each.microbatch, *numbers++ * each.factor});
+    (each.is_sum ? sums : losses)
+        .push_back({each.name, each.microbatch, *numbers++ * each.factor});
   }
-  TANDEM_RETURN_IF_ERROR(auxiliary_losses_.Sum(
-      parts, groups_.replicas() * options_.schedule.microbatches, group));
+  const int64_t all = groups_.replicas() * options_.schedule.microbatches;
+  TANDEM_RETURN_IF_ERROR(auxiliary_losses_.Sum(losses, all, group));
+  TANDEM_RETURN_IF_ERROR(named_sums_.Sum(sums, all, group));
   std::vector<Score> mine;
   Score sum;
   for (const DeferredScore& each : step.scores) {
@@ -83,7 +86,7 @@ absl::StatusOr<StepScore> MeshStrategyImpl::SumStep(const PendingStep& step,
                           options_.reproducible
                               ? SumInOrder(mine, purpose)
                               : SumWithin(group, sum, purpose));
-  return StepScore{score, auxiliary_losses_.means()};
+  return StepScore{score, auxiliary_losses_.sums(), named_sums_.sums()};
 }
 
 absl::Status MeshStrategyImpl::ReadPending() {

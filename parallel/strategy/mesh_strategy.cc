@@ -67,7 +67,11 @@ std::vector<TrainedStage*> MeshStrategyImpl::AllStages() const {
 }
 
 std::map<std::string, double> MeshStrategyImpl::AuxiliaryLosses() const {
-  return auxiliary_losses_.means();
+  return auxiliary_losses_.sums();
+}
+
+std::map<std::string, double> MeshStrategyImpl::NamedSums() const {
+  return named_sums_.sums();
 }
 
 absl::Status MeshStrategyImpl::OnDevices(

@@ -56,6 +56,7 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status Update(double learning_rate) override;
   absl::Status SkipUpdate() override;
   std::map<std::string, double> AuxiliaryLosses() const override;
+  std::map<std::string, double> NamedSums() const override;
   LossScale* loss_scale() override;
   void ResumeAt(int64_t steps) override;
   absl::Status Synchronise() override;
@@ -176,7 +177,7 @@ class MeshStrategyImpl : public MeshStrategy {
   // By stage, how many parameters come before its own.
   std::vector<int64_t> first_parameters_;
   std::unique_ptr<TiedGradients> tied_;
-  LossSums auxiliary_losses_;
+  LossSums auxiliary_losses_, named_sums_;
   std::vector<PendingStep> pending_;
   std::vector<StepScore> scores_;  // read, and not taken
   std::deque<PendingStep::Times> times_to_note_;

@@ -16,12 +16,13 @@
 namespace tandem {
 
 struct PendingStep {
-  // A loss that one microbatch of this rank added.
+  // A loss, or a named sum, that one microbatch of this rank added.
   struct Part {
     std::string name;
     int64_t microbatch = 0;  // among those of all replicas
-    double factor = 0;       // its share of the step's samples
+    double factor = 0;       // its share of the step's samples; of a sum 1
     at::Tensor loss = {};    // on its stage's device
+    bool is_sum = false;
   };
 
   struct Times {

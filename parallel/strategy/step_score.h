@@ -1,5 +1,5 @@
 // Score of a training step, with what layers and the loss function added to the
-// loss.
+// loss, and their named sums.
 
 #ifndef TANDEM_PARALLEL_STRATEGY_STEP_SCORE_H_
 #define TANDEM_PARALLEL_STRATEGY_STEP_SCORE_H_
@@ -14,6 +14,7 @@ namespace tandem {
 struct StepScore {
   Score score;
   std::map<std::string, double> auxiliary_losses;  // Strategy's
+  std::map<std::string, double> sums = {};         // Strategy::NamedSums
 };
 
 }  // namespace tandem

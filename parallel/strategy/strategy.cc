@@ -9,7 +9,7 @@ namespace tandem {
 // For strategies that know each step's score.
 absl::Status Strategy::SubmitStep(const Batch& batch, double learning_rate) {
   TANDEM_ASSIGN_OR_RETURN(const Score score, TrainStep(batch, learning_rate));
-  scores_.push_back({score, AuxiliaryLosses()});
+  scores_.push_back({score, AuxiliaryLosses(), NamedSums()});
   return absl::OkStatus();
 }
 

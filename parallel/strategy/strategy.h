@@ -67,6 +67,11 @@ class Strategy : public TrainedState {
   // The same on every rank. Names are those of the first step.
   virtual std::map<std::string, double> AuxiliaryLosses() const { return {}; }
 
+  // What layers and the loss function summed up (AddSum) in that step, by name:
+  // over its samples. The same on every rank. Names are those of the first
+  // step.
+  virtual std::map<std::string, double> NamedSums() const { return {}; }
+
   // Tells how many steps were done before the next one, when a job goes on from
   // a checkpoint: for what goes by their number.
   virtual void ResumeAt(int64_t steps) { static_cast<void>(steps); }

@@ -75,6 +75,7 @@ StepReport RunReport::LineOf(const Step& step) const {
   line.step = step.done;
   line.score = meter_.score();
   line.auxiliary_losses = meter_.auxiliary_losses();
+  line.sums = meter_.sums();
   line.learning_rate = step.learning_rate;
   line.samples_per_s = meter_.samples_per_s();
   if (job_->data.train->tokens()) {
@@ -126,7 +127,8 @@ absl::Status RunReport::Note(const Pending& ended, const StepScore& its) {
   // Of a step that overflowed before its gradients did there is no mean.
   const bool finite = std::isfinite(score.loss());
   meter_.Add(finite ? score : Score(), step.samples, end - last_step_end_,
-             finite ? its.auxiliary_losses : StepMeter::Losses());
+             finite ? its.auxiliary_losses : StepMeter::Losses(),
+             finite ? its.sums : StepMeter::Losses());
   last_step_end_ = end;
   ++summary_.steps;
   if (!finite && !ended.skipped) {

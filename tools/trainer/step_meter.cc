@@ -12,9 +12,10 @@ double Ratio(double numerator, double denominator) {
 }  // namespace
 
 void StepMeter::Add(const Score& score, int64_t samples, Duration time,
-                    const Losses& added) {
+                    const Losses& added, const Losses& sums) {
   window_score_ += score;
   for (const auto& [name, mean] : added) window_losses_[name] += mean * samples;
+  for (const auto& [name, sum] : sums) window_sums_[name] += sum;
   ++window_steps_;
   window_samples_ += samples;
   window_s_ += time.count();
@@ -42,6 +43,7 @@ double StepMeter::step_ms() const {
 void StepMeter::Reset() {
   window_score_ = Score();
   window_losses_.clear();
+  window_sums_.clear();
   window_steps_ = 0;
   window_samples_ = 0;
   window_s_ = 0;

@@ -22,13 +22,14 @@ class StepMeter {
 
   // One step of `samples` samples, over all replicas, took `time` (from one
   // step's end to the next: waiting for the batch included). `added` are its
-  // further losses (Strategy::AuxiliaryLosses).
+  // further losses (Strategy::AuxiliaryLosses), `sums` Strategy::NamedSums.
   void Add(const Score& score, int64_t samples, Duration time,
-           const Losses& added = {});
+           const Losses& added = {}, const Losses& sums = {});
 
   // What came since the last Reset.
   const Score& score() const { return window_score_; }
   Losses auxiliary_losses() const;  // means over samples
+  const Losses& sums() const { return window_sums_; }
   double samples_per_s() const;
   double step_ms() const;
   int64_t steps_since_reset() const { return window_steps_; }
@@ -41,6 +42,7 @@ class StepMeter {
  private:
   Score window_score_;
   Losses window_losses_;  // sums over samples
+  Losses window_sums_;
   int64_t window_steps_ = 0;
   int64_t window_samples_ = 0;
   double window_s_ = 0;

@@ -112,7 +112,9 @@ absl::StatusOr<StageMessage> PipelineStage::RunWithGraph(Kept* kept,
   TANDEM_ASSIGN_OR_RETURN(StageMessage outputs, Run(kept->pass, leaves));
   if (has_loss()) {
     TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs, *kept));
-    if (terms.terms().empty()) {
+    const bool adds_losses = absl::c_any_of(
+        terms.terms(), [](const auto& each) { return !each.is_sum; });
+    if (!adds_losses) {
       TANDEM_RETURN_IF_ERROR(CheckDependsOn(outputs, result.loss));
     }
     *score = {result.score, result.sums};
@@ -144,8 +146,8 @@ absl::Status PipelineStage::Keep(const LossTerms& terms, Kept* kept) {
   const double weight = kept->pass.weight;
   return CatchTorch([&] {
     for (const LossTerms::Term& each : terms.terms()) {
-      auxiliary_losses_.push_back(
-          {each.name, kept->pass.microbatch.index, weight, each.loss.detach()});
+      auxiliary_losses_.push_back({each.name, kept->pass.microbatch.index,
+                                   weight, each.loss.detach(), each.is_sum});
       if (!each.loss.requires_grad()) continue;
       kept->roots->push_back(RootOfLoss(each.loss.mul(weight)));
     }

@@ -72,6 +72,7 @@ struct AuxiliaryLoss {
   int microbatch = 0;
   double weight = 1;  // its pass's
   at::Tensor loss;    // detached
+  bool is_sum = false;
 };
 
 }  // namespace tandem

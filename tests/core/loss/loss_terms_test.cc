@@ -30,6 +30,17 @@ TEST(LossTermsTest, CollectInOrder) {
   EXPECT_EQ(terms.terms()[2].loss.item<double>(), 3);
 }
 
+TEST(LossTermsTest, SumsAreDetached) {
+  LossTerms terms;
+  const LossTerms::Scope scope(&terms);
+  AddSum("tokens", at::ones({1}).requires_grad_());
+  ASSERT_EQ(NamesOf(terms), "tokens");
+  EXPECT_TRUE(terms.terms()[0].is_sum);
+  EXPECT_FALSE(terms.terms()[0].loss.requires_grad());
+  EXPECT_THROW(AddSum("", Scalar(1)), c10::ValueError);
+  EXPECT_THROW(AddSum("pair", at::ones({2})), c10::ValueError);
+}
+
 TEST(LossTermsTest, NobodyCollectsOutsideOfAScope) {
   AddAuxiliaryLoss("a", Scalar(1));
   LossTerms terms;

@@ -77,6 +77,13 @@ TEST(DocumentedPrograms, TheHybridLearnsInEveryCorner) {
   }
 }
 
+TEST(DocumentedPrograms, AModuleOfDictsAndTuplesLearnsInStages) {
+  for (const char* schedule : {"--schedule=1f1b", "--schedule=zb_h1"}) {
+    ExpectItLearns(LossesOf("docs/examples/modules",
+                            {"--nproc_per_node=4", "--pipe=2", schedule}));
+  }
+}
+
 TEST(DocumentedPrograms, RefuseWhatTheUserCanMend) {
   const ProgramResult layout =
       RunProgram("docs/examples/hybrid", {"--nproc_per_node=3", "--pipe=2"});

@@ -19,15 +19,15 @@ using testing::Pair;
 
 TEST(LossSumsTest, AddUpPartsOfOneRank) {
   LossSums sums;
-  EXPECT_THAT(sums.means(), IsEmpty());
+  EXPECT_THAT(sums.sums(), IsEmpty());
   ASSERT_TRUE(sums.Sum({}, 3, nullptr).ok());
-  EXPECT_THAT(sums.means(), IsEmpty());
+  EXPECT_THAT(sums.sums(), IsEmpty());
   ASSERT_TRUE(
       sums.Sum({{"b", 2, 1}, {"a", 0, 4}, {"b", 2, 2}, {"b", 0, 8}}, 3, nullptr)
           .ok());
-  EXPECT_THAT(sums.means(), ElementsAre(Pair("a", 4), Pair("b", 11)));
+  EXPECT_THAT(sums.sums(), ElementsAre(Pair("a", 4), Pair("b", 11)));
   ASSERT_TRUE(sums.Sum({{"a", 1, 5}}, 3, nullptr).ok());
-  EXPECT_THAT(sums.means(), ElementsAre(Pair("a", 5)));
+  EXPECT_THAT(sums.sums(), ElementsAre(Pair("a", 5)));
 }
 
 // 1e17 + 9 + 9 depends on the order.
@@ -35,8 +35,8 @@ TEST(LossSumsTest, AreInTheOrderOfMicrobatches) {
   LossSums one;
   ASSERT_TRUE(
       one.Sum({{"a", 2, 9}, {"a", 1, 9}, {"a", 0, 1e17}}, 3, nullptr).ok());
-  EXPECT_EQ(one.means().at("a"), (1e17 + 9) + 9);
-  EXPECT_NE(one.means().at("a"), 1e17 + 18);
+  EXPECT_EQ(one.sums().at("a"), (1e17 + 9) + 9);
+  EXPECT_NE(one.sums().at("a"), 1e17 + 18);
 }
 
 TEST(LossSumsTest, EveryRankHasAllNamesAndTheSameSums) {
@@ -48,12 +48,12 @@ TEST(LossSumsTest, EveryRankHasAllNamesAndTheSameSums) {
           if (world.rank() < 2) parts.push_back({"first", world.rank(), 1});
           if (world.rank() == 2) parts.push_back({"last", 2, 4});
           TANDEM_RETURN_IF_ERROR(sums.Sum(parts, 3, &world));
-          EXPECT_THAT(sums.means(),
+          EXPECT_THAT(sums.sums(),
                       ElementsAre(Pair("first", 2), Pair("last", 4)));
         }
         // A step may lack some, or all.
         TANDEM_RETURN_IF_ERROR(sums.Sum({}, 3, &world));
-        EXPECT_THAT(sums.means(),
+        EXPECT_THAT(sums.sums(),
                     ElementsAre(Pair("first", 0), Pair("last", 0)));
         return absl::OkStatus();
       });

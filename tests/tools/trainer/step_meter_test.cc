@@ -49,6 +49,15 @@ TEST(StepMeterTest, AuxiliaryLossesAreMeansOverSamples) {
   EXPECT_TRUE(meter.auxiliary_losses().empty());
 }
 
+TEST(StepMeterTest, NamedSumsAddUp) {
+  StepMeter meter;
+  meter.Add(Score(), 3, StepMeter::Duration(1), {}, {{"tokens", 20}});
+  meter.Add(Score(), 1, StepMeter::Duration(1), {}, {{"tokens", 6}});
+  EXPECT_EQ(meter.sums(), (StepMeter::Losses{{"tokens", 26}}));
+  meter.Reset();
+  EXPECT_TRUE(meter.sums().empty());
+}
+
 TEST(StepMeterTest, MedianIsOfAllSteps) {
   StepMeter meter;
   for (double seconds : {0.004, 0.001, 0.1}) {

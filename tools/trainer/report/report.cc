@@ -99,6 +99,9 @@ absl::Status Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
     absl::StrAppendFormat(&added, "  %s %.4g", name, mean);
     losses[name] = mean;
   }
+  for (const auto& [name, sum] : step.sums) {
+    absl::StrAppendFormat(&added, "  %s %.6g", name, sum);
+  }
   const bool is_text = step.tokens_per_s > 0;
   if (is_text) {
     absl::StrAppendFormat(&added, "  perplexity %.4g",
@@ -128,6 +131,7 @@ absl::Status Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
     event["perplexity"] = std::exp(step.score.loss());
   }
   if (!losses.empty()) event["auxiliary_losses"] = losses;
+  if (!step.sums.empty()) event["sums"] = step.sums;
   if (step.loss_scale > 0) event["loss_scale"] = step.loss_scale;
   return metrics_->Write(event);
 }

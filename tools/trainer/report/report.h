@@ -25,7 +25,8 @@ struct StepReport {
   int64_t step = 0;   // of the job, from 1
   Score score;        // of the steps since the last report
   std::map<std::string, double>
-      auxiliary_losses;  // see Strategy::AuxiliaryLosses
+      auxiliary_losses;                // see Strategy::AuxiliaryLosses
+  std::map<std::string, double> sums;  // NamedSums, since the last report
   double learning_rate = 0;
   double samples_per_s = 0;
   double tokens_per_s = 0;  // 0: samples are no text

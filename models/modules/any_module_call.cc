@@ -1,0 +1,92 @@
+#include "models/modules/any_module_call.h"
+
+#include <c10/util/Exception.h>
+#include <c10/util/Type.h>
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "models/modules/tree_dicts.h"
+#include "models/modules/tree_values.h"
+
+namespace tandem {
+namespace {
+
+using at::Tensor;
+using torch::nn::AnyModule;
+using torch::nn::AnyValue;
+
+using Tensors2 = std::tuple<Tensor, Tensor>;
+using Tensors3 = std::tuple<Tensor, Tensor, Tensor>;
+using Tensors4 = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+using TensorMapping = std::map<std::string, Tensor>;
+
+template <typename T>
+AnyValue AnyOf(const c10::IValue& tree) {
+  return AnyValue(FromTree<T>(tree, "argument 0"));
+}
+
+AnyValue AnyOfTuple(const c10::IValue& tree) {
+  switch (tree.toTupleRef().elements().asArrayRef().size()) {
+    case 3:
+      return AnyOf<Tensors3>(tree);
+    case 4:
+      return AnyOf<Tensors4>(tree);
+    default:
+      return AnyOf<Tensors2>(tree);
+  }
+}
+
+AnyValue ArgumentOf(const c10::IValue& tree) {
+  if (tree.isTuple()) return AnyOfTuple(tree);
+  if (tree.isList()) return AnyOf<std::vector<Tensor>>(tree);
+  if (tree.isGenericDict()) return AnyOf<TensorMapping>(tree);
+  return AnyOf<Tensor>(tree);
+}
+
+template <typename... Known>
+std::optional<c10::IValue> ResultAs(AnyValue& value) {
+  std::optional<c10::IValue> tree;
+  const auto try_one = [&](const auto* its) {
+    if (its != nullptr) tree = TreeOf(*its);
+  };
+  (try_one(value.template try_get<Known>()), ...);
+  return tree;
+}
+
+c10::IValue ResultOf(AnyValue value) {
+  const std::optional<c10::IValue> tree =
+      ResultAs<Tensor, Tensors2, Tensors3, Tensors4, std::vector<Tensor>,
+               TensorMapping, c10::Dict<std::string, Tensor>,
+               torch::OrderedDict<std::string, Tensor>>(value);
+  TORCH_CHECK_TYPE(tree.has_value(), "it gives ",
+                   c10::demangle(value.type_info().name()),
+                   ", which is no known tuple, list or dict of tensors: name "
+                   "its class to LayersOf");
+  return *tree;
+}
+
+}  // namespace
+
+ModuleCall CallOfAny(const AnyModule& module) {
+  return [any = module](const c10::IValue& input) mutable {
+    return ResultOf(any.any_forward(ArgumentOf(input)));
+  };
+}
+
+ModuleCall CallOfSequential(
+    const std::shared_ptr<torch::nn::SequentialImpl>& sequential) {
+  return [sequential](const c10::IValue& input) {
+    std::optional<AnyValue> value(ArgumentOf(input));
+    for (AnyModule& each : *sequential) {
+      value.emplace(each.any_forward(*std::move(value)));
+    }
+    return ResultOf(*std::move(value));
+  };
+}
+
+}  // namespace tandem

@@ -1,0 +1,148 @@
+// Tree values: C++ values of tensors as trees, and back: what modules take and
+// give, as a pipeline's messages and a batch carry it.
+//
+//   at::Tensor                                  a tensor
+//   std::optional<Tensor>                       one that may be undefined
+//   std::tuple, std::pair                       a tuple
+//   std::vector                                 a list
+//   c10::IValue                                 itself
+//
+// of any depth; dicts are in tree_dicts.h. For a struct of one's own specialise
+// TreeValue in the namespace tandem.
+
+#ifndef TANDEM_MODELS_MODULES_TREE_VALUES_H_
+#define TANDEM_MODELS_MODULES_TREE_VALUES_H_
+
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+#include <c10/util/Exception.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace tandem {
+
+// To: the value as a tree. From: the reverse; throws c10::TypeError, with
+// `path` and what was expected there, for a tree that is no such value.
+template <typename T>
+struct TreeValue;
+
+template <typename T>
+c10::IValue TreeOf(const T& value) {
+  return TreeValue<T>::To(value);
+}
+
+template <typename T>
+T FromTree(const c10::IValue& tree, const std::string& path) {
+  return TreeValue<T>::From(tree, path);
+}
+
+namespace tree_values_internal {
+
+inline void Check(bool fits, const c10::IValue& tree, const std::string& path,
+                  const std::string& expected) {
+  TORCH_CHECK_TYPE(fits, path, " is of type ", tree.tagKind(), ", where ",
+                   expected, " is expected");
+}
+
+}  // namespace tree_values_internal
+
+template <>
+struct TreeValue<c10::IValue> {
+  static c10::IValue To(const c10::IValue& value) { return value; }
+  static c10::IValue From(const c10::IValue& tree,
+                          const std::string& /*path*/) {
+    return tree;
+  }
+};
+
+template <>
+struct TreeValue<at::Tensor> {
+  static c10::IValue To(const at::Tensor& value) { return value; }
+  static at::Tensor From(const c10::IValue& tree, const std::string& path) {
+    tree_values_internal::Check(tree.isTensor(), tree, path, "a tensor");
+    return tree.toTensor();
+  }
+};
+
+template <>
+struct TreeValue<std::optional<at::Tensor>> {
+  static c10::IValue To(const std::optional<at::Tensor>& value) {
+    return value.value_or(at::Tensor());
+  }
+  static std::optional<at::Tensor> From(const c10::IValue& tree,
+                                        const std::string& path) {
+    const auto tensor = FromTree<at::Tensor>(tree, path);
+    return tensor.defined() ? std::optional(tensor) : std::nullopt;
+  }
+};
+
+template <typename... T>
+struct TreeValue<std::tuple<T...>> {
+  static c10::IValue To(const std::tuple<T...>& value) {
+    return std::apply(
+        [](const T&... each) {
+          return c10::ivalue::Tuple::create(
+              std::vector<c10::IValue>{TreeOf(each)...});
+        },
+        value);
+  }
+  static std::tuple<T...> From(const c10::IValue& tree,
+                               const std::string& path) {
+    const bool fits =
+        tree.isTuple() &&
+        tree.toTupleRef().elements().asArrayRef().size() == sizeof...(T);
+    tree_values_internal::Check(fits, tree, path,
+                                "a tuple of " + std::to_string(sizeof...(T)));
+    return Elements(tree, path, std::index_sequence_for<T...>());
+  }
+
+ private:
+  template <size_t... i>
+  static std::tuple<T...> Elements(const c10::IValue& tree,
+                                   const std::string& path,
+                                   std::index_sequence<i...> /*which*/) {
+    const auto elements = tree.toTupleRef().elements().asArrayRef();
+    return {FromTree<T>(elements[i], path + "[" + std::to_string(i) + "]")...};
+  }
+};
+
+template <typename A, typename B>
+struct TreeValue<std::pair<A, B>> {
+  static c10::IValue To(const std::pair<A, B>& value) {
+    return TreeOf(std::tuple<A, B>(value.first, value.second));
+  }
+  static std::pair<A, B> From(const c10::IValue& tree,
+                              const std::string& path) {
+    auto both = FromTree<std::tuple<A, B>>(tree, path);
+    return {std::move(std::get<0>(both)), std::move(std::get<1>(both))};
+  }
+};
+
+template <typename T>
+struct TreeValue<std::vector<T>> {
+  static c10::IValue To(const std::vector<T>& value) {
+    c10::impl::GenericList list(c10::AnyType::get());
+    for (const T& each : value) list.push_back(TreeOf(each));
+    return list;
+  }
+  static std::vector<T> From(const c10::IValue& tree, const std::string& path) {
+    tree_values_internal::Check(tree.isList(), tree, path, "a list");
+    std::vector<T> value;
+    for (const c10::IValue& each : tree.toListRef()) {
+      value.push_back(
+          FromTree<T>(each, path + "[" + std::to_string(value.size()) + "]"));
+    }
+    return value;
+  }
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_MODELS_MODULES_TREE_VALUES_H_
