@@ -29,6 +29,7 @@
 #include "tools/trainer/initial_weights.h"
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/devices.h"
+#include "tools/trainer/job/flops.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/job/kernels.h"
 #include "tools/trainer/job/model.h"
@@ -78,6 +79,10 @@ absl::Status SetUp(Job& job) {
   TANDEM_ASSIGN_OR_RETURN(job.transformer, TransformerOf(settings));
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs layers,
                           LayersOf(settings, job.transformer, *job.data.train));
+  if (job.speaks()) {
+    job.flops = FlopsOf(settings, job.transformer, *job.data.train,
+                        job.mesh.world_size() * static_cast<int>(job.devices.size()));
+  }
   TANDEM_ASSIGN_OR_RETURN(
       const JobPartition partition,
       PartitionOf(settings, layers, job.devices, *job.data.train, *job.world));
@@ -114,6 +119,7 @@ absl::Status TrainStep(Training& run, int64_t epoch) {
   SetFaultContext(job.launch.rank, step.done);
   const bool traced = StartStepTrace(job.options, step.done);
 
+  if (run.report.IsShown(step)) job.strategy->MeasureGradientNorm();
   TANDEM_RETURN_IF_ERROR(job.strategy->SubmitStep(batch, step.learning_rate));
 
   run.position = {step.done, run.set.state()};

@@ -5,6 +5,7 @@
 #define TANDEM_PARALLEL_STRATEGY_STEP_SCORE_H_
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "core/model/batch.h"
@@ -14,6 +15,8 @@ namespace tandem {
 struct StepScore {
   Score score;
   std::map<std::string, double> auxiliary_losses;  // Strategy's
+  // See Strategy::MeasureGradientNorm; nothing: it was not asked for.
+  std::optional<double> gradient_norm = {};
 };
 
 }  // namespace tandem
