@@ -80,8 +80,9 @@ absl::Status SetUp(Job& job) {
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs layers,
                           LayersOf(settings, job.transformer, *job.data.train));
   if (job.speaks()) {
-    job.flops = FlopsOf(settings, job.transformer, *job.data.train,
-                        job.mesh.world_size() * static_cast<int>(job.devices.size()));
+    job.flops =
+        FlopsOf(settings, job.transformer, *job.data.train,
+                job.mesh.world_size() * static_cast<int>(job.devices.size()));
   }
   TANDEM_ASSIGN_OR_RETURN(
       const JobPartition partition,

@@ -72,7 +72,8 @@ std::vector<GradientSum> GradientSums(const FlatBufferList& buffers, double p) {
 GradientSquares SquaresOf(const FlatBuffer& buffer) {
   const std::vector<const FlatSlot*> slots = SlotsWithGradients(buffer);
   GradientSquares squares;
-  for (const FlatSlot* slot : slots) squares.positions.push_back(slot->position);
+  for (const FlatSlot* slot : slots)
+    squares.positions.push_back(slot->position);
   if (!slots.empty()) {
     squares.sums = SquareSums(buffer.grads(), RangesOf(slots));
   }

@@ -195,7 +195,7 @@ class MeshStrategyImpl : public MeshStrategy {
   bool alike_ = true;       // replicas are, at the moment
   StepHalves halves_;
   std::optional<LossScale> loss_scale_;  // nothing: losses are as they are
-  bool measures_norm_ = false;  // of the step under way, or the next
+  bool measures_norm_ = false;           // of the step under way, or the next
   std::optional<PendingStep::Norm> norm_;
   bool found_inf_ = false;  // among the step's gradients, on whatever rank
   std::optional<StepGraph> graph_;  // nothing: the device has none, see below

@@ -153,9 +153,9 @@ TEST(HostWaitsTest, NoneForTheNormOfGradients) {
         WaitsOf(layout, "gpt_tiny_tied", nullptr, /*measures=*/true);
     ASSERT_TRUE(waits.ok()) << waits.status();
     EXPECT_THAT(waits->steps, IsEmpty());
-    EXPECT_THAT(waits->reading,
-                ElementsAre(Pair("copy to the host",
-                                 layout.ranks() * layout.devices)));
+    EXPECT_THAT(
+        waits->reading,
+        ElementsAre(Pair("copy to the host", layout.ranks() * layout.devices)));
   }
 }
 

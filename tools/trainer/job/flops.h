@@ -17,8 +17,8 @@
 namespace tandem {
 
 struct JobFlops {
-  double forward = 0;    // of one sample (core/meta/flops.h); 0: not known
-  std::string unknown;   // why not
+  double forward = 0;      // of one sample (core/meta/flops.h); 0: not known
+  std::string unknown;     // why not
   double peak_of_all = 0;  // FLOP/s of all devices; 0: not known
 
   // Of a training step: backward has twice the forward's products, by the

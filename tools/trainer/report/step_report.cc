@@ -57,10 +57,9 @@ std::string DescribeLosses(const StepReport& step) {
 
 std::string LineOf(const StepReport& step, int64_t steps_in_all) {
   const std::string norm =
-      step.gradient_norm
-          ? // A NaN may have a sign.
+      step.gradient_norm ?  // A NaN may have a sign.
           absl::StrFormat("  gradient norm %.4g", std::abs(*step.gradient_norm))
-          : "";
+                         : "";
   return absl::StrFormat(
       "epoch %d  step %*d/%d  loss %.4f%s  accuracy %5.2f %%  lr %.3g%s  "
       "%.0f %s/s%s  %.1f ms  %s left  %.0f MiB",

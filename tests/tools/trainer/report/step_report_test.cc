@@ -48,9 +48,9 @@ TEST(StepReportTest, NormFlopsAndUtilizationStandWithWhatTheyBelongTo) {
 TEST(StepReportTest, FlopsHaveTheirPrefix) {
   StepReport report = OneOf(7);
   const std::pair<double, const char*> cases[] = {
-      {999, "  999 FLOP/s"},       {1000, "  1 kFLOP/s"},
-      {2.34e8, "  234 MFLOP/s"},   {2e9, "  2 GFLOP/s"},
-      {4.56e17, "  456 PFLOP/s"},  {7e21, "  7e+03 EFLOP/s"},
+      {999, "  999 FLOP/s"},      {1000, "  1 kFLOP/s"},
+      {2.34e8, "  234 MFLOP/s"},  {2e9, "  2 GFLOP/s"},
+      {4.56e17, "  456 PFLOP/s"}, {7e21, "  7e+03 EFLOP/s"},
   };
   for (const auto& [flops, text] : cases) {
     report.flops_per_s = flops;
