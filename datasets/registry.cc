@@ -1,5 +1,7 @@
 #include "datasets/registry.h"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -55,37 +57,77 @@ DatasetOrError OpenTokens(const DatasetOptions& options) {
       {options.data_dir, options.split, options.context, options.vocabulary});
 }
 
-struct Entry {
-  const char* name;
-  DatasetOrError (*make)(const DatasetOptions& options);
-};
+using Openers = std::map<std::string, DatasetOpener>;
 
-constexpr Entry kEntries[] = {
-    {"fashion_mnist", MakeFashionMnist},
-    {"mnist", MakeMnist},
-    {"synthetic", MakeImages},
-    {"synthetic_tokens", MakeTokens},
-    {"tokens", OpenTokens},
-};
+const Openers& BuiltIn() {
+  static const auto* const openers = new Openers({
+      {"fashion_mnist", MakeFashionMnist},
+      {"mnist", MakeMnist},
+      {"synthetic", MakeImages},
+      {"synthetic_tokens", MakeTokens},
+      {"tokens", OpenTokens},
+  });
+  return *openers;
+}
+
+// Made when it is first asked for: no order of initialisation to mind.
+Openers& Registered() {
+  static auto* const openers = new Openers();
+  return *openers;
+}
+
+// Null: there is no such data set.
+const DatasetOpener* Find(const std::string& name) {
+  for (const Openers* openers : {&BuiltIn(), &std::as_const(Registered())}) {
+    const auto found = openers->find(name);
+    if (found != openers->end()) return &found->second;
+  }
+  return nullptr;
+}
 
 }  // namespace
 
-const std::vector<std::string>& DatasetNames() {
-  static const auto* const names = [] {
-    auto* result = new std::vector<std::string>;
-    for (const Entry& entry : kEntries) result->push_back(entry.name);
-    return result;
-  }();
-  return *names;
+absl::Status RegisterDataset(const std::string& name, DatasetOpener open) {
+  if (name.empty() || open == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot register data set '", name, "': give it a name and an opener"));
+  }
+  if (Find(name) != nullptr) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "cannot register data set '", name,
+        "': there is one of that name already; choose another than ",
+        absl::StrJoin(DatasetNames(), ", ")));
+  }
+  Registered()[name] = std::move(open);
+  return absl::OkStatus();
+}
+
+std::vector<std::string> RegisteredDatasets() {
+  std::vector<std::string> names;
+  for (const auto& item : Registered()) names.push_back(item.first);
+  return names;
+}
+
+std::vector<std::string> DatasetNames() {
+  std::vector<std::string> names = RegisteredDatasets();
+  for (const auto& item : BuiltIn()) names.push_back(item.first);
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 DatasetOrError MakeDataset(const DatasetOptions& options) {
-  for (const Entry& entry : kEntries) {
-    if (options.name == entry.name) return entry.make(options);
+  const DatasetOpener* const open = Find(options.name);
+  if (open == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown data set '", options.name, "'; known are ",
+                     absl::StrJoin(DatasetNames(), ", ")));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown data set '", options.name, "'; known are ",
-                   absl::StrJoin(DatasetNames(), ", ")));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, (*open)(options));
+  if (dataset != nullptr) return dataset;
+  return absl::InternalError(absl::StrCat("the opener of data set '",
+                                          options.name,
+                                          "' gave neither one nor an "
+                                          "error"));
 }
 
 }  // namespace tandem

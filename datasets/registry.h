@@ -4,10 +4,12 @@
 #define TANDEM_DATASETS_REGISTRY_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "datasets/dataset.h"
 #include "datasets/split.h"
@@ -36,8 +38,19 @@ struct DatasetOptions {
   int64_t vocabulary = 0;
 };
 
+using DatasetOpener = std::function<absl::StatusOr<std::unique_ptr<Dataset>>(
+    const DatasetOptions&)>;
+
+// Adds a data set of one's own to those that MakeDataset knows; `open` is asked
+// for each split. To be called in main, before there are other threads, in
+// every process of the job alike. AlreadyExists for a name that there is;
+// InvalidArgument for none, or no opener.
+absl::Status RegisterDataset(const std::string& name, DatasetOpener open);
+
 // What can be asked for, sorted.
-const std::vector<std::string>& DatasetNames();
+std::vector<std::string> DatasetNames();
+// What was registered of it.
+std::vector<std::string> RegisteredDatasets();
 
 // Opens or makes the data set. An unknown name is an InvalidArgument error that
 // lists the known ones.

@@ -1,5 +1,6 @@
 #include "models/registry.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -20,8 +21,6 @@
 
 namespace tandem {
 namespace {
-
-using Maker = absl::StatusOr<LayerSpecs> (*)(const ModelOptions&);
 
 absl::Status CannotTake(const ModelOptions& options, absl::string_view takes) {
   return absl::InvalidArgumentError(absl::StrCat(
@@ -129,8 +128,8 @@ absl::StatusOr<LayerSpecs> MakeToy(const ModelOptions& options) {
   return make();
 }
 
-std::map<std::string, Maker> MakeMakers() {
-  std::map<std::string, Maker> makers = {
+std::map<std::string, ModelMaker> MakeMakers() {
+  std::map<std::string, ModelMaker> makers = {
       {"cnn", MakeCnn},
       {"mlp_deep", MakeMlp<MlpDeep>},
       {"mlp_dropout", MakeMlp<MakeMlpDropout>},
@@ -149,9 +148,31 @@ std::map<std::string, Maker> MakeMakers() {
   return makers;
 }
 
-const std::map<std::string, Maker>& Makers() {
-  static const auto* makers = new std::map<std::string, Maker>(MakeMakers());
+const std::map<std::string, ModelMaker>& Makers() {
+  static const auto* makers =
+      new std::map<std::string, ModelMaker>(MakeMakers());
   return *makers;
+}
+
+struct Registration {
+  ModelMaker make;
+  ModelTraits traits;
+};
+
+// Made when it is first asked for: no order of initialisation to mind.
+std::map<std::string, Registration>& Registrations() {
+  static auto* registrations = new std::map<std::string, Registration>();
+  return *registrations;
+}
+
+// Nothing: there is no such model.
+std::optional<Registration> FindModel(const std::string& name) {
+  const auto registered = Registrations().find(name);
+  if (registered != Registrations().end()) return registered->second;
+  const auto maker = Makers().find(name);
+  if (maker == Makers().end()) return std::nullopt;
+  const bool is_transformer = TakesTokens(name);
+  return Registration{maker->second, {is_transformer, is_transformer}};
 }
 
 absl::Status CheckSizes(const ModelOptions& options) {
@@ -162,7 +183,7 @@ absl::Status CheckSizes(const ModelOptions& options) {
       {"ffn_width", sizes.ffn_width},
   };
   for (const auto& [name, size] : all) {
-    if (size == 0 || TakesTokens(options.name)) continue;
+    if (size == 0) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("model ", options.name, " is of one size, but ", name, " ",
                      size, " was given: these are transformers' sizes"));
@@ -191,22 +212,45 @@ TokenLimits TokenLimitsOf(const std::string& name) {
   return {llama.context, llama.vocabulary};
 }
 
-std::vector<std::string> KnownModels() {
+absl::Status RegisterModel(const std::string& name, ModelMaker make,
+                           const ModelTraits& traits) {
+  if (name.empty() || make == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot register model '", name, "': give it a name and a maker"));
+  }
+  if (FindModel(name).has_value()) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "cannot register model '", name,
+        "': there is one of that name already; choose another than ",
+        absl::StrJoin(KnownModels(), ", ")));
+  }
+  Registrations()[name] = {std::move(make), traits};
+  return absl::OkStatus();
+}
+
+std::vector<std::string> RegisteredModels() {
   std::vector<std::string> names;
+  for (const auto& item : Registrations()) names.push_back(item.first);
+  return names;
+}
+
+std::vector<std::string> KnownModels() {
+  std::vector<std::string> names = RegisteredModels();
   for (const auto& item : Makers()) names.push_back(item.first);
+  std::sort(names.begin(), names.end());
   return names;
 }
 
 absl::StatusOr<LayerSpecs> MakeModel(const ModelOptions& options) {
-  const auto maker = Makers().find(options.name);
-  if (maker == Makers().end()) {
+  const std::optional<Registration> model = FindModel(options.name);
+  if (!model.has_value()) {
     return absl::InvalidArgumentError(
         absl::StrCat("unknown model '", options.name, "': choose one of ",
                      absl::StrJoin(KnownModels(), ", ")));
   }
   TANDEM_RETURN_IF_ERROR(CheckPositive(options));
-  TANDEM_RETURN_IF_ERROR(CheckSizes(options));
-  const bool takes_tokens = TakesTokens(options.name);
+  if (!model->traits.has_sizes) TANDEM_RETURN_IF_ERROR(CheckSizes(options));
+  const bool takes_tokens = model->traits.tokens.value_or(options.tokens);
   if (options.tokens != takes_tokens) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model ", options.name, " takes ",
@@ -215,7 +259,7 @@ absl::StatusOr<LayerSpecs> MakeModel(const ModelOptions& options) {
         options.tokens ? "token numbers" : "real numbers (float32)",
         ": choose another model or data set"));
   }
-  return maker->second(options);
+  return model->make(options);
 }
 
 }  // namespace tandem

@@ -38,4 +38,9 @@ bazel "${startup[@]}" build --nobuild \
 output=$(bazel "${startup[@]}" run //:main)
 echo "$output"
 grep -q 'ddp on data 2 x pipe 1, epoch 2' <<<"$output"
+# The trainer, with a model and a data set that this workspace alone has.
+output=$(bazel "${startup[@]}" run //:my_train -- \
+  --model=my_net --dataset=quadrants --nproc_per_node=2 --pipe=2 --save_dir=)
+echo "$output"
+grep -q 'strategy *pipeline' <<<"$output"
 echo "check_consumer: tandem works from another workspace"

@@ -1,7 +1,9 @@
 #include "core/vector/power_sum.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <glog/logging.h>
 
 #include <cmath>
@@ -102,14 +104,20 @@ std::vector<double> PowerSumsOf(const T* x,
   return sums;
 }
 
-// One wait for the device, whatever the number of ranges.
-std::vector<double> PowerSumsOfLibTorch(const at::Tensor& flat,
-                                        const std::vector<ElementRange>& ranges,
-                                        double p) {
+std::vector<at::Tensor> PartsOf(const at::Tensor& flat,
+                                const std::vector<ElementRange>& ranges) {
   std::vector<at::Tensor> parts;
   for (const ElementRange& range : ranges) {
     parts.push_back(flat.narrow(0, range.offset, range.numel));
   }
+  return parts;
+}
+
+// One wait for the device, whatever the number of ranges.
+std::vector<double> PowerSumsOfLibTorch(const at::Tensor& flat,
+                                        const std::vector<ElementRange>& ranges,
+                                        double p) {
+  const std::vector<at::Tensor> parts = PartsOf(flat, ranges);
   const at::ScalarType dtype =
       flat.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor norms =
@@ -137,6 +145,15 @@ std::vector<double> PowerSums(const at::Tensor& flat,
     return PowerSumsOf(host.const_data_ptr<double>(), ranges, p);
   }
   return PowerSumsOfLibTorch(flat, ranges, p);
+}
+
+at::Tensor SquareSums(const at::Tensor& flat,
+                      const std::vector<ElementRange>& ranges) {
+  CHECK(!ranges.empty());
+  const at::NoGradGuard no_grad;
+  if (flat.is_cpu()) return at::tensor(PowerSums(flat, ranges, 2), at::kDouble);
+  return at::stack(at::_foreach_norm(PartsOf(flat, ranges), 2, at::kDouble))
+      .square_();
 }
 
 double NormOfPowerSum(double sum, double p) {

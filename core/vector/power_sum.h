@@ -27,6 +27,11 @@ std::vector<double> PowerSums(const at::Tensor& flat,
                               const std::vector<ElementRange>& ranges,
                               double p);
 
+// PowerSums with p = 2 as a float64 tensor [ranges.size()] where `flat` is,
+// which no host waits for: on the CPU with the same bits. At least one range.
+at::Tensor SquareSums(const at::Tensor& flat,
+                      const std::vector<ElementRange>& ranges);
+
 // The p-norm whose power sum over all elements is `sum`.
 double NormOfPowerSum(double sum, double p);
 

@@ -14,17 +14,31 @@
 namespace tandem {
 namespace {
 
-void AppendSums(const FlatBuffer& buffer, double p,
-                std::vector<GradientSum>* sums) {
-  std::vector<ElementRange> ranges;
+// Those that have elements.
+std::vector<const FlatSlot*> SlotsWithGradients(const FlatBuffer& buffer) {
+  std::vector<const FlatSlot*> slots;
   for (size_t i = 0; i < buffer.slots().size(); ++i) {
     const FlatSlot& slot = buffer.slots()[i];
-    if (!buffer.has_gradient(i) || slot.numel == 0) continue;
-    ranges.push_back({slot.offset, slot.numel});
-    sums->push_back({&slot, 0});
+    if (buffer.has_gradient(i) && slot.numel > 0) slots.push_back(&slot);
   }
-  GradientSum* next = sums->data() + sums->size() - ranges.size();
-  for (double sum : PowerSums(buffer.grads(), ranges, p)) (next++)->sum = sum;
+  return slots;
+}
+
+std::vector<ElementRange> RangesOf(const std::vector<const FlatSlot*>& slots) {
+  std::vector<ElementRange> ranges;
+  for (const FlatSlot* slot : slots) {
+    ranges.push_back({slot->offset, slot->numel});
+  }
+  return ranges;
+}
+
+void AppendSums(const FlatBuffer& buffer, double p,
+                std::vector<GradientSum>* sums) {
+  const std::vector<const FlatSlot*> slots = SlotsWithGradients(buffer);
+  auto slot = slots.begin();
+  for (double sum : PowerSums(buffer.grads(), RangesOf(slots), p)) {
+    sums->push_back({*slot++, sum});
+  }
 }
 
 double Norm(const std::vector<GradientSum>& sums, double p) {
@@ -53,6 +67,17 @@ std::vector<GradientSum> GradientSums(const FlatBufferList& buffers, double p) {
               return a.slot->position < b.slot->position;
             });
   return sums;
+}
+
+GradientSquares SquaresOf(const FlatBuffer& buffer) {
+  const std::vector<const FlatSlot*> slots = SlotsWithGradients(buffer);
+  GradientSquares squares;
+  for (const FlatSlot* slot : slots)
+    squares.positions.push_back(slot->position);
+  if (!slots.empty()) {
+    squares.sums = SquareSums(buffer.grads(), RangesOf(slots));
+  }
+  return squares;
 }
 
 absl::Status NonFiniteNormError(double norm, double norm_type,

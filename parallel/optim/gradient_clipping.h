@@ -3,6 +3,9 @@
 #ifndef TANDEM_PARALLEL_OPTIM_GRADIENT_CLIPPING_H_
 #define TANDEM_PARALLEL_OPTIM_GRADIENT_CLIPPING_H_
 
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -35,6 +38,14 @@ struct GradientSum {
 };
 std::vector<GradientSum> GradientSums(const FlatBufferList& buffers, double p);
 double NormOfSums(const std::vector<double>& sums, double p);
+
+// The same of one buffer for p = 2, in its own order, for later: on its device,
+// float64, without the host's waiting for it. Undefined without gradients.
+struct GradientSquares {
+  std::vector<int64_t> positions;  // of slots
+  at::Tensor sums = {};            // [positions.size()]
+};
+GradientSquares SquaresOf(const FlatBuffer& buffer);
 
 // OutOfRange: such a norm, which is not finite, cannot be clipped. `culprit` is
 // the parameter whose gradient is not finite; empty: none, the norm overflows.

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,8 @@ void AddNumbers(const PendingStep& step, std::vector<at::Tensor>* numbers) {
   for (const DeferredScore& each : step.scores) {
     if (each.sums.defined()) numbers->push_back(each.sums);
   }
+  if (!step.norm) return;
+  for (const at::Tensor& each : step.norm->squares) numbers->push_back(each);
 }
 
 }  // namespace
@@ -86,7 +89,9 @@ absl::StatusOr<StepScore> MeshStrategyImpl::SumStep(const PendingStep& step,
                           options_.reproducible
                               ? SumInOrder(mine, purpose)
                               : SumWithin(group, sum, purpose));
-  return StepScore{score, auxiliary_losses_.sums(), named_sums_.sums()};
+  TANDEM_ASSIGN_OR_RETURN(const std::optional<double> norm,
+                          ReadNorm(step, numbers));
+  return StepScore{score, auxiliary_losses_.sums(), named_sums_.sums(), norm};
 }
 
 absl::Status MeshStrategyImpl::ReadPending() {

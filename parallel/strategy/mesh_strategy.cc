@@ -87,9 +87,9 @@ absl::Status MeshStrategyImpl::Compute(const Batch& batch,
   SetTraining(executor_->stages(), true);
   const bool at_end = !statistics_.empty() && shares_->SomeHaveFewer();
   for (TrainedStage* stage : AllStages()) {
-    TANDEM_RETURN_IF_ERROR(
-        stage->Prepare({averages_gradients(), at_end,
-                        /*shows_gradients=*/!learning_rate.has_value()}));
+    TANDEM_RETURN_IF_ERROR(stage->Prepare(
+        {averages_gradients(), at_end,
+         /*shows_gradients=*/measures_norm_ || !learning_rate.has_value()}));
   }
   for (const auto& stage : executor_->stages()) {
     if (stage == nullptr || stage->records() == nullptr) continue;
@@ -154,6 +154,7 @@ absl::Status MeshStrategyImpl::Submit(const Batch& batch, double learning_rate,
     done = graph_ ? SubmitOrReplay(batch, learning_rate, defers_scores)
                   : Run(batch, learning_rate, defers_scores);
   }
+  if (done.ok()) done = EndNorm();
   if (!done.ok()) Abort(done);
   return done;
 }

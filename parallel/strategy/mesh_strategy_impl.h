@@ -52,6 +52,7 @@ class MeshStrategyImpl : public MeshStrategy {
                                   double learning_rate) override;
   absl::Status SubmitStep(const Batch& batch, double learning_rate) override;
   absl::StatusOr<std::vector<StepScore>> TakeScores() override;
+  void MeasureGradientNorm() override { measures_norm_ = true; }
   absl::StatusOr<Score> ComputeGradients(const Batch& batch) override;
   absl::Status Update(double learning_rate) override;
   absl::Status SkipUpdate() override;
@@ -148,6 +149,13 @@ class MeshStrategyImpl : public MeshStrategy {
                             std::optional<double> learning_rate);
   bool clips_on_device() const;
   absl::StatusOr<GradientNorms> NormsOfAll();
+  // The norm of the step under way, where it is asked for: of gradients that
+  // are as they were averaged; what clipping knows; for the pending step; read.
+  absl::Status MeasureNorm();
+  absl::Status NoteNorm(const GradientNorms& norms);
+  absl::Status EndNorm();
+  absl::StatusOr<std::optional<double>> ReadNorm(const PendingStep& step,
+                                                 const double*& numbers);
   absl::StatusOr<std::string> NonFiniteGradient(const at::Tensor& sums) const;
   absl::Status MakeAlike(int stage);
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
@@ -189,6 +197,8 @@ class MeshStrategyImpl : public MeshStrategy {
   bool alike_ = true;       // replicas are, at the moment
   StepHalves halves_;
   std::optional<LossScale> loss_scale_;  // nothing: losses are as they are
+  bool measures_norm_ = false;           // of the step under way, or the next
+  std::optional<PendingStep::Norm> norm_;
   bool found_inf_ = false;  // among the step's gradients, on whatever rank
   std::optional<StepGraph> graph_;  // nothing: of microbatches, or none at all
   std::string why_no_graph_;

@@ -180,6 +180,7 @@ absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate) {
   const bool clips = options_.clip_norm > 0 && learning_rate.has_value();
   if (clips && !clips_on_device()) {
     TANDEM_ASSIGN_OR_RETURN(norms, NormsOfAll());
+    TANDEM_RETURN_IF_ERROR(NoteNorm(*norms));
   }
   TANDEM_RETURN_IF_ERROR(executor_->OnDevices(
       [&](int device) { return UpdateDevice(device, norms, learning_rate); }));

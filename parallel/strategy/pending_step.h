@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,11 +33,21 @@ struct PendingStep {
     bool is_measured = true;  // not in a graph, which has no times
   };
 
+  // Of all gradients.
+  struct Norm {
+    std::optional<double> known;  // to all ranks; else what this rank has:
+    // Places of parameters among the model's, and of each the sum of its
+    // gradient's squares, in the order of all the tensors' elements.
+    std::vector<int64_t> places;
+    std::vector<at::Tensor> squares;
+  };
+
   int64_t number = 0;                 // from 1
   bool alike = true;                  // are replicas, after it?
   std::vector<DeferredScore> scores;  // by microbatch; where the last stage is
   std::vector<Part> parts;
   Times times;
+  std::optional<Norm> norm;  // nothing: it is not measured
 };
 
 }  // namespace tandem

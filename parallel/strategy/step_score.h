@@ -5,6 +5,7 @@
 #define TANDEM_PARALLEL_STRATEGY_STEP_SCORE_H_
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "core/model/batch.h"
@@ -15,6 +16,8 @@ struct StepScore {
   Score score;
   std::map<std::string, double> auxiliary_losses;  // Strategy's
   std::map<std::string, double> sums = {};         // Strategy::NamedSums
+  // See Strategy::MeasureGradientNorm; nothing: it was not asked for.
+  std::optional<double> gradient_norm = {};
 };
 
 }  // namespace tandem

@@ -42,6 +42,16 @@ class Strategy : public TrainedState {
   // Of the steps submitted since the last call, in order. Collective.
   virtual absl::StatusOr<std::vector<StepScore>> TakeScores();
 
+  // The next step that is submitted gives a StepScore::gradient_norm: the
+  // 2-norm of all gradients of the model, averaged over replicas, after they
+  // have been clipped by value and before they are by norm. The same on every
+  // rank, and in every layout but for the order of sums; a gradient of a
+  // replica's own (ParameterTraits) has no part in it. A pass over the
+  // gradients on their devices, which the host does not wait for. Every rank
+  // asks for the same steps. Parameter servers, where no rank has all
+  // gradients, give none.
+  virtual void MeasureGradientNorm() {}
+
   // The same step in two halves, so that gradients can be looked at, changed or
   // dropped in between: forward, backward and synchronisation, which give the
   // score; then either clipping and update, or (a loss that is not finite, say)

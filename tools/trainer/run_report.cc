@@ -38,6 +38,10 @@ absl::StatusOr<RunReport> RunReport::Start(const Job& job, Report& report) {
   const JobDescription settings = DescribeJob(job);
   TANDEM_RETURN_IF_ERROR(report.ShowSettings(settings.shown, settings.all));
   if (!job.partition.empty()) report.Say(job.partition);
+  if (job.options.peak_tflops > 0 && !job.flops.unknown.empty()) {
+    report.Say("no MFU: the model's FLOPs cannot be counted: " +
+               job.flops.unknown);
+  }
   const std::string slow = WhySlow(job);
   if (!slow.empty()) report.Say(slow);
   return RunReport(job, report);
@@ -69,7 +73,7 @@ absl::Status RunReport::NoteSkipped(const SkippedStepReport& skipped) {
   return report_->ShowSkippedStep(skipped);
 }
 
-StepReport RunReport::LineOf(const Step& step) const {
+StepReport RunReport::LineOf(const Step& step, const StepScore& score) const {
   StepReport line;
   line.epoch = step.epoch + 1;
   line.step = step.done;
@@ -77,7 +81,10 @@ StepReport RunReport::LineOf(const Step& step) const {
   line.auxiliary_losses = meter_.auxiliary_losses();
   line.sums = meter_.sums();
   line.learning_rate = step.learning_rate;
+  line.gradient_norm = score.gradient_norm;
   line.samples_per_s = meter_.samples_per_s();
+  line.flops_per_s = job_->flops.per_s(line.samples_per_s);
+  line.utilization = job_->flops.utilization(line.samples_per_s);
   if (job_->data.train->tokens()) {
     line.tokens_per_s =
         line.samples_per_s * job_->data.train->input_shape().front();
@@ -141,7 +148,7 @@ absl::Status RunReport::Note(const Pending& ended, const StepScore& its) {
   report_->ShowProgress(step.done - first_,
                         absl::StrFormat("loss %.4f", meter_.score().loss()));
   if (!IsShown(step)) return absl::OkStatus();
-  const StepReport line = LineOf(step);
+  const StepReport line = LineOf(step, its);
   summary_.last_steps = line.score;
   return report_->ShowStep(line, step.in_all);
 }

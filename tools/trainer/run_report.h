@@ -60,6 +60,9 @@ class RunReport {
   // Collective. `checkpoint`: the last one; empty: there is none.
   absl::Status Summarise(const std::string& checkpoint);
 
+  // Will there be a line of this step?
+  bool IsShown(const Step& step) const;
+
   Report& report() { return *report_; }
 
  private:
@@ -74,10 +77,9 @@ class RunReport {
     std::optional<SkippedStepReport> skipped;
   };
 
-  bool IsShown(const Step& step) const;
   absl::Status NoteSkipped(const SkippedStepReport& skipped);
   absl::Status Note(const Pending& ended, const StepScore& score);
-  StepReport LineOf(const Step& step) const;
+  StepReport LineOf(const Step& step, const StepScore& score) const;
 
   const Job* job_;
   Report* report_;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/meta/shapes.h"
 #include "gtest/gtest.h"
 #include "models/registry.h"
 #include "models/transformer/gpt.h"
@@ -30,6 +31,27 @@ TEST(ForwardFlopsTest, OfAGptAreTheClosedForm) {
               2 * tokens * (products + attention))
         << tokens;
   }
+}
+
+// PaLM's estimate, 6 N + 12 L H Q T a token, of GPT-2 (124M) and a Llama: N has
+// no table that is only looked up, and nearly all of it are products.
+TEST(ForwardFlopsTest, ThreePassesAreSixNAndAttentions) {
+  const double tokens = 1024;
+  const GptOptions gpt = *GptSize("gpt2");
+  const double gpts =
+      static_cast<double>(CountParameters(*ShapesOf(*Gpt(gpt))));
+  EXPECT_EQ(gpts, 124439808);
+  const double gpt_token = 6 * (gpts - gpt.context * gpt.width) +
+                           12.0 * gpt.layers * gpt.width * tokens;
+  EXPECT_NEAR(3 * *ForwardFlops(*Gpt(gpt), {1024}, at::kLong),
+              tokens * gpt_token, 1e-3 * tokens * gpt_token);
+  const LlamaOptions llama = *LlamaSize("tinyllama");
+  const double llamas =
+      static_cast<double>(CountParameters(*ShapesOf(*Llama(llama))));
+  const double llama_token = 6 * (llamas - llama.vocabulary * llama.width) +
+                             12.0 * llama.layers * llama.width * tokens;
+  EXPECT_NEAR(3 * *ForwardFlops(*Llama(llama), {1024}, at::kLong),
+              tokens * llama_token, 1e-3 * tokens * llama_token);
 }
 
 // Grouped-query attention has fewer keys, not fewer scores.

@@ -60,6 +60,18 @@ TEST(PowerSumsTest, OfOtherPowers) {
   }
 }
 
+TEST(SquareSumsTest, AreThePowerSumsAsATensor) {
+  const at::Tensor flat = at::sin(at::arange(1, 101, at::kFloat)).mul(1000);
+  const std::vector<ElementRange> ranges = {{1, 17}, {64, 1}, {20, 40}};
+  const std::vector<double> expected = PowerSums(flat, ranges, 2);
+  const at::Tensor sums = SquareSums(flat, ranges);
+  ASSERT_EQ(sums.scalar_type(), at::kDouble);
+  ASSERT_EQ(sums.numel(), 3);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(sums[i].item<double>(), expected[static_cast<size_t>(i)]);
+  }
+}
+
 TEST(PowerSumsTest, GiveNorms) {
   EXPECT_EQ(NormOfPowerSum(9, 1), 9);
   EXPECT_EQ(NormOfPowerSum(9, 2), 3);

@@ -35,9 +35,10 @@ struct Waits {
   sim::HostWaits reading;
 };
 
-// Of kSteps steps of all ranks, and of reading their scores.
+// Of kSteps steps of all ranks, and of reading their scores. `measures`: with
+// the norms of gradients.
 absl::StatusOr<Waits> WaitsOf(const LabLayout& layout, const std::string& model,
-                              const Change& change) {
+                              const Change& change, bool measures = false) {
   const LabJob job = ModelJob(model, 0, 0, change);
   const int ranks = layout.ranks();
   absl::Barrier begin(ranks), end(ranks), reading(ranks), read(ranks);
@@ -45,7 +46,12 @@ absl::StatusOr<Waits> WaitsOf(const LabLayout& layout, const std::string& model,
   TANDEM_RETURN_IF_ERROR(
       OnLabRanks(layout, job, [&](const LabRank& rank) -> absl::Status {
         const auto run = [&](int first, int count) {
-          return SubmitLabSteps(*rank.strategy, model, first, count);
+          absl::Status done;
+          for (int step = first; done.ok() && step < first + count; ++step) {
+            if (measures) rank.strategy->MeasureGradientNorm();
+            done = SubmitLabSteps(*rank.strategy, model, step, 1);
+          }
+          return done;
         };
         TANDEM_RETURN_IF_ERROR(run(0, kWarmUp));
         TANDEM_RETURN_IF_ERROR(rank.strategy->TakeScores().status());
@@ -65,6 +71,7 @@ absl::StatusOr<Waits> WaitsOf(const LabLayout& layout, const std::string& model,
         for (const StepScore& each : *scores) {
           EXPECT_GT(each.score.loss(), 0);
           EXPECT_GT(each.score.count, 0);
+          EXPECT_EQ(each.gradient_norm.has_value(), measures);
         }
         return absl::OkStatus();
       }));
@@ -136,6 +143,20 @@ TEST(HostWaitsTest, NoneWithinAStep) {
     }
   }
   std::cout << cells << " cells of layouts and techniques\n";
+}
+
+// It is read with the score, where there are gradients.
+TEST(HostWaitsTest, NoneForTheNormOfGradients) {
+  for (const LabLayout& layout : Layouts()) {
+    SCOPED_TRACE(layout.name);
+    const auto waits =
+        WaitsOf(layout, "gpt_tiny_tied", nullptr, /*measures=*/true);
+    ASSERT_TRUE(waits.ok()) << waits.status();
+    EXPECT_THAT(waits->steps, IsEmpty());
+    EXPECT_THAT(
+        waits->reading,
+        ElementsAre(Pair("copy to the host", layout.ranks() * layout.devices)));
+  }
 }
 
 }  // namespace

@@ -109,6 +109,7 @@ JobDescription DescribeJob(const Job& job) {
   }
   const SettingValues given = Describe(job.options);
   JobDescription description = {resolved, resolved};
+  description.all.push_back({"flops_per_sample", job.flops.per_sample()});
   Append(given, &description.all);
   Append(job.options.show_settings ? given
                                    : Differing(given, Describe(TrainOptions())),

@@ -20,6 +20,7 @@
 #include "core/mesh/mesh.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/job/data.h"
+#include "tools/trainer/job/flops.h"
 #include "tools/trainer/job/transformer.h"
 #include "tools/trainer/settings/options.h"
 
@@ -36,6 +37,7 @@ struct Job {
   std::unique_ptr<JobKernels> kernels;  // null: by a fixed rule
   JobData data;
   std::optional<Transformer> transformer;  // none: another kind of model
+  JobFlops flops;                          // where it speaks
   std::unique_ptr<Strategy> strategy;
   std::string partition;  // where the model was cut, for a person
 

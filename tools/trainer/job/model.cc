@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -22,6 +23,8 @@ namespace {
 // A data set that suits the model, where the given one holds the other kind of
 // samples; empty: that would be no remedy.
 std::string FittingDataset(const ModelOptions& model) {
+  // A user's maker is shown the data's samples alone.
+  if (absl::c_linear_search(RegisteredModels(), model.name)) return "";
   ModelOptions other = model;
   other.tokens = !model.tokens;
   other.input_shape =

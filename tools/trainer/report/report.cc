@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -24,13 +23,6 @@ Json EventOf(const char* name) {
   const std::chrono::duration<double> now =
       std::chrono::system_clock::now().time_since_epoch();
   return {{"event", name}, {"time", now.count()}};
-}
-
-// "1:02:03".
-std::string Clock(double seconds) {
-  const auto whole = static_cast<int64_t>(std::ceil(seconds));
-  return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60,
-                         whole % 60);
 }
 
 // "none", or "copy to the host: 1.00, event: 0.25".
@@ -93,46 +85,9 @@ void Report::EndProgress() { progress_.reset(); }
 
 absl::Status Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
   if (silent()) return absl::OkStatus();
-  std::string added;
-  Json losses = Json::object();
-  for (const auto& [name, mean] : step.auxiliary_losses) {
-    absl::StrAppendFormat(&added, "  %s %.4g", name, mean);
-    losses[name] = mean;
-  }
-  for (const auto& [name, sum] : step.sums) {
-    absl::StrAppendFormat(&added, "  %s %.6g", name, sum);
-  }
-  const bool is_text = step.tokens_per_s > 0;
-  if (is_text) {
-    absl::StrAppendFormat(&added, "  perplexity %.4g",
-                          std::exp(step.score.loss()));
-  }
-  Say(absl::StrFormat(
-      "epoch %d  step %*d/%d  loss %.4f%s  accuracy %5.2f %%  lr %.3g  "
-      "%.0f %s/s  %.1f ms  %s left  %.0f MiB",
-      step.epoch, static_cast<int>(absl::StrCat(steps_in_all).size()),
-      step.step, steps_in_all, step.score.loss(), added,
-      100 * step.score.accuracy(), step.learning_rate,
-      is_text ? step.tokens_per_s : step.samples_per_s,
-      is_text ? "tokens" : "samples", step.step_ms, Clock(step.left_s),
-      step.rss_mib));
+  Say(LineOf(step, steps_in_all));
   Json event = EventOf("step");
-  event.update({{"epoch", step.epoch},
-                {"step", step.step},
-                {"loss", step.score.loss()},
-                {"accuracy", step.score.accuracy()},
-                {"learning_rate", step.learning_rate},
-                {"samples_per_s", step.samples_per_s},
-                {"step_ms", step.step_ms},
-                {"left_s", step.left_s},
-                {"rss_mib", step.rss_mib}});
-  if (is_text) {
-    event["tokens_per_s"] = step.tokens_per_s;
-    event["perplexity"] = std::exp(step.score.loss());
-  }
-  if (!losses.empty()) event["auxiliary_losses"] = losses;
-  if (!step.sums.empty()) event["sums"] = step.sums;
-  if (step.loss_scale > 0) event["loss_scale"] = step.loss_scale;
+  event.update(FieldsOf(step));
   return metrics_->Write(event);
 }
 

@@ -16,25 +16,10 @@
 #include "core/model/batch.h"
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/progress.h"
+#include "tools/trainer/report/step_report.h"
 #include "tools/trainer/settings/setting.h"
 
 namespace tandem {
-
-struct StepReport {
-  int64_t epoch = 0;  // from 1
-  int64_t step = 0;   // of the job, from 1
-  Score score;        // of the steps since the last report
-  std::map<std::string, double>
-      auxiliary_losses;                // see Strategy::AuxiliaryLosses
-  std::map<std::string, double> sums;  // NamedSums, since the last report
-  double learning_rate = 0;
-  double samples_per_s = 0;
-  double tokens_per_s = 0;  // 0: samples are no text
-  double step_ms = 0;       // mean since the last report
-  double left_s = 0;        // what the steps that are left will take, by that
-  double rss_mib = 0;       // memory that this process holds
-  double loss_scale = 0;    // from the next step on; 0: it is not scaled
-};
 
 // A step that changed nothing, because a gradient was not finite.
 struct SkippedStepReport {
