@@ -52,7 +52,8 @@ DatasetOrError MakeTokens(const DatasetOptions& options) {
 
 DatasetOrError OpenTokens(const DatasetOptions& options) {
   return OpenTokenSequences(
-      {options.data_dir, options.split, options.context, options.vocabulary});
+      {options.data_dir, options.split, options.context, options.vocabulary,
+       options.document_masks, options.end_of_text});
 }
 
 struct Entry {

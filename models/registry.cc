@@ -94,13 +94,17 @@ absl::StatusOr<LayerSpecs> MakeGpt(const ModelOptions& options) {
         "model ", options.name,
         " has no kv_heads and no ffn_width of its own: these are the Llamas'"));
   }
-  return Gpt(WithSizes(gpt, sizes));
+  GptOptions sized = WithSizes(gpt, sizes);
+  sized.document_masks = options.document_masks;
+  return Gpt(sized);
 }
 
 absl::StatusOr<LayerSpecs> MakeLlama(const ModelOptions& options) {
   const LlamaOptions llama = *LlamaSize(options.name);
   TANDEM_RETURN_IF_ERROR(CheckTokens(options, llama.context, llama.vocabulary));
-  return Llama(WithSizes(llama, options.sizes));
+  LlamaOptions sized = WithSizes(llama, options.sizes);
+  sized.document_masks = options.document_masks;
+  return Llama(sized);
 }
 
 absl::StatusOr<LayerSpecs> MakeVit(const ModelOptions& options) {

@@ -12,11 +12,11 @@
 #include "models/decoding/cached_attention.h"
 #include "models/decoding/decoding_scope.h"
 #include "models/functions/bias_gelu_function.h"
-#include "models/functions/causal_attention_function.h"
+#include "models/functions/document_attention_function.h"
 #include "models/functions/embedding_function.h"
 #include "models/functions/linear_function.h"
 #include "models/layers/layer_norm.h"
-#include "models/layers/module_layer.h"
+#include "models/layers/packed_layer.h"
 
 namespace tandem {
 namespace {
@@ -57,12 +57,12 @@ class Attention : public nn::Module {
         c_proj_(register_module("c_proj",
                                 std::make_shared<Conv1D>(width, width))) {}
 
-  at::Tensor forward(const at::Tensor& x) {
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& begins) {
     const at::Tensor qkv = c_attn_->forward(x);
     KvCache* const cache = DecodingScope::Current();
-    return c_proj_->forward(cache == nullptr
-                                ? CausalAttentionFunction(qkv, heads_)
-                                : Continue(qkv, *cache));
+    return c_proj_->forward(
+        cache == nullptr ? DocumentAttentionFunction(qkv, heads_, begins)
+                         : Continue(qkv, *cache));
   }
 
  private:
@@ -108,8 +108,8 @@ class Block : public nn::Module {
         ln_2_(register_module("ln_2", std::make_shared<LayerNorm>(width))),
         mlp_(register_module("mlp", std::make_shared<Mlp>(width))) {}
 
-  at::Tensor forward(const at::Tensor& input) {
-    const at::Tensor x = input + attn_->forward(ln_1_->forward(input));
+  at::Tensor forward(const at::Tensor& input, const at::Tensor& begins = {}) {
+    const at::Tensor x = input + attn_->forward(ln_1_->forward(input), begins);
     return x + mlp_->forward(ln_2_->forward(x));
   }
 
@@ -125,7 +125,10 @@ class PositionEmbedding : public nn::Module {
   PositionEmbedding(int64_t context, int64_t width)
       : weight_(register_parameter("weight", at::empty({context, width}))) {}
 
-  at::Tensor forward(const at::Tensor& x) {
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& begins = {}) {
+    if (begins.defined()) {
+      return x + EmbeddingFunction(PositionsWithin(begins), weight_);
+    }
     const int64_t past = DecodingScope::Past();
     const at::Tensor positions =
         at::arange(past, past + x.size(1), x.options().dtype(at::kLong));
@@ -152,15 +155,16 @@ InitialRule GptInitialValues(int64_t blocks) {
 }
 
 LayerSpec GptPositionEmbedding(const std::string& name, int64_t context,
-                               int64_t width, const InitialRule& rule) {
-  return ModuleLayer<PositionEmbedding>(
+                               int64_t width, const InitialRule& rule,
+                               bool document_masks) {
+  return PackedLayer<PositionEmbedding>(
       name, "GPT2PositionEmbedding",
-      [=] { return std::make_shared<PositionEmbedding>(context, width); },
-      rule);
+      [=] { return std::make_shared<PositionEmbedding>(context, width); }, rule,
+      document_masks);
 }
 
 LayerSpec GptBlock(const std::string& name, int64_t width, int64_t heads,
-                   const InitialRule& rule) {
+                   const InitialRule& rule, bool document_masks) {
   const auto make = [=] {
     TORCH_CHECK_VALUE(heads >= 1 && width % heads == 0, "block ", name,
                       " of width ", width, " and ", heads,
@@ -168,7 +172,7 @@ LayerSpec GptBlock(const std::string& name, int64_t width, int64_t heads,
                       "divide it");
     return std::make_shared<Block>(width, heads);
   };
-  return ModuleLayer<Block>(name, "GPT2Block", make, rule);
+  return PackedLayer<Block>(name, "GPT2Block", make, rule, document_masks);
 }
 
 }  // namespace tandem

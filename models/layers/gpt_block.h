@@ -16,15 +16,20 @@ InitialRule GptInitialValues(int64_t blocks);
 
 // Adds to each token the embedding of its position.
 // [n, tokens, width], tokens <= context -> [n, tokens, width]
+//
+// With `document_masks` this layer and the block read where documents begin
+// (core/model/documents.h): positions begin anew with each, and attention keeps
+// within them.
 LayerSpec GptPositionEmbedding(const std::string& name, int64_t context,
-                               int64_t width, const InitialRule& rule);
+                               int64_t width, const InitialRule& rule,
+                               bool document_masks = false);
 
 // x + attn(ln_1(x)), then x + mlp(ln_2(x)); attention is causal. State names:
 // ln_1.*, attn.c_attn.*, attn.c_proj.*, ln_2.*, mlp.c_fc.*, mlp.c_proj.*.
 // [n, tokens, width] -> [n, tokens, width]. Making it throws c10::ValueError
 // where heads do not divide the width.
 LayerSpec GptBlock(const std::string& name, int64_t width, int64_t heads,
-                   const InitialRule& rule);
+                   const InitialRule& rule, bool document_masks = false);
 
 }  // namespace tandem
 

@@ -40,10 +40,11 @@ absl::StatusOr<LayerSpecs> Gpt(const GptOptions& options) {
   LayerSpecs specs = {TokenEmbeddingLayer("transformer.wte", options.vocabulary,
                                           options.width, rule),
                       GptPositionEmbedding("transformer.wpe", options.context,
-                                           options.width, rule)};
+                                           options.width, rule,
+                                           options.document_masks)};
   for (int64_t i = 0; i < options.layers; ++i) {
     specs.push_back(GptBlock(absl::StrCat("transformer.h.", i), options.width,
-                             options.heads, rule));
+                             options.heads, rule, options.document_masks));
   }
   specs.push_back(LayerNormLayer("transformer.ln_f", options.width));
   if (options.ties_lm_head) {

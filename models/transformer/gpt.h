@@ -26,6 +26,9 @@ struct GptOptions {
   int64_t context = 128;
   int64_t vocabulary = 256;
   bool ties_lm_head = false;  // lm_head.weight is transformer.wte.weight
+  // Samples are documents side by side, and a batch says where they begin
+  // (core/model/documents.h).
+  bool document_masks = false;
 };
 
 // Initial values are GPT-2's: weights and embeddings N(0, 0.02), those of the

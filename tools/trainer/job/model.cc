@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
+#include "core/model/documents.h"
 #include "models/channels_last.h"
 #include "models/chunked_loss.h"
 #include "models/classification_loss.h"
@@ -42,11 +44,13 @@ absl::StatusOr<LayerSpecs> ForLoss(const TrainOptions& options,
 }
 
 absl::StatusOr<LayerSpecs> LayersOfFolder(const std::string& folder,
-                                          const TransformerOptions& model,
+                                          TransformerOptions model,
+                                          bool document_masks,
                                           const Dataset& data) {
   const std::vector<int64_t> shape = data.input_shape();
   if (data.tokens() && shape.size() == 1 && shape[0] <= ContextOf(model) &&
       data.classes() <= VocabularyOf(model)) {
+    std::visit([&](auto& its) { its.document_masks = document_masks; }, model);
     return LayersOf(model);
   }
   return absl::InvalidArgumentError(absl::StrCat(
@@ -65,7 +69,8 @@ absl::StatusOr<LayerSpecs> LayersOf(
   if (transformer.has_value() && transformer->from_folder) {
     TANDEM_ASSIGN_OR_RETURN(
         LayerSpecs specs,
-        LayersOfFolder(options.init_from, transformer->model, data));
+        LayersOfFolder(options.init_from, transformer->model,
+                       options.document_masks, data));
     return ForLoss(options, /*is_transformer=*/true, std::move(specs));
   }
   ModelOptions model;
@@ -74,6 +79,7 @@ absl::StatusOr<LayerSpecs> LayersOf(
   model.classes = data.classes();
   model.tokens = data.tokens();
   model.sizes = SizesOf(options);
+  model.document_masks = options.document_masks;
   absl::StatusOr<LayerSpecs> specs = MakeModel(model);
   if (specs.ok()) {
     if (options.devices.channels_last) {
@@ -89,11 +95,15 @@ absl::StatusOr<LayerSpecs> LayersOf(
 }
 
 LossFunction LossOf(const TrainOptions& options) {
+  std::optional<int64_t> ignored;
+  if (options.document_masks) ignored = kNoTarget;
   if (options.loss_chunk > 0) {
-    return ChunkedCrossEntropy(kHeadWeight, options.loss_chunk);
+    return ChunkedCrossEntropy(kHeadWeight, options.loss_chunk, ignored);
   }
-  return options.z_loss > 0 ? WithZLoss(CrossEntropy, options.z_loss)
-                            : LossFunction::OfAnyPrecision(CrossEntropy);
+  const LossFunction plain = ignored
+                                 ? CrossEntropyIgnoring(*ignored)
+                                 : LossFunction::OfAnyPrecision(CrossEntropy);
+  return options.z_loss > 0 ? WithZLoss(plain, options.z_loss) : plain;
 }
 
 }  // namespace tandem
