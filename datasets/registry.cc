@@ -51,9 +51,9 @@ DatasetOrError MakeTokens(const DatasetOptions& options) {
 }
 
 DatasetOrError OpenTokens(const DatasetOptions& options) {
-  return OpenTokenSequences(
-      {options.data_dir, options.split, options.context, options.vocabulary,
-       options.document_masks, options.end_of_text});
+  return OpenTokenSequences({options.data_dir, options.split, options.context,
+                             options.vocabulary, options.document_masks,
+                             options.end_of_text});
 }
 
 struct Entry {

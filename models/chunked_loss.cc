@@ -63,8 +63,7 @@ absl::StatusOr<LayerSpecs> WithoutLogits(LayerSpecs specs) {
   return specs;
 }
 
-LossFunction ChunkedCrossEntropy(const std::string& head_weight,
-                                 int64_t chunk,
+LossFunction ChunkedCrossEntropy(const std::string& head_weight, int64_t chunk,
                                  std::optional<int64_t> ignore_index) {
   LossNames names;
   names.outputs = {head_weight};

@@ -96,6 +96,7 @@ absl::StatusOr<LayerSpecs> MakeGpt(const ModelOptions& options) {
   }
   GptOptions sized = WithSizes(gpt, sizes);
   sized.document_masks = options.document_masks;
+  sized.dropout = options.dropout;
   return Gpt(sized);
 }
 
@@ -171,7 +172,10 @@ absl::Status CheckSizes(const ModelOptions& options) {
         absl::StrCat("model ", options.name, " is of one size, but ", name, " ",
                      size, " was given: these are transformers' sizes"));
   }
-  return absl::OkStatus();
+  if (options.dropout == 0 || GptSize(options.name)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("model ", options.name, " takes no dropout, but ",
+                   options.dropout, " was given: GPTs do"));
 }
 
 absl::Status CheckPositive(const ModelOptions& options) {

@@ -22,6 +22,7 @@ struct ModelOptions {
   bool tokens = false;  // inputs are token numbers (int64), else float32 values
   TransformerSizes sizes = {};
   bool document_masks = false;  // of a GPT or Llama: gpt.h
+  double dropout = 0;           // of a GPT
 };
 
 // cnn, gpt_tiny, mlp_deep, ..., in alphabetical order.

@@ -53,8 +53,7 @@ absl::StatusOr<std::vector<int64_t>> Ended(const TokenFile& file,
                                            int64_t vocabulary, int64_t first,
                                            int64_t count) {
   std::vector<int64_t> tokens(static_cast<size_t>(count));
-  TANDEM_RETURN_IF_ERROR(
-      file.Read(first, vocabulary, absl::MakeSpan(tokens)));
+  TANDEM_RETURN_IF_ERROR(file.Read(first, vocabulary, absl::MakeSpan(tokens)));
   std::vector<int64_t> places;
   for (int64_t i = 0; i < count; ++i) {
     if (tokens[static_cast<size_t>(i)] == end_of_text) places.push_back(i + 1);
@@ -74,10 +73,9 @@ absl::Status CheckDocumentEnds(const TokenFile& file, const DocumentEnds& ends,
         "//tools:tokenize"));
   }
   if (file.documents() > 0 && ends.end_of_text) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file.path(), " lists its ", file.documents(),
-                     " documents, so leave the end_of_text ",
-                     *ends.end_of_text, " out"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        file.path(), " lists its ", file.documents(),
+        " documents, so leave the end_of_text ", *ends.end_of_text, " out"));
   }
   if (!ends.end_of_text ||
       (*ends.end_of_text >= 0 && *ends.end_of_text < vocabulary)) {

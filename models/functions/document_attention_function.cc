@@ -40,7 +40,8 @@ at::Tensor EachAlone(const at::Tensor& qkv, int64_t heads,
   return at::cat(documents).unflatten(0, {qkv.size(0), qkv.size(1)});
 }
 
-// [n, 1, tokens, tokens]: whether the query of a row sees the key of a column.
+}  // namespace
+
 at::Tensor SeenKeys(const at::Tensor& begins) {
   const int64_t tokens = begins.size(1);
   const at::Tensor places = at::arange(tokens, begins.options());
@@ -51,8 +52,6 @@ at::Tensor SeenKeys(const at::Tensor& begins) {
       .logical_and(earlier)
       .unsqueeze(1);
 }
-
-}  // namespace
 
 at::Tensor MaskedAttention(const at::Tensor& qkv, int64_t heads,
                            const at::Tensor& begins) {

@@ -22,6 +22,9 @@ namespace tandem {
 at::Tensor DocumentAttentionFunction(const at::Tensor& qkv, int64_t heads,
                                      const at::Tensor& begins);
 
+// [n, 1, tokens, tokens]: whether the query of a row sees the key of a column.
+at::Tensor SeenKeys(const at::Tensor& begins);
+
 // The second way, on any device.
 at::Tensor MaskedAttention(const at::Tensor& qkv, int64_t heads,
                            const at::Tensor& begins);

@@ -107,8 +107,7 @@ TEST(TokenSequencesTest, DocumentsAreToldApart) {
   ASSERT_TRUE(data.ok()) << data.status();
   auto batch = (*data)->Get({1, 0});
   ASSERT_TRUE(batch.ok()) << batch.status();
-  EXPECT_THAT(Values(batch->inputs),
-              ElementsAre(5, 6, 7, 8, 9, 0, 1, 2, 3, 4));
+  EXPECT_THAT(Values(batch->inputs), ElementsAre(5, 6, 7, 8, 9, 0, 1, 2, 3, 4));
   EXPECT_THAT(Values(batch->targets),
               ElementsAre(6, kNoTarget, 8, 9, 10, 1, 2, 3, 4, 5));
   EXPECT_THAT(Values(batch->further_inputs.at(kDocumentBegins).toTensor()),
@@ -131,8 +130,7 @@ TEST(TokenSequencesTest, OnlyThePartsOfDocumentsThatAreWantedAreThere) {
   EXPECT_FALSE(inputs->targets.defined());
   const auto targets = data->Get({1}, {/*inputs=*/false, /*targets=*/true});
   EXPECT_TRUE(targets->further_inputs.empty());
-  EXPECT_THAT(Values(targets->targets),
-              ElementsAre(6, kNoTarget, 8, 9, 10));
+  EXPECT_THAT(Values(targets->targets), ElementsAre(6, kNoTarget, 8, 9, 10));
 }
 
 TEST(TokenSequencesTest, DocumentsThatCannotBeToldApartAreRefused) {

@@ -115,8 +115,7 @@ TEST(TokensTest, DocumentsAreLearntEachByItself) {
   const auto last_loss = [](const Events& events) {
     return EventsOf(events, "eval").back()["loss"].get<double>();
   };
-  const Events apart =
-      RunJobForEvents(WordsJob(folder, {"--max_steps=40"}));
+  const Events apart = RunJobForEvents(WordsJob(folder, {"--max_steps=40"}));
   const Events mixed =
       RunJobForEvents(Job(folder, {"--context=48", "--max_steps=40"}));
   // A fifth of the letters begin a word, and none can tell which.
@@ -127,10 +126,10 @@ TEST(TokensTest, DocumentsAreLearntEachByItself) {
 
 TEST(TokensTest, DocumentsHaveTheSameBitsInEveryLayout) {
   const std::string folder = NewText("document_layouts");
-  for (const std::string& model : {"gpt_tiny", "llama_tiny"}) {
+  for (const std::string model : {"gpt_tiny", "llama_tiny"}) {
     const Flags job =
-        WordsJob(folder, {"--model=" + model, "--max_steps=3",
-                          "--reproducible", "--microbatch_size=4"});
+        WordsJob(folder, {"--model=" + model, "--max_steps=3", "--reproducible",
+                          "--microbatch_size=4"});
     const std::string one = Fingerprint(RunJobForEvents(job));
     for (const Flags& layout : std::vector<Flags>{
              {"--nproc_per_node=2"},

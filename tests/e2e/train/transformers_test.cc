@@ -90,5 +90,18 @@ TEST(TransformersTest, WhatDoesNotFitIsRefused) {
   }
 }
 
+// Draws are a function of the sample, whoever computes it and however often.
+TEST(TransformersTest, DropoutDropsTheSameInEveryLayout) {
+  const Flags job = Job("gpt_tiny", {"--dropout=0.2", "--reproducible",
+                                     "--microbatch_size=2", "--max_steps=2"});
+  const std::string one = Fingerprint(RunJobForEvents(job));
+  EXPECT_NE(Fingerprint(RunJobForEvents(Joined(job, {"--dropout=0"}))), one);
+  for (const Flags& layout : std::vector<Flags>{
+           {"--nproc_per_node=2", "--checkpoint_every=2"},
+           {"--nproc_per_node=2", "--pipe=2", "--schedule=zb_h1"}}) {
+    EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, layout))), one);
+  }
+}
+
 }  // namespace
 }  // namespace tandem

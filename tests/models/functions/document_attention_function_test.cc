@@ -48,9 +48,9 @@ using Attention = at::Tensor (*)(const at::Tensor& qkv, int64_t heads,
 TEST(DocumentAttentionFunctionTest, IsThatOfEachDocumentAlone) {
   for (const Attention attention :
        {DocumentAttentionFunction, MaskedAttention}) {
-    const at::Tensor packed = at::randn({2, kTokens, 3 * kHeads * 4},
-                                        at::kDouble)
-                                  .set_requires_grad(true);
+    const at::Tensor packed =
+        at::randn({2, kTokens, 3 * kHeads * 4}, at::kDouble)
+            .set_requires_grad(true);
     const at::Tensor alone = packed.detach().clone().set_requires_grad(true);
     const at::Tensor y = attention(packed, kHeads, Begins());
     const at::Tensor expected = EachAlone(alone);
@@ -68,9 +68,9 @@ TEST(DocumentAttentionFunctionTest, EveryDtypeKeepsWithinDocuments) {
     at::Tensor qkv = at::randn({2, kTokens, 3 * kHeads * 4}).to(dtype);
     const at::Tensor before = DocumentAttentionFunction(qkv, kHeads, Begins());
     EXPECT_EQ(before.scalar_type(), dtype);
-    EXPECT_LT(Difference(before.to(at::kDouble),
-                         EachAlone(qkv.to(at::kDouble))),
-              dtype == at::kFloat ? 1e-5 : 5e-2);
+    EXPECT_LT(
+        Difference(before.to(at::kDouble), EachAlone(qkv.to(at::kDouble))),
+        dtype == at::kFloat ? 1e-5 : 5e-2);
     qkv.select(1, 1).add_(1);  // seen by the first two documents' own alone
     const at::Tensor after = DocumentAttentionFunction(qkv, kHeads, Begins());
     EXPECT_TRUE(after[0].narrow(0, 2, 7).equal(before[0].narrow(0, 2, 7)));
@@ -90,11 +90,12 @@ TEST(DocumentAttentionFunctionTest, GroupsOfHeadsKeepWithinDocuments) {
     };
     return GroupedAttentionFunction(part(q), part(k), part(v));
   };
-  EXPECT_LT(Difference(y, at::cat({at::cat({alone(0, 0, 2), alone(0, 2, 1),
-                                            alone(0, 3, 6)},
-                                           1),
-                                   alone(1, 0, 9)})),
-            1e-12);
+  EXPECT_LT(
+      Difference(
+          y,
+          at::cat({at::cat({alone(0, 0, 2), alone(0, 2, 1), alone(0, 3, 6)}, 1),
+                   alone(1, 0, 9)})),
+      1e-12);
 }
 
 TEST(DocumentAttentionFunctionTest, WholeSamplesAndNoneAreDocuments) {

@@ -83,9 +83,8 @@ at::Tensor EachAlone(const LayerList& layers, const at::Tensor& inputs) {
   std::vector<at::Tensor> rows;
   for (int64_t row = 0; row < 2; ++row) {
     std::vector<at::Tensor> logits;
-    for (const auto& document :
-         inputs.narrow(0, row, 1)
-             .split_with_sizes(Documents()[static_cast<size_t>(row)], 1)) {
+    for (const auto& document : inputs.narrow(0, row, 1).split_with_sizes(
+             Documents()[static_cast<size_t>(row)], 1)) {
       logits.push_back(Forward(layers, document));
     }
     rows.push_back(at::cat(logits, 1));
@@ -149,9 +148,9 @@ TEST_P(DocumentMasksTest, LossInChunksIsTheSame) {
   expected.backward();
 
   const LayerList layers = InDoubles(*WithoutLogits(GetParam()(true)));
-  const auto [x, left] = ForwardWithSkips(
-      layers, samples.inputs, {{kDocumentBegins, samples.begins}},
-      {"lm_head.weight"});
+  const auto [x, left] =
+      ForwardWithSkips(layers, samples.inputs,
+                       {{kDocumentBegins, samples.begins}}, {"lm_head.weight"});
   const LossFunction loss =
       ChunkedCrossEntropy("lm_head.weight", /*chunk=*/5, kNoTarget);
   EXPECT_EQ(loss.weight()(samples.targets), 24 - 5);

@@ -45,8 +45,16 @@ absl::StatusOr<LayerSpecs> ForLoss(const TrainOptions& options,
 
 absl::StatusOr<LayerSpecs> LayersOfFolder(const std::string& folder,
                                           TransformerOptions model,
-                                          bool document_masks,
+                                          const TrainOptions& options,
                                           const Dataset& data) {
+  const bool document_masks = options.document_masks;
+  if (auto* const gpt = std::get_if<GptOptions>(&model)) {
+    gpt->dropout = options.dropout;
+  } else if (options.dropout > 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--init_from=", folder,
+                                                   " is a Llama, which has no "
+                                                   "--dropout: leave it out"));
+  }
   const std::vector<int64_t> shape = data.input_shape();
   if (data.tokens() && shape.size() == 1 && shape[0] <= ContextOf(model) &&
       data.classes() <= VocabularyOf(model)) {
@@ -69,8 +77,7 @@ absl::StatusOr<LayerSpecs> LayersOf(
   if (transformer.has_value() && transformer->from_folder) {
     TANDEM_ASSIGN_OR_RETURN(
         LayerSpecs specs,
-        LayersOfFolder(options.init_from, transformer->model,
-                       options.document_masks, data));
+        LayersOfFolder(options.init_from, transformer->model, options, data));
     return ForLoss(options, /*is_transformer=*/true, std::move(specs));
   }
   ModelOptions model;
@@ -80,6 +87,7 @@ absl::StatusOr<LayerSpecs> LayersOf(
   model.tokens = data.tokens();
   model.sizes = SizesOf(options);
   model.document_masks = options.document_masks;
+  model.dropout = options.dropout;
   absl::StatusOr<LayerSpecs> specs = MakeModel(model);
   if (specs.ok()) {
     if (options.devices.channels_last) {
