@@ -45,7 +45,8 @@ constexpr char kUsage[] =
     "  bench_tokenize --input=book.txt --tokenizer=MODEL/tokenizer.json\n";
 
 constexpr char kAdvice[] =
-    "\nPython's side needs: pip install tokenizers tiktoken sentencepiece; "
+    "\nPython's side needs: pip install tokenizers tiktoken "
+    "'sentencepiece<0.2'; "
     "--python=PATH, or TANDEM_PEER_PYTHON, says which Python";
 
 absl::StatusOr<std::string> InputFromFlag() {
@@ -101,7 +102,13 @@ absl::Status Run(const std::string& folder) {
   }
   TANDEM_RETURN_IF_ERROR(results.status());
   absl::PrintF("%s", TokenizerTable(*results));
-  return WriteJson(absl::GetFlag(FLAGS_json), TokenizerJson(*results));
+  TANDEM_RETURN_IF_ERROR(
+      WriteJson(absl::GetFlag(FLAGS_json), TokenizerJson(*results)));
+  for (const TokenizerResult& each : *results) {
+    if (each.failure.empty()) continue;
+    return absl::InternalError("some tokens are not the same");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace

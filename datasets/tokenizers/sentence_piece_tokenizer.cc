@@ -13,6 +13,11 @@
 #include "datasets/tokenizers/read_file.h"
 #include "datasets/tokenizers/sentence_piece/model_check.h"
 
+// Of the library, in a header that comes with its sources alone.
+namespace sentencepiece::logging {
+void SetMinLogLevel(int level);
+}  // namespace sentencepiece::logging
+
 namespace tandem {
 namespace {
 
@@ -98,6 +103,9 @@ class SentencePieceTokenizer : public Tokenizer {
 absl::StatusOr<std::unique_ptr<const Processor>> Load(
     const std::string& contents) {
   TANDEM_RETURN_IF_ERROR(CheckSentencePiece(contents));
+  // What it says besides is of no use to a user, and goes to stderr.
+  constexpr int kFatal = 3;
+  sentencepiece::logging::SetMinLogLevel(kFatal);
   auto model = std::make_unique<Processor>();
   try {
     const auto status = model->LoadFromSerializedProto(contents);

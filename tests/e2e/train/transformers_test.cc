@@ -82,6 +82,7 @@ TEST(TransformersTest, WhatDoesNotFitIsRefused) {
             "use --strategy=ddp"},
            {{"--model=cnn", "--loss_chunk=8", "--save_dir="},
             "is for GPTs and Llamas"},
+           {Job("llama_tiny", {"--dropout=0.1"}), "takes no dropout"},
            {{"--model=cnn", "--layers=8", "--save_dir="},
             "model cnn is of one size"}}) {
     const ProgramResult result = RunProgram(kTrain, refusal.flags);

@@ -79,15 +79,30 @@ TEST(ModelFolderTest, GoesOnAsTransformersLogitsSay) {
   }
 }
 
-// A folder with a tokenizer of its own: letters from 'A' on.
+// The characters of byte-level BPE, by byte: visible ones are their own.
+std::string CharacterOf(int byte, int& others) {
+  const bool visible =
+      (byte >= 33 && byte < 127) || (byte >= 161 && byte < 256 && byte != 173);
+  const int character = visible ? byte : 256 + others++;
+  if (character < 128) return std::string(1, static_cast<char>(character));
+  return {static_cast<char>(0xc0 | character >> 6),
+          static_cast<char>(0x80 | (character & 0x3f))};
+}
+
+// A folder with a tokenizer of its own: letters from 'A' on, and then all else.
 std::string WithTokenizer(const std::string& name) {
   const fs::path folder = fs::path(testing::TempDir()) / "with_tokenizer";
   fs::remove_all(folder);
   fs::copy(Given(name), folder);
   nlohmann::json tokenizer;
   tokenizer["model"] = {{"type", "BPE"}, {"merges", nlohmann::json::array()}};
-  for (int i = 0; i < kVocabulary; ++i) {
-    tokenizer["model"]["vocab"][std::string(1, static_cast<char>('A' + i))] = i;
+  int others = 0;
+  int next = kVocabulary;
+  for (int byte = 0; byte < 256; ++byte) {
+    const int letter = byte - 'A';
+    const bool known = letter >= 0 && letter < kVocabulary;
+    tokenizer["model"]["vocab"][CharacterOf(byte, others)] =
+        known ? letter : next++;
   }
   tokenizer["pre_tokenizer"] = {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
@@ -129,7 +144,8 @@ TEST(ModelFolderTest, WhatIsWrongIsSaid) {
   EXPECT_THAT(error(gpt, "--model=gpt2"), HasSubstr("leave --model, --layers"));
   EXPECT_THAT(error(gpt, "--layers=3"), HasSubstr("config.json says"));
   EXPECT_THAT(error(gpt, "--dtype=int8"), HasSubstr("--dtype=int8: expected"));
-  EXPECT_THAT(error(gpt, "--device=tpu"), HasSubstr("--device=tpu"));
+  EXPECT_THAT(error(gpt, "--device=tpu"),
+              HasSubstr("the device tpu is not known"));
   const fs::path empty = fs::path(testing::TempDir()) / "empty";
   fs::create_directories(empty);
   fs::copy_file(fs::path(gpt) / "config.json", empty / "config.json",

@@ -20,7 +20,13 @@ std::string MegabytesPerSecond(const TokenizerResult& result,
 std::string TokenizerTable(const std::vector<TokenizerResult>& results) {
   std::vector<std::vector<std::string>> rows = {
       {"tokenizer", "beside", "tokens", "MB/s", "its MB/s", "ratio", "range"}};
+  std::string failures;
   for (const TokenizerResult& each : results) {
+    if (!each.failure.empty()) {
+      absl::StrAppendFormat(&failures, "%s was not timed: %s\n", each.name,
+                            each.failure);
+      continue;
+    }
     const Ratio ratio = RatioOf(each.peer_ms, each.ours_ms);
     rows.push_back({each.name, each.peer, absl::StrFormat("%d", each.tokens),
                     MegabytesPerSecond(each, each.ours_ms),
@@ -28,12 +34,18 @@ std::string TokenizerTable(const std::vector<TokenizerResult>& results) {
                     absl::StrFormat("%.2f", ratio.ratio),
                     absl::StrFormat("%.2f to %.2f", ratio.min, ratio.max)});
   }
-  return TextTable(rows);
+  return TextTable(rows) + failures;
 }
 
 json TokenizerJson(const std::vector<TokenizerResult>& results) {
   json cases = json::array();
+  json failures = json::array();
   for (const TokenizerResult& each : results) {
+    if (!each.failure.empty()) {
+      failures.push_back(
+          {{"name", each.name}, {"peer", each.peer}, {"reason", each.failure}});
+      continue;
+    }
     const Ratio ratio = RatioOf(each.peer_ms, each.ours_ms);
     cases.push_back({{"name", each.name},
                      {"peer", each.peer},
@@ -45,7 +57,7 @@ json TokenizerJson(const std::vector<TokenizerResult>& results) {
                      {"ratio_min", ratio.min},
                      {"ratio_max", ratio.max}});
   }
-  return {{"cases", cases}};
+  return {{"cases", cases}, {"failures", failures}};
 }
 
 }  // namespace tandem

@@ -29,6 +29,8 @@ struct TokenizerBench {
 struct TokenizerResult {
   std::string name;  // "gpt2"
   std::string peer;  // "tokenizers 0.23.3"
+  // Why nothing was timed: the tokens are not the same. Empty: it was.
+  std::string failure;
   int64_t bytes = 0;
   int64_t tokens = 0;
   std::vector<double> ours_ms;
@@ -36,9 +38,9 @@ struct TokenizerResult {
 };
 
 // Each tokenizer beside each library that has it. A round takes a tenth of a
-// second and more on each side; who begins changes. Internal where the tokens
-// are not the same, before anything is timed; else the errors of tokenizers and
-// of Side. Binds the calling thread to the peer's core.
+// second and more on each side; who begins changes. Tokens that are not the
+// same are not timed. The errors of tokenizers and of Side. Binds the calling
+// thread to the peer's core.
 absl::StatusOr<std::vector<TokenizerResult>> CompareTokenizers(
     const TokenizerBench& bench);
 

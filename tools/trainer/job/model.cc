@@ -43,26 +43,36 @@ absl::StatusOr<LayerSpecs> ForLoss(const TrainOptions& options,
       " is for GPTs and Llamas, but --model=", options.model, " was given"));
 }
 
-absl::StatusOr<LayerSpecs> LayersOfFolder(const std::string& folder,
-                                          TransformerOptions model,
+// With what config.json leaves to the job.
+absl::StatusOr<TransformerOptions> ToTrain(TransformerOptions model,
+                                           const TrainOptions& options) {
+  std::visit([&](auto& its) { its.document_masks = options.document_masks; },
+             model);
+  if (options.dropout == 0) return model;
+  auto* const gpt = std::get_if<GptOptions>(&model);
+  if (gpt == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--init_from=", options.init_from,
+                     " is a Llama, which has no dropout, "
+                     "but --dropout=",
+                     options.dropout, " was given: leave it out"));
+  }
+  gpt->dropout = options.dropout;
+  return model;
+}
+
+absl::StatusOr<LayerSpecs> LayersOfFolder(const TransformerOptions& model,
                                           const TrainOptions& options,
                                           const Dataset& data) {
-  const bool document_masks = options.document_masks;
-  if (auto* const gpt = std::get_if<GptOptions>(&model)) {
-    gpt->dropout = options.dropout;
-  } else if (options.dropout > 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--init_from=", folder,
-                                                   " is a Llama, which has no "
-                                                   "--dropout: leave it out"));
-  }
   const std::vector<int64_t> shape = data.input_shape();
   if (data.tokens() && shape.size() == 1 && shape[0] <= ContextOf(model) &&
       data.classes() <= VocabularyOf(model)) {
-    std::visit([&](auto& its) { its.document_masks = document_masks; }, model);
-    return LayersOf(model);
+    TANDEM_ASSIGN_OR_RETURN(const TransformerOptions trained,
+                            ToTrain(model, options));
+    return LayersOf(trained);
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "--init_from=", folder,
+      "--init_from=", options.init_from,
       ": its model takes token numbers [tokens], up to ", ContextOf(model),
       " of them (--context), from a vocabulary of up to ", VocabularyOf(model),
       " (--vocabulary), but the data's inputs are [",
@@ -75,9 +85,8 @@ absl::StatusOr<LayerSpecs> LayersOf(
     const TrainOptions& options, const std::optional<Transformer>& transformer,
     const Dataset& data) {
   if (transformer.has_value() && transformer->from_folder) {
-    TANDEM_ASSIGN_OR_RETURN(
-        LayerSpecs specs,
-        LayersOfFolder(options.init_from, transformer->model, options, data));
+    TANDEM_ASSIGN_OR_RETURN(LayerSpecs specs,
+                            LayersOfFolder(transformer->model, options, data));
     return ForLoss(options, /*is_transformer=*/true, std::move(specs));
   }
   ModelOptions model;

@@ -28,6 +28,18 @@ TEST(ReportTest, ATableHasMegabytesASecondAndTheirRatio) {
   EXPECT_THAT(table, HasSubstr("3.20  2.00 to 5.00"));
 }
 
+TEST(ReportTest, WhatFailedHasALineAndNoFigures) {
+  TokenizerResult failed = Result();
+  failed.failure = "3 tokens, but 4";
+  failed.ours_ms.clear();
+  failed.peer_ms.clear();
+  EXPECT_THAT(TokenizerTable({Result(), failed}),
+              HasSubstr("\ngpt2 was not timed: 3 tokens, but 4\n"));
+  const nlohmann::json figures = TokenizerJson({failed});
+  EXPECT_TRUE(figures["cases"].empty());
+  EXPECT_EQ(figures["failures"][0]["reason"], "3 tokens, but 4");
+}
+
 TEST(ReportTest, FiguresAreMedians) {
   const nlohmann::json figures = TokenizerJson({Result()});
   const nlohmann::json& first = figures["cases"][0];
