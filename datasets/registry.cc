@@ -53,8 +53,9 @@ DatasetOrError MakeTokens(const DatasetOptions& options) {
 }
 
 DatasetOrError OpenTokens(const DatasetOptions& options) {
-  return OpenTokenSequences(
-      {options.data_dir, options.split, options.context, options.vocabulary});
+  return OpenTokenSequences({options.data_dir, options.split, options.context,
+                             options.vocabulary, options.document_masks,
+                             options.end_of_text});
 }
 
 using Openers = std::map<std::string, DatasetOpener>;

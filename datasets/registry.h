@@ -36,6 +36,9 @@ struct DatasetOptions {
   // or as many as the files' format has (token_sequences.h).
   int64_t context = 128;
   int64_t vocabulary = 0;
+  // Of a text's tokens: token_sequences.h.
+  bool document_masks = false;
+  int64_t end_of_text = -1;
 };
 
 using DatasetOpener = std::function<absl::StatusOr<std::unique_ptr<Dataset>>(

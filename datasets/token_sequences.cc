@@ -1,14 +1,19 @@
 #include "datasets/token_sequences.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/model/documents.h"
 #include "datasets/check_indices.h"
+#include "datasets/tokens/documents.h"
 #include "datasets/tokens/token_file.h"
 
 namespace tandem {
@@ -16,8 +21,13 @@ namespace {
 
 class TokenSequences : public Dataset {
  public:
-  TokenSequences(TokenFile file, int64_t context, int64_t vocabulary)
-      : file_(std::move(file)), context_(context), vocabulary_(vocabulary) {}
+  // `ends`: how documents are told apart, where they are to be.
+  TokenSequences(TokenFile file, int64_t context, int64_t vocabulary,
+                 const std::optional<DocumentEnds>& ends)
+      : file_(std::move(file)),
+        context_(context),
+        vocabulary_(vocabulary),
+        ends_(ends) {}
 
   // The last one's last target is a token, too.
   int64_t size() const override { return (file_.size() - 1) / context_; }
@@ -36,6 +46,7 @@ class TokenSequences : public Dataset {
     if (parts.targets) {
       TANDEM_ASSIGN_OR_RETURN(batch.targets, Tokens(indices, /*shift=*/1));
     }
+    if (ends_) TANDEM_RETURN_IF_ERROR(TellApart(indices, parts, batch));
     return batch;
   }
 
@@ -54,10 +65,52 @@ class TokenSequences : public Dataset {
     return tokens;
   }
 
+  absl::Status TellApart(absl::Span<const int64_t> indices,
+                         const BatchParts& parts, Batch& batch) const {
+    at::Tensor begins =
+        at::zeros({parts.inputs ? batch.size : 0, context_}, at::kLong);
+    for (int64_t row = 0; row < batch.size; ++row) {
+      TANDEM_ASSIGN_OR_RETURN(
+          const std::vector<int64_t> places,
+          DocumentsWithin(file_, *ends_, vocabulary_,
+                          indices[static_cast<size_t>(row)] * context_,
+                          context_));
+      if (parts.inputs) FillBegins(places, begins[row]);
+      if (parts.targets) LeaveOutLast(places, batch.targets[row]);
+    }
+    if (parts.inputs) batch.further_inputs[kDocumentBegins] = begins;
+    return absl::OkStatus();
+  }
+
+  void FillBegins(const std::vector<int64_t>& places,
+                  const at::Tensor& row) const {
+    auto* begins = row.mutable_data_ptr<int64_t>();
+    for (const int64_t place : places) {
+      std::fill(begins + place, begins + context_, place);
+    }
+  }
+
+  static void LeaveOutLast(const std::vector<int64_t>& places,
+                           const at::Tensor& row) {
+    auto* targets = row.mutable_data_ptr<int64_t>();
+    for (const int64_t place : places) targets[place - 1] = kNoTarget;
+  }
+
   const TokenFile file_;
   const int64_t context_;
   const int64_t vocabulary_;
+  const std::optional<DocumentEnds> ends_;
 };
+
+absl::StatusOr<std::optional<DocumentEnds>> EndsOf(
+    const TokenSequencesOptions& options, const TokenFile& file,
+    int64_t vocabulary) {
+  if (!options.document_masks) return std::optional<DocumentEnds>();
+  DocumentEnds ends;
+  if (options.end_of_text >= 0) ends.end_of_text = options.end_of_text;
+  TANDEM_RETURN_IF_ERROR(CheckDocumentEnds(file, ends, vocabulary));
+  return ends;
+}
 
 }  // namespace
 
@@ -86,8 +139,10 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTokenSequences(
   }
   const int64_t vocabulary =
       options.vocabulary > 0 ? options.vocabulary : file.usual_vocabulary();
+  TANDEM_ASSIGN_OR_RETURN(const std::optional<DocumentEnds> ends,
+                          EndsOf(options, file, vocabulary));
   std::unique_ptr<Dataset> sequences = std::make_unique<TokenSequences>(
-      std::move(file), options.context, vocabulary);
+      std::move(file), options.context, vocabulary, ends);
   return sequences;
 }
 

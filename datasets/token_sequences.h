@@ -20,14 +20,25 @@ struct TokenSequencesOptions {
   int64_t context = 128;  // tokens of a sample
   // How many tokens there are; 0: as many as the files' format has.
   int64_t vocabulary = 0;
+  // Tells documents apart that lie side by side in a sample.
+  bool document_masks = false;
+  // With it, of files that list no documents: the token that ends each. -1:
+  // none is given.
+  int64_t end_of_text = -1;
 };
 
 // Sample i is the tokens from i * context on: no token is in two samples, and
 // each is a target once, but for the first and what is left at the end.
 //
 // Inputs: int64 [n, context]. Targets: int64 [n, context], the inputs one token
-// later. InvalidArgument for options that make no sense and for files of fewer
-// tokens than one sample has, context + 1; else TokenFile's errors.
+// later. With document_masks a batch also has the further input kDocumentBegins
+// (core/model/documents.h), and a document's last token, its end of text where
+// it has one, has kNoTarget: Megatron-LM's --reset-position-ids,
+// --reset-attention-mask and --eod-mask-loss together.
+//
+// InvalidArgument for options that make no sense, for files of fewer tokens
+// than one sample has, context + 1, and for files whose documents cannot be
+// told apart (datasets/tokens/documents.h); else TokenFile's errors.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTokenSequences(
     const TokenSequencesOptions& options);
 

@@ -4,7 +4,6 @@
 #include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 
-#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -64,20 +63,24 @@ absl::StatusOr<LayerSpecs> WithoutLogits(LayerSpecs specs) {
   return specs;
 }
 
-LossFunction ChunkedCrossEntropy(const std::string& head_weight,
-                                 int64_t chunk) {
+LossFunction ChunkedCrossEntropy(const std::string& head_weight, int64_t chunk,
+                                 std::optional<int64_t> ignore_index) {
   LossNames names;
   names.outputs = {head_weight};
+  LossFunction::Weight weight;
+  if (ignore_index) weight = CrossEntropyIgnoring(*ignore_index).weight();
   return LossFunction::OfAnyPrecision(LossFunction(
-      std::move(names), [head_weight, chunk](const LossArguments& arguments) {
+      std::move(names),
+      [head_weight, chunk, ignore_index](const LossArguments& arguments) {
         const at::Tensor& x = arguments.outputs;
         const at::Tensor labels = arguments.targets.flatten();
         return LossOfRows(LinearCrossEntropyFunction(
                               x.reshape({-1, x.size(-1)}),
                               arguments.further_outputs.at(head_weight), labels,
-                              /*ignored=*/std::nullopt, chunk),
-                          labels);
-      }));
+                              ignore_index, chunk),
+                          labels, ignore_index);
+      },
+      weight));
 }
 
 }  // namespace tandem

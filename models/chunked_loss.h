@@ -7,6 +7,7 @@
 #define TANDEM_MODELS_CHUNKED_LOSS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -25,8 +26,10 @@ absl::StatusOr<LayerSpecs> WithoutLogits(LayerSpecs specs);
 // CrossEntropy (models/classification_loss.h) of such a model, within rounding:
 // of what its last layer is given, [n, tokens, width], and the weight that it
 // has left as `head_weight` ("lm_head.weight"), `chunk` tokens at a time, 1 or
-// more.
-LossFunction ChunkedCrossEntropy(const std::string& head_weight, int64_t chunk);
+// more. With an `ignore_index` it is CrossEntropyIgnoring.
+LossFunction ChunkedCrossEntropy(
+    const std::string& head_weight, int64_t chunk,
+    std::optional<int64_t> ignore_index = std::nullopt);
 
 }  // namespace tandem
 

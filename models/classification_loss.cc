@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/stack.h>
 
-#include <optional>
 #include <vector>
 
 #include "core/loss/deferred_score.h"
@@ -61,9 +60,9 @@ LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets) {
   return Loss(outputs, targets, std::nullopt);
 }
 
-LossResult LossOfRows(const CrossEntropyResult& rows,
-                      const at::Tensor& labels) {
-  return Reduced(rows, labels, std::nullopt);
+LossResult LossOfRows(const CrossEntropyResult& rows, const at::Tensor& labels,
+                      std::optional<int64_t> ignore_index) {
+  return Reduced(rows, labels, ignore_index);
 }
 
 LossFunction CrossEntropyIgnoring(int64_t ignore_index) {

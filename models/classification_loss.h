@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "core/loss/loss.h"
 #include "models/functions/cross_entropy_function.h"
@@ -24,8 +25,10 @@ namespace tandem {
 // there (LossResult::sums).
 LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets);
 
-// What CrossEntropy makes of each row's: loss and score. labels int64 [n].
-LossResult LossOfRows(const CrossEntropyResult& rows, const at::Tensor& labels);
+// What CrossEntropy, or CrossEntropyIgnoring, makes of each row's: loss and
+// score. labels int64 [n].
+LossResult LossOfRows(const CrossEntropyResult& rows, const at::Tensor& labels,
+                      std::optional<int64_t> ignore_index);
 
 // CrossEntropy with torch.nn.CrossEntropyLoss's ignore_index, for padding, say:
 // targets of this number are no predictions. They have no part in loss, score

@@ -93,13 +93,18 @@ absl::StatusOr<LayerSpecs> MakeGpt(const ModelOptions& options) {
         "model ", options.name,
         " has no kv_heads and no ffn_width of its own: these are the Llamas'"));
   }
-  return Gpt(WithSizes(gpt, sizes));
+  GptOptions sized = WithSizes(gpt, sizes);
+  sized.document_masks = options.document_masks;
+  sized.dropout = options.dropout;
+  return Gpt(sized);
 }
 
 absl::StatusOr<LayerSpecs> MakeLlama(const ModelOptions& options) {
   const LlamaOptions llama = *LlamaSize(options.name);
   TANDEM_RETURN_IF_ERROR(CheckTokens(options, llama.context, llama.vocabulary));
-  return Llama(WithSizes(llama, options.sizes));
+  LlamaOptions sized = WithSizes(llama, options.sizes);
+  sized.document_masks = options.document_masks;
+  return Llama(sized);
 }
 
 absl::StatusOr<LayerSpecs> MakeVit(const ModelOptions& options) {
@@ -188,7 +193,10 @@ absl::Status CheckSizes(const ModelOptions& options) {
         absl::StrCat("model ", options.name, " is of one size, but ", name, " ",
                      size, " was given: these are transformers' sizes"));
   }
-  return absl::OkStatus();
+  if (options.dropout == 0 || GptSize(options.name)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("model ", options.name, " takes no dropout, but ",
+                   options.dropout, " was given: GPTs do"));
 }
 
 absl::Status CheckPositive(const ModelOptions& options) {

@@ -24,6 +24,8 @@ struct ModelOptions {
   int64_t classes = 0;  // for tokens, the size of the vocabulary
   bool tokens = false;  // inputs are token numbers (int64), else float32 values
   TransformerSizes sizes = {};
+  bool document_masks = false;  // of a GPT or Llama: gpt.h
+  double dropout = 0;           // of a GPT
 };
 
 using ModelMaker =

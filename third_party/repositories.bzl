@@ -21,6 +21,7 @@ load("//third_party/pytorch_tests:workspace.bzl", "pytorch_tests")
 load("//third_party/remote_coverage_tools:workspace.bzl", "remote_coverage_tools")
 load("//third_party/rules_cc:workspace.bzl", "rules_cc")
 load("//third_party/rules_java:workspace.bzl", "rules_java")
+load("//third_party/sentencepiece:workspace.bzl", "sentencepiece")
 load("//third_party/zlib:workspace.bzl", "zlib")
 
 _REPOSITORIES = {
@@ -45,6 +46,7 @@ _REPOSITORIES = {
     "remote_coverage_tools": remote_coverage_tools,
     "rules_cc": rules_cc,
     "rules_java": rules_java,
+    "sentencepiece": sentencepiece,
     "zlib": zlib,
 }
 

@@ -21,10 +21,14 @@
 #include "datasets/tokenizers/tokenizer.h"
 #include "models/decoding/generator.h"
 #include "models/decoding/sampling.h"
+#include "tools/generation/placement.h"
 #include "tools/generation/trained_model.h"
 
-ABSL_FLAG(std::string, checkpoint, "",
-          "What train has saved: a file, or a folder, of which its latest.");
+ABSL_FLAG(
+    std::string, checkpoint, "",
+    "What train has saved: a file, or a folder, of which its latest; or a "
+    "folder with config.json and weights, as Hugging Face's libraries "
+    "write it.");
 ABSL_FLAG(std::string, model, "",
           "The model's name; empty: the one that the checkpoint names.");
 ABSL_FLAG(int64_t, layers, 0, "Transformer blocks. 0: as the named model's.");
@@ -32,8 +36,12 @@ ABSL_FLAG(int64_t, width, 0, "Of the model. 0: as the named model's.");
 ABSL_FLAG(int64_t, heads, 0, "Of attention. 0: as the named model's.");
 ABSL_FLAG(int64_t, kv_heads, 0, "Of keys and values. 0: the named model's.");
 ABSL_FLAG(int64_t, ffn_width, 0, "Of the MLPs. 0: as the named model's.");
-ABSL_FLAG(std::string, tokenizer, "bytes",
-          "bytes, or a tokenizer's file or folder.");
+ABSL_FLAG(std::string, tokenizer, "",
+          "bytes, or a tokenizer's file or folder; empty: that of the folder "
+          "--checkpoint, where it has one, else bytes.");
+ABSL_FLAG(std::string, device, "cpu", "Where to compute: cpu, cuda or sim.");
+ABSL_FLAG(std::string, dtype, "fp32",
+          "In which precision: fp32, bf16, fp16 or fp64.");
 ABSL_FLAG(std::string, prompt, "", "The text to go on from.");
 ABSL_FLAG(std::string, prompt_file, "", "A file with that text.");
 ABSL_FLAG(int64_t, max_new_tokens, 128, "The most tokens that are generated.");
@@ -117,6 +125,14 @@ absl::StatusOr<GenerationOptions> OptionsFromFlags(const Tokenizer& tokenizer) {
   return options;
 }
 
+absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerFromFlags() {
+  const std::string given = absl::GetFlag(FLAGS_tokenizer);
+  if (given == "bytes") return OpenTokenizer(given);
+  if (!given.empty()) return OpenTokenizer(UserPath(given));
+  const std::string folder = UserPath(absl::GetFlag(FLAGS_checkpoint));
+  return OpenTokenizer(HasTokenizer(folder) ? folder : "bytes");
+}
+
 TrainedModelOptions ModelFromFlags() {
   TrainedModelOptions options;
   options.checkpoint = absl::GetFlag(FLAGS_checkpoint);
@@ -159,21 +175,22 @@ absl::Status Run(int argc, char** argv) {
   ConfigureProcess(IntraOpThreads(
       static_cast<int>(absl::GetFlag(FLAGS_intra_op_threads)), {}));
   TANDEM_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt());
+  TrainedModelOptions trained = ModelFromFlags();
   TANDEM_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Tokenizer> tokenizer,
-      OpenTokenizer(absl::GetFlag(FLAGS_tokenizer) == "bytes"
-                        ? "bytes"
-                        : UserPath(absl::GetFlag(FLAGS_tokenizer))));
+      trained.placement,
+      PlacementOf(absl::GetFlag(FLAGS_device), absl::GetFlag(FLAGS_dtype)));
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                          TokenizerFromFlags());
   TANDEM_ASSIGN_OR_RETURN(const GenerationOptions options,
                           OptionsFromFlags(*tokenizer));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> tokens,
                           TokensOf(*tokenizer, prompt));
-  TANDEM_ASSIGN_OR_RETURN(TrainedModel model,
-                          LoadTrainedModel(ModelFromFlags()));
+  TANDEM_ASSIGN_OR_RETURN(TrainedModel model, LoadTrainedModel(trained));
   TANDEM_RETURN_IF_ERROR(CheckTokens(tokens, model.limits.vocabulary));
   TANDEM_ASSIGN_OR_RETURN(
       Generator generator,
-      Generator::Read(std::move(model.layers), tokens, model.limits.context));
+      Generator::Read(std::move(model.layers), tokens, model.limits.context,
+                      trained.placement.device));
   return PrintTexts(prompt, *tokenizer, options, generator);
 }
 

@@ -1,5 +1,8 @@
 #include "datasets/tokenizers/open_tokenizer.h"
 
+#include <fstream>
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -8,6 +11,8 @@
 #include "datasets/tokenizers/bytes_tokenizer.h"
 #include "datasets/tokenizers/gpt2_files.h"
 #include "datasets/tokenizers/read_file.h"
+#include "datasets/tokenizers/sentence_piece/model_check.h"
+#include "datasets/tokenizers/sentence_piece_tokenizer.h"
 #include "datasets/tokenizers/tiktoken_ranks.h"
 #include "datasets/tokenizers/tokenizer_json.h"
 
@@ -16,14 +21,28 @@ namespace {
 
 using TokenizerOrError = absl::StatusOr<std::unique_ptr<Tokenizer>>;
 
+bool IsSentencePieceFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char first = 0;
+  return file.get(first) && IsSentencePiece({&first, 1});
+}
+
 TokenizerOrError OpenFile(const std::string& path) {
-  return absl::EndsWith(path, ".json") ? ReadTokenizerJson(path)
-                                       : ReadTiktokenRanks(path);
+  if (absl::EndsWith(path, ".json")) return ReadTokenizerJson(path);
+  return IsSentencePieceFile(path) ? ReadSentencePiece(path)
+                                   : ReadTiktokenRanks(path);
 }
 
 TokenizerOrError OpenFolder(const std::string& folder) {
   const std::string whole = absl::StrCat(folder, "/tokenizer.json");
-  if (IsRegularFile(whole)) return ReadTokenizerJson(whole);
+  const std::string model = absl::StrCat(folder, "/tokenizer.model");
+  const bool has_model = IsRegularFile(model);
+  if (IsRegularFile(whole)) {
+    TokenizerOrError tokenizer = ReadTokenizerJson(whole);
+    const bool is_copy = has_model && IsSentencePieceFile(model);
+    return tokenizer.ok() || !is_copy ? std::move(tokenizer)
+                                      : ReadSentencePiece(model);
+  }
   const std::string vocabulary = absl::StrCat(folder, "/vocab.json");
   if (IsRegularFile(vocabulary)) {
     return ReadGpt2Files(vocabulary, absl::StrCat(folder, "/merges.txt"));
@@ -35,16 +54,24 @@ TokenizerOrError OpenFolder(const std::string& folder) {
       return MakeBytesTokenizer();
     }
   }
-  const std::string ranks = absl::StrCat(folder, "/tokenizer.model");
-  if (IsRegularFile(ranks)) return ReadTiktokenRanks(ranks);
+  if (has_model) return OpenFile(model);
   return absl::InvalidArgumentError(absl::StrCat(
       "no tokenizer at '", folder,
-      "': expected bytes, a tokenizer.json, a rank file of tiktoken's, or a "
-      "folder with tokenizer.json, with vocab.json and merges.txt, or with "
+      "': expected bytes, a tokenizer.json, a sentencepiece model, a rank file "
+      "of tiktoken's, or a folder with tokenizer.json, with vocab.json and "
+      "merges.txt, or with "
       "tokenizer.model"));
 }
 
 }  // namespace
+
+bool HasTokenizer(const std::string& folder) {
+  for (const char* const name :
+       {"tokenizer.json", "vocab.json", "tokenizer.txt", "tokenizer.model"}) {
+    if (IsRegularFile(absl::StrCat(folder, "/", name))) return true;
+  }
+  return false;
+}
 
 TokenizerOrError OpenTokenizer(const std::string& name_or_path) {
   if (name_or_path == "bytes") return MakeBytesTokenizer();

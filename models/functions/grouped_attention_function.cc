@@ -4,7 +4,7 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 
 #include "core/device/host_memory.h"
-#include "models/functions/causal_attention_function.h"
+#include "models/functions/document_attention_function.h"
 
 namespace tandem {
 namespace {
@@ -39,14 +39,17 @@ at::Tensor ByLibTorch(const at::Tensor& queries, const at::Tensor& keys,
 
 at::Tensor GroupedAttentionFunction(const at::Tensor& queries,
                                     const at::Tensor& keys,
-                                    const at::Tensor& values) {
-  if (TakesGroups(queries)) return ByLibTorch(queries, keys, values);
+                                    const at::Tensor& values,
+                                    const at::Tensor& begins) {
+  if (TakesGroups(queries) && !begins.defined()) {
+    return ByLibTorch(queries, keys, values);
+  }
   const int64_t heads = queries.size(2);
   const at::Tensor side_by_side =
       at::cat({queries.flatten(2), ForEachHead(keys, heads),
                ForEachHead(values, heads)},
               /*dim=*/2);
-  return CausalAttentionFunction(side_by_side, heads);
+  return DocumentAttentionFunction(side_by_side, heads, begins);
 }
 
 }  // namespace tandem

@@ -10,12 +10,14 @@ namespace tandem {
 // From queries [n, tokens, heads, d] and keys and values [n, tokens, kv_heads,
 // d], of which each is for heads / kv_heads neighbouring heads of queries, to
 // [n, tokens, heads * d]: torch.nn.functional.scaled_dot_product_attention with
-// is_causal and enable_gqa, within rounding, by CausalAttentionFunction or, for
-// 16 bits on GPUs, by LibTorch's kernels that take groups as they are. kv_heads
-// divide the heads. Differentiable as often as those.
+// is_causal and enable_gqa, within rounding, by DocumentAttentionFunction or,
+// for 16 bits on GPUs and without `begins`, by LibTorch's kernels that take
+// groups as they are. kv_heads divide the heads. Differentiable as often as
+// those. `begins`: of documents, as DocumentAttentionFunction takes it.
 at::Tensor GroupedAttentionFunction(const at::Tensor& queries,
                                     const at::Tensor& keys,
-                                    const at::Tensor& values);
+                                    const at::Tensor& values,
+                                    const at::Tensor& begins = {});
 
 }  // namespace tandem
 

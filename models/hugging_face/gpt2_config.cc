@@ -44,7 +44,7 @@ GptOptions ReadGpt2Config(ConfigFields& fields, std::string* note) {
   const auto dropout =
       fields.Positives({"resid_pdrop", "embd_pdrop", "attn_pdrop"});
   if (note != nullptr && !dropout.empty()) {
-    *note = absl::StrCat("the model here has no dropout; its config.json has ",
+    *note = absl::StrCat("dropout is for the job to say; its config.json has ",
                          absl::StrJoin(dropout, ", "), " to train with");
   }
   return options;

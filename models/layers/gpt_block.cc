@@ -12,11 +12,13 @@
 #include "models/decoding/cached_attention.h"
 #include "models/decoding/decoding_scope.h"
 #include "models/functions/bias_gelu_function.h"
-#include "models/functions/causal_attention_function.h"
+#include "models/functions/document_attention_function.h"
 #include "models/functions/embedding_function.h"
 #include "models/functions/linear_function.h"
+#include "models/layers/dropout.h"
+#include "models/layers/dropped_attention.h"
 #include "models/layers/layer_norm.h"
-#include "models/layers/module_layer.h"
+#include "models/layers/packed_layer.h"
 
 namespace tandem {
 namespace {
@@ -50,23 +52,35 @@ class Conv1D : public nn::Module {
 
 class Attention : public nn::Module {
  public:
-  Attention(int64_t width, int64_t heads)
+  Attention(const std::string& name, int64_t width, int64_t heads,
+            double dropout)
       : heads_(heads),
+        dropout_(dropout),
+        draws_(name + ".attn_dropout"),
         c_attn_(register_module("c_attn",
                                 std::make_shared<Conv1D>(width, 3 * width))),
-        c_proj_(register_module("c_proj",
-                                std::make_shared<Conv1D>(width, width))) {}
+        c_proj_(
+            register_module("c_proj", std::make_shared<Conv1D>(width, width))),
+        resid_dropout_(register_module(
+            "resid_dropout",
+            std::make_shared<Dropout>(name + ".resid_dropout", dropout))) {}
 
-  at::Tensor forward(const at::Tensor& x) {
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& begins) {
     const at::Tensor qkv = c_attn_->forward(x);
-    KvCache* const cache = DecodingScope::Current();
-    return c_proj_->forward(cache == nullptr
-                                ? CausalAttentionFunction(qkv, heads_)
-                                : Continue(qkv, *cache));
+    return resid_dropout_->forward(c_proj_->forward(Attend(qkv, begins)));
   }
 
  private:
   // [n, tokens, 3 * width] -> [n, tokens, width]
+  at::Tensor Attend(const at::Tensor& qkv, const at::Tensor& begins) const {
+    KvCache* const cache = DecodingScope::Current();
+    if (cache != nullptr) return Continue(qkv, *cache);
+    if (dropout_ > 0 && is_training()) {
+      return DroppedAttention(qkv, heads_, begins, dropout_, draws_);
+    }
+    return DocumentAttentionFunction(qkv, heads_, begins);
+  }
+
   at::Tensor Continue(const at::Tensor& qkv, KvCache& cache) const {
     std::vector<at::Tensor> parts = qkv.chunk(3, /*dim=*/-1);
     for (at::Tensor& part : parts) {
@@ -78,38 +92,47 @@ class Attention : public nn::Module {
   }
 
   int64_t heads_;
+  double dropout_;
+  std::string draws_;
   std::shared_ptr<Conv1D> c_attn_;
   std::shared_ptr<Conv1D> c_proj_;
+  std::shared_ptr<Dropout> resid_dropout_;
 };
 
 class Mlp : public nn::Module {
  public:
-  explicit Mlp(int64_t width)
+  Mlp(const std::string& name, int64_t width, double dropout)
       : c_fc_(register_module("c_fc",
                               std::make_shared<Conv1D>(width, 4 * width))),
         c_proj_(register_module("c_proj",
-                                std::make_shared<Conv1D>(4 * width, width))) {}
+                                std::make_shared<Conv1D>(4 * width, width))),
+        dropout_(register_module(
+            "dropout", std::make_shared<Dropout>(name + ".dropout", dropout))) {
+  }
 
   at::Tensor forward(const at::Tensor& x) {
-    return c_proj_->forward(c_fc_->ForwardGelu(x));
+    return dropout_->forward(c_proj_->forward(c_fc_->ForwardGelu(x)));
   }
 
  private:
   std::shared_ptr<Conv1D> c_fc_;
   std::shared_ptr<Conv1D> c_proj_;
+  std::shared_ptr<Dropout> dropout_;
 };
 
 class Block : public nn::Module {
  public:
-  Block(int64_t width, int64_t heads)
+  Block(const std::string& name, int64_t width, int64_t heads, double dropout)
       : ln_1_(register_module("ln_1", std::make_shared<LayerNorm>(width))),
-        attn_(
-            register_module("attn", std::make_shared<Attention>(width, heads))),
+        attn_(register_module(
+            "attn", std::make_shared<Attention>(name + ".attn", width, heads,
+                                                dropout))),
         ln_2_(register_module("ln_2", std::make_shared<LayerNorm>(width))),
-        mlp_(register_module("mlp", std::make_shared<Mlp>(width))) {}
+        mlp_(register_module(
+            "mlp", std::make_shared<Mlp>(name + ".mlp", width, dropout))) {}
 
-  at::Tensor forward(const at::Tensor& input) {
-    const at::Tensor x = input + attn_->forward(ln_1_->forward(input));
+  at::Tensor forward(const at::Tensor& input, const at::Tensor& begins = {}) {
+    const at::Tensor x = input + attn_->forward(ln_1_->forward(input), begins);
     return x + mlp_->forward(ln_2_->forward(x));
   }
 
@@ -122,18 +145,26 @@ class Block : public nn::Module {
 
 class PositionEmbedding : public nn::Module {
  public:
-  PositionEmbedding(int64_t context, int64_t width)
-      : weight_(register_parameter("weight", at::empty({context, width}))) {}
+  PositionEmbedding(const std::string& name, int64_t context, int64_t width,
+                    double dropout)
+      : weight_(register_parameter("weight", at::empty({context, width}))),
+        drop_(register_module(
+            "drop", std::make_shared<Dropout>(name + ".drop", dropout))) {}
 
-  at::Tensor forward(const at::Tensor& x) {
-    const int64_t past = DecodingScope::Past();
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& begins = {}) {
     const at::Tensor positions =
-        at::arange(past, past + x.size(1), x.options().dtype(at::kLong));
-    return x + EmbeddingFunction(positions, weight_);
+        begins.defined() ? PositionsWithin(begins) : PositionsOf(x);
+    return drop_->forward(x + EmbeddingFunction(positions, weight_));
   }
 
  private:
+  static at::Tensor PositionsOf(const at::Tensor& x) {
+    const int64_t past = DecodingScope::Past();
+    return at::arange(past, past + x.size(1), x.options().dtype(at::kLong));
+  }
+
   at::Tensor weight_;
+  std::shared_ptr<Dropout> drop_;
 };
 
 }  // namespace
@@ -152,23 +183,28 @@ InitialRule GptInitialValues(int64_t blocks) {
 }
 
 LayerSpec GptPositionEmbedding(const std::string& name, int64_t context,
-                               int64_t width, const InitialRule& rule) {
-  return ModuleLayer<PositionEmbedding>(
+                               int64_t width, const InitialRule& rule,
+                               const GptLayerOptions& options) {
+  return PackedLayer<PositionEmbedding>(
       name, "GPT2PositionEmbedding",
-      [=] { return std::make_shared<PositionEmbedding>(context, width); },
-      rule);
+      [=] {
+        return std::make_shared<PositionEmbedding>(name, context, width,
+                                                   options.dropout);
+      },
+      rule, options.document_masks);
 }
 
 LayerSpec GptBlock(const std::string& name, int64_t width, int64_t heads,
-                   const InitialRule& rule) {
+                   const InitialRule& rule, const GptLayerOptions& options) {
   const auto make = [=] {
     TORCH_CHECK_VALUE(heads >= 1 && width % heads == 0, "block ", name,
                       " of width ", width, " and ", heads,
                       " heads: each has a part of the width, so heads must "
                       "divide it");
-    return std::make_shared<Block>(width, heads);
+    return std::make_shared<Block>(name, width, heads, options.dropout);
   };
-  return ModuleLayer<Block>(name, "GPT2Block", make, rule);
+  return PackedLayer<Block>(name, "GPT2Block", make, rule,
+                            options.document_masks);
 }
 
 }  // namespace tandem

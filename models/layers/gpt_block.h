@@ -14,17 +14,30 @@ namespace tandem {
 // GPT-2's initial values for a model of so many blocks (see gpt.h).
 InitialRule GptInitialValues(int64_t blocks);
 
+struct GptLayerOptions {
+  // The layer reads where documents begin (core/model/documents.h): positions
+  // begin anew with each, and attention keeps within them.
+  bool document_masks = false;
+  // In training: of what the position embedding gives, of attention's
+  // probabilities, and of what is added to the residual stream (embd_pdrop,
+  // attn_pdrop, resid_pdrop), with draws that are a function of the sample
+  // (dropout.h). From 0 to 1, else making the layer throws c10::ValueError.
+  double dropout = 0;
+};
+
 // Adds to each token the embedding of its position.
 // [n, tokens, width], tokens <= context -> [n, tokens, width]
 LayerSpec GptPositionEmbedding(const std::string& name, int64_t context,
-                               int64_t width, const InitialRule& rule);
+                               int64_t width, const InitialRule& rule,
+                               const GptLayerOptions& options = {});
 
 // x + attn(ln_1(x)), then x + mlp(ln_2(x)); attention is causal. State names:
 // ln_1.*, attn.c_attn.*, attn.c_proj.*, ln_2.*, mlp.c_fc.*, mlp.c_proj.*.
 // [n, tokens, width] -> [n, tokens, width]. Making it throws c10::ValueError
 // where heads do not divide the width.
 LayerSpec GptBlock(const std::string& name, int64_t width, int64_t heads,
-                   const InitialRule& rule);
+                   const InitialRule& rule,
+                   const GptLayerOptions& options = {});
 
 }  // namespace tandem
 

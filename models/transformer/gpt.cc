@@ -26,6 +26,10 @@ absl::Status Check(const GptOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("a GPT of ", name, " ", size, ": expected 1 or more"));
   }
+  if (!(options.dropout >= 0 && options.dropout <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a GPT of dropout ", options.dropout, ": expected 0 to 1"));
+  }
   if (options.width % options.heads == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "a GPT of width ", options.width, " and ", options.heads,
@@ -37,13 +41,14 @@ absl::Status Check(const GptOptions& options) {
 absl::StatusOr<LayerSpecs> Gpt(const GptOptions& options) {
   TANDEM_RETURN_IF_ERROR(Check(options));
   const InitialRule rule = GptInitialValues(options.layers);
+  const GptLayerOptions of_layers = {options.document_masks, options.dropout};
   LayerSpecs specs = {TokenEmbeddingLayer("transformer.wte", options.vocabulary,
                                           options.width, rule),
                       GptPositionEmbedding("transformer.wpe", options.context,
-                                           options.width, rule)};
+                                           options.width, rule, of_layers)};
   for (int64_t i = 0; i < options.layers; ++i) {
     specs.push_back(GptBlock(absl::StrCat("transformer.h.", i), options.width,
-                             options.heads, rule));
+                             options.heads, rule, of_layers));
   }
   specs.push_back(LayerNormLayer("transformer.ln_f", options.width));
   if (options.ties_lm_head) {

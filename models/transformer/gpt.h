@@ -1,9 +1,9 @@
 // GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners",
-// 2019): pre-LayerNorm transformer blocks, tanh-GELU, learned positions; no
-// dropout. State names and shapes are Hugging Face's, c_attn, c_proj and c_fc
-// stored as [in, out], so that checkpoints can be exchanged;
-// lm_head.weight is a parameter of its own here unless it is to be tied to
-// transformer.wte.weight, as GPT-2's is.
+// 2019): pre-LayerNorm transformer blocks, tanh-GELU, learned positions. State
+// names and shapes are Hugging Face's, c_attn, c_proj and c_fc stored as [in,
+// out], so that checkpoints can be exchanged; lm_head.weight is a parameter of
+// its own here unless it is to be tied to transformer.wte.weight, as GPT-2's
+// is.
 //
 // int64 token numbers [n, tokens], tokens <= context -> logits [n, tokens,
 // vocabulary]. Layers: transformer.wte (of the token), transformer.wpe (of its
@@ -26,12 +26,17 @@ struct GptOptions {
   int64_t context = 128;
   int64_t vocabulary = 256;
   bool ties_lm_head = false;  // lm_head.weight is transformer.wte.weight
+  // Samples are documents side by side, and a batch says where they begin
+  // (core/model/documents.h).
+  bool document_masks = false;
+  // In training, where GPT-2 has it: models/layers/gpt_block.h. 0.1 is its.
+  double dropout = 0;
 };
 
 // Initial values are GPT-2's: weights and embeddings N(0, 0.02), those of the
 // projections onto the residual stream N(0, 0.02 / sqrt(2 x layers)); biases 0;
-// LayerNorm 1 and 0. InvalidArgument for sizes below 1, and for heads that do
-// not divide the width.
+// LayerNorm 1 and 0. InvalidArgument for sizes below 1, for heads that do not
+// divide the width, and for a dropout that is not from 0 to 1.
 absl::StatusOr<LayerSpecs> Gpt(const GptOptions& options);
 
 // 4 layers, width 128, 4 heads, context 128, vocabulary 256.

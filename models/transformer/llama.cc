@@ -74,6 +74,7 @@ LlamaBlockShape ShapeOf(const LlamaOptions& options) {
   shape.rms_eps = options.rms_eps;
   shape.attention_bias = options.attention_bias;
   shape.mlp_bias = options.mlp_bias;
+  shape.document_masks = options.document_masks;
   shape.frequencies = RotaryFrequencies(shape.head_dim, options.rope_theta,
                                         options.rope_scaling);
   return shape;

@@ -37,6 +37,8 @@ struct LlamaOptions {
   bool ties_lm_head = false;                           // tie_word_embeddings
   bool attention_bias = false;  // of q_proj, k_proj, v_proj and o_proj
   bool mlp_bias = false;        // of gate_proj, up_proj and down_proj
+  // None of config.json's: as GptOptions has it.
+  bool document_masks = false;
 };
 
 // options.head_dim, or what 0 stands for. Requires heads >= 1.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/model/documents.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -95,6 +96,49 @@ TEST(TokenSequencesTest, ASmallerVocabularyIsCheckedTokenByToken) {
   EXPECT_TRUE((*data)->Get({0}).ok());
   EXPECT_THAT(std::string((*data)->Get({1}).status().message()),
               HasSubstr("token 8 is 8, but the vocabulary has 8"));
+}
+
+// Of 0, 1, 2, ..., where each 4 and each 6 ends a document.
+TEST(TokenSequencesTest, DocumentsAreToldApart) {
+  TokenSequencesOptions options = FilesOf(11, 5, 5);
+  options.document_masks = true;
+  options.end_of_text = 6;
+  const auto data = OpenTokenSequences(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  auto batch = (*data)->Get({1, 0});
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_THAT(Values(batch->inputs), ElementsAre(5, 6, 7, 8, 9, 0, 1, 2, 3, 4));
+  EXPECT_THAT(Values(batch->targets),
+              ElementsAre(6, kNoTarget, 8, 9, 10, 1, 2, 3, 4, 5));
+  EXPECT_THAT(Values(batch->further_inputs.at(kDocumentBegins).toTensor()),
+              ElementsAre(0, 0, 2, 2, 2, 0, 0, 0, 0, 0));
+  // The last token of a sample ends one.
+  options.end_of_text = 4;
+  batch = (*OpenTokenSequences(options))->Get({0});
+  EXPECT_THAT(Values(batch->targets), ElementsAre(1, 2, 3, 4, kNoTarget));
+  EXPECT_THAT(Values(batch->further_inputs.at(kDocumentBegins).toTensor()),
+              ElementsAre(0, 0, 0, 0, 0));
+}
+
+TEST(TokenSequencesTest, OnlyThePartsOfDocumentsThatAreWantedAreThere) {
+  TokenSequencesOptions options = FilesOf(11, 5, 5);
+  options.document_masks = true;
+  options.end_of_text = 6;
+  const auto data = *OpenTokenSequences(options);
+  const auto inputs = data->Get({1}, {/*inputs=*/true, /*targets=*/false});
+  EXPECT_EQ(inputs->further_inputs.size(), 1u);
+  EXPECT_FALSE(inputs->targets.defined());
+  const auto targets = data->Get({1}, {/*inputs=*/false, /*targets=*/true});
+  EXPECT_TRUE(targets->further_inputs.empty());
+  EXPECT_THAT(Values(targets->targets), ElementsAre(6, kNoTarget, 8, 9, 10));
+}
+
+TEST(TokenSequencesTest, DocumentsThatCannotBeToldApartAreRefused) {
+  TokenSequencesOptions options = FilesOf(11, 5, 5);
+  options.document_masks = true;
+  EXPECT_THAT(ErrorOf(options), HasSubstr("give the end_of_text"));
+  options.end_of_text = 50257;
+  EXPECT_THAT(ErrorOf(options), HasSubstr("none of the 50257 tokens"));
 }
 
 TEST(TokenSequencesTest, BadOptionsAreRefused) {

@@ -1,6 +1,9 @@
 #include "tools/generation/trained_model.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -8,10 +11,14 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/files/regular_file.h"
 #include "core/files/user_path.h"
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
+#include "core/weights/load_plan.h"
+#include "core/weights/stored_weights.h"
 #include "models/hugging_face/model_config.h"
+#include "models/hugging_face/state_names.h"
 #include "parallel/ddp/model_state.h"
 #include "tools/trainer/job/save_folder.h"
 
@@ -67,32 +74,79 @@ NamedTensors StateOf(const LayerList& layers) {
   return state;
 }
 
-absl::StatusOr<TrainedModel> Load(const TrainedModelOptions& options,
-                                  const std::string& file) {
-  TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
-                          OpenCheckpoint(file));
-  TANDEM_ASSIGN_OR_RETURN(const Language language,
-                          LanguageOf(options, checkpoint.progress));
+// Values become those of `dtype` at once: what is stored in it stays as it is.
+absl::StatusOr<TrainedModel> MakePlaced(const TrainedModelOptions& options,
+                                        const Language& language) {
   TrainedModel model;
   TANDEM_ASSIGN_OR_RETURN(model.layers,
                           MakeModelLayers(language.specs, /*seed=*/0));
   model.limits = language.limits;
   SetTraining(model.layers, false);
+  TANDEM_RETURN_IF_ERROR(Place(options.placement, model.layers));
+  return model;
+}
+
+absl::StatusOr<TrainedModel> LoadCheckpoint(const TrainedModelOptions& options,
+                                            const std::string& file) {
+  TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
+                          OpenCheckpoint(file));
+  TANDEM_ASSIGN_OR_RETURN(const Language language,
+                          LanguageOf(options, checkpoint.progress));
+  TANDEM_ASSIGN_OR_RETURN(TrainedModel model, MakePlaced(options, language));
   TANDEM_RETURN_IF_ERROR(
       CopyModelState(checkpoint.model, StateOf(model.layers)));
   return model;
 }
 
+std::string ConfigFile(const std::string& folder) {
+  return absl::StrCat(folder, "/", kConfigFile);
+}
+
+absl::StatusOr<TrainedModel> LoadFolder(const TrainedModelOptions& options,
+                                        const std::string& folder) {
+  if (!options.name.empty() || options.sizes.any()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "its ", kConfigFile,
+        " says which model it is, and of which sizes: leave --model, --layers, "
+        "--width, --heads, --kv_heads and --ffn_width out"));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::string text,
+                          ReadShortFile(ConfigFile(folder), kMaxConfigBytes));
+  TANDEM_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(text));
+  TANDEM_ASSIGN_OR_RETURN(const StoredWeights weights, OpenWeights(folder));
+  TANDEM_ASSIGN_OR_RETURN(const Language language, OfConfig(text));
+  TANDEM_ASSIGN_OR_RETURN(TrainedModel model, MakePlaced(options, language));
+  const NamedTensors state = StateOf(model.layers);
+  std::vector<TensorInfo> infos;
+  for (const auto& [name, tensor] : state) {
+    infos.push_back(InfoOf(name, tensor));
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      const LoadPlan plan,
+      PlanLoading(weights.tensors, infos, StateNamesOf(config.model),
+                  LoadAllowances()));
+  TANDEM_RETURN_IF_ERROR(CopyModelState(plan.tensors, state));
+  return model;
+}
+
 }  // namespace
+
+bool IsModelFolder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(ConfigFile(path), error);
+}
 
 absl::StatusOr<TrainedModel> LoadTrainedModel(
     const TrainedModelOptions& options) {
   if (options.checkpoint.empty()) {
     return absl::InvalidArgumentError(
-        "give what train has saved: --checkpoint=FILE");
+        "give what train has saved: --checkpoint=FILE, or a folder of Hugging "
+        "Face's");
   }
-  const std::string file = CheckpointFile(UserPath(options.checkpoint));
-  absl::StatusOr<TrainedModel> model = Load(options, file);
+  const std::string path = UserPath(options.checkpoint);
+  absl::StatusOr<TrainedModel> model =
+      IsModelFolder(path) ? LoadFolder(options, path)
+                          : LoadCheckpoint(options, CheckpointFile(path));
   if (model.ok()) return model;
   return Annotate(model.status(),
                   absl::StrCat("--checkpoint=", options.checkpoint));

@@ -1,5 +1,5 @@
-// Trained model: a language model's layers with the weights of a checkpoint, to
-// be used and not trained any more.
+// Trained model: a language model's layers with the weights of a checkpoint, or
+// of a folder of Hugging Face's, to be used and not trained any more.
 
 #ifndef TANDEM_TOOLS_GENERATION_TRAINED_MODEL_H_
 #define TANDEM_TOOLS_GENERATION_TRAINED_MODEL_H_
@@ -9,25 +9,33 @@
 #include "absl/status/statusor.h"
 #include "core/model/layer.h"
 #include "models/registry.h"
+#include "tools/generation/placement.h"
 
 namespace tandem {
 
 struct TrainedModelOptions {
-  std::string checkpoint;  // a file, or the folder that --save_dir was
-  std::string name;        // of models/registry.h; empty: the checkpoint's
+  // A file, or the folder that --save_dir was, or a folder with config.json and
+  // weights as Hugging Face's libraries write them.
+  std::string checkpoint;
+  std::string name;  // of models/registry.h; empty: the checkpoint's
   // Instead of the named model's. With none, and no name, those with which it
   // was trained.
   TransformerSizes sizes;
+  ModelPlacement placement;
 };
 
 struct TrainedModel {
-  LayerList layers;  // on the CPU, in evaluation mode
+  LayerList layers;  // placed, in evaluation mode
   TokenLimits limits;
 };
 
+// Whether `path` is a folder of Hugging Face's: it has a config.json.
+bool IsModelFolder(const std::string& path);
+
 // Reads nothing of the optimizer's state. InvalidArgument for a model that
-// takes no token numbers and for a checkpoint of another model or other sizes;
-// NotFound, DataLoss and others as OpenCheckpoint.
+// takes no token numbers, for a checkpoint of another model or other sizes, and
+// for a name or sizes beside a folder that says them; NotFound, DataLoss and
+// others as OpenCheckpoint and OpenWeights.
 absl::StatusOr<TrainedModel> LoadTrainedModel(
     const TrainedModelOptions& options);
 

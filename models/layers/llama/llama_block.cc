@@ -14,6 +14,7 @@
 #include "models/layers/llama/rms_norm.h"
 #include "models/layers/llama/rotary.h"
 #include "models/layers/module_layer.h"
+#include "models/layers/packed_layer.h"
 
 namespace tandem {
 namespace {
@@ -43,18 +44,21 @@ class Attention : public nn::Module {
     o_proj_ = register_module("o_proj", MakeLinear(q_width, shape.width, bias));
   }
 
-  at::Tensor forward(const at::Tensor& x) {
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& begins) {
     at::Tensor queries = HeadsOf(q_proj_->forward(x), heads_);
     at::Tensor keys = HeadsOf(k_proj_->forward(x), kv_heads_);
     const at::Tensor values = HeadsOf(v_proj_->forward(x), kv_heads_);
     const Rotary::Turns turns =
-        rotary_.At(DecodingScope::Past(), x.size(1), queries);
+        begins.defined()
+            ? rotary_.AtPositions(PositionsWithin(begins), queries)
+            : rotary_.At(DecodingScope::Past(), x.size(1), queries);
     queries = Turned(queries, turns);
     keys = Turned(keys, turns);
     KvCache* const cache = DecodingScope::Current();
     return o_proj_->forward(
-        cache == nullptr ? GroupedAttentionFunction(queries, keys, values)
-                         : Continue(queries, keys, values, *cache));
+        cache == nullptr
+            ? GroupedAttentionFunction(queries, keys, values, begins)
+            : Continue(queries, keys, values, *cache));
   }
 
  private:
@@ -116,9 +120,9 @@ class Block : public nn::Module {
                              std::make_shared<Mlp>(shape.width, shape.ffn_width,
                                                    shape.mlp_bias))) {}
 
-  at::Tensor forward(const at::Tensor& input) {
+  at::Tensor forward(const at::Tensor& input, const at::Tensor& begins = {}) {
     const at::Tensor x =
-        input + self_attn_->forward(input_layernorm_->forward(input));
+        input + self_attn_->forward(input_layernorm_->forward(input), begins);
     return x + mlp_->forward(post_attention_layernorm_->forward(x));
   }
 
@@ -162,7 +166,8 @@ LayerSpec LlamaBlock(const std::string& name, const LlamaBlockShape& shape,
     Check(name, shape);
     return std::make_shared<Block>(shape);
   };
-  return ModuleLayer<Block>(name, "LlamaDecoderLayer", make, rule);
+  return PackedLayer<Block>(name, "LlamaDecoderLayer", make, rule,
+                            shape.document_masks);
 }
 
 }  // namespace tandem

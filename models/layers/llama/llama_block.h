@@ -26,6 +26,7 @@ struct LlamaBlockShape {
   bool attention_bias = false;
   bool mlp_bias = false;
   std::vector<double> frequencies = {};  // RotaryFrequencies of head_dim
+  bool document_masks = false;
 };
 
 // x + self_attn(input_layernorm(x)), then x +
@@ -33,7 +34,9 @@ struct LlamaBlockShape {
 // input_layernorm.*, self_attn.{q,k,v,o}_proj.*, post_attention_layernorm.*,
 // mlp.{gate,up,down}_proj.*. [n, tokens, width] -> [n, tokens, width]. Making
 // it throws c10::ValueError for heads, kv_heads and frequencies that do not
-// fit.
+// fit. With `document_masks` it reads where documents begin
+// (core/model/documents.h): attention keeps within them, and positions begin
+// anew with each.
 LayerSpec LlamaBlock(const std::string& name, const LlamaBlockShape& shape,
                      const InitialRule& rule);
 

@@ -59,12 +59,16 @@ at::Tensor Rotary::FrequenciesOn(const at::Tensor& like) {
 
 Rotary::Turns Rotary::At(int64_t first, int64_t tokens,
                          const at::Tensor& like) {
+  return AtPositions(
+      at::arange(first, first + tokens, like.options().dtype(at::kLong)), like);
+}
+
+Rotary::Turns Rotary::AtPositions(const at::Tensor& positions,
+                                  const at::Tensor& like) {
   const at::NoGradGuard no_grad;
   const at::Tensor frequencies = FrequenciesOn(like);
-  const at::Tensor positions =
-      at::arange(first, first + tokens, frequencies.options());
   const at::Tensor angles =
-      positions.view({tokens, 1, 1}) * frequencies.view({1, 1, -1});
+      positions.to(at::kDouble).unsqueeze(-1).unsqueeze(-1) * frequencies;
   return {angles.cos().to(like.scalar_type()),
           angles.sin().to(like.scalar_type())};
 }

@@ -47,6 +47,9 @@ class Rotary {
     at::Tensor cos, sin;
   };
   Turns At(int64_t first, int64_t tokens, const at::Tensor& like);
+  // The same of int64 positions [n, tokens] on the device of `like`: each [n,
+  // tokens, 1, head_dim / 2].
+  Turns AtPositions(const at::Tensor& positions, const at::Tensor& like);
 
  private:
   at::Tensor FrequenciesOn(const at::Tensor& like);

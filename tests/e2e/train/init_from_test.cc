@@ -185,6 +185,7 @@ TEST(InitFromTest, WhatDoesNotFitIsRefused) {
            {wide, {}, "transformer.wpe.weight is [16, 16], expected [17, 16]"},
            {Given("gpt2_tied"), {"--model=gpt2"}, "leave --model out"},
            {Given("gpt2_tied"), {"--layers=3"}, "leave --layers"},
+           {Given("llama_bf16"), {"--dropout=0.1"}, "a Llama, which has no"},
            {Given("gpt2_tied"), {"--context=17"}, "up to 16 of them"},
            {NewFolder("none"), {}, "config.json"},
            {"/no/such/file", {}, "/no/such/file"}}) {

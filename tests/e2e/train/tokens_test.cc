@@ -102,6 +102,60 @@ TEST(TokensTest, AJobGoesOnInTheMiddleOnAnotherNumberOfRanks) {
   EXPECT_EQ(Fingerprint(rest), Fingerprint(straight));
 }
 
+// Each word a document, which its space ends: what comes after its first letter
+// follows from it, but for "w", which begins two.
+Flags WordsJob(const std::string& folder, const Flags& more) {
+  return Joined(
+      Job(folder, {"--context=48", "--document_masks", "--end_of_text=32"}),
+      more);
+}
+
+TEST(TokensTest, DocumentsAreLearntEachByItself) {
+  const std::string folder = NewText("documents");
+  const auto last_loss = [](const Events& events) {
+    return EventsOf(events, "eval").back()["loss"].get<double>();
+  };
+  const Events apart = RunJobForEvents(WordsJob(folder, {"--max_steps=40"}));
+  const Events mixed =
+      RunJobForEvents(Job(folder, {"--context=48", "--max_steps=40"}));
+  // A fifth of the letters begin a word, and none can tell which.
+  EXPECT_LT(last_loss(apart) + 0.1, last_loss(mixed));
+  const int64_t scored = EventsOf(apart, "eval").back()["count"];
+  EXPECT_LT(scored, EventsOf(mixed, "eval").back()["count"].get<int64_t>());
+}
+
+TEST(TokensTest, DocumentsHaveTheSameBitsInEveryLayout) {
+  const std::string folder = NewText("document_layouts");
+  for (const std::string model : {"gpt_tiny", "llama_tiny"}) {
+    const Flags job =
+        WordsJob(folder, {"--model=" + model, "--max_steps=3", "--reproducible",
+                          "--microbatch_size=4"});
+    const std::string one = Fingerprint(RunJobForEvents(job));
+    for (const Flags& layout : std::vector<Flags>{
+             {"--nproc_per_node=2"},
+             {"--nproc_per_node=2", "--pipe=2", "--schedule=zb_h1"},
+             {"--nproc_per_node=2", "--devices_per_rank=2",
+              "--checkpoint_activations=always"}}) {
+      EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, layout))), one)
+          << model;
+    }
+  }
+}
+
+// Replicas weigh by the targets that count, and a mask does what the CPU does
+// document by document.
+TEST(TokensTest, DocumentsHaveOneMeanOverRanks) {
+  const std::string folder = NewText("document_ranks");
+  const Flags job = WordsJob(
+      folder, {"--model=llama_tiny", "--max_steps=3", "--loss_chunk=100"});
+  const Events one = RunJobForEvents(job);
+  for (const Flags& layout : std::vector<Flags>{
+           {"--nproc_per_node=2"}, {"--devices_per_rank=2", "--device=sim"}}) {
+    ExpectSameLosses(RunJobForEvents(Joined(job, layout)), one, 1e-4,
+                     layout.back());
+  }
+}
+
 TEST(TokensTest, WhatCannotBeTrainedOnIsRefused) {
   struct Refusal {
     Flags flags;
@@ -114,7 +168,9 @@ TEST(TokensTest, WhatCannotBeTrainedOnIsRefused) {
            {{"--data_dir=" + empty}, "train.bin"},
            {{"--context=100000"}, "a sample of context 100000 needs 100001"},
            {{"--vocabulary=100"}, "but the vocabulary has 100"},
-           {{"--vocabulary=0"}, "from a vocabulary of up to 256"}}) {
+           {{"--vocabulary=0"}, "from a vocabulary of up to 256"},
+           {{"--document_masks"}, "give the end_of_text"},
+           {{"--document_masks", "--end_of_text=256"}, "none of the 256"}}) {
     const ProgramResult result = RunProgram(
         kTrain, Joined(Job(folder, {"--max_steps=1"}), refusal.flags));
     EXPECT_NE(result.exit_code, 0);

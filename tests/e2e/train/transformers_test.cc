@@ -82,11 +82,25 @@ TEST(TransformersTest, WhatDoesNotFitIsRefused) {
             "use --strategy=ddp"},
            {{"--model=cnn", "--loss_chunk=8", "--save_dir="},
             "is for GPTs and Llamas"},
+           {Job("llama_tiny", {"--dropout=0.1"}), "takes no dropout"},
            {{"--model=cnn", "--layers=8", "--save_dir="},
             "model cnn is of one size"}}) {
     const ProgramResult result = RunProgram(kTrain, refusal.flags);
     EXPECT_NE(result.exit_code, 0);
     EXPECT_THAT(result.err, HasSubstr(refusal.message));
+  }
+}
+
+// Draws are a function of the sample, whoever computes it and however often.
+TEST(TransformersTest, DropoutDropsTheSameInEveryLayout) {
+  const Flags job = Job("gpt_tiny", {"--dropout=0.2", "--reproducible",
+                                     "--microbatch_size=2", "--max_steps=2"});
+  const std::string one = Fingerprint(RunJobForEvents(job));
+  EXPECT_NE(Fingerprint(RunJobForEvents(Joined(job, {"--dropout=0"}))), one);
+  for (const Flags& layout : std::vector<Flags>{
+           {"--nproc_per_node=2", "--checkpoint_every=2"},
+           {"--nproc_per_node=2", "--pipe=2", "--schedule=zb_h1"}}) {
+    EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, layout))), one);
   }
 }
 

@@ -91,6 +91,11 @@ CASES = {
 }
 
 
+# Of two samples, where documents begin; their last tokens have no targets.
+BEGINS = [[0, 0, 0, 0, 4, 5, 5, 5, 5], [0, 0, 0, 0, 0, 0, 0, 7, 7]]
+PACKED = {"gpt2_packed": CASES["gpt2"], "llama_grouped_packed": CASES["llama_grouped"]}
+
+
 def rounded(values, digits):
     return [float(f"{x:.{digits}g}") for x in values]
 
@@ -134,6 +139,22 @@ def computed(make, dtype, digits):
     return result(model, logits.flatten(0, 1), targets.flatten(), digits)
 
 
+def packed(make, dtype, digits):
+    """Documents side by side, by positions and a mask."""
+    model = fill(make()).to(dtype).eval()
+    index = torch.arange(BATCH * TOKENS).view(BATCH, TOKENS)
+    tokens = (index * index * 3 + index * 7) % VOCABULARY
+    targets = (tokens * 5 + 1) % VOCABULARY
+    begins = torch.tensor(BEGINS)
+    places = torch.arange(TOKENS)
+    targets[:, :-1][begins.diff(dim=1) != 0] = -100
+    seen = (places >= begins[:, :, None]) & (places <= places[:, None])
+    mask = torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
+    logits = model(input_ids=tokens, position_ids=places - begins, attention_mask=mask[:, None]).logits
+    assert logits.dtype == dtype
+    return result(model, logits.flatten(0, 1), targets.flatten(), digits)
+
+
 def result(model, logits, targets, digits):
     loss = torch.nn.functional.cross_entropy(logits, targets)
     loss.backward()
@@ -150,7 +171,7 @@ def result(model, logits, targets, digits):
     }
 
 
-def in_double(make):
+def in_double(make, computed=computed):
     double = torch.float64
     with mock.patch.object(torch, "float", double), mock.patch.object(
         torch, "float32", double
@@ -167,6 +188,12 @@ def main():
         cases[name] = {
             "float": computed(make, torch.float32, digits=8),
             "double": in_double(make),
+            "parameters": sum(p.numel() for p in make().parameters()),
+        }
+    for name, make in PACKED.items():
+        cases[name] = {
+            "float": packed(make, torch.float32, digits=8),
+            "double": in_double(make, packed),
             "parameters": sum(p.numel() for p in make().parameters()),
         }
     cases["vit"] = {

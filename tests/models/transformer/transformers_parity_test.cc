@@ -1,7 +1,7 @@
 // GPT-2 and Llama against Hugging Face's transformers, ViT against
 // torchvision's: names, logits, loss and every gradient, tied and not, grouped
-// queries and not, with Llama 3's scaled positions. make_transformers_parity.py
-// wrote down what those give.
+// queries and not, with Llama 3's scaled positions, and of documents packed
+// side by side. make_transformers_parity.py wrote down what those give.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "core/model/documents.h"
 #include "core/model/layer_list.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
@@ -72,6 +74,19 @@ LlamaOptions BiasedLlama() {
   return options;
 }
 
+// Documents lie side by side.
+GptOptions PackedGpt() {
+  GptOptions options = SmallGpt(false);
+  options.document_masks = true;
+  return options;
+}
+
+LlamaOptions PackedLlama() {
+  LlamaOptions options = SmallLlama(2);
+  options.document_masks = true;
+  return options;
+}
+
 VitOptions SmallVit() {
   return {/*image_size=*/32, /*patch_size=*/8, /*in_channels=*/3,
           /*layers=*/2,      /*heads=*/3,      /*width=*/24,
@@ -98,7 +113,20 @@ Case CaseOf(const std::string& name, const VitOptions& options) {
 
 struct Samples {
   at::Tensor inputs, targets;
+  Skips further = {};
 };
+
+// make_transformers_parity.py's BEGINS.
+void Pack(Samples& samples) {
+  const at::Tensor begins = at::tensor({0, 0, 0, 0, 4, 5, 5, 5, 5,  //
+                                        0, 0, 0, 0, 0, 0, 0, 7, 7},
+                                       at::kLong)
+                                .view({kBatch, kTokens});
+  const at::Tensor ends =
+      begins.narrow(1, 1, kTokens - 1).ne(begins.narrow(1, 0, kTokens - 1));
+  samples.targets.narrow(1, 0, kTokens - 1).masked_fill_(ends, kNoTarget);
+  samples.further[kDocumentBegins] = begins;
+}
 
 Samples SamplesFor(const std::string& name, at::ScalarType dtype) {
   if (name == "vit") {
@@ -109,7 +137,9 @@ Samples SamplesFor(const std::string& name, at::ScalarType dtype) {
   const at::Tensor index =
       at::arange(kBatch * kTokens, at::kLong).view({kBatch, kTokens});
   const at::Tensor tokens = (index * index * 3 + index * 7) % kVocabulary;
-  return {tokens, (tokens * 5 + 1) % kVocabulary};
+  Samples samples = {tokens, (tokens * 5 + 1) % kVocabulary};
+  if (absl::EndsWith(name, "_packed")) Pack(samples);
+  return samples;
 }
 
 std::vector<Case> Cases() {
@@ -120,6 +150,8 @@ std::vector<Case> Cases() {
           CaseOf("llama_grouped", SmallLlama(2)),
           CaseOf("llama_grouped_tied_scaled", ScaledLlama()),
           CaseOf("llama_head_dim_biases", BiasedLlama()),
+          CaseOf("gpt2_packed", PackedGpt()),
+          CaseOf("llama_grouped_packed", PackedLlama()),
           CaseOf("vit", SmallVit())};
 }
 
@@ -139,9 +171,12 @@ class TransformersParityTest : public testing::TestWithParam<Case> {
     const LayerList layers = MakeLayers(GetParam().specs, 1);
     FillByFormula(layers, dtype);
     const Samples samples = SamplesFor(GetParam().name, dtype);
-    const at::Tensor logits = Forward(layers, samples.inputs);
+    const at::Tensor logits = Forward(layers, samples.inputs, samples.further);
     ExpectNear(logits, expected.at("logits"), Tolerance(dtype));
-    const LossResult result = CrossEntropy(logits, samples.targets);
+    const LossResult result =
+        samples.further.empty()
+            ? CrossEntropy(logits, samples.targets)
+            : CrossEntropyIgnoring(kNoTarget)(logits, samples.targets);
     EXPECT_NEAR(result.score.loss(), expected.at("loss").get<double>(),
                 Tolerance(dtype));
     result.loss.backward();

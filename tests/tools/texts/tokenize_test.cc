@@ -137,6 +137,22 @@ TEST(TokenizeTest, DocumentsStandBetweenTheTokenizersMarks) {
               testing::Contains(1002).Times(1));
 }
 
+// A sentencepiece model lies beside what it made, under its usual name.
+TEST(TokenizeTest, SentencePieceModelsTokenizeTexts) {
+  TokenizeOptions options = {
+      "tests/datasets/tokenizers/sentence_piece/testdata/bpe.model",
+      Write("a.jsonl", "{\"text\": \"All human beings.</s>\"}\n"), NewFolder()};
+  options.validation_fraction = 0;
+  const auto result = Made(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->vocabulary, 700);
+  EXPECT_EQ(TextIn(options.output, "train.bin"), " All human beings.</s>");
+  const std::vector<uint32_t> tokens = TokensIn(options.output + "/train.bin");
+  EXPECT_EQ(tokens.front(), 1);                        // <s>
+  EXPECT_EQ(tokens.back(), 2);                         // </s>
+  EXPECT_THAT(tokens, testing::Contains(2).Times(1));  // the text's is text
+}
+
 // More than is read at once.
 TEST(TokenizeTest, ALongTextHasTheTokensOfTheWhole) {
   const std::string text = Lines(1200000);

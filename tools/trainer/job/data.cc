@@ -22,6 +22,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSplit(
                                        : (options.synthetic_samples + 7) / 8;
   if (options.context > 0) data.context = options.context;
   data.vocabulary = options.vocabulary;
+  data.document_masks = options.document_masks;
+  data.end_of_text = options.end_of_text;
   if (!options.synthetic_shape.empty()) {
     data.image_shape = options.synthetic_shape;
     data.context = options.synthetic_shape.front();

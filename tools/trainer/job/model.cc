@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
+#include "core/model/documents.h"
 #include "models/channels_last.h"
 #include "models/chunked_loss.h"
 #include "models/classification_loss.h"
@@ -44,16 +46,36 @@ absl::StatusOr<LayerSpecs> ForLoss(const TrainOptions& options,
       " is for GPTs and Llamas, but --model=", options.model, " was given"));
 }
 
-absl::StatusOr<LayerSpecs> LayersOfFolder(const std::string& folder,
-                                          const TransformerOptions& model,
+// With what config.json leaves to the job.
+absl::StatusOr<TransformerOptions> ToTrain(TransformerOptions model,
+                                           const TrainOptions& options) {
+  std::visit([&](auto& its) { its.document_masks = options.document_masks; },
+             model);
+  if (options.dropout == 0) return model;
+  auto* const gpt = std::get_if<GptOptions>(&model);
+  if (gpt == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--init_from=", options.init_from,
+                     " is a Llama, which has no dropout, "
+                     "but --dropout=",
+                     options.dropout, " was given: leave it out"));
+  }
+  gpt->dropout = options.dropout;
+  return model;
+}
+
+absl::StatusOr<LayerSpecs> LayersOfFolder(const TransformerOptions& model,
+                                          const TrainOptions& options,
                                           const Dataset& data) {
   const std::vector<int64_t> shape = data.input_shape();
   if (data.tokens() && shape.size() == 1 && shape[0] <= ContextOf(model) &&
       data.classes() <= VocabularyOf(model)) {
-    return LayersOf(model);
+    TANDEM_ASSIGN_OR_RETURN(const TransformerOptions trained,
+                            ToTrain(model, options));
+    return LayersOf(trained);
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "--init_from=", folder,
+      "--init_from=", options.init_from,
       ": its model takes token numbers [tokens], up to ", ContextOf(model),
       " of them (--context), from a vocabulary of up to ", VocabularyOf(model),
       " (--vocabulary), but the data's inputs are [",
@@ -66,9 +88,8 @@ absl::StatusOr<LayerSpecs> LayersOf(
     const TrainOptions& options, const std::optional<Transformer>& transformer,
     const Dataset& data) {
   if (transformer.has_value() && transformer->from_folder) {
-    TANDEM_ASSIGN_OR_RETURN(
-        LayerSpecs specs,
-        LayersOfFolder(options.init_from, transformer->model, data));
+    TANDEM_ASSIGN_OR_RETURN(LayerSpecs specs,
+                            LayersOfFolder(transformer->model, options, data));
     return ForLoss(options, /*is_transformer=*/true, std::move(specs));
   }
   ModelOptions model;
@@ -77,6 +98,8 @@ absl::StatusOr<LayerSpecs> LayersOf(
   model.classes = data.classes();
   model.tokens = data.tokens();
   model.sizes = SizesOf(options);
+  model.document_masks = options.document_masks;
+  model.dropout = options.dropout;
   absl::StatusOr<LayerSpecs> specs = MakeModel(model);
   if (specs.ok()) {
     if (options.devices.channels_last) {
@@ -92,11 +115,15 @@ absl::StatusOr<LayerSpecs> LayersOf(
 }
 
 LossFunction LossOf(const TrainOptions& options) {
+  std::optional<int64_t> ignored;
+  if (options.document_masks) ignored = kNoTarget;
   if (options.loss_chunk > 0) {
-    return ChunkedCrossEntropy(kHeadWeight, options.loss_chunk);
+    return ChunkedCrossEntropy(kHeadWeight, options.loss_chunk, ignored);
   }
-  return options.z_loss > 0 ? WithZLoss(CrossEntropy, options.z_loss)
-                            : LossFunction::OfAnyPrecision(CrossEntropy);
+  const LossFunction plain = ignored
+                                 ? CrossEntropyIgnoring(*ignored)
+                                 : LossFunction::OfAnyPrecision(CrossEntropy);
+  return options.z_loss > 0 ? WithZLoss(plain, options.z_loss) : plain;
 }
 
 }  // namespace tandem

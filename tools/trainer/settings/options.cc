@@ -61,6 +61,21 @@ absl::Status CheckData(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckDocuments(const TrainOptions& options) {
+  if (options.document_masks && options.dataset != "tokens") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--document_masks is for --dataset=tokens, but --dataset=",
+                     options.dataset, " was given"));
+  }
+  if (options.end_of_text < 0 || options.document_masks) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--end_of_text=", options.end_of_text,
+                   " tells documents apart for --document_masks: give that, "
+                   "too, or leave it out"));
+}
+
 absl::Status CheckLossChunk(const TrainOptions& options) {
   if (options.loss_chunk == 0) return absl::OkStatus();
   if (options.z_loss > 0) {
@@ -165,6 +180,7 @@ absl::Status Validate(const TrainOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckLossChunk(options));
   TANDEM_RETURN_IF_ERROR(CheckCheckpointing(options));
   TANDEM_RETURN_IF_ERROR(CheckData(options));
+  TANDEM_RETURN_IF_ERROR(CheckDocuments(options));
   TANDEM_RETURN_IF_ERROR(CheckParameterServer(options));
   return CheckTogether(options);
 }

@@ -163,6 +163,13 @@ INSTANTIATE_TEST_SUITE_P(
                   "--vocabulary=9 is for --dataset=tokens"},
         BadOption{[](TrainOptions& o) { o.context = 9; },
                   "--context=9 is for --dataset=tokens"},
+        BadOption{[](TrainOptions& o) { o.document_masks = true; },
+                  "--document_masks is for --dataset=tokens"},
+        BadOption{[](TrainOptions& o) {
+                    o.dataset = "tokens";
+                    o.end_of_text = 0;
+                  },
+                  "--end_of_text=0 tells documents apart"},
         BadOption{[](TrainOptions& o) {
                     o.dataset = "synthetic_tokens";
                     o.synthetic_shape = {8};

@@ -1,0 +1,31 @@
+// SentencePiece tokenizers (Kudo and Richardson, 1808.06226): tokenizer.model
+// of Llama 1 and 2, Mistral, Gemma and T5, by Google's library.
+
+#ifndef TANDEM_DATASETS_TOKENIZERS_SENTENCE_PIECE_TOKENIZER_H_
+#define TANDEM_DATASETS_TOKENIZERS_SENTENCE_PIECE_TOKENIZER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "datasets/tokenizers/tokenizer.h"
+
+namespace tandem {
+
+// Unigram and BPE models, with or without byte_fallback. Tokens are those of
+// Python's sentencepiece: bytes that are no UTF-8 count as U+FFFD, and control
+// pieces (<s>, </s>) are never taken from a text, whatever
+// SpecialTokensInText says. prefix() is the model's bos, where it has one, as
+// Llama's, Mistral's and Gemma's authors put it; end_of_text() its eos.
+//
+// Decode gives each piece's own text, control pieces none: that of the first
+// piece keeps the space that most models put before a text, which sentencepiece
+// takes off, so that pieces can be decoded one by one.
+//
+// DataLoss for a file that is damaged or no model; else the errors of files.
+absl::StatusOr<std::unique_ptr<Tokenizer>> ReadSentencePiece(
+    const std::string& path);
+
+}  // namespace tandem
+
+#endif  // TANDEM_DATASETS_TOKENIZERS_SENTENCE_PIECE_TOKENIZER_H_

@@ -1,0 +1,54 @@
+// Packed layer: a module layer that tells packed documents apart, where its
+// model is made for them (core/model/documents.h).
+
+#ifndef TANDEM_MODELS_LAYERS_PACKED_LAYER_H_
+#define TANDEM_MODELS_LAYERS_PACKED_LAYER_H_
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/model/documents.h"
+#include "core/model/layer.h"
+#include "models/layers/initialize.h"
+#include "models/layers/module_layer.h"
+
+namespace tandem {
+
+// Of each token within its document: int64 [n, tokens], from the further input
+// kDocumentBegins.
+inline at::Tensor PositionsWithin(const at::Tensor& begins) {
+  return at::arange(begins.size(1), begins.options()) - begins;
+}
+
+// ModuleLayer(name, type, make, rule) of a module whose `forward` takes, behind
+// its input, where documents begin, and may do without it. With
+// `document_masks` the layer reads that.
+template <typename Module>
+LayerSpec PackedLayer(const std::string& name, const std::string& type,
+                      std::function<std::shared_ptr<Module>()> make,
+                      const InitialRule& rule, bool document_masks) {
+  LayerSpec spec = ModuleLayer<Module>(name, type, make, rule);
+  if (!document_masks) return spec;
+  spec.links.reads = {kDocumentBegins};
+  spec.make = [make_layer = spec.make](uint64_t seed) {
+    Layer layer = make_layer(seed);
+    layer.forward = nullptr;
+    layer.forward_with_skips =
+        [module = std::static_pointer_cast<Module>(layer.module)](
+            const at::Tensor& x, Skips& skips) {
+          return module->forward(x, skips.at(kDocumentBegins));
+        };
+    return layer;
+  };
+  return spec;
+}
+
+}  // namespace tandem
+
+#endif  // TANDEM_MODELS_LAYERS_PACKED_LAYER_H_

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Python's tokenizers, tiktoken and sentencepiece in tools/bench_tokenize, which starts it.
+
+Reads a line from the FIFO that --commands names, a JSON list of a command and its arguments, and answers with a line of
+JSON. Texts are those of --documents, a JSON string a line. What is timed gives lists of token numbers, text by text, on
+one thread.
+"""
+
+import argparse
+import base64
+import hashlib
+import json
+import os
+import struct
+import time
+import traceback
+
+parser = argparse.ArgumentParser()
+for name in ("rank", "ranks", "core"):
+    parser.add_argument(f"--{name}", type=int, required=True)
+for name in ("documents", "rendezvous", "commands"):
+    parser.add_argument(f"--{name}", required=True)
+flags = parser.parse_args()
+if flags.core >= 0:  # before the imports: threads that they start are bound too
+    os.sched_setaffinity(0, {flags.core})
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+GPT2 = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+LLAMA3 = (
+    r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"""
+    r"""|\s*[\r\n]+|\s+(?!\S)|\s+"""
+)
+
+
+class Peer:
+    def __init__(self):
+        with open(flags.documents, encoding="utf-8") as file:
+            self.documents = [json.loads(line) for line in file]
+        self.encode = None
+
+    def make(self, folder, vocabulary):
+        """Tokenizers of these texts: gpt2.json, llama3.json, llama3.tiktoken, unigram.model, bpe.model."""
+        self.make_byte_pairs(os.path.join(folder, "gpt2"), GPT2, vocabulary)
+        self.make_byte_pairs(os.path.join(folder, "llama3"), LLAMA3, vocabulary)
+        import sentencepiece
+
+        lines = [line for text in self.documents for line in text.split("\n")]
+        for kind, more in {
+            "unigram": {},
+            "bpe": {"byte_fallback": True, "split_digits": True, "normalization_rule_name": "identity"},
+        }.items():
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_prefix=os.path.join(folder, kind),
+                model_type=kind,
+                vocab_size=vocabulary,
+                hard_vocab_limit=False,
+                num_threads=1,
+                minloglevel=2,
+                **more,
+            )
+        return {}
+
+    def make_byte_pairs(self, path, pattern, vocabulary):
+        from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(pattern), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+        tokenizer.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        tokenizer.train_from_iterator(
+            self.documents,
+            trainers.BpeTrainer(vocab_size=vocabulary, initial_alphabet=alphabet, show_progress=False),
+        )
+        tokenizer.save(path + ".json", pretty=False)
+        visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
+        others = [b for b in range(256) if b not in visible]
+        byte_of = {chr(b): b for b in visible} | {chr(256 + i): b for i, b in enumerate(others)}
+        with open(path + ".tiktoken", "w", encoding="ascii") as file:
+            for word, rank in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1]):
+                raw = bytes(byte_of[c] for c in word)
+                file.write("%s %d\n" % (base64.b64encode(raw).decode(), rank))
+
+    def open(self, library, path):
+        if library == "tokenizers":
+            import tokenizers
+
+            tokenizer = tokenizers.Tokenizer.from_file(path)
+            tokenizer.encode_special_tokens = True
+            self.encode = lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+            version = tokenizers.__version__
+        elif library == "tiktoken":
+            import tiktoken
+
+            with open(path, encoding="ascii") as file:
+                ranks = {base64.b64decode(w): int(r) for w, r in (line.split() for line in file)}
+            encoding = tiktoken.Encoding("made", pat_str=LLAMA3, mergeable_ranks=ranks, special_tokens={})
+            self.encode = encoding.encode_ordinary
+            version = tiktoken.__version__
+        else:
+            import sentencepiece
+
+            self.encode = sentencepiece.SentencePieceProcessor(model_file=path).encode
+            version = sentencepiece.__version__
+        return {"version": f"{library} {version}"}
+
+    def tokens(self):
+        digest, count = hashlib.sha256(), 0
+        for text in self.documents:
+            ids = self.encode(text)
+            count += len(ids)
+            digest.update(struct.pack("<%dI" % len(ids), *ids))
+        return {"count": count, "sha256": digest.hexdigest()}
+
+    def time(self, repeats):
+        start = time.perf_counter()
+        for _ in range(repeats):
+            for text in self.documents:
+                self.encode(text)
+        return {"ms": 1e3 * (time.perf_counter() - start) / repeats}
+
+
+def main():
+    peer = Peer()
+    with open(flags.commands, encoding="utf-8") as commands:
+        for line in commands:
+            command, *arguments = json.loads(line)
+            try:
+                answer = getattr(peer, command)(*arguments)
+            except Exception:  # whatever it is, tandem's side reports it
+                answer = {"error": traceback.format_exc().strip().splitlines()[-1]}
+            print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
