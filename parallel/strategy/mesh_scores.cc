@@ -32,6 +32,7 @@ void AddNumbers(const PendingStep& step, std::vector<at::Tensor>* numbers) {
   for (const DeferredScore& each : step.scores) {
     if (each.sums.defined()) numbers->push_back(each.sums);
   }
+  if (step.found_inf.defined()) numbers->push_back(step.found_inf);
 }
 
 }  // namespace
@@ -83,7 +84,12 @@ absl::StatusOr<StepScore> MeshStrategyImpl::SumStep(const PendingStep& step,
                           options_.reproducible
                               ? SumInOrder(mine, purpose)
                               : SumWithin(group, sum, purpose));
-  return StepScore{score, auxiliary_losses_.means()};
+  StepScore result{score, auxiliary_losses_.means(), step.scaled};
+  if (step.found_inf.defined()) {
+    TANDEM_RETURN_IF_ERROR(loss_scale_->Learn(*numbers++ != 0));
+    result.scaled = ScaledStep::After(loss_scale_->known());
+  }
+  return result;
 }
 
 absl::Status MeshStrategyImpl::ReadPending() {

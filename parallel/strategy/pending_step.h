@@ -7,11 +7,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/loss/deferred_score.h"
 #include "parallel/pipeline/timeline.h"
+#include "parallel/strategy/step_score.h"
 
 namespace tandem {
 
@@ -35,6 +37,9 @@ struct PendingStep {
   bool alike = true;                  // are replicas, after it?
   std::vector<DeferredScore> scores;  // by microbatch; where the last stage is
   std::vector<Part> parts;
+  // DeviceLossScale's verdict; undefined: there is none, or it is known.
+  at::Tensor found_inf;
+  std::optional<ScaledStep> scaled;
   Times times;
 };
 

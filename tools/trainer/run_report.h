@@ -71,7 +71,6 @@ class RunReport {
   struct Pending {
     Step step;
     DeviceMoment end;
-    std::optional<SkippedStepReport> skipped;
   };
 
   bool IsShown(const Step& step) const;

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/named_tensors.h"
 #include "core/comm/communicator.h"
+#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/optim/adam.h"
 #include "parallel/optim/make_optimizer.h"
@@ -104,7 +105,7 @@ TEST(OptimizerShareTest, SharesTogetherStepAsOneOptimizer) {
 TEST(ShareExchangeTest, ValuesOfAllRanksAndStateOnTheFirst) {
   for (const int ranks : {2, 3, 7}) {
     const absl::Status status =
-        RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
+        RunDeviceRanks(ranks, [&](Communicator& world) -> absl::Status {
           const FlatBuffers buffers = BuffersOf(70);  // some shares are empty
           FlatBuffer& buffer = *buffers[0];
           buffer.values().fill_(world.rank());
