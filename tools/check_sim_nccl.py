@@ -8,7 +8,7 @@
 Each test program (*_test.cc) below tests/parallel and tests/e2e is named by its
 BUILD's sim_nccl_tests (tests/parallel/asynchronous_tests.bzl): among `programs`,
 which run once more with that backend, or `themselves`, which name it in their
-source, or, with a reason, among `exceptions`.
+source or whose environment does, or, with a reason, among `exceptions`.
 """
 
 import ast
@@ -28,11 +28,9 @@ def arguments_of(call):
     return {name: ast.literal_eval(value) for name, value in named.items()}
 
 
-def read_lists(build):
+def read_lists(tree):
     """{program: [where it runs, or why it does not]} of a BUILD file."""
     places = collections.defaultdict(list)
-    with open(build, encoding="utf-8") as text:
-        tree = ast.parse(text.read(), build)
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call) or getattr(call.func, "id", "") != MACRO:
             continue
@@ -47,6 +45,15 @@ def read_lists(build):
     return places
 
 
+def has_backend_by_environment(tree):
+    """Targets of a BUILD file whose `env` has the backend."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call):
+            named = {each.arg: ast.dump(each.value) for each in call.keywords}
+            if "'sim_nccl'" in named.get("env", ""):
+                yield next(each.value.value for each in call.keywords if each.arg == "name")
+
+
 def names_backend(folder, program):
     with open(os.path.join(folder, program + ".cc"), encoding="utf-8") as text:
         return "sim_nccl" in text.read()
@@ -55,7 +62,10 @@ def names_backend(folder, program):
 def check_folder(folder, names):
     """(program, where it runs, what is wrong or None) of each."""
     build = os.path.join(folder, "BUILD")
-    places = read_lists(build)
+    with open(build, encoding="utf-8") as text:
+        tree = ast.parse(text.read(), build)
+    places = read_lists(tree)
+    by_environment = set(has_backend_by_environment(tree))
     programs = {name[: -len(".cc")] for name in names if name.endswith("_test.cc")}
     for program in sorted(programs | set(places)):
         its = places.get(program, [])
@@ -66,7 +76,7 @@ def check_folder(folder, names):
             wrong = f"is not named by {MACRO}: add it to its programs, or to its exceptions with a reason"
         elif len(its) > 1:
             wrong = "is named more than once: " + ", ".join(its)
-        elif its == ["by itself"] and not names_backend(folder, program):
+        elif its == ["by itself"] and program not in by_environment and not names_backend(folder, program):
             wrong = "does not name sim_nccl, though it is said to run on it by itself"
         elif its == ["not: "]:
             wrong = "is an exception without a reason"

@@ -238,7 +238,7 @@ TEST_P(ReplicatedLayersTest, RecordedStatisticsAreRefused) {
 
 TEST_P(ReplicatedLayersTest, SharedStatisticsAreRefused) {
   const absl::Status done =
-      RunDeviceRanks(2, [&](Communicator& world) -> absl::Status {
+      RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
         const at::Tensor x = at::randn({4, 4, 2, 2}).to(DevicesOf(1)[0]);
         TANDEM_ASSIGN_OR_RETURN(
             const LayerSpecs replicated,

@@ -107,7 +107,7 @@ double ExpectedLoss(const Batch& batch) {
 void ExpectGradients(const Strategy& strategy, const Gradients& expected) {
   EXPECT_FALSE(strategy.Gradients().empty());
   for (const auto& [name, gradient] : strategy.Gradients()) {
-    EXPECT_TRUE(gradient.allclose(expected.at(name), 1e-4, 1e-6)) << name;
+    EXPECT_TRUE(gradient.cpu().allclose(expected.at(name), 1e-4, 1e-6)) << name;
   }
 }
 

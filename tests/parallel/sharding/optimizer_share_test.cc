@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/named_tensors.h"
 #include "core/comm/communicator.h"
-#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/optim/adam.h"
 #include "parallel/optim/make_optimizer.h"
@@ -105,7 +104,7 @@ TEST(OptimizerShareTest, SharesTogetherStepAsOneOptimizer) {
 TEST(ShareExchangeTest, ValuesOfAllRanksAndStateOnTheFirst) {
   for (const int ranks : {2, 3, 7}) {
     const absl::Status status =
-        RunDeviceRanks(ranks, [&](Communicator& world) -> absl::Status {
+        RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
           const FlatBuffers buffers = BuffersOf(70);  // some shares are empty
           FlatBuffer& buffer = *buffers[0];
           buffer.values().fill_(world.rank());

@@ -11,7 +11,7 @@
 #include "core/device/memory_category.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/testing.h"
-#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/mlp.h"
 #include "parallel/schedule/sequential.h"
@@ -33,7 +33,7 @@ std::vector<int64_t> StateOf(int ranks, OptimizerSharding sharding) {
   const std::vector<c10::Device> devices = SimDevices(4);
   std::vector<int64_t> bytes(static_cast<size_t>(ranks), -1);
   const absl::Status status =
-      RunDeviceRanks(ranks, [&](Communicator& world) -> absl::Status {
+      RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
         const auto rank = static_cast<size_t>(world.rank());
         MeshStrategyOptions options;
         TANDEM_ASSIGN_OR_RETURN(options.schedule, SequentialSchedule(1, 1));

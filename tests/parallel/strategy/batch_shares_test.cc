@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "parallel/schedule/schedules.h"
 
@@ -71,7 +71,7 @@ TEST(BatchSharesTest, AnUnevenStepHasAsManyAsItsSamplesGive) {
 // end, and a microbatch weighs its part of the mean over replicas.
 TEST(BatchSharesTest, ReplicasStandBehindEachOther) {
   const absl::Status status =
-      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
+      RunThreadRanks(3, [](Communicator& world) -> absl::Status {
         MeshStrategyOptions options = Options(2);
         options.uneven_batches = true;
         options.microbatch_size = 2;

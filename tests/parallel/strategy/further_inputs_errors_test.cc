@@ -10,7 +10,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
-#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
@@ -53,7 +53,7 @@ std::vector<std::string> SaidOf(const LayerSpecs& specs, const Batch& batch) {
   if (pipelined.ok()) note(pipelined->get());
   for (int64_t parts : {1, 3}) {
     const absl::Status status =
-        RunDeviceRanks(1, [&](Communicator& world) -> absl::Status {
+        RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
           ReplicatedOptions options;
           options.accumulation_steps = parts;
           TANDEM_ASSIGN_OR_RETURN(const auto strategy,
@@ -105,7 +105,7 @@ TEST(FurtherInputsErrorsTest, WhatIsTakenMustBeLeftUnlessItIsRead) {
                       .message()),
       HasSubstr("'mask' of layer 4 is left by no layer before it"));
   const absl::Status status =
-      RunDeviceRanks(1, [&](Communicator& world) -> absl::Status {
+      RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
         return MakeReplicated(MakeLayers(specs, kSeed), CrossEntropy, {}, world)
             .status();
       });

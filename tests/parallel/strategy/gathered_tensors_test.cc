@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
 
 namespace tandem {
 namespace {
@@ -54,7 +54,7 @@ class Collector : public TensorSink {
 
 TEST(GatheredTensorsTest, RankZeroGetsAllInTheSinksOrder) {
   const absl::Status status =
-      RunDeviceRanks(4, [](Communicator& world) -> absl::Status {
+      RunThreadRanks(4, [](Communicator& world) -> absl::Status {
         Collector all;
         TANDEM_RETURN_IF_ERROR(
             StreamToRank0(TensorsOf(world.rank()), world, all));
@@ -85,7 +85,7 @@ TEST(GatheredTensorsTest, RankZeroGetsAllInTheSinksOrder) {
 
 TEST(GatheredTensorsTest, OneRankKeepsItsOwn) {
   const absl::Status status =
-      RunDeviceRanks(1, [](Communicator& world) -> absl::Status {
+      RunThreadRanks(1, [](Communicator& world) -> absl::Status {
         const NamedTensors mine = {{"a", at::arange(6).view({2, 3}).t()}};
         Collector all;
         TANDEM_RETURN_IF_ERROR(StreamToRank0(mine, world, all));
@@ -98,7 +98,7 @@ TEST(GatheredTensorsTest, OneRankKeepsItsOwn) {
 
 TEST(GatheredTensorsTest, StridesDoNotMatter) {
   const absl::Status status =
-      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
+      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
         const at::Tensor tensor = at::arange(6).view({2, 3}).t();
         Collector all;
         TANDEM_RETURN_IF_ERROR(
@@ -114,7 +114,7 @@ TEST(GatheredTensorsTest, StridesDoNotMatter) {
 // A full disk, say: rank 0 aborts the group, and nobody waits for it.
 TEST(GatheredTensorsTest, WhatTheSinkSaysEndsIt) {
   const absl::Status status =
-      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
+      RunThreadRanks(3, [](Communicator& world) -> absl::Status {
         Collector all;
         all.fails_at = 3;
         const absl::Status failed =

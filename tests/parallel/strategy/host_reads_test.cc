@@ -20,7 +20,7 @@
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
 #include "core/sim/testing.h"
-#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/z_loss.h"
 #include "parallel/schedule/schedules.h"
@@ -126,7 +126,7 @@ absl::StatusOr<Reads> InOneReplica(const LossFunction& loss, int microbatches) {
   const c10::Device device = SimDevices(2).front();
   Reads found;
   TANDEM_RETURN_IF_ERROR(
-      RunDeviceRanks(1, [&](Communicator& world) -> absl::Status {
+      RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
         ReplicatedOptions options;
         options.device = device;
         options.accumulation_steps = microbatches;

@@ -17,7 +17,6 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
 #include "core/random/random.h"
-#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
@@ -145,7 +144,7 @@ std::vector<std::string> Refusals(
     int ranks, int stages, const std::function<LayerSpecs(int rank)>& specs) {
   std::vector<std::string> said(static_cast<size_t>(ranks));
   const absl::Status status =
-      RunDeviceRanks(ranks, [&](Communicator& world) -> absl::Status {
+      RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
         const LayerSpecs mine = specs(world.rank());
         said[static_cast<size_t>(world.rank())] = std::string(
             MeshStrategy::Create(mine, CrossEntropy,

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/strategy/mesh_strategy.h"
@@ -156,7 +156,7 @@ TEST(MeshAgreementTest, CreateRefusesOnEveryRank) {
       [](const std::string& model,
          const std::function<void(MeshStrategyOptions&)>& change,
          const std::string& says) {
-        const absl::Status ran = RunDeviceRanks(2, [&](Communicator& world) {
+        const absl::Status ran = RunThreadRanks(2, [&](Communicator& world) {
           MeshStrategyOptions options = Options();
           if (world.rank() == 1) change(options);
           const absl::Status status =
@@ -188,7 +188,7 @@ TEST(MeshAgreementTest, CreateRefusesOnEveryRank) {
 }
 
 TEST(MeshAgreementTest, RanksThatAgreeGoOn) {
-  const absl::Status ran = RunDeviceRanks(2, [](Communicator& world) {
+  const absl::Status ran = RunThreadRanks(2, [](Communicator& world) {
     return MeshStrategy::Create(Specs(), CrossEntropy, Options(), &world)
         .status();
   });

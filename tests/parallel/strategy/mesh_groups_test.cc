@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/mesh/mesh.h"
-#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
 
 namespace tandem {
 namespace {
@@ -70,7 +70,7 @@ class MeshGroupsTest : public testing::TestWithParam<Shape> {};
 TEST_P(MeshGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
   const Shape shape = GetParam();
   const Mesh mesh = *Mesh::Create(shape.data * shape.pipe, shape.pipe);
-  const absl::Status status = RunDeviceRanks(
+  const absl::Status status = RunThreadRanks(
       mesh.world_size(), [&](Communicator& world) -> absl::Status {
         const int rank = world.rank();
         const int replica = mesh.IndexAlong(kDataAxis, rank);
@@ -106,7 +106,7 @@ TEST_P(MeshGroupsTest, AbortReachesEveryGroup) {
   const Shape shape = GetParam();
   const Mesh mesh = *Mesh::Create(shape.data * shape.pipe, shape.pipe);
   const absl::Status reason = absl::DataLossError("the cable is out");
-  const absl::Status status = RunDeviceRanks(
+  const absl::Status status = RunThreadRanks(
       mesh.world_size(), [&](Communicator& world) -> absl::Status {
         const int rank = world.rank();
         const int replica = mesh.IndexAlong(kDataAxis, rank);
@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Meshes, MeshGroupsTest,
 
 TEST(HybridGroupsOfOneTest, HaveNobodyToTalkTo) {
   const absl::Status status =
-      RunDeviceRanks(1, [](Communicator& world) -> absl::Status {
+      RunThreadRanks(1, [](Communicator& world) -> absl::Status {
         for (Communicator* const each :
              std::vector<Communicator*>{&world, nullptr}) {
           TANDEM_ASSIGN_OR_RETURN(
@@ -166,7 +166,7 @@ TEST(HybridGroupsOfOneTest, HaveNobodyToTalkTo) {
 // Groups of several stages along the same ranks do not wait for each other.
 TEST(HybridGroupsOrderTest, StagesHaveAnOrderOfTheirOwn) {
   const absl::Status status =
-      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
+      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(
             const MeshGroups groups,
             MeshGroups::Create(&world, *Mesh::Create(2, 1), Placed({0, 1})));

@@ -20,7 +20,7 @@
 #include "core/checkpoint/stored_tensors.h"
 #include "core/instrument/fault_point.h"
 #include "core/model/layer_list.h"
-#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "parallel/strategy/replicated.h"
 #include "tests/models/rounding.h"
@@ -187,7 +187,7 @@ TEST(MeshStrategyTest, BucketsStartWhileDeferredWeightGradientsAreComputed) {
   const LayerSpecs specs = LabSpecs("mlp_small");
   for (const int together : {1, 3}) {
     const absl::Status status =
-        RunDeviceRanks(2, [&](Communicator& world) -> absl::Status {
+        RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
           MeshStrategyOptions options =
               Options(specs, LayoutOf(together == 1 ? "zb_h1" : "1f1b", 1, 1));
           options.weight_gradient_batch = together;
@@ -362,7 +362,7 @@ TEST(MeshStrategyTest, AParameterThatIsNoLeafIsRefusedByEveryRank) {
         "scaled", at::zeros({3}).requires_grad_(true).mul(0.1));
     return layer;
   };
-  const absl::Status status = RunDeviceRanks(2, [&](Communicator& world) {
+  const absl::Status status = RunThreadRanks(2, [&](Communicator& world) {
     const auto made = MeshStrategy::Create(
         specs, CrossEntropy, Options(specs, LayoutOf("1f1b", 2, 2, 2)), &world);
     EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument);

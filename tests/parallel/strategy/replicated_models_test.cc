@@ -14,7 +14,7 @@
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
 #include "core/random/sample_scope.h"
-#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
@@ -102,7 +102,7 @@ class ReplicatedModelsTest : public testing::TestWithParam<const char*> {
       if (world.rank() == 0) state = Copied(strategy->Parameters());
       return absl::OkStatus();
     };
-    const absl::Status status = RunDeviceRanks(ranks, body);
+    const absl::Status status = RunThreadRanks(ranks, body);
     EXPECT_TRUE(status.ok()) << status;
     return state;
   }

@@ -19,7 +19,7 @@
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
 #include "core/sim/testing.h"
-#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/z_loss.h"
 #include "parallel/optim/flat_buffer.h"
@@ -300,7 +300,7 @@ std::vector<std::string> SaidAtCreation(const LossFunction& loss) {
                         {SimDevices(4)[0], SimDevices(4)[1]},
                         loss.names().outputs)
           .status()};
-  said.push_back(RunDeviceRanks(1, [&](Communicator& world) {
+  said.push_back(RunThreadRanks(1, [&](Communicator& world) {
     return MakeReplicated(MakeLayers(Specs(), kSeed), loss, {}, world).status();
   }));
   std::vector<std::string> messages;
@@ -343,7 +343,7 @@ std::vector<std::string> SaidOf(const Batch& batch) {
   EXPECT_TRUE(pipelined.ok()) << pipelined.status();
   if (pipelined.ok()) note(**pipelined);
   const absl::Status status =
-      RunDeviceRanks(1, [&](Communicator& world) -> absl::Status {
+      RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(
             const auto strategy,
             MakeReplicated(MakeLayers(Specs(), kSeed), Loss(), {}, world));
@@ -375,7 +375,7 @@ TEST_F(SeveralOutputsTest, TargetsThatDoNotFitAreRefusedByName) {
 }
 
 TEST_F(SeveralOutputsTest, RanksMustTakeTheSame) {
-  const absl::Status status = RunDeviceRanks(2, [](Communicator& world) {
+  const absl::Status status = RunThreadRanks(2, [](Communicator& world) {
     const LossFunction loss = world.rank() == 0 ? CrossEntropy : Loss();
     return MeshStrategy::Create(Specs(), loss, OptionsOf(LabPipeline(2, 2)),
                                 &world)

@@ -23,7 +23,7 @@
 #include "core/model/layer_list.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/testing.h"
-#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/mlp.h"
 #include "parallel/balance/cut.h"
@@ -147,7 +147,7 @@ absl::Status SaveAndLoad(Make make, const std::string& path,
 
 TEST(StateMemoryTest, SavingReplicasTakesNoDeviceMemory) {
   std::vector<int64_t> extra(2, -1);
-  const absl::Status status = RunDeviceRanks(2, [&](Communicator& world) {
+  const absl::Status status = RunThreadRanks(2, [&](Communicator& world) {
     return SaveAndLoad(MakeReplica, Path("replicas"), world, &extra);
   });
   ASSERT_TRUE(status.ok()) << status;
@@ -158,7 +158,7 @@ TEST(StateMemoryTest, SavingReplicasTakesNoDeviceMemory) {
 // stage's tensors in the host's memory.
 TEST(StateMemoryTest, SavingPipelinesTakesNoDeviceMemory) {
   std::vector<int64_t> extra(4, -1);
-  const absl::Status status = RunDeviceRanks(4, [&](Communicator& world) {
+  const absl::Status status = RunThreadRanks(4, [&](Communicator& world) {
     return SaveAndLoad(MakePipeline, Path("pipelines"), world, &extra);
   });
   ASSERT_TRUE(status.ok()) << status;
@@ -169,7 +169,7 @@ TEST(StateMemoryTest, SavingPipelinesTakesNoDeviceMemory) {
 TEST(StateMemoryTest, SavingASharedOptimizerTakesATensorOfAnothersShare) {
   for (const int ranks : {2, 3}) {
     std::vector<int64_t> extra(static_cast<size_t>(ranks), -1);
-    const absl::Status status = RunDeviceRanks(ranks, [&](Communicator& world) {
+    const absl::Status status = RunThreadRanks(ranks, [&](Communicator& world) {
       return SaveAndLoad(MakeSharing, Path("sharing"), world, &extra);
     });
     ASSERT_TRUE(status.ok()) << status;
@@ -200,7 +200,7 @@ StoredTensors Watched(const StoredTensors& stored,
 
 TEST(StateMemoryTest, ARankReadsItsOwnTensorsAlone) {
   const absl::Status status =
-      RunDeviceRanks(2, [&](Communicator& world) -> absl::Status {
+      RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(const auto strategy, MakePipeline(world));
         NamedTensors model;
         NamedTensors state;

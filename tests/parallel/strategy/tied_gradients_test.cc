@@ -17,7 +17,7 @@
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
-#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/tied_linear.h"
@@ -96,7 +96,7 @@ std::vector<std::string> SumOf(const std::vector<double>& gradients, int ranks,
   const absl::Status status =
       ranks == 1
           ? run(nullptr)
-          : RunDeviceRanks(ranks, [&](Communicator& all) { return run(&all); });
+          : RunThreadRanks(ranks, [&](Communicator& all) { return run(&all); });
   EXPECT_TRUE(status.ok()) << status;
   return sums;
 }
