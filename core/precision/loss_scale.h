@@ -42,6 +42,7 @@ class LossScale {
   // InvalidArgument: CheckGradScalerOptions's.
   static absl::StatusOr<LossScale> Create(const GradScalerOptions& options);
 
+  const GradScalerOptions& options() const { return options_; }
   bool is_enabled() const { return options_.enabled; }
   double scale() const { return is_enabled() ? scale_ : 1; }
   // What gradients are multiplied by afterwards, as PyTorch rounds it.

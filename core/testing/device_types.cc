@@ -6,6 +6,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <atomic>
+#include <chrono>
 #include <optional>
 
 #include "core/backend/backend_names.h"
@@ -15,19 +16,41 @@
 namespace tandem {
 namespace {
 
+// Does a backend serve a type of device?
+bool Serves(const std::string& backend, c10::DeviceType type) {
+  const absl::StatusOr<BackendNames> names = ParseBackend(backend);
+  return names.ok() && !names->device.empty() && names->device_type == type;
+}
+
+std::optional<c10::DeviceType> AcceleratorType() {
+  if (!at::detail::getCUDAHooks().hasCUDA()) SimDevices(1);
+  const std::optional<c10::DeviceType> type = at::accelerator::getAccelerator();
+  return type && at::accelerator::deviceCount() > 0 ? type : std::nullopt;
+}
+
+// Has no need of devices to say no.
+bool BackendIsForDevices() {
+  const absl::StatusOr<BackendNames> names = ParseBackend(TestBackend());
+  if (!names.ok() || names->device.empty()) return false;
+  return AcceleratorType() == names->device_type;
+}
+
+// Simulated devices are made before a process's first backward.
+const c10::DeviceType default_type =
+    BackendIsForDevices() ? *AcceleratorType() : c10::kCPU;
+
 // Ranks' threads read it.
-std::atomic<c10::DeviceType> test_device_type{c10::kCPU};
+std::atomic<c10::DeviceType> test_device_type{default_type};
 
 }  // namespace
 
 std::vector<c10::DeviceType> DeviceTypesToTest() {
   std::vector<c10::DeviceType> types;
 #ifdef NDEBUG
-  types.push_back(c10::kCPU);
+  if (!BackendIsForDevices()) types.push_back(c10::kCPU);
 #endif
-  if (!at::detail::getCUDAHooks().hasCUDA()) SimDevices(1);
-  const std::optional<c10::DeviceType> type = at::accelerator::getAccelerator();
-  if (type && at::accelerator::deviceCount() > 0) types.push_back(*type);
+  const std::optional<c10::DeviceType> type = AcceleratorType();
+  if (type) types.push_back(*type);
   return types;
 }
 
@@ -62,7 +85,7 @@ TestDeviceTypeScope::TestDeviceTypeScope(c10::DeviceType type) {
   test_device_type = type;
 }
 
-TestDeviceTypeScope::~TestDeviceTypeScope() { test_device_type = c10::kCPU; }
+TestDeviceTypeScope::~TestDeviceTypeScope() { test_device_type = default_type; }
 
 c10::Device TestDevice(int i) {
   const c10::DeviceType type = test_device_type;
@@ -72,16 +95,23 @@ c10::Device TestDevice(int i) {
 }
 
 CommunicatorOptions WithTestDevice(CommunicatorOptions options, int devices) {
-  const absl::StatusOr<BackendNames> names = ParseBackend(options.backend);
   const c10::Device device = TestDevice();
-  if (names.ok() && !names->device.empty() &&
-      names->device_type == device.type()) {
+  if (Serves(options.backend, device.type())) {
     options.device = device;
     for (int i = 1; i < devices; ++i) {
       options.further_devices.push_back(TestDevice(i));
     }
   }
   return options;
+}
+
+absl::Status RunDeviceRanks(
+    int n, const std::function<absl::Status(Communicator&)>& fn) {
+  CommunicatorOptions options;
+  options.backend = TestBackend();
+  options.timeout = std::chrono::seconds(30);
+  return RunThreadRanks(
+      n, fn, [&] { return WithTestDevice(options, 2); }, options.timeout);
 }
 
 }  // namespace tandem

@@ -16,11 +16,14 @@
 #include <c10/core/Device.h>
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "core/backend/communicator_options.h"
+#include "core/comm/communicator.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
@@ -28,7 +31,7 @@ namespace tandem {
 // The CPU, and CUDA where there is one, else simulated devices (core/sim),
 // which are made by this call: asynchronous ones if $TANDEM_SIM_ASYNC says so.
 // Not the CPU in debug builds (sanitizers' among them): LibTorch's headers then
-// refuse a CPU with a number.
+// refuse a CPU with a number; nor where TestBackend() is for devices.
 std::vector<c10::DeviceType> DeviceTypesToTest();
 
 // `n` devices: those of the type, and over again when there are fewer. Those of
@@ -63,7 +66,8 @@ class TestDeviceTypeScope {
 };
 
 // Device `i` of those that the calling thread's rank (thread_ranks.h) owns, of
-// the type that the test under way runs on; outside of such a test the CPU.
+// the type that the test under way runs on; outside of such a test the CPU, or
+// where TestBackend() is for devices, such a one.
 // Each rank has two: rank r has devices 2r and 2r + 1, of the CPU "cpu" and
 // "cpu:1".
 c10::Device TestDevice(int i = 0);
@@ -73,6 +77,11 @@ c10::Device TestDevice(int i = 0);
 // the backend is for such devices.
 CommunicatorOptions WithTestDevice(CommunicatorOptions options,
                                    int devices = 1);
+
+// RunThreadRanks (thread_ranks.h) with TestBackend(): with communicators for
+// both of each rank's devices, if it is for such.
+absl::Status RunDeviceRanks(
+    int n, const std::function<absl::Status(Communicator&)>& fn);
 
 class DeviceTypeTest : public testing::TestWithParam<c10::DeviceType> {
  protected:

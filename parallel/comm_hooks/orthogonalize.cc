@@ -1,9 +1,15 @@
 #include "parallel/comm_hooks/orthogonalize.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mv.h>
+#include <ATen/ops/stack.h>
 #include <glog/logging.h>
 
 #include <cmath>
+#include <cstdint>
+#include <vector>
 
 namespace tandem {
 namespace {
@@ -54,28 +60,49 @@ double MakeOrthonormal(double* vectors, int64_t k, int64_t n) {
   return left;
 }
 
+// Of rows in the host's memory. Returns the lengths of what was left of them.
+at::Tensor MakeRowsOrthonormal(const at::Tensor& rows) {
+  const at::Tensor lengths = at::empty({rows.size(0)}, at::kDouble);
+  for (int64_t k = 0; k < rows.size(0); ++k) {
+    lengths.mutable_data_ptr<double>()[k] =
+        MakeOrthonormal(rows.mutable_data_ptr<double>(), k, rows.size(1));
+  }
+  return lengths;
+}
+
+// The same by operators, which leave to the device what is zero. A pass
+// projects on all rows before at once: the second one makes up for that.
+at::Tensor MakeRowsOrthonormalOnDevice(const at::Tensor& rows) {
+  std::vector<at::Tensor> lengths;
+  for (int64_t k = 0; k < rows.size(0); ++k) {
+    const at::Tensor mine = rows.select(0, k);
+    const at::Tensor others = rows.narrow(0, 0, k);
+    const at::Tensor before = mine.norm();
+    for (int pass = 0; pass < 2 && k > 0; ++pass) {
+      mine.sub_(at::mv(others.t(), at::mv(others, mine)));
+    }
+    const at::Tensor left = mine.norm();
+    const at::Tensor is_zero = k == 0 ? left.eq(0) : left.le(before * kDependent);
+    lengths.push_back(left.masked_fill(is_zero, 0));
+    mine.div_(left.masked_fill(is_zero, 1)).masked_fill_(is_zero, 0);
+  }
+  return at::stack(lengths);
+}
+
 }  // namespace
 
-int64_t Orthogonalize(const at::Tensor& matrix, double epsilon) {
+at::Tensor Orthogonalize(const at::Tensor& matrix, double epsilon) {
   at::NoGradGuard no_grad;
   CHECK_EQ(matrix.dim(), 2);
-  const int64_t n = matrix.size(0);
-  const int64_t count = matrix.size(1);
-  const at::Tensor columns =
-      matrix.to(at::kCPU, at::kDouble).t().clone(at::MemoryFormat::Contiguous);
-  double* const vectors = columns.mutable_data_ptr<double>();
-  std::vector<double> lengths;
-  for (int64_t k = 0; k < count; ++k) {
-    lengths.push_back(MakeOrthonormal(vectors, k, n));
+  const at::Tensor rows =
+      matrix.to(at::kDouble).t().clone(at::MemoryFormat::Contiguous);
+  const at::Tensor lengths = rows.is_cpu() ? MakeRowsOrthonormal(rows)
+                                           : MakeRowsOrthonormalOnDevice(rows);
+  if (epsilon != 0) {
+    rows.mul_((lengths / (lengths + epsilon)).unsqueeze(1));
   }
-  int64_t dependent = 0;
-  for (int64_t k = 0; k < count; ++k) {
-    if (lengths[k] == 0) ++dependent;
-    if (epsilon == 0) continue;
-    Scale(lengths[k] / (lengths[k] + epsilon), vectors + k * n, n);
-  }
-  matrix.copy_(columns.t());
-  return dependent;
+  matrix.copy_(rows.t());
+  return lengths.eq(0);
 }
 
 }  // namespace tandem

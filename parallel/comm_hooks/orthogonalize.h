@@ -21,9 +21,10 @@ namespace tandem {
 // the shorter columns are projected with, which leaves them a little short of
 // orthogonal; here only the result is shortened.)
 //
-// Returns how many columns became zero. The result depends on the values alone:
-// on one kind of CPU ranks with the same matrix get the same bits.
-int64_t Orthogonalize(const at::Tensor& matrix, double epsilon);
+// Returns for each column whether it became zero: [k], bool, where the matrix
+// is. The result depends on the values alone: on one kind of device ranks with
+// the same matrix get the same bits. The host waits for no device.
+at::Tensor Orthogonalize(const at::Tensor& matrix, double epsilon);
 
 }  // namespace tandem
 

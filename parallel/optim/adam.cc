@@ -27,10 +27,11 @@ std::vector<std::string> StateNames(const Options& options) {
   return names;
 }
 
-// The same, or the captured step's.
+// The same, or the captured step's; without those that the device left out.
 at::Tensor StepNumber(const OptimizerRange& range) {
-  return range.numbers.has_value() ? range.numbers->step
-                                   : StepNumber(range.steps + 1, range.values);
+  if (range.numbers.has_value()) return range.numbers->step;
+  const at::Tensor number = StepNumber(range.steps + 1, range.values);
+  return range.skipped.has_value() ? number.sub_(*range.skipped) : number;
 }
 
 // Of kernels: see StepTensors::numbers.
@@ -86,7 +87,7 @@ class Adam : public Optimizer {
                        {StepNumber(range)}, rate, options_.beta1,
                        options_.beta2, options_.weight_decay, options_.eps,
                        options_.amsgrad,
-                       /*maximize=*/false, range.divisor);
+                       /*maximize=*/false, range.divisor, range.found_inf);
     };
     if (range.numbers.has_value()) return step(range.numbers->learning_rate);
     step(learning_rate);
@@ -127,7 +128,7 @@ class AdamW : public Optimizer {
                         {StepNumber(range)}, rate, options_.beta1,
                         options_.beta2, options_.weight_decay, options_.eps,
                         options_.amsgrad,
-                        /*maximize=*/false, range.divisor);
+                        /*maximize=*/false, range.divisor, range.found_inf);
     };
     if (range.numbers.has_value()) return step(range.numbers->learning_rate);
     step(learning_rate);

@@ -50,6 +50,14 @@ void GroupedOptimizer::Step(double learning_rate,
   }
 }
 
+void GroupedOptimizer::StepUnless(const at::Tensor& found_inf,
+                                  double learning_rate,
+                                  const std::optional<at::Tensor>& divisor) {
+  for (const auto& optimizer : optimizers_) {
+    optimizer->StepUnless(found_inf, learning_rate, divisor);
+  }
+}
+
 void GroupedOptimizer::StepOnDevice(double learning_rate,
                                     const StepKernels& kernels,
                                     const at::Tensor& factor) {

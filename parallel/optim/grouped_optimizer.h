@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ class GroupedOptimizer {
   void Step(double learning_rate,
             const Optimizer::DivisorOf& divisor_of = nullptr);
   // As Optimizer's, of all groups.
+  void StepUnless(const at::Tensor& found_inf, double learning_rate,
+                  const std::optional<at::Tensor>& divisor = std::nullopt);
   void StepOnDevice(double learning_rate, const StepKernels& kernels,
                     const at::Tensor& factor);
   void TakeBack();

@@ -65,6 +65,15 @@ class Optimizer {
   // Backward was forgotten, most likely; the first time this is logged.
   int64_t Step(double learning_rate, const DivisorOf& divisor_of = nullptr);
 
+  // The same, unless `found_inf`, a number of float32 on the buffers' device, is
+  // 1 and not 0 (the fused optimizers' `found_inf`): the step is then none, and
+  // the host need not know. Gradients are divided by `divisor`, as such a
+  // number, if there is one. While the host does not know, a step counts; it
+  // asks the device where it must: for the state, or where parameters that have
+  // a gradient are not the last step's, or may have their first step.
+  int64_t StepUnless(const at::Tensor& found_inf, double learning_rate,
+                     const std::optional<at::Tensor>& divisor = std::nullopt);
+
   // The same by kernels, times a factor that is on the device (device_step.h):
   // the host waits for nothing, and gradients stay as they are.
   int64_t StepOnDevice(double learning_rate, const StepKernels& kernels,
@@ -116,6 +125,13 @@ class Optimizer {
  private:
   using StoredByName = std::map<std::string, const StoredTensor*>;
 
+  // Steps of StepUnless of which the host does not know whether they were done.
+  struct Unsettled {
+    int64_t count = 0;
+    std::vector<size_t> ids;      // of the slots that had a gradient
+    std::vector<int64_t> before;  // Part::steps then
+    at::Tensor skipped;           // how many were left out, on the device
+  };
   // What is kept for one flat buffer.
   struct Part {
     FlatBuffer* buffer;
@@ -124,6 +140,7 @@ class Optimizer {
     std::vector<at::Tensor> state;      // of `span`, as Traits::buffers
     std::vector<int64_t> steps;         // by slot id
     std::vector<int64_t> steps_before;  // the last StepOnDevice
+    Unsettled unsettled;
   };
   struct Place {
     size_t part;
@@ -141,6 +158,9 @@ class Optimizer {
   void StepRun(Part& part, Run run, const std::optional<at::Tensor>& divisor,
                StepOfRange step);
   void CountRun(Part& part, Run run);
+  void BeginUnsettled(Part& part) const;
+  void Settle(Part& part) const;
+  void Settle() const;
   StepNumbers Capture(Part& part, Run run, CapturedStep& captured);
   void Write(const StepNumbers& numbers, int64_t step,
              double learning_rate) const;
@@ -158,7 +178,7 @@ class Optimizer {
   absl::Status LoadSlot(Part& part, size_t slot, const StoredByName& given);
 
   Traits traits_;
-  std::vector<Part> parts_;
+  mutable std::vector<Part> parts_;  // the host learns late what was done
 };
 
 }  // namespace tandem

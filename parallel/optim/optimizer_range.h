@@ -34,6 +34,10 @@ struct OptimizerRange {
   std::optional<at::Tensor> divisor;  // of grads, float32; null: none
   // Of a captured step: to be read instead of the host's.
   std::optional<StepNumbers> numbers = std::nullopt;
+  // Of a step that the device may leave out (Optimizer::StepUnless): whether it
+  // does, and how many of `steps` it has left out; numbers of float32.
+  std::optional<at::Tensor> found_inf = std::nullopt;
+  std::optional<at::Tensor> skipped = std::nullopt;
 };
 
 }  // namespace tandem

@@ -85,6 +85,7 @@ NamedTensors Optimizer::State() const {
 }
 
 absl::StatusOr<NamedTensors> Optimizer::GatherState(GatherPart gather) const {
+  Settle();
   std::vector<std::vector<at::Tensor>> states;  // by part; empty: elsewhere
   std::vector<bool> here;
   for (const Part& part : parts_) {
@@ -156,6 +157,7 @@ absl::Status Optimizer::CheckState(const StoredTensors& state) const {
 }
 
 absl::Status Optimizer::LoadState(const StoredTensors& state) {
+  Settle();
   TANDEM_RETURN_IF_ERROR(CheckState(state));
   at::NoGradGuard no_grad;
   StoredByName given;

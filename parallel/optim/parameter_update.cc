@@ -1,5 +1,10 @@
 #include "parallel/optim/parameter_update.h"
 
+#include <ATen/Tensor.h>
+#include <glog/logging.h>
+
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -12,6 +17,16 @@
 #include "parallel/optim/gradient_clipping.h"
 
 namespace tandem {
+namespace {
+
+// What fused optimizers divide gradients by, of FindFactor's, on its device.
+at::Tensor DivisorOf(const at::Tensor& factor) {
+  constexpr int64_t kAt = offsetof(GradientFactor, factor) / sizeof(float);
+  return factor.view(at::kFloat).select(0, kAt).reciprocal();
+}
+
+}  // namespace
+
 
 ParameterUpdate::ParameterUpdate(const UpdateOptions& options,
                                  FlatBufferList buffers,
@@ -59,12 +74,15 @@ void ParameterUpdate::ClipValues() {
   if (clip_value_ > 0) ClipGradientValue(buffers_, clip_value_);
 }
 
-void ParameterUpdate::ClipAndStep(double learning_rate) {
+void ParameterUpdate::ClipAndStep(double learning_rate,
+                                  const at::Tensor& found_inf) {
   FactorOptions factor;
   factor.max_norm = static_cast<float>(clip_norm_);
   factor.skips_nonfinite = false;  // as where the host clips
   const at::Tensor found = GradientFactorOf(buffers_, *kernels_, factor);
-  if (found.defined()) {
+  if (found.defined() && found_inf.defined()) {
+    optimizer_.StepUnless(found_inf, learning_rate, DivisorOf(found));
+  } else if (found.defined()) {
     optimizer_.StepOnDevice(learning_rate, *kernels_, found);
   } else {
     optimizer_.Step(learning_rate);  // says that there is nothing to do
@@ -72,7 +90,9 @@ void ParameterUpdate::ClipAndStep(double learning_rate) {
 }
 
 absl::Status ParameterUpdate::Step(double learning_rate,
-                                   const std::optional<GradientNorms>& norms) {
+                                   const std::optional<GradientNorms>& norms,
+                                   const at::Tensor& found_inf) {
+  CHECK(!norms.has_value() || !found_inf.defined());
   for (FlatBuffer* buffer : buffers_) {
     TANDEM_RETURN_IF_ERROR(buffer->CheckViews());
   }
@@ -87,7 +107,9 @@ absl::Status ParameterUpdate::Step(double learning_rate,
   return CatchTorch(
       [&] {
         if (on_device) {
-          ClipAndStep(learning_rate);
+          ClipAndStep(learning_rate, found_inf);
+        } else if (found_inf.defined()) {
+          optimizer_.StepUnless(found_inf, learning_rate);
         } else {
           optimizer_.Step(learning_rate, divisor_of);
         }

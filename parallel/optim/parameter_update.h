@@ -39,7 +39,9 @@ class ParameterUpdate {
       const ShareOfBuffer& share_of = nullptr);
 
   // See UnscaleGradients; before anything is clipped.
-  bool Unscale(float inverse) { return UnscaleGradients(buffers_, inverse); }
+  void Unscale(const at::Tensor& inverse, const at::Tensor& found_inf) {
+    UnscaleGradients(buffers_, inverse, found_inf);
+  }
 
   // By value, where the options say so.
   void ClipValues();
@@ -55,9 +57,11 @@ class ParameterUpdate {
   // clipping is the device's, where it is asked for (these buffers are the
   // whole model then), or there is none. The device leaves gradients as they
   // are. FailedPrecondition for a parameter or gradient that no longer lies in
-  // its flat buffer.
+  // its flat buffer. With `found_inf`, Optimizer::StepUnless's, the device
+  // leaves the step out where it is 1; there are no `norms` then.
   absl::Status Step(double learning_rate,
-                    const std::optional<GradientNorms>& norms);
+                    const std::optional<GradientNorms>& norms,
+                    const at::Tensor& found_inf = {});
 
   // As GroupedOptimizer's.
   NamedTensors State() const { return optimizer_.State(); }
@@ -80,7 +84,7 @@ class ParameterUpdate {
                                        const FlatBufferList& buffers,
                                        const GroupedOptimizer& optimizer,
                                        const ShareOfBuffer& share_of);
-  void ClipAndStep(double learning_rate);
+  void ClipAndStep(double learning_rate, const at::Tensor& found_inf);
 
   double clip_norm_;
   double clip_value_;

@@ -27,7 +27,8 @@ class Sgd : public Optimizer {
       at::_fused_sgd_({range.values}, {range.grads}, range.state,
                       options_.weight_decay, options_.momentum, rate,
                       options_.dampening, options_.nesterov, /*maximize=*/false,
-                      /*is_first_step=*/range.steps == 0, range.divisor);
+                      /*is_first_step=*/range.steps == 0, range.divisor,
+                      range.found_inf);
     };
     if (range.numbers.has_value()) return step(range.numbers->learning_rate);
     step(learning_rate);

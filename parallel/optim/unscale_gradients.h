@@ -4,6 +4,8 @@
 #ifndef TANDEM_PARALLEL_OPTIM_UNSCALE_GRADIENTS_H_
 #define TANDEM_PARALLEL_OPTIM_UNSCALE_GRADIENTS_H_
 
+#include <ATen/core/Tensor.h>
+
 #include "parallel/optim/flat_buffer_list.h"
 
 namespace tandem {
@@ -13,6 +15,12 @@ namespace tandem {
 // (core/vector/multiply_and_find_inf.h). Parameters without a gradient take no
 // part. Throws c10::Error.
 bool UnscaleGradients(const FlatBufferList& buffers, float inverse);
+
+// The same where the gradients lie: `inverse` and `found_inf` are numbers of
+// float32 on their device, and the latter becomes 1 where one was infinite or
+// NaN, else it stays. The host waits for no device.
+void UnscaleGradients(const FlatBufferList& buffers, const at::Tensor& inverse,
+                      const at::Tensor& found_inf);
 
 }  // namespace tandem
 

@@ -48,7 +48,11 @@ StagePass PipelineExecutor::DeviceStep::PassOf(int microbatch) const {
     const double of = step_.samples.of > 0 ? step_.samples.of
                                            : static_cast<double>(step_.size);
     pass.weight = static_cast<double>(step_.rows[index]) / of;
-    pass.loss_scale = step_.gradients->loss_scale;
+    const std::vector<at::Tensor>& scales = step_.gradients->loss_scales;
+    if (!scales.empty()) {
+      pass.loss_scale =
+          scales[static_cast<size_t>(local_.index) % scales.size()];
+    }
   }
   return pass;
 }

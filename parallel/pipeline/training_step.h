@@ -4,6 +4,8 @@
 #ifndef TANDEM_PARALLEL_PIPELINE_TRAINING_STEP_H_
 #define TANDEM_PARALLEL_PIPELINE_TRAINING_STEP_H_
 
+#include <ATen/core/Tensor.h>
+
 #include <functional>
 #include <optional>
 #include <vector>
@@ -28,9 +30,10 @@ struct StepGradients {
   // none.
   int microbatches = 0;
   std::function<absl::Status(const Action& action)> absent = nullptr;
-  // They are so many times as great as the loss's; who takes them unscales
-  // them. Losses are reported as they are.
-  double loss_scale = 1;
+  // By this rank's devices, a number on each: gradients are so many times as
+  // great as the loss's; who takes them unscales them. Losses are reported as
+  // they are. Empty: they are not scaled.
+  std::vector<at::Tensor> loss_scales = {};
   // The host does not wait for the devices to know the scores: what lies there
   // stays there.
   bool defers_scores = false;

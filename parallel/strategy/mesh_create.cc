@@ -139,10 +139,7 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
   const SideStreams::Scope side(sides_);
   const PipelineLayout layout = {options_.devices, groups_.pipe()};
   layers_ = static_cast<int>(specs.size());
-  if (options_.scales_loss()) {
-    TANDEM_ASSIGN_OR_RETURN(loss_scale_,
-                            LossScale::Create(*options_.grad_scaler));
-  }
+  TANDEM_RETURN_IF_ERROR(MakeLossScale());
   if (options_.averaging) {
     TANDEM_ASSIGN_OR_RETURN(
         averager_, PeriodicParameterAverager::Create(*options_.averaging));
@@ -177,6 +174,17 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
           options_.reproducible ? TiedOrder::kByCopy : TiedOrder::kByRank));
   CheckGraph(loss);
   return Agree(tied_->ShareValues());
+}
+
+absl::Status MeshStrategyImpl::MakeLossScale() {
+  if (!options_.scales_loss()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const LossScale scale,
+                          LossScale::Create(*options_.grad_scaler));
+  loss_scale_.emplace(scale, options_.devices);
+  if (groups_.world() == nullptr) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(devices_,
+                          groups_.MakeDevices(options_.devices.front()));
+  return absl::OkStatus();
 }
 
 absl::Status MeshStrategyImpl::MakeTrainedStages(

@@ -2,6 +2,8 @@
 
 #include <glog/logging.h>
 
+#include <cstddef>
+#include <numeric>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -72,9 +74,20 @@ absl::StatusOr<Communicator*> MeshGroups::MakeStatistics(int stage) {
   return statistics_[stage].get();
 }
 
+absl::StatusOr<Communicator*> MeshGroups::MakeDevices(c10::Device device) {
+  CHECK(world_ != nullptr);
+  std::vector<int> all(static_cast<size_t>(world_->size()));
+  std::iota(all.begin(), all.end(), 0);
+  SubgroupOptions own;
+  if (world_->HasStreams(device.type())) own.device = device;
+  TANDEM_ASSIGN_OR_RETURN(devices_, world_->Subgroup(all, "devices", own));
+  return devices_.get();
+}
+
 std::vector<Communicator*> MeshGroups::All() const {
   if (world_ == nullptr) return {};
   std::vector<Communicator*> groups = {world_};
+  if (devices_ != nullptr) groups.push_back(devices_.get());
   if (own_pipe_ != nullptr) groups.push_back(own_pipe_.get());
   for (const auto* some : {&data_, &statistics_}) {
     for (const auto& each : *some) {

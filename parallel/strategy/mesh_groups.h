@@ -44,6 +44,10 @@ class MeshGroups {
   // their order is the schedule's, that of gradients another. Requires several
   // replicas. Collective over them.
   absl::StatusOr<Communicator*> MakeStatistics(int stage);
+  // Another group of all ranks, for what their devices tell each other within a
+  // step; of the host's tensors where streams serve no device. Requires several
+  // ranks. Collective.
+  absl::StatusOr<Communicator*> MakeDevices(c10::Device device);
   // Which replica this rank belongs to.
   int replica() const { return replica_; }
   int replicas() const { return replicas_; }
@@ -69,6 +73,7 @@ class MeshGroups {
   std::vector<int> ranks_of_replicas_;
   std::map<int, std::unique_ptr<Communicator>> data_;        // by stage
   std::map<int, std::unique_ptr<Communicator>> statistics_;  // by stage
+  std::unique_ptr<Communicator> devices_;
 };
 
 }  // namespace tandem

@@ -33,6 +33,7 @@ void AddNumbers(const PendingStep& step, std::vector<at::Tensor>* numbers) {
   for (const DeferredScore& each : step.scores) {
     if (each.sums.defined()) numbers->push_back(each.sums);
   }
+  if (step.found_inf.defined()) numbers->push_back(step.found_inf);
   if (!step.norm) return;
   for (const at::Tensor& each : step.norm->squares) numbers->push_back(each);
 }
@@ -89,9 +90,14 @@ absl::StatusOr<StepScore> MeshStrategyImpl::SumStep(const PendingStep& step,
                           options_.reproducible
                               ? SumInOrder(mine, purpose)
                               : SumWithin(group, sum, purpose));
-  TANDEM_ASSIGN_OR_RETURN(const std::optional<double> norm,
-                          ReadNorm(step, numbers));
-  return StepScore{score, auxiliary_losses_.sums(), named_sums_.sums(), norm};
+  StepScore result{score, auxiliary_losses_.sums(), named_sums_.sums(),
+                   std::nullopt, step.scaled};
+  if (step.found_inf.defined()) {
+    TANDEM_RETURN_IF_ERROR(loss_scale_->Learn(*numbers++ != 0));
+    result.scaled = ScaledStep::After(loss_scale_->known());
+  }
+  TANDEM_ASSIGN_OR_RETURN(result.gradient_norm, ReadNorm(step, numbers));
+  return result;
 }
 
 absl::Status MeshStrategyImpl::ReadPending() {

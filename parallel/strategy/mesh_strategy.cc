@@ -50,7 +50,7 @@ void MeshStrategyImpl::EndStep() {
 }
 
 LossScale* MeshStrategyImpl::loss_scale() {
-  return loss_scale_ ? &*loss_scale_ : nullptr;
+  return loss_scale_ ? &loss_scale_->known() : nullptr;
 }
 
 void MeshStrategyImpl::ResumeAt(int64_t steps) {
@@ -100,7 +100,12 @@ absl::Status MeshStrategyImpl::Compute(const Batch& batch,
   // Where nothing else is asked for, each device updates its stages itself.
   StepGradients gradients = {GradientsOf(stages_)};
   gradients.defers_scores = defers_scores;
-  if (loss_scale_) gradients.loss_scale = loss_scale_->scale();
+  if (loss_scale_) {
+    loss_scale_->Begin();
+    for (size_t i = 0; i < options_.devices.size(); ++i) {
+      gradients.loss_scales.push_back(loss_scale_->scale(i));
+    }
+  }
   if (!statistics_.empty()) {
     const int most = static_cast<int>(shares_->MostMicrobatches());
     gradients.microbatches = most;
@@ -138,7 +143,7 @@ absl::Status MeshStrategyImpl::Run(const Batch& batch, double learning_rate,
       defers_scores));
   if (at_once) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
-  return Finish(learning_rate);
+  return Finish(learning_rate, /*submits=*/true);
 }
 
 absl::Status MeshStrategyImpl::Learn(const Batch& batch) {
@@ -185,7 +190,7 @@ absl::StatusOr<Score> MeshStrategyImpl::ComputeGradients(const Batch& batch) {
 absl::Status MeshStrategyImpl::Update(double learning_rate) {
   TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
   const SideStreams::Scope side(sides_);
-  const absl::Status done = Finish(learning_rate);
+  const absl::Status done = Finish(learning_rate, /*submits=*/false);
   if (!done.ok()) Abort(done);
   return done;
 }
@@ -193,7 +198,7 @@ absl::Status MeshStrategyImpl::Update(double learning_rate) {
 absl::Status MeshStrategyImpl::SkipUpdate() {
   TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
   const SideStreams::Scope side(sides_);
-  const absl::Status done = Finish(std::nullopt);
+  const absl::Status done = Finish(std::nullopt, /*submits=*/false);
   if (!done.ok()) Abort(done);
   return done;
 }

@@ -21,7 +21,7 @@
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "core/model/parameter_traits.h"
-#include "core/precision/loss_scale.h"
+#include "core/precision/device_loss_scale.h"
 #include "parallel/ddp/parameter_averaging.h"
 #include "parallel/optim/captured_step.h"
 #include "parallel/optim/parameter_update.h"
@@ -136,9 +136,16 @@ class MeshStrategyImpl : public MeshStrategy {
                                     const double*& numbers);
   std::vector<TrainedStage*> AllStages() const;  // this rank's
   bool updates_at_once() const;
+  absl::Status MakeLossScale();
+  size_t LocalDevice(int device) const;
   absl::Status Unscale();
-  // Without a learning rate parameters stay as they are.
-  absl::Status Finish(std::optional<double> learning_rate);
+  // May devices decide whether the step is skipped, and the host learn it with
+  // the score?
+  bool skips_on_device() const;
+  absl::Status ReadVerdict(std::optional<double>* learning_rate);
+  // Without a learning rate parameters stay as they are. `submits`: the step is
+  // pending.
+  absl::Status Finish(std::optional<double> learning_rate, bool submits);
   NamedTensors Model() const;
   absl::StatusOr<NamedTensors> GatherOptimizerState() const;
   // Of a whole model's state what is this rank's; the optimizer's by stage.
@@ -146,7 +153,8 @@ class MeshStrategyImpl : public MeshStrategy {
   std::vector<StoredTensors> OptimizerStateOf(const StoredTensors& state) const;
   absl::Status UpdateDevice(int device,
                             const std::optional<GradientNorms>& norms,
-                            std::optional<double> learning_rate);
+                            std::optional<double> learning_rate,
+                            bool may_skip = false);
   bool clips_on_device() const;
   absl::StatusOr<GradientNorms> NormsOfAll();
   // The norm of the step under way, where it is asked for: of gradients that
@@ -196,10 +204,10 @@ class MeshStrategyImpl : public MeshStrategy {
   int64_t step_ = 0;        // done
   bool alike_ = true;       // replicas are, at the moment
   StepHalves halves_;
-  std::optional<LossScale> loss_scale_;  // nothing: losses are as they are
-  bool measures_norm_ = false;           // of the step under way, or the next
+  std::optional<DeviceLossScale> loss_scale_;  // nothing: losses are as they are
+  Communicator* devices_ = nullptr;  // all ranks', to agree on a scaled step
+  bool measures_norm_ = false;       // of the step under way, or the next
   std::optional<PendingStep::Norm> norm_;
-  bool found_inf_ = false;  // among the step's gradients, on whatever rank
   std::optional<StepGraph> graph_;  // nothing: of microbatches, or none at all
   std::string why_no_graph_;
 };

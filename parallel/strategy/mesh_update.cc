@@ -1,5 +1,6 @@
 // From gradients to new parameters.
 
+#include <ATen/Tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
 #include "core/mesh/mesh.h"
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
@@ -105,12 +107,14 @@ absl::StatusOr<std::string> MeshStrategyImpl::NonFiniteGradient(
 
 absl::Status MeshStrategyImpl::UpdateDevice(
     int device, const std::optional<GradientNorms>& norms,
-    std::optional<double> learning_rate) {
+    std::optional<double> learning_rate, bool may_skip) {
+  const at::Tensor found =
+      may_skip ? loss_scale_->found_inf(LocalDevice(device)) : at::Tensor();
   for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
     TrainedStage& stage = *stages_[static_cast<size_t>(i)];
     if (learning_rate.has_value()) {
       if (!norms.has_value()) stage.ClipValues();
-      TANDEM_RETURN_IF_ERROR(stage.Update(norms, *learning_rate));
+      TANDEM_RETURN_IF_ERROR(stage.Update(norms, *learning_rate, found));
     }
     TANDEM_RETURN_IF_ERROR(MakeAlike(i));
   }
@@ -148,33 +152,68 @@ bool MeshStrategyImpl::updates_at_once() const {
   return !needs_norm && tied_->empty() && !loss_scale_;
 }
 
+// Of a schedule's device, its place among this rank's.
+size_t MeshStrategyImpl::LocalDevice(int device) const {
+  return static_cast<size_t>(device) % options_.devices.size();
+}
+
 // One verdict for all ranks and stages, whoever has the gradient that is not
-// finite.
+// finite. Where no streams serve the devices, the host sums it.
 absl::Status MeshStrategyImpl::Unscale() {
   if (!loss_scale_) return absl::OkStatus();
-  // Each device writes to a number of its own.
-  const at::Tensor found = at::zeros({options_.schedule.devices()}, at::kLong);
-  auto* const of_device = found.mutable_data_ptr<int64_t>();
   TANDEM_RETURN_IF_ERROR(executor_->OnDevices([&](int device) {
+    const size_t local = LocalDevice(device);
     for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
-      TrainedStage& stage = *stages_[static_cast<size_t>(i)];
-      if (stage.Unscale(loss_scale_->inverse())) of_device[device] = 1;
+      stages_[static_cast<size_t>(i)]->Unscale(loss_scale_->inverse(local),
+                                               loss_scale_->found_inf(local));
     }
     return absl::OkStatus();
   }));
-  if (groups_.world() != nullptr) {
-    TANDEM_RETURN_IF_ERROR(groups_.world()->AllReduceSum(
-        found, [] { return "whether all gradients are finite"; }));
-  }
-  found_inf_ = std::any_of(of_device, of_device + found.numel(),
-                           [](int64_t count) { return count > 0; });
-  return absl::OkStatus();
+  const CollectivePurpose purpose = [] {
+    return "whether all gradients are finite";
+  };
+  const auto sum = [&](const at::Tensor& found) -> absl::Status {
+    if (devices_ == nullptr) return absl::OkStatus();
+    if (devices_->HasStreams(found.device().type()) || found.is_cpu()) {
+      return devices_->AllReduceSum(found, purpose);
+    }
+    const at::Tensor host = found.cpu();
+    TANDEM_RETURN_IF_ERROR(devices_->AllReduceSum(host, purpose));
+    found.copy_(host);
+    return absl::OkStatus();
+  };
+  return CatchTorch([&] { return loss_scale_->Agree(sum); });
 }
 
-absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate) {
-  if (loss_scale_ && (found_inf_ || learning_rate.has_value())) {
-    TANDEM_RETURN_IF_ERROR(loss_scale_->Update(found_inf_));
-    if (found_inf_) learning_rate.reset();
+bool MeshStrategyImpl::skips_on_device() const {
+  return options_.clip_norm == 0 || clips_on_device();
+}
+
+// Takes the learning rate of a step that is skipped.
+absl::Status MeshStrategyImpl::ReadVerdict(
+    std::optional<double>* learning_rate) {
+  const at::Tensor& found = loss_scale_->found_inf(0);
+  TANDEM_ASSIGN_OR_RETURN(const bool skips, CatchTorchOr([&] {
+                            return found.item<float>() != 0;
+                          }));
+  if (!skips && !learning_rate->has_value()) return absl::OkStatus();
+  if (skips) learning_rate->reset();
+  return loss_scale_->known().Update(skips);
+}
+
+absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate,
+                                      bool submits) {
+  const bool may_skip = loss_scale_ && submits && skips_on_device();
+  if (may_skip) {
+    // With the scores, if they are here.
+    const int last = options_.schedule.stages - 1;
+    pending_.back().found_inf =
+        loss_scale_->Update(LocalDevice(DeviceOfStage(options_.schedule, last)));
+  } else if (loss_scale_) {
+    TANDEM_RETURN_IF_ERROR(ReadVerdict(&learning_rate));
+    if (submits) {
+      pending_.back().scaled = ScaledStep::After(loss_scale_->known());
+    }
   }
   std::optional<GradientNorms> norms;
   const bool clips = options_.clip_norm > 0 && learning_rate.has_value();
@@ -182,8 +221,9 @@ absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate) {
     TANDEM_ASSIGN_OR_RETURN(norms, NormsOfAll());
     TANDEM_RETURN_IF_ERROR(NoteNorm(*norms));
   }
-  TANDEM_RETURN_IF_ERROR(executor_->OnDevices(
-      [&](int device) { return UpdateDevice(device, norms, learning_rate); }));
+  TANDEM_RETURN_IF_ERROR(executor_->OnDevices([&](int device) {
+    return UpdateDevice(device, norms, learning_rate, may_skip);
+  }));
   EndStep();
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 
 #include "core/loss/deferred_score.h"
 #include "parallel/pipeline/timeline.h"
+#include "parallel/strategy/step_score.h"
 
 namespace tandem {
 
@@ -46,6 +47,9 @@ struct PendingStep {
   bool alike = true;                  // are replicas, after it?
   std::vector<DeferredScore> scores;  // by microbatch; where the last stage is
   std::vector<Part> parts;
+  // DeviceLossScale's verdict; undefined: there is none, or it is known.
+  at::Tensor found_inf;
+  std::optional<ScaledStep> scaled;
   Times times;
   std::optional<Norm> norm;  // nothing: it is not measured
 };

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/base/status_macros.h"
+#include "core/precision/loss_scale.h"
 
 namespace tandem {
 
@@ -10,6 +11,9 @@ namespace tandem {
 absl::Status Strategy::SubmitStep(const Batch& batch, double learning_rate) {
   TANDEM_ASSIGN_OR_RETURN(const Score score, TrainStep(batch, learning_rate));
   scores_.push_back({score, AuxiliaryLosses(), NamedSums()});
+  if (const LossScale* scale = loss_scale()) {
+    scores_.back().scaled = ScaledStep::After(*scale);
+  }
   return absl::OkStatus();
 }
 

@@ -63,8 +63,9 @@ class Strategy : public TrainedState {
   virtual absl::Status Update(double learning_rate) = 0;
   // The step counts, and running statistics are made alike.
   virtual absl::Status SkipUpdate() = 0;
-  // Of UpdateOptions::grad_scaler, alike on all ranks: it says whether the last
-  // step was skipped, too. Null: the loss is not scaled.
+  // Of UpdateOptions::grad_scaler, alike on all ranks, as of the last training
+  // step whose score is known: it says whether that was skipped, too. Null: the
+  // loss is not scaled.
   virtual LossScale* loss_scale() { return nullptr; }
 
   // Between the two halves: gradients of what this rank holds, by the

@@ -104,12 +104,7 @@ bool RunReport::IsShown(const Step& step) const {
 absl::Status RunReport::EndStep(const Step& step) {
   host_waits_.EndStep();
   const c10::Device device = job_->devices.front();
-  const LossScale* const scale = job_->strategy->loss_scale();
-  Pending ended = {step, DeviceMoment::Now(device), std::nullopt};
-  if (scale != nullptr && scale->last_was_skipped()) {
-    ended.skipped = {step.done, scale->scale(), scale->skipped_steps()};
-  }
-  pending_.push_back(std::move(ended));
+  pending_.push_back({step, DeviceMoment::Now(device)});
   const bool due =
       device.is_cpu() || IsShown(step) || pending_.size() >= kMostPendingSteps;
   return due ? ReadScores() : absl::OkStatus();
@@ -138,13 +133,17 @@ absl::Status RunReport::Note(const Pending& ended, const StepScore& its) {
              finite ? its.sums : StepMeter::Losses());
   last_step_end_ = end;
   ++summary_.steps;
-  if (!finite && !ended.skipped) {
+  const bool was_skipped = its.scaled && its.scaled->was_skipped;
+  if (!finite && !was_skipped) {
     return absl::OutOfRangeError(absl::StrFormat(
         "the loss of step %d is %f: training has diverged; try a smaller "
         "--learning_rate than %g, or --clip_grad_norm",
         step.done, score.loss(), ResolvedLearningRate(job_->options)));
   }
-  if (ended.skipped) TANDEM_RETURN_IF_ERROR(NoteSkipped(*ended.skipped));
+  if (was_skipped) {
+    TANDEM_RETURN_IF_ERROR(NoteSkipped(
+        {step.done, its.scaled->loss_scale, its.scaled->skipped_steps}));
+  }
   report_->ShowProgress(step.done - first_,
                         absl::StrFormat("loss %.4f", meter_.score().loss()));
   if (!IsShown(step)) return absl::OkStatus();

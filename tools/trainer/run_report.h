@@ -74,7 +74,6 @@ class RunReport {
   struct Pending {
     Step step;
     DeviceMoment end;
-    std::optional<SkippedStepReport> skipped;
   };
 
   absl::Status NoteSkipped(const SkippedStepReport& skipped);

@@ -17,8 +17,8 @@ BackwardRoot RootOfLoss(const at::Tensor& loss) {
           at::ones_like(loss.detach())};
 }
 
-void ScaleLosses(std::vector<BackwardRoot>& roots, double scale) {
-  if (scale == 1) return;
+void ScaleLosses(std::vector<BackwardRoot>& roots, const at::Tensor& scale) {
+  if (!scale.defined()) return;
   for (BackwardRoot& each : roots) {
     if (each.one.defined()) each.one.mul_(scale);
   }

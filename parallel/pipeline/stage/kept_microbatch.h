@@ -31,10 +31,11 @@ struct BackwardRoot {
 BackwardRoot RootOfOutput(const at::Tensor& tensor, size_t output);
 // Throws c10::Error unless the loss is one number.
 BackwardRoot RootOfLoss(const at::Tensor& loss);
-// Backward begins from losses with gradients so many times as great. What is
+// Backward begins from losses with gradients so many times as great, if `scale`
+// is defined: a number on their device. What is
 // reported of a loss stays. (One in fp16 may overflow, as in PyTorch: the step
 // is skipped then, as any other that does.)
-void ScaleLosses(std::vector<BackwardRoot>& roots, double scale);
+void ScaleLosses(std::vector<BackwardRoot>& roots, const at::Tensor& scale);
 
 struct KeptMicrobatch {
   StagePass pass;

@@ -61,8 +61,9 @@ struct StagePass {
   // Of its samples among the step's: losses that layers add are multiplied by
   // it.
   double weight = 1;
-  // Gradients are so many times as great (core/precision/loss_scale.h).
-  double loss_scale = 1;
+  // Gradients are so many times as great (core/precision/loss_scale.h), which
+  // is a number on the stage's device. Undefined: as great as they are.
+  at::Tensor loss_scale = {};
 };
 
 // What a layer or the loss function added (core/loss/loss_terms.h), not

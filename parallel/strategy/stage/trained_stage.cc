@@ -214,8 +214,9 @@ std::optional<DdpLoggingData> TrainedStage::logging_data() const {
 }
 
 absl::Status TrainedStage::Update(const std::optional<GradientNorms>& norms,
-                                  double learning_rate) {
-  TANDEM_RETURN_IF_ERROR(update_->Step(learning_rate, norms));
+                                  double learning_rate,
+                                  const at::Tensor& found_inf) {
+  TANDEM_RETURN_IF_ERROR(update_->Step(learning_rate, norms, found_inf));
   return sharding_.shards ? GatherValues(all(), *replicas_, steps_)
                           : absl::OkStatus();
 }

@@ -74,13 +74,16 @@ class TrainedStage {
   // Their way to the whole batch's; null: there are no others.
   StageGradients* gradients() { return gradients_.get(); }
 
-  bool Unscale(float inverse) { return update_->Unscale(inverse); }
+  void Unscale(const at::Tensor& inverse, const at::Tensor& found_inf) {
+    update_->Unscale(inverse, found_inf);
+  }
   void ClipValues() { update_->ClipValues(); }
   // See ParameterUpdate.
   bool clips_on_device() const { return update_->clips_on_device(); }
-  // Scales gradients where `norms` ask for it, and steps.
+  // Scales gradients where `norms` ask for it, and steps, unless the device
+  // leaves it out (ParameterUpdate::Step).
   absl::Status Update(const std::optional<GradientNorms>& norms,
-                      double learning_rate);
+                      double learning_rate, const at::Tensor& found_inf = {});
   // Parameters that are alike in all replicas become their mean; `steps`: and
   // then what the outer optimizer, if there is one, makes of it. Collective.
   absl::Status AverageParameters(bool steps);

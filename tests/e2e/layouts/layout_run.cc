@@ -195,6 +195,8 @@ absl::StatusOr<LayoutRun> RunLayout(const LayoutCell& cell,
   }
   CommunicatorOptions options;
   options.timeout = std::chrono::minutes(2);
+  // Servers are spoken to through the host's memory.
+  if (cell.device == "sim" && servers == 0) options.backend = TestBackend();
   NamedTensors served;
   TANDEM_RETURN_IF_ERROR(RunThreadRanks(
       cell.ranks() + servers,

@@ -16,7 +16,6 @@
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
-#include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/comm_hooks/power_sgd.h"
@@ -114,7 +113,7 @@ TEST_P(CommunicationHookParityTest, HalfPrecisionHooksGivePyTorchsBits) {
   for (const auto& [name, make] : cases) {
     const json expected = Expected(name);
     const absl::Status status =
-        RunThreadRanks(2, [&, make = make](Communicator& world) {
+        RunDeviceRanks(2, [&, make = make](Communicator& world) {
           return RunSteps(world, make(), 0, 0, expected, /*tolerance=*/0);
         });
     EXPECT_TRUE(status.ok()) << name << ": " << status;
@@ -133,7 +132,7 @@ void ExpectPyTorchsPowerSgd(const std::string& name, PowerSgdOptions options) {
   const int64_t rank = options.matrix_approximation_rank;
   const json expected = Expected(name);
   const absl::Status status =
-      RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
+      RunDeviceRanks(2, [&](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(PowerSgd power_sgd, PowerSgd::Create(options));
         NamedTensors state = power_sgd.State();
         state.emplace_back("weight.q", FirstQ("weight", 10, rank));

@@ -12,7 +12,6 @@
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
-#include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "tests/parallel/comm_hooks/hook_driver.h"
 
@@ -66,7 +65,7 @@ class HookTest : public DeviceTypesAnd<Case> {};
 TEST_P(HookTest, TakesTheMeanOverAnyNumberOfRanks) {
   for (int n : {1, 2, 3, 7}) {
     const absl::Status status =
-        RunThreadRanks(n, [n](Communicator& world) -> absl::Status {
+        RunDeviceRanks(n, [n](Communicator& world) -> absl::Status {
           const CommunicationHook hook = value().make();
           HookDriver driver(Buckets());
           for (int step = 0; step < 3; ++step) {
@@ -89,7 +88,7 @@ TEST_P(HookTest, TakesTheMeanOverAnyNumberOfRanks) {
 // Cast, divide, sum: each in the dtype that travels.
 TEST_P(HookTest, TwoRanksGiveExactlyTheStatedArithmetic) {
   const absl::Status status =
-      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
         HookDriver driver(Buckets());
         FillNormal(0, world.rank(), &driver);
         TANDEM_RETURN_IF_ERROR(driver.Reduce(value().make(), world));
@@ -109,7 +108,7 @@ TEST_P(HookTest, TwoRanksGiveExactlyTheStatedArithmetic) {
 
 TEST_P(HookTest, ServesOtherBucketsOnceTheyAreRebuilt) {
   const absl::Status status =
-      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
         const CommunicationHook hook = value().make();
         std::vector<DriverParameters> rebuilt = Buckets();
         std::swap(rebuilt[0][0], rebuilt[1][2]);
@@ -137,7 +136,7 @@ TANDEM_ON_DEVICE_TYPES_AND(
 
 // A group of one, for what needs no others.
 absl::Status Alone(const std::function<absl::Status(Communicator&)>& fn) {
-  return RunThreadRanks(1, fn);
+  return RunDeviceRanks(1, fn);
 }
 
 struct Wrapper {
@@ -236,7 +235,7 @@ class Fp16CompressHookTest : public DeviceTypeTest {};
 
 TEST_P(Fp16CompressHookTest, OverflowShowsAsInfinity) {
   const absl::Status status =
-      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
         HookDriver driver(Buckets());
         driver.Fill([](const std::string&, at::IntArrayRef sizes) {
           return at::full(sizes, 1e5);
@@ -252,7 +251,7 @@ TEST_P(Fp16CompressHookTest, OverflowShowsAsInfinity) {
 // overflow.
 TEST_P(Fp16CompressHookTest, DividesBeforeItSums) {
   const absl::Status status =
-      RunThreadRanks(3, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
         HookDriver driver(Buckets(), at::kDouble);
         const auto value = [](const std::string&, at::IntArrayRef sizes) {
           return at::full(sizes, 60000., at::kDouble);

@@ -19,7 +19,6 @@
 #include "core/model/layer_list.h"
 #include "core/model/layer_list_traits.h"
 #include "core/testing/device_types.h"
-#include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/comm_hooks/power_sgd.h"
@@ -84,7 +83,7 @@ absl::Status ExpectAlike(Communicator& world, const LayerList& model,
 NamedTensors Trained(int n, const std::function<CommunicationHook()>& make) {
   NamedTensors trained;
   const absl::Status status =
-      RunThreadRanks(n, [&](Communicator& world) -> absl::Status {
+      RunDeviceRanks(n, [&](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(auto ddp, MakeDdp(world, make()));
         for (int step = 0; step < kSteps; ++step) {
           TANDEM_RETURN_IF_ERROR(Backward(step, world, *ddp));
@@ -168,7 +167,7 @@ TEST_P(HooksInDdpTest, PowerSgdTrains) {
 TEST_P(HooksInDdpTest, AUsersOwnHookSeesEveryBucketInOrder) {
   const int n = 3;
   const absl::Status status =
-      RunThreadRanks(n, [&](Communicator& world) -> absl::Status {
+      RunDeviceRanks(n, [&](Communicator& world) -> absl::Status {
         std::vector<int64_t> started, finished;
         std::map<std::string, int> seen;
         bool last = false;
@@ -228,7 +227,7 @@ TEST_P(HooksInDdpTest, AUsersOwnHookSeesEveryBucketInOrder) {
 
 TEST_P(HooksInDdpTest, AHooksErrorNamesTheBucketItsParametersAndTheStep) {
   const absl::Status status =
-      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(
             auto ddp, MakeDdp(world, [](const GradBucket& bucket, auto&) {
               const bool fails = bucket.index == 1;
@@ -249,7 +248,7 @@ TEST_P(HooksInDdpTest, AHooksErrorNamesTheBucketItsParametersAndTheStep) {
 // Post-local SGD: averaged gradients first, then averaged parameters.
 TEST_P(HooksInDdpTest, ParametersAreAveragedEveryFewSteps) {
   const absl::Status status =
-      RunThreadRanks(3, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(auto ddp, MakeDdp(world, nullptr));
         TANDEM_ASSIGN_OR_RETURN(auto averager,
                                 PeriodicParameterAverager::Create(

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/testing/thread_ranks.h"
+#include "core/testing/device_types.h"
 
 namespace tandem {
 
@@ -67,7 +67,7 @@ absl::Status Close(const HookDriver& driver, const std::string& name,
 
 absl::Status RunPowerSgd(int n, const PowerSgdOptions& options,
                          const OnRank& fn, at::ScalarType dtype) {
-  return RunThreadRanks(n, [&](Communicator& world) -> absl::Status {
+  return RunDeviceRanks(n, [&](Communicator& world) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(PowerSgd power_sgd, PowerSgd::Create(options));
     HookDriver driver(PowerSgdBuckets(), dtype);
     return fn(world, power_sgd, driver);

@@ -11,7 +11,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
-#include "core/testing/thread_ranks.h"
+#include "core/testing/device_types.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/data_parallel.h"
@@ -41,7 +41,7 @@ Parallel<Net> NewParallel(const std::shared_ptr<Net>& net) {
 class DataParallelDdpTest : public DeviceTypesAnd<int> {
  protected:
   void OnRanks(const std::function<absl::Status(Communicator&)>& body) {
-    const absl::Status status = RunThreadRanks(value(), body);
+    const absl::Status status = RunDeviceRanks(value(), body);
     EXPECT_TRUE(status.ok()) << status;
   }
 };

@@ -11,7 +11,6 @@
 
 #include "core/base/status_macros.h"
 #include "core/testing/device_types.h"
-#include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/channel/stream_order.h"
 #include "parallel/ddp/reducer.h"
@@ -83,7 +82,7 @@ absl::Status TrainOnStreams(Communicator& group) {
 }
 
 TEST_P(GradientStreamsTest, ABucketOfAnotherDeviceWaitsForItsGradients) {
-  const absl::Status status = RunThreadRanks(2, TrainOnStreams);
+  const absl::Status status = RunDeviceRanks(2, TrainOnStreams);
   EXPECT_TRUE(status.ok()) << status;
 }
 

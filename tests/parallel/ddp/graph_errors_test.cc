@@ -50,9 +50,11 @@ TEST_P(DdpGraphErrors, UnusedParameterIsNamedAtOnce) {
 TEST_P(DdpGraphErrors, UnusedOnOneRankEndsTheOthersToo) {
   OnRanks(3, [](Communicator& world) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<TwoLinear>(world));
-    const absl::Status status = Train(twins, world, 3, [&](int step) {
+    absl::Status status = Train(twins, world, 3, [&](int step) {
       return step < 2 || world.rank() != 1;
     });
+    // What streams wait for the host learns here.
+    if (status.ok()) status = world.Synchronize();
     EXPECT_FALSE(status.ok());
     if (world.rank() == 1) {
       EXPECT_THAT(status.message(), HasSubstr("b.weight"));
@@ -147,9 +149,16 @@ struct Explosive : torch::nn::Module {
 
 // A wrapper that failed in backward leaves nothing on the module that a second
 // one, on another group, would stumble over.
+SubgroupOptions ForTestDevice(const Communicator& group) {
+  SubgroupOptions options;
+  if (group.HasStreams(TestDevice().type())) options.device = TestDevice();
+  return options;
+}
+
 TEST_P(DdpGraphErrors, ModuleCanBeWrappedAnewAfterAFailedBackward) {
   OnRanks(2, [](Communicator& world) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(auto second, world.Subgroup({0, 1}, "second"));
+    TANDEM_ASSIGN_OR_RETURN(auto second, world.Subgroup({0, 1}, "second",
+                                                         ForTestDevice(world)));
     auto module = NewModule<Explosive>();
     at::Tensor x = ExampleInput(0, world).requires_grad_();
     {

@@ -69,7 +69,7 @@ TEST_P(ModelStateTest, BroadcastGoesByPlaceNotByTheDevicesName) {
 
 TEST_P(ModelStateTest, ADifferenceIsNamedWithItsRankAndTensor) {
   const absl::Status status =
-      RunThreadRanks(3, [&](Communicator& world) -> absl::Status {
+      RunDeviceRanks(3, [&](Communicator& world) -> absl::Status {
         const NamedTensors model = {
             {"a", Full(1, TestDevice(), at::kFloat)},
             {"b", Full(1, TestDevice(),

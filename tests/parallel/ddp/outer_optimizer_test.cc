@@ -14,17 +14,21 @@
 #include "absl/status/status.h"
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
-#include "core/testing/thread_ranks.h"
+#include "core/testing/device_types.h"
 #include "parallel/ddp/parameter_averaging.h"
 #include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
 namespace {
 
+at::TensorOptions On(at::ScalarType dtype) {
+  return at::TensorOptions(TestDevice()).dtype(dtype);
+}
+
 // Weights that begin at 1: one of float, and one of double.
 struct Weights {
-  at::Tensor single = at::ones({}, at::kFloat).requires_grad_(true);
-  at::Tensor twice = at::ones({17}, at::kDouble).requires_grad_(true);
+  at::Tensor single = at::ones({}, On(at::kFloat)).requires_grad_(true);
+  at::Tensor twice = at::ones({17}, On(at::kDouble)).requires_grad_(true);
   FlatBuffers buffers = MakeFlatBuffers({{"single", single}, {"twice", twice}});
 
   void Subtract(double difference) {
@@ -40,7 +44,7 @@ std::vector<double> Train(
     const std::function<double(int rank, int step)>& gradient) {
   std::vector<double> weights;
   const absl::Status status =
-      RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
+      RunDeviceRanks(ranks, [&](Communicator& world) -> absl::Status {
         Weights mine;
         OuterOptimizer outer(options, mine.buffers);
         TANDEM_ASSIGN_OR_RETURN(

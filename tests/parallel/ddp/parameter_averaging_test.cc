@@ -14,7 +14,6 @@
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
-#include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/optim/flat_buffer.h"
 
@@ -63,7 +62,7 @@ TEST_P(ParameterAveragingTest, LinearModelsFollowTheClosedForm) {
   const int period = 3, steps = 10;
   for (int n : {1, 2, 3, 7}) {
     const absl::Status status =
-        RunThreadRanks(n, [&](Communicator& world) -> absl::Status {
+        RunDeviceRanks(n, [&](Communicator& world) -> absl::Status {
           Pulled model;
           const at::Tensor start = model.a.detach().clone();
           TANDEM_ASSIGN_OR_RETURN(auto averager,
@@ -97,7 +96,7 @@ TEST_P(ParameterAveragingTest, LinearModelsFollowTheClosedForm) {
 TEST_P(ParameterAveragingTest, DividesBeforeItSums) {
   for (int n : {2, 3}) {
     const absl::Status status =
-        RunThreadRanks(n, [](Communicator& world) -> absl::Status {
+        RunDeviceRanks(n, [](Communicator& world) -> absl::Status {
           Pulled model;
           model.buffers[0]->values().fill_(3e38);
           TANDEM_RETURN_IF_ERROR(AverageParameters(model.buffers, world));
@@ -111,7 +110,7 @@ TEST_P(ParameterAveragingTest, DividesBeforeItSums) {
 std::vector<bool> Averagings(int64_t period, int64_t warmup_steps, int steps) {
   std::vector<bool> averagings;
   const absl::Status status =
-      RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
+      RunDeviceRanks(1, [&](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(
             auto averager,
             PeriodicParameterAverager::Create({period, warmup_steps}));

@@ -17,7 +17,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/testing/device_types.h"
-#include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
@@ -98,7 +97,7 @@ class Rank {
 };
 
 void RunRanks(int n, const std::function<absl::Status(Communicator&)>& body) {
-  const absl::Status status = RunThreadRanks(n, body);
+  const absl::Status status = RunDeviceRanks(n, body);
   EXPECT_TRUE(status.ok()) << status;
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/status_macros.h"
-#include "core/testing/thread_ranks.h"
+#include "core/testing/device_types.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm_hooks/compression_hooks.h"
@@ -22,15 +22,23 @@ namespace {
 using testing::HasSubstr;
 using torch::nn::Linear;
 
+Linear NewLinear() {
+  Linear linear(2, 2);
+  linear->to(TestDevice());
+  return linear;
+}
+
+at::Tensor Input() { return at::ones({1, 2}, TestDevice()); }
+
 // What each rank is told, of two that have three batches and one.
 std::vector<std::string> Said(
     const std::function<absl::Status(DistributedDataParallel<Linear>& ddp,
                                      Join& join, int rank)>& iterate) {
   std::vector<std::string> said(2);
   const absl::Status status =
-      RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
+      RunDeviceRanks(2, [&](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(
-            auto ddp, MakeDistributedDataParallel(Linear(2, 2), world));
+            auto ddp, MakeDistributedDataParallel(NewLinear(), world));
         const auto train = [&]() -> absl::Status {
           TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({ddp.get()}));
           for (int i = 0; i < (world.rank() == 0 ? 3 : 1); ++i) {
@@ -48,14 +56,13 @@ std::vector<std::string> Said(
 }
 
 TEST(DdpJoinErrorTest, NamesWhatAnIterationMayNotDo) {
-  const at::Tensor x = at::ones({1, 2});
   EXPECT_THAT(Said([&](auto& ddp, Join&, int) -> absl::Status {
-                TANDEM_RETURN_IF_ERROR(ddp.Forward(x).status());
-                return ddp.Forward(x).status();
+                TANDEM_RETURN_IF_ERROR(ddp.Forward(Input()).status());
+                return ddp.Forward(Input()).status();
               })[0],
               HasSubstr("an iteration has one forward with gradients"));
   EXPECT_THAT(Said([&](auto& ddp, Join&, int) -> absl::Status {
-                TANDEM_ASSIGN_OR_RETURN(const at::Tensor y, ddp.Forward(x));
+                TANDEM_ASSIGN_OR_RETURN(const at::Tensor y, ddp.Forward(Input()));
                 const NoSyncGuard guard = ddp.no_sync();
                 return ddp.Backward(y.sum());
               })[0],
@@ -64,20 +71,20 @@ TEST(DdpJoinErrorTest, NamesWhatAnIterationMayNotDo) {
        Said([&](auto&ddp, Join&, int rank) -> absl::Status {
          std::optional<NoSyncGuard> guard;
          if (rank == 0) guard.emplace(ddp.no_sync());
-         return ddp.Forward(x).status();
+         return ddp.Forward(Input()).status();
        })) {
     EXPECT_THAT(each, HasSubstr("1 of the 2 ranks that have inputs average"));
   }
   const absl::Status status =
-      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(
-            auto ddp, MakeDistributedDataParallel(Linear(2, 2), world));
+            auto ddp, MakeDistributedDataParallel(NewLinear(), world));
         TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({ddp.get()}));
         EXPECT_THAT(std::string(Join::Begin({ddp.get()}).status().message()),
                     HasSubstr("in a Join already"));
         TANDEM_RETURN_IF_ERROR(join.Finish());
         TANDEM_ASSIGN_OR_RETURN(
-            auto other, MakeDistributedDataParallel(Linear(2, 2), world));
+            auto other, MakeDistributedDataParallel(NewLinear(), world));
         TANDEM_RETURN_IF_ERROR(other->register_comm_hook(AllReduceHook()));
         JoinOptions options;
         options.divide_by_initial_world_size = false;

@@ -18,7 +18,6 @@
 
 #include "core/base/status_macros.h"
 #include "core/testing/device_types.h"
-#include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/comm_hooks/power_sgd.h"
@@ -40,7 +39,7 @@ class DdpJoinTest : public DeviceTypesAnd<int> {
  protected:
   static int ranks() { return value(); }
   static void OnRanks(const std::function<absl::Status(Communicator&)>& body) {
-    const absl::Status status = RunThreadRanks(ranks(), body);
+    const absl::Status status = RunDeviceRanks(ranks(), body);
     EXPECT_TRUE(status.ok()) << status;
   }
 };
@@ -260,7 +259,7 @@ TEST(UnevenInputsTest, EveryModelEndsAlike) {
       for (const int sync_interval : {1, 3}) {
         const bool still = model.options.static_graph;
         if (still && sync_interval > 1) continue;
-        const absl::Status status = RunThreadRanks(
+        const absl::Status status = RunDeviceRanks(
             static_cast<int>(batches.size()), [&](Communicator& world) {
               return TrainUnevenly(model, batches, sync_interval, world);
             });
@@ -273,7 +272,7 @@ TEST(UnevenInputsTest, EveryModelEndsAlike) {
 // A second Join on the same wrapper: the next epoch.
 TEST(UnevenInputsTest, OneJoinAfterAnother) {
   const absl::Status status =
-      RunThreadRanks(3, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
         const auto net = std::make_shared<MayBeUnused>();
         DistributedDataParallelOptions options;
         options.find_unused_parameters = true;
@@ -307,7 +306,7 @@ TEST(UnevenInputsTest, OneJoinAfterAnother) {
 // knows nothing.
 TEST(UnevenInputsTest, SyncBatchNormWithEarlyTermination) {
   const absl::Status status =
-      RunThreadRanks(3, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
         Sequential net(Linear(LinearOptions(2, 4)), torch::nn::BatchNorm1d(4));
         TANDEM_ASSIGN_OR_RETURN(const auto group,
                                 world.Subgroup({0, 1, 2}, "statistics"));

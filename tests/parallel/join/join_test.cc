@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/testing/thread_ranks.h"
+#include "core/testing/device_types.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -22,6 +22,10 @@ namespace tandem {
 namespace {
 
 using testing::HasSubstr;
+
+at::TensorOptions At(at::ScalarType dtype) {
+  return at::TensorOptions(TestDevice()).dtype(dtype);
+}
 
 // test_join.py's AllReducer: each iteration has so many all-reduces of ones,
 // whose sum tells how many ranks took part with data.
@@ -31,7 +35,7 @@ class AllReducer : public Joinable {
 
   absl::Status Iterate(bool with_data = true) {
     for (int i = 0; i < count_; ++i) {
-      at::Tensor one = at::full({1}, with_data ? 1 : 0, at::kLong);
+      at::Tensor one = at::full({1}, with_data ? 1 : 0, At(at::kLong));
       TANDEM_RETURN_IF_ERROR(group_.AllReduceSum(one));
       if (with_data) sum_ += one.item<int64_t>();
     }
@@ -65,7 +69,7 @@ class AllReducer : public Joinable {
     // How many say that they are last.
     absl::Status PostHook(bool is_last_joiner) override {
       ++owner_.post_hooks_;
-      const at::Tensor last = at::full({1}, is_last_joiner ? 1 : 0, at::kInt);
+      const at::Tensor last = at::full({1}, is_last_joiner ? 1 : 0, At(at::kInt));
       TANDEM_RETURN_IF_ERROR(owner_.group_.AllReduceSum(last));
       owner_.last_joiners_ = last.item<int>();
       return absl::OkStatus();
@@ -110,7 +114,7 @@ TEST(JoinTest, EndedRanksShadowEveryJoinablesCollectives) {
     for (const std::vector<int>& counts :
          {std::vector<int>{1}, std::vector<int>{3, 1, 2}}) {
       SCOPED_TRACE(absl::StrCat(batches.size(), " ranks, ", counts.size()));
-      const absl::Status status = RunThreadRanks(
+      const absl::Status status = RunDeviceRanks(
           static_cast<int>(batches.size()),
           [&](Communicator& world) -> absl::Status {
             const int mine = batches[static_cast<size_t>(world.rank())];
@@ -148,7 +152,7 @@ TEST(JoinTest, EndedRanksShadowEveryJoinablesCollectives) {
 
 TEST(JoinTest, HooksAreToldWhoHasABatch) {
   const absl::Status status =
-      RunThreadRanks(3, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
         AllReducer reducer(world, 1);
         TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({&reducer}));
         for (int i = 0; i < world.rank(); ++i) {
@@ -168,7 +172,7 @@ TEST(JoinTest, EarlyTerminationComesToAllRanksAtOnce) {
   for (const Numbers& batches : Deals()) {
     SCOPED_TRACE(batches.size());
     const int fewest = *std::min_element(batches.begin(), batches.end());
-    const absl::Status status = RunThreadRanks(
+    const absl::Status status = RunDeviceRanks(
         static_cast<int>(batches.size()),
         [&](Communicator& world) -> absl::Status {
           const int mine = batches[static_cast<size_t>(world.rank())];
@@ -207,7 +211,7 @@ TEST(JoinTest, EarlyTerminationComesToAllRanksAtOnce) {
 
 TEST(JoinTest, SwitchedOffItSendsNothing) {
   const absl::Status status =
-      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
         AllReducer reducer(world, 1);
         JoinOptions options;
         options.enable = false;
@@ -225,7 +229,7 @@ TEST(JoinTest, SwitchedOffItSendsNothing) {
 
 TEST(JoinErrorTest, NamesWhatIsWrong) {
   const absl::Status status =
-      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
         EXPECT_THAT(std::string(Join::Begin({}).status().message()),
                     HasSubstr("one joinable at least"));
         TANDEM_ASSIGN_OR_RETURN(const auto other,
@@ -249,7 +253,7 @@ TEST(JoinErrorTest, NamesWhatIsWrong) {
 // as it is; the others, one of whom shadows, are told at once.
 TEST(JoinErrorTest, AnErrorInAnIterationEndsTheOthersInTime) {
   const absl::Status status =
-      RunThreadRanks(3, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
         AllReducer reducer(world, 1);
         const auto train = [&]() -> absl::Status {
           TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({&reducer}));

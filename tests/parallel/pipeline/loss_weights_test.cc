@@ -25,7 +25,7 @@
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
-#include "core/testing/thread_ranks.h"
+#include "core/testing/device_types.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "models/z_loss.h"
@@ -107,7 +107,7 @@ double ExpectedLoss(const Batch& batch) {
 void ExpectGradients(const Strategy& strategy, const Gradients& expected) {
   EXPECT_FALSE(strategy.Gradients().empty());
   for (const auto& [name, gradient] : strategy.Gradients()) {
-    EXPECT_TRUE(gradient.allclose(expected.at(name), 1e-4, 1e-6)) << name;
+    EXPECT_TRUE(gradient.cpu().allclose(expected.at(name), 1e-4, 1e-6)) << name;
   }
 }
 
@@ -287,7 +287,7 @@ TEST(LossWeightsTest, ALossThatHidesItsWeightIsRefused) {
             return absl::OkStatus();
           });
   const absl::Status status =
-      RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
+      RunDeviceRanks(1, [&](Communicator& world) -> absl::Status {
         ReplicatedOptions options;
         options.accumulation_steps = 3;
         TANDEM_ASSIGN_OR_RETURN(const auto strategy,
@@ -307,7 +307,7 @@ void ExpectReplicated(const std::vector<int64_t>& sizes, int accumulation,
   const Batch batch = PaddedBatch();
   const Gradients expected = Expected(batch, z_loss);
   const double loss = ExpectedLoss(batch);
-  const absl::Status status = RunThreadRanks(
+  const absl::Status status = RunDeviceRanks(
       static_cast<int>(sizes.size()), [&](Communicator& world) -> absl::Status {
         ReplicatedOptions options;
         options.accumulation_steps = accumulation;

@@ -16,6 +16,7 @@
 #include "core/model/batch_inputs.h"
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
+#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "parallel/balance/cut.h"
@@ -44,7 +45,7 @@ absl::Status RunRank(
       const Schedule schedule,
       MakeSchedule(each.schedule,
                    {DevicesOf(each), ChunksOf(each), each.microbatches}));
-  PipelineLayout layout = {{c10::Device(c10::kCPU)}, group};
+  PipelineLayout layout = {{TestDevice()}, group};
   if (group == nullptr) layout.devices = each.devices;
   PipelineModelOptions model;
   model.seed = kSeed;
@@ -108,7 +109,8 @@ absl::Status RunRankPipeline(
     const std::function<absl::Status(PipelineExecutor&, int)>& fn) {
   if (each.ranks == 1) return RunRank(specs, each, nullptr, fn);
   CommunicatorOptions options;
-  options.backend = each.backend;
+  // What is not asked for is the test's.
+  options.backend = each.backend == "shm" ? TestBackend() : each.backend;
   options.all_local = true;
   options.timeout = std::chrono::seconds(60);
   return RunThreadRanks(

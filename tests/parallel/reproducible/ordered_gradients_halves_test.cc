@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/random/random.h"
-#include "core/testing/thread_ranks.h"
+#include "core/testing/device_types.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/reproducible/ordered_gradients.h"
 #include "parallel/schedule/schedules.h"
@@ -42,9 +42,10 @@ bool InWeights(int parameter, int microbatch) {
 
 // Of a microbatch of the whole batch.
 at::Tensor PartOf(int microbatch, int parameter, bool weights) {
-  return at::randn(
-      {kSize}, GeneratorFor(5, absl::StrCat("part ", microbatch, " ", parameter,
-                                            " ", weights)));
+  return at::randn({kSize},
+                   GeneratorFor(5, absl::StrCat("part ", microbatch, " ",
+                                                parameter, " ", weights)))
+      .to(TestDevice());
 }
 
 at::Tensor GradientOf(int m, int p) {
@@ -129,7 +130,7 @@ absl::Status RunAction(const Action& action, bool last, int microbatch,
 absl::Status RunReplica(const Cell& cell, int replica, Communicator* replicas) {
   NamedTensors parameters;
   for (const char* name : kNames) {
-    parameters.emplace_back(name, at::zeros({kSize}).requires_grad_());
+    parameters.emplace_back(name, at::zeros({kSize}, TestDevice()).requires_grad_());
   }
   const FlatBuffers buffers = MakeFlatBuffers(parameters);
   const int own = cell.schedule.microbatches;
@@ -163,7 +164,7 @@ void RunCell(const Cell& cell) {
   const absl::Status status =
       cell.replicas == 1
           ? RunReplica(cell, 0, nullptr)
-          : RunThreadRanks(cell.replicas, [&](Communicator& world) {
+          : RunDeviceRanks(cell.replicas, [&](Communicator& world) {
               return RunReplica(cell, world.rank(), &world);
             });
   EXPECT_TRUE(status.ok()) << status << ", " << cell.ToString();

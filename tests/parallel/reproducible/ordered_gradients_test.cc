@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/random/random.h"
-#include "core/testing/thread_ranks.h"
+#include "core/testing/device_types.h"
 #include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
@@ -48,9 +48,10 @@ bool Uses(const Job& job, int microbatch, int parameter) {
 // Of the whole batch's microbatch.
 at::Tensor GradientOf(int microbatch, int parameter) {
   const std::vector<int64_t> sizes[kParameters] = {{7}, {5, 11}, {33}};
-  return at::randn(
-      sizes[parameter],
-      GeneratorFor(3, absl::StrCat("gradient ", microbatch, " ", parameter)));
+  return at::randn(sizes[parameter],
+                   GeneratorFor(3, absl::StrCat("gradient ", microbatch, " ",
+                                                parameter)))
+      .to(TestDevice());
 }
 
 // By the definition: groups in order, then pairs of neighbours, level by level.
@@ -150,7 +151,7 @@ absl::Status RunReplica(const Job& job, int replica, Communicator* replicas) {
 
 absl::Status RunJob(const Job& job) {
   if (job.replicas == 1) return RunReplica(job, 0, nullptr);
-  return RunThreadRanks(job.replicas, [&](Communicator& world) {
+  return RunDeviceRanks(job.replicas, [&](Communicator& world) {
     return RunReplica(job, world.rank(), &world);
   });
 }
@@ -210,7 +211,7 @@ TEST(OrderedGradientsShortStepTest, NothingIsUnusedWhereNothingIsThere) {
 
 // Of two microbatches the first alone gives a gradient, -0.
 absl::Status RunNegativeZero(int replicas, int replica, Communicator* group) {
-  const at::Tensor parameter = at::zeros({1}).requires_grad_();
+  const at::Tensor parameter = at::zeros({1}, TestDevice()).requires_grad_();
   const FlatBuffers buffers = MakeFlatBuffers({{"p", parameter}});
   const int own = 2 / replicas;
   OrderedGradients gradients(FlatBufferList(buffers), {2, own, false, true},
@@ -229,7 +230,7 @@ absl::Status RunNegativeZero(int replicas, int replica, Communicator* group) {
 
 TEST(OrderedGradientsZeroTest, ItsSignDoesNotTellTheLayout) {
   EXPECT_TRUE(RunNegativeZero(1, 0, nullptr).ok());
-  const absl::Status status = RunThreadRanks(2, [](Communicator& world) {
+  const absl::Status status = RunDeviceRanks(2, [](Communicator& world) {
     return RunNegativeZero(2, world.rank(), &world);
   });
   EXPECT_TRUE(status.ok()) << status;

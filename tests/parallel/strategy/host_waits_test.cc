@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/barrier.h"
 #include "core/base/status_macros.h"
+#include "parallel/comm_hooks/power_sgd.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
@@ -96,6 +97,26 @@ std::vector<LabLayout> Layouts() {
   return layouts;
 }
 
+// fp16: of devices it is each rank that reads whether its steps were skipped.
+constexpr char kScaled[] = "fp16, a scaled loss";
+
+void Scaled(MeshStrategyOptions& options) {
+  options.optimizer = SgdOptions{0.9};
+  options.ddp.mixed_precision.param_dtype = at::kHalf;
+  options.grad_scaler.emplace();
+  options.grad_scaler->init_scale = 1024;
+}
+
+void Compressed(MeshStrategyOptions& options) {
+  PowerSgdOptions power_sgd;
+  power_sgd.start_power_sgd_iter = 0;
+  power_sgd.min_compression_rate = 0.1;
+  options.make_hook = [=]() -> absl::StatusOr<CommunicationHook> {
+    TANDEM_ASSIGN_OR_RETURN(const PowerSgd made, PowerSgd::Create(power_sgd));
+    return made.Hook();
+  };
+}
+
 struct Technique {
   const char* name;
   Change change;
@@ -115,6 +136,13 @@ std::vector<Technique> Techniques() {
       {"clip_value", [](auto& o) { o.clip_value = 0.1; }},
       {"bf16",
        [](auto& o) { o.ddp.mixed_precision.param_dtype = at::kBFloat16; }},
+      {"PowerSGD", Compressed},
+      {kScaled, Scaled},
+      {kScaled,
+       [](auto& o) {
+         Scaled(o);
+         o.optimizer = AdamWOptions();
+       }},
   };
 }
 
@@ -137,8 +165,10 @@ TEST(HostWaitsTest, NoneWithinAStep) {
       ASSERT_TRUE(waits.ok()) << waits.status();
       EXPECT_THAT(waits->steps, IsEmpty());
       // Where a replica's last stage is, once for all the steps.
+      const int ranks =
+          technique.name == kScaled ? layout.ranks() : layout.replicas;
       EXPECT_THAT(waits->reading,
-                  ElementsAre(Pair("copy to the host", layout.replicas)));
+                  ElementsAre(Pair("copy to the host", ranks)));
       ++cells;
     }
   }

@@ -16,7 +16,6 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
 #include "core/testing/device_types.h"
-#include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/strategy/replicated.h"
 #include "tests/parallel/strategy/example_job.h"
@@ -89,7 +88,7 @@ absl::Status TrainAlike(const ReplicatedOptions& options, Communicator& world) {
 }
 
 void RunRanks(int n, const std::function<absl::Status(Communicator&)>& body) {
-  const absl::Status status = RunThreadRanks(n, body);
+  const absl::Status status = RunDeviceRanks(n, body);
   EXPECT_TRUE(status.ok()) << status;
 }
 

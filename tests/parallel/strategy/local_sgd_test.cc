@@ -65,7 +65,7 @@ TEST_P(LocalSgdTest, RanksDoNotWaitForEachOtherBetweenTwoAveragings) {
 
 TEST_P(LocalSgdTest, TheScoreIsThatOfAllRanksWhereParametersAreAveraged) {
   const absl::Status status =
-      RunThreadRanks(kRanks, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(kRanks, [](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(
             auto strategy,
             NewReplicated(PlainModel(3), EveryThirdStep(), world));

@@ -12,7 +12,6 @@
 #include "core/model/layer_list.h"
 #include "core/random/sample_scope.h"
 #include "core/testing/device_types.h"
-#include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "models/layers/dropout.h"
 #include "tests/parallel/strategy/example_job.h"
@@ -67,7 +66,7 @@ class ReplicatedDropoutTest : public DeviceTypeTest {
       }
       return absl::OkStatus();
     };
-    const absl::Status status = RunThreadRanks(run.ranks, body);
+    const absl::Status status = RunDeviceRanks(run.ranks, body);
     EXPECT_TRUE(status.ok()) << status;
     return parameters;
   }

@@ -11,7 +11,6 @@
 #include "core/checkpoint/stored_tensors.h"
 #include "core/model/layer_list.h"
 #include "core/testing/device_types.h"
-#include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/strategy/replicated.h"
 #include "tests/parallel/strategy/example_job.h"
@@ -22,7 +21,7 @@ namespace {
 using Body = absl::Status(Communicator&);
 
 void RunRanks(int n, const std::function<Body>& body) {
-  const absl::Status status = RunThreadRanks(n, body);
+  const absl::Status status = RunDeviceRanks(n, body);
   EXPECT_TRUE(status.ok()) << status;
 }
 

@@ -13,7 +13,6 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/testing/device_types.h"
-#include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "tests/parallel/strategy/example_job.h"
 
@@ -51,7 +50,7 @@ TEST_P(ReplicasTest, HoldTheSameBitsAfterEveryStep) {
   options.optimizer = optimizer;
   options.clip_norm = 1;
   options.ddp.find_unused_parameters = true;
-  const absl::Status status = RunThreadRanks(ranks, [&](Communicator& world) {
+  const absl::Status status = RunDeviceRanks(ranks, [&](Communicator& world) {
     int step = 0;
     LayerList layers = PlainModel(10 * world.rank());
     layers.insert(layers.begin() + 1, BatchNormLayer("bn", 7));
@@ -81,7 +80,7 @@ TEST_P(ReplicasTest, EqualOneProcessThatHasTheWholeBatch) {
   std::vector<NamedTensors> parameters;
   std::vector<Score> scores;
   for (int n : {1, ranks}) {
-    const absl::Status status = RunThreadRanks(n, [&,
+    const absl::Status status = RunDeviceRanks(n, [&,
                                                    n = n](Communicator& world) {
       TANDEM_ASSIGN_OR_RETURN(auto strategy,
                               NewReplicated(PlainModel(3), options, world));
@@ -120,7 +119,7 @@ TANDEM_ON_DEVICE_TYPES_AND(
 using Body = absl::Status(Communicator&);
 
 void RunRanks(int n, const std::function<Body>& body) {
-  const absl::Status status = RunThreadRanks(n, body);
+  const absl::Status status = RunDeviceRanks(n, body);
   EXPECT_TRUE(status.ok()) << status;
 }
 

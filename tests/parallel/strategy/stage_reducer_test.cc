@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/comm/pending_collective.h"
-#include "core/testing/thread_ranks.h"
+#include "core/testing/device_types.h"
 #include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
@@ -32,7 +32,7 @@ class Stage {
                  bool find_unused_parameters = false) {
     for (const char name : std::string("abc")) {
       parameters_.emplace_back(std::string(1, name),
-                               at::ones({16}).requires_grad_(true));
+                               at::ones({16}, TestDevice()).requires_grad_(true));
     }
     flat_ = MakeFlatBuffers(parameters_);
     ReducerOptions options;
@@ -108,7 +108,7 @@ using Strings = std::vector<std::string>;
 using OnRank = std::function<absl::Status(Communicator&)>;
 
 void RunRanks(int n, const OnRank& body) {
-  const absl::Status status = RunThreadRanks(n, body);
+  const absl::Status status = RunDeviceRanks(n, body);
   EXPECT_TRUE(status.ok()) << status;
 }
 

@@ -151,6 +151,7 @@ absl::Status OnLabRanks(
   if (layout.ranks() == 1 && !layout.group_of_one) return run(nullptr);
   CommunicatorOptions options;
   options.backend = layout.backend;
+  options.stages_on_host = layout.shares_devices;
   options.timeout = std::chrono::seconds(60);
   return RunThreadRanks(
       layout.ranks(), [&](Communicator& world) { return run(&world); },

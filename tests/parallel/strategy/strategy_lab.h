@@ -41,6 +41,8 @@ struct LabLayout {
   std::vector<c10::Device> device_pool = {};
   std::string backend = TestBackend();
   bool group_of_one = false;  // one rank has a communicator too, not null
+  // Ranks may have the same device: what goes between them goes by the host.
+  bool shares_devices = false;
 
   int ranks() const { return replicas * pipe; }
   int devices_of_replica() const { return pipe * devices; }

@@ -17,7 +17,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/instrument/fault_point.h"
-#include "core/testing/thread_ranks.h"
+#include "core/testing/device_types.h"
 
 namespace tandem {
 namespace {
@@ -30,9 +30,9 @@ using testing::UnorderedElementsAre;
 // "w" [3, 5] and "b" [7], all ones, and a copy "head.w" of "w".
 NamedTensors Parameters() {
   NamedTensors parameters;
-  parameters.emplace_back("w", at::ones({3, 5}).requires_grad_());
-  parameters.emplace_back("b", at::ones({7}).requires_grad_());
-  parameters.emplace_back("head.w", at::ones({3, 5}).requires_grad_());
+  parameters.emplace_back("w", at::ones({3, 5}, TestDevice()).requires_grad_());
+  parameters.emplace_back("b", at::ones({7}, TestDevice()).requires_grad_());
+  parameters.emplace_back("head.w", at::ones({3, 5}, TestDevice()).requires_grad_());
   return parameters;
 }
 
@@ -209,10 +209,10 @@ TEST(TrainedStageTest, AStageWithoutParametersHasNothingToDo) {
 
 TEST(TrainedStageTest, ReplicasAverageAndShareBuffers) {
   const absl::Status status =
-      RunThreadRanks(3, [](Communicator& replicas) -> absl::Status {
+      RunDeviceRanks(3, [](Communicator& replicas) -> absl::Status {
         const NamedTensors parameters = Parameters();
         const NamedTensors buffers = {
-            {"running", at::full({4}, replicas.rank() + 1.0)}};
+            {"running", at::full({4}, replicas.rank() + 1.0, TestDevice())}};
         TANDEM_ASSIGN_OR_RETURN(
             const auto stage,
             TrainedStage::Create(parameters, buffers, Copies(), Options(),
@@ -233,12 +233,12 @@ TEST(TrainedStageTest, ReplicasAverageAndShareBuffers) {
 
 TEST(TrainedStageTest, ReplicasBeginWithTheFirstOnesValues) {
   const absl::Status status =
-      RunThreadRanks(2, [](Communicator& replicas) -> absl::Status {
+      RunDeviceRanks(2, [](Communicator& replicas) -> absl::Status {
         NamedTensors parameters = Parameters();
         for (auto& each : parameters) {
           each.second.detach().fill_(replicas.rank() + 1.0);
         }
-        const at::Tensor frozen = at::full({2}, replicas.rank() + 1.0);
+        const at::Tensor frozen = at::full({2}, replicas.rank() + 1.0, TestDevice());
         parameters.emplace_back("frozen", frozen);
         const at::Tensor buffer = frozen.clone();
         TrainedStageOptions options = Options();
@@ -259,7 +259,7 @@ TEST(TrainedStageTest, ReplicasBeginWithTheFirstOnesValues) {
 
 TEST(TrainedStageTest, WhatIsNotReducedIsEachReplicasOwn) {
   const absl::Status status =
-      RunThreadRanks(2, [](Communicator& replicas) -> absl::Status {
+      RunDeviceRanks(2, [](Communicator& replicas) -> absl::Status {
         const NamedTensors parameters = Parameters();
         TrainedStageOptions options = Options(/*momentum=*/0);
         options.traits["b"].reduce_axes.clear();
@@ -282,7 +282,7 @@ TEST(TrainedStageTest, WhatIsNotReducedIsEachReplicasOwn) {
 // Gradients of an order weigh their share of the whole batch already.
 TEST(TrainedStageTest, AnOrderSumsInsteadOfAveraging) {
   const absl::Status status =
-      RunThreadRanks(2, [](Communicator& replicas) -> absl::Status {
+      RunDeviceRanks(2, [](Communicator& replicas) -> absl::Status {
         const NamedTensors parameters = Parameters();
         TrainedStageOptions options = Options();
         GradientOrder order;
@@ -302,7 +302,7 @@ TEST(TrainedStageTest, AnOrderSumsInsteadOfAveraging) {
 
 TEST(TrainedStageTest, AHookReplacesTheAllReduce) {
   const absl::Status status =
-      RunThreadRanks(2, [](Communicator& replicas) -> absl::Status {
+      RunDeviceRanks(2, [](Communicator& replicas) -> absl::Status {
         const NamedTensors parameters = Parameters();
         TrainedStageOptions options = Options();
         int calls = 0;

@@ -10,7 +10,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/random/random.h"
-#include "core/testing/thread_ranks.h"
+#include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 #include "parallel/activation_checkpointing/checkpoint.h"
 #include "parallel/sync_batch_norm/sync_batch_norm.h"
@@ -26,8 +26,10 @@ using Tensors = std::vector<at::Tensor>;
 
 Net MakeNet(Communicator& group) {
   const torch::nn::BatchNormOptions options(kChannels);
-  return Net(SyncBatchNorm(options, group), torch::nn::Tanh(),
-             SyncBatchNorm(options, group));
+  Net net(SyncBatchNorm(options, group), torch::nn::Tanh(),
+          SyncBatchNorm(options, group));
+  net->to(TestDevice());
+  return net;
 }
 
 enum class Way { kPlain, kAsOne, kInTurn, kNested };
@@ -62,6 +64,7 @@ absl::StatusOr<Tensors> Step(Communicator& world, Way way,
     Net first = MakeNet(world), second = MakeNet(world);
     const at::Tensor x = at::randn({world.rank(), kChannels, 2},
                                    GeneratorFor(3, world.rank() ? "b" : "a"))
+                             .to(TestDevice())
                              .requires_grad_();
     Forward(first, second, x, way, options).square().sum().backward();
     Tensors all = {x.grad()};
@@ -82,7 +85,7 @@ TEST(ComputedAgainTest, HasTheBitsOfTheFirstPass) {
     for (const Way way : {Way::kAsOne, Way::kInTurn, Way::kNested}) {
       SCOPED_TRACE(static_cast<int>(way));
       const absl::Status done =
-          RunThreadRanks(kRanks, [&](Communicator& world) -> absl::Status {
+          RunDeviceRanks(kRanks, [&](Communicator& world) -> absl::Status {
             TANDEM_ASSIGN_OR_RETURN(const Tensors plain,
                                     Step(world, Way::kPlain, options));
             TANDEM_ASSIGN_OR_RETURN(const Tensors found,

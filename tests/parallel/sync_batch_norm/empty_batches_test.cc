@@ -10,7 +10,6 @@
 
 #include "core/base/status_macros.h"
 #include "core/testing/device_types.h"
-#include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/sync_batch_norm/convert.h"
@@ -33,7 +32,7 @@ Sequential Net() {
 // Rank 0's batch has no samples; in the last step nobody's has.
 TEST_P(EmptyBatchesTest, NothingIsEverNaN) {
   const absl::Status status =
-      RunThreadRanks(value(), [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(value(), [](Communicator& world) -> absl::Status {
         Sequential net = Net();
         net->to(TestDevice());
         TANDEM_ASSIGN_OR_RETURN(const int converted,

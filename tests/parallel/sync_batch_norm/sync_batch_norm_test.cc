@@ -5,6 +5,7 @@
 #include <ATen/Functions.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -114,14 +115,21 @@ void ExpectNear(const at::Tensor& found, const at::Tensor& expected,
 
 using Setting = std::tuple<int, std::string>;
 
+// TestBackend(), if it is told.
+std::string BackendOf(const std::string& given) {
+  return std::getenv("TANDEM_TEST_BACKEND") == nullptr ? given : TestBackend();
+}
+
 class SyncBatchNormTest : public DeviceTypesAnd<Setting> {
  protected:
   int ranks() const { return std::get<0>(value()); }
 
   void OnRanks(const std::function<absl::Status(Communicator&)>& body) {
     CommunicatorOptions options;
-    options.backend = std::get<1>(value());
-    const absl::Status status = RunThreadRanks(ranks(), body, options);
+    options.backend = BackendOf(std::get<1>(value()));
+    const absl::Status status = RunThreadRanks(
+        ranks(), body, [&] { return WithTestDevice(options); },
+        options.timeout);
     EXPECT_TRUE(status.ok()) << status;
   }
 
@@ -227,17 +235,24 @@ TANDEM_ON_DEVICE_TYPES_AND(SyncBatchNormTest,
                                            Setting{6, "gloo"},
                                            Setting{7, "shm"}));
 
+SyncBatchNorm NewNorm(Communicator& group) {
+  SyncBatchNorm norm(BatchNormOptions(kChannels), group);
+  norm->to(TestDevice());
+  return norm;
+}
+
 absl::Status OnTwo(const std::function<absl::Status(Communicator&)>& body) {
-  return RunThreadRanks(2, body);
+  return RunDeviceRanks(2, body);
 }
 
 // A group of one is BatchNorm, bit for bit.
 TEST(SyncBatchNormOfOneTest, IsBatchNorm) {
-  const absl::Status status = RunThreadRanks(1, [](Communicator& world) {
-    SyncBatchNorm norm(BatchNormOptions(kChannels), world);
+  const absl::Status status = RunDeviceRanks(1, [](Communicator& world) {
+    SyncBatchNorm norm = NewNorm(world);
     torch::nn::BatchNorm2d alone(kChannels);
-    const at::Tensor x = Values("x", 2, 2).to(at::kFloat);
-    const at::Tensor dy = Values("dy", 2, 2).to(at::kFloat);
+    alone->to(TestDevice());
+    const at::Tensor x = Values("x", 2, 2).to(TestDevice(), at::kFloat);
+    const at::Tensor dy = Values("dy", 2, 2).to(TestDevice(), at::kFloat);
     const Outcome found = TwoSteps(norm, x, dy);
     const Outcome expected = TwoSteps(alone, x, dy);
     EXPECT_TRUE(at::equal(found.y, expected.y));
@@ -251,9 +266,9 @@ TEST(SyncBatchNormOfOneTest, IsBatchNorm) {
 // test_DistributedDataParallel_SyncBatchNorm_Channels_Last.
 TEST(SyncBatchNormLayoutTest, ChannelsLastStays) {
   const absl::Status status = OnTwo([](Communicator& world) {
-    SyncBatchNorm norm(BatchNormOptions(kChannels), world);
-    SyncBatchNorm same(BatchNormOptions(kChannels), world);
-    const at::Tensor x = Values("x", 2, 2).to(at::kFloat).requires_grad_();
+    SyncBatchNorm norm = NewNorm(world);
+    SyncBatchNorm same = NewNorm(world);
+    const at::Tensor x = Values("x", 2, 2).to(TestDevice(), at::kFloat).requires_grad_();
     const at::Tensor last =
         x.detach().contiguous(at::MemoryFormat::ChannelsLast).requires_grad_();
     const at::Tensor y = norm->forward(last);
@@ -271,13 +286,14 @@ TEST(SyncBatchNormLayoutTest, ChannelsLastStays) {
 // test_SyncBatchNorm_process_group: ranks 0 and 2, 1 and 3 normalise together.
 TEST(SyncBatchNormGroupTest, StatisticsAreTheGroupsAlone) {
   const absl::Status status =
-      RunThreadRanks(4, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(4, [](Communicator& world) -> absl::Status {
         const int first = world.rank() % 2;
         TANDEM_ASSIGN_OR_RETURN(const auto pair,
                                 world.Subgroup({first, first + 2}, "pair"));
-        SyncBatchNorm norm(BatchNormOptions(kChannels), *pair);
+        SyncBatchNorm norm = NewNorm(*pair);
         const at::Tensor y = norm->forward(
-            at::full({2, kChannels}, 10.0 * first + world.rank() / 2));
+            at::full({2, kChannels}, 10.0 * first + world.rank() / 2,
+                     TestDevice()));
         ExpectNear(y, at::full_like(y, world.rank() < 2 ? -1.0 : 1.0), 1e-4,
                    "output");
         ExpectNear(norm->running_mean,
@@ -290,9 +306,9 @@ TEST(SyncBatchNormGroupTest, StatisticsAreTheGroupsAlone) {
 
 TEST(SyncBatchNormHalfTest, CountsInFloat) {
   const absl::Status status = OnTwo([](Communicator& world) {
-    SyncBatchNorm norm(BatchNormOptions(kChannels), world);
-    SyncBatchNorm same(BatchNormOptions(kChannels), world);
-    const at::Tensor x = (Values("x", 2, 2) - 40).to(at::kBFloat16);
+    SyncBatchNorm norm = NewNorm(world);
+    SyncBatchNorm same = NewNorm(world);
+    const at::Tensor x = (Values("x", 2, 2) - 40).to(TestDevice(), at::kBFloat16);
     const at::Tensor y = norm->forward(x);
     EXPECT_EQ(y.scalar_type(), at::kBFloat16);
     ExpectNear(y, same->forward(x.to(at::kFloat)), 1.0 / 128, "output");
@@ -308,7 +324,7 @@ std::vector<std::string> SaidOnTwo(
     const std::function<void(SyncBatchNorm&, int rank)>& work) {
   std::vector<std::string> said(2);
   const absl::Status status = OnTwo([&](Communicator& world) {
-    SyncBatchNorm norm(BatchNormOptions(kChannels), world);
+    SyncBatchNorm norm = NewNorm(world);
     const absl::Status its = CatchTorch([&] { work(norm, world.rank()); });
     said[static_cast<size_t>(world.rank())] = std::string(its.message());
     return absl::OkStatus();
@@ -320,25 +336,25 @@ std::vector<std::string> SaidOnTwo(
 TEST(SyncBatchNormErrorTest, NamesWhatItCannotTake) {
   // One value a channel has no variance; one on each rank has.
   for (const std::string& each : SaidOnTwo([](auto&norm, int rank) {
-         norm->forward(at::ones({rank, kChannels}));
+         norm->forward(at::ones({rank, kChannels}, TestDevice()));
        })) {
     EXPECT_THAT(each, HasSubstr("more than 1 value per channel"));
   }
   EXPECT_THAT(SaidOnTwo([](auto& norm, int) {
-                norm->forward(at::ones({1, kChannels}));
+                norm->forward(at::ones({1, kChannels}, TestDevice()));
               }),
               testing::Each(""));
   for (const std::string& each : SaidOnTwo([](auto&norm, int) {
-         norm->forward(at::ones({4, kChannels + 1}));
+         norm->forward(at::ones({4, kChannels + 1}, TestDevice()));
        })) {
     EXPECT_THAT(each, HasSubstr("[4, 4]"));
   }
   for (const std::string& each :
-       SaidOnTwo([](auto&norm, int) { norm->forward(at::ones({4})); })) {
+       SaidOnTwo([](auto&norm, int) { norm->forward(at::ones({4}, TestDevice())); })) {
     EXPECT_THAT(each, HasSubstr("[n, channels, ...]"));
   }
   for (const std::string& each : SaidOnTwo([](auto&norm, int) {
-         const at::Tensor x = at::randn({4, kChannels}).requires_grad_();
+         const at::Tensor x = at::randn({4, kChannels}, TestDevice()).requires_grad_();
          norm->forward(x).square().sum().backward({}, true, true);
        })) {
     EXPECT_THAT(each, HasSubstr("create_graph"));
