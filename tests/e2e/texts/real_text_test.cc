@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,7 @@ namespace tandem {
 namespace {
 
 using ::testing::DoubleNear;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 using ::testing::StartsWith;
@@ -96,6 +99,17 @@ std::vector<double> Losses(const Events& events) {
     losses.push_back(step["loss"]);
   }
   return losses;
+}
+
+TEST(RealText, IsWhole) {
+  const std::string text = FileContents(Runfile(kText));
+  EXPECT_EQ(text.size(), 4404475u);
+  // A title, and the 31102 verses that the book has.
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1 + 31102);
+  EXPECT_THAT(text, HasSubstr("\nGe1:1 In the beginning God created the heaven "
+                              "and the earth.\n"));
+  EXPECT_THAT(text, EndsWith("\nRev22:21 The grace of our Lord Jesus Christ be "
+                             "with you all. Amen.\n"));
 }
 
 TEST(RealText, FiveCommandsTrainOneJobInThreeLayouts) {
