@@ -8,10 +8,6 @@ namespace {
 // A step's forward and backward, of one replica.
 std::string WhyNotComputed(const MeshStrategyOptions& options,
                            const CaptureFacts& facts) {
-  if (options.scales_loss()) {
-    return "the loss is scaled, and the host asks of each step whether its "
-           "gradients are finite";
-  }
   if (options.reproducible) {
     return "reproducible steps add up statistics and gradients on the host's "
            "word";
@@ -28,6 +24,9 @@ std::string WhyNotComputed(const MeshStrategyOptions& options,
 
 std::string WhyNotAlone(const MeshStrategyOptions& options,
                         const CaptureFacts& facts) {
+  if (options.scales_loss()) {
+    return "the loss is scaled, and the host counts the steps that are skipped";
+  }
   if (options.clip_norm > 0 && !facts.clips_on_device) {
     return "the host reads the norm by which gradients are clipped";
   }

@@ -53,8 +53,12 @@ std::string FormOf(const StageCall& call) {
     return absl::StrFormat("%a", number);
   };
   absl::StrAppend(&form, " weighs ", bits(call.weight), " ",
-                  bits(call.pass.weight), " ", bits(call.pass.loss_scale),
-                  " of ", call.pass.microbatch.count);
+                  bits(call.pass.weight), " of ", call.pass.microbatch.count);
+  // A number on the device, which a graph reads where it lies.
+  const at::Tensor& scale = call.pass.loss_scale;
+  if (scale.defined()) {
+    absl::StrAppendFormat(&form, " scaled by %p", scale.const_data_ptr());
+  }
   return form;
 }
 

@@ -114,11 +114,6 @@ std::vector<Case> CasesOfPipelines() {
        "are gathered microbatch by microbatch"},
       {[](auto& i) { i.options.weight_gradient_batch = 2; },
        "weight_gradient_batch"},
-      {[](auto& i) {
-         i.options.grad_scaler.emplace();
-         i.options.ddp.mixed_precision.param_dtype = at::kHalf;
-       },
-       "the loss is scaled"},
       {[](auto& i) { i.options.reproducible = true; }, "reproducible"},
       {[](auto& i) { i.facts.records_statistics = true; },
        "statistics of normalisation"},
@@ -155,6 +150,8 @@ TEST(CaptureChecksTest, PlainMicrobatchesAreCaptured) {
     EXPECT_EQ(WhyMicrobatchesAreNotCaptured(input.options, input.facts), "");
     input.options.clip_norm = 1;
     input.options.averaging.emplace();
+    input.options.grad_scaler.emplace();
+    input.options.ddp.mixed_precision.param_dtype = at::kHalf;
     input.facts.exchanges_on_streams = false;
     input.facts.shares_optimizer = true;
     EXPECT_EQ(WhyMicrobatchesAreNotCaptured(input.options, input.facts), "");

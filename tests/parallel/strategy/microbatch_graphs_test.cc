@@ -189,6 +189,18 @@ TEST_F(MicrobatchGraphsTest, EveryCellHasTheSameBits) {
   EXPECT_EQ(cells, 24);
 }
 
+// The scale lies on the devices, and is another one after a step or two.
+TEST_F(MicrobatchGraphsTest, ScaledLossesHaveTheSameBits) {
+  Job job;
+  job.layout = Layout("1f1b", 1, 1, 2);
+  job.change = [](auto& o) {
+    o.ddp.mixed_precision.param_dtype = at::kHalf;
+    o.grad_scaler.emplace();
+    o.grad_scaler->growth_interval = 2;
+  };
+  ExpectCaptured(job, ReplaysOf(job.layout, 2, kSteps - kWarmUp));
+}
+
 // Replicas exchange through the host, beside what devices replay.
 TEST_F(MicrobatchGraphsTest, ReplicasMayExchangeThroughTheHost) {
   Job job;

@@ -51,7 +51,7 @@ TEST(StageCallTest, WhatAGraphRepeatsIsItsForm) {
       [](StageCall& c) { c.targets.further["more"] = at::zeros({2}); },
       [](StageCall& c) { c.weight = std::nextafter(c.weight, 1); },
       [](StageCall& c) { c.pass.weight = std::nextafter(c.pass.weight, 1); },
-      [](StageCall& c) { c.pass.loss_scale = 2; },
+      [](StageCall& c) { c.pass.loss_scale = at::ones({}); },
       [](StageCall& c) { c.pass.microbatch.count = 5; },
   };
   std::set<std::string> forms = {FormOf(Plain())};
