@@ -61,6 +61,8 @@ TEST(SimNcclTest, LayoutsTrainAsOverTheHostsMemory) {
   int cells = 0;
   for (const Technique& technique : Techniques()) {
     for (const Layout& layout : Layouts()) {
+      // A pipeline is one replica, which shares its optimizer with none.
+      if (technique.name == "sharded" && layout.name == "pipeline") continue;
       const std::string name = technique.name + ", " + layout.name;
       SCOPED_TRACE(name);
       const Flags job = TinyJob(technique.model,
@@ -70,12 +72,12 @@ TEST(SimNcclTest, LayoutsTrainAsOverTheHostsMemory) {
       EXPECT_EQ(EventsOf(events, "step").size(), size_t{kTinySteps});
       const double worst = ExpectSameLosses(events, expected, 1e-6, name);
       EXPECT_EQ(Fingerprint(events), Fingerprint(expected));
-      std::cout << name << ": losses differ by " << worst << "\n";
+      std::cout << name << ": losses differ by " << worst << std::endl;
       ++cells;
     }
   }
   std::cout << cells << " cells of techniques and layouts on sim_nccl\n";
-  EXPECT_EQ(cells, 16);
+  EXPECT_EQ(cells, 15);
 }
 
 // Some seconds; the tenth step comes soon.
@@ -93,7 +95,7 @@ TEST_P(StoppedOnSimNcclTest, CtrlCAndResumeEndWithTheSameBits) {
   const std::string folder = NewFolder("stop");
   const Events straight = RunJobForEvents(StoppedJob(GetParam(), {}));
   Program program(kTrain, StoppedJob(GetParam(), {"--save_dir=" + folder}));
-  ASSERT_TRUE(program.WaitForOutput("step      10/")) << program.Wait().err;
+  ASSERT_TRUE(program.WaitForOutput("step  10/400")) << program.Wait().err;
   program.Signal(SIGINT);
   const ProgramResult result = program.Wait();
   EXPECT_EQ(result.exit_code, 128 + SIGINT) << result.err;
