@@ -194,9 +194,10 @@ class MeshStrategyImpl : public MeshStrategy {
   int64_t step_ = 0;        // done
   bool alike_ = true;       // replicas are, at the moment
   StepHalves halves_;
-  std::optional<DeviceLossScale> loss_scale_;  // nothing: losses are as they are
+  std::optional<DeviceLossScale>
+      loss_scale_;                   // nothing: losses are as they are
   Communicator* devices_ = nullptr;  // all ranks', to agree on a scaled step
-  std::optional<StepGraph> graph_;  // nothing: the device has none, see below
+  std::optional<StepGraph> graph_;   // nothing: the device has none, see below
   std::string why_no_graph_;
 };
 

@@ -44,7 +44,8 @@ class Model {
     for (const auto& buffer : buffers_) buffer->ZeroGrad();
     for (size_t i = 0; i < 2; ++i) {
       if (i == 0 ? !step.a : !step.b) continue;
-      const at::Tensor weights = at::full({5}, 0.3 * (number + 1), TestDevice());
+      const at::Tensor weights =
+          at::full({5}, 0.3 * (number + 1), TestDevice());
       parameters_[i].second.square().mul(weights).sum().backward();
     }
   }
@@ -67,8 +68,8 @@ std::vector<OptimizerOptions> Optimizers() {
   damped.dampening = 0.5;
   AdamOptions greatest;
   greatest.amsgrad = true;
-  return {SgdOptions(), SgdOptions{0.9}, damped,
-          AdamOptions(), greatest,       AdamWOptions()};
+  return {SgdOptions(),  SgdOptions{0.9}, damped,
+          AdamOptions(), greatest,        AdamWOptions()};
 }
 
 class StepUnlessTest : public DeviceTypeTest {};
@@ -76,8 +77,8 @@ class StepUnlessTest : public DeviceTypeTest {};
 TEST_P(StepUnlessTest, HasTheBitsOfStepsThatTheHostLeavesOut) {
   const std::vector<std::vector<Step>> jobs = {
       {{}, {true}, {}, {true}, {true}, {}},
-      {{true}, {true}, {}, {}},// a late first step
-      {{}, {false, true, false}, {true}, {}},        // other parameters
+      {{true}, {true}, {}, {}},                // a late first step
+      {{}, {false, true, false}, {true}, {}},  // other parameters
       {{true, true, false}, {false, false, true}, {}, {true}, {}}};
   for (size_t i = 0; i < Optimizers().size(); ++i) {
     for (size_t j = 0; j < jobs.size(); ++j) {
