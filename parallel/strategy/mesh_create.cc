@@ -181,9 +181,12 @@ absl::Status MeshStrategyImpl::MakeLossScale() {
   TANDEM_ASSIGN_OR_RETURN(const LossScale scale,
                           LossScale::Create(*options_.grad_scaler));
   loss_scale_.emplace(scale, options_.devices);
-  if (groups_.world() == nullptr) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(devices_,
-                          groups_.MakeDevices(options_.devices.front()));
+  devices_ = groups_.world();
+  const c10::Device device = options_.devices.front();
+  if (devices_ == nullptr || !devices_->HasStreams(device.type())) {
+    return absl::OkStatus();
+  }
+  TANDEM_ASSIGN_OR_RETURN(devices_, groups_.MakeDevices(device));
   return absl::OkStatus();
 }
 

@@ -79,7 +79,7 @@ absl::StatusOr<Communicator*> MeshGroups::MakeDevices(c10::Device device) {
   std::vector<int> all(static_cast<size_t>(world_->size()));
   std::iota(all.begin(), all.end(), 0);
   SubgroupOptions own;
-  if (world_->HasStreams(device.type())) own.device = device;
+  own.device = device;
   TANDEM_ASSIGN_OR_RETURN(devices_, world_->Subgroup(all, "devices", own));
   return devices_.get();
 }

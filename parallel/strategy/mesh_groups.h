@@ -44,9 +44,8 @@ class MeshGroups {
   // their order is the schedule's, that of gradients another. Requires several
   // replicas. Collective over them.
   absl::StatusOr<Communicator*> MakeStatistics(int stage);
-  // Another group of all ranks, for what their devices tell each other within a
-  // step; of the host's tensors where streams serve no device. Requires several
-  // ranks. Collective.
+  // Another group of all ranks, for what their devices tell each other on
+  // streams within a step. Requires several ranks. Collective.
   absl::StatusOr<Communicator*> MakeDevices(c10::Device device);
   // Which replica this rank belongs to.
   int replica() const { return replica_; }

@@ -204,7 +204,8 @@ class MeshStrategyImpl : public MeshStrategy {
   int64_t step_ = 0;        // done
   bool alike_ = true;       // replicas are, at the moment
   StepHalves halves_;
-  std::optional<DeviceLossScale> loss_scale_;  // nothing: losses are as they are
+  std::optional<DeviceLossScale>
+      loss_scale_;                   // nothing: losses are as they are
   Communicator* devices_ = nullptr;  // all ranks', to agree on a scaled step
   bool measures_norm_ = false;       // of the step under way, or the next
   std::optional<PendingStep::Norm> norm_;

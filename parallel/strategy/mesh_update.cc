@@ -193,9 +193,8 @@ bool MeshStrategyImpl::skips_on_device() const {
 absl::Status MeshStrategyImpl::ReadVerdict(
     std::optional<double>* learning_rate) {
   const at::Tensor& found = loss_scale_->found_inf(0);
-  TANDEM_ASSIGN_OR_RETURN(const bool skips, CatchTorchOr([&] {
-                            return found.item<float>() != 0;
-                          }));
+  TANDEM_ASSIGN_OR_RETURN(
+      const bool skips, CatchTorchOr([&] { return found.item<float>() != 0; }));
   if (!skips && !learning_rate->has_value()) return absl::OkStatus();
   if (skips) learning_rate->reset();
   return loss_scale_->known().Update(skips);
@@ -207,8 +206,8 @@ absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate,
   if (may_skip) {
     // With the scores, if they are here.
     const int last = options_.schedule.stages - 1;
-    pending_.back().found_inf =
-        loss_scale_->Update(LocalDevice(DeviceOfStage(options_.schedule, last)));
+    pending_.back().found_inf = loss_scale_->Update(
+        LocalDevice(DeviceOfStage(options_.schedule, last)));
   } else if (loss_scale_) {
     TANDEM_RETURN_IF_ERROR(ReadVerdict(&learning_rate));
     if (submits) {

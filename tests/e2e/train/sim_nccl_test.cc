@@ -20,8 +20,8 @@ namespace {
 using ::testing::HasSubstr;
 
 const Flags& OnNccl() {
-  static const auto* const flags = new Flags{
-      "--device=sim", "--backend=sim_nccl", "--sim_delay_us=20"};
+  static const auto* const flags =
+      new Flags{"--device=sim", "--backend=sim_nccl", "--sim_delay_us=20"};
   return *flags;
 }
 
@@ -61,30 +61,31 @@ TEST(SimNcclTest, LayoutsTrainAsOverTheHostsMemory) {
   int cells = 0;
   for (const Technique& technique : Techniques()) {
     for (const Layout& layout : Layouts()) {
+      // A pipeline is one replica, which shares its optimizer with none.
+      if (technique.name == "sharded" && layout.name == "pipeline") continue;
       const std::string name = technique.name + ", " + layout.name;
       SCOPED_TRACE(name);
-      const Flags job = TinyJob(technique.model,
-                                Joined(layout.flags, technique.flags));
+      const Flags job =
+          TinyJob(technique.model, Joined(layout.flags, technique.flags));
       const Events expected = RunJobForEvents(job);
       const Events events = RunJobForEvents(Joined(job, OnNccl()));
       EXPECT_EQ(EventsOf(events, "step").size(), size_t{kTinySteps});
       const double worst = ExpectSameLosses(events, expected, 1e-6, name);
       EXPECT_EQ(Fingerprint(events), Fingerprint(expected));
-      std::cout << name << ": losses differ by " << worst << "\n";
+      std::cout << name << ": losses differ by " << worst << std::endl;
       ++cells;
     }
   }
   std::cout << cells << " cells of techniques and layouts on sim_nccl\n";
-  EXPECT_EQ(cells, 16);
+  EXPECT_EQ(cells, 15);
 }
 
 // Some seconds; the tenth step comes soon.
 Flags StoppedJob(const Layout& layout, const Flags& more) {
-  return Joined(
-      SmallJob({"--epochs=50", "--batch_size=12", "--reproducible",
-                "--microbatch_size=3"}),
-      Joined(Joined(layout.flags, {"--microbatch_size=3"}),
-             Joined(OnNccl(), more)));
+  return Joined(SmallJob({"--epochs=20", "--batch_size=12", "--reproducible",
+                          "--microbatch_size=3"}),
+                Joined(Joined(layout.flags, {"--microbatch_size=3"}),
+                       Joined(OnNccl(), more)));
 }
 
 class StoppedOnSimNcclTest : public testing::TestWithParam<Layout> {};
@@ -93,20 +94,22 @@ TEST_P(StoppedOnSimNcclTest, CtrlCAndResumeEndWithTheSameBits) {
   const std::string folder = NewFolder("stop");
   const Events straight = RunJobForEvents(StoppedJob(GetParam(), {}));
   Program program(kTrain, StoppedJob(GetParam(), {"--save_dir=" + folder}));
-  ASSERT_TRUE(program.WaitForOutput("step      10/")) << program.Wait().err;
+  ASSERT_TRUE(program.WaitForOutput("step  10/160")) << program.Wait().err;
   program.Signal(SIGINT);
   const ProgramResult result = program.Wait();
   EXPECT_EQ(result.exit_code, 128 + SIGINT) << result.err;
   EXPECT_TRUE(program.LivingProcesses().empty());
-  const Events resumed = RunJobForEvents(StoppedJob(
-      GetParam(), {"--resume=" + folder + "/latest.safetensors"}));
-  EXPECT_LT(EventsOf(resumed, "step").size(), EventsOf(straight, "step").size());
+  const Events resumed = RunJobForEvents(
+      StoppedJob(GetParam(), {"--resume=" + folder + "/latest.safetensors"}));
+  EXPECT_LT(EventsOf(resumed, "step").size(),
+            EventsOf(straight, "step").size());
   EXPECT_EQ(Fingerprint(resumed), Fingerprint(straight));
 }
 
 pid_t ProcessOfRank(const Program& program, int rank) {
-  const std::string wanted = std::string("\0", 1) + "RANK=" +
-                             std::to_string(rank) + std::string("\0", 1);
+  const std::string wanted = std::string("\0", 1) +
+                             "RANK=" + std::to_string(rank) +
+                             std::string("\0", 1);
   for (const pid_t pid : program.LivingProcesses()) {
     const std::string environment =
         FileContents("/proc/" + std::to_string(pid) + "/environ");

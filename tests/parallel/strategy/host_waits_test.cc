@@ -167,8 +167,7 @@ TEST(HostWaitsTest, NoneWithinAStep) {
       // Where a replica's last stage is, once for all the steps.
       const int ranks =
           technique.name == kScaled ? layout.ranks() : layout.replicas;
-      EXPECT_THAT(waits->reading,
-                  ElementsAre(Pair("copy to the host", ranks)));
+      EXPECT_THAT(waits->reading, ElementsAre(Pair("copy to the host", ranks)));
       ++cells;
     }
   }
