@@ -6,8 +6,8 @@ namespace tandem {
 
 SideStreams::SideStreams(const std::vector<c10::Device>& devices) {
   for (const c10::Device device : devices) {
-    const bool has = std::any_of(
-        sides_.begin(), sides_.end(), [&](const SideStream& each) {
+    const bool has =
+        std::any_of(sides_.begin(), sides_.end(), [&](const SideStream& each) {
           return each.stream().device() == device;
         });
     if (!has) sides_.emplace_back(device);

@@ -16,8 +16,8 @@ DeviceLossScale::DeviceLossScale(const LossScale& scale,
     const auto number = [&] {
       return at::zeros({}, options.dtype(at::kFloat));
     };
-    on_.push_back({number(), number(), number(),
-                   at::zeros({}, options.dtype(at::kInt))});
+    on_.push_back(
+        {number(), number(), number(), at::zeros({}, options.dtype(at::kInt))});
   }
 }
 

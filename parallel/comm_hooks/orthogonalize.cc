@@ -82,7 +82,8 @@ at::Tensor MakeRowsOrthonormalOnDevice(const at::Tensor& rows) {
       mine.sub_(at::mv(others.t(), at::mv(others, mine)));
     }
     const at::Tensor left = mine.norm();
-    const at::Tensor is_zero = k == 0 ? left.eq(0) : left.le(before * kDependent);
+    const at::Tensor is_zero =
+        k == 0 ? left.eq(0) : left.le(before * kDependent);
     lengths.push_back(left.masked_fill(is_zero, 0));
     mine.div_(left.masked_fill(is_zero, 1)).masked_fill_(is_zero, 0);
   }

@@ -65,9 +65,9 @@ class Optimizer {
   // Backward was forgotten, most likely; the first time this is logged.
   int64_t Step(double learning_rate, const DivisorOf& divisor_of = nullptr);
 
-  // The same, unless `found_inf`, a number of float32 on the buffers' device, is
-  // 1 and not 0 (the fused optimizers' `found_inf`): the step is then none, and
-  // the host need not know. Gradients are divided by `divisor`, as such a
+  // The same, unless `found_inf`, a number of float32 on the buffers' device,
+  // is 1 and not 0 (the fused optimizers' `found_inf`): the step is then none,
+  // and the host need not know. Gradients are divided by `divisor`, as such a
   // number, if there is one. While the host does not know, a step counts; it
   // asks the device where it must: for the state, or where parameters that have
   // a gradient are not the last step's, or may have their first step.

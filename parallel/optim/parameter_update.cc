@@ -27,7 +27,6 @@ at::Tensor DivisorOf(const at::Tensor& factor) {
 
 }  // namespace
 
-
 ParameterUpdate::ParameterUpdate(const UpdateOptions& options,
                                  FlatBufferList buffers,
                                  GroupedOptimizer optimizer)

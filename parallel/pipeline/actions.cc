@@ -113,8 +113,8 @@ absl::Status PipelineExecutor::DeviceStep::RunLoss(const Action& action,
                           TargetsOf(BatchOf(action), stage.loss().names()));
   TANDEM_ASSIGN_OR_RETURN(
       const StageResult result,
-      RunsOf(action).Forward({pass, inputs, targets,
-                              parts.empty() ? pass.weight : parts[index]}));
+      RunsOf(action).Forward(
+          {pass, inputs, targets, parts.empty() ? pass.weight : parts[index]}));
   step_.scores[index] = result.score;
   time.computed = Now();
   if (parts.empty()) TANDEM_RETURN_IF_ERROR(CheckDensity(index));
@@ -171,9 +171,9 @@ absl::Status PipelineExecutor::DeviceStep::RunBackward(const Action& action,
   }
   time.started = Now();
   Starts(action, time.started.issued());
-  TANDEM_ASSIGN_OR_RETURN(const StageMessage further,
-                          RunsOf(action).BackwardInput(action.microbatch,
-                                                       gradients));
+  TANDEM_ASSIGN_OR_RETURN(
+      const StageMessage further,
+      RunsOf(action).BackwardInput(action.microbatch, gradients));
   if (action.kind == ActionKind::kBackward) {
     TANDEM_RETURN_IF_ERROR(ComputeWeights(action));
   }

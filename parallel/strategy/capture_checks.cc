@@ -47,10 +47,10 @@ std::string WhyNotBesideOthers(const MeshStrategyOptions& options) {
 
 std::string WhyNotInParts(const MeshStrategyOptions& options) {
   if (options.schedule.microbatches < 3) {
-    return absl::StrCat("a step has ", options.schedule.microbatches,
-                        options.schedule.microbatches == 1 ? " microbatch"
-                                                           : " microbatches",
-                        ", and the first and the last one are not captured");
+    return absl::StrCat(
+        "a step has ", options.schedule.microbatches,
+        options.schedule.microbatches == 1 ? " microbatch" : " microbatches",
+        ", and the first and the last one are not captured");
   }
   if (options.pipeline.checkpointing != ActivationCheckpointing::kNever ||
       options.pipeline.selective.is_on()) {

@@ -25,8 +25,8 @@ namespace tandem {
 std::string FormOfStep(const Batch& batch, const std::string& division);
 
 // Everything of it, warm-up too, is to go to a side stream
-// (core/graph/side_streams.h), for what is left on a default stream could not be
-// captured.
+// (core/graph/side_streams.h), for what is left on a default stream could not
+// be captured.
 //
 // Not thread-safe.
 class StepGraph {

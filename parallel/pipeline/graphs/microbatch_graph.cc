@@ -20,8 +20,8 @@ namespace {
 
 at::Tensor PlaceFor(const at::Tensor& like, c10::Device device) {
   if (!like.defined()) return like;
-  const at::Tensor place = at::empty_like(
-      like, like.options().device(device).pinned_memory(false));
+  const at::Tensor place =
+      at::empty_like(like, like.options().device(device).pinned_memory(false));
   return place.requires_grad_(like.requires_grad());
 }
 
@@ -120,13 +120,12 @@ absl::StatusOr<StageResult> MicrobatchGraph::Forward(const StageCall& call) {
 absl::Status MicrobatchGraph::CaptureBackwardInput() {
   const int index = call_.pass.microbatch.index;
   const size_t before = CountGradients(stage_);
-  TANDEM_ASSIGN_OR_RETURN(
-      backward_input_, CaptureGraph(stage_.device(), [&] {
-        absl::StatusOr<StageMessage> further =
-            stage_.BackwardInput(index, gradients_);
-        if (further.ok()) further_ = *std::move(further);
-        return further.status();
-      }));
+  TANDEM_ASSIGN_OR_RETURN(backward_input_, CaptureGraph(stage_.device(), [&] {
+                            absl::StatusOr<StageMessage> further =
+                                stage_.BackwardInput(index, gradients_);
+                            if (further.ok()) further_ = *std::move(further);
+                            return further.status();
+                          }));
   weights_left_ = stage_.WeightsLeft(index);
   if (CountGradients(stage_) == before) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -162,8 +161,7 @@ absl::StatusOr<StageMessage> MicrobatchGraph::BackwardInput(
 absl::Status MicrobatchGraph::CaptureBackwardWeight() {
   const int index = call_.pass.microbatch.index;
   if (weights_left_.empty()) return stage_.BackwardWeight(index);
-  TANDEM_ASSIGN_OR_RETURN(backward_weight_,
-                          CaptureGraph(stage_.device(), [&] {
+  TANDEM_ASSIGN_OR_RETURN(backward_weight_, CaptureGraph(stage_.device(), [&] {
                             return stage_.BackwardWeight(index);
                           }));
   return absl::OkStatus();

@@ -49,9 +49,7 @@ std::string FormOf(const StageCall& call) {
   for (const auto& [name, tensor] : call.targets.further) {
     absl::StrAppend(&form, " ", name, " ", FormOfTensor(tensor));
   }
-  const auto bits = [](double number) {
-    return absl::StrFormat("%a", number);
-  };
+  const auto bits = [](double number) { return absl::StrFormat("%a", number); };
   absl::StrAppend(&form, " weighs ", bits(call.weight), " ",
                   bits(call.pass.weight), " of ", call.pass.microbatch.count);
   // A number on the device, which a graph reads where it lies.

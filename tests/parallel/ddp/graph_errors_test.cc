@@ -157,8 +157,8 @@ SubgroupOptions ForTestDevice(const Communicator& group) {
 
 TEST_P(DdpGraphErrors, ModuleCanBeWrappedAnewAfterAFailedBackward) {
   OnRanks(2, [](Communicator& world) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(auto second, world.Subgroup({0, 1}, "second",
-                                                         ForTestDevice(world)));
+    TANDEM_ASSIGN_OR_RETURN(
+        auto second, world.Subgroup({0, 1}, "second", ForTestDevice(world)));
     auto module = NewModule<Explosive>();
     at::Tensor x = ExampleInput(0, world).requires_grad_();
     {

@@ -62,7 +62,8 @@ TEST(DdpJoinErrorTest, NamesWhatAnIterationMayNotDo) {
               })[0],
               HasSubstr("an iteration has one forward with gradients"));
   EXPECT_THAT(Said([&](auto& ddp, Join&, int) -> absl::Status {
-                TANDEM_ASSIGN_OR_RETURN(const at::Tensor y, ddp.Forward(Input()));
+                TANDEM_ASSIGN_OR_RETURN(const at::Tensor y,
+                                        ddp.Forward(Input()));
                 const NoSyncGuard guard = ddp.no_sync();
                 return ddp.Backward(y.sum());
               })[0],

@@ -69,7 +69,8 @@ class AllReducer : public Joinable {
     // How many say that they are last.
     absl::Status PostHook(bool is_last_joiner) override {
       ++owner_.post_hooks_;
-      const at::Tensor last = at::full({1}, is_last_joiner ? 1 : 0, At(at::kInt));
+      const at::Tensor last =
+          at::full({1}, is_last_joiner ? 1 : 0, At(at::kInt));
       TANDEM_RETURN_IF_ERROR(owner_.group_.AllReduceSum(last));
       owner_.last_joiners_ = last.item<int>();
       return absl::OkStatus();

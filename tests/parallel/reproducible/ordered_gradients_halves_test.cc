@@ -130,7 +130,8 @@ absl::Status RunAction(const Action& action, bool last, int microbatch,
 absl::Status RunReplica(const Cell& cell, int replica, Communicator* replicas) {
   NamedTensors parameters;
   for (const char* name : kNames) {
-    parameters.emplace_back(name, at::zeros({kSize}, TestDevice()).requires_grad_());
+    parameters.emplace_back(name,
+                            at::zeros({kSize}, TestDevice()).requires_grad_());
   }
   const FlatBuffers buffers = MakeFlatBuffers(parameters);
   const int own = cell.schedule.microbatches;

@@ -81,8 +81,7 @@ class DeviceStrategiesTest : public DeviceTypeTest {
   static absl::StatusOr<LabOutcome> Train(const std::string& model,
                                           LabLayout layout, c10::Device device,
                                           const LabChange& change) {
-    const auto devices =
-        static_cast<size_t>(layout.ranks() * layout.devices);
+    const auto devices = static_cast<size_t>(layout.ranks() * layout.devices);
     layout.device_pool.assign(devices, device);
     LabJob job = ModelJob(model, kBatch, kSteps, change);
     job.test = kSteps;
@@ -96,8 +95,8 @@ TEST_P(DeviceStrategiesTest, TrainsAsTheCpuAlone) {
     for (const Technique& technique : Techniques()) {
       const bool takes_long = model != "mlp_dropout";
       if (takes_long && technique.name != "AdamW, clipped") continue;
-      const auto expected = Train(model, Places().front().layout, c10::kCPU,
-                                  technique.change);
+      const auto expected =
+          Train(model, Places().front().layout, c10::kCPU, technique.change);
       for (const auto& [name, layout] : Places()) {
         SCOPED_TRACE(model + ", " + technique.name + ", " + name);
         const auto found = Train(model, layout, TestDevice(), technique.change);

@@ -31,8 +31,9 @@ class Stage {
   explicit Stage(Communicator& group, bool defers = false,
                  bool find_unused_parameters = false) {
     for (const char name : std::string("abc")) {
-      parameters_.emplace_back(std::string(1, name),
-                               at::ones({16}, TestDevice()).requires_grad_(true));
+      parameters_.emplace_back(
+          std::string(1, name),
+          at::ones({16}, TestDevice()).requires_grad_(true));
     }
     flat_ = MakeFlatBuffers(parameters_);
     ReducerOptions options;

@@ -32,7 +32,8 @@ NamedTensors Parameters() {
   NamedTensors parameters;
   parameters.emplace_back("w", at::ones({3, 5}, TestDevice()).requires_grad_());
   parameters.emplace_back("b", at::ones({7}, TestDevice()).requires_grad_());
-  parameters.emplace_back("head.w", at::ones({3, 5}, TestDevice()).requires_grad_());
+  parameters.emplace_back("head.w",
+                          at::ones({3, 5}, TestDevice()).requires_grad_());
   return parameters;
 }
 
@@ -238,7 +239,8 @@ TEST(TrainedStageTest, ReplicasBeginWithTheFirstOnesValues) {
         for (auto& each : parameters) {
           each.second.detach().fill_(replicas.rank() + 1.0);
         }
-        const at::Tensor frozen = at::full({2}, replicas.rank() + 1.0, TestDevice());
+        const at::Tensor frozen =
+            at::full({2}, replicas.rank() + 1.0, TestDevice());
         parameters.emplace_back("frozen", frozen);
         const at::Tensor buffer = frozen.clone();
         TrainedStageOptions options = Options();

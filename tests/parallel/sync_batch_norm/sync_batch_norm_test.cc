@@ -268,7 +268,8 @@ TEST(SyncBatchNormLayoutTest, ChannelsLastStays) {
   const absl::Status status = OnTwo([](Communicator& world) {
     SyncBatchNorm norm = NewNorm(world);
     SyncBatchNorm same = NewNorm(world);
-    const at::Tensor x = Values("x", 2, 2).to(TestDevice(), at::kFloat).requires_grad_();
+    const at::Tensor x =
+        Values("x", 2, 2).to(TestDevice(), at::kFloat).requires_grad_();
     const at::Tensor last =
         x.detach().contiguous(at::MemoryFormat::ChannelsLast).requires_grad_();
     const at::Tensor y = norm->forward(last);
@@ -291,9 +292,8 @@ TEST(SyncBatchNormGroupTest, StatisticsAreTheGroupsAlone) {
         TANDEM_ASSIGN_OR_RETURN(const auto pair,
                                 world.Subgroup({first, first + 2}, "pair"));
         SyncBatchNorm norm = NewNorm(*pair);
-        const at::Tensor y = norm->forward(
-            at::full({2, kChannels}, 10.0 * first + world.rank() / 2,
-                     TestDevice()));
+        const at::Tensor y = norm->forward(at::full(
+            {2, kChannels}, 10.0 * first + world.rank() / 2, TestDevice()));
         ExpectNear(y, at::full_like(y, world.rank() < 2 ? -1.0 : 1.0), 1e-4,
                    "output");
         ExpectNear(norm->running_mean,
@@ -308,7 +308,8 @@ TEST(SyncBatchNormHalfTest, CountsInFloat) {
   const absl::Status status = OnTwo([](Communicator& world) {
     SyncBatchNorm norm = NewNorm(world);
     SyncBatchNorm same = NewNorm(world);
-    const at::Tensor x = (Values("x", 2, 2) - 40).to(TestDevice(), at::kBFloat16);
+    const at::Tensor x =
+        (Values("x", 2, 2) - 40).to(TestDevice(), at::kBFloat16);
     const at::Tensor y = norm->forward(x);
     EXPECT_EQ(y.scalar_type(), at::kBFloat16);
     ExpectNear(y, same->forward(x.to(at::kFloat)), 1.0 / 128, "output");
@@ -349,12 +350,14 @@ TEST(SyncBatchNormErrorTest, NamesWhatItCannotTake) {
        })) {
     EXPECT_THAT(each, HasSubstr("[4, 4]"));
   }
-  for (const std::string& each :
-       SaidOnTwo([](auto&norm, int) { norm->forward(at::ones({4}, TestDevice())); })) {
+  for (const std::string& each : SaidOnTwo([](auto&norm, int) {
+         norm->forward(at::ones({4}, TestDevice()));
+       })) {
     EXPECT_THAT(each, HasSubstr("[n, channels, ...]"));
   }
   for (const std::string& each : SaidOnTwo([](auto&norm, int) {
-         const at::Tensor x = at::randn({4, kChannels}, TestDevice()).requires_grad_();
+         const at::Tensor x =
+             at::randn({4, kChannels}, TestDevice()).requires_grad_();
          norm->forward(x).square().sum().backward({}, true, true);
        })) {
     EXPECT_THAT(each, HasSubstr("create_graph"));

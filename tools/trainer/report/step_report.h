@@ -18,7 +18,7 @@ struct StepReport {
   int64_t step = 0;   // of the job, from 1
   Score score;        // of the steps since the last report
   std::map<std::string, double>
-      auxiliary_losses;  // see Strategy::AuxiliaryLosses
+      auxiliary_losses;                // see Strategy::AuxiliaryLosses
   std::map<std::string, double> sums;  // NamedSums, since the last report
   double learning_rate = 0;
   // Of this step, before it was clipped (Strategy::MeasureGradientNorm).
