@@ -12,7 +12,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/model/make_layers.h"
-#include "core/testing/device_types.h"
+#include "core/testing/thread_ranks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "models/layers/basic_layers.h"
@@ -28,13 +28,13 @@ using torch::nn::BatchNorm3d;
 using torch::nn::Sequential;
 
 void OnTwo(const std::function<absl::Status(Communicator&)>& body) {
-  const absl::Status status = RunDeviceRanks(2, body);
+  const absl::Status status = RunThreadRanks(2, body);
   EXPECT_TRUE(status.ok()) << status;
 }
 
 // Ranks get 0 and 2: together their mean is 1.
 at::Tensor Apart(const Communicator& world) {
-  return at::full({1, 2, 1, 1}, 2 * world.rank(), TestDevice());
+  return at::full({1, 2, 1, 1}, 2 * world.rank());
 }
 
 struct Block : torch::nn::Module {
@@ -76,7 +76,6 @@ TEST(ConvertTest, ReplacesWhatASequentialHolds) {
 TEST(ConvertTest, ASequentialNormalisesTogether) {
   OnTwo([](Communicator& world) -> absl::Status {
     Sequential net{BatchNorm2d(2)};
-    net->to(TestDevice());
     TANDEM_RETURN_IF_ERROR(ConvertSyncBatchNorm(*net, world).status());
     const at::Tensor y = net->forward(Apart(world).to(at::kFloat));
     EXPECT_NEAR(y[0][0].item<float>(), world.rank() == 0 ? -1 : 1, 1e-4);
@@ -132,9 +131,7 @@ TEST(ConvertTest, MembersThatAreSyncableGetTheGroup) {
   OnTwo([](Communicator& world) -> absl::Status {
     Syncable net;
     BatchNorm2d plain(2);
-    net.to(TestDevice());
-    plain->to(TestDevice());
-    const at::Tensor x = at::randn({3, 2, 2, 2}, TestDevice());
+    const at::Tensor x = at::randn({3, 2, 2, 2});
     EXPECT_TRUE(at::equal(net.two->forward(x), plain->forward(x)));
     EXPECT_TRUE(at::equal(net.two->running_var, plain->running_var));
     TANDEM_ASSIGN_OR_RETURN(const int converted,
@@ -169,7 +166,6 @@ TEST(ConvertTest, LayersAreConvertedWhereTheyAre) {
   OnTwo([](Communicator& world) -> absl::Status {
     const LayerList layers = {BatchNorm2dLayer("norm", 2).make(0),
                               FlattenLayer("flatten").make(0)};
-    for (const Layer& each : layers) each.module->to(TestDevice());
     TANDEM_ASSIGN_OR_RETURN(const int converted,
                             ConvertSyncBatchNorm(layers, world));
     EXPECT_EQ(converted, 1);
