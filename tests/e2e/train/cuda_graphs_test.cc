@@ -58,7 +58,8 @@ TEST(CudaGraphsTest, PipelinesReplayTheirMiddleMicrobatches) {
     return Job(more);
   };
   ExpectSameWeights(with({"--devices_per_rank=2"}), line);
-  ExpectSameWeights(with({"--nproc_per_node=2", "--backend=sim_nccl"}), line);
+  ExpectSameWeights(
+      with({"--pipe=2", "--nproc_per_node=2", "--backend=sim_nccl"}), line);
 }
 
 TEST(CudaGraphsTest, WhatHasNoGraphSaysWhy) {
