@@ -1,12 +1,11 @@
 #include "datasets/registry.h"
 
-#include <algorithm>
-#include <map>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/registry.h"
 #include "core/base/status_macros.h"
 #include "datasets/mnist.h"
 #include "datasets/synthetic.h"
@@ -58,32 +57,16 @@ DatasetOrError OpenTokens(const DatasetOptions& options) {
                              options.end_of_text});
 }
 
-using Openers = std::map<std::string, DatasetOpener>;
-
-const Openers& BuiltIn() {
-  static const auto* const openers = new Openers({
-      {"fashion_mnist", MakeFashionMnist},
-      {"mnist", MakeMnist},
-      {"synthetic", MakeImages},
-      {"synthetic_tokens", MakeTokens},
-      {"tokens", OpenTokens},
-  });
+Registry<DatasetOpener>& Openers() {
+  static auto* const openers = new Registry<DatasetOpener>(
+      "data set", {
+                      {"fashion_mnist", MakeFashionMnist},
+                      {"mnist", MakeMnist},
+                      {"synthetic", MakeImages},
+                      {"synthetic_tokens", MakeTokens},
+                      {"tokens", OpenTokens},
+                  });
   return *openers;
-}
-
-// Made when it is first asked for: no order of initialisation to mind.
-Openers& Registered() {
-  static auto* const openers = new Openers();
-  return *openers;
-}
-
-// Null: there is no such data set.
-const DatasetOpener* Find(const std::string& name) {
-  for (const Openers* openers : {&BuiltIn(), &std::as_const(Registered())}) {
-    const auto found = openers->find(name);
-    if (found != openers->end()) return &found->second;
-  }
-  return nullptr;
 }
 
 }  // namespace
@@ -93,31 +76,15 @@ absl::Status RegisterDataset(const std::string& name, DatasetOpener open) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cannot register data set '", name, "': give it a name and an opener"));
   }
-  if (Find(name) != nullptr) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        "cannot register data set '", name,
-        "': there is one of that name already; choose another than ",
-        absl::StrJoin(DatasetNames(), ", ")));
-  }
-  Registered()[name] = std::move(open);
-  return absl::OkStatus();
+  return Openers().Add(name, std::move(open));
 }
 
-std::vector<std::string> RegisteredDatasets() {
-  std::vector<std::string> names;
-  for (const auto& item : Registered()) names.push_back(item.first);
-  return names;
-}
+std::vector<std::string> RegisteredDatasets() { return Openers().Added(); }
 
-std::vector<std::string> DatasetNames() {
-  std::vector<std::string> names = RegisteredDatasets();
-  for (const auto& item : BuiltIn()) names.push_back(item.first);
-  std::sort(names.begin(), names.end());
-  return names;
-}
+std::vector<std::string> DatasetNames() { return Openers().Names(); }
 
 DatasetOrError MakeDataset(const DatasetOptions& options) {
-  const DatasetOpener* const open = Find(options.name);
+  const DatasetOpener* const open = Openers().Find(options.name);
   if (open == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("unknown data set '", options.name, "'; known are ",

@@ -1,6 +1,5 @@
 #include "models/registry.h"
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -8,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/registry.h"
 #include "core/base/status_macros.h"
 #include "models/cnn.h"
 #include "models/mlp.h"
@@ -133,51 +133,37 @@ absl::StatusOr<LayerSpecs> MakeToy(const ModelOptions& options) {
   return make();
 }
 
-std::map<std::string, ModelMaker> MakeMakers() {
-  std::map<std::string, ModelMaker> makers = {
-      {"cnn", MakeCnn},
-      {"mlp_deep", MakeMlp<MlpDeep>},
-      {"mlp_dropout", MakeMlp<MakeMlpDropout>},
-      {"mlp_small", MakeMlp<MlpSmall>},
-      {"mlp_wide", MakeMlp<MlpWide>},
-      {"resnet18", MakeResnet<Resnet18>},
-      {"resnet34", MakeResnet<Resnet34>},
-      {"resnet50", MakeResnet<Resnet50>},
-      {"toy", MakeToy<ToyModel>},
-      {"toy_mp", MakeToy<ToyMpModel>},
-      {"unet_tiny", MakeUnetTiny},
-      {"vit_b_16", MakeVit},
-  };
-  for (const std::string& name : GptSizes()) makers[name] = MakeGpt;
-  for (const std::string& name : LlamaSizes()) makers[name] = MakeLlama;
-  return makers;
-}
-
-const std::map<std::string, ModelMaker>& Makers() {
-  static const auto* makers =
-      new std::map<std::string, ModelMaker>(MakeMakers());
-  return *makers;
-}
-
 struct Registration {
   ModelMaker make;
-  ModelTraits traits;
+  ModelTraits traits = {/*tokens=*/false, /*has_sizes=*/false};
 };
 
-// Made when it is first asked for: no order of initialisation to mind.
-std::map<std::string, Registration>& Registrations() {
-  static auto* registrations = new std::map<std::string, Registration>();
-  return *registrations;
+std::map<std::string, Registration> BuiltIn() {
+  std::map<std::string, Registration> models = {
+      {"cnn", {MakeCnn}},
+      {"mlp_deep", {MakeMlp<MlpDeep>}},
+      {"mlp_dropout", {MakeMlp<MakeMlpDropout>}},
+      {"mlp_small", {MakeMlp<MlpSmall>}},
+      {"mlp_wide", {MakeMlp<MlpWide>}},
+      {"resnet18", {MakeResnet<Resnet18>}},
+      {"resnet34", {MakeResnet<Resnet34>}},
+      {"resnet50", {MakeResnet<Resnet50>}},
+      {"toy", {MakeToy<ToyModel>}},
+      {"toy_mp", {MakeToy<ToyMpModel>}},
+      {"unet_tiny", {MakeUnetTiny}},
+      {"vit_b_16", {MakeVit}},
+  };
+  const ModelTraits of_text = {/*tokens=*/true, /*has_sizes=*/true};
+  for (const std::string& name : GptSizes()) models[name] = {MakeGpt, of_text};
+  for (const std::string& name : LlamaSizes()) {
+    models[name] = {MakeLlama, of_text};
+  }
+  return models;
 }
 
-// Nothing: there is no such model.
-std::optional<Registration> FindModel(const std::string& name) {
-  const auto registered = Registrations().find(name);
-  if (registered != Registrations().end()) return registered->second;
-  const auto maker = Makers().find(name);
-  if (maker == Makers().end()) return std::nullopt;
-  const bool is_transformer = TakesTokens(name);
-  return Registration{maker->second, {is_transformer, is_transformer}};
+Registry<Registration>& Models() {
+  static auto* const models = new Registry<Registration>("model", BuiltIn());
+  return *models;
 }
 
 absl::Status CheckSizes(const ModelOptions& options) {
@@ -226,32 +212,16 @@ absl::Status RegisterModel(const std::string& name, ModelMaker make,
     return absl::InvalidArgumentError(absl::StrCat(
         "cannot register model '", name, "': give it a name and a maker"));
   }
-  if (FindModel(name).has_value()) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        "cannot register model '", name,
-        "': there is one of that name already; choose another than ",
-        absl::StrJoin(KnownModels(), ", ")));
-  }
-  Registrations()[name] = {std::move(make), traits};
-  return absl::OkStatus();
+  return Models().Add(name, {std::move(make), traits});
 }
 
-std::vector<std::string> RegisteredModels() {
-  std::vector<std::string> names;
-  for (const auto& item : Registrations()) names.push_back(item.first);
-  return names;
-}
+std::vector<std::string> RegisteredModels() { return Models().Added(); }
 
-std::vector<std::string> KnownModels() {
-  std::vector<std::string> names = RegisteredModels();
-  for (const auto& item : Makers()) names.push_back(item.first);
-  std::sort(names.begin(), names.end());
-  return names;
-}
+std::vector<std::string> KnownModels() { return Models().Names(); }
 
 absl::StatusOr<LayerSpecs> MakeModel(const ModelOptions& options) {
-  const std::optional<Registration> model = FindModel(options.name);
-  if (!model.has_value()) {
+  const Registration* const model = Models().Find(options.name);
+  if (model == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("unknown model '", options.name, "': choose one of ",
                      absl::StrJoin(KnownModels(), ", ")));

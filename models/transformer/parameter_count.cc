@@ -10,22 +10,19 @@ int64_t Linear(int64_t in_features, int64_t out_features, bool bias = true) {
 int64_t LayerNorm(int64_t width) { return 2 * width; }
 
 // With attention of as many heads of keys as of queries, and an MLP.
-int64_t EncoderBlock(int64_t width, int64_t ffn_width) {
-  return 2 * LayerNorm(width) + Linear(width, 3 * width) +
-         Linear(width, width) + Linear(width, ffn_width) +
-         Linear(ffn_width, width);
+BlockParameters EncoderBlock(int64_t width, int64_t ffn_width) {
+  return {Linear(width, 3 * width) + Linear(width, width) +
+              Linear(width, ffn_width) + Linear(ffn_width, width),
+          2 * LayerNorm(width)};
 }
 
 }  // namespace
 
-int64_t ParameterCount(const GptOptions& options) {
-  const int64_t embedding = options.vocabulary * options.width;
-  return embedding + options.context * options.width +
-         options.layers * EncoderBlock(options.width, 4 * options.width) +
-         LayerNorm(options.width) + (options.ties_lm_head ? 0 : embedding);
+BlockParameters ParametersOfBlock(const GptOptions& options) {
+  return EncoderBlock(options.width, 4 * options.width);
 }
 
-int64_t ParameterCount(const LlamaOptions& options) {
+BlockParameters ParametersOfBlock(const LlamaOptions& options) {
   const int64_t width = options.width;
   const int64_t q_width = options.heads * HeadDim(options);
   const int64_t kv_width = options.kv_heads * HeadDim(options);
@@ -35,9 +32,20 @@ int64_t ParameterCount(const LlamaOptions& options) {
                             Linear(q_width, width, attention_bias);
   const int64_t mlp = 2 * Linear(width, options.ffn_width, options.mlp_bias) +
                       Linear(options.ffn_width, width, options.mlp_bias);
-  const int64_t embedding = options.vocabulary * width;
-  return embedding + options.layers * (attention + mlp + 2 * width) + width +
-         (options.ties_lm_head ? 0 : embedding);
+  return {attention + mlp, 2 * width};
+}
+
+int64_t ParameterCount(const GptOptions& options) {
+  const int64_t embedding = options.vocabulary * options.width;
+  return embedding + options.context * options.width +
+         options.layers * ParametersOfBlock(options).all() +
+         LayerNorm(options.width) + (options.ties_lm_head ? 0 : embedding);
+}
+
+int64_t ParameterCount(const LlamaOptions& options) {
+  const int64_t embedding = options.vocabulary * options.width;
+  return embedding + options.layers * ParametersOfBlock(options).all() +
+         options.width + (options.ties_lm_head ? 0 : embedding);
 }
 
 int64_t ParameterCount(const VitOptions& options) {
@@ -46,7 +54,7 @@ int64_t ParameterCount(const VitOptions& options) {
   const int64_t pixels =
       options.in_channels * options.patch_size * options.patch_size;
   return Linear(pixels, width) + width + (side * side + 1) * width +
-         options.layers * EncoderBlock(width, options.ffn_width) +
+         options.layers * EncoderBlock(width, options.ffn_width).all() +
          LayerNorm(width) + Linear(width, options.classes);
 }
 

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "models/transformer/parameter_count.h"
+
 namespace tandem {
 namespace {
 
@@ -50,10 +52,6 @@ class Sizes {
   const DeviceWork& work_;
 };
 
-int64_t Linear(int64_t in_features, int64_t out_features, bool bias = true) {
-  return in_features * out_features + (bias ? out_features : 0);
-}
-
 // Its input, and of a row the logarithm of the sum of exponentials; logits too,
 // unless the loss is chunked.
 Part Head(int64_t width, int64_t vocabulary, const DeviceWork& work) {
@@ -67,9 +65,8 @@ Part Head(int64_t width, int64_t vocabulary, const DeviceWork& work) {
 // and values, mean and deviation of the norms' rows, attention's sums.
 Part GptBlockPart(const GptOptions& options, const Sizes& sizes) {
   const int64_t width = options.width;
-  const int64_t products = Linear(width, 3 * width) + Linear(width, width) +
-                           Linear(width, 4 * width) + Linear(4 * width, width);
-  return {2 * (2 * width) + products, products,
+  const BlockParameters block = ParametersOfBlock(options);
+  return {block.all(), block.products,
           sizes.Elements(12 * width) + sizes.Floats(2 * 2) +
               sizes.Attention(width, options.heads)};
 }
@@ -80,15 +77,9 @@ Part LlamaBlockPart(const LlamaOptions& options, const Sizes& sizes,
                     const DeviceWork& work) {
   const int64_t width = options.width;
   const int64_t q_width = options.heads * HeadDim(options);
-  const int64_t kv_width = options.kv_heads * HeadDim(options);
-  const bool bias = options.attention_bias;
-  const int64_t attention = Linear(width, q_width, bias) +
-                            2 * Linear(width, kv_width, bias) +
-                            Linear(q_width, width, bias);
-  const int64_t mlp = 2 * Linear(width, options.ffn_width, options.mlp_bias) +
-                      Linear(options.ffn_width, width, options.mlp_bias);
+  const BlockParameters block = ParametersOfBlock(options);
   const int64_t turns = work.tokens * HeadDim(options) * work.element_bytes;
-  return {attention + mlp + 2 * width, attention + mlp,
+  return {block.all(), block.products,
           sizes.Elements(4 * width + 3 * options.ffn_width) + sizes.Floats(2) +
               sizes.Attention(q_width, options.heads) + turns};
 }

@@ -1,38 +1,17 @@
 #include "parallel/strategy/step_graph.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_like.h>
 #include <glog/logging.h>
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/device/placement.h"
 #include "core/graph/capture.h"
+#include "core/graph/fixed_tensor.h"
 
 namespace tandem {
 namespace {
-
-std::string FormOf(const at::Tensor& tensor) {
-  if (!tensor.defined()) return "none";
-  return absl::StrCat(c10::toString(tensor.scalar_type()), "[",
-                      absl::StrJoin(tensor.sizes(), ","), "]");
-}
-
-at::Tensor PlaceFor(const at::Tensor& like, c10::Device device) {
-  if (!like.defined()) return like;
-  return at::empty_like(like,
-                        like.options().device(device).pinned_memory(false),
-                        at::MemoryFormat::Contiguous);
-}
-
-// Copies are as any other batch's: ahead of what the device computes.
-void CopyTo(const at::Tensor& to, const at::Tensor& from) {
-  if (to.defined()) to.copy_(PlaceOn(to.device(), from), /*non_blocking=*/true);
-}
 
 // In memory that the next replay leaves alone.
 PendingStep CopyOf(const PendingStep& step) {
@@ -47,8 +26,8 @@ PendingStep CopyOf(const PendingStep& step) {
 }  // namespace
 
 std::string FormOfStep(const Batch& batch, const std::string& division) {
-  return absl::StrCat(FormOf(batch.inputs), " ", FormOf(batch.targets), " ",
-                      division);
+  return absl::StrCat(FormOfTensor(batch.inputs), " ",
+                      FormOfTensor(batch.targets), " ", division);
 }
 
 StepGraph::Way StepGraph::Next(const std::string& form) {
@@ -61,9 +40,8 @@ StepGraph::Way StepGraph::Next(const std::string& form) {
 }
 
 void StepGraph::Fill(const Batch& batch) {
-  const at::NoGradGuard no_grad;
-  CopyTo(batch_.inputs, batch.inputs);
-  CopyTo(batch_.targets, batch.targets);
+  FillPlace(batch_.inputs, batch.inputs);
+  FillPlace(batch_.targets, batch.targets);
 }
 
 absl::Status StepGraph::Capture(

@@ -1,7 +1,6 @@
 #include "parallel/pipeline/graphs/microbatch_graph.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_like.h>
 #include <c10/core/DeviceGuard.h>
 #include <glog/logging.h>
 
@@ -11,19 +10,12 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
-#include "core/device/placement.h"
 #include "core/graph/capture.h"
+#include "core/graph/fixed_tensor.h"
 #include "core/model/layer_list.h"
 
 namespace tandem {
 namespace {
-
-at::Tensor PlaceFor(const at::Tensor& like, c10::Device device) {
-  if (!like.defined()) return like;
-  const at::Tensor place =
-      at::empty_like(like, like.options().device(device).pinned_memory(false));
-  return place.requires_grad_(like.requires_grad());
-}
 
 StageMessage PlacesFor(const StageMessage& like, c10::Device device) {
   StageMessage places;
@@ -39,12 +31,8 @@ LossTargets PlacesFor(const LossTargets& like, c10::Device device) {
   return places;
 }
 
-void CopyTo(const at::Tensor& to, const at::Tensor& from) {
-  if (to.defined()) to.copy_(PlaceOn(to.device(), from), /*non_blocking=*/true);
-}
-
-void CopyTo(const StageMessage& to, const StageMessage& from) {
-  for (size_t i = 0; i < to.size(); ++i) CopyTo(to[i], from[i]);
+void FillPlaces(const StageMessage& places, const StageMessage& from) {
+  for (size_t i = 0; i < places.size(); ++i) FillPlace(places[i], from[i]);
 }
 
 // For whoever has it longer than the next replay.
@@ -71,7 +59,6 @@ size_t CountGradients(const PipelineStage& stage) {
 absl::Status MicrobatchGraph::Fill(const StageCall& call) {
   const c10::Device device = stage_.device();
   const c10::OptionalDeviceGuard guard(device);
-  const at::NoGradGuard no_grad;
   return CatchTorch([&] {
     if (forward_ == nullptr) {
       const MemoryCategoryScope category(MemoryCategory::kActivations);
@@ -79,10 +66,10 @@ absl::Status MicrobatchGraph::Fill(const StageCall& call) {
       call_.inputs = PlacesFor(call.inputs, device);
       call_.targets = PlacesFor(call.targets, device);
     }
-    CopyTo(call_.inputs, call.inputs);
-    CopyTo(call_.targets.targets, call.targets.targets);
+    FillPlaces(call_.inputs, call.inputs);
+    FillPlace(call_.targets.targets, call.targets.targets);
     for (const auto& [name, place] : call_.targets.further) {
-      CopyTo(place, call.targets.further.at(name));
+      FillPlace(place, call.targets.further.at(name));
     }
   });
 }
@@ -137,7 +124,6 @@ absl::StatusOr<StageMessage> MicrobatchGraph::BackwardInput(
     const StageMessage& gradients) {
   const bool is_first = backward_input_ == nullptr;
   if (is_first) {
-    const at::NoGradGuard no_grad;
     const MemoryCategoryScope category(MemoryCategory::kActivations);
     TANDEM_RETURN_IF_ERROR(CatchTorch(
         [&] { gradients_ = PlacesFor(gradients, stage_.device()); }));
@@ -147,10 +133,8 @@ absl::StatusOr<StageMessage> MicrobatchGraph::BackwardInput(
         "gradients of other outputs come than when the microbatch was captured "
         "in a graph: leave cuda_graphs out");
   }
-  {
-    const at::NoGradGuard no_grad;
-    TANDEM_RETURN_IF_ERROR(CatchTorch([&] { CopyTo(gradients_, gradients); }));
-  }
+  TANDEM_RETURN_IF_ERROR(
+      CatchTorch([&] { FillPlaces(gradients_, gradients); }));
   if (is_first) TANDEM_RETURN_IF_ERROR(CaptureBackwardInput());
   TANDEM_RETURN_IF_ERROR(backward_input_->Replay());
   const at::NoGradGuard no_grad;

@@ -1,25 +1,14 @@
 #include "parallel/pipeline/graphs/stage_call.h"
 
-#include <c10/core/ScalarType.h>
-
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
+#include "core/graph/fixed_tensor.h"
 
 namespace tandem {
-namespace {
-
-std::string FormOfTensor(const at::Tensor& tensor) {
-  if (!tensor.defined()) return "none";
-  return absl::StrCat(c10::toString(tensor.scalar_type()), "[",
-                      absl::StrJoin(tensor.sizes(), ","), "]",
-                      tensor.requires_grad() ? "*" : "");
-}
-
-}  // namespace
 
 absl::StatusOr<StageResult> ForwardOf(PipelineStage& stage,
                                       const StageCall& call) {

@@ -9,15 +9,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
 #include "core/cuda/host_step_kernels.h"
 #include "core/cuda/step_kernels_of.h"
 #include "core/loss/loss.h"
-#include "core/sim/streams/host_waits.h"
 #include "core/sim/testing.h"
 #include "models/classification_loss.h"
 #include "models/resnet.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/strategy/graph_lab.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
@@ -288,24 +287,7 @@ TEST_F(CudaGraphsTest, TheHostWaitsForNothing) {
   LabLayout layout = {"", "sequential", 1, 1, 1};
   layout.microbatches = 2;
   layout.device_pool = SimDevices(1);
-  const LabJob job = ModelJob("gpt_tiny", 0, 0, [](auto& options) {
-    options.cuda_graphs = true;
-    options.optimizer = AdamWOptions();
-  });
-  const absl::Status done =
-      OnLabRanks(layout, job, [](const LabRank& rank) -> absl::Status {
-        Strategy& strategy = *rank.strategy;
-        TANDEM_RETURN_IF_ERROR(
-            SubmitLabSteps(strategy, "gpt_tiny", 0, kWarmUp));
-        const sim::HostWaits before = sim::CountedHostWaits();
-        TANDEM_RETURN_IF_ERROR(
-            SubmitLabSteps(strategy, "gpt_tiny", kWarmUp, kSteps));
-        EXPECT_THAT(sim::HostWaitsSince(before), testing::IsEmpty());
-        TANDEM_ASSIGN_OR_RETURN(const auto scores, strategy.TakeScores());
-        EXPECT_EQ(scores.size(), static_cast<size_t>(kWarmUp + kSteps));
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(done.ok()) << done;
+  ExpectNoHostWaitsInGraphs(layout);
 }
 
 }  // namespace

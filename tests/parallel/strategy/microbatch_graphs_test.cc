@@ -17,11 +17,11 @@
 #include "core/base/status_macros.h"
 #include "core/loss/loss.h"
 #include "core/loss/loss_terms.h"
-#include "core/sim/streams/host_waits.h"
 #include "core/sim/testing.h"
 #include "models/classification_loss.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/strategy/graph_lab.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
@@ -239,24 +239,7 @@ TEST_F(MicrobatchGraphsTest, HoldsWhatTheScheduleHolds) {
 }
 
 TEST_F(MicrobatchGraphsTest, TheHostWaitsForNothing) {
-  const LabLayout layout = Layout("1f1b", 1, 1, 2);
-  const LabJob job = ModelJob("gpt_tiny", 0, 0, [](auto& options) {
-    options.cuda_graphs = true;
-    options.optimizer = AdamWOptions();
-  });
-  const absl::Status done =
-      OnLabRanks(layout, job, [](const LabRank& rank) -> absl::Status {
-        Strategy& strategy = *rank.strategy;
-        TANDEM_RETURN_IF_ERROR(
-            SubmitLabSteps(strategy, "gpt_tiny", 0, kWarmUp));
-        const sim::HostWaits before = sim::CountedHostWaits();
-        TANDEM_RETURN_IF_ERROR(
-            SubmitLabSteps(strategy, "gpt_tiny", kWarmUp, kSteps));
-        EXPECT_THAT(sim::HostWaitsSince(before), testing::IsEmpty());
-        EXPECT_THAT(strategy.DescribeGraph(), HasSubstr("captured"));
-        return strategy.TakeScores().status();
-      });
-  EXPECT_TRUE(done.ok()) << done;
+  ExpectNoHostWaitsInGraphs(Layout("1f1b", 1, 1, 2));
 }
 
 void ExpectOff(const Job& job, const std::string& why) {
