@@ -1,8 +1,10 @@
 #include "parallel/optim/parameter_update.h"
 
 #include <ATen/Tensor.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,11 +54,15 @@ TEST(ParameterUpdateTest, UnscalesAndTellsWhatIsNotFinite) {
   Model model;
   auto update = ParameterUpdate::Create({}, model.buffers);
   ASSERT_TRUE(update.ok()) << update.status();
+  const at::Tensor inverse = at::full({}, 0.25, at::kFloat);
+  const at::Tensor found_inf = at::zeros({}, at::kFloat);
   model.Backward(100);
-  EXPECT_FALSE(update->Unscale(0.25F));
+  update->Unscale(inverse, found_inf);
+  EXPECT_EQ(found_inf.item<float>(), 0);
   EXPECT_EQ(model.w.grad()[0].item<double>(), 25);
   model.Backward(std::numeric_limits<double>::infinity());
-  EXPECT_TRUE(update->Unscale(0.25F));
+  update->Unscale(inverse, found_inf);
+  EXPECT_EQ(found_inf.item<float>(), 1);
 }
 
 // One pass clips and steps: as clipping and then stepping, but for a rounding.
