@@ -23,6 +23,7 @@
 
 #include "core/device/host_memory.h"
 #include "core/fused/causal_attention.h"
+#include "models/functions/attention_heads.h"
 #include "models/functions/fused_operands.h"
 
 namespace tandem {
@@ -31,22 +32,12 @@ namespace {
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-// [n, tokens, 3 * width] -> three of [n, heads, tokens, width / heads]
-std::vector<at::Tensor> HeadsOf(const at::Tensor& qkv, int64_t heads) {
-  std::vector<at::Tensor> parts = qkv.chunk(3, /*dim=*/-1);
-  for (at::Tensor& part : parts) {
-    part = part.unflatten(2, {heads, part.size(2) / heads}).transpose(1, 2);
-  }
-  return parts;
-}
-
 at::Tensor ByLibTorch(const at::Tensor& qkv, int64_t heads) {
   const std::vector<at::Tensor> parts = HeadsOf(qkv, heads);
-  return at::scaled_dot_product_attention(parts[0], parts[1], parts[2],
-                                          /*attn_mask=*/{}, /*dropout_p=*/0,
-                                          /*is_causal=*/true)
-      .transpose(1, 2)
-      .flatten(2);
+  return JoinHeads(
+      at::scaled_dot_product_attention(parts[0], parts[1], parts[2],
+                                       /*attn_mask=*/{}, /*dropout_p=*/0,
+                                       /*is_causal=*/true));
 }
 
 // By operators that can all be differentiated twice.

@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "models/functions/attention_heads.h"
 #include "models/functions/causal_attention_function.h"
 
 namespace tandem {
@@ -55,14 +56,9 @@ at::Tensor SeenKeys(const at::Tensor& begins) {
 
 at::Tensor MaskedAttention(const at::Tensor& qkv, int64_t heads,
                            const at::Tensor& begins) {
-  std::vector<at::Tensor> parts = qkv.chunk(3, /*dim=*/-1);
-  for (at::Tensor& part : parts) {
-    part = part.unflatten(2, {heads, part.size(2) / heads}).transpose(1, 2);
-  }
-  return at::scaled_dot_product_attention(parts[0], parts[1], parts[2],
-                                          SeenKeys(begins))
-      .transpose(1, 2)
-      .flatten(2);
+  const std::vector<at::Tensor> parts = HeadsOf(qkv, heads);
+  return JoinHeads(at::scaled_dot_product_attention(
+      parts[0], parts[1], parts[2], SeenKeys(begins)));
 }
 
 at::Tensor DocumentAttentionFunction(const at::Tensor& qkv, int64_t heads,

@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "models/functions/attention_heads.h"
 #include "models/functions/document_attention_function.h"
 #include "models/layers/dropout.h"
 
@@ -17,10 +18,7 @@ namespace tandem {
 at::Tensor DroppedAttention(const at::Tensor& qkv, int64_t heads,
                             const at::Tensor& begins, double p,
                             absl::string_view name) {
-  std::vector<at::Tensor> parts = qkv.chunk(3, /*dim=*/-1);
-  for (at::Tensor& part : parts) {
-    part = part.unflatten(2, {heads, part.size(2) / heads}).transpose(1, 2);
-  }
+  const std::vector<at::Tensor> parts = HeadsOf(qkv, heads);
   const at::Tensor seen =
       SeenKeys(begins.defined() ? begins
                                 : at::zeros({1, qkv.size(1)},
@@ -29,9 +27,7 @@ at::Tensor DroppedAttention(const at::Tensor& qkv, int64_t heads,
                             std::sqrt(static_cast<double>(parts[0].size(3)));
   const at::Tensor probabilities = at::softmax(
       scores.masked_fill(~seen, -std::numeric_limits<double>::infinity()), -1);
-  return at::matmul(SampleDropout(probabilities, p, name), parts[2])
-      .transpose(1, 2)
-      .flatten(2);
+  return JoinHeads(at::matmul(SampleDropout(probabilities, p, name), parts[2]));
 }
 
 }  // namespace tandem

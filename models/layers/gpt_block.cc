@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "models/decoding/cached_attention.h"
 #include "models/decoding/decoding_scope.h"
+#include "models/functions/attention_heads.h"
 #include "models/functions/bias_gelu_function.h"
 #include "models/functions/document_attention_function.h"
 #include "models/functions/embedding_function.h"
@@ -82,13 +83,8 @@ class Attention : public nn::Module {
   }
 
   at::Tensor Continue(const at::Tensor& qkv, KvCache& cache) const {
-    std::vector<at::Tensor> parts = qkv.chunk(3, /*dim=*/-1);
-    for (at::Tensor& part : parts) {
-      part = part.unflatten(2, {heads_, part.size(2) / heads_}).transpose(1, 2);
-    }
-    return CachedAttention(parts[0], parts[1], parts[2], cache)
-        .transpose(1, 2)
-        .flatten(2);
+    const std::vector<at::Tensor> parts = HeadsOf(qkv, heads_);
+    return JoinHeads(CachedAttention(parts[0], parts[1], parts[2], cache));
   }
 
   int64_t heads_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "models/functions/attention_heads.h"
 #include "models/functions/bias_gelu_function.h"
 #include "models/functions/linear_function.h"
 #include "models/layers/basic_layers.h"
@@ -37,13 +38,10 @@ class SelfAttention : public nn::Module {
   at::Tensor forward(const at::Tensor& x) {
     const at::Tensor qkv =
         LinearFunction(x, in_proj_weight_, in_proj_bias_, WeightLayout::kOutIn);
-    std::vector<at::Tensor> parts = qkv.chunk(3, /*dim=*/-1);
-    for (at::Tensor& part : parts) {
-      part = part.unflatten(2, {heads_, part.size(2) / heads_}).transpose(1, 2);
-    }
+    const std::vector<at::Tensor> parts = HeadsOf(qkv, heads_);
     const at::Tensor seen =
         at::scaled_dot_product_attention(parts[0], parts[1], parts[2]);
-    return out_proj_->forward(seen.transpose(1, 2).flatten(2));
+    return out_proj_->forward(JoinHeads(seen));
   }
 
  private:

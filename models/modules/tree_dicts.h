@@ -34,6 +34,18 @@ void ForEachItem(const c10::IValue& tree, const std::string& path,
   }
 }
 
+// In a dict of LibTorch's.
+template <typename Dict>
+Dict TensorsOf(const c10::IValue& tree, const std::string& path) {
+  Dict value;
+  ForEachItem(tree, path,
+              [&](const std::string& key, const c10::IValue& item,
+                  const std::string& where) {
+                value.insert(key, FromTree<at::Tensor>(item, where));
+              });
+  return value;
+}
+
 }  // namespace tree_values_internal
 
 template <typename T>
@@ -61,14 +73,7 @@ struct TreeValue<c10::Dict<std::string, at::Tensor>> {
   using Dict = c10::Dict<std::string, at::Tensor>;
   static c10::IValue To(const Dict& value) { return value; }
   static Dict From(const c10::IValue& tree, const std::string& path) {
-    Dict value;
-    tree_values_internal::ForEachItem(
-        tree, path,
-        [&](const std::string& key, const c10::IValue& item,
-            const std::string& where) {
-          value.insert(key, FromTree<at::Tensor>(item, where));
-        });
-    return value;
+    return tree_values_internal::TensorsOf<Dict>(tree, path);
   }
 };
 
@@ -81,14 +86,7 @@ struct TreeValue<torch::OrderedDict<std::string, at::Tensor>> {
     return dict;
   }
   static Dict From(const c10::IValue& tree, const std::string& path) {
-    Dict value;
-    tree_values_internal::ForEachItem(
-        tree, path,
-        [&](const std::string& key, const c10::IValue& item,
-            const std::string& where) {
-          value.insert(key, FromTree<at::Tensor>(item, where));
-        });
-    return value;
+    return tree_values_internal::TensorsOf<Dict>(tree, path);
   }
 };
 
