@@ -99,9 +99,17 @@ absl::StatusOr<LayerSpecs> MakeGpt(const ModelOptions& options) {
   return Gpt(sized);
 }
 
+absl::Status RefuseDropout(const ModelOptions& options) {
+  if (options.dropout == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("model ", options.name, " takes no dropout, but ",
+                   options.dropout, " was given: GPTs do"));
+}
+
 absl::StatusOr<LayerSpecs> MakeLlama(const ModelOptions& options) {
   const LlamaOptions llama = *LlamaSize(options.name);
   TANDEM_RETURN_IF_ERROR(CheckTokens(options, llama.context, llama.vocabulary));
+  TANDEM_RETURN_IF_ERROR(RefuseDropout(options));
   LlamaOptions sized = WithSizes(llama, options.sizes);
   sized.document_masks = options.document_masks;
   return Llama(sized);
@@ -179,10 +187,7 @@ absl::Status CheckSizes(const ModelOptions& options) {
         absl::StrCat("model ", options.name, " is of one size, but ", name, " ",
                      size, " was given: these are transformers' sizes"));
   }
-  if (options.dropout == 0 || GptSize(options.name)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("model ", options.name, " takes no dropout, but ",
-                   options.dropout, " was given: GPTs do"));
+  return RefuseDropout(options);
 }
 
 absl::Status CheckPositive(const ModelOptions& options) {
