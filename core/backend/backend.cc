@@ -11,9 +11,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "core/backend/backend_names.h"
 #include "core/backend/gloo_backend.h"
 #include "core/backend/hierarchical_backend.h"
+#include "core/backend/issue_mutex.h"
 #include "core/backend/nccl_backend.h"
 #include "core/base/status_macros.h"
 #include "core/shm/backend.h"
@@ -111,6 +113,18 @@ absl::Status AddBackend(const std::string& name, c10::DeviceType device,
   return absl::OkStatus();
 }
 
+void AbortBackend(c10d::Backend& backend, const std::string& reason) {
+  if (auto* shm = dynamic_cast<ShmBackend*>(&backend)) {
+    shm->Abort(reason);
+  } else if (auto* hosts = dynamic_cast<HierarchicalBackend*>(&backend)) {
+    hosts->Abort(reason);
+  } else if (auto* nccl = dynamic_cast<sim::NcclBackend*>(&backend)) {
+    nccl->Abort(reason);
+  } else {
+    backend.abort();
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
@@ -134,17 +148,13 @@ absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
 
 void AbortBackends(c10d::ProcessGroup& group, const std::string& reason) {
   for (const c10::Device& device : group.getDeviceTypes()) {
-    const auto backend = group.getBackend(device.type());
-    if (auto* shm = dynamic_cast<ShmBackend*>(backend.get())) {
-      shm->Abort(reason);
-    } else if (auto* hosts =
-                   dynamic_cast<HierarchicalBackend*>(backend.get())) {
-      hosts->Abort(reason);
-    } else if (auto* nccl = dynamic_cast<sim::NcclBackend*>(backend.get())) {
-      nccl->Abort(reason);
-    } else {
-      backend->abort();
+    c10d::Backend& backend = *group.getBackend(device.type());
+    if (!device.is_cpu()) {
+      AbortBackend(backend, reason);
+      continue;
     }
+    absl::MutexLock lock(&IssueMutex());
+    AbortBackend(backend, reason);
   }
 }
 

@@ -51,7 +51,8 @@ absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
     const GroupPlace& place, const CommunicatorOptions& options);
 
 // Backend::abort() of the group's backends. Where a backend can tell the other
-// ranks why (shm can), their errors say `reason`.
+// ranks why (shm can), their errors say `reason`. Takes IssueMutex() for the
+// host's alone: a device's may have to wait for what its streams run.
 void AbortBackends(c10d::ProcessGroup& group, const std::string& reason);
 
 // Unavailable when another rank has died, given up ("rank 1 gave up: REASON")

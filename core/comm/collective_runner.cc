@@ -163,10 +163,7 @@ absl::Status CollectiveRunner::Agree(const std::string& what,
 
 void CollectiveRunner::BreakConnections(const std::string& reason) {
   // Nothing is left to do about an error of a group that is given up.
-  CatchTorch([&] {
-    absl::MutexLock lock(&IssueMutex());
-    AbortBackends(*process_group_, reason);
-  }).IgnoreError();
+  CatchTorch([&] { AbortBackends(*process_group_, reason); }).IgnoreError();
 }
 
 absl::StatusOr<PendingCollective> CollectiveRunner::Start(

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <functional>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -14,10 +15,19 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/collective_runner.h"
+#include "core/device/device.h"
 #include "core/health/roll_call.h"
 #include "core/shm/completion_notice.h"
 
 namespace tandem {
+namespace {
+
+c10::intrusive_ptr<FunctionWork> NewWork(std::function<void()> function) {
+  return c10::make_intrusive<FunctionWork>(
+      c10d::OpType::UNKNOWN, std::vector<at::Tensor>(), std::move(function));
+}
+
+}  // namespace
 
 void CollectiveRunner::LookAfter(Call call, const WorkPtr& work,
                                  std::function<void()> end) {
@@ -41,7 +51,7 @@ void CollectiveRunner::LookAfter(Call call, const WorkPtr& work,
   };
   const auto polled =
       c10::make_intrusive<PolledWork>(work, options_.timeout, at_others);
-  const auto look = [this, polled, call, end = std::move(end)] {
+  auto look = [this, polled, call, end = std::move(end)] {
     // Who waits next is told.
     WaitFor(call, *polled, stream_watch_.get()).IgnoreError();
     end();
@@ -50,9 +60,13 @@ void CollectiveRunner::LookAfter(Call call, const WorkPtr& work,
   };
   absl::MutexLock lock(&mutex_);
   on_streams_.push_back({std::move(call), work});
-  if (stream_works_ == nullptr) stream_works_ = std::make_unique<WorkThread>();
-  stream_works_->Add(c10::make_intrusive<FunctionWork>(
-      c10d::OpType::UNKNOWN, std::vector<at::Tensor>(), look));
+  if (stream_works_ == nullptr) {
+    stream_works_ = std::make_unique<WorkThread>();
+    // Or it would make a context on GPU 0, by asking for events.
+    stream_works_->Add(
+        NewWork([device = *options_.device] { SetCurrentDevice(device); }));
+  }
+  stream_works_->Add(NewWork(std::move(look)));
 }
 
 CollectiveRunner::Call CollectiveRunner::FirstNotDone(const Call& call) {
@@ -64,8 +78,7 @@ CollectiveRunner::Call CollectiveRunner::FirstNotDone(const Call& call) {
 }
 
 absl::Status CollectiveRunner::Synchronize() {
-  const auto last = c10::make_intrusive<FunctionWork>(
-      c10d::OpType::UNKNOWN, std::vector<at::Tensor>(), [] {});
+  const auto last = NewWork([] {});
   {
     absl::MutexLock lock(&mutex_);
     if (stream_works_ == nullptr) return broken_;

@@ -22,6 +22,10 @@ DeviceLossScale::DeviceLossScale(const LossScale& scale,
 }
 
 void DeviceLossScale::Tell() {
+  const bool is_known =
+      scale_ == known_.scale() && tracker_ == known_.growth_tracker();
+  if (unread_ > 0 || is_known) return;
+  const at::NoGradGuard no_grad;
   scale_ = known_.scale();
   tracker_ = known_.growth_tracker();
   for (OnDevice& each : on_) {
@@ -32,10 +36,8 @@ void DeviceLossScale::Tell() {
 
 // The inverse is rounded as LossScale::inverse.
 void DeviceLossScale::Begin() {
+  Tell();
   const at::NoGradGuard no_grad;
-  const bool is_known =
-      scale_ == known_.scale() && tracker_ == known_.growth_tracker();
-  if (unread_ == 0 && !is_known) Tell();
   for (OnDevice& each : on_) {
     each.inverse.copy_(each.scale.to(at::kDouble).reciprocal());
     each.found.zero_();

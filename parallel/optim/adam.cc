@@ -29,9 +29,10 @@ std::vector<std::string> StateNames(const Options& options) {
 
 // The same, or the captured step's; without those that the device left out.
 at::Tensor StepNumber(const OptimizerRange& range) {
-  if (range.numbers.has_value()) return range.numbers->step;
-  const at::Tensor number = StepNumber(range.steps + 1, range.values);
-  return range.skipped.has_value() ? number.sub_(*range.skipped) : number;
+  const at::Tensor number = range.numbers.has_value()
+                                ? range.numbers->step
+                                : StepNumber(range.steps + 1, range.values);
+  return range.skipped.has_value() ? number.sub(*range.skipped) : number;
 }
 
 // Of kernels: see StepTensors::numbers.

@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <glog/logging.h>
 
@@ -111,49 +110,6 @@ int64_t Optimizer::StepUnless(const at::Tensor& found_inf, double learning_rate,
     WarnOfNoEffect(traits_.name, *parts_[0].buffer);
   }
   return stepped;
-}
-
-// Steps of which it is not known whether they were done are of the same
-// parameters, and of none that may have had its first among them where that one
-// is another than those that follow.
-void Optimizer::BeginUnsettled(Part& part) const {
-  Unsettled& its = part.unsettled;
-  std::vector<size_t> ids;
-  bool first_counts = false;
-  const std::vector<FlatSlot>& slots = part.buffer->slots();
-  for (size_t i = 0; i < slots.size(); ++i) {
-    if (!part.buffer->has_gradient(i)) continue;
-    ids.push_back(slots[i].id);
-    first_counts |= its.count > 0 && its.before[slots[i].id] == 0;
-  }
-  first_counts = first_counts && !traits_.counts_steps;
-  if (its.count > 0 && (first_counts || ids != its.ids)) Settle(part);
-  if (its.count++ > 0) return;
-  its.ids = std::move(ids);
-  its.before = part.steps;
-  if (its.skipped.defined()) return;
-  its.skipped =
-      at::zeros({}, part.buffer->values().options().dtype(at::kFloat));
-}
-
-void Optimizer::Settle(Part& part) const {
-  Unsettled& its = part.unsettled;
-  if (its.count == 0) return;
-  const at::NoGradGuard no_grad;
-  const int64_t done =
-      its.count - static_cast<int64_t>(its.skipped.item<float>());
-  for (const size_t id : its.ids) {
-    const int64_t before = its.before[id];
-    part.steps[id] = done == 0              ? before
-                     : traits_.counts_steps ? before + done
-                                            : 1;
-  }
-  its.skipped.zero_();
-  its.count = 0;
-}
-
-void Optimizer::Settle() const {
-  for (Part& part : parts_) Settle(part);
 }
 
 void Optimizer::TakeBack() {

@@ -73,6 +73,9 @@ class Optimizer {
   // a gradient are not the last step's, or may have their first step.
   int64_t StepUnless(const at::Tensor& found_inf, double learning_rate,
                      const std::optional<at::Tensor>& divisor = std::nullopt);
+  // Has each parameter that has a gradient had its first step, of which the
+  // device is asked if the host does not know? The next one can be captured.
+  bool IsPastFirstStep() const;
 
   // The same by kernels, times a factor that is on the device (device_step.h):
   // the host waits for nothing, and gradients stay as they are.
@@ -158,7 +161,10 @@ class Optimizer {
   void StepRun(Part& part, Run run, const std::optional<at::Tensor>& divisor,
                StepOfRange step);
   void CountRun(Part& part, Run run);
+  static std::vector<size_t> IdsWithGradient(const Part& part);
+  // Of the slots that are about to step; in a replay as when it was captured.
   void BeginUnsettled(Part& part) const;
+  void BeginUnsettled(Part& part, const std::vector<size_t>& ids) const;
   void Settle(Part& part) const;
   void Settle() const;
   StepNumbers Capture(Part& part, Run run, CapturedStep& captured);

@@ -24,9 +24,6 @@ std::string WhyNotComputed(const MeshStrategyOptions& options,
 
 std::string WhyNotAlone(const MeshStrategyOptions& options,
                         const CaptureFacts& facts) {
-  if (options.scales_loss()) {
-    return "the loss is scaled, and the host counts the steps that are skipped";
-  }
   if (options.clip_norm > 0 && !facts.clips_on_device) {
     return "the host reads the norm by which gradients are clipped";
   }

@@ -68,10 +68,21 @@ absl::Status MeshStrategyImpl::NoteNorm(const GradientNorms& norms) {
   return absl::OkStatus();
 }
 
+// Where a device clips and may skip, its optimizer writes gradients back. A
+// graph measures for each replay.
+absl::Status MeshStrategyImpl::MeasureBeforeClipping() {
+  const bool measures = measures_norm_ || CapturedStep::Current() != nullptr;
+  if (options_.clip_norm == 0 || !measures) return absl::OkStatus();
+  return MeasureNorm();
+}
+
 // An optimizer leaves gradients as they are, unless it scales them; so does a
 // graph.
 absl::Status MeshStrategyImpl::EndNorm() {
-  if (!std::exchange(measures_norm_, false)) return absl::OkStatus();
+  if (!std::exchange(measures_norm_, false)) {
+    norm_.reset();
+    return absl::OkStatus();
+  }
   if (!norm_) TANDEM_RETURN_IF_ERROR(MeasureNorm());
   pending_.back().norm = std::exchange(norm_, std::nullopt);
   return absl::OkStatus();

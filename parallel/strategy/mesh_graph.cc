@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
@@ -92,7 +93,8 @@ absl::Status MeshStrategyImpl::SubmitOrReplay(const Batch& batch,
     case StepGraph::Way::kRun:
       return WarmUp(batch, learning_rate, defers_scores);
     case StepGraph::Way::kCapture:
-      return Capture(batch, learning_rate, defers_scores);
+      return CanCaptureSkips() ? Capture(batch, learning_rate, defers_scores)
+                               : WarmUp(batch, learning_rate, defers_scores);
     case StepGraph::Way::kReplay:
       break;
   }
@@ -111,12 +113,33 @@ absl::Status MeshStrategyImpl::WarmUp(const Batch& batch, double learning_rate,
   return done;
 }
 
+// Those that were skipped so far, as the first ones with a high scale are, may
+// have left parameters without a first step. The host asks once.
+bool MeshStrategyImpl::CanCaptureSkips() const {
+  return !loss_scale_ ||
+         absl::c_all_of(AllStages(), [](const TrainedStage* stage) {
+           return stage->IsPastFirstStep();
+         });
+}
+
+void MeshStrategyImpl::RepeatVerdict() {
+  CapturedStep* const captured = CapturedStep::Current();
+  if (captured == nullptr) return;
+  captured->Add([this](CapturedStep::When when, double) {
+    if (when == CapturedStep::When::kNever) loss_scale_->TakeBack();
+    if (when != CapturedStep::When::kNextStep) return;
+    loss_scale_->Tell();
+    loss_scale_->CountReplay();
+  });
+}
+
 absl::Status MeshStrategyImpl::Capture(const Batch& batch, double learning_rate,
                                        bool defers_scores) {
   // What is kept of parameters (copies of another dtype) is made anew, in it.
   for (TrainedStage* stage : AllStages()) {
     for (FlatBuffer* buffer : stage->all()) buffer->CountWrite();
   }
+  if (loss_scale_) loss_scale_->Tell();
   const int64_t step = step_;
   const size_t pending = pending_.size();
   const absl::Status captured =
@@ -126,6 +149,7 @@ absl::Status MeshStrategyImpl::Capture(const Batch& batch, double learning_rate,
                             Run(fixed, learning_rate, /*defers_scores=*/true));
                         PendingStep result = std::move(pending_.back());
                         pending_.pop_back();
+                        result.norm = std::exchange(norm_, std::nullopt);
                         return result;
                       });
   if (captured.ok()) {
@@ -153,6 +177,7 @@ absl::Status MeshStrategyImpl::Replay(const Batch& batch, double learning_rate,
     EndStep();
   }
   step.number = step_;
+  norm_ = std::exchange(step.norm, std::nullopt);
   pending_.push_back(std::move(step));
   return absl::OkStatus();
 }

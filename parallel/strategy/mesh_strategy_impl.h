@@ -127,6 +127,10 @@ class MeshStrategyImpl : public MeshStrategy {
                        bool defers_scores);
   absl::Status Replay(const Batch& batch, double learning_rate,
                       CapturedStep::When when);
+  // Of a step that is captured and scales its loss: whether it can be; what the
+  // host does of its verdict in each replay.
+  bool CanCaptureSkips() const;
+  void RepeatVerdict();
   PendingStep StepToRead(const Batch& batch, size_t microbatches) const;
   // Of all pending steps; the last one's.
   absl::StatusOr<Score> ReadLast();
@@ -161,6 +165,7 @@ class MeshStrategyImpl : public MeshStrategy {
   // are as they were averaged; what clipping knows; for the pending step; read.
   absl::Status MeasureNorm();
   absl::Status NoteNorm(const GradientNorms& norms);
+  absl::Status MeasureBeforeClipping();
   absl::Status EndNorm();
   absl::StatusOr<std::optional<double>> ReadNorm(const PendingStep& step,
                                                  const double*& numbers);

@@ -20,6 +20,10 @@ PendingStep CopyOf(const PendingStep& step) {
     if (each.sums.defined()) each.sums = each.sums.clone();
   }
   for (PendingStep::Part& each : copy.parts) each.loss = each.loss.clone();
+  if (copy.found_inf.defined()) copy.found_inf = copy.found_inf.clone();
+  if (copy.norm) {
+    for (at::Tensor& each : copy.norm->squares) each = each.clone();
+  }
   return copy;
 }
 

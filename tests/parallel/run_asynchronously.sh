@@ -18,7 +18,7 @@ for seed in $(seq 1 "$seeds"); do
     echo "FAILED with TANDEM_SIM_ASYNC=$TANDEM_SIM_ASYNC TANDEM_SIM_SEED=$seed"
     exit 1
   fi
-  if ! grep -q '^\[  PASSED  \] [1-9]' "$log"; then
+  if ! grep -qE '^(\[  PASSED  \] [1-9]|[1-9][0-9]* tests, 0 failed)' "$log"; then
     cat "$log"
     echo "no test of $program is named $filter"
     exit 1

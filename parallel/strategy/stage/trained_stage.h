@@ -80,6 +80,7 @@ class TrainedStage {
   void ClipValues() { update_->ClipValues(); }
   // See ParameterUpdate.
   bool clips_on_device() const { return update_->clips_on_device(); }
+  bool IsPastFirstStep() const { return update_->IsPastFirstStep(); }
   // Scales gradients where `norms` ask for it, and steps, unless the device
   // leaves it out (ParameterUpdate::Step).
   absl::Status Update(const std::optional<GradientNorms>& norms,

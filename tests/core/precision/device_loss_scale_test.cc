@@ -73,6 +73,26 @@ TEST_P(DeviceLossScaleTest, WhatIsChangedBetweenStepsHolds) {
   EXPECT_EQ(scale.scale(1).item<float>(), 32);
 }
 
+// A graph of a step is captured when its host is told, and begins behind that.
+TEST_P(DeviceLossScaleTest, ReplaysCountAsSteps) {
+  DeviceLossScale scale(ScaleOf(16), Devices(1));
+  const at::Tensor first = Step(scale, 0);
+  const at::Tensor captured = Step(scale, -1);
+  scale.TakeBack();
+  scale.CountReplay();
+  ASSERT_TRUE(scale.known().LoadState(ScaleOf(64).State()).ok());
+  scale.Tell();  // of nothing, while verdicts are unread
+  EXPECT_EQ(scale.scale(0).item<float>(), 8);
+  ASSERT_TRUE(scale.known().LoadState(ScaleOf(16).State()).ok());
+  for (const at::Tensor& verdict : {first, captured}) {
+    ASSERT_TRUE(scale.Learn(verdict.item<float>() != 0).ok());
+  }
+  EXPECT_EQ(scale.known().scale(), 8);
+  ASSERT_TRUE(scale.known().LoadState(ScaleOf(64).State()).ok());
+  scale.Tell();
+  EXPECT_EQ(scale.scale(0).item<float>(), 64);
+}
+
 TEST_P(DeviceLossScaleTest, AnotherRanksVerdictIsThisOnesToo) {
   DeviceLossScale scale(ScaleOf(16), Devices(2));
   scale.Begin();

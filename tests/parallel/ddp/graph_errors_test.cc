@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/testing/device_subgroup.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/parallel/ddp/fixture.h"
@@ -149,16 +150,11 @@ struct Explosive : torch::nn::Module {
 
 // A wrapper that failed in backward leaves nothing on the module that a second
 // one, on another group, would stumble over.
-SubgroupOptions ForTestDevice(const Communicator& group) {
-  SubgroupOptions options;
-  if (group.HasStreams(TestDevice().type())) options.device = TestDevice();
-  return options;
-}
-
 TEST_P(DdpGraphErrors, ModuleCanBeWrappedAnewAfterAFailedBackward) {
   OnRanks(2, [](Communicator& world) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(
-        auto second, world.Subgroup({0, 1}, "second", ForTestDevice(world)));
+        auto second,
+        world.Subgroup({0, 1}, "second", SubgroupForTestDevice(world)));
     auto module = NewModule<Explosive>();
     at::Tensor x = ExampleInput(0, world).requires_grad_();
     {

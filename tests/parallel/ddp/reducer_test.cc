@@ -107,6 +107,12 @@ void ExpectError(const absl::Status& status, absl::StatusCode code,
   EXPECT_TRUE(absl::StrContains(status.message(), part)) << status;
 }
 
+// What streams wait for the host learns later.
+absl::Status FinishAndWait(Reducer& reducer, Communicator& group) {
+  TANDEM_RETURN_IF_ERROR(reducer.Finish());
+  return group.Synchronize();
+}
+
 class ReducerTest : public DeviceTypeTest {};
 
 TEST_P(ReducerTest, StartsBucketsInIndexOrderWhateverBecomesReadyFirst) {
@@ -283,7 +289,7 @@ TEST_P(ReducerTest, ErrorsNameTheParametersAndReachTheOthers) {
   RunRanks(2, [](Communicator& group) {
     Rank rank(group);
     rank.Mark(group.rank() == 0 ? "cb" : "cba", 1);
-    const absl::Status status = rank.reducer().Finish();
+    const absl::Status status = FinishAndWait(rank.reducer(), group);
     if (group.rank() == 0) {
       ExpectError(status, absl::StatusCode::kInvalidArgument,
                   "got no gradient in this backward: a (index 0). ");
@@ -308,7 +314,7 @@ TEST_P(ReducerTest, ErrorsNameTheFirstOfManyParameters) {
   RunRanks(2, [](Communicator& group) {
     Rank rank(group, {}, "abcdefg", 7 * 64);
     rank.Mark(group.rank() == 0 ? "gfedcb" : "gfedcba", 1);
-    const absl::Status status = rank.reducer().Finish();
+    const absl::Status status = FinishAndWait(rank.reducer(), group);
     if (group.rank() == 1) {
       EXPECT_TRUE(absl::StrContains(
           status.message(), "bucket 0 (g, f, e, d, c and 2 more) of step 1"))

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/named_tensors.h"
 #include "core/comm/communicator.h"
+#include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/optim/adam.h"
 #include "parallel/optim/make_optimizer.h"
@@ -29,9 +30,10 @@ using testing::HasSubstr;
 FlatBuffers BuffersOf(int64_t elements) {
   NamedTensors parameters;
   for (int64_t i = 0; i < elements; i += 17) {
-    parameters.emplace_back(
-        absl::StrCat("p", i),
-        at::randn({std::min<int64_t>(17, elements - i)}).requires_grad_(true));
+    parameters.emplace_back(absl::StrCat("p", i),
+                            at::randn({std::min<int64_t>(17, elements - i)})
+                                .to(TestDevice())
+                                .requires_grad_(true));
   }
   return MakeFlatBuffers(parameters);
 }
@@ -104,7 +106,7 @@ TEST(OptimizerShareTest, SharesTogetherStepAsOneOptimizer) {
 TEST(ShareExchangeTest, ValuesOfAllRanksAndStateOnTheFirst) {
   for (const int ranks : {2, 3, 7}) {
     const absl::Status status =
-        RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
+        RunDeviceRanks(ranks, [&](Communicator& world) -> absl::Status {
           const FlatBuffers buffers = BuffersOf(70);  // some shares are empty
           FlatBuffer& buffer = *buffers[0];
           buffer.values().fill_(world.rank());

@@ -41,11 +41,6 @@ std::vector<Case> Cases() {
          i.facts.has_graphs = absl::FailedPreconditionError("it has none");
        },
        "it has none"},
-      {[](auto& i) {
-         i.options.grad_scaler.emplace();
-         i.options.ddp.mixed_precision.param_dtype = at::kHalf;
-       },
-       "the loss is scaled"},
       {[](auto& i) { i.options.clip_norm = 1; }, "the host reads the norm"},
       {[](auto& i) { i.options.reproducible = true; }, "reproducible"},
       {[](auto& i) { i.facts.records_statistics = true; },

@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <cmath>
+#include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 #include "core/cuda/host_step_kernels.h"
 #include "core/cuda/step_kernels_of.h"
 #include "core/loss/loss.h"
@@ -32,6 +35,8 @@ struct Outcome {
   LabOutcome lab;
   std::string graph;
   int64_t replays = 0;
+  int64_t skipped = 0;                            // of scaled losses
+  std::vector<std::optional<double>> norms = {};  // by step
 };
 
 struct Job {
@@ -40,6 +45,8 @@ struct Job {
   int microbatches = 1;  // of a replica
   int64_t size = 12;     // of a replica's batch
   int short_step = -1;   // has a batch of fewer samples
+  int save_step = -1;    // behind it the state is gathered
+  bool measures_norm = false;
   LabChange change = nullptr;
   std::string backend = "sim_nccl";
   bool on_cpu = false;
@@ -73,14 +80,26 @@ LabJob LabJobOf(const Job& job, bool graphs, Outcome* outcome) {
     }
     return batch;
   };
-  lab.step = [](const LabRank& rank, const Batch& batch, int step) {
-    return rank.strategy->TrainStep(batch, RateOf(step));
+  lab.step = [job, outcome](const LabRank& rank, const Batch& batch,
+                            int step) -> absl::StatusOr<Score> {
+    Strategy& strategy = *rank.strategy;
+    if (job.measures_norm) strategy.MeasureGradientNorm();
+    TANDEM_RETURN_IF_ERROR(strategy.SubmitStep(batch, RateOf(step)));
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<StepScore> scores,
+                            strategy.TakeScores());
+    if (rank.rank == 0) outcome->norms.push_back(scores.back().gradient_norm);
+    if (step == job.save_step) {
+      TANDEM_RETURN_IF_ERROR(strategy.GatherState().status());
+    }
+    return scores.back().score;
   };
   lab.end = [outcome](const LabRank& rank) {
     if (rank.rank == 0) {
       outcome->graph = rank.strategy->DescribeGraph();
       outcome->replays =
           static_cast<MeshStrategy*>(rank.strategy)->replayed_steps();
+      const LossScale* const scale = rank.strategy->loss_scale();
+      outcome->skipped = scale == nullptr ? 0 : scale->skipped_steps();
     }
     return absl::OkStatus();
   };
@@ -115,6 +134,18 @@ class CudaGraphsTest : public testing::Test {
   static void SetUpTestSuite() { SimDevices(2); }
 };
 
+// A scale that doubles with each good step: from some size on, every second
+// step overflows, in the warm-up or in replays.
+LabChange InHalf(double init_scale, const OptimizerOptions& optimizer) {
+  return [=](MeshStrategyOptions& options) {
+    options.ddp.mixed_precision.param_dtype = at::kHalf;
+    options.optimizer = optimizer;
+    options.grad_scaler.emplace();
+    options.grad_scaler->init_scale = init_scale;
+    options.grad_scaler->growth_interval = 1;
+  };
+}
+
 struct Technique {
   const char* name;
   LabChange change;
@@ -137,6 +168,7 @@ std::vector<Technique> Techniques() {
          o.ddp.mixed_precision.param_dtype = at::kBFloat16;
          o.optimizer = AdamWOptions();
        }},
+      {"fp16", InHalf(1 << 20, AdamWOptions())},
   };
 }
 
@@ -201,6 +233,34 @@ TEST_F(CudaGraphsTest, ClippingOnTheDeviceHasTheSameBits) {
   RegisterStepKernels(type, nullptr);
 }
 
+// Of gradients before the device clips them, in a graph and without.
+TEST_F(CudaGraphsTest, TheNormIsThatBeforeClipping) {
+  const c10::DeviceType type = SimDevices(1).front().type();
+  RegisterStepKernels(type, &HostStepKernels());
+  constexpr double kClip = 0.05;
+  for (const bool halves : {false, true}) {
+    SCOPED_TRACE(halves);
+    const auto job_of = [&](double clip_norm) {
+      Job job;
+      job.measures_norm = true;
+      job.change = [=](auto& o) {
+        if (halves) InHalf(1 << 10, AdamWOptions())(o);
+        if (halves) o.grad_scaler->growth_interval = 100;
+        o.clip_norm = clip_norm;
+      };
+      return job;
+    };
+    const Outcome without = Train(job_of(0), /*graphs=*/false);
+    const Outcome expected = Train(job_of(kClip), /*graphs=*/false);
+    const Outcome found = Train(job_of(kClip), /*graphs=*/true);
+    EXPECT_EQ(found.replays, kSteps - kWarmUp);
+    EXPECT_EQ(expected.norms[0], without.norms[0]);
+    EXPECT_EQ(found.norms, expected.norms);
+    for (const auto& norm : found.norms) EXPECT_GT(norm, 2 * kClip);
+  }
+  RegisterStepKernels(type, nullptr);
+}
+
 TEST_F(CudaGraphsTest, AShortBatchRunsWithoutTheGraph) {
   for (const int replicas : {1, 2}) {
     SCOPED_TRACE(replicas);
@@ -220,6 +280,48 @@ TEST_F(CudaGraphsTest, AShortBatchWithinTheWarmUpPutsItOff) {
   const Outcome found = Train(job, /*graphs=*/true);
   EXPECT_EQ(found.graph, "captured after 6 steps");
   EXPECT_EQ(found.replays, kSteps - 6);
+  ExpectSameBits(absl::StatusOr<LabOutcome>(found.lab),
+                 absl::StatusOr<LabOutcome>(expected.lab));
+}
+
+// What the device leaves out, a replay leaves out, too.
+TEST_F(CudaGraphsTest, ScaledLossesHaveTheSameBits) {
+  int cells = 0;
+  for (const int replicas : {1, 2}) {
+    for (const OptimizerOptions& optimizer : std::vector<OptimizerOptions>{
+             SgdOptions{0.9}, AdamOptions(), AdamWOptions()}) {
+      SCOPED_TRACE(absl::StrCat(replicas, " replicas, cell ", cells++));
+      Job job;
+      job.replicas = replicas;
+      job.short_step = 6;
+      job.save_step = 4;  // when the host asks what was skipped
+      job.change = InHalf(1 << 20, optimizer);
+      const Outcome expected = Train(job, /*graphs=*/false);
+      const Outcome found = Train(job, /*graphs=*/true);
+      EXPECT_EQ(found.graph, "captured after 3 steps");
+      EXPECT_EQ(found.replays, kSteps - kWarmUp - 1);
+      EXPECT_GT(found.skipped, 1);
+      EXPECT_LT(found.skipped, kSteps - 1);
+      EXPECT_EQ(found.skipped, expected.skipped);
+      ExpectSameBits(absl::StatusOr<LabOutcome>(found.lab),
+                     absl::StatusOr<LabOutcome>(expected.lab));
+    }
+  }
+  std::cout << cells << " cells of scaled losses\n";
+  EXPECT_EQ(cells, 6);
+}
+
+// An optimizer's first step is none like the others: it must have been done.
+TEST_F(CudaGraphsTest, StepsThatAreSkippedFirstPutItOff) {
+  Job job;
+  job.change = InHalf(std::pow(2, 30), AdamWOptions());
+  const Outcome expected = Train(job, /*graphs=*/false);
+  const Outcome found = Train(job, /*graphs=*/true);
+  EXPECT_GT(found.skipped, kWarmUp);
+  EXPECT_EQ(found.graph,
+            absl::StrCat("captured after ", kSteps - found.replays, " steps"));
+  EXPECT_GT(found.replays, 0);
+  EXPECT_LT(found.replays, kSteps - kWarmUp);
   ExpectSameBits(absl::StatusOr<LabOutcome>(found.lab),
                  absl::StatusOr<LabOutcome>(expected.lab));
 }

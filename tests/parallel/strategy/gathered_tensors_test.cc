@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/testing/thread_ranks.h"
+#include "core/testing/device_types.h"
 
 namespace tandem {
 namespace {
@@ -24,11 +24,15 @@ NamedTensors TensorsOf(int rank) {
   NamedTensors tensors;
   for (int i = 0; i < rank; ++i) {
     tensors.emplace_back(absl::StrCat("rank ", rank, ".tensor", i),
-                         at::full({i, 3}, rank, at::kDouble));
+                         at::full({i, 3}, rank, at::kDouble).to(TestDevice()));
     tensors.emplace_back(absl::StrCat("rank ", rank, ".scalar", i),
-                         at::full({}, i, at::kLong));
+                         at::full({}, i, at::kLong).to(TestDevice()));
   }
   return tensors;
+}
+
+at::Tensor Transposed() {
+  return at::arange(6).view({2, 3}).to(TestDevice()).t();
 }
 
 // Keeps what comes, and in which order.
@@ -43,7 +47,7 @@ class Collector : public TensorSink {
   }
   absl::Status Add(const at::Tensor& values) override {
     if (fails_at == tensors.size()) return absl::DataLossError("the disk");
-    tensors.emplace_back(infos.at(tensors.size()).name, values.clone());
+    tensors.emplace_back(infos.at(tensors.size()).name, values.cpu().clone());
     return absl::OkStatus();
   }
 
@@ -54,7 +58,7 @@ class Collector : public TensorSink {
 
 TEST(GatheredTensorsTest, RankZeroGetsAllInTheSinksOrder) {
   const absl::Status status =
-      RunThreadRanks(4, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(4, [](Communicator& world) -> absl::Status {
         Collector all;
         TANDEM_RETURN_IF_ERROR(
             StreamToRank0(TensorsOf(world.rank()), world, all));
@@ -74,7 +78,7 @@ TEST(GatheredTensorsTest, RankZeroGetsAllInTheSinksOrder) {
         EXPECT_EQ(all.infos.size(), expected.size());
         for (size_t i = 0; i < expected.size(); ++i) {
           EXPECT_EQ(all.tensors[i].first, expected[i].first);
-          EXPECT_TRUE(all.tensors[i].second.equal(expected[i].second));
+          EXPECT_TRUE(all.tensors[i].second.equal(expected[i].second.cpu()));
           EXPECT_EQ(all.infos[i].dtype, expected[i].second.scalar_type());
           EXPECT_EQ(all.infos[i].sizes, expected[i].second.sizes());
         }
@@ -85,12 +89,12 @@ TEST(GatheredTensorsTest, RankZeroGetsAllInTheSinksOrder) {
 
 TEST(GatheredTensorsTest, OneRankKeepsItsOwn) {
   const absl::Status status =
-      RunThreadRanks(1, [](Communicator& world) -> absl::Status {
-        const NamedTensors mine = {{"a", at::arange(6).view({2, 3}).t()}};
+      RunDeviceRanks(1, [](Communicator& world) -> absl::Status {
+        const NamedTensors mine = {{"a", Transposed()}};
         Collector all;
         TANDEM_RETURN_IF_ERROR(StreamToRank0(mine, world, all));
         EXPECT_EQ(all.tensors.size(), 1u);
-        EXPECT_TRUE(all.tensors[0].second.equal(mine[0].second));
+        EXPECT_TRUE(all.tensors[0].second.equal(mine[0].second.cpu()));
         return absl::OkStatus();
       });
   EXPECT_TRUE(status.ok()) << status;
@@ -98,13 +102,13 @@ TEST(GatheredTensorsTest, OneRankKeepsItsOwn) {
 
 TEST(GatheredTensorsTest, StridesDoNotMatter) {
   const absl::Status status =
-      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
-        const at::Tensor tensor = at::arange(6).view({2, 3}).t();
+      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
+        const at::Tensor tensor = Transposed();
         Collector all;
         TANDEM_RETURN_IF_ERROR(
             StreamToRank0({{absl::StrCat(world.rank()), tensor}}, world, all));
         if (world.rank() == 0) {
-          EXPECT_TRUE(all.tensors.at(0).second.equal(tensor));
+          EXPECT_TRUE(all.tensors.at(0).second.equal(tensor.cpu()));
         }
         return absl::OkStatus();
       });
@@ -114,7 +118,7 @@ TEST(GatheredTensorsTest, StridesDoNotMatter) {
 // A full disk, say: rank 0 aborts the group, and nobody waits for it.
 TEST(GatheredTensorsTest, WhatTheSinkSaysEndsIt) {
   const absl::Status status =
-      RunThreadRanks(3, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
         Collector all;
         all.fails_at = 3;
         const absl::Status failed =

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/mesh/mesh.h"
-#include "core/testing/thread_ranks.h"
+#include "core/testing/device_types.h"
 
 namespace tandem {
 namespace {
@@ -29,10 +29,10 @@ std::string NameOf(const Shape& shape) {
   return absl::StrCat(shape.data, "x", shape.pipe);
 }
 
-// All on the CPU.
+// All on the rank's first device.
 std::map<int, c10::Device> Placed(const Ranks& stages) {
   std::map<int, c10::Device> placed;
-  for (const int stage : stages) placed.emplace(stage, c10::kCPU);
+  for (const int stage : stages) placed.emplace(stage, TestDevice());
   return placed;
 }
 
@@ -70,7 +70,7 @@ class MeshGroupsTest : public testing::TestWithParam<Shape> {};
 TEST_P(MeshGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
   const Shape shape = GetParam();
   const Mesh mesh = *Mesh::Create(shape.data * shape.pipe, shape.pipe);
-  const absl::Status status = RunThreadRanks(
+  const absl::Status status = RunDeviceRanks(
       mesh.world_size(), [&](Communicator& world) -> absl::Status {
         const int rank = world.rank();
         const int replica = mesh.IndexAlong(kDataAxis, rank);
@@ -106,7 +106,7 @@ TEST_P(MeshGroupsTest, AbortReachesEveryGroup) {
   const Shape shape = GetParam();
   const Mesh mesh = *Mesh::Create(shape.data * shape.pipe, shape.pipe);
   const absl::Status reason = absl::DataLossError("the cable is out");
-  const absl::Status status = RunThreadRanks(
+  const absl::Status status = RunDeviceRanks(
       mesh.world_size(), [&](Communicator& world) -> absl::Status {
         const int rank = world.rank();
         const int replica = mesh.IndexAlong(kDataAxis, rank);
@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Meshes, MeshGroupsTest,
 
 TEST(HybridGroupsOfOneTest, HaveNobodyToTalkTo) {
   const absl::Status status =
-      RunThreadRanks(1, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(1, [](Communicator& world) -> absl::Status {
         for (Communicator* const each :
              std::vector<Communicator*>{&world, nullptr}) {
           TANDEM_ASSIGN_OR_RETURN(
@@ -166,7 +166,7 @@ TEST(HybridGroupsOfOneTest, HaveNobodyToTalkTo) {
 // Groups of several stages along the same ranks do not wait for each other.
 TEST(HybridGroupsOrderTest, StagesHaveAnOrderOfTheirOwn) {
   const absl::Status status =
-      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
+      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(
             const MeshGroups groups,
             MeshGroups::Create(&world, *Mesh::Create(2, 1), Placed({0, 1})));
@@ -175,7 +175,8 @@ TEST(HybridGroupsOrderTest, StagesHaveAnOrderOfTheirOwn) {
         // Each rank begins with another stage.
         for (const int i : {0, 1}) {
           const int stage = (world.rank() + i) % 2;
-          sums.push_back(at::full({3}, 10 * stage + world.rank(), at::kFloat));
+          sums.push_back(at::full({3}, 10 * stage + world.rank(), at::kFloat)
+                             .to(TestDevice()));
           TANDEM_ASSIGN_OR_RETURN(
               PendingCollective started,
               groups.data(stage)->StartAllReduceSum(sums.back()));
@@ -184,7 +185,7 @@ TEST(HybridGroupsOrderTest, StagesHaveAnOrderOfTheirOwn) {
         for (const int i : {0, 1}) {
           const int stage = (world.rank() + i) % 2;
           TANDEM_RETURN_IF_ERROR(pending[static_cast<size_t>(i)].Wait());
-          EXPECT_TRUE(sums[static_cast<size_t>(i)].equal(
+          EXPECT_TRUE(sums[static_cast<size_t>(i)].cpu().equal(
               at::full({3}, 20 * stage + 1, at::kFloat)));
         }
         return absl::OkStatus();

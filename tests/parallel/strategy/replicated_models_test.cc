@@ -14,7 +14,7 @@
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
 #include "core/random/sample_scope.h"
-#include "core/testing/thread_ranks.h"
+#include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
@@ -33,7 +33,7 @@ using State = std::map<std::string, at::Tensor>;
 State Copied(const NamedTensors& tensors) {
   State state;
   for (const auto& [name, tensor] : tensors) {
-    state[name] = tensor.detach().clone();
+    state[name] = tensor.detach().cpu().clone();
   }
   return state;
 }
@@ -91,6 +91,7 @@ class ReplicatedModelsTest : public testing::TestWithParam<const char*> {
       ReplicatedOptions options;
       options.seed = kSeed;
       options.accumulation_steps = accumulation_steps;
+      options.device = TestDevice();
       TANDEM_ASSIGN_OR_RETURN(
           const auto strategy,
           MakeReplicated(Make(), CrossEntropy, options, world));
@@ -102,7 +103,7 @@ class ReplicatedModelsTest : public testing::TestWithParam<const char*> {
       if (world.rank() == 0) state = Copied(strategy->Parameters());
       return absl::OkStatus();
     };
-    const absl::Status status = RunThreadRanks(ranks, body);
+    const absl::Status status = RunDeviceRanks(ranks, body);
     EXPECT_TRUE(status.ok()) << status;
     return state;
   }

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/comm/pending_collective.h"
+#include "core/testing/device_subgroup.h"
 #include "core/testing/device_types.h"
 #include "parallel/optim/flat_buffer.h"
 
@@ -179,9 +180,11 @@ TEST(StageReducerTest, WhatTheLastMicrobatchDoesNotUseIsAveragedToo) {
 // Stages of one rank reduce independently: here each rank begins with another.
 TEST(StageReducerTest, AStagesOrderIsItsOwn) {
   RunRanks(2, [](Communicator& world) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const auto first, world.Subgroup({0, 1}, "first"));
+    const SubgroupOptions own = SubgroupForTestDevice(world);
+    TANDEM_ASSIGN_OR_RETURN(const auto first,
+                            world.Subgroup({0, 1}, "first", own));
     TANDEM_ASSIGN_OR_RETURN(const auto second,
-                            world.Subgroup({0, 1}, "second"));
+                            world.Subgroup({0, 1}, "second", own));
     Stage stages[2] = {Stage(*first), Stage(*second)};
     for (int step = 0; step < 3; ++step) {
       absl::Status ends[2];
@@ -227,7 +230,9 @@ TEST(StageReducerTest, AParameterThatNoMicrobatchUsesIsAnErrorOtherwise) {
     const std::string used = group.rank() == 0 ? "ca" : "cba";
     TANDEM_RETURN_IF_ERROR(stage.Act(0, used, 1, false));
     TANDEM_RETURN_IF_ERROR(stage.Act(1, used, 1, true));
-    const absl::Status end = stage.gradients().Finish();
+    absl::Status end = stage.gradients().Finish();
+    // What streams wait for the host learns here.
+    if (end.ok()) end = group.Synchronize();
     EXPECT_FALSE(end.ok()) << group.rank();
     EXPECT_THAT(std::string(end.message()), HasSubstr("b"));
     EXPECT_THAT(std::string(end.message()),

@@ -102,7 +102,7 @@ absl::StatusOr<Score> Step(const LabRank& rank, const Batch& batch, int step) {
     const bool is_used =
         name != "choosy.never" && (name != "choosy.sometimes" ||
                                    !Uses()[static_cast<size_t>(step)].empty());
-    EXPECT_NE(tensor.equal(before.at(name)), is_used)
+    EXPECT_NE(tensor.cpu().equal(before.at(name)), is_used)
         << name << " in step " << step;
   }
   return score;

@@ -12,7 +12,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/model/make_layers.h"
-#include "core/testing/thread_ranks.h"
+#include "core/testing/device_types.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "models/layers/basic_layers.h"
@@ -28,13 +28,13 @@ using torch::nn::BatchNorm3d;
 using torch::nn::Sequential;
 
 void OnTwo(const std::function<absl::Status(Communicator&)>& body) {
-  const absl::Status status = RunThreadRanks(2, body);
+  const absl::Status status = RunDeviceRanks(2, body);
   EXPECT_TRUE(status.ok()) << status;
 }
 
 // Ranks get 0 and 2: together their mean is 1.
 at::Tensor Apart(const Communicator& world) {
-  return at::full({1, 2, 1, 1}, 2 * world.rank());
+  return at::full({1, 2, 1, 1}, 2 * world.rank(), TestDevice()).to(at::kFloat);
 }
 
 struct Block : torch::nn::Module {
@@ -48,6 +48,7 @@ TEST(ConvertTest, ReplacesWhatASequentialHolds) {
     const auto block = std::make_shared<Block>();
     Sequential net(torch::nn::Conv2d(torch::nn::Conv2dOptions(2, 2, 1)),
                    BatchNorm2d(2), BatchNorm3d(3), block);
+    net->to(TestDevice());
     net->ptr(2)->eval();
     const auto before = net->named_parameters();
     const auto buffers = net->named_buffers();
@@ -76,8 +77,9 @@ TEST(ConvertTest, ReplacesWhatASequentialHolds) {
 TEST(ConvertTest, ASequentialNormalisesTogether) {
   OnTwo([](Communicator& world) -> absl::Status {
     Sequential net{BatchNorm2d(2)};
+    net->to(TestDevice());
     TANDEM_RETURN_IF_ERROR(ConvertSyncBatchNorm(*net, world).status());
-    const at::Tensor y = net->forward(Apart(world).to(at::kFloat));
+    const at::Tensor y = net->forward(Apart(world));
     EXPECT_NEAR(y[0][0].item<float>(), world.rank() == 0 ? -1 : 1, 1e-4);
     return absl::OkStatus();
   });
@@ -131,13 +133,15 @@ TEST(ConvertTest, MembersThatAreSyncableGetTheGroup) {
   OnTwo([](Communicator& world) -> absl::Status {
     Syncable net;
     BatchNorm2d plain(2);
-    const at::Tensor x = at::randn({3, 2, 2, 2});
+    net.to(TestDevice());
+    plain->to(TestDevice());
+    const at::Tensor x = at::randn({3, 2, 2, 2}).to(TestDevice());
     EXPECT_TRUE(at::equal(net.two->forward(x), plain->forward(x)));
     EXPECT_TRUE(at::equal(net.two->running_var, plain->running_var));
     TANDEM_ASSIGN_OR_RETURN(const int converted,
                             ConvertSyncBatchNorm(net, world));
     EXPECT_EQ(converted, 3);
-    const at::Tensor mine = Apart(world).to(at::kFloat);
+    const at::Tensor mine = Apart(world);
     const float expected = world.rank() == 0 ? -1 : 1;
     for (const at::Tensor& y :
          {net.one->forward(mine.view({1, 2})), net.two->forward(mine),
@@ -166,10 +170,11 @@ TEST(ConvertTest, LayersAreConvertedWhereTheyAre) {
   OnTwo([](Communicator& world) -> absl::Status {
     const LayerList layers = {BatchNorm2dLayer("norm", 2).make(0),
                               FlattenLayer("flatten").make(0)};
+    layers[0].module->to(TestDevice());
     TANDEM_ASSIGN_OR_RETURN(const int converted,
                             ConvertSyncBatchNorm(layers, world));
     EXPECT_EQ(converted, 1);
-    const at::Tensor y = layers[0].forward(Apart(world).to(at::kFloat));
+    const at::Tensor y = layers[0].forward(Apart(world));
     EXPECT_NEAR(y[0][0].item<float>(), world.rank() == 0 ? -1 : 1, 1e-4);
     return absl::OkStatus();
   });

@@ -16,6 +16,7 @@
 #include "core/base/torch_status.h"
 #include "core/checkpoint/fingerprint.h"
 #include "core/random/random.h"
+#include "core/testing/device_subgroup.h"
 #include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "gmock/gmock.h"
@@ -290,7 +291,8 @@ TEST(SyncBatchNormGroupTest, StatisticsAreTheGroupsAlone) {
       RunDeviceRanks(4, [](Communicator& world) -> absl::Status {
         const int first = world.rank() % 2;
         TANDEM_ASSIGN_OR_RETURN(const auto pair,
-                                world.Subgroup({first, first + 2}, "pair"));
+                                world.Subgroup({first, first + 2}, "pair",
+                                               SubgroupForTestDevice(world)));
         SyncBatchNorm norm = NewNorm(*pair);
         const at::Tensor y = norm->forward(at::full(
             {2, kChannels}, 10.0 * first + world.rank() / 2, TestDevice()));
