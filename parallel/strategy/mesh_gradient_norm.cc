@@ -69,9 +69,9 @@ absl::Status MeshStrategyImpl::NoteNorm(const GradientNorms& norms) {
 }
 
 // Where a device clips and may skip, its optimizer writes gradients back. A
-// graph measures for each replay.
+// graph measures in each replay, and what runs before as it does.
 absl::Status MeshStrategyImpl::MeasureBeforeClipping() {
-  const bool measures = measures_norm_ || CapturedStep::Current() != nullptr;
+  const bool measures = measures_norm_ || (graph_ && !graph_->is_off());
   if (options_.clip_norm == 0 || !measures) return absl::OkStatus();
   return MeasureNorm();
 }
