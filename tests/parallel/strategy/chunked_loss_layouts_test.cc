@@ -2,48 +2,107 @@
 // own, on one of several devices of a rank, or once in each replica: the bits
 // of one device, and the plain loss within rounding.
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/randint.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/random/random.h"
 #include "models/chunked_loss.h"
 #include "models/classification_loss.h"
-#include "tests/parallel/strategy/lab_models.h"
+#include "models/transformer/gpt.h"
+#include "models/transformer/llama.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
 namespace {
 
+constexpr uint64_t kSeed = 5;
 constexpr int64_t kSamples = 16;
 constexpr int kMicrobatches = 8;
+constexpr int64_t kTokens = 6;
+constexpr int64_t kVocabulary = 20;
 
-struct Job {
-  std::string model;
-  int64_t chunk;  // 0: the plain loss
-  std::optional<int64_t> ignored;
+LayerSpecs SmallGpt(bool tied) {
+  GptOptions options;
+  options.layers = 2;
+  options.width = 24;
+  options.heads = 3;
+  options.context = kTokens;
+  options.vocabulary = kVocabulary;
+  options.ties_lm_head = tied;
+  return *Gpt(options);
+}
+
+LayerSpecs SmallLlama(bool tied) {
+  LlamaOptions options;
+  options.layers = 2;
+  options.width = 24;
+  options.ffn_width = 40;
+  options.head_dim = 6;
+  options.context = kTokens;
+  options.vocabulary = kVocabulary;
+  options.ties_lm_head = tied;
+  return *Llama(options);
+}
+
+struct Problem {
+  std::string name;
+  LayerSpecs (*specs)(bool tied);
+  bool tied;
+  std::optional<int64_t> ignored;  // a target that is no prediction
 };
 
-LabJob JobOf(const Job& job) {
-  LabJob made = ModelJob(job.model, kSamples, /*steps=*/2,
-                         [](MeshStrategyOptions& options) {
-                           options.optimizer = AdamWOptions();
-                           options.clip_norm = 0.1;
-                           options.reproducible = true;
-                         });
-  made.sparing = true;
-  if (job.chunk == 0) {
-    made.loss = job.ignored ? CrossEntropyIgnoring(*job.ignored)
-                            : LossFunction(CrossEntropy);
-    return made;
+std::vector<Problem> Problems() {
+  std::vector<Problem> problems;
+  for (const bool tied : {false, true}) {
+    for (const std::optional<int64_t> ignored :
+         {std::optional<int64_t>(), std::optional<int64_t>(3)}) {
+      const std::string kind =
+          absl::StrCat(tied ? ", tied" : "", ignored ? ", ignoring" : "");
+      problems.push_back({"gpt" + kind, SmallGpt, tied, ignored});
+      problems.push_back({"llama" + kind, SmallLlama, tied, ignored});
+    }
   }
-  made.specs = [model = job.model] { return *WithoutLogits(LabSpecs(model)); };
-  made.loss = ChunkedCrossEntropy("lm_head.weight", job.chunk, job.ignored);
-  return made;
+  return problems;
+}
+
+Batch BatchOf(int step) {
+  const at::Generator draws = GeneratorFor(kSeed, absl::StrCat(step));
+  const auto tokens = [&] {
+    return at::randint(kVocabulary, {kSamples, kTokens}, draws, at::kLong);
+  };
+  return {tokens(), tokens(), kSamples};
+}
+
+// `chunk` 0: the plain loss.
+LabJob JobOf(const Problem& problem, int64_t chunk) {
+  LabJob job;
+  job.specs = [=] {
+    LayerSpecs specs = problem.specs(problem.tied);
+    return chunk == 0 ? specs : *WithoutLogits(std::move(specs));
+  };
+  job.loss = problem.ignored ? CrossEntropyIgnoring(*problem.ignored)
+                             : LossFunction(CrossEntropy);
+  if (chunk > 0) {
+    job.loss = ChunkedCrossEntropy("lm_head.weight", chunk, problem.ignored);
+  }
+  job.change = [](MeshStrategyOptions& options) {
+    options.optimizer = SgdOptions{0.9};
+    options.clip_norm = 0.1;
+    options.reproducible = true;
+  };
+  job.batch = BatchOf;
+  job.sparing = true;
+  job.steps = 2;
+  return job;
 }
 
 LabLayout Layout(const std::string& name, const std::string& schedule,
@@ -71,19 +130,13 @@ std::vector<LabLayout> Layouts() {
 
 TEST(ChunkedLossLayoutsTest, HasTheBitsOfOneDevice) {
   int cells = 0;
-  for (const char* model :
-       {"gpt_tiny", "gpt_tiny_tied", "llama_tiny", "llama_tiny_tied"}) {
-    for (const std::optional<int64_t> ignored :
-         {std::optional<int64_t>(), std::optional<int64_t>(3)}) {
-      // A microbatch has 12 tokens.
-      const LabJob job = JobOf({model, /*chunk=*/5, ignored});
-      const auto one = TrainInLab(Layout("one", "sequential", 1, 1), job);
-      for (const LabLayout& layout : Layouts()) {
-        SCOPED_TRACE(
-            absl::StrCat(model, ignored ? " ignoring, " : ", ", layout.name));
-        ExpectSameBits(TrainInLab(layout, job), one);
-        ++cells;
-      }
+  for (const Problem& problem : Problems()) {
+    const LabJob job = JobOf(problem, /*chunk=*/5);  // a microbatch has 12
+    const auto one = TrainInLab(Layout("one", "sequential", 1, 1), job);
+    for (const LabLayout& layout : Layouts()) {
+      SCOPED_TRACE(absl::StrCat(problem.name, ", ", layout.name));
+      ExpectSameBits(TrainInLab(layout, job), one);
+      ++cells;
     }
   }
   std::printf("%d cells\n", cells);
@@ -92,14 +145,11 @@ TEST(ChunkedLossLayoutsTest, HasTheBitsOfOneDevice) {
 
 TEST(ChunkedLossLayoutsTest, IsThePlainLoss) {
   const LabLayout hybrid = Layout("hybrid of ranks", "1f1b", 2, 2);
-  for (const char* model : {"gpt_tiny", "llama_tiny_tied"}) {
-    for (const std::optional<int64_t> ignored :
-         {std::optional<int64_t>(), std::optional<int64_t>(3)}) {
-      SCOPED_TRACE(model);
-      const auto plain = TrainInLab(hybrid, JobOf({model, 0, ignored}));
-      for (const int64_t chunk : {1, 5, 12, 100}) {
-        ExpectClose(TrainInLab(hybrid, JobOf({model, chunk, ignored})), plain);
-      }
+  for (const Problem& problem : Problems()) {
+    SCOPED_TRACE(problem.name);
+    const auto plain = TrainInLab(hybrid, JobOf(problem, 0));
+    for (const int64_t chunk : {1, 5, 100}) {
+      ExpectClose(TrainInLab(hybrid, JobOf(problem, chunk)), plain);
     }
   }
 }
