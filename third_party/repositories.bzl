@@ -11,9 +11,11 @@ load("//third_party/gflags:workspace.bzl", "gflags")
 load("//third_party/glog:workspace.bzl", "glog")
 load("//third_party/gloo:workspace.bzl", "gloo")
 load("//third_party/googletest:workspace.bzl", "googletest")
+load("//third_party/gpt2_tokenizer:workspace.bzl", "gpt2_tokenizer")
 load("//third_party/king_james_bible:workspace.bzl", "king_james_bible")
 load("//third_party/libtorch:workspace.bzl", "libtorch")
 load("//third_party/libtorch_cuda:workspace.bzl", "libtorch_cuda")
+load("//third_party/mistral_tokenizer:workspace.bzl", "mistral_tokenizer")
 load("//third_party/nlohmann_json:workspace.bzl", "nlohmann_json")
 load("//third_party/pcre2:workspace.bzl", "pcre2")
 load("//third_party/platforms:workspace.bzl", "platforms")
@@ -36,9 +38,11 @@ _REPOSITORIES = {
     "cuda_toolkit": cuda_toolkit,
     "fashion_mnist": fashion_mnist,
     "gloo": gloo,
+    "gpt2_tokenizer": gpt2_tokenizer,
     "king_james_bible": king_james_bible,
     "libtorch": libtorch,
     "libtorch_cuda": libtorch_cuda,
+    "mistral_tokenizer": mistral_tokenizer,
     "nlohmann_json": nlohmann_json,
     "pcre2": pcre2,
     "platforms": platforms,

@@ -141,9 +141,9 @@ absl::Status Save(Training& run) {
 
 absl::Status Evaluate(Job& job, RunReport& report, int64_t epoch) {
   TANDEM_RETURN_IF_ERROR(job.strategy->Synchronise());
-  TANDEM_ASSIGN_OR_RETURN(const Score score,
+  TANDEM_ASSIGN_OR_RETURN(const EvaluationReport evaluation,
                           EvaluateTestSet(job, report.report()));
-  return report.ShowEvaluation(epoch, score);
+  return report.ShowEvaluation(epoch, evaluation);
 }
 
 absl::Status TrainEpoch(Training& run, int64_t epoch) {

@@ -57,9 +57,10 @@ void AddAuxiliaryLoss(const std::string& name, const at::Tensor& loss);
 
 // For the same: `sum`, a scalar, over a microbatch's samples (its tokens, its
 // correct predictions), is reported by its name as the sum over the step's
-// samples (Strategy::NamedSums). It is detached, and stays on its device: all
+// samples (Strategy::NamedSums), or over those of an evaluation
+// (Strategy::TakeEvaluationSums). It is detached, and stays on its device: all
 // of them are read once a step, as doubles. Several of one name add up. Nothing
-// happens outside of training. Throws as AddAuxiliaryLoss does.
+// happens outside of both. Throws as AddAuxiliaryLoss does.
 void AddSum(const std::string& name, const at::Tensor& sum);
 
 }  // namespace tandem

@@ -189,14 +189,23 @@ absl::StatusOr<Score> PipelineExecutor::TrainStep(
   step.microbatches = &microbatches;
   step.samples = samples;
   step.gradients = &gradients;
-  for (const auto& stage : stages_) {
-    if (stage != nullptr) stage->TakeAuxiliaryLosses();  // an earlier step's
-  }
+  TakeAuxiliaryLosses();  // an earlier step's
   TANDEM_RETURN_IF_ERROR(Run(step));
   scores_ = std::move(step.scores);
   Score score;
   for (const DeferredScore& each : scores_) score += each.known;
   return score;
+}
+
+std::vector<AuxiliaryLoss> PipelineExecutor::TakeAuxiliaryLosses() {
+  std::vector<AuxiliaryLoss> all;
+  for (const auto& stage : stages_) {
+    if (stage == nullptr) continue;
+    for (AuxiliaryLoss& each : stage->TakeAuxiliaryLosses()) {
+      all.push_back(std::move(each));
+    }
+  }
+  return all;
 }
 
 absl::Status PipelineExecutor::OnDevices(const DeviceWork& work) {
@@ -211,6 +220,7 @@ absl::StatusOr<Inference> PipelineExecutor::Infer(
   step.microbatches = &microbatches;
   step.trains = false;
   step.keeps_outputs = keeps_outputs;
+  TakeAuxiliaryLosses();  // an earlier step's
   TANDEM_RETURN_IF_ERROR(Run(step));
   Inference inference;
   for (const DeferredScore& each : step.scores) inference.score += each.known;

@@ -69,6 +69,8 @@ class PipelineExecutor {
   // Of the last training step, by microbatch; empty ones where the last stage
   // is not. In full but for StepGradients::defers_scores.
   const std::vector<DeferredScore>& scores() const { return scores_; }
+  // Of the last step or inference, since it was asked last.
+  std::vector<AuxiliaryLoss> TakeAuxiliaryLosses();
   // Numbers of a step's on this rank's devices, as doubles, one after the
   // other. Waits for the devices, watched as an action is.
   absl::StatusOr<std::vector<double>> Read(

@@ -3,7 +3,9 @@
 #include <ATen/ops/empty.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -53,14 +55,11 @@ PendingStep MeshStrategyImpl::StepToRead(const Batch& batch,
   // mean over replicas of it.
   const double share =
       options_.reproducible || !step.alike ? 1 : 1.0 / groups_.replicas();
-  for (const auto& stage : executor_->stages()) {
-    if (stage == nullptr) continue;
-    for (AuxiliaryLoss& each : stage->TakeAuxiliaryLosses()) {
-      step.parts.push_back({std::move(each.name),
-                            groups_.replica() * count + each.microbatch,
-                            each.is_sum ? 1 : each.weight * share,
-                            std::move(each.loss), each.is_sum});
-    }
+  for (AuxiliaryLoss& each : executor_->TakeAuxiliaryLosses()) {
+    step.parts.push_back({std::move(each.name),
+                          groups_.replica() * count + each.microbatch,
+                          each.is_sum ? 1 : each.weight * share,
+                          std::move(each.loss), each.is_sum});
   }
   return step;
 }
@@ -139,6 +138,30 @@ absl::StatusOr<Score> MeshStrategyImpl::ReadLast() {
 absl::StatusOr<std::vector<StepScore>> MeshStrategyImpl::TakeScores() {
   TANDEM_RETURN_IF_ERROR(ReadOrAbort());
   return std::exchange(scores_, {});
+}
+
+absl::Status MeshStrategyImpl::AddEvaluationSums() {
+  std::vector<at::Tensor> numbers;
+  const std::vector<AuxiliaryLoss> sums = executor_->TakeAuxiliaryLosses();
+  for (const AuxiliaryLoss& each : sums) numbers.push_back(each.loss);
+  if (numbers.empty()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<double> values,
+                          executor_->Read(numbers));
+  for (size_t i = 0; i < sums.size(); ++i) {
+    evaluation_sums_[sums[i].name] += values[i];
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::map<std::string, double>>
+MeshStrategyImpl::TakeEvaluationSums() {
+  std::vector<LossSums::Part> mine;
+  for (const auto& [name, sum] : std::exchange(evaluation_sums_, {})) {
+    mine.push_back({name, /*microbatch=*/0, sum});
+  }
+  LossSums all;  // names are agreed on anew
+  TANDEM_RETURN_IF_ERROR(all.Sum(mine, /*microbatches=*/1, groups_.world()));
+  return all.sums();
 }
 
 absl::StatusOr<Score> MeshStrategyImpl::Sum(const Score& score) {

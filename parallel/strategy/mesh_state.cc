@@ -184,7 +184,12 @@ absl::StatusOr<Score> MeshStrategyImpl::Evaluate(const Batch& batch) {
   if (batch.size == 0) return Score{};
   const absl::StatusOr<Inference> inference =
       Infer(batch, /*keeps_outputs=*/false);
-  if (!inference.ok()) return Annotate(inference.status(), "evaluation");
+  absl::Status done = inference.status();
+  if (done.ok()) {
+    done = AddEvaluationSums();
+    if (!done.ok()) Abort(done);
+  }
+  if (!done.ok()) return Annotate(done, "evaluation");
   return inference->score;
 }
 

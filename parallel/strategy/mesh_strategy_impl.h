@@ -66,6 +66,7 @@ class MeshStrategyImpl : public MeshStrategy {
   // The score where the last stage is; elsewhere an empty one.
   absl::StatusOr<Score> Evaluate(const Batch& batch) override;
   absl::StatusOr<Score> Sum(const Score& score) override;
+  absl::StatusOr<std::map<std::string, double>> TakeEvaluationSums() override;
   NamedTensors Parameters() const override;
   NamedTensors Buffers() const override;
   std::map<std::string, std::string> TiedCopies() const override;
@@ -172,6 +173,8 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::StatusOr<std::string> NonFiniteGradient(const at::Tensor& sums) const;
   absl::Status MakeAlike(int stage);
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
+  // Those of the batch that was evaluated last.
+  absl::Status AddEvaluationSums();
   // Of steps that all devices have ended, or, waiting, of all.
   void NoteTimes(bool waits);
   void Measure(const PendingStep::Times& step, bool is_last);
@@ -199,6 +202,7 @@ class MeshStrategyImpl : public MeshStrategy {
   std::vector<int64_t> first_parameters_;
   std::unique_ptr<TiedGradients> tied_;
   LossSums auxiliary_losses_, named_sums_;
+  std::map<std::string, double> evaluation_sums_;  // this rank's, not taken
   std::vector<PendingStep> pending_;
   std::vector<StepScore> scores_;  // read, and not taken
   std::deque<PendingStep::Times> times_to_note_;

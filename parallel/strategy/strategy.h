@@ -103,6 +103,13 @@ class Strategy : public TrainedState {
   // The sum of every rank's `score`, on every rank.
   virtual absl::StatusOr<Score> Sum(const Score& score) = 0;
 
+  // What layers and the loss function summed up (AddSum) in the batches that
+  // all ranks have evaluated since the last call, by name. The same on every
+  // rank. Collective. Parameter servers know none.
+  virtual absl::StatusOr<std::map<std::string, double>> TakeEvaluationSums() {
+    return std::map<std::string, double>();
+  }
+
   // Who keeps the optimizer's state, and why, for a person.
   virtual std::string DescribeSharding() const { return ""; }
 

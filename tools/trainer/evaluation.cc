@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/status_macros.h"
+#include "core/model/batch.h"
 #include "core/program/interrupt.h"
 #include "datasets/distributed_sampler.h"
 #include "datasets/loader.h"
@@ -33,7 +34,7 @@ absl::StatusOr<std::unique_ptr<Loader>> TestLoader(const Job& job) {
 
 }  // namespace
 
-absl::StatusOr<Score> EvaluateTestSet(Job& job, Report& report) {
+absl::StatusOr<EvaluationReport> EvaluateTestSet(Job& job, Report& report) {
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Loader> loader, TestLoader(job));
   loader->StartEpoch();
   report.StartProgress("evaluation", loader->num_batches());
@@ -47,7 +48,10 @@ absl::StatusOr<Score> EvaluateTestSet(Job& job, Report& report) {
     report.ShowProgress(done, "");
   }
   report.EndProgress();
-  return job.strategy->Sum(mine);
+  EvaluationReport all;
+  TANDEM_ASSIGN_OR_RETURN(all.score, job.strategy->Sum(mine));
+  TANDEM_ASSIGN_OR_RETURN(all.sums, job.strategy->TakeEvaluationSums());
+  return all;
 }
 
 }  // namespace tandem

@@ -1,18 +1,18 @@
-// Scores a model on a data set.
+// Evaluation: what a model comes to on a data set.
 
 #ifndef TANDEM_TOOLS_TRAINER_EVALUATION_H_
 #define TANDEM_TOOLS_TRAINER_EVALUATION_H_
 
 #include "absl/status/statusor.h"
-#include "core/model/batch.h"
 #include "tools/trainer/job/job.h"
+#include "tools/trainer/report/evaluation_report.h"
 #include "tools/trainer/report/report.h"
 
 namespace tandem {
 
-// The score of the test set: each sample counts exactly once, on any number of
-// ranks. The same on every rank. Collective.
-absl::StatusOr<Score> EvaluateTestSet(Job& job, Report& report);
+// Of the test set: each sample counts exactly once, on any number of ranks. The
+// same on every rank. Collective.
+absl::StatusOr<EvaluationReport> EvaluateTestSet(Job& job, Report& report);
 
 }  // namespace tandem
 

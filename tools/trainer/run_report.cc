@@ -152,9 +152,11 @@ absl::Status RunReport::Note(const Pending& ended, const StepScore& its) {
   return report_->ShowStep(line, step.in_all);
 }
 
-absl::Status RunReport::ShowEvaluation(int64_t epoch, const Score& score) {
-  summary_.test = score;
-  return report_->ShowEvaluation(epoch + 1, score);
+absl::Status RunReport::ShowEvaluation(int64_t epoch,
+                                       EvaluationReport evaluation) {
+  evaluation.epoch = epoch + 1;
+  summary_.test = evaluation.score;
+  return report_->ShowEvaluation(evaluation);
 }
 
 absl::Status RunReport::Summarise(const std::string& checkpoint) {

@@ -16,6 +16,7 @@
 #include "parallel/strategy/step_score.h"
 #include "tools/trainer/host_wait_meter.h"
 #include "tools/trainer/job/job.h"
+#include "tools/trainer/report/evaluation_report.h"
 #include "tools/trainer/report/report.h"
 #include "tools/trainer/step_meter.h"
 
@@ -56,7 +57,7 @@ class RunReport {
   // it. Collective.
   absl::Status ReadScores();
 
-  absl::Status ShowEvaluation(int64_t epoch, const Score& score);
+  absl::Status ShowEvaluation(int64_t epoch, EvaluationReport evaluation);
   // Collective. `checkpoint`: the last one; empty: there is none.
   absl::Status Summarise(const std::string& checkpoint);
 

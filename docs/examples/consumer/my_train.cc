@@ -3,11 +3,13 @@
 //   ... --nproc_per_node=4 --pipe=2
 #include <ATen/ops/randn.h>
 #include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/functional.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
 #include <memory>
 
+#include "core/loss/loss_terms.h"
 #include "core/random/random.h"
 #include "datasets/registry.h"
 #include "datasets/tensor_dataset.h"
@@ -29,10 +31,17 @@ absl::StatusOr<std::unique_ptr<tandem::Dataset>> Open(
       points, side.select(1, 0) + 2 * side.select(1, 1), /*classes=*/4);
 }
 
+// Lines and metrics have it by this name.
+at::Tensor CountActive(const at::Tensor& x) {
+  tandem::AddSum("active", x.gt(0).sum());
+  return x;
+}
+
 // Layers that can be cut into stages, around modules of LibTorch's.
 absl::StatusOr<tandem::LayerSpecs> Make(const tandem::ModelOptions& data) {
   const auto hidden = [=] {
-    return nn::Sequential(nn::Linear(data.input_shape[0], 32), nn::ReLU())
+    return nn::Sequential(nn::Linear(data.input_shape[0], 32), nn::ReLU(),
+                          nn::Functional(CountActive))
         .ptr();
   };
   const auto head = [=] { return nn::Linear(32, data.classes).ptr(); };

@@ -155,6 +155,15 @@ absl::Status PipelineStage::Keep(const LossTerms& terms, Kept* kept) {
   });
 }
 
+// Of a forward alone.
+void PipelineStage::KeepSums(const LossTerms& terms) {
+  for (const LossTerms::Term& each : terms.terms()) {
+    if (!each.is_sum) continue;
+    auxiliary_losses_.push_back(
+        {each.name, /*microbatch=*/0, /*weight=*/1, each.loss, each.is_sum});
+  }
+}
+
 std::vector<AuxiliaryLoss> PipelineStage::TakeAuxiliaryLosses() {
   return std::exchange(auxiliary_losses_, {});
 }
@@ -199,15 +208,22 @@ absl::StatusOr<DeferredScore> PipelineStage::ForwardLoss(
 absl::StatusOr<StageMessage> PipelineStage::Infer(const StagePass& pass,
                                                   const StageMessage& inputs) {
   const at::NoGradGuard no_grad;
-  return Run(pass, inputs);
+  LossTerms terms;
+  const LossTerms::Scope collecting(&terms);
+  TANDEM_ASSIGN_OR_RETURN(StageMessage outputs, Run(pass, inputs));
+  KeepSums(terms);
+  return outputs;
 }
 
-absl::StatusOr<DeferredScore> PipelineStage::Judge(
-    const StageMessage& outputs, const LossTargets& targets) const {
+absl::StatusOr<DeferredScore> PipelineStage::Judge(const StageMessage& outputs,
+                                                   const LossTargets& targets) {
   const at::NoGradGuard no_grad;
+  LossTerms terms;
+  const LossTerms::Scope collecting(&terms);
   Kept kept;
   kept.targets = targets;
   TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs, kept));
+  KeepSums(terms);
   return DeferredScore{result.score, result.sums};
 }
 

@@ -57,11 +57,11 @@ class PipelineStage {
                                             const LossTargets& targets,
                                             double weight);
 
-  // The same without anything for backward, as in evaluation.
+  // Without anything for backward, as in evaluation; named sums are kept.
   absl::StatusOr<StageMessage> Infer(const StagePass& pass,
                                      const StageMessage& inputs);
   absl::StatusOr<DeferredScore> Judge(const StageMessage& outputs,
-                                      const LossTargets& targets) const;
+                                      const LossTargets& targets);
 
   // Computes activations that were not kept. Backward does it, too; here it may
   // be done while the gradient is on its way.
@@ -82,7 +82,7 @@ class PipelineStage {
   // What waits for more microbatches (weight_gradient_batch).
   absl::Status FlushWeights();
 
-  // Since it was asked last, of microbatches that were trained on.
+  // Since it was asked last.
   std::vector<AuxiliaryLoss> TakeAuxiliaryLosses();
   bool has_auxiliary_losses() const { return !auxiliary_losses_.empty(); }
 
@@ -129,6 +129,7 @@ class PipelineStage {
   absl::StatusOr<StageMessage> RunWithoutGraph(Kept* kept,
                                                DeferredScore* score);
   absl::Status Keep(const LossTerms& terms, Kept* kept);
+  void KeepSums(const LossTerms& terms);
   absl::StatusOr<StageMessage> Begin(Kept kept, DeferredScore* score);
   absl::StatusOr<StageMessage> GradientsOfInputs(const Kept& kept,
                                                  const StageMessage& gradients,

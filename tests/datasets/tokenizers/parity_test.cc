@@ -1,26 +1,21 @@
 // What Python's tokenizers and tiktoken make of awkward texts: make_parity.py.
 
-#include <cstdint>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "absl/strings/escaping.h"
-#include "core/base/sha256.h"
 #include "datasets/tokenizers/byte_pair/utf8.h"
-#include "datasets/tokenizers/open_tokenizer.h"
 #include "datasets/tokenizers/tiktoken_ranks.h"
 #include "datasets/tokenizers/tokenizer.h"
 #include "gtest/gtest.h"
+#include "tests/datasets/tokenizers/parity_cases.h"
 
 namespace tandem {
 namespace {
 
 using Json = nlohmann::json;
-using Tokens = std::vector<uint32_t>;
 
 std::string DataFile(const std::string& name) {
   return "tests/datasets/tokenizers/testdata/" + name;
@@ -28,37 +23,16 @@ std::string DataFile(const std::string& name) {
 
 const Json& Expected() {
   static const auto* const expected =
-      new Json(Json::parse(std::ifstream(DataFile("parity.json"))));
+      new Json(ReadParity(DataFile("parity.json")));
   return *expected;
 }
 
 std::unique_ptr<Tokenizer> Open(const std::string& name) {
+  if (name != "tiktoken") return OpenOrFail(DataFile(name));
   auto tokenizer =
-      name == "tiktoken"
-          ? ReadTiktokenRanks(DataFile("llama3/tokenizer.tiktoken"),
-                              kLlama3Pattern)
-          : OpenTokenizer(DataFile(name));
-  if (!tokenizer.ok()) ADD_FAILURE() << tokenizer.status();
+      ReadTiktokenRanks(DataFile("llama3/tokenizer.tiktoken"), kLlama3Pattern);
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   return *std::move(tokenizer);
-}
-
-std::string Unescape(const Json& base64) {
-  std::string bytes;
-  EXPECT_TRUE(absl::Base64Unescape(base64.get<std::string>(), &bytes));
-  return bytes;
-}
-
-Tokens Encode(const Tokenizer& tokenizer, const std::string& text,
-              SpecialTokensInText special = SpecialTokensInText::kRecognized) {
-  const auto tokens = tokenizer.Encode(text, special);
-  EXPECT_TRUE(tokens.ok()) << tokens.status();
-  return tokens.value_or(Tokens());
-}
-
-std::string Digest(const Tokens& tokens) {
-  Sha256 hash;
-  hash.Update(tokens.data(), tokens.size() * sizeof(uint32_t));
-  return hash.HexDigest();
 }
 
 class ParityTest : public testing::TestWithParam<const char*> {
@@ -70,10 +44,10 @@ class ParityTest : public testing::TestWithParam<const char*> {
 TEST_P(ParityTest, AwkwardTextsHaveTheSameTokens) {
   ASSERT_GT(Expected()["cases"].size(), 200);
   for (const Json& each : Expected()["cases"]) {
-    const std::string bytes = Unescape(each["bytes"]);
-    const Tokens tokens = Encode(*tokenizer_, bytes);
+    const std::string bytes = BytesOf(each["bytes"]);
+    const Tokens tokens = EncodeOrFail(*tokenizer_, bytes);
     EXPECT_EQ(tokens, each[name_].get<Tokens>()) << absl::CHexEscape(bytes);
-    EXPECT_EQ(tokenizer_->Decode(tokens), Unescape(each["text"]))
+    EXPECT_EQ(tokenizer_->Decode(tokens), BytesOf(each["text"]))
         << absl::CHexEscape(bytes);
   }
 }
@@ -81,8 +55,8 @@ TEST_P(ParityTest, AwkwardTextsHaveTheSameTokens) {
 TEST_P(ParityTest, SpecialTokensCanBeOrdinaryText) {
   if (name_ == "tiktoken") return;  // it was read without any
   for (const Json& each : Expected()["cases"]) {
-    const std::string bytes = Unescape(each["bytes"]);
-    EXPECT_EQ(Encode(*tokenizer_, bytes, SpecialTokensInText::kOrdinary),
+    const std::string bytes = BytesOf(each["bytes"]);
+    EXPECT_EQ(EncodeOrFail(*tokenizer_, bytes, SpecialTokensInText::kOrdinary),
               each[name_ + "_ordinary"].get<Tokens>())
         << absl::CHexEscape(bytes);
   }
@@ -91,12 +65,9 @@ TEST_P(ParityTest, SpecialTokensCanBeOrdinaryText) {
 TEST_P(ParityTest, LongLinesHaveTheSameTokens) {
   if (name_ == "tiktoken") return;  // takes minutes there
   for (const Json& each : Expected()["long"]) {
-    std::string text;
-    for (int i = each["times"].get<int>(); i > 0; --i) {
-      text += each["piece"].get<std::string>();
-    }
-    const Tokens tokens = Encode(*tokenizer_, text);
-    EXPECT_EQ(Digest(tokens), each[name_]) << each["piece"];
+    const std::string text = LongTextOf(each);
+    const Tokens tokens = EncodeOrFail(*tokenizer_, text);
+    EXPECT_EQ(DigestOf(tokens), each[name_]) << each["piece"];
     EXPECT_EQ(tokenizer_->Decode(tokens), text) << each["piece"];
   }
 }
@@ -109,9 +80,10 @@ TEST_P(ParityTest, TextsComeBack) {
       bytes.push_back(static_cast<char>(random() % 256));
     }
     const std::string text = ReplaceInvalidUtf8(bytes);
-    EXPECT_EQ(tokenizer_->Decode(Encode(*tokenizer_, bytes)), text)
+    EXPECT_EQ(tokenizer_->Decode(EncodeOrFail(*tokenizer_, bytes)), text)
         << absl::CHexEscape(bytes);
-    EXPECT_EQ(Encode(*tokenizer_, bytes), Encode(*tokenizer_, text));
+    EXPECT_EQ(EncodeOrFail(*tokenizer_, bytes),
+              EncodeOrFail(*tokenizer_, text));
   }
 }
 

@@ -3,7 +3,6 @@
 
 #include "datasets/tokenizers/sentence_piece_tokenizer.h"
 
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -16,11 +15,11 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/sha256.h"
 #include "datasets/tokenizers/open_tokenizer.h"
 #include "datasets/tokenizers/tokenizer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/datasets/tokenizers/parity_cases.h"
 
 namespace tandem {
 namespace {
@@ -29,7 +28,6 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
-using Tokens = std::vector<uint32_t>;
 
 std::string DataFile(const std::string& name) {
   return "tests/datasets/tokenizers/sentence_piece/testdata/" + name;
@@ -37,40 +35,22 @@ std::string DataFile(const std::string& name) {
 
 const Json& Expected() {
   static const auto* const expected =
-      new Json(Json::parse(std::ifstream(DataFile("parity.json"))));
+      new Json(ReadParity(DataFile("parity.json")));
   return *expected;
-}
-
-std::string Unescape(const Json& base64) {
-  std::string bytes;
-  EXPECT_TRUE(absl::Base64Unescape(base64.get<std::string>(), &bytes));
-  return bytes;
-}
-
-std::unique_ptr<Tokenizer> Open(const std::string& path) {
-  auto tokenizer = OpenTokenizer(path);
-  if (!tokenizer.ok()) ADD_FAILURE() << tokenizer.status();
-  return *std::move(tokenizer);
-}
-
-Tokens Encode(const Tokenizer& tokenizer, const std::string& text) {
-  const auto tokens = tokenizer.Encode(text);
-  EXPECT_TRUE(tokens.ok()) << tokens.status();
-  return tokens.value_or(Tokens());
 }
 
 class SentencePieceTokenizerTest : public testing::TestWithParam<const char*> {
  protected:
   const std::string name_ = GetParam();
   const std::unique_ptr<Tokenizer> tokenizer_ =
-      Open(DataFile(name_ + ".model"));
+      OpenOrFail(DataFile(name_ + ".model"));
 };
 
 TEST_P(SentencePieceTokenizerTest, AwkwardTextsHaveTheSameTokens) {
   ASSERT_GT(Expected()["cases"].size(), 200);
   for (const Json& each : Expected()["cases"]) {
-    const std::string bytes = Unescape(each["bytes"]);
-    EXPECT_EQ(Encode(*tokenizer_, bytes), each[name_].get<Tokens>())
+    const std::string bytes = BytesOf(each["bytes"]);
+    EXPECT_EQ(EncodeOrFail(*tokenizer_, bytes), each[name_].get<Tokens>())
         << absl::CHexEscape(bytes);
   }
 }
@@ -78,7 +58,7 @@ TEST_P(SentencePieceTokenizerTest, AwkwardTextsHaveTheSameTokens) {
 // With the space that stands before each text.
 TEST_P(SentencePieceTokenizerTest, TokensHaveTheSameText) {
   for (const Json& each : Expected()["cases"]) {
-    const std::string text = Unescape(each[name_ + "_text"]);
+    const std::string text = BytesOf(each[name_ + "_text"]);
     const std::string decoded = tokenizer_->Decode(each[name_].get<Tokens>());
     EXPECT_TRUE(decoded == text || decoded == " " + text)
         << absl::CHexEscape(decoded) << " " << absl::CHexEscape(text);
@@ -86,7 +66,8 @@ TEST_P(SentencePieceTokenizerTest, TokensHaveTheSameText) {
 }
 
 TEST_P(SentencePieceTokenizerTest, PiecesOfATextCanBeDecodedOneByOne) {
-  const Tokens tokens = Encode(*tokenizer_, "All \xe4\xb8\xad W\xc3\xbcrde.");
+  const Tokens tokens =
+      EncodeOrFail(*tokenizer_, "All \xe4\xb8\xad W\xc3\xbcrde.");
   std::string text;
   for (const uint32_t token : tokens) text += tokenizer_->Decode({token});
   EXPECT_EQ(text, tokenizer_->Decode(tokens));
@@ -95,26 +76,20 @@ TEST_P(SentencePieceTokenizerTest, PiecesOfATextCanBeDecodedOneByOne) {
 
 TEST_P(SentencePieceTokenizerTest, LongLinesHaveTheSameTokens) {
   for (const Json& each : Expected()["long"]) {
-    std::string text;
-    for (int i = each["times"].get<int>(); i > 0; --i) {
-      text += each["piece"].get<std::string>();
-    }
-    const Tokens tokens = Encode(*tokenizer_, text);
-    Sha256 hash;
-    hash.Update(tokens.data(), tokens.size() * sizeof(uint32_t));
-    EXPECT_EQ(hash.HexDigest(), each[name_]) << each["piece"];
+    const Tokens tokens = EncodeOrFail(*tokenizer_, LongTextOf(each));
+    EXPECT_EQ(DigestOf(tokens), each[name_]) << each["piece"];
   }
 }
 
 TEST_P(SentencePieceTokenizerTest, SeveralThreadsMayEncode) {
-  const std::string text = Unescape(Expected()["cases"][4]["bytes"]);
-  const Tokens expected = Encode(*tokenizer_, text);
+  const std::string text = BytesOf(Expected()["cases"][4]["bytes"]);
+  const Tokens expected = EncodeOrFail(*tokenizer_, text);
   std::vector<int> same(4);
   std::vector<std::thread> threads;
   for (int& result : same) {
     threads.emplace_back([&] {
       for (int i = 0; i < 50; ++i) {
-        result += Encode(*tokenizer_, text) == expected ? 1 : 0;
+        result += EncodeOrFail(*tokenizer_, text) == expected ? 1 : 0;
       }
     });
   }
@@ -148,11 +123,11 @@ std::string Folder(const std::string& name) {
 // As Llama 2's folders have both, of which the json asks for a normalizer.
 TEST(SentencePieceFolderTest, AModelIsTakenWhereItsJsonCannotBe) {
   const std::string folder = Folder("both");
-  EXPECT_EQ(Open(folder)->vocabulary_size(), 700);
+  EXPECT_EQ(OpenOrFail(folder)->vocabulary_size(), 700);
   std::ofstream(folder + "/tokenizer.json")
       << R"({"normalizer": {"type": "Prepend", "prepend": "_"},
              "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})";
-  EXPECT_EQ(Open(folder)->vocabulary_size(), 700);
+  EXPECT_EQ(OpenOrFail(folder)->vocabulary_size(), 700);
 }
 
 TEST(SentencePieceFolderTest, ADamagedModelIsNamed) {

@@ -1,9 +1,12 @@
 // docs/examples/consumer/my_train: the trainer with a model and a data set that
 // are not its own, as a user runs it.
 
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/program.h"
@@ -51,6 +54,55 @@ TEST(MyTrainTest, DdpAPipelineAndTheHybridAreOneDevice) {
   EXPECT_EQ(weights_of({"--nproc_per_node=2"}), one);
   EXPECT_EQ(weights_of({"--nproc_per_node=2", "--pipe=2"}), one);
   EXPECT_EQ(weights_of({"--nproc_per_node=4", "--pipe=2"}), one);
+}
+
+struct Sums {
+  std::vector<double> steps, evaluations;
+};
+
+// What the lines of a job call "active", as its metrics file has it.
+Sums ActiveOf(const std::vector<std::string>& layout) {
+  static int runs = 0;
+  const std::string metrics =
+      absl::StrCat(testing::TempDir(), "/active", ++runs, ".jsonl");
+  std::vector<std::string> flags = {"--reproducible", "--microbatch_size=16",
+                                    "--max_steps=6", "--log_every=3",
+                                    "--metrics_file=" + metrics};
+  flags.insert(flags.end(), layout.begin(), layout.end());
+  const ProgramResult result = TrainMyNet(flags);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(Line(result.out, "test: loss"), HasSubstr("  active "));
+  Sums sums;
+  std::ifstream file(metrics);
+  for (std::string line; std::getline(file, line);) {
+    const auto event = nlohmann::json::parse(line);
+    if (event["event"] == "step") sums.steps.push_back(event["sums"]["active"]);
+    if (event["event"] != "eval") continue;
+    sums.evaluations.push_back(event["sums"]["active"]);
+    EXPECT_THAT(result.out, HasSubstr(absl::StrCat(
+                                "  active ", sums.evaluations.back(), "  ")));
+  }
+  return sums;
+}
+
+TEST(MyTrainTest, NamedSumsAreThoseOfOneDeviceInEveryLayout) {
+  const Sums one = ActiveOf({});
+  ASSERT_EQ(one.steps.size(), 2u);
+  ASSERT_EQ(one.evaluations.size(), 1u);
+  // Of 3 steps of 64 samples each, and of the test set's 512: 32 numbers.
+  EXPECT_GT(one.steps[0], 0);
+  EXPECT_LT(one.steps[0], 32 * 3 * 64);
+  EXPECT_GT(one.evaluations[0], 0);
+  EXPECT_LT(one.evaluations[0], 32 * 512);
+  for (const std::vector<std::string>& layout :
+       std::vector<std::vector<std::string>>{
+           {"--nproc_per_node=2"},
+           {"--nproc_per_node=2", "--pipe=2"},
+           {"--nproc_per_node=4", "--pipe=2"}}) {
+    const Sums sums = ActiveOf(layout);
+    EXPECT_EQ(sums.steps, one.steps);
+    EXPECT_EQ(sums.evaluations, one.evaluations);
+  }
 }
 
 TEST(MyTrainTest, TrainsTheTrainersOnesToo) {

@@ -3,12 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -16,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/e2e/program.h"
 #include "tests/e2e/texts/documented_commands.h"
+#include "tests/e2e/texts/documented_runs.h"
 #include "tests/e2e/train/runs.h"
 
 namespace tandem {
@@ -40,11 +39,6 @@ Flags Shortening(const std::string& program) {
   return {};
 }
 
-std::string Runfile(const std::string& path) {
-  return absl::StrCat(getenv("TEST_SRCDIR"), "/", getenv("TEST_WORKSPACE"), "/",
-                      path);
-}
-
 // A folder to stand in, where the text is as after `bazel build`.
 std::string NewPlace() {
   const std::string place = NewFolder("real_text");
@@ -60,19 +54,12 @@ std::string NewPlace() {
   return place;
 }
 
-ProgramResult RunIn(const std::string& place, DocumentedCommand command,
-                    const Flags& more = {}) {
-  ProgramOptions options;
-  options.environment["BUILD_WORKING_DIRECTORY"] = place;  // as Bazel says it
-  options.timeout = std::chrono::seconds(600);
-  for (const Flags& flags : {Shortening(command.program), more}) {
-    command.arguments.insert(command.arguments.end(), flags.begin(),
-                             flags.end());
-  }
-  const ProgramResult result =
-      RunProgram(command.program, command.arguments, options);
-  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  return result;
+ProgramResult RunShortened(const std::string& place,
+                           const DocumentedCommand& command,
+                           const Flags& more = {}) {
+  Flags flags = Shortening(command.program);
+  flags.insert(flags.end(), more.begin(), more.end());
+  return RunIn(place, command, flags);
 }
 
 std::vector<DocumentedCommand> Commands() {
@@ -127,7 +114,7 @@ TEST(RealText, IsLearntAlikeInEveryLayoutAndGoneOnWith) {
   const std::string place = NewPlace();
   ProgramResult last;
   for (const DocumentedCommand& command : Commands()) {
-    last = RunIn(place, command);
+    last = RunShortened(place, command);
   }
   EXPECT_THAT(last.out, StartsWith("--- 1\nIn the beginning"));
   EXPECT_THAT(last.out, HasSubstr("--- 3\nIn the beginning"));
@@ -153,10 +140,10 @@ TEST(RealText, IsLearntAlikeInEveryLayoutAndGoneOnWith) {
 TEST(RealText, IsLearntAlikeWithoutReproducibleBits) {
   const std::string place = NewPlace();
   const std::vector<DocumentedCommand> commands = Commands();
-  RunIn(place, commands[0]);
+  RunShortened(place, commands[0]);
   for (int i = 1; i < 4; ++i) {
-    RunIn(place, commands[i],
-          {"--noreproducible", "--microbatch_size=0", "--max_steps=3"});
+    RunShortened(place, commands[i],
+                 {"--noreproducible", "--microbatch_size=0", "--max_steps=3"});
   }
   const std::vector<double> losses = Losses(ReadEvents(place + "/one.jsonl"));
   ASSERT_EQ(losses.size(), 3u);

@@ -19,6 +19,7 @@
 #include "core/random/random.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
@@ -87,8 +88,30 @@ Sums ByHand(int step) {
   return sums;
 }
 
+// Of two evaluations of a batch on each replica. What is inferred for its
+// outputs alone has no part.
+absl::Status ExpectEvaluationSums(const LabRank& rank, int replicas, int step) {
+  auto& strategy = dynamic_cast<MeshStrategy&>(*rank.strategy);
+  for (int i = 0; i < 2; ++i) {
+    TANDEM_RETURN_IF_ERROR(strategy.Evaluate(BatchOf(step)).status());
+    TANDEM_RETURN_IF_ERROR(strategy.Forward(BatchOf(step)).status());
+  }
+  TANDEM_ASSIGN_OR_RETURN(const Sums found, strategy.TakeEvaluationSums());
+  Sums expected = ByHand(step);
+  EXPECT_EQ(found.size(), expected.size());
+  for (const auto& [name, sum] : expected) {
+    SCOPED_TRACE(name);
+    const double all = 2 * replicas * sum;
+    EXPECT_NEAR(found.at(name), all, name == "largest" ? 1e-3 : 0);
+  }
+  TANDEM_ASSIGN_OR_RETURN(const Sums none, strategy.TakeEvaluationSums());
+  EXPECT_TRUE(none.empty());
+  return absl::OkStatus();
+}
+
 // Parameters stay what they are: the rate is 0.
-absl::StatusOr<Score> Step(const LabRank& rank, const Batch& batch, int step) {
+absl::StatusOr<Score> Step(int replicas, const LabRank& rank,
+                           const Batch& batch, int step) {
   Strategy& strategy = *rank.strategy;
   TANDEM_ASSIGN_OR_RETURN(const Score score, strategy.TrainStep(batch, 0));
   const Sums expected = ByHand(step);
@@ -103,19 +126,21 @@ absl::StatusOr<Score> Step(const LabRank& rank, const Batch& batch, int step) {
     }
   }
   EXPECT_TRUE(strategy.AuxiliaryLosses().empty());
-  TANDEM_RETURN_IF_ERROR(strategy.Evaluate(BatchOf(step + 1)).status());
+  TANDEM_RETURN_IF_ERROR(ExpectEvaluationSums(rank, replicas, step + 1));
   EXPECT_EQ(strategy.NamedSums(), found);
   return score;
 }
 
-LabJob Job() {
+LabJob Job(int replicas) {
   LabJob job;
   job.specs = Specs;
   job.loss = LossFunction(Loss);
   job.change = [](MeshStrategyOptions& options) { options.seed = kSeed; };
   job.batch = BatchOf;
   job.steps = kSteps;
-  job.step = Step;
+  job.step = [replicas](const LabRank& rank, const Batch& batch, int step) {
+    return Step(replicas, rank, batch, step);
+  };
   return job;
 }
 
@@ -133,7 +158,7 @@ TEST(NamedSumsTest, EveryRankOfEveryLayoutKnowsThem) {
       layout.checkpointing = checkpointing;
       SCOPED_TRACE(absl::StrCat(layout.name, " ", layout.schedule, " ",
                                 static_cast<int>(checkpointing)));
-      const auto outcome = TrainInLab(layout, Job());
+      const auto outcome = TrainInLab(layout, Job(layout.replicas));
       EXPECT_TRUE(outcome.ok()) << outcome.status();
     }
   }
@@ -141,7 +166,7 @@ TEST(NamedSumsTest, EveryRankOfEveryLayoutKnowsThem) {
 
 // A sum is no loss that the outputs would be trained by.
 TEST(NamedSumsTest, ADetachedLossIsStillRefused) {
-  LabJob job = Job();
+  LabJob job = Job(/*replicas=*/1);
   job.step = nullptr;
   job.loss =
       LossFunction([](const at::Tensor& outputs, const at::Tensor& targets) {

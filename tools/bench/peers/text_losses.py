@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """nanoGPT's recipe in PyTorch beside a job of //tools:train on a text, step by step: docs/real_text.md.
 
-  python3 tools/bench/peers/text_losses.py METRICS_FILE INITIAL_WEIGHTS [--learning_rates=nanogpt]
+  python3 tools/bench/peers/text_losses.py METRICS_FILE INITIAL_WEIGHTS [--learning_rates=nanogpt] [--dtype=float64]
 
 The settings and losses of the job are those of its --metrics_file; INITIAL_WEIGHTS is a folder as //tools:export
 writes it. Trains a GPT-2 with these weights on the same windows of the same token file: PyTorch's DistributedSampler,
 AdamW whose weight decay is that of matrices alone, warm-up and cosine, the gradients' norm clipped. Prints both losses
 side by side, how far apart they are, and what both score on the validation file. --learning_rates=nanogpt takes
-nanoGPT's own formula instead of the job's rates, from which it differs in the warm-up by a step.
+nanoGPT's own formula instead of the job's rates, from which it differs in the warm-up by a step. --dtype=float64 trains
+PyTorch's model in double, and the job's stays what it was: what is left is what the job's own rounding comes to.
 """
 
 import argparse
@@ -78,7 +79,7 @@ def batches(windows, size, seed):
         epoch += 1
 
 
-def read_model(folder):
+def read_model(folder, dtype):
     with open(os.path.join(folder, "config.json")) as file:
         config = json.load(file)
     state = read_safetensors(os.path.join(folder, "model.safetensors"))
@@ -88,7 +89,7 @@ def read_model(folder):
         model.lm_head.weight = model.transformer["wte"].weight
         state["lm_head.weight"] = state["transformer.wte.weight"]
     model.load_state_dict(state)
-    return model
+    return model.to(dtype)
 
 
 def make_optimizer(model, settings):
@@ -151,6 +152,12 @@ def parse_flags():
         default="job",
         help="those that the job had in each step, or nanoGPT's formula",
     )
+    parser.add_argument(
+        "--dtype",
+        choices=["float32", "float64"],
+        default="float32",
+        help="of PyTorch's model",
+    )
     parser.add_argument("--rows", type=int, default=20, help="of the table")
     parser.add_argument("--threads", type=int, default=1)
     return parser.parse_args()
@@ -163,7 +170,7 @@ def main():
     settings, steps = events["settings"][0], events["step"]
     if [event["step"] for event in steps] != list(range(1, len(steps) + 1)):
         sys.exit("each step's loss is needed: run the job with --log_every=1")
-    model = read_model(flags.initial_weights)
+    model = read_model(flags.initial_weights, getattr(torch, flags.dtype))
     optimizer = make_optimizer(model, settings)
     folder, context = settings["data_dir"], settings["context"]
     size = settings["batch_size"]

@@ -104,16 +104,11 @@ absl::Status Report::ShowSkippedStep(const SkippedStepReport& skipped) {
   return metrics_->Write(event);
 }
 
-absl::Status Report::ShowEvaluation(int64_t epoch, const Score& score) {
+absl::Status Report::ShowEvaluation(const EvaluationReport& evaluation) {
   if (silent()) return absl::OkStatus();
-  Say(absl::StrFormat(
-      "epoch %d  test: loss %.4f  accuracy %.2f %%  (%d predictions)", epoch,
-      score.loss(), 100 * score.accuracy(), score.count));
+  Say(LineOf(evaluation));
   Json event = EventOf("eval");
-  event.update({{"epoch", epoch},
-                {"loss", score.loss()},
-                {"accuracy", score.accuracy()},
-                {"count", score.count}});
+  event.update(FieldsOf(evaluation));
   return metrics_->Write(event);
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "core/model/batch.h"
+#include "tools/trainer/report/evaluation_report.h"
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/progress.h"
 #include "tools/trainer/report/step_report.h"
@@ -68,7 +69,7 @@ class Report {
 
   absl::Status ShowStep(const StepReport& step, int64_t steps_in_all);
   absl::Status ShowSkippedStep(const SkippedStepReport& skipped);
-  absl::Status ShowEvaluation(int64_t epoch, const Score& score);
+  absl::Status ShowEvaluation(const EvaluationReport& evaluation);
   absl::Status ShowSummary(const SummaryReport& summary);
 
  private:

@@ -46,9 +46,7 @@ std::string DescribeLosses(const StepReport& step) {
   for (const auto& [name, mean] : step.auxiliary_losses) {
     absl::StrAppendFormat(&added, "  %s %.4g", name, mean);
   }
-  for (const auto& [name, sum] : step.sums) {
-    absl::StrAppendFormat(&added, "  %s %.6g", name, sum);
-  }
+  added += DescribeSums(step.sums);
   if (IsText(step)) {
     absl::StrAppendFormat(&added, "  perplexity %.4g",
                           std::exp(step.score.loss()));
@@ -57,6 +55,14 @@ std::string DescribeLosses(const StepReport& step) {
 }
 
 }  // namespace
+
+std::string DescribeSums(const std::map<std::string, double>& sums) {
+  std::string text;
+  for (const auto& [name, sum] : sums) {
+    absl::StrAppendFormat(&text, "  %s %.6g", name, sum);
+  }
+  return text;
+}
 
 std::string LineOf(const StepReport& step, int64_t steps_in_all) {
   const std::string norm =

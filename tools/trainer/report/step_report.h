@@ -33,6 +33,9 @@ struct StepReport {
   double loss_scale = 0;    // from the next step on; 0: it is not scaled
 };
 
+// "  NAME SUM" of each.
+std::string DescribeSums(const std::map<std::string, double>& sums);
+
 // For a person.
 std::string LineOf(const StepReport& step, int64_t steps_in_all);
 

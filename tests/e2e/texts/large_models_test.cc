@@ -1,0 +1,84 @@
+// The commands of docs/large-models.md as they stand there: from a Hugging Face
+// folder to a hybrid job, and on with other ranks.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/program.h"
+#include "tests/e2e/texts/documented_commands.h"
+#include "tests/e2e/texts/documented_runs.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kText[] = "third_party/king_james_bible/king_james_bible.txt";
+constexpr char kTokenizer[] = "tests/datasets/tokenizers/testdata/gpt2/";
+constexpr size_t kTextBytes = 30000;
+
+// A GPT-2 of 16 numbers a token, as a folder of its makers.
+void MakeModel(const std::string& place) {
+  RunIn(place,
+        {"tools/train",
+         {"--model=gpt_tiny", "--dataset=synthetic_tokens", "--vocabulary=901",
+          "--layers=2", "--width=16", "--heads=2", "--context=16",
+          "--max_steps=1", "--batch_size=4", "--save_dir=made"}});
+  RunIn(place, {"tools/export", {"--checkpoint=made", "--output=MODEL"}});
+  for (const char* name : {"vocab.json", "merges.txt"}) {
+    fs::copy(Runfile(std::string(kTokenizer) + name), place + "/MODEL");
+  }
+}
+
+std::string NewPlace() {
+  const std::string place = NewFolder("large_models");
+  std::ofstream(place + "/book.txt")
+      << FileContents(Runfile(kText)).substr(0, kTextBytes);
+  MakeModel(place);
+  return place;
+}
+
+std::vector<DocumentedCommand> CommandsOf(const std::string& heading) {
+  return CommandsBelow(heading, FileContents(Runfile("docs/large-models.md")));
+}
+
+// A step has 1e-3 instead of a thousandth of that, to be seen.
+Flags Trains(const std::string& steps) {
+  return {"--context=16", "--max_steps=" + steps, "--save_every=2",
+          "--learning_rate=1e-3", "--log_every=1"};
+}
+
+TEST(LargeModels, AFolderIsTrainedInAHybridAndGoneOnWithInAPipeline) {
+  const std::string place = NewPlace();
+  const std::vector<DocumentedCommand> five = CommandsOf("Five commands");
+  ASSERT_EQ(five.size(), 5u);
+  EXPECT_THAT(RunIn(place, five[0]).out, HasSubstr("transformer.wte.weight"));
+  RunIn(place, five[1]);
+  EXPECT_TRUE(fs::exists(place + "/book/val.bin"));
+  const std::string before = RunIn(place, five[2], {"--context=16"}).out;
+  EXPECT_THAT(before, HasSubstr("test: loss 6."));  // ln 901 is 6.80
+  const std::string hybrid = RunIn(place, five[3], Trains("4")).out;
+  EXPECT_THAT(hybrid, HasSubstr("step 4/4"));
+  EXPECT_THAT(hybrid, HasSubstr("hybrid"));
+  RunIn(place, five[4]);
+  EXPECT_TRUE(fs::exists(place + "/MODEL-TUNED/model.safetensors"));
+
+  const std::vector<DocumentedCommand> on = CommandsOf("Going on");
+  ASSERT_EQ(on.size(), 2u);
+  const std::string resumed = RunIn(place, on[0], Trains("6")).out;
+  EXPECT_THAT(resumed, HasSubstr("resumed tuned at step 4"));
+  EXPECT_THAT(resumed, HasSubstr("step 6/6"));
+  EXPECT_THAT(RunIn(place, on[1], {"--max_new_tokens=4"}).out,
+              StartsWith("Once upon a time"));
+}
+
+}  // namespace
+}  // namespace tandem

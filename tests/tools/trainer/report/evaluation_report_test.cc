@@ -1,0 +1,32 @@
+#include "tools/trainer/report/evaluation_report.h"
+
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+EvaluationReport Report() {
+  EvaluationReport report;
+  report.epoch = 3;
+  report.score = {/*loss_sum=*/6, /*correct=*/1, /*count=*/4};
+  return report;
+}
+
+TEST(EvaluationReportTest, ALineSaysWhatIsKnown) {
+  EXPECT_EQ(LineOf(Report()),
+            "epoch 3  test: loss 1.5000  accuracy 25.00 %  (4 predictions)");
+  EXPECT_EQ(FieldsOf(Report()).count("sums"), 0u);
+}
+
+TEST(EvaluationReportTest, NamedSumsStandBehindTheLoss) {
+  EvaluationReport report = Report();
+  report.sums = {{"active", 1234}, {"tokens", 4096.5}};
+  EXPECT_EQ(LineOf(report),
+            "epoch 3  test: loss 1.5000  active 1234  tokens 4096.5  accuracy "
+            "25.00 %  (4 predictions)");
+  EXPECT_EQ(FieldsOf(report)["sums"]["tokens"], 4096.5);
+  EXPECT_EQ(FieldsOf(report)["count"], 4);
+}
+
+}  // namespace
+}  // namespace tandem
