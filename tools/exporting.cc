@@ -17,12 +17,13 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/folder/step_folders.h"
+#include "core/checkpoint/folder/stored_folder.h"
 #include "core/files/atomic_file.h"
 #include "core/model/layer_list.h"
 #include "core/weights/load_plan.h"
 #include "core/weights/weights_folder.h"
 #include "models/hugging_face/state_names.h"
-#include "tools/trainer/job/save_folder.h"
 #include "tools/trainer/job/transformer.h"
 
 namespace tandem {
@@ -97,16 +98,17 @@ absl::StatusOr<std::string> Export(const ExportOptions& options) {
   WeightsFolderOptions writing;
   writing.max_shard_bytes = options.max_shard_bytes;
   TANDEM_ASSIGN_OR_RETURN(writing.dtype, DtypeOf(options.dtype));
-  const std::string file = CheckpointFile(options.checkpoint);
+  TANDEM_ASSIGN_OR_RETURN(const std::string path,
+                          CheckpointAt(options.checkpoint));
   TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
-                          OpenCheckpoint(file));
+                          OpenCheckpointAt(path));
   TANDEM_ASSIGN_OR_RETURN(const Transformer model,
                           ModelOf(options, checkpoint.progress));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorInfo> tensors,
                           TensorsOf(model.model));
   const auto plan = PlanLoading(checkpoint.model, tensors,
                                 StateNamesOf(model.model), LoadAllowances());
-  if (!plan.ok()) return Annotate(plan.status(), file);
+  if (!plan.ok()) return Annotate(plan.status(), path);
   const StoredTensors written = Written(model.model, plan->tensors);
   TANDEM_RETURN_IF_ERROR(WriteWeightsFolder(options.output, written, writing));
   TANDEM_RETURN_IF_ERROR(
