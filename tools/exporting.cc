@@ -29,6 +29,8 @@
 namespace tandem {
 namespace {
 
+constexpr char kFileSuffix[] = ".safetensors";
+
 absl::StatusOr<c10::ScalarType> DtypeOf(const std::string& name) {
   const std::map<std::string, c10::ScalarType> known = {
       {"float32", c10::ScalarType::Float},
@@ -63,7 +65,8 @@ absl::StatusOr<Transformer> ModelOf(const ExportOptions& options,
   return absl::InvalidArgumentError(absl::StrCat(
       options.checkpoint, " is of model ", name,
       ", which transformers does not know by a config.json: GPT-2s and Llamas "
-      "can be exported; --config=FILE or --model=NAME says which it is"));
+      "can be exported so; --config=FILE or --model=NAME says which it is, and "
+      "--output=FILE.safetensors takes any model's weights"));
 }
 
 // By making one layer after the other: of no size but its own.
@@ -92,6 +95,17 @@ StoredTensors Written(const TransformerOptions& model,
   return written;
 }
 
+// One file of any model.
+absl::StatusOr<std::string> Consolidate(const ExportOptions& options,
+                                        const StoredCheckpoint& checkpoint,
+                                        c10::ScalarType dtype) {
+  TANDEM_RETURN_IF_ERROR(
+      WriteWeightsFile(options.output, checkpoint.model, dtype));
+  return absl::StrCat(options.output, ": ", checkpoint.progress.model, ", ",
+                      checkpoint.model.size(), " tensors in ", options.dtype,
+                      ", from step ", checkpoint.progress.step);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> Export(const ExportOptions& options) {
@@ -102,6 +116,9 @@ absl::StatusOr<std::string> Export(const ExportOptions& options) {
                           CheckpointAt(options.checkpoint));
   TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
                           OpenCheckpointAt(path));
+  if (absl::EndsWith(options.output, kFileSuffix)) {
+    return Consolidate(options, checkpoint, *writing.dtype);
+  }
   TANDEM_ASSIGN_OR_RETURN(const Transformer model,
                           ModelOf(options, checkpoint.progress));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorInfo> tensors,
