@@ -1,4 +1,5 @@
-// Writes a checkpoint as a folder that Hugging Face's transformers loads.
+// Writes a checkpoint as a folder that Hugging Face's transformers loads, or as
+// one file of weights.
 // docs/large-models.md, or --help.
 
 #include <cstdio>
@@ -15,9 +16,11 @@
 #include "tools/exporting.h"
 
 ABSL_FLAG(std::string, checkpoint, "",
-          "Checkpoint to export: a file, or a folder (its latest).");
+          "Checkpoint to export: itself, or a folder of checkpoints (its "
+          "newest).");
 ABSL_FLAG(std::string, output, "",
-          "Folder for config.json and the weights; made where it is missing.");
+          "Folder for config.json and the weights, made where it is missing; "
+          "or FILE.safetensors, for the weights of any model in one file.");
 ABSL_FLAG(std::string, config, "",
           "A config.json, or its folder, for a checkpoint that does not say "
           "what its model is, or to be written instead of what it says.");
@@ -31,10 +34,13 @@ namespace tandem {
 namespace {
 
 constexpr char kUsage[] =
-    "Writes a checkpoint as a folder that Hugging Face's transformers loads.\n"
+    "Writes a checkpoint as a folder that Hugging Face's transformers loads,\n"
+    "or as one file, which safetensors.torch.load_file reads.\n"
     "\n"
     "  export --checkpoint=checkpoints --output=exported\n"
-    "  export --checkpoint=FILE --output=DIR --dtype=bfloat16\n";
+    "  export --checkpoint=checkpoints --output=model.safetensors\n"
+    "  export --checkpoint=checkpoints/step-000000042 --output=DIR "
+    "--dtype=bfloat16\n";
 
 absl::StatusOr<std::string> Run(int argc, char** argv) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> rest,
@@ -53,7 +59,7 @@ absl::StatusOr<std::string> Run(int argc, char** argv) {
                           ParseShardSize(absl::GetFlag(FLAGS_max_shard_size)));
   if (options.checkpoint.empty() || options.output.empty()) {
     return absl::InvalidArgumentError(
-        "--checkpoint=FILE and --output=DIR are both needed");
+        "--checkpoint=CHECKPOINT and --output=DIR are both needed");
   }
   if (!options.config.empty() && !options.model.empty()) {
     return absl::InvalidArgumentError(

@@ -17,16 +17,19 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/folder/step_folders.h"
+#include "core/checkpoint/folder/stored_folder.h"
 #include "core/files/atomic_file.h"
 #include "core/model/layer_list.h"
 #include "core/weights/load_plan.h"
 #include "core/weights/weights_folder.h"
 #include "models/hugging_face/state_names.h"
-#include "tools/trainer/job/save_folder.h"
 #include "tools/trainer/job/transformer.h"
 
 namespace tandem {
 namespace {
+
+constexpr char kFileSuffix[] = ".safetensors";
 
 absl::StatusOr<c10::ScalarType> DtypeOf(const std::string& name) {
   const std::map<std::string, c10::ScalarType> known = {
@@ -62,7 +65,8 @@ absl::StatusOr<Transformer> ModelOf(const ExportOptions& options,
   return absl::InvalidArgumentError(absl::StrCat(
       options.checkpoint, " is of model ", name,
       ", which transformers does not know by a config.json: GPT-2s and Llamas "
-      "can be exported; --config=FILE or --model=NAME says which it is"));
+      "can be exported so; --config=FILE or --model=NAME says which it is, and "
+      "--output=FILE.safetensors takes any model's weights"));
 }
 
 // By making one layer after the other: of no size but its own.
@@ -91,22 +95,37 @@ StoredTensors Written(const TransformerOptions& model,
   return written;
 }
 
+// One file of any model.
+absl::StatusOr<std::string> Consolidate(const ExportOptions& options,
+                                        const StoredCheckpoint& checkpoint,
+                                        c10::ScalarType dtype) {
+  TANDEM_RETURN_IF_ERROR(
+      WriteWeightsFile(options.output, checkpoint.model, dtype));
+  return absl::StrCat(options.output, ": ", checkpoint.progress.model, ", ",
+                      checkpoint.model.size(), " tensors in ", options.dtype,
+                      ", from step ", checkpoint.progress.step);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> Export(const ExportOptions& options) {
   WeightsFolderOptions writing;
   writing.max_shard_bytes = options.max_shard_bytes;
   TANDEM_ASSIGN_OR_RETURN(writing.dtype, DtypeOf(options.dtype));
-  const std::string file = CheckpointFile(options.checkpoint);
+  TANDEM_ASSIGN_OR_RETURN(const std::string path,
+                          CheckpointAt(options.checkpoint));
   TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
-                          OpenCheckpoint(file));
+                          OpenCheckpointAt(path));
+  if (absl::EndsWith(options.output, kFileSuffix)) {
+    return Consolidate(options, checkpoint, *writing.dtype);
+  }
   TANDEM_ASSIGN_OR_RETURN(const Transformer model,
                           ModelOf(options, checkpoint.progress));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorInfo> tensors,
                           TensorsOf(model.model));
   const auto plan = PlanLoading(checkpoint.model, tensors,
                                 StateNamesOf(model.model), LoadAllowances());
-  if (!plan.ok()) return Annotate(plan.status(), file);
+  if (!plan.ok()) return Annotate(plan.status(), path);
   const StoredTensors written = Written(model.model, plan->tensors);
   TANDEM_RETURN_IF_ERROR(WriteWeightsFolder(options.output, written, writing));
   TANDEM_RETURN_IF_ERROR(

@@ -1,4 +1,5 @@
-// Export: a checkpoint as a folder that Hugging Face's transformers loads.
+// Export: a checkpoint as a folder that Hugging Face's transformers loads, or
+// as one file of weights.
 
 #ifndef TANDEM_TOOLS_EXPORTING_H_
 #define TANDEM_TOOLS_EXPORTING_H_
@@ -11,7 +12,9 @@
 namespace tandem {
 
 struct ExportOptions {
-  std::string checkpoint;  // a file, or a folder's latest
+  std::string checkpoint;  // itself, or a folder of checkpoints (its newest)
+  // A folder; or a file, "*.safetensors", for the parameters and buffers of any
+  // model under their PyTorch names.
   std::string output;
   // What the model is, for a checkpoint that does not say it: a config.json or
   // its folder, or a model's name. Empty: what the checkpoint says.

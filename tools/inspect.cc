@@ -1,5 +1,6 @@
 // Prints what a checkpoint, or any safetensors file, holds.
 //
+//   bazel run //tools:inspect -- CHECKPOINT
 //   bazel run //tools:inspect -- FILE
 //   bazel run //tools:inspect -- --json FILE
 
@@ -13,10 +14,10 @@
 namespace {
 
 constexpr char kUsage[] =
-    "usage: inspect [--json] FILE\n"
+    "usage: inspect [--json] CHECKPOINT|FILE\n"
     "Prints the tensors, the metadata and the fingerprint (weights_sha256) of\n"
-    "a checkpoint or of any safetensors file; with --json as one JSON "
-    "object.\n";
+    "a checkpoint (the newest of a folder of them), or of any safetensors\n"
+    "file, and whether checksums hold; with --json as one JSON object.\n";
 
 int Fail(const std::string& message) {
   std::fprintf(stderr, "inspect: %s\n", message.c_str());

@@ -12,6 +12,9 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/fingerprint.h"
+#include "core/checkpoint/folder/manifest.h"
+#include "core/checkpoint/folder/step_folders.h"
+#include "core/checkpoint/folder/stored_folder.h"
 #include "core/checkpoint/safetensors.h"
 
 namespace tandem {
@@ -56,9 +59,79 @@ std::string CompareChecksums(SafetensorsReader& reader) {
   return status.ok() ? "hold" : std::string(status.message());
 }
 
+// Weights first, by name, and how much there is.
+void SortAndCount(Inspection* inspection) {
+  std::sort(
+      inspection->tensors.begin(), inspection->tensors.end(),
+      [&](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+        return std::make_tuple(!IsWeight(*inspection, a), std::cref(a.name)) <
+               std::make_tuple(!IsWeight(*inspection, b), std::cref(b.name));
+      });
+  for (const SafetensorsEntry& entry : inspection->tensors) {
+    inspection->bytes += entry.bytes();
+    if (!IsWeight(*inspection, entry)) continue;
+    ++inspection->weight_tensors;
+    inspection->weight_values += ValuesIn(entry);
+  }
+}
+
+SafetensorsEntry EntryOf(const ManifestTensor& tensor) {
+  const TensorInfo& info = tensor.info;
+  const auto values = static_cast<uint64_t>(tensor.pieces.back().end);
+  return {info.name, info.dtype, info.sizes, 0,
+          values * c10::elementSize(info.dtype)};
+}
+
+absl::Status VerifyAll(const StoredCheckpoint& checkpoint) {
+  for (const StoredTensors* kind : {&checkpoint.model, &checkpoint.optimizer}) {
+    for (const StoredTensor& each : *kind) {
+      TANDEM_RETURN_IF_ERROR(Verify(each));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Of a folder, whose manifest has them in the order of their names.
+absl::StatusOr<std::string> HashWeights(const StoredTensors& model) {
+  std::vector<TensorInfo> infos;
+  for (const StoredTensor& each : model) infos.push_back(each.info);
+  WeightsHasher hasher;
+  TANDEM_RETURN_IF_ERROR(hasher.Begin(std::move(infos)));
+  for (const StoredTensor& each : model) {
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor values, each.read());
+    TANDEM_RETURN_IF_ERROR(hasher.Add(values));
+  }
+  return hasher.HexDigest();
+}
+
+absl::StatusOr<Inspection> InspectFolder(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(path));
+  TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
+                          OpenCheckpointAt(path));
+  Inspection inspection;
+  inspection.path = path;
+  inspection.is_checkpoint = true;
+  inspection.metadata = manifest.metadata;
+  for (const ManifestTensor& each : manifest.tensors) {
+    inspection.tensors.push_back(EntryOf(each));
+  }
+  SortAndCount(&inspection);
+  const absl::Status verified = VerifyAll(checkpoint);
+  inspection.checksums =
+      verified.ok() ? "hold" : std::string(verified.message());
+  inspection.weights_sha256 = "none: it is damaged";
+  if (verified.ok()) {
+    TANDEM_ASSIGN_OR_RETURN(inspection.weights_sha256,
+                            HashWeights(checkpoint.model));
+  }
+  return inspection;
+}
+
 }  // namespace
 
-absl::StatusOr<Inspection> Inspect(const std::string& path) {
+absl::StatusOr<Inspection> Inspect(const std::string& given) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string path, CheckpointAt(given));
+  if (IsCheckpointFolder(path)) return InspectFolder(path);
   TANDEM_ASSIGN_OR_RETURN(
       auto reader,
       SafetensorsReader::Open(path, SafetensorsReader::Damage::kTold));
@@ -67,18 +140,7 @@ absl::StatusOr<Inspection> Inspect(const std::string& path) {
   inspection.metadata = reader->metadata();
   inspection.is_checkpoint = IsCheckpointMetadata(reader->metadata());
   inspection.tensors = reader->entries();
-  std::sort(
-      inspection.tensors.begin(), inspection.tensors.end(),
-      [&](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-        return std::make_tuple(!IsWeight(inspection, a), std::cref(a.name)) <
-               std::make_tuple(!IsWeight(inspection, b), std::cref(b.name));
-      });
-  for (const SafetensorsEntry& entry : inspection.tensors) {
-    inspection.bytes += entry.bytes();
-    if (!IsWeight(inspection, entry)) continue;
-    ++inspection.weight_tensors;
-    inspection.weight_values += ValuesIn(entry);
-  }
+  SortAndCount(&inspection);
   inspection.checksums = CompareChecksums(*reader);
   TANDEM_ASSIGN_OR_RETURN(inspection.weights_sha256,
                           HashWeights(inspection, *reader));

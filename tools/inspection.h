@@ -28,9 +28,10 @@ struct Inspection {
   std::string checksums;
 };
 
-// Reads the file at `path` wholly, a tensor at a time. Errors as
-// SafetensorsReader, but for damage that checksums tell, which is part of the
-// answer.
+// Reads what is at `path` wholly, a tensor at a time: a checkpoint, the newest
+// of a folder of checkpoints, or any safetensors file. Errors as
+// SafetensorsReader's and OpenCheckpointAt's, but for damage that checksums
+// tell, which is part of the answer.
 absl::StatusOr<Inspection> Inspect(const std::string& path);
 
 // A table for people: a line for each tensor, totals, metadata, fingerprint.

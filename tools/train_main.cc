@@ -5,6 +5,7 @@
 #include "tools/train_main.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/checkpoint/folder/step_folders.h"
 #include "core/device/determinism.h"
 #include "core/instrument/fault_point.h"
 #include "core/launch/launch.h"
@@ -25,6 +27,10 @@
 #include "core/run/setup_failure.h"
 #include "datasets/registry.h"
 #include "models/registry.h"
+#include "tools/trainer/checkpoints/position.h"
+#include "tools/trainer/checkpoints/resume.h"
+#include "tools/trainer/checkpoints/save_times.h"
+#include "tools/trainer/checkpoints/saver.h"
 #include "tools/trainer/evaluation.h"
 #include "tools/trainer/initial_weights.h"
 #include "tools/trainer/job/data.h"
@@ -42,7 +48,6 @@
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/report.h"
 #include "tools/trainer/run_report.h"
-#include "tools/trainer/saving.h"
 #include "tools/trainer/settings/options.h"
 #include "tools/trainer/step_trace.h"
 #include "tools/trainer/training_set.h"
@@ -134,7 +139,9 @@ absl::Status TrainStep(Training& run, int64_t epoch) {
 // Of steps that have come to something.
 absl::Status Save(Training& run) {
   TANDEM_RETURN_IF_ERROR(run.report.ReadScores());
-  TANDEM_RETURN_IF_ERROR(run.saver.Save(run.position));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> lines,
+                          run.saver.Save(run.position));
+  run.report.Say(lines);
   run.report.Pause();
   return absl::OkStatus();
 }
@@ -164,45 +171,75 @@ absl::Status TrainEpoch(Training& run, int64_t epoch) {
   return Evaluate(run.job, run.report, epoch);
 }
 
-// What --resume names, or the beginning, with the weights of --init_from.
-absl::StatusOr<TrainPosition> Resume(Job& job, RunReport& report) {
-  const std::string& path = job.options.resume;
-  if (path.empty() && !job.options.init_from.empty()) {
+// What --resume names, or the beginning, with the weights of --init_from: none.
+absl::StatusOr<std::optional<TrainPosition>> Resume(Job& job,
+                                                    RunReport& report) {
+  Resumed resumed;
+  if (!job.options.resume.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(resumed, ResumeJob(job));
+    report.Say(resumed.lines);
+  }
+  if (!resumed.position.has_value() && !job.options.init_from.empty()) {
     TANDEM_ASSIGN_OR_RETURN(const std::string loaded, LoadInitialWeights(job));
     report.Say(loaded);
   }
-  if (path.empty()) return TrainPosition();
-  TANDEM_ASSIGN_OR_RETURN(const TrainPosition position, ResumeJob(job, path));
-  job.strategy->ResumeAt(position.step);
-  report.Say(absl::StrFormat("resumed %s at step %d", path, position.step));
-  return position;
+  return resumed.position;
+}
+
+// What killed jobs left of saves.
+void CleanSaveFolder(const Job& job, RunReport& report) {
+  if (!job.speaks() || job.options.save_dir.empty()) return;
+  for (const std::string& name :
+       RemoveIncompleteCheckpoints(job.options.save_dir)) {
+    report.Say(absl::StrCat("removed ", job.options.save_dir, "/", name,
+                            ", a save that was never finished"));
+  }
+}
+
+// Of an interrupted job, too: what is being written is complete in a moment.
+absl::Status FinishSaving(Training& run, const absl::Status& trained) {
+  if (!trained.ok() && !absl::IsCancelled(trained)) return trained;
+  const auto lines = run.saver.Finish();
+  if (!trained.ok()) return trained;
+  TANDEM_RETURN_IF_ERROR(lines.status());
+  run.report.Say(*lines);
+  return absl::OkStatus();
+}
+
+absl::Status TrainEpochs(Training& run) {
+  int64_t epoch = run.position.sampler.epoch;
+  for (; !run.done(); ++epoch) TANDEM_RETURN_IF_ERROR(TrainEpoch(run, epoch));
+  return absl::OkStatus();
 }
 
 // Trains, evaluates, saves and reports. Collective. Cancelled when an interrupt
 // asked to stop; what was saved before stays.
 absl::Status Train(Job& job, RunReport& report) {
   TANDEM_ASSIGN_OR_RETURN(TrainingSet set, TrainingSet::Open(job));
-  TANDEM_ASSIGN_OR_RETURN(const TrainPosition position, Resume(job, report));
-  const bool resumed = !job.options.resume.empty();
+  CleanSaveFolder(job, report);
+  TANDEM_ASSIGN_OR_RETURN(const std::optional<TrainPosition> resumed,
+                          Resume(job, report));
+  const TrainPosition position = resumed.value_or(TrainPosition());
   if (resumed) TANDEM_RETURN_IF_ERROR(set.Restore(position.sampler));
   Training run = {job, std::move(set), position,
                   Saver(job, resumed ? position.step : -1), report};
-  int64_t epoch = position.sampler.epoch;
   if (run.done()) {
     report.Say(absl::StrFormat(
         "nothing left to train: step %d of %d is done; give more --epochs or "
         "--max_steps",
         position.step, run.set.steps_in_all()));
-    TANDEM_RETURN_IF_ERROR(Evaluate(job, report, epoch));
+    TANDEM_RETURN_IF_ERROR(Evaluate(job, report, position.sampler.epoch));
   }
-  for (; !run.done(); ++epoch) TANDEM_RETURN_IF_ERROR(TrainEpoch(run, epoch));
-  return report.Summarise(run.saver.path());
+  TANDEM_RETURN_IF_ERROR(FinishSaving(run, TrainEpochs(run)));
+  return report.Summarise(run.saver.path(), run.saver.times());
 }
 
 absl::Status EvaluateOnly(Job& job, RunReport& report) {
-  TANDEM_ASSIGN_OR_RETURN(const TrainPosition position, Resume(job, report));
+  TANDEM_ASSIGN_OR_RETURN(const std::optional<TrainPosition> resumed,
+                          Resume(job, report));
+  const TrainPosition position = resumed.value_or(TrainPosition());
   TANDEM_RETURN_IF_ERROR(Evaluate(job, report, position.sampler.epoch));
-  return report.Summarise(/*checkpoint=*/"");
+  return report.Summarise(/*checkpoint=*/"", SaveTimes());
 }
 
 absl::StatusOr<Report> OpenReport(const Job& job) {

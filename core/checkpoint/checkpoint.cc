@@ -96,6 +96,10 @@ std::string OptimizerStateName(absl::string_view name) {
   return std::string(name);
 }
 
+std::string CheckpointNameOfState(absl::string_view name) {
+  return absl::StrCat(kOptimizerPrefix, name);
+}
+
 bool IsCheckpointMetadata(const std::map<std::string, std::string>& metadata) {
   return metadata.count(kVersionKey) != 0;
 }
@@ -136,31 +140,40 @@ absl::StatusOr<NamedTensors> CheckpointTensors(const NamedTensors& model,
     }
   }
   for (const auto& [name, tensor] : optimizer) {
-    tensors.emplace_back(kOptimizerPrefix + name, tensor);
+    tensors.emplace_back(CheckpointNameOfState(name), tensor);
   }
   return tensors;
+}
+
+void AddStored(StoredTensor tensor, StoredCheckpoint* checkpoint) {
+  absl::string_view name = tensor.info.name;
+  const bool is_state = absl::ConsumePrefix(&name, kOptimizerPrefix);
+  tensor.info.name = std::string(name);
+  (is_state ? checkpoint->optimizer : checkpoint->model).Add(std::move(tensor));
+}
+
+absl::StatusOr<TrainingProgress> ProgressOfCheckpoint(
+    const std::string& path, const SafetensorsMetadata& metadata) {
+  auto progress = ProgressOf(metadata);
+  if (progress.ok()) return progress;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cannot resume from ", path, ": ", progress.status().message()));
 }
 
 absl::StatusOr<StoredCheckpoint> OpenCheckpoint(const std::string& path) {
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<SafetensorsReader> reader,
                           SafetensorsReader::Open(path));
-  auto progress = ProgressOf(reader->metadata());
-  if (!progress.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cannot resume from ", path, ": ", progress.status().message()));
-  }
+  StoredCheckpoint checkpoint;
+  TANDEM_ASSIGN_OR_RETURN(checkpoint.progress,
+                          ProgressOfCheckpoint(path, reader->metadata()));
   LOG_IF(WARNING, !reader->has_checksums())
       << path << " has no checksums: whether it was changed since it was "
       << "written cannot be told";
-  StoredCheckpoint checkpoint;
-  checkpoint.progress = *std::move(progress);
   for (const SafetensorsEntry& entry : reader->entries()) {
-    absl::string_view name = entry.name;
-    const bool is_state = absl::ConsumePrefix(&name, kOptimizerPrefix);
-    StoredTensors& kind = is_state ? checkpoint.optimizer : checkpoint.model;
-    kind.Add({{std::string(name), entry.dtype, entry.shape},
-              [reader, &entry] { return reader->Read(entry); },
-              [reader, &entry] { return reader->Verify(entry); }});
+    AddStored({{entry.name, entry.dtype, entry.shape},
+               [reader, &entry] { return reader->Read(entry); },
+               [reader, &entry] { return reader->Verify(entry); }},
+              &checkpoint);
   }
   return checkpoint;
 }

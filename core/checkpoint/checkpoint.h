@@ -35,9 +35,10 @@ struct TrainingProgress {
   std::map<std::string, double> grad_scaler;
 };
 
-// A checkpoint is one safetensors file. Parameters and buffers stand under
-// their own names, so that other tools read them as any file of weights;
-// optimizer state under "optimizer." + name. The metadata holds "format": "pt"
+// A checkpoint is a folder (core/checkpoint/folder), or one safetensors file.
+// Parameters and buffers stand under their own names, so that other tools read
+// them as any file of weights; optimizer state under "optimizer." + name. The
+// metadata holds "format": "pt"
 // (which Hugging Face's loaders ask for) and, in decimal or as they are,
 // "tandem.checkpoint" (the version of this format, 1), "tandem.step",
 // "tandem.epoch", "tandem.sampler_position", "tandem.seed",
@@ -50,6 +51,8 @@ struct TrainingProgress {
 bool IsOptimizerStateName(absl::string_view name);
 // Without the prefix that it has there. Requires such a name.
 std::string OptimizerStateName(absl::string_view name);
+// With it.
+std::string CheckpointNameOfState(absl::string_view name);
 
 // Whether a safetensors file with this metadata is a checkpoint.
 bool IsCheckpointMetadata(const std::map<std::string, std::string>& metadata);
@@ -70,10 +73,19 @@ struct StoredCheckpoint {
   StoredTensors optimizer;  // by the names that Strategy::OptimizerState has
 };
 
-// Errors as SafetensorsReader::Open; InvalidArgument, naming the path, for a
-// file that is no checkpoint, of another version, or whose metadata is damaged.
-// Tensors say DataLoss when they are not as they were written. A file that has
-// no checksums is taken, with a warning in the log.
+// Adds a tensor under its name in a checkpoint to the kind that it is of.
+void AddStored(StoredTensor tensor, StoredCheckpoint* checkpoint);
+
+// What CheckpointMetadata made of it. InvalidArgument, naming `path`, for
+// metadata that is no checkpoint's, of another version, or damaged.
+absl::StatusOr<TrainingProgress> ProgressOfCheckpoint(
+    const std::string& path, const SafetensorsMetadata& metadata);
+
+// A checkpoint of one file. Errors as SafetensorsReader::Open; InvalidArgument,
+// naming the path, for a file that is no checkpoint, of another version, or
+// whose metadata is damaged. Tensors say DataLoss when they are not as they
+// were written. A file that has no checksums is taken, with a warning in the
+// log.
 absl::StatusOr<StoredCheckpoint> OpenCheckpoint(const std::string& path);
 
 }  // namespace tandem

@@ -65,6 +65,8 @@ absl::Status SafetensorsReader::ReadHeader() {
   std::string json(length, '\0');
   TANDEM_RETURN_IF_ERROR(file_.ReadAt(kLengthBytes, json.data(), length));
   data_begin_ = kLengthBytes + length;
+  header_crc_ =
+      Crc32(Crc32(0, &length, kLengthBytes), json.data(), json.size());
   auto header = ParseSafetensorsHeader(json, file_bytes - data_begin_);
   if (!header.ok()) return Bad(std::string(header.status().message()));
   header_ = *std::move(header);
@@ -79,6 +81,21 @@ absl::Status SafetensorsReader::ReadHeader() {
   for (size_t i = 0; i < entries().size(); ++i)
     entry_of_[entries()[i].name] = i;
   return absl::OkStatus();
+}
+
+std::optional<uint32_t> SafetensorsReader::StatedChecksum(
+    const SafetensorsEntry& entry) const {
+  if (!checksums_.has_value()) return std::nullopt;
+  return (*checksums_)[&entry - entries().data()];
+}
+
+std::optional<uint32_t> SafetensorsReader::StatedChecksum() const {
+  if (!checksums_.has_value()) return std::nullopt;
+  uint32_t crc = header_crc_;
+  for (size_t i = 0; i < entries().size(); ++i) {
+    crc = CombineCrc32(crc, (*checksums_)[i], entries()[i].bytes());
+  }
+  return crc;
 }
 
 const SafetensorsEntry* SafetensorsReader::Find(const std::string& name) const {

@@ -34,7 +34,8 @@ namespace tandem {
 // InvalidArgument: a name that comes twice or is "__metadata__", a tensor that
 // is undefined, sparse or of a dtype without a name (core/base/dtype_names.h).
 //
-// Fault point: "before_commit".
+// Fault points: "write_tensor:I" before tensor I of the file, from 0;
+// "before_commit" before it is synced.
 class SafetensorsWriter : public TensorSink {
  public:
   SafetensorsWriter(std::string path, SafetensorsMetadata metadata);
@@ -91,6 +92,13 @@ class SafetensorsReader {
   absl::Status VerifyHeader() const { return header_damage_; }
   absl::Status Verify(const SafetensorsEntry& entry);
 
+  // The CRC-32 that the values, or all bytes of the file, have if each tensor
+  // is what was written: by the header alone, nothing is read for it. None
+  // where there are no checksums.
+  std::optional<uint32_t> StatedChecksum(const SafetensorsEntry& entry) const;
+  std::optional<uint32_t> StatedChecksum() const;
+  uint64_t file_bytes() const { return file_.size(); }
+
   // The entry of that name, or null.
   const SafetensorsEntry* Find(const std::string& name) const;
 
@@ -113,6 +121,7 @@ class SafetensorsReader {
   SafetensorsHeader header_;
   std::unordered_map<std::string, size_t> entry_of_;  // by name
   absl::Status header_damage_;
+  uint32_t header_crc_ = 0;  // of the bytes before the data
   std::optional<std::vector<uint32_t>> checksums_;  // by entry
   std::vector<bool> verified_;                      // by entry
 };

@@ -85,6 +85,11 @@ uint32_t Crc32(uint32_t crc, const void* data, size_t size) {
       crc32_z(crc, static_cast<const Bytef*>(data), size));
 }
 
+uint32_t CombineCrc32(uint32_t first, uint32_t second, uint64_t bytes) {
+  return static_cast<uint32_t>(
+      crc32_combine(first, second, static_cast<z_off_t>(bytes)));
+}
+
 void AddChecksums(const std::vector<uint32_t>& of_tensors,
                   SafetensorsHeader* header) {
   CHECK_EQ(of_tensors.size(), header->entries.size());

@@ -27,6 +27,10 @@ namespace tandem {
 // Of what `crc` is the checksum of (0: of nothing), followed by `data`.
 uint32_t Crc32(uint32_t crc, const void* data, size_t size);
 
+// Of what `first` is the checksum of, followed by `bytes` bytes of which
+// `second` is.
+uint32_t CombineCrc32(uint32_t first, uint32_t second, uint64_t bytes);
+
 // Adds both keys. The length of the formatted header does not depend on the
 // values. Requires a checksum for each entry.
 void AddChecksums(const std::vector<uint32_t>& of_tensors,

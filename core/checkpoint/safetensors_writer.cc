@@ -94,6 +94,8 @@ absl::Status SafetensorsWriter::Begin(std::vector<TensorInfo> infos) {
 absl::Status SafetensorsWriter::Add(const at::Tensor& values) {
   CHECK(file_ != nullptr) << "Add before Begin";
   CHECK_LT(checksums_.size(), header_.entries.size());
+  TANDEM_RETURN_IF_ERROR(
+      FaultPoint("write_tensor", static_cast<int64_t>(checksums_.size())));
   const SafetensorsEntry& entry = header_.entries[checksums_.size()];
   CHECK(values.sizes() == entry.shape && values.scalar_type() == entry.dtype)
       << entry.name;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/agreement/verdict.h"
 #include "core/base/status_macros.h"
 
 namespace tandem {
@@ -31,6 +32,16 @@ absl::Status AgreeInGroup(const NamedValues& mine, absl::string_view what,
     names.push_back(group.NameOf(r));
   }
   return CompareValues(by_rank, names, what);
+}
+
+absl::Status AgreeOnSuccess(const absl::Status& mine, absl::string_view what,
+                            Communicator& group) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          group.AllGatherString(EncodeStatus(mine), [what] {
+                            return absl::StrCat("whether all ranks have ",
+                                                what);
+                          }));
+  return Verdict(all);
 }
 
 }  // namespace tandem

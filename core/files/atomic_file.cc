@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/files/file_errors.h"
 #include "core/files/file_target.h"
 #include "core/files/temporary_file.h"
 
@@ -18,32 +18,6 @@ namespace tandem {
 namespace {
 
 constexpr size_t kMostWaiting = size_t{1} << 20;
-
-absl::StatusCode CodeOf(int error) {
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return absl::StatusCode::kNotFound;
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return absl::StatusCode::kPermissionDenied;
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-      return absl::StatusCode::kResourceExhausted;
-    default:
-      return absl::StatusCode::kUnavailable;
-  }
-}
-
-// What went wrong, from errno.
-absl::Status Failed(const std::string& path, absl::string_view action) {
-  const int error = errno;
-  return absl::Status(CodeOf(error),
-                      absl::StrCat("cannot write ", path, ": ", action, ": ",
-                                   std::strerror(error)));
-}
 
 // All of `size` bytes, or what is wrong in errno. `written` counts on.
 bool WriteAll(int descriptor, const char* bytes, size_t size,
@@ -57,21 +31,6 @@ bool WriteAll(int descriptor, const char* bytes, size_t size,
     *written += count;
   }
   return true;
-}
-
-// Makes the rename last: it is the directory that changed.
-absl::Status SyncDirectory(const std::string& path) {
-  const std::string directory = DirectoryOf(path);
-  const int descriptor =
-      open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return Failed(path, "opening its directory");
-  absl::Status status;
-  // Some file systems cannot sync a directory and say so with EINVAL.
-  if (fsync(descriptor) != 0 && errno != EINVAL) {
-    status = Failed(path, "syncing its directory");
-  }
-  close(descriptor);
-  return status;
 }
 
 }  // namespace
@@ -90,7 +49,7 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(
                        [&](absl::string_view other) { return other == name; });
   TemporaryFile temporary = MakeTemporaryFile(target.path);
   if (temporary.descriptor < 0)
-    return Failed(path, "creating a file beside it");
+    return WriteError(path, "creating a file beside it");
   return std::unique_ptr<AtomicFile>(new AtomicFile(
       target.path, std::move(temporary.path), temporary.descriptor));
 }
@@ -118,13 +77,14 @@ absl::Status AtomicFile::Append(const void* data, size_t size) {
   if (WriteAll(descriptor_, static_cast<const char*>(data), size, &written_)) {
     return absl::OkStatus();
   }
-  return Failed(path_, absl::StrCat("after ", written_, " bytes"));
+  return WriteError(path_, absl::StrCat("after ", written_, " bytes"));
 }
 
 absl::Status AtomicFile::Flush() {
   const bool all =
       WriteAll(descriptor_, waiting_.data(), waiting_.size(), &written_);
-  if (!all) return Failed(path_, absl::StrCat("after ", written_, " bytes"));
+  if (!all)
+    return WriteError(path_, absl::StrCat("after ", written_, " bytes"));
   waiting_.clear();
   return absl::OkStatus();
 }
@@ -136,7 +96,7 @@ absl::Status AtomicFile::Overwrite(uint64_t offset, absl::string_view data) {
     const ssize_t count = pwrite(descriptor_, data.data(), data.size(),
                                  static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Failed(path_, absl::StrCat("at byte ", offset));
+    if (count < 0) return WriteError(path_, absl::StrCat("at byte ", offset));
     data.remove_prefix(count);
     offset += count;
   }
@@ -145,11 +105,11 @@ absl::Status AtomicFile::Overwrite(uint64_t offset, absl::string_view data) {
 
 absl::Status AtomicFile::Sync() {
   TANDEM_RETURN_IF_ERROR(Flush());
-  if (fsync(descriptor_) != 0) return Failed(path_, "syncing it");
+  if (fsync(descriptor_) != 0) return WriteError(path_, "syncing it");
   // Network file systems report a full disk as late as when a descriptor is
   // closed. The first one keeps the lock until the file has its name.
   const int second = fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
-  if (second < 0 || close(second) != 0) return Failed(path_, "closing it");
+  if (second < 0 || close(second) != 0) return WriteError(path_, "closing it");
   return absl::OkStatus();
 }
 
@@ -157,11 +117,12 @@ absl::Status AtomicFile::Commit() {
   CHECK_GE(descriptor_, 0) << "second Commit of " << path_;
   TANDEM_RETURN_IF_ERROR(Sync());
   if (rename(temporary_.c_str(), path_.c_str()) != 0) {
-    return Failed(path_, "renaming the complete file to it");
+    return WriteError(path_, "renaming the complete file to it");
   }
   temporary_.clear();
   Discard();
-  return SyncDirectory(path_);
+  // Makes the rename last: it is the directory that changed.
+  return SyncFolder(DirectoryOf(path_), path_);
 }
 
 absl::Status WriteFileAtomically(const std::string& path,
@@ -181,7 +142,7 @@ absl::Status WriteOutputFile(const std::string& path,
   if (WriteAll(descriptor, contents.data(), contents.size(), &written)) {
     return absl::OkStatus();
   }
-  return Failed(path, absl::StrCat("after ", written, " bytes"));
+  return WriteError(path, absl::StrCat("after ", written, " bytes"));
 }
 
 }  // namespace tandem

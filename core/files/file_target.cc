@@ -107,4 +107,10 @@ absl::StatusOr<int> OpenInPlace(const FileTarget& target) {
   return descriptor;
 }
 
+bool IsFileName(absl::string_view name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find_first_of(absl::string_view("/\0", 2)) ==
+             absl::string_view::npos;
+}
+
 }  // namespace tandem

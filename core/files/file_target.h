@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace tandem {
 
@@ -28,6 +29,9 @@ absl::StatusOr<int> OpenInPlace(const FileTarget& target);
 
 // "run" of "run/model.bin", "." of "model.bin".
 std::string DirectoryOf(const std::string& path);
+
+// Whether it is the name of a file in a folder, and no way to somewhere else.
+bool IsFileName(absl::string_view name);
 
 }  // namespace tandem
 

@@ -1,5 +1,6 @@
 #include "core/store/gather.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 
@@ -62,12 +63,32 @@ absl::StatusOr<GatheredTexts> DecodeTable(absl::string_view table, int size) {
   return texts;
 }
 
+constexpr std::chrono::milliseconds kAskAgain(500);
+
+// DeadlineExceeded where it is over or the timeout has passed.
+absl::Status WaitFor(c10d::Store& store, const std::string& key,
+                     std::chrono::milliseconds timeout,
+                     const std::function<bool()>& is_over) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  while (true) {
+    const auto left =
+        std::max(std::chrono::milliseconds(1),
+                 std::chrono::duration_cast<std::chrono::milliseconds>(
+                     end - std::chrono::steady_clock::now()));
+    const auto wait = is_over ? std::min(left, kAskAgain) : left;
+    const absl::Status come = CatchTorch([&] { store.wait({key}, wait); });
+    if (!absl::IsDeadlineExceeded(come) || wait == left || is_over()) {
+      return come;
+    }
+  }
+}
+
 }  // namespace
 
-absl::StatusOr<GatheredTexts> GatherAtStore(c10d::Store& store,
-                                            const std::string& key, int rank,
-                                            int size, const std::string& mine,
-                                            std::chrono::milliseconds timeout) {
+absl::StatusOr<GatheredTexts> GatherAtStore(
+    c10d::Store& store, const std::string& key, int rank, int size,
+    const std::string& mine, std::chrono::milliseconds timeout,
+    const std::function<bool()>& is_over) {
   const std::string list = absl::StrCat(key, "/list");
   const std::string all = absl::StrCat(key, "/all");
   return CatchTorchOr([&]() -> absl::StatusOr<GatheredTexts> {
@@ -78,11 +99,17 @@ absl::StatusOr<GatheredTexts> GatherAtStore(c10d::Store& store,
     if (store.add(absl::StrCat(key, "/count"), 1) == size) {
       store.set(all, EncodeTable(DecodeList(store.get_to_str(list), size)));
     }
-    const absl::Status come = CatchTorch([&] { store.wait({all}, timeout); });
+    const absl::Status come = WaitFor(store, all, timeout, is_over);
     if (come.ok()) return DecodeTable(store.get_to_str(all), size);
     if (!absl::IsDeadlineExceeded(come)) return come;
     return DecodeList(store.get_to_str(list), size);
   });
+}
+
+void ForgetGather(c10d::Store& store, const std::string& key) {
+  for (const char* part : {"/list", "/count", "/all"}) {
+    store.deleteKey(absl::StrCat(key, part));
+  }
 }
 
 }  // namespace tandem

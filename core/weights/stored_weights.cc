@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/files/file_target.h"
 #include "core/files/regular_file.h"
 
 namespace tandem {
@@ -33,12 +34,6 @@ absl::Status BadIndex(const std::string& path, const std::string& why) {
 bool IsThere(const std::string& path) {
   std::error_code error;
   return std::filesystem::exists(path, error);
-}
-
-// In the folder itself: a name, not a way to somewhere else.
-bool IsFileName(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." &&
-         name.find_first_of(std::string("/\0", 2)) == std::string::npos;
 }
 
 absl::StatusOr<Shards> ReadIndex(const std::string& path) {

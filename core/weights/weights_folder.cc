@@ -33,15 +33,21 @@ uint64_t BytesOf(const TensorInfo& info) {
   return bytes;
 }
 
+Written WrittenAs(const StoredTensor& tensor,
+                  const std::optional<c10::ScalarType>& dtype) {
+  Written written = {&tensor, tensor.info};
+  if (dtype.has_value() && c10::isFloatingType(tensor.info.dtype)) {
+    written.info.dtype = *dtype;
+  }
+  return written;
+}
+
 std::vector<Shard> Cut(const StoredTensors& tensors,
                        const WeightsFolderOptions& options) {
   std::vector<Shard> shards(1);
   uint64_t bytes = 0;
   for (const StoredTensor& each : tensors) {
-    Written written = {&each, each.info};
-    if (options.dtype.has_value() && c10::isFloatingType(each.info.dtype)) {
-      written.info.dtype = *options.dtype;
-    }
+    Written written = WrittenAs(each, options.dtype);
     const uint64_t more = BytesOf(written.info);
     if (!shards.back().empty() && bytes + more > options.max_shard_bytes) {
       shards.emplace_back();
@@ -111,6 +117,16 @@ absl::Status Prepare(const std::string& folder) {
 }
 
 }  // namespace
+
+absl::Status WriteWeightsFile(const std::string& path,
+                              const StoredTensors& tensors,
+                              std::optional<c10::ScalarType> dtype) {
+  Shard all;
+  for (const StoredTensor& each : tensors) {
+    all.push_back(WrittenAs(each, dtype));
+  }
+  return WriteShard(path, std::move(all));
+}
 
 bool HasWeights(const std::string& folder) {
   std::error_code error;

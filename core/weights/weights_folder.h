@@ -23,6 +23,13 @@ struct WeightsFolderOptions {
   uint64_t max_shard_bytes = 5000000000;
 };
 
+// Reads the tensors, one at a time, and writes them to one safetensors file,
+// which replaces `path` (safetensors.torch.load_file reads it). `dtype`: of
+// floating-point values; nothing: as they are stored.
+absl::Status WriteWeightsFile(const std::string& path,
+                              const StoredTensors& tensors,
+                              std::optional<c10::ScalarType> dtype);
+
 // Whether a folder has weights already, under such names.
 bool HasWeights(const std::string& folder);
 

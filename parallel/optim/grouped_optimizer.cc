@@ -127,6 +127,16 @@ absl::Status GroupedOptimizer::CheckState(const StoredTensors& state) const {
   return absl::OkStatus();
 }
 
+StatePart GroupedOptimizer::SharedState() const {
+  StatePart all;
+  for (const auto& optimizer : optimizers_) {
+    StatePart its = optimizer->SharedState();
+    for (auto& each : its.tensors) all.tensors.push_back(std::move(each));
+    all.slices.merge(its.slices);
+  }
+  return all;
+}
+
 absl::Status GroupedOptimizer::LoadState(const StoredTensors& state) {
   TANDEM_RETURN_IF_ERROR(CheckState(state));
   const std::vector<StoredTensors> parts = ByGroup(state);

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
+#include "core/checkpoint/folder/state_part.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/make_optimizer.h"
@@ -52,6 +53,7 @@ class GroupedOptimizer {
   // As Optimizer's. State comes group by group.
   NamedTensors State() const;
   absl::StatusOr<NamedTensors> GatherState(Optimizer::GatherPart gather) const;
+  StatePart SharedState() const;
   absl::Status LoadState(const StoredTensors& state);
   absl::Status CheckState(const StoredTensors& state) const;
 

@@ -41,6 +41,7 @@ Optimizer::Optimizer(Traits traits, const FlatBufferList& buffers,
     const OptimizerShare share =
         share_of ? share_of(*buffer) : OptimizerShare();
     part.is_shared = !share.is_whole();
+    part.is_first = share.rank == 0;
     part.span = SpanOf(*buffer, share);
     for (size_t i = 0; i < traits_.buffers.size(); ++i) {
       part.state.push_back(

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
+#include "core/checkpoint/folder/state_part.h"
 #include "core/cuda/step_kernels.h"
 #include "parallel/optim/captured_step.h"
 #include "parallel/optim/flat_buffer_list.h"
@@ -99,6 +100,10 @@ class Optimizer {
       const FlatBuffer& buffer, const at::Tensor& mine)>;
   absl::StatusOr<NamedTensors> GatherState(GatherPart gather) const;
 
+  // Of buffers that are shared with other ranks: this rank's slices of the
+  // state, by the same names. Every element, and every "step", is of one rank.
+  StatePart SharedState() const;
+
   // Replaces the state. A parameter that `state` says nothing of counts as not
   // stepped yet. InvalidArgument, and nothing changed, for a name that has no
   // place here, a wrong shape or dtype, a number of steps that is none, or a
@@ -139,6 +144,7 @@ class Optimizer {
   struct Part {
     FlatBuffer* buffer;
     bool is_shared;
+    bool is_first;                      // of those that share it
     ElementSpan span;                   // that are stepped here
     std::vector<at::Tensor> state;      // of `span`, as Traits::buffers
     std::vector<int64_t> steps;         // by slot id
@@ -175,6 +181,7 @@ class Optimizer {
   // `states` are whole, as Traits::buffers.
   NamedTensors SlotState(const Part& part, size_t slot,
                          const std::vector<at::Tensor>& states) const;
+  void AddShare(const Part& part, size_t slot, StatePart* shared) const;
   // As its names and forms: values mean nothing.
   NamedTensors SlotForm(const Part& part, size_t slot) const;
   void LoadValues(Part& part, size_t slot, size_t state,

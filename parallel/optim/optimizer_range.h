@@ -14,6 +14,9 @@
 
 namespace tandem {
 
+// PyTorch's name of the number of steps, where it is a state.
+inline constexpr char kStepState[] = "step";
+
 struct OptimizerTraits {
   std::string name;
   // One buffer each, as large as the parameters: {"exp_avg", "exp_avg_sq"}.

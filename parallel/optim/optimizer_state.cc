@@ -20,12 +20,10 @@
 namespace tandem {
 namespace {
 
-constexpr char kStep[] = "step";
-
 constexpr double kMostSteps = int64_t{1} << 53;  // a double counts no further
 
 bool EndsInStep(absl::string_view name) {
-  return absl::EndsWith(name, absl::StrCat(".", kStep));
+  return absl::EndsWith(name, absl::StrCat(".", kStepState));
 }
 
 absl::StatusOr<int64_t> StepsOf(const StoredTensor& stored) {
@@ -66,7 +64,7 @@ NamedTensors Optimizer::SlotState(const Part& part, size_t slot,
                        part.buffer->View(states[i], place));
   }
   if (traits_.counts_steps) {
-    state.emplace_back(absl::StrCat(place.name, ".", kStep),
+    state.emplace_back(absl::StrCat(place.name, ".", kStepState),
                        at::scalar_tensor(part.steps[place.id]));
   }
   return state;

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
+#include "core/checkpoint/folder/state_part.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/cuda/step_kernels.h"
 #include "parallel/optim/flat_buffer_list.h"
@@ -69,6 +70,7 @@ class ParameterUpdate {
   absl::StatusOr<NamedTensors> GatherState(Optimizer::GatherPart gather) const {
     return optimizer_.GatherState(gather);
   }
+  StatePart SharedState() const { return optimizer_.SharedState(); }
   absl::Status CheckState(const StoredTensors& state) const {
     return optimizer_.CheckState(state);
   }

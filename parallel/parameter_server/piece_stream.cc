@@ -58,8 +58,23 @@ StoredTensor PartOf(const StoredTensor& whole, const Piece& piece,
   return part;
 }
 
-JoiningSink::JoiningSink(const ServedLayout& layout, TensorSink* sink)
-    : sink_(sink) {
+StatePart SlicesOf(const NamedTensors& pieces, const ServedLayout& layout) {
+  const ServedTensors tensors(layout);
+  StatePart part;
+  for (const auto& [piece, values] : pieces) {
+    const NamedPiece its = Split(piece);
+    if (values.dim() == 0) {
+      if (its.begin == 0) part.tensors.emplace_back(its.name, values);
+      continue;
+    }
+    const ServedTensor& whole = tensors.Find(its.name);
+    part.tensors.emplace_back(its.name, values);
+    part.slices[its.name] = {whole.info.sizes, whole.strides, its.begin};
+  }
+  return part;
+}
+
+ServedTensors::ServedTensors(const ServedLayout& layout) {
   for (const auto* list : {&layout.trained, &layout.kept}) {
     for (const ServedTensor& each : *list) tensors_[each.info.name] = &each;
   }
@@ -68,19 +83,21 @@ JoiningSink::JoiningSink(const ServedLayout& layout, TensorSink* sink)
   }
 }
 
-// By its name in a checkpoint.
-const ServedTensor* JoiningSink::Find(const std::string& name) const {
+const ServedTensor& ServedTensors::Find(const std::string& name) const {
   const auto found = tensors_.find(IsOptimizerStateName(name)
                                        ? ParameterOf(OptimizerStateName(name))
                                        : name);
   CHECK(found != tensors_.end()) << name;
-  return found->second;
+  return *found->second;
 }
+
+JoiningSink::JoiningSink(const ServedLayout& layout, TensorSink* sink)
+    : tensors_(layout), sink_(sink) {}
 
 TensorInfo JoiningSink::WholeOf(const TensorInfo& piece) const {
   TensorInfo whole = piece;
   whole.name = Split(piece.name).name;
-  if (!piece.sizes.empty()) whole.sizes = Find(whole.name)->info.sizes;
+  if (!piece.sizes.empty()) whole.sizes = tensors_.Find(whole.name).info.sizes;
   return whole;
 }
 
@@ -132,7 +149,8 @@ absl::Status JoiningSink::HandOn(const TensorInfo& whole) {
         absl::StrCat(whole.name, " is not complete: of ", joined.numel(),
                      " elements, servers have the first ", filled_, " alone"));
   }
-  return sink_->Add(joined.as_strided(whole.sizes, Find(whole.name)->strides));
+  return sink_->Add(
+      joined.as_strided(whole.sizes, tensors_.Find(whole.name).strides));
 }
 
 }  // namespace tandem

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/base/named_tensors.h"
+#include "core/checkpoint/folder/state_part.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/checkpoint/tensor_stream.h"
 #include "parallel/parameter_server/served_layout.h"
@@ -26,14 +28,29 @@ std::string PieceName(const std::string& name, int64_t begin);
 StoredTensor PartOf(const StoredTensor& whole, const Piece& piece,
                     const ServedTensor& tensor);
 
+// Pieces, under PieceName, as a server saves them: each a slice of the tensor
+// that it is of. A number of no dimension comes with the first piece.
+StatePart SlicesOf(const NamedTensors& pieces, const ServedLayout& layout);
+
+// A layout's tensors by their names in a checkpoint; state of an optimizer has
+// its parameter's shape. The layout must outlive it.
+class ServedTensors {
+ public:
+  explicit ServedTensors(const ServedLayout& layout);
+  // Requires such a name.
+  const ServedTensor& Find(const std::string& name) const;
+
+ private:
+  std::map<std::string, const ServedTensor*> tensors_;
+};
+
 // Joins pieces, under PieceName and in the order in which `sink` wants the
 // tensors that they are of, and hands these on, one at a time. A piece is
 // [length]; a number of no dimension is a whole tensor. Both must outlive it.
 // Not thread-safe.
 class JoiningSink : public TensorSink {
  public:
-  // `layout` says what shapes tensors have; state of an optimizer has its
-  // parameter's.
+  // `layout` says what shapes tensors have.
   JoiningSink(const ServedLayout& layout, TensorSink* sink);
 
   bool ComesBefore(const TensorInfo& a, const TensorInfo& b) const override;
@@ -42,11 +59,10 @@ class JoiningSink : public TensorSink {
   absl::Status Add(const at::Tensor& values) override;
 
  private:
-  const ServedTensor* Find(const std::string& name) const;
   TensorInfo WholeOf(const TensorInfo& piece) const;
   absl::Status HandOn(const TensorInfo& whole);
 
-  std::map<std::string, const ServedTensor*> tensors_;
+  const ServedTensors tensors_;
   TensorSink* sink_;
   std::vector<TensorInfo> pieces_;
   size_t next_ = 0;

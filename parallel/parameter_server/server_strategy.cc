@@ -101,14 +101,23 @@ NamedTensors ServerStrategy::ModelPieces(const StateParts& parts) const {
   return pieces;
 }
 
+absl::StatusOr<NamedTensors> ServerStrategy::Pieces(
+    const StateParts& parts) const {
+  return CheckpointTensors(
+      ModelPieces(parts),
+      parts.optimizer ? server_->served().OptimizerPieces() : NamedTensors());
+}
+
+absl::StatusOr<StatePart> ServerStrategy::PartToSave() {
+  TANDEM_ASSIGN_OR_RETURN(const NamedTensors pieces,
+                          Pieces({true, true, true}));
+  return SlicesOf(pieces, setup_.layout);
+}
+
 absl::Status ServerStrategy::StreamState(const StateParts& parts,
                                          TensorSink& sink) {
   const auto stream = [&]() -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(
-        const NamedTensors pieces,
-        CheckpointTensors(ModelPieces(parts),
-                          parts.optimizer ? server_->served().OptimizerPieces()
-                                          : NamedTensors()));
+    TANDEM_ASSIGN_OR_RETURN(const NamedTensors pieces, Pieces(parts));
     JoiningSink joining(setup_.layout, &sink);
     return StreamToRank0(pieces, *setup_.servers, joining);
   };

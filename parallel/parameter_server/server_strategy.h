@@ -58,6 +58,10 @@ class ServerStrategy : public Strategy {
   NamedTensors Buffers() const override { return {}; }
   NamedTensors OptimizerState() const override { return {}; }
   absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
+  absl::StatusOr<StatePart> PartToSave() override;
+  Communicator* SavingGroup(Communicator* world) const override {
+    return setup_.servers.get();
+  }
   std::vector<std::pair<std::string, double>> Measurements() const override {
     return server_->Measurements();
   }
@@ -68,6 +72,7 @@ class ServerStrategy : public Strategy {
 
  private:
   // Under PieceName: this server's part of them.
+  absl::StatusOr<NamedTensors> Pieces(const StateParts& parts) const;
   NamedTensors ModelPieces(const StateParts& parts) const;
   NamedTensors KeptPieces(const StateParts& parts) const;
 

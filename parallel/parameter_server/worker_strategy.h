@@ -79,6 +79,11 @@ class WorkerStrategy : public Strategy {
   NamedTensors Buffers() const override { return replica_->Buffers(); }
   NamedTensors OptimizerState() const override { return {}; }
   absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
+  // Servers have it, and save.
+  absl::StatusOr<StatePart> PartToSave() override { return StatePart(); }
+  Communicator* SavingGroup(Communicator* world) const override {
+    return nullptr;
+  }
   absl::Status LoadModelState(const StoredTensors& state) override;
   absl::Status LoadOptimizerState(const StoredTensors& state) override;
   absl::Status CheckModelState(const StoredTensors& state) const override;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/checkpoint/checkpoint.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/optim/grouped_optimizer.h"
 #include "parallel/pipeline/microbatches.h"
@@ -99,6 +100,29 @@ absl::Status MeshStrategyImpl::StreamState(const StateParts& parts,
   const absl::Status status = stream();
   if (!status.ok()) Abort(status);
   return status;
+}
+
+absl::StatusOr<StatePart> MeshStrategyImpl::PartToSave() {
+  const absl::Status ended = Synchronize();
+  if (!ended.ok()) {
+    Abort(ended);
+    return ended;
+  }
+  StatePart part;
+  if (groups_.replica() == 0) {
+    TANDEM_ASSIGN_OR_RETURN(part.tensors,
+                            OwnState({true, true, true}, OptimizerState()));
+  }
+  for (const TrainedStage* stage : AllStages()) {
+    const StatePart shared = stage->SharedOptimizerState();
+    for (const auto& [name, tensor] : shared.tensors) {
+      part.tensors.emplace_back(CheckpointNameOfState(name), tensor);
+    }
+    for (const auto& [name, slice] : shared.slices) {
+      part.slices[CheckpointNameOfState(name)] = slice;
+    }
+  }
+  return part;
 }
 
 NamedTensors MeshStrategyImpl::Model() const {

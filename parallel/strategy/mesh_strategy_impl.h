@@ -75,6 +75,7 @@ class MeshStrategyImpl : public MeshStrategy {
   std::string DescribeGraph() const override;
   std::vector<std::pair<std::string, double>> Measurements() const override;
   absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
+  absl::StatusOr<StatePart> PartToSave() override;
   // bubble_report.h's, and how many microbatches' activations each device held
   // at most, beside the schedule's bound.
   absl::StatusOr<std::string> DescribeTimes() override;

@@ -10,10 +10,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
+#include "core/checkpoint/folder/state_part.h"
 #include "parallel/strategy/whole_state.h"
 
 namespace tandem {
 
+class Communicator;
 class StoredTensors;
 class TensorSink;
 
@@ -46,6 +48,16 @@ class TrainedState {
   // this returns. Collective.
   virtual absl::Status StreamState(const StateParts& parts,
                                    TensorSink& sink) = 0;
+
+  // What this rank writes of a checkpoint's folder: everything, with the
+  // optimizer's state, is some rank's part, and nothing is two ranks'. Of
+  // replicas the first one has what they have alike, each its own of what they
+  // share. Tensors alias the live ones until the next step. Not collective; but
+  // devices are waited for.
+  virtual absl::StatusOr<StatePart> PartToSave() = 0;
+  // The ranks that have such parts, in a group, of which this is one; null:
+  // others have. `world`: all ranks of the job.
+  virtual Communicator* SavingGroup(Communicator* world) const { return world; }
 
   // All of it at once, on rank 0, for models that are small enough; what other
   // ranks get means nothing. Tensors alias the live ones where rank 0 has them.

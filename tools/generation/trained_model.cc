@@ -11,6 +11,8 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/folder/step_folders.h"
+#include "core/checkpoint/folder/stored_folder.h"
 #include "core/files/regular_file.h"
 #include "core/files/user_path.h"
 #include "core/model/layer_list.h"
@@ -20,7 +22,6 @@
 #include "models/hugging_face/model_config.h"
 #include "models/hugging_face/state_names.h"
 #include "parallel/ddp/model_state.h"
-#include "tools/trainer/job/save_folder.h"
 
 namespace tandem {
 namespace {
@@ -87,9 +88,10 @@ absl::StatusOr<TrainedModel> MakePlaced(const TrainedModelOptions& options,
 }
 
 absl::StatusOr<TrainedModel> LoadCheckpoint(const TrainedModelOptions& options,
-                                            const std::string& file) {
+                                            const std::string& given) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string path, CheckpointAt(given));
   TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
-                          OpenCheckpoint(file));
+                          OpenCheckpointAt(path));
   TANDEM_ASSIGN_OR_RETURN(const Language language,
                           LanguageOf(options, checkpoint.progress));
   TANDEM_ASSIGN_OR_RETURN(TrainedModel model, MakePlaced(options, language));
@@ -144,9 +146,9 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(
         "Face's");
   }
   const std::string path = UserPath(options.checkpoint);
-  absl::StatusOr<TrainedModel> model =
-      IsModelFolder(path) ? LoadFolder(options, path)
-                          : LoadCheckpoint(options, CheckpointFile(path));
+  absl::StatusOr<TrainedModel> model = IsModelFolder(path)
+                                           ? LoadFolder(options, path)
+                                           : LoadCheckpoint(options, path);
   if (model.ok()) return model;
   return Annotate(model.status(),
                   absl::StrCat("--checkpoint=", options.checkpoint));

@@ -16,6 +16,8 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/folder/step_folders.h"
+#include "core/checkpoint/folder/stored_folder.h"
 #include "core/weights/load_plan.h"
 #include "core/weights/stored_weights.h"
 #include "models/hugging_face/state_names.h"
@@ -69,6 +71,12 @@ absl::StatusOr<std::vector<TensorInfo>> WholeModel(const NamedTensors& own,
   return infos;
 }
 
+// Weights, and from how many files they come, for a person.
+struct Source {
+  StoredTensors tensors;
+  std::string text;
+};
+
 StoredTensors WithoutOptimizer(const StoredWeights& weights) {
   if (!IsCheckpointMetadata(weights.metadata)) return weights.tensors;
   StoredTensors model;
@@ -76,6 +84,20 @@ StoredTensors WithoutOptimizer(const StoredWeights& weights) {
     if (!IsOptimizerStateName(each.info.name)) model.Add(each);
   }
   return model;
+}
+
+// A checkpoint's folder, or weights of any maker.
+absl::StatusOr<Source> OpenSource(const std::string& path) {
+  const auto checkpoint = CheckpointAt(path);
+  if (checkpoint.ok() && IsCheckpointFolder(*checkpoint)) {
+    TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint stored,
+                            OpenCheckpointAt(*checkpoint));
+    return Source{stored.model, "a checkpoint"};
+  }
+  TANDEM_ASSIGN_OR_RETURN(const StoredWeights weights, OpenWeights(path));
+  const size_t files = weights.files.size();
+  return Source{WithoutOptimizer(weights),
+                absl::StrCat(files, files == 1 ? " file" : " files")};
 }
 
 // What may be missing is its own replacement.
@@ -94,8 +116,7 @@ StoredTensors WithMissing(const LoadPlan& plan, const NamedTensors& own) {
 
 absl::StatusOr<std::string> Load(Job& job) {
   const TrainOptions& options = job.options;
-  TANDEM_ASSIGN_OR_RETURN(const StoredWeights weights,
-                          OpenWeights(options.init_from));
+  TANDEM_ASSIGN_OR_RETURN(const Source source, OpenSource(options.init_from));
   const NamedTensors own = OwnModel(*job.strategy);
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorInfo> model,
                           WholeModel(own, *job.world));
@@ -104,12 +125,11 @@ absl::StatusOr<std::string> Load(Job& job) {
                               : NameRules();
   TANDEM_ASSIGN_OR_RETURN(
       const LoadPlan plan,
-      PlanLoading(WithoutOptimizer(weights), model, rules,
+      PlanLoading(source.tensors, model, rules,
                   {options.allow_missing, options.allow_unexpected}));
   TANDEM_RETURN_IF_ERROR(job.strategy->LoadModelState(WithMissing(plan, own)));
-  std::string text = absl::StrCat(
-      "initial weights from ", options.init_from, " (", weights.files.size(),
-      weights.files.size() == 1 ? " file" : " files", "): ", Describe(plan));
+  std::string text = absl::StrCat("initial weights from ", options.init_from,
+                                  " (", source.text, "): ", Describe(plan));
   if (job.transformer.has_value() && !job.transformer->note.empty()) {
     absl::StrAppend(&text, "; ", job.transformer->note);
   }

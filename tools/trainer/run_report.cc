@@ -159,9 +159,12 @@ absl::Status RunReport::ShowEvaluation(int64_t epoch,
   return report_->ShowEvaluation(evaluation);
 }
 
-absl::Status RunReport::Summarise(const std::string& checkpoint) {
+absl::Status RunReport::Summarise(const std::string& checkpoint,
+                                  const SaveTimes& saves) {
   Strategy& strategy = *job_->strategy;
   summary_.checkpoint = checkpoint;
+  summary_.saves = saves.saves;
+  summary_.save_stall_ms = saves.stalled_ms;
   summary_.samples_per_s = meter_.total_samples_per_s();
   summary_.step_ms_median = meter_.median_step_ms();
   summary_.ranks = job_->world->size();

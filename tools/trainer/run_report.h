@@ -14,6 +14,7 @@
 #include "core/device/device_moment.h"
 #include "core/model/batch.h"
 #include "parallel/strategy/step_score.h"
+#include "tools/trainer/checkpoints/save_times.h"
 #include "tools/trainer/host_wait_meter.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/report/evaluation_report.h"
@@ -30,6 +31,9 @@ class RunReport {
   static absl::StatusOr<RunReport> Start(const Job& job, Report& report);
 
   void Say(const std::string& line) { report_->Say(line); }
+  void Say(const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) report_->Say(line);
+  }
   // What became of a step's graph, once; empty: it is not known yet.
   void SayGraph(const std::string& state);
 
@@ -59,7 +63,7 @@ class RunReport {
 
   absl::Status ShowEvaluation(int64_t epoch, EvaluationReport evaluation);
   // Collective. `checkpoint`: the last one; empty: there is none.
-  absl::Status Summarise(const std::string& checkpoint);
+  absl::Status Summarise(const std::string& checkpoint, const SaveTimes& saves);
 
   // Will there be a line of this step?
   bool IsShown(const Step& step) const;

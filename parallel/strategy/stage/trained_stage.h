@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
+#include "core/checkpoint/folder/state_part.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/comm/communicator.h"
 #include "core/model/parameter_traits.h"
@@ -110,6 +111,8 @@ class TrainedStage {
   // shared with other replicas too, on the first one; collective then.
   NamedTensors OptimizerState() const;
   absl::StatusOr<NamedTensors> GatherOptimizerState() const;
+  // This replica's slices of what is shared.
+  StatePart SharedOptimizerState() const;
   const ShardingChoice& sharding() const { return sharding_; }
   // Of `state`, the whole model's or part of it, what is this stage's.
   StoredTensors StateOf(const StoredTensors& state) const;

@@ -51,6 +51,12 @@ NamedTensors TrainedStage::ToSave(NamedTensors state) const {
   return without_copies;
 }
 
+StatePart TrainedStage::SharedOptimizerState() const {
+  StatePart shared = update_->SharedState();
+  shared.tensors = ToSave(std::move(shared.tensors));
+  return shared;
+}
+
 absl::Status TrainedStage::CheckState(const StoredTensors& state) const {
   if (!outer_.has_value()) return update_->CheckState(state);
   TANDEM_RETURN_IF_ERROR(outer_->CheckState(state));

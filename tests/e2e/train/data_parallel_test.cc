@@ -91,8 +91,7 @@ TEST(DataParallelJobTest, GoesOnFromACheckpointOfEither) {
   const std::string folder = NewFolder("data_parallel");
   RunJobForEvents(
       Joined(Joined(job, layout), {"--save_dir=" + folder, "--save_every=4"}));
-  const std::string resume =
-      "--resume=" + folder + "/step-000000004.safetensors";
+  const std::string resume = "--resume=" + folder + "/step-000000004";
   const Events again = RunJobForEvents(Joined(Joined(job, layout), {resume}));
   EXPECT_EQ(Fingerprint(again), Fingerprint(straight));
   const Events alone = RunJobForEvents(Joined(job, {resume}));

@@ -56,8 +56,7 @@ TEST(Fp16Test, TheScaleGoesOnFromACheckpointInAnyLayout) {
   for (const int stop : {2, 11}) {
     Flags flags = {"--growth_interval=3",
                    "--resume=" + folder + "/step-0000000" +
-                       (stop < 10 ? "0" : "") + std::to_string(stop) +
-                       ".safetensors"};
+                       (stop < 10 ? "0" : "") + std::to_string(stop)};
     const Events resumed = RunJobForEvents(Fp16Job(flags));
     EXPECT_EQ(Fingerprint(resumed), Fingerprint(straight));
     const Events all = EventsOf(straight, "step");

@@ -99,7 +99,7 @@ TEST(InitFromTest, AJobThatBeganSoIsResumedWithTheSameModel) {
   const Flags job = WithText(Job(Given("gpt2_tied"), {"--max_steps=4"}));
   const Events straight =
       RunJobForEvents(Joined(job, {"--save_dir=" + saved, "--save_every=2"}));
-  const Flags resumed = {"--resume=" + saved + "/step-000000002.safetensors"};
+  const Flags resumed = {"--resume=" + saved + "/step-000000002"};
   EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, resumed))),
             Fingerprint(straight));
   const ProgramResult other = RunProgram(
@@ -109,11 +109,31 @@ TEST(InitFromTest, AJobThatBeganSoIsResumedWithTheSameModel) {
   EXPECT_THAT(other.err, HasSubstr("with another configuration"));
 }
 
+// Of ranks that each wrote a part.
+TEST(InitFromTest, ACheckpointBecomesOneFileOfAnyModel) {
+  const std::string saved = NewFolder("parts");
+  const Flags job = SmallJob(
+      {"--max_steps=2", "--nproc_per_node=2", "--pipe=2", "--microbatches=2"});
+  const Events events =
+      RunJobForEvents(Joined(job, {"--save_dir=" + saved}));
+  const std::string file = NewFolder("one") + "/model.safetensors";
+  const ProgramResult exported = RunProgram(
+      kExport, {"--checkpoint=" + saved, "--output=" + file});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_THAT(RunProgram(kInspect, {file}).out,
+              HasSubstr(Fingerprint(events)));
+  for (const std::string& from : {file, saved}) {
+    const Events scored =
+        RunJobForEvents(SmallJob({"--eval_only", "--init_from=" + from}));
+    EXPECT_EQ(Fingerprint(scored), Fingerprint(events)) << from;
+  }
+}
+
 TEST(InitFromTest, AFileIsOfTheModelThatIsNamed) {
   const std::string saved = NewFolder("file");
   const Flags small = SmallJob({"--max_steps=2", "--save_dir=" + saved});
   RunJobForEvents(small);
-  const std::string file = saved + "/latest.safetensors";
+  const std::string file = saved;
   RunJobForEvents(SmallJob({"--init_from=" + file, "--max_steps=1"}));
   const ProgramResult other =
       RunProgram(kTrain, SmallJob({"--model=mlp_deep", "--init_from=" + file}));

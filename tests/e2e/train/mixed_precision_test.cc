@@ -79,7 +79,7 @@ TEST(MixedPrecisionTest, ACheckpointHoldsFp32AndResumesInEitherPrecision) {
   const Flags job = SmallJob({"--save_dir=" + folder, "--optimizer=adamw",
                               "--dtype=bf16", "--max_steps=3"});
   RunJobForEvents(job);
-  const std::string checkpoint = folder + "/step-000000003.safetensors";
+  const std::string checkpoint = folder + "/step-000000003";
   const ProgramResult shown = RunProgram(kInspect, {checkpoint});
   EXPECT_THAT(shown.out, HasSubstr("F32"));
   EXPECT_THAT(shown.out, ::testing::Not(HasSubstr("BF16")));

@@ -69,7 +69,7 @@ TEST(ParameterServerTrainTest, GoesOnFromACheckpointAlsoElsewhere) {
   saving.push_back("--save_every=3");
   EXPECT_EQ(Fingerprint(RunJobForEvents(Served(4, 2, saving))), straight);
   Flags resuming = more;
-  resuming.push_back("--resume=" + folder + "/step-000000003.safetensors");
+  resuming.push_back("--resume=" + folder + "/step-000000003");
   EXPECT_EQ(Fingerprint(RunJobForEvents(Served(4, 2, resuming))), straight);
   EXPECT_EQ(Fingerprint(RunJobForEvents(Served(3, 1, resuming))), straight);
   EXPECT_EQ(Fingerprint(RunJobForEvents(Replicated(2, resuming))), straight);
@@ -87,7 +87,7 @@ TEST(ParameterServerTrainTest, ADdpCheckpointGoesOnOnServers) {
   const std::string straight =
       Fingerprint(RunJobForEvents(Replicated(2, saving)));
   Flags resuming = more;
-  resuming.push_back("--resume=" + folder + "/step-000000005.safetensors");
+  resuming.push_back("--resume=" + folder + "/step-000000005");
   EXPECT_EQ(Fingerprint(RunJobForEvents(Served(3, 1, resuming))), straight);
 }
 

@@ -37,9 +37,8 @@ TEST_P(PipelineResumeTest, ACheckpointGoesOnAnywhere) {
     const std::string folder = NewFolder("moved");
     RunJobForEvents(Joined(Joined(job, on(from)),
                            {"--save_dir=" + folder, "--save_every=3"}));
-    const Events events = RunJobForEvents(
-        Joined(Joined(job, on(to)),
-               {"--resume=" + folder + "/step-000000003.safetensors"}));
+    const Events events = RunJobForEvents(Joined(
+        Joined(job, on(to)), {"--resume=" + folder + "/step-000000003"}));
     EXPECT_EQ(EventsOf(events, "step").front()["step"], 4);
     EXPECT_EQ(Fingerprint(events), straight);
     std::cout << "cell: " << model << ", " << optimizer << ", from "

@@ -1,7 +1,6 @@
 // What a user can get wrong: one clear line, an exit code, nothing left behind.
 
 #include <dirent.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
@@ -56,12 +55,6 @@ std::string FileWith(const std::string& name, const std::string& contents) {
   const std::string path = NewFolder("file") + "/" + name;
   std::ofstream(path) << contents;
   return path;
-}
-
-std::string FolderWith(const std::string& name) {
-  const std::string folder = NewFolder("folder");
-  mkdir((folder + "/" + name).c_str(), 0755);
-  return folder;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -149,10 +142,13 @@ INSTANTIATE_TEST_SUITE_P(
                 {"--gradient_accumulation_steps=17: a rank has 16 samples of "
                  "--batch_size=32"},
                 2},
-        Refusal{"FolderInTheLatestCheckpointsPlace",
-                {"--save_dir=" + FolderWith("latest.safetensors")},
-                {"--save_dir=", "latest.safetensors",
-                 "it is there, and neither a link nor a file"},
+        Refusal{"KeepEveryWithoutKeepLast",
+                {"--keep_every=5"},
+                {"--keep_every=5", "without --keep_last"},
+                2},
+        Refusal{"AutoWithoutAFolder",
+                {"--resume=auto", "--save_dir="},
+                {"--resume=auto", "--save_dir is empty"},
                 2},
         Refusal{"UnknownBackend",
                 {"--backend=carrier_pigeon", "--nproc_per_node=2"},
@@ -203,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(FullDiskTest, LeavesTheLastCheckpointAndNoHalfOne) {
   const std::string folder = NewFolder("full");
   RunJobForEvents(SmallJob({"--max_steps=1", "--save_dir=" + folder}));
-  ASSERT_EQ(FilesIn(folder), 2);  // the checkpoint, and "latest"
+  ASSERT_EQ(FilesIn(folder), 1);
   std::string command = "ulimit -f 64; trap '' XFSZ; exec tools/train";
   for (const std::string& flag : SmallJob(
            {"--max_steps=2", "--resume=" + folder, "--save_dir=" + folder})) {
@@ -218,9 +214,8 @@ TEST(FullDiskTest, LeavesTheLastCheckpointAndNoHalfOne) {
   EXPECT_EQ(result.exit_code, 1) << result.err;
   EXPECT_THAT(result.err, HasSubstr(folder));
   EXPECT_THAT(result.err, HasSubstr("File too large"));
-  EXPECT_EQ(FilesIn(folder), 2);
-  const ProgramResult latest =
-      RunProgram(kInspect, {folder + "/latest.safetensors"});
+  EXPECT_EQ(FilesIn(folder), 1);
+  const ProgramResult latest = RunProgram(kInspect, {folder});
   EXPECT_EQ(latest.exit_code, 0) << latest.err;
 }
 

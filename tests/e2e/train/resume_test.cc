@@ -32,8 +32,7 @@ TEST_P(ResumeTest, EndsWithTheSameBits) {
     first.push_back("--save_every=" + std::string(stop));
     RunJobForEvents(first);
     Flags second = job;
-    second.push_back("--resume=" + folder + "/step-00000000" + stop +
-                     ".safetensors");
+    second.push_back("--resume=" + folder + "/step-00000000" + stop);
     ProgramResult program;
     const Events events = RunJobForEvents(second, &program);
     EXPECT_THAT(program.out, HasSubstr("at step " + std::string(stop)));
@@ -74,8 +73,7 @@ TEST(ResumeFolderTest, GoesOnFromTheLatestOfAFolder) {
       SmallJob({"--max_steps=5", "--resume=" + folder, "--save_dir=" + folder}),
       &program);
   EXPECT_EQ(EventsOf(events, "step").front()["step"], 4);
-  const ProgramResult latest =
-      RunProgram(kInspect, {folder + "/latest.safetensors"});
+  const ProgramResult latest = RunProgram(kInspect, {folder});
   EXPECT_THAT(latest.out, HasSubstr(Fingerprint(events)));
 }
 

@@ -152,7 +152,7 @@ TEST(OtherSettingsTest, AnotherCheckpointIsRefused) {
     ranks.push_back(std::make_unique<Program>(
         kTrain,
         SmallJob({"--world_size=2", "--timeout=60", url, "--rank=" + rank,
-                  "--resume=latest.safetensors"}),
+                  "--resume=."}),
         options));
   }
   for (const auto& rank : ranks) {

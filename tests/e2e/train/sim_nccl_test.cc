@@ -99,8 +99,8 @@ TEST_P(StoppedOnSimNcclTest, CtrlCAndResumeEndWithTheSameBits) {
   const ProgramResult result = program.Wait();
   EXPECT_EQ(result.exit_code, 128 + SIGINT) << result.err;
   EXPECT_TRUE(program.LivingProcesses().empty());
-  const Events resumed = RunJobForEvents(
-      StoppedJob(GetParam(), {"--resume=" + folder + "/latest.safetensors"}));
+  const Events resumed =
+      RunJobForEvents(StoppedJob(GetParam(), {"--resume=" + folder}));
   EXPECT_LT(EventsOf(resumed, "step").size(),
             EventsOf(straight, "step").size());
   EXPECT_EQ(Fingerprint(resumed), Fingerprint(straight));

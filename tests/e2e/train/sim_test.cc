@@ -228,7 +228,7 @@ TEST(SimTest, ACheckpointOfTwoDevicesGoesOnOnTheCpu) {
     const Flags on_two = {"--device=sim", "--devices_per_rank=2"};
     const Events straight = RunJobForEvents(Joined(
         Joined(job, on_two), {"--save_dir=" + folder, "--save_every=4"}));
-    const Flags resume = {"--resume=" + folder + "/step-000000004.safetensors"};
+    const Flags resume = {"--resume=" + folder + "/step-000000004"};
     const Events on_cpu = RunJobForEvents(Joined(job, resume));
     EXPECT_EQ(EventsOf(on_cpu, "step").front()["step"], 5);
     EXPECT_EQ(Fingerprint(on_cpu), Fingerprint(straight));

@@ -32,8 +32,7 @@ TEST_P(StopTest, CtrlCStopsTheWholeJob) {
   EXPECT_EQ(result.exit_code, 128 + SIGINT) << result.err;
   EXPECT_THAT(result.err, HasSubstr("SIGINT"));
   EXPECT_TRUE(program.LivingProcesses().empty());
-  const ProgramResult latest =
-      RunProgram(kInspect, {folder + "/latest.safetensors"});
+  const ProgramResult latest = RunProgram(kInspect, {folder});
   EXPECT_EQ(latest.exit_code, 0) << latest.err;
 }
 

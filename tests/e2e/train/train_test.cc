@@ -71,7 +71,7 @@ TEST(TrainTest, FashionMnistOnOneRank) {
   // stderr is no terminal: no bar, no escape sequences.
   EXPECT_THAT(program.err, Not(HasSubstr("\x1b")));
 
-  const std::string checkpoint = folder + "/step-000000060.safetensors";
+  const std::string checkpoint = folder + "/step-000000060";
   EXPECT_THAT(program.out, HasSubstr(checkpoint));
   const ProgramResult inspected = RunProgram(kInspect, {checkpoint});
   EXPECT_EQ(inspected.exit_code, 0) << inspected.err;

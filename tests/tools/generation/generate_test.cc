@@ -140,18 +140,20 @@ TEST_F(GenerateTest, CheckpointsThatDoNotFitAreRefused) {
 }
 
 TEST_F(GenerateTest, ADamagedCheckpointIsRefused) {
-  const std::string file = Folder("damaged");
-  ASSERT_EQ(RunShell(absl::StrCat("cp ", Folder("gpt_tiny"),
-                                  "/latest.safetensors ", file))
-                .exit_code,
-            0);
+  const std::string folder = Folder("damaged");
+  ASSERT_EQ(
+      RunShell(absl::StrCat("cp -r ", Folder("gpt_tiny"), "/step-* ", folder))
+          .exit_code,
+      0);
+  const std::string file = folder + "/rank-00000.safetensors";
   std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
   bytes.seekp(-1000, std::ios::end);
   bytes.put('\x55');
   bytes.seekp(100000);
   bytes.put('\x55');
   bytes.close();
-  EXPECT_THAT(Error("--prompt=A --checkpoint=" + file), HasSubstr("checksum"));
+  EXPECT_THAT(Error("--prompt=A --checkpoint=" + folder),
+              HasSubstr("checksum"));
 }
 
 }  // namespace

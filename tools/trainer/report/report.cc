@@ -143,6 +143,10 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
   for (const auto& [name, value] : summary.measurements) {
     Say(absl::StrFormat("  %s %.0f", name, value));
   }
+  if (summary.saves > 0) {
+    Say(absl::StrFormat("  saving             %d times, %.1f ms in all",
+                        summary.saves, summary.save_stall_ms));
+  }
   if (!summary.checkpoint.empty()) {
     Say(absl::StrFormat("  checkpoint         %s", summary.checkpoint));
     Say("what to try next");
@@ -172,6 +176,8 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
        {"device_memory", memory},
        {"host_waits", summary.host_waits ? Json(*summary.host_waits) : Json()},
        {"startup_ms", summary.startup_ms},
+       {"saves", summary.saves},
+       {"save_stall_ms", summary.save_stall_ms},
        {"weights_sha256", summary.weights_sha256},
        {"measurements", measurements}});
   return metrics_->Write(event);

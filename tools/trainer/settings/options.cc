@@ -156,12 +156,7 @@ absl::Status CheckTogether(const TrainOptions& options) {
         "a device");
   }
   TANDEM_RETURN_IF_ERROR(CheckInitialWeights(options));
-  if (options.save_every > 0 && options.save_dir.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--save_every=", options.save_every,
-        " was given, but --save_dir is empty: name a folder for checkpoints"));
-  }
-  return absl::OkStatus();
+  return CheckSaving(options);
 }
 
 }  // namespace

@@ -79,6 +79,7 @@ absl::Status CheckBackend(const TrainOptions& options);
 // Whether --eval_only has weights, and --allow_missing and --allow_unexpected
 // have a use.
 absl::Status CheckInitialWeights(const TrainOptions& options);
+absl::Status CheckSaving(const TrainOptions& options);
 
 // --checkpoint_layers and --checkpoint_every.
 SelectiveCheckpointing SelectiveOf(const TrainOptions& options);

@@ -67,6 +67,13 @@ absl::Status Path::Read(const char*, const std::string& given,
   return absl::OkStatus();
 }
 
+absl::Status PathOrAuto::Read(const char* name, const std::string& given,
+                              std::string* field) {
+  if (given != "auto") return Path::Read(name, given, field);
+  *field = given;
+  return absl::OkStatus();
+}
+
 template <typename T>
 absl::Status List<T>::Read(const char* name, const std::string& given,
                            Field* field) {

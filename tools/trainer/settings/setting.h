@@ -63,6 +63,12 @@ struct Path : Word {
                            std::string* field);
 };
 
+// Or the word "auto".
+struct PathOrAuto : Word {
+  static absl::Status Read(const char* name, const std::string& given,
+                           std::string* field);
+};
+
 // Several, with commas between; empty: none.
 template <typename T>
 struct List {

@@ -1,0 +1,36 @@
+// Host copy of a state part: what is written behind while training goes on
+// (CheckFreq's snapshot; the staging of PyTorch's async_save).
+
+#ifndef TANDEM_CORE_CHECKPOINT_FOLDER_HOST_COPY_H_
+#define TANDEM_CORE_CHECKPOINT_FOLDER_HOST_COPY_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/checkpoint/folder/state_part.h"
+
+namespace tandem {
+
+// Keeps its memory from one copy to the next: as much as the part has, in the
+// host's memory. Not thread-safe.
+class HostCopy {
+ public:
+  // Copies every tensor; devices have done when this returns. What the copy
+  // before has given is overwritten. ResourceExhausted where there is no
+  // memory.
+  absl::StatusOr<StatePart> Take(const StatePart& part);
+
+  // Of what it keeps.
+  uint64_t bytes() const;
+
+ private:
+  std::map<std::string, at::Tensor> buffers_;  // by the tensor's name
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_CHECKPOINT_FOLDER_HOST_COPY_H_

@@ -1,0 +1,52 @@
+// Checkpoints of a job, a folder a step: step-000000042, step-000000084, ...
+// Which is the newest, which are kept, what killed jobs left.
+
+#ifndef TANDEM_CORE_CHECKPOINT_FOLDER_STEP_FOLDERS_H_
+#define TANDEM_CORE_CHECKPOINT_FOLDER_STEP_FOLDERS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace tandem {
+
+// "step-000000042".
+std::string StepFolderName(int64_t step);
+
+struct StepFolder {
+  int64_t step = 0;
+  std::string path;
+};
+
+// Those of `folder` that are complete, the newest (of the highest step) first.
+// One that is being written, or was when its job was killed, has another name.
+std::vector<StepFolder> CompleteCheckpoints(const std::string& folder);
+
+// The checkpoint that a user means by `path`: itself, or the newest of a folder
+// of checkpoints. NotFound for a folder without any, saying what is there.
+absl::StatusOr<std::string> CheckpointAt(const std::string& path);
+
+struct Retention {
+  int64_t keep_last = 0;   // so many of the newest; 0: all
+  int64_t keep_every = 0;  // and those of steps that it divides; 0: no others
+};
+
+// The complete checkpoints of `all`, the newest first, that are not to be kept;
+// never that of `newest`, which was written last.
+std::vector<StepFolder> ToBeRemoved(const std::vector<StepFolder>& all,
+                                    const Retention& retention, int64_t newest);
+
+// Removes those, the oldest first.
+absl::Status RemoveOld(const std::string& folder, const Retention& retention,
+                       int64_t newest);
+
+// Removes what killed jobs left in `folder` of checkpoints that they were
+// writing or removing; their names.
+std::vector<std::string> RemoveIncompleteCheckpoints(const std::string& folder);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_CHECKPOINT_FOLDER_STEP_FOLDERS_H_

@@ -1,0 +1,183 @@
+#include "core/checkpoint/folder/stored_folder.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
+
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/checkpoint/safetensors.h"
+#include "core/files/regular_file.h"
+
+namespace tandem {
+namespace {
+
+constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 30;
+
+std::string ManifestPath(const std::string& folder) {
+  return absl::StrCat(folder, "/", kManifestFile);
+}
+
+// Files of a folder that were opened so far. Not thread-safe.
+class OpenFolder {
+ public:
+  OpenFolder(std::string path, Manifest manifest)
+      : path_(std::move(path)),
+        manifest_(std::move(manifest)),
+        readers_(manifest_.files.size()) {}
+
+  const Manifest& manifest() const { return manifest_; }
+  absl::Status Verify(const ManifestTensor& tensor);
+  absl::StatusOr<at::Tensor> Read(const ManifestTensor& tensor);
+
+ private:
+  struct Found {
+    SafetensorsReader* reader;
+    const SafetensorsEntry* entry;
+  };
+
+  std::string PathOf(size_t file) const {
+    return absl::StrCat(path_, "/", manifest_.files[file].name);
+  }
+  absl::Status Damaged(size_t file, const ManifestTensor& tensor,
+                       absl::string_view why) const;
+  absl::StatusOr<SafetensorsReader*> Open(size_t file,
+                                          const ManifestTensor& tensor);
+  absl::StatusOr<Found> Find(const ManifestTensor& tensor,
+                             const ManifestPiece& piece);
+
+  const std::string path_;
+  const Manifest manifest_;
+  std::vector<std::unique_ptr<SafetensorsReader>> readers_;  // null: not yet
+};
+
+absl::Status OpenFolder::Damaged(size_t file, const ManifestTensor& tensor,
+                                 absl::string_view why) const {
+  return absl::DataLossError(absl::StrCat(PathOf(file), " is damaged: ", why,
+                                          " (wanted for tensor ",
+                                          tensor.info.name, ")"));
+}
+
+// What a file is, before any value in it is looked at.
+absl::StatusOr<SafetensorsReader*> OpenFolder::Open(
+    size_t file, const ManifestTensor& tensor) {
+  if (readers_[file] != nullptr) return readers_[file].get();
+  const ManifestFile& written = manifest_.files[file];
+  const std::string path = PathOf(file);
+  std::error_code error;
+  const uint64_t bytes = std::filesystem::file_size(path, error);
+  if (!error && bytes != written.bytes) {
+    return Damaged(
+        file, tensor,
+        absl::StrCat("it has ", bytes, " bytes, written were ", written.bytes));
+  }
+  auto reader = SafetensorsReader::Open(path);
+  if (absl::IsNotFound(reader.status())) {
+    return Damaged(file, tensor, "it is not there");
+  }
+  if (absl::IsInvalidArgument(reader.status()) ||
+      absl::IsDataLoss(reader.status())) {
+    return Damaged(file, tensor, reader.status().message());
+  }
+  TANDEM_RETURN_IF_ERROR(reader.status());
+  readers_[file] = *std::move(reader);
+  return readers_[file].get();
+}
+
+absl::StatusOr<OpenFolder::Found> OpenFolder::Find(const ManifestTensor& tensor,
+                                                   const ManifestPiece& piece) {
+  TANDEM_ASSIGN_OR_RETURN(SafetensorsReader* const reader,
+                          Open(piece.file, tensor));
+  const SafetensorsEntry* const entry = reader->Find(tensor.info.name);
+  const uint64_t bytes = static_cast<uint64_t>(piece.end - piece.begin) *
+                         c10::elementSize(tensor.info.dtype);
+  if (entry == nullptr || entry->dtype != tensor.info.dtype ||
+      entry->bytes() != bytes ||
+      reader->StatedChecksum(*entry) != piece.crc32) {
+    return Damaged(piece.file, tensor,
+                   "it holds other values than were written there: is it "
+                   "another checkpoint's, or another rank's?");
+  }
+  if (reader->StatedChecksum() != manifest_.files[piece.file].crc32) {
+    return Damaged(piece.file, tensor, "it is not the file that was written");
+  }
+  return Found{reader, entry};
+}
+
+absl::Status OpenFolder::Verify(const ManifestTensor& tensor) {
+  for (const ManifestPiece& piece : tensor.pieces) {
+    TANDEM_ASSIGN_OR_RETURN(const Found found, Find(tensor, piece));
+    TANDEM_RETURN_IF_ERROR(found.reader->Verify(*found.entry));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<at::Tensor> OpenFolder::Read(const ManifestTensor& tensor) {
+  const std::vector<int64_t>& sizes = tensor.info.sizes;
+  at::Tensor joined;  // of several pieces, in the order of memory
+  for (const ManifestPiece& piece : tensor.pieces) {
+    TANDEM_ASSIGN_OR_RETURN(const Found found, Find(tensor, piece));
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor values,
+                            found.reader->Read(*found.entry));
+    if (tensor.pieces.size() == 1) {
+      joined = values.view({-1});
+      break;
+    }
+    TANDEM_RETURN_IF_ERROR(CatchTorch(
+        [&] {
+          if (!joined.defined()) {
+            joined =
+                at::empty({c10::multiply_integers(sizes)}, values.options());
+          }
+          joined.narrow(0, piece.begin, piece.end - piece.begin)
+              .copy_(values.view({-1}));
+        },
+        tensor.info.name));
+  }
+  return CatchTorchOr([&] { return joined.as_strided(sizes, tensor.strides); },
+                      tensor.info.name);
+}
+
+}  // namespace
+
+bool IsCheckpointFolder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(ManifestPath(path), error);
+}
+
+absl::StatusOr<Manifest> ReadManifest(const std::string& folder) {
+  const std::string path = ManifestPath(folder);
+  TANDEM_ASSIGN_OR_RETURN(const std::string text,
+                          ReadShortFile(path, kMaxManifestBytes));
+  auto manifest = ParseManifest(text);
+  if (manifest.ok()) return manifest;
+  return absl::Status(manifest.status().code(),
+                      absl::StrCat(path, " is no usable manifest: ",
+                                   manifest.status().message()));
+}
+
+absl::StatusOr<StoredCheckpoint> OpenCheckpointAt(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return OpenCheckpoint(path);
+  TANDEM_ASSIGN_OR_RETURN(Manifest manifest, ReadManifest(path));
+  const auto folder = std::make_shared<OpenFolder>(path, std::move(manifest));
+  StoredCheckpoint checkpoint;
+  TANDEM_ASSIGN_OR_RETURN(
+      checkpoint.progress,
+      ProgressOfCheckpoint(path, folder->manifest().metadata));
+  for (const ManifestTensor& tensor : folder->manifest().tensors) {
+    AddStored({tensor.info, [folder, &tensor] { return folder->Read(tensor); },
+               [folder, &tensor] { return folder->Verify(tensor); }},
+              &checkpoint);
+  }
+  return checkpoint;
+}
+
+}  // namespace tandem

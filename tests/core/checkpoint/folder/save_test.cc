@@ -1,0 +1,312 @@
+#include "core/checkpoint/folder/save.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <c10/core/MemoryFormat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/fingerprint.h"
+#include "core/checkpoint/folder/manifest.h"
+#include "core/checkpoint/folder/shard.h"
+#include "core/checkpoint/folder/stored_folder.h"
+#include "core/instrument/fault_point.h"
+#include "core/store/gather.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a whole job has. `salt` makes other values of the same shapes.
+NamedTensors WholeState(double salt) {
+  const at::Tensor shared = at::arange(salt, salt + 84)
+                                .view({7, 3, 2, 2})
+                                .contiguous(at::MemoryFormat::ChannelsLast);
+  return {{"conv.weight", shared.neg()},
+          {"fc.weight", at::arange(salt, salt + 35).view({5, 7})},
+          {"nothing", at::empty({0, 3})},
+          {"bn.num_batches_tracked", at::scalar_tensor(salt, at::kLong)},
+          {"optimizer.conv.weight.exp_avg", shared},
+          {"optimizer.nothing.exp_avg", at::empty({0, 3})},
+          {"optimizer.conv.weight.step", at::scalar_tensor(3.)}};
+}
+
+constexpr char kShared[] = "optimizer.conv.weight.exp_avg";
+
+// Tensors in turn, the shared one in pieces of 17 elements and what is left.
+std::vector<StatePart> Deal(const NamedTensors& whole, int ranks) {
+  std::vector<StatePart> parts(static_cast<size_t>(ranks));
+  size_t next = 0;
+  for (const auto& [name, tensor] : whole) {
+    if (name != kShared) {
+      parts[next++ % parts.size()].tensors.emplace_back(name, tensor);
+      continue;
+    }
+    const at::Tensor flat =
+        tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
+    int64_t begin = 0;
+    for (size_t rank = 0; rank < parts.size(); ++rank) {
+      const int64_t end = rank + 1 == parts.size()
+                              ? flat.numel()
+                              : std::min<int64_t>(begin + 17, flat.numel());
+      if (begin == end) continue;
+      parts[rank].tensors.emplace_back(name,
+                                       flat.narrow(0, begin, end - begin));
+      parts[rank].slices[name] = {tensor.sizes().vec(), tensor.strides().vec(),
+                                  begin};
+      begin = end;
+    }
+  }
+  return parts;
+}
+
+SafetensorsMetadata Metadata() {
+  TrainingProgress progress;
+  progress.step = 12;
+  progress.model = "mlp_small";
+  return CheckpointMetadata(progress);
+}
+
+// Each rank's result.
+std::vector<absl::Status> Save(const std::string& path,
+                               const std::vector<StatePart>& parts) {
+  const StorePtr store = NewHashStore(std::chrono::minutes(1));
+  std::vector<absl::Status> results(parts.size());
+  std::vector<std::thread> ranks;
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    ranks.emplace_back([&, rank] {
+      int round = 0;
+      FolderSave save;
+      save.path = path;
+      save.rank = static_cast<int>(rank);
+      save.mesh = {{"data", static_cast<int64_t>(parts.size())}, {"pipe", 1}};
+      save.metadata = Metadata();
+      save.gather = [&](const std::string& mine)
+          -> absl::StatusOr<std::vector<std::string>> {
+        TANDEM_ASSIGN_OR_RETURN(
+            const GatheredTexts all,
+            GatherAtStore(
+                *store, absl::StrCat(path, ++round), static_cast<int>(rank),
+                static_cast<int>(parts.size()), mine, std::chrono::minutes(1)));
+        std::vector<std::string> texts;
+        for (const auto& each : all) texts.push_back(each.value_or(""));
+        return texts;
+      };
+      results[rank] = SaveFolder(save, parts[rank]);
+    });
+  }
+  for (std::thread& each : ranks) each.join();
+  return results;
+}
+
+std::string NewPath(const std::string& name) {
+  const std::string folder = testing::TempDir() + "/" + name;
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return folder + "/step-000000012";
+}
+
+// What a job is told before anything changes, or all that it gets.
+absl::StatusOr<NamedTensors> Load(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint stored,
+                          OpenCheckpointAt(path));
+  NamedTensors tensors;
+  for (const StoredTensors* kind : {&stored.model, &stored.optimizer}) {
+    for (const StoredTensor& each : *kind) {
+      TANDEM_RETURN_IF_ERROR(Verify(each));
+      TANDEM_ASSIGN_OR_RETURN(const at::Tensor values, each.read());
+      const bool is_model = kind == &stored.model;
+      tensors.emplace_back(
+          absl::StrCat(is_model ? "" : "optimizer.", each.info.name), values);
+    }
+  }
+  return tensors;
+}
+
+TEST(SaveFolderTest, AnyNumberOfRanksSavesTheSameState) {
+  const NamedTensors whole = WholeState(2);
+  for (const int ranks : {1, 2, 3, 7, 11}) {
+    const std::string path = NewPath(absl::StrCat("ranks", ranks));
+    for (const absl::Status& each : Save(path, Deal(whole, ranks))) {
+      ASSERT_TRUE(each.ok()) << each;
+    }
+    const auto loaded = Load(path);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_EQ(WeightsSha256(*loaded), WeightsSha256(whole)) << ranks;
+    EXPECT_EQ(OpenCheckpointAt(path)->progress.step, 12);
+    EXPECT_EQ(ReadManifest(path)->mesh.at("data"), ranks);
+    EXPECT_FALSE(fs::exists(path + ".incomplete"));
+    // A rank without any tensor writes no file.
+    const auto files = static_cast<size_t>(
+        std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+    EXPECT_EQ(files, ReadManifest(path)->files.size() + 1);
+  }
+}
+
+TEST(SaveFolderTest, ASecondSaveOfAStepReplacesTheFirst) {
+  const std::string path = NewPath("again");
+  ASSERT_TRUE(Save(path, Deal(WholeState(1), 2))[0].ok());
+  ASSERT_TRUE(Save(path, Deal(WholeState(5), 1))[0].ok());
+  EXPECT_EQ(WeightsSha256(*Load(path)), WeightsSha256(WholeState(5)));
+  EXPECT_FALSE(fs::exists(path + ".incomplete"));
+}
+
+// At each point of a save, on either rank: all are told, and the checkpoint
+// that was there stays.
+TEST(SaveFolderTest, AFailureAnywhereLeavesWhatWasThere) {
+  const std::string path = NewPath("failures");
+  ASSERT_TRUE(Save(path, Deal(WholeState(1), 2))[0].ok());
+  for (const char* point : {"write_tensor:1", "before_commit",
+                            "checkpoint_manifest", "folder_rename"}) {
+    Fault fault;
+    fault.point = point;
+    ArmFaults({fault});
+    for (const absl::Status& each : Save(path, Deal(WholeState(5), 2))) {
+      EXPECT_EQ(each.code(), absl::StatusCode::kInternal) << point;
+      EXPECT_TRUE(absl::StrContains(each.message(), point)) << each;
+    }
+    ArmFaults({});
+    EXPECT_EQ(WeightsSha256(*Load(path)), WeightsSha256(WholeState(1)));
+    EXPECT_FALSE(fs::exists(path + ".incomplete")) << point;
+  }
+}
+
+TEST(SaveFolderTest, StateThatIsNotWholeIsRefusedByName) {
+  const std::string path = NewPath("holes");
+  std::vector<StatePart> parts = Deal(WholeState(1), 3);
+  for (StatePart& part : parts) {
+    if (part.slices.at(kShared).begin != 17) continue;
+    part.tensors.erase(
+        std::find_if(part.tensors.begin(), part.tensors.end(),
+                     [](const auto& each) { return each.first == kShared; }));
+  }
+  const std::vector<absl::Status> hole = Save(path, parts);
+  EXPECT_TRUE(absl::StrContains(hole[2].message(), kShared)) << hole[2];
+  parts = Deal(WholeState(1), 2);
+  parts[1].tensors.emplace_back("fc.weight", at::arange(35.).view({5, 7}));
+  parts[0].tensors.emplace_back("fc.weight", at::arange(35.).view({5, 7}));
+  for (const absl::Status& each : Save(path, parts)) {
+    EXPECT_TRUE(absl::StrContains(each.message(), "fc.weight")) << each;
+  }
+  EXPECT_FALSE(fs::exists(path));
+}
+
+std::string ContentsOf(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void Write(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// A checkpoint of three ranks, and one of other values beside it.
+class DamagedFolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = NewPath("damaged");
+    other_ = NewPath("other");
+    ASSERT_TRUE(Save(path_, Deal(WholeState(1), 3))[0].ok());
+    ASSERT_TRUE(Save(other_, Deal(WholeState(9), 3))[0].ok());
+    for (const auto& entry : fs::directory_iterator(path_)) {
+      names_.push_back(entry.path().filename());
+    }
+    std::sort(names_.begin(), names_.end());
+    ASSERT_EQ(names_.size(), 4u);
+    for (const std::string& name : names_) {
+      whole_.push_back(ContentsOf(path_ + "/" + name));
+    }
+  }
+
+  // Refused, with the file and a tensor of it named, or the same state.
+  bool IsSeen(size_t file, const std::string& what) {
+    const auto loaded = Load(path_);
+    if (loaded.ok()) {
+      EXPECT_EQ(WeightsSha256(*loaded), WeightsSha256(WholeState(1))) << what;
+      return false;
+    }
+    const std::string message(loaded.status().message());
+    EXPECT_TRUE(absl::StrContains(message, path_ + "/" + names_[file]))
+        << what << ": " << message;
+    bool names_tensor = names_[file] == kManifestFile;
+    for (const auto& each : WholeState(1)) {
+      names_tensor = names_tensor || absl::StrContains(message, each.first);
+    }
+    EXPECT_TRUE(names_tensor) << what << ": " << message;
+    return true;
+  }
+
+  bool IsSeenWith(size_t file, const std::string& bytes,
+                  const std::string& what) {
+    const std::string path = path_ + "/" + names_[file];
+    Write(path, bytes);
+    const bool seen = IsSeen(file, absl::StrCat(what, " in ", path));
+    Write(path, whole_[file]);
+    return seen;
+  }
+
+  std::string path_;
+  std::string other_;
+  std::vector<std::string> names_;
+  std::vector<std::string> whole_;  // contents, by name
+};
+
+TEST_F(DamagedFolderTest, FiveHundredAccidentsAreSeen) {
+  std::mt19937 random(3);
+  int seen = 0;
+  for (int i = 0; i < 500; ++i) {
+    const size_t file = random() % names_.size();
+    const std::string& whole = whole_[file];
+    const size_t at = random() % whole.size();
+    std::string bytes = whole;
+    switch (i % 5) {
+      case 0:
+      case 1:
+        bytes[at] = static_cast<char>(bytes[at] ^ (1 << (random() % 8)));
+        break;
+      case 2:
+        bytes.resize(at);
+        break;
+      case 3:
+        bytes.insert(at, 1, 'x');
+        break;
+      default:
+        std::fill(bytes.begin() + static_cast<int64_t>(at), bytes.end(), '\0');
+    }
+    if (bytes == whole) bytes.pop_back();
+    seen += IsSeenWith(file, bytes, absl::StrCat("accident ", i));
+  }
+  EXPECT_EQ(seen, 500);
+  std::cout << "cells: " << seen << " accidents\n";
+}
+
+TEST_F(DamagedFolderTest, ExchangedAndMissingFilesAreSeen) {
+  for (size_t a = 0; a < names_.size(); ++a) {
+    EXPECT_TRUE(IsSeenWith(a, ContentsOf(other_ + "/" + names_[a]),
+                           "another checkpoint's file"));
+    for (size_t b = a + 1; b < names_.size(); ++b) {
+      EXPECT_TRUE(IsSeenWith(a, whole_[b], "another rank's file"));
+    }
+    fs::remove(path_ + "/" + names_[a]);
+    EXPECT_FALSE(Load(path_).ok());
+    Write(path_ + "/" + names_[a], whole_[a]);
+  }
+  EXPECT_TRUE(Load(path_).ok());
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,110 @@
+#include "core/checkpoint/folder/step_folders.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+std::string NewFolder(const std::string& name) {
+  const std::string folder = testing::TempDir() + "/" + name;
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return folder;
+}
+
+void AddCheckpoint(const std::string& folder, const std::string& name) {
+  fs::create_directories(folder + "/" + name);
+  std::ofstream(folder + "/" + name + "/manifest.json") << "{}";
+}
+
+std::vector<int64_t> StepsOf(const std::vector<StepFolder>& folders) {
+  std::vector<int64_t> steps;
+  for (const StepFolder& each : folders) steps.push_back(each.step);
+  return steps;
+}
+
+TEST(StepFoldersTest, CompleteOnesComeFromTheNewestOn) {
+  const std::string folder = NewFolder("complete");
+  for (const char* name :
+       {"step-000000009", "step-1234567890", "step-000000010",
+        "step-000000011.incomplete", "step-12", "step-00000001x", "notes"}) {
+    AddCheckpoint(folder, name);
+  }
+  std::ofstream(folder + "/step-000000099") << "a file";
+  EXPECT_EQ(StepFolderName(9), "step-000000009");
+  EXPECT_THAT(StepsOf(CompleteCheckpoints(folder)),
+              ElementsAre(1234567890, 10, 9));
+  EXPECT_EQ(*CheckpointAt(folder), folder + "/step-1234567890");
+  EXPECT_THAT(CompleteCheckpoints(folder + "/absent"), IsEmpty());
+}
+
+TEST(StepFoldersTest, APathMayNameACheckpointItself) {
+  const std::string folder = NewFolder("itself");
+  AddCheckpoint(folder, "mine");
+  std::ofstream(folder + "/old.safetensors") << "x";
+  EXPECT_EQ(*CheckpointAt(folder + "/mine"), folder + "/mine");
+  EXPECT_EQ(*CheckpointAt(folder + "/old.safetensors"),
+            folder + "/old.safetensors");
+  EXPECT_EQ(*CheckpointAt(folder + "/absent"), folder + "/absent");
+  EXPECT_THAT(std::string(CheckpointAt(folder).status().message()),
+              HasSubstr(folder + " is no checkpoint and holds none"));
+  std::ofstream(folder + "/latest.safetensors") << "x";
+  EXPECT_EQ(*CheckpointAt(folder), folder + "/latest.safetensors");
+}
+
+TEST(StepFoldersTest, RetentionKeepsTheLastAndEveryKth) {
+  std::vector<StepFolder> all;
+  for (int64_t step = 100; step > 0; step -= 10) all.push_back({step, ""});
+  const auto removed = [&](Retention retention, int64_t newest) {
+    return StepsOf(ToBeRemoved(all, retention, newest));
+  };
+  EXPECT_THAT(removed({0, 0}, 100), IsEmpty());
+  EXPECT_THAT(removed({0, 50}, 100), IsEmpty());
+  EXPECT_THAT(removed({7, 0}, 100), ElementsAre(30, 20, 10));
+  EXPECT_THAT(removed({3, 40}, 100), ElementsAre(70, 60, 50, 30, 20, 10));
+  EXPECT_THAT(removed({20, 0}, 100), IsEmpty());
+  // One that was written after others of higher steps stays.
+  EXPECT_THAT(removed({8, 0}, 10), ElementsAre(20));
+}
+
+TEST(StepFoldersTest, OldOnesGoAndNothingElse) {
+  const std::string folder = NewFolder("retention");
+  for (int64_t step = 1; step <= 6; ++step) {
+    AddCheckpoint(folder, StepFolderName(step));
+  }
+  AddCheckpoint(folder, "notes");
+  ASSERT_TRUE(RemoveOld(folder, {2, 3}, 6).ok());
+  EXPECT_THAT(StepsOf(CompleteCheckpoints(folder)), ElementsAre(6, 5, 3));
+  EXPECT_TRUE(fs::exists(folder + "/notes"));
+}
+
+TEST(StepFoldersTest, WhatKilledJobsLeftGoes) {
+  const std::string folder = NewFolder("left");
+  for (const char* name :
+       {"step-000000003", "step-000000004.incomplete",
+        "step-000000005.incomplete.old", "notes.incomplete"}) {
+    AddCheckpoint(folder, name);
+  }
+  EXPECT_THAT(RemoveIncompleteCheckpoints(folder),
+              UnorderedElementsAre("step-000000004.incomplete",
+                                   "step-000000005.incomplete.old"));
+  EXPECT_TRUE(fs::exists(folder + "/step-000000003"));
+  EXPECT_TRUE(fs::exists(folder + "/notes.incomplete"));
+  EXPECT_THAT(RemoveIncompleteCheckpoints(folder), IsEmpty());
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,132 @@
+#include "tools/trainer/checkpoints/saver.h"
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/folder/step_folders.h"
+#include "parallel/strategy/strategy.h"
+#include "tools/trainer/checkpoints/job_progress.h"
+
+namespace tandem {
+namespace {
+
+double MillisecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+std::map<std::string, int64_t> DegreesOf(const Mesh& mesh) {
+  std::map<std::string, int64_t> degrees;
+  for (const MeshAxis& axis : mesh.axes()) degrees[axis.name] = axis.degree;
+  return degrees;
+}
+
+std::chrono::milliseconds TimeoutOf(const TrainOptions& options) {
+  return std::chrono::milliseconds(
+      static_cast<int64_t>(options.timeout * 1000));
+}
+
+}  // namespace
+
+Saver::Saver(const Job& job, int64_t step)
+    : job_(&job),
+      group_(job.strategy->SavingGroup(job.world.get())),
+      saved_step_(step) {
+  if (group_ != nullptr && job.options.async_save) {
+    gather_.emplace(*group_, "checkpoint", TimeoutOf(job.options));
+  }
+}
+
+Saver::~Saver() {
+  if (gather_.has_value()) gather_->Stop();
+  if (writing_.valid()) writing_.wait();
+}
+
+FolderSave Saver::Describe(const TrainPosition& position, Communicator& group) {
+  FolderSave save;
+  save.path =
+      absl::StrCat(job_->options.save_dir, "/", StepFolderName(position.step));
+  save.rank = group.rank();
+  save.mesh = DegreesOf(job_->mesh);
+  save.metadata = CheckpointMetadata(ProgressOf(*job_, position));
+  if (gather_.has_value()) {
+    save.gather = [this](const std::string& mine) {
+      return gather_->Gather(mine);
+    };
+  } else if (group.size() > 1) {
+    save.gather = [&group](const std::string& mine) {
+      return group.AllGatherString(mine, [] { return "saving a checkpoint"; });
+    };
+  }
+  return save;
+}
+
+absl::Status Saver::Write(const FolderSave& save, const StatePart& part) const {
+  TANDEM_RETURN_IF_ERROR(Annotate(SaveFolder(save, part), save.path));
+  if (save.rank != 0) return absl::OkStatus();
+  const TrainOptions& options = job_->options;
+  return RemoveOld(options.save_dir, {options.keep_last, options.keep_every},
+                   saved_step_);
+}
+
+absl::Status Saver::WriteBehind(const FolderSave& save, const StatePart& part) {
+  TANDEM_ASSIGN_OR_RETURN(StatePart copy, copy_.Take(part));
+  gather_->BeginRound();
+  writing_path_ = save.path;
+  writing_ = std::async(
+      std::launch::async,
+      [this, save, copy = std::move(copy)] { return Write(save, copy); });
+  return absl::OkStatus();
+}
+
+absl::Status Saver::WriteNow(const FolderSave& save, const StatePart& part) {
+  TANDEM_RETURN_IF_ERROR(Write(save, part));
+  path_ = save.path;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> Saver::Save(
+    const TrainPosition& position) {
+  std::vector<std::string> lines;
+  if (job_->options.save_dir.empty() || saved_step_ == position.step) {
+    return lines;
+  }
+  TANDEM_ASSIGN_OR_RETURN(lines, Finish());
+  const Clock::time_point start = Clock::now();
+  TANDEM_RETURN_IF_ERROR(job_->strategy->Synchronise());
+  TANDEM_ASSIGN_OR_RETURN(const StatePart part, job_->strategy->PartToSave());
+  saved_step_ = position.step;
+  if (group_ == nullptr) return lines;
+  const FolderSave save = Describe(position, *group_);
+  TANDEM_RETURN_IF_ERROR(gather_.has_value() ? WriteBehind(save, part)
+                                             : WriteNow(save, part));
+  const double stalled_ms = MillisecondsSince(start);
+  ++times_.saves;
+  times_.stalled_ms += stalled_ms;
+  if (gather_.has_value()) {
+    lines.push_back(absl::StrFormat(
+        "saving %s behind: the loop stood still for %.1f ms, to copy %.1f MiB",
+        save.path, stalled_ms, static_cast<double>(copy_.bytes()) / (1 << 20)));
+  }
+  return lines;
+}
+
+absl::StatusOr<std::vector<std::string>> Saver::Finish() {
+  if (!writing_.valid()) return std::vector<std::string>();
+  const Clock::time_point start = Clock::now();
+  TANDEM_RETURN_IF_ERROR(writing_.get());
+  path_ = writing_path_;
+  const double waited_ms = MillisecondsSince(start);
+  times_.stalled_ms += waited_ms;
+  return std::vector<std::string>{absl::StrFormat(
+      "saved %s; the loop waited for it for %.1f ms", path_, waited_ms)};
+}
+
+}  // namespace tandem
