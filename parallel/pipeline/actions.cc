@@ -9,6 +9,7 @@
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
 #include "core/device/placement.h"
+#include "core/flight/purpose.h"
 #include "core/instrument/fault_point.h"
 #include "core/model/batch_inputs.h"
 #include "parallel/pipeline/device_step.h"
@@ -22,6 +23,17 @@ namespace {
 bool IsAligned(const at::Tensor& tensor) {
   constexpr uintptr_t kLine = 64;
   return reinterpret_cast<uintptr_t>(tensor.data_ptr()) % kLine == 0;
+}
+
+FlightRecorder::Id NoteFlight(const Action& action) {
+  FlightPurpose purpose;
+  purpose.stage = action.stage;
+  purpose.microbatch = action.microbatch;
+  const FlightPurposeScope scope(purpose);
+  FlightOperation operation;
+  operation.kind = FlightKind::kAction;
+  operation.name = NameOf(action.kind);
+  return FlightRecorder::OfProcess().Schedule(/*group=*/nullptr, operation);
 }
 
 }  // namespace
@@ -242,9 +254,11 @@ absl::Status PipelineExecutor::DeviceStep::RunAction(const Action& action,
                                                      ActionMoments& time) {
   time.action = action;
   time.came = Now();
+  flight_ = NoteFlight(action);
   // What throws here must end the others' waits, too.
   const absl::Status done = CatchTorch([&] { return Compute(action, time); });
   local_.progress.Ends();
+  if (done.ok()) FlightRecorder::OfProcess().Complete(flight_);
   time.ended = Now();
   return done.ok() ? done : Annotate(done, executor_.Describe(action));
 }

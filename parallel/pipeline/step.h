@@ -24,6 +24,9 @@
 
 namespace tandem {
 
+// "forward", "backward of the input". Text that is never freed.
+const char* NameOf(ActionKind kind);
+
 // What runs: a training step, or a forward-only pass.
 struct PipelineExecutor::Step {
   const std::vector<Batch>* microbatches = nullptr;

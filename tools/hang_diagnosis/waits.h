@@ -1,0 +1,29 @@
+// Waits of ranks for others: the edges of a wait-for graph, and what it says.
+
+#ifndef TANDEM_TOOLS_HANG_DIAGNOSIS_WAITS_H_
+#define TANDEM_TOOLS_HANG_DIAGNOSIS_WAITS_H_
+
+#include <set>
+#include <vector>
+
+#include "core/flight/dump.h"
+#include "tools/hang_diagnosis/history.h"
+
+namespace tandem {
+
+struct RankWait {
+  int rank;
+  const FlightEntry* entry;
+  std::vector<int> missing;  // who had not come to it when it was dumped
+};
+
+// Of every operation that a thread waited for when its rank was dumped, and to
+// which other ranks had not come. By rank, then in the order of their start.
+std::vector<RankWait> WaitsOf(const JobHistory& history);
+
+// Those that are waited for and wait for nobody.
+std::set<int> CausesOf(const std::vector<RankWait>& waits);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_HANG_DIAGNOSIS_WAITS_H_
