@@ -14,9 +14,6 @@ namespace {
 
 using Fault = Verdict::Fault;
 
-// How far apart ranks may have the same operation and have swapped it.
-constexpr int64_t kNear = 8;
-
 struct Mismatch {
   std::string group;  // id
   std::vector<Camp> camps;
@@ -75,15 +72,13 @@ std::optional<Mismatch> FirstMismatch(const JobHistory& history) {
   return first;
 }
 
-// Has the rank something like the entry shortly before or after it?
-bool HasNear(const GroupHistory& group, int rank, const FlightEntry& entry) {
+// Has the rank the like of it as another collective of the group?
+bool HasElsewhere(const GroupHistory& group, int rank,
+                  const FlightEntry& entry) {
   const auto& all = group.collectives.at(rank);
-  const auto end = all.upper_bound(entry.sequence + kNear);
-  return std::any_of(all.lower_bound(entry.sequence - kNear), end,
-                     [&](const auto& each) {
-                       return each.first != entry.sequence &&
-                              AreAlike(*each.second, entry);
-                     });
+  return std::any_of(all.begin(), all.end(), [&](const auto& each) {
+    return each.first != entry.sequence && AreAlike(*each.second, entry);
+  });
 }
 
 Fault FaultOf(const GroupHistory& group, const Camp& right, const Camp& wrong) {
@@ -93,8 +88,7 @@ Fault FaultOf(const GroupHistory& group, const Camp& right, const Camp& wrong) {
                              (expected.what != given.what ||
                               expected.index != given.index);
   if (expected.operation != given.operation || expected.peer != given.peer ||
-      other_purpose || HasNear(group, wrong.ranks.front(), expected) ||
-      HasNear(group, right.ranks.front(), given)) {
+      other_purpose || HasElsewhere(group, right.ranks.front(), given)) {
     return Fault::kOtherOrder;
   }
   return Fault::kOtherShape;

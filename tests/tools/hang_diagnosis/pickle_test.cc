@@ -30,7 +30,7 @@ TEST(PickledTest, NestsListsAndDicts) {
   EXPECT_EQ(Pickled(Json::array()), "\x80\x02](e.");
   EXPECT_EQ(Pickled(Json::object()), "\x80\x02}(u.");
   EXPECT_EQ(Pickled({{"a", Json::array({1, nullptr})}}),
-            Bytes("\x80\x02}(X\x01\0\0\0a](J\x01\0\0\0Neu.", 20));
+            Bytes("\x80\x02}(X\x01\0\0\0a](J\x01\0\0\0Neu.", 21));
 }
 
 }  // namespace
