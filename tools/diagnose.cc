@@ -1,5 +1,7 @@
 // Says from the flight dumps of a job that hung which rank is at fault. --help.
 
+#include "tools/hang_diagnosis/diagnose.h"
+
 #include <iostream>
 #include <string>
 #include <vector>
@@ -12,28 +14,30 @@
 #include "core/files/atomic_file.h"
 #include "core/files/user_path.h"
 #include "core/program/command_line.h"
-#include "tools/hang_diagnosis/diagnose.h"
 #include "tools/hang_diagnosis/pickle.h"
 #include "tools/hang_diagnosis/pytorch_form.h"
 #include "tools/hang_diagnosis/read_dumps.h"
 #include "tools/hang_diagnosis/report.h"
 
-ABSL_FLAG(std::string, pytorch_dir, "",
-          "Folder, which exists, to write the dumps to in the form of PyTorch's "
-          "flight recorder (pickles named rank_N), for torchfrtrace.");
+ABSL_FLAG(
+    std::string, pytorch_dir, "",
+    "Folder, which exists, to write the dumps to in the form of PyTorch's "
+    "flight recorder (pickles named rank_N), for torchfrtrace.");
 
 namespace tandem {
 namespace {
 
 constexpr char kUsage[] =
-    "Says which rank of a job that hung is at fault, who waits for it, in which "
+    "Says which rank of a job that hung is at fault, who waits for it, in "
+    "which "
     "operation\nand since when, from the dumps that the ranks have left.\n"
     "\n"
     "  diagnose FOLDER\n"
     "  diagnose FOLDER --pytorch_dir=frtrace\n"
     "  kill -USR2 PID    has a rank, or all ranks of a launcher, write a dump\n"
     "\n"
-    "The exit code is 0 when the dumps show no hang, 1 when a rank is at fault, "
+    "The exit code is 0 when the dumps show no hang, 1 when a rank is at "
+    "fault, "
     "2 when\nthe folder has no dumps or a flag is wrong.";
 
 constexpr int kAtFault = 1;

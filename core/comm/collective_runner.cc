@@ -38,33 +38,26 @@ std::vector<int> AllOf(int size) {
   return ranks;
 }
 
-}  // namespace
-
 // When a call has ended, and how.
-struct CollectiveRunner::Ending {
+struct Ending {
   std::atomic<Clock::rep> time{0};
-  Flights flights;
+  CallFlights flights;
 
   void Tell(bool succeeded) {
     NoteEnd(time);
-    if (succeeded) Note(flights, &FlightRecorder::Complete);
+    if (succeeded) flights.Complete();
   }
 };
 
-void CollectiveRunner::Note(const Flights& flights,
-                            void (FlightRecorder::*note)(FlightRecorder::Id)) {
-  for (const FlightRecorder::Id each : flights) {
-    (FlightRecorder::OfProcess().*note)(each);
-  }
-}
-
-absl::Status CollectiveRunner::NoteEndOnCompletion(
-    const WorkPtr& work, const std::shared_ptr<Ending>& ending) {
+// Has `ending` told by the thread that completes the work. Unimplemented where
+// the backend has no futures.
+absl::Status NoteEndOnCompletion(const c10::intrusive_ptr<c10d::Work>& work,
+                                 const std::shared_ptr<Ending>& ending) {
   if (auto* const notifier = dynamic_cast<NotifiesCompletion*>(work.get())) {
     // Of a work that nobody waits for, what runs it may outlive it.
     const c10::weak_intrusive_ptr<c10d::Work> weak(work);
     notifier->OnCompletion([ending, weak] {
-      const WorkPtr alive = weak.lock();
+      const auto alive = weak.lock();
       ending->Tell(alive != nullptr && alive->isSuccess());
     });
     return absl::OkStatus();
@@ -77,6 +70,8 @@ absl::Status CollectiveRunner::NoteEndOnCompletion(
         /*uses_future=*/false);
   });
 }
+
+}  // namespace
 
 CollectiveRunner::CollectiveRunner(GroupMember member,
                                    const CommunicatorOptions& options)
@@ -105,8 +100,8 @@ void CollectiveRunner::ShareFate() {
 absl::Status CollectiveRunner::Connect(const std::string& key) {
   const std::vector<int> ranks = member_.NamesOf(AllOf(member_.size));
   flight_group_ = std::make_shared<FlightGroup>(
-      member_.name,
-      absl::StrCat(key, " of {", absl::StrJoin(ranks, ", "), "}"), ranks);
+      member_.name, absl::StrCat(key, " of {", absl::StrJoin(ranks, ", "), "}"),
+      ranks);
   TANDEM_ASSIGN_OR_RETURN(process_group_,
                           ConnectGroup(member_, options_, job_watch_.get()));
   if (job_watch_ == nullptr) return absl::OkStatus();
@@ -139,10 +134,10 @@ absl::StatusOr<PendingCollective> CollectiveRunner::Start(
     const FlightOperation& operation, const CollectivePurpose& purpose,
     Place place, Issue issue) {
   Call call{operation.name, ++sequence_, purpose,
-            std::exchange(announced_, Flights())};
+            std::exchange(announced_, CallFlights())};
   // What a graph replays is not seen here.
   if (call.flights.empty() && place != Place::kGraph) {
-    call.flights.push_back(FlightRecorder::OfProcess().Schedule(
+    call.flights.Add(FlightRecorder::OfProcess().Schedule(
         flight_group_, operation, sequence_));
   }
   return StartCall(std::move(call), place, issue);
@@ -153,8 +148,7 @@ absl::StatusOr<PendingCollective> CollectiveRunner::StartMessage(
     const CollectivePurpose& purpose, Place place, Issue issue) {
   Call call{what, 0, purpose, {}};
   for (const FlightOperation& each : messages) {
-    call.flights.push_back(
-        FlightRecorder::OfProcess().Schedule(flight_group_, each));
+    call.flights.Add(FlightRecorder::OfProcess().Schedule(flight_group_, each));
   }
   return StartCall(std::move(call), place, issue);
 }
@@ -172,7 +166,7 @@ absl::StatusOr<PendingCollective> CollectiveRunner::StartCall(Call call,
     return issue();
   });
   if (!issued.ok()) return Broke(issued.status(), call);
-  Note(call.flights, &FlightRecorder::Start);
+  call.flights.Start();
   WorkPtr work = *std::move(issued);
   const auto ending = std::make_shared<Ending>();
   ending->flights = call.flights;
@@ -199,13 +193,13 @@ absl::StatusOr<PendingCollective> CollectiveRunner::StartCall(Call call,
 absl::Status CollectiveRunner::WaitFor(const Call& call, c10d::Work& work,
                                        StragglerWatch* watch) {
   const JobWatch::Waiting waiting(job_watch_.get());
-  Note(call.flights, &FlightRecorder::Await);
+  call.flights.Await();
   const absl::Status status =
       watch != nullptr && call.sequence > 0
           ? watch->Wait(work, call.sequence, [&] { return call.What(); })
           : CatchTorch([&] { work.wait(); });
   if (!status.ok()) return Broke(status, FirstNotDone(call));
-  Note(call.flights, &FlightRecorder::Complete);
+  call.flights.Complete();
   return status;
 }
 

@@ -15,13 +15,13 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "core/backend/communicator_options.h"
+#include "core/comm/call_flights.h"
 #include "core/comm/pending_collective.h"
 #include "core/flight/recorder.h"
 #include "core/health/group_member.h"
@@ -90,34 +90,23 @@ class CollectiveRunner {
   void Abort(const absl::Status& reason);
 
  private:
-  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-  // Entries of the process's flight recorder.
-  using Flights = absl::InlinedVector<FlightRecorder::Id, 2>;
-
   // One that was started.
   struct Call {
     std::string operation;
     int64_t sequence;  // 0: a message
     CollectivePurpose purpose;
-    Flights flights;
+    CallFlights flights;
 
     std::string What() const;  // "all-reduce #3 (bucket 1 of step 4)"
   };
-  struct Ending;
 
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   struct StreamCall {
     Call call;
     WorkPtr work;
   };
 
   absl::Status broken() const;
-
-  static void Note(const Flights& flights,
-                   void (FlightRecorder::*note)(FlightRecorder::Id));
-  // Has `ending` told by the thread that completes the work. Unimplemented
-  // where the backend has no futures.
-  static absl::Status NoteEndOnCompletion(
-      const WorkPtr& work, const std::shared_ptr<Ending>& ending);
 
   absl::StatusOr<PendingCollective> StartCall(Call call, Place place,
                                               Issue issue);
@@ -145,7 +134,7 @@ class CollectiveRunner {
   int watched_as_ = 0;
   std::atomic<bool> job_failed_{false};
   int64_t sequence_ = 0;                      // collectives so far
-  Flights announced_;                         // what Agree has let pass
+  CallFlights announced_;                     // what Agree has let pass
   std::atomic<bool> tells_end_{true};         // do works have futures?
   std::unique_ptr<WorkThread> stream_works_;  // in the order of their start
   absl::Mutex breaking_;  // held while a failure is looked into

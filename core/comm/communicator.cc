@@ -136,9 +136,9 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
   TANDEM_RETURN_IF_ERROR(CheckTensor(*this, "broadcast", tensor));
   TANDEM_RETURN_IF_ERROR(CheckRoot(*this, "broadcast", root));
   const FlightOperation operation = FlightOf("broadcast", tensor, root);
-  TANDEM_RETURN_IF_ERROR(Agree(
-      runner_.get(), absl::StrCat("broadcast from rank ", NameOf(root)),
-      operation, tensor, purpose));
+  TANDEM_RETURN_IF_ERROR(
+      Agree(runner_.get(), absl::StrCat("broadcast from rank ", NameOf(root)),
+            operation, tensor, purpose));
   if (size_ == 1 || tensor.numel() == 0) return absl::OkStatus();
   const at::Tensor given = ForBackend(*this, tensor);
   TensorList tensors = {BytesOf(given)};

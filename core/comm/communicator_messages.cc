@@ -69,9 +69,8 @@ std::string TextOf(const Communicator& group, const RankMessage& message) {
 }
 
 FlightOperation FlightOfMessage(const RankMessage& message) {
-  FlightOperation operation =
-      FlightOf(message.sends ? "send" : "receive", message.tensor,
-               message.peer);
+  FlightOperation operation = FlightOf(message.sends ? "send" : "receive",
+                                       message.tensor, message.peer);
   operation.kind = message.sends ? FlightKind::kSend : FlightKind::kReceive;
   operation.tag = message.tag;
   return operation;
@@ -112,8 +111,8 @@ absl::StatusOr<PendingCollective> Communicator::StartMessages(
     const std::vector<at::Tensor> bytes = {BytesOf(given)};
     TANDEM_ASSIGN_OR_RETURN(
         PendingCollective started,
-        runner_->StartMessage(TextOf(*this, each), {FlightOfMessage(each)}, purpose,
-                              Place::kHost,
+        runner_->StartMessage(TextOf(*this, each), {FlightOfMessage(each)},
+                              purpose, Place::kHost,
                               [&] { return Issue(*this, each, bytes); }));
     pending.push_back(
         each.sends ? std::move(started)

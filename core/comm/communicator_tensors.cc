@@ -65,8 +65,7 @@ PendingCollective WithCopyBack(PendingCollective pending,
   });
 }
 
-FlightOperation FlightOf(const char* name, const at::Tensor& tensor,
-                         int peer) {
+FlightOperation FlightOf(const char* name, const at::Tensor& tensor, int peer) {
   FlightOperation operation;
   operation.name = name;
   operation.peer = peer;

@@ -1,4 +1,5 @@
-// What becomes of a group of ranks when something fails: here, and on the others.
+// What becomes of a group of ranks when something fails: here, and on the
+// others.
 
 #include <glog/logging.h>
 
@@ -29,11 +30,10 @@ absl::Status CollectiveRunner::Broke(const absl::Status& status,
   // At once: a launcher may end this process when another rank has ended.
   DumpFlightOfFailure(
       timed_out ? FlightTrigger::kTimeout : FlightTrigger::kFailed,
-      absl::StrCat(what, " of group \"", member_.name, "\": ",
-                   status.message()));
+      absl::StrCat(what, " of group \"", member_.name,
+                   "\": ", status.message()));
   const Failures failures = TellFailure(
-      member_, what, timed_out || job_failed_,
-      Patience(options_.timeout),
+      member_, what, timed_out || job_failed_, Patience(options_.timeout),
       [&] { BreakConnections(std::string(status.message())); });
   const std::string head =
       absl::StrCat(what, " of group \"", member_.name, "\" on ",
@@ -66,19 +66,17 @@ absl::Status CollectiveRunner::Agree(const std::string& what,
     absl::StrAppend(&all, " of ", DescribeTensor(tensor), " on ",
                     c10::DeviceTypeName(tensor.device().type(), true));
   }
-  const Call call{what,
-                  sequence_ + 1,
-                  purpose,
-                  {FlightRecorder::OfProcess().Schedule(
-                      flight_group_, operation, sequence_ + 1)}};
-  Note(call.flights, &FlightRecorder::Await);
+  Call call{what, sequence_ + 1, purpose, {}};
+  call.flights.Add(FlightRecorder::OfProcess().Schedule(
+      flight_group_, operation, call.sequence));
+  call.flights.Await();
   const absl::Status status = check_->Compare(all, purpose ? purpose() : "");
   if (status.ok()) {
     // Without elements there is nothing to start.
     if (!tensor.defined() || tensor.numel() > 0) {
       announced_ = call.flights;
     } else {
-      Note(call.flights, &FlightRecorder::Complete);
+      call.flights.Complete();
     }
     return status;
   }

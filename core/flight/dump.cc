@@ -21,8 +21,8 @@ constexpr std::array<const char*, 4> kKinds = {"collective", "send", "receive",
                                                "action"};
 constexpr std::array<const char*, 3> kStates = {"scheduled", "started",
                                                 "completed"};
-constexpr std::array<const char*, 5> kTriggers = {
-    "timeout", "failed", "gave up", "signal", "died"};
+constexpr std::array<const char*, 5> kTriggers = {"timeout", "failed",
+                                                  "gave up", "signal", "died"};
 
 template <typename Enum, size_t n>
 const char* NameOf(Enum value, const std::array<const char*, n>& names) {

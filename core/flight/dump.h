@@ -59,7 +59,7 @@ struct FlightEntry {
 
 struct FlightGroupFacts {
   std::string name;  // as messages call it
-  std::string id;    // tells groups of one name apart: the same on all its ranks
+  std::string id;  // tells groups of one name apart: the same on all its ranks
   std::vector<int> ranks;  // their numbers in the job
   int64_t scheduled = 0;   // collectives so far
 };

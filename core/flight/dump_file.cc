@@ -43,8 +43,8 @@ absl::Status MakePrivateFolder(const std::string& folder) {
     return absl::OkStatus();
   }
   return absl::PermissionDeniedError(absl::StrCat(
-      "folder ", folder, " cannot be made, or is not this user's own: ",
-      strerror(errno)));
+      "folder ", folder,
+      " cannot be made, or is not this user's own: ", strerror(errno)));
 }
 
 absl::Status MakeFolder(const FlightJob& job) {
@@ -52,9 +52,8 @@ absl::Status MakeFolder(const FlightJob& job) {
   std::error_code error;
   std::filesystem::create_directories(job.folder, error);
   if (!error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("folder ", job.folder,
-                                             " cannot be made: ",
-                                             error.message()));
+  return absl::UnavailableError(absl::StrCat(
+      "folder ", job.folder, " cannot be made: ", error.message()));
 }
 
 std::string HostName() {
@@ -89,12 +88,12 @@ void Log(FlightTrigger trigger, const absl::StatusOr<std::string>& written,
   const auto severity =
       trigger == FlightTrigger::kGaveUp ? google::INFO : google::ERROR;
   if (written.ok()) {
-    LOG_AT_LEVEL(severity) << "what this rank was doing is in " << *written
-               << "; which rank is at fault: bazel run //tools:diagnose -- "
-               << folder;
+    LOG_AT_LEVEL(severity)
+        << "what this rank was doing is in " << *written
+        << "; which rank is at fault: bazel run //tools:diagnose -- " << folder;
   } else {
     LOG_AT_LEVEL(severity) << "what this rank was doing could not be written: "
-               << written.status().message();
+                           << written.status().message();
   }
 }
 

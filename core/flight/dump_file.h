@@ -30,8 +30,8 @@ std::string FlightDumpPath(const std::string& folder, int rank);
 
 // Writes what the recorder of this process holds to this rank's file, in place
 // of an earlier dump but for that of a failure, and returns the file's path.
-// FailedPrecondition where nobody has called SetFlightJob; else errors are those
-// of the file. Thread-safe.
+// FailedPrecondition where nobody has called SetFlightJob; else errors are
+// those of the file. Thread-safe.
 absl::StatusOr<std::string> DumpFlight(FlightTrigger trigger,
                                        const std::string& reason);
 

@@ -35,10 +35,11 @@ absl::StatusOr<JsonFields> JsonFields::Parse(absl::string_view text,
 
 absl::Status JsonFields::Wrong(const char* key,
                                absl::string_view expected) const {
-  std::string given = At(key).is_null() && !object_.contains(key)
-                          ? "is missing"
-                          : absl::StrCat("is ", At(key).dump(-1, ' ', true,
-                                                             Json::error_handler_t::replace));
+  std::string given =
+      At(key).is_null() && !object_.contains(key)
+          ? "is missing"
+          : absl::StrCat("is ", At(key).dump(-1, ' ', true,
+                                             Json::error_handler_t::replace));
   constexpr size_t kMost = 100;
   if (given.size() > kMost) given = absl::StrCat(given.substr(0, kMost), "...");
   return absl::InvalidArgumentError(

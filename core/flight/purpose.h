@@ -1,5 +1,6 @@
 // Purpose of a collective, a message or an action in the flight record: which
-// bucket, microbatch and stage, as numbers, so that noting it allocates nothing.
+// bucket, microbatch and stage, as numbers, so that noting it allocates
+// nothing.
 
 #ifndef TANDEM_CORE_FLIGHT_PURPOSE_H_
 #define TANDEM_CORE_FLIGHT_PURPOSE_H_

@@ -47,13 +47,14 @@ void SignalRunning(std::vector<RankProcess>& ranks, int signal) {
   }
 }
 
-void AskForDumps(const std::vector<RankProcess>& ranks) {
+void StopRunning(std::vector<RankProcess>& ranks) {
   for (const RankProcess& rank : ranks) {
     const pid_t pid = rank.process.pid();
     if (!rank.end.has_value() && CatchesSignal(pid, SIGUSR2)) {
       kill(pid, SIGUSR2);
     }
   }
+  SignalRunning(ranks, SIGTERM);
 }
 
 std::vector<RankProcess*> TakeEnded(std::vector<RankProcess>& ranks) {

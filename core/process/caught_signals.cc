@@ -18,7 +18,8 @@ bool CatchesSignal(pid_t pid, int signal) {
     absl::string_view mask = line;
     if (!absl::ConsumePrefix(&mask, "SigCgt:")) continue;
     uint64_t bits = 0;
-    return absl::SimpleHexAtoi(mask, &bits) && ((bits >> (signal - 1)) & 1) != 0;
+    return absl::SimpleHexAtoi(mask, &bits) &&
+           ((bits >> (signal - 1)) & 1) != 0;
   }
   return false;
 }

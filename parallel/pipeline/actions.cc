@@ -9,7 +9,6 @@
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
 #include "core/device/placement.h"
-#include "core/flight/purpose.h"
 #include "core/instrument/fault_point.h"
 #include "core/model/batch_inputs.h"
 #include "parallel/pipeline/device_step.h"
@@ -23,17 +22,6 @@ namespace {
 bool IsAligned(const at::Tensor& tensor) {
   constexpr uintptr_t kLine = 64;
   return reinterpret_cast<uintptr_t>(tensor.data_ptr()) % kLine == 0;
-}
-
-FlightRecorder::Id NoteFlight(const Action& action) {
-  FlightPurpose purpose;
-  purpose.stage = action.stage;
-  purpose.microbatch = action.microbatch;
-  const FlightPurposeScope scope(purpose);
-  FlightOperation operation;
-  operation.kind = FlightKind::kAction;
-  operation.name = NameOf(action.kind);
-  return FlightRecorder::OfProcess().Schedule(/*group=*/nullptr, operation);
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ class PipelineExecutor::DeviceStep {
   Local& local_;
   Step& step_;
   std::vector<ActionMoments> times_;
-  int last_ = -1;  // the number of the action that ran last
+  int last_ = -1;                   // the number of the action that ran last
   FlightRecorder::Id flight_ = -1;  // of the one that runs
 };
 

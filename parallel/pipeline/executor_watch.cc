@@ -5,6 +5,8 @@
 #include "core/base/torch_status.h"
 #include "core/device/host_numbers.h"
 #include "core/flight/dump_file.h"
+#include "core/flight/purpose.h"
+#include "core/flight/recorder.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/step.h"
 
@@ -24,8 +26,20 @@ const char* NameOf(ActionKind kind) {
   return "";
 }
 
+FlightRecorder::Id NoteFlight(const Action& action) {
+  FlightPurpose purpose;
+  purpose.stage = action.stage;
+  purpose.microbatch = action.microbatch;
+  const FlightPurposeScope scope(purpose);
+  FlightOperation operation;
+  operation.kind = FlightKind::kAction;
+  operation.name = NameOf(action.kind);
+  return FlightRecorder::OfProcess().Schedule(/*group=*/nullptr, operation);
+}
+
 std::string PipelineExecutor::Describe(const Action& action) const {
-  return absl::StrCat(NameOf(action.kind), " of microbatch ", action.microbatch, " in ",
+  return absl::StrCat(NameOf(action.kind), " of microbatch ", action.microbatch,
+                      " in ",
                       stages_[static_cast<size_t>(action.stage)]->name());
 }
 

@@ -11,10 +11,10 @@ size_t RightCamp(const JobHistory& history, const std::vector<Camp>& camps) {
         history.HasDoneBefore(camp.ranks.front(), *camp.entries.front()),
         camp.ranks.size(), -camp.ranks.front());
   };
-  const auto best = std::max_element(
-      camps.begin(), camps.end(), [&](const Camp& one, const Camp& other) {
-        return merit(one) < merit(other);
-      });
+  const auto best = std::max_element(camps.begin(), camps.end(),
+                                     [&](const Camp& one, const Camp& other) {
+                                       return merit(one) < merit(other);
+                                     });
   return static_cast<size_t>(best - camps.begin());
 }
 

@@ -73,8 +73,8 @@ void SetInstead(const JobHistory& history, int rank, Verdict* verdict) {
   const FlightEntry* last = nullptr;
   for (const FlightEntry& each : dump->second.entries) {
     const bool has_ended = each.state == FlightState::kCompleted;
-    const bool last_has = last == nullptr ||
-                          last->state == FlightState::kCompleted;
+    const bool last_has =
+        last == nullptr || last->state == FlightState::kCompleted;
     if (!has_ended || last_has) last = &each;
   }
   if (last == nullptr) return;
@@ -109,9 +109,9 @@ Verdict BlameMissing(const JobHistory& history, const std::set<int>& causes,
   const RankWait& wait = *FirstFor(waits, causes);
   verdict.culprits = {causes.begin(), causes.end()};
   verdict.waiting = RanksOf(waits);
-  const int first = *std::find_if(
-      wait.missing.begin(), wait.missing.end(),
-      [&](int rank) { return causes.count(rank) > 0; });
+  const int first =
+      *std::find_if(wait.missing.begin(), wait.missing.end(),
+                    [&](int rank) { return causes.count(rank) > 0; });
   verdict.fault = FaultOf(history, wait, first);
   SetOperation(history, wait, &verdict);
   SetInstead(history, first, &verdict);

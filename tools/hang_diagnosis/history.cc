@@ -14,10 +14,9 @@ bool SamePurpose(const FlightEntry& one, const FlightEntry& other) {
 
 // A send and the receive that takes it.
 bool AreEnds(const FlightEntry& one, const FlightEntry& other) {
-  const bool meet = (one.kind == FlightKind::kSend &&
-                     other.kind == FlightKind::kReceive) ||
-                    (one.kind == FlightKind::kReceive &&
-                     other.kind == FlightKind::kSend);
+  const bool meet =
+      (one.kind == FlightKind::kSend && other.kind == FlightKind::kReceive) ||
+      (one.kind == FlightKind::kReceive && other.kind == FlightKind::kSend);
   return meet && one.tag == other.tag && one.sequence == other.sequence;
 }
 

@@ -84,9 +84,9 @@ bool HasElsewhere(const GroupHistory& group, int rank,
 Fault FaultOf(const GroupHistory& group, const Camp& right, const Camp& wrong) {
   const FlightEntry& expected = *right.entries.front();
   const FlightEntry& given = *wrong.entries.front();
-  const bool other_purpose = !expected.what.empty() && !given.what.empty() &&
-                             (expected.what != given.what ||
-                              expected.index != given.index);
+  const bool other_purpose =
+      !expected.what.empty() && !given.what.empty() &&
+      (expected.what != given.what || expected.index != given.index);
   if (expected.operation != given.operation || expected.peer != given.peer ||
       other_purpose || HasElsewhere(group, right.ranks.front(), given)) {
     return Fault::kOtherOrder;

@@ -112,7 +112,8 @@ NamedGroup GroupOf(const JobHistory& history, int rank,
                    const FlightEntry& entry) {
   const std::string& id = history.GroupIdOf(rank, entry);
   const GroupHistory& group = history.groups().at(id);
-  if (entry.kind == FlightKind::kCollective) return {id, group.name, group.ranks};
+  if (entry.kind == FlightKind::kCollective)
+    return {id, group.name, group.ranks};
   const auto [of, from, to] = LaneOf(history, rank, entry);
   const std::string lane = absl::StrCat(" ", from, "->", to);
   return {absl::StrCat(id, lane),

@@ -62,11 +62,11 @@ absl::StatusOr<std::vector<fs::path>> FilesOf(const std::string& folder) {
 
 // Keeps those of the job that wrote last.
 void KeepLastJob(FoundDumps* found) {
-  const auto last = std::max_element(
-      found->dumps.begin(), found->dumps.end(),
-      [](const FlightDump& one, const FlightDump& other) {
-        return one.dumped_ns < other.dumped_ns;
-      });
+  const auto last =
+      std::max_element(found->dumps.begin(), found->dumps.end(),
+                       [](const FlightDump& one, const FlightDump& other) {
+                         return one.dumped_ns < other.dumped_ns;
+                       });
   const std::string job = last->job;
   std::vector<FlightDump> kept;
   for (FlightDump& each : found->dumps) {

@@ -12,7 +12,7 @@
 namespace tandem {
 
 struct FoundDumps {
-  std::vector<FlightDump> dumps;    // by rank
+  std::vector<FlightDump> dumps;     // by rank
   std::vector<std::string> ignored;  // files, each with the reason
 };
 

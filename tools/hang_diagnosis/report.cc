@@ -41,8 +41,8 @@ std::string Clause(const Verdict& verdict, const std::string& operation,
   const std::string has = one ? " has" : " have";
   switch (verdict.fault) {
     case Fault::kFailed:
-      return absl::StrCat(it, " failed by ", one ? "itself" : "themselves", ": ",
-                          verdict.reason);
+      return absl::StrCat(it, " failed by ", one ? "itself" : "themselves",
+                          ": ", verdict.reason);
     case Fault::kAbsent:
       return absl::StrCat(it, has,
                           " left no dump (killed, frozen, or out of reach), "
@@ -96,9 +96,9 @@ std::string LineOf(const JobHistory& history, int rank) {
     return absl::StrCat("rank ", rank, ": no dump\n");
   }
   const FlightDump& dump = found->second;
-  std::string line = absl::StrCat("rank ", rank, " on ", dump.host, ", ",
-                                  TimeOf(dump.dumped_ns), ": ", dump.reason,
-                                  "\n");
+  std::string line =
+      absl::StrCat("rank ", rank, " on ", dump.host, ", ",
+                   TimeOf(dump.dumped_ns), ": ", dump.reason, "\n");
   constexpr size_t kShown = 3;
   const size_t first =
       dump.entries.size() > kShown ? dump.entries.size() - kShown : 0;

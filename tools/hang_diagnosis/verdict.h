@@ -26,13 +26,13 @@ struct Verdict {
   };
 
   Fault fault = Fault::kNone;
-  std::vector<int> culprits;   // in order
-  std::vector<int> waiting;    // for the culprits, or for who waits for them
-  std::string group;           // of the operation: its name
-  FlightEntry operation;       // that the first of those waits in
-  int64_t since_ns = 0;        // since when that one waits
-  int64_t until_ns = 0;        // when it was dumped
-  std::string reason;          // of kFailed, and of others' if they say
+  std::vector<int> culprits;  // in order
+  std::vector<int> waiting;   // for the culprits, or for who waits for them
+  std::string group;          // of the operation: its name
+  FlightEntry operation;      // that the first of those waits in
+  int64_t since_ns = 0;       // since when that one waits
+  int64_t until_ns = 0;       // when it was dumped
+  std::string reason;         // of kFailed, and of others' if they say
   // What the first culprit does instead, or did last.
   std::optional<FlightEntry> instead;
   std::string instead_group;  // empty: an action

@@ -93,9 +93,13 @@ TEST(FlightDumpTest, RefusesWhatIsNone) {
 // Each field missing, of each other type, and out of range.
 TEST(FlightDumpTest, RefusesFieldsThatAreWrong) {
   const auto good = nlohmann::json::parse(EncodeFlightDump(Dump()));
-  const std::vector<nlohmann::json> wrong = {
-      nullptr, true, -2, 1.5, nlohmann::json::array({"x"}),
-      nlohmann::json::object(), 18446744073709551615u};
+  const std::vector<nlohmann::json> wrong = {nullptr,
+                                             true,
+                                             -2,
+                                             1.5,
+                                             nlohmann::json::array({"x"}),
+                                             nlohmann::json::object(),
+                                             18446744073709551615u};
   int refused = 0;
   const auto expect_refused = [&](const nlohmann::json& bad,
                                   const std::string& key) {

@@ -162,8 +162,7 @@ TEST(FlightRecorderTest, TakesWhatManyThreadsNote) {
       const auto group = Group({t});
       const FlightPurposeScope scope({"bucket", t});
       for (int i = 1; i <= kEach; ++i) {
-        const FlightRecorder::Id id =
-            recorder.Schedule(group, Reduce({t}), i);
+        const FlightRecorder::Id id = recorder.Schedule(group, Reduce({t}), i);
         recorder.Start(id);
         recorder.Complete(id);
       }

@@ -101,8 +101,7 @@ absl::StatusOr<Step> MeshSteps(Rank& rank, int pipe) {
   TANDEM_ASSIGN_OR_RETURN(options.schedule,
                           MakeSchedule("1f1b", {pipe, 1, kMicrobatches}));
   TANDEM_ASSIGN_OR_RETURN(options.cuts, UniformCuts(layers.size(), pipe));
-  options.pipeline.timeout =
-      std::chrono::seconds(absl::GetFlag(FLAGS_timeout));
+  options.pipeline.timeout = std::chrono::seconds(absl::GetFlag(FLAGS_timeout));
   TANDEM_ASSIGN_OR_RETURN(
       auto made,
       MeshStrategy::Create(layers, CrossEntropy, options, &rank.world));

@@ -178,11 +178,11 @@ TEST_P(CulpritTest, BehindWhereRingsHaveLostMuch) {
   EXPECT_THAT(verdict.culprits, ElementsAre(culprit_));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Ranks, CulpritTest,
-    testing::Values(std::pair(2, 0), std::pair(2, 1), std::pair(3, 0),
-                    std::pair(3, 1), std::pair(3, 2), std::pair(7, 0),
-                    std::pair(7, 3), std::pair(7, 6)));
+INSTANTIATE_TEST_SUITE_P(Ranks, CulpritTest,
+                         testing::Values(std::pair(2, 0), std::pair(2, 1),
+                                         std::pair(3, 0), std::pair(3, 1),
+                                         std::pair(3, 2), std::pair(7, 0),
+                                         std::pair(7, 3), std::pair(7, 6)));
 
 // Stages of a pipeline of three ranks that send to the next one.
 class PipelineTest : public testing::Test {
@@ -261,7 +261,8 @@ TEST(MismatchTest, TheEarliestIsNamed) {
   MadeJob job(3);
   const int world = job.AddGroup("world", {0, 1, 2});
   for (int rank = 0; rank < 3; ++rank) {
-    job.Do(rank, world, "all-reduce", {rank == 2 ? 3 : 5});  // by chance it ends
+    job.Do(rank, world, "all-reduce",
+           {rank == 2 ? 3 : 5});  // by chance it ends
   }
   for (int rank = 0; rank < 2; ++rank) {
     job.Await(rank, world, "barrier", {});

@@ -33,7 +33,8 @@ class MadeJob {
     FlightEntry& entry = Add(rank, FlightKind::kCollective, group, operation);
     entry.sizes = std::move(sizes);
     entry.dtype = entry.sizes.empty() ? "" : "Float";
-    entry.sequence = ++dumps_[rank].groups[static_cast<size_t>(group)].scheduled;
+    entry.sequence =
+        ++dumps_[rank].groups[static_cast<size_t>(group)].scheduled;
     return entry;
   }
   void Do(int rank, int group, const std::string& operation,

@@ -65,11 +65,11 @@ TEST(ReadDumpsTest, WhatIsNoneIsIgnoredWithTheReason) {
   const absl::StatusOr<FoundDumps> found = ReadDumps(folder);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_THAT(found->dumps, SizeIs(1));
-  EXPECT_THAT(found->ignored,
-              ElementsAre(HasSubstr("is the dump of rank 3"),
-                          HasSubstr("\"version\" is missing"),
-                          HasSubstr("rank_4.json"), HasSubstr("rank_5.json"),
-                          HasSubstr("more than any dump")));
+  EXPECT_THAT(
+      found->ignored,
+      ElementsAre(HasSubstr("is the dump of rank 3"),
+                  HasSubstr("\"version\" is missing"), HasSubstr("rank_4.json"),
+                  HasSubstr("rank_5.json"), HasSubstr("more than any dump")));
 }
 
 TEST(ReadDumpsTest, AFolderWithoutAnyIsAnError) {

@@ -33,8 +33,8 @@ constexpr int kEntries = 100000;
 
 // Scheduled, started, waited for and completed, as a bucket's all-reduce is.
 void NoteMany(FlightRecorder& recorder) {
-  const auto group = std::make_shared<FlightGroup>("world", "world",
-                                                   std::vector<int>{0, 1});
+  const auto group =
+      std::make_shared<FlightGroup>("world", "world", std::vector<int>{0, 1});
   const int64_t sizes[] = {1 << 20};
   FlightOperation operation;
   operation.name = "all-reduce";
