@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -14,12 +15,12 @@
 #include "gtest/gtest.h"
 #include "tests/core/testing/process_testing.h"
 #include "tests/e2e/program.h"
+#include "tests/e2e/train/runs.h"
 
 namespace tandem {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AnyOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
@@ -178,6 +179,42 @@ TEST(CheckedHangTest, IsDiagnosedToo) {
     job.Await(/*culprit_ends=*/true);
     ExpectNamed(Diagnose(job.DumpFolder()), 1, ExpectedOf("ddp", hang));
   }
+}
+
+// A launched job, whose launcher stops the rank that the others wait for.
+TEST(LaunchedHangTest, TheRankThatIsBehindTellsWhatItDoes) {
+  const std::string folder = NewFolder("flight") + "/dumps";
+  ProgramOptions options;
+  options.environment = {
+      {"TANDEM_FAULT", "point=bucket:0,rank=1,step=3,action=delay:60"}};
+  const ProgramResult job =
+      RunProgram(kTrain,
+                 SmallJob({"--nproc_per_node=3", "--epochs=1000",
+                           "--batch_size=12", "--bucket_cap_mb=0.02",
+                           "--timeout=6", "--flight_dir=" + folder}),
+                 options);
+  EXPECT_NE(job.exit_code, 0);
+  EXPECT_THAT(job.err, HasSubstr("bazel run //tools:diagnose -- " + folder));
+  const ProgramResult told = Diagnose(folder);
+  ExpectNamed(told, 1,
+              {"behind",
+               "all-reduce #[0-9]+ \\(bucket 1, step 3\\).*Rank 1 "
+               "(did|is in) all-reduce #[0-9]+ \\(bucket 0, step 3"});
+}
+
+TEST(LaunchedHangTest, ASignalToTheLauncherHasEveryRankWriteOne) {
+  const std::string folder = NewFolder("flight");
+  Program job(kTrain, SmallJob({"--nproc_per_node=2", "--epochs=100000",
+                                "--flight_dir=" + folder}));
+  ASSERT_TRUE(job.WaitForOutput("step 3"));
+  job.Signal(SIGUSR2);
+  const auto is_there = [&](int rank) {
+    return fs::exists(folder + "/rank_" + std::to_string(rank) + ".json");
+  };
+  EXPECT_TRUE(Eventually([&] { return is_there(0) && is_there(1); }));
+  EXPECT_NE(Diagnose(folder).exit_code, 2);
+  job.Signal(SIGINT);  // it went on until then
+  EXPECT_EQ(job.Wait().exit_code, 128 + SIGINT);
 }
 
 }  // namespace
