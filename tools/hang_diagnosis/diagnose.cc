@@ -48,7 +48,7 @@ const RankWait* FirstFor(const std::vector<RankWait>& waits,
         std::any_of(each.missing.begin(), each.missing.end(),
                     [&](int rank) { return ranks.count(rank) > 0; });
     if (!is_for) continue;
-    if (first == nullptr || each.entry->awaited_ns < first->entry->awaited_ns) {
+    if (first == nullptr || each.since_ns() < first->since_ns()) {
       first = &each;
     }
   }
@@ -60,7 +60,7 @@ void SetOperation(const JobHistory& history, const RankWait& wait,
   const std::string& id = history.GroupIdOf(wait.rank, *wait.entry);
   verdict->group = history.groups().at(id).name;
   verdict->operation = *wait.entry;
-  verdict->since_ns = wait.entry->awaited_ns;
+  verdict->since_ns = wait.since_ns();
   verdict->until_ns = history.dumps().at(wait.rank).dumped_ns;
 }
 
@@ -86,9 +86,9 @@ void SetInstead(const JobHistory& history, int rank, Verdict* verdict) {
 
 Fault FaultOf(const JobHistory& history, const RankWait& wait, int culprit) {
   if (history.dumps().count(culprit) == 0) return Fault::kAbsent;
-  return history.CounterpartOf(wait.rank, *wait.entry, culprit) == nullptr
-             ? Fault::kBehind
-             : Fault::kLate;
+  const bool has_come =
+      history.CounterpartOf(wait.rank, *wait.entry, culprit) != nullptr;
+  return has_come && !wait.has_started ? Fault::kLate : Fault::kBehind;
 }
 
 Verdict BlameFailed(const JobHistory& history, const FlightDump& failed,
@@ -113,6 +113,7 @@ Verdict BlameMissing(const JobHistory& history, const std::set<int>& causes,
       *std::find_if(wait.missing.begin(), wait.missing.end(),
                     [&](int rank) { return causes.count(rank) > 0; });
   verdict.fault = FaultOf(history, wait, first);
+  verdict.has_started = wait.has_started;
   SetOperation(history, wait, &verdict);
   SetInstead(history, first, &verdict);
   return verdict;

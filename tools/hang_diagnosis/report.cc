@@ -49,7 +49,10 @@ std::string Clause(const Verdict& verdict, const std::string& operation,
                           "and had not come to ",
                           operation, " as far as others know");
     case Fault::kBehind:
-      return absl::StrCat(it, has, " not come to ", operation);
+      return verdict.has_started
+                 ? absl::StrCat(it, has, " started ", operation,
+                                " and then left it alone")
+                 : absl::StrCat(it, has, " not come to ", operation);
     case Fault::kLate:
       return absl::StrCat(it, " came to ", operation,
                           " when others had given up");

@@ -32,6 +32,7 @@ struct Verdict {
   FlightEntry operation;      // that the first of those waits in
   int64_t since_ns = 0;       // since when that one waits
   int64_t until_ns = 0;       // when it was dumped
+  bool has_started = false;   // kBehind: but does nothing for it
   std::string reason;         // of kFailed, and of others' if they say
   // What the first culprit does instead, or did last.
   std::optional<FlightEntry> instead;

@@ -1,5 +1,6 @@
 #include "tools/hang_diagnosis/waits.h"
 
+#include <cstdint>
 #include <utility>
 
 namespace tandem {
@@ -21,6 +22,46 @@ bool IsAwaited(const FlightEntry& entry) {
          entry.state != FlightState::kCompleted;
 }
 
+RankWait WaitFor(const JobHistory& history, int rank,
+                 const FlightEntry& entry) {
+  const int64_t dumped_ns = history.dumps().at(rank).dumped_ns;
+  RankWait wait{rank, &entry, {}};
+  for (int other : OthersOf(history, rank, entry)) {
+    if (history.HadJoined(rank, entry, other, dumped_ns)) continue;
+    wait.missing.push_back(other);
+  }
+  return wait;
+}
+
+// All have come to `entry`; the rank's next of the group to which some have
+// not.
+RankWait WaitBehind(const JobHistory& history, int rank,
+                    const FlightEntry& entry) {
+  for (const FlightEntry& each : history.dumps().at(rank).entries) {
+    if (each.kind != FlightKind::kCollective || each.group != entry.group ||
+        each.id <= entry.id || each.state == FlightState::kCompleted) {
+      continue;
+    }
+    RankWait wait = WaitFor(history, rank, each);
+    if (!wait.missing.empty()) return wait;
+  }
+  return {rank, &entry, {}};
+}
+
+// Of those that have come to it, who does nothing for it.
+RankWait WaitForIdle(const JobHistory& history, int rank,
+                     const FlightEntry& entry) {
+  RankWait wait{rank, &entry, {}, /*has_started=*/true};
+  for (int other : OthersOf(history, rank, entry)) {
+    const FlightEntry* const its = history.CounterpartOf(rank, entry, other);
+    if (its != nullptr && its->awaited_ns == 0 &&
+        its->state != FlightState::kCompleted) {
+      wait.missing.push_back(other);
+    }
+  }
+  return wait;
+}
+
 }  // namespace
 
 std::vector<RankWait> WaitsOf(const JobHistory& history) {
@@ -28,10 +69,10 @@ std::vector<RankWait> WaitsOf(const JobHistory& history) {
   for (const auto& [rank, dump] : history.dumps()) {
     for (const FlightEntry& entry : dump.entries) {
       if (!IsAwaited(entry)) continue;
-      RankWait wait{rank, &entry, {}};
-      for (int other : OthersOf(history, rank, entry)) {
-        if (history.HadJoined(rank, entry, other, dump.dumped_ns)) continue;
-        wait.missing.push_back(other);
+      RankWait wait = WaitFor(history, rank, entry);
+      if (entry.kind == FlightKind::kCollective && wait.missing.empty()) {
+        wait = WaitBehind(history, rank, entry);
+        if (wait.missing.empty()) wait = WaitForIdle(history, rank, entry);
       }
       if (!wait.missing.empty()) waits.push_back(std::move(wait));
     }

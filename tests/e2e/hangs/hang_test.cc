@@ -206,7 +206,7 @@ TEST(LaunchedHangTest, ASignalToTheLauncherHasEveryRankWriteOne) {
   const std::string folder = NewFolder("flight");
   Program job(kTrain, SmallJob({"--nproc_per_node=2", "--epochs=100000",
                                 "--flight_dir=" + folder}));
-  ASSERT_TRUE(job.WaitForOutput("step 3"));
+  ASSERT_TRUE(job.WaitForOutput("accuracy"));
   job.Signal(SIGUSR2);
   const auto is_there = [&](int rank) {
     return fs::exists(folder + "/rank_" + std::to_string(rank) + ".json");

@@ -97,6 +97,30 @@ TEST_P(CulpritTest, Behind) {
             "forward of microbatch 2 in stage 0");
 }
 
+// Everybody has started the collective that the others wait in, and they have
+// started the next.
+TEST_P(CulpritTest, BehindInTheNextOfTheGroup) {
+  job_.Start(culprit_, world_, "all-reduce", {9});
+  for (int rank : others_) job_.Await(rank, world_, "all-reduce", {9});
+  for (int rank : others_) job_.Start(rank, world_, "all-reduce", {5});
+  DumpOthers();
+  job_.Dump(culprit_, FlightTrigger::kSignal);
+  const Verdict verdict = VerdictOn(job_);
+  EXPECT_EQ(verdict.fault, Fault::kBehind) << Sentence(verdict);
+  EXPECT_THAT(verdict.culprits, ElementsAre(culprit_));
+  EXPECT_EQ(verdict.operation.sequence, 4);
+}
+
+TEST_P(CulpritTest, StartedItAndLeftItAlone) {
+  job_.Start(culprit_, world_, "all-reduce", {5});
+  OthersAwait({5});
+  DumpOthers();
+  job_.Act(culprit_, 0, 2);
+  job_.Dump(culprit_, FlightTrigger::kSignal);
+  Expect(Fault::kBehind);
+  EXPECT_THAT(Sentence(VerdictOn(job_)), HasSubstr("left it alone"));
+}
+
 TEST_P(CulpritTest, Late) {
   OthersAwait({5});
   DumpOthers();
