@@ -19,6 +19,7 @@
 #include "core/base/torch_status.h"
 #include "core/checkpoint/folder/step_folders.h"
 #include "core/device/determinism.h"
+#include "core/flight/recorder.h"
 #include "core/instrument/fault_point.h"
 #include "core/launch/launch.h"
 #include "core/program/interrupt.h"
@@ -123,6 +124,7 @@ absl::Status TrainStep(Training& run, int64_t epoch) {
   step.learning_rate = run.set.LearningRate(run.position.step);
   run.report.BeginStep(run.position.step);
   SetFaultContext(job.launch.rank, step.done);
+  FlightRecorder::OfProcess().SetStep(step.done);
   const bool traced = StartStepTrace(job.options, step.done);
 
   if (run.report.IsShown(step)) job.strategy->MeasureGradientNorm();

@@ -1,26 +1,21 @@
 #include "core/comm/collective_runner.h"
 
-#include <glog/logging.h>
-
-#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <numeric>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "core/backend/backend.h"
+#include "absl/strings/str_join.h"
 #include "core/backend/issue_mutex.h"
 #include "core/backend/work_thread.h"
-#include "core/base/describe_tensor.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/group_connection.h"
 #include "core/health/collective_check.h"
 #include "core/health/job_watch.h"
-#include "core/health/roll_call.h"
 #include "core/health/straggler_watch.h"
 #include "core/shm/completion_notice.h"
 
@@ -31,22 +26,48 @@ using Clock = PendingCollective::Clock;
 using EndTime = std::shared_ptr<std::atomic<Clock::rep>>;
 
 // The first to tell is right: the others come later.
-void NoteEnd(const EndTime& end) {
+void NoteEnd(std::atomic<Clock::rep>& end) {
   Clock::rep unknown = 0;
-  end->compare_exchange_strong(unknown,
-                               Clock::now().time_since_epoch().count());
+  end.compare_exchange_strong(unknown, Clock::now().time_since_epoch().count());
 }
 
-// Has `end` set by the thread that completes the work. Unimplemented where the
-// backend has no futures.
-absl::Status NoteEndOnCompletion(c10d::Work& work, const EndTime& end) {
-  if (auto* const notifier = dynamic_cast<NotifiesCompletion*>(&work)) {
-    notifier->OnCompletion([end] { NoteEnd(end); });
+// {0, 1, ..., size - 1}.
+std::vector<int> AllOf(int size) {
+  std::vector<int> ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+// When a call has ended, and how.
+struct Ending {
+  std::atomic<Clock::rep> time{0};
+  CallFlights flights;
+
+  void Tell(bool succeeded) {
+    NoteEnd(time);
+    if (succeeded) flights.Complete();
+  }
+};
+
+// Has `ending` told by the thread that completes the work. Unimplemented where
+// the backend has no futures.
+absl::Status NoteEndOnCompletion(const c10::intrusive_ptr<c10d::Work>& work,
+                                 const std::shared_ptr<Ending>& ending) {
+  if (auto* const notifier = dynamic_cast<NotifiesCompletion*>(work.get())) {
+    // Of a work that nobody waits for, what runs it may outlive it.
+    const c10::weak_intrusive_ptr<c10d::Work> weak(work);
+    notifier->OnCompletion([ending, weak] {
+      const auto alive = weak.lock();
+      ending->Tell(alive != nullptr && alive->isSuccess());
+    });
     return absl::OkStatus();
   }
   return CatchTorch([&] {
-    work.getFuture()->addCallback([end](c10::ivalue::Future&) { NoteEnd(end); },
-                                  /*uses_future=*/false);
+    work->getFuture()->addCallback(
+        [ending](c10::ivalue::Future& future) {
+          ending->Tell(!future.hasError());
+        },
+        /*uses_future=*/false);
   });
 }
 
@@ -76,7 +97,11 @@ void CollectiveRunner::ShareFate() {
   job_watch_ = std::make_shared<JobWatch>(member_);
 }
 
-absl::Status CollectiveRunner::Connect() {
+absl::Status CollectiveRunner::Connect(const std::string& key) {
+  const std::vector<int> ranks = member_.NamesOf(AllOf(member_.size));
+  flight_group_ = std::make_shared<FlightGroup>(
+      member_.name, absl::StrCat(key, " of {", absl::StrJoin(ranks, ", "), "}"),
+      ranks);
   TANDEM_ASSIGN_OR_RETURN(process_group_,
                           ConnectGroup(member_, options_, job_watch_.get()));
   if (job_watch_ == nullptr) return absl::OkStatus();
@@ -100,83 +125,32 @@ std::string CollectiveRunner::Call::What() const {
   return purpose ? absl::StrCat(what, " (", purpose(), ")") : what;
 }
 
-absl::Status CollectiveRunner::Broke(const absl::Status& status,
-                                     const Call& call) {
-  absl::MutexLock breaking(&breaking_);
-  const absl::Status before = broken();
-  if (!before.ok()) return before;
-  const std::string what = call.What();
-  const Failures failures = TellFailure(
-      member_, what, absl::IsDeadlineExceeded(status) || job_failed_,
-      Patience(options_.timeout),
-      [&] { BreakConnections(std::string(status.message())); });
-  const std::string head =
-      absl::StrCat(what, " of group \"", member_.name, "\" on ",
-                   member_.ToString(), " failed");
-  absl::Status found =
-      absl::AbortedError(absl::StrCat(head, ": ", failures.gave_up));
-  if (failures.gave_up.empty()) {
-    found = absl::Status(
-        status.code(),
-        absl::StrCat(head, " (timeout ",
-                     absl::FormatDuration(absl::FromChrono(options_.timeout)),
-                     failures.others.empty() ? "" : "; ", failures.others,
-                     "): ", status.message()));
-  }
-  absl::MutexLock lock(&mutex_);
-  // Abort may have come first.
-  if (broken_.ok()) broken_ = found;
-  return broken_;
-}
-
 absl::Status CollectiveRunner::broken() const {
   absl::MutexLock lock(&mutex_);
   return broken_;
 }
 
-absl::Status CollectiveRunner::Agree(const std::string& what,
-                                     const at::Tensor& tensor,
-                                     const CollectivePurpose& purpose) {
-  if (check_ == nullptr) return absl::OkStatus();
-  const absl::Status before = broken();
-  if (!before.ok()) return before;
-  std::string all = what;
-  if (tensor.defined()) {
-    absl::StrAppend(&all, " of ", DescribeTensor(tensor), " on ",
-                    c10::DeviceTypeName(tensor.device().type(), true));
-  }
-  const absl::Status status = check_->Compare(all, purpose ? purpose() : "");
-  if (status.ok()) return status;
-  const Call call{what, sequence_ + 1, purpose};
-  if (!absl::IsInvalidArgument(status)) return Broke(status, call);
-  // Every rank has seen it: nobody needs to be told.
-  const absl::Status found =
-      Annotate(status, absl::StrCat("collective #", call.sequence,
-                                    " of group \"", member_.name, "\""));
-  {
-    absl::MutexLock lock(&mutex_);
-    broken_ = found;
-  }
-  BreakConnections(std::string(status.message()));
-  return found;
-}
-
-void CollectiveRunner::BreakConnections(const std::string& reason) {
-  // Nothing is left to do about an error of a group that is given up.
-  CatchTorch([&] { AbortBackends(*process_group_, reason); }).IgnoreError();
-}
-
 absl::StatusOr<PendingCollective> CollectiveRunner::Start(
-    const char* operation, const CollectivePurpose& purpose, Place place,
-    Issue issue) {
-  return StartCall({std::string(operation), ++sequence_, purpose}, place,
-                   issue);
+    const FlightOperation& operation, const CollectivePurpose& purpose,
+    Place place, Issue issue) {
+  Call call{operation.name, ++sequence_, purpose,
+            std::exchange(announced_, CallFlights())};
+  // What a graph replays is not seen here.
+  if (call.flights.empty() && place != Place::kGraph) {
+    call.flights.Add(FlightRecorder::OfProcess().Schedule(
+        flight_group_, operation, sequence_));
+  }
+  return StartCall(std::move(call), place, issue);
 }
 
 absl::StatusOr<PendingCollective> CollectiveRunner::StartMessage(
-    const std::string& what, const CollectivePurpose& purpose, Place place,
-    Issue issue) {
-  return StartCall({what, 0, purpose}, place, issue);
+    const std::string& what, absl::Span<const FlightOperation> messages,
+    const CollectivePurpose& purpose, Place place, Issue issue) {
+  Call call{what, 0, purpose, {}};
+  for (const FlightOperation& each : messages) {
+    call.flights.Add(FlightRecorder::OfProcess().Schedule(flight_group_, each));
+  }
+  return StartCall(std::move(call), place, issue);
 }
 
 absl::StatusOr<PendingCollective> CollectiveRunner::StartCall(Call call,
@@ -192,12 +166,14 @@ absl::StatusOr<PendingCollective> CollectiveRunner::StartCall(Call call,
     return issue();
   });
   if (!issued.ok()) return Broke(issued.status(), call);
+  call.flights.Start();
   WorkPtr work = *std::move(issued);
-  const auto end = std::make_shared<std::atomic<Clock::rep>>(0);
-  pending.end_time_ = end;
+  const auto ending = std::make_shared<Ending>();
+  ending->flights = call.flights;
+  pending.end_time_ = EndTime(ending, &ending->time);
   if (place != Place::kHost) {
     if (place == Place::kStream) {
-      LookAfter(std::move(call), work, [end] { NoteEnd(end); });
+      LookAfter(std::move(call), work, [ending] { NoteEnd(ending->time); });
     }
     pending.wait_ = [this, work] {
       const absl::Status ordered = CatchTorch([&] { work->wait(); });
@@ -205,10 +181,10 @@ absl::StatusOr<PendingCollective> CollectiveRunner::StartCall(Call call,
     };
     return pending;
   }
-  if (tells_end_) tells_end_ = NoteEndOnCompletion(*work, end).ok();
-  pending.wait_ = [this, end, call = std::move(call), work] {
+  if (tells_end_) tells_end_ = NoteEndOnCompletion(work, ending).ok();
+  pending.wait_ = [this, ending, call = std::move(call), work] {
     absl::Status status = WaitFor(call, *work, watch_.get());
-    NoteEnd(end);
+    NoteEnd(ending->time);
     return status;
   };
   return pending;
@@ -217,33 +193,22 @@ absl::StatusOr<PendingCollective> CollectiveRunner::StartCall(Call call,
 absl::Status CollectiveRunner::WaitFor(const Call& call, c10d::Work& work,
                                        StragglerWatch* watch) {
   const JobWatch::Waiting waiting(job_watch_.get());
+  call.flights.Await();
   const absl::Status status =
       watch != nullptr && call.sequence > 0
           ? watch->Wait(work, call.sequence, [&] { return call.What(); })
           : CatchTorch([&] { work.wait(); });
-  return status.ok() ? status : Broke(status, FirstNotDone(call));
+  if (!status.ok()) return Broke(status, FirstNotDone(call));
+  call.flights.Complete();
+  return status;
 }
 
-absl::Status CollectiveRunner::Run(const char* operation,
+absl::Status CollectiveRunner::Run(const FlightOperation& operation,
                                    const CollectivePurpose& purpose,
                                    Place place, Issue issue) {
   TANDEM_ASSIGN_OR_RETURN(PendingCollective pending,
                           Start(operation, purpose, place, issue));
   return pending.Wait();
-}
-
-void CollectiveRunner::Abort(const absl::Status& reason) {
-  CHECK(!reason.ok()) << "a rank gives up for a reason";
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!broken_.ok()) return;
-    broken_ = reason;
-  }
-  // The note first: who sees the connection break looks for it.
-  const std::string why(reason.message());
-  TellGivingUp(member_, why);
-  BreakConnections(why);
-  AwaitListeners(member_, Patience(options_.timeout));
 }
 
 }  // namespace tandem

@@ -19,8 +19,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "core/backend/communicator_options.h"
+#include "core/comm/call_flights.h"
 #include "core/comm/pending_collective.h"
+#include "core/flight/recorder.h"
 #include "core/health/group_member.h"
 
 namespace c10d {
@@ -56,28 +59,30 @@ class CollectiveRunner {
   void BelongTo(const CollectiveRunner& whole);
 
   // ConnectGroup (core/comm/group_connection.h); before anything is started.
-  absl::Status Connect();
+  // `key` is the group's name among all that were ever made.
+  absl::Status Connect(const std::string& key);
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const {
     return process_group_;
   }
 
   // With check_collectives: compares what all ranks are about to start. `what`
   // is the operation, with the root if it has one; `tensor` may be undefined.
-  absl::Status Agree(const std::string& what, const at::Tensor& tensor,
+  absl::Status Agree(const std::string& what, const FlightOperation& operation,
+                     const at::Tensor& tensor,
                      const CollectivePurpose& purpose);
 
   // Calls `issue`, under IssueMutex() if the host runs it.
-  absl::StatusOr<PendingCollective> Start(const char* operation,
+  absl::StatusOr<PendingCollective> Start(const FlightOperation& operation,
                                           const CollectivePurpose& purpose,
                                           Place place, Issue issue);
-  // A message between two ranks: `what` says to whom or from whom. Others may
-  // start fewer or more, so that it has no number.
+  // Messages between two ranks, in one work: `what` says to whom or from whom.
+  // Others may start fewer or more, so that it has no number.
   absl::StatusOr<PendingCollective> StartMessage(
-      const std::string& what, const CollectivePurpose& purpose, Place place,
-      Issue issue);
+      const std::string& what, absl::Span<const FlightOperation> messages,
+      const CollectivePurpose& purpose, Place place, Issue issue);
   // Starts and waits.
-  absl::Status Run(const char* operation, const CollectivePurpose& purpose,
-                   Place place, Issue issue);
+  absl::Status Run(const FlightOperation& operation,
+                   const CollectivePurpose& purpose, Place place, Issue issue);
   // Communicator::Synchronize.
   absl::Status Synchronize();
 
@@ -90,6 +95,7 @@ class CollectiveRunner {
     std::string operation;
     int64_t sequence;  // 0: a message
     CollectivePurpose purpose;
+    CallFlights flights;
 
     std::string What() const;  // "all-reduce #3 (bucket 1 of step 4)"
   };
@@ -118,6 +124,7 @@ class CollectiveRunner {
   void BreakConnections(const std::string& reason);
 
   GroupMember member_;
+  std::shared_ptr<FlightGroup> flight_group_;
   CommunicatorOptions options_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   std::unique_ptr<CollectiveCheck> check_;        // null: unchecked
@@ -127,6 +134,7 @@ class CollectiveRunner {
   int watched_as_ = 0;
   std::atomic<bool> job_failed_{false};
   int64_t sequence_ = 0;                      // collectives so far
+  CallFlights announced_;                     // what Agree has let pass
   std::atomic<bool> tells_end_{true};         // do works have futures?
   std::unique_ptr<WorkThread> stream_works_;  // in the order of their start
   absl::Mutex breaking_;  // held while a failure is looked into

@@ -31,9 +31,10 @@ CollectiveRunner::Place PlaceOf(const at::Tensor& given) {
 
 // Do all ranks start this? There is no runner in a group of one.
 absl::Status Agree(CollectiveRunner* runner, const std::string& what,
-                   const at::Tensor& tensor, const CollectivePurpose& purpose) {
+                   const FlightOperation& operation, const at::Tensor& tensor,
+                   const CollectivePurpose& purpose) {
   if (runner == nullptr) return absl::OkStatus();
-  return runner->Agree(what, tensor, purpose);
+  return runner->Agree(what, operation, tensor, purpose);
 }
 
 absl::Status CheckSummand(const Communicator& group, const char* operation,
@@ -91,7 +92,9 @@ absl::Status Communicator::AllReduceSum(at::Tensor tensor,
 absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
     at::Tensor tensor, double factor, const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckSummand(*this, "all-reduce", tensor));
-  TANDEM_RETURN_IF_ERROR(Agree(runner_.get(), "all-reduce", tensor, purpose));
+  const FlightOperation operation = FlightOf("all-reduce", tensor);
+  TANDEM_RETURN_IF_ERROR(
+      Agree(runner_.get(), operation.name, operation, tensor, purpose));
   if (tensor.numel() == 0) return PendingCollective();
   c10d::AllreduceOptions options;
   Multiply(*this, factor, tensor, &options.reduceOp);
@@ -99,7 +102,7 @@ absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
   TensorList tensors = {ForBackend(*this, tensor)};
   TANDEM_ASSIGN_OR_RETURN(
       PendingCollective pending,
-      runner_->Start("all-reduce", purpose, PlaceOf(tensors[0]), [&] {
+      runner_->Start(operation, purpose, PlaceOf(tensors[0]), [&] {
         return BackendOf(*this, tensors[0]).allreduce(tensors, options);
       }));
   return WithCopyBack(std::move(pending), tensors[0], tensor);
@@ -110,9 +113,10 @@ absl::StatusOr<PendingCollective> Communicator::StartReduceSum(
     const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckSummand(*this, "reduce", tensor));
   TANDEM_RETURN_IF_ERROR(CheckRoot(*this, "reduce", root));
+  const FlightOperation operation = FlightOf("reduce", tensor, root);
   TANDEM_RETURN_IF_ERROR(Agree(runner_.get(),
                                absl::StrCat("reduce to rank ", NameOf(root)),
-                               tensor, purpose));
+                               operation, tensor, purpose));
   if (tensor.numel() == 0) return PendingCollective();
   c10d::ReduceOptions options;
   options.rootRank = root;
@@ -121,7 +125,7 @@ absl::StatusOr<PendingCollective> Communicator::StartReduceSum(
   TensorList tensors = {ForBackend(*this, tensor)};
   TANDEM_ASSIGN_OR_RETURN(
       PendingCollective pending,
-      runner_->Start("reduce", purpose, PlaceOf(tensors[0]), [&] {
+      runner_->Start(operation, purpose, PlaceOf(tensors[0]), [&] {
         return BackendOf(*this, tensors[0]).reduce(tensors, options);
       }));
   return WithCopyBack(std::move(pending), tensors[0], tensor);
@@ -131,9 +135,10 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
                                      const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckTensor(*this, "broadcast", tensor));
   TANDEM_RETURN_IF_ERROR(CheckRoot(*this, "broadcast", root));
+  const FlightOperation operation = FlightOf("broadcast", tensor, root);
   TANDEM_RETURN_IF_ERROR(
       Agree(runner_.get(), absl::StrCat("broadcast from rank ", NameOf(root)),
-            tensor, purpose));
+            operation, tensor, purpose));
   if (size_ == 1 || tensor.numel() == 0) return absl::OkStatus();
   const at::Tensor given = ForBackend(*this, tensor);
   TensorList tensors = {BytesOf(given)};
@@ -141,7 +146,7 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
   options.rootRank = root;
   TANDEM_ASSIGN_OR_RETURN(
       PendingCollective pending,
-      runner_->Start("broadcast", purpose, PlaceOf(given), [&] {
+      runner_->Start(operation, purpose, PlaceOf(given), [&] {
         return BackendOf(*this, given).broadcast(tensors, options);
       }));
   return WithCopyBack(std::move(pending), given, tensor).Wait();
@@ -150,7 +155,9 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
 absl::StatusOr<TensorList> Communicator::AllGather(
     const at::Tensor& tensor, const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckTensor(*this, "all-gather", tensor));
-  TANDEM_RETURN_IF_ERROR(Agree(runner_.get(), "all-gather", tensor, purpose));
+  const FlightOperation operation = FlightOf("all-gather", tensor);
+  TANDEM_RETURN_IF_ERROR(
+      Agree(runner_.get(), operation.name, operation, tensor, purpose));
   const at::Tensor mine = tensor.detach();
   TensorList all;
   for (int r = 0; r < size_; ++r) all.push_back(at::empty_like(mine));
@@ -167,7 +174,7 @@ absl::StatusOr<TensorList> Communicator::AllGather(
   }
   TANDEM_ASSIGN_OR_RETURN(
       PendingCollective pending,
-      runner_->Start("all-gather", purpose, PlaceOf(in[0]), [&] {
+      runner_->Start(operation, purpose, PlaceOf(in[0]), [&] {
         return BackendOf(*this, in[0]).allgather(out, in);
       }));
   for (int r = 0; r < size_; ++r) {
@@ -201,10 +208,11 @@ absl::StatusOr<std::vector<std::string>> Communicator::AllGatherString(
 
 absl::Status Communicator::Barrier(const CollectivePurpose& purpose) {
   if (size_ == 1) return absl::OkStatus();
+  const FlightOperation operation = FlightOf("barrier", at::Tensor());
   TANDEM_RETURN_IF_ERROR(
-      Agree(runner_.get(), "barrier", at::Tensor(), purpose));
+      Agree(runner_.get(), operation.name, operation, at::Tensor(), purpose));
   using Place = CollectiveRunner::Place;
-  return runner_->Run("barrier", purpose, Place::kHost, [&] {
+  return runner_->Run(operation, purpose, Place::kHost, [&] {
     // ProcessGroup::barrier writes a static variable, and
     // ranks may be threads of one process.
     return process_group_->getDefaultBackend()->barrier();

@@ -47,7 +47,7 @@ size_t CommunicatorsOf(const CommunicatorOptions& options) {
 // `key` is the group's name among all that were ever made.
 absl::Status Connect(const std::string& key, CollectiveRunner* runner) {
   if (runner == nullptr) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(runner->Connect());
+  TANDEM_RETURN_IF_ERROR(runner->Connect(key));
   runner->process_group()->setGroupName(key);
   return absl::OkStatus();
 }

@@ -68,6 +68,14 @@ std::string TextOf(const Communicator& group, const RankMessage& message) {
                       group.NameOf(message.peer));
 }
 
+FlightOperation FlightOfMessage(const RankMessage& message) {
+  FlightOperation operation = FlightOf(message.sends ? "send" : "receive",
+                                       message.tensor, message.peer);
+  operation.kind = message.sends ? FlightKind::kSend : FlightKind::kReceive;
+  operation.tag = message.tag;
+  return operation;
+}
+
 }  // namespace
 
 absl::StatusOr<PendingCollective> Communicator::StartSend(
@@ -87,6 +95,7 @@ absl::StatusOr<PendingCollective> Communicator::StartMessages(
     absl::Span<const RankMessage> messages, const CollectivePurpose& purpose) {
   using Place = CollectiveRunner::Place;
   std::vector<const RankMessage*> on_streams;
+  std::vector<FlightOperation> flights;
   std::vector<PendingCollective> pending;
   std::string text;
   for (const RankMessage& each : messages) {
@@ -95,13 +104,15 @@ absl::StatusOr<PendingCollective> Communicator::StartMessages(
     if (IsOnStreams(*this, each.tensor)) {
       absl::StrAppend(&text, text.empty() ? "" : ", ", TextOf(*this, each));
       on_streams.push_back(&each);
+      flights.push_back(FlightOfMessage(each));
       continue;
     }
     const at::Tensor given = ForBackend(*this, each.tensor);
     const std::vector<at::Tensor> bytes = {BytesOf(given)};
     TANDEM_ASSIGN_OR_RETURN(
         PendingCollective started,
-        runner_->StartMessage(TextOf(*this, each), purpose, Place::kHost,
+        runner_->StartMessage(TextOf(*this, each), {FlightOfMessage(each)},
+                              purpose, Place::kHost,
                               [&] { return Issue(*this, each, bytes); }));
     pending.push_back(
         each.sends ? std::move(started)
@@ -110,7 +121,7 @@ absl::StatusOr<PendingCollective> Communicator::StartMessages(
   if (!on_streams.empty()) {
     TANDEM_ASSIGN_OR_RETURN(
         PendingCollective started,
-        runner_->StartMessage(text, purpose, Place::kStream, [&] {
+        runner_->StartMessage(text, flights, purpose, Place::kStream, [&] {
           return IssueTogether(*this, on_streams);
         }));
     pending.push_back(std::move(started));

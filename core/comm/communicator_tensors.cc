@@ -65,6 +65,16 @@ PendingCollective WithCopyBack(PendingCollective pending,
   });
 }
 
+FlightOperation FlightOf(const char* name, const at::Tensor& tensor, int peer) {
+  FlightOperation operation;
+  operation.name = name;
+  operation.peer = peer;
+  if (!tensor.defined()) return operation;
+  operation.dtype = c10::toString(tensor.scalar_type());
+  operation.sizes = {tensor.sizes().data(), tensor.sizes().size()};
+  return operation;
+}
+
 c10d::Backend& BackendOf(const Communicator& group, const at::Tensor& given) {
   return *group.process_group()->getBackend(given.device().type());
 }

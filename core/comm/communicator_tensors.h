@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "core/comm/communicator.h"
 #include "core/comm/pending_collective.h"
+#include "core/flight/recorder.h"
 
 namespace c10d {
 class Backend;
@@ -25,6 +26,11 @@ std::string TypeOf(const at::Tensor& tensor);
 // collectives do not take.
 absl::Status CheckTensor(const Communicator& group, absl::string_view operation,
                          const at::Tensor& tensor);
+
+// A collective of the tensor, undefined where there is none, or a message, for
+// the flight recorder. It points to the tensor's sizes.
+FlightOperation FlightOf(const char* name, const at::Tensor& tensor,
+                         int peer = -1);
 
 // The tensor's own bytes: backends know few dtypes, and moving needs none.
 inline at::Tensor BytesOf(const at::Tensor& tensor) {

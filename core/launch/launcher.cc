@@ -191,7 +191,7 @@ void Launcher::HandleEnds(const std::vector<RankProcess*>& ended) {
       messages_.Died(*rank, CountRunning(ranks_));
       stopping_ = true;
       kill_at_ = Clock::now() + options_.death_grace;
-      SignalRunning(ranks_, SIGTERM);
+      StopRunning(ranks_);
       TellNodes(*rank);
     } else if (*rank->end != SIGTERM && *rank->end != SIGKILL) {
       messages_.EndedToo(*rank);

@@ -1,5 +1,6 @@
 #include "core/launch/rank_process.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/process/caught_signals.h"
 
 namespace tandem {
 
@@ -43,6 +45,16 @@ void SignalRunning(std::vector<RankProcess>& ranks, int signal) {
   for (RankProcess& rank : ranks) {
     if (!rank.end.has_value()) rank.process.Signal(signal);
   }
+}
+
+void StopRunning(std::vector<RankProcess>& ranks) {
+  for (const RankProcess& rank : ranks) {
+    const pid_t pid = rank.process.pid();
+    if (!rank.end.has_value() && CatchesSignal(pid, SIGUSR2)) {
+      kill(pid, SIGUSR2);
+    }
+  }
+  SignalRunning(ranks, SIGTERM);
 }
 
 std::vector<RankProcess*> TakeEnded(std::vector<RankProcess>& ranks) {

@@ -6,6 +6,7 @@
 #include "core/base/torch_status.h"
 #include "core/program/logging.h"
 #include "core/program/process.h"
+#include "core/run/flight_dumps.h"
 #include "core/run/run_ranks.h"
 
 namespace tandem {
@@ -33,6 +34,7 @@ absl::Status RunConnected(const RunOptions& options, const Launch& launch,
   TANDEM_ASSIGN_OR_RETURN(
       const std::unique_ptr<Communicator> world,
       Communicator::ForLaunch(launch, options.communication));
+  TANDEM_RETURN_IF_ERROR(StartFlightDumps(*world, /*folder=*/""));
   Rank rank{launch, *world};
   const absl::Status status = CatchTorch([&] { return run(rank); });
   if (!status.ok()) world->Abort(status);

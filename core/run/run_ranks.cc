@@ -9,6 +9,7 @@
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/flight/signals.h"
 #include "core/instrument/fault_point.h"
 #include "core/launch/flags.h"
 #include "core/launch/launcher.h"
@@ -91,6 +92,7 @@ int StartRanks(const LaunchPlan& plan, int argc, char** argv,
 
 int RunRank(const RanksProgram& program, const Launch& launch) {
   SetFaultContext(launch.rank, /*step=*/0);
+  HandleFlightSignals();
   const absl::Status status = CatchTorch([&] { return program.run(launch); });
   if (status.ok()) return 0;
   const int signal_number = InterruptSignal();

@@ -80,12 +80,14 @@ absl::StatusOr<PendingCollective> RemoteChannelEnd::Send(
   sent_.messages += 1;
   sent_.bytes += static_cast<int64_t>(tensor.nbytes());
   const RankMessage message = Message(true, tensor, microbatch, slot);
+  const FlightPurposeScope flight(FlightOf(microbatch));
   return CarrierOf(slot).StartMessages({&message, 1}, Purpose(microbatch));
 }
 
 absl::StatusOr<PendingCollective> RemoteChannelEnd::Receive(
     const at::Tensor& tensor, int microbatch, size_t slot) const {
   const RankMessage message = Message(false, tensor, microbatch, slot);
+  const FlightPurposeScope flight(FlightOf(microbatch));
   return CarrierOf(slot).StartMessages({&message, 1}, Purpose(microbatch));
 }
 
@@ -107,6 +109,14 @@ int RemoteChannelEnd::Tag(int microbatch, size_t slot) const {
   return (channel * options_.microbatches + microbatch) *
              static_cast<int>(kMostTensors + 1) +
          static_cast<int>(slot);
+}
+
+FlightPurpose RemoteChannelEnd::FlightOf(int microbatch) const {
+  FlightPurpose purpose;
+  purpose.what = carries_activations() ? "activations" : "gradients";
+  purpose.stage = options_.stage;
+  purpose.microbatch = microbatch;
+  return purpose;
 }
 
 // By values: what was started may outlive this end.

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/comm/pending_collective.h"
+#include "core/flight/purpose.h"
 #include "parallel/channel/channel.h"
 #include "parallel/channel/message_layout.h"
 #include "parallel/channel/remote_channel.h"
@@ -108,6 +109,7 @@ class RemoteChannelEnd {
   Communicator& CarrierOf(size_t slot) const;
   int Tag(int microbatch, size_t slot) const;
   CollectivePurpose Purpose(int microbatch) const;
+  FlightPurpose FlightOf(int microbatch) const;
 
   RemoteChannelOptions options_;
   std::shared_ptr<RemoteChannelSide> side_;

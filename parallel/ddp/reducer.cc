@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/flight/purpose.h"
 #include "core/instrument/fault_point.h"
 #include "parallel/ddp/gradient_streams.h"
 
@@ -193,6 +194,7 @@ void Reducer::StartBuckets(bool all) {
       });
     }
     const auto purpose = [this, index] { return Purpose(index); };
+    const FlightPurposeScope flight({"bucket", static_cast<int>(index)});
     absl::StatusOr<BucketReduction> started =
         scatters_ ? BucketReduction::StartScatter(buckets_[index], group_,
                                                   divisor_, purpose)

@@ -242,9 +242,11 @@ absl::Status PipelineExecutor::DeviceStep::RunAction(const Action& action,
                                                      ActionMoments& time) {
   time.action = action;
   time.came = Now();
+  flight_ = NoteFlight(action);
   // What throws here must end the others' waits, too.
   const absl::Status done = CatchTorch([&] { return Compute(action, time); });
   local_.progress.Ends();
+  if (done.ok()) FlightRecorder::OfProcess().Complete(flight_);
   time.ended = Now();
   return done.ok() ? done : Annotate(done, executor_.Describe(action));
 }

@@ -123,6 +123,7 @@ int PipelineExecutor::DeviceStep::NumberOf(const Action& action) const {
 void PipelineExecutor::DeviceStep::Starts(const Action& action,
                                           Clock::time_point now) {
   local_.progress.Starts(NumberOf(action), now);
+  FlightRecorder::OfProcess().Start(flight_);
 }
 
 }  // namespace tandem

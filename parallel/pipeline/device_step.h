@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/flight/recorder.h"
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/stage/stage.h"
@@ -69,7 +70,8 @@ class PipelineExecutor::DeviceStep {
   Local& local_;
   Step& step_;
   std::vector<ActionMoments> times_;
-  int last_ = -1;  // the number of the action that ran last
+  int last_ = -1;                   // the number of the action that ran last
+  FlightRecorder::Id flight_ = -1;  // of the one that runs
 };
 
 }  // namespace tandem

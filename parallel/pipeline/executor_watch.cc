@@ -4,18 +4,42 @@
 #include "absl/time/time.h"
 #include "core/base/torch_status.h"
 #include "core/device/host_numbers.h"
+#include "core/flight/dump_file.h"
+#include "core/flight/purpose.h"
+#include "core/flight/recorder.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/step.h"
 
 namespace tandem {
 
+const char* NameOf(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward:
+      return "forward";
+    case ActionKind::kBackward:
+      return "backward";
+    case ActionKind::kBackwardInput:
+      return "backward of the input";
+    case ActionKind::kBackwardWeight:
+      return "backward of the weights";
+  }
+  return "";
+}
+
+FlightRecorder::Id NoteFlight(const Action& action) {
+  FlightPurpose purpose;
+  purpose.stage = action.stage;
+  purpose.microbatch = action.microbatch;
+  const FlightPurposeScope scope(purpose);
+  FlightOperation operation;
+  operation.kind = FlightKind::kAction;
+  operation.name = NameOf(action.kind);
+  return FlightRecorder::OfProcess().Schedule(/*group=*/nullptr, operation);
+}
+
 std::string PipelineExecutor::Describe(const Action& action) const {
-  const char* what = action.kind == ActionKind::kForward    ? "forward"
-                     : action.kind == ActionKind::kBackward ? "backward"
-                     : action.kind == ActionKind::kBackwardInput
-                         ? "backward of the input"
-                         : "backward of the weights";
-  return absl::StrCat(what, " of microbatch ", action.microbatch, " in ",
+  return absl::StrCat(NameOf(action.kind), " of microbatch ", action.microbatch,
+                      " in ",
                       stages_[static_cast<size_t>(action.stage)]->name());
 }
 
@@ -34,6 +58,7 @@ void PipelineExecutor::OnHang(const Local& local, int action, Step& step) {
 }
 
 void PipelineExecutor::EndHung(const std::string& message) {
+  DumpFlightOfFailure(FlightTrigger::kGaveUp, message);
   if (!options_.on_hang) EndProcess(message);
   options_.on_hang(message);
 }

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "core/device/device.h"
+#include "core/flight/recorder.h"
 #include "core/loss/deferred_score.h"
 #include "core/model/batch.h"
 #include "core/random/sample_scope.h"
@@ -23,6 +24,11 @@
 #include "parallel/schedule/schedule.h"
 
 namespace tandem {
+
+// "forward", "backward of the input". Text that is never freed.
+const char* NameOf(ActionKind kind);
+// A new entry of the process's flight recorder.
+FlightRecorder::Id NoteFlight(const Action& action);
 
 // What runs: a training step, or a forward-only pass.
 struct PipelineExecutor::Step {

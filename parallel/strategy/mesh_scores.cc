@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/flight/purpose.h"
 #include "core/instrument/trace.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
 #include "parallel/strategy/score_numbers.h"
@@ -85,6 +86,7 @@ absl::StatusOr<StepScore> MeshStrategyImpl::SumStep(const PendingStep& step,
   const CollectivePurpose purpose = [number = step.number] {
     return absl::StrCat("the loss of step ", number);
   };
+  const FlightPurposeScope flight({"loss"});
   TANDEM_ASSIGN_OR_RETURN(const Score score,
                           options_.reproducible
                               ? SumInOrder(mine, purpose)

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/base/status_macros.h"
+#include "core/run/flight_dumps.h"
 #include "tools/trainer/settings/settings_agreement.h"
 
 namespace tandem {
@@ -19,7 +20,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> Connect(
   communication.straggler_warning = std::chrono::milliseconds(
       static_cast<int64_t>(options.straggler_warning * 1e3));
   TANDEM_ASSIGN_OR_RETURN(communication.settings, SettingsOfJob());
-  return Communicator::ForLaunch(launch, communication);
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> world,
+                          Communicator::ForLaunch(launch, communication));
+  TANDEM_RETURN_IF_ERROR(StartFlightDumps(*world, options.flight_dir));
+  return world;
 }
 
 }  // namespace tandem

@@ -19,6 +19,7 @@ constexpr FlagOfRank kFlagsOfRanks[] = {
      "hosts may keep their copies in different places; how many samples there "
      "are is compared"},
     {"dist_url", kPlace},
+    {"flight_dir", "each rank writes a file of its own"},
     {"interface", "hosts may name their network interfaces differently"},
     {"intra_op_threads",
      "hosts may have different numbers of cores; compared with --reproducible"},

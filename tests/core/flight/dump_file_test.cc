@@ -1,0 +1,150 @@
+#include "core/flight/dump_file.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "core/flight/recorder.h"
+#include "core/flight/signals.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string NewFolder(const std::string& name) {
+  return ::testing::TempDir() + "/" + name + std::to_string(getpid());
+}
+
+FlightJob Job(const std::string& folder) {
+  FlightJob job;
+  job.rank = 2;
+  job.world_size = 3;
+  job.id = "id";
+  job.folder = folder;
+  return job;
+}
+
+absl::StatusOr<FlightDump> ReadBack(const std::string& folder) {
+  std::ifstream file(FlightDumpPath(folder, 2));
+  std::stringstream text;
+  text << file.rdbuf();
+  return DecodeFlightDump(text.str());
+}
+
+void NoteSomething() {
+  FlightOperation operation;
+  operation.kind = FlightKind::kAction;
+  operation.name = "forward";
+  FlightRecorder::OfProcess().Schedule(nullptr, operation);
+}
+
+// `body` in a child; its wait status.
+int StatusOfChild(const std::function<void()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    _exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST(DumpFileTest, NobodyIsToldWhere) {
+  EXPECT_EQ(DumpFlight(FlightTrigger::kSignal, "asked").status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  DumpFlightOfFailure(FlightTrigger::kTimeout, "late");  // does nothing
+}
+
+TEST(DumpFileTest, IsWrittenAnewUntilAFailure) {
+  const std::string folder = NewFolder("dumps") + "/made/here";
+  SetFlightJob(Job(folder));
+  NoteSomething();
+  ASSERT_TRUE(DumpFlight(FlightTrigger::kSignal, "first").ok());
+  ASSERT_TRUE(DumpFlight(FlightTrigger::kSignal, "second").ok());
+  EXPECT_EQ(ReadBack(folder)->reason, "second");
+  EXPECT_EQ(ReadBack(folder)->entries.back().operation, "forward");
+  DumpFlightOfFailure(FlightTrigger::kTimeout, "third");
+  DumpFlightOfFailure(FlightTrigger::kFailed, "a consequence");
+  EXPECT_EQ(*DumpFlight(FlightTrigger::kSignal, "asked"),
+            FlightDumpPath(folder, 2));
+  const absl::StatusOr<FlightDump> dump = ReadBack(folder);
+  ASSERT_TRUE(dump.ok()) << dump.status();
+  EXPECT_EQ(dump->reason, "third");
+  EXPECT_EQ(dump->trigger, FlightTrigger::kTimeout);
+  EXPECT_EQ(dump->rank, 2);
+  EXPECT_EQ(dump->world_size, 3);
+  EXPECT_EQ(dump->job, "id");
+  EXPECT_EQ(dump->pid, getpid());
+}
+
+TEST(DumpFileTest, AFolderAmongOthersFilesIsThisUsersAlone) {
+  FlightJob job = Job(NewFolder("private"));
+  job.is_private = true;
+  SetFlightJob(job);
+  ASSERT_TRUE(DumpFlight(FlightTrigger::kSignal, "").ok());
+  struct stat found = {};
+  ASSERT_EQ(stat(job.folder.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0700u);
+  // A link could lead anywhere.
+  const std::string link = job.folder + ".link";
+  ASSERT_EQ(symlink(job.folder.c_str(), link.c_str()), 0);
+  job.folder = link;
+  SetFlightJob(job);
+  EXPECT_EQ(DumpFlight(FlightTrigger::kSignal, "").status().code(),
+            absl::StatusCode::kPermissionDenied);
+}
+
+TEST(DumpFileTest, AFolderThatCannotBeMadeIsNamed) {
+  SetFlightJob(Job("/proc/none"));
+  const absl::Status status = DumpFlight(FlightTrigger::kSignal, "").status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/proc/none"));
+}
+
+TEST(FlightSignalsTest, OneAsksForADump) {
+  const std::string folder = NewFolder("asked");
+  const int status = StatusOfChild([&] {
+    SetFlightJob(Job(folder));
+    NoteSomething();
+    HandleFlightSignals();
+    raise(SIGUSR2);
+    while (!ReadBack(folder).ok()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  EXPECT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(ReadBack(folder)->trigger, FlightTrigger::kSignal);
+  EXPECT_THAT(ReadBack(folder)->reason, HasSubstr("SIGUSR2"));
+}
+
+TEST(FlightSignalsTest, DeathLeavesADump) {
+  for (const int signal_number : {SIGSEGV, SIGABRT, SIGFPE}) {
+    const std::string folder = NewFolder(strsignal(signal_number));
+    const int status = StatusOfChild([&] {
+      SetFlightJob(Job(folder));
+      NoteSomething();
+      HandleFlightSignals();
+      if (signal_number == SIGABRT) abort();
+      raise(signal_number);
+    });
+    ASSERT_TRUE(WIFSIGNALED(status)) << status;
+    EXPECT_EQ(WTERMSIG(status), signal_number);
+    const absl::StatusOr<FlightDump> dump = ReadBack(folder);
+    ASSERT_TRUE(dump.ok()) << dump.status();
+    EXPECT_EQ(dump->trigger, FlightTrigger::kDied);
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,200 @@
+#include "core/flight/recorder.h"
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+FlightOperation Reduce(absl::Span<const int64_t> sizes) {
+  FlightOperation operation;
+  operation.name = "all-reduce";
+  operation.dtype = "Float";
+  operation.sizes = sizes;
+  return operation;
+}
+
+FlightOperation Message(FlightKind kind, int peer, int tag) {
+  FlightOperation operation;
+  operation.kind = kind;
+  operation.name = kind == FlightKind::kSend ? "send" : "receive";
+  operation.peer = peer;
+  operation.tag = tag;
+  return operation;
+}
+
+std::shared_ptr<FlightGroup> Group(std::vector<int> ranks) {
+  return std::make_shared<FlightGroup>("data", "data/0", std::move(ranks));
+}
+
+FlightDump Read(FlightRecorder& recorder) {
+  FlightDump dump;
+  EXPECT_TRUE(recorder.Read(&dump));
+  return dump;
+}
+
+TEST(FlightRecorderTest, HoldsNothingAtFirst) {
+  FlightRecorder recorder;
+  EXPECT_THAT(Read(recorder).entries, IsEmpty());
+  EXPECT_THAT(Read(recorder).groups, IsEmpty());
+}
+
+TEST(FlightRecorderTest, FollowsAnEntryThroughItsStates) {
+  FlightRecorder recorder;
+  recorder.SetStep(4);
+  FlightRecorder::Id id = 0;
+  {
+    const FlightPurposeScope scope({"bucket", 3});
+    id = recorder.Schedule(Group({2, 5, 7}), Reduce({5, 0}), 9);
+  }
+  FlightEntry entry = Read(recorder).entries.at(0);
+  EXPECT_EQ(entry.operation, "all-reduce");
+  EXPECT_EQ(entry.sequence, 9);
+  EXPECT_EQ(entry.dtype, "Float");
+  EXPECT_THAT(entry.sizes, ElementsAre(5, 0));
+  EXPECT_EQ(entry.what, "bucket");
+  EXPECT_EQ(entry.index, 3);
+  EXPECT_EQ(entry.step, 4);
+  EXPECT_EQ(entry.state, FlightState::kScheduled);
+  EXPECT_GT(entry.scheduled_ns, 0);
+  EXPECT_EQ(entry.awaited_ns, 0);
+
+  recorder.Start(id);
+  recorder.Await(id);
+  entry = Read(recorder).entries.at(0);
+  EXPECT_EQ(entry.state, FlightState::kStarted);
+  EXPECT_GE(entry.started_ns, entry.scheduled_ns);
+  EXPECT_GE(entry.awaited_ns, entry.started_ns);
+  EXPECT_EQ(entry.completed_ns, 0);
+
+  recorder.Complete(id);
+  recorder.Start(id);  // too late
+  entry = Read(recorder).entries.at(0);
+  EXPECT_EQ(entry.state, FlightState::kCompleted);
+  EXPECT_GE(entry.completed_ns, entry.awaited_ns);
+}
+
+TEST(FlightRecorderTest, TellsTheGroupAndHowFarItIs) {
+  FlightRecorder recorder;
+  const auto group = Group({2, 5});
+  recorder.Schedule(group, Reduce({1}), 1);
+  recorder.Schedule(group, Reduce({1}), 2);
+  recorder.Schedule(nullptr, Message(FlightKind::kAction, -1, 0));
+  const FlightDump dump = Read(recorder);
+  ASSERT_EQ(dump.groups.size(), 1u);
+  EXPECT_EQ(dump.groups[0].name, "data");
+  EXPECT_EQ(dump.groups[0].id, "data/0");
+  EXPECT_THAT(dump.groups[0].ranks, ElementsAre(2, 5));
+  EXPECT_EQ(dump.groups[0].scheduled, 2);
+  EXPECT_EQ(dump.entries[1].group, 0);
+  EXPECT_EQ(dump.entries[2].group, -1);
+}
+
+// By peer, direction and tag.
+TEST(FlightRecorderTest, CountsMessages) {
+  FlightRecorder recorder;
+  const auto group = Group({4, 6, 9});
+  recorder.Schedule(group, Message(FlightKind::kSend, 1, 7));
+  recorder.Schedule(group, Message(FlightKind::kSend, 1, 7));
+  recorder.Schedule(group, Message(FlightKind::kSend, 2, 7));
+  recorder.Schedule(group, Message(FlightKind::kReceive, 1, 7));
+  recorder.Schedule(group, Message(FlightKind::kSend, 1, 8));
+  recorder.Schedule(group, Message(FlightKind::kSend, 1, 7));
+  std::vector<int64_t> numbers;
+  std::vector<int> peers;
+  for (const FlightEntry& each : Read(recorder).entries) {
+    numbers.push_back(each.sequence);
+    peers.push_back(each.peer);
+  }
+  EXPECT_THAT(numbers, ElementsAre(1, 2, 1, 1, 1, 3));
+  EXPECT_THAT(peers, ElementsAre(6, 6, 9, 6, 6, 6));  // the job's numbers
+}
+
+TEST(FlightRecorderTest, KeepsTheLast) {
+  FlightRecorder recorder(/*capacity=*/3);
+  const auto group = Group({0, 1});
+  std::vector<FlightRecorder::Id> ids;
+  for (int i = 1; i <= 7; ++i) {
+    ids.push_back(recorder.Schedule(group, Reduce({i}), i));
+  }
+  recorder.Complete(ids[3]);  // lost: nobody else's state changes
+  recorder.Complete(ids[5]);
+  recorder.Complete(-1);
+  const std::vector<FlightEntry> entries = Read(recorder).entries;
+  ASSERT_EQ(entries.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(entries[i].id, static_cast<int64_t>(4 + i));
+    EXPECT_THAT(entries[i].sizes, ElementsAre(5 + i));
+  }
+  EXPECT_EQ(entries[0].state, FlightState::kScheduled);
+  EXPECT_EQ(entries[1].state, FlightState::kCompleted);
+}
+
+TEST(FlightRecorderTest, MultipliesWhatItHasNoPlaceFor) {
+  FlightRecorder recorder;
+  recorder.Schedule(nullptr, Reduce({2, 3, 1, 1, 1, 5, 7, 11}));
+  EXPECT_THAT(Read(recorder).entries.at(0).sizes,
+              ElementsAre(2, 3, 1, 1, 1, 5 * 7 * 11));
+}
+
+TEST(FlightRecorderTest, OutlivesGroups) {
+  FlightRecorder recorder;
+  auto group = Group({3, 1});
+  recorder.Schedule(group, Reduce({1}), 1);
+  group = nullptr;
+  EXPECT_THAT(Read(recorder).groups.at(0).ranks, ElementsAre(3, 1));
+}
+
+TEST(FlightRecorderTest, TakesWhatManyThreadsNote) {
+  constexpr int kThreads = 7;
+  constexpr int kEach = 200;
+  FlightRecorder recorder(kThreads * kEach);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&recorder, t] {
+      const auto group = Group({t});
+      const FlightPurposeScope scope({"bucket", t});
+      for (int i = 1; i <= kEach; ++i) {
+        const FlightRecorder::Id id = recorder.Schedule(group, Reduce({t}), i);
+        recorder.Start(id);
+        recorder.Complete(id);
+      }
+    });
+  }
+  while (Read(recorder).entries.size() < kThreads * kEach) {
+    std::this_thread::yield();
+  }
+  for (std::thread& each : threads) each.join();
+  const FlightDump dump = Read(recorder);
+  std::vector<int64_t> seen(kThreads, 0);
+  for (const FlightEntry& each : dump.entries) {
+    EXPECT_EQ(each.state, FlightState::kCompleted);
+    EXPECT_THAT(each.sizes, ElementsAre(each.index));
+    EXPECT_EQ(each.sequence, ++seen[static_cast<size_t>(each.index)]);
+  }
+  EXPECT_THAT(seen, ::testing::Each(kEach));
+}
+
+TEST(FlightPurposeScopeTest, InnerOnesHideOuterOnes) {
+  EXPECT_STREQ(FlightPurposeScope::Current().what, "");
+  const FlightPurposeScope outer({"bucket", 1});
+  {
+    const FlightPurposeScope inner({"loss"});
+    EXPECT_STREQ(FlightPurposeScope::Current().what, "loss");
+    EXPECT_EQ(FlightPurposeScope::Current().index, -1);
+    std::thread([] {
+      EXPECT_STREQ(FlightPurposeScope::Current().what, "");
+    }).join();
+  }
+  EXPECT_EQ(FlightPurposeScope::Current().index, 1);
+}
+
+}  // namespace
+}  // namespace tandem

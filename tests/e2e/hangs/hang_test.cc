@@ -1,0 +1,221 @@
+// Injected hangs in real jobs: what the hang doctor says of the dumps that the
+// ranks have left, and that these are there without having been asked for.
+
+#include <signal.h>
+
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/core/testing/process_testing.h"
+#include "tests/e2e/program.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+constexpr char kJob[] = "tests/e2e/hangs/hang_job_main";
+constexpr char kDiagnose[] = "tools/diagnose";
+constexpr int kCells = 40;
+
+struct Layout {
+  const char* name;
+  std::vector<std::string> flags;
+  int ranks;
+};
+
+const Layout& LayoutNamed(const std::string& name) {
+  static const std::vector<Layout>* const layouts = new std::vector<Layout>{
+      {"ddp", {"--layout=ddp"}, 3},
+      {"ddp over Gloo", {"--layout=ddp", "--backend=gloo"}, 3},
+      {"pipeline", {"--layout=pipeline"}, 3},
+      {"hybrid", {"--layout=hybrid"}, 4},
+  };
+  for (const Layout& each : *layouts) {
+    if (each.name == name) return each;
+  }
+  return layouts->front();
+}
+
+// The ranks of a job, one of which hangs the others. Without tandem's launcher,
+// which would end them one after the other.
+class HungJob {
+ public:
+  HungJob(const Layout& layout, const std::string& hang, int culprit,
+          const std::map<std::string, std::string>& environment = {})
+      : folder_(NewFolder("flight")), culprit_(culprit) {
+    const std::string port = std::to_string(FreePort());
+    for (int rank = 0; rank < layout.ranks; ++rank) {
+      ProgramOptions options;
+      options.environment = environment;
+      options.environment["RANK"] = std::to_string(rank);
+      options.environment["LOCAL_RANK"] = std::to_string(rank);
+      options.environment["WORLD_SIZE"] = std::to_string(layout.ranks);
+      options.environment["LOCAL_WORLD_SIZE"] = std::to_string(layout.ranks);
+      options.environment["MASTER_ADDR"] = "127.0.0.1";
+      options.environment["MASTER_PORT"] = port;
+      options.environment["TMPDIR"] = folder_;
+      std::vector<std::string> flags = layout.flags;
+      flags.push_back("--hang=" + hang);
+      flags.push_back("--culprit=" + std::to_string(culprit));
+      ranks_.push_back(std::make_unique<Program>(kJob, flags, options));
+    }
+  }
+
+  // Waits for all but a culprit that is frozen. What a rank that is no culprit
+  // said.
+  std::string Await(bool culprit_ends) {
+    std::string said;
+    for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+      if (rank == culprit_ && !culprit_ends) continue;
+      const ProgramResult result = ranks_[static_cast<size_t>(rank)]->Wait();
+      EXPECT_NE(result.exit_code, 0) << result.err;
+      if (rank != culprit_) said = result.err;
+    }
+    return said;
+  }
+
+  // Where the job has written: the one folder among temporary files.
+  std::string DumpFolder() const {
+    for (const auto& each : fs::directory_iterator(folder_)) {
+      const std::string name = each.path().filename();
+      if (name.rfind("tandem-flight-", 0) == 0) return each.path();
+    }
+    return "";
+  }
+
+ private:
+  const std::string folder_;
+  const int culprit_;
+  std::vector<std::unique_ptr<Program>> ranks_;
+};
+
+// What the doctor calls the fault, and the operation that others wait in.
+struct Expected {
+  std::string fault;
+  std::string operation;
+};
+
+Expected ExpectedOf(const std::string& layout, const std::string& hang) {
+  const bool ddp = layout.rfind("ddp", 0) == 0;
+  const std::string bucket = "all-reduce #[0-9]+ \\(bucket 1\\)";
+  const std::string message =
+      "(receive from rank [0-9]+ \\((activations|gradients) of microbatch|"
+      "send to rank [0-9]+ \\((activations|gradients) of microbatch|"
+      "all-reduce)";
+  if (hang == "stop") return {"absent", ddp ? bucket : message};
+  if (hang == "late") return {"(late|behind)", ddp ? bucket : message};
+  if (hang == "group") return {"other group", ddp ? bucket : message};
+  return {hang == "shape" ? "other shape" : "other order",
+          ddp ? bucket : "all-reduce #[0-9]+"};
+}
+
+ProgramResult Diagnose(const std::string& folder) {
+  return RunProgram(kDiagnose, {folder});
+}
+
+void ExpectNamed(const ProgramResult& told, int culprit,
+                 const Expected& expected) {
+  EXPECT_EQ(told.exit_code, 1) << told.err;
+  EXPECT_THAT(told.out, ContainsRegex("Rank " + std::to_string(culprit) +
+                                      " is at fault \\(" + expected.fault +
+                                      "\\): .*" + expected.operation))
+      << told.out;
+}
+
+// Layout, hang, culprit.
+using Cell = std::tuple<std::string, std::string, int>;
+
+class HangTest : public testing::TestWithParam<Cell> {};
+
+TEST_P(HangTest, TheDoctorNamesTheCulprit) {
+  const auto& [layout, hang, culprit] = GetParam();
+  std::cout << layout << ", " << hang << ", rank " << culprit << "\n";
+  HungJob job(LayoutNamed(layout), hang, culprit);
+  const std::string said = job.Await(/*culprit_ends=*/hang != "stop");
+  const std::string folder = job.DumpFolder();
+  ASSERT_FALSE(folder.empty()) << said;
+  EXPECT_THAT(said, HasSubstr("bazel run //tools:diagnose -- " + folder));
+  const ProgramResult told = Diagnose(folder);
+  std::cout << told.out;
+  ExpectNamed(told, culprit, ExpectedOf(layout, hang));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cells, HangTest,
+    testing::Combine(testing::Values("ddp", "ddp over Gloo", "pipeline",
+                                     "hybrid"),
+                     testing::Values("stop", "late", "shape", "order", "group"),
+                     testing::Values(0, 2)));
+
+TEST(HangTestCells, NoneIsMissing) {
+  const auto& all = *testing::UnitTest::GetInstance();
+  int cells = 0;
+  for (int s = 0; s < all.total_test_suite_count(); ++s) {
+    const testing::TestSuite& suite = *all.GetTestSuite(s);
+    if (std::string(suite.name()) == "Cells/HangTest") {
+      cells = suite.total_test_count();
+    }
+  }
+  std::cout << cells << " cells\n";
+  EXPECT_EQ(cells, kCells);
+}
+
+// Ranks that compare what they start find it at once, and leave dumps as well.
+TEST(CheckedHangTest, IsDiagnosedToo) {
+  for (const std::string hang : {"shape", "order"}) {
+    HungJob job(LayoutNamed("ddp"), hang, 1,
+                {{"TORCH_DISTRIBUTED_DEBUG", "DETAIL"}});
+    job.Await(/*culprit_ends=*/true);
+    ExpectNamed(Diagnose(job.DumpFolder()), 1, ExpectedOf("ddp", hang));
+  }
+}
+
+// A launched job, whose launcher stops the rank that the others wait for.
+TEST(LaunchedHangTest, TheRankThatIsBehindTellsWhatItDoes) {
+  const std::string folder = NewFolder("flight") + "/dumps";
+  ProgramOptions options;
+  options.environment = {
+      {"TANDEM_FAULT", "point=bucket:0,rank=1,step=3,action=delay:60"}};
+  const ProgramResult job =
+      RunProgram(kTrain,
+                 SmallJob({"--nproc_per_node=3", "--epochs=1000",
+                           "--batch_size=12", "--bucket_cap_mb=0.02",
+                           "--timeout=6", "--flight_dir=" + folder}),
+                 options);
+  EXPECT_NE(job.exit_code, 0);
+  EXPECT_THAT(job.err, HasSubstr("bazel run //tools:diagnose -- " + folder));
+  const ProgramResult told = Diagnose(folder);
+  ExpectNamed(told, 1,
+              {"behind",
+               "all-reduce #[0-9]+ \\(bucket 1, step 3\\).*Rank 1 "
+               "(did|is in) all-reduce #[0-9]+ \\(bucket 0, step 3"});
+}
+
+TEST(LaunchedHangTest, ASignalToTheLauncherHasEveryRankWriteOne) {
+  const std::string folder = NewFolder("flight");
+  Program job(kTrain, SmallJob({"--nproc_per_node=2", "--epochs=100000",
+                                "--flight_dir=" + folder}));
+  ASSERT_TRUE(job.WaitForOutput("accuracy"));
+  job.Signal(SIGUSR2);
+  const auto is_there = [&](int rank) {
+    return fs::exists(folder + "/rank_" + std::to_string(rank) + ".json");
+  };
+  EXPECT_TRUE(Eventually([&] { return is_there(0) && is_there(1); }));
+  EXPECT_NE(Diagnose(folder).exit_code, 2);
+  job.Signal(SIGINT);  // it went on until then
+  EXPECT_EQ(job.Wait().exit_code, 128 + SIGINT);
+}
+
+}  // namespace
+}  // namespace tandem

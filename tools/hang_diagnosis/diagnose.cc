@@ -1,0 +1,189 @@
+#include "tools/hang_diagnosis/diagnose.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "tools/hang_diagnosis/camps.h"
+#include "tools/hang_diagnosis/mismatches.h"
+#include "tools/hang_diagnosis/waits.h"
+
+namespace tandem {
+namespace {
+
+using Fault = Verdict::Fault;
+
+bool FailedByItself(const FlightDump& dump) {
+  return dump.trigger == FlightTrigger::kGaveUp ||
+         dump.trigger == FlightTrigger::kDied;
+}
+
+// The first rank that did, unless another one's wait had run out before.
+const FlightDump* FindFailed(const JobHistory& history) {
+  const FlightDump* first = nullptr;
+  for (const auto& [rank, dump] : history.dumps()) {
+    if (dump.trigger == FlightTrigger::kSignal) continue;
+    if (first == nullptr || dump.dumped_ns < first->dumped_ns) first = &dump;
+  }
+  return first != nullptr && FailedByItself(*first) ? first : nullptr;
+}
+
+std::vector<int> RanksOf(const std::vector<RankWait>& waits) {
+  std::set<int> ranks;
+  for (const RankWait& each : waits) ranks.insert(each.rank);
+  return {ranks.begin(), ranks.end()};
+}
+
+// The wait that began first among those for one of `ranks`; null: there is
+// none.
+const RankWait* FirstFor(const std::vector<RankWait>& waits,
+                         const std::set<int>& ranks) {
+  const RankWait* first = nullptr;
+  for (const RankWait& each : waits) {
+    const bool is_for =
+        std::any_of(each.missing.begin(), each.missing.end(),
+                    [&](int rank) { return ranks.count(rank) > 0; });
+    if (!is_for) continue;
+    if (first == nullptr || each.since_ns() < first->since_ns()) {
+      first = &each;
+    }
+  }
+  return first;
+}
+
+void SetOperation(const JobHistory& history, const RankWait& wait,
+                  Verdict* verdict) {
+  const std::string& id = history.GroupIdOf(wait.rank, *wait.entry);
+  verdict->group = history.groups().at(id).name;
+  verdict->operation = *wait.entry;
+  verdict->since_ns = wait.since_ns();
+  verdict->until_ns = history.dumps().at(wait.rank).dumped_ns;
+}
+
+// What the rank was doing when it was dumped: what has not ended, and began
+// last; else what ended last.
+void SetInstead(const JobHistory& history, int rank, Verdict* verdict) {
+  const auto dump = history.dumps().find(rank);
+  if (dump == history.dumps().end()) return;
+  verdict->reason = dump->second.reason;
+  const FlightEntry* last = nullptr;
+  for (const FlightEntry& each : dump->second.entries) {
+    const bool has_ended = each.state == FlightState::kCompleted;
+    const bool last_has =
+        last == nullptr || last->state == FlightState::kCompleted;
+    if (!has_ended || last_has) last = &each;
+  }
+  if (last == nullptr) return;
+  verdict->instead = *last;
+  if (last->group < 0) return;
+  verdict->instead_group =
+      history.groups().at(history.GroupIdOf(rank, *last)).name;
+}
+
+Fault FaultOf(const JobHistory& history, const RankWait& wait, int culprit) {
+  if (history.dumps().count(culprit) == 0) return Fault::kAbsent;
+  const bool has_come =
+      history.CounterpartOf(wait.rank, *wait.entry, culprit) != nullptr;
+  return has_come && !wait.has_started ? Fault::kLate : Fault::kBehind;
+}
+
+Verdict BlameFailed(const JobHistory& history, const FlightDump& failed,
+                    const std::vector<RankWait>& waits) {
+  Verdict verdict;
+  verdict.fault = Fault::kFailed;
+  verdict.culprits = {failed.rank};
+  verdict.waiting = RanksOf(waits);
+  SetInstead(history, failed.rank, &verdict);
+  const RankWait* const wait = FirstFor(waits, {failed.rank});
+  if (wait != nullptr) SetOperation(history, *wait, &verdict);
+  return verdict;
+}
+
+Verdict BlameMissing(const JobHistory& history, const std::set<int>& causes,
+                     const std::vector<RankWait>& waits) {
+  Verdict verdict;
+  const RankWait& wait = *FirstFor(waits, causes);
+  verdict.culprits = {causes.begin(), causes.end()};
+  verdict.waiting = RanksOf(waits);
+  const int first =
+      *std::find_if(wait.missing.begin(), wait.missing.end(),
+                    [&](int rank) { return causes.count(rank) > 0; });
+  verdict.fault = FaultOf(history, wait, first);
+  verdict.has_started = wait.has_started;
+  SetOperation(history, wait, &verdict);
+  SetInstead(history, first, &verdict);
+  return verdict;
+}
+
+// Each rank's first wait, those in the same operation together.
+std::vector<Camp> CampsOf(const JobHistory& history,
+                          const std::vector<RankWait>& waits) {
+  std::vector<Camp> camps;
+  std::set<int> seen;
+  for (const RankWait& wait : waits) {
+    if (!seen.insert(wait.rank).second) continue;
+    const auto joins = [&](const Camp& camp) {
+      const int of = camp.ranks.front();
+      return wait.entry->kind == FlightKind::kCollective &&
+             history.GroupIdOf(of, *camp.entries.front()) ==
+                 history.GroupIdOf(wait.rank, *wait.entry) &&
+             camp.entries.front()->sequence == wait.entry->sequence;
+    };
+    auto camp = std::find_if(camps.begin(), camps.end(), joins);
+    if (camp == camps.end()) camp = camps.insert(camps.end(), Camp());
+    camp->ranks.push_back(wait.rank);
+    camp->entries.push_back(wait.entry);
+  }
+  return camps;
+}
+
+// Everybody waits. The culprits are the worst camp: without it the others would
+// be the ones to choose from.
+Verdict BlameCircle(const JobHistory& history,
+                    const std::vector<RankWait>& waits) {
+  std::vector<Camp> camps = CampsOf(history, waits);
+  while (camps.size() > 1) {
+    const size_t right = RightCamp(history, camps);
+    camps.erase(camps.begin() + static_cast<std::ptrdiff_t>(right));
+  }
+  Verdict verdict;
+  verdict.fault = Fault::kOtherGroup;
+  verdict.culprits = camps.front().ranks;
+  const std::set<int> culprits(verdict.culprits.begin(),
+                               verdict.culprits.end());
+  for (int rank : RanksOf(waits)) {
+    if (culprits.count(rank) == 0) verdict.waiting.push_back(rank);
+  }
+  std::vector<RankWait> others;
+  for (const RankWait& each : waits) {
+    if (culprits.count(each.rank) == 0) others.push_back(each);
+  }
+  const RankWait* wait = FirstFor(others, culprits);
+  if (wait == nullptr) wait = &waits.front();
+  SetOperation(history, *wait, &verdict);
+  const int first = camps.front().ranks.front();
+  verdict.instead = *camps.front().entries.front();
+  verdict.instead_group =
+      history.groups().at(history.GroupIdOf(first, *verdict.instead)).name;
+  return verdict;
+}
+
+}  // namespace
+
+Verdict Diagnose(const JobHistory& history) {
+  const std::optional<Verdict> mismatch = FindMismatch(history);
+  if (mismatch.has_value()) return *mismatch;
+  const std::vector<RankWait> waits = WaitsOf(history);
+  const FlightDump* const failed = FindFailed(history);
+  if (failed != nullptr) return BlameFailed(history, *failed, waits);
+  if (waits.empty()) return Verdict();
+  const std::set<int> causes = CausesOf(waits);
+  return causes.empty() ? BlameCircle(history, waits)
+                        : BlameMissing(history, causes, waits);
+}
+
+}  // namespace tandem

@@ -1,0 +1,165 @@
+#include "tools/hang_diagnosis/mismatches.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/hang_diagnosis/camps.h"
+
+namespace tandem {
+namespace {
+
+using Fault = Verdict::Fault;
+
+struct Mismatch {
+  std::string group;  // id
+  std::vector<Camp> camps;
+  int64_t began_ns = 0;  // when the last of the ranks came to it
+};
+
+std::vector<Camp> CampsAt(const GroupHistory& group, int64_t sequence) {
+  std::vector<Camp> camps;
+  for (const auto& [rank, all] : group.collectives) {
+    const auto found = all.find(sequence);
+    if (found == all.end()) continue;
+    const FlightEntry* const entry = found->second;
+    auto camp = std::find_if(camps.begin(), camps.end(), [&](const Camp& each) {
+      return AreAlike(*each.entries.front(), *entry);
+    });
+    if (camp == camps.end()) camp = camps.insert(camps.end(), Camp());
+    camp->ranks.push_back(rank);
+    camp->entries.push_back(entry);
+  }
+  return camps;
+}
+
+int64_t BeginningOf(const std::vector<Camp>& camps) {
+  int64_t last = 0;
+  for (const Camp& camp : camps) {
+    for (const FlightEntry* each : camp.entries) {
+      last = std::max(last, each->scheduled_ns);
+    }
+  }
+  return last;
+}
+
+// The group's first.
+std::optional<Mismatch> FirstOf(const std::string& id,
+                                const GroupHistory& group) {
+  std::set<int64_t> sequences;
+  for (const auto& [rank, all] : group.collectives) {
+    for (const auto& [sequence, entry] : all) sequences.insert(sequence);
+  }
+  for (const int64_t sequence : sequences) {
+    std::vector<Camp> camps = CampsAt(group, sequence);
+    if (camps.size() < 2) continue;
+    const int64_t began = BeginningOf(camps);
+    return Mismatch{id, std::move(camps), began};
+  }
+  return std::nullopt;
+}
+
+std::optional<Mismatch> FirstMismatch(const JobHistory& history) {
+  std::optional<Mismatch> first;
+  for (const auto& [id, group] : history.groups()) {
+    std::optional<Mismatch> found = FirstOf(id, group);
+    if (!found.has_value()) continue;
+    if (!first.has_value() || found->began_ns < first->began_ns) first = found;
+  }
+  return first;
+}
+
+// Has the rank the like of it as another collective of the group?
+bool HasElsewhere(const GroupHistory& group, int rank,
+                  const FlightEntry& entry) {
+  const auto& all = group.collectives.at(rank);
+  return std::any_of(all.begin(), all.end(), [&](const auto& each) {
+    return each.first != entry.sequence && AreAlike(*each.second, entry);
+  });
+}
+
+Fault FaultOf(const GroupHistory& group, const Camp& right, const Camp& wrong) {
+  const FlightEntry& expected = *right.entries.front();
+  const FlightEntry& given = *wrong.entries.front();
+  const bool other_purpose =
+      !expected.what.empty() && !given.what.empty() &&
+      (expected.what != given.what || expected.index != given.index);
+  if (expected.operation != given.operation || expected.peer != given.peer ||
+      other_purpose || HasElsewhere(group, right.ranks.front(), given)) {
+    return Fault::kOtherOrder;
+  }
+  return Fault::kOtherShape;
+}
+
+Verdict VerdictOf(const JobHistory& history, const Mismatch& mismatch) {
+  const GroupHistory& group = history.groups().at(mismatch.group);
+  const size_t right = RightCamp(history, mismatch.camps);
+  const Camp& expected = mismatch.camps[right];
+  Verdict verdict;
+  const Camp* first = nullptr;
+  for (size_t i = 0; i < mismatch.camps.size(); ++i) {
+    if (i == right) continue;
+    const Camp& camp = mismatch.camps[i];
+    if (first == nullptr || camp.ranks.front() < first->ranks.front()) {
+      first = &camp;
+    }
+    verdict.culprits.insert(verdict.culprits.end(), camp.ranks.begin(),
+                            camp.ranks.end());
+  }
+  std::sort(verdict.culprits.begin(), verdict.culprits.end());
+  verdict.fault = FaultOf(group, expected, *first);
+  verdict.waiting = expected.ranks;
+  verdict.group = group.name;
+  verdict.operation = *expected.entries.front();
+  verdict.since_ns = verdict.operation.scheduled_ns;
+  verdict.until_ns = history.dumps().at(expected.ranks.front()).dumped_ns;
+  verdict.instead = *first->entries.front();
+  verdict.instead_group = group.name;
+  return verdict;
+}
+
+// Of a message that a rank receives: what was sent, if its size is another.
+std::optional<Verdict> OtherMessage(const JobHistory& history, int rank,
+                                    const FlightEntry& entry) {
+  if (entry.kind != FlightKind::kReceive) return std::nullopt;
+  const FlightEntry* const sent =
+      history.CounterpartOf(rank, entry, entry.peer);
+  if (sent == nullptr ||
+      (sent->sizes == entry.sizes && sent->dtype == entry.dtype)) {
+    return std::nullopt;
+  }
+  Verdict verdict;
+  verdict.fault = Fault::kOtherShape;
+  verdict.culprits = {rank};
+  verdict.waiting = {entry.peer};
+  verdict.group = history.groups().at(history.GroupIdOf(rank, entry)).name;
+  verdict.operation = *sent;
+  verdict.since_ns = sent->scheduled_ns;
+  verdict.until_ns = history.dumps().at(entry.peer).dumped_ns;
+  verdict.instead = entry;
+  verdict.instead_group = verdict.group;
+  return verdict;
+}
+
+std::optional<Verdict> FindOtherMessage(const JobHistory& history) {
+  for (const auto& [rank, dump] : history.dumps()) {
+    for (const FlightEntry& entry : dump.entries) {
+      std::optional<Verdict> found = OtherMessage(history, rank, entry);
+      if (found.has_value()) return found;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Verdict> FindMismatch(const JobHistory& history) {
+  const std::optional<Mismatch> mismatch = FirstMismatch(history);
+  if (!mismatch.has_value()) return FindOtherMessage(history);
+  return VerdictOf(history, *mismatch);
+}
+
+}  // namespace tandem

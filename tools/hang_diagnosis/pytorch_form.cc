@@ -1,0 +1,203 @@
+#include "tools/hang_diagnosis/pytorch_form.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+// When the first rank gave up.
+int64_t EndOf(const JobHistory& history) {
+  int64_t end = kNever;
+  for (const auto& [rank, dump] : history.dumps()) {
+    if (dump.trigger == FlightTrigger::kSignal) continue;
+    end = std::min(end, dump.dumped_ns);
+  }
+  return end;
+}
+
+std::vector<int> OthersOf(const JobHistory& history, int rank,
+                          const FlightEntry& entry) {
+  if (entry.kind != FlightKind::kCollective) return {entry.peer};
+  return history.groups().at(history.GroupIdOf(rank, entry)).ranks;
+}
+
+// Has another rank's ring lost its part?
+bool IsHalfLost(const JobHistory& history, int rank, const FlightEntry& entry) {
+  const std::vector<int> others = OthersOf(history, rank, entry);
+  return std::any_of(others.begin(), others.end(), [&](int other) {
+    return history.HadJoined(rank, entry, other, kNever) &&
+           history.CounterpartOf(rank, entry, other) == nullptr;
+  });
+}
+
+bool IsShown(const JobHistory& history, int rank, const FlightEntry& entry,
+             int64_t end) {
+  return entry.kind != FlightKind::kAction && entry.scheduled_ns <= end &&
+         (entry.kind == FlightKind::kCollective || entry.sequence > 0) &&
+         !IsHalfLost(history, rank, entry);
+}
+
+// Messages of one group from one rank to another.
+using Lane = std::tuple<std::string, int, int>;
+// Which of them: tag, and number under that tag.
+using MessageKey = std::pair<int, int64_t>;
+
+Lane LaneOf(const JobHistory& history, int rank, const FlightEntry& entry) {
+  const std::string& id = history.GroupIdOf(rank, entry);
+  return entry.kind == FlightKind::kSend ? Lane(id, rank, entry.peer)
+                                         : Lane(id, entry.peer, rank);
+}
+
+// Numbers of messages, from 1, in the order in which either end was started.
+using MessageNumbers = std::map<Lane, std::map<MessageKey, int64_t>>;
+
+MessageNumbers NumbersOf(const JobHistory& history, int64_t end) {
+  MessageNumbers began;
+  for (const auto& [rank, dump] : history.dumps()) {
+    for (const FlightEntry& each : dump.entries) {
+      if (each.kind == FlightKind::kCollective) continue;
+      if (!IsShown(history, rank, each, end)) continue;
+      auto& lane = began[LaneOf(history, rank, each)];
+      const MessageKey key(each.tag, each.sequence);
+      const auto [at, is_new] = lane.emplace(key, each.scheduled_ns);
+      if (!is_new) at->second = std::min(at->second, each.scheduled_ns);
+    }
+  }
+  for (auto& [lane, keys] : began) {
+    std::vector<std::pair<int64_t, MessageKey>> order;
+    for (const auto& [key, when] : keys) order.emplace_back(when, key);
+    std::sort(order.begin(), order.end());
+    for (size_t i = 0; i < order.size(); ++i) {
+      keys[order[i].second] = static_cast<int64_t>(i) + 1;
+    }
+  }
+  return began;
+}
+
+const char* StateOf(const FlightEntry& entry) {
+  switch (entry.state) {
+    case FlightState::kScheduled:
+      return "scheduled";
+    case FlightState::kStarted:
+      return "started";
+    case FlightState::kCompleted:
+      return "completed";
+  }
+  return "";
+}
+
+// One group as entries name it, and as pg_config has it.
+struct NamedGroup {
+  std::string id;
+  std::string name;
+  std::vector<int> ranks;
+};
+
+NamedGroup GroupOf(const JobHistory& history, int rank,
+                   const FlightEntry& entry) {
+  const std::string& id = history.GroupIdOf(rank, entry);
+  const GroupHistory& group = history.groups().at(id);
+  if (entry.kind == FlightKind::kCollective)
+    return {id, group.name, group.ranks};
+  const auto [of, from, to] = LaneOf(history, rank, entry);
+  const std::string lane = absl::StrCat(" ", from, "->", to);
+  return {absl::StrCat(id, lane),
+          absl::StrCat(group.name, lane),
+          {std::min(from, to), std::max(from, to)}};
+}
+
+// "nccl:all_reduce", "nccl:send 0->1": ranks count within the group of two.
+std::string ProfilingName(int rank, const FlightEntry& entry) {
+  const int me = rank < entry.peer ? 0 : 1;
+  if (entry.kind == FlightKind::kSend) {
+    return absl::StrCat("nccl:send ", me, "->", 1 - me);
+  }
+  if (entry.kind == FlightKind::kReceive) {
+    return absl::StrCat("nccl:recv ", me, "<-", 1 - me);
+  }
+  std::string name = entry.operation;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return absl::StrCat("nccl:", name);
+}
+
+void SetTensors(const FlightEntry& entry, size_t ranks, Json* json) {
+  // A barrier is an all-reduce of one number there.
+  const std::vector<int64_t> sizes =
+      entry.dtype.empty() ? std::vector<int64_t>{1} : entry.sizes;
+  const std::string dtype = entry.dtype.empty() ? "Float" : entry.dtype;
+  std::vector<int64_t> output = sizes;
+  if (entry.operation == "all-gather") {
+    output.insert(output.begin(), static_cast<int64_t>(ranks));
+  }
+  (*json)["input_sizes"] = Json::array({sizes});
+  (*json)["input_dtypes"] = Json::array({dtype});
+  (*json)["output_sizes"] = Json::array({output});
+  (*json)["output_dtypes"] = Json::array({dtype});
+}
+
+Json TimeOrNull(int64_t ns) { return ns == 0 ? Json() : Json(ns); }
+
+Json EntryOf(int rank, const FlightEntry& entry, const NamedGroup& group,
+             int64_t number, int64_t record) {
+  const bool is_message = entry.kind != FlightKind::kCollective;
+  Json json = {{"record_id", record},
+               {"pg_id", entry.group},
+               {"process_group", Json::array({group.id, group.name})},
+               {"collective_seq_id", number},
+               {"p2p_seq_id", is_message ? number : 0},
+               {"op_id", record},
+               {"profiling_name", ProfilingName(rank, entry)},
+               {"time_created_ns", entry.scheduled_ns}};
+  SetTensors(entry, group.ranks.size(), &json);
+  json["state"] = StateOf(entry);
+  json["time_discovered_started_ns"] = TimeOrNull(entry.started_ns);
+  json["time_discovered_completed_ns"] = TimeOrNull(entry.completed_ns);
+  json["retired"] = entry.state == FlightState::kCompleted;
+  json["timeout_ms"] = 0;
+  json["is_p2p"] = is_message;
+  json["frames"] = Json::array();
+  return json;
+}
+
+}  // namespace
+
+Json PyTorchForm(const JobHistory& history, int rank) {
+  const int64_t end = EndOf(history);
+  MessageNumbers numbers = NumbersOf(history, end);
+  Json form = {{"version", "2.10"},
+               {"pg_config", Json::object()},
+               {"pg_status", Json::object()},
+               {"entries", Json::array()}};
+  int64_t record = 0;
+  for (const FlightEntry& each : history.dumps().at(rank).entries) {
+    if (!IsShown(history, rank, each, end)) continue;
+    const NamedGroup group = GroupOf(history, rank, each);
+    form["pg_config"][group.id] = {
+        {"name", group.id},
+        {"desc", group.name},
+        {"ranks", absl::StrCat("[", absl::StrJoin(group.ranks, ", "), "]")}};
+    const int64_t number =
+        each.kind == FlightKind::kCollective
+            ? each.sequence
+            : numbers[LaneOf(history, rank, each)][{each.tag, each.sequence}];
+    form["entries"].push_back(EntryOf(rank, each, group, number, record++));
+  }
+  return form;
+}
+
+}  // namespace tandem
