@@ -45,6 +45,7 @@
 #include "tools/trainer/saving.h"
 #include "tools/trainer/settings/options.h"
 #include "tools/trainer/step_trace.h"
+#include "tools/trainer/stop_agreement.h"
 #include "tools/trainer/training_set.h"
 
 namespace tandem {
@@ -69,6 +70,7 @@ absl::Status SetUp(Job& job) {
   // Before anything that takes long or leaves something behind: ranks compare
   // their settings here.
   TANDEM_ASSIGN_OR_RETURN(job.world, Connect(settings, job.launch));
+  TANDEM_RETURN_IF_ERROR(ResumeAfterRestart(job));
   job.kernels = KernelsOf(settings, *job.world);
   if (job.speaks() && !settings.eval_only) {
     TANDEM_RETURN_IF_ERROR(PrepareSaveFolder(settings.save_dir));
@@ -101,6 +103,7 @@ struct Training {
   TrainingSet set;
   TrainPosition position;
   Saver saver;
+  StopAgreement stop;
   RunReport& report;
 
   bool done() const { return position.step >= set.steps_in_all(); }
@@ -109,7 +112,6 @@ struct Training {
 absl::Status TrainStep(Training& run, int64_t epoch) {
   Job& job = run.job;
   TANDEM_ASSIGN_OR_RETURN(const Batch batch, run.set.Next());
-  if (InterruptSignal() != 0) return InterruptError();
   RunReport::Step step;
   step.epoch = epoch;
   step.done = run.position.step + 1;
@@ -146,6 +148,24 @@ absl::Status Evaluate(Job& job, RunReport& report, int64_t epoch) {
   return report.ShowEvaluation(epoch, score);
 }
 
+// Where a signal asked to: after a step that all ranks stop after, with a
+// checkpoint of it. Workers of servers take steps of their own, and stop alone.
+absl::Status StopIfAsked(Training& run) {
+  if (ServersOf(run.job.options) > 0) {
+    return InterruptSignal() == 0 ? absl::OkStatus() : InterruptError();
+  }
+  TANDEM_ASSIGN_OR_RETURN(const int signal,
+                          run.stop.SignalAfter(run.position.step));
+  if (signal == 0) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(Save(run));
+  const std::string& saved = run.saver.path();
+  run.report.Say(absl::StrFormat(
+      "stopped after step %d; %s", run.position.step,
+      saved.empty() ? "nothing is saved (--save_dir is empty)"
+                    : absl::StrCat("saved in ", saved)));
+  return InterruptError();
+}
+
 absl::Status TrainEpoch(Training& run, int64_t epoch) {
   const int64_t save_every = run.job.options.save_every;
   const int64_t steps = run.set.StartEpoch(epoch, run.position.step);
@@ -155,6 +175,7 @@ absl::Status TrainEpoch(Training& run, int64_t epoch) {
     if (save_every > 0 && run.position.step % save_every == 0) {
       TANDEM_RETURN_IF_ERROR(Save(run));
     }
+    TANDEM_RETURN_IF_ERROR(StopIfAsked(run));
   }
   TANDEM_RETURN_IF_ERROR(run.report.ReadScores());
   run.report.EndEpoch();
@@ -186,7 +207,8 @@ absl::Status Train(Job& job, RunReport& report) {
   const bool resumed = !job.options.resume.empty();
   if (resumed) TANDEM_RETURN_IF_ERROR(set.Restore(position.sampler));
   Training run = {job, std::move(set), position,
-                  Saver(job, resumed ? position.step : -1), report};
+                  Saver(job, resumed ? position.step : -1),
+                  StopAgreement(job.world.get()), report};
   int64_t epoch = position.sampler.epoch;
   if (run.done()) {
     report.Say(absl::StrFormat(
@@ -208,7 +230,8 @@ absl::Status EvaluateOnly(Job& job, RunReport& report) {
 absl::StatusOr<Report> OpenReport(const Job& job) {
   if (!job.speaks()) return Report::Silent();
   TANDEM_ASSIGN_OR_RETURN(MetricsFile metrics,
-                          MetricsFile::Open(job.options.metrics_file));
+                          MetricsFile::Open(job.options.metrics_file,
+                                            /*append=*/job.is_restarted()));
   return Report::Speaking(std::move(metrics));
 }
 
@@ -244,6 +267,7 @@ absl::Status CheckSettings(const absl::Status& registered,
                            const Launch& first) {
   TANDEM_RETURN_IF_ERROR(registered);
   TANDEM_ASSIGN_OR_RETURN(const TrainOptions settings, TrainOptionsFromFlags());
+  TANDEM_RETURN_IF_ERROR(CheckRestarts(settings, first));
   return CheckLayout(settings, first.world_size);
 }
 

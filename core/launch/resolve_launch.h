@@ -29,6 +29,7 @@ struct LaunchSettings {
   std::optional<int> rank;
   std::optional<int> local_rank;
   std::optional<std::string> dist_url;  // env://, tcp://HOST:PORT, file:///PATH
+  std::optional<int> max_restarts;
 };
 
 struct LaunchPlan {

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -147,6 +148,33 @@ absl::Status Saver::Save(const TrainPosition& position) {
   }
   saved_step_ = position.step;
   path_ = path;
+  return absl::OkStatus();
+}
+
+absl::Status CheckRestarts(const TrainOptions& options, const Launch& launch) {
+  if (launch.max_restarts == 0 || launch.restart_count > 0 ||
+      !options.resume.empty() || !HasCheckpoint(options.save_dir)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--save_dir=", options.save_dir,
+      " has checkpoints of an earlier job, which this one would go on from "
+      "after a restart (--max_restarts=",
+      launch.max_restarts, "): give --resume=", options.save_dir,
+      " to go on from them, or another folder"));
+}
+
+absl::Status ResumeAfterRestart(Job& job) {
+  if (!job.is_restarted()) return absl::OkStatus();
+  TrainOptions& options = job.options;
+  const std::string mine =
+      HasCheckpoint(options.save_dir) ? options.save_dir : options.resume;
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<std::string> all,
+      job.world->AllGatherString(mine, [] {
+        return std::string("what a restarted job goes on from");
+      }));
+  options.resume = all.front();
   return absl::OkStatus();
 }
 

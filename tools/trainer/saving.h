@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/launch/launch.h"
 #include "datasets/distributed_sampler.h"
 #include "tools/trainer/job/job.h"
+#include "tools/trainer/settings/options.h"
 
 namespace tandem {
 
@@ -38,6 +41,15 @@ class Saver {
   int64_t saved_step_;
   std::string path_;
 };
+
+// FailedPrecondition where a launcher may restart a job that begins anew in a
+// folder with checkpoints: it would go on from another job's.
+absl::Status CheckRestarts(const TrainOptions& options, const Launch& launch);
+
+// Has a job that its launcher has restarted go on from the newest checkpoint in
+// --save_dir, if there is one, whatever --resume was: rank 0's word counts.
+// Collective; does nothing for another job.
+absl::Status ResumeAfterRestart(Job& job);
 
 // Loads a checkpoint, a file or a folder's latest, into the job. Every rank
 // calls it and reads what it has a part of. DataLoss, before anything is

@@ -39,6 +39,7 @@ ABSL_FLAG(std::string, metrics_file, "",
           "Rank 0 writes one step here, whose loss is 1 / world size.");
 ABSL_FLAG(int, can_be_lost_from, 0,
           "Ranks from this one on can be lost; 0: none can.");
+ABSL_FLAG(int, restart_delay_ms, 1, "The launcher's first restart delay.");
 ABSL_FLAG(int, grace_ms, 5000, "The launcher's grace periods.");
 
 namespace tandem {
@@ -67,6 +68,8 @@ nlohmann::json ToJson(const Launch& launch) {
           {"path", launch.rendezvous.path},
           {"served_by_launcher", launch.rendezvous.served_by_launcher},
           {"key_prefix", launch.rendezvous.key_prefix},
+          {"restart_count", launch.restart_count},
+          {"max_restarts", launch.max_restarts},
           {"stderr_is_terminal", isatty(STDERR_FILENO) == 1}};
 }
 
@@ -155,7 +158,11 @@ int SleepWithChild() {
   return 4;
 }
 
-int Act(const std::string& action, int number) {
+int Act(const std::string& action, int number, const Launch& launch) {
+  if (action == "recover") {
+    std::cerr << "attempt " << launch.restart_count << std::endl;
+    return launch.restart_count < number ? 7 : 0;
+  }
   if (action == "exit") {
     std::cerr << "about to exit\nfor a reason" << std::endl;
     return number;
@@ -197,7 +204,8 @@ int RunRank(const Launch& launch) {
   for (const std::string& entry : absl::GetFlag(FLAGS_behaviour)) {
     const std::vector<std::string> parts = absl::StrSplit(entry, ':');
     if (parts[0] != absl::StrCat(launch.rank)) continue;
-    return Act(parts[1], parts.size() > 2 ? std::atoi(parts[2].c_str()) : 0);
+    return Act(parts[1], parts.size() > 2 ? std::atoi(parts[2].c_str()) : 0,
+               launch);
   }
   return 0;
 }
@@ -219,6 +227,8 @@ int Main(int argc, char** argv) {
   options.serve_store = Listen;
   options.death_grace = milliseconds(absl::GetFlag(FLAGS_grace_ms));
   options.stop_grace = options.death_grace;
+  options.refusal_code = 2;
+  options.restart_delay = milliseconds(absl::GetFlag(FLAGS_restart_delay_ms));
   const int first = absl::GetFlag(FLAGS_can_be_lost_from);
   if (first > 0) options.can_be_lost = [=](int rank) { return rank >= first; };
   return RunLauncher(*plan, {argv, argv + argc}, options);

@@ -42,6 +42,8 @@ struct Job {
   std::string partition;  // where the model was cut, for a person
 
   bool speaks() const { return launch.rank == 0; }
+  // A rank of it died, and its launcher has started all of them again.
+  bool is_restarted() const { return launch.restart_count > 0; }
   // Which share of the data is this rank's; of a server, which takes none, the
   // first worker's.
   int data_rank() const {

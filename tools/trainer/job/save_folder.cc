@@ -80,6 +80,12 @@ absl::Status PointLatestAt(const std::string& folder, const std::string& name) {
                                              ": ", std::strerror(error)));
 }
 
+bool HasCheckpoint(const std::string& folder) {
+  std::error_code error;
+  return !folder.empty() &&
+         std::filesystem::exists(absl::StrCat(folder, "/", kLatest), error);
+}
+
 std::string CheckpointFile(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) return path;

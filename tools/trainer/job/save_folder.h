@@ -24,6 +24,9 @@ std::string CheckpointName(int64_t step);
 // old link or the new one.
 absl::Status PointLatestAt(const std::string& folder, const std::string& name);
 
+// Whether a job has saved something in `folder`; not in a folder without a name.
+bool HasCheckpoint(const std::string& folder);
+
 // The file that a user means by `path`: a folder's latest, or the path itself.
 std::string CheckpointFile(const std::string& path);
 
