@@ -14,11 +14,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/determinism.h"
 #include "core/instrument/fault_point.h"
 #include "core/launch/launch.h"
+#include "core/launch/restart_count.h"
 #include "core/program/interrupt.h"
 #include "core/program/logging.h"
 #include "core/run/run_ranks.h"
@@ -243,9 +245,14 @@ absl::Status StartLogging(const TrainOptions& settings, const Launch& launch) {
                   absl::StrCat("--log_dir=", settings.log_dir));
 }
 
+absl::StatusOr<RestartCount> RestartsOfProcess() {
+  return RestartCountOf(Environment::OfProcess());
+}
+
 absl::Status RunRank(const Launch& launch) {
   Job job;
   job.launch = launch;
+  TANDEM_ASSIGN_OR_RETURN(job.restarts, RestartsOfProcess());
   TANDEM_ASSIGN_OR_RETURN(job.options, TrainOptionsFromFlags());
   TANDEM_RETURN_IF_ERROR(StartLogging(job.options, launch));
   const absl::Status ready = SetUp(job);
@@ -267,7 +274,8 @@ absl::Status CheckSettings(const absl::Status& registered,
                            const Launch& first) {
   TANDEM_RETURN_IF_ERROR(registered);
   TANDEM_ASSIGN_OR_RETURN(const TrainOptions settings, TrainOptionsFromFlags());
-  TANDEM_RETURN_IF_ERROR(CheckRestarts(settings, first));
+  TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts, RestartsOfProcess());
+  TANDEM_RETURN_IF_ERROR(CheckRestarts(settings, restarts));
   return CheckLayout(settings, first.world_size);
 }
 

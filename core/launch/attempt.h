@@ -35,7 +35,7 @@ bool StopsRanks(int signal);
 // Not thread-safe.
 class Attempt {
  public:
-  // `plan.launch.restart_count` says which. `port`: the store's. All must outlive
+  // `plan.restarts.done` says which. `port`: the store's. All must outlive
   // it.
   Attempt(const LaunchPlan& plan, int port, const LauncherOptions& options,
           SignalPipe* signals, LauncherMessages* messages);

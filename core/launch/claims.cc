@@ -180,8 +180,6 @@ absl::StatusOr<Launch> CompleteClaims(const LaunchClaims& claims) {
   TANDEM_RETURN_IF_ERROR(CheckRankAndWorldSize(claims));
   Launch launch;
   launch.launcher = claims.launcher;
-  launch.restart_count = claims.restart_count;
-  launch.max_restarts = claims.max_restarts;
   launch.rank = claims.rank->value;
   launch.world_size = claims.world_size->value;
   TANDEM_ASSIGN_OR_RETURN(launch.local_world_size, LocalWorldSize(claims));

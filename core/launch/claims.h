@@ -37,8 +37,6 @@ struct LaunchClaims {
   int default_master_port = 0;
   bool served_by_launcher = false;
   std::string key_prefix;
-  int restart_count = 0;  // as in Launch
-  int max_restarts = 0;
 };
 
 // Both together. InvalidArgument, naming both sources, where they disagree.

@@ -57,6 +57,11 @@ ABSL_FLAG(double, stop_grace, 30,
           "gives up 5 s before, or after half of it.");
 
 namespace tandem {
+namespace {
+
+constexpr double kDay = 24 * 60 * 60;
+
+}  // namespace
 
 LaunchSettings LaunchSettingsFromFlags() {
   LaunchSettings settings;
@@ -74,7 +79,6 @@ LaunchSettings LaunchSettingsFromFlags() {
 }
 
 absl::StatusOr<GraceSettings> GraceSettingsFromFlags() {
-  constexpr double kDay = 24 * 60 * 60;
   GraceSettings settings;
   const auto read = [](const char* name, double seconds,
                        absl::Duration& duration) {

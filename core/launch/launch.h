@@ -39,11 +39,6 @@ struct Launch {
   int node_rank = 0;
   int nnodes = 1;
   Rendezvous rendezvous;
-  // How often the launcher has started the job's ranks again, after one died:
-  // 0 in the first attempt (torchrun's TORCHELASTIC_RESTART_COUNT).
-  int restart_count = 0;
-  // How often it would, in all (TORCHELASTIC_MAX_RESTARTS).
-  int max_restarts = 0;
   // Who started this rank: "none", "tandem", "torchrun", "slurm", "openmpi",
   // "environment" (RANK and WORLD_SIZE set by hand), "flags".
   std::string launcher = "none";

@@ -41,7 +41,7 @@ class Launcher {
         options_(options),
         argv_(argv),
         outputs_{&out_, &err_, options.last_lines},
-        restarts_(plan.launch.max_restarts, options.restart_delay) {}
+        restarts_(plan.restarts.most, options.restart_delay) {}
 
   // Before any attempt.
   absl::Status Start();
@@ -106,17 +106,17 @@ AttemptEnd Launcher::RunAttempt() {
 
 bool Launcher::IsTriedAgain(const AttemptEnd& end) const {
   return end.exit_code != 0 && end.stop_signal == 0 &&
-         end.exit_code != options_.refusal_code && plan_.launch.max_restarts > 0;
+         end.exit_code != options_.refusal_code && plan_.restarts.most > 0;
 }
 
 absl::StatusOr<int> Launcher::NextAttempt() const {
   const Launch& launch = plan_.launch;
   if (launch.nnodes == 1 || options_.next_attempt == nullptr ||
       launch.rendezvous.kind != Rendezvous::Kind::kTcp) {
-    return launch.restart_count + 1;
+    return plan_.restarts.done + 1;
   }
   TANDEM_ASSIGN_OR_RETURN(const Launch first, LaunchOfRank(plan_, 0, port_));
-  return options_.next_attempt(first, launch.restart_count);
+  return options_.next_attempt(first, plan_.restarts.done);
 }
 
 void Launcher::SayHistory() {
@@ -149,7 +149,7 @@ int Launcher::Run() {
     const Clock::time_point start = Clock::now();
     const AttemptEnd end = RunAttempt();
     if (!IsTriedAgain(end)) return end.exit_code;
-    restarts_.NoteEnd(plan_.launch.restart_count, Since(start), end.cause);
+    restarts_.NoteEnd(plan_.restarts.done, Since(start), end.cause);
     const absl::StatusOr<int> next = NextAttempt();
     if (!next.ok()) {
       messages_.Say(absl::StrCat("cannot restart with the other nodes: ",
@@ -164,7 +164,7 @@ int Launcher::Run() {
     messages_.Say(absl::StrCat("restart ", *next, " of ",
                                restarts_.max_restarts(), " in ",
                                delay.count() / 1000.0, " s"));
-    plan_.launch.restart_count = *next;
+    plan_.restarts.done = *next;
     if (const int signal = AwaitRestart(delay); signal != 0) {
       messages_.Say(absl::StrCat("stopped by ", SignalName(signal)));
       return 128 + signal;

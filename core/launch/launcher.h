@@ -19,7 +19,7 @@ namespace tandem {
 // the program's name) is what they get.
 //
 // When one has died, and all have been stopped, all are started again, up to
-// plan.launch.max_restarts times (Launch::restart_count says which time it is); what
+// plan.restarts.most times (RestartCountOf tells a rank which time it is); what
 // counts then is the last attempt. After the last one, stderr has the causes of
 // all. Nobody is started again after a signal that stops, or after a rank that
 // refused what the user gave.

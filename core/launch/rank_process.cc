@@ -70,8 +70,8 @@ Environment EnvironmentOfRank(const LaunchPlan& plan, int local_rank, int port,
   set("LOCAL_WORLD_SIZE", first.local_world_size);
   set("GROUP_RANK", first.node_rank);
   set("GROUP_WORLD_SIZE", first.nnodes);
-  set("TORCHELASTIC_RESTART_COUNT", first.restart_count);
-  set("TORCHELASTIC_MAX_RESTARTS", first.max_restarts);
+  set("TORCHELASTIC_RESTART_COUNT", plan.restarts.done);
+  set("TORCHELASTIC_MAX_RESTARTS", plan.restarts.most);
   base.Set("TORCHELASTIC_RUN_ID", "tandem");
   base.Set("TANDEM_LAUNCHER", "1");
   if (first.rendezvous.kind == Rendezvous::Kind::kTcp) {

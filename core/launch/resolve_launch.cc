@@ -167,7 +167,7 @@ absl::StatusOr<LaunchPlan> PlanLauncher(const LaunchClaims& claims,
   LaunchPlan plan;
   if (nnodes == 1 && nproc == 1 && max_restarts == 0) return plan;
   plan.is_launcher = true;
-  plan.launch.max_restarts = max_restarts;
+  plan.restarts.most = max_restarts;
   plan.launch.launcher = "tandem";
   plan.launch.nnodes = nnodes;
   plan.launch.node_rank = ValueOr(claims.node_rank, 0);

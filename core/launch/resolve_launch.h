@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "core/base/environment.h"
 #include "core/launch/launch.h"
+#include "core/launch/restart_count.h"
 
 namespace tandem {
 
@@ -39,6 +40,8 @@ struct LaunchPlan {
   // launch.node_rank 0 serves the store.
   bool is_launcher = false;
   Launch launch;
+  // Of a launcher's ranks.
+  RestartCount restarts;
 };
 
 // Where several nodes meet unless --master_port says otherwise (torchrun's).

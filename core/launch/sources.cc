@@ -98,15 +98,9 @@ absl::StatusOr<LaunchClaims> ClaimsOfTorchrun(const Environment& env) {
   // store. Its own keys and those of an earlier attempt are in it too.
   claims.served_by_launcher =
       FirstOf(env, {"TORCHELASTIC_USE_AGENT_STORE"}) == "True";
-  TANDEM_ASSIGN_OR_RETURN(const std::optional<int> restarts,
-                          env.GetInt("TORCHELASTIC_RESTART_COUNT"));
-  claims.restart_count = restarts.value_or(0);
-  TANDEM_ASSIGN_OR_RETURN(const std::optional<int> most,
-                          env.GetInt("TORCHELASTIC_MAX_RESTARTS"));
-  claims.max_restarts = most.value_or(0);
   if (claims.served_by_launcher) {
-    claims.key_prefix =
-        absl::StrCat("tandem/attempt_", claims.restart_count, "/");
+    claims.key_prefix = absl::StrCat(
+        "tandem/attempt_", FirstOf(env, {"TORCHELASTIC_RESTART_COUNT"}), "/");
   }
   return claims;
 }

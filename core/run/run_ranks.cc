@@ -14,7 +14,9 @@
 #include "core/instrument/fault_point.h"
 #include "core/launch/flags.h"
 #include "core/launch/launcher.h"
+#include "core/launch/rank_process.h"
 #include "core/launch/resolve_launch.h"
+#include "core/launch/restart_count.h"
 #include "core/program/command_line.h"
 #include "core/program/interrupt.h"
 #include "core/program/process.h"
@@ -79,6 +81,13 @@ std::chrono::milliseconds Milliseconds(absl::Duration duration) {
   return absl::ToChronoMilliseconds(duration);
 }
 
+// A rehearsed failure comes once: ranks that were started again have none.
+absl::Status ArmFaultsOfFirstAttempt() {
+  TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts,
+                          RestartCountOf(Environment::OfProcess()));
+  return restarts.done == 0 ? ArmFaultsFromEnvironment() : absl::OkStatus();
+}
+
 // Starts this node's ranks, each of which runs this program again.
 int StartRanks(const LaunchPlan& plan, int argc, char** argv,
                const RanksProgram& program, const GraceSettings& grace) {
@@ -138,7 +147,7 @@ int RunRanks(int argc, char** argv, const RanksProgram& program) {
     const absl::Status checked = program.check(plan->launch);
     if (!checked.ok()) return Refuse(program, checked);
   }
-  const absl::Status armed = ArmFaultsFromEnvironment();
+  const absl::Status armed = ArmFaultsOfFirstAttempt();
   if (!armed.ok()) return Fail(program, armed);
   const absl::StatusOr<GraceSettings> grace = GraceSettingsFromFlags();
   if (!grace.ok()) return Refuse(program, grace.status());

@@ -151,8 +151,8 @@ absl::Status Saver::Save(const TrainPosition& position) {
   return absl::OkStatus();
 }
 
-absl::Status CheckRestarts(const TrainOptions& options, const Launch& launch) {
-  if (launch.max_restarts == 0 || launch.restart_count > 0 ||
+absl::Status CheckRestarts(const TrainOptions& options, RestartCount restarts) {
+  if (restarts.most == 0 || restarts.done > 0 ||
       !options.resume.empty() || !HasCheckpoint(options.save_dir)) {
     return absl::OkStatus();
   }
@@ -160,7 +160,7 @@ absl::Status CheckRestarts(const TrainOptions& options, const Launch& launch) {
       "--save_dir=", options.save_dir,
       " has checkpoints of an earlier job, which this one would go on from "
       "after a restart (--max_restarts=",
-      launch.max_restarts, "): give --resume=", options.save_dir,
+      restarts.most, "): give --resume=", options.save_dir,
       " to go on from them, or another folder"));
 }
 

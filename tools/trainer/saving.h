@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/launch/launch.h"
+#include "core/launch/restart_count.h"
 #include "datasets/distributed_sampler.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/settings/options.h"
@@ -44,7 +44,7 @@ class Saver {
 
 // FailedPrecondition where a launcher may restart a job that begins anew in a
 // folder with checkpoints: it would go on from another job's.
-absl::Status CheckRestarts(const TrainOptions& options, const Launch& launch);
+absl::Status CheckRestarts(const TrainOptions& options, RestartCount restarts);
 
 // Has a job that its launcher has restarted go on from the newest checkpoint in
 // --save_dir, if there is one, whatever --resume was: rank 0's word counts.

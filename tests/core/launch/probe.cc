@@ -27,6 +27,7 @@
 #include "core/launch/flags.h"
 #include "core/launch/launcher.h"
 #include "core/launch/resolve_launch.h"
+#include "core/launch/restart_count.h"
 #include "core/program/command_line.h"
 
 ABSL_FLAG(std::vector<std::string>, behaviour, {},
@@ -54,6 +55,10 @@ void CountSignal(int) { ++signals_seen; }
 // Longer than any test waits.
 void SleepLong() { std::this_thread::sleep_for(std::chrono::minutes(10)); }
 
+RestartCount Restarts() {
+  return RestartCountOf(Environment::OfProcess()).value();
+}
+
 nlohmann::json ToJson(const Launch& launch) {
   return {{"rank", launch.rank},
           {"world_size", launch.world_size},
@@ -68,8 +73,8 @@ nlohmann::json ToJson(const Launch& launch) {
           {"path", launch.rendezvous.path},
           {"served_by_launcher", launch.rendezvous.served_by_launcher},
           {"key_prefix", launch.rendezvous.key_prefix},
-          {"restart_count", launch.restart_count},
-          {"max_restarts", launch.max_restarts},
+          {"restart_count", Restarts().done},
+          {"max_restarts", Restarts().most},
           {"stderr_is_terminal", isatty(STDERR_FILENO) == 1}};
 }
 
@@ -158,10 +163,10 @@ int SleepWithChild() {
   return 4;
 }
 
-int Act(const std::string& action, int number, const Launch& launch) {
+int Act(const std::string& action, int number) {
   if (action == "recover") {
-    std::cerr << "attempt " << launch.restart_count << std::endl;
-    return launch.restart_count < number ? 7 : 0;
+    std::cerr << "attempt " << Restarts().done << std::endl;
+    return Restarts().done < number ? 7 : 0;
   }
   if (action == "exit") {
     std::cerr << "about to exit\nfor a reason" << std::endl;
@@ -204,8 +209,7 @@ int RunRank(const Launch& launch) {
   for (const std::string& entry : absl::GetFlag(FLAGS_behaviour)) {
     const std::vector<std::string> parts = absl::StrSplit(entry, ':');
     if (parts[0] != absl::StrCat(launch.rank)) continue;
-    return Act(parts[1], parts.size() > 2 ? std::atoi(parts[2].c_str()) : 0,
-               launch);
+    return Act(parts[1], parts.size() > 2 ? std::atoi(parts[2].c_str()) : 0);
   }
   return 0;
 }

@@ -103,9 +103,7 @@ TEST(RestartTest, ASignalEndsTheWaitForARestart) {
   RunningProgram job(
       Probe({"--nproc_per_node=2", "--max_restarts=3",
              "--restart_delay_ms=600000", "--behaviour=1:recover:1"}));
-  ASSERT_TRUE(Eventually([&] {
-    return job.err().find("restart 1 of 3 in 60 s") != std::string::npos;
-  }));
+  ASSERT_TRUE(job.AwaitError("restart 1 of 3 in 60 s"));
   job.process().Signal(SIGINT);
   EXPECT_EQ(job.Wait(), 128 + SIGINT);
   EXPECT_THAT(job.err(), HasSubstr("stopped by SIGINT"));
