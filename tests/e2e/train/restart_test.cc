@@ -17,11 +17,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Flags With(Flags flags, const Flags& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
 ProgramOptions FaultOf(const std::string& fault) {
   ProgramOptions options;
   options.environment["TANDEM_FAULT"] = fault;
@@ -38,12 +33,12 @@ class RestartTest : public testing::TestWithParam<Layout> {};
 
 // Twelve steps with a checkpoint every four: the fault comes two after one.
 TEST_P(RestartTest, EndsWithTheSameBits) {
-  const Flags job = With(SmallJob({"--epochs=2"}), GetParam().flags);
+  const Flags job = Joined(SmallJob({"--epochs=2"}), GetParam().flags);
   const std::string straight = Fingerprint(RunJobForEvents(job));
 
   ProgramResult program;
   const Events events = RunJobForEvents(
-      With(job, {"--max_restarts=2", "--restart_delay=0", "--save_every=4",
+      Joined(job, {"--max_restarts=2", "--restart_delay=0", "--save_every=4",
                  "--save_dir=" + NewFolder("restart")}),
       &program,
       FaultOf("point=before_optimizer,step=6,action=kill,rank=" +
@@ -79,7 +74,7 @@ TEST(RestartTest, BeforeTheFirstCheckpointItBeginsAnew) {
   const Flags job = SmallJob({"--epochs=1", "--nproc_per_node=2"});
   const std::string straight = Fingerprint(RunJobForEvents(job));
   const Events events = RunJobForEvents(
-      With(job, {"--max_restarts=1", "--restart_delay=0",
+      Joined(job, {"--max_restarts=1", "--restart_delay=0",
                  "--save_dir=" + NewFolder("restart")}),
       nullptr, FaultOf("point=before_optimizer,step=3,action=kill,rank=0"));
   EXPECT_EQ(Fingerprint(events), straight);
@@ -118,9 +113,9 @@ TEST(RestartTest, NodesStartAgainTogether) {
        "--restart_delay=0.1", "--save_every=4", "--save_dir=" + folder});
   const ProgramOptions fault =
       FaultOf("point=before_optimizer,step=6,action=kill,rank=1");
-  Program node1(kTrain, With(job, {"--node_rank=1"}), fault);
+  Program node1(kTrain, Joined(job, {"--node_rank=1"}), fault);
   const Events events =
-      RunJobForEvents(With(job, {"--node_rank=0"}), nullptr, fault);
+      RunJobForEvents(Joined(job, {"--node_rank=0"}), nullptr, fault);
   const ProgramResult other = node1.Wait();
   EXPECT_EQ(other.exit_code, 0) << other.err;
   EXPECT_EQ(Fingerprint(events), straight);

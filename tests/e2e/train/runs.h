@@ -3,6 +3,8 @@
 #ifndef TANDEM_TESTS_E2E_TRAIN_RUNS_H_
 #define TANDEM_TESTS_E2E_TRAIN_RUNS_H_
 
+#include <sys/types.h>
+
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -20,6 +22,12 @@ constexpr char kInspect[] = "tools/inspect";
 // A job of six steps an epoch that takes a moment: mlp_small on 96 synthetic
 // images, without checkpoints. Later flags override earlier ones.
 Flags SmallJob(const Flags& more = {});
+
+// Both, one behind the other: later flags override earlier ones.
+Flags Joined(Flags first, const Flags& second);
+
+// The process of a rank that a program has started; 0: there is none.
+pid_t PidOfRank(const Program& program, int rank);
 
 // The lines of a metrics file.
 Events ReadEvents(const std::string& path);

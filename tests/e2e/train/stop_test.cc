@@ -13,28 +13,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Flags Joined(Flags flags, const Flags& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
 // Goes on until it is stopped.
 Flags LongJob(const Flags& more = {}) {
   return Joined(SmallJob({"--epochs=1000000", "--batch_size=12"}), more);
 }
 
 const Flags kThreeRanks = {"--nproc_per_node=3"};
-
-pid_t PidOfRank(const Program& program, int rank) {
-  const std::string variable =
-      std::string(1, '\0') + "RANK=" + std::to_string(rank) + '\0';
-  for (const pid_t pid : program.LivingProcesses()) {
-    const std::string environment =
-        FileContents("/proc/" + std::to_string(pid) + "/environ");
-    if (environment.find(variable) != std::string::npos) return pid;
-  }
-  return 0;
-}
 
 class StopTest : public testing::TestWithParam<const char*> {};
 
