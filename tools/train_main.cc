@@ -4,6 +4,8 @@
 
 #include "tools/train_main.h"
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -18,6 +20,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/determinism.h"
+#include "core/finite/checked_layers.h"
 #include "core/instrument/fault_point.h"
 #include "core/launch/launch.h"
 #include "core/launch/restart_count.h"
@@ -41,6 +44,7 @@
 #include "tools/trainer/job/threads.h"
 #include "tools/trainer/job/transformer.h"
 #include "tools/trainer/job/world.h"
+#include "tools/trainer/replica_check.h"
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/report.h"
 #include "tools/trainer/run_report.h"
@@ -81,8 +85,13 @@ absl::Status SetUp(Job& job) {
   TANDEM_ASSIGN_OR_RETURN(job.data, OpenData(settings, *job.world));
   // Which model, as layers that are not made yet, and where is it cut?
   TANDEM_ASSIGN_OR_RETURN(job.transformer, TransformerOf(settings));
-  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs layers,
+  TANDEM_ASSIGN_OR_RETURN(LayerSpecs layers,
                           LayersOf(settings, job.transformer, *job.data.train));
+  if (settings.check_finite) {
+    // Where the loss is scaled, gradients overflow now and then.
+    const bool scaled = PrecisionOf(settings).param_dtype == c10::kHalf;
+    layers = CheckedLayers(std::move(layers), {/*gradients=*/!scaled});
+  }
   if (job.speaks()) {
     job.flops =
         FlopsOf(settings, job.transformer, *job.data.train,
@@ -135,8 +144,18 @@ absl::Status TrainStep(Training& run, int64_t epoch) {
   return WriteStepTrace(job.options.trace_file, *job.world);
 }
 
-// Of steps that have come to something.
+// Whether replicas are alike, where that is asked for.
+absl::Status CheckReplicas(const Training& run) {
+  const Job& job = run.job;
+  if (job.options.check_replicas_every == 0) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(run.report.ReadScores());
+  return CheckReplicasAgree(job.strategy->Parameters(), job.mesh,
+                            run.position.step, *job.world);
+}
+
+// Of steps that have come to something, and of replicas that are alike.
 absl::Status Save(Training& run) {
+  TANDEM_RETURN_IF_ERROR(CheckReplicas(run));
   TANDEM_RETURN_IF_ERROR(run.report.ReadScores());
   TANDEM_RETURN_IF_ERROR(run.saver.Save(run.position));
   run.report.Pause();
@@ -168,12 +187,23 @@ absl::Status StopIfAsked(Training& run) {
   return InterruptError();
 }
 
+// TANDEM_FAULT's point "parameters" with the action "fail": a bit of this rank's
+// first parameter flips, as memory's do.
+void RehearseCorruption(const Job& job) {
+  if (!FaultPoint("parameters").ok()) FlipBit(job.strategy->Parameters());
+}
+
 absl::Status TrainEpoch(Training& run, int64_t epoch) {
   const int64_t save_every = run.job.options.save_every;
+  const int64_t check_every = run.job.options.check_replicas_every;
   const int64_t steps = run.set.StartEpoch(epoch, run.position.step);
   run.report.StartEpoch(epoch, steps);
   for (int64_t i = 0; i < steps; ++i) {
     TANDEM_RETURN_IF_ERROR(TrainStep(run, epoch));
+    RehearseCorruption(run.job);
+    if (check_every > 0 && run.position.step % check_every == 0) {
+      TANDEM_RETURN_IF_ERROR(CheckReplicas(run));
+    }
     if (save_every > 0 && run.position.step % save_every == 0) {
       TANDEM_RETURN_IF_ERROR(Save(run));
     }
