@@ -4,6 +4,8 @@
 
 #include "tools/train_main.h"
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,13 +17,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/folder/step_folders.h"
 #include "core/device/determinism.h"
 #include "core/flight/recorder.h"
+#include "core/finite/checked_layers.h"
 #include "core/instrument/fault_point.h"
 #include "core/launch/launch.h"
+#include "core/launch/restart_count.h"
 #include "core/program/interrupt.h"
 #include "core/program/logging.h"
 #include "core/run/run_ranks.h"
@@ -46,11 +51,14 @@
 #include "tools/trainer/job/threads.h"
 #include "tools/trainer/job/transformer.h"
 #include "tools/trainer/job/world.h"
+#include "tools/trainer/replica_check.h"
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/report.h"
+#include "tools/trainer/restarted_job.h"
 #include "tools/trainer/run_report.h"
 #include "tools/trainer/settings/options.h"
 #include "tools/trainer/step_trace.h"
+#include "tools/trainer/stop_agreement.h"
 #include "tools/trainer/training_set.h"
 
 namespace tandem {
@@ -75,6 +83,7 @@ absl::Status SetUp(Job& job) {
   // Before anything that takes long or leaves something behind: ranks compare
   // their settings here.
   TANDEM_ASSIGN_OR_RETURN(job.world, Connect(settings, job.launch));
+  TANDEM_RETURN_IF_ERROR(ResumeAfterRestart(job));
   job.kernels = KernelsOf(settings, *job.world);
   if (job.speaks() && !settings.eval_only) {
     TANDEM_RETURN_IF_ERROR(PrepareSaveFolder(settings.save_dir));
@@ -83,8 +92,13 @@ absl::Status SetUp(Job& job) {
   TANDEM_ASSIGN_OR_RETURN(job.data, OpenData(settings, *job.world));
   // Which model, as layers that are not made yet, and where is it cut?
   TANDEM_ASSIGN_OR_RETURN(job.transformer, TransformerOf(settings));
-  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs layers,
+  TANDEM_ASSIGN_OR_RETURN(LayerSpecs layers,
                           LayersOf(settings, job.transformer, *job.data.train));
+  if (settings.check_finite) {
+    // Where the loss is scaled, gradients overflow now and then.
+    const bool scaled = PrecisionOf(settings).param_dtype == c10::kHalf;
+    layers = CheckedLayers(std::move(layers), {/*gradients=*/!scaled});
+  }
   if (job.speaks()) {
     job.flops =
         FlopsOf(settings, job.transformer, *job.data.train,
@@ -107,6 +121,7 @@ struct Training {
   TrainingSet set;
   TrainPosition position;
   Saver saver;
+  StopAgreement stop;
   RunReport& report;
 
   bool done() const { return position.step >= set.steps_in_all(); }
@@ -115,7 +130,6 @@ struct Training {
 absl::Status TrainStep(Training& run, int64_t epoch) {
   Job& job = run.job;
   TANDEM_ASSIGN_OR_RETURN(const Batch batch, run.set.Next());
-  if (InterruptSignal() != 0) return InterruptError();
   RunReport::Step step;
   step.epoch = epoch;
   step.done = run.position.step + 1;
@@ -138,8 +152,18 @@ absl::Status TrainStep(Training& run, int64_t epoch) {
   return WriteStepTrace(job.options.trace_file, *job.world);
 }
 
-// Of steps that have come to something.
+// Whether replicas are alike, where that is asked for.
+absl::Status CheckReplicas(const Training& run) {
+  const Job& job = run.job;
+  if (job.options.check_replicas_every == 0) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(run.report.ReadScores());
+  return CheckReplicasAgree(job.strategy->Parameters(), job.mesh,
+                            run.position.step, *job.world);
+}
+
+// Of steps that have come to something, and of replicas that are alike.
 absl::Status Save(Training& run) {
+  TANDEM_RETURN_IF_ERROR(CheckReplicas(run));
   TANDEM_RETURN_IF_ERROR(run.report.ReadScores());
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> lines,
                           run.saver.Save(run.position));
@@ -155,15 +179,48 @@ absl::Status Evaluate(Job& job, RunReport& report, int64_t epoch) {
   return report.ShowEvaluation(epoch, evaluation);
 }
 
+// Where a signal asked to: after a step that all ranks stop after, with a
+// checkpoint of it. Workers of servers take steps of their own, and stop alone.
+absl::Status StopIfAsked(Training& run) {
+  if (ServersOf(run.job.options) > 0) {
+    return InterruptSignal() == 0 ? absl::OkStatus() : InterruptError();
+  }
+  TANDEM_ASSIGN_OR_RETURN(const int signal,
+                          run.stop.SignalAfter(run.position.step));
+  if (signal == 0) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(Save(run));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> lines,
+                          run.saver.Finish());
+  run.report.Say(lines);
+  const std::string& saved = run.saver.path();
+  run.report.Say(absl::StrFormat(
+      "stopped after step %d; %s", run.position.step,
+      saved.empty() ? "nothing is saved (--save_dir is empty)"
+                    : absl::StrCat("saved in ", saved)));
+  return InterruptError();
+}
+
+// TANDEM_FAULT's point "parameters" with the action "fail": a bit of this rank's
+// first parameter flips, as memory's do.
+void RehearseCorruption(const Job& job) {
+  if (!FaultPoint("parameters").ok()) FlipBit(job.strategy->Parameters());
+}
+
 absl::Status TrainEpoch(Training& run, int64_t epoch) {
   const int64_t save_every = run.job.options.save_every;
+  const int64_t check_every = run.job.options.check_replicas_every;
   const int64_t steps = run.set.StartEpoch(epoch, run.position.step);
   run.report.StartEpoch(epoch, steps);
   for (int64_t i = 0; i < steps; ++i) {
     TANDEM_RETURN_IF_ERROR(TrainStep(run, epoch));
+    RehearseCorruption(run.job);
+    if (check_every > 0 && run.position.step % check_every == 0) {
+      TANDEM_RETURN_IF_ERROR(CheckReplicas(run));
+    }
     if (save_every > 0 && run.position.step % save_every == 0) {
       TANDEM_RETURN_IF_ERROR(Save(run));
     }
+    TANDEM_RETURN_IF_ERROR(StopIfAsked(run));
   }
   TANDEM_RETURN_IF_ERROR(run.report.ReadScores());
   run.report.EndEpoch();
@@ -224,7 +281,8 @@ absl::Status Train(Job& job, RunReport& report) {
   const TrainPosition position = resumed.value_or(TrainPosition());
   if (resumed) TANDEM_RETURN_IF_ERROR(set.Restore(position.sampler));
   Training run = {job, std::move(set), position,
-                  Saver(job, resumed ? position.step : -1), report};
+                  Saver(job, resumed ? position.step : -1),
+                  StopAgreement(job.world.get()), report};
   if (run.done()) {
     report.Say(absl::StrFormat(
         "nothing left to train: step %d of %d is done; give more --epochs or "
@@ -247,7 +305,8 @@ absl::Status EvaluateOnly(Job& job, RunReport& report) {
 absl::StatusOr<Report> OpenReport(const Job& job) {
   if (!job.speaks()) return Report::Silent();
   TANDEM_ASSIGN_OR_RETURN(MetricsFile metrics,
-                          MetricsFile::Open(job.options.metrics_file));
+                          MetricsFile::Open(job.options.metrics_file,
+                                            /*append=*/job.is_restarted()));
   return Report::Speaking(std::move(metrics));
 }
 
@@ -259,9 +318,14 @@ absl::Status StartLogging(const TrainOptions& settings, const Launch& launch) {
                   absl::StrCat("--log_dir=", settings.log_dir));
 }
 
+absl::StatusOr<RestartCount> RestartsOfProcess() {
+  return RestartCountOf(Environment::OfProcess());
+}
+
 absl::Status RunRank(const Launch& launch) {
   Job job;
   job.launch = launch;
+  TANDEM_ASSIGN_OR_RETURN(job.restarts, RestartsOfProcess());
   TANDEM_ASSIGN_OR_RETURN(job.options, TrainOptionsFromFlags());
   TANDEM_RETURN_IF_ERROR(StartLogging(job.options, launch));
   const absl::Status ready = SetUp(job);
@@ -283,6 +347,8 @@ absl::Status CheckSettings(const absl::Status& registered,
                            const Launch& first) {
   TANDEM_RETURN_IF_ERROR(registered);
   TANDEM_ASSIGN_OR_RETURN(const TrainOptions settings, TrainOptionsFromFlags());
+  TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts, RestartsOfProcess());
+  TANDEM_RETURN_IF_ERROR(CheckRestarts(settings, restarts));
   return CheckLayout(settings, first.world_size);
 }
 

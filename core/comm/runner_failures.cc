@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "core/backend/backend.h"
-#include "core/backend/issue_mutex.h"
 #include "core/base/describe_tensor.h"
 #include "core/base/torch_status.h"
 #include "core/comm/collective_runner.h"

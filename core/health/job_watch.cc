@@ -19,9 +19,6 @@ constexpr std::chrono::milliseconds kAnswerTime(200);
 // A job may be at its end, with its store gone and a wait that is over: so
 // often it is asked again.
 constexpr int kTimesLost = 4;
-// Other ranks are asked to stop as well, most at the end of a step, where the
-// connection to them breaks.
-constexpr absl::Duration kStopTime = absl::Seconds(5);
 
 }  // namespace
 
@@ -86,10 +83,12 @@ std::string JobWatch::Judge(const std::optional<Answer>& answer) {
 std::string JobWatch::JudgeInterrupt() {
   if (InterruptSignal() == 0) return "";
   if (!interrupted_at_.has_value()) interrupted_at_ = absl::Now();
-  if (absl::Now() - *interrupted_at_ < kStopTime) return "";
+  // Meanwhile ranks may agree on where to stop, and save.
+  const absl::Duration grace = InterruptGrace();
+  if (absl::Now() - *interrupted_at_ < grace) return "";
   NoteInterruptedWait();
   return absl::StrCat(InterruptError().message(), ", and after ",
-                      absl::FormatDuration(kStopTime), " still waiting");
+                      absl::FormatDuration(grace), " still waiting");
 }
 
 void JobWatch::Run() {

@@ -27,8 +27,9 @@ namespace tandem {
 // that waits for one that waits for the one that died ends with them, and not
 // by timeout. When the connection to the store has been lost for seconds and
 // somebody still waits, its server has died, and it does the same; and when an
-// interrupt (core/program/interrupt.h) asked this rank to stop seconds ago: who
-// waits, for a stream of a device, too, does not see it.
+// interrupt asked this rank to stop longer ago than InterruptGrace()
+// (core/program/interrupt.h): who waits, for a stream of a device, too, does not
+// see it.
 //
 // Thread-safe.
 class JobWatch {

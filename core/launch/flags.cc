@@ -4,6 +4,10 @@
 #include <string>
 
 #include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "core/base/status_macros.h"
 
 ABSL_FLAG(std::optional<int>, nproc_per_node, std::nullopt,
           "Start this many ranks (processes) on this node. Not given: this "
@@ -38,7 +42,26 @@ ABSL_FLAG(std::optional<std::string>, dist_url, std::nullopt,
           "file:///PATH (a file that every rank reaches and that does not yet "
           "exist).");
 
+ABSL_FLAG(std::optional<int>, max_restarts, std::nullopt,
+          "How often to start all ranks again after one has died, in all "
+          "(torchrun's). train then goes on from the newest checkpoint in "
+          "--save_dir. A rank that refused its flags, or a signal that stops, "
+          "starts nobody again. Not given: 0.");
+ABSL_FLAG(double, restart_delay, 1,
+          "Seconds to wait before the first of --max_restarts; each further "
+          "one waits twice as long as the one before, up to a minute.");
+ABSL_FLAG(double, stop_grace, 30,
+          "Seconds that ranks have to end after SIGINT (Ctrl-C), SIGTERM or SIGHUP, "
+          "before their launcher kills them: train saves a checkpoint in it. "
+          "After SIGUSR1 nobody is killed. A rank that waits for another one "
+          "gives up 5 s before, or after half of it.");
+
 namespace tandem {
+namespace {
+
+constexpr double kDay = 24 * 60 * 60;
+
+}  // namespace
 
 LaunchSettings LaunchSettingsFromFlags() {
   LaunchSettings settings;
@@ -51,6 +74,27 @@ LaunchSettings LaunchSettingsFromFlags() {
   settings.rank = absl::GetFlag(FLAGS_rank);
   settings.local_rank = absl::GetFlag(FLAGS_local_rank);
   settings.dist_url = absl::GetFlag(FLAGS_dist_url);
+  settings.max_restarts = absl::GetFlag(FLAGS_max_restarts);
+  return settings;
+}
+
+absl::StatusOr<GraceSettings> GraceSettingsFromFlags() {
+  GraceSettings settings;
+  const auto read = [](const char* name, double seconds,
+                       absl::Duration& duration) {
+    if (!(0 <= seconds && seconds <= kDay)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, "=", seconds,
+                       ": expected seconds, from 0 to ", kDay, " (a day)"));
+    }
+    duration = absl::Seconds(seconds);
+    return absl::OkStatus();
+  };
+  TANDEM_RETURN_IF_ERROR(read("restart_delay",
+                              absl::GetFlag(FLAGS_restart_delay),
+                              settings.restart_delay));
+  TANDEM_RETURN_IF_ERROR(
+      read("stop_grace", absl::GetFlag(FLAGS_stop_grace), settings.stop_grace));
   return settings;
 }
 

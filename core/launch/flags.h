@@ -4,14 +4,25 @@
 #ifndef TANDEM_CORE_LAUNCH_FLAGS_H_
 #define TANDEM_CORE_LAUNCH_FLAGS_H_
 
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "core/launch/resolve_launch.h"
 
 namespace tandem {
 
 // What the user gave of --nnodes, --node_rank, --nproc_per_node, --master_addr,
-// --master_port, --world_size, --rank, --local_rank and --dist_url. Call after
-// the command line was parsed.
+// --master_port, --world_size, --rank, --local_rank, --dist_url and
+// --max_restarts. Call after the command line was parsed.
 LaunchSettings LaunchSettingsFromFlags();
+
+struct GraceSettings {
+  absl::Duration restart_delay;
+  absl::Duration stop_grace;
+};
+
+// The flags of these names. InvalidArgument for less than nothing, and for more
+// than a day.
+absl::StatusOr<GraceSettings> GraceSettingsFromFlags();
 
 }  // namespace tandem
 

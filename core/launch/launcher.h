@@ -4,45 +4,13 @@
 #ifndef TANDEM_CORE_LAUNCH_LAUNCHER_H_
 #define TANDEM_CORE_LAUNCH_LAUNCHER_H_
 
-#include <chrono>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "core/launch/launcher_options.h"
 #include "core/launch/resolve_launch.h"
 
 namespace tandem {
-
-struct LauncherOptions {
-  // Starts to serve the store where ranks meet, until the process ends, at
-  // `host` and `port` (0: any that is free); returns the port. Called by node
-  // 0's launcher, so that the store outlives every rank and rank 0's death can
-  // be told too. Not called for a rendezvous by file.
-  std::function<absl::StatusOr<int>(const std::string& host, int port)>
-      serve_store;
-  // Tells the job's other nodes that `rank` of this one has died, and how
-  // ("killed by signal 9 (SIGKILL)"); may take seconds. Called once at most, on
-  // a thread of its own, where a job of several nodes meets at a TCPStore.
-  // Null: they find out through their connections, if they have any yet.
-  std::function<void(const Launch& rank, const std::string& how)> tell_nodes;
-  // Whether the job goes on without that rank of it, whose death then stops
-  // nobody and does not count, unless it is the last of that kind on the only
-  // node. Null: without none.
-  std::function<bool(int rank)> can_be_lost;
-  // How long ranks have to end after SIGTERM when one has died.
-  std::chrono::milliseconds death_grace = std::chrono::seconds(5);
-  // How long ranks have to end after SIGINT, SIGTERM or SIGHUP was passed on,
-  // unless a death has set an earlier end.
-  std::chrono::milliseconds stop_grace = std::chrono::seconds(30);
-  // How many lines of a dead rank's stderr to repeat.
-  int last_lines = 20;
-};
-
-// What rank `local_rank` of this node finds out about itself when it is started
-// with the store at `port`. `plan`: one with is_launcher.
-absl::StatusOr<Launch> LaunchOfRank(const LaunchPlan& plan, int local_rank,
-                                    int port);
 
 // Runs the ranks of `plan` (one with is_launcher) and returns what the program
 // should exit with once all have ended: 0 if all exited with 0, else the exit
@@ -50,12 +18,18 @@ absl::StatusOr<Launch> LaunchOfRank(const LaunchPlan& plan, int local_rank,
 // they could not be started; ranks that can be lost do not count. `argv` (with
 // the program's name) is what they get.
 //
+// When one has died, and all have been stopped, all are started again, up to
+// plan.restarts.most times (RestartCountOf tells a rank which time it is); what
+// counts then is the last attempt. After the last one, stderr has the causes of
+// all. Nobody is started again after a signal that stops, or after a rank that
+// refused what the user gave.
+//
 // Ranks run /proc/self/exe with torchrun's variables. Rank 0 of the job writes
 // to this process's stdout itself, and to its stderr through it, as a terminal
 // if it is one; the others' output comes line by line behind "[rank 3] ".
 //
-// SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on; a second of the
-// first three kills. SIGTSTP stops the ranks and then this process, and they go
+// SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on, the first four as a
+// wish to stop; a second of the first three kills. SIGTSTP stops the ranks and then this process, and they go
 // on when it does. When a rank dies, stderr says which and how, with its last
 // lines; the others are stopped. If this process is killed, so are the ranks.
 //

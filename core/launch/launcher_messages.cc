@@ -56,6 +56,14 @@ void LauncherMessages::IsKilled(const RankProcess& rank) {
   Say(absl::StrCat(Name(rank), " did not stop and is killed"));
 }
 
+std::string LauncherMessages::CauseOf(RankProcess& dead) const {
+  dead.err.Finish();
+  const std::vector<std::string> lines = dead.err.LastLinesRead();
+  return absl::StrCat(Name(dead), " died: ", DescribeEnd(*dead.end),
+                      lines.empty() ? "" : ": ",
+                      lines.empty() ? "" : lines.back());
+}
+
 std::string LauncherMessages::Name(const RankProcess& rank) const {
   std::string where = absl::StrCat("pid ", rank.process.pid());
   if (launch_.nnodes > 1) {

@@ -31,6 +31,10 @@ class LauncherMessages {
   void Stopped(const RankProcess& rank, int stop_signal);
   void IsKilled(const RankProcess& rank);
 
+  // In a line: "rank 1 of 2 (pid 4711) died: exit code 3: " and the last line
+  // that it wrote.
+  std::string CauseOf(RankProcess& dead) const;
+
  private:
   void LastLines(RankProcess& dead);
   std::string Name(const RankProcess& rank) const;

@@ -82,8 +82,8 @@ Environment EnvironmentOfRank(const LaunchPlan& plan, int local_rank, int port,
   set("LOCAL_WORLD_SIZE", first.local_world_size);
   set("GROUP_RANK", first.node_rank);
   set("GROUP_WORLD_SIZE", first.nnodes);
-  set("TORCHELASTIC_RESTART_COUNT", 0);
-  set("TORCHELASTIC_MAX_RESTARTS", 0);
+  set("TORCHELASTIC_RESTART_COUNT", plan.restarts.done);
+  set("TORCHELASTIC_MAX_RESTARTS", plan.restarts.most);
   base.Set("TORCHELASTIC_RUN_ID", "tandem");
   base.Set("TANDEM_LAUNCHER", "1");
   if (first.rendezvous.kind == Rendezvous::Kind::kTcp) {
@@ -92,6 +92,14 @@ Environment EnvironmentOfRank(const LaunchPlan& plan, int local_rank, int port,
     set("MASTER_PORT", port);
   }
   return base;
+}
+
+absl::StatusOr<Launch> LaunchOfRank(const LaunchPlan& plan, int local_rank,
+                                    int port) {
+  TANDEM_ASSIGN_OR_RETURN(
+      LaunchPlan its,
+      ResolveLaunch({}, EnvironmentOfRank(plan, local_rank, port, {})));
+  return its.launch;
 }
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/environment.h"
+#include "core/launch/launch.h"
 #include "core/launch/output_relay.h"
 #include "core/launch/resolve_launch.h"
 #include "core/process/subprocess.h"
@@ -53,6 +54,11 @@ std::vector<RankProcess*> TakeEnded(std::vector<RankProcess>& ranks);
 // TANDEM_LAUNCHER. The inverse of ResolveLaunch.
 Environment EnvironmentOfRank(const LaunchPlan& plan, int local_rank, int port,
                               Environment base);
+
+// What rank `local_rank` of this node finds out about itself when it is started
+// with the store at `port`. `plan`: one with is_launcher.
+absl::StatusOr<Launch> LaunchOfRank(const LaunchPlan& plan, int local_rank,
+                                    int port);
 
 }  // namespace tandem
 

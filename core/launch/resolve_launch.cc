@@ -146,18 +146,28 @@ absl::StatusOr<Rendezvous> RendezvousOfNodes(LaunchClaims claims, int nnodes) {
   return result;
 }
 
-absl::StatusOr<LaunchPlan> PlanLauncher(const LaunchClaims& claims) {
+// What asks for ranks to be started.
+std::string SourceOfLauncher(const LaunchClaims& claims, int max_restarts) {
+  if (claims.local_world_size.has_value()) {
+    return claims.local_world_size->source;
+  }
+  return claims.nnodes.has_value()
+             ? claims.nnodes->source
+             : absl::StrCat("--max_restarts=", max_restarts);
+}
+
+absl::StatusOr<LaunchPlan> PlanLauncher(const LaunchClaims& claims,
+                                        int max_restarts) {
   TANDEM_RETURN_IF_ERROR(
-      CheckNoRank(claims, claims.local_world_size.has_value()
-                              ? claims.local_world_size->source
-                              : claims.nnodes->source));
+      CheckNoRank(claims, SourceOfLauncher(claims, max_restarts)));
   const int nnodes = ValueOr(claims.nnodes, 1);
   const int nproc = ValueOr(claims.local_world_size, 1);
   TANDEM_RETURN_IF_ERROR(CheckNode(claims, nnodes));
   TANDEM_RETURN_IF_ERROR(CheckSizes(claims, nnodes, nproc));
   LaunchPlan plan;
-  if (nnodes == 1 && nproc == 1) return plan;
+  if (nnodes == 1 && nproc == 1 && max_restarts == 0) return plan;
   plan.is_launcher = true;
+  plan.restarts.most = max_restarts;
   plan.launch.launcher = "tandem";
   plan.launch.nnodes = nnodes;
   plan.launch.node_rank = ValueOr(claims.node_rank, 0);
@@ -166,7 +176,40 @@ absl::StatusOr<LaunchPlan> PlanLauncher(const LaunchClaims& claims) {
   plan.launch.rank = RankOf(plan.launch.node_rank, nproc, 0);
   TANDEM_ASSIGN_OR_RETURN(plan.launch.rendezvous,
                           RendezvousOfNodes(claims, nnodes));
+  if (max_restarts > 0 &&
+      plan.launch.rendezvous.kind == Rendezvous::Kind::kFile) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max_restarts=", max_restarts, " and ",
+                     claims.store_file->source,
+                     ": a store in a file is of one attempt; leave --dist_url "
+                     "out, or give tcp://HOST:PORT"));
+  }
   return plan;
+}
+
+// How often this process starts ranks again; 0 where it is a rank of a launcher
+// that does.
+absl::StatusOr<int> MaxRestarts(const LaunchSettings& flags,
+                                const LaunchClaims& from_env) {
+  const int given = flags.max_restarts.value_or(0);
+  if (given < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--max_restarts=", given, " must be at least 0"));
+  }
+  if (given == 0 || from_env.launcher == "tandem") return 0;
+  if (from_env.rank.has_value() && !IsLoneTask(from_env)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--max_restarts=", given, " is for tandem's own launcher, but ",
+        from_env.launcher, " has started this rank (", from_env.rank->source,
+        "): have ", from_env.launcher, " restart the job"));
+  }
+  if (flags.rank.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--max_restarts=", given, " is for a launcher of ranks, but --rank=",
+        *flags.rank, " says that this process is one: give --nproc_per_node, "
+        "and leave --rank out"));
+  }
+  return given;
 }
 
 absl::Status CheckEnvUrl(const LaunchSettings& flags,
@@ -186,8 +229,9 @@ absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchSettings& flags,
                                          const Environment& env) {
   TANDEM_ASSIGN_OR_RETURN(const LaunchClaims from_flags, ClaimsOfFlags(flags));
   TANDEM_ASSIGN_OR_RETURN(LaunchClaims from_env, ClaimsOfEnvironment(env));
+  TANDEM_ASSIGN_OR_RETURN(const int max_restarts, MaxRestarts(flags, from_env));
   const bool asks_for_ranks =
-      flags.nproc_per_node.has_value() ||
+      flags.nproc_per_node.has_value() || max_restarts > 0 ||
       (flags.nnodes.value_or(1) != 1 && !flags.rank.has_value());
   if (asks_for_ranks && IsLoneTask(from_env)) {
     TANDEM_ASSIGN_OR_RETURN(from_env, ClaimsOfTorchrun(env));
@@ -197,7 +241,9 @@ absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchSettings& flags,
                           MergeClaims(from_env, from_flags));
   if (claims.launcher == "none") claims.launcher = from_flags.launcher;
   TANDEM_RETURN_IF_ERROR(CheckPort(claims.master_port));
-  if (asks_for_ranks && !is_rank_already) return PlanLauncher(claims);
+  if (asks_for_ranks && !is_rank_already) {
+    return PlanLauncher(claims, max_restarts);
+  }
   TANDEM_RETURN_IF_ERROR(CheckEnvUrl(flags, claims));
   LaunchPlan plan;
   TANDEM_ASSIGN_OR_RETURN(plan.launch, CompleteClaims(claims));

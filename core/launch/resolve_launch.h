@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "core/base/environment.h"
 #include "core/launch/launch.h"
+#include "core/launch/restart_count.h"
 
 namespace tandem {
 
@@ -29,6 +30,7 @@ struct LaunchSettings {
   std::optional<int> rank;
   std::optional<int> local_rank;
   std::optional<std::string> dist_url;  // env://, tcp://HOST:PORT, file:///PATH
+  std::optional<int> max_restarts;
 };
 
 struct LaunchPlan {
@@ -38,6 +40,8 @@ struct LaunchPlan {
   // launch.node_rank 0 serves the store.
   bool is_launcher = false;
   Launch launch;
+  // Of a launcher's ranks.
+  RestartCount restarts;
 };
 
 // Where several nodes meet unless --master_port says otherwise (torchrun's).

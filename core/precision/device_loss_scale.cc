@@ -62,6 +62,7 @@ at::Tensor DeviceLossScale::Update(size_t reads_from) {
   const at::NoGradGuard no_grad;
   const GradScalerOptions& options = known_.options();
   for (OnDevice& each : on_) {
+    if (options.constant) break;
     at::_amp_update_scale_(each.scale, each.tracker, each.found,
                            options.growth_factor, options.backoff_factor,
                            options.growth_interval);

@@ -74,6 +74,7 @@ absl::StatusOr<LossScale> LossScale::Create(const GradScalerOptions& options) {
 absl::Status LossScale::BackOff() {
   ++skipped_steps_;
   ++skipped_in_a_row_;
+  if (options_.constant) return absl::OkStatus();
   growth_tracker_ = 0;
   const auto lower = static_cast<float>(scale_ * options_.backoff_factor);
   if (lower >= kLeastLossScale) {
@@ -93,6 +94,7 @@ absl::Status LossScale::BackOff() {
 // In double, then rounded, as PyTorch does; it does not grow beyond floats.
 void LossScale::Grow() {
   skipped_in_a_row_ = 0;
+  if (options_.constant) return;
   if (++growth_tracker_ < options_.growth_interval) return;
   growth_tracker_ = 0;
   const auto greater = static_cast<float>(scale_ * options_.growth_factor);
@@ -107,7 +109,7 @@ absl::Status LossScale::Update(bool found_inf) {
 }
 
 std::map<std::string, double> LossScale::State() const {
-  if (!is_enabled()) return {};
+  if (!is_enabled() || options_.constant) return {};
   return {{kScale, scale_},
           {kGrowthFactor, options_.growth_factor},
           {kBackoffFactor, options_.backoff_factor},
@@ -116,7 +118,7 @@ std::map<std::string, double> LossScale::State() const {
 }
 
 absl::Status LossScale::LoadState(const std::map<std::string, double>& state) {
-  if (!is_enabled()) return absl::OkStatus();
+  if (!is_enabled() || options_.constant) return absl::OkStatus();
   GradScalerOptions options;
   TANDEM_ASSIGN_OR_RETURN(options.init_scale, NumberOf(state, kScale));
   TANDEM_ASSIGN_OR_RETURN(options.growth_factor,

@@ -20,6 +20,8 @@ struct GradScalerOptions {
   double backoff_factor = 0.5;  // after a step that was skipped
   int64_t growth_interval = 2000;
   bool enabled = true;  // off: the scale is 1, and stays
+  // The scale is init_scale, and stays, but steps are skipped all the same.
+  bool constant = false;
 };
 
 // A loss of 1 that is scaled by less is no normal number of fp16 any more, as
@@ -61,11 +63,12 @@ class LossScale {
   bool last_was_skipped() const { return skipped_in_a_row_ > 0; }
 
   // state_dict(), by PyTorch's keys: "scale", "growth_factor",
-  // "backoff_factor", "growth_interval", "_growth_tracker"; empty when off.
+  // "backoff_factor", "growth_interval", "_growth_tracker"; empty when off
+  // or constant.
   std::map<std::string, double> State() const;
   // load_state_dict(): all of them. InvalidArgument, and nothing changed, for a
   // key that is missing or unknown, and for a value that is out of its range.
-  // Off, it takes none.
+  // Off or constant, it takes none.
   absl::Status LoadState(const std::map<std::string, double>& state);
 
  private:

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <atomic>
+#include <cstdint>
 
 #include "absl/strings/str_cat.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 std::atomic<int> interrupt_signal{0};
 std::atomic<bool> has_interrupted_wait{false};
+std::atomic<int64_t> grace_in_ms{5000};
 static_assert(std::atomic<int>::is_always_lock_free,
               "a signal handler may touch only lock-free atomics");
 
@@ -34,9 +36,21 @@ void Handle(int signal_number) {
 void HandleInterrupts() {
   Handle(SIGINT);
   Handle(SIGTERM);
+  Handle(SIGUSR1);
 }
 
+void SetInterruptGrace(absl::Duration grace) {
+  grace_in_ms = absl::ToInt64Milliseconds(grace);
+}
+
+absl::Duration InterruptGrace() { return absl::Milliseconds(grace_in_ms.load()); }
+
 int InterruptSignal() { return interrupt_signal.load(); }
+
+void AdoptInterrupt(int signal) {
+  int none = 0;
+  interrupt_signal.compare_exchange_strong(none, signal);
+}
 
 absl::Status InterruptError() {
   return absl::CancelledError(

@@ -4,17 +4,26 @@
 #define TANDEM_CORE_PROGRAM_INTERRUPT_H_
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 
 namespace tandem {
 
-// Handles SIGINT and SIGTERM from now on: the first one sets the wish to stop,
-// a second one ends the process as if it were not handled. One that the process
-// was started to ignore stays ignored. For programs: a library leaves signals
-// alone.
+// Handles SIGINT, SIGTERM and SIGUSR1 (a scheduler's word that the job's time
+// ends) from now on: the first one sets the wish to stop, a second one of a kind
+// ends the process as if it were not handled. One that the process was started
+// to ignore stays ignored. For programs: a library leaves signals alone.
 void HandleInterrupts();
+
+// How long after the wish to stop a wait for other ranks goes on: 5 s unless set.
+// Thread-safe.
+void SetInterruptGrace(absl::Duration grace);
+absl::Duration InterruptGrace();
 
 // The signal that asked to stop, or 0.
 int InterruptSignal();
+// As if `signal` had come to this process, unless one had: another rank, which
+// this one stops with, was sent it.
+void AdoptInterrupt(int signal);
 
 // What a job that stops at InterruptSignal() ends with: Cancelled, with the
 // signal's name.

@@ -1,11 +1,13 @@
 #include "core/run/run_ranks.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
@@ -13,10 +15,14 @@
 #include "core/instrument/fault_point.h"
 #include "core/launch/flags.h"
 #include "core/launch/launcher.h"
+#include "core/launch/rank_process.h"
 #include "core/launch/resolve_launch.h"
+#include "core/launch/restart_count.h"
 #include "core/program/command_line.h"
 #include "core/program/interrupt.h"
 #include "core/program/process.h"
+#include "core/run/attempt_agreement.h"
+#include "core/run/error_file.h"
 #include "core/run/setup_failure.h"
 #include "core/store/store.h"
 
@@ -72,9 +78,20 @@ absl::Status ReadCommandLine(int argc, char** argv,
                    "' is no flag: options look like --nproc_per_node=2"));
 }
 
+std::chrono::milliseconds Milliseconds(absl::Duration duration) {
+  return absl::ToChronoMilliseconds(duration);
+}
+
+// A rehearsed failure comes once: ranks that were started again have none.
+absl::Status ArmFaultsOfFirstAttempt() {
+  TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts,
+                          RestartCountOf(Environment::OfProcess()));
+  return restarts.done == 0 ? ArmFaultsFromEnvironment() : absl::OkStatus();
+}
+
 // Starts this node's ranks, each of which runs this program again.
 int StartRanks(const LaunchPlan& plan, int argc, char** argv,
-               const RanksProgram& program) {
+               const RanksProgram& program, const GraceSettings& grace) {
   // Of what this process itself asks of the store, which is nothing.
   constexpr std::chrono::minutes kTimeout(30);
   HostedStore served;
@@ -86,8 +103,17 @@ int StartRanks(const LaunchPlan& plan, int argc, char** argv,
   };
   launcher.tell_nodes = &TellOfDeath;
   launcher.can_be_lost = program.can_be_lost;
+  launcher.next_attempt = &AgreeOnAttempt;
+  launcher.refusal_code = kRefused;
+  launcher.restart_delay = Milliseconds(grace.restart_delay);
+  launcher.stop_grace = Milliseconds(grace.stop_grace);
   return RunLauncher(plan, std::vector<std::string>(argv, argv + argc),
                      launcher);
+}
+
+// Before a launcher kills this rank, which has yet to say what it waited for.
+absl::Duration WaitsAfterInterrupt(absl::Duration stop_grace) {
+  return std::max(stop_grace - absl::Seconds(5), stop_grace / 2);
 }
 
 int RunRank(const RanksProgram& program, const Launch& launch) {
@@ -96,7 +122,10 @@ int RunRank(const RanksProgram& program, const Launch& launch) {
   const absl::Status status = CatchTorch([&] { return program.run(launch); });
   if (status.ok()) return 0;
   const int signal_number = InterruptSignal();
-  if (signal_number == 0) return Fail(program, status);
+  if (signal_number == 0) {
+    WriteErrorFile(launch, status);
+    return Fail(program, status);
+  }
   // Whatever broke after the wish to stop, broke because ranks stopped, but for
   // a wait that it ended.
   const absl::Status stopped = InterruptError();
@@ -120,9 +149,12 @@ int RunRanks(int argc, char** argv, const RanksProgram& program) {
     const absl::Status checked = program.check(plan->launch);
     if (!checked.ok()) return Refuse(program, checked);
   }
-  const absl::Status armed = ArmFaultsFromEnvironment();
+  const absl::Status armed = ArmFaultsOfFirstAttempt();
   if (!armed.ok()) return Fail(program, armed);
-  if (plan->is_launcher) return StartRanks(*plan, argc, argv, program);
+  const absl::StatusOr<GraceSettings> grace = GraceSettingsFromFlags();
+  if (!grace.ok()) return Refuse(program, grace.status());
+  if (plan->is_launcher) return StartRanks(*plan, argc, argv, program, *grace);
+  SetInterruptGrace(WaitsAfterInterrupt(grace->stop_grace));
   return RunRank(program, plan->launch);
 }
 

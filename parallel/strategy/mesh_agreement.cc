@@ -46,6 +46,9 @@ struct OptimizerText {
 std::string Scaler(const UpdateOptions& options) {
   if (!options.scales_loss()) return "off";
   const GradScalerOptions& scaler = *options.grad_scaler;
+  if (scaler.constant) {
+    return absl::StrCat(Number(scaler.init_scale), " throughout");
+  }
   return absl::StrCat("from ", Number(scaler.init_scale), ", times ",
                       Number(scaler.growth_factor), " after ",
                       scaler.growth_interval, " steps, times ",

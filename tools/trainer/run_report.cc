@@ -32,6 +32,12 @@ std::string WhySlow(const Job& job) {
                          why);
 }
 
+// 0: the loss is not scaled, or always by 1.
+double ShownScale(Strategy& strategy) {
+  const LossScale* const scale = strategy.loss_scale();
+  return scale == nullptr || scale->options().constant ? 0 : scale->scale();
+}
+
 }  // namespace
 
 absl::StatusOr<RunReport> RunReport::Start(const Job& job, Report& report) {
@@ -92,8 +98,7 @@ StepReport RunReport::LineOf(const Step& step, const StepScore& score) const {
   line.step_ms = meter_.step_ms();
   line.left_s = line.step_ms / 1e3 * (step.in_all - step.done);
   line.rss_mib = RssMib();
-  const LossScale* const scale = job_->strategy->loss_scale();
-  if (scale != nullptr) line.loss_scale = scale->scale();
+  line.loss_scale = ShownScale(*job_->strategy);
   return line;
 }
 
@@ -142,7 +147,8 @@ absl::Status RunReport::Note(const Pending& ended, const StepScore& its) {
   }
   if (was_skipped) {
     TANDEM_RETURN_IF_ERROR(NoteSkipped(
-        {step.done, its.scaled->loss_scale, its.scaled->skipped_steps}));
+        {step.done, ShownScale(*job_->strategy) > 0 ? its.scaled->loss_scale : 0,
+         its.scaled->skipped_steps}));
   }
   report_->ShowProgress(step.done - first_,
                         absl::StrFormat("loss %.4f", meter_.score().loss()));

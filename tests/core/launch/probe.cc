@@ -27,6 +27,7 @@
 #include "core/launch/flags.h"
 #include "core/launch/launcher.h"
 #include "core/launch/resolve_launch.h"
+#include "core/launch/restart_count.h"
 #include "core/program/command_line.h"
 
 ABSL_FLAG(std::vector<std::string>, behaviour, {},
@@ -39,6 +40,7 @@ ABSL_FLAG(std::string, metrics_file, "",
           "Rank 0 writes one step here, whose loss is 1 / world size.");
 ABSL_FLAG(int, can_be_lost_from, 0,
           "Ranks from this one on can be lost; 0: none can.");
+ABSL_FLAG(int, restart_delay_ms, 1, "The launcher's first restart delay.");
 ABSL_FLAG(int, grace_ms, 5000, "The launcher's grace periods.");
 
 namespace tandem {
@@ -52,6 +54,10 @@ void CountSignal(int) { ++signals_seen; }
 
 // Longer than any test waits.
 void SleepLong() { std::this_thread::sleep_for(std::chrono::minutes(10)); }
+
+RestartCount Restarts() {
+  return RestartCountOf(Environment::OfProcess()).value();
+}
 
 nlohmann::json ToJson(const Launch& launch) {
   return {{"rank", launch.rank},
@@ -67,6 +73,8 @@ nlohmann::json ToJson(const Launch& launch) {
           {"path", launch.rendezvous.path},
           {"served_by_launcher", launch.rendezvous.served_by_launcher},
           {"key_prefix", launch.rendezvous.key_prefix},
+          {"restart_count", Restarts().done},
+          {"max_restarts", Restarts().most},
           {"stderr_is_terminal", isatty(STDERR_FILENO) == 1}};
 }
 
@@ -156,6 +164,10 @@ int SleepWithChild() {
 }
 
 int Act(const std::string& action, int number) {
+  if (action == "recover") {
+    std::cerr << "attempt " << Restarts().done << std::endl;
+    return Restarts().done < number ? 7 : 0;
+  }
   if (action == "exit") {
     std::cerr << "about to exit\nfor a reason" << std::endl;
     return number;
@@ -219,6 +231,8 @@ int Main(int argc, char** argv) {
   options.serve_store = Listen;
   options.death_grace = milliseconds(absl::GetFlag(FLAGS_grace_ms));
   options.stop_grace = options.death_grace;
+  options.refusal_code = 2;
+  options.restart_delay = milliseconds(absl::GetFlag(FLAGS_restart_delay_ms));
   const int first = absl::GetFlag(FLAGS_can_be_lost_from);
   if (first > 0) options.can_be_lost = [=](int rank) { return rank >= first; };
   return RunLauncher(*plan, {argv, argv + argc}, options);

@@ -199,5 +199,21 @@ TEST(LossScaleTest, RefusesOptionsByName) {
             "growth_interval is 0: must be at least 1");
 }
 
+TEST(LossScaleTest, AConstantOneSkipsAndStays) {
+  GradScalerOptions options;
+  options.init_scale = 1;
+  options.constant = true;
+  LossScale scale = Make(options);
+  UpdateTimes(scale, 50, /*found_inf=*/true);
+  EXPECT_TRUE(scale.last_was_skipped());
+  EXPECT_EQ(scale.skipped_steps(), 50);
+  UpdateTimes(scale, 5000, /*found_inf=*/false);
+  EXPECT_FALSE(scale.last_was_skipped());
+  EXPECT_EQ(scale.scale(), 1);
+  EXPECT_TRUE(scale.State().empty());
+  EXPECT_TRUE(scale.LoadState({{"scale", 4}}).ok());
+  EXPECT_EQ(scale.scale(), 1);
+}
+
 }  // namespace
 }  // namespace tandem

@@ -38,5 +38,23 @@ TEST(InterruptTest, SigtermIsAWishToo) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
+TEST(InterruptTest, AnotherRanksSignalIsAdoptedUnlessOneCame) {
+  const pid_t child = fork();
+  if (child == 0) {
+    HandleInterrupts();
+    AdoptInterrupt(SIGTERM);
+    if (InterruptSignal() != SIGTERM) _exit(1);
+    AdoptInterrupt(SIGINT);
+    if (InterruptSignal() != SIGTERM) _exit(2);
+    // The first that comes is still a wish.
+    raise(SIGUSR1);
+    _exit(InterruptSignal() == SIGUSR1 ? 0 : 3);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 }  // namespace
 }  // namespace tandem

@@ -23,13 +23,14 @@ namespace {
 
 constexpr std::chrono::seconds kPatience(60);
 
-void ReadAll(int fd, std::string& into) {
+void ReadAll(int fd, std::string& into, std::mutex& mutex) {
   char buffer[4096];
   while (fd >= 0) {
     pollfd readable = {fd, POLLIN, 0};
     poll(&readable, 1, -1);
     const ssize_t got = read(fd, buffer, sizeof(buffer));
     if (got > 0) {
+      const std::lock_guard<std::mutex> lock(mutex);
       into.append(buffer, got);
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
       return;
@@ -74,8 +75,10 @@ RunningProgram::RunningProgram(
     std::abort();
   }
   process_ = std::make_unique<Subprocess>(*std::move(process));
-  readers_.emplace_back(ReadAll, process_->out_fd(), std::ref(out_));
-  readers_.emplace_back(ReadAll, process_->err_fd(), std::ref(err_));
+  readers_.emplace_back(ReadAll, process_->out_fd(), std::ref(out_),
+                        std::ref(mutex_));
+  readers_.emplace_back(ReadAll, process_->err_fd(), std::ref(err_),
+                        std::ref(mutex_));
 }
 
 RunningProgram::~RunningProgram() {
@@ -89,6 +92,13 @@ int RunningProgram::Wait() {
   for (std::thread& reader : readers_) reader.join();
   readers_.clear();
   return end.has_value() ? ShellExitCode(*end) : -1;
+}
+
+bool RunningProgram::AwaitError(const std::string& text) {
+  return Eventually([&] {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return err_.find(text) != std::string::npos;
+  });
 }
 
 std::string MakeTestDir() {

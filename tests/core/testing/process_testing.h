@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,9 +36,12 @@ class RunningProgram {
   // After Wait: all that it wrote.
   const std::string& out() const { return out_; }
   const std::string& err() const { return err_; }
+  // Waits until it has written `text` to stderr; false: it did not.
+  bool AwaitError(const std::string& text);
 
  private:
   std::unique_ptr<Subprocess> process_;
+  std::mutex mutex_;  // of the two, while readers are
   std::string out_;
   std::string err_;
   std::vector<std::thread> readers_;

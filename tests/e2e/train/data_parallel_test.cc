@@ -15,11 +15,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Flags Joined(Flags first, const Flags& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 std::vector<double> LossesOf(const Events& events) {
   std::vector<double> losses;
   for (const auto& each : EventsOf(events, "step")) {

@@ -208,6 +208,7 @@ TEST_P(BackendTest, ALateRankIsNamedAndTheJobGoesOn) {
 TEST_P(BackendTest, AnInterruptEndsTheWaitForAnAbsentRank) {
   Flags flags = FaultJob(GetParam(), 4 * kLongTimeout);
   flags.push_back("--straggler_warning=1");
+  flags.push_back("--stop_grace=10");
   FaultRanks ranks(flags, 1, FaultAt("bucket:1", 1, "stop"), {}, /*ranks=*/2);
   ASSERT_TRUE(ranks.AwaitFault());
   ASSERT_TRUE(ranks[0].WaitForOutput("has waited"));

@@ -28,17 +28,12 @@ struct Curve {
   double distance;  // between two means at the same step, at most
 };
 
-Flags With(Flags flags, const Flags& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
 void ExpectTheSameCurve(const Curve& curve) {
   const Events fp32 = RunJobForEvents(curve.job);
   // Processors without instructions for bf16 take seconds a step.
   ProgramOptions patient;
   patient.timeout = std::chrono::minutes(8);
-  const Events bf16 = RunJobForEvents(With(curve.job, {"--dtype=bf16"}),
+  const Events bf16 = RunJobForEvents(Joined(curve.job, {"--dtype=bf16"}),
                                       /*program=*/nullptr, patient);
   EXPECT_EQ(bf16.front()["dtype"], "bf16");
   const std::vector<double> expected = LossesOf(fp32);
@@ -86,10 +81,10 @@ TEST(MixedPrecisionTest, ACheckpointHoldsFp32AndResumesInEitherPrecision) {
 
   const Flags rest = {"--resume=" + checkpoint, "--max_steps=6", "--save_dir="};
   const std::string whole =
-      Fingerprint(RunJobForEvents(With(job, {"--max_steps=6", "--save_dir="})));
-  EXPECT_EQ(Fingerprint(RunJobForEvents(With(job, rest))), whole);
+      Fingerprint(RunJobForEvents(Joined(job, {"--max_steps=6", "--save_dir="})));
+  EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, rest))), whole);
   EXPECT_NE(
-      Fingerprint(RunJobForEvents(With(With(job, rest), {"--dtype=fp32"}))),
+      Fingerprint(RunJobForEvents(Joined(Joined(job, rest), {"--dtype=fp32"}))),
       whole);
 }
 
@@ -101,20 +96,20 @@ TEST(MixedPrecisionTest, EveryLayoutHasOneDevicesBitsIfReproducible) {
        std::vector<Flags>{{"--nproc_per_node=2"},
                           {"--devices_per_rank=2", "--schedule=zb_h1"},
                           {"--nproc_per_node=2", "--devices_per_rank=2"}}) {
-    EXPECT_EQ(Fingerprint(RunJobForEvents(With(job, layout))), one)
+    EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, layout))), one)
         << testing::PrintToString(layout);
   }
-  EXPECT_NE(Fingerprint(RunJobForEvents(With(job, {"--dtype=fp32"}))), one);
+  EXPECT_NE(Fingerprint(RunJobForEvents(Joined(job, {"--dtype=fp32"}))), one);
 }
 
 TEST(MixedPrecisionTest, GradientsTravelInReduceDtype) {
   const Flags job = SmallJob({"--nproc_per_node=2", "--max_steps=3"});
   const std::string fp32 = Fingerprint(RunJobForEvents(job));
   const std::string bf16 =
-      Fingerprint(RunJobForEvents(With(job, {"--reduce_dtype=bf16"})));
+      Fingerprint(RunJobForEvents(Joined(job, {"--reduce_dtype=bf16"})));
   EXPECT_NE(bf16, fp32);
   // As the communication hook does it.
-  EXPECT_EQ(Fingerprint(RunJobForEvents(With(job, {"--comm_hook=bf16"}))),
+  EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, {"--comm_hook=bf16"}))),
             bf16);
 }
 

@@ -191,8 +191,10 @@ INSTANTIATE_TEST_SUITE_P(Backends, PipelineBackendTest,
 
 // Its stages wait for streams alone.
 TEST(PipelineInterruptTest, EndsTheWaitForAStageThatIsAbsent) {
-  FaultRanks ranks(RanksJob("sim_nccl", 4 * kLongTimeout), 1,
-                   FaultAt("stage:1:forward:1", 1, "stop"), {}, kRanks);
+  Flags flags = RanksJob("sim_nccl", 4 * kLongTimeout);
+  flags.push_back("--stop_grace=10");
+  FaultRanks ranks(flags, 1, FaultAt("stage:1:forward:1", 1, "stop"), {},
+                   kRanks);
   ASSERT_TRUE(ranks.AwaitFault());
   ranks[0].Signal(SIGINT);
   const auto asked = Clock::now();

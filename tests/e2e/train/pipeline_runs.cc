@@ -22,11 +22,6 @@ std::vector<double> LossesOf(const Events& events) {
 
 }  // namespace
 
-Flags Joined(Flags first, const Flags& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 const std::vector<std::string>& PipelineModels() {
   static const auto* all = new std::vector<std::string>{
       "mlp_small", "gpt_tiny_tied", "unet_tiny", "mlp_dropout", "resnet18"};

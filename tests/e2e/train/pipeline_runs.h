@@ -11,8 +11,6 @@
 
 namespace tandem {
 
-Flags Joined(Flags first, const Flags& second);
-
 // The models that make a cut hard, and a plain one: mlp_small, gpt_tiny_tied
 // (tied weights), unet_tiny (skips), mlp_dropout, resnet18 (BatchNorm).
 const std::vector<std::string>& PipelineModels();

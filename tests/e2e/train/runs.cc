@@ -23,6 +23,22 @@ Flags SmallJob(const Flags& more) {
   return flags;
 }
 
+Flags Joined(Flags first, const Flags& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+pid_t PidOfRank(const Program& program, int rank) {
+  const std::string variable =
+      std::string(1, '\0') + "RANK=" + std::to_string(rank) + '\0';
+  for (const pid_t pid : program.LivingProcesses()) {
+    const std::string environment =
+        FileContents("/proc/" + std::to_string(pid) + "/environ");
+    if (environment.find(variable) != std::string::npos) return pid;
+  }
+  return 0;
+}
+
 Events ReadEvents(const std::string& path) {
   Events events;
   std::ifstream file(path);

@@ -3,6 +3,8 @@
 #ifndef TANDEM_TESTS_E2E_TRAIN_RUNS_H_
 #define TANDEM_TESTS_E2E_TRAIN_RUNS_H_
 
+#include <sys/types.h>
+
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -21,6 +23,12 @@ constexpr char kInspect[] = "tools/inspect";
 // images, without checkpoints. Later flags override earlier ones. On simulated
 // devices and their NCCL, if $TANDEM_TEST_BACKEND is "sim_nccl".
 Flags SmallJob(const Flags& more = {});
+
+// Both, one behind the other: later flags override earlier ones.
+Flags Joined(Flags first, const Flags& second);
+
+// The process of a rank that a program has started; 0: there is none.
+pid_t PidOfRank(const Program& program, int rank);
 
 // The lines of a metrics file.
 Events ReadEvents(const std::string& path);

@@ -18,11 +18,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Flags Joined(Flags flags, const Flags& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
 // Starts two ranks that differ in the flags of their own and in how they say
 // who they are, and waits.
 std::vector<ProgramResult> RunTwo(const Flags& both,

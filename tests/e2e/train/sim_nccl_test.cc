@@ -106,22 +106,10 @@ TEST_P(StoppedOnSimNcclTest, CtrlCAndResumeEndWithTheSameBits) {
   EXPECT_EQ(Fingerprint(resumed), Fingerprint(straight));
 }
 
-pid_t ProcessOfRank(const Program& program, int rank) {
-  const std::string wanted = std::string("\0", 1) +
-                             "RANK=" + std::to_string(rank) +
-                             std::string("\0", 1);
-  for (const pid_t pid : program.LivingProcesses()) {
-    const std::string environment =
-        FileContents("/proc/" + std::to_string(pid) + "/environ");
-    if (environment.find(wanted) != std::string::npos) return pid;
-  }
-  return 0;
-}
-
 TEST_P(StoppedOnSimNcclTest, AKilledRankEndsTheOthersAndIsNamed) {
   Program program(kTrain, StoppedJob(GetParam(), {"--epochs=1000000"}));
   ASSERT_TRUE(program.WaitForOutput("step      10/")) << program.Wait().err;
-  const pid_t rank1 = ProcessOfRank(program, 1);
+  const pid_t rank1 = PidOfRank(program, 1);
   ASSERT_NE(rank1, 0);
   ASSERT_EQ(kill(rank1, SIGKILL), 0);
   const ProgramResult result = program.Wait();

@@ -15,11 +15,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Flags Joined(Flags first, const Flags& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 // A way to run a job on simulated devices.
 struct Simulation {
   std::string name;

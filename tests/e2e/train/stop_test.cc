@@ -15,10 +15,10 @@ using ::testing::HasSubstr;
 
 // Goes on until it is stopped.
 Flags LongJob(const Flags& more = {}) {
-  Flags flags = SmallJob({"--epochs=1000000", "--batch_size=12"});
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
+  return Joined(SmallJob({"--epochs=1000000", "--batch_size=12"}), more);
 }
+
+const Flags kThreeRanks = {"--nproc_per_node=3"};
 
 class StopTest : public testing::TestWithParam<const char*> {};
 
@@ -44,6 +44,65 @@ TEST_P(StopTest, SigtermStopsTheWholeJob) {
   EXPECT_TRUE(program.LivingProcesses().empty());
 }
 
+struct Layout {
+  std::string name;
+  int signal;
+  Flags flags;
+};
+
+class StopAndGoOnTest : public testing::TestWithParam<Layout> {};
+
+// "stopped after step 123; saved in ..."
+int StepOf(const std::string& out) {
+  const std::string before = "stopped after step ";
+  const size_t at = out.find(before);
+  return at == std::string::npos ? -1 : std::stoi(out.substr(at + before.size()));
+}
+
+TEST_P(StopAndGoOnTest, AllRanksStopAtOneStepWithACheckpointOfIt) {
+  const std::string folder = NewFolder("stop");
+  Program program(kTrain,
+                  Joined(LongJob(GetParam().flags), {"--save_dir=" + folder}));
+  ASSERT_TRUE(program.WaitForOutput("step     100/")) << program.Wait().err;
+  program.Signal(GetParam().signal);
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.exit_code, 128 + GetParam().signal) << result.err;
+  EXPECT_TRUE(program.LivingProcesses().empty());
+  const int step = StepOf(result.out);
+  ASSERT_GE(step, 100) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("saved in " + folder));
+
+  const Flags some_more = {"--max_steps=" + std::to_string(step + 3)};
+  const Flags whole = Joined(LongJob(GetParam().flags), some_more);
+  EXPECT_EQ(
+      Fingerprint(RunJobForEvents(Joined(whole, {"--resume=" + folder}))),
+      Fingerprint(RunJobForEvents(whole)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, StopAndGoOnTest,
+    testing::Values(
+        Layout{"Single", SIGTERM, {}}, Layout{"Ddp", SIGUSR1, kThreeRanks},
+        Layout{"Pipeline",
+               SIGINT,
+               {"--nproc_per_node=2", "--pipe=2", "--microbatch_size=4"}},
+        Layout{"Hybrid",
+               SIGTERM,
+               {"--nproc_per_node=4", "--pipe=2", "--microbatch_size=3"}}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(SignalledRankTest, StopsAll) {
+  Program program(kTrain, LongJob({"--nproc_per_node=3"}));
+  ASSERT_TRUE(program.WaitForOutput("step     100/")) << program.Wait().err;
+  const pid_t rank2 = PidOfRank(program, 2);
+  ASSERT_NE(rank2, 0);
+  ASSERT_EQ(kill(rank2, SIGTERM), 0);
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.err;
+  EXPECT_GE(StepOf(result.out), 100) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("nothing is saved"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, StopTest,
                          testing::Values("--nproc_per_node=1",
                                          "--nproc_per_node=3"));
@@ -51,14 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, StopTest,
 TEST(KilledRankTest, TheLauncherNamesItAndEndsTheOthers) {
   Program program(kTrain, LongJob({"--nproc_per_node=3"}));
   ASSERT_TRUE(program.WaitForOutput("step"));
-  pid_t rank2 = 0;
-  for (pid_t pid : program.LivingProcesses()) {
-    const std::string environment =
-        FileContents("/proc/" + std::to_string(pid) + "/environ");
-    if (environment.find(std::string("\0RANK=2", 7)) != std::string::npos) {
-      rank2 = pid;
-    }
-  }
+  const pid_t rank2 = PidOfRank(program, 2);
   ASSERT_NE(rank2, 0);
   ASSERT_EQ(kill(rank2, SIGKILL), 0);
   const ProgramResult result = program.Wait();

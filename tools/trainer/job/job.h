@@ -17,6 +17,7 @@
 #include "core/autotune/job_kernels.h"
 #include "core/comm/communicator.h"
 #include "core/launch/launch.h"
+#include "core/launch/restart_count.h"
 #include "core/mesh/mesh.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/job/data.h"
@@ -29,6 +30,7 @@ namespace tandem {
 struct Job {
   TrainOptions options;
   Launch launch;
+  RestartCount restarts;
   Mesh mesh;
   int intra_op_threads = 1;
   int64_t batch_size_per_replica = 0;
@@ -42,6 +44,8 @@ struct Job {
   std::string partition;  // where the model was cut, for a person
 
   bool speaks() const { return launch.rank == 0; }
+  // A rank of it died, and its launcher has started all of them again.
+  bool is_restarted() const { return restarts.done > 0; }
   // Which share of the data is this rank's; of a server, which takes none, the
   // first worker's.
   int data_rank() const {

@@ -16,19 +16,23 @@ std::string FileError(const std::string& path, const char* what) {
                       std::strerror(errno));
 }
 
-absl::StatusOr<std::FILE*> OpenForWriting(const std::string& path) {
+absl::StatusOr<std::FILE*> OpenForWriting(const std::string& path,
+                                          bool append) {
   TANDEM_ASSIGN_OR_RETURN(const FileTarget target, ResolveFileTarget(path));
-  if (!target.in_place) return std::fopen(target.path.c_str(), "we");
+  if (!target.in_place) {
+    return std::fopen(target.path.c_str(), append ? "ae" : "we");
+  }
   TANDEM_ASSIGN_OR_RETURN(const int descriptor, OpenInPlace(target));
   return fdopen(descriptor, "w");
 }
 
 }  // namespace
 
-absl::StatusOr<MetricsFile> MetricsFile::Open(const std::string& path) {
+absl::StatusOr<MetricsFile> MetricsFile::Open(const std::string& path,
+                                              bool append) {
   MetricsFile metrics(path);
   if (path.empty()) return metrics;
-  const absl::StatusOr<std::FILE*> file = OpenForWriting(path);
+  const absl::StatusOr<std::FILE*> file = OpenForWriting(path, append);
   if (!file.ok()) {
     return absl::Status(
         file.status().code(),

@@ -17,9 +17,11 @@ namespace tandem {
 // reader can follow. Not thread-safe.
 class MetricsFile {
  public:
-  // Replaces what the file at `path` holds; a device or a pipe is written to as
-  // it is. An empty path gives a file that swallows everything.
-  static absl::StatusOr<MetricsFile> Open(const std::string& path);
+  // Replaces what the file at `path` holds, or writes behind it; a device or a
+  // pipe is written to as it is. An empty path gives a file that swallows
+  // everything.
+  static absl::StatusOr<MetricsFile> Open(const std::string& path,
+                                          bool append = false);
 
   // A number that is not finite becomes null: JSON has no other word for it.
   absl::Status Write(const nlohmann::ordered_json& event);

@@ -93,14 +93,18 @@ absl::Status Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
 
 absl::Status Report::ShowSkippedStep(const SkippedStepReport& skipped) {
   if (silent()) return absl::OkStatus();
+  const bool is_scaled = skipped.loss_scale > 0;
   Say(absl::StrFormat(
-      "step %d was skipped: its gradients are not finite; the loss is scaled "
-      "by %.10g from now on (%d skipped in all)",
-      skipped.step, skipped.loss_scale, skipped.skipped_steps));
+      "step %d was skipped: its gradients are not finite%s (%d skipped in all)",
+      skipped.step,
+      is_scaled ? absl::StrFormat("; the loss is scaled by %.10g from now on",
+                                  skipped.loss_scale)
+                : "",
+      skipped.skipped_steps));
   Json event = EventOf("skipped_step");
   event.update({{"step", skipped.step},
-                {"loss_scale", skipped.loss_scale},
                 {"skipped_steps", skipped.skipped_steps}});
+  if (is_scaled) event["loss_scale"] = skipped.loss_scale;
   return metrics_->Write(event);
 }
 

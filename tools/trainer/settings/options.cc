@@ -143,6 +143,7 @@ absl::Status CheckReproducible(const TrainOptions& options) {
 absl::Status CheckTogether(const TrainOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckBackend(options));
   TANDEM_RETURN_IF_ERROR(CheckPrecision(options));
+  TANDEM_RETURN_IF_ERROR(CheckValues(options));
   TANDEM_RETURN_IF_ERROR(CheckReproducible(options));
   if (options.ddp.uneven_inputs == "join" && options.drop_last) {
     return absl::InvalidArgumentError(

@@ -76,6 +76,9 @@ std::optional<GradScalerOptions> GradScalerOf(const TrainOptions& options);
 absl::Status CheckPrecision(const TrainOptions& options);
 absl::Status CheckBackend(const TrainOptions& options);
 
+// --check_finite and --check_replicas_every.
+absl::Status CheckValues(const TrainOptions& options);
+
 // Whether --eval_only has weights, and --allow_missing and --allow_unexpected
 // have a use.
 absl::Status CheckInitialWeights(const TrainOptions& options);

@@ -58,11 +58,15 @@ absl::Status CheckUnscaled(const TrainOptions& options) {
 
 // What cannot skip a step, or cannot forget it.
 absl::Status CheckSkipping(const TrainOptions& options) {
+  const std::string skipping =
+      options.skip_nonfinite ? "--skip_nonfinite" : "--dtype=fp16";
   if (ServersOf(options) > 0) {
-    return absl::InvalidArgumentError(
-        "--dtype=fp16 skips a step on all ranks where one gradient overflows, "
+    return absl::InvalidArgumentError(absl::StrCat(
+        skipping,
+        " skips a step on all ranks where one gradient overflows, "
         "but with --strategy=parameter_server nobody sees all gradients of a "
-        "step: give --dtype=bf16, which needs no scale, or another strategy");
+        "step: leave it out (--dtype=bf16 needs no scale), or take another "
+        "strategy"));
   }
   const bool remembers = absl::StartsWith(options.ddp.comm_hook, "powersgd") &&
                          (options.ddp.power_sgd_use_error_feedback ||
@@ -71,14 +75,17 @@ absl::Status CheckSkipping(const TrainOptions& options) {
   return absl::InvalidArgumentError(absl::StrCat(
       "--comm_hook=", options.ddp.comm_hook,
       " takes over from step to step what it could not send, in which the "
-      "overflows that --dtype=fp16 skips would stay for good: give "
-      "--dtype=bf16 or another hook, or --nopower_sgd_use_error_feedback and "
+      "overflows that ", skipping, " skips would stay for good: leave it out "
+      "(--dtype=bf16 needs no scale), take another hook, or --nopower_sgd_use_error_feedback and "
       "--nopower_sgd_warm_start as well"));
 }
 
 absl::Status CheckScaling(const TrainOptions& options) {
   const std::optional<GradScalerOptions> scaler = GradScalerOf(options);
-  if (!scaler) return CheckUnscaled(options);
+  if (!scaler || scaler->constant) {
+    TANDEM_RETURN_IF_ERROR(CheckUnscaled(options));
+  }
+  if (!scaler) return absl::OkStatus();
   const absl::Status values = CheckGradScalerOptions(*scaler);
   if (!values.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("--", values.message()));
@@ -104,8 +111,14 @@ MixedPrecision PrecisionOf(const TrainOptions& options) {
 }
 
 std::optional<GradScalerOptions> GradScalerOf(const TrainOptions& options) {
-  if (PrecisionOf(options).param_dtype != c10::kHalf) return std::nullopt;
-  return ScalerGiven(options);
+  if (PrecisionOf(options).param_dtype == c10::kHalf) {
+    return ScalerGiven(options);
+  }
+  if (!options.skip_nonfinite) return std::nullopt;
+  GradScalerOptions none;
+  none.init_scale = 1;
+  none.constant = true;
+  return none;
 }
 
 absl::Status CheckPrecision(const TrainOptions& options) {

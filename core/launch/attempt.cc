@@ -1,0 +1,186 @@
+#include "core/launch/attempt.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <csignal>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/launch/launch.h"
+#include "core/process/process_end.h"
+
+namespace tandem {
+namespace {
+
+// Those that a second of ends at once.
+bool KillsRanks(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+}
+
+}  // namespace
+
+bool StopsRanks(int signal) { return KillsRanks(signal) || signal == SIGUSR1; }
+
+Attempt::Attempt(const LaunchPlan& plan, int port,
+                 const LauncherOptions& options, SignalPipe* signals,
+                 LauncherMessages* messages)
+    : plan_(plan),
+      port_(port),
+      options_(options),
+      signals_(signals),
+      messages_(messages) {}
+
+Attempt::~Attempt() {
+  if (telling_.joinable()) telling_.join();
+}
+
+absl::Status Attempt::Start(const std::vector<std::string>& argv,
+                            const RankOutputs& outputs) {
+  for (int i = 0; i < plan_.launch.local_world_size; ++i) {
+    TANDEM_ASSIGN_OR_RETURN(RankProcess rank,
+                            StartRankProcess(plan_, i, port_, argv, outputs));
+    ranks_.push_back(std::move(rank));
+  }
+  return absl::OkStatus();
+}
+
+AttemptEnd Attempt::Run() {
+  while (CountRunning(ranks_) > 0) {
+    AwaitEvents();
+    HandleSignals();
+    for (RankProcess& rank : ranks_) {
+      rank.out.Pump();
+      rank.err.Pump();
+    }
+    HandleEnds(TakeEnded(ranks_));
+    KillWhenOverdue();
+  }
+  for (RankProcess& rank : ranks_) {
+    rank.out.Finish();
+    rank.err.Finish();
+  }
+  return end_;
+}
+
+// Milliseconds until something is due; -1: until something happens.
+int Attempt::PollTimeout() const {
+  if (!kill_at_.has_value()) return -1;
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      *kill_at_ - Clock::now());
+  return static_cast<int>(std::max<int64_t>(0, left.count() + 1));
+}
+
+void Attempt::AwaitEvents() {
+  std::vector<pollfd> fds = {{signals_->fd(), POLLIN, 0}};
+  for (const RankProcess& rank : ranks_) {
+    for (const int fd : {rank.out.fd(), rank.err.fd()}) {
+      if (fd >= 0) fds.push_back({fd, POLLIN, 0});
+    }
+  }
+  poll(fds.data(), fds.size(), PollTimeout());
+}
+
+void Attempt::HandleSignals() {
+  while (const std::optional<int> signal = signals_->Next()) {
+    if (*signal == SIGCHLD) continue;
+    if (*signal == SIGTSTP) {
+      Suspend();
+    } else if (!StopsRanks(*signal)) {
+      SignalRunning(ranks_, *signal);
+    } else if (end_.stop_signal == 0) {
+      Stop(*signal);
+    } else if (KillsRanks(*signal)) {
+      kill_at_ = Clock::now();
+    }
+  }
+}
+
+void Attempt::Stop(int signal) {
+  end_.stop_signal = signal;
+  messages_->Say(absl::StrCat(
+      SignalName(signal), " passed on to the ranks",
+      KillsRanks(signal) ? "; a second one kills them" : ""));
+  SignalRunning(ranks_, signal);
+  if (!KillsRanks(signal)) return;
+  // Ranks that are being stopped because one died get no more time.
+  const Clock::time_point at = Clock::now() + options_.stop_grace;
+  kill_at_ = std::min(kill_at_.value_or(at), at);
+}
+
+// Ctrl-Z: the ranks, in groups of their own, do not get it from the terminal.
+void Attempt::Suspend() {
+  SignalRunning(ranks_, SIGTSTP);
+  raise(SIGSTOP);  // until the shell's fg or bg
+  SignalRunning(ranks_, SIGCONT);
+}
+
+// Where nodes are several, another one may have ranks of that kind.
+bool Attempt::GoesOnWithout(const RankProcess& dead) const {
+  const auto& can_be_lost = options_.can_be_lost;
+  const bool stops = stopping_ || end_.stop_signal != 0;
+  if (stops || can_be_lost == nullptr || !can_be_lost(dead.rank)) return false;
+  const auto is_left = [&](const RankProcess& each) {
+    return can_be_lost(each.rank) && each.end.value_or(0) == 0;
+  };
+  return plan_.launch.nnodes > 1 ||
+         std::any_of(ranks_.begin(), ranks_.end(), is_left);
+}
+
+void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
+  for (RankProcess* rank : ended) {
+    const int code = ShellExitCode(*rank->end);
+    if (code == 0) continue;
+    if (GoesOnWithout(*rank)) {
+      messages_->Lost(*rank);
+      continue;
+    }
+    if (end_.exit_code == 0) {
+      end_.exit_code = code;
+      end_.cause = messages_->CauseOf(*rank);
+    }
+    if (end_.stop_signal != 0) {
+      messages_->Stopped(*rank, end_.stop_signal);
+    } else if (!stopping_) {
+      HandleFirstDeath(*rank);
+    } else if (*rank->end != SIGTERM && *rank->end != SIGKILL) {
+      messages_->EndedToo(*rank);
+    }
+  }
+}
+
+void Attempt::HandleFirstDeath(RankProcess& dead) {
+  messages_->Died(dead, CountRunning(ranks_));
+  stopping_ = true;
+  kill_at_ = Clock::now() + options_.death_grace;
+  StopRunning(ranks_);
+  TellNodes(dead);
+}
+
+// While the others end. A rank that knew why has told the job itself, before.
+void Attempt::TellNodes(const RankProcess& dead) {
+  if (plan_.launch.nnodes == 1 || options_.tell_nodes == nullptr ||
+      plan_.launch.rendezvous.kind != Rendezvous::Kind::kTcp) {
+    return;
+  }
+  const auto launch = LaunchOfRank(plan_, dead.local_rank, port_);
+  if (!launch.ok()) return;
+  telling_ =
+      std::thread([this, launch = *launch, how = DescribeEnd(*dead.end)] {
+        options_.tell_nodes(launch, how);
+      });
+}
+
+void Attempt::KillWhenOverdue() {
+  if (!kill_at_.has_value() || Clock::now() < *kill_at_) return;
+  for (RankProcess& rank : ranks_) {
+    if (rank.end.has_value()) continue;
+    messages_->IsKilled(rank);
+    rank.process.Signal(SIGKILL);
+  }
+  kill_at_.reset();
+}
+
+}  // namespace tandem

@@ -1,0 +1,132 @@
+// A launcher that starts its ranks again, with real processes:
+// tests/core/launch/probe.cc.
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/core/testing/process_testing.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::vector<std::string> Probe(std::vector<std::string> flags) {
+  flags.insert(flags.begin(), std::getenv("PROBE"));
+  return flags;
+}
+
+// What the ranks said of a field, in the order in which they did.
+std::vector<int> Said(const std::string& out, const std::string& field) {
+  std::vector<int> values;
+  for (absl::string_view line : absl::StrSplit(out, '\n', absl::SkipEmpty())) {
+    const size_t brace = line.find('{');
+    if (brace == absl::string_view::npos) continue;
+    line.remove_prefix(brace);
+    values.push_back(nlohmann::json::parse(line.begin(), line.end())[field]);
+  }
+  return values;
+}
+
+TEST(RestartTest, AllRanksStartAgainUntilNoneDies) {
+  RunningProgram job(Probe({"--nproc_per_node=2", "--max_restarts=3",
+                            "--behaviour=1:recover:2"}));
+  EXPECT_EQ(job.Wait(), 0) << job.err();
+  std::vector<int> attempts = Said(job.out(), "restart_count");
+  std::sort(attempts.begin(), attempts.end());
+  EXPECT_THAT(attempts, ElementsAre(0, 0, 1, 1, 2, 2));
+  EXPECT_THAT(Said(job.out(), "max_restarts"), testing::Each(3));
+  EXPECT_THAT(job.err(), AllOf(HasSubstr("tandem: restart 1 of 3 in 0.001 s"),
+                               HasSubstr("tandem: restart 2 of 3 in 0.002 s"),
+                               Not(HasSubstr("restart 3")),
+                               Not(HasSubstr("gives up"))));
+}
+
+TEST(RestartTest, EachAttemptHasKeysOfItsOwn) {
+  RunningProgram job(Probe({"--nproc_per_node=2", "--max_restarts=1",
+                            "--behaviour=0:recover:1"}));
+  EXPECT_EQ(job.Wait(), 0) << job.err();
+  EXPECT_THAT(job.out(), AllOf(HasSubstr("tandem/attempt_0/"),
+                               HasSubstr("tandem/attempt_1/")));
+}
+
+TEST(RestartTest, GivesUpWithTheCausesOfAll) {
+  RunningProgram job(Probe({"--nproc_per_node=3", "--max_restarts=1",
+                            "--behaviour=2:recover:9"}));
+  EXPECT_EQ(job.Wait(), 7);
+  EXPECT_THAT(
+      job.err(),
+      AllOf(HasSubstr("tandem: gives up after 1 restart; what ended each "
+                      "attempt:\n    attempt 1 of 2, after "),
+            HasSubstr("died: exit code 7: attempt 0\n"),
+            HasSubstr("    attempt 2 of 2, after "),
+            HasSubstr("died: exit code 7: attempt 1\n")));
+}
+
+TEST(RestartTest, OneRankIsLookedAfterToo) {
+  RunningProgram job(Probe({"--max_restarts=1", "--behaviour=0:recover:1"}));
+  EXPECT_EQ(job.Wait(), 0) << job.err();
+  EXPECT_THAT(Said(job.out(), "restart_count"), ElementsAre(0, 1));
+}
+
+TEST(RestartTest, WhatWasRefusedIsNotTriedAgain) {
+  RunningProgram job(Probe(
+      {"--nproc_per_node=2", "--max_restarts=3", "--behaviour=1:exit:2"}));
+  EXPECT_EQ(job.Wait(), 2);
+  EXPECT_THAT(job.err(), Not(HasSubstr("restart ")));
+}
+
+TEST(RestartTest, ASignalEndsAJobForGood) {
+  const std::string dir = MakeTestDir();
+  RunningProgram job(Probe({"--nproc_per_node=2", "--max_restarts=3",
+                            absl::StrCat("--pid_dir=", dir),
+                            "--behaviour=0:sleep,1:sleep"}));
+  AwaitPid(dir + "/0");
+  AwaitPid(dir + "/1");
+  job.process().Signal(SIGTERM);
+  EXPECT_EQ(job.Wait(), 128 + SIGTERM);
+  EXPECT_THAT(job.err(), Not(HasSubstr("restart ")));
+}
+
+TEST(RestartTest, ASignalEndsTheWaitForARestart) {
+  RunningProgram job(
+      Probe({"--nproc_per_node=2", "--max_restarts=3",
+             "--restart_delay_ms=600000", "--behaviour=1:recover:1"}));
+  ASSERT_TRUE(job.AwaitError("restart 1 of 3 in 60 s"));
+  job.process().Signal(SIGINT);
+  EXPECT_EQ(job.Wait(), 128 + SIGINT);
+  EXPECT_THAT(job.err(), HasSubstr("stopped by SIGINT"));
+}
+
+TEST(RestartTest, WhatDoesNotGoTogetherIsRefused) {
+  struct Refusal {
+    std::vector<std::string> flags;
+    std::string message;
+  };
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {{"--nproc_per_node=2", "--max_restarts=-1"}, "must be at least 0"},
+           {{"--rank=0", "--world_size=2", "--max_restarts=1",
+             "--dist_url=tcp://127.0.0.1:1"},
+            "leave --rank out"},
+           {{"--nproc_per_node=2", "--max_restarts=1",
+             "--dist_url=file:///tmp/store"},
+            "a store in a file is of one attempt"}}) {
+    RunningProgram job(Probe(refusal.flags));
+    EXPECT_EQ(job.Wait(), 2);
+    EXPECT_THAT(job.err(), HasSubstr(refusal.message));
+  }
+}
+
+}  // namespace
+}  // namespace tandem

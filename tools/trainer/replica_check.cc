@@ -1,0 +1,99 @@
+#include "tools/trainer/replica_check.h"
+
+#include <ATen/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/fingerprint.h"
+
+namespace tandem {
+namespace {
+
+// The ranks that have each fingerprint, of one place of all replicas.
+using Camps = std::map<std::string, std::vector<int>>;
+
+Camps CampsOf(const std::vector<std::string>& fingerprints,
+              const std::vector<int>& ranks) {
+  Camps camps;
+  for (const int rank : ranks) camps[fingerprints[rank]].push_back(rank);
+  return camps;
+}
+
+// The camp of more than half of the ranks; none: nobody can say who is right.
+const std::vector<int>* Majority(const Camps& camps, size_t ranks) {
+  for (const auto& [fingerprint, camp] : camps) {
+    if (2 * camp.size() > ranks) return &camp;
+  }
+  return nullptr;
+}
+
+std::string Named(const std::vector<int>& ranks) {
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
+                      absl::StrJoin(ranks, ", "));
+}
+
+std::string Difference(const Camps& camps, const std::vector<int>& ranks) {
+  const std::vector<int>* const majority = Majority(camps, ranks.size());
+  if (majority == nullptr) {
+    return absl::StrCat(Named(ranks),
+                        " have different parameters, and no majority says "
+                        "whose are right");
+  }
+  std::vector<int> drifted;
+  for (const int rank : ranks) {
+    if (std::find(majority->begin(), majority->end(), rank) ==
+        majority->end()) {
+      drifted.push_back(rank);
+    }
+  }
+  return absl::StrCat(Named(drifted), drifted.size() == 1 ? " has" : " have",
+                      " drifted from ", Named(*majority), ", which are alike");
+}
+
+}  // namespace
+
+absl::Status CompareReplicas(const std::vector<std::string>& fingerprints,
+                             const Mesh& mesh, int64_t step) {
+  std::vector<std::string> differences;
+  // Along the replicas, once for each place in them: from its first rank.
+  for (int rank = 0; rank < mesh.world_size(); ++rank) {
+    const std::vector<int> ranks = mesh.RanksAlong({kDataAxis}, rank);
+    if (ranks.front() != rank) continue;
+    const Camps camps = CampsOf(fingerprints, ranks);
+    if (camps.size() > 1) differences.push_back(Difference(camps, ranks));
+  }
+  if (differences.empty()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      "replicas differ after step ", step, ": ",
+      absl::StrJoin(differences, "; "),
+      ". Gradients that replicas share leave them alike to the bit: memory, a "
+      "processor or a link has changed some. Go on from a checkpoint, without "
+      "the machine at fault"));
+}
+
+void FlipBit(const NamedTensors& parameters) {
+  if (parameters.empty()) return;
+  const at::NoGradGuard no_grad;
+  at::Tensor first = parameters.front().second.detach().view({-1})[0];
+  const at::Tensor bits = first.view(at::kInt);
+  bits.bitwise_xor_(1);
+}
+
+absl::Status CheckReplicasAgree(const NamedTensors& mine, const Mesh& mesh,
+                                int64_t step, Communicator& world) {
+  if (mesh.data() == 1) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<std::string> all,
+      world.AllGatherString(WeightsSha256(mine), [step] {
+        return absl::StrCat("the check of replicas (after the update of step ",
+                            step, ")");
+      }));
+  return CompareReplicas(all, mesh, step);
+}
+
+}  // namespace tandem

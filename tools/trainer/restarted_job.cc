@@ -1,0 +1,47 @@
+#include "tools/trainer/restarted_job.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/folder/step_folders.h"
+#include "tools/trainer/checkpoints/resume.h"
+
+namespace tandem {
+namespace {
+
+bool HasCheckpoint(const std::string& folder) {
+  return !folder.empty() && !CompleteCheckpoints(folder).empty();
+}
+
+}  // namespace
+
+absl::Status CheckRestarts(const TrainOptions& options, RestartCount restarts) {
+  if (restarts.most == 0 || restarts.done > 0 || !options.resume.empty() ||
+      !HasCheckpoint(options.save_dir)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--save_dir=", options.save_dir,
+      " has checkpoints of an earlier job, which this one would go on from "
+      "after a restart (--max_restarts=",
+      restarts.most, "): give --resume=", kResumeAuto,
+      " to go on from them, or another folder"));
+}
+
+absl::Status ResumeAfterRestart(Job& job) {
+  if (!job.is_restarted()) return absl::OkStatus();
+  TrainOptions& options = job.options;
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<std::string> all,
+      job.world->AllGatherString(
+          HasCheckpoint(options.save_dir) ? kResumeAuto : options.resume, [] {
+            return std::string("what a restarted job goes on from");
+          }));
+  options.resume = all.front();
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

@@ -1,0 +1,46 @@
+// Which checks of values a job is asked for, and whether they fit what else is
+// asked.
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "tools/trainer/settings/options.h"
+
+namespace tandem {
+namespace {
+
+absl::Status CheckLayerChecks(const TrainOptions& options) {
+  if (!options.check_finite || !options.devices.cuda_graphs) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "--check_finite looks at each layer's output as it comes, which the "
+      "graph of --cuda_graphs cannot have: leave one out");
+}
+
+// What has replicas differ, as it should.
+absl::Status CheckReplicaChecks(const TrainOptions& options) {
+  if (options.check_replicas_every == 0) return absl::OkStatus();
+  const std::string given =
+      absl::StrCat("--check_replicas_every=", options.check_replicas_every);
+  if (ServersOf(options) > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        given, " compares replicas, but workers of --strategy=",
+        options.strategy, " have parameters of different ages: leave one out"));
+  }
+  if (options.ddp.average_parameters_every <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      given, " compares replicas, which --average_parameters_every=",
+      options.ddp.average_parameters_every,
+      " has train apart for a while: leave one out"));
+}
+
+}  // namespace
+
+absl::Status CheckValues(const TrainOptions& options) {
+  TANDEM_RETURN_IF_ERROR(CheckLayerChecks(options));
+  return CheckReplicaChecks(options);
+}
+
+}  // namespace tandem

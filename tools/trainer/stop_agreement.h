@@ -1,0 +1,44 @@
+// Agreement to stop: the step after which all ranks end, because one of them was
+// sent a signal.
+
+#ifndef TANDEM_TOOLS_TRAINER_STOP_AGREEMENT_H_
+#define TANDEM_TOOLS_TRAINER_STOP_AGREEMENT_H_
+
+#include <chrono>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "core/comm/communicator.h"
+
+namespace tandem {
+
+// A signal reaches ranks at different times, or one of them alone, and a
+// checkpoint takes all of them at the same step. So they ask each other, after
+// steps that all know beforehand: the first, and from there on as many steps
+// later as took a quarter of a second, by what all measured together. Between
+// those steps it costs nothing.
+//
+// Not thread-safe.
+class StopAgreement {
+ public:
+  // `group`: the ranks that do the same steps; must outlive this.
+  explicit StopAgreement(Communicator* group)
+      : group_(group), last_time_(Clock::now()) {}
+
+  // After each step, with its number: the signal (core/program/interrupt.h) that
+  // a rank has been sent, the same on all of them, which from then on is each
+  // one's; 0: none, as far as is known. Collective.
+  absl::StatusOr<int> SignalAfter(int64_t step);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Communicator* const group_;
+  int64_t last_step_ = -1;  // that was asked about; -1: none yet
+  int64_t next_step_ = -1;
+  Clock::time_point last_time_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_STOP_AGREEMENT_H_
