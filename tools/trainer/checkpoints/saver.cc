@@ -1,5 +1,7 @@
 #include "tools/trainer/checkpoints/saver.h"
 
+#include <glog/logging.h>
+
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -72,8 +74,11 @@ absl::Status Saver::Write(const FolderSave& save, const StatePart& part) const {
   TANDEM_RETURN_IF_ERROR(Annotate(SaveFolder(save, part), save.path));
   if (save.rank != 0) return absl::OkStatus();
   const TrainOptions& options = job_->options;
-  return RemoveOld(options.save_dir, {options.keep_last, options.keep_every},
-                   saved_step_);
+  const absl::Status removed =
+      RemoveOld(options.save_dir, {options.keep_last, options.keep_every},
+                saved_step_);
+  LOG_IF(WARNING, !removed.ok()) << "an old checkpoint stays: " << removed;
+  return absl::OkStatus();
 }
 
 absl::Status Saver::WriteBehind(const FolderSave& save, const StatePart& part) {

@@ -1,0 +1,36 @@
+// Progress of a job as its checkpoints have it, and whether a job can go on
+// from one.
+
+#ifndef TANDEM_TOOLS_TRAINER_CHECKPOINTS_JOB_PROGRESS_H_
+#define TANDEM_TOOLS_TRAINER_CHECKPOINTS_JOB_PROGRESS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "core/checkpoint/checkpoint.h"
+#include "tools/trainer/checkpoints/position.h"
+#include "tools/trainer/job/job.h"
+
+namespace tandem {
+
+TrainingProgress ProgressOf(const Job& job, const TrainPosition& position);
+TrainPosition PositionOf(const TrainingProgress& progress);
+
+// InvalidArgument when the checkpoint at `path` is of a job with another model,
+// seed, data set, batch size or optimizer; all but the model do not matter
+// under --eval_only.
+absl::Status CheckFits(const std::string& path,
+                       const TrainingProgress& progress, const Job& job);
+
+// The scale comes from the checkpoint, how it moves from the flags. One of a
+// job that had none begins as any other.
+absl::Status ResumeScale(const TrainingProgress& progress, LossScale* scale);
+
+// InvalidArgument, on all ranks alike, when ranks have read checkpoints of
+// different steps, from folders of their own hosts. Collective.
+absl::Status CompareProgress(const Job& job, const std::string& path,
+                             const TrainingProgress& progress);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_CHECKPOINTS_JOB_PROGRESS_H_

@@ -1,0 +1,39 @@
+// Resuming: a job goes on from a checkpoint.
+
+#ifndef TANDEM_TOOLS_TRAINER_CHECKPOINTS_RESUME_H_
+#define TANDEM_TOOLS_TRAINER_CHECKPOINTS_RESUME_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/trainer/checkpoints/position.h"
+#include "tools/trainer/job/job.h"
+
+namespace tandem {
+
+// What --resume takes instead of a path.
+inline constexpr char kResumeAuto[] = "auto";
+
+struct Resumed {
+  // None: there is no checkpoint that --resume=auto could take.
+  std::optional<TrainPosition> position;
+  std::vector<std::string> lines;  // for a person: which one, which not, and why
+};
+
+// Loads the checkpoint that --resume names into the job: a folder, a file, or
+// the newest of a folder of checkpoints. With --resume=auto it is the newest
+// complete one of --save_dir that is as it was written; older ones are tried
+// where it is not: of those that rank 0 sees.
+//
+// Every rank reads what it has a part of, and verifies all of that first; when
+// one of them refuses, all do, and nothing was changed. DataLoss when the
+// checkpoint was damaged since it was written; InvalidArgument when it is of a
+// job that this one is not (CheckFits), or of another step on another rank.
+// Optimizer state that has no place here is refused by name. Collective.
+absl::StatusOr<Resumed> ResumeJob(Job& job);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_CHECKPOINTS_RESUME_H_
