@@ -88,7 +88,7 @@ TEST(RestartTest, AnotherJobsFolderIsRefused) {
       kTrain, SmallJob({"--max_restarts=1", "--save_dir=" + folder}));
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("has checkpoints of an earlier job"),
-                                 HasSubstr("give --resume=" + folder)));
+                                 HasSubstr("give --resume=auto")));
   RunJobForEvents(SmallJob({"--max_steps=4", "--max_restarts=1",
                             "--save_dir=" + folder, "--resume=" + folder}));
 }
