@@ -182,7 +182,10 @@ SharedStatistics SynchronisedStatistics::Share(
   const auto rows = group_.AllGather(
       RowOf(x), [] { return "batch statistics (SyncBatchNorm)"; });
   ThrowUnlessOk(rows.status());
-  SharedStatistics statistics = Combined(at::stack(*rows).cpu());
+  const at::Tensor on_host = at::stack(*rows).cpu();
+  // Where a stream ran it, values of a rank that has gone mean nothing.
+  ThrowUnlessOk(group_.Synchronize());
+  SharedStatistics statistics = Combined(on_host);
   TORCH_CHECK(statistics.count != 1,
               "Expected more than 1 value per channel over the ranks when "
               "training, got input size ",

@@ -1,6 +1,5 @@
 #include "tests/e2e/train/runs.h"
 
-#include <cstdlib>
 #include <fstream>
 
 #include "gtest/gtest.h"
@@ -12,13 +11,6 @@ Flags SmallJob(const Flags& more) {
                  "--synthetic_shape=1,8,8", "--synthetic_samples=96",
                  "--batch_size=16",         "--intra_op_threads=1",
                  "--log_every=1",           "--save_dir="};
-  const char* const backend = std::getenv("TANDEM_TEST_BACKEND");
-  if (backend != nullptr && std::string(backend) == "sim_nccl") {
-    for (const char* each : {"--device=sim", "--sim_async", "--sim_delay_us=20",
-                             "--backend=sim_nccl"}) {
-      flags.push_back(each);
-    }
-  }
   flags.insert(flags.end(), more.begin(), more.end());
   return flags;
 }

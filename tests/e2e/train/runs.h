@@ -20,8 +20,7 @@ constexpr char kTrain[] = "tools/train";
 constexpr char kInspect[] = "tools/inspect";
 
 // A job of six steps an epoch that takes a moment: mlp_small on 96 synthetic
-// images, without checkpoints. Later flags override earlier ones. On simulated
-// devices and their NCCL, if $TANDEM_TEST_BACKEND is "sim_nccl".
+// images, without checkpoints. Later flags override earlier ones.
 Flags SmallJob(const Flags& more = {});
 
 // Both, one behind the other: later flags override earlier ones.
