@@ -63,13 +63,14 @@ LayerSpecs Specs(bool tied) {
   return specs;
 }
 
-absl::Status FillParameters(const LabRank& rank) {
+// A tied head has the embedding's values, wherever it lies.
+absl::Status FillParameters(const LabRank& rank, bool tied) {
   const at::NoGradGuard no_grad;
-  const auto copies = rank.strategy->TiedCopies();
   for (const auto& [name, parameter] : rank.strategy->Parameters()) {
-    const auto copy = copies.find(name);
     const at::Tensor values = at::empty(parameter.sizes());
-    FillByFormula(copy == copies.end() ? name : copy->second, values);
+    FillByFormula(
+        tied && name == "lm_head.weight" ? "transformer.wte.weight" : name,
+        values);
     EXPECT_EQ(parameter.scalar_type(), at::kDouble);
     parameter.copy_(values);
   }
@@ -121,7 +122,9 @@ LabJob Job(bool tied) {
   job.change = SetRecipe;
   job.batch = BatchOf;
   job.steps = kSteps;
-  job.begin = FillParameters;
+  job.begin = [tied](const LabRank& rank) {
+    return FillParameters(rank, tied);
+  };
   job.step = [](const LabRank& rank, const Batch& batch, int step) {
     return rank.strategy->TrainStep(batch, LearningRate(step));
   };
