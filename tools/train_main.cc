@@ -20,10 +20,9 @@
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/checkpoint/folder/step_folders.h"
 #include "core/device/determinism.h"
-#include "core/flight/recorder.h"
 #include "core/finite/checked_layers.h"
+#include "core/flight/recorder.h"
 #include "core/instrument/fault_point.h"
 #include "core/launch/launch.h"
 #include "core/launch/restart_count.h"
@@ -34,11 +33,9 @@
 #include "datasets/registry.h"
 #include "models/registry.h"
 #include "tools/trainer/checkpoints/position.h"
-#include "tools/trainer/checkpoints/resume.h"
 #include "tools/trainer/checkpoints/save_times.h"
 #include "tools/trainer/checkpoints/saver.h"
 #include "tools/trainer/evaluation.h"
-#include "tools/trainer/initial_weights.h"
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/job/flops.h"
@@ -57,6 +54,7 @@
 #include "tools/trainer/restarted_job.h"
 #include "tools/trainer/run_report.h"
 #include "tools/trainer/settings/options.h"
+#include "tools/trainer/starting_point.h"
 #include "tools/trainer/step_trace.h"
 #include "tools/trainer/stop_agreement.h"
 #include "tools/trainer/training_set.h"
@@ -230,31 +228,6 @@ absl::Status TrainEpoch(Training& run, int64_t epoch) {
   return Evaluate(run.job, run.report, epoch);
 }
 
-// What --resume names, or the beginning, with the weights of --init_from: none.
-absl::StatusOr<std::optional<TrainPosition>> Resume(Job& job,
-                                                    RunReport& report) {
-  Resumed resumed;
-  if (!job.options.resume.empty()) {
-    TANDEM_ASSIGN_OR_RETURN(resumed, ResumeJob(job));
-    report.Say(resumed.lines);
-  }
-  if (!resumed.position.has_value() && !job.options.init_from.empty()) {
-    TANDEM_ASSIGN_OR_RETURN(const std::string loaded, LoadInitialWeights(job));
-    report.Say(loaded);
-  }
-  return resumed.position;
-}
-
-// What killed jobs left of saves.
-void CleanSaveFolder(const Job& job, RunReport& report) {
-  if (!job.speaks() || job.options.save_dir.empty()) return;
-  for (const std::string& name :
-       RemoveIncompleteCheckpoints(job.options.save_dir)) {
-    report.Say(absl::StrCat("removed ", job.options.save_dir, "/", name,
-                            ", a save that was never finished"));
-  }
-}
-
 // Of an interrupted job, too: what is being written is complete in a moment.
 absl::Status FinishSaving(Training& run, const absl::Status& trained) {
   if (!trained.ok() && !absl::IsCancelled(trained)) return trained;
@@ -275,9 +248,9 @@ absl::Status TrainEpochs(Training& run) {
 // asked to stop; what was saved before stays.
 absl::Status Train(Job& job, RunReport& report) {
   TANDEM_ASSIGN_OR_RETURN(TrainingSet set, TrainingSet::Open(job));
-  CleanSaveFolder(job, report);
+  RemoveLeftovers(job, report);
   TANDEM_ASSIGN_OR_RETURN(const std::optional<TrainPosition> resumed,
-                          Resume(job, report));
+                          FindStart(job, report));
   const TrainPosition position = resumed.value_or(TrainPosition());
   if (resumed) TANDEM_RETURN_IF_ERROR(set.Restore(position.sampler));
   Training run = {job, std::move(set), position,
@@ -296,7 +269,7 @@ absl::Status Train(Job& job, RunReport& report) {
 
 absl::Status EvaluateOnly(Job& job, RunReport& report) {
   TANDEM_ASSIGN_OR_RETURN(const std::optional<TrainPosition> resumed,
-                          Resume(job, report));
+                          FindStart(job, report));
   const TrainPosition position = resumed.value_or(TrainPosition());
   TANDEM_RETURN_IF_ERROR(Evaluate(job, report, position.sampler.epoch));
   return report.Summarise(/*checkpoint=*/"", SaveTimes());
