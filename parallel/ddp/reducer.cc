@@ -194,12 +194,14 @@ void Reducer::StartBuckets(bool all) {
       });
     }
     const auto purpose = [this, index] { return Purpose(index); };
-    const FlightPurposeScope flight({"bucket", static_cast<int>(index)});
-    absl::StatusOr<BucketReduction> started =
-        scatters_ ? BucketReduction::StartScatter(buckets_[index], group_,
-                                                  divisor_, purpose)
-                  : BucketReduction::Start(DescribeBucket(index), hook_, group_,
-                                           divisor_, purpose);
+    const auto start = [&] {
+      const FlightPurposeScope flight({"bucket", static_cast<int>(index)});
+      return scatters_ ? BucketReduction::StartScatter(buckets_[index], group_,
+                                                       divisor_, purpose)
+                       : BucketReduction::Start(DescribeBucket(index), hook_,
+                                                group_, divisor_, purpose);
+    };
+    absl::StatusOr<BucketReduction> started = start();
     if (!started.ok()) {
       status_ = started.status();
       return;

@@ -22,12 +22,21 @@ bool IsAwaited(const FlightEntry& entry) {
          entry.state != FlightState::kCompleted;
 }
 
+// Had the rank given up when a wait for it began? Then it would never come.
+bool HadGivenUp(const JobHistory& history, int rank, const RankWait& wait) {
+  const auto dump = history.dumps().find(rank);
+  return dump != history.dumps().end() &&
+         dump->second.trigger != FlightTrigger::kSignal &&
+         dump->second.dumped_ns < wait.since_ns();
+}
+
 RankWait WaitFor(const JobHistory& history, int rank,
                  const FlightEntry& entry) {
   const int64_t dumped_ns = history.dumps().at(rank).dumped_ns;
   RankWait wait{rank, &entry, {}};
   for (int other : OthersOf(history, rank, entry)) {
     if (history.HadJoined(rank, entry, other, dumped_ns)) continue;
+    if (HadGivenUp(history, other, wait)) continue;
     wait.missing.push_back(other);
   }
   return wait;

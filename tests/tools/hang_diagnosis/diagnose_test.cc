@@ -240,6 +240,19 @@ TEST_F(PipelineTest, TheEndOfAChainIsAtFault) {
   EXPECT_EQ(verdict.instead->ToString(), "forward of microbatch 1 in stage 0");
 }
 
+// It wakes up when the others have given up, and then waits for them.
+TEST_F(PipelineTest, WhoWaitsForRanksThatHaveGivenUpIsLate) {
+  MadeJob::Wait(Receive(1, 1));
+  job_.Dump(1, FlightTrigger::kTimeout);
+  Send(0, 1);
+  MadeJob::Wait(
+      job_.Message(0, FlightKind::kReceive, pipe_, /*peer=*/1, /*tag=*/5, 1));
+  job_.Dump(0, FlightTrigger::kFailed);
+  const Verdict verdict = VerdictOn(job_);
+  EXPECT_EQ(verdict.fault, Fault::kLate) << Sentence(verdict);
+  EXPECT_THAT(verdict.culprits, ElementsAre(0));
+}
+
 TEST_F(PipelineTest, AMessageThatWasSentIsNotMissing) {
   Send(0, 1);
   MadeJob::Wait(Receive(1, 1));
