@@ -41,14 +41,15 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ReadGpt2Files(
   absl::StatusOr<WordsAndNumbers> words = ReadWordsAndNumbers(
       nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false));
   TANDEM_ASSIGN_OR_RETURN(const WordPairs merges, ReadMerges(merges_path));
-  absl::StatusOr<Vocabulary> vocabulary = words.status();
-  if (words.ok()) vocabulary = MakeVocabulary(*words, merges);
+  const absl::StatusOr<Vocabulary> vocabulary =
+      words.ok() ? MakeVocabulary(*words, merges)
+                 : absl::StatusOr<Vocabulary>(words.status());
   if (!vocabulary.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
         vocabulary_path, " cannot be used: ", vocabulary.status().message()));
   }
   BytePairParts parts;
-  parts.vocabulary = *std::move(vocabulary);
+  parts.vocabulary = *vocabulary;
   for (const auto& [word, number] : *words) {
     if (word != "<|endoftext|>") continue;
     parts.added.push_back({word, static_cast<uint32_t>(number), true});
