@@ -33,9 +33,9 @@ TEST(PyTorchFormTest, HasCollectivesAsTheyAreNamedThere) {
   EXPECT_EQ(form["version"], "2.10");
   EXPECT_EQ(form["pg_config"]["world/0"]["ranks"], "[0, 1, 2]");
   EXPECT_EQ(form["pg_config"]["world/0"]["desc"], "world");
-  EXPECT_THAT(
-      Column(form, "profiling_name"),
-      ElementsAre("nccl:all_gather", "nccl:barrier", "nccl:all_reduce"));
+  EXPECT_THAT(Column(form, "profiling_name"),
+              ElementsAre("nccl:all_gather", "nccl:all_reduce_barrier",
+                          "nccl:all_reduce"));
   EXPECT_THAT(Column(form, "collective_seq_id"), ElementsAre(1, 2, 3));
   EXPECT_THAT(Column(form, "record_id"), ElementsAre(0, 1, 2));
   EXPECT_THAT(Column(form, "state"),
