@@ -247,8 +247,8 @@ absl::Status CheckSettings(const absl::Status& registered,
                            const Launch& first) {
   TANDEM_RETURN_IF_ERROR(registered);
   TANDEM_ASSIGN_OR_RETURN(const TrainOptions settings, TrainOptionsFromFlags());
-  TANDEM_RETURN_IF_ERROR(CheckRehearsal(RehearsalSettingsFromFlags(), settings,
-                                        first.world_size));
+  TANDEM_RETURN_IF_ERROR(
+      CheckRehearsal(RehearsalSettingsFromFlags(), settings, first.world_size));
   return CheckLayout(settings, first.world_size);
 }
 

@@ -39,8 +39,8 @@ Enabled& State() {
 
 bool Same(const SimOptions& a, const SimOptions& b) {
   const auto all = [](const SimOptions& o) {
-    return std::tie(o.devices, o.memory, o.async, o.most_delay_us,
-                    o.delay_seed, o.imagined);
+    return std::tie(o.devices, o.memory, o.async, o.most_delay_us, o.delay_seed,
+                    o.imagined);
   };
   return all(a) == all(b);
 }

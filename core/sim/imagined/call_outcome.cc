@@ -167,10 +167,9 @@ CallOutcome Find(const c10::OperatorHandle& op, const OperatorTraits& traits,
   for (const at::Tensor& each : TensorsOf(arguments)) {
     if (each.defined()) bytes += each.nbytes();
   }
-  CallOutcome outcome =
-      bytes <= run_limit
-          ? Run(op, traits, arguments, c10::DispatchKey::CPU)
-          : OfLarge(op, traits, arguments, bytes);
+  CallOutcome outcome = bytes <= run_limit
+                            ? Run(op, traits, arguments, c10::DispatchKey::CPU)
+                            : OfLarge(op, traits, arguments, bytes);
   outcome.flops = OperatorFlops(op.operator_name().name, arguments);
   outcome.bytes = static_cast<double>(bytes);
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -230,7 +229,8 @@ OutcomePtr OutcomeOf(const c10::OperatorHandle& op,
   }
   auto outcome = std::make_shared<CallOutcome>(Find(op, traits, arguments));
   const std::lock_guard<std::mutex> lock(AllKnown().mutex);
-  return AllKnown().outcomes.emplace(*signature, std::move(outcome))
+  return AllKnown()
+      .outcomes.emplace(*signature, std::move(outcome))
       .first->second;
 }
 

@@ -76,8 +76,7 @@ class Replay {
       return tensors_[static_cast<size_t>(result.argument)];
     }
     at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(
-        StorageOf(result),
-        c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+        StorageOf(result), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
         c10::scalarTypeToTypeMeta(result.dtype));
     made.unsafeGetTensorImpl()->set_sizes_and_strides(
         result.sizes, result.strides, result.offset);
@@ -102,8 +101,8 @@ class Replay {
 
   c10::DataPtr MemoryOf(const OutcomeTensor& result) {
     if (result.block < 0) {
-      return c10::DataPtr(
-          nullptr, c10::Device(c10::DeviceType::PrivateUse1, device_));
+      return c10::DataPtr(nullptr,
+                          c10::Device(c10::DeviceType::PrivateUse1, device_));
     }
     c10::DataPtr& data = blocks_[static_cast<size_t>(result.block)];
     RecategoriseImagined(data, CategoryOfResults());

@@ -93,8 +93,8 @@ void InstallImaginedAllocators() {
 
 bool MemoryIsImagined() { return host != nullptr; }
 
-c10::DataPtr ImagineMemory(size_t bytes, int8_t device,
-                           MemoryCategory category, const char* made_by) {
+c10::DataPtr ImagineMemory(size_t bytes, int8_t device, MemoryCategory category,
+                           const char* made_by) {
   const c10::Device its(c10::DeviceType::PrivateUse1, device);
   if (bytes == 0) return c10::DataPtr(nullptr, its);
   auto block = std::make_unique<Block>();

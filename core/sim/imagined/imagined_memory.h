@@ -24,8 +24,8 @@ bool MemoryIsImagined();
 // Charged to the device as one of `made_by`'s, an operator's name that lives as
 // long as the process. Null for 0 bytes; else an address of its own, at which
 // nobody may look. c10::OutOfMemoryError beyond the device's cap.
-c10::DataPtr ImagineMemory(size_t bytes, int8_t device,
-                           MemoryCategory category, const char* made_by);
+c10::DataPtr ImagineMemory(size_t bytes, int8_t device, MemoryCategory category,
+                           const char* made_by);
 // Of one of those that is not null.
 void RecategoriseImagined(const c10::DataPtr& memory, MemoryCategory category);
 

@@ -134,9 +134,8 @@ void Print(const RehearsedJob& job, const TrainOptions& options) {
 
 absl::Status CheckFits(const RehearsedJob& job, const TrainOptions& options) {
   const auto fullest = std::max_element(
-      job.devices.begin(), job.devices.end(), [](const auto& a, const auto& b) {
-        return a.peak.total < b.peak.total;
-      });
+      job.devices.begin(), job.devices.end(),
+      [](const auto& a, const auto& b) { return a.peak.total < b.peak.total; });
   if (options.devices.device_memory.empty()) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const int64_t there,
                           ParseByteSize(options.devices.device_memory));
@@ -177,9 +176,9 @@ absl::Status CheckRehearsal(const RehearsalSettings& settings,
     return refuse("gives each place a device: leave out --share_devices");
   }
   if (!options.init_from.empty() || !options.resume.empty()) {
-    return refuse(absl::StrCat("has no values: leave out ",
-                               options.resume.empty() ? "--init_from"
-                                                      : "--resume"));
+    return refuse(
+        absl::StrCat("has no values: leave out ",
+                     options.resume.empty() ? "--init_from" : "--resume"));
   }
   if (options.eval_only) return refuse("rehearses training: no --eval_only");
   if (world_size != 1) {
@@ -227,7 +226,7 @@ absl::StatusOr<RehearsedJob> RehearseJob(const RehearsalSettings& settings,
   RehearsedJob job;
   job.partition = partition.table;
   for (const c10::Device& each : devices) {
-    job.devices.push_back({each.str(), {}, sim::WorkOf(each.index())});
+    job.devices.push_back({"", {}, sim::WorkOf(each.index())});
   }
   TANDEM_RETURN_IF_ERROR(PredictStep(partition.schedule, &job));
   TANDEM_ASSIGN_OR_RETURN(const Batch test,

@@ -22,9 +22,7 @@ class ImaginedCallTest : public testing::Test {
   static at::Tensor Empty(at::IntArrayRef sizes, int device = 0) {
     return at::empty(sizes, at::TensorOptions().device(SimDevice(device)));
   }
-  static int64_t Held(int device = 0) {
-    return sim::BooksOf(device).now.total;
-  }
+  static int64_t Held(int device = 0) { return sim::BooksOf(device).now.total; }
 };
 
 TEST_F(ImaginedCallTest, ResultsHaveShapesAndAreBooked) {

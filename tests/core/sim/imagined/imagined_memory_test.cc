@@ -103,7 +103,8 @@ void Train(const LayerList& layers, const at::Tensor& inputs,
 
 std::string Text(const MemoryUse& use) {
   std::string text = absl::StrCat(use.total);
-  for (const int64_t bytes : use.by_category) absl::StrAppend(&text, " ", bytes);
+  for (const int64_t bytes : use.by_category)
+    absl::StrAppend(&text, " ", bytes);
   return text;
 }
 
