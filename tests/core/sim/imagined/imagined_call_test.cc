@@ -27,7 +27,7 @@ class ImaginedCallTest : public testing::Test {
 
 TEST_F(ImaginedCallTest, ResultsHaveShapesAndAreBooked) {
   const int64_t before = Held();
-  const at::Tensor sum = Empty({3, 1}) + Empty({1, 5});
+  const at::Tensor sum = Empty({3, 1}).add(Empty({1, 5}));
   EXPECT_EQ(sum.sizes(), at::IntArrayRef({3, 5}));
   EXPECT_EQ(sum.device(), SimDevice(0));
   EXPECT_EQ(Held(), before + 60);
@@ -80,8 +80,8 @@ TEST_F(ImaginedCallTest, LargeCallsAreNotRun) {
 
 TEST_F(ImaginedCallTest, MistakesAreThoseOfDevicesThatCompute) {
   EXPECT_THROW(Empty({2, 3}).mm(Empty({4, 5})), c10::Error);
-  EXPECT_THROW(Empty({2}) + Empty({2}, 1), c10::Error);
-  EXPECT_THROW(Empty({2}) + at::ones({2}), c10::Error);
+  EXPECT_THROW(Empty({2}).add(Empty({2}, 1)), c10::Error);
+  EXPECT_THROW(Empty({2}).add(at::ones({2})), c10::Error);
   EXPECT_THROW(Empty({2}).copy_(Empty({3})), c10::Error);
 }
 
@@ -89,7 +89,7 @@ TEST_F(ImaginedCallTest, MemoryThatDoesNotSufficeIsTold) {
   sim::SetCap(3, 100);
   const at::Tensor fits = Empty({20}, 3);
   try {
-    fits + fits;
+    fits.add(fits);
     ADD_FAILURE() << "80 bytes more than the cap's 100 were given";
   } catch (const c10::Error& error) {
     const std::string text = error.what();
