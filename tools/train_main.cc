@@ -39,7 +39,6 @@
 #include "tools/trainer/job/threads.h"
 #include "tools/trainer/job/transformer.h"
 #include "tools/trainer/job/world.h"
-#include "tools/trainer/rehearsal/rehearsal.h"
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/report.h"
 #include "tools/trainer/run_report.h"
@@ -226,8 +225,6 @@ absl::Status RunRank(const Launch& launch) {
   job.launch = launch;
   TANDEM_ASSIGN_OR_RETURN(job.options, TrainOptionsFromFlags());
   TANDEM_RETURN_IF_ERROR(StartLogging(job.options, launch));
-  const RehearsalSettings rehearsal = RehearsalSettingsFromFlags();
-  if (rehearsal.fake_weights) return Rehearse(rehearsal, job.options, launch);
   const absl::Status ready = SetUp(job);
   if (!ready.ok()) {
     // While this rank, which may serve the store, is still connected.
@@ -247,8 +244,6 @@ absl::Status CheckSettings(const absl::Status& registered,
                            const Launch& first) {
   TANDEM_RETURN_IF_ERROR(registered);
   TANDEM_ASSIGN_OR_RETURN(const TrainOptions settings, TrainOptionsFromFlags());
-  TANDEM_RETURN_IF_ERROR(
-      CheckRehearsal(RehearsalSettingsFromFlags(), settings, first.world_size));
   return CheckLayout(settings, first.world_size);
 }
 
