@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/memory/result_category.h"
+#include "core/sim/imagined/imagined_memory.h"
 #include "core/sim/memory/allocators.h"
 #include "core/sim/memory/block.h"
 #include "core/sim/memory/memory.h"
@@ -64,10 +65,13 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   void resizePrivateUse1Bytes(const c10::Storage& storage,
                               size_t bytes) const override {
     Synchronise(CurrentStream(storage.device().index()));
+    const c10::DeviceIndex device = storage.device().index();
     c10::DataPtr memory =
-        AllocateOnDevice(bytes, storage.device().index(), CategoryOfResults());
+        MemoryIsImagined()
+            ? ImagineMemory(bytes, device, CategoryOfResults(), "aten::resize_")
+            : AllocateOnDevice(bytes, device, CategoryOfResults());
     const size_t kept = std::min(bytes, storage.nbytes());
-    if (kept > 0) {
+    if (kept > 0 && !MemoryIsImagined()) {
       std::memcpy(ToHostPointer(memory.get()), ToHostPointer(storage.data()),
                   kept);
     }

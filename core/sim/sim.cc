@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/ops/empty_strided.h>
 
 #include <mutex>
 #include <tuple>
@@ -13,6 +14,7 @@
 #include "core/memory/device_memory.h"
 #include "core/sim/calls/call_aliases.h"
 #include "core/sim/hooks.h"
+#include "core/sim/imagined/imagined_memory.h"
 #include "core/sim/memory/allocators.h"
 #include "core/sim/operators/register_operators.h"
 #include "core/sim/streams/device_guard.h"
@@ -37,8 +39,8 @@ Enabled& State() {
 
 bool Same(const SimOptions& a, const SimOptions& b) {
   const auto all = [](const SimOptions& o) {
-    return std::tie(o.devices, o.memory, o.async, o.most_delay_us,
-                    o.delay_seed);
+    return std::tie(o.devices, o.memory, o.async, o.most_delay_us, o.delay_seed,
+                    o.imagined);
   };
   return all(a) == all(b);
 }
@@ -48,6 +50,11 @@ absl::Status Check(const SimOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat(options.devices, " simulated devices: expected 1 to ",
                      sim::kMostDevices));
+  }
+  if (options.imagined && options.async) {
+    return absl::InvalidArgumentError(
+        "imagined devices compute nothing that could be queued: not "
+        "asynchronous");
   }
   if (options.memory < 0 || options.most_delay_us < 0) {
     return absl::InvalidArgumentError(
@@ -61,7 +68,12 @@ absl::Status Check(const SimOptions& options) {
   return absl::OkStatus();
 }
 
+// Of a device that is imagined: shapes alone.
 at::Tensor ViewFromHost(const at::Tensor& tensor) {
+  if (sim::MemoryIsImagined()) {
+    return at::empty_strided(tensor.sizes(), tensor.strides(),
+                             tensor.options().device(c10::kMeta));
+  }
   sim::CountHostWait("view from the host");
   sim::Synchronise(sim::CurrentStream(tensor.device().index()));
   return sim::HostAlias(tensor);
@@ -73,7 +85,11 @@ void Register(const SimOptions& options) {
   }
   sim::SetDeviceCount(options.devices);
   for (int i = 0; i < options.devices; ++i) sim::SetCap(i, options.memory);
-  sim::InstallAllocators();
+  if (options.imagined) {
+    sim::InstallImaginedAllocators();
+  } else {
+    sim::InstallAllocators();
+  }
   c10::register_privateuse1_backend("sim");
   sim::RegisterDeviceGuard();
   sim::RegisterHooks();

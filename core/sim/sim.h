@@ -33,6 +33,10 @@ struct SimOptions {
   // many microseconds at most.
   int most_delay_us = 0;
   uint64_t delay_seed = 0;
+  // They compute nothing and have no memory: tensors are shapes, and books are
+  // kept as if they were more (core/sim/imagined). HostView
+  // (core/device/host_memory.h) of theirs is a meta tensor. Not asynchronous.
+  bool imagined = false;
 };
 
 // Makes this process's simulated devices. For programs and tests, at their

@@ -75,6 +75,7 @@ bool MultiplyAndFindInf(const std::vector<at::Tensor>& parts, float factor) {
   for (const at::Tensor& part : parts) {
     const at::Tensor host = HostView(part);
     const bool is_host = host.defined();
+    if (is_host && host.is_meta()) continue;  // no values
     if (is_host && host.scalar_type() == at::kFloat) {
       found |= OnHost<float>(host, factor);
     } else if (is_host && host.scalar_type() == at::kDouble) {

@@ -138,6 +138,9 @@ std::vector<double> PowerSums(const at::Tensor& flat,
   CHECK_GT(p, 0);
   if (ranges.empty()) return {};
   const at::Tensor host = HostView(flat);
+  if (host.defined() && host.is_meta()) {
+    return std::vector<double>(ranges.size(), 0);
+  }
   if (host.defined() && host.scalar_type() == at::kFloat) {
     return PowerSumsOf(host.const_data_ptr<float>(), ranges, p);
   }

@@ -62,6 +62,7 @@ at::Tensor PatchRows(const at::Tensor& images, const PatchShape& shape) {
   const at::Tensor rows =
       at::zeros({images.size(0) * places, width}, images.options());
   const at::Tensor seen = HostView(images);
+  if (seen.is_meta()) return rows;  // an imagined device has no values
   const at::Tensor written = HostView(rows);
   const float* const from = seen.const_data_ptr<float>();
   float* const to = written.mutable_data_ptr<float>();
@@ -86,6 +87,7 @@ at::Tensor SumPatchRows(const at::Tensor& rows, at::IntArrayRef sizes,
   const int64_t channels = images.size(1);
   const int64_t area = shape.kernel * shape.kernel;
   const at::Tensor seen = HostView(rows);
+  if (seen.is_meta()) return images;
   const at::Tensor written = HostView(images);
   const float* const from = seen.const_data_ptr<float>();
   float* const to = written.mutable_data_ptr<float>();

@@ -32,10 +32,11 @@ class OperatorCall {
   // Replaces the kernel's results on top of the stack by the device's.
   void GiveResults(torch::jit::Stack& stack);
 
+  // As TakeArguments finds it, which calls this.
+  void FindDevice(const torch::jit::Stack& stack);
   int8_t device() const { return device_; }
 
  private:
-  void FindDevice(const torch::jit::Stack& stack);
   void NoteDevice(const at::Tensor& tensor, size_t argument);
   void NoteDevices(const c10::IValue& value,
                    const OperatorTraits::Argument& argument);

@@ -92,6 +92,7 @@ OperatorTraits::OperatorTraits(const c10::OperatorHandle& op)
   const std::string& overload = op.operator_name().overload_name;
   name = Intern(overload.empty() ? base : absl::StrCat(base, ".", overload));
   mixes_devices = MixesDevices(base);
+  copies_from_first = mixes_devices && base != "aten::copy_";
   changes_storage = IsAnyOf(base, {"aten::set_", "aten::resize_"});
   takes_cpu_tensors = TakesCpuTensors(base);
   const auto& returns = op.schema().returns();

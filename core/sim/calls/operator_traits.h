@@ -36,6 +36,7 @@ struct OperatorTraits {
   std::vector<Argument> arguments;  // those that are not plain values
   // May its tensors be on several devices, or on the CPU?
   bool mixes_devices;      // copies
+  bool copies_from_first;  // a copy of the first argument, not the second
   bool takes_cpu_tensors;  // indexing
   bool has_cpu_kernel;
   bool is_view;  // results lie in arguments' memory, nothing is computed

@@ -5,6 +5,8 @@
 
 #include "core/sim/calls/operator_traits.h"
 #include "core/sim/calls/queued_call.h"
+#include "core/sim/imagined/imagined_call.h"
+#include "core/sim/imagined/imagined_memory.h"
 #include "core/sim/streams/streams.h"
 
 namespace tandem {
@@ -23,9 +25,9 @@ const OperatorTraits& TraitsOf(const c10::OperatorHandle& op) {
   return *traits;
 }
 
-// Of an operator that was not there when devices were made (core/fused's).
-void CallAny(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const OperatorTraits& traits = TraitsOf(op);
+void Call(const c10::OperatorHandle& op, const OperatorTraits& traits,
+          torch::jit::Stack* stack) {
+  if (MemoryIsImagined()) return CallImagined(op, traits, stack);
   if (IsAsynchronous()) return CallQueued(op, traits, stack);
   CallNow(op, traits, stack);
 }
@@ -41,9 +43,9 @@ BoxedKernel::~BoxedKernel() = default;
 void BoxedKernel::operator()(const c10::OperatorHandle& op,
                              c10::DispatchKeySet /*keys*/,
                              torch::jit::Stack* stack) {
-  if (traits_ == nullptr) return CallAny(op, stack);
-  if (IsAsynchronous()) return CallQueued(op, *traits_, stack);
-  CallNow(op, *traits_, stack);
+  // Without: of an operator that was not there when devices were made
+  // (core/fused's).
+  Call(op, traits_ == nullptr ? TraitsOf(op) : *traits_, stack);
 }
 
 }  // namespace sim

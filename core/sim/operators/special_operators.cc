@@ -3,10 +3,10 @@
 #include <ATen/Functions.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/native/transformers/attention.h>
+#include <c10/core/Allocator.h>
 #include <torch/library.h>
 
 #include "core/sim/calls/call_aliases.h"
-#include "core/sim/memory/allocators.h"
 #include "core/sim/operators/libraries.h"
 #include "core/sim/operators/register_operators.h"
 
@@ -15,6 +15,10 @@ namespace sim {
 namespace {
 
 using c10::DispatchKey;
+
+c10::Allocator* Allocator() {
+  return c10::GetAllocator(c10::DeviceType::PrivateUse1);
+}
 
 // Made here, not by a CPU kernel: it is what every other operator begins with.
 at::Tensor Empty(c10::IntArrayRef sizes, std::optional<c10::ScalarType> dtype,
@@ -28,7 +32,7 @@ at::Tensor Empty(c10::IntArrayRef sizes, std::optional<c10::ScalarType> dtype,
   const c10::DeviceGuard guard(
       device.value_or(c10::Device(c10::DeviceType::PrivateUse1)));
   return at::detail::empty_generic(
-      sizes, DeviceAllocator(), c10::DispatchKeySet(DispatchKey::PrivateUse1),
+      sizes, Allocator(), c10::DispatchKeySet(DispatchKey::PrivateUse1),
       c10::dtype_or_default(dtype), format);
 }
 
@@ -40,7 +44,7 @@ at::Tensor EmptyStrided(c10::IntArrayRef sizes, c10::IntArrayRef strides,
   const c10::DeviceGuard guard(
       device.value_or(c10::Device(c10::DeviceType::PrivateUse1)));
   return at::detail::empty_strided_generic(
-      sizes, strides, DeviceAllocator(),
+      sizes, strides, Allocator(),
       c10::DispatchKeySet(DispatchKey::PrivateUse1),
       c10::dtype_or_default(dtype));
 }

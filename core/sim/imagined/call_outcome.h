@@ -1,0 +1,74 @@
+// Outcome of an operator's call without its values: the shapes of its results,
+// and the memory that it takes on the way to them.
+
+#ifndef TANDEM_CORE_SIM_IMAGINED_CALL_OUTCOME_H_
+#define TANDEM_CORE_SIM_IMAGINED_CALL_OUTCOME_H_
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/sim/calls/operator_traits.h"
+#include "core/sim/imagined/recording.h"
+
+namespace tandem {
+namespace sim {
+
+// A tensor that the call gives, or an argument as it is afterwards.
+struct OutcomeTensor {
+  bool defined = false;
+  // Of the call's tensors (TensorsOf): is it that one, or a view of it?
+  int argument = -1;
+  int viewed = -1;
+  int block = -1;  // of the events; -1: it lies elsewhere, or has no elements
+  size_t storage_bytes = 0;
+  int64_t offset = 0;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+};
+
+struct OutcomeResult {
+  c10::IValue value;  // of one without tensors: what zeros come to
+  bool is_list = false;
+  std::vector<OutcomeTensor> tensors;
+};
+
+struct CallOutcome {
+  std::vector<AllocationEvent> events;
+  int blocks = 0;
+  std::vector<OutcomeResult> results;
+  std::vector<OutcomeTensor> changed;  // arguments that have another shape now
+  double flops = 0;
+  double bytes = 0;  // that it reads and writes
+};
+
+// The tensors among arguments in order, those of lists included.
+std::vector<at::Tensor> TensorsOf(const torch::jit::Stack& arguments);
+
+// What a call of the CPU's kernel comes to. One with little to do is run, on
+// zeros in the host's memory; so its allocations are exactly that kernel's. Of
+// any other its kernel for the meta device tells, whose temporaries may differ;
+// where there is none, one that only writes to arguments takes no memory, and
+// the rest is run after all, up to kMostRun bytes of arguments. The same
+// outcome for all calls with the same signature (core/sim/calls). c10::Error as
+// the kernel's, or NotImplementedError. Thread-safe.
+std::shared_ptr<const CallOutcome> OutcomeOf(
+    const c10::OperatorHandle& op, const OperatorTraits& traits,
+    const torch::jit::Stack& arguments);
+
+// Calls whose arguments have at most so many bytes are run; 4 MiB unless a test
+// says otherwise. Returns what it was.
+size_t SetRunLimit(size_t bytes);
+constexpr size_t kMostRun = size_t{1} << 31;
+
+}  // namespace sim
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_SIM_IMAGINED_CALL_OUTCOME_H_
