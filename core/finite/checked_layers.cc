@@ -16,15 +16,14 @@ bool IsChecked(const at::Tensor& values) {
 
 // What a person asks next: did it come in, or is it a parameter's?
 std::string Causes(const Layer& layer, const at::Tensor& input) {
-  const std::string input_is =
-      !IsChecked(input)   ? "is of whole numbers"
-      : IsFinite(input)   ? "is finite"
-                          : "is not finite either";
+  const std::string input_is = !IsChecked(input) ? "is of whole numbers"
+                               : IsFinite(input) ? "is finite"
+                                                 : "is not finite either";
   std::string parameters = "its parameters are finite";
   for (const auto& [name, parameter] : NamedParameters({layer})) {
     if (IsFinite(parameter)) continue;
-    parameters =
-        absl::StrCat("its parameter ", name, " has ", CountNonfinite(parameter));
+    parameters = absl::StrCat("its parameter ", name, " has ",
+                              CountNonfinite(parameter));
     break;
   }
   return absl::StrCat("its input ", input_is, ", ", parameters);

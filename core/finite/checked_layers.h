@@ -1,6 +1,6 @@
 // Finite checks of layers: the first layer whose output, or whose output's
-// gradient, is infinite or NaN, by name (torch.autograd.detect_anomaly for a list
-// of layers).
+// gradient, is infinite or NaN, by name (torch.autograd.detect_anomaly for a
+// list of layers).
 
 #ifndef TANDEM_CORE_FINITE_CHECKED_LAYERS_H_
 #define TANDEM_CORE_FINITE_CHECKED_LAYERS_H_

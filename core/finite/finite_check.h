@@ -12,12 +12,12 @@ namespace tandem {
 // Of floating point, on any device; waits for it.
 bool IsFinite(const at::Tensor& values);
 
-// "3 NaN and 1 infinite of 4096 values, the first at [0, 17] (nan)", of one that
-// is not finite.
+// "3 NaN and 1 infinite of 4096 values, the first at [0, 17] (nan)", of one
+// that is not finite.
 std::string CountNonfinite(const at::Tensor& values);
 
-// Throws std::out_of_range: from within a layer or backward, whose callers make a
-// Status of it (core/base/torch_status.h).
+// Throws std::out_of_range: from within a layer or backward, whose callers make
+// a Status of it (core/base/torch_status.h).
 [[noreturn]] void ThrowNonfinite(const std::string& message);
 
 }  // namespace tandem

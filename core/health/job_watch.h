@@ -28,8 +28,8 @@ namespace tandem {
 // by timeout. When the connection to the store has been lost for seconds and
 // somebody still waits, its server has died, and it does the same; and when an
 // interrupt asked this rank to stop longer ago than InterruptGrace()
-// (core/program/interrupt.h): who waits, for a stream of a device, too, does not
-// see it.
+// (core/program/interrupt.h): who waits, for a stream of a device, too, does
+// not see it.
 //
 // Thread-safe.
 class JobWatch {

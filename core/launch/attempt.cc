@@ -100,9 +100,9 @@ void Attempt::HandleSignals() {
 
 void Attempt::Stop(int signal) {
   end_.stop_signal = signal;
-  messages_->Say(absl::StrCat(
-      SignalName(signal), " passed on to the ranks",
-      KillsRanks(signal) ? "; a second one kills them" : ""));
+  messages_->Say(
+      absl::StrCat(SignalName(signal), " passed on to the ranks",
+                   KillsRanks(signal) ? "; a second one kills them" : ""));
   SignalRunning(ranks_, signal);
   if (!KillsRanks(signal)) return;
   // Ranks that are being stopped because one died get no more time.

@@ -1,5 +1,5 @@
-// Attempt of a node: its ranks, started together and looked after until all have
-// ended.
+// Attempt of a node: its ranks, started together and looked after until all
+// have ended.
 
 #ifndef TANDEM_CORE_LAUNCH_ATTEMPT_H_
 #define TANDEM_CORE_LAUNCH_ATTEMPT_H_

@@ -50,11 +50,12 @@ ABSL_FLAG(std::optional<int>, max_restarts, std::nullopt,
 ABSL_FLAG(double, restart_delay, 1,
           "Seconds to wait before the first of --max_restarts; each further "
           "one waits twice as long as the one before, up to a minute.");
-ABSL_FLAG(double, stop_grace, 30,
-          "Seconds that ranks have to end after SIGINT (Ctrl-C), SIGTERM or SIGHUP, "
-          "before their launcher kills them: train saves a checkpoint in it. "
-          "After SIGUSR1 nobody is killed. A rank that waits for another one "
-          "gives up 5 s before, or after half of it.");
+ABSL_FLAG(
+    double, stop_grace, 30,
+    "Seconds that ranks have to end after SIGINT (Ctrl-C), SIGTERM or SIGHUP, "
+    "before their launcher kills them: train saves a checkpoint in it. "
+    "After SIGUSR1 nobody is killed. A rank that waits for another one "
+    "gives up 5 s before, or after half of it.");
 
 namespace tandem {
 namespace {

@@ -120,10 +120,10 @@ absl::StatusOr<int> Launcher::NextAttempt() const {
 }
 
 void Launcher::SayHistory() {
-  messages_.Say(absl::StrCat("gives up after ", restarts_.max_restarts(),
-                             restarts_.max_restarts() == 1 ? " restart"
-                                                           : " restarts",
-                             "; what ended each attempt:"));
+  messages_.Say(
+      absl::StrCat("gives up after ", restarts_.max_restarts(),
+                   restarts_.max_restarts() == 1 ? " restart" : " restarts",
+                   "; what ended each attempt:"));
   for (const std::string& line : restarts_.history()) {
     err_.WriteLine(absl::StrCat("    ", line));
   }

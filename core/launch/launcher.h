@@ -28,10 +28,11 @@ namespace tandem {
 // to this process's stdout itself, and to its stderr through it, as a terminal
 // if it is one; the others' output comes line by line behind "[rank 3] ".
 //
-// SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on, the first four as a
-// wish to stop; a second of the first three kills. SIGTSTP stops the ranks and then this process, and they go
-// on when it does. When a rank dies, stderr says which and how, with its last
-// lines; the others are stopped. If this process is killed, so are the ranks.
+// SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on, the first four as
+// a wish to stop; a second of the first three kills. SIGTSTP stops the ranks
+// and then this process, and they go on when it does. When a rank dies, stderr
+// says which and how, with its last lines; the others are stopped. If this
+// process is killed, so are the ranks.
 //
 // Takes over those signals, SIGCHLD and SIGPIPE while it runs. Call from the
 // main thread, at most once at a time.

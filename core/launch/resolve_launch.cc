@@ -178,11 +178,10 @@ absl::StatusOr<LaunchPlan> PlanLauncher(const LaunchClaims& claims,
                           RendezvousOfNodes(claims, nnodes));
   if (max_restarts > 0 &&
       plan.launch.rendezvous.kind == Rendezvous::Kind::kFile) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--max_restarts=", max_restarts, " and ",
-                     claims.store_file->source,
-                     ": a store in a file is of one attempt; leave --dist_url "
-                     "out, or give tcp://HOST:PORT"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--max_restarts=", max_restarts, " and ", claims.store_file->source,
+        ": a store in a file is of one attempt; leave --dist_url "
+        "out, or give tcp://HOST:PORT"));
   }
   return plan;
 }
@@ -193,8 +192,8 @@ absl::StatusOr<int> MaxRestarts(const LaunchSettings& flags,
                                 const LaunchClaims& from_env) {
   const int given = flags.max_restarts.value_or(0);
   if (given < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--max_restarts=", given, " must be at least 0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max_restarts=", given, " must be at least 0"));
   }
   if (given == 0 || from_env.launcher == "tandem") return 0;
   if (from_env.rank.has_value() && !IsLoneTask(from_env)) {
@@ -204,10 +203,11 @@ absl::StatusOr<int> MaxRestarts(const LaunchSettings& flags,
         "): have ", from_env.launcher, " restart the job"));
   }
   if (flags.rank.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--max_restarts=", given, " is for a launcher of ranks, but --rank=",
-        *flags.rank, " says that this process is one: give --nproc_per_node, "
-        "and leave --rank out"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max_restarts=", given,
+                     " is for a launcher of ranks, but --rank=", *flags.rank,
+                     " says that this process is one: give --nproc_per_node, "
+                     "and leave --rank out"));
   }
   return given;
 }

@@ -1,5 +1,5 @@
-// Restart count: how often a launcher has started a job's ranks again, after one
-// died, and how often it would; torchrun's TORCHELASTIC_RESTART_COUNT and
+// Restart count: how often a launcher has started a job's ranks again, after
+// one died, and how often it would; torchrun's TORCHELASTIC_RESTART_COUNT and
 // TORCHELASTIC_MAX_RESTARTS.
 
 #ifndef TANDEM_CORE_LAUNCH_RESTART_COUNT_H_

@@ -1,4 +1,5 @@
-// Restarts of a job's ranks: how often and how soon, and what ended each attempt.
+// Restarts of a job's ranks: how often and how soon, and what ended each
+// attempt.
 
 #ifndef TANDEM_CORE_LAUNCH_RESTARTS_H_
 #define TANDEM_CORE_LAUNCH_RESTARTS_H_
@@ -24,8 +25,8 @@ class Restarts {
   bool Allows(int attempt) const { return attempt <= max_restarts_; }
   int max_restarts() const { return max_restarts_; }
 
-  // How long to wait before attempt `attempt` (from 1): `delay`, doubled for each
-  // one before, a minute at most.
+  // How long to wait before attempt `attempt` (from 1): `delay`, doubled for
+  // each one before, a minute at most.
   std::chrono::milliseconds DelayBefore(int attempt) const;
 
   // A line for each end that was noted: "attempt 1 of 4, after 12.3 s: rank 1

@@ -43,7 +43,9 @@ void SetInterruptGrace(absl::Duration grace) {
   grace_in_ms = absl::ToInt64Milliseconds(grace);
 }
 
-absl::Duration InterruptGrace() { return absl::Milliseconds(grace_in_ms.load()); }
+absl::Duration InterruptGrace() {
+  return absl::Milliseconds(grace_in_ms.load());
+}
 
 int InterruptSignal() { return interrupt_signal.load(); }
 

@@ -9,13 +9,14 @@
 namespace tandem {
 
 // Handles SIGINT, SIGTERM and SIGUSR1 (a scheduler's word that the job's time
-// ends) from now on: the first one sets the wish to stop, a second one of a kind
-// ends the process as if it were not handled. One that the process was started
-// to ignore stays ignored. For programs: a library leaves signals alone.
+// ends) from now on: the first one sets the wish to stop, a second one of a
+// kind ends the process as if it were not handled. One that the process was
+// started to ignore stays ignored. For programs: a library leaves signals
+// alone.
 void HandleInterrupts();
 
-// How long after the wish to stop a wait for other ranks goes on: 5 s unless set.
-// Thread-safe.
+// How long after the wish to stop a wait for other ranks goes on: 5 s unless
+// set. Thread-safe.
 void SetInterruptGrace(absl::Duration grace);
 absl::Duration InterruptGrace();
 

@@ -42,9 +42,9 @@ absl::StatusOr<int> AgreeOnAttempt(const Launch& node, int failed) {
       }));
   int attempt = 0;
   if (absl::SimpleAtoi(latest, &attempt) && attempt > failed) return attempt;
-  return absl::InternalError(absl::StrCat(
-      "the store at ", where.host, ":", where.port, " says '", latest,
-      "' for the attempt that follows ", failed));
+  return absl::InternalError(
+      absl::StrCat("the store at ", where.host, ":", where.port, " says '",
+                   latest, "' for the attempt that follows ", failed));
 }
 
 }  // namespace tandem

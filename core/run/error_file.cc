@@ -16,8 +16,8 @@
 namespace tandem {
 namespace {
 
-// Of the newest release: torchrun takes the failure with the lowest timestamp as
-// the root cause, and shows the rest as it is.
+// Of the newest release: torchrun takes the failure with the lowest timestamp
+// as the root cause, and shows the rest as it is.
 std::string Contents(const Launch& launch, const absl::Status& status) {
   const std::string message =
       absl::StrCat(absl::StatusCodeToString(status.code()), ": ",

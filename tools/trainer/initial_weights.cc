@@ -88,8 +88,7 @@ StoredTensors WithoutOptimizer(const StoredWeights& weights) {
 
 // A checkpoint's folder, or weights of any maker.
 absl::StatusOr<Source> OpenSource(const std::string& path) {
-  const auto checkpoint = CheckpointAt(path);
-  if (checkpoint.ok() && IsCheckpointFolder(*checkpoint)) {
+  if (const auto checkpoint = CheckpointFolderAt(path)) {
     TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint stored,
                             OpenCheckpointAt(*checkpoint));
     return Source{stored.model, "a checkpoint"};

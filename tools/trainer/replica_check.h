@@ -15,16 +15,16 @@
 
 namespace tandem {
 
-// Compares what each rank has of a model's parameters with what the ranks at the
-// same place of the other replicas have. `mine`: this rank's; `world`: all ranks
-// of `mesh`. DataLoss on every rank, alike, where they differ: names the ranks
-// that are in the minority, or all of them where there is none. Reads every
-// parameter once, and sends 64 bytes. Collective.
+// Compares what each rank has of a model's parameters with what the ranks at
+// the same place of the other replicas have. `mine`: this rank's; `world`: all
+// ranks of `mesh`. DataLoss on every rank, alike, where they differ: names the
+// ranks that are in the minority, or all of them where there is none. Reads
+// every parameter once, and sends 64 bytes. Collective.
 absl::Status CheckReplicasAgree(const NamedTensors& mine, const Mesh& mesh,
                                 int64_t step, Communicator& world);
 
-// Flips the lowest bit of the first value of the first of `parameters`: what the
-// check is there to find, for a rehearsal.
+// Flips the lowest bit of the first value of the first of `parameters`: what
+// the check is there to find, for a rehearsal.
 void FlipBit(const NamedTensors& parameters);
 
 // What it says of fingerprints, by rank: pure.

@@ -37,9 +37,8 @@ absl::Status ResumeAfterRestart(Job& job) {
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<std::string> all,
       job.world->AllGatherString(
-          HasCheckpoint(options.save_dir) ? kResumeAuto : options.resume, [] {
-            return std::string("what a restarted job goes on from");
-          }));
+          HasCheckpoint(options.save_dir) ? kResumeAuto : options.resume,
+          [] { return std::string("what a restarted job goes on from"); }));
   options.resume = all.front();
   return absl::OkStatus();
 }

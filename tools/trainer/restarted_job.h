@@ -1,4 +1,5 @@
-// Restarted job: one whose ranks its launcher has started again, after one died.
+// Restarted job: one whose ranks its launcher has started again, after one
+// died.
 
 #ifndef TANDEM_TOOLS_TRAINER_RESTARTED_JOB_H_
 #define TANDEM_TOOLS_TRAINER_RESTARTED_JOB_H_

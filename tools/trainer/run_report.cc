@@ -147,7 +147,8 @@ absl::Status RunReport::Note(const Pending& ended, const StepScore& its) {
   }
   if (was_skipped) {
     TANDEM_RETURN_IF_ERROR(NoteSkipped(
-        {step.done, ShownScale(*job_->strategy) > 0 ? its.scaled->loss_scale : 0,
+        {step.done,
+         ShownScale(*job_->strategy) > 0 ? its.scaled->loss_scale : 0,
          its.scaled->skipped_steps}));
   }
   report_->ShowProgress(step.done - first_,

@@ -34,7 +34,8 @@ absl::StatusOr<int> StopAgreement::SignalAfter(int64_t step) {
   for (int i = 0; i < kCount; ++i) {
     values[i] = InterruptSignal() == kSignals[i] ? 1 : 0;
   }
-  values[kCount] = std::chrono::duration<double>(now - last_time_).count() / steps;
+  values[kCount] =
+      std::chrono::duration<double>(now - last_time_).count() / steps;
   TANDEM_RETURN_IF_ERROR(group_->AllReduceSum(told, [step] {
     return absl::StrCat("whether a signal came (after the update of step ",
                         step, ")");

@@ -1,5 +1,5 @@
-// Agreement to stop: the step after which all ranks end, because one of them was
-// sent a signal.
+// Agreement to stop: the step after which all ranks end, because one of them
+// was sent a signal.
 
 #ifndef TANDEM_TOOLS_TRAINER_STOP_AGREEMENT_H_
 #define TANDEM_TOOLS_TRAINER_STOP_AGREEMENT_H_
@@ -25,9 +25,9 @@ class StopAgreement {
   explicit StopAgreement(Communicator* group)
       : group_(group), last_time_(Clock::now()) {}
 
-  // After each step, with its number: the signal (core/program/interrupt.h) that
-  // a rank has been sent, the same on all of them, which from then on is each
-  // one's; 0: none, as far as is known. Collective.
+  // After each step, with its number: the signal (core/program/interrupt.h)
+  // that a rank has been sent, the same on all of them, which from then on is
+  // each one's; 0: none, as far as is known. Collective.
   absl::StatusOr<int> SignalAfter(int64_t step);
 
  private:

@@ -101,19 +101,11 @@ absl::Status StopIfAsked(Training& run) {
                           run.stop.SignalAfter(run.position.step));
   if (signal == 0) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(Save(run));
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> lines,
-                          run.saver.Finish());
-  run.report.Say(lines);
-  const std::string& saved = run.saver.path();
-  run.report.Say(absl::StrFormat(
-      "stopped after step %d; %s", run.position.step,
-      saved.empty() ? "nothing is saved (--save_dir is empty)"
-                    : absl::StrCat("saved in ", saved)));
   return InterruptError();
 }
 
-// TANDEM_FAULT's point "parameters" with the action "fail": a bit of this rank's
-// first parameter flips, as memory's do.
+// TANDEM_FAULT's point "parameters" with the action "fail": a bit of this
+// rank's first parameter flips, as memory's do.
 void RehearseCorruption(const Job& job) {
   if (!FaultPoint("parameters").ok()) FlipBit(job.strategy->Parameters());
 }
@@ -142,14 +134,22 @@ absl::Status TrainEpoch(Training& run, int64_t epoch) {
   return Evaluate(run.job, run.report, epoch);
 }
 
+void SayStopped(Training& run) {
+  const std::string& saved = run.saver.path();
+  run.report.Say(absl::StrFormat("stopped after step %d; %s", run.position.step,
+                                 saved.empty()
+                                     ? "nothing is saved (--save_dir is empty)"
+                                     : absl::StrCat("saved in ", saved)));
+}
+
 // Of an interrupted job, too: what is being written is complete in a moment.
 absl::Status FinishSaving(Training& run, const absl::Status& trained) {
   if (!trained.ok() && !absl::IsCancelled(trained)) return trained;
   const auto lines = run.saver.Finish();
-  if (!trained.ok()) return trained;
-  TANDEM_RETURN_IF_ERROR(lines.status());
-  run.report.Say(*lines);
-  return absl::OkStatus();
+  if (lines.ok()) run.report.Say(*lines);
+  if (trained.ok()) return lines.status();
+  SayStopped(run);
+  return trained;
 }
 
 absl::Status TrainEpochs(Training& run) {
@@ -167,9 +167,12 @@ absl::Status Train(Job& job, RunReport& report) {
                           FindStart(job, report));
   const TrainPosition position = resumed.value_or(TrainPosition());
   if (resumed) TANDEM_RETURN_IF_ERROR(set.Restore(position.sampler));
-  Training run = {job, std::move(set), position,
+  Training run = {job,
+                  std::move(set),
+                  position,
                   Saver(job, resumed ? position.step : -1),
-                  StopAgreement(job.world.get()), report};
+                  StopAgreement(job.world.get()),
+                  report};
   if (run.done()) {
     report.Say(absl::StrFormat(
         "nothing left to train: step %d of %d is done; give more --epochs or "

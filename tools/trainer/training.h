@@ -1,5 +1,5 @@
-// Training loop: epochs and steps of a job, with its checkpoints, evaluations and
-// reports.
+// Training loop: epochs and steps of a job, with its checkpoints, evaluations
+// and reports.
 
 #ifndef TANDEM_TOOLS_TRAINER_TRAINING_H_
 #define TANDEM_TOOLS_TRAINER_TRAINING_H_

@@ -67,6 +67,12 @@ absl::StatusOr<std::string> CheckpointAt(const std::string& path) {
                    kManifestFile, " nor a folder ", kPrefix, "N in it"));
 }
 
+std::optional<std::string> CheckpointFolderAt(const std::string& path) {
+  const absl::StatusOr<std::string> meant = CheckpointAt(path);
+  if (!meant.ok() || !IsCheckpointFolder(*meant)) return std::nullopt;
+  return *meant;
+}
+
 std::vector<StepFolder> ToBeRemoved(const std::vector<StepFolder>& all,
                                     const Retention& retention,
                                     int64_t newest) {

@@ -5,6 +5,7 @@
 #define TANDEM_CORE_CHECKPOINT_FOLDER_STEP_FOLDERS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ std::vector<StepFolder> CompleteCheckpoints(const std::string& folder);
 // The checkpoint that a user means by `path`: itself, or the newest of a folder
 // of checkpoints. NotFound for a folder without any, saying what is there.
 absl::StatusOr<std::string> CheckpointAt(const std::string& path);
+
+// The folder with a manifest that a user means by `path` (CheckpointAt);
+// nothing where that is something else.
+std::optional<std::string> CheckpointFolderAt(const std::string& path);
 
 struct Retention {
   int64_t keep_last = 0;   // so many of the newest; 0: all

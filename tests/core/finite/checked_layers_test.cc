@@ -25,9 +25,8 @@ LayerSpec LinearSpec(const std::string& name, int64_t in, int64_t out) {
     const at::NoGradGuard no_grad;
     module->weight.fill_(0.25 * static_cast<double>(seed));
     module->bias.zero_();
-    return Layer{name, module, [module](const at::Tensor& x) {
-                   return module->forward(x);
-                 }};
+    return Layer{name, module,
+                 [module](const at::Tensor& x) { return module->forward(x); }};
   };
   return {name, "Linear", make};
 }
@@ -47,7 +46,7 @@ LayerSpecs ThreeLinears() {
           LinearSpec("third", 5, 2)};
 }
 
-at::Tensor Run(const LayerList& layers, at::Tensor x) {
+at::Tensor RunAll(const LayerList& layers, at::Tensor x) {
   for (const Layer& layer : layers) x = layer.forward(x);
   return x;
 }
@@ -56,8 +55,8 @@ TEST(CheckedLayersTest, FiniteValuesPassWithTheSameBits) {
   const LayerList plain = MakeLayers(ThreeLinears(), 2);
   const LayerList checked = MakeLayers(CheckedLayers(ThreeLinears()), 2);
   const at::Tensor x = at::ones({7, 3});
-  const at::Tensor a = Run(plain, x);
-  const at::Tensor b = Run(checked, x);
+  const at::Tensor a = RunAll(plain, x);
+  const at::Tensor b = RunAll(checked, x);
   EXPECT_TRUE(at::equal(a, b));
   a.sum().backward();
   b.sum().backward();
@@ -70,8 +69,9 @@ TEST(CheckedLayersTest, FiniteValuesPassWithTheSameBits) {
 TEST(CheckedLayersTest, TheFirstLayerIsNamedWithTheParameterAtFault) {
   const LayerList layers = MakeLayers(CheckedLayers(ThreeLinears()), 1);
   layers[1].module->parameters()[0].data()[2][3] = kNan;
-  const absl::Status status =
-      CatchTorch([&] { Run(layers, at::ones({1, 3})); });
+  const absl::Status status = CatchTorch([&] {
+    RunAll(layers, at::ones({1, 3}));
+  });
   EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
   EXPECT_EQ(status.message(),
             "layer second: its output has 1 NaN and 0 infinite of 5 values, "
@@ -82,8 +82,9 @@ TEST(CheckedLayersTest, TheFirstLayerIsNamedWithTheParameterAtFault) {
 
 TEST(CheckedLayersTest, WhatCameInIsToBlame) {
   const LayerList layers = MakeLayers(CheckedLayers(ThreeLinears()), 1);
-  const absl::Status status =
-      CatchTorch([&] { Run(layers, at::full({2, 3}, kNan)); });
+  const absl::Status status = CatchTorch([&] {
+    RunAll(layers, at::full({2, 3}, kNan));
+  });
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("layer first: its output has 8 NaN"),
                     HasSubstr("its input is not finite either, its parameters "
@@ -95,7 +96,7 @@ TEST(CheckedLayersTest, BackwardNamesTheLayerWhoseGradientItIs) {
   const at::Tensor zeros = at::zeros({2, 3});
   const auto backward = [&](const LayerSpecs& layers) {
     return CatchTorch(
-        [&] { Run(MakeLayers(layers, 1), zeros).sum().backward(); });
+        [&] { RunAll(MakeLayers(layers, 1), zeros).sum().backward(); });
   };
   EXPECT_TRUE(backward(specs).ok());
   const absl::Status status = backward(CheckedLayers(specs));
@@ -107,12 +108,11 @@ TEST(CheckedLayersTest, BackwardNamesTheLayerWhoseGradientItIs) {
 
 TEST(CheckedLayersTest, WholeNumbersAreNotLookedAt) {
   const auto make = [](uint64_t) {
-    return Layer{"tokens", nullptr,
-                 [](const at::Tensor& x) { return x + 1; }};
+    return Layer{"tokens", nullptr, [](const at::Tensor& x) { return x + 1; }};
   };
   const LayerList layers =
       MakeLayers(CheckedLayers({{"tokens", "Tokens", make}}), 1);
-  EXPECT_EQ(Run(layers, at::zeros({2}, at::kLong)).sum().item<int64_t>(), 2);
+  EXPECT_EQ(RunAll(layers, at::zeros({2}, at::kLong)).sum().item<int64_t>(), 2);
 }
 
 TEST(CheckedLayersTest, WhatIsStashedForLaterIsLookedAt) {
@@ -131,8 +131,8 @@ TEST(CheckedLayersTest, WhatIsStashedForLaterIsLookedAt) {
   };
   const LayerList layers = MakeLayers(CheckedLayers({spec}), 1);
   Skips skips;
-  const absl::Status status = CatchTorch(
-      [&] { layers[0].forward_with_skips(at::ones({3}), skips); });
+  const absl::Status status =
+      CatchTorch([&] { layers[0].forward_with_skips(at::ones({3}), skips); });
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("layer down: its skip has 0 NaN and 3 infinite"));
 }

@@ -25,7 +25,8 @@ TEST(FiniteCheckTest, FindsEachKindAnywhere) {
       EXPECT_FALSE(IsFinite(values.to(at::kBFloat16)));
     }
   }
-  EXPECT_TRUE(IsFinite(at::zeros({1}).fill_(std::numeric_limits<float>::max())));
+  EXPECT_TRUE(
+      IsFinite(at::zeros({1}).fill_(std::numeric_limits<float>::max())));
 }
 
 TEST(FiniteCheckTest, CountsAndSaysWhereTheFirstIs) {

@@ -40,30 +40,30 @@ std::vector<int> Said(const std::string& out, const std::string& field) {
 }
 
 TEST(RestartTest, AllRanksStartAgainUntilNoneDies) {
-  RunningProgram job(Probe({"--nproc_per_node=2", "--max_restarts=3",
-                            "--behaviour=1:recover:2"}));
+  RunningProgram job(Probe(
+      {"--nproc_per_node=2", "--max_restarts=3", "--behaviour=1:recover:2"}));
   EXPECT_EQ(job.Wait(), 0) << job.err();
   std::vector<int> attempts = Said(job.out(), "restart_count");
   std::sort(attempts.begin(), attempts.end());
   EXPECT_THAT(attempts, ElementsAre(0, 0, 1, 1, 2, 2));
   EXPECT_THAT(Said(job.out(), "max_restarts"), testing::Each(3));
-  EXPECT_THAT(job.err(), AllOf(HasSubstr("tandem: restart 1 of 3 in 0.001 s"),
-                               HasSubstr("tandem: restart 2 of 3 in 0.002 s"),
-                               Not(HasSubstr("restart 3")),
-                               Not(HasSubstr("gives up"))));
+  EXPECT_THAT(job.err(),
+              AllOf(HasSubstr("tandem: restart 1 of 3 in 0.001 s"),
+                    HasSubstr("tandem: restart 2 of 3 in 0.002 s"),
+                    Not(HasSubstr("restart 3")), Not(HasSubstr("gives up"))));
 }
 
 TEST(RestartTest, EachAttemptHasKeysOfItsOwn) {
-  RunningProgram job(Probe({"--nproc_per_node=2", "--max_restarts=1",
-                            "--behaviour=0:recover:1"}));
+  RunningProgram job(Probe(
+      {"--nproc_per_node=2", "--max_restarts=1", "--behaviour=0:recover:1"}));
   EXPECT_EQ(job.Wait(), 0) << job.err();
   EXPECT_THAT(job.out(), AllOf(HasSubstr("tandem/attempt_0/"),
                                HasSubstr("tandem/attempt_1/")));
 }
 
 TEST(RestartTest, GivesUpWithTheCausesOfAll) {
-  RunningProgram job(Probe({"--nproc_per_node=3", "--max_restarts=1",
-                            "--behaviour=2:recover:9"}));
+  RunningProgram job(Probe(
+      {"--nproc_per_node=3", "--max_restarts=1", "--behaviour=2:recover:9"}));
   EXPECT_EQ(job.Wait(), 7);
   EXPECT_THAT(
       job.err(),
@@ -89,9 +89,9 @@ TEST(RestartTest, WhatWasRefusedIsNotTriedAgain) {
 
 TEST(RestartTest, ASignalEndsAJobForGood) {
   const std::string dir = MakeTestDir();
-  RunningProgram job(Probe({"--nproc_per_node=2", "--max_restarts=3",
-                            absl::StrCat("--pid_dir=", dir),
-                            "--behaviour=0:sleep,1:sleep"}));
+  RunningProgram job(
+      Probe({"--nproc_per_node=2", "--max_restarts=3",
+             absl::StrCat("--pid_dir=", dir), "--behaviour=0:sleep,1:sleep"}));
   AwaitPid(dir + "/0");
   AwaitPid(dir + "/1");
   job.process().Signal(SIGTERM);

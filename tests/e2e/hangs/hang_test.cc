@@ -110,8 +110,8 @@ struct Expected {
 Expected ExpectedOf(const std::string& layout, const std::string& hang) {
   const bool ddp = layout.rfind("ddp", 0) == 0;
   // Of one that is frozen nobody knows whether it has begun bucket 0.
-  const std::string bucket = absl::StrCat(
-      "all-reduce #[0-9]+ \\(bucket ", hang == "stop" ? "[01]" : "1", "\\)");
+  const std::string bucket = absl::StrCat("all-reduce #[0-9]+ \\(bucket ",
+                                          hang == "stop" ? "[01]" : "1", "\\)");
   const std::string message =
       "(receive from rank [0-9]+ \\((activations|gradients) of microbatch|"
       "send to rank [0-9]+ \\((activations|gradients) of microbatch|"

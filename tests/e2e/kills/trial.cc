@@ -19,17 +19,17 @@ using Clock = std::chrono::steady_clock;
 constexpr int kSteps = 40;
 
 Flags JobOf(const KilledLayout& layout, const std::string& metrics) {
-  return Joined(SmallJob({"--epochs=10", "--batch_size=24",
-                          "--metrics_file=" + metrics}),
-                layout.flags);
+  return Joined(
+      SmallJob({"--epochs=10", "--batch_size=24", "--metrics_file=" + metrics}),
+      layout.flags);
 }
 
 Flags SavedJobOf(const Trial& trial, const std::string& folder,
                  const std::string& metrics) {
-  Flags flags = Joined(JobOf(*trial.layout, metrics),
-                       {"--save_dir=" + folder, "--save_every=3",
-                        "--resume=auto", "--max_restarts=3",
-                        "--restart_delay=0"});
+  Flags flags =
+      Joined(JobOf(*trial.layout, metrics),
+             {"--save_dir=" + folder, "--save_every=3", "--resume=auto",
+              "--max_restarts=3", "--restart_delay=0"});
   if (trial.asynchronous) flags.push_back("--async_save");
   return flags;
 }
@@ -118,17 +118,15 @@ const std::vector<KilledLayout>& KilledLayouts() {
       {"pipeline",
        2,
        {"--nproc_per_node=2", "--pipe=2", "--microbatch_size=8"}},
-      {"hybrid",
-       4,
-       {"--nproc_per_node=4", "--pipe=2", "--microbatch_size=6"}},
+      {"hybrid", 4, {"--nproc_per_node=4", "--pipe=2", "--microbatch_size=6"}},
   };
   return *layouts;
 }
 
 std::vector<Trial> MakeTrials(int count, uint64_t seed) {
   const std::vector<std::string> points = {
-      "", "write_tensor:2", "", "before_commit", "",
-      "checkpoint_manifest", "", "folder_rename", "", "folder_renamed"};
+      "", "write_tensor:2", "", "before_commit", "", "checkpoint_manifest",
+      "", "folder_rename",  "", "folder_renamed"};
   std::mt19937_64 random(seed);
   std::vector<Trial> trials;
   for (int i = 0; i < count; ++i) {
@@ -136,9 +134,8 @@ std::vector<Trial> MakeTrials(int count, uint64_t seed) {
     trial.layout = &KilledLayouts()[i % KilledLayouts().size()];
     trial.point = points[(i / 4 + i) % points.size()];
     // A point is one rank's, which saves.
-    trial.victim = trial.point.empty()
-                       ? static_cast<Trial::Victim>((i / 2) % 3)
-                       : Trial::Victim::kOneRank;
+    trial.victim = trial.point.empty() ? static_cast<Trial::Victim>((i / 2) % 3)
+                                       : Trial::Victim::kOneRank;
     trial.rank = trial.point.empty()
                      ? static_cast<int>(random() % trial.layout->ranks)
                      : 0;
@@ -188,8 +185,8 @@ TrialEnd RunTrial(const Trial& trial, const Undisturbed& undisturbed) {
     Program program(kTrain, SavedJobOf(trial, folder, metrics),
                     end.runs == 0 ? FaultOf(trial) : ProgramOptions());
     if (end.runs == 0 && trial.point.empty()) {
-      std::this_thread::sleep_for(std::chrono::duration<double>(
-          trial.moment * undisturbed.seconds));
+      std::this_thread::sleep_for(
+          std::chrono::duration<double>(trial.moment * undisturbed.seconds));
       end.was_hit = Kill(trial, program);
     }
     const ProgramResult result = program.Wait();

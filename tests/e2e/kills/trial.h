@@ -1,5 +1,5 @@
-// Kill trial: a job that is killed at some moment, goes on by itself or is started
-// again, and must end as one that nobody disturbed. For tests.
+// Kill trial: a job that is killed at some moment, goes on by itself or is
+// started again, and must end as one that nobody disturbed. For tests.
 
 #ifndef TANDEM_TESTS_E2E_KILLS_TRIAL_H_
 #define TANDEM_TESTS_E2E_KILLS_TRIAL_H_
@@ -33,8 +33,8 @@ struct Trial {
   const KilledLayout* layout;
   Victim victim;
   int rank = 0;  // of kOneRank
-  // When: at a fault point of a save ("write_tensor:3", one rank's), or, if it is
-  // empty, after this fraction of the undisturbed run's time.
+  // When: at a fault point of a save ("write_tensor:3", one rank's), or, if it
+  // is empty, after this fraction of the undisturbed run's time.
   std::string point;
   double moment = 0;
   bool asynchronous = false;  // saves

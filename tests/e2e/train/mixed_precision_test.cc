@@ -80,8 +80,8 @@ TEST(MixedPrecisionTest, ACheckpointHoldsFp32AndResumesInEitherPrecision) {
   EXPECT_THAT(shown.out, ::testing::Not(HasSubstr("BF16")));
 
   const Flags rest = {"--resume=" + checkpoint, "--max_steps=6", "--save_dir="};
-  const std::string whole =
-      Fingerprint(RunJobForEvents(Joined(job, {"--max_steps=6", "--save_dir="})));
+  const std::string whole = Fingerprint(
+      RunJobForEvents(Joined(job, {"--max_steps=6", "--save_dir="})));
   EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, rest))), whole);
   EXPECT_NE(
       Fingerprint(RunJobForEvents(Joined(Joined(job, rest), {"--dtype=fp32"}))),

@@ -39,7 +39,7 @@ TEST_P(RestartTest, EndsWithTheSameBits) {
   ProgramResult program;
   const Events events = RunJobForEvents(
       Joined(job, {"--max_restarts=2", "--restart_delay=0", "--save_every=4",
-                 "--save_dir=" + NewFolder("restart")}),
+                   "--save_dir=" + NewFolder("restart")}),
       &program,
       FaultOf("point=before_optimizer,step=6,action=kill,rank=" +
               std::to_string(GetParam().culprit)));
@@ -49,8 +49,8 @@ TEST_P(RestartTest, EndsWithTheSameBits) {
     steps.push_back(step["step"]);
   }
   // The file has both attempts, one behind the other.
-  EXPECT_THAT(steps, testing::ElementsAre(1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 11,
-                                          12));
+  EXPECT_THAT(steps,
+              testing::ElementsAre(1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 11, 12));
   EXPECT_THAT(program.err, AllOf(HasSubstr("killed by signal 9 (SIGKILL)"),
                                  HasSubstr("tandem: restart 1 of 2 in 0 s"),
                                  Not(HasSubstr("restart 2"))));
@@ -75,7 +75,7 @@ TEST(RestartTest, BeforeTheFirstCheckpointItBeginsAnew) {
   const std::string straight = Fingerprint(RunJobForEvents(job));
   const Events events = RunJobForEvents(
       Joined(job, {"--max_restarts=1", "--restart_delay=0",
-                 "--save_dir=" + NewFolder("restart")}),
+                   "--save_dir=" + NewFolder("restart")}),
       nullptr, FaultOf("point=before_optimizer,step=3,action=kill,rank=0"));
   EXPECT_EQ(Fingerprint(events), straight);
 }
@@ -94,9 +94,9 @@ TEST(RestartTest, AnotherJobsFolderIsRefused) {
 }
 
 TEST(RestartTest, WhatTheUserGaveIsNotTriedAgain) {
-  const ProgramResult refused = RunProgram(
-      kTrain, SmallJob({"--max_restarts=5", "--nproc_per_node=2",
-                        "--resume=/nowhere/at_all"}));
+  const ProgramResult refused =
+      RunProgram(kTrain, SmallJob({"--max_restarts=5", "--nproc_per_node=2",
+                                   "--resume=/nowhere/at_all"}));
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, Not(HasSubstr("tandem: restart")));
 }
@@ -106,11 +106,11 @@ TEST(RestartTest, NodesStartAgainTogether) {
   const std::string straight = Fingerprint(
       RunJobForEvents(SmallJob({"--epochs=2", "--nproc_per_node=2"})));
   const std::string folder = NewFolder("restart");
-  const Flags job = SmallJob(
-      {"--epochs=2", "--nproc_per_node=1", "--nnodes=2",
-       "--master_addr=127.0.0.1",
-       "--master_port=" + std::to_string(FreePort()), "--max_restarts=2",
-       "--restart_delay=0.1", "--save_every=4", "--save_dir=" + folder});
+  const Flags job = SmallJob({"--epochs=2", "--nproc_per_node=1", "--nnodes=2",
+                              "--master_addr=127.0.0.1",
+                              "--master_port=" + std::to_string(FreePort()),
+                              "--max_restarts=2", "--restart_delay=0.1",
+                              "--save_every=4", "--save_dir=" + folder});
   const ProgramOptions fault =
       FaultOf("point=before_optimizer,step=6,action=kill,rank=1");
   Program node1(kTrain, Joined(job, {"--node_rank=1"}), fault);

@@ -50,20 +50,27 @@ struct Layout {
   Flags flags;
 };
 
+// Its epochs are long, so that the signal comes in a step, not in an
+// evaluation.
+Flags LongEpochs(const Flags& more) {
+  return Joined(LongJob({"--synthetic_samples=96000"}), more);
+}
+
 class StopAndGoOnTest : public testing::TestWithParam<Layout> {};
 
 // "stopped after step 123; saved in ..."
 int StepOf(const std::string& out) {
   const std::string before = "stopped after step ";
   const size_t at = out.find(before);
-  return at == std::string::npos ? -1 : std::stoi(out.substr(at + before.size()));
+  return at == std::string::npos ? -1
+                                 : std::stoi(out.substr(at + before.size()));
 }
 
 TEST_P(StopAndGoOnTest, AllRanksStopAtOneStepWithACheckpointOfIt) {
   const std::string folder = NewFolder("stop");
-  Program program(kTrain,
-                  Joined(LongJob(GetParam().flags), {"--save_dir=" + folder}));
-  ASSERT_TRUE(program.WaitForOutput("step     100/")) << program.Wait().err;
+  Program program(
+      kTrain, LongEpochs(Joined(GetParam().flags, {"--save_dir=" + folder})));
+  ASSERT_TRUE(program.WaitForOutput("  100/")) << program.Wait().err;
   program.Signal(GetParam().signal);
   const ProgramResult result = program.Wait();
   EXPECT_EQ(result.exit_code, 128 + GetParam().signal) << result.err;
@@ -73,10 +80,9 @@ TEST_P(StopAndGoOnTest, AllRanksStopAtOneStepWithACheckpointOfIt) {
   EXPECT_THAT(result.out, HasSubstr("saved in " + folder));
 
   const Flags some_more = {"--max_steps=" + std::to_string(step + 3)};
-  const Flags whole = Joined(LongJob(GetParam().flags), some_more);
-  EXPECT_EQ(
-      Fingerprint(RunJobForEvents(Joined(whole, {"--resume=" + folder}))),
-      Fingerprint(RunJobForEvents(whole)));
+  const Flags whole = LongEpochs(Joined(GetParam().flags, some_more));
+  EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(whole, {"--resume=" + folder}))),
+            Fingerprint(RunJobForEvents(whole)));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -92,8 +98,8 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(SignalledRankTest, StopsAll) {
-  Program program(kTrain, LongJob({"--nproc_per_node=3"}));
-  ASSERT_TRUE(program.WaitForOutput("step     100/")) << program.Wait().err;
+  Program program(kTrain, LongEpochs({"--nproc_per_node=3"}));
+  ASSERT_TRUE(program.WaitForOutput("  100/")) << program.Wait().err;
   const pid_t rank2 = PidOfRank(program, 2);
   ASSERT_NE(rank2, 0);
   ASSERT_EQ(kill(rank2, SIGTERM), 0);

@@ -1,5 +1,5 @@
-// Values that are not finite, and replicas that have drifted: named, skipped, or
-// gone back from.
+// Values that are not finite, and replicas that have drifted: named, skipped,
+// or gone back from.
 
 #include <string>
 
@@ -20,7 +20,9 @@ struct Layout {
 
 const auto kLayouts = testing::Values(
     Layout{"Single", {}}, Layout{"Ddp", {"--nproc_per_node=2"}},
-    Layout{"Devices", {"--devices_per_rank=2", "--microbatch_size=4"}},
+    Layout{
+        "Devices",
+        {"--devices_per_rank=2", "--strategy=pipeline", "--microbatch_size=4"}},
     Layout{"Pipeline",
            {"--nproc_per_node=2", "--pipe=2", "--microbatch_size=4"}},
     Layout{"Hybrid",
@@ -35,9 +37,8 @@ TEST_P(NonfiniteTest, TheFirstLayerIsNamed) {
       kTrain, Joined(SmallJob({"--learning_rate=1e30", "--check_finite"}),
                      GetParam().flags));
   EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
-  EXPECT_THAT(result.err,
-              AllOf(HasSubstr("layer "), HasSubstr("its input is "),
-                    HasSubstr("its parameters are finite")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("layer "), HasSubstr("its input is "),
+                                HasSubstr("its parameters are finite")));
 }
 
 TEST_P(NonfiniteTest, StepsAreSkippedOnAllRanksAlike) {
@@ -73,11 +74,11 @@ ProgramOptions CorruptedIn(int step, int rank) {
 }
 
 TEST(DriftTest, TheReplicaThatDriftedIsNamed) {
-  const ProgramResult result = RunProgram(
-      kTrain,
-      SmallJob({"--nproc_per_node=3", "--batch_size=15",
-                "--check_replicas_every=2"}),
-      CorruptedIn(3, 1));
+  const ProgramResult result =
+      RunProgram(kTrain,
+                 SmallJob({"--nproc_per_node=3", "--batch_size=15",
+                           "--check_replicas_every=2"}),
+                 CorruptedIn(3, 1));
   EXPECT_EQ(result.exit_code, 1) << result.out;
   EXPECT_THAT(result.err, HasSubstr("replicas differ after step 4: rank 1 has "
                                     "drifted from ranks 0, 2"));

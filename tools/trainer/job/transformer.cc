@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/checkpoint/folder/step_folders.h"
 #include "core/files/regular_file.h"
 
 namespace tandem {
@@ -83,7 +84,10 @@ absl::StatusOr<std::optional<Transformer>> TransformerOf(
     return absl::InvalidArgumentError(absl::StrCat(
         "--init_from=", path, ": there is no such folder or file"));
   }
-  if (!IsFolder(path)) return SizedTransformer(options);
+  // A checkpoint is of the model that is named, like a file.
+  if (!IsFolder(path) || CheckpointFolderAt(path)) {
+    return SizedTransformer(options);
+  }
   TANDEM_RETURN_IF_ERROR(CheckSizes(options));
   const auto transformer =
       ReadTransformer(absl::StrCat(path, "/", kConfigFile));

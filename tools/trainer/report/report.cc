@@ -102,8 +102,8 @@ absl::Status Report::ShowSkippedStep(const SkippedStepReport& skipped) {
                 : "",
       skipped.skipped_steps));
   Json event = EventOf("skipped_step");
-  event.update({{"step", skipped.step},
-                {"skipped_steps", skipped.skipped_steps}});
+  event.update(
+      {{"step", skipped.step}, {"skipped_steps", skipped.skipped_steps}});
   if (is_scaled) event["loss_scale"] = skipped.loss_scale;
   return metrics_->Write(event);
 }

@@ -24,7 +24,7 @@ namespace tandem {
 
 // A step that changed nothing, because a gradient was not finite.
 struct SkippedStepReport {
-  int64_t step = 0;  // of the job, from 1
+  int64_t step = 0;           // of the job, from 1
   double loss_scale = 0;      // from the next step on; 0: it is not scaled
   int64_t skipped_steps = 0;  // of this run, with it
 };

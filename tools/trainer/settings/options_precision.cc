@@ -75,8 +75,11 @@ absl::Status CheckSkipping(const TrainOptions& options) {
   return absl::InvalidArgumentError(absl::StrCat(
       "--comm_hook=", options.ddp.comm_hook,
       " takes over from step to step what it could not send, in which the "
-      "overflows that ", skipping, " skips would stay for good: leave it out "
-      "(--dtype=bf16 needs no scale), take another hook, or --nopower_sgd_use_error_feedback and "
+      "overflows that ",
+      skipping,
+      " skips would stay for good: leave it out "
+      "(--dtype=bf16 needs no scale), take another hook, or "
+      "--nopower_sgd_use_error_feedback and "
       "--nopower_sgd_warm_start as well"));
 }
 
