@@ -9,52 +9,38 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/launch/launch.h"
 #include "core/memory/memory_use.h"
 #include "core/sim/imagined/work_meter.h"
-#include "parallel/schedule/schedule.h"
+#include "tools/trainer/rehearsal/rehearsal_settings.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
 
-// Of the flags, once they are parsed.
-struct RehearsalSettings {
-  bool fake_weights = false;
-  double memory_bandwidth = 0;  // bytes a second of a device; 0: without end
-};
-RehearsalSettings RehearsalSettingsFromFlags();
-
-// Whether what was given goes together; InvalidArgument names the flags.
-absl::Status CheckRehearsal(const RehearsalSettings& settings,
-                            const TrainOptions& options, int world_size);
-
-// What one training step comes to on a device.
 struct RehearsedDevice {
   std::string name;
-  MemoryUse peak;
-  sim::DeviceWork work;
+  MemoryUse peak;        // when it held the most
+  sim::DeviceWork work;  // of one training step
 };
 
 struct RehearsedJob {
   std::vector<RehearsedDevice> devices;
   std::string partition;  // where the model was cut, for a person
-  double forward = 0;     // of a step, in seconds; of the busiest device
-  double step = 0;        // from the first microbatch to the update's end
-  double bubble = 0;      // as papers count
+  // From the first microbatch to the update's end, in seconds; 0 where devices
+  // have no speed.
+  double step = 0;
+  // The step's compute beyond that of the busiest device, as a part of the
+  // latter's (parallel/schedule/prediction.h).
+  double bubble = 0;
 };
 
-// Two training steps, of which the second is timed, and one batch evaluated,
-// all of this process's devices. For a process that has no devices yet.
+// Two training steps, of which the second is timed, and one batch evaluated.
+// Requires what CheckRehearsal accepts, and a process that has no simulated
+// devices and has computed nothing yet.
 absl::StatusOr<RehearsedJob> RehearseJob(const RehearsalSettings& settings,
                                          const TrainOptions& options,
                                          const Launch& launch);
-
-// The same as a table. ResourceExhausted, behind it, where a device would need
-// more than --device_memory.
-absl::Status Rehearse(const RehearsalSettings& settings,
-                      const TrainOptions& options, const Launch& launch);
 
 }  // namespace tandem
 

@@ -1,71 +1,21 @@
 #include "tools/trainer/rehearsal/rehearsal.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <string>
 
 #include "core/device/memory_category.h"
 
 namespace tandem {
 namespace {
 
-using testing::HasSubstr;
-
 TrainOptions OnSim() {
   TrainOptions options;
   options.devices.device = "sim";
   return options;
-}
-
-std::string Refusal(const TrainOptions& options, int world_size = 1) {
-  RehearsalSettings settings;
-  settings.fake_weights = true;
-  const absl::Status status = CheckRehearsal(settings, options, world_size);
-  EXPECT_TRUE(status.ok() || absl::IsInvalidArgument(status)) << status;
-  return std::string(status.message());
-}
-
-TEST(CheckRehearsalTest, WhatDoesNotGoTogetherIsNamed) {
-  EXPECT_EQ(Refusal(OnSim()), "");
-  EXPECT_THAT(Refusal(TrainOptions()), HasSubstr("set --device=sim, not cpu"));
-  TrainOptions options = OnSim();
-  options.init_from = "/weights";
-  EXPECT_THAT(Refusal(options), HasSubstr("leave out --init_from"));
-  options = OnSim();
-  options.resume = "/checkpoint";
-  EXPECT_THAT(Refusal(options), HasSubstr("leave out --resume"));
-  options = OnSim();
-  options.devices.sim_async = true;
-  EXPECT_THAT(Refusal(options), HasSubstr("--sim_async"));
-  options = OnSim();
-  options.devices.share_devices = true;
-  EXPECT_THAT(Refusal(options), HasSubstr("--share_devices"));
-  options = OnSim();
-  options.eval_only = true;
-  EXPECT_THAT(Refusal(options), HasSubstr("--eval_only"));
-  options = OnSim();
-  options.pipeline.balance = "profile";
-  EXPECT_THAT(Refusal(options), HasSubstr("--balance=profile"));
-  options = OnSim();
-  options.devices.devices_per_rank = 16;
-  EXPECT_THAT(Refusal(options), HasSubstr("15 devices at most"));
-  EXPECT_THAT(Refusal(OnSim(), 4), HasSubstr("--devices_per_rank"));
-}
-
-TEST(CheckRehearsalTest, ABandwidthNeedsARehearsal) {
-  RehearsalSettings settings;
-  EXPECT_TRUE(CheckRehearsal(settings, TrainOptions(), 4).ok());
-  settings.memory_bandwidth = 1e9;
-  EXPECT_TRUE(absl::IsInvalidArgument(CheckRehearsal(settings, OnSim(), 1)));
-  settings.fake_weights = true;
-  EXPECT_TRUE(CheckRehearsal(settings, OnSim(), 1).ok());
-  settings.memory_bandwidth = -1;
-  EXPECT_TRUE(absl::IsInvalidArgument(CheckRehearsal(settings, OnSim(), 1)));
 }
 
 // 70.6 billion parameters, of 4 bytes each, as are gradients; Adam's state of

@@ -2,7 +2,7 @@
 // the same names.
 
 #include "absl/flags/flag.h"
-#include "tools/trainer/rehearsal/rehearsal.h"
+#include "tools/trainer/rehearsal/rehearsal_settings.h"
 
 ABSL_FLAG(bool, fake_weights, false,
           "Train nothing, but tell what training would take: with --device=sim "

@@ -1,0 +1,172 @@
+// --fake_weights tells what a job would take: the memory that the same job then
+// takes on simulated devices that compute; of a model too large for that, in
+// no memory; and it refuses what has no meaning without values.
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Cells = std::map<std::string, std::string>;
+
+std::vector<std::string> ColumnsOf(const std::string& line) {
+  const std::regex gap(" {2,}");
+  return {std::sregex_token_iterator(line.begin(), line.end(), gap, -1),
+          std::sregex_token_iterator()};
+}
+
+// The rehearsal's table, by device and column.
+std::map<std::string, Cells> TableIn(const std::string& text) {
+  std::map<std::string, Cells> table;
+  std::vector<std::string> head;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::vector<std::string> columns = ColumnsOf(line);
+    if (columns.front() == "device") head = columns;
+    if (columns.front().rfind("sim:", 0) != 0) continue;
+    EXPECT_EQ(columns.size(), head.size()) << line;
+    for (size_t i = 0; i < columns.size() && i < head.size(); ++i) {
+      table[columns[0]][head[i]] = columns[i];
+    }
+  }
+  return table;
+}
+
+// "5 MiB: parameters 3 MiB, other 2 MiB" as cells.
+Cells CellsOf(const std::string& peak) {
+  Cells cells = {{"peak", peak.substr(0, peak.find(':'))}};
+  const std::regex part("([a-z]+) ([0-9.]+ [A-Za-z]+)");
+  for (auto it = std::sregex_iterator(peak.begin(), peak.end(), part);
+       it != std::sregex_iterator(); ++it) {
+    cells[(*it)[1]] = (*it)[2];
+  }
+  return cells;
+}
+
+struct Layout {
+  std::string name;
+  Flags flags;
+  int devices;
+};
+
+class RehearsalTest : public testing::TestWithParam<Layout> {};
+
+TEST_P(RehearsalTest, TellsTheMemoryOfTheTrainingItself) {
+  const Flags job = Joined(SmallJob({"--device=sim", "--max_steps=2",
+                                     "--kernels=fixed", "--peak_tflops=1"}),
+                           GetParam().flags);
+  const nlohmann::json trained = RunJobForEvents(job).back()["device_memory"];
+  const ProgramResult told = RunProgram(kTrain, Joined(job, {"--fake_weights"}));
+  ASSERT_EQ(told.exit_code, 0) << told.err;
+  std::map<std::string, Cells> table = TableIn(told.out);
+  ASSERT_EQ(trained.size(), GetParam().devices);
+  ASSERT_EQ(table.size(), trained.size()) << told.out;
+  int cells = 0;
+  for (const auto& [device, peak] : trained.items()) {
+    Cells expected = CellsOf(peak);
+    for (const char* column : {"peak", "parameters", "gradients", "optimizer",
+                               "activations", "temporaries", "other"}) {
+      const auto found = expected.find(column);
+      EXPECT_EQ(table[device][column],
+                found == expected.end() ? "0 B" : found->second)
+          << column << " of " << device << ": " << peak;
+      ++cells;
+    }
+  }
+  std::printf("%d cells compared\n", cells);
+  EXPECT_EQ(cells, 7 * GetParam().devices);
+  EXPECT_THAT(told.out, HasSubstr("a step would take "));
+  EXPECT_THAT(told.out, HasSubstr("fullest: sim:"));
+}
+
+const Flags kTokens = {"--model=gpt_tiny", "--dataset=synthetic_tokens",
+                       "--synthetic_shape=", "--context=24",
+                       "--optimizer=adamw"};
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RehearsalTest,
+    testing::Values(
+        Layout{"OneDevice", {}, 1},
+        Layout{"OneDeviceOfTokens", kTokens, 1},
+        Layout{"TwoParts", {"--devices_per_rank=2"}, 2},
+        Layout{"Pipeline",
+               {"--devices_per_rank=2", "--strategy=pipeline",
+                "--microbatch_size=3", "--schedule=gpipe"},
+               2},
+        Layout{"PipelineOfTokens",
+               Joined(kTokens, {"--devices_per_rank=2", "--strategy=pipeline",
+                                "--microbatch_size=2"}),
+               2}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(LargeRehearsalTest, WhatDoesNotFitIsTold) {
+  const Flags job = {"--model=llama-3-70b",    "--dataset=synthetic_tokens",
+                     "--context=2048",         "--device=sim",
+                     "--devices_per_rank=8",   "--strategy=pipeline",
+                     "--microbatch_size=1",    "--batch_size=16",
+                     "--optimizer=adamw",      "--fake_weights",
+                     "--device_memory=80GiB",  "--peak_tflops=989",
+                     "--sim_memory_bandwidth=3350"};
+  const ProgramResult told = RunProgram(kTrain, job);
+  EXPECT_EQ(told.exit_code, 1) << told.err;
+  EXPECT_EQ(TableIn(told.out).size(), 8) << told.out;
+  EXPECT_THAT(told.err, AllOf(HasSubstr("it does not fit: sim:"),
+                              HasSubstr("of --device_memory=80GiB")));
+  const ProgramResult fits =
+      RunProgram(kTrain, Joined(job, {"--device_memory=300GiB"}));
+  EXPECT_EQ(fits.exit_code, 0) << fits.err;
+  EXPECT_EQ(fits.out.substr(0, fits.out.find("fullest")),
+            told.out.substr(0, told.out.find("fullest")));
+}
+
+struct Refusal {
+  std::string name;
+  Flags flags;
+  std::string says;
+};
+
+class RehearsalRefusalTest : public testing::TestWithParam<Refusal> {};
+
+TEST_P(RehearsalRefusalTest, SaysWhatIsWrong) {
+  const Flags job = SmallJob({"--device=sim", "--fake_weights"});
+  const ProgramResult result =
+      RunProgram(kTrain, Joined(job, GetParam().flags));
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_THAT(result.err, HasSubstr(GetParam().says));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1)
+      << result.err;
+  EXPECT_THAT(result.out, Not(HasSubstr("fullest")));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RehearsalRefusalTest,
+    testing::Values(
+        Refusal{"OnTheCpu", {"--device=cpu"}, "set --device=sim, not cpu"},
+        Refusal{"SeveralRanks",
+                {"--nproc_per_node=2"},
+                "rehearses one rank, and 2 were asked for"},
+        Refusal{"Resumed", {"--resume=/checkpoint"}, "leave out --resume"},
+        Refusal{"InitFrom", {"--init_from=/weights"}, "leave out --init_from"},
+        Refusal{"Saved", {"--save_dir=/folder"}, "leave out --save_dir"},
+        Refusal{"Evaluated",
+                {"--eval_only", "--init_from=/weights"},
+                "leave out --eval_only"},
+        Refusal{"BandwidthAlone",
+                {"--nofake_weights", "--sim_memory_bandwidth=3350"},
+                "--sim_memory_bandwidth is for --fake_weights"}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tandem
