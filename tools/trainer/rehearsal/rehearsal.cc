@@ -159,8 +159,7 @@ absl::Status PredictStep(const Schedule& schedule, RehearsedJob* job) {
 absl::StatusOr<RehearsedJob> RehearseJob(const RehearsalSettings& settings,
                                          const TrainOptions& options,
                                          const Launch& launch) {
-  TANDEM_ASSIGN_OR_RETURN(const SetUpJob job,
-                          SetUp(settings, options, launch));
+  TANDEM_ASSIGN_OR_RETURN(const SetUpJob job, SetUp(settings, options, launch));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<sim::DeviceWork> work,
                           Run(job, options));
   RehearsedJob rehearsed;

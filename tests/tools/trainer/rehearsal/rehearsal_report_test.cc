@@ -29,7 +29,8 @@ RehearsedDevice Device(const std::string& name, int64_t parameters,
 
 RehearsedJob TwoDevices() {
   RehearsedJob job;
-  job.devices = {Device("sim:0", 4 << 20, 0), Device("sim:1", 3 << 20, 2 << 20)};
+  job.devices = {Device("sim:0", 4 << 20, 0),
+                 Device("sim:1", 3 << 20, 2 << 20)};
   job.step = 2;
   job.bubble = 0.125;
   return job;

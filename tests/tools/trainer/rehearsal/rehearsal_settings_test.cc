@@ -36,7 +36,8 @@ std::vector<Misfit> Misfits() {
   return {
       {"--device=sim, not cpu", [](auto& o) { o.devices.device = "cpu"; }},
       {"--device=sim, not cuda", [](auto& o) { o.devices.device = "cuda"; }},
-      {"--devices_per_rank=16", [](auto& o) { o.devices.devices_per_rank = 16; }},
+      {"--devices_per_rank=16",
+       [](auto& o) { o.devices.devices_per_rank = 16; }},
       {"--backend=sim_nccl", [](auto& o) { o.backend = "sim_nccl"; }},
       {"--sim_async", [](auto& o) { o.devices.sim_async = true; }},
       {"--cuda_graphs", [](auto& o) { o.devices.cuda_graphs = true; }},
@@ -52,7 +53,8 @@ std::vector<Misfit> Misfits() {
       {"--trace_file", [](auto& o) { o.trace_file = "/trace"; }},
       {"--kernels=measured", [](auto& o) { o.kernels = "measured"; }},
       {"--balance=profile", [](auto& o) { o.pipeline.balance = "profile"; }},
-      {"--strategy=data_parallel", [](auto& o) { o.strategy = "data_parallel"; }},
+      {"--strategy=data_parallel",
+       [](auto& o) { o.strategy = "data_parallel"; }},
   };
 }
 
