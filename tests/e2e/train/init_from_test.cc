@@ -114,14 +114,12 @@ TEST(InitFromTest, ACheckpointBecomesOneFileOfAnyModel) {
   const std::string saved = NewFolder("parts");
   const Flags job = SmallJob(
       {"--max_steps=2", "--nproc_per_node=2", "--pipe=2", "--microbatches=2"});
-  const Events events =
-      RunJobForEvents(Joined(job, {"--save_dir=" + saved}));
+  const Events events = RunJobForEvents(Joined(job, {"--save_dir=" + saved}));
   const std::string file = NewFolder("one") + "/model.safetensors";
-  const ProgramResult exported = RunProgram(
-      kExport, {"--checkpoint=" + saved, "--output=" + file});
+  const ProgramResult exported =
+      RunProgram(kExport, {"--checkpoint=" + saved, "--output=" + file});
   ASSERT_EQ(exported.exit_code, 0) << exported.err;
-  EXPECT_THAT(RunProgram(kInspect, {file}).out,
-              HasSubstr(Fingerprint(events)));
+  EXPECT_THAT(RunProgram(kInspect, {file}).out, HasSubstr(Fingerprint(events)));
   for (const std::string& from : {file, saved}) {
     const Events scored =
         RunJobForEvents(SmallJob({"--eval_only", "--init_from=" + from}));

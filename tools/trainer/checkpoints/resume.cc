@@ -64,8 +64,8 @@ absl::StatusOr<StoredCheckpoint> OpenFor(const Job& job,
 absl::StatusOr<StoredCheckpoint> Verified(const Job& job,
                                           const std::string& path) {
   auto checkpoint = OpenFor(job, path);
-  TANDEM_RETURN_IF_ERROR(AgreeOnSuccess(checkpoint.status(),
-                                        "opened the checkpoint", *job.world));
+  TANDEM_RETURN_IF_ERROR(
+      AgreeOnSuccess(checkpoint.status(), "opened the checkpoint", *job.world));
   TANDEM_RETURN_IF_ERROR(CompareProgress(job, path, checkpoint->progress));
   TANDEM_RETURN_IF_ERROR(AgreeOnSuccess(Check(*checkpoint, job),
                                         "verified the checkpoint", *job.world));
@@ -101,13 +101,12 @@ absl::StatusOr<Resumed> ResumeJob(Job& job) {
     TANDEM_RETURN_IF_ERROR(checkpoint.status());
     TANDEM_RETURN_IF_ERROR(Load(*checkpoint, path, job));
     resumed.position = PositionOf(checkpoint->progress);
-    resumed.lines.push_back(absl::StrFormat("resumed %s at step %d", path,
-                                            resumed.position->step));
+    resumed.lines.push_back(
+        absl::StrFormat("resumed %s at step %d", path, resumed.position->step));
     return resumed;
   }
-  const std::string none =
-      absl::StrCat("--resume=auto: no checkpoint to go on from in ",
-                   job.options.save_dir);
+  const std::string none = absl::StrCat(
+      "--resume=auto: no checkpoint to go on from in ", job.options.save_dir);
   if (job.options.eval_only) return absl::NotFoundError(none);
   resumed.lines.push_back(absl::StrCat(none, ", begins anew"));
   return resumed;

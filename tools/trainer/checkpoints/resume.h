@@ -19,7 +19,8 @@ inline constexpr char kResumeAuto[] = "auto";
 struct Resumed {
   // None: there is no checkpoint that --resume=auto could take.
   std::optional<TrainPosition> position;
-  std::vector<std::string> lines;  // for a person: which one, which not, and why
+  std::vector<std::string>
+      lines;  // for a person: which one, which not, and why
 };
 
 // Loads the checkpoint that --resume names into the job: a folder, a file, or

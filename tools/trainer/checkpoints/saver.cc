@@ -74,9 +74,8 @@ absl::Status Saver::Write(const FolderSave& save, const StatePart& part) const {
   TANDEM_RETURN_IF_ERROR(Annotate(SaveFolder(save, part), save.path));
   if (save.rank != 0) return absl::OkStatus();
   const TrainOptions& options = job_->options;
-  const absl::Status removed =
-      RemoveOld(options.save_dir, {options.keep_last, options.keep_every},
-                saved_step_);
+  const absl::Status removed = RemoveOld(
+      options.save_dir, {options.keep_last, options.keep_every}, saved_step_);
   LOG_IF(WARNING, !removed.ok()) << "an old checkpoint stays: " << removed;
   return absl::OkStatus();
 }
