@@ -39,6 +39,8 @@
 #include "tools/trainer/job/threads.h"
 #include "tools/trainer/job/transformer.h"
 #include "tools/trainer/job/world.h"
+#include "tools/trainer/rehearsal/rehearsal_report.h"
+#include "tools/trainer/rehearsal/rehearsal_settings.h"
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/report.h"
 #include "tools/trainer/restarted_job.h"
@@ -126,6 +128,8 @@ absl::Status RunRank(const Launch& launch) {
   TANDEM_ASSIGN_OR_RETURN(job.restarts, RestartsOfProcess());
   TANDEM_ASSIGN_OR_RETURN(job.options, TrainOptionsFromFlags());
   TANDEM_RETURN_IF_ERROR(StartLogging(job.options, launch));
+  const RehearsalSettings rehearsal = RehearsalSettingsFromFlags();
+  if (rehearsal.fake_weights) return Rehearse(rehearsal, job.options, launch);
   const absl::Status ready = SetUp(job);
   if (!ready.ok()) {
     // While this rank, which may serve the store, is still connected.
@@ -147,6 +151,8 @@ absl::Status CheckSettings(const absl::Status& registered,
   TANDEM_ASSIGN_OR_RETURN(const TrainOptions settings, TrainOptionsFromFlags());
   TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts, RestartsOfProcess());
   TANDEM_RETURN_IF_ERROR(CheckRestarts(settings, restarts));
+  TANDEM_RETURN_IF_ERROR(
+      CheckRehearsal(RehearsalSettingsFromFlags(), settings, first.world_size));
   return CheckLayout(settings, first.world_size);
 }
 

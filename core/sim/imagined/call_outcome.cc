@@ -3,7 +3,6 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
 
-#include <atomic>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -19,8 +18,6 @@ namespace sim {
 namespace {
 
 using torch::jit::Stack;
-
-std::atomic<size_t> run_limit{size_t{4} << 20};
 
 double BytesOf(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<double>(tensor.nbytes()) : 0;
@@ -167,7 +164,7 @@ CallOutcome Find(const c10::OperatorHandle& op, const OperatorTraits& traits,
   for (const at::Tensor& each : TensorsOf(arguments)) {
     if (each.defined()) bytes += each.nbytes();
   }
-  CallOutcome outcome = bytes <= run_limit
+  CallOutcome outcome = bytes <= kRunAnyway
                             ? Run(op, traits, arguments, c10::DispatchKey::CPU)
                             : OfLarge(op, traits, arguments, bytes);
   outcome.flops = OperatorFlops(op.operator_name().name, arguments);
@@ -233,8 +230,6 @@ OutcomePtr OutcomeOf(const c10::OperatorHandle& op,
       .outcomes.emplace(*signature, std::move(outcome))
       .first->second;
 }
-
-size_t SetRunLimit(size_t bytes) { return run_limit.exchange(bytes); }
 
 }  // namespace sim
 }  // namespace tandem

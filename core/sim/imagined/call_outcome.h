@@ -52,20 +52,20 @@ struct CallOutcome {
 // The tensors among arguments in order, those of lists included.
 std::vector<at::Tensor> TensorsOf(const torch::jit::Stack& arguments);
 
-// What a call of the CPU's kernel comes to. One with little to do is run, on
-// zeros in the host's memory; so its allocations are exactly that kernel's. Of
-// any other its kernel for the meta device tells, whose temporaries may differ;
-// where there is none, one that only writes to arguments takes no memory, and
-// the rest is run after all, up to kMostRun bytes of arguments. The same
-// outcome for all calls with the same signature (core/sim/calls). c10::Error as
-// the kernel's, or NotImplementedError. Thread-safe.
+// What a call of the CPU's kernel comes to. One with little to do (kRunAnyway)
+// is run, on zeros in the host's memory; so its allocations are exactly that
+// kernel's. Of any other its kernel for the meta device tells, whose
+// temporaries may differ; where there is none, one that only writes to
+// arguments takes no memory, and the rest is run after all, up to kMostRun
+// bytes of arguments. The same outcome for all calls with the same signature
+// (core/sim/calls). c10::Error as the kernel's, or NotImplementedError.
+// Thread-safe.
 std::shared_ptr<const CallOutcome> OutcomeOf(
     const c10::OperatorHandle& op, const OperatorTraits& traits,
     const torch::jit::Stack& arguments);
 
-// Calls whose arguments have at most so many bytes are run; 4 MiB unless a test
-// says otherwise. Returns what it was.
-size_t SetRunLimit(size_t bytes);
+// Bytes of arguments.
+constexpr size_t kRunAnyway = size_t{4} << 20;
 constexpr size_t kMostRun = size_t{1} << 31;
 
 }  // namespace sim

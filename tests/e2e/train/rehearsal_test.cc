@@ -1,0 +1,226 @@
+// --fake_weights tells what a job would take: the memory that the same job then
+// takes on simulated devices that compute (cell by cell); of a model too large
+// for that, in no memory; and it refuses what has no meaning without values.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "absl/status/statusor.h"
+#include "core/base/byte_size.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Cells = std::map<std::string, std::string>;
+
+std::vector<std::string> ColumnsOf(const std::string& line) {
+  const std::regex gap(" {2,}");
+  return {std::sregex_token_iterator(line.begin(), line.end(), gap, -1),
+          std::sregex_token_iterator()};
+}
+
+// The rehearsal's table, by device and column.
+std::map<std::string, Cells> TableIn(const std::string& text) {
+  std::map<std::string, Cells> table;
+  std::vector<std::string> head;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::vector<std::string> columns = ColumnsOf(line);
+    if (columns.front() == "device") head = columns;
+    if (columns.front().rfind("sim:", 0) != 0) continue;
+    EXPECT_EQ(columns.size(), head.size()) << line;
+    for (size_t i = 0; i < columns.size() && i < head.size(); ++i) {
+      table[columns[0]][head[i]] = columns[i];
+    }
+  }
+  return table;
+}
+
+// "5 MiB: parameters 3 MiB, other 2 MiB" as cells.
+Cells CellsOf(const std::string& peak) {
+  Cells cells = {{"peak", peak.substr(0, peak.find(':'))}};
+  const std::regex part("([a-z]+) ([0-9.]+ [A-Za-z]+)");
+  for (auto it = std::sregex_iterator(peak.begin(), peak.end(), part);
+       it != std::sregex_iterator(); ++it) {
+    cells[(*it)[1]] = (*it)[2];
+  }
+  return cells;
+}
+
+// Of which there is as much at any time.
+bool IsOfTheModel(const std::string& column) {
+  return column == "parameters" || column == "optimizer";
+}
+
+constexpr int kMicrobatches = 8;
+
+int64_t BytesOf(const std::string& cell) {
+  const absl::StatusOr<int64_t> bytes = ParseByteSize(cell);
+  EXPECT_TRUE(bytes.ok()) << cell;
+  return bytes.value_or(0);
+}
+
+// Whether a message between two stages that is not needed yet has come, when
+// most is held, is a matter of timing, of training as of a rehearsal. So cells
+// differ by a whole number of messages, and by those of all microbatches at
+// most, in both directions. Cells have four digits, and targets of a microbatch
+// a few bytes.
+void ExpectEqualButForMessages(const std::string& mine, const std::string& cell,
+                               int64_t message) {
+  const double bytes = static_cast<double>(BytesOf(cell));
+  const double more = std::abs(static_cast<double>(BytesOf(mine)) - bytes);
+  const double messages = std::round(more / static_cast<double>(message));
+  EXPECT_LE(messages, 2 * kMicrobatches) << mine << " and " << cell;
+  EXPECT_NEAR(more, messages * static_cast<double>(message), 256 + 1e-3 * bytes)
+      << mine << " and " << cell;
+}
+
+struct Layout {
+  std::string name;
+  Flags flags;
+  int devices;
+  int64_t message;  // bytes between stages; 0: none can come early
+};
+
+class RehearsalTest : public testing::TestWithParam<Layout> {};
+
+TEST_P(RehearsalTest, TellsTheMemoryOfTheTrainingItself) {
+  const Flags job = Joined(SmallJob({"--device=sim", "--max_steps=2",
+                                     "--kernels=fixed", "--peak_tflops=1"}),
+                           GetParam().flags);
+  const nlohmann::json trained = RunJobForEvents(job).back()["device_memory"];
+  const ProgramResult told =
+      RunProgram(kTrain, Joined(job, {"--fake_weights"}));
+  ASSERT_EQ(told.exit_code, 0) << told.err;
+  std::map<std::string, Cells> table = TableIn(told.out);
+  ASSERT_EQ(trained.size(), GetParam().devices);
+  ASSERT_EQ(table.size(), trained.size()) << told.out;
+  int cells = 0;
+  for (const auto& [device, peak] : trained.items()) {
+    const Cells expected = CellsOf(peak);
+    for (const char* column : {"peak", "parameters", "gradients", "optimizer",
+                               "activations", "temporaries", "other"}) {
+      const auto found = expected.find(column);
+      const std::string cell = found == expected.end() ? "0 B" : found->second;
+      const std::string& mine = table[device][column];
+      SCOPED_TRACE(std::string(column) + " of " + device + ": " +
+                   std::string(peak));
+      if (GetParam().message == 0 || IsOfTheModel(column)) {
+        EXPECT_EQ(mine, cell);
+      } else {
+        ExpectEqualButForMessages(mine, cell, GetParam().message);
+      }
+      ++cells;
+    }
+  }
+  std::printf("%d cells compared\n", cells);
+  EXPECT_EQ(cells, 7 * GetParam().devices);
+  EXPECT_THAT(told.out, HasSubstr("a step would take "));
+  EXPECT_THAT(told.out, HasSubstr("fullest: sim:"));
+}
+
+const Flags kTokens = {"--model=gpt_tiny", "--dataset=synthetic_tokens",
+                       "--synthetic_shape=", "--context=24",
+                       "--optimizer=adamw"};
+
+Flags PipelineOfTokens(const Flags& more) {
+  return Joined(
+      Joined(kTokens, {"--devices_per_rank=2", "--strategy=pipeline"}), more);
+}
+
+// Of two samples, of 24 tokens of 128 floats.
+constexpr int64_t kMessage = 2 * 24 * 128 * 4;
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RehearsalTest,
+    testing::Values(
+        Layout{"OneDevice", {}, 1, 0},
+        Layout{"OneDeviceOfTokens", kTokens, 1, 0},
+        Layout{"TwoParts", {"--devices_per_rank=2"}, 2, 0},
+        Layout{"PipelineOfOneMicrobatch",
+               PipelineOfTokens({"--microbatch_size=16"}), 2, 0},
+        Layout{"GPipe",
+               PipelineOfTokens({"--microbatch_size=2", "--schedule=gpipe"}), 2,
+               kMessage},
+        Layout{"OneForwardOneBackward",
+               PipelineOfTokens({"--microbatch_size=2", "--schedule=1f1b"}), 2,
+               kMessage}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(LargeRehearsalTest, WhatDoesNotFitIsTold) {
+  const Flags job = {"--model=llama-3-70b",
+                     "--dataset=synthetic_tokens",
+                     "--context=2048",
+                     "--device=sim",
+                     "--devices_per_rank=8",
+                     "--strategy=pipeline",
+                     "--microbatch_size=1",
+                     "--batch_size=16",
+                     "--optimizer=adamw",
+                     "--fake_weights",
+                     "--device_memory=80GiB",
+                     "--peak_tflops=989",
+                     "--sim_memory_bandwidth=3350"};
+  const ProgramResult told = RunProgram(kTrain, job);
+  EXPECT_EQ(told.exit_code, 1) << told.err;
+  EXPECT_EQ(TableIn(told.out).size(), 8) << told.out;
+  EXPECT_THAT(told.err, AllOf(HasSubstr("it does not fit: sim:"),
+                              HasSubstr("of --device_memory=80GiB")));
+  const ProgramResult fits =
+      RunProgram(kTrain, Joined(job, {"--device_memory=300GiB"}));
+  EXPECT_EQ(fits.exit_code, 0) << fits.err;
+  EXPECT_THAT(fits.out, HasSubstr("of --device_memory=300GiB"));
+}
+
+struct Refusal {
+  std::string name;
+  Flags flags;
+  std::string says;
+};
+
+class RehearsalRefusalTest : public testing::TestWithParam<Refusal> {};
+
+TEST_P(RehearsalRefusalTest, SaysWhatIsWrong) {
+  const Flags job = SmallJob({"--device=sim", "--fake_weights"});
+  const ProgramResult result =
+      RunProgram(kTrain, Joined(job, GetParam().flags));
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_THAT(result.err, HasSubstr(GetParam().says));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1)
+      << result.err;
+  EXPECT_THAT(result.out, Not(HasSubstr("fullest")));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RehearsalRefusalTest,
+    testing::Values(
+        Refusal{"OnTheCpu", {"--device=cpu"}, "set --device=sim, not cpu"},
+        Refusal{"SeveralRanks",
+                {"--nproc_per_node=2"},
+                "rehearses one rank, and 2 were asked for"},
+        Refusal{"Resumed", {"--resume=/checkpoint"}, "leave out --resume"},
+        Refusal{"InitFrom", {"--init_from=/weights"}, "leave out --init_from"},
+        Refusal{"Saved", {"--save_dir=/folder"}, "leave out --save_dir"},
+        Refusal{"Evaluated",
+                {"--eval_only", "--init_from=/weights"},
+                "leave out --eval_only"},
+        Refusal{"BandwidthAlone",
+                {"--nofake_weights", "--sim_memory_bandwidth=3350"},
+                "--sim_memory_bandwidth is for --fake_weights"}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tandem

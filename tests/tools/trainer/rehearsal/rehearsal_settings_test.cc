@@ -1,0 +1,103 @@
+#include "tools/trainer/rehearsal/rehearsal_settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TrainOptions OnSim() {
+  TrainOptions options;
+  options.devices.device = "sim";
+  return options;
+}
+
+RehearsalSettings Rehearsal() {
+  RehearsalSettings settings;
+  settings.fake_weights = true;
+  return settings;
+}
+
+struct Misfit {
+  std::string flag;
+  std::function<void(TrainOptions&)> give;
+};
+
+std::vector<Misfit> Misfits() {
+  return {
+      {"--device=sim, not cpu", [](auto& o) { o.devices.device = "cpu"; }},
+      {"--device=sim, not cuda", [](auto& o) { o.devices.device = "cuda"; }},
+      {"--devices_per_rank=16",
+       [](auto& o) { o.devices.devices_per_rank = 16; }},
+      {"--backend=sim_nccl", [](auto& o) { o.backend = "sim_nccl"; }},
+      {"--sim_async", [](auto& o) { o.devices.sim_async = true; }},
+      {"--cuda_graphs", [](auto& o) { o.devices.cuda_graphs = true; }},
+      {"--share_devices", [](auto& o) { o.devices.share_devices = true; }},
+      {"--eval_only", [](auto& o) { o.eval_only = true; }},
+      {"--resume", [](auto& o) { o.resume = "/checkpoint"; }},
+      {"--init_from", [](auto& o) { o.init_from = "/weights"; }},
+      {"--check_finite", [](auto& o) { o.check_finite = true; }},
+      {"--check_replicas_every", [](auto& o) { o.check_replicas_every = 1; }},
+      {"--save_dir", [](auto& o) { o.save_dir = "/folder"; }},
+      {"--save_every", [](auto& o) { o.save_every = 5; }},
+      {"--metrics_file", [](auto& o) { o.metrics_file = "/metrics"; }},
+      {"--trace_file", [](auto& o) { o.trace_file = "/trace"; }},
+      {"--kernels=measured", [](auto& o) { o.kernels = "measured"; }},
+      {"--balance=profile", [](auto& o) { o.pipeline.balance = "profile"; }},
+      {"--strategy=data_parallel",
+       [](auto& o) { o.strategy = "data_parallel"; }},
+  };
+}
+
+TEST(CheckRehearsalTest, WhatGoesTogetherIsTaken) {
+  EXPECT_TRUE(CheckRehearsal(Rehearsal(), OnSim(), 1).ok());
+  TrainOptions options = OnSim();
+  options.devices.devices_per_rank = 15;
+  options.devices.device_memory = "80GiB";
+  options.save_dir = "";
+  EXPECT_TRUE(CheckRehearsal(Rehearsal(), options, 1).ok());
+}
+
+TEST(CheckRehearsalTest, WhatDoesNotIsNamed) {
+  for (const Misfit& each : Misfits()) {
+    TrainOptions options = OnSim();
+    each.give(options);
+    const absl::Status status = CheckRehearsal(Rehearsal(), options, 1);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << each.flag << ": " << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("--fake_weights"), HasSubstr(each.flag)));
+    // A job that is no rehearsal is not asked.
+    EXPECT_TRUE(CheckRehearsal(RehearsalSettings(), options, 1).ok());
+  }
+}
+
+TEST(CheckRehearsalTest, SeveralRanksAreDevicesOfOne) {
+  const absl::Status status = CheckRehearsal(Rehearsal(), OnSim(), 4);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("4 were asked for"),
+                    HasSubstr("give --devices_per_rank")));
+  EXPECT_TRUE(CheckRehearsal(RehearsalSettings(), OnSim(), 4).ok());
+}
+
+TEST(CheckRehearsalTest, ABandwidthIsPositiveAndForARehearsal) {
+  RehearsalSettings settings;
+  settings.memory_bandwidth = 1e9;
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckRehearsal(settings, OnSim(), 1)));
+  settings.fake_weights = true;
+  EXPECT_TRUE(CheckRehearsal(settings, OnSim(), 1).ok());
+  settings.memory_bandwidth = -1;
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckRehearsal(settings, OnSim(), 1)));
+}
+
+}  // namespace
+}  // namespace tandem

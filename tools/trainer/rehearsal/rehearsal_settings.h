@@ -1,0 +1,31 @@
+// Settings of a rehearsal without values: its flags, beside those of the job
+// that is rehearsed.
+
+#ifndef TANDEM_TOOLS_TRAINER_REHEARSAL_REHEARSAL_SETTINGS_H_
+#define TANDEM_TOOLS_TRAINER_REHEARSAL_REHEARSAL_SETTINGS_H_
+
+#include "absl/status/status.h"
+#include "core/sim/streams/limits.h"
+#include "tools/trainer/settings/options.h"
+
+namespace tandem {
+
+// The last simulated device stands for the host, where layers are made.
+constexpr int kMostRehearsedDevices = sim::kMostDevices - 1;
+
+struct RehearsalSettings {
+  bool fake_weights = false;
+  double memory_bandwidth = 0;  // bytes a second of a device; 0: without end
+};
+
+// Of the flags, once they are parsed.
+RehearsalSettings RehearsalSettingsFromFlags();
+
+// Whether what was given goes together, for so many ranks. InvalidArgument
+// names the flag that does not.
+absl::Status CheckRehearsal(const RehearsalSettings& settings,
+                            const TrainOptions& options, int world_size);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_REHEARSAL_REHEARSAL_SETTINGS_H_

@@ -1,0 +1,26 @@
+// Flags stand apart from whatever includes glog, whose own flags have some of
+// the same names.
+
+#include "absl/flags/flag.h"
+#include "tools/trainer/rehearsal/rehearsal_settings.h"
+
+ABSL_FLAG(bool, fake_weights, false,
+          "Train nothing, but tell what training would take: with --device=sim "
+          "devices have no memory and compute nothing, so that a model of any "
+          "size is cut and rehearsed here; prints what each device would hold, "
+          "by category, and the time of a step.");
+ABSL_FLAG(double, sim_memory_bandwidth, 0,
+          "With --fake_weights: what a device reads and writes of its memory, "
+          "in 10^9 bytes a second (an H100 3350); an operator takes as long "
+          "as that, or as --peak_tflops, whichever is longer. 0: no limit.");
+
+namespace tandem {
+
+RehearsalSettings RehearsalSettingsFromFlags() {
+  RehearsalSettings settings;
+  settings.fake_weights = absl::GetFlag(FLAGS_fake_weights);
+  settings.memory_bandwidth = absl::GetFlag(FLAGS_sim_memory_bandwidth) * 1e9;
+  return settings;
+}
+
+}  // namespace tandem
