@@ -3,10 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
-#include <cstdint>
 #include <utility>
 
 #include "core/model/layer_list.h"
+#include "core/model/layer_maker.h"
 
 namespace tandem {
 namespace {
@@ -24,20 +24,8 @@ Layer Converted(Layer layer) {
 }  // namespace
 
 LayerSpecs InChannelsLast(LayerSpecs specs) {
-  for (LayerSpec& spec : specs) {
-    if (spec.make) {
-      spec.make = [make = std::move(spec.make)](uint64_t seed) {
-        return Converted(make(seed));
-      };
-    }
-    if (spec.make_tied) {
-      spec.make_tied = [make = std::move(spec.make_tied)](
-                           uint64_t seed, const NamedTensors& shared) {
-        return Converted(make(seed, shared));
-      };
-    }
-  }
-  return specs;
+  return MadeThrough([](auto make) { return Converted(make()); },
+                     std::move(specs));
 }
 
 }  // namespace tandem

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/model/layer_maker.h"
 #include "models/classification_loss.h"
 #include "models/functions/linear_cross_entropy_function.h"
 
@@ -49,17 +50,9 @@ absl::StatusOr<LayerSpecs> WithoutLogits(LayerSpecs specs) {
   LayerSpec& head = specs.back();
   const std::string skip = absl::StrCat(head.name, ".", kWeight);
   head.links.stash = {skip};
-  if (head.make != nullptr) {
-    head.make = [make = std::move(head.make), skip](uint64_t seed) {
-      return HandsItsWeightOn(make(seed), skip);
-    };
-  }
-  if (head.make_tied != nullptr) {
-    head.make_tied = [make = std::move(head.make_tied), skip](
-                         uint64_t seed, const NamedTensors& shared) {
-      return HandsItsWeightOn(make(seed, shared), skip);
-    };
-  }
+  head =
+      MadeThrough([skip](auto make) { return HandsItsWeightOn(make(), skip); },
+                  std::move(head));
   return specs;
 }
 

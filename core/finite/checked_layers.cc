@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/finite/finite_check.h"
 #include "core/model/layer_list.h"
+#include "core/model/layer_maker.h"
 
 namespace tandem {
 namespace {
@@ -78,20 +79,8 @@ Layer Checked(Layer layer, const FiniteChecks& checks) {
 }  // namespace
 
 LayerSpecs CheckedLayers(LayerSpecs specs, const FiniteChecks& checks) {
-  for (LayerSpec& spec : specs) {
-    if (spec.make) {
-      spec.make = [make = std::move(spec.make), checks](uint64_t seed) {
-        return Checked(make(seed), checks);
-      };
-    }
-    if (spec.make_tied) {
-      spec.make_tied = [make = std::move(spec.make_tied), checks](
-                           uint64_t seed, const NamedTensors& shared) {
-        return Checked(make(seed, shared), checks);
-      };
-    }
-  }
-  return specs;
+  return MadeThrough([checks](auto make) { return Checked(make(), checks); },
+                     std::move(specs));
 }
 
 }  // namespace tandem

@@ -78,10 +78,6 @@ absl::Status ReadCommandLine(int argc, char** argv,
                    "' is no flag: options look like --nproc_per_node=2"));
 }
 
-std::chrono::milliseconds Milliseconds(absl::Duration duration) {
-  return absl::ToChronoMilliseconds(duration);
-}
-
 // A rehearsed failure comes once: ranks that were started again have none.
 absl::Status ArmFaultsOfFirstAttempt() {
   TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts,
@@ -105,8 +101,8 @@ int StartRanks(const LaunchPlan& plan, int argc, char** argv,
   launcher.can_be_lost = program.can_be_lost;
   launcher.next_attempt = &AgreeOnAttempt;
   launcher.refusal_code = kRefused;
-  launcher.restart_delay = Milliseconds(grace.restart_delay);
-  launcher.stop_grace = Milliseconds(grace.stop_grace);
+  launcher.restart_delay = absl::ToChronoMilliseconds(grace.restart_delay);
+  launcher.stop_grace = absl::ToChronoMilliseconds(grace.stop_grace);
   return RunLauncher(plan, std::vector<std::string>(argv, argv + argc),
                      launcher);
 }

@@ -13,6 +13,7 @@
 #include "core/comm/communicator.h"
 #include "core/device/device.h"
 #include "core/meta/meta_scope.h"
+#include "core/model/layer_maker.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
 #include "core/sim/streams/limits.h"
@@ -48,22 +49,11 @@ c10::Device HostsStandIn() { return SimDevice(kMostRehearsedDevices); }
 
 // Layers whose parameters are shapes.
 LayerSpecs WithoutValues(LayerSpecs specs) {
-  for (LayerSpec& spec : specs) {
-    if (spec.make) {
-      spec.make = [make = spec.make](uint64_t seed) {
-        const MetaScope no_values(HostsStandIn());
-        return make(seed);
-      };
-    }
-    if (spec.make_tied) {
-      spec.make_tied = [make = spec.make_tied](uint64_t seed,
-                                               const NamedTensors& shared) {
-        const MetaScope no_values(HostsStandIn());
-        return make(seed, shared);
-      };
-    }
-  }
-  return specs;
+  const auto without_values = [](auto make) {
+    const MetaScope no_values(HostsStandIn());
+    return make();
+  };
+  return MadeThrough(without_values, std::move(specs));
 }
 
 // A job that has been set up: what outlives its strategy stands before it.
