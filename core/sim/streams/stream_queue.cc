@@ -3,12 +3,16 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 namespace tandem {
 namespace sim {
 namespace {
+
+// Less is saved up: a sleep takes some 50 us longer than it is meant to.
+constexpr uint64_t kShortestSleepUs = 100;
 
 // A step of SplitMix64: a sequence of its own for each stream.
 uint64_t NextRandom(uint64_t& state) {
@@ -69,7 +73,7 @@ StreamQueue::~StreamQueue() {
     std::lock_guard<std::mutex> lock(mutex_);
     ending_ = true;
   }
-  changed_.notify_all();
+  queued_.notify_one();
   thread_.join();
 }
 
@@ -79,7 +83,7 @@ void StreamQueue::Push(std::function<void()> work) {
     queue_.push_back(std::move(work));
     ++pushed_;
   }
-  changed_.notify_all();
+  queued_.notify_one();
 }
 
 bool StreamQueue::IsIdle() const {
@@ -91,7 +95,11 @@ void StreamQueue::Drain() {
   std::exception_ptr failure;
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this, last = pushed_] { return done_ >= last; });
+    const uint64_t last = pushed_;
+    while (done_ < last) {
+      awaited_ = std::min(awaited_, last);
+      ran_.wait(lock);
+    }
     std::swap(failure, failure_);
   }
   if (failure) std::rethrow_exception(failure);
@@ -99,15 +107,17 @@ void StreamQueue::Drain() {
 
 void StreamQueue::Delay() {
   if (most_delay_us_ == 0) return;
-  std::this_thread::sleep_for(std::chrono::microseconds(
-      NextRandom(random_) % (static_cast<uint64_t>(most_delay_us_) + 1)));
+  owed_us_ += NextRandom(random_) % (static_cast<uint64_t>(most_delay_us_) + 1);
+  if (owed_us_ < kShortestSleepUs) return;
+  std::this_thread::sleep_for(std::chrono::microseconds(owed_us_));
+  owed_us_ = 0;
 }
 
 void StreamQueue::Loop() {
   at::init_num_threads();  // oneDNN and MKL take OpenMP's number for the thread
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return !queue_.empty() || ending_; });
+    queued_.wait(lock, [this] { return !queue_.empty() || ending_; });
     if (queue_.empty()) return;
     std::function<void()> work = std::move(queue_.front());
     queue_.pop_front();
@@ -122,8 +132,9 @@ void StreamQueue::Loop() {
     work = nullptr;  // what it holds goes before anyone is told that it ran
     lock.lock();
     if (failure && !failure_) failure_ = failure;
-    ++done_;
-    changed_.notify_all();
+    if (++done_ < awaited_) continue;
+    awaited_ = kNothing;
+    ran_.notify_all();
   }
 }
 

@@ -10,6 +10,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -55,8 +56,8 @@ class Event {
 // Thread-safe. Destruction runs what is queued.
 class StreamQueue {
  public:
-  // Before each piece of work the thread sleeps a random time, 0 to
-  // `most_delay_us`, from `seed`.
+  // Each piece of work is worth a random delay, 0 to `most_delay_us`, from
+  // `seed`: the thread sleeps before it, once it has 0.1 ms to sleep.
   StreamQueue(int most_delay_us, uint64_t seed);
   ~StreamQueue();
   StreamQueue(const StreamQueue&) = delete;
@@ -71,16 +72,21 @@ class StreamQueue {
   void Drain();
 
  private:
+  static constexpr uint64_t kNothing = std::numeric_limits<uint64_t>::max();
+
   void Loop();
   void Delay();
 
   const int most_delay_us_;
   uint64_t random_;
+  uint64_t owed_us_ = 0;  // of the thread alone
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable queued_;
+  std::condition_variable ran_;  // what Drain() awaits
   std::deque<std::function<void()>> queue_;
   uint64_t pushed_ = 0;
   uint64_t done_ = 0;
+  uint64_t awaited_ = kNothing;  // the first number of done_ to be awaited
   bool ending_ = false;
   std::exception_ptr failure_;
   std::thread thread_;  // last: it uses the others

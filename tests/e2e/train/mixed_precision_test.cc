@@ -52,7 +52,7 @@ void ExpectTheSameCurve(const Curve& curve) {
 // Rounding to 8 bits moves a loss by some thousandths; what two orders of the
 // same samples differ by is ten times that.
 TEST(MixedPrecisionTest, FashionMnistsLossFallsAsInFp32) {
-  ExpectTheSameCurve({{"--model=mlp_wide", "--max_steps=100", "--log_every=10",
+  ExpectTheSameCurve({{"--model=mlp_wide", "--max_steps=30", "--log_every=10",
                        "--learning_rate=0.02", "--save_dir="},
                       /*falls_to=*/0.5,
                       /*distance=*/0.01});
@@ -62,7 +62,7 @@ TEST(MixedPrecisionTest, TokensLossFallsAsInFp32) {
   ExpectTheSameCurve(
       {{"--model=gpt_tiny", "--dataset=synthetic_tokens", "--batch_size=16",
         "--synthetic_shape=32", "--optimizer=adamw", "--learning_rate=0.002",
-        "--max_steps=100", "--log_every=10", "--save_dir="},
+        "--max_steps=30", "--log_every=10", "--save_dir="},
        /*falls_to=*/0.5,
        /*distance=*/0.01});
 }

@@ -1,0 +1,165 @@
+// Long jobs of every strategy: after their first steps, the memory, the threads
+// and the descriptors of each of their processes stay as they are.
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <ostream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/e2e/program.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kSteps = 2000;
+// By then everything that is made once has been made, and the first three
+// checkpoints are written.
+constexpr int kWarmUp = 700;
+constexpr int kLast = 1900;
+// What an allocator may keep for later; a leak of a tensor a step, of the
+// smallest there is, is more.
+constexpr int64_t kMemoryKib = 2048;
+
+struct Resources {
+  int64_t memory_kib = 0;
+  int threads = 0;
+  int descriptors = 0;
+};
+
+int EntriesOf(const std::string& folder) {
+  DIR* const entries = opendir(folder.c_str());
+  if (entries == nullptr) return 0;
+  int count = 0;
+  while (readdir(entries) != nullptr) ++count;
+  closedir(entries);
+  return count;
+}
+
+// Of memory, what is the process's own: pages of files that more of it has
+// touched, and those it shares with other ranks, are no leak.
+Resources ResourcesOf(pid_t pid) {
+  const std::string folder = "/proc/" + std::to_string(pid);
+  Resources found;
+  std::istringstream status(FileContents(folder + "/status"));
+  for (std::string line; std::getline(status, line);) {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    if (name == "RssAnon:") words >> found.memory_kib;
+    if (name == "Threads:") words >> found.threads;
+  }
+  found.descriptors = EntriesOf(folder + "/fd");
+  return found;
+}
+
+std::map<pid_t, Resources> ResourcesOf(const Program& program) {
+  std::map<pid_t, Resources> all;
+  for (const pid_t pid : program.LivingProcesses()) all[pid] = ResourcesOf(pid);
+  return all;
+}
+
+// Of the steps that the job has told of.
+int LastStep(const std::string& metrics) {
+  std::ifstream file(metrics);
+  int last = 0;
+  for (std::string line; std::getline(file, line);) {
+    const auto event = nlohmann::json::parse(line, nullptr, false);
+    // The last line may be half there.
+    if (event.is_object() && event.value("event", "") == "step") {
+      last = event.value("step", last);
+    }
+  }
+  return last;
+}
+
+// False if the job ends before.
+bool AwaitStep(const Program& program, const std::string& metrics, int step) {
+  while (LastStep(metrics) < step) {
+    if (program.LivingProcesses().empty()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+struct Cell {
+  std::string name;
+  Flags flags;
+};
+
+// For GoogleTest.
+void PrintTo(const Cell& cell, std::ostream* out) { *out << cell.name; }
+
+std::vector<Cell> Cells() {
+  const std::string ranks = "--nproc_per_node=2";
+  const std::string devices = "--devices_per_rank=2";
+  return {
+      {"single", {}},
+      {"single_simulated_async", {"--device=sim", "--sim_async"}},
+      {"ddp_shm", {ranks}},
+      {"ddp_gloo", {ranks, "--backend=gloo"}},
+      {"ddp_sharded",
+       {ranks, "--optimizer=adamw", "--shard_optimizer=on", "--dtype=bf16"}},
+      {"data_parallel", {"--strategy=data_parallel", devices}},
+      {"model_parallel", {"--strategy=model_parallel", devices}},
+      {"pipeline_devices", {devices, "--microbatches=4", "--schedule=zb_h1"}},
+      {"pipeline_ranks", {ranks, "--pipe=2", "--microbatches=4"}},
+      {"hybrid_devices", {ranks, devices, "--microbatches=2"}},
+      {"hybrid_sim_nccl",
+       {ranks, devices, "--microbatches=2", "--device=sim",
+        "--backend=sim_nccl"}},
+  };
+}
+
+class SteadyResourcesTest : public testing::TestWithParam<Cell> {};
+
+TEST_P(SteadyResourcesTest, NothingGrows) {
+  const std::string folder = NewFolder("steady_" + GetParam().name);
+  const std::string metrics = folder + "/metrics.jsonl";
+  const Flags job = SmallJob(
+      {"--epochs=1000", "--max_steps=" + std::to_string(kSteps),
+       "--log_every=20", "--metrics_file=" + metrics,
+       "--save_dir=" + folder + "/saved", "--save_every=200", "--async_save",
+       "--keep_last=2"});
+  ProgramOptions options;
+  options.timeout = std::chrono::seconds(240);
+  Program program(kTrain, Joined(job, GetParam().flags), options);
+  ASSERT_TRUE(AwaitStep(program, metrics, kWarmUp)) << program.Wait().err;
+  const auto early = ResourcesOf(program);
+  ASSERT_TRUE(AwaitStep(program, metrics, kLast)) << program.Wait().err;
+  const auto late = ResourcesOf(program);
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+
+  ASSERT_EQ(early.size(), late.size());
+  for (const auto& [pid, then] : early) {
+    ASSERT_EQ(late.count(pid), 1);
+    const Resources& now = late.at(pid);
+    std::cout << GetParam().name << ": memory " << then.memory_kib << " -> "
+              << now.memory_kib << " KiB, threads " << then.threads << " -> "
+              << now.threads << ", descriptors " << then.descriptors << " -> "
+              << now.descriptors << "\n";
+    EXPECT_GT(then.memory_kib, 0);
+    EXPECT_LE(now.memory_kib, then.memory_kib + kMemoryKib);
+    EXPECT_LE(now.threads, then.threads);
+    EXPECT_LE(now.descriptors, then.descriptors);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cells, SteadyResourcesTest, testing::ValuesIn(Cells()),
+    [](const testing::TestParamInfo<Cell>& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""torch.distributed.checkpoint in tools/bench_checkpoint, which starts it.
+
+Reads a line from the FIFO that --commands names, a JSON list of a command and its arguments, and answers with a line of
+JSON. One rank, one thread: as good as it gets without processes of its own.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import time
+import traceback
+import warnings
+
+parser = argparse.ArgumentParser()
+for name in ("rank", "ranks", "core"):
+    parser.add_argument(f"--{name}", type=int, required=True)
+for name in ("rendezvous", "commands"):
+    parser.add_argument(f"--{name}", required=True)
+flags = parser.parse_args()
+if flags.core >= 0:  # before the imports: threads that they start are bound too
+    os.sched_setaffinity(0, {flags.core})
+warnings.simplefilter("ignore")
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.distributed.checkpoint as dcp  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+class Peer:
+    def __init__(self):
+        # Asynchronous saves ask for a group.
+        dist.init_process_group("gloo", init_method=f"file://{flags.rendezvous}", rank=0, world_size=1)
+
+    def make(self, tensors, numbers, folder):
+        self.state = {
+            f"layers.{i}.weight": torch.arange(i, i + numbers, dtype=torch.float32) for i in range(tensors)
+        }
+        self.folder = os.path.join(folder, "theirs")
+        # Kept from one save to the next, as the copy's memory is here.
+        self.stager = dcp.FileSystemWriter(self.folder + ".stalls", cache_staged_state_dict=True)
+        return {}
+
+    def timed(self, work):
+        start = time.perf_counter()
+        work()
+        return {"ms": 1e3 * (time.perf_counter() - start)}
+
+    def save(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return self.timed(lambda: dcp.save(self.state, checkpoint_id=self.folder))
+
+    def load(self):
+        return self.timed(lambda: dcp.load(self.state, checkpoint_id=self.folder))
+
+    def digest(self):
+        for tensor in self.state.values():
+            tensor.zero_()
+        dcp.load(self.state, checkpoint_id=self.folder)
+        digest = hashlib.sha256()
+        for tensor in self.state.values():
+            digest.update(tensor.numpy().tobytes())
+        return {"sha256": digest.hexdigest()}
+
+    def stall(self):
+        start = time.perf_counter()
+        saved = dcp.async_save(self.state, storage_writer=self.stager)
+        ms = 1e3 * (time.perf_counter() - start)
+        saved.result()
+        return {"ms": ms}
+
+
+def main():
+    peer = Peer()
+    with open(flags.commands, encoding="utf-8") as commands:
+        for line in commands:
+            command, *arguments = json.loads(line)
+            try:
+                answer = getattr(peer, command)(*arguments)
+            except Exception:  # whatever it is, tandem's side reports it
+                answer = {"error": traceback.format_exc().strip().splitlines()[-1]}
+            print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
