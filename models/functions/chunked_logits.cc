@@ -43,8 +43,8 @@ void Visit(const at::Tensor& x, const at::Tensor& factor, int64_t chunk,
 
 }  // namespace
 
-void ForEachLogits(const at::Tensor& x, const at::Tensor& weight,
-                   int64_t chunk, Visitor visit) {
+void ForEachLogits(const at::Tensor& x, const at::Tensor& weight, int64_t chunk,
+                   Visitor visit) {
   const at::NoGradGuard no_grad;  // MatrixProduct asks
   Visit(x, LowPrecisionCopy(weight, x.scalar_type()), chunk, visit);
 }
@@ -59,14 +59,13 @@ LinearGradients GradientsOfLogits(
   if (wants_x) gradients.x = at::empty_like(x);
   if (wants_weight) gradients.weight = at::zeros_like(weight);
   const at::Tensor factor = LowPrecisionCopy(weight, x.scalar_type());
-  Visit(
-      x, factor, chunk, [&](const RowChunk& rows, const at::Tensor& logits) {
-        const at::Tensor dlogits = gradient(rows, logits).to(x.scalar_type());
-        if (wants_x) {
-          rows.Of(gradients.x).copy_(MatrixProduct(dlogits, factor));
-        }
-        if (wants_weight) AddProduct(dlogits, rows.Of(x), gradients.weight);
-      });
+  Visit(x, factor, chunk, [&](const RowChunk& rows, const at::Tensor& logits) {
+    const at::Tensor dlogits = gradient(rows, logits).to(x.scalar_type());
+    if (wants_x) {
+      rows.Of(gradients.x).copy_(MatrixProduct(dlogits, factor));
+    }
+    if (wants_weight) AddProduct(dlogits, rows.Of(x), gradients.weight);
+  });
   return gradients;
 }
 

@@ -132,13 +132,13 @@ Rows InChunks(const at::Tensor& x, const at::Tensor& weight,
               const at::Tensor& targets, std::optional<int64_t> ignored,
               int64_t chunk) {
   std::vector<at::Tensor> losses, log_sums, right;
-  ForEachLogits(
-      x, weight, chunk, [&](const RowChunk& rows, const at::Tensor& logits) {
-        const Rows part = RowsOf(logits, rows.Of(targets), ignored);
-        losses.push_back(part.losses);
-        log_sums.push_back(part.log_sums);
-        right.push_back(part.right);
-      });
+  ForEachLogits(x, weight, chunk,
+                [&](const RowChunk& rows, const at::Tensor& logits) {
+                  const Rows part = RowsOf(logits, rows.Of(targets), ignored);
+                  losses.push_back(part.losses);
+                  log_sums.push_back(part.log_sums);
+                  right.push_back(part.right);
+                });
   return {at::cat(losses), at::cat(log_sums), at::cat(right)};
 }
 
