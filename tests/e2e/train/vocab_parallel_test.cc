@@ -72,16 +72,6 @@ TEST(VocabParallelTest, ACheckpointKnowsTheWholeWeight) {
   }
 }
 
-// No device has the whole head's weight, a gradient of it, or its state.
-TEST(VocabParallelTest, ARehearsalSeesTheParts) {
-  const ProgramResult result = RunProgram(
-      kTrain,
-      Job({"--vocab_parallel=2", "--fake_weights", "--reproducible=false",
-           "--device=sim", "--devices_per_rank=2", "--strategy=pipeline",
-           "--microbatches=2"}));
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-}
-
 TEST(VocabParallelTest, WhatDoesNotFitIsRefused) {
   struct Refusal {
     Flags flags;
