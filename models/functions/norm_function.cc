@@ -27,34 +27,12 @@ OperatorGradients ToArray(Results results) {
           std::move(std::get<2>(results))};
 }
 
-// x in low precision, its weight not, and no kernel of ours. LibTorch's on the
-// CPU takes two dtypes in backward only where the weight's gradient is asked
-// for, too.
-bool IsMixed(const at::Tensor& x, const at::Tensor& weight) {
-  return !IsForFusedKernels(x) && x.scalar_type() != weight.scalar_type();
-}
-
-OperatorGradients NativeLayerNormBackward(
-    const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
-    const at::Tensor& mean, const at::Tensor& rstd, const at::Tensor& bias,
-    const WantedGradients& wanted) {
-  WantedGradients asked = wanted;
-  asked[1] = wanted[1] || IsMixed(x, weight);
-  OperatorGradients gradients = ToArray(at::native_layer_norm_backward(
-      dy, x, {x.size(-1)}, mean, rstd, weight, bias, asked));
-  if (!wanted[1]) gradients[1].reset();
-  return gradients;
-}
-
 // The gradients of weight and bias come from a pass of their own over dy and x,
-// so that nothing is computed twice in two parts, unless they come with that of
-// x anyway.
-SplitOperator LayerNormOperator(const at::Tensor& x, const at::Tensor& weight,
-                                const at::Tensor& mean, const at::Tensor& rstd,
+// so that nothing is computed twice in two parts.
+SplitOperator LayerNormOperator(const at::Tensor& mean, const at::Tensor& rstd,
                                 const at::Tensor& bias) {
   SplitOperator operation;
   operation.name = "SplitLayerNormBackward";
-  operation.weights_come_with_input = IsMixed(x, weight);
   operation.backward = [mean, rstd, bias](const at::Tensor& dy,
                                           const at::Tensor& x,
                                           const at::Tensor& weight,
@@ -65,7 +43,10 @@ SplitOperator LayerNormOperator(const at::Tensor& x, const at::Tensor& weight,
       return OperatorGradients{dx, wanted[1] ? dweight : at::Tensor(),
                                wanted[2] ? dbias : at::Tensor()};
     }
-    return NativeLayerNormBackward(dy, x, weight, mean, rstd, bias, wanted);
+    // Autocast may have normalized x in another dtype than its own.
+    return ToArray(at::native_layer_norm_backward(dy, x.to(dy.scalar_type()),
+                                                  {x.size(-1)}, mean, rstd,
+                                                  weight, bias, wanted));
   };
   return operation;
 }
@@ -115,7 +96,7 @@ at::Tensor LayerNormFunction(const at::Tensor& x, const at::Tensor& weight,
   auto& [y, mean, rstd] = results;
   if (!RecordsGradients(x, weight, bias)) return y;
   return WithSplitBackward(y, x, weight, bias,
-                           LayerNormOperator(x, weight, mean, rstd, bias));
+                           LayerNormOperator(mean, rstd, bias));
 }
 
 at::Tensor BatchNormFunction(const at::Tensor& x,

@@ -253,7 +253,6 @@ TEST(SplitBackward, AFrozenWeightGetsNothing) {
   }
 }
 
-// LibTorch's kernel takes the two only where all gradients are asked for.
 TEST(SplitBackward, OfFp16ANormsWeightMayBeInFp32) {
   const Case norm = {"",
                      [](const auto& x, const auto& w, const auto& b) {

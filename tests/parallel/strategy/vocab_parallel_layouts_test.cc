@@ -119,7 +119,7 @@ std::vector<LabLayout> Layouts() {
       Layout("devices of a rank", "gpipe", 1, 1, 3),
       Layout("ranks", "1f1b", 1, 3),
       Layout("backward in two parts", "zb_h1", 1, 2),
-      Layout("interleaved", "interleaved", 1, 2, 1, 2),
+      Layout("interleaved", "interleaved_1f1b", 1, 2, 1, 2),
       Layout("hybrid", "1f1b", 2, 2),
       Layout("with checkpointing", "1f1b", 1, 2)};
   layouts.back().checkpointing = ActivationCheckpointing::kAlways;

@@ -4,6 +4,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 
 #include "core/checkpoint/checkpoint.h"
@@ -49,20 +50,19 @@ TEST(JoinedRowsTest, ACheckpointHasWholeWeights) {
   ASSERT_TRUE(stored.ok()) << stored.status();
   ASSERT_EQ(stored->model.size(), 2u);
   ASSERT_EQ(stored->optimizer.size(), 2u);
+  std::map<std::string, at::Tensor> found;
   for (const StoredTensors* kind : {&stored->model, &stored->optimizer}) {
     for (const StoredTensor& each : *kind) {
       EXPECT_TRUE(Verify(each).ok());
       const auto values = each.read();
       ASSERT_TRUE(values.ok()) << values.status();
-      if (each.info.name == "head.weight") EXPECT_TRUE(values->equal(Whole(0)));
-      if (each.info.name == "body.weight")
-        EXPECT_TRUE(values->equal(Whole(50)));
-      if (each.info.name == "head.weight.exp_avg") {
-        EXPECT_TRUE(values->equal(Whole(20)));
-      }
-      if (each.info.name == "head.weight.step") EXPECT_EQ(values->dim(), 0);
+      found[each.info.name] = *values;
     }
   }
+  EXPECT_TRUE(found["head.weight"].equal(Whole(0)));
+  EXPECT_TRUE(found["body.weight"].equal(Whole(50)));
+  EXPECT_TRUE(found["head.weight.exp_avg"].equal(Whole(20)));
+  EXPECT_EQ(found["head.weight.step"].dim(), 0);
 }
 
 TEST(JoinedRowsTest, ASliceOfAPartIsOneOfTheWeight) {
