@@ -81,6 +81,8 @@ absl::Status SetUp(Job& job) {
   TANDEM_ASSIGN_OR_RETURN(job.transformer, TransformerOf(settings));
   TANDEM_ASSIGN_OR_RETURN(LayerSpecs layers,
                           LayersOf(settings, job.transformer, *job.data.train));
+  TANDEM_ASSIGN_OR_RETURN(
+      job.row_parts, RowPartsOf(settings, job.transformer, *job.data.train));
   if (settings.check_finite) {
     // Where the loss is scaled, gradients overflow now and then.
     const bool scaled = PrecisionOf(settings).param_dtype == c10::kHalf;

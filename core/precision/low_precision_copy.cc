@@ -5,6 +5,8 @@
 #include <ATen/ops/empty_like.h>
 #include <c10/core/UndefinedTensorImpl.h>
 #include <c10/util/intrusive_ptr.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +36,16 @@ struct Copy {
 bool IsKept(const at::Tensor& parameter) {
   return parameter.is_leaf() && parameter.requires_grad() &&
          !parameter.is_inference() && parameter.layout() == at::kStrided;
+}
+
+// Whose accumulator it has: what a node of a checkpointed function unpacks is
+// another tensor each time, of the same values.
+at::Tensor ParameterOf(const at::Tensor& tensor) {
+  const auto accumulator =
+      torch::autograd::impl::try_get_grad_accumulator(tensor);
+  const auto* const its =
+      dynamic_cast<const torch::autograd::AccumulateGrad*>(accumulator.get());
+  return its == nullptr ? tensor : its->variable;
 }
 
 // Copies of one process's parameters.
@@ -99,7 +111,7 @@ at::Tensor LowPrecisionCopy(const at::Tensor& parameter, at::ScalarType dtype) {
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   static auto* const copies = new Copies;
-  return copies->Of(parameter, dtype);
+  return copies->Of(ParameterOf(parameter), dtype);
 }
 
 }  // namespace tandem

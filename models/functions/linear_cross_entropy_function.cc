@@ -4,7 +4,6 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
@@ -14,31 +13,21 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/fused/cross_entropy.h"
-#include "core/precision/low_precision_copy.h"
+#include "models/functions/chunked_logits.h"
 #include "models/functions/fused_operands.h"
 #include "models/functions/linear_function.h"
-#include "models/functions/matrix_product.h"
 
 namespace tandem {
 namespace {
 
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
-
-// Float or wider, unless the fused kernels take them as they are.
-at::Tensor LogitsOf(const at::Tensor& x, const at::Tensor& weight) {
-  const at::Tensor logits = MatrixProduct(x, weight.t());
-  const bool stays =
-      IsForFusedKernels(logits) || logits.scalar_type() == at::kDouble;
-  return stays ? logits : logits.to(at::kFloat);
-}
 
 struct Rows {
   at::Tensor losses, log_sums, right;
@@ -76,15 +65,6 @@ at::Tensor LogitsGradient(const at::Tensor& dlosses, const at::Tensor& logits,
   return gradient.sub_(hits).mul_(d.unsqueeze(1));
 }
 
-// Adds a^T b.
-void AddProduct(const at::Tensor& a, const at::Tensor& b, at::Tensor& sum) {
-  if (a.scalar_type() == sum.scalar_type()) {
-    sum.addmm_(a.t(), b);
-  } else {
-    sum.add_(MatrixProductIn(sum.scalar_type(), a.t(), b));
-  }
-}
-
 class LinearCrossEntropyBackward : public torch::autograd::Node {
  public:
   LinearCrossEntropyBackward(const at::Tensor& x, const at::Tensor& weight,
@@ -120,25 +100,14 @@ class LinearCrossEntropyBackward : public torch::autograd::Node {
  private:
   variable_list InChunks(const at::Tensor& dlosses, const at::Tensor& x,
                          const at::Tensor& weight) const {
-    const at::Tensor factor = LowPrecisionCopy(weight, x.scalar_type());
-    at::Tensor dx;
-    at::Tensor dweight;
-    if (task_should_compute_output(0)) dx = at::empty_like(x);
-    if (task_should_compute_output(1)) dweight = at::zeros_like(weight);
-    for (int64_t first = 0; first < x.size(0); first += chunk_) {
-      const int64_t rows = std::min(chunk_, x.size(0) - first);
-      const at::Tensor part = x.narrow(0, first, rows);
-      const at::Tensor dlogits =
-          LogitsGradient(dlosses.narrow(0, first, rows), LogitsOf(part, factor),
-                         targets_.narrow(0, first, rows),
-                         log_sums_.narrow(0, first, rows), ignored_)
-              .to(x.scalar_type());
-      if (dx.defined()) {
-        dx.narrow(0, first, rows).copy_(MatrixProduct(dlogits, factor));
-      }
-      if (dweight.defined()) AddProduct(dlogits, part, dweight);
-    }
-    return {dx, dweight};
+    const LinearGradients gradients = GradientsOfLogits(
+        x, weight, chunk_, task_should_compute_output(0),
+        task_should_compute_output(1),
+        [&](const RowChunk& chunk, const at::Tensor& logits) {
+          return LogitsGradient(chunk.Of(dlosses), logits, chunk.Of(targets_),
+                                chunk.Of(log_sums_), ignored_);
+        });
+    return {gradients.x, gradients.weight};
   }
 
   variable_list Differentiable(const at::Tensor& dlosses, const at::Tensor& x,
@@ -162,18 +131,14 @@ class LinearCrossEntropyBackward : public torch::autograd::Node {
 Rows InChunks(const at::Tensor& x, const at::Tensor& weight,
               const at::Tensor& targets, std::optional<int64_t> ignored,
               int64_t chunk) {
-  const at::NoGradGuard no_grad;  // MatrixProduct asks
-  const at::Tensor factor = LowPrecisionCopy(weight, x.scalar_type());
   std::vector<at::Tensor> losses, log_sums, right;
-  // A batch without rows has a chunk without rows.
-  for (int64_t first = 0; first == 0 || first < x.size(0); first += chunk) {
-    const int64_t rows = std::min(chunk, x.size(0) - first);
-    const Rows part = RowsOf(LogitsOf(x.narrow(0, first, rows), factor),
-                             targets.narrow(0, first, rows), ignored);
-    losses.push_back(part.losses);
-    log_sums.push_back(part.log_sums);
-    right.push_back(part.right);
-  }
+  ForEachLogits(x, weight, chunk,
+                [&](const RowChunk& rows, const at::Tensor& logits) {
+                  const Rows part = RowsOf(logits, rows.Of(targets), ignored);
+                  losses.push_back(part.losses);
+                  log_sums.push_back(part.log_sums);
+                  right.push_back(part.right);
+                });
   return {at::cat(losses), at::cat(log_sums), at::cat(right)};
 }
 

@@ -43,8 +43,10 @@ SplitOperator LayerNormOperator(const at::Tensor& mean, const at::Tensor& rstd,
       return OperatorGradients{dx, wanted[1] ? dweight : at::Tensor(),
                                wanted[2] ? dbias : at::Tensor()};
     }
-    return ToArray(at::native_layer_norm_backward(dy, x, {x.size(-1)}, mean,
-                                                  rstd, weight, bias, wanted));
+    // Autocast may have normalized x in another dtype than its own.
+    return ToArray(at::native_layer_norm_backward(dy, x.to(dy.scalar_type()),
+                                                  {x.size(-1)}, mean, rstd,
+                                                  weight, bias, wanted));
   };
   return operation;
 }

@@ -18,6 +18,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/folder/step_folders.h"
 #include "core/checkpoint/folder/stored_folder.h"
+#include "core/checkpoint/row_parts.h"
 #include "core/weights/load_plan.h"
 #include "core/weights/stored_weights.h"
 #include "models/hugging_face/state_names.h"
@@ -53,6 +54,7 @@ absl::StatusOr<TensorInfo> ParseShape(absl::string_view line) {
 
 // The whole model's tensors, whoever has them. Collective.
 absl::StatusOr<std::vector<TensorInfo>> WholeModel(const NamedTensors& own,
+                                                   const RowParts& parts,
                                                    Communicator& world) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
                           world.AllGatherString(ShapesOf(own), [] {
@@ -68,7 +70,7 @@ absl::StatusOr<std::vector<TensorInfo>> WholeModel(const NamedTensors& own,
   }
   std::vector<TensorInfo> infos;
   for (auto& each : model) infos.push_back(std::move(each.second));
-  return infos;
+  return WithoutParts(infos, parts);
 }
 
 // Weights, and from how many files they come, for a person.
@@ -100,11 +102,13 @@ absl::StatusOr<Source> OpenSource(const std::string& path) {
 }
 
 // What may be missing is its own replacement.
-StoredTensors WithMissing(const LoadPlan& plan, const NamedTensors& own) {
-  StoredTensors whole = plan.tensors;
+StoredTensors WithMissing(const LoadPlan& plan, const NamedTensors& own,
+                          const RowParts& parts) {
+  StoredTensors whole = DivideRows(plan.tensors, parts);
   const std::set<std::string> missing(plan.missing.begin(), plan.missing.end());
   for (const auto& [name, tensor] : own) {
-    if (missing.count(name) == 0) continue;
+    const auto part = FindPart(name, parts);
+    if (missing.count(part ? part->whole : name) == 0) continue;
     const at::Tensor values = tensor.detach();
     whole.Add({InfoOf(name, values),
                [values] { return absl::StatusOr<at::Tensor>(values); },
@@ -118,7 +122,7 @@ absl::StatusOr<std::string> Load(Job& job) {
   TANDEM_ASSIGN_OR_RETURN(const Source source, OpenSource(options.init_from));
   const NamedTensors own = OwnModel(*job.strategy);
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorInfo> model,
-                          WholeModel(own, *job.world));
+                          WholeModel(own, job.row_parts, *job.world));
   const NameRules rules = job.transformer.has_value()
                               ? StateNamesOf(job.transformer->model)
                               : NameRules();
@@ -126,7 +130,8 @@ absl::StatusOr<std::string> Load(Job& job) {
       const LoadPlan plan,
       PlanLoading(source.tensors, model, rules,
                   {options.allow_missing, options.allow_unexpected}));
-  TANDEM_RETURN_IF_ERROR(job.strategy->LoadModelState(WithMissing(plan, own)));
+  TANDEM_RETURN_IF_ERROR(
+      job.strategy->LoadModelState(WithMissing(plan, own, job.row_parts)));
   std::string text = absl::StrCat("initial weights from ", options.init_from,
                                   " (", source.text, "): ", Describe(plan));
   if (job.transformer.has_value() && !job.transformer->note.empty()) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
+#include "core/checkpoint/row_parts.h"
 #include "core/device/host_memory.h"
 #include "core/precision/loss_scale.h"
 #include "core/precision/mixed_precision.h"
@@ -188,7 +189,8 @@ absl::Status RunReport::Summarise(const std::string& checkpoint,
     summary_.host_waits = host_waits_.waits();
   }
   WeightsHasher hasher;
-  TANDEM_RETURN_IF_ERROR(strategy.StreamState(StateParts(), hasher));
+  JoinedRows whole(job_->row_parts, hasher);
+  TANDEM_RETURN_IF_ERROR(strategy.StreamState(StateParts(), whole));
   if (job_->speaks()) summary_.weights_sha256 = hasher.HexDigest();
   TANDEM_ASSIGN_OR_RETURN(const std::string times, strategy.DescribeTimes());
   if (!times.empty()) report_->Say(times);

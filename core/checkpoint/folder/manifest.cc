@@ -103,6 +103,8 @@ absl::StatusOr<ManifestPiece> ParsePiece(const Json& json, size_t files) {
   TANDEM_ASSIGN_OR_RETURN(piece.begin, Number(json, "begin"));
   TANDEM_ASSIGN_OR_RETURN(piece.end, Number(json, "end"));
   TANDEM_ASSIGN_OR_RETURN(piece.crc32, Checksum(json));
+  if (!json.contains("name")) return piece;
+  TANDEM_ASSIGN_OR_RETURN(piece.name, Text(json, "name"));
   return piece;
 }
 
@@ -197,6 +199,7 @@ Json JsonOf(const ManifestTensor& tensor) {
                       {"begin", each.begin},
                       {"end", each.end},
                       {"crc32", Hex(each.crc32)}});
+    if (!each.name.empty()) pieces.back()["name"] = each.name;
   }
   return json;
 }

@@ -11,7 +11,10 @@
 //    "tensors": [{"name": "fc.weight", "dtype": "F32", "shape": [2, 3],
 //                 "strides": [3, 1],          row-major where it is left out
 //                 "pieces": [{"file": 0, "begin": 0, "end": 6,
-//                             "crc32": "..."}, ...]}, ...]}
+//                             "crc32": "...",
+//                             "name": "..."}, ...]},    the tensor's where it
+//                                                       is left out
+//               ...]}
 //
 // A piece is elements [begin, end) of the tensor in the order of its strides;
 // pieces follow each other and make up the tensor. Checksums are gzip's CRC-32:
@@ -46,6 +49,8 @@ struct ManifestPiece {
   int64_t begin = 0;
   int64_t end = 0;
   uint32_t crc32 = 0;
+  // What it is called in the file; empty: as the tensor.
+  std::string name = {};
 };
 
 struct ManifestTensor {

@@ -29,7 +29,7 @@ std::string ShardPath(const FolderSave& save, int rank) {
 
 absl::Status WriteOwn(const FolderSave& save, const StatePart& part) {
   if (part.tensors.empty()) return absl::OkStatus();
-  return WriteShard(ShardPath(save, save.rank), part);
+  return WriteShard(ShardPath(save, save.rank), part, save.tensor_of_slice);
 }
 
 absl::Status Finish(const FolderSave& save,

@@ -29,6 +29,9 @@ struct FolderSave {
   // What rank 0 writes into the manifest (core/checkpoint/folder/manifest.h).
   std::map<std::string, int64_t> mesh;
   SafetensorsMetadata metadata;
+  // Slices that are called otherwise than the tensor that they belong to, since
+  // a rank has several of it: by name, the tensor's (joined_rows.h).
+  std::map<std::string, std::string> tensor_of_slice = {};
 };
 
 // Rank 0 makes PATH.incomplete; each rank writes its shard there, synced, if it

@@ -20,12 +20,17 @@ namespace {
 
 constexpr char kSlicePrefix[] = "tandem.slice.";
 
-SafetensorsMetadata MetadataOf(const StatePart& part) {
+SafetensorsMetadata MetadataOf(
+    const StatePart& part,
+    const std::map<std::string, std::string>& tensor_of_slice) {
   SafetensorsMetadata metadata = {{"format", "pt"}};
   for (const auto& [name, slice] : part.slices) {
     metadata[kSlicePrefix + name] =
         absl::StrCat(slice.begin, ";", absl::StrJoin(slice.sizes, ","), ";",
                      absl::StrJoin(slice.strides, ","));
+    const auto tensor = tensor_of_slice.find(name);
+    if (tensor == tensor_of_slice.end()) continue;
+    absl::StrAppend(&metadata[kSlicePrefix + name], ";", tensor->second);
   }
   return metadata;
 }
@@ -37,9 +42,13 @@ bool ParseNumbers(absl::string_view text, std::vector<int64_t>* numbers) {
   return true;
 }
 
-bool ParseSlice(const std::string& text, TensorSlice* slice) {
-  const std::vector<std::string> parts = absl::StrSplit(text, ';');
-  return parts.size() == 3 && absl::SimpleAtoi(parts[0], &slice->begin) &&
+// `tensor`: as it is where the slice is called as its tensor is.
+bool ParseSlice(const std::string& text, TensorSlice* slice,
+                std::string* tensor) {
+  const std::vector<std::string> parts =
+      absl::StrSplit(text, absl::MaxSplits(';', 3));
+  if (parts.size() == 4) *tensor = parts[3];
+  return parts.size() >= 3 && absl::SimpleAtoi(parts[0], &slice->begin) &&
          ParseNumbers(parts[1], &slice->sizes) &&
          ParseNumbers(parts[2], &slice->strides);
 }
@@ -67,22 +76,23 @@ absl::StatusOr<ManifestTensor> TensorOf(const SafetensorsReader& reader,
   const auto text = reader.metadata().find(kSlicePrefix + entry.name);
   if (text != reader.metadata().end()) {
     TensorSlice slice;
-    if (!ParseSlice(text->second, &slice)) {
+    if (!ParseSlice(text->second, &slice, &tensor.info.name)) {
       return Bad(path, entry, absl::StrCat("is no slice: ", text->second));
     }
     tensor.info.sizes = slice.sizes;
     tensor.strides = slice.strides;
     begin = slice.begin;
   }
-  tensor.pieces = {
-      {0, begin, begin + ElementsOf(entry), *reader.StatedChecksum(entry)}};
+  tensor.pieces = {{0, begin, begin + ElementsOf(entry),
+                    *reader.StatedChecksum(entry),
+                    tensor.info.name == entry.name ? "" : entry.name}};
   return tensor;
 }
 
 absl::Status AddPiece(const std::string& path, const SafetensorsEntry& entry,
                       ManifestTensor tensor, size_t file, Tensors* tensors) {
   tensor.pieces[0].file = file;
-  const auto [at, is_new] = tensors->emplace(entry.name, tensor);
+  const auto [at, is_new] = tensors->emplace(tensor.info.name, tensor);
   if (is_new) return absl::OkStatus();
   ManifestTensor& known = at->second;
   if (known.info.dtype != tensor.info.dtype ||
@@ -120,8 +130,10 @@ std::string ShardName(int rank) {
   return absl::StrFormat("rank-%05d.safetensors", rank);
 }
 
-absl::Status WriteShard(const std::string& path, const StatePart& part) {
-  SafetensorsWriter writer(path, MetadataOf(part));
+absl::Status WriteShard(
+    const std::string& path, const StatePart& part,
+    const std::map<std::string, std::string>& tensor_of_slice) {
+  SafetensorsWriter writer(path, MetadataOf(part, tensor_of_slice));
   TANDEM_RETURN_IF_ERROR(StreamTensors(part.tensors, writer));
   return writer.Commit();
 }

@@ -3,11 +3,13 @@
 // What the rank has whole stands there as in any file of weights; a slice of a
 // tensor that ranks share is [length], and the file's metadata says for it,
 // under "tandem.slice.NAME", "BEGIN;SIZES;STRIDES" (core/checkpoint/folder/
-// state_part.h), as in "6;2,3;3,1".
+// state_part.h), as in "6;2,3;3,1", and behind it ";TENSOR" where the slice is
+// not called as the tensor that it belongs to.
 
 #ifndef TANDEM_CORE_CHECKPOINT_FOLDER_SHARD_H_
 #define TANDEM_CORE_CHECKPOINT_FOLDER_SHARD_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,8 +24,11 @@ namespace tandem {
 std::string ShardName(int rank);
 
 // Writes `part` to the file at `path`, synced; no second copy of it is held.
+// `tensor_of_slice`: FolderSave's.
 // Errors and fault points are SafetensorsWriter's.
-absl::Status WriteShard(const std::string& path, const StatePart& part);
+absl::Status WriteShard(
+    const std::string& path, const StatePart& part,
+    const std::map<std::string, std::string>& tensor_of_slice = {});
 
 // Puts together what shards of `folder` hold, by their headers alone: the files
 // and tensors of a manifest, tensors in the order of their names. NotFound for

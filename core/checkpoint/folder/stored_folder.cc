@@ -95,7 +95,8 @@ absl::StatusOr<OpenFolder::Found> OpenFolder::Find(const ManifestTensor& tensor,
                                                    const ManifestPiece& piece) {
   TANDEM_ASSIGN_OR_RETURN(SafetensorsReader* const reader,
                           Open(piece.file, tensor));
-  const SafetensorsEntry* const entry = reader->Find(tensor.info.name);
+  const SafetensorsEntry* const entry =
+      reader->Find(piece.name.empty() ? tensor.info.name : piece.name);
   const uint64_t bytes = static_cast<uint64_t>(piece.end - piece.begin) *
                          c10::elementSize(tensor.info.dtype);
   if (entry == nullptr || entry->dtype != tensor.info.dtype ||

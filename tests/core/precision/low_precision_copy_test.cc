@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <thread>
 #include <vector>
@@ -44,6 +45,20 @@ TEST(LowPrecisionCopyTest, FollowsAParameterToOtherMemory) {
                   .equal(parameter.to(at::kBFloat16)));
   parameter.set_data(at::randn({2, 3}));
   EXPECT_TRUE(LowPrecisionCopy(parameter, at::kBFloat16)
+                  .equal(parameter.to(at::kBFloat16)));
+}
+
+// As hooks on saved tensors give it back: activation checkpointing's.
+TEST(LowPrecisionCopyTest, IsOneForAllTensorsOfAnAccumulator) {
+  const at::Tensor parameter = Parameter({4});
+  const auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
+  at::Tensor unpacked = parameter.detach().requires_grad_();
+  torch::autograd::impl::set_grad_accumulator(unpacked, accumulator);
+  const at::NoGradGuard no_grad;
+  const at::Tensor first = LowPrecisionCopy(parameter, at::kBFloat16);
+  EXPECT_TRUE(LowPrecisionCopy(unpacked, at::kBFloat16).is_same(first));
+  parameter.add_(1);
+  EXPECT_TRUE(LowPrecisionCopy(unpacked, at::kBFloat16)
                   .equal(parameter.to(at::kBFloat16)));
 }
 

@@ -253,6 +253,38 @@ TEST(SplitBackward, AFrozenWeightGetsNothing) {
   }
 }
 
+TEST(SplitBackward, OfFp16ANormsWeightMayBeInFp32) {
+  const Case norm = {"",
+                     [](const auto& x, const auto& w, const auto& b) {
+                       return at::layer_norm(x, {11}, w, b, 1e-5);
+                     },
+                     [](const auto& x, const auto& w, const auto& b) {
+                       return LayerNormFunction(x, w, b, 1e-5);
+                     },
+                     at::randn({2, 3, 11}).to(at::kHalf),
+                     at::randn({11}),
+                     at::randn({11})};
+  const Leaves expected(norm);
+  Backward(norm.expected(expected.x, expected.weight, expected.bias));
+  for (const bool is_frozen : {false, true}) {
+    const Leaves actual(norm);
+    if (is_frozen) actual.weight.set_requires_grad(false);
+    const auto sink = std::make_shared<WeightGradientSink>();
+    {
+      const WeightGradientSink::Scope scope(sink);
+      Backward(norm.actual(actual.x, actual.weight, actual.bias));
+    }
+    ExpectSame(actual.x.grad(), expected.x.grad(), 0);
+    EXPECT_FALSE(actual.bias.grad().defined());
+    ASSERT_TRUE(sink->Flush().ok());
+    ExpectSame(actual.bias.grad(), expected.bias.grad(), 0);
+    EXPECT_EQ(actual.weight.grad().defined(), !is_frozen);
+    if (!is_frozen) {
+      ExpectSame(actual.weight.grad(), expected.weight.grad(), 0);
+    }
+  }
+}
+
 // Operands concatenated along the samples; each case cut in 1 and the rest.
 TEST(SplitBackward, OfSeveralMicrobatchesAtOnceIsTheirSum) {
   for (const Case& each : Cases()) {

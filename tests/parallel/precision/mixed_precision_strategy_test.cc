@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/loss/loss.h"
 #include "core/model/layer_list.h"
 #include "models/classification_loss.h"
@@ -100,6 +101,23 @@ INSTANTIATE_TEST_SUITE_P(Models, ModelsInMixedPrecisionTest,
                          testing::Values("mlp_small", "mlp_dropout",
                                          "gpt_tiny"),
                          [](const auto& info) { return info.param; });
+
+// Which layers leave their weights' gradients for later, in either dtype.
+TEST(MixedPrecisionStrategyTest, BackwardInTwoPartsIsThatInOne) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    for (const int ranks : {1, 2}) {
+      SCOPED_TRACE(absl::StrCat(at::toString(dtype), ", ranks: ", ranks));
+      const LabJob job = ModelJob("gpt_tiny", 24, 2, [=](auto& options) {
+        options.ddp.mixed_precision.param_dtype = dtype;
+        options.reproducible = true;
+      });
+      LabLayout split = LabPipeline(2, ranks);
+      split.schedule = "zb_h1";
+      ExpectSameBits(TrainInLab(split, job),
+                     TrainInLab(LabPipeline(2, ranks), job));
+    }
+  }
+}
 
 // A layer of LibTorch's own operators.
 struct Plain : torch::nn::Module {

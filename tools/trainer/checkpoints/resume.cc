@@ -11,6 +11,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/folder/step_folders.h"
 #include "core/checkpoint/folder/stored_folder.h"
+#include "core/checkpoint/row_parts.h"
 #include "core/comm/group_agreement.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/checkpoints/job_progress.h"
@@ -57,6 +58,8 @@ absl::StatusOr<StoredCheckpoint> OpenFor(const Job& job,
                                          const std::string& path) {
   TANDEM_ASSIGN_OR_RETURN(StoredCheckpoint checkpoint, OpenCheckpointAt(path));
   TANDEM_RETURN_IF_ERROR(CheckFits(path, checkpoint.progress, job));
+  checkpoint.model = DivideRows(checkpoint.model, job.row_parts);
+  checkpoint.optimizer = DivideRows(checkpoint.optimizer, job.row_parts);
   return checkpoint;
 }
 

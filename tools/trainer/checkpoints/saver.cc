@@ -11,6 +11,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/folder/joined_rows.h"
 #include "core/checkpoint/folder/step_folders.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/checkpoints/job_progress.h"
@@ -108,9 +109,11 @@ absl::StatusOr<std::vector<std::string>> Saver::Save(
   TANDEM_ASSIGN_OR_RETURN(const StatePart part, job_->strategy->PartToSave());
   saved_step_ = position.step;
   if (group_ == nullptr) return lines;
-  const FolderSave save = Describe(position, *group_);
-  TANDEM_RETURN_IF_ERROR(gather_.has_value() ? WriteBehind(save, part)
-                                             : WriteNow(save, part));
+  const JoinedState whole = JoinRows(part, job_->row_parts);
+  FolderSave save = Describe(position, *group_);
+  save.tensor_of_slice = whole.tensor_of_slice;
+  TANDEM_RETURN_IF_ERROR(gather_.has_value() ? WriteBehind(save, whole.part)
+                                             : WriteNow(save, whole.part));
   const double stalled_ms = MillisecondsSince(start);
   ++times_.saves;
   times_.stalled_ms += stalled_ms;

@@ -6,6 +6,8 @@
 #include "core/base/torch_status.h"
 #include "core/comm/group_agreement.h"
 #include "datasets/registry.h"
+#include "datasets/targets_as_inputs.h"
+#include "models/vocab_parallel.h"
 
 namespace tandem {
 namespace {
@@ -29,7 +31,11 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSplit(
     data.context = options.synthetic_shape.front();
   }
   absl::StatusOr<std::shared_ptr<const Dataset>> dataset = MakeDataset(data);
-  if (dataset.ok()) return dataset;
+  if (dataset.ok()) {
+    return options.vocab_parallel == 1
+               ? dataset
+               : TargetsAsInputs(*std::move(dataset), kVocabTargets);
+  }
   return Annotate(
       dataset.status(),
       absl::StrCat(

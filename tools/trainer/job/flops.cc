@@ -22,6 +22,7 @@ absl::StatusOr<double> Forward(const TrainOptions& options,
   }
   TrainOptions plain = options;
   plain.loss_chunk = 0;  // the loss would have the last product
+  plain.vocab_parallel = 1;
   plain.devices.channels_last = false;
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs layers,
                           LayersOf(plain, transformer, data));

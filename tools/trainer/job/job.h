@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/autotune/job_kernels.h"
+#include "core/checkpoint/row_parts.h"
 #include "core/comm/communicator.h"
 #include "core/launch/launch.h"
 #include "core/launch/restart_count.h"
@@ -39,7 +40,8 @@ struct Job {
   std::unique_ptr<JobKernels> kernels;  // null: by a fixed rule
   JobData data;
   std::optional<Transformer> transformer;  // none: another kind of model
-  JobFlops flops;                          // where it speaks
+  RowParts row_parts;  // parameters that are rows of one weight
+  JobFlops flops;      // where it speaks
   std::unique_ptr<Strategy> strategy;
   std::string partition;  // where the model was cut, for a person
 

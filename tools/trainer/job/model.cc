@@ -11,12 +11,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
 #include "core/model/documents.h"
 #include "models/channels_last.h"
 #include "models/chunked_loss.h"
 #include "models/classification_loss.h"
 #include "models/hugging_face/model_config.h"
 #include "models/registry.h"
+#include "models/vocab_parallel.h"
 #include "models/z_loss.h"
 
 namespace tandem {
@@ -35,15 +37,32 @@ std::string FittingDataset(const ModelOptions& model) {
   return other.tokens ? "synthetic_tokens" : "fashion_mnist";
 }
 
-constexpr char kHeadWeight[] = "lm_head.weight";  // GPTs' and Llamas'
+constexpr char kHead[] = "lm_head";  // GPTs' and Llamas'
+
+absl::StatusOr<VocabParallelModel> InParts(const TrainOptions& options,
+                                           const LayerSpecs& specs) {
+  VocabParallelOptions division;
+  division.parts = options.vocab_parallel;
+  if (options.loss_chunk > 0) division.chunk = options.loss_chunk;
+  auto model = DivideVocabulary(specs, division);
+  if (model.ok()) return model;
+  return Annotate(model.status(),
+                  absl::StrCat("--vocab_parallel=", options.vocab_parallel));
+}
 
 absl::StatusOr<LayerSpecs> ForLoss(const TrainOptions& options,
                                    bool is_transformer, LayerSpecs specs) {
-  if (options.loss_chunk == 0) return specs;
-  if (is_transformer) return WithoutLogits(std::move(specs));
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--loss_chunk=", options.loss_chunk,
-      " is for GPTs and Llamas, but --model=", options.model, " was given"));
+  const bool in_parts = options.vocab_parallel > 1;
+  if (options.loss_chunk == 0 && !in_parts) return specs;
+  if (!is_transformer) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        in_parts ? absl::StrCat("--vocab_parallel=", options.vocab_parallel)
+                 : absl::StrCat("--loss_chunk=", options.loss_chunk),
+        " is for GPTs and Llamas, but --model=", options.model, " was given"));
+  }
+  if (!in_parts) return WithoutLogits(std::move(specs));
+  TANDEM_ASSIGN_OR_RETURN(VocabParallelModel model, InParts(options, specs));
+  return std::move(model.specs);
 }
 
 // With what config.json leaves to the job.
@@ -114,11 +133,28 @@ absl::StatusOr<LayerSpecs> LayersOf(
       absl::StrCat(specs.status().message(), ": try --dataset=", fitting));
 }
 
+absl::StatusOr<RowParts> RowPartsOf(
+    const TrainOptions& options, const std::optional<Transformer>& transformer,
+    const Dataset& data) {
+  if (options.vocab_parallel == 1) return RowParts();
+  TrainOptions plain = options;
+  plain.vocab_parallel = 1;
+  plain.loss_chunk = 0;
+  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs whole,
+                          LayersOf(plain, transformer, data));
+  TANDEM_ASSIGN_OR_RETURN(VocabParallelModel model, InParts(options, whole));
+  return std::move(model.parts);
+}
+
 LossFunction LossOf(const TrainOptions& options) {
   std::optional<int64_t> ignored;
   if (options.document_masks) ignored = kNoTarget;
+  if (options.vocab_parallel > 1) {
+    return VocabParallelCrossEntropy(kHead, options.vocab_parallel, ignored);
+  }
   if (options.loss_chunk > 0) {
-    return ChunkedCrossEntropy(kHeadWeight, options.loss_chunk, ignored);
+    return ChunkedCrossEntropy(absl::StrCat(kHead, ".weight"),
+                               options.loss_chunk, ignored);
   }
   const LossFunction plain = ignored
                                  ? CrossEntropyIgnoring(*ignored)

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
+#include "core/checkpoint/row_parts.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "datasets/dataset.h"
@@ -18,6 +19,11 @@ namespace tandem {
 // take them. `transformer`: that of the job, which counts where a folder says
 // what it is; else --model does.
 absl::StatusOr<LayerSpecs> LayersOf(
+    const TrainOptions& options, const std::optional<Transformer>& transformer,
+    const Dataset& data);
+
+// Which parameters of those layers are rows of one weight (--vocab_parallel).
+absl::StatusOr<RowParts> RowPartsOf(
     const TrainOptions& options, const std::optional<Transformer>& transformer,
     const Dataset& data);
 

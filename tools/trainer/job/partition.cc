@@ -67,10 +67,14 @@ absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
   profile.optimizer_states =
       StateNumbers(OptimizerOptionsOf(options, options.weight_decay));
   profile.further_inputs = sample.further_inputs;
-  profile.loss = [targets = sample.targets,
-                  &loss = task.loss](const at::Tensor& output) {
-    return loss(output, targets.to(output.device())).loss;
-  };
+  if (options.vocab_parallel > 1) {  // layers compute all of it
+    profile.loss_takes = task.loss.names().outputs;
+  } else {
+    profile.loss = [targets = sample.targets,
+                    &loss = task.loss](const at::Tensor& output) {
+      return loss(output, targets.to(output.device())).loss;
+    };
+  }
   const AutocastGuard precision(device.type(),
                                 PrecisionOf(options).param_dtype);
   return ProfileLayers(MakeLayers(task.specs, options.seed), sample.inputs,

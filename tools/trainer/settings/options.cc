@@ -91,6 +91,21 @@ absl::Status CheckLossChunk(const TrainOptions& options) {
       "a device"));
 }
 
+absl::Status CheckVocabParallel(const TrainOptions& options) {
+  if (options.vocab_parallel == 1) return absl::OkStatus();
+  std::string why;
+  if (options.z_loss > 0) {
+    why = " computes no logits of the whole vocabulary for --z_loss to look at";
+  } else if (options.strategy == "data_parallel") {
+    why = " needs a pipeline, or one device, not --strategy=data_parallel";
+  } else if (ServersOf(options) > 0) {
+    why = " is for replicas that have no servers, but --servers was given";
+  }
+  if (why.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--vocab_parallel=", options.vocab_parallel, why, ": leave one out"));
+}
+
 absl::Status CheckCheckpointing(const TrainOptions& options) {
   const SelectiveCheckpointing selective = SelectiveOf(options);
   const absl::Status groups = CheckpointedGroups({}, selective).status();
@@ -174,6 +189,7 @@ absl::Status Validate(const TrainOptions& options) {
       CheckReplicas(options, options.strategy == "pipeline" ? 1 : 2));
   TANDEM_RETURN_IF_ERROR(CheckOptimizer(options));
   TANDEM_RETURN_IF_ERROR(CheckLossChunk(options));
+  TANDEM_RETURN_IF_ERROR(CheckVocabParallel(options));
   TANDEM_RETURN_IF_ERROR(CheckCheckpointing(options));
   TANDEM_RETURN_IF_ERROR(CheckData(options));
   TANDEM_RETURN_IF_ERROR(CheckDocuments(options));

@@ -61,6 +61,8 @@ TEST(JobFlopsTest, HowItIsComputedDoesNotMatter) {
   const double whole = Of(options, *tokens).forward;
   options.loss_chunk = 8;
   EXPECT_EQ(Of(options, *tokens).forward, whole);
+  options.vocab_parallel = 3;
+  EXPECT_EQ(Of(options, *tokens).forward, whole);
   options.checkpoint_every = 2;
   EXPECT_EQ(Of(options, *tokens).forward, whole);
 }

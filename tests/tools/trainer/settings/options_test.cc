@@ -159,6 +159,13 @@ INSTANTIATE_TEST_SUITE_P(
                     o.strategy = "data_parallel";
                   },
                   "--strategy=data_parallel gathers samples"},
+        BadOption{[](TrainOptions& o) {
+                    o.vocab_parallel = 2;
+                    o.z_loss = 1;
+                  },
+                  "--vocab_parallel=2 computes no logits of the whole"},
+        BadOption{[](TrainOptions& o) { o.vocab_parallel = 0; },
+                  "--vocab_parallel"},
         BadOption{[](TrainOptions& o) { o.vocabulary = 9; },
                   "--vocabulary=9 is for --dataset=tokens"},
         BadOption{[](TrainOptions& o) { o.context = 9; },

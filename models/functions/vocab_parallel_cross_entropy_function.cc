@@ -1,0 +1,195 @@
+#include "models/functions/vocab_parallel_cross_entropy_function.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/logaddexp.h>
+#include <ATen/ops/logsumexp.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "models/functions/chunked_logits.h"
+#include "models/functions/linear_function.h"
+
+namespace tandem {
+namespace {
+
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+at::Tensor Wide(const at::Tensor& logits) {
+  return logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
+}
+
+// Where targets lie in a part of so many classes.
+struct Places {
+  Places(const at::Tensor& targets, int64_t first_class, int64_t classes)
+      : inside(targets.ge(first_class)
+                   .logical_and(targets.lt(first_class + classes))),
+        index(targets.sub(first_class)
+                  .masked_fill(inside.logical_not(), 0)
+                  .unsqueeze(1)) {}
+
+  at::Tensor inside;  // [n]
+  at::Tensor index;   // [n, 1], 0 of those that lie elsewhere
+};
+
+at::Tensor TargetLogits(const at::Tensor& logits, const Places& places) {
+  return logits.gather(1, places.index)
+      .squeeze(1)
+      .masked_fill(places.inside.logical_not(), 0);
+}
+
+at::Tensor NumbersOf(const at::Tensor& logits, const at::Tensor& targets,
+                     int64_t first_class) {
+  const Places places(targets, first_class, logits.size(1));
+  const auto [greatest, arg] = logits.max(1);
+  const at::Tensor hits =
+      arg.eq(places.index.squeeze(1)).logical_and(places.inside);
+  return at::stack({at::logsumexp(logits, 1), TargetLogits(logits, places),
+                    greatest, hits.to(logits.scalar_type())},
+                   1);
+}
+
+class VocabPartBackward : public torch::autograd::Node {
+ public:
+  VocabPartBackward(const at::Tensor& x, const at::Tensor& weight,
+                    const at::Tensor& targets, const at::Tensor& log_sums,
+                    int64_t first_class, int64_t chunk)
+      : x_(x, /*is_output=*/false),
+        weight_(weight, /*is_output=*/false),
+        targets_(targets),
+        log_sums_(log_sums),
+        first_class_(first_class),
+        chunk_(chunk) {}
+
+  std::string name() const override { return "VocabPartBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const at::Tensor& dnumbers = gradients[0];
+    if (!dnumbers.defined()) return variable_list(2);
+    const at::Tensor x = x_.unpack(shared_from_this());
+    const at::Tensor weight = weight_.unpack(shared_from_this());
+    if (at::GradMode::is_enabled()) return Differentiable(dnumbers, x, weight);
+    const LinearGradients found = GradientsOfLogits(
+        x, weight, chunk_, task_should_compute_output(0),
+        task_should_compute_output(1),
+        [&](const RowChunk& chunk, const at::Tensor& logits) {
+          return LogitsGradient(chunk.Of(dnumbers), Wide(logits),
+                                chunk.Of(targets_), chunk.Of(log_sums_));
+        });
+    return {found.x, found.weight};
+  }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    x_.reset_data();
+    weight_.reset_data();
+    log_sums_.reset();
+  }
+
+ private:
+  at::Tensor LogitsGradient(const at::Tensor& dnumbers,
+                            const at::Tensor& logits, const at::Tensor& targets,
+                            const at::Tensor& log_sums) const {
+    const Places places(targets, first_class_, logits.size(1));
+    const at::Tensor of_targets =
+        dnumbers.select(1, 1).masked_fill(places.inside.logical_not(), 0);
+    return logits.sub(log_sums.unsqueeze(1))
+        .exp_()
+        .mul_(dnumbers.select(1, 0).unsqueeze(1))
+        .scatter_add_(1, places.index, of_targets.unsqueeze(1));
+  }
+
+  variable_list Differentiable(const at::Tensor& dnumbers, const at::Tensor& x,
+                               const at::Tensor& weight) const {
+    const at::Tensor logits =
+        Wide(LinearFunction(x, weight, /*bias=*/{}, WeightLayout::kOutIn));
+    const Places places(targets_, first_class_, logits.size(1));
+    return torch::autograd::grad(
+        {at::logsumexp(logits, 1), TargetLogits(logits, places)}, {x, weight},
+        {dnumbers.select(1, 0), dnumbers.select(1, 1)}, /*retain_graph=*/true,
+        /*create_graph=*/true, /*allow_unused=*/true);
+  }
+
+  SavedVariable x_;
+  SavedVariable weight_;
+  at::Tensor targets_;
+  at::Tensor log_sums_;
+  const int64_t first_class_;
+  const int64_t chunk_;
+};
+
+}  // namespace
+
+at::Tensor VocabPartFunction(const at::Tensor& x, const at::Tensor& weight,
+                             const at::Tensor& targets, int64_t first_class,
+                             int64_t chunk) {
+  TORCH_CHECK(
+      x.dim() == 2 && weight.dim() == 2 && x.size(1) == weight.size(1) &&
+          weight.size(0) >= 1 && targets.dim() == 1 &&
+          targets.size(0) == x.size(0) && chunk >= 1,
+      "a part of the vocabulary: cross entropy of ", x.sizes(), " by a weight ",
+      weight.sizes(), " with targets ", targets.sizes(), " in chunks of ",
+      chunk, " rows: expected [n, width], [classes, width], [n] and 1 or more");
+  at::Tensor numbers;
+  {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    std::vector<at::Tensor> parts;
+    ForEachLogits(x, weight, chunk,
+                  [&](const RowChunk& rows, const at::Tensor& logits) {
+                    parts.push_back(
+                        NumbersOf(Wide(logits), rows.Of(targets), first_class));
+                  });
+    numbers = at::cat(parts);
+  }
+  if (torch::autograd::compute_requires_grad(x, weight)) {
+    std::shared_ptr<VocabPartBackward> node(
+        new VocabPartBackward(x, weight, targets, numbers.select(1, 0).clone(),
+                              first_class, chunk),
+        torch::autograd::deleteNode);
+    node->set_next_edges(torch::autograd::collect_next_edges(x, weight));
+    torch::autograd::set_history(numbers, node);
+  }
+  return numbers;
+}
+
+at::Tensor JoinVocabParts(const at::Tensor& before, const at::Tensor& part) {
+  at::Tensor greatest, hits;
+  {
+    const at::NoGradGuard no_grad;
+    const at::Tensor is_greater = part.select(1, 2).gt(before.select(1, 2));
+    greatest = at::where(is_greater, part.select(1, 2), before.select(1, 2));
+    hits = at::where(is_greater, part.select(1, 3), before.select(1, 3));
+  }
+  return at::stack({at::logaddexp(before.select(1, 0), part.select(1, 0)),
+                    before.select(1, 1) + part.select(1, 1), greatest, hits},
+                   1);
+}
+
+CrossEntropyResult CrossEntropyOfVocabParts(const at::Tensor& parts,
+                                            const at::Tensor& targets,
+                                            std::optional<int64_t> ignored) {
+  const at::Tensor losses = parts.select(1, 0) - parts.select(1, 1);
+  const at::Tensor right = parts.select(1, 3).detach().gt(0);
+  if (!ignored) return {losses, right};
+  const at::Tensor is_ignored = targets.eq(*ignored);
+  return {losses.masked_fill(is_ignored, 0),
+          right.logical_and(is_ignored.logical_not())};
+}
+
+}  // namespace tandem

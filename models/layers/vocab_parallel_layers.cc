@@ -1,0 +1,173 @@
+#include "models/layers/vocab_parallel_layers.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/where.h>
+#include <c10/util/Exception.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/precision/autocast.h"
+#include "models/functions/embedding_function.h"
+#include "models/functions/vocab_parallel_cross_entropy_function.h"
+
+namespace tandem {
+namespace {
+
+constexpr char kWeight[] = "weight";
+
+// Of a layer that has this parameter alone.
+at::Tensor WeightOf(const Layer& layer) {
+  TORCH_CHECK_VALUE(
+      layer.module != nullptr && layer.module->named_parameters().size() == 1 &&
+          layer.module->named_parameters().contains(kWeight),
+      "layer ", layer.name,
+      ": a vocabulary in parts divides a layer's weight, but this one has no "
+      "weight, or more than that, such as a bias");
+  return layer.module->named_parameters()[kWeight];
+}
+
+at::Tensor RowsOf(const at::Tensor& weight, const VocabRange& range) {
+  return weight.detach().narrow(0, range.first, range.rows).clone();
+}
+
+class DividedEmbedding : public torch::nn::Module {
+ public:
+  DividedEmbedding(const at::Tensor& weight, std::vector<VocabRange> ranges)
+      : ranges_(std::move(ranges)) {
+    for (size_t i = 0; i < ranges_.size(); ++i) {
+      weights_.push_back(register_parameter(VocabPartOfEmbedding(i),
+                                            RowsOf(weight, ranges_[i])));
+    }
+  }
+
+  // Every token is in one part, and looked up in each.
+  at::Tensor forward(const at::Tensor& tokens) const {
+    at::Tensor y;
+    for (size_t i = 0; i < ranges_.size(); ++i) {
+      const at::Tensor local = tokens - ranges_[i].first;
+      const at::Tensor found = EmbeddingFunction(Within(local, i), weights_[i]);
+      y = i == 0 ? found : at::where(local.ge(0).unsqueeze(-1), found, y);
+    }
+    return y;
+  }
+
+ private:
+  // Numbers of no token stay what they are, and are refused.
+  at::Tensor Within(const at::Tensor& local, size_t i) const {
+    const at::Tensor low = i == 0 ? local : local.clamp_min(0);
+    return i + 1 == ranges_.size() ? low : low.clamp_max(ranges_[i].rows - 1);
+  }
+
+  const std::vector<VocabRange> ranges_;
+  std::vector<at::Tensor> weights_;
+};
+
+class HeadPart : public torch::nn::Module {
+ public:
+  HeadPart(const at::Tensor& weight, VocabParallelHeadOptions options)
+      : options_(std::move(options)),
+        weight_(register_parameter(kWeight, weight)) {}
+
+  at::Tensor forward(const at::Tensor& x, Skips& skips) const {
+    const at::Tensor& targets = skips.at(options_.targets);
+    at::Tensor numbers = NumbersOf(x, targets.flatten());
+    if (!options_.before.empty()) {
+      const at::Tensor before = skips.at(options_.before);
+      numbers = JoinVocabParts(before.reshape(numbers.sizes()), numbers);
+    }
+    std::vector<int64_t> sizes = targets.sizes().vec();
+    sizes.push_back(kVocabPartNumbers);
+    skips[options_.after] = numbers.view(sizes);
+    return x.view_as(x);  // with a node in the graph
+  }
+
+ private:
+  at::Tensor NumbersOf(const at::Tensor& x, const at::Tensor& targets) const {
+    const at::Tensor rows = x.reshape({-1, x.size(-1)});
+    return VocabPartFunction(
+        rows.to(AutocastDtype(x.device().type(), x.scalar_type())), weight_,
+        targets, options_.range.first,
+        std::min(options_.chunk, rows.size(0) + 1));
+  }
+
+  const VocabParallelHeadOptions options_;
+  const at::Tensor weight_;
+};
+
+Layer HeadLayer(const at::Tensor& weight,
+                const VocabParallelHeadOptions& options) {
+  const auto module = std::make_shared<HeadPart>(weight, options);
+  Layer layer;
+  layer.name = options.name;
+  layer.module = module;
+  layer.forward_with_skips = [module](const at::Tensor& x, Skips& skips) {
+    return module->forward(x, skips);
+  };
+  return layer;
+}
+
+}  // namespace
+
+std::vector<VocabRange> VocabRanges(int64_t rows, int64_t parts) {
+  std::vector<VocabRange> ranges;
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t first =
+        ranges.empty() ? 0 : ranges.back().first + ranges.back().rows;
+    ranges.push_back({first, rows / parts + (i < rows % parts ? 1 : 0)});
+  }
+  return ranges;
+}
+
+std::string VocabPartOfEmbedding(size_t part) {
+  return absl::StrCat(kWeight, "_", part);
+}
+
+LayerSpec VocabParallelEmbedding(const LayerSpec& whole,
+                                 const std::vector<VocabRange>& ranges) {
+  LayerSpec spec = whole;
+  spec.make = [name = whole.name, make = whole.make, ranges](uint64_t seed) {
+    const auto module =
+        std::make_shared<DividedEmbedding>(WeightOf(make(seed)), ranges);
+    return Layer{name, module, [module](const at::Tensor& tokens) {
+                   return module->forward(tokens);
+                 }};
+  };
+  const auto traits = whole.traits.find(kWeight);
+  spec.traits.clear();
+  for (size_t i = 0; traits != whole.traits.end() && i < ranges.size(); ++i) {
+    spec.traits[VocabPartOfEmbedding(i)] = traits->second;
+  }
+  return spec;
+}
+
+LayerSpec VocabParallelHead(const LayerSpec& whole,
+                            const VocabParallelHeadOptions& options) {
+  LayerSpec spec;
+  spec.name = options.name;
+  spec.type = whole.type;
+  spec.traits = whole.traits;
+  spec.links.reads = {options.targets};
+  if (!options.before.empty()) spec.links.pop = {options.before};
+  spec.links.stash = {options.after};
+  if (options.tied_to.empty()) {
+    spec.make = [options, make = whole.make](uint64_t seed) {
+      return HeadLayer(RowsOf(WeightOf(make(seed)), options.range), options);
+    };
+    return spec;
+  }
+  spec.links.ties = {{kWeight, options.tied_to}};
+  spec.make_tied = [options, make = whole.make_tied](
+                       uint64_t seed, const NamedTensors& shared) {
+    return HeadLayer(shared.empty()
+                         ? RowsOf(WeightOf(make(seed, {})), options.range)
+                         : shared.front().second,
+                     options);
+  };
+  return spec;
+}
+
+}  // namespace tandem
