@@ -49,8 +49,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   tandem::InputFile(tandem::kManifestFile, manifest);
   tandem::InputFile(tandem::ShardName(0), parts[1]);
   tandem::ReadAll();
-  const auto collected = tandem::CollectShards(tandem::InputFolder(),
-                                               {tandem::ShardName(0)});
+  const auto collected =
+      tandem::CollectShards(tandem::InputFolder(), {tandem::ShardName(0)});
   if (collected.ok()) tandem::FormatManifest(*collected);
   return 0;
 }

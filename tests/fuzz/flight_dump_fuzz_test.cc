@@ -1,11 +1,10 @@
 // Flight dumps (core/flight/dump.h) of two ranks, what is found in them, and
 // their form for PyTorch (tools/hang_diagnosis).
 
-#include "core/flight/dump.h"
-
 #include <set>
 #include <utility>
 
+#include "core/flight/dump.h"
 #include "glog/logging.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tools/hang_diagnosis/diagnose.h"

@@ -1,7 +1,6 @@
 // vocab.json and merges.txt (datasets/tokenizers/gpt2_files.h), in this order.
 
 #include "datasets/tokenizers/gpt2_files.h"
-
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/tokenizer_check.h"
 

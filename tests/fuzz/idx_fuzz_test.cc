@@ -1,7 +1,6 @@
 // IDX files (datasets/idx.h), gzipped or not.
 
 #include "datasets/idx.h"
-
 #include "glog/logging.h"
 #include "tests/fuzz/fuzz_input.h"
 

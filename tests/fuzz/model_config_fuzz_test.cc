@@ -1,8 +1,7 @@
 // config.json (models/hugging_face/model_config.h).
 
-#include "models/hugging_face/model_config.h"
-
 #include "glog/logging.h"
+#include "models/hugging_face/model_config.h"
 #include "tests/fuzz/fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,13 +1,12 @@
 // What ranks write, as the launcher passes it on and tells of it
 // (core/launch/output_relay.h): any bytes, in pieces of any length.
 
-#include "core/launch/output_relay.h"
-
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "core/launch/output_relay.h"
 #include "glog/logging.h"
 #include "tests/fuzz/fuzz_input.h"
 

@@ -1,7 +1,6 @@
 // Safetensors files (core/checkpoint/safetensors.h): header and values.
 
 #include "core/checkpoint/safetensors.h"
-
 #include "glog/logging.h"
 #include "tests/fuzz/fuzz_input.h"
 
@@ -36,8 +35,8 @@ void ReadAll(const std::string& path, SafetensorsReader::Damage damage) {
 }  // namespace tandem
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string path = tandem::InputFile(
-      "input.safetensors", tandem::InputText(data, size));
+  const std::string path =
+      tandem::InputFile("input.safetensors", tandem::InputText(data, size));
   tandem::ReadAll(path, tandem::SafetensorsReader::Damage::kRefused);
   tandem::ReadAll(path, tandem::SafetensorsReader::Damage::kTold);
   return 0;

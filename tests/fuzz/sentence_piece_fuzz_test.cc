@@ -1,7 +1,6 @@
 // tokenizer.model (datasets/tokenizers/sentence_piece_tokenizer.h).
 
 #include "datasets/tokenizers/sentence_piece_tokenizer.h"
-
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/tokenizer_check.h"
 

@@ -1,10 +1,9 @@
 // Token files (datasets/tokens/token_file.h): tandem's, nanoGPT's, llm.c's.
 
-#include "datasets/tokens/token_file.h"
-
 #include <algorithm>
 #include <vector>
 
+#include "datasets/tokens/token_file.h"
 #include "glog/logging.h"
 #include "tests/fuzz/fuzz_input.h"
 

@@ -1,7 +1,6 @@
 // tokenizer.json (datasets/tokenizers/tokenizer_json.h).
 
 #include "datasets/tokenizers/tokenizer_json.h"
-
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/tokenizer_check.h"
 
