@@ -8,10 +8,12 @@ names that say what it is, and is not made by this.
 """
 
 import base64
+import glob
 import gzip
 import json
 import os
 import struct
+import zipfile
 import zlib
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
@@ -156,6 +158,19 @@ def make_flight_dumps():
           flight_dump(1, [action], trigger="gave up", reason="x"))
 
 
+def make_pytorch_files():
+    """Copies of what PyTorch wrote (tests/core/pytorch_file), and the pickles in them."""
+    tests = os.path.dirname(os.path.dirname(FOLDER))
+    for path in sorted(glob.glob(os.path.join(tests, "core", "pytorch_file", "data", "*.pt"))):
+        name = os.path.basename(path)
+        with open(path, "rb") as file:
+            write("pytorch_file", name, file.read())
+        if not zipfile.is_zipfile(path):
+            continue
+        with zipfile.ZipFile(path) as archive:
+            write("pickle", name[:-3], archive.read(name[:-3] + "/data.pkl"))
+
+
 def make_configs():
     write("model_config", "gpt2", json.dumps({
         "model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": 8, "vocab_size": 11,
@@ -193,5 +208,6 @@ if __name__ == "__main__":
     make_sentence_piece()
     make_folders()
     make_flight_dumps()
+    make_pytorch_files()
     make_configs()
     make_texts()

@@ -55,6 +55,25 @@ TEST(Inspection, SaysWhetherTheFileIsAsItWasWritten) {
             "none");
 }
 
+TEST(Inspection, AFileOfTorchSaveIsShownAsAnother) {
+  const auto inspection = Inspect("tests/core/pytorch_file/data/module.pt");
+  ASSERT_TRUE(inspection.ok()) << inspection.status();
+  const at::Tensor ones = at::ones({2});
+  const at::Tensor zeros = ones - ones;
+  EXPECT_EQ(inspection->weights_sha256,
+            WeightsSha256({{"weight", ones},
+                           {"bias", zeros},
+                           {"running_mean", zeros},
+                           {"running_var", ones},
+                           {"num_batches_tracked", at::arange(1).squeeze()}}));
+  EXPECT_EQ(inspection->checksums, "none");
+  EXPECT_FALSE(inspection->is_checkpoint);
+  EXPECT_EQ(inspection->tensors.front().name, "bias");
+  EXPECT_EQ(inspection->bytes, 40u);
+  const auto refused = Inspect("tests/core/pytorch_file/data/command.pt");
+  EXPECT_TRUE(absl::StrContains(refused.status().message(), "posix.system"));
+}
+
 TEST(Inspection, FingerprintIsThatOfParametersAndBuffersOnly) {
   const std::string expected = SaveExample();
   const auto inspection = Inspect(Path("example"));
