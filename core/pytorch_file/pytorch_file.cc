@@ -60,6 +60,7 @@ class Archive {
     if (record == nullptr) {
       return Bad(absl::StrCat("it has no ", name, ": torch.save writes one"));
     }
+    TANDEM_RETURN_IF_ERROR(CheckStored(name, *record));
     if (record->size > most) {
       return Bad(absl::StrCat(name, " has ", record->size, " bytes, at most ",
                               most, " are read"));
@@ -73,6 +74,9 @@ class Archive {
   absl::Status CheckStorage(const PickledTensor& tensor) const {
     const uint64_t element = c10::elementSize(tensor.info.dtype);
     const ZipRecord* const record = Find(StorageName(tensor));
+    if (record != nullptr) {
+      TANDEM_RETURN_IF_ERROR(CheckStored(StorageName(tensor), *record));
+    }
     if (record == nullptr ||
         record->size / element <
             static_cast<uint64_t>(tensor.view.storage_size)) {
@@ -107,6 +111,14 @@ class Archive {
   const ZipRecord* Find(const std::string& name) const {
     const auto found = records_.find(folder_ + name);
     return found == records_.end() ? nullptr : &found->second;
+  }
+
+  absl::Status CheckStored(const std::string& name,
+                           const ZipRecord& record) const {
+    if (record.is_stored) return absl::OkStatus();
+    return Bad(absl::StrCat(name,
+                            " is compressed or encrypted, which torch.save "
+                            "does not do"));
   }
 
   absl::Status CheckKind() const {

@@ -117,12 +117,6 @@ class DirectoryReader {
     const absl::string_view entry = rest->substr(0, all);
     rest->remove_prefix(all);
     const std::string name(entry.substr(kEntryBytes, name_bytes));
-    const bool is_encrypted = At<uint16_t>(entry, 8) % 2 == 1;
-    if (is_encrypted || At<uint16_t>(entry, 10) != 0) {
-      return Bad(absl::StrCat("record ", name,
-                              " is compressed or encrypted, which torch.save "
-                              "does not do"));
-    }
     TANDEM_ASSIGN_OR_RETURN(
         const ZipRecord record,
         Record(name, entry,
@@ -143,16 +137,18 @@ class DirectoryReader {
       number = At<uint64_t>(wide, 0);
       wide.remove_prefix(sizeof(uint64_t));
     }
-    const auto [size, stored_size, local_at] = numbers;
+    const auto [full_size, size, local_at] = numbers;
+    const bool is_encrypted = At<uint16_t>(entry, 8) % 2 == 1;
+    const bool is_stored = !is_encrypted && At<uint16_t>(entry, 10) == 0;
     TANDEM_ASSIGN_OR_RETURN(const std::string local,
                             Bytes(local_at, kLocalBytes));
     const uint64_t offset = local_at + kLocalBytes + At<uint16_t>(local, 26) +
                             At<uint16_t>(local, 28);
-    if (!absl::StartsWith(local, kLocal) || size != stored_size ||
-        !IsWithin(offset, size)) {
+    if (!absl::StartsWith(local, kLocal) || !IsWithin(offset, size) ||
+        (is_stored && size != full_size)) {
       return Bad(absl::StrCat("record ", name, " is not within it"));
     }
-    return ZipRecord{offset, size};
+    return ZipRecord{offset, size, is_stored};
   }
 
   // The zip64 field of an entry's extra fields.

@@ -19,16 +19,16 @@ constexpr uint64_t kMaxZipDirectoryBytes = 64 << 20;
 struct ZipRecord {
   uint64_t offset = 0;
   uint64_t size = 0;
+  bool is_stored = true;  // else compressed or encrypted: bytes mean nothing
 };
 
 using ZipDirectory = std::map<std::string, ZipRecord>;  // by name
 
-// Of an archive as torch.save writes it: records are stored, not compressed, so
-// that they can be read from anywhere; zip64 or not; without a comment at the
+// Of an archive as torch.save writes it: zip64 or not, without a comment at the
 // end. Format: PKWARE's APPNOTE, 4.3. Trusts nothing: InvalidArgument, naming
 // the path, for what is no such archive (truncated, say), for a record that is
-// compressed, encrypted or not within the file, and for a name that comes
-// twice. Nothing is decompressed.
+// not within the file, and for a name that comes twice. Nothing is
+// decompressed.
 absl::StatusOr<ZipDirectory> ReadZipDirectory(const RegularFile& file);
 
 }  // namespace tandem

@@ -22,8 +22,8 @@ void CheckNames(const PickleTree& tree) {
 }  // namespace tandem
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto tree = tandem::ParsePickle(tandem::InputText(data, size),
-                                        tandem::IsKnownGlobal);
+  const auto tree =
+      tandem::ParsePickle(tandem::InputText(data, size), tandem::IsKnownGlobal);
   if (!tree.ok()) return 0;
   tandem::CheckNames(*tree);
   const auto tensors = tandem::TensorsOfStateDict(*tree);

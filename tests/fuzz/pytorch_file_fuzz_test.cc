@@ -1,7 +1,6 @@
 // Files of torch.save (core/pytorch_file/pytorch_file.h).
 
 #include "core/pytorch_file/pytorch_file.h"
-
 #include "glog/logging.h"
 #include "tests/fuzz/fuzz_input.h"
 

@@ -48,11 +48,12 @@ Tensors Read(const std::string& name) {
 }
 
 // Records and their bytes, as torch.save would put them into a file.
-std::string Written(const std::map<std::string, std::string>& records) {
+std::string Written(const std::map<std::string, std::string>& records,
+                    bool compressed = false) {
   const std::string path = testing::TempDir() + "/written.pt";
   caffe2::serialize::PyTorchStreamWriter writer(path);
   for (const auto& [name, bytes] : records) {
-    writer.writeRecord(name, bytes.data(), bytes.size());
+    writer.writeRecord(name, bytes.data(), bytes.size(), compressed);
   }
   writer.writeEndOfFile();
   return path;
@@ -133,6 +134,8 @@ TEST(PyTorchFileTest, WhatIsMissingIsNamed) {
   EXPECT_THAT(ErrorOfPickle("N"), HasSubstr("data.pkl: byte 3: it ends"));
   EXPECT_THAT(ErrorOf(Written({{"data.pkl", "x"}, {"byteorder", "big"}})),
               HasSubstr("not little-endian"));
+  EXPECT_THAT(ErrorOf(Written({{"data.pkl", std::string(1000, 'N')}}, true)),
+              HasSubstr("data.pkl is compressed"));
   EXPECT_THAT(
       ErrorOf(Written({{"data.pkl", std::string(kMaxPickleBytes + 1, 'N')}})),
       HasSubstr("at most 16777216 are read"));

@@ -114,7 +114,9 @@ TEST(StoredWeightsTest, AFolderMayHavePyTorchsFiles) {
   const std::string given = "tests/core/pytorch_file/data/module.pt";
   fs::copy_file(given, folder + "/pytorch_model-00001-of-00001.bin");
   std::string map;
-  for (const StoredTensor& each : OpenWeights(given)->tensors) {
+  const auto weights = OpenWeights(given);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  for (const StoredTensor& each : weights->tensors) {
     absl::StrAppend(&map, map.empty() ? "" : ", ", "\"", each.info.name,
                     "\": \"pytorch_model-00001-of-00001.bin\"");
   }
