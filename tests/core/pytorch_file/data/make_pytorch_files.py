@@ -6,7 +6,9 @@ Values are 0, 1, ... in every dtype, so that the test can tell them.
 """
 
 import collections
+import json
 import os
+import struct
 
 import torch
 
@@ -47,4 +49,26 @@ save("sparse.pt", {"weight": torch.eye(2).to_sparse()})
 save("legacy.pt", module.state_dict(), _use_new_zipfile_serialization=False)
 save("protocol_4.pt", module.state_dict(), pickle_protocol=4)
 save("command.pt", {"weight": torch.ones(1), "more": [Command()]})
+
+
+def read_safetensors(path):
+    """By hand, so that no other package is needed."""
+    with open(path, "rb") as file:
+        bytes_of_header, = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(bytes_of_header))
+        data = bytearray(file.read())
+    header.pop("__metadata__", None)
+    return {
+        name: torch.frombuffer(data, dtype=torch.float32, offset=each["data_offsets"][0],
+                               count=(each["data_offsets"][1] - each["data_offsets"][0]) // 4).reshape(each["shape"])
+        for name, each in header.items()
+    }
+
+
+# As transformers saved it before it had safetensors: the tied head is there, of the same storage.
+gpt2 = read_safetensors(os.path.join(FOLDER, "../../../models/hugging_face/testdata/gpt2_tied/model.safetensors"))
+gpt2 = {name: values.clone() for name, values in gpt2.items()}
+gpt2["lm_head.weight"] = gpt2["transformer.wte.weight"]
+save("gpt2_tied.bin", gpt2)
+
 torch.jit.script(torch.nn.Linear(1, 1)).save(os.path.join(FOLDER, "script.pt"))
