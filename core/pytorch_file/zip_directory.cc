@@ -1,7 +1,6 @@
 #include "core/pytorch_file/zip_directory.h"
 
 #include <cstring>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
