@@ -104,6 +104,39 @@ def tandem_test(name, deps = [], **attributes):
     """
     native.cc_test(name = name, **_compiled(name, deps + ["gtest_main"], attributes))
 
+def tandem_fuzz_test(name, deps = [], **attributes):
+    """A cc_test of NAME.cc, which defines LLVMFuzzerTestOneInput, on the files of corpus/FORMAT; NAME is FORMAT_fuzz_test.
+
+    Under --config=fuzz it is libFuzzer's program (tests/fuzz/BUILD), which tools/fuzz.sh runs for longer.
+
+    Args:
+      name: its name, and the stem of its file.
+      deps: labels; dependencies by their short names.
+      **attributes: cc_test's, and `precompiled`.
+    """
+    corpus = "corpus/" + name[:-len("_fuzz_test")]
+    folder = native.package_name() + "/" + corpus
+    enabled = str(Label("//tests/fuzz:enabled"))
+    main = str(Label("//tests/fuzz:corpus_main"))
+    attributes = _compiled(name, deps, attributes)
+    attributes["deps"] = attributes["deps"] + select({
+        enabled: [],
+        "//conditions:default": [main],
+    })
+    native.cc_test(
+        name = name,
+        args = select({
+            enabled: ["-runs=0", folder],
+            "//conditions:default": [folder],
+        }),
+        data = native.glob([corpus + "/*"]),
+        linkopts = select({
+            enabled: ["-fsanitize=fuzzer"],
+            "//conditions:default": [],
+        }),
+        **attributes
+    )
+
 def tandem_binary(name, deps = [], **attributes):
     """A cc_binary of NAME.cc.
 

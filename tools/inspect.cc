@@ -1,4 +1,4 @@
-// Prints what a checkpoint, or any safetensors file, holds.
+// Prints what a checkpoint, a safetensors file or one of torch.save holds.
 //
 //   bazel run //tools:inspect -- CHECKPOINT
 //   bazel run //tools:inspect -- FILE
@@ -16,8 +16,9 @@ namespace {
 constexpr char kUsage[] =
     "usage: inspect [--json] CHECKPOINT|FILE\n"
     "Prints the tensors, the metadata and the fingerprint (weights_sha256) of\n"
-    "a checkpoint (the newest of a folder of them), or of any safetensors\n"
-    "file, and whether checksums hold; with --json as one JSON object.\n";
+    "a checkpoint (the newest of a folder of them), of any safetensors file,\n"
+    "or of what torch.save wrote, and whether checksums hold; with --json as\n"
+    "one JSON object.\n";
 
 int Fail(const std::string& message) {
   std::fprintf(stderr, "inspect: %s\n", message.c_str());

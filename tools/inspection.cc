@@ -1,6 +1,9 @@
 #include "tools/inspection.h"
 
+#include <c10/util/accumulate.h>
+
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
@@ -16,6 +19,7 @@
 #include "core/checkpoint/folder/step_folders.h"
 #include "core/checkpoint/folder/stored_folder.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/pytorch_file/pytorch_file.h"
 
 namespace tandem {
 namespace {
@@ -127,11 +131,34 @@ absl::StatusOr<Inspection> InspectFolder(const std::string& path) {
   return inspection;
 }
 
+// What torch.save wrote, in the order of names.
+absl::StatusOr<Inspection> InspectPyTorchFile(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const StoredTensors file, OpenPyTorchFile(path));
+  std::map<std::string, StoredTensor> by_name;
+  for (const StoredTensor& each : file) by_name.emplace(each.info.name, each);
+  Inspection inspection;
+  inspection.path = path;
+  inspection.checksums = "none";
+  StoredTensors sorted;
+  for (const auto& [name, each] : by_name) {
+    const int64_t values = c10::multiply_integers(each.info.sizes);
+    inspection.tensors.push_back(
+        {name, each.info.dtype, each.info.sizes, 0,
+         static_cast<uint64_t>(values) * c10::elementSize(each.info.dtype)});
+    sorted.Add(each);
+  }
+  SortAndCount(&inspection);
+  TANDEM_ASSIGN_OR_RETURN(inspection.weights_sha256, HashWeights(sorted));
+  return inspection;
+}
+
 }  // namespace
 
 absl::StatusOr<Inspection> Inspect(const std::string& given) {
   TANDEM_ASSIGN_OR_RETURN(const std::string path, CheckpointAt(given));
   if (IsCheckpointFolder(path)) return InspectFolder(path);
+  TANDEM_ASSIGN_OR_RETURN(const bool is_pytorch, IsPyTorchFile(path));
+  if (is_pytorch) return InspectPyTorchFile(path);
   TANDEM_ASSIGN_OR_RETURN(
       auto reader,
       SafetensorsReader::Open(path, SafetensorsReader::Damage::kTold));

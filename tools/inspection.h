@@ -14,7 +14,7 @@ namespace tandem {
 
 struct Inspection {
   std::string path;
-  bool is_checkpoint = false;  // of tandem; else any safetensors file
+  bool is_checkpoint = false;  // of tandem; else any file of tensors
   SafetensorsMetadata metadata;
   std::vector<SafetensorsEntry> tensors;  // by name, optimizer state last
   int64_t weight_tensors = 0;             // without optimizer state

@@ -14,11 +14,17 @@
 #include "core/checkpoint/safetensors.h"
 #include "core/files/file_target.h"
 #include "core/files/regular_file.h"
+#include "core/pytorch_file/pytorch_file.h"
 
 namespace tandem {
 namespace {
 
 using Json = nlohmann::json;
+
+// In the order in which they are looked for: one file, or shards.
+constexpr std::pair<const char*, const char*> kKinds[] = {
+    {kWeightsFile, kWeightsIndexFile},
+    {kPyTorchWeightsFile, kPyTorchIndexFile}};
 
 // As much as one file's header may take, which says the same and more.
 constexpr uint64_t kMaxIndexBytes = kMaxSafetensorsHeaderBytes;
@@ -60,48 +66,69 @@ absl::StatusOr<Shards> ReadIndex(const std::string& path) {
   return shards;
 }
 
-void AddTensors(const std::shared_ptr<SafetensorsReader>& reader,
-                StoredTensors* tensors) {
+struct OpenFile {
+  StoredTensors tensors;
+  SafetensorsMetadata metadata;
+};
+
+absl::StatusOr<OpenFile> OpenSafetensors(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<SafetensorsReader> reader,
+                          SafetensorsReader::Open(path));
+  OpenFile file;
+  file.metadata = reader->metadata();
   for (const SafetensorsEntry& entry : reader->entries()) {
-    tensors->Add({{entry.name, entry.dtype, entry.shape},
-                  [reader, &entry] { return reader->Read(entry); },
-                  [reader, &entry] { return reader->Verify(entry); }});
+    file.tensors.Add({{entry.name, entry.dtype, entry.shape},
+                      [reader, &entry] { return reader->Read(entry); },
+                      [reader, &entry] { return reader->Verify(entry); }});
   }
+  return file;
+}
+
+absl::StatusOr<OpenFile> OpenOne(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const bool is_pytorch, IsPyTorchFile(path));
+  if (!is_pytorch) return OpenSafetensors(path);
+  OpenFile file;
+  TANDEM_ASSIGN_OR_RETURN(file.tensors, OpenPyTorchFile(path));
+  return file;
+}
+
+// `expected`: by the index.
+absl::Status CheckNames(const std::string& path, const StoredTensors& tensors,
+                        const std::set<std::string>& expected) {
+  std::set<std::string> lacking = expected;
+  for (const StoredTensor& each : tensors) {
+    if (lacking.erase(each.info.name) > 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, " has a tensor ", each.info.name,
+        ", of which the folder's index says that it is in another file, or "
+        "nothing"));
+  }
+  if (lacking.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " lacks tensor ", *lacking.begin(),
+                   ", which is there by the folder's index"));
 }
 
 absl::Status AddFile(const std::string& path, const std::set<std::string>* has,
                      StoredWeights* weights) {
-  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<SafetensorsReader> reader,
-                          SafetensorsReader::Open(path));
-  for (const SafetensorsEntry& entry : reader->entries()) {
-    if (has == nullptr || has->count(entry.name) > 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, " has a tensor ", entry.name, ", of which ", kWeightsIndexFile,
-        " says that it is in another file, or nothing"));
-  }
+  TANDEM_ASSIGN_OR_RETURN(OpenFile file, OpenOne(path));
   if (has != nullptr) {
-    for (const std::string& name : *has) {
-      if (reader->Find(name) != nullptr) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, " lacks tensor ", name, ", which is there by ",
-                       kWeightsIndexFile));
-    }
+    TANDEM_RETURN_IF_ERROR(CheckNames(path, file.tensors, *has));
   }
-  if (weights->files.empty()) weights->metadata = reader->metadata();
+  if (weights->files.empty()) weights->metadata = std::move(file.metadata);
   weights->files.push_back(path);
-  AddTensors(reader, &weights->tensors);
+  for (const StoredTensor& each : file.tensors) weights->tensors.Add(each);
   return absl::OkStatus();
 }
 
-absl::Status NoWeights(const std::string& folder) {
-  const bool pickled = IsThere(folder + "/pytorch_model.bin") ||
-                       IsThere(folder + "/pytorch_model.bin.index.json");
-  return absl::NotFoundError(absl::StrCat(
-      folder, " has neither ", kWeightsFile, " nor ", kWeightsIndexFile,
-      pickled ? "; its pytorch_model.bin is Python's own (pickle), which is "
-                "not read: load it with transformers and save_pretrained it, "
-                "which writes safetensors"
-              : ""));
+absl::Status AddShards(const std::string& folder, const std::string& index,
+                       StoredWeights* weights) {
+  TANDEM_ASSIGN_OR_RETURN(const Shards shards, ReadIndex(index));
+  for (const auto& [shard, names] : shards) {
+    TANDEM_RETURN_IF_ERROR(
+        AddFile(absl::StrCat(folder, "/", shard), &names, weights));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -113,19 +140,18 @@ absl::StatusOr<StoredWeights> OpenWeights(const std::string& path) {
     TANDEM_RETURN_IF_ERROR(AddFile(path, nullptr, &weights));
     return weights;
   }
-  const std::string whole = absl::StrCat(path, "/", kWeightsFile);
-  if (IsThere(whole)) {
-    TANDEM_RETURN_IF_ERROR(AddFile(whole, nullptr, &weights));
+  for (const auto& [whole, index] : kKinds) {
+    const std::string file = absl::StrCat(path, "/", whole);
+    const std::string index_file = absl::StrCat(path, "/", index);
+    if (!IsThere(file) && !IsThere(index_file)) continue;
+    TANDEM_RETURN_IF_ERROR(IsThere(file)
+                               ? AddFile(file, nullptr, &weights)
+                               : AddShards(path, index_file, &weights));
     return weights;
   }
-  const std::string index = absl::StrCat(path, "/", kWeightsIndexFile);
-  if (!IsThere(index)) return NoWeights(path);
-  TANDEM_ASSIGN_OR_RETURN(const Shards shards, ReadIndex(index));
-  for (const auto& [shard, names] : shards) {
-    TANDEM_RETURN_IF_ERROR(
-        AddFile(absl::StrCat(path, "/", shard), &names, &weights));
-  }
-  return weights;
+  return absl::NotFoundError(absl::StrCat(
+      path, " has neither ", kWeightsFile, " nor ", kPyTorchWeightsFile,
+      ", nor an index of shards (", kWeightsIndexFile, ")"));
 }
 
 }  // namespace tandem

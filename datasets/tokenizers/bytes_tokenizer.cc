@@ -36,7 +36,7 @@ class BytesTokenizer : public Tokenizer {
 
  private:
   const std::vector<SpecialToken> special_tokens_ = {{"", kEndOfText}};
-  const std::vector<uint32_t> nothing_;
+  const std::vector<uint32_t> nothing_ = {};
 };
 
 }  // namespace

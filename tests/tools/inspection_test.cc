@@ -2,6 +2,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -53,6 +54,25 @@ TEST(Inspection, SaysWhetherTheFileIsAsItWasWritten) {
       << damaged->checksums;
   EXPECT_EQ(Inspect("tests/core/checkpoint/data/python.safetensors")->checksums,
             "none");
+}
+
+TEST(Inspection, AFileOfTorchSaveIsShownAsAnother) {
+  const auto inspection = Inspect("tests/core/pytorch_file/data/module.pt");
+  ASSERT_TRUE(inspection.ok()) << inspection.status();
+  const at::Tensor ones = at::ones({2});
+  const at::Tensor zeros = at::zeros({2});
+  EXPECT_EQ(inspection->weights_sha256,
+            WeightsSha256({{"weight", ones},
+                           {"bias", zeros},
+                           {"running_mean", zeros},
+                           {"running_var", ones},
+                           {"num_batches_tracked", at::arange(1).squeeze()}}));
+  EXPECT_EQ(inspection->checksums, "none");
+  EXPECT_FALSE(inspection->is_checkpoint);
+  EXPECT_EQ(inspection->tensors.front().name, "bias");
+  EXPECT_EQ(inspection->bytes, 40u);
+  const auto refused = Inspect("tests/core/pytorch_file/data/command.pt");
+  EXPECT_TRUE(absl::StrContains(refused.status().message(), "posix.system"));
 }
 
 TEST(Inspection, FingerprintIsThatOfParametersAndBuffersOnly) {

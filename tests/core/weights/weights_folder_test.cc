@@ -106,8 +106,31 @@ TEST(WeightsFolderTest, WeightsThatAreThereAreNotMixedWithOthers) {
 TEST(StoredWeightsTest, AFolderWithoutWeightsSaysWhatItLacks) {
   const std::string folder = NewFolder("empty");
   EXPECT_THAT(ErrorOf(folder), HasSubstr("has neither model.safetensors"));
-  Write(folder + "/pytorch_model.bin", "");
-  EXPECT_THAT(ErrorOf(folder), HasSubstr("save_pretrained"));
+}
+
+// As transformers wrote folders before it had safetensors.
+TEST(StoredWeightsTest, AFolderMayHavePyTorchsFiles) {
+  const std::string folder = NewFolder("pytorch");
+  const std::string given = "tests/core/pytorch_file/data/module.pt";
+  fs::copy_file(given, folder + "/pytorch_model-00001-of-00001.bin");
+  std::string map;
+  const auto weights = OpenWeights(given);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  for (const StoredTensor& each : weights->tensors) {
+    absl::StrAppend(&map, map.empty() ? "" : ", ", "\"", each.info.name,
+                    "\": \"pytorch_model-00001-of-00001.bin\"");
+  }
+  Write(folder + "/pytorch_model.bin.index.json",
+        absl::StrCat("{\"weight_map\": {", map, "}}"));
+  EXPECT_EQ(ReadAll(*OpenWeights(folder)).size(), 5u);
+  fs::copy_file("tests/core/pytorch_file/data/command.pt",
+                folder + "/pytorch_model.bin");
+  EXPECT_THAT(ErrorOf(folder), HasSubstr("posix.system"));
+  // Safetensors are taken where both are there.
+  ASSERT_TRUE(WriteWeightsFile(folder + "/model.safetensors", ThreeTensors(),
+                               std::nullopt)
+                  .ok());
+  EXPECT_EQ(ReadAll(*OpenWeights(folder)).size(), 3u);
 }
 
 TEST(StoredWeightsTest, ShardsAreThereAndWhole) {

@@ -73,6 +73,24 @@ TEST(InitFromTest, TheSameWeightsInEveryLayout) {
   }
 }
 
+// A folder of before transformers had safetensors.
+TEST(InitFromTest, AFolderMayHaveAFileOfTorchSave) {
+  const std::string files = "tests/core/pytorch_file/data/";
+  const std::string folder = NewFolder("pytorch");
+  const std::string weights = folder + "/pytorch_model.bin";
+  fs::copy_file(Given("gpt2_tied") + "/config.json", folder + "/config.json");
+  fs::copy_file(files + "gpt2_tied.bin", weights);
+  const double expected = ScoreOf(Given("gpt2_tied"));
+  EXPECT_EQ(ScoreOf(folder), expected);
+  EXPECT_EQ(ScoreOf(folder, {"--nproc_per_node=2", "--pipe=2"}), expected);
+  fs::copy_file(files + "command.pt", weights,
+                fs::copy_options::overwrite_existing);
+  const ProgramResult refused = RunProgram(kTrain, WithText(Job(folder)));
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("asks for posix.system"));
+  EXPECT_FALSE(fs::exists("was_executed"));
+}
+
 void Export(const Flags& flags) {
   const ProgramResult result = RunProgram(kExport, flags);
   ASSERT_EQ(result.exit_code, 0) << result.err;

@@ -1,0 +1,184 @@
+#include "core/pytorch_file/pytorch_file.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/files/regular_file.h"
+#include "core/pytorch_file/pickle_tree.h"
+#include "core/pytorch_file/state_dict.h"
+#include "core/pytorch_file/storage_view.h"
+#include "core/pytorch_file/zip_directory.h"
+
+namespace tandem {
+namespace {
+
+constexpr absl::string_view kZip("PK\3\4", 4);
+// A pickle of protocol 2 that begins with torch.serialization's MAGIC_NUMBER.
+constexpr absl::string_view kLegacy(
+    "\x80\2\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19", 14);
+
+absl::StatusOr<std::string> Beginning(const RegularFile& file) {
+  std::string bytes(std::min<uint64_t>(file.size(), kLegacy.size()), '\0');
+  TANDEM_RETURN_IF_ERROR(file.ReadAt(0, bytes.data(), bytes.size()));
+  return bytes;
+}
+
+class Archive {
+ public:
+  static absl::StatusOr<std::shared_ptr<const Archive>> Open(
+      const std::string& path) {
+    TANDEM_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
+    TANDEM_ASSIGN_OR_RETURN(const std::string beginning, Beginning(file));
+    if (absl::StartsWith(beginning, kLegacy)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path,
+          " is in the form that torch.save had before PyTorch 1.6, which is "
+          "not read: save it anew, torch.save(torch.load(FILE), OTHER)"));
+    }
+    TANDEM_ASSIGN_OR_RETURN(ZipDirectory records, ReadZipDirectory(file));
+    auto archive = std::shared_ptr<Archive>(
+        new Archive(std::move(file), std::move(records)));
+    TANDEM_RETURN_IF_ERROR(archive->CheckKind());
+    return archive;
+  }
+
+  absl::Status Bad(absl::string_view why) const {
+    return absl::InvalidArgumentError(absl::StrCat(file_.path(), ": ", why));
+  }
+
+  absl::StatusOr<std::string> ReadText(const std::string& name,
+                                       uint64_t most) const {
+    const ZipRecord* const record = Find(name);
+    if (record == nullptr) {
+      return Bad(absl::StrCat("it has no ", name, ": torch.save writes one"));
+    }
+    TANDEM_RETURN_IF_ERROR(CheckStored(name, *record));
+    if (record->size > most) {
+      return Bad(absl::StrCat(name, " has ", record->size, " bytes, at most ",
+                              most, " are read"));
+    }
+    std::string text(record->size, '\0');
+    TANDEM_RETURN_IF_ERROR(
+        file_.ReadAt(record->offset, text.data(), text.size()));
+    return text;
+  }
+
+  absl::Status CheckStorage(const PickledTensor& tensor) const {
+    const uint64_t element = c10::elementSize(tensor.info.dtype);
+    const ZipRecord* const record = Find(StorageName(tensor));
+    if (record != nullptr) {
+      TANDEM_RETURN_IF_ERROR(CheckStored(StorageName(tensor), *record));
+    }
+    if (record == nullptr ||
+        record->size / element <
+            static_cast<uint64_t>(tensor.view.storage_size)) {
+      return Bad(absl::StrCat(
+          "storage ", StorageName(tensor), " of ", tensor.info.name, " has ",
+          record == nullptr ? 0 : record->size, " bytes, expected ",
+          tensor.view.storage_size, " elements of ", element));
+    }
+    return absl::OkStatus();
+  }
+
+  // Requires that CheckStorage takes it.
+  absl::StatusOr<at::Tensor> Read(const PickledTensor& tensor) const {
+    return CatchTorchOr(
+        [&]() -> absl::StatusOr<at::Tensor> { return ReadView(tensor); },
+        absl::StrCat(file_.path(), ": tensor ", tensor.info.name));
+  }
+
+ private:
+  Archive(RegularFile file, ZipDirectory records)
+      : file_(std::move(file)), records_(std::move(records)) {
+    // Records lie in a folder with a name of the writer's choice.
+    if (records_.empty()) return;
+    const std::string& first = records_.begin()->first;
+    folder_ = first.substr(0, first.find('/') + 1);
+  }
+
+  static std::string StorageName(const PickledTensor& tensor) {
+    return absl::StrCat("data/", tensor.storage);
+  }
+
+  const ZipRecord* Find(const std::string& name) const {
+    const auto found = records_.find(folder_ + name);
+    return found == records_.end() ? nullptr : &found->second;
+  }
+
+  absl::Status CheckStored(const std::string& name,
+                           const ZipRecord& record) const {
+    if (record.is_stored) return absl::OkStatus();
+    return Bad(absl::StrCat(name,
+                            " is compressed or encrypted, which torch.save "
+                            "does not do"));
+  }
+
+  absl::Status CheckKind() const {
+    if (Find("constants.pkl") != nullptr) {
+      return Bad(
+          "it is a TorchScript archive, whose code is not read: save the "
+          "weights, torch.save(torch.jit.load(FILE).state_dict(), OTHER)");
+    }
+    if (Find("byteorder") == nullptr) return absl::OkStatus();  // before 2.1
+    TANDEM_ASSIGN_OR_RETURN(const std::string order, ReadText("byteorder", 16));
+    if (order == "little") return absl::OkStatus();
+    return Bad("its values are not little-endian");
+  }
+
+  // The part of the storage from the first element to the last one.
+  absl::StatusOr<at::Tensor> ReadView(const PickledTensor& tensor) const {
+    const StorageView& view = tensor.view;
+    if (IsEmpty(view)) return at::empty(view.sizes, tensor.info.dtype);
+    const at::Tensor part = at::empty({SpanOf(view)}, tensor.info.dtype);
+    TANDEM_RETURN_IF_ERROR(file_.ReadAt(
+        Find(StorageName(tensor))->offset + view.offset * part.element_size(),
+        part.mutable_data_ptr(), part.nbytes()));
+    return part.as_strided(view.sizes, view.strides).contiguous();
+  }
+
+  const RegularFile file_;
+  const ZipDirectory records_;
+  std::string folder_;
+};
+
+}  // namespace
+
+absl::StatusOr<bool> IsPyTorchFile(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const RegularFile file, RegularFile::Open(path));
+  TANDEM_ASSIGN_OR_RETURN(const std::string beginning, Beginning(file));
+  if (absl::StartsWith(beginning, kLegacy)) return true;
+  // Where a safetensors file, whose header may be as long, has its header.
+  return absl::StartsWith(beginning, kZip) && beginning.size() > 8 &&
+         beginning[8] != '{';
+}
+
+absl::StatusOr<StoredTensors> OpenPyTorchFile(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const auto archive, Archive::Open(path));
+  TANDEM_ASSIGN_OR_RETURN(const std::string pickle,
+                          archive->ReadText("data.pkl", kMaxPickleBytes));
+  const auto tree = ParsePickle(pickle, IsKnownGlobal);
+  if (!tree.ok()) {
+    return archive->Bad(absl::StrCat("data.pkl: ", tree.status().message()));
+  }
+  const auto tensors = TensorsOfStateDict(*tree);
+  if (!tensors.ok()) return archive->Bad(tensors.status().message());
+  StoredTensors stored;
+  for (const PickledTensor& tensor : *tensors) {
+    TANDEM_RETURN_IF_ERROR(archive->CheckStorage(tensor));
+    stored.Add({tensor.info,
+                [archive, tensor] { return archive->Read(tensor); },
+                /*verify=*/nullptr});
+  }
+  return stored;
+}
+
+}  // namespace tandem

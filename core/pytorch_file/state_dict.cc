@@ -1,0 +1,226 @@
+#include "core/pytorch_file/state_dict.h"
+
+#include <c10/core/ScalarType.h>
+
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+using Kind = PickleNode::Kind;
+using Dtypes = std::map<std::string, c10::ScalarType, std::less<>>;
+
+constexpr char kTensor[] = "torch._utils._rebuild_tensor_v2";
+constexpr char kTensorOfDtype[] = "torch._utils._rebuild_tensor_v3";
+constexpr char kParameter[] = "torch._utils._rebuild_parameter";
+constexpr char kUntyped[] = "torch.storage.UntypedStorage";
+constexpr size_t kMostDimensions = 64;  // LibTorch's
+constexpr size_t kKeysShown = 8;
+
+const Dtypes& StorageDtypes() {
+  static const auto& dtypes =
+      *new Dtypes{{"torch.BFloat16Storage", c10::ScalarType::BFloat16},
+                  {"torch.BoolStorage", c10::ScalarType::Bool},
+                  {"torch.ByteStorage", c10::ScalarType::Byte},
+                  {"torch.CharStorage", c10::ScalarType::Char},
+                  {"torch.ComplexFloatStorage", c10::ScalarType::ComplexFloat},
+                  {"torch.DoubleStorage", c10::ScalarType::Double},
+                  {"torch.FloatStorage", c10::ScalarType::Float},
+                  {"torch.HalfStorage", c10::ScalarType::Half},
+                  {"torch.IntStorage", c10::ScalarType::Int},
+                  {"torch.LongStorage", c10::ScalarType::Long},
+                  {"torch.ShortStorage", c10::ScalarType::Short}};
+  return dtypes;
+}
+
+// Of tensors that PyTorch has no class of storages for.
+const Dtypes& NamedDtypes() {
+  static const auto& dtypes =
+      *new Dtypes{{"torch.float8_e4m3fn", c10::ScalarType::Float8_e4m3fn},
+                  {"torch.float8_e5m2", c10::ScalarType::Float8_e5m2},
+                  {"torch.uint16", c10::ScalarType::UInt16},
+                  {"torch.uint32", c10::ScalarType::UInt32},
+                  {"torch.uint64", c10::ScalarType::UInt64}};
+  return dtypes;
+}
+
+absl::Status Bad(absl::string_view why) {
+  return absl::InvalidArgumentError(why);
+}
+
+absl::StatusOr<c10::ScalarType> DtypeIn(const Dtypes& dtypes,
+                                        const PickleNode& node) {
+  const auto found = dtypes.find(node.text);
+  if (node.kind == Kind::kGlobal && found != dtypes.end()) return found->second;
+  return Bad("is of an unknown dtype");
+}
+
+bool IsCallOf(absl::string_view function, const PickleNode& node) {
+  return node.kind == Kind::kCall && node.text == function;
+}
+
+class StateDictReader {
+ public:
+  explicit StateDictReader(const PickleTree& tree) : tree_(tree) {}
+
+  absl::StatusOr<std::vector<PickledTensor>> Read() const {
+    const PickleNode& root = tree_.Root();
+    if (root.kind != Kind::kDict) {
+      return Bad("it holds no dict: torch.save a module's state_dict()");
+    }
+    TANDEM_RETURN_IF_ERROR(CheckNotNested(root));
+    std::vector<PickledTensor> tensors;
+    std::set<std::string> names;
+    for (size_t i = 0; i < root.items.size(); i += 2) {
+      TANDEM_ASSIGN_OR_RETURN(
+          PickledTensor tensor,
+          Named(tree_.Item(root, i), tree_.Item(root, i + 1)));
+      if (!names.insert(tensor.info.name).second) {
+        return Bad(absl::StrCat(tensor.info.name, " comes twice"));
+      }
+      tensors.push_back(std::move(tensor));
+    }
+    return tensors;
+  }
+
+ private:
+  bool HasTensors(const PickleNode& dict) const {
+    if (dict.kind != Kind::kDict || dict.items.empty()) return false;
+    return IsTensor(tree_.Item(dict, 1));
+  }
+
+  static bool IsTensor(const PickleNode& node) {
+    return IsCallOf(kTensor, node) || IsCallOf(kTensorOfDtype, node) ||
+           IsCallOf(kParameter, node);
+  }
+
+  // A training loop's {"model": ..., "optimizer": ..., "epoch": ...}.
+  absl::Status CheckNotNested(const PickleNode& root) const {
+    std::vector<std::string> keys;
+    for (size_t i = 0; i < root.items.size(); i += 2) {
+      if (keys.size() == kKeysShown || !HasTensors(tree_.Item(root, i + 1))) {
+        continue;
+      }
+      keys.push_back(
+          absl::StrCat("\"", absl::CHexEscape(tree_.Item(root, i).text), "\""));
+    }
+    if (keys.empty()) return absl::OkStatus();
+    return Bad(absl::StrCat(
+        "it is a dict of dicts, with tensors under ", absl::StrJoin(keys, ", "),
+        ": save that part alone, torch.save(torch.load(FILE)[", keys.front(),
+        "], OTHER)"));
+  }
+
+  absl::StatusOr<PickledTensor> Named(const PickleNode& key,
+                                      const PickleNode& value) const {
+    if (key.kind != Kind::kText) return Bad("a key of its dict is no text");
+    const std::string name = absl::CHexEscape(key.text);
+    if (!IsTensor(value)) {
+      return Bad(absl::StrCat(name, " is no tensor: save tensors alone"));
+    }
+    absl::StatusOr<PickledTensor> tensor = Tensor(value);
+    if (!tensor.ok()) {
+      return Bad(absl::StrCat(name, " ", tensor.status().message()));
+    }
+    tensor->info.name = key.text;
+    return tensor;
+  }
+
+  // (storage, offset, sizes, strides, requires_grad, hooks[, dtype][, ...]).
+  absl::StatusOr<PickledTensor> Tensor(const PickleNode& given) const {
+    const bool is_parameter = IsCallOf(kParameter, given);
+    if (is_parameter && given.items.empty()) return Bad("has no arguments");
+    const PickleNode& call = is_parameter ? tree_.Item(given, 0) : given;
+    const bool has_dtype = IsCallOf(kTensorOfDtype, call);
+    if ((!has_dtype && !IsCallOf(kTensor, call)) ||
+        call.items.size() < (has_dtype ? 7 : 6)) {
+      return Bad("is made of other arguments than a tensor is");
+    }
+    std::optional<c10::ScalarType> dtype;
+    if (has_dtype) {
+      TANDEM_ASSIGN_OR_RETURN(dtype,
+                              DtypeIn(NamedDtypes(), tree_.Item(call, 6)));
+    }
+    PickledTensor tensor;
+    TANDEM_RETURN_IF_ERROR(ReadStorage(tree_.Item(call, 0), dtype, &tensor));
+    StorageView& view = tensor.view;
+    TANDEM_ASSIGN_OR_RETURN(view.offset, Number(tree_.Item(call, 1)));
+    TANDEM_ASSIGN_OR_RETURN(view.sizes, Numbers(tree_.Item(call, 2)));
+    TANDEM_ASSIGN_OR_RETURN(view.strides, Numbers(tree_.Item(call, 3)));
+    TANDEM_RETURN_IF_ERROR(CheckView(view));
+    tensor.info.sizes = view.sizes;
+    return tensor;
+  }
+
+  // ("storage", class, name, device, elements; bytes of an untyped one).
+  absl::Status ReadStorage(const PickleNode& node,
+                           std::optional<c10::ScalarType> dtype,
+                           PickledTensor* tensor) const {
+    if (node.kind != Kind::kPersistent || node.items.size() != 5 ||
+        tree_.Item(node, 0).text != "storage" ||
+        tree_.Item(node, 2).kind != Kind::kText) {
+      return Bad("has no storage");
+    }
+    tensor->storage = tree_.Item(node, 2).text;
+    TANDEM_ASSIGN_OR_RETURN(tensor->view.storage_size,
+                            Number(tree_.Item(node, 4)));
+    const PickleNode& of_class = tree_.Item(node, 1);
+    if (dtype.has_value() && of_class.text == kUntyped) {
+      tensor->info.dtype = *dtype;
+      tensor->view.storage_size /=
+          static_cast<int64_t>(c10::elementSize(*dtype));
+      return absl::OkStatus();
+    }
+    TANDEM_ASSIGN_OR_RETURN(tensor->info.dtype,
+                            DtypeIn(StorageDtypes(), of_class));
+    if (!dtype.has_value()) return absl::OkStatus();
+    return Bad("has a storage of another dtype");
+  }
+
+  static absl::StatusOr<int64_t> Number(const PickleNode& node) {
+    if (node.kind == Kind::kInt && node.number >= 0) return node.number;
+    return Bad("has a size, stride or offset that is no number of 0 or more");
+  }
+
+  absl::StatusOr<std::vector<int64_t>> Numbers(const PickleNode& node) const {
+    const bool is_size = IsCallOf("torch.Size", node) && node.items.size() == 1;
+    const PickleNode& tuple = is_size ? tree_.Item(node, 0) : node;
+    if (tuple.kind != Kind::kTuple || tuple.items.size() > kMostDimensions) {
+      return Bad("has sizes or strides that are none");
+    }
+    std::vector<int64_t> numbers;
+    for (size_t i = 0; i < tuple.items.size(); ++i) {
+      TANDEM_ASSIGN_OR_RETURN(numbers.emplace_back(),
+                              Number(tree_.Item(tuple, i)));
+    }
+    return numbers;
+  }
+
+  const PickleTree& tree_;
+};
+
+}  // namespace
+
+bool IsKnownGlobal(absl::string_view global) {
+  for (const char* known : {"collections.OrderedDict", kTensor, kTensorOfDtype,
+                            kParameter, "torch.Size", kUntyped}) {
+    if (global == known) return true;
+  }
+  return StorageDtypes().count(global) > 0 || NamedDtypes().count(global) > 0;
+}
+
+absl::StatusOr<std::vector<PickledTensor>> TensorsOfStateDict(
+    const PickleTree& tree) {
+  return StateDictReader(tree).Read();
+}
+
+}  // namespace tandem

@@ -1,0 +1,38 @@
+// State dict: the tensors that a pickle of torch.save names, and where their
+// values lie.
+
+#ifndef TANDEM_CORE_PYTORCH_FILE_STATE_DICT_H_
+#define TANDEM_CORE_PYTORCH_FILE_STATE_DICT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/checkpoint/tensor_stream.h"
+#include "core/pytorch_file/pickle_node.h"
+#include "core/pytorch_file/storage_view.h"
+
+namespace tandem {
+
+struct PickledTensor {
+  TensorInfo info;
+  std::string storage;  // its name: tied weights have the same
+  StorageView view;     // checked
+};
+
+// The functions and classes that a state_dict of tensors needs: OrderedDict,
+// what makes tensors and parameters, torch.Size, storages and dtypes.
+bool IsKnownGlobal(absl::string_view global);
+
+// In the order of the dict. Trusts nothing: InvalidArgument, naming the tensor,
+// for a value that is no dense tensor of a known dtype, for sizes, strides or
+// an offset that leave the storage, and for a tensor that has more elements
+// than its storage (one that was expanded). A dict of dicts is refused with the
+// keys that have tensors.
+absl::StatusOr<std::vector<PickledTensor>> TensorsOfStateDict(
+    const PickleTree& tree);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_PYTORCH_FILE_STATE_DICT_H_

@@ -1,0 +1,13 @@
+// tiktoken's rank files (datasets/tokenizers/tiktoken_ranks.h).
+
+#include "datasets/tokenizers/tiktoken_ranks.h"
+#include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/tokenizer_check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string path =
+      tandem::InputFile("input.tiktoken", tandem::InputText(data, size));
+  tandem::CheckTokenizer(tandem::ReadTiktokenRanks(path));
+  tandem::CheckTokenizer(tandem::ReadTiktokenRanks(path, tandem::kGpt4Pattern));
+  return 0;
+}
