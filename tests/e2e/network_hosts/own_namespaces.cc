@@ -1,10 +1,13 @@
 #include "tests/e2e/network_hosts/own_namespaces.h"
 
 #include <errno.h>
+#include <net/if.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -18,6 +21,17 @@ bool Write(const std::string& path, const std::string& text) {
   std::ofstream file(path);
   file << text << std::flush;
   return file.good();
+}
+
+// A new network has none that is up.
+bool RaiseLoopback() {
+  const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ifreq request = {};
+  strcpy(request.ifr_name, "lo");
+  request.ifr_flags = IFF_UP;
+  const bool raised = any >= 0 && ioctl(any, SIOCSIFFLAGS, &request) == 0;
+  if (any >= 0) close(any);
+  return raised;
 }
 
 std::string TakeNow() {
@@ -38,7 +52,7 @@ std::string TakeNow() {
   if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
     return std::string("cannot mount: ") + strerror(errno);
   }
-  return "";
+  return RaiseLoopback() ? "" : "cannot have a loopback of its own";
 }
 
 }  // namespace
