@@ -59,6 +59,8 @@ NetworkHosts::~NetworkHosts() {
     Kill(static_cast<int>(host));
     kill(keepers_[host], SIGKILL);
     waitpid(keepers_[host], nullptr, 0);
+    // The kernel would do it, but later.
+    Shell("ip link del " + LinkOf(static_cast<int>(host)) + " 2> /dev/null");
   }
   if (!keepers_.empty()) Shell(std::string("ip link del ") + kBridge);
 }

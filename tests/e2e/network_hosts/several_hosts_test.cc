@@ -6,7 +6,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/network_hosts/host_jobs.h"
-#include "tests/e2e/network_hosts/own_namespaces.h"
 
 namespace tandem {
 namespace {
