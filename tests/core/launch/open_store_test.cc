@@ -37,8 +37,7 @@ TEST(OpenStoreTest, KnowsWhoIsToBeNamedWhenItIsSilent) {
   const absl::Status late = absl::DeadlineExceededError("");
   const absl::Status lost = absl::UnavailableError("");
   Launch launch = TcpLaunch(1, 2, served->port);
-  const std::string where =
-      " (127.0.0.1:" + std::to_string(served->port) + ")";
+  const std::string where = " (127.0.0.1:" + std::to_string(served->port) + ")";
   EXPECT_EQ(DescribeSilence(OpenStore(launch, kLong).value(), lost),
             "not heard of: rank 0 of the job, which serves the store: its "
             "connection is lost" +

@@ -25,8 +25,8 @@ struct Cell {
 };
 
 TEST(PauseTest, AStoppedProcessThatGoesOnChangesNoBit) {
-  const Flags job = SmallJob({"--epochs=30", "--nproc_per_node=2",
-                              "--backend=gloo", "--timeout=60"});
+  const Flags job = SmallJob(
+      {"--epochs=30", "--nproc_per_node=2", "--backend=gloo", "--timeout=60"});
   const std::string undisturbed = Fingerprint(RunJobForEvents(job));
   const Cell cells[] = {
       {"rank 0", {0}, false},

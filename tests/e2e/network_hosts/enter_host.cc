@@ -1,5 +1,5 @@
-// Runs a program on a host of tests/e2e/network_hosts/network_hosts.h: takes the
-// namespaces of process KEEPER, and becomes the program.
+// Runs a program on a host of tests/e2e/network_hosts/network_hosts.h: takes
+// the namespaces of process KEEPER, and becomes the program.
 //
 //   enter_host KEEPER PROGRAM ARGUMENTS...
 

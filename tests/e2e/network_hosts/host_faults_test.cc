@@ -43,8 +43,7 @@ class HostFaultsTest : public testing::Test {
   // Within the timeout and what it takes to say so.
   ProgramResult Survivor(Program& program) {
     const ProgramResult result = program.Wait();
-    EXPECT_LT(steady_clock::now() - fault_,
-              seconds(kShortTimeout) + kTimeToSay)
+    EXPECT_LT(steady_clock::now() - fault_, seconds(kShortTimeout) + kTimeToSay)
         << result.err;
     EXPECT_EQ(result.exit_code, 1) << result.err;
     EXPECT_THAT(result.err, HasSubstr("of group \"world\""));

@@ -51,8 +51,8 @@ Environment SlurmsOf(const NetworkHosts& hosts, int host, int local_rank,
           {"SLURM_STEP_NUM_TASKS", ranks},
           {"SLURM_STEP_NUM_NODES", std::to_string(kHosts)},
           {"SLURM_STEP_NODELIST", "host[0-1]"},
-          {"SLURM_STEP_TASKS_PER_NODE", std::to_string(ranks_of_each) + "(x" +
-                                            std::to_string(kHosts) + ")"},
+          {"SLURM_STEP_TASKS_PER_NODE",
+           std::to_string(ranks_of_each) + "(x" + std::to_string(kHosts) + ")"},
           // Where srun was called: no place to meet.
           {"SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1"},
           {"SLURMD_NODENAME", hosts.Name(host)}};
@@ -64,9 +64,9 @@ Programs StartEach(const NetworkHosts& hosts, int ranks_of_each,
   Programs programs;
   for (int host = 0; host < kHosts; ++host) {
     for (int rank = 0; rank < ranks_of_each; ++rank) {
-      programs.push_back(hosts.Start(
-          host, kTrain, flags,
-          Set(environment_of(hosts, host, rank, ranks_of_each))));
+      programs.push_back(
+          hosts.Start(host, kTrain, flags,
+                      Set(environment_of(hosts, host, rank, ranks_of_each))));
     }
   }
   return programs;

@@ -1,5 +1,5 @@
-// Jobs on the hosts of a test: ranks of //tools:train as several launchers start
-// them, and what they end with. For tests.
+// Jobs on the hosts of a test: ranks of //tools:train as several launchers
+// start them, and what they end with. For tests.
 
 #ifndef TANDEM_TESTS_E2E_NETWORK_HOSTS_HOST_JOBS_H_
 #define TANDEM_TESTS_E2E_NETWORK_HOSTS_HOST_JOBS_H_
@@ -20,7 +20,8 @@ using Programs = std::vector<std::unique_ptr<Program>>;
 Programs StartLaunchers(const NetworkHosts& hosts, int nnodes,
                         int ranks_of_each, const Flags& flags);
 
-// Each rank as torchrun starts it, on two hosts, without a store of the agent's.
+// Each rank as torchrun starts it, on two hosts, without a store of the
+// agent's.
 Programs StartAsTorchrun(const NetworkHosts& hosts, int ranks_of_each,
                          const Flags& flags);
 // The same as srun does, by the hosts' names.

@@ -135,12 +135,10 @@ void NetworkHosts::Cut(int host) const {
 }
 
 void NetworkHosts::Mend(int host) const {
-  CHECK(
-      Shell("ip link set " + LinkOf(host) + " master " + kBridge + " up"));
+  CHECK(Shell("ip link set " + LinkOf(host) + " master " + kBridge + " up"));
 }
 
-void NetworkHosts::Slow(int host, int kilobits_per_second,
-                        int delay_ms) const {
+void NetworkHosts::Slow(int host, int kilobits_per_second, int delay_ms) const {
   const std::string rate = std::to_string(kilobits_per_second) + "kbit";
   const std::string link = LinkOf(host);
   if (!CanDelay()) {
@@ -150,8 +148,7 @@ void NetworkHosts::Slow(int host, int kilobits_per_second,
   }
   const std::string delay = " delay " + std::to_string(delay_ms) + "ms";
   CHECK(Shell("tc qdisc add dev " + link + " root netem rate " + rate + delay));
-  CHECK(Shell(
-      On(keepers_[host], "tc qdisc add dev eth0 root netem" + delay)));
+  CHECK(Shell(On(keepers_[host], "tc qdisc add dev eth0 root netem" + delay)));
 }
 
 bool NetworkHosts::CanDelay() {

@@ -49,8 +49,8 @@ class NetworkHosts {
   // The host's cable is pulled out: its interface is down, too.
   void Cut(int host) const;
   void Mend(int host) const;
-  // What the host gets comes so fast at most; where the kernel can (netem), with
-  // so many milliseconds' delay in each direction as well.
+  // What the host gets comes so fast at most; where the kernel can (netem),
+  // with so many milliseconds' delay in each direction as well.
   void Slow(int host, int kilobits_per_second, int delay_ms) const;
 
   // The host dies: it is cut, and each of its processes is killed, so that

@@ -43,14 +43,13 @@ class SeveralHostsTest : public testing::Test {
   template <typename Start>
   std::string FingerprintOf(const Cell& cell, Start start) {
     const std::string metrics = NewFolder("metrics") + "/metrics.jsonl";
-    ExpectAllEndWell(
-        start(Joined(JobOf(cell), {"--metrics_file=" + metrics})));
+    ExpectAllEndWell(start(Joined(JobOf(cell), {"--metrics_file=" + metrics})));
     return Fingerprint(ReadEvents(metrics));
   }
   std::string FingerprintOfOneHost(const Cell& cell) {
-    return Fingerprint(RunJobForEvents(
-        Joined(JobOf(cell), {"--nproc_per_node=" +
-                             std::to_string(2 * cell.ranks_of_each)})));
+    return Fingerprint(RunJobForEvents(Joined(
+        JobOf(cell),
+        {"--nproc_per_node=" + std::to_string(2 * cell.ranks_of_each)})));
   }
 
   NetworkHosts hosts_{2};
@@ -62,8 +61,8 @@ TEST_F(SeveralHostsTest, TwoLaunchersEndWithTheBitsOfOneHost) {
     std::cout << "cell: two launchers, " << cell.name << "\n";
     EXPECT_EQ(FingerprintOf(cell,
                             [&](const Flags& flags) {
-                              return StartLaunchers(
-                                  hosts_, 2, cell.ranks_of_each, flags);
+                              return StartLaunchers(hosts_, 2,
+                                                    cell.ranks_of_each, flags);
                             }),
               FingerprintOfOneHost(cell))
         << cell.name;
@@ -83,12 +82,12 @@ TEST_F(SeveralHostsTest, SoDoRanksThatTorchrunAndSlurmStart) {
                           }),
             one_host);
   std::cout << "cell: as srun, " << cell.name << "\n";
-  EXPECT_EQ(
-      FingerprintOf(cell,
-                    [&](const Flags& flags) {
-                      return StartAsSlurm(hosts_, cell.ranks_of_each, flags);
-                    }),
-      one_host);
+  EXPECT_EQ(FingerprintOf(cell,
+                          [&](const Flags& flags) {
+                            return StartAsSlurm(hosts_, cell.ranks_of_each,
+                                                flags);
+                          }),
+            one_host);
   std::cout << "2 cells\n";
 }
 
@@ -109,9 +108,9 @@ TEST_F(SeveralHostsTest, ASlowLinkChangesNoBit) {
 
 // The store's own host has another address, and loopback.
 TEST_F(SeveralHostsTest, TheStoreListensOnTheGivenAddressAlone) {
-  const Programs programs =
-      StartLaunchers(hosts_, 2, 1, Joined(JobOf(kOverGloo), {"--epochs=1000",
-                                                             "--max_steps=0"}));
+  const Programs programs = StartLaunchers(
+      hosts_, 2, 1,
+      Joined(JobOf(kOverGloo), {"--epochs=1000", "--max_steps=0"}));
   ASSERT_TRUE(programs[0]->WaitForOutput("step 1"));
   const auto listening = hosts_.Start(
       0, "/bin/sh", {"-c", "PATH=$PATH:/usr/sbin:/sbin; ss -Htln"});

@@ -46,9 +46,9 @@ TEST_F(FullDiskTest, TheSecondSaveEndsTheJobAndTheFirstIsGoneOnFrom) {
     std::cout << "cell: " << how << "\n";
     const std::string disk = NewFolder("disk");
     ASSERT_EQ(MountMemory(disk, one_and_a_half), "");
-    const ProgramResult full = RunProgram(
-        kTrain, SmallJob({"--max_steps=4", "--save_every=2", how,
-                          "--save_dir=" + disk}));
+    const ProgramResult full =
+        RunProgram(kTrain, SmallJob({"--max_steps=4", "--save_every=2", how,
+                                     "--save_dir=" + disk}));
     EXPECT_EQ(full.exit_code, 1) << full.err;
     EXPECT_THAT(full.err, AllOf(HasSubstr(disk + "/step-000000004"),
                                 HasSubstr("No space left on device")));
