@@ -5,16 +5,16 @@
 #include <algorithm>
 
 #include "absl/algorithm/container.h"
-#include "absl/time/clock.h"
+#include "core/base/steady_await.h"
 #include "core/base/torch_status.h"
 
 namespace tandem {
 namespace {
 
 // What a message needs to end whose peer has sent, or taken, all and gone.
-constexpr absl::Duration kLastBytes = absl::Milliseconds(500);
+constexpr std::chrono::milliseconds kLastBytes(500);
 // What the others need for theirs of a collective when one has done its part.
-constexpr absl::Duration kOthersPart = absl::Seconds(4);
+constexpr std::chrono::milliseconds kOthersPart(4000);
 // What a collective needs that ends because of the same break.
 constexpr absl::Duration kGrace = absl::Seconds(1);
 
@@ -22,7 +22,7 @@ constexpr absl::Duration kGrace = absl::Seconds(1);
 
 BreakableWaits::Waiting::Waiting(BreakableWaits* waits, c10d::Work* message,
                                  int peer)
-    : waits_(waits), message_(message), peer_(peer), since_(absl::Now()) {
+    : waits_(waits), message_(message), peer_(peer), since_(Clock::now()) {
   absl::MutexLock lock(&waits_->mutex_);
   waits_->waits_.insert(this);
 }
@@ -32,14 +32,15 @@ BreakableWaits::Waiting::~Waiting() {
   waits_->waits_.erase(this);
 }
 
-bool BreakableWaits::Waiting::Due(absl::Time now) {
+bool BreakableWaits::Waiting::Due(Time now) {
   if (now - since_ < next_) return false;
-  next_ = std::max(next_, now - since_) * 1.5;
+  next_ = std::max(next_, now - since_) * 3 / 2;
   return true;
 }
 
-bool BreakableWaits::Waiting::IsBroken(absl::Time now) const {
-  return now - doubted_ >= (message_ != nullptr ? kLastBytes : kOthersPart);
+bool BreakableWaits::Waiting::IsBroken(Time now) const {
+  return doubted_ != Time::max() &&
+         now - doubted_ >= (message_ != nullptr ? kLastBytes : kOthersPart);
 }
 
 void BreakableWaits::Break(const std::string& reason) {
@@ -62,7 +63,7 @@ void BreakableWaits::ThrowBroken() {
   C10_THROW_ERROR(DistNetworkError, broken_);
 }
 
-std::set<int> BreakableWaits::PeersDue(absl::Time now) {
+std::set<int> BreakableWaits::PeersDue(Time now) {
   absl::MutexLock lock(&mutex_);
   std::set<int> peers;
   for (Waiting* const wait : waits_) {
@@ -74,13 +75,13 @@ std::set<int> BreakableWaits::PeersDue(absl::Time now) {
 void BreakableWaits::Doubt(int peer, const std::string& reason) {
   absl::MutexLock lock(&mutex_);
   doubt_ = reason;
-  const absl::Time now = absl::Now();
+  const Time now = Clock::now();
   for (Waiting* const wait : waits_) {
     if (wait->peer_ == peer) wait->doubted_ = std::min(wait->doubted_, now);
   }
 }
 
-std::string BreakableWaits::Confirmed(absl::Time now) {
+std::string BreakableWaits::Confirmed(Time now) {
   absl::MutexLock lock(&mutex_);
   const bool confirmed = absl::c_any_of(
       waits_, [now](const Waiting* wait) { return wait->IsBroken(now); });
@@ -98,10 +99,10 @@ bool BreakableWaits::AwaitEnd(const bool* ended, absl::Duration timeout) {
     mutex_.AssertHeld();
     return *ended || !broken_.empty();
   };
-  mutex_.AwaitWithTimeout(absl::Condition(&over), timeout);
+  AwaitSteadily(mutex_, absl::Condition(&over), timeout);
   if (!*ended && !broken_.empty()) {
     const auto ends = [ended] { return *ended; };
-    mutex_.AwaitWithTimeout(absl::Condition(&ends), kGrace);
+    AwaitSteadily(mutex_, absl::Condition(&ends), kGrace);
   }
   return *ended;
 }

@@ -4,6 +4,7 @@
 #ifndef TANDEM_CORE_BACKEND_BREAKABLE_WAITS_H_
 #define TANDEM_CORE_BACKEND_BREAKABLE_WAITS_H_
 
+#include <chrono>
 #include <set>
 #include <string>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -17,6 +18,10 @@ namespace tandem {
 // Thread-safe.
 class BreakableWaits {
  public:
+  // One that no setting of the host's clock moves.
+  using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
+
   // In place of a rank of the group: all the others.
   static constexpr int kAll = -1;
 
@@ -32,15 +37,15 @@ class BreakableWaits {
    private:
     friend class BreakableWaits;
 
-    bool Due(absl::Time now);
-    bool IsBroken(absl::Time now) const;
+    bool Due(Time now);
+    bool IsBroken(Time now) const;
 
     BreakableWaits* const waits_;
     c10d::Work* const message_;
     const int peer_;
-    const absl::Time since_;
-    absl::Duration next_ = absl::Seconds(1);
-    absl::Time doubted_ = absl::InfiniteFuture();
+    const Time since_;
+    Clock::duration next_ = std::chrono::seconds(1);
+    Time doubted_ = Time::max();
   };
 
   // Aborts the messages that are waited for; a collective's wait sees it. The
@@ -51,12 +56,12 @@ class BreakableWaits {
 
   // Peers of waits that have lasted a second, or half as long again as when
   // they were due last.
-  std::set<int> PeersDue(absl::Time now);
+  std::set<int> PeersDue(Time now);
   // The connection to `peer` (kAll: one of them) was seen broken, so that waits
   // for it will not end, or are about to: the peer may have done its part.
   void Doubt(int peer, const std::string& reason);
   // The reason, once a wait should have ended since; else empty.
-  std::string Confirmed(absl::Time now);
+  std::string Confirmed(Time now);
 
   // `ended` is read and written under this object's lock.
   void MarkEnded(bool* ended);

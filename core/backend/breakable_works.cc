@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "core/base/torch_status.h"
 
@@ -134,9 +133,9 @@ void BreakableWorks::Break(const std::string& reason) { waits_->Break(reason); }
 
 void BreakableWorks::Run() {
   while (waits_->Pause(kInterval)) {
-    const std::string reason = waits_->Confirmed(absl::Now());
+    const std::string reason = waits_->Confirmed(BreakableWaits::Clock::now());
     if (!reason.empty()) return Break(reason);
-    for (const int peer : waits_->PeersDue(absl::Now())) {
+    for (const int peer : waits_->PeersDue(BreakableWaits::Clock::now())) {
       const absl::Status probed = CatchTorch([&] { probe_(peer); });
       if (!probed.ok()) waits_->Doubt(peer, std::string(probed.message()));
     }

@@ -1,6 +1,7 @@
 #include "core/flight/recorder.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <thread>
 #include <utility>
@@ -16,9 +17,11 @@ constexpr size_t kMostTags = 1 << 16;
 
 bool LockWithin(absl::Mutex& mutex, absl::Duration patience)
     ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mutex) {
-  const absl::Time end = absl::Now() + patience;
+  const auto begin = std::chrono::steady_clock::now();
   while (!mutex.TryLock()) {
-    if (absl::Now() > end) return false;
+    if (absl::FromChrono(std::chrono::steady_clock::now() - begin) > patience) {
+      return false;
+    }
     absl::SleepFor(absl::Milliseconds(1));
   }
   return true;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "core/base/torch_status.h"
 #include "core/health/job_notes.h"
 #include "core/program/interrupt.h"
@@ -19,6 +19,12 @@ constexpr std::chrono::milliseconds kAnswerTime(200);
 // A job may be at its end, with its store gone and a wait that is over: so
 // often it is asked again.
 constexpr int kTimesLost = 4;
+
+// Of the clock that nobody sets: a grace time lasts as long as it says.
+absl::Time SteadyNow() {
+  const auto now = std::chrono::steady_clock::now();
+  return absl::UnixEpoch() + absl::FromChrono(now.time_since_epoch());
+}
 
 }  // namespace
 
@@ -82,10 +88,10 @@ std::string JobWatch::Judge(const std::optional<Answer>& answer) {
 
 std::string JobWatch::JudgeInterrupt() {
   if (InterruptSignal() == 0) return "";
-  if (!interrupted_at_.has_value()) interrupted_at_ = absl::Now();
+  if (!interrupted_at_.has_value()) interrupted_at_ = SteadyNow();
   // Meanwhile ranks may agree on where to stop, and save.
   const absl::Duration grace = InterruptGrace();
-  if (absl::Now() - *interrupted_at_ < grace) return "";
+  if (SteadyNow() - *interrupted_at_ < grace) return "";
   NoteInterruptedWait();
   return absl::StrCat(InterruptError().message(), ", and after ",
                       absl::FormatDuration(grace), " still waiting");

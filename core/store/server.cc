@@ -30,7 +30,8 @@ std::string DescribeSilence(const c10::intrusive_ptr<c10d::Store>& store,
                         known->server() == StoreServer::kRankZero
                             ? "rank 0 of the job"
                             : "the launcher",
-                        ", which serves the store: ", how);
+                        ", which serves the store: ", how, " (",
+                        known->getHost(), ":", known->getPort(), ")");
   }
   if (dynamic_cast<c10d::TCPStore*>(served.get()) == nullptr) {
     return "the store does not answer";

@@ -29,9 +29,10 @@ class StoreClient : public c10d::TCPStore {
 
 // What to say of `store`, or of what a PrefixStore stands before, when a call
 // of it ended with `error`: "not heard of: rank 0 of the job, which serves the
-// store: it does not answer", or "... its connection is lost" for Unavailable
-// (the server's process has ended, or the network). Where it is not known who
-// serves: "the store, which rank 0 or the launcher serves, does not answer".
+// store: it does not answer (10.0.0.1:29500)", or "... its connection is lost"
+// for Unavailable (the server's process has ended, or the network). Where it is
+// not known who serves: "the store, which rank 0 or the launcher serves, does
+// not answer".
 std::string DescribeSilence(const c10::intrusive_ptr<c10d::Store>& store,
                             const absl::Status& error);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/steady_await.h"
 #include "core/base/torch_status.h"
 
 namespace tandem {
@@ -35,7 +36,7 @@ absl::Status LocalChannel::Send(int microbatch, const StageMessage& message) {
   const auto may_go = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !closed_.ok() || waiting_.size() < capacity_;
   };
-  if (!mutex_.AwaitWithTimeout(absl::Condition(&may_go), timeout_)) {
+  if (!AwaitSteadily(mutex_, absl::Condition(&may_go), timeout_)) {
     return absl::DeadlineExceededError(absl::StrCat(
         "the ", Describe(microbatch),
         " could not be handed over: ", waiting_.size(),
@@ -57,7 +58,7 @@ absl::StatusOr<StageMessage> LocalChannel::Receive(int microbatch) {
   const auto came = [this, microbatch]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !closed_.ok() || waiting_.count(microbatch) > 0;
   };
-  if (!mutex_.AwaitWithTimeout(absl::Condition(&came), timeout_)) {
+  if (!AwaitSteadily(mutex_, absl::Condition(&came), timeout_)) {
     return absl::DeadlineExceededError(
         absl::StrCat("the ", Describe(microbatch), " did not come within ",
                      absl::FormatDuration(timeout_)));

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <thread>
 
@@ -55,7 +54,11 @@ bool LivesInSession(const std::string& pid, pid_t session) {
 
 std::string FileContents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  // Of a process that has just ended /proc's files open and cannot be read: a
+  // stream notes it, an iterator would throw.
+  std::ostringstream contents;
+  contents << file.rdbuf();
+  return contents.str();
 }
 
 std::string NewFolder(const std::string& name) {

@@ -25,7 +25,14 @@ class Message : public c10d::Work {
   int aborts = 0;
 };
 
-absl::Time In(double seconds) { return absl::Now() + absl::Seconds(seconds); }
+using Clock = BreakableWaits::Clock;
+
+Clock::duration Seconds(double seconds) {
+  return absl::ToChronoNanoseconds(absl::Seconds(seconds));
+}
+BreakableWaits::Time In(double seconds) {
+  return Clock::now() + Seconds(seconds);
+}
 
 class BreakableWaitsTest : public testing::Test {
  protected:
@@ -36,9 +43,9 @@ class BreakableWaitsTest : public testing::Test {
 TEST_F(BreakableWaitsTest, IsDueAfterASecondAndThenLessAndLessOften) {
   EXPECT_THAT(waits_.PeersDue(In(100)), IsEmpty());
   const BreakableWaits::Waiting waiting(&waits_, message_.get(), kPeer);
-  const absl::Time begin = absl::Now();
+  const BreakableWaits::Time begin = Clock::now();
   const auto due = [&](double seconds) {
-    return !waits_.PeersDue(begin + absl::Seconds(seconds)).empty();
+    return !waits_.PeersDue(begin + Seconds(seconds)).empty();
   };
   EXPECT_FALSE(due(0.9));
   EXPECT_TRUE(due(1.1));
@@ -59,7 +66,7 @@ TEST_F(BreakableWaitsTest, AMessageIsGivenAMomentForItsLastBytes) {
   const BreakableWaits::Waiting waiting(&waits_, message_.get(), kPeer);
   EXPECT_EQ(waits_.Confirmed(In(100)), "");
   waits_.Doubt(kPeer, "closed");
-  EXPECT_EQ(waits_.Confirmed(absl::Now()), "");
+  EXPECT_EQ(waits_.Confirmed(Clock::now()), "");
   EXPECT_EQ(waits_.Confirmed(In(0.6)), "closed");
 }
 

@@ -37,14 +37,17 @@ TEST(OpenStoreTest, KnowsWhoIsToBeNamedWhenItIsSilent) {
   const absl::Status late = absl::DeadlineExceededError("");
   const absl::Status lost = absl::UnavailableError("");
   Launch launch = TcpLaunch(1, 2, served->port);
+  const std::string where = " (127.0.0.1:" + std::to_string(served->port) + ")";
   EXPECT_EQ(DescribeSilence(OpenStore(launch, kLong).value(), lost),
             "not heard of: rank 0 of the job, which serves the store: its "
-            "connection is lost");
+            "connection is lost" +
+                where);
   launch.rendezvous.served_by_launcher = true;
   launch.rendezvous.key_prefix = "attempt_0/";
   EXPECT_EQ(DescribeSilence(OpenStore(launch, kLong).value(), late),
             "not heard of: the launcher, which serves the store: it does not "
-            "answer");
+            "answer" +
+                where);
   EXPECT_EQ(DescribeSilence(served->store, late),
             "the store, which rank 0 or the launcher serves, does not answer");
   EXPECT_EQ(DescribeSilence(NewHashStore(kLong), late),

@@ -1,0 +1,84 @@
+#include "core/base/steady_await.h"
+
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "gtest/gtest.h"
+
+namespace {
+
+// Seconds by which this process believes the host's clock to be behind what the
+// kernel has: waits until a time of that clock are over before they begin, as
+// they are when it is set forwards in their middle.
+std::atomic<int> behind{0};
+
+}  // namespace
+
+// Stands before the C library's.
+extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
+  const long result = syscall(SYS_clock_gettime, clock, time);
+  if (clock == CLOCK_REALTIME) time->tv_sec -= behind;
+  return static_cast<int>(result);
+}
+
+namespace tandem {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Milliseconds(200);
+
+class SteadyAwaitTest : public testing::Test {
+ protected:
+  ~SteadyAwaitTest() override { behind = 0; }
+
+  // How long it waits in vain.
+  template <typename Await>
+  absl::Duration Waited(Await await) {
+    absl::MutexLock lock(&mutex_);
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_FALSE(await(mutex_, absl::Condition(&is_there_), kTimeout));
+    return absl::FromChrono(std::chrono::steady_clock::now() - begin);
+  }
+
+  absl::Mutex mutex_;
+  bool is_there_ = false;
+};
+
+TEST_F(SteadyAwaitTest, AClockThatIsSetForwardsEndsNoWait) {
+  behind = 7200;
+  const auto by_the_hosts_clock = [](absl::Mutex& mutex,
+                                     const absl::Condition& condition,
+                                     absl::Duration timeout) {
+    return mutex.AwaitWithTimeout(condition, timeout);
+  };
+  EXPECT_LT(Waited(by_the_hosts_clock), kTimeout);
+  EXPECT_GE(Waited(AwaitSteadily), kTimeout);
+}
+
+TEST_F(SteadyAwaitTest, WhatComesEndsIt) {
+  std::thread brings([this] {
+    absl::MutexLock lock(&mutex_);
+    is_there_ = true;
+  });
+  {
+    absl::MutexLock lock(&mutex_);
+    EXPECT_TRUE(AwaitSteadily(mutex_, absl::Condition(&is_there_),
+                              absl::InfiniteDuration()));
+  }
+  brings.join();
+}
+
+TEST_F(SteadyAwaitTest, NoTimeIsALook) {
+  absl::MutexLock lock(&mutex_);
+  const absl::Condition condition(&is_there_);
+  EXPECT_FALSE(AwaitSteadily(mutex_, condition, absl::ZeroDuration()));
+  is_there_ = true;
+  EXPECT_TRUE(AwaitSteadily(mutex_, condition, absl::ZeroDuration()));
+}
+
+}  // namespace
+}  // namespace tandem

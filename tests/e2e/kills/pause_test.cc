@@ -1,0 +1,59 @@
+// Processes of a job that are stopped (SIGSTOP) for less than the timeout, and
+// go on: the job ends with the bits of one that nobody stopped.
+
+#include <signal.h>
+
+#include <chrono>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+namespace {
+
+// Long enough for those that wait to begin to ask around, twice a second.
+constexpr std::chrono::milliseconds kPause(1500);
+
+struct Cell {
+  std::string name;
+  std::vector<int> ranks;
+  bool launcher;
+};
+
+TEST(PauseTest, AStoppedProcessThatGoesOnChangesNoBit) {
+  const Flags job = SmallJob(
+      {"--epochs=30", "--nproc_per_node=2", "--backend=gloo", "--timeout=60"});
+  const std::string undisturbed = Fingerprint(RunJobForEvents(job));
+  const Cell cells[] = {
+      {"rank 0", {0}, false},
+      {"rank 1", {1}, false},
+      {"the launcher, which serves the store", {}, true},
+      {"all of them", {0, 1}, true},
+  };
+  for (const Cell& cell : cells) {
+    std::cout << "cell: " << cell.name << "\n";
+    const std::string metrics = NewFolder("metrics") + "/metrics.jsonl";
+    Program program(kTrain, Joined(job, {"--metrics_file=" + metrics}));
+    ASSERT_TRUE(program.WaitForOutput("loss"));
+    std::vector<pid_t> stopped;
+    if (cell.launcher) stopped.push_back(program.pid());
+    for (const int rank : cell.ranks) {
+      stopped.push_back(PidOfRank(program, rank));
+      ASSERT_NE(stopped.back(), 0) << "the job is over";
+    }
+    for (const pid_t pid : stopped) ASSERT_EQ(kill(pid, SIGSTOP), 0);
+    std::this_thread::sleep_for(kPause);
+    for (const pid_t pid : stopped) ASSERT_EQ(kill(pid, SIGCONT), 0);
+    const ProgramResult result = program.Wait();
+    EXPECT_EQ(result.exit_code, 0) << cell.name << "\n" << result.err;
+    EXPECT_EQ(Fingerprint(ReadEvents(metrics)), undisturbed) << cell.name;
+  }
+  std::cout << std::size(cells) << " cells\n";
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,127 @@
+// Jobs over two hosts, however started, end with the bits of one host.
+
+#include <iostream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/network_hosts/host_jobs.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Cell {
+  std::string name;
+  int ranks_of_each;
+  Flags flags;
+};
+
+const Cell kOverGloo = {"ddp over gloo", 1, {"--backend=gloo"}};
+const Cell kCells[] = {
+    // Shared memory inside hosts, Gloo between them.
+    {"ddp over shm, 2 ranks a host",
+     2,
+     {"--backend=shm", "--microbatch_size=4", "--reproducible"}},
+    {"hybrid, 2 ranks a host",
+     2,
+     {"--pipe=2", "--microbatch_size=4", "--reproducible"}},
+};
+
+Flags JobOf(const Cell& cell) {
+  return Joined(SmallJob({"--max_steps=6", "--timeout=60"}), cell.flags);
+}
+
+class SeveralHostsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!hosts_.why_not().empty()) GTEST_SKIP() << hosts_.why_not();
+  }
+
+  // Host 0's, whose rank 0 writes the metrics; all end well.
+  template <typename Start>
+  std::string FingerprintOf(const Cell& cell, Start start) {
+    const std::string metrics = NewFolder("metrics") + "/metrics.jsonl";
+    ExpectAllEndWell(start(Joined(JobOf(cell), {"--metrics_file=" + metrics})));
+    return Fingerprint(ReadEvents(metrics));
+  }
+  std::string FingerprintOfOneHost(const Cell& cell) {
+    return Fingerprint(RunJobForEvents(Joined(
+        JobOf(cell),
+        {"--nproc_per_node=" + std::to_string(2 * cell.ranks_of_each)})));
+  }
+
+  NetworkHosts hosts_{2};
+};
+
+TEST_F(SeveralHostsTest, TwoLaunchersEndWithTheBitsOfOneHost) {
+  int cells = 0;
+  for (const Cell& cell : kCells) {
+    std::cout << "cell: two launchers, " << cell.name << "\n";
+    EXPECT_EQ(FingerprintOf(cell,
+                            [&](const Flags& flags) {
+                              return StartLaunchers(hosts_, 2,
+                                                    cell.ranks_of_each, flags);
+                            }),
+              FingerprintOfOneHost(cell))
+        << cell.name;
+    ++cells;
+  }
+  std::cout << cells << " cells\n";
+}
+
+TEST_F(SeveralHostsTest, SoDoRanksThatTorchrunAndSlurmStart) {
+  const Cell& cell = kCells[0];
+  const std::string one_host = FingerprintOfOneHost(cell);
+  std::cout << "cell: as torchrun, " << cell.name << "\n";
+  EXPECT_EQ(FingerprintOf(cell,
+                          [&](const Flags& flags) {
+                            return StartAsTorchrun(hosts_, cell.ranks_of_each,
+                                                   flags);
+                          }),
+            one_host);
+  std::cout << "cell: as srun, " << cell.name << "\n";
+  EXPECT_EQ(FingerprintOf(cell,
+                          [&](const Flags& flags) {
+                            return StartAsSlurm(hosts_, cell.ranks_of_each,
+                                                flags);
+                          }),
+            one_host);
+  std::cout << "2 cells\n";
+}
+
+// So slow that what a step exchanges takes a noticeable time.
+TEST_F(SeveralHostsTest, ASlowLinkChangesNoBit) {
+  if (!NetworkHosts::CanDelay()) {
+    std::cout << "this kernel cannot delay packets (netem): the link's rate "
+                 "is limited alone (tbf)\n";
+  }
+  for (int host = 0; host < 2; ++host) hosts_.Slow(host, 2000, 20);
+  const Cell& cell = kOverGloo;
+  EXPECT_EQ(FingerprintOf(cell,
+                          [&](const Flags& flags) {
+                            return StartLaunchers(hosts_, 2, 1, flags);
+                          }),
+            FingerprintOfOneHost(cell));
+}
+
+// The store's own host has another address, and loopback.
+TEST_F(SeveralHostsTest, TheStoreListensOnTheGivenAddressAlone) {
+  const Programs programs = StartLaunchers(
+      hosts_, 2, 1,
+      Joined(JobOf(kOverGloo), {"--epochs=1000", "--max_steps=0"}));
+  ASSERT_TRUE(programs[0]->WaitForOutput("step 1"));
+  const auto listening = hosts_.Start(
+      0, "/bin/sh", {"-c", "PATH=$PATH:/usr/sbin:/sbin; ss -Htln"});
+  const std::string sockets = listening->Wait().out;
+  EXPECT_THAT(sockets, HasSubstr(hosts_.Address(0) + ":29500"));
+  for (const char* elsewhere : {"0.0.0.0:", "127.0.0.1:", "*:*:", "[::]:"}) {
+    EXPECT_EQ(sockets.find(std::string(" ") + elsewhere + "29500"),
+              std::string::npos)
+        << sockets;
+  }
+}
+
+}  // namespace
+}  // namespace tandem

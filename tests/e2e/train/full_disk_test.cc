@@ -1,0 +1,85 @@
+// A disk that is full, or that nobody may write to, in the middle of a job: a
+// small file system in memory, of the test's own.
+
+#include <sys/mount.h>
+
+#include <filesystem>
+#include <iostream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/network_hosts/own_namespaces.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class FullDiskTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string why_not = TakeOwnNamespaces();
+    if (!why_not.empty()) GTEST_SKIP() << why_not;
+  }
+};
+
+uintmax_t BytesIn(const std::string& folder) {
+  uintmax_t bytes = 0;
+  for (const auto& each :
+       std::filesystem::recursive_directory_iterator(folder)) {
+    if (each.is_regular_file()) bytes += each.file_size();
+  }
+  return bytes;
+}
+
+// Room for one checkpoint and a half: the second one fills the disk.
+TEST_F(FullDiskTest, TheSecondSaveEndsTheJobAndTheFirstIsGoneOnFrom) {
+  const std::string roomy = NewFolder("roomy");
+  RunJobForEvents(SmallJob({"--max_steps=2", "--save_dir=" + roomy}));
+  const int one_and_a_half = static_cast<int>(BytesIn(roomy) * 3 / 2);
+  const std::string straight =
+      Fingerprint(RunJobForEvents(SmallJob({"--max_steps=4"})));
+  for (const char* how : {"--noasync_save", "--async_save"}) {
+    std::cout << "cell: " << how << "\n";
+    const std::string disk = NewFolder("disk");
+    ASSERT_EQ(MountMemory(disk, one_and_a_half), "");
+    const ProgramResult full =
+        RunProgram(kTrain, SmallJob({"--max_steps=4", "--save_every=2", how,
+                                     "--save_dir=" + disk}));
+    EXPECT_EQ(full.exit_code, 1) << full.err;
+    EXPECT_THAT(full.err, AllOf(HasSubstr(disk + "/step-000000004"),
+                                HasSubstr("No space left on device")));
+    // Nothing half written takes room, and the job goes on elsewhere.
+    EXPECT_EQ(BytesIn(disk), BytesIn(disk + "/step-000000002"));
+    EXPECT_EQ(Fingerprint(RunJobForEvents(
+                  SmallJob({"--max_steps=4", "--resume=" + disk}))),
+              straight);
+  }
+  std::cout << "2 cells\n";
+}
+
+// As a file system becomes whose device fails.
+TEST_F(FullDiskTest, AFolderThatBecomesReadOnlyEndsTheJobWithItsName) {
+  const std::string disk = NewFolder("disk");
+  ASSERT_EQ(MountMemory(disk, 64 << 20), "");
+  Program program(kTrain, SmallJob({"--epochs=1000", "--save_every=40",
+                                    "--keep_last=2", "--save_dir=" + disk}));
+  while (!std::filesystem::exists(disk + "/step-000000040")) {
+    ASSERT_FALSE(program.LivingProcesses().empty());
+  }
+  // Refused while a file is open for writing: between two saves.
+  while (mount("none", disk.c_str(), nullptr, MS_REMOUNT | MS_RDONLY,
+               nullptr) != 0) {
+    ASSERT_FALSE(program.LivingProcesses().empty());
+  }
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr(disk + "/step-"),
+                                HasSubstr("Read-only file system")));
+}
+
+}  // namespace
+}  // namespace tandem
