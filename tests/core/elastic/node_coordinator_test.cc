@@ -36,6 +36,7 @@ class NodeCoordinatorTest : public testing::Test {
   void Says(int node, Phase phase, int attempt) {
     states_[node].phase = phase;
     states_[node].attempt = attempt;
+    ++states_[node].beat;
   }
   // Those nodes have come, and run the first attempt.
   void RunWith(const std::set<int>& nodes) {
