@@ -43,18 +43,13 @@ std::map<int, NodeState> ReadStates(c10d::Store& store, int nnodes) {
   return states;
 }
 
-int64_t DrawLauncher() {
-  std::random_device device;
-  return static_cast<int64_t>(device());
-}
-
 class StoreRendezvous : public NodeRendezvous {
  public:
   StoreRendezvous(const RankCounts& counts,
                   const StoreRendezvousOptions& options)
       : options_(options), coordinator_(counts, options.coordinator) {
     state_.ranks = options.coordinator.ranks_per_node;
-    state_.launcher = DrawLauncher();
+    state_.launcher = std::random_device()();
     group_.ranks_per_node = state_.ranks;
     thread_ = std::thread([this] { Meet(); });
   }
@@ -80,7 +75,7 @@ class StoreRendezvous : public NodeRendezvous {
   absl::Status Connect();
   absl::Status Beat();
   absl::StatusOr<std::string> Exchange(const NodeState& state);
-  absl::Status Decide();
+  absl::Status Decide(const std::optional<std::string>& end);
   absl::Status Take(const std::string& text);
 
   const StoreRendezvousOptions options_;
@@ -184,10 +179,12 @@ absl::StatusOr<std::string> StoreRendezvous::Exchange(const NodeState& state) {
 
 absl::Status StoreRendezvous::Beat() {
   NodeState state;
+  std::optional<std::string> end;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++state_.beat;
     state = state_;
+    end = end_;
   }
   const auto group = Exchange(state);
   if (absl::IsAlreadyExists(group.status())) {
@@ -201,7 +198,7 @@ absl::Status StoreRendezvous::Beat() {
         options_.port, ", is not heard of (", group.status().message(), ")"));
   }
   TANDEM_RETURN_IF_ERROR(Take(*group));
-  if (options_.node == 0) TANDEM_RETURN_IF_ERROR(Decide());
+  if (options_.node == 0) TANDEM_RETURN_IF_ERROR(Decide(end));
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (beats_since_leave_ >= 0) ++beats_since_leave_;
@@ -224,18 +221,13 @@ absl::Status StoreRendezvous::Take(const std::string& text) {
   return absl::OkStatus();
 }
 
-absl::Status StoreRendezvous::Decide() {
+absl::Status StoreRendezvous::Decide(const std::optional<std::string>& end) {
   TANDEM_ASSIGN_OR_RETURN(
       const auto states,
       (calls_.Within<std::map<int, NodeState>>(
           options_.patience, [store = store_, nnodes = options_.nnodes] {
             return ReadStates(*store, nnodes);
           })));
-  std::optional<std::string> end;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    end = end_;
-  }
   const NodeGroup& group =
       end ? coordinator_.End(*end) : coordinator_.Decide(states, Clock::now());
   // This node reads it with its next beat: no sooner than the others.

@@ -156,10 +156,7 @@ std::string Launcher::ChangeRanks(const AttemptEnd& end) {
 
 // `why`: what other nodes are told of node 0.
 int Launcher::EndWith(int exit_code, const std::string& why) {
-  if (node_) {
-    node_->Leave(exit_code == 0,
-                 exit_code == 0 ? "" : absl::StrCat("node 0: ", why));
-  }
+  if (node_) node_->Leave(exit_code == 0, exit_code == 0 ? "" : why);
   return exit_code;
 }
 
@@ -216,10 +213,11 @@ int Launcher::Run() {
     if (!turn.ok()) return EndWithoutTurn(turn, end.exit_code);
     const Clock::time_point start = Clock::now();
     end = RunAttempt();
-    if (!IsTriedAgain(end)) return EndWith(end.exit_code, "its ranks failed");
+    if (!IsTriedAgain(end))
+      return EndWith(end.exit_code, "node 0's ranks failed");
     restarts_.NoteEnd(plan_.restarts.done, Since(start), end.cause);
     const std::optional<int> next = NextAllowed(end);
-    if (!next) return EndWith(end.exit_code, "there are no more restarts");
+    if (!next) return EndWith(end.exit_code, "node 0 has no more restarts");
     if (node_ && (end.makes_room || !node_->is_first())) continue;
     const milliseconds delay = restarts_.DelayBefore(*next);
     messages_.Say(absl::StrCat("restart ", *next, " of ",
@@ -229,7 +227,7 @@ int Launcher::Run() {
     stop_signal_ = AwaitStopSignal(*signals_, delay);
     if (stop_signal_ != 0) {
       messages_.Say(absl::StrCat("stopped by ", SignalName(stop_signal_)));
-      return EndWith(128 + stop_signal_, "it was stopped");
+      return EndWith(128 + stop_signal_, "node 0 was stopped");
     }
   }
 }
