@@ -142,6 +142,7 @@ absl::Status RunRank(const Launch& launch) {
   // From here on there is a loop that looks; until here a signal just ends us.
   HandleInterrupts();
   TANDEM_ASSIGN_OR_RETURN(RunReport run, RunReport::Start(job, report));
+  if (job.is_restarted()) run.Say(DescribeAttempt(job));
   return ExplainNondeterminism(job.options.eval_only ? EvaluateOnly(job, run)
                                                      : Train(job, run));
 }
@@ -166,6 +167,12 @@ bool CanBeLost(int rank) {
   return servers > 0 && rank >= servers;
 }
 
+// The newest checkpoint; "": there is none.
+std::string CheckpointOfRestart() {
+  const absl::StatusOr<TrainOptions> settings = TrainOptionsFromFlags();
+  return settings.ok() ? NewestCheckpoint(settings->save_dir) : "";
+}
+
 // What --help says above the flags, which know of no registered name.
 std::string Usage() {
   std::string usage = kUsage;
@@ -186,7 +193,9 @@ int TrainMain(int argc, char** argv, const absl::Status& registered) {
   const auto check = [&](const Launch& first) {
     return CheckSettings(registered, first);
   };
-  return RunRanks(argc, argv, {"train", Usage(), check, RunRank, CanBeLost});
+  return RunRanks(
+      argc, argv,
+      {"train", Usage(), check, RunRank, CanBeLost, CheckpointOfRestart});
 }
 
 }  // namespace tandem

@@ -10,28 +10,20 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/launch/launch.h"
+#include "core/launch/stop_signals.h"
 #include "core/process/process_end.h"
 
 namespace tandem {
-namespace {
-
-// Those that a second of ends at once.
-bool KillsRanks(int signal) {
-  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
-}
-
-}  // namespace
-
-bool StopsRanks(int signal) { return KillsRanks(signal) || signal == SIGUSR1; }
 
 Attempt::Attempt(const LaunchPlan& plan, int port,
                  const LauncherOptions& options, SignalPipe* signals,
-                 LauncherMessages* messages)
+                 LauncherMessages* messages, const ElasticNode* node)
     : plan_(plan),
       port_(port),
       options_(options),
       signals_(signals),
-      messages_(messages) {}
+      messages_(messages),
+      node_(node) {}
 
 Attempt::~Attempt() {
   if (telling_.joinable()) telling_.join();
@@ -43,6 +35,7 @@ absl::Status Attempt::Start(const std::vector<std::string>& argv,
     TANDEM_ASSIGN_OR_RETURN(RankProcess rank,
                             StartRankProcess(plan_, i, port_, argv, outputs));
     ranks_.push_back(std::move(rank));
+    ++end_.started;
   }
   return absl::OkStatus();
 }
@@ -51,6 +44,7 @@ AttemptEnd Attempt::Run() {
   while (CountRunning(ranks_) > 0) {
     AwaitEvents();
     HandleSignals();
+    FollowOrder();
     for (RankProcess& rank : ranks_) {
       rank.out.Pump();
       rank.err.Pump();
@@ -67,6 +61,7 @@ AttemptEnd Attempt::Run() {
 
 // Milliseconds until something is due; -1: until something happens.
 int Attempt::PollTimeout() const {
+  if (node_ != nullptr) return 100;  // for its orders
   if (!kill_at_.has_value()) return -1;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
       *kill_at_ - Clock::now());
@@ -139,10 +134,13 @@ void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
     }
     if (end_.exit_code == 0) {
       end_.exit_code = code;
-      end_.cause = messages_->CauseOf(*rank);
+      end_.first_dead = rank->rank;
+      if (end_.cause.empty()) end_.cause = messages_->CauseOf(*rank);
     }
     if (end_.stop_signal != 0) {
       messages_->Stopped(*rank, end_.stop_signal);
+    } else if (end_.makes_room) {
+      messages_->Stopped(*rank, SIGUSR1);
     } else if (!stopping_) {
       HandleFirstDeath(*rank);
     } else if (*rank->end != SIGTERM && *rank->end != SIGKILL) {
@@ -153,10 +151,35 @@ void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
 
 void Attempt::HandleFirstDeath(RankProcess& dead) {
   messages_->Died(dead, CountRunning(ranks_));
+  StopAll();
+  TellNodes(dead);
+}
+
+void Attempt::StopAll() {
   stopping_ = true;
   kill_at_ = Clock::now() + options_.death_grace;
   StopRunning(ranks_);
-  TellNodes(dead);
+}
+
+// What the job's nodes want of this one's ranks.
+void Attempt::FollowOrder() {
+  if (node_ == nullptr || stopping_ || end_.stop_signal != 0) return;
+  const NodeGroup group = node_->Group();
+  if (group.order == NodeGroup::Order::kStopAtStep && !end_.makes_room) {
+    MakeRoom(group.why);
+  } else if (group.order == NodeGroup::Order::kStop) {
+    end_.cause = group.why;
+    messages_->Say(absl::StrCat(group.why, ": stopping this node's ranks"));
+    StopAll();
+  }
+}
+
+void Attempt::MakeRoom(const std::string& why) {
+  end_.makes_room = true;
+  end_.cause = why;
+  messages_->Say(absl::StrCat(why, ": this node's ranks stop after a step"));
+  SignalRunning(ranks_, SIGUSR1);
+  kill_at_ = Clock::now() + options_.stop_grace;
 }
 
 // While the others end. A rank that knew why has told the job itself, before.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/launch/elastic_node.h"
 #include "core/launch/launcher_messages.h"
 #include "core/launch/launcher_options.h"
 #include "core/launch/rank_process.h"
@@ -27,18 +28,20 @@ struct AttemptEnd {
   // What ended it, where exit_code is not 0: "rank 1 of 2 died: exit code 3: "
   // and what the rank said last.
   std::string cause;
+  int started = 0;                // ranks of this node
+  std::optional<int> first_dead;  // the rank; none: not all were started
+  // It was stopped after a step, for more nodes to take part in the next one.
+  bool makes_room = false;
 };
-
-// Whether a signal asks ranks to end.
-bool StopsRanks(int signal);
 
 // Not thread-safe.
 class Attempt {
  public:
-  // `plan.restarts.done` says which. `port`: the store's. All must outlive
-  // it.
+  // `plan.restarts.done` says which. `port`: the store's. `node`: of an elastic
+  // job of several nodes, else null. All must outlive it.
   Attempt(const LaunchPlan& plan, int port, const LauncherOptions& options,
-          SignalPipe* signals, LauncherMessages* messages);
+          SignalPipe* signals, LauncherMessages* messages,
+          const ElasticNode* node);
   // Kills what still runs.
   ~Attempt();
   Attempt(const Attempt&) = delete;
@@ -48,6 +51,8 @@ class Attempt {
                      const RankOutputs& outputs);
   // Until all ranks have ended.
   AttemptEnd Run();
+  // How many Start has started.
+  int started() const { return end_.started; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -61,6 +66,9 @@ class Attempt {
   void HandleEnds(const std::vector<RankProcess*>& ended);
   void HandleFirstDeath(RankProcess& dead);
   void TellNodes(const RankProcess& dead);
+  void FollowOrder();
+  void MakeRoom(const std::string& why);
+  void StopAll();
   void KillWhenOverdue();
 
   const LaunchPlan& plan_;
@@ -68,6 +76,7 @@ class Attempt {
   const LauncherOptions& options_;
   SignalPipe* const signals_;
   LauncherMessages* const messages_;
+  const ElasticNode* const node_;
   std::vector<RankProcess> ranks_;
   std::thread telling_;  // the other nodes
   AttemptEnd end_;

@@ -47,6 +47,21 @@ ABSL_FLAG(std::optional<int>, max_restarts, std::nullopt,
           "(torchrun's). train then goes on from the newest checkpoint in "
           "--save_dir. A rank that refused its flags, or a signal that stops, "
           "starts nobody again. Not given: 0.");
+ABSL_FLAG(std::optional<int>, min_ranks, std::nullopt,
+          "An elastic job: with how few ranks it may go on when it is started "
+          "again (--max_restarts) and not all can be. On one node: without a "
+          "rank that cannot be started, or was the first to die in two "
+          "attempts in a row without a checkpoint in between. On several: "
+          "without nodes that are gone. --batch_size is of all ranks together "
+          "and stays. Not given: the number of ranks never changes.");
+ABSL_FLAG(std::optional<int>, max_ranks, std::nullopt,
+          "With --min_ranks: how many ranks an elastic job has at most. Not "
+          "given: --nproc_per_node on each of --nnodes.");
+ABSL_FLAG(double, join_timeout, 30,
+          "With --min_ranks and --nnodes: seconds that an elastic job's first "
+          "attempt waits for more nodes, once there are enough of them. A node "
+          "that comes later has the job stop after a step, with a checkpoint, "
+          "and go on with it.");
 ABSL_FLAG(double, restart_delay, 1,
           "Seconds to wait before the first of --max_restarts; each further "
           "one waits twice as long as the one before, up to a minute.");
@@ -76,6 +91,8 @@ LaunchSettings LaunchSettingsFromFlags() {
   settings.local_rank = absl::GetFlag(FLAGS_local_rank);
   settings.dist_url = absl::GetFlag(FLAGS_dist_url);
   settings.max_restarts = absl::GetFlag(FLAGS_max_restarts);
+  settings.min_ranks = absl::GetFlag(FLAGS_min_ranks);
+  settings.max_ranks = absl::GetFlag(FLAGS_max_ranks);
   return settings;
 }
 
@@ -94,6 +111,8 @@ absl::StatusOr<GraceSettings> GraceSettingsFromFlags() {
   TANDEM_RETURN_IF_ERROR(read("restart_delay",
                               absl::GetFlag(FLAGS_restart_delay),
                               settings.restart_delay));
+  TANDEM_RETURN_IF_ERROR(read("join_timeout", absl::GetFlag(FLAGS_join_timeout),
+                              settings.join_timeout));
   TANDEM_RETURN_IF_ERROR(
       read("stop_grace", absl::GetFlag(FLAGS_stop_grace), settings.stop_grace));
   return settings;

@@ -11,13 +11,15 @@
 namespace tandem {
 
 // What the user gave of --nnodes, --node_rank, --nproc_per_node, --master_addr,
-// --master_port, --world_size, --rank, --local_rank, --dist_url and
-// --max_restarts. Call after the command line was parsed.
+// --master_port, --world_size, --rank, --local_rank, --dist_url,
+// --max_restarts, --min_ranks and --max_ranks. Call after the command line was
+// parsed.
 LaunchSettings LaunchSettingsFromFlags();
 
 struct GraceSettings {
   absl::Duration restart_delay;
   absl::Duration stop_grace;
+  absl::Duration join_timeout;
 };
 
 // The flags of these names. InvalidArgument for less than nothing, and for more

@@ -1,9 +1,7 @@
 #include "core/launch/launcher.h"
 
-#include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -13,12 +11,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/elastic/rank_count_rule.h"
 #include "core/launch/attempt.h"
+#include "core/launch/elastic_node.h"
 #include "core/launch/launch.h"
 #include "core/launch/launcher_messages.h"
 #include "core/launch/output_relay.h"
 #include "core/launch/rank_process.h"
 #include "core/launch/restarts.h"
+#include "core/launch/stop_signals.h"
 #include "core/process/process_end.h"
 #include "core/process/signal_pipe.h"
 #include "core/store/sockets.h"
@@ -50,11 +51,15 @@ class Launcher {
 
  private:
   absl::StatusOr<int> ServeStore();
+  absl::Status AwaitTurn();
   AttemptEnd RunAttempt();
+  int EndWith(int exit_code, const std::string& why);
+  int EndWithoutTurn(const absl::Status& why, int exit_code);
   bool IsTriedAgain(const AttemptEnd& end) const;
   absl::StatusOr<int> NextAttempt() const;
-  void SayHistory();
-  int AwaitRestart(milliseconds delay);
+  std::string Progress() const;
+  std::string ChangeRanks(const AttemptEnd& end);
+  std::optional<int> NextAllowed(const AttemptEnd& end);
 
   LaunchPlan plan_;
   const LauncherOptions& options_;
@@ -64,8 +69,11 @@ class Launcher {
   const RankOutputs outputs_;
   LauncherMessages messages_{plan_.launch, &err_};
   Restarts restarts_;
+  std::optional<RankCountRule> rule_;  // of an elastic job on one node
+  std::optional<ElasticNode> node_;    // of one on several
   std::unique_ptr<SignalPipe> signals_;
-  int port_ = 0;  // of the store
+  int port_ = 0;         // of the store
+  int stop_signal_ = 0;  // that came between attempts
 };
 
 absl::Status Launcher::Start() {
@@ -73,6 +81,14 @@ absl::Status Launcher::Start() {
       signals_, SignalPipe::Install({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1,
                                      SIGUSR2, SIGTSTP}));
   TANDEM_ASSIGN_OR_RETURN(port_, ServeStore());
+  if (!options_.rank_counts) return absl::OkStatus();
+  messages_.Say(absl::StrCat("an elastic job, which can run on ",
+                             options_.rank_counts->ToString(), " ranks"));
+  if (plan_.launch.nnodes == 1) {
+    rule_.emplace(*options_.rank_counts, Progress());
+  } else if (options_.meet_nodes != nullptr) {
+    node_.emplace(plan_, options_.meet_nodes(plan_.launch, port_));
+  }
   return absl::OkStatus();
 }
 
@@ -89,13 +105,14 @@ absl::StatusOr<int> Launcher::ServeStore() {
 }
 
 AttemptEnd Launcher::RunAttempt() {
-  Attempt attempt(plan_, port_, options_, signals_.get(), &messages_);
+  Attempt attempt(plan_, port_, options_, signals_.get(), &messages_,
+                  node_ ? &*node_ : nullptr);
   const absl::Status started = attempt.Start(argv_, outputs_);
   if (!started.ok()) {
     const std::string why =
         absl::StrCat("cannot start the ranks: ", started.message());
     messages_.Say(why);
-    return {1, 0, why};
+    return {1, 0, why, attempt.started(), std::nullopt};
   }
   AttemptEnd end = attempt.Run();
   if (end.stop_signal != 0 && end.exit_code != 0) {
@@ -105,13 +122,17 @@ AttemptEnd Launcher::RunAttempt() {
 }
 
 bool Launcher::IsTriedAgain(const AttemptEnd& end) const {
-  return end.exit_code != 0 && end.stop_signal == 0 &&
-         end.exit_code != options_.refusal_code && plan_.restarts.most > 0;
+  if (end.exit_code == 0 || end.stop_signal != 0) return false;
+  if (end.makes_room) return true;
+  // Nodes that have come with other flags go again.
+  const bool refused = end.exit_code == options_.refusal_code &&
+                       !(node_ && node_->HasNewcomers());
+  return !refused && plan_.restarts.most > 0;
 }
 
 absl::StatusOr<int> Launcher::NextAttempt() const {
   const Launch& launch = plan_.launch;
-  if (launch.nnodes == 1 || options_.next_attempt == nullptr ||
+  if (node_ || launch.nnodes == 1 || options_.next_attempt == nullptr ||
       launch.rendezvous.kind != Rendezvous::Kind::kTcp) {
     return plan_.restarts.done + 1;
   }
@@ -119,55 +140,94 @@ absl::StatusOr<int> Launcher::NextAttempt() const {
   return options_.next_attempt(first, plan_.restarts.done);
 }
 
-void Launcher::SayHistory() {
-  messages_.Say(
-      absl::StrCat("gives up after ", restarts_.max_restarts(),
-                   restarts_.max_restarts() == 1 ? " restart" : " restarts",
-                   "; what ended each attempt:"));
-  for (const std::string& line : restarts_.history()) {
-    err_.WriteLine(absl::StrCat("    ", line));
-  }
+std::string Launcher::Progress() const {
+  return options_.progress == nullptr ? "" : options_.progress();
 }
 
-// The signal that stops it meanwhile; 0: none came.
-int Launcher::AwaitRestart(milliseconds delay) {
-  const Clock::time_point start = Clock::now();
-  for (;;) {
-    while (const std::optional<int> signal = signals_->Next()) {
-      if (StopsRanks(*signal)) return *signal;
-      if (*signal == SIGTSTP) raise(SIGSTOP);
-    }
-    const milliseconds left = delay - Since(start);
-    if (left <= milliseconds(0)) return 0;
-    pollfd fd = {signals_->fd(), POLLIN, 0};
-    poll(&fd, 1, static_cast<int>(left.count()) + 1);
+// With how many ranks an elastic job goes on; why that is not as before.
+std::string Launcher::ChangeRanks(const AttemptEnd& end) {
+  if (!rule_) return "";
+  const std::string why =
+      rule_->NoteEnd({end.started, end.first_dead, Progress()});
+  plan_.launch.world_size = rule_->ranks();
+  plan_.launch.local_world_size = rule_->ranks();
+  return why;
+}
+
+// `why`: what other nodes are told of node 0.
+int Launcher::EndWith(int exit_code, const std::string& why) {
+  if (node_) node_->Leave(exit_code == 0, exit_code == 0 ? "" : why);
+  return exit_code;
+}
+
+// Until plan_ is of an attempt that this node takes part in.
+absl::Status Launcher::AwaitTurn() {
+  if (!node_) return absl::OkStatus();
+  std::string said;
+  TANDEM_RETURN_IF_ERROR(
+      node_->AwaitTurn(*signals_, &plan_, &said, &stop_signal_));
+  messages_.Say(said);
+  restarts_.NoteChange(said);
+  // Node 0 alone counts restarts.
+  if (!node_->is_first()) restarts_.Allow(plan_.restarts.done);
+  return absl::OkStatus();
+}
+
+// Where no turn comes; `exit_code`: of this node's last attempt, 0: none.
+int Launcher::EndWithoutTurn(const absl::Status& why, int exit_code) {
+  if (absl::IsAborted(why) && why.message().empty()) {
+    messages_.Say("the job is done");
+    return exit_code;
   }
+  messages_.Say(std::string(why.message()));
+  messages_.History(restarts_);
+  if (stop_signal_ != 0) exit_code = 128 + stop_signal_;
+  return EndWith(exit_code == 0 ? 1 : exit_code, std::string(why.message()));
+}
+
+// The number of the attempt that comes; none: there is none.
+std::optional<int> Launcher::NextAllowed(const AttemptEnd& end) {
+  const std::string change = ChangeRanks(end);
+  const absl::StatusOr<int> next = NextAttempt();
+  if (!next.ok()) {
+    messages_.Say(absl::StrCat("cannot restart with the other nodes: ",
+                               next.status().message()));
+    return std::nullopt;
+  }
+  if (end.makes_room) restarts_.Allow(restarts_.max_restarts() + 1);
+  if (node_ && !node_->is_first()) restarts_.Allow(*next);
+  if (!restarts_.Allows(*next)) {
+    messages_.GivesUp(restarts_);
+    return std::nullopt;
+  }
+  if (!change.empty()) {
+    restarts_.NoteChange(change);
+    messages_.Say(change);
+  }
+  return *next;
 }
 
 int Launcher::Run() {
-  for (;;) {
+  for (AttemptEnd end;;) {
+    const absl::Status turn = AwaitTurn();
+    if (!turn.ok()) return EndWithoutTurn(turn, end.exit_code);
     const Clock::time_point start = Clock::now();
-    const AttemptEnd end = RunAttempt();
-    if (!IsTriedAgain(end)) return end.exit_code;
+    end = RunAttempt();
+    if (!IsTriedAgain(end))
+      return EndWith(end.exit_code, "node 0's ranks failed");
     restarts_.NoteEnd(plan_.restarts.done, Since(start), end.cause);
-    const absl::StatusOr<int> next = NextAttempt();
-    if (!next.ok()) {
-      messages_.Say(absl::StrCat("cannot restart with the other nodes: ",
-                                 next.status().message()));
-      return end.exit_code;
-    }
-    if (!restarts_.Allows(*next)) {
-      SayHistory();
-      return end.exit_code;
-    }
+    const std::optional<int> next = NextAllowed(end);
+    if (!next) return EndWith(end.exit_code, "node 0 has no more restarts");
+    if (node_ && (end.makes_room || !node_->is_first())) continue;
     const milliseconds delay = restarts_.DelayBefore(*next);
     messages_.Say(absl::StrCat("restart ", *next, " of ",
                                restarts_.max_restarts(), " in ",
                                delay.count() / 1000.0, " s"));
-    plan_.restarts.done = *next;
-    if (const int signal = AwaitRestart(delay); signal != 0) {
-      messages_.Say(absl::StrCat("stopped by ", SignalName(signal)));
-      return 128 + signal;
+    if (!node_) plan_.restarts.done = *next;
+    stop_signal_ = AwaitStopSignal(*signals_, delay);
+    if (stop_signal_ != 0) {
+      messages_.Say(absl::StrCat("stopped by ", SignalName(stop_signal_)));
+      return EndWith(128 + stop_signal_, "node 0 was stopped");
     }
   }
 }

@@ -56,6 +56,20 @@ void LauncherMessages::IsKilled(const RankProcess& rank) {
   Say(absl::StrCat(Name(rank), " did not stop and is killed"));
 }
 
+void LauncherMessages::GivesUp(const Restarts& restarts) {
+  const int most = restarts.max_restarts();
+  Say(absl::StrCat("gives up after ", most,
+                   most == 1 ? " restart" : " restarts",
+                   "; what ended each attempt:"));
+  History(restarts);
+}
+
+void LauncherMessages::History(const Restarts& restarts) {
+  for (const std::string& line : restarts.history()) {
+    err_->WriteLine(absl::StrCat("    ", line));
+  }
+}
+
 std::string LauncherMessages::CauseOf(RankProcess& dead) const {
   dead.err.Finish();
   const std::vector<std::string> lines = dead.err.LastLinesRead();

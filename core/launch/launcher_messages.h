@@ -8,6 +8,7 @@
 #include "core/launch/launch.h"
 #include "core/launch/output_relay.h"
 #include "core/launch/rank_process.h"
+#include "core/launch/restarts.h"
 
 namespace tandem {
 
@@ -30,6 +31,10 @@ class LauncherMessages {
   // Ranks were asked to stop by a signal: only another end than that is news.
   void Stopped(const RankProcess& rank, int stop_signal);
   void IsKilled(const RankProcess& rank);
+
+  // That there are no more restarts, and what ended each attempt.
+  void GivesUp(const Restarts& restarts);
+  void History(const Restarts& restarts);
 
   // In a line: "rank 1 of 2 (pid 4711) died: exit code 3: " and the last line
   // that it wrote.

@@ -5,9 +5,13 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "core/elastic/node_rendezvous.h"
+#include "core/elastic/rank_counts.h"
 #include "core/launch/launch.h"
 
 namespace tandem {
@@ -47,6 +51,16 @@ struct LauncherOptions {
   // nodes meets at a TCPStore. Null: the next one.
   std::function<absl::StatusOr<int>(const Launch& node, int failed)>
       next_attempt;
+  // With how many ranks a job may run; none: the number never changes.
+  std::optional<RankCounts> rank_counts;
+  // Names what the job would go on from, "" before there is anything: another
+  // name than before is progress, for an elastic job. Null: always "".
+  std::function<std::string()> progress;
+  // Meets the launchers of an elastic job's other nodes; `node`: this one's,
+  // whose store is at `port`. Called at most once, where nodes may be several.
+  // Null: the nodes are always the same.
+  std::function<std::unique_ptr<NodeRendezvous>(const Launch& node, int port)>
+      meet_nodes;
 };
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
+#include "core/elastic/rank_limits.h"
 #include "core/launch/claims.h"
 #include "core/launch/dist_url.h"
 #include "core/launch/sources.h"
@@ -157,6 +158,7 @@ std::string SourceOfLauncher(const LaunchClaims& claims, int max_restarts) {
 }
 
 absl::StatusOr<LaunchPlan> PlanLauncher(const LaunchClaims& claims,
+                                        const LaunchSettings& flags,
                                         int max_restarts) {
   TANDEM_RETURN_IF_ERROR(
       CheckNoRank(claims, SourceOfLauncher(claims, max_restarts)));
@@ -165,6 +167,9 @@ absl::StatusOr<LaunchPlan> PlanLauncher(const LaunchClaims& claims,
   TANDEM_RETURN_IF_ERROR(CheckNode(claims, nnodes));
   TANDEM_RETURN_IF_ERROR(CheckSizes(claims, nnodes, nproc));
   LaunchPlan plan;
+  TANDEM_ASSIGN_OR_RETURN(
+      plan.limits, RankLimitsOf({flags.min_ranks, flags.max_ranks, nnodes,
+                                 nproc, max_restarts}));
   if (nnodes == 1 && nproc == 1 && max_restarts == 0) return plan;
   plan.is_launcher = true;
   plan.restarts.most = max_restarts;
@@ -174,6 +179,10 @@ absl::StatusOr<LaunchPlan> PlanLauncher(const LaunchClaims& claims,
   plan.launch.local_world_size = nproc;
   plan.launch.world_size = WorldSizeOf(nnodes, nproc);
   plan.launch.rank = RankOf(plan.launch.node_rank, nproc, 0);
+  if (plan.limits.elastic()) {
+    plan.launch.world_size = plan.limits.most;
+    if (nnodes == 1) plan.launch.local_world_size = plan.limits.most;
+  }
   TANDEM_ASSIGN_OR_RETURN(plan.launch.rendezvous,
                           RendezvousOfNodes(claims, nnodes));
   if (max_restarts > 0 &&
@@ -212,6 +221,19 @@ absl::StatusOr<int> MaxRestarts(const LaunchSettings& flags,
   return given;
 }
 
+bool IsElastic(const LaunchSettings& flags) {
+  return flags.min_ranks.has_value() || flags.max_ranks.has_value();
+}
+
+// Of an elastic job's rank the launcher alone knows how many there are now.
+LaunchSettings ForProcess(LaunchSettings flags, const LaunchClaims& from_env) {
+  if (!IsElastic(flags) || from_env.launcher != "tandem") return flags;
+  flags.nnodes.reset();
+  flags.node_rank.reset();
+  flags.nproc_per_node.reset();
+  return flags;
+}
+
 absl::Status CheckEnvUrl(const LaunchSettings& flags,
                          const LaunchClaims& claims) {
   if (flags.dist_url != "env://" || claims.rank.has_value()) {
@@ -227,9 +249,13 @@ absl::Status CheckEnvUrl(const LaunchSettings& flags,
 
 absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchSettings& flags,
                                          const Environment& env) {
-  TANDEM_ASSIGN_OR_RETURN(const LaunchClaims from_flags, ClaimsOfFlags(flags));
   TANDEM_ASSIGN_OR_RETURN(LaunchClaims from_env, ClaimsOfEnvironment(env));
+  TANDEM_ASSIGN_OR_RETURN(const LaunchClaims from_flags,
+                          ClaimsOfFlags(ForProcess(flags, from_env)));
   TANDEM_ASSIGN_OR_RETURN(const int max_restarts, MaxRestarts(flags, from_env));
+  if (IsElastic(flags) && max_restarts == 0 && from_env.launcher != "tandem") {
+    return RankLimitsOf({flags.min_ranks, flags.max_ranks}).status();
+  }
   const bool asks_for_ranks =
       flags.nproc_per_node.has_value() || max_restarts > 0 ||
       (flags.nnodes.value_or(1) != 1 && !flags.rank.has_value());
@@ -242,7 +268,7 @@ absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchSettings& flags,
   if (claims.launcher == "none") claims.launcher = from_flags.launcher;
   TANDEM_RETURN_IF_ERROR(CheckPort(claims.master_port));
   if (asks_for_ranks && !is_rank_already) {
-    return PlanLauncher(claims, max_restarts);
+    return PlanLauncher(claims, flags, max_restarts);
   }
   TANDEM_RETURN_IF_ERROR(CheckEnvUrl(flags, claims));
   LaunchPlan plan;

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/environment.h"
+#include "core/elastic/rank_limits.h"
 #include "core/launch/launch.h"
 #include "core/launch/restart_count.h"
 
@@ -31,6 +32,8 @@ struct LaunchSettings {
   std::optional<int> local_rank;
   std::optional<std::string> dist_url;  // env://, tcp://HOST:PORT, file:///PATH
   std::optional<int> max_restarts;
+  std::optional<int> min_ranks;
+  std::optional<int> max_ranks;
 };
 
 struct LaunchPlan {
@@ -42,6 +45,8 @@ struct LaunchPlan {
   Launch launch;
   // Of a launcher's ranks.
   RestartCount restarts;
+  // Between which the number of ranks may change; `launch` is of the most.
+  RankLimits limits;
 };
 
 // Where several nodes meet unless --master_port says otherwise (torchrun's).

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace tandem {
@@ -18,6 +19,10 @@ void Restarts::NoteEnd(int attempt, milliseconds lasted,
   history_.push_back(absl::StrFormat("attempt %d of %d, after %.1f s: %s",
                                      attempt + 1, max_restarts_ + 1,
                                      lasted.count() / 1000.0, cause));
+}
+
+void Restarts::NoteChange(const std::string& change) {
+  if (!history_.empty()) absl::StrAppend(&history_.back(), "; ", change);
 }
 
 milliseconds Restarts::DelayBefore(int attempt) const {

@@ -4,6 +4,7 @@
 #ifndef TANDEM_CORE_LAUNCH_RESTARTS_H_
 #define TANDEM_CORE_LAUNCH_RESTARTS_H_
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <vector>
@@ -21,20 +22,25 @@ class Restarts {
   void NoteEnd(int attempt, std::chrono::milliseconds lasted,
                const std::string& cause);
 
+  // What became of the ranks after the end that was noted last, if any was.
+  void NoteChange(const std::string& change);
+
   // Whether there is an attempt of that number.
   bool Allows(int attempt) const { return attempt <= max_restarts_; }
   int max_restarts() const { return max_restarts_; }
+  // There is an attempt of that number, whatever was allowed before.
+  void Allow(int attempt) { max_restarts_ = std::max(max_restarts_, attempt); }
 
   // How long to wait before attempt `attempt` (from 1): `delay`, doubled for
   // each one before, a minute at most.
   std::chrono::milliseconds DelayBefore(int attempt) const;
 
   // A line for each end that was noted: "attempt 1 of 4, after 12.3 s: rank 1
-  // ...".
+  // ...; goes on with 2 ranks instead of 3: ...".
   const std::vector<std::string>& history() const { return history_; }
 
  private:
-  const int max_restarts_;
+  int max_restarts_;
   const std::chrono::milliseconds delay_;
   std::vector<std::string> history_;
 };

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +13,8 @@
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/elastic/rank_counts.h"
+#include "core/elastic/store_rendezvous.h"
 #include "core/flight/signals.h"
 #include "core/instrument/fault_point.h"
 #include "core/launch/flags.h"
@@ -60,7 +64,8 @@ absl::StatusOr<LaunchPlan> PlanOfProcess() {
 int Refuse(const RanksProgram& program, const absl::Status& status) {
   const int exit_code = Fail(program, status);
   const absl::StatusOr<LaunchPlan> plan = PlanOfProcess();
-  if (!plan.ok()) return exit_code;
+  // An elastic job goes on without a node that is refused.
+  if (!plan.ok() || plan->limits.elastic()) return exit_code;
   const absl::StatusOr<Launch> launch =
       plan->is_launcher ? LaunchOfRank(*plan, 0, plan->launch.rendezvous.port)
                         : absl::StatusOr<Launch>(plan->launch);
@@ -85,9 +90,38 @@ absl::Status ArmFaultsOfFirstAttempt() {
   return restarts.done == 0 ? ArmFaultsFromEnvironment() : absl::OkStatus();
 }
 
+// With how many ranks an elastic job may run, which its check knows.
+absl::StatusOr<std::optional<RankCounts>> RankCountsOf(
+    const LaunchPlan& plan, const RanksProgram& program) {
+  if (!plan.limits.elastic()) return std::optional<RankCounts>();
+  const auto fits = [&](int ranks) {
+    Launch first = plan.launch;
+    first.world_size = ranks;
+    return program.check ? program.check(first) : absl::OkStatus();
+  };
+  const int step = plan.launch.nnodes == 1 ? 1 : plan.launch.local_world_size;
+  TANDEM_ASSIGN_OR_RETURN(RankCounts counts,
+                          RankCounts::Of(plan.limits, step, fits));
+  return std::optional<RankCounts>(std::move(counts));
+}
+
+StoreRendezvousOptions RendezvousOf(const Launch& node, int port,
+                                    absl::Duration join_timeout) {
+  StoreRendezvousOptions options;
+  options.host = node.rendezvous.host;
+  options.port = port;
+  options.node = node.node_rank;
+  options.nnodes = node.nnodes;
+  options.coordinator.ranks_per_node = node.local_world_size;
+  options.coordinator.join_timeout = absl::ToChronoMilliseconds(join_timeout);
+  return options;
+}
+
 // Starts this node's ranks, each of which runs this program again.
 int StartRanks(const LaunchPlan& plan, int argc, char** argv,
                const RanksProgram& program, const GraceSettings& grace) {
+  auto rank_counts = RankCountsOf(plan, program);
+  if (!rank_counts.ok()) return Refuse(program, rank_counts.status());
   // Of what this process itself asks of the store, which is nothing.
   constexpr std::chrono::minutes kTimeout(30);
   HostedStore served;
@@ -100,6 +134,12 @@ int StartRanks(const LaunchPlan& plan, int argc, char** argv,
   launcher.tell_nodes = &TellOfDeath;
   launcher.can_be_lost = program.can_be_lost;
   launcher.next_attempt = &AgreeOnAttempt;
+  launcher.rank_counts = *std::move(rank_counts);
+  launcher.progress = program.progress;
+  launcher.meet_nodes = [&](const Launch& node, int port) {
+    return MeetAtStore(*launcher.rank_counts,
+                       RendezvousOf(node, port, grace.join_timeout));
+  };
   launcher.refusal_code = kRefused;
   launcher.restart_delay = absl::ToChronoMilliseconds(grace.restart_delay);
   launcher.stop_grace = absl::ToChronoMilliseconds(grace.stop_grace);

@@ -28,6 +28,10 @@ struct RanksProgram {
   // Whether the job goes on without that rank (LauncherOptions::can_be_lost);
   // asked when the flags have been parsed. May be null.
   std::function<bool(int rank)> can_be_lost;
+  // What the job would go on from if it were started again
+  // (LauncherOptions::progress); asked when the flags have been parsed. May be
+  // null.
+  std::function<std::string()> progress = nullptr;
 };
 
 // What main returns. Parses the command line (the flags that place ranks,

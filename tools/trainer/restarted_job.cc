@@ -13,10 +13,16 @@ namespace tandem {
 namespace {
 
 bool HasCheckpoint(const std::string& folder) {
-  return !folder.empty() && !CompleteCheckpoints(folder).empty();
+  return !NewestCheckpoint(folder).empty();
 }
 
 }  // namespace
+
+std::string NewestCheckpoint(const std::string& save_dir) {
+  if (save_dir.empty()) return "";
+  const std::vector<StepFolder> all = CompleteCheckpoints(save_dir);
+  return all.empty() ? "" : all.front().path;
+}
 
 absl::Status CheckRestarts(const TrainOptions& options, RestartCount restarts) {
   if (restarts.most == 0 || restarts.done > 0 || !options.resume.empty() ||
@@ -29,6 +35,14 @@ absl::Status CheckRestarts(const TrainOptions& options, RestartCount restarts) {
       "after a restart (--max_restarts=",
       restarts.most, "): give --resume=", kResumeAuto,
       " to go on from them, or another folder"));
+}
+
+std::string DescribeAttempt(const Job& job) {
+  return absl::StrCat(
+      "attempt ", job.restarts.done + 1, ": ", job.mesh.world_size(),
+      job.mesh.world_size() == 1 ? " rank" : " ranks", " (",
+      job.mesh.ToString(), "); each replica has ", job.batch_size_per_replica,
+      " of a step's ", job.options.batch_size, " samples");
 }
 
 absl::Status ResumeAfterRestart(Job& job) {

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/base/environment.h"
+#include "core/elastic/rank_counts.h"
 #include "core/launch/flags.h"
 #include "core/launch/launcher.h"
 #include "core/launch/resolve_launch.h"
@@ -40,6 +42,8 @@ ABSL_FLAG(std::string, metrics_file, "",
           "Rank 0 writes one step here, whose loss is 1 / world size.");
 ABSL_FLAG(int, can_be_lost_from, 0,
           "Ranks from this one on can be lost; 0: none can.");
+ABSL_FLAG(int, open_files, 0,
+          "How many files the launcher can have open; 0: as many as before.");
 ABSL_FLAG(int, restart_delay_ms, 1, "The launcher's first restart delay.");
 ABSL_FLAG(int, grace_ms, 5000, "The launcher's grace periods.");
 
@@ -189,6 +193,12 @@ int Act(const std::string& action, int number) {
   return 0;
 }
 
+void LimitOpenFiles(rlim_t files) {
+  if (files == 0) return;
+  const rlimit limit = {files, files};
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int RunRank(const Launch& launch) {
   const std::string who = ToJson(launch).dump();
   if (launch.rendezvous.served_by_launcher && launch.launcher == "tandem" &&
@@ -228,6 +238,9 @@ int Main(int argc, char** argv) {
   }
   if (!plan->is_launcher) return RunRank(plan->launch);
   LauncherOptions options;
+  if (plan->limits.elastic()) {
+    options.rank_counts = RankCounts::Of(plan->limits, 1, nullptr).value();
+  }
   options.serve_store = Listen;
   options.death_grace = milliseconds(absl::GetFlag(FLAGS_grace_ms));
   options.stop_grace = options.death_grace;
@@ -235,6 +248,7 @@ int Main(int argc, char** argv) {
   options.restart_delay = milliseconds(absl::GetFlag(FLAGS_restart_delay_ms));
   const int first = absl::GetFlag(FLAGS_can_be_lost_from);
   if (first > 0) options.can_be_lost = [=](int rank) { return rank >= first; };
+  LimitOpenFiles(absl::GetFlag(FLAGS_open_files));
   return RunLauncher(*plan, {argv, argv + argc}, options);
 }
 

@@ -37,9 +37,11 @@ TEST(RestartsTest, AllowsAsManyAsItWasTold) {
 TEST(RestartsTest, RemembersWhatEndedEachAttempt) {
   Restarts restarts(2, milliseconds(1));
   restarts.NoteEnd(0, milliseconds(12340), "rank 1 died");
+  restarts.NoteChange("goes on with 1 rank");
   restarts.NoteEnd(1, milliseconds(40), "rank 0 died");
   EXPECT_THAT(restarts.history(),
-              ElementsAre("attempt 1 of 3, after 12.3 s: rank 1 died",
+              ElementsAre("attempt 1 of 3, after 12.3 s: rank 1 died; goes "
+                          "on with 1 rank",
                           "attempt 2 of 3, after 0.0 s: rank 0 died"));
 }
 

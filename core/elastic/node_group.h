@@ -1,0 +1,71 @@
+// Node group: which nodes of an elastic job run an attempt, as node 0 has
+// decided; and what each node's launcher says of itself.
+
+#ifndef TANDEM_CORE_ELASTIC_NODE_GROUP_H_
+#define TANDEM_CORE_ELASTIC_NODE_GROUP_H_
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "core/elastic/rank_counts.h"
+
+namespace tandem {
+
+// A node is known by the number that its launcher was started with
+// (--node_rank), whatever it is in a group.
+struct NodeState {
+  enum class Phase {
+    kWaiting,  // would take part in `attempt` or a later one
+    kRunning,  // takes part in `attempt`
+    kDone,     // its ranks have ended well
+    kLeft,     // takes part in no more
+  };
+  Phase phase = Phase::kWaiting;
+  int attempt = 0;
+  int ranks = 1;         // that it starts
+  int64_t launcher = 0;  // tells a node's launchers apart
+  int64_t beat = 0;      // another one each time: a sign of life
+
+  std::string Encode() const;
+};
+
+struct NodeGroup {
+  enum class Order {
+    kForm,        // wait: the next group is not yet there
+    kRun,         // run the attempt
+    kStopAtStep,  // stop after a step, with a checkpoint of it, and wait
+    kStop,        // stop now, and wait
+    kEnd,         // the job ends
+  };
+  Order order = Order::kForm;
+  int attempt = -1;
+  std::vector<int> nodes;  // rising; the group's node i is nodes[i]
+  int ranks_per_node = 1;
+  // For a person. Of kRun: what is new since the last group, "without node 1".
+  std::string why;
+
+  bool Has(int node) const;
+  std::string Encode() const;
+};
+
+// Of what Encode wrote; nothing for another text.
+std::optional<NodeState> DecodeNodeState(absl::string_view text);
+std::optional<NodeGroup> DecodeNodeGroup(absl::string_view text);
+
+// The nodes of the largest group that can be had of `present`, each with
+// `ranks_per_node`: node 0, then those of `former`, then the others, by number.
+// Empty where there are too few, or node 0 is not there.
+std::vector<int> ChooseNodes(const std::set<int>& present,
+                             const std::set<int>& former, int ranks_per_node,
+                             const RankCounts& counts);
+
+// "node 0", "nodes 0, 2 and 5".
+std::string NamesOfNodes(const std::vector<int>& nodes);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_ELASTIC_NODE_GROUP_H_
