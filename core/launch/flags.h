@@ -4,6 +4,8 @@
 #ifndef TANDEM_CORE_LAUNCH_FLAGS_H_
 #define TANDEM_CORE_LAUNCH_FLAGS_H_
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/launch/resolve_launch.h"
@@ -14,6 +16,9 @@ namespace tandem {
 // --master_port, --world_size, --rank, --local_rank, --dist_url and
 // --max_restarts. Call after the command line was parsed.
 LaunchSettings LaunchSettingsFromFlags();
+
+// --job_secret_file; empty where it is not given.
+std::string JobSecretFileFromFlags();
 
 struct GraceSettings {
   absl::Duration restart_delay;
