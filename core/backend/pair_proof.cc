@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/hmac_sha256.h"
 #include "core/base/random_bytes.h"
@@ -17,10 +18,12 @@ namespace {
 constexpr char kKey[] = "pair_proof";
 constexpr int64_t kCodeBytes = 32;
 
-absl::Status LeaveKey(c10d::Store& store) {
+// Rank 0's, which makes it.
+absl::StatusOr<std::string> KeyOf(int rank, c10d::Store& store) {
+  if (rank != 0) return store.get_to_str(kKey);
   TANDEM_ASSIGN_OR_RETURN(const std::string key, RandomBytes(32));
   store.set(kKey, key);
-  return absl::OkStatus();
+  return key;
 }
 
 std::string Code(const HmacSha256& hmac, int from, int to) {
@@ -37,8 +40,8 @@ absl::Status ProvePairs(c10d::Backend& group, c10d::Store& store) {
   const int rank = group.getRank();
   const int size = group.getSize();
   if (size == 1) return absl::OkStatus();
-  if (rank == 0) TANDEM_RETURN_IF_ERROR(LeaveKey(store));
-  const HmacSha256 hmac(store.get_to_str(kKey));
+  TANDEM_ASSIGN_OR_RETURN(const std::string key, KeyOf(rank, store));
+  const HmacSha256 hmac(key);
   at::Tensor mine = at::empty({size * kCodeBytes}, at::kByte);
   at::Tensor theirs = at::empty({size * kCodeBytes}, at::kByte);
   for (int r = 0; r < size; ++r) {

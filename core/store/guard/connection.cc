@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <optional>
@@ -49,26 +50,25 @@ absl::Status SendAll(int fd, absl::string_view bytes, Deadline deadline) {
   return absl::OkStatus();
 }
 
-// Something, `most` bytes at most.
-absl::StatusOr<std::string> ReceiveSome(int fd, size_t most,
-                                        Deadline deadline) {
-  std::string bytes(std::min(most, size_t{65536}), '\0');
+// How many bytes have come to `to`: one at least, `most` at most.
+absl::StatusOr<size_t> ReceiveSome(int fd, char* to, size_t most,
+                                   Deadline deadline) {
   while (true) {
     TANDEM_RETURN_IF_ERROR(Await(fd, POLLIN, deadline));
-    const ssize_t got = recv(fd, &bytes[0], bytes.size(), MSG_DONTWAIT);
+    const ssize_t got = recv(fd, to, most, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (got <= 0) return absl::UnavailableError("the connection is lost");
-    bytes.resize(static_cast<size_t>(got));
-    return bytes;
+    return static_cast<size_t>(got);
   }
 }
 
 absl::StatusOr<std::string> ReceiveAll(int fd, size_t size, Deadline deadline) {
-  std::string all;
-  while (all.size() < size) {
-    TANDEM_ASSIGN_OR_RETURN(const std::string some,
-                            ReceiveSome(fd, size - all.size(), deadline));
-    all.append(some);
+  std::string all(size, '\0');
+  for (size_t have = 0; have < size;) {
+    TANDEM_ASSIGN_OR_RETURN(
+        const size_t some,
+        ReceiveSome(fd, &all[have], size - have, deadline));
+    have += some;
   }
   return all;
 }
@@ -132,12 +132,14 @@ absl::StatusOr<std::vector<std::string>> GuardedConnection::Call(
 absl::StatusOr<std::string> GuardedConnection::Exchange(
     const std::string& request, Deadline deadline) {
   TANDEM_RETURN_IF_ERROR(SendAll(fd_.get(), sealer_.Seal(request), deadline));
+  std::array<char, 16384> bytes;
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(std::optional<std::string> answer, opener_.Next());
     if (answer.has_value()) return *std::move(answer);
-    TANDEM_ASSIGN_OR_RETURN(const std::string some,
-                            ReceiveSome(fd_.get(), size_t{65536}, deadline));
-    opener_.Append(some);
+    TANDEM_ASSIGN_OR_RETURN(
+        const size_t some,
+        ReceiveSome(fd_.get(), bytes.data(), bytes.size(), deadline));
+    opener_.Append(absl::string_view(bytes.data(), some));
   }
 }
 

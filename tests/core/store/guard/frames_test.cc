@@ -35,8 +35,9 @@ std::vector<std::string> Open(const std::vector<std::string>& pieces) {
 
 TEST(FramesTest, MessagesComeAsTheyWereSentHoweverCut) {
   FrameSealer sealer("k");
-  const std::string sent = sealer.Seal("") + sealer.Seal("one") +
-                           sealer.Seal(std::string(70000, 'x'));
+  std::string sent = sealer.Seal("");
+  sent += sealer.Seal("one");
+  sent += sealer.Seal(std::string(70000, 'x'));
   const auto whole = ElementsAre("", "one", std::string(70000, 'x'));
   EXPECT_THAT(Open({sent}), whole);
   std::vector<std::string> bytes;

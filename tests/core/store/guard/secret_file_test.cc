@@ -53,9 +53,10 @@ TEST(SecretFileTest, WhatOthersMayTouchIsRefused) {
 }
 
 TEST(SecretFileTest, AnotherUsersFileIsRefused) {
-  if (geteuid() != 0) return;  // only root can give a file away
   const std::string path = File(kSecret, 0600);
-  ASSERT_EQ(chown(path.c_str(), 65534, 65534), 0);
+  if (chown(path.c_str(), 65534, 65534) != 0) {
+    GTEST_SKIP() << "only root can give a file away, outside of a sandbox";
+  }
   ExpectRefused(path, absl::StatusCode::kFailedPrecondition, "of user 65534");
 }
 

@@ -76,7 +76,7 @@ TEST_F(GuardServerTest, AnErrorEndsNoConnection) {
 
 TEST_F(GuardServerTest, AnotherSecretIsTurnedAwayAndCounted) {
   const auto member = Join().value();
-  for (const std::string& secret : {"the secret of this joc", "another"}) {
+  for (const char* secret : {"the secret of this joc", "another"}) {
     const absl::Status status = Join(secret).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(status.message(), HasSubstr("--job_secret_file"));
