@@ -202,7 +202,7 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGlooBackend(
   // All peers are connected. Who comes now is none, and Gloo would keep the
   // connection for good, and end the process when there are too many.
   for (const int fd : listening) {
-    TANDEM_RETURN_IF_ERROR(ShutToNewConnections(fd));
+    TANDEM_RETURN_IF_ERROR(StopAccepting(fd));
   }
   absl::Status proven;
   TANDEM_RETURN_IF_ERROR(

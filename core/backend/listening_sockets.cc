@@ -1,14 +1,14 @@
 #include "core/backend/listening_sockets.h"
 
-#include <linux/filter.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <iterator>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/synchronization/mutex.h"
@@ -27,19 +27,26 @@ bool ListensOnTcp(int fd) {
          (value == AF_INET || value == AF_INET6);
 }
 
-}  // namespace
-
-std::set<int> ListeningDescriptors() {
-  std::set<int> listening;
+std::vector<int> OpenDescriptors() {
+  std::vector<int> open;
   std::error_code error;
   std::filesystem::directory_iterator each("/proc/self/fd", error);
   for (; !error && each != std::filesystem::directory_iterator();
        each.increment(error)) {
     int fd = -1;
-    if (absl::SimpleAtoi(each->path().filename().string(), &fd) &&
-        ListensOnTcp(fd)) {
-      listening.insert(fd);
+    if (absl::SimpleAtoi(each->path().filename().string(), &fd)) {
+      open.push_back(fd);
     }
+  }
+  return open;
+}
+
+}  // namespace
+
+std::set<int> ListeningDescriptors() {
+  std::set<int> listening;
+  for (const int fd : OpenDescriptors()) {
+    if (ListensOnTcp(fd)) listening.insert(fd);
   }
   return listening;
 }
@@ -56,14 +63,17 @@ std::set<int> DescriptorsOf(const std::function<void()>& make) {
   return made;
 }
 
-absl::Status ShutToNewConnections(int fd) {
-  sock_filter drop[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
-  const sock_fprog program = {1, drop};
-  if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) !=
-      0) {
-    return absl::ErrnoToStatus(errno, "shut a listening socket");
+absl::Status StopAccepting(int fd) {
+  // A healthy listening socket has no events that come unasked, so nobody looks
+  // at the data of this one.
+  epoll_event none{};
+  bool found = false;
+  for (const int epoll : OpenDescriptors()) {
+    // Fails for what is no epoll instance, and for one that does not watch it.
+    found = epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &none) == 0 || found;
   }
-  return absl::OkStatus();
+  if (found) return absl::OkStatus();
+  return absl::NotFoundError("nobody accepts at this descriptor by epoll");
 }
 
 }  // namespace tandem

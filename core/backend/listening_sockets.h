@@ -1,5 +1,5 @@
-// Listening sockets of this process: which there are, and shutting one that
-// others look after.
+// Listening sockets of this process: which there are, and an end to accepting
+// at one that others look after.
 
 #ifndef TANDEM_CORE_BACKEND_LISTENING_SOCKETS_H_
 #define TANDEM_CORE_BACKEND_LISTENING_SOCKETS_H_
@@ -18,11 +18,11 @@ std::set<int> ListeningDescriptors();
 // sees its own; whoever else begins to listen meanwhile is seen too.
 std::set<int> DescriptorsOf(const std::function<void()>& make);
 
-// From here on the kernel drops who wants to connect to `fd`: it looks as if
-// nobody were there, and nothing reaches this process. Connections that are
-// there, and who accepts at `fd`, notice nothing. (A socket filter of classic
-// BPF, socket(7), which needs no privilege.)
-absl::Status ShutToNewConnections(int fd);
+// From here on who accepts at `fd` when epoll(7) says so hears of no further
+// connection: those that come stay in the kernel's queue, up to its length, and
+// nothing reaches this process. Connections that are there notice nothing.
+// NotFound where nobody watches `fd` in that way.
+absl::Status StopAccepting(int fd);
 
 }  // namespace tandem
 

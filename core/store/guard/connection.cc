@@ -65,9 +65,8 @@ absl::StatusOr<size_t> ReceiveSome(int fd, char* to, size_t most,
 absl::StatusOr<std::string> ReceiveAll(int fd, size_t size, Deadline deadline) {
   std::string all(size, '\0');
   for (size_t have = 0; have < size;) {
-    TANDEM_ASSIGN_OR_RETURN(
-        const size_t some,
-        ReceiveSome(fd, &all[have], size - have, deadline));
+    TANDEM_ASSIGN_OR_RETURN(const size_t some,
+                            ReceiveSome(fd, &all[have], size - have, deadline));
     have += some;
   }
   return all;

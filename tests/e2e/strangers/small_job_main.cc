@@ -1,6 +1,7 @@
 // A job for strangers_test: data-parallel gradient descent on a linear model,
 // for about a second. Rank 0 says which bits the weights have at the end.
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/sin.h>

@@ -174,10 +174,7 @@ void Strangers::Knock(const std::string& name, Door door) {
     sockaddr_storage address{};
     socklen_t length = 0;
     OwnedFd fd(SocketTo(name, &address, &length));
-    if (!fd || !ConnectSoon(fd.get(), address, length)) {
-      ++shut_out_[door];
-      return;
-    }
+    if (!fd || !ConnectSoon(fd.get(), address, length)) return;
     ++connected_[door];
     if (!manners_.says.empty()) {
       (void)!send(fd.get(), manners_.says.data(), manners_.says.size(),

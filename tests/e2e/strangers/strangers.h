@@ -40,8 +40,6 @@ class Strangers {
   void Stop();
   // How many have been connected, by door; after Stop.
   const std::map<Door, int>& connected() const { return connected_; }
-  // How often nobody seemed to be at a door that was there before; after Stop.
-  const std::map<Door, int>& shut_out() const { return shut_out_; }
 
  private:
   void Run();
@@ -52,7 +50,6 @@ class Strangers {
   const Program& program_;
   const Manners manners_;
   std::map<Door, int> connected_;
-  std::map<Door, int> shut_out_;
   std::vector<OwnedFd> staying_;
   std::atomic<bool> stops_{false};
   std::thread thread_;

@@ -43,7 +43,6 @@ ProgramOptions RankOneIsLate() {
 struct Disturbed {
   std::string says;  // the bits of the weights
   std::map<Door, int> connected;
-  std::map<Door, int> shut_out;
 };
 
 Flags JobOn(const std::string& backend) {
@@ -80,9 +79,6 @@ TEST(StrangersTest, TheyNeitherStallNorEndNorChangeAJob) {
         EXPECT_GE(job.connected[door], manners.how_many) << NameOf(door);
         ++cells;
       }
-      if (inner != Door::kGloo) continue;
-      // Once all ranks are connected, Gloo's ports are shut.
-      EXPECT_GE(job.shut_out[Door::kGloo], 1);
     }
   }
   std::printf("%d cells\n", cells);
