@@ -8,6 +8,7 @@
 #include "core/base/environment.h"
 #include "core/base/owned_fd.h"
 #include "core/base/status_macros.h"
+#include "core/files/user_path.h"
 #include "core/launch/launch.h"
 #include "core/store/guard/job_secret.h"
 #include "core/store/guard/secret_file.h"
@@ -75,7 +76,8 @@ absl::Status UseJobSecret(const LaunchPlan& plan, const std::string& file) {
   } else {
     TANDEM_RETURN_IF_ERROR(CheckRendezvous(plan.launch, given.source));
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::string secret, ReadSecretFile(given.path));
+  TANDEM_ASSIGN_OR_RETURN(const std::string secret,
+                          ReadSecretFile(UserPath(given.path)));
   SetJobSecret(secret);
   return absl::OkStatus();
 }

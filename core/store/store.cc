@@ -63,7 +63,7 @@ absl::Status CheckDirectoryOf(const std::string& path) {
         "file://", path, ": there is no directory ", directory.string()));
   }
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return absl::PermissionDeniedError(absl::StrCat(
         "file://", path, ": may not write in ", directory.string()));
   }
   return absl::OkStatus();
