@@ -55,7 +55,7 @@ Disturbed Train(const std::string& backend, const Manners& manners) {
   const ProgramResult result = program.Wait();
   strangers.Stop();
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  return {result.out, strangers.connected(), strangers.shut_out()};
+  return {result.out, strangers.connected()};
 }
 
 void PrintCell(Door door, const Manners& manners, int strangers, bool same) {
