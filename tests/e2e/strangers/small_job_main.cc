@@ -1,5 +1,5 @@
 // A job for strangers_test: data-parallel gradient descent on a linear model,
-// for about a second. Rank 0 says which bits the weights have at the end.
+// for a moment. Rank 0 says which bits the weights have at the end.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -23,7 +23,7 @@ ABSL_FLAG(int, timeout, 60, "Seconds that a rank waits for others.");
 namespace tandem {
 namespace {
 
-constexpr int kSteps = 200;
+constexpr int kSteps = 120;
 constexpr int kRows = 64;
 constexpr int kColumns = 16;
 

@@ -36,7 +36,7 @@ using Flags = std::vector<std::string>;
 ProgramOptions RankOneIsLate() {
   ProgramOptions options;
   options.environment = {
-      {"TANDEM_FAULT", "point=connect,rank=1,action=delay:0.5"}};
+      {"TANDEM_FAULT", "point=connect,rank=1,action=delay:0.2"}};
   return options;
 }
 
