@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
@@ -19,6 +20,8 @@
 #include "core/backend/breakable_waits.h"
 #include "core/backend/breakable_works.h"
 #include "core/backend/issue_mutex.h"
+#include "core/backend/listening_sockets.h"
+#include "core/backend/pair_proof.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/store/sockets.h"
@@ -179,17 +182,34 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGlooBackend(
   TANDEM_ASSIGN_OR_RETURN(std::vector<std::string> places,
                           PlacesToBind(options));
   auto gloo = ProcessGroupGloo::Options::create(options.timeout);
+  std::set<int> listening;
   for (const std::string& place : places) {
     TANDEM_RETURN_IF_ERROR(CatchTorch(
-        [&] { gloo->devices.push_back(MakeDevice(place)); },
+        [&] {
+          listening.merge(DescriptorsOf(
+              [&] { gloo->devices.push_back(MakeDevice(place)); }));
+        },
         absl::StrCat("cannot bind the network interface or address \"", place,
                      "\"")));
   }
-  return CatchTorchOr(
-      [&]() -> c10::intrusive_ptr<c10d::Backend> {
-        return c10::make_intrusive<GlooBackend>(store, rank, size, gloo);
-      },
-      "connect the ranks");
+  TANDEM_ASSIGN_OR_RETURN(c10::intrusive_ptr<c10d::Backend> backend,
+                          CatchTorchOr(
+                              [&]() -> c10::intrusive_ptr<c10d::Backend> {
+                                return c10::make_intrusive<GlooBackend>(
+                                    store, rank, size, gloo);
+                              },
+                              "connect the ranks"));
+  // All peers are connected. Who comes now is none, and Gloo would keep the
+  // connection for good, and end the process when there are too many.
+  for (const int fd : listening) {
+    TANDEM_RETURN_IF_ERROR(StopAccepting(fd));
+  }
+  absl::Status proven;
+  TANDEM_RETURN_IF_ERROR(
+      CatchTorch([&] { proven = ProvePairs(*backend, *store); },
+                 "prove to each other who the ranks are"));
+  TANDEM_RETURN_IF_ERROR(proven);
+  return backend;
 }
 
 }  // namespace tandem

@@ -13,7 +13,8 @@
 namespace tandem {
 
 // Hashes what is handed to it piece by piece; where the cuts fall does not
-// matter. For fingerprints, not for secrets: no attempt at constant time.
+// matter. No table is looked up, and no branch taken, by what is hashed: the
+// time depends on the size alone. Copies of what is hashed are not wiped.
 //
 //   Sha256 hash;
 //   hash.Update("ab");

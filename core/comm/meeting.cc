@@ -53,7 +53,8 @@ absl::StatusOr<std::vector<std::string>> MeetAtStore(const GroupMember& member,
   if (missing.empty()) return all;
   return absl::DeadlineExceededError(
       absl::StrCat(RankList(missing), " did not come within ",
-                   absl::FormatDuration(absl::FromChrono(timeout))));
+                   absl::FormatDuration(absl::FromChrono(timeout)),
+                   DescribeStrangers(member.store)));
 }
 
 }  // namespace tandem

@@ -42,6 +42,13 @@ ABSL_FLAG(std::optional<std::string>, dist_url, std::nullopt,
           "file:///PATH (a file that every rank reaches and that does not yet "
           "exist).");
 
+ABSL_FLAG(std::string, job_secret_file, "",
+          "File with the job's secret, the same on all nodes, that this user "
+          "alone can read (chmod 600): 16 to 4096 bytes. Who does not know it "
+          "cannot use the store where ranks meet. Not given: the variable "
+          "TANDEM_JOB_SECRET_FILE, else a new secret on one node with "
+          "--nproc_per_node, and none otherwise.");
+
 ABSL_FLAG(std::optional<int>, max_restarts, std::nullopt,
           "How often to start all ranks again after one has died, in all "
           "(torchrun's). train then goes on from the newest checkpoint in "
@@ -94,6 +101,10 @@ LaunchSettings LaunchSettingsFromFlags() {
   settings.min_ranks = absl::GetFlag(FLAGS_min_ranks);
   settings.max_ranks = absl::GetFlag(FLAGS_max_ranks);
   return settings;
+}
+
+std::string JobSecretFileFromFlags() {
+  return absl::GetFlag(FLAGS_job_secret_file);
 }
 
 absl::StatusOr<GraceSettings> GraceSettingsFromFlags() {

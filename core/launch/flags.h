@@ -4,6 +4,8 @@
 #ifndef TANDEM_CORE_LAUNCH_FLAGS_H_
 #define TANDEM_CORE_LAUNCH_FLAGS_H_
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/launch/resolve_launch.h"
@@ -15,6 +17,9 @@ namespace tandem {
 // --max_restarts, --min_ranks and --max_ranks. Call after the command line was
 // parsed.
 LaunchSettings LaunchSettingsFromFlags();
+
+// --job_secret_file; empty where it is not given.
+std::string JobSecretFileFromFlags();
 
 struct GraceSettings {
   absl::Duration restart_delay;

@@ -27,6 +27,7 @@
 #include "core/program/process.h"
 #include "core/run/attempt_agreement.h"
 #include "core/run/error_file.h"
+#include "core/run/secret_setup.h"
 #include "core/run/setup_failure.h"
 #include "core/store/store.h"
 
@@ -65,7 +66,10 @@ int Refuse(const RanksProgram& program, const absl::Status& status) {
   const int exit_code = Fail(program, status);
   const absl::StatusOr<LaunchPlan> plan = PlanOfProcess();
   // An elastic job goes on without a node that is refused.
-  if (!plan.ok() || plan->limits.elastic()) return exit_code;
+  if (!plan.ok() || plan->limits.elastic() ||
+      !UseJobSecret(*plan, JobSecretFileFromFlags()).ok()) {
+    return exit_code;
+  }
   const absl::StatusOr<Launch> launch =
       plan->is_launcher ? LaunchOfRank(*plan, 0, plan->launch.rendezvous.port)
                         : absl::StatusOr<Launch>(plan->launch);
@@ -181,6 +185,8 @@ int RunRanks(int argc, char** argv, const RanksProgram& program) {
   if (!read.ok()) return Refuse(program, read);
   const absl::StatusOr<LaunchPlan> plan = PlanOfProcess();
   if (!plan.ok()) return Fail(program, plan.status());
+  const absl::Status secret = UseJobSecret(*plan, JobSecretFileFromFlags());
+  if (!secret.ok()) return Fail(program, secret);
   if (program.check) {
     const absl::Status checked = program.check(plan->launch);
     if (!checked.ok()) return Refuse(program, checked);

@@ -1,8 +1,11 @@
 #include "core/store/server.h"
 
+#include <chrono>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/call_within.h"
 #include "core/store/shared_store.h"
 
 namespace tandem {
@@ -25,7 +28,8 @@ std::string DescribeSilence(const c10::intrusive_ptr<c10d::Store>& store,
   const auto served = ClientBehind(store);
   const char* const how = absl::IsUnavailable(error) ? "its connection is lost"
                                                      : "it does not answer";
-  if (auto* known = dynamic_cast<StoreClient*>(served.get())) {
+  auto* const known = dynamic_cast<KnownStore*>(served.get());
+  if (known != nullptr && known->server().has_value()) {
     return absl::StrCat("not heard of: ",
                         known->server() == StoreServer::kRankZero
                             ? "rank 0 of the job"
@@ -33,12 +37,25 @@ std::string DescribeSilence(const c10::intrusive_ptr<c10d::Store>& store,
                         ", which serves the store: ", how, " (",
                         known->getHost(), ":", known->getPort(), ")");
   }
-  if (dynamic_cast<c10d::TCPStore*>(served.get()) == nullptr) {
+  if (known == nullptr &&
+      dynamic_cast<c10d::TCPStore*>(served.get()) == nullptr) {
     return "the store does not answer";
   }
   return absl::StrCat(
       "the store, which rank 0 or the launcher serves, does not answer",
       absl::IsUnavailable(error) ? ": its connection is lost" : "");
+}
+
+std::string DescribeStrangers(const c10::intrusive_ptr<c10d::Store>& store) {
+  constexpr std::chrono::seconds kPatience(5);
+  const auto served = ClientBehind(store);
+  const absl::StatusOr<std::string> strangers =
+      CallWithin<std::string>(kPatience, [served]() -> std::string {
+        auto* const known = dynamic_cast<KnownStore*>(served.get());
+        return known == nullptr ? "" : known->DescribeStrangers();
+      });
+  if (!strangers.ok() || strangers->empty()) return "";
+  return absl::StrCat("; ", *strangers);
 }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -14,14 +15,25 @@ namespace tandem {
 
 enum class StoreServer { kRankZero, kLauncher };
 
+// What a client of a store may know of its server.
+class KnownStore {
+ public:
+  virtual ~KnownStore() = default;
+  // Who serves it; none: not known.
+  virtual std::optional<StoreServer> server() const = 0;
+  // Who was turned away, in words that end a sentence; empty for nobody. Asks
+  // the server, and throws as the store does.
+  virtual std::string DescribeStrangers() { return ""; }
+};
+
 // A client of a TCPStore that knows who serves it.
-class StoreClient : public c10d::TCPStore {
+class StoreClient : public c10d::TCPStore, public KnownStore {
  public:
   StoreClient(const std::string& host, const c10d::TCPStoreOptions& options,
               StoreServer server)
       : TCPStore(host, options), server_(server) {}
 
-  StoreServer server() const { return server_; }
+  std::optional<StoreServer> server() const override { return server_; }
 
  private:
   const StoreServer server_;
@@ -35,6 +47,11 @@ class StoreClient : public c10d::TCPStore {
 // not answer".
 std::string DescribeSilence(const c10::intrusive_ptr<c10d::Store>& store,
                             const absl::Status& error);
+
+// How many strangers the server of a guarded store has turned away, and from
+// where the last one came: "; 2 connections that ..." Empty for none, and where
+// the store does not answer within 5 s.
+std::string DescribeStrangers(const c10::intrusive_ptr<c10d::Store>& store);
 
 }  // namespace tandem
 

@@ -23,6 +23,21 @@ milliseconds LongestPause(size_t keys) {
 
 }  // namespace
 
+void WaitByAsking(c10d::Store& store, const std::vector<std::string>& keys,
+                  milliseconds timeout) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  milliseconds pause = kFirstPause;
+  while (!store.check(keys)) {
+    const auto left =
+        timeout == c10d::Store::kNoTimeout ? pause : deadline - Clock::now();
+    TORCH_CHECK_WITH(DistStoreError, left > Clock::duration::zero(),
+                     "wait timeout after ", timeout.count(),
+                     "ms, keys: ", absl::StrJoin(keys, ", "));
+    std::this_thread::sleep_for(std::min<Clock::duration>(pause, left));
+    pause = std::min(2 * pause, LongestPause(keys.size()));
+  }
+}
+
 SharedStore::SharedStore(c10::intrusive_ptr<c10d::Store> client)
     : client_(std::move(client)) {}
 
@@ -66,16 +81,7 @@ void SharedStore::wait(const std::vector<std::string>& keys) {
 
 void SharedStore::wait(const std::vector<std::string>& keys,
                        const milliseconds& timeout) {
-  const Clock::time_point deadline = Clock::now() + timeout;
-  milliseconds pause = kFirstPause;
-  while (!client_->check(keys)) {
-    const auto left = timeout == kNoTimeout ? pause : deadline - Clock::now();
-    TORCH_CHECK_WITH(DistStoreError, left > Clock::duration::zero(),
-                     "wait timeout after ", timeout.count(),
-                     "ms, keys: ", absl::StrJoin(keys, ", "));
-    std::this_thread::sleep_for(std::min<Clock::duration>(pause, left));
-    pause = std::min(2 * pause, LongestPause(keys.size()));
-  }
+  WaitByAsking(*client_, keys, timeout);
 }
 
 const milliseconds& SharedStore::getTimeout() const noexcept {

@@ -13,12 +13,17 @@
 
 namespace tandem {
 
+// Waits until `store` has all keys by asking it: at first after a millisecond,
+// later ten times a second (less often for very many keys). Throws
+// DistStoreError after `timeout`; none: c10d::Store::kNoTimeout.
+void WaitByAsking(c10d::Store& store, const std::vector<std::string>& keys,
+                  std::chrono::milliseconds timeout);
+
 // A client of a TCPStore has one connection and one lock, which a wait keeps to
 // its end: a thread that only wants to leave a note, or to look for one, is
 // held up for as long as another waits, and takes the store to be silent. Here
-// a wait asks whether the keys are there, at first after a millisecond and
-// later ten times a second (less often for very many keys), and lets others go
-// in between. One connection does for a process, so the server has one a rank.
+// a wait asks now and then, and lets others go in between. One connection does
+// for a process, so the server has one a rank.
 //
 // Thread-safe.
 class SharedStore : public c10d::Store {

@@ -127,13 +127,8 @@ Listening TryToListen(const addrinfo& address) {
   return {-1, error};
 }
 
-// Tries one address for at most `patience`; what went wrong, as errno.
-int TryToConnect(const addrinfo& address, milliseconds patience) {
-  const int fd =
-      socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
-             address.ai_protocol);
-  if (fd < 0) return errno;
-  absl::Cleanup close_fd = [fd] { close(fd); };
+// Connects `fd` to one address within `patience`; what went wrong, as errno.
+int TryToConnect(int fd, const addrinfo& address, milliseconds patience) {
   if (connect(fd, address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
   pollfd ready{fd, POLLOUT, 0};
@@ -148,16 +143,20 @@ int TryToConnect(const addrinfo& address, milliseconds patience) {
 
 // Tries every address of `host` once, until `end`. InvalidArgument when there
 // is none.
-absl::Status TryToReach(const std::string& host, int port,
-                        Clock::time_point end) {
+absl::StatusOr<OwnedFd> TryToReach(const std::string& host, int port,
+                                   Clock::time_point end) {
   TANDEM_ASSIGN_OR_RETURN(AddressList list, Resolve(host, port, SOCK_STREAM));
   int error = 0;
   for (const addrinfo* one = list.get(); one != nullptr; one = one->ai_next) {
     const auto left =
         std::chrono::duration_cast<milliseconds>(end - Clock::now());
-    error =
-        TryToConnect(*one, std::min(kOneTry, std::max(left, milliseconds(1))));
-    if (error == 0) return absl::OkStatus();
+    OwnedFd fd(socket(one->ai_family,
+                      SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                      one->ai_protocol));
+    error = fd ? TryToConnect(fd.get(), *one,
+                              std::clamp(left, milliseconds(1), kOneTry))
+               : errno;
+    if (error == 0) return fd;
   }
   return absl::ErrnoToStatus(error, "the last try");
 }
@@ -213,25 +212,25 @@ absl::StatusOr<std::string> LocalAddressTowards(const std::string& host) {
   return AddressText(reinterpret_cast<sockaddr*>(&address), sizeof(address));
 }
 
-absl::Status WaitForListener(const std::string& host, int port,
-                             milliseconds timeout) {
+absl::StatusOr<OwnedFd> ConnectWhenServed(const std::string& host, int port,
+                                          milliseconds timeout) {
   const Clock::time_point begin = Clock::now();
   const Clock::time_point end = begin + timeout;
   Clock::time_point resolved = begin;
   Clock::time_point reported = begin;
   milliseconds pause(10);
   while (true) {
-    const absl::Status reached = TryToReach(host, port, end);
+    absl::StatusOr<OwnedFd> reached = TryToReach(host, port, end);
     if (reached.ok()) return reached;
     const Clock::time_point now = Clock::now();
-    if (!absl::IsInvalidArgument(reached)) resolved = now;
+    if (!absl::IsInvalidArgument(reached.status())) resolved = now;
     if (now - resolved >= kUnresolved) return reached;
     if (now + pause >= end) {
-      return absl::DeadlineExceededError(reached.message());
+      return absl::DeadlineExceededError(reached.status().message());
     }
     if (now - reported >= kReport) {
       LOG(WARNING) << "waiting for " << host << ":" << port << ": "
-                   << reached.message();
+                   << reached.status().message();
       reported = now;
     }
     std::this_thread::sleep_for(pause);

@@ -1,4 +1,4 @@
-// Plain TCP sockets: to listen on one address, to find one's own, to wait for
+// Plain TCP sockets: to listen on one address, to find one's own, to connect to
 // somebody else's.
 
 #ifndef TANDEM_CORE_STORE_SOCKETS_H_
@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/owned_fd.h"
 
 namespace tandem {
 
@@ -33,12 +34,12 @@ absl::Status CheckOthersCanReach(const std::string& host);
 // Sends nothing.
 absl::StatusOr<std::string> LocalAddressTowards(const std::string& host);
 
-// Waits until something accepts connections at `host`:`port`, and leaves it
-// alone then. Logs every 10 s that it waits. After `timeout`, DeadlineExceeded
-// with the last refusal; InvalidArgument when `host` could not be resolved for
-// 10 s.
-absl::Status WaitForListener(const std::string& host, int port,
-                             std::chrono::milliseconds timeout);
+// A connection to `host`:`port`, as soon as something accepts one. Logs every
+// 10 s that it waits. After `timeout`, DeadlineExceeded with the last refusal;
+// InvalidArgument when `host` could not be resolved for 10 s. The socket does
+// not block, and is closed on exec.
+absl::StatusOr<OwnedFd> ConnectWhenServed(const std::string& host, int port,
+                                          std::chrono::milliseconds timeout);
 
 }  // namespace tandem
 

@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <system_error>
+#include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -17,6 +19,10 @@
 #include "core/base/call_within.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/store/guard/connection.h"
+#include "core/store/guard/job_secret.h"
+#include "core/store/guard/server.h"
+#include "core/store/guarded_store.h"
 #include "core/store/server.h"
 #include "core/store/sockets.h"
 
@@ -63,25 +69,69 @@ absl::Status CheckDirectoryOf(const std::string& path) {
   return absl::OkStatus();
 }
 
-// `make` makes a client once somebody listens at `host` and `port`.
-absl::StatusOr<StorePtr> ConnectClient(const std::string& host, int port,
-                                       milliseconds timeout,
-                                       std::function<StorePtr()> make) {
-  TANDEM_RETURN_IF_ERROR(CheckPort(port, 1));
-  const std::string what = absl::StrCat(
-      "cannot reach the store at ", host, ":", port, " within ",
-      absl::FormatDuration(absl::FromChrono(timeout)),
-      " (is rank 0 or the launcher running there, and are --master_addr and "
-      "--master_port the same on every node?)");
+// How long a server that asks for a secret has to say so, to a rank without
+// one: it does so at once.
+constexpr milliseconds kGreets(100);
+
+using Clock = std::chrono::steady_clock;
+
+milliseconds Left(Clock::time_point end) {
+  return std::max(milliseconds(1),
+                  std::chrono::duration_cast<milliseconds>(end - Clock::now()));
+}
+
+absl::StatusOr<StorePtr> ConnectUnguarded(const std::string& host, int port,
+                                          milliseconds timeout,
+                                          std::optional<StoreServer> server) {
   // c10d's client would print a stack trace for every try that fails, and wait
   // for ever for a server that accepts and does not answer.
-  const absl::Status reached = WaitForListener(host, port, timeout);
-  if (absl::IsInvalidArgument(reached))
-    return reached;  // long before `timeout`
-  TANDEM_RETURN_IF_ERROR(Annotate(reached, what));
-  auto store = CallWithin<StorePtr>(timeout, std::move(make));
-  if (!store.ok()) return Annotate(store.status(), what);
-  return store;
+  TANDEM_ASSIGN_OR_RETURN(const OwnedFd first,
+                          ConnectWhenServed(host, port, timeout));
+  if (AsksForSecret(first.get(), kGreets)) {
+    return absl::FailedPreconditionError(
+        "the store asks for the job's secret: give --job_secret_file to this "
+        "rank, too");
+  }
+  return CallWithin<StorePtr>(timeout, [=]() -> StorePtr {
+    const c10d::TCPStoreOptions options = TcpOptions(port, timeout);
+    if (server.has_value()) {
+      return c10::make_intrusive<StoreClient>(host, options, *server);
+    }
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  });
+}
+
+// Who is cut off in the middle of a handshake tries again: strangers may have
+// beset the server.
+absl::StatusOr<StorePtr> ConnectGuarded(const std::string& host, int port,
+                                        milliseconds timeout,
+                                        std::optional<StoreServer> server,
+                                        std::shared_ptr<GuardServer> served) {
+  const Clock::time_point end = Clock::now() + timeout;
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(OwnedFd fd,
+                            ConnectWhenServed(host, port, Left(end)));
+    auto connection = GuardedConnection::Open(std::move(fd), JobSecret(), end);
+    if (connection.ok()) {
+      return StorePtr(c10::make_intrusive<GuardedStore>(
+          *std::move(connection), server, timeout, std::move(served)));
+    }
+    if (!absl::IsUnavailable(connection.status()) || Clock::now() >= end) {
+      return connection.status();
+    }
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+}
+
+absl::StatusOr<HostedStore> ServeGuarded(const std::string& host,
+                                         const BoundSocket& socket,
+                                         milliseconds timeout) {
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<GuardServer> served,
+                          GuardServer::Start(OwnedFd(socket.fd), JobSecret()));
+  TANDEM_ASSIGN_OR_RETURN(
+      StorePtr store, ConnectGuarded(host, socket.port, timeout, std::nullopt,
+                                     std::move(served)));
+  return HostedStore{std::move(store), socket.port};
 }
 
 }  // namespace
@@ -90,6 +140,7 @@ absl::StatusOr<HostedStore> ServeTcpStore(const std::string& host, int port,
                                           milliseconds timeout) {
   TANDEM_RETURN_IF_ERROR(CheckPort(port, 0));
   TANDEM_ASSIGN_OR_RETURN(BoundSocket socket, ListenOn(host, port));
+  if (!JobSecret().empty()) return ServeGuarded(host, socket, timeout);
   c10d::TCPStoreOptions options = TcpOptions(socket.port, timeout);
   options.isServer = true;
   options.masterListenFd = socket.fd;  // the server's from here on
@@ -107,13 +158,24 @@ absl::StatusOr<HostedStore> ServeTcpStore(const std::string& host, int port,
 absl::StatusOr<StorePtr> ConnectTcpStore(const std::string& host, int port,
                                          milliseconds timeout,
                                          std::optional<StoreServer> server) {
-  return ConnectClient(host, port, timeout, [=]() -> StorePtr {
-    const c10d::TCPStoreOptions options = TcpOptions(port, timeout);
-    if (server.has_value()) {
-      return c10::make_intrusive<StoreClient>(host, options, *server);
-    }
-    return c10::make_intrusive<c10d::TCPStore>(host, options);
-  });
+  TANDEM_RETURN_IF_ERROR(CheckPort(port, 1));
+  absl::StatusOr<StorePtr> store =
+      JobSecret().empty()
+          ? ConnectUnguarded(host, port, timeout, server)
+          : ConnectGuarded(host, port, timeout, server, nullptr);
+  if (store.ok()) return store;
+  const absl::Status& error = store.status();
+  if (absl::IsInvalidArgument(error)) return error;  // long before `timeout`
+  if (absl::IsFailedPrecondition(error)) {
+    return Annotate(error, absl::StrCat("the store at ", host, ":", port));
+  }
+  return Annotate(
+      error,
+      absl::StrCat(
+          "cannot reach the store at ", host, ":", port, " within ",
+          absl::FormatDuration(absl::FromChrono(timeout)),
+          " (is rank 0 or the launcher running there, and are --master_addr "
+          "and --master_port the same on every node?)"));
 }
 
 absl::StatusOr<StorePtr> OpenFileStore(const std::string& path, int rank,

@@ -1,7 +1,6 @@
 #include "core/shm/memory/local_socket.h"
 
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -15,6 +14,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/random_bytes.h"
 #include "core/base/status_macros.h"
 
 namespace tandem {
@@ -117,12 +117,8 @@ std::vector<OwnedFd> FdsOf(msghdr* message) {
 }  // namespace
 
 absl::StatusOr<std::string> RandomCharacters() {
-  std::array<char, 16> bytes;
-  if (getrandom(bytes.data(), bytes.size(), 0) !=
-      static_cast<ssize_t>(bytes.size())) {
-    return Failed("getrandom");
-  }
-  return absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size()));
+  TANDEM_ASSIGN_OR_RETURN(const std::string bytes, RandomBytes(16));
+  return absl::BytesToHexString(bytes);
 }
 
 absl::StatusOr<LocalListener> ListenLocal(int backlog) {

@@ -43,7 +43,7 @@ TEST(SocketsTest, TowardsLoopbackIsLoopback) {
 TEST(SocketsTest, TheSecondAddressServesWhereTheFirstIsNotOurs) {
   const auto socket = ListenOn("pair.test", 0);
   ASSERT_TRUE(socket.ok()) << socket.status();
-  EXPECT_TRUE(WaitForListener("127.0.0.1", socket->port, seconds(30)).ok());
+  EXPECT_TRUE(ConnectWhenServed("127.0.0.1", socket->port, seconds(30)).ok());
   // Its address decides, not the next one that is free.
   const absl::Status second = ListenOn("pair.test", socket->port).status();
   EXPECT_EQ(second.code(), absl::StatusCode::kAlreadyExists) << second;
@@ -65,19 +65,20 @@ TEST(SocketsTest, LoopbackThatWasAskedForIsTakenAsMeant) {
   EXPECT_TRUE(CheckOthersCanReach("no.such.host.invalid").ok());
 }
 
-TEST(WaitForListenerTest, AnUnknownHostIsNotWaitedForToTheEnd) {
+TEST(ConnectWhenServedTest, AnUnknownHostIsNotWaitedForToTheEnd) {
   const absl::Status status =
-      WaitForListener("no.such.host.invalid", 1, std::chrono::hours(1000));
+      ConnectWhenServed("no.such.host.invalid", 1, std::chrono::hours(1000))
+          .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("\"no.such.host.invalid\""));
 }
 
-TEST(WaitForListenerTest, SaysEveryTenSecondsForWhomItWaits) {
+TEST(ConnectWhenServedTest, SaysEveryTenSecondsForWhomItWaits) {
   const BoundSocket socket = ListenOn("127.0.0.1", 0).value();
   close(socket.fd);
   testing::internal::CaptureStderr();
   const absl::Status status =
-      WaitForListener("127.0.0.1", socket.port, milliseconds(11500));
+      ConnectWhenServed("127.0.0.1", socket.port, milliseconds(11500)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(
       testing::internal::GetCapturedStderr(),

@@ -44,7 +44,7 @@ class CreationFaultTest : public testing::Test {
                        const Flags& more = {}) {
     const auto first = Node(0, "");
     ASSERT_TRUE(
-        WaitForListener("127.0.0.1", port_, std::chrono::minutes(1)).ok());
+        ConnectWhenServed("127.0.0.1", port_, std::chrono::minutes(1)).ok());
     const auto second = Node(1, fault, more);
     EXPECT_NE(second->Wait().exit_code, 0);
     const auto out = steady_clock::now();

@@ -23,6 +23,9 @@ constexpr FlagOfRank kFlagsOfRanks[] = {
     {"interface", "hosts may name their network interfaces differently"},
     {"intra_op_threads",
      "hosts may have different numbers of cores; compared with --reproducible"},
+    {"job_secret_file",
+     "hosts may keep their copies in different places; who has another secret "
+     "does not reach the store"},
     {"kernel_cache", "hosts keep their own; rank 0's choices are all ranks'"},
     {"local_rank", kPlace},
     {"log_dir", "each rank writes a log file of its own"},

@@ -1,0 +1,38 @@
+// HMAC-SHA256 (RFC 2104, FIPS 198-1): a message authentication code.
+
+#ifndef TANDEM_CORE_BASE_HMAC_SHA256_H_
+#define TANDEM_CORE_BASE_HMAC_SHA256_H_
+
+#include <initializer_list>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "core/base/sha256.h"
+
+namespace tandem {
+
+// Codes under one key. What SHA-256 does depends on the length of the key and
+// of the message alone, so the time that a code takes tells nothing else of
+// them.
+//
+// Thread-compatible.
+class HmacSha256 {
+ public:
+  explicit HmacSha256(absl::string_view key);
+
+  // The code of the pieces, one after the other: 32 bytes. Where they are cut
+  // does not matter, so all but one should have a fixed length.
+  std::string Of(std::initializer_list<absl::string_view> pieces) const;
+
+ private:
+  Sha256 inner_;  // with the key in it
+  Sha256 outer_;
+};
+
+// Whether two codes are the same, in a time that depends on their lengths
+// alone.
+bool SameCode(absl::string_view a, absl::string_view b);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_BASE_HMAC_SHA256_H_

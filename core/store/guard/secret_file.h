@@ -1,0 +1,34 @@
+// Secret file: a job's secret, in a file that its user alone can read.
+
+#ifndef TANDEM_CORE_STORE_GUARD_SECRET_FILE_H_
+#define TANDEM_CORE_STORE_GUARD_SECRET_FILE_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/base/owned_fd.h"
+
+namespace tandem {
+
+constexpr size_t kLeastSecretBytes = 16;
+constexpr size_t kMostSecretBytes = 4096;
+
+// What the file holds, without a newline at its end. The file that is open is
+// the one that is looked at. Errors name the path and say what to do:
+// FailedPrecondition where its group or others may do anything with it, or it
+// is another user's; InvalidArgument for what is no regular file, too short or
+// too long; else those of the file system.
+absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
+
+// A new random secret in a file that is in no folder and goes with its
+// descriptor, closed on exec. PathOfDescriptor is how other processes of this
+// user read it meanwhile.
+absl::StatusOr<OwnedFd> NewSecretFile();
+
+// "/proc/4711/fd/5": readable by this user alone.
+std::string PathOfDescriptor(int fd);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_STORE_GUARD_SECRET_FILE_H_

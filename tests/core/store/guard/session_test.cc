@@ -1,0 +1,73 @@
+#include "core/store/guard/session.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "core/store/guard/handshake.h"
+
+namespace tandem {
+namespace {
+
+const Nonces kNonces = {std::string(kNonceBytes, 's'),
+                        std::string(kNonceBytes, 'c')};
+
+TEST(SessionTest, AMemberIsServed) {
+  KeyValues table;
+  Session session("secret", kNonces.server);
+  EXPECT_EQ(session.output(), Greeting(kNonces.server));
+  session.output().clear();
+  EXPECT_FALSE(session.has_spoken());
+  // The proof, and a request right behind it, byte by byte.
+  const SessionKeys keys = KeysOf("secret", kNonces);
+  FrameSealer sealer(keys.client);
+  const std::string sent = ClientProof("secret", kNonces) +
+                           sealer.Seal(EncodeRequest({"add", "n", "2"}));
+  for (const char byte : sent) {
+    ASSERT_TRUE(session.Take(std::string(1, byte), &table));
+  }
+  EXPECT_TRUE(session.is_member());
+  EXPECT_EQ(table["n"], "2");
+  ASSERT_TRUE(
+      absl::StartsWith(session.output(), ServerProof("secret", kNonces)));
+  FrameOpener opener(keys.server);
+  opener.Append(session.output().substr(kCodeBytes));
+  EXPECT_EQ(DecodeAnswer(opener.Next().value().value()).value()[0], "2");
+}
+
+TEST(SessionTest, AStrangerIsNotAndLeavesNothing) {
+  KeyValues table;
+  for (const std::string& proof :
+       {ClientProof("another", kNonces), std::string(kProofBytes, '\0'),
+        std::string(100000, '\xff')}) {
+    Session session("secret", kNonces.server);
+    session.output().clear();
+    EXPECT_FALSE(session.Take(proof, &table));
+    EXPECT_TRUE(session.has_spoken());
+    EXPECT_FALSE(session.is_member());
+    EXPECT_EQ(session.output(), kRefusal);
+  }
+  EXPECT_TRUE(table.empty());
+}
+
+TEST(SessionTest, HalfAProofIsWaitedFor) {
+  KeyValues table;
+  Session session("secret", kNonces.server);
+  EXPECT_TRUE(session.Take(std::string(kProofBytes - 1, 'x'), &table));
+  EXPECT_FALSE(session.is_member());
+  EXPECT_TRUE(session.has_spoken());
+}
+
+// As after somebody else has got hold of the connection.
+TEST(SessionTest, AMessageThatIsNotTheMembersEndsIt) {
+  KeyValues table;
+  Session session("secret", kNonces.server);
+  ASSERT_TRUE(session.Take(ClientProof("secret", kNonces), &table));
+  EXPECT_FALSE(session.Take(
+      FrameSealer("another").Seal(EncodeRequest({"set", "a", "1"})), &table));
+  EXPECT_TRUE(table.empty());
+}
+
+}  // namespace
+}  // namespace tandem

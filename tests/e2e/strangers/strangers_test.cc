@@ -1,0 +1,186 @@
+// Each way to be a nuisance x each door, while a job trains: it ends in time,
+// with the bits that it has undisturbed.
+
+#include "tests/e2e/strangers/strangers.h"
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/core/testing/process_testing.h"
+#include "tests/e2e/program.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kJob[] = "tests/e2e/strangers/small_job_main";
+
+using Flags = std::vector<std::string>;
+
+// Rank 1 comes a moment later, so that the other's doors are open for so long.
+ProgramOptions RankOneIsLate() {
+  ProgramOptions options;
+  options.environment = {
+      {"TANDEM_FAULT", "point=connect,rank=1,action=delay:0.2"}};
+  return options;
+}
+
+struct Disturbed {
+  std::string says;  // the bits of the weights
+  std::map<Door, int> connected;
+};
+
+Flags JobOn(const std::string& backend) {
+  return {"--nproc_per_node=2", "--backend=" + backend};
+}
+
+Disturbed Train(const std::string& backend, const Manners& manners) {
+  Program program(kJob, JobOn(backend), RankOneIsLate());
+  Strangers strangers(program, manners);
+  const ProgramResult result = program.Wait();
+  strangers.Stop();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return {result.out, strangers.connected()};
+}
+
+void PrintCell(Door door, const Manners& manners, int strangers, bool same) {
+  std::printf("%-13s %-16s %4d connections  %s\n", NameOf(door).c_str(),
+              manners.name.c_str(), strangers,
+              same ? "same bits" : "OTHER BITS");
+}
+
+TEST(StrangersTest, TheyNeitherStallNorEndNorChangeAJob) {
+  int cells = 0;
+  for (const auto& [backend, inner] :
+       {std::pair("gloo", Door::kGloo), std::pair("shm", Door::kLocal)}) {
+    const std::string undisturbed = RunProgram(kJob, JobOn(backend)).out;
+    ASSERT_THAT(undisturbed, HasSubstr("weights "));
+    for (const Manners& manners : AllManners()) {
+      SCOPED_TRACE(absl::StrCat(backend, ", ", manners.name));
+      Disturbed job = Train(backend, manners);
+      EXPECT_EQ(job.says, undisturbed);
+      for (const Door door : {Door::kStore, inner}) {
+        PrintCell(door, manners, job.connected[door], job.says == undisturbed);
+        EXPECT_GE(job.connected[door], manners.how_many) << NameOf(door);
+        ++cells;
+      }
+    }
+  }
+  std::printf("%d cells\n", cells);
+  EXPECT_EQ(cells, 28);
+}
+
+std::string SecretFile(const std::string& secret, mode_t mode) {
+  const std::string path = NewFolder("secret") + "/secret";
+  std::ofstream(path) << secret;
+  EXPECT_EQ(chmod(path.c_str(), mode), 0);
+  return path;
+}
+
+TEST(JobSecretTest, AFileThatOthersReadIsRefusedByName) {
+  const std::string path = SecretFile("sixteen bytes or more", 0644);
+  const ProgramResult result =
+      RunProgram(kJob, {"--nproc_per_node=2", "--job_secret_file=" + path});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr(path), HasSubstr("chmod 600")));
+}
+
+TEST(JobSecretTest, AStoreInAFileHasNone) {
+  const std::string path = SecretFile("sixteen bytes or more", 0600);
+  const ProgramResult result =
+      RunProgram(kJob, {"--nproc_per_node=2", "--job_secret_file=" + path,
+                        "--dist_url=file://" + NewFolder("store") + "/store"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--job_secret_file"));
+}
+
+// Two nodes on this machine, of which the second has `more`.
+class NodesTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Program> Node(int node, const Flags& more) const {
+    Flags flags = {"--nnodes=2",
+                   "--nproc_per_node=1",
+                   "--timeout=20",
+                   absl::StrCat("--node_rank=", node),
+                   "--master_addr=127.0.0.1",
+                   absl::StrCat("--master_port=", port_)};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return std::make_unique<Program>(kJob, flags);
+  }
+
+  const int port_ = FreePort();
+  const std::string secret_ = SecretFile("the secret of the job\n", 0600);
+};
+
+TEST_F(NodesTest, TheSameSecretInTwoFilesJoins) {
+  const std::string copy = SecretFile("the secret of the job", 0400);
+  const auto zero = Node(0, {"--job_secret_file=" + secret_});
+  const auto one = Node(1, {"--job_secret_file=" + copy});
+  const ProgramResult first = zero->Wait();
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_EQ(one->Wait().exit_code, 0);
+}
+
+TEST_F(NodesTest, AnotherSecretOrNoneIsTurnedAwayAndTheOthersSayHowMany) {
+  const std::string another = SecretFile("the secret of another job", 0600);
+  const auto zero = Node(0, {"--job_secret_file=" + secret_});
+  const auto one = Node(1, {"--job_secret_file=" + another});
+  const ProgramResult wrong = one->Wait();
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("its job secret is another one"));
+  const auto two = Node(1, {});
+  const ProgramResult none = two->Wait();
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("the store asks for the job's secret"));
+  const ProgramResult first = zero->Wait();
+  EXPECT_EQ(first.exit_code, 1);
+  EXPECT_THAT(first.err, AllOf(HasSubstr("did not come within"),
+                               HasSubstr("that did not show the job's secret"),
+                               HasSubstr("the last from 127.0.0.1:")));
+}
+
+// "/proc/4711" of a rank that the launcher has started; empty: it has ended.
+std::string FolderOfRank(const Program& program) {
+  while (true) {
+    const std::vector<pid_t> living = program.LivingProcesses();
+    if (living.empty()) return "";
+    for (const pid_t each : living) {
+      const std::string folder = absl::StrCat("/proc/", each);
+      const std::string environment = FileContents(folder + "/environ");
+      if (absl::StrContains(environment, "TANDEM_LAUNCHER=1")) return folder;
+    }
+  }
+}
+
+// What the ranks were given is to be read by nobody else.
+TEST(JobSecretTest, IsNotInWhatOthersSee) {
+  Program program(kJob, JobOn("shm"), RankOneIsLate());
+  const std::string rank = FolderOfRank(program);
+  ASSERT_FALSE(rank.empty());
+  EXPECT_THAT(FileContents(rank + "/cmdline"), Not(HasSubstr("secret")));
+  EXPECT_THAT(FileContents(rank + "/environ"),
+              HasSubstr(absl::StrCat("TANDEM_JOB_SECRET_FILE=/proc/",
+                                     program.pid(), "/fd/")));
+  struct stat environ {};
+  ASSERT_EQ(stat((rank + "/environ").c_str(), &environ), 0);
+  EXPECT_EQ(environ.st_mode & (S_IRWXG | S_IRWXO), 0);
+  EXPECT_EQ(program.Wait().exit_code, 0);
+}
+
+}  // namespace
+}  // namespace tandem
