@@ -6,6 +6,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,7 @@
 #include "tools/trainer/job/world.h"
 #include "tools/trainer/rehearsal/rehearsal_report.h"
 #include "tools/trainer/rehearsal/rehearsal_settings.h"
+#include "tools/trainer/replacement/replacement.h"
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/report.h"
 #include "tools/trainer/restarted_job.h"
@@ -57,16 +59,24 @@ constexpr char kUsage[] =
     "  train --nproc_per_node=2           the same on two ranks\n"
     "  train --model=resnet18 --epochs=3  another network, for longer\n";
 
+// Of a process: once.
+absl::Status PrepareHost(Job& job) {
+  if (!job.devices.empty()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(job.intra_op_threads,
+                          TakeThreads(job.options, job.launch));
+  TANDEM_ASSIGN_OR_RETURN(job.devices, PrepareDevices(job.options, job.launch));
+  return absl::OkStatus();
+}
+
 // From settings to a strategy that can train. Collective.
 absl::Status SetUp(Job& job) {
   const TrainOptions& settings = job.options;
   // Where on the mesh, and on which devices?
   TANDEM_ASSIGN_OR_RETURN(job.mesh, MeshOf(settings, job.launch.world_size));
+  const int replicas = job.roster ? job.launched_ranks() : job.mesh.data();
   TANDEM_ASSIGN_OR_RETURN(job.batch_size_per_replica,
-                          BatchSizeOf(settings, job.mesh.data()));
-  TANDEM_ASSIGN_OR_RETURN(job.intra_op_threads,
-                          TakeThreads(settings, job.launch));
-  TANDEM_ASSIGN_OR_RETURN(job.devices, PrepareDevices(settings, job.launch));
+                          BatchSizeOf(settings, replicas));
+  TANDEM_RETURN_IF_ERROR(PrepareHost(job));
   // Before anything that takes long or leaves something behind: ranks compare
   // their settings here.
   TANDEM_ASSIGN_OR_RETURN(job.world, Connect(settings, job.launch));
@@ -106,7 +116,8 @@ absl::StatusOr<Report> OpenReport(const Job& job) {
   if (!job.speaks()) return Report::Silent();
   TANDEM_ASSIGN_OR_RETURN(MetricsFile metrics,
                           MetricsFile::Open(job.options.metrics_file,
-                                            /*append=*/job.is_restarted()));
+                                            /*append=*/job.is_restarted() ||
+                                                job.takes_over()));
   return Report::Speaking(std::move(metrics));
 }
 
@@ -122,6 +133,52 @@ absl::StatusOr<RestartCount> RestartsOfProcess() {
   return RestartCountOf(Environment::OfProcess());
 }
 
+absl::Status RunJob(Job& job, Replacement* replacement) {
+  const absl::Status ready = SetUp(job);
+  if (!ready.ok()) {
+    // While this rank, which may serve the store, is still connected.
+    TellOfFailedSetUp(job.launch, ready);
+    return ready;
+  }
+  TANDEM_ASSIGN_OR_RETURN(Report report, OpenReport(job));
+  // From here on there is a loop that looks; until here a signal just ends us.
+  if (!job.takes_over()) HandleInterrupts();
+  TANDEM_ASSIGN_OR_RETURN(RunReport run, RunReport::Start(job, report));
+  return ExplainNondeterminism(job.options.eval_only
+                                   ? EvaluateOnly(job, run)
+                                   : Train(job, run, replacement));
+}
+
+// --replace_replicas: from one change of ranks to the next. `devices` are taken
+// once.
+absl::Status RunGenerations(const TrainOptions& options,
+                            const RestartCount& restarts,
+                            const Launch& launch) {
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Replacement> replacement,
+                          Replacement::Enter(options, launch));
+  std::vector<c10::Device> devices;
+  int threads = 1;
+  bool goes_on = replacement != nullptr;
+  while (goes_on) {
+    absl::Status done;
+    {
+      Job job;
+      job.options = options;
+      job.restarts = restarts;
+      job.launch = replacement->LaunchNow();
+      job.roster = replacement->RosterNow();
+      job.devices = devices;
+      job.intra_op_threads = threads;
+      done = RunJob(job, replacement.get());
+      devices = job.devices;
+      threads = job.intra_op_threads;
+    }
+    if (done.ok()) return replacement->Finish();
+    TANDEM_ASSIGN_OR_RETURN(goes_on, replacement->GoOn(done));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunRank(const Launch& launch) {
   Job job;
   job.launch = launch;
@@ -130,18 +187,10 @@ absl::Status RunRank(const Launch& launch) {
   TANDEM_RETURN_IF_ERROR(StartLogging(job.options, launch));
   const RehearsalSettings rehearsal = RehearsalSettingsFromFlags();
   if (rehearsal.fake_weights) return Rehearse(rehearsal, job.options, launch);
-  const absl::Status ready = SetUp(job);
-  if (!ready.ok()) {
-    // While this rank, which may serve the store, is still connected.
-    TellOfFailedSetUp(launch, ready);
-    return ready;
-  }
-  TANDEM_ASSIGN_OR_RETURN(Report report, OpenReport(job));
-  // From here on there is a loop that looks; until here a signal just ends us.
-  HandleInterrupts();
-  TANDEM_ASSIGN_OR_RETURN(RunReport run, RunReport::Start(job, report));
-  return ExplainNondeterminism(job.options.eval_only ? EvaluateOnly(job, run)
-                                                     : Train(job, run));
+  if (job.options.replace_replicas == 0) return RunJob(job, nullptr);
+  // Each rank must have all of the state that another may take over.
+  job.options.ddp.shard_optimizer = "off";
+  return RunGenerations(job.options, job.restarts, launch);
 }
 
 // Before any rank is started: one line, not one a rank.
@@ -151,6 +200,7 @@ absl::Status CheckSettings(const absl::Status& registered,
   TANDEM_ASSIGN_OR_RETURN(const TrainOptions settings, TrainOptionsFromFlags());
   TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts, RestartsOfProcess());
   TANDEM_RETURN_IF_ERROR(CheckRestarts(settings, restarts));
+  TANDEM_RETURN_IF_ERROR(CheckReplacement(settings, first));
   TANDEM_RETURN_IF_ERROR(
       CheckRehearsal(RehearsalSettingsFromFlags(), settings, first.world_size));
   return CheckLayout(settings, first.world_size);
@@ -162,6 +212,11 @@ bool CanBeLost(int rank) {
   if (!settings.ok()) return false;
   const int servers = ServersOf(*settings);
   return servers > 0 && rank >= servers;
+}
+
+int MaxReplacements() {
+  const absl::StatusOr<TrainOptions> settings = TrainOptionsFromFlags();
+  return settings.ok() ? static_cast<int>(settings->replace_replicas) : 0;
 }
 
 // What --help says above the flags, which know of no registered name.
@@ -184,7 +239,9 @@ int TrainMain(int argc, char** argv, const absl::Status& registered) {
   const auto check = [&](const Launch& first) {
     return CheckSettings(registered, first);
   };
-  return RunRanks(argc, argv, {"train", Usage(), check, RunRank, CanBeLost});
+  return RunRanks(argc, argv,
+                  {"train", Usage(), check, RunRank, CanBeLost,
+                   MaxReplacements});
 }
 
 }  // namespace tandem

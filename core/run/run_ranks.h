@@ -28,6 +28,9 @@ struct RanksProgram {
   // Whether the job goes on without that rank (LauncherOptions::can_be_lost);
   // asked when the flags have been parsed. May be null.
   std::function<bool(int rank)> can_be_lost;
+  // How often ranks that die are replaced while the others go on
+  // (core/replace/job_member.h); asked at the same time. Null: never.
+  std::function<int()> max_replacements = nullptr;
 };
 
 // What main returns. Parses the command line (the flags that place ranks,
