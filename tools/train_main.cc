@@ -6,7 +6,6 @@
 
 #include <c10/core/ScalarType.h>
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +41,7 @@
 #include "tools/trainer/job/world.h"
 #include "tools/trainer/rehearsal/rehearsal_report.h"
 #include "tools/trainer/rehearsal/rehearsal_settings.h"
+#include "tools/trainer/replacement/generations.h"
 #include "tools/trainer/replacement/replacement.h"
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/report.h"
@@ -142,41 +142,11 @@ absl::Status RunJob(Job& job, Replacement* replacement) {
   }
   TANDEM_ASSIGN_OR_RETURN(Report report, OpenReport(job));
   // From here on there is a loop that looks; until here a signal just ends us.
-  if (!job.takes_over()) HandleInterrupts();
+  HandleInterrupts();
   TANDEM_ASSIGN_OR_RETURN(RunReport run, RunReport::Start(job, report));
   return ExplainNondeterminism(job.options.eval_only
                                    ? EvaluateOnly(job, run)
                                    : Train(job, run, replacement));
-}
-
-// --replace_replicas: from one change of ranks to the next. `devices` are taken
-// once.
-absl::Status RunGenerations(const TrainOptions& options,
-                            const RestartCount& restarts,
-                            const Launch& launch) {
-  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Replacement> replacement,
-                          Replacement::Enter(options, launch));
-  std::vector<c10::Device> devices;
-  int threads = 1;
-  bool goes_on = replacement != nullptr;
-  while (goes_on) {
-    absl::Status done;
-    {
-      Job job;
-      job.options = options;
-      job.restarts = restarts;
-      job.launch = replacement->LaunchNow();
-      job.roster = replacement->RosterNow();
-      job.devices = devices;
-      job.intra_op_threads = threads;
-      done = RunJob(job, replacement.get());
-      devices = job.devices;
-      threads = job.intra_op_threads;
-    }
-    if (done.ok()) return replacement->Finish();
-    TANDEM_ASSIGN_OR_RETURN(goes_on, replacement->GoOn(done));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status RunRank(const Launch& launch) {
@@ -188,9 +158,7 @@ absl::Status RunRank(const Launch& launch) {
   const RehearsalSettings rehearsal = RehearsalSettingsFromFlags();
   if (rehearsal.fake_weights) return Rehearse(rehearsal, job.options, launch);
   if (job.options.replace_replicas == 0) return RunJob(job, nullptr);
-  // Each rank must have all of the state that another may take over.
-  job.options.ddp.shard_optimizer = "off";
-  return RunGenerations(job.options, job.restarts, launch);
+  return RunGenerations(std::move(job), RunJob);
 }
 
 // Before any rank is started: one line, not one a rank.
