@@ -1,5 +1,5 @@
-// What a rank's death costs, by replacement and by restart. docs/reliability.md,
-// or --help.
+// What a rank's death costs, by replacement and by restart.
+// docs/reliability.md, or --help.
 
 #include <string>
 

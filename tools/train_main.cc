@@ -114,10 +114,10 @@ absl::Status SetUp(Job& job) {
 
 absl::StatusOr<Report> OpenReport(const Job& job) {
   if (!job.speaks()) return Report::Silent();
-  TANDEM_ASSIGN_OR_RETURN(MetricsFile metrics,
-                          MetricsFile::Open(job.options.metrics_file,
-                                            /*append=*/job.is_restarted() ||
-                                                job.takes_over()));
+  TANDEM_ASSIGN_OR_RETURN(
+      MetricsFile metrics,
+      MetricsFile::Open(job.options.metrics_file,
+                        /*append=*/job.is_restarted() || job.takes_over()));
   return Report::Speaking(std::move(metrics));
 }
 
@@ -207,9 +207,9 @@ int TrainMain(int argc, char** argv, const absl::Status& registered) {
   const auto check = [&](const Launch& first) {
     return CheckSettings(registered, first);
   };
-  return RunRanks(argc, argv,
-                  {"train", Usage(), check, RunRank, CanBeLost,
-                   MaxReplacements});
+  return RunRanks(
+      argc, argv,
+      {"train", Usage(), check, RunRank, CanBeLost, MaxReplacements});
 }
 
 }  // namespace tandem

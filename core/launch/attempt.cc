@@ -135,7 +135,8 @@ bool Attempt::GoesOnWithout(const RankProcess& dead) const {
          std::any_of(ranks_.begin(), ranks_.end(), is_left);
 }
 
-// Unless the job is at its end, or the rank would refuse again what it was given.
+// Unless the job is at its end, or the rank would refuse again what it was
+// given.
 bool Attempt::Replaces(RankProcess& dead) {
   const bool stops = stopping_ || end_.stop_signal != 0;
   if (stops || replacements_.most() == 0) return false;
@@ -145,10 +146,9 @@ bool Attempt::Replaces(RankProcess& dead) {
   if (!launch.ok()) return false;
   if (!replacements_.Allows()) {
     replacements_.NoteLast(cause);
-    messages_->History(
-        absl::StrCat("no further rank is replaced after ", replacements_.done(),
-                     "; what ended each:"),
-        replacements_.history());
+    messages_->History(absl::StrCat("no further rank is replaced after ",
+                                    replacements_.done(), "; what ended each:"),
+                       replacements_.history());
     return false;
   }
   const int life = replacements_.LifeOf(dead.local_rank);
@@ -167,19 +167,18 @@ void Attempt::StartDue() {
   while (const std::optional<int> due = replacements_.TakeDue(Clock::now())) {
     const auto index = static_cast<size_t>(*due);
     const bool stops = stopping_ || end_.stop_signal != 0;
-    const bool is_over =
-        std::any_of(ranks_.begin(), ranks_.end(), [](const RankProcess& each) {
-          return each.end.value_or(1) == 0;
-        });
+    const bool is_over = std::any_of(
+        ranks_.begin(), ranks_.end(),
+        [](const RankProcess& each) { return each.end.value_or(1) == 0; });
     if (stops || is_over) continue;
     auto started = StartRankProcess(plan_, *due, port_, argv_, *outputs_,
                                     replacements_.LifeOf(*due));
     if (started.ok()) {
       ranks_[index] = *std::move(started);
     } else {
-      messages_->Say(absl::StrCat("cannot start rank ", ranks_[index].rank,
-                                  " again, the others go on without it: ",
-                                  started.status().message()));
+      messages_->Say(absl::StrCat(
+          "cannot start rank ", ranks_[index].rank,
+          " again, the others go on without it: ", started.status().message()));
     }
   }
 }

@@ -49,8 +49,8 @@ class Replacements {
  private:
   Restarts restarts_;
   int done_ = 0;
-  std::map<int, int> lives_;               // by local rank
-  std::map<int, Clock::time_point> due_;   // the same
+  std::map<int, int> lives_;              // by local rank
+  std::map<int, Clock::time_point> due_;  // the same
   std::vector<std::string> history_;
 };
 

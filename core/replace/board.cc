@@ -27,8 +27,7 @@ std::vector<uint8_t> Bytes(const std::string& text) {
 }  // namespace
 
 Board::Board(StorePtr job)
-    : store_(
-          c10::make_intrusive<c10d::PrefixStore>(kPrefix, std::move(job))) {}
+    : store_(c10::make_intrusive<c10d::PrefixStore>(kPrefix, std::move(job))) {}
 
 std::string Board::TextOf(const std::string& key) {
   return store_->check({key}) ? store_->get_to_str(key) : std::string();

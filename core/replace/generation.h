@@ -18,8 +18,8 @@ inline constexpr int64_t kNoState = -1;
 
 // A process of a job.
 struct Member {
-  int rank = 0;  // its number among the ranks that were launched
-  int life = 0;  // how many processes of that rank came before
+  int rank = 0;             // its number among the ranks that were launched
+  int life = 0;             // how many processes of that rank came before
   int64_t step = kNoState;  // steps done in the state that it brings
 };
 

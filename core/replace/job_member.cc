@@ -82,7 +82,8 @@ absl::StatusOr<bool> JobMember::Await(
   for (;;) {
     const absl::StatusOr<bool> done = CallWithin<bool>(kAnswerTime, look);
     if (!done.ok()) {
-      return Annotate(done.status(), "the job's store, of which ranks are there");
+      return Annotate(done.status(),
+                      "the job's store, of which ranks are there");
     }
     if (*done) return true;
     if (InterruptSignal() != 0) return InterruptError();
@@ -91,14 +92,13 @@ absl::StatusOr<bool> JobMember::Await(
   }
 }
 
-// A launcher that notes a death tells the groups of the generation that it finds
-// written down; of a later one, every member finds the death here.
+// A launcher that notes a death tells the groups of the generation that it
+// finds written down; of a later one, every member finds the death here.
 absl::StatusOr<bool> JobMember::IsWhole() const {
   return CallWithin<bool>(kAnswerTime, [board = board_, now = generation_] {
     const Notices notices = board->Read(now);
-    return absl::c_none_of(now.members, [&](const Member& each) {
-      return IsDead(each, notices);
-    });
+    return absl::c_none_of(
+        now.members, [&](const Member& each) { return IsDead(each, notices); });
   });
 }
 
@@ -198,8 +198,7 @@ absl::StatusOr<bool> JobMember::EnterNext() {
   }
   generation_ = *std::move(seen->next);
   if (!generation_.Source()) {
-    return absl::UnavailableError(
-        "nobody is left who has the job's state");
+    return absl::UnavailableError("nobody is left who has the job's state");
   }
   return true;
 }
@@ -217,8 +216,8 @@ Launch JobMember::LaunchNow() const {
   Launch launch = launch_;
   launch.rank = generation_.PlaceOf(me_).value_or(0);
   launch.world_size = static_cast<int>(generation_.members.size());
-  launch.rendezvous.key_prefix = PrefixOfGeneration(
-      launch_.rendezvous.key_prefix, generation_.number);
+  launch.rendezvous.key_prefix =
+      PrefixOfGeneration(launch_.rendezvous.key_prefix, generation_.number);
   return launch;
 }
 

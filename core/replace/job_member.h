@@ -31,8 +31,8 @@ absl::StatusOr<int> LifeOf(const Environment& env);
 // the next one, and how many steps the state has that it brings; when all have
 // said so or are dead, who looks first writes down who takes part in the next.
 //
-// Every method waits `timeout` at most, and returns early with Cancelled when an
-// interrupt asks to stop. Not thread-safe.
+// Every method waits `timeout` at most, and returns early with Cancelled when
+// an interrupt asks to stop. Not thread-safe.
 class JobMember {
  public:
   // `launch`: as this process was started, with a store that its launcher
@@ -71,9 +71,8 @@ class JobMember {
             StorePtr store);
 
   // Calls `look` until it says that it is done.
-  absl::StatusOr<bool> Await(
-      std::chrono::milliseconds patience,
-      const std::function<absl::StatusOr<bool>()>& look);
+  absl::StatusOr<bool> Await(std::chrono::milliseconds patience,
+                             const std::function<absl::StatusOr<bool>()>& look);
   // Is no member of this generation dead?
   absl::StatusOr<bool> IsWhole() const;
   absl::StatusOr<bool> EnterNext();

@@ -18,7 +18,6 @@
 #include "tools/trainer/checkpoints/save_times.h"
 #include "tools/trainer/checkpoints/saver.h"
 #include "tools/trainer/evaluation.h"
-#include "tools/trainer/replacement/kept_state.h"
 #include "tools/trainer/replacement/replacement.h"
 #include "tools/trainer/replica_check.h"
 #include "tools/trainer/settings/options.h"
@@ -187,28 +186,7 @@ absl::Status TrainEpochs(Training& run) {
   return absl::OkStatus();
 }
 
-// A checkpoint that the job goes on from, and where it then stands.
-struct Start {
-  std::optional<TrainPosition> resumed;
-  JobStand stand;
-};
-
-absl::StatusOr<Start> FindStand(Job& job, RunReport& report,
-                                Replacement* replacement) {
-  Start start;
-  if (!job.takes_over()) {
-    TANDEM_ASSIGN_OR_RETURN(start.resumed, FindStart(job, report));
-    start.stand.position = start.resumed.value_or(TrainPosition());
-    start.stand.evaluated = start.stand.position.step;
-  }
-  if (replacement == nullptr) return start;
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> lines,
-                          replacement->Begin(job, &start.stand));
-  report.Say(lines);
-  return start;
-}
-
-// Of a rank that may have to go on with others than those that it has.
+// Of one rank for all: whether there is another to be let in.
 std::function<bool()> AsksToLetIn(const Job& job, Replacement* replacement) {
   if (replacement == nullptr || !job.speaks()) return nullptr;
   // A store that does not answer: nobody could be let in.
@@ -233,23 +211,22 @@ absl::Status TrainToEnd(Training& run) {
 absl::Status Train(Job& job, RunReport& report, Replacement* replacement) {
   TANDEM_ASSIGN_OR_RETURN(TrainingSet set, TrainingSet::Open(job));
   RemoveLeftovers(job, report);
-  TANDEM_ASSIGN_OR_RETURN(const Start start,
-                          FindStand(job, report, replacement));
+  TANDEM_ASSIGN_OR_RETURN(const JobStart start,
+                          FindStart(job, report, replacement));
   const TrainPosition& position = start.stand.position;
   if (job.takes_over()) {
     TANDEM_RETURN_IF_ERROR(set.TakeOver(position.sampler, position.step));
   } else if (start.resumed) {
     TANDEM_RETURN_IF_ERROR(set.Restore(position.sampler));
   }
-  Training run = {
-      job,
-      std::move(set),
-      position,
-      Saver(job, start.resumed ? position.step : -1),
-      StopAgreement(job.world.get(), AsksToLetIn(job, replacement)),
-      report,
-      start.stand.evaluated,
-      replacement};
+  Training run = {job,
+                  std::move(set),
+                  position,
+                  Saver(job, start.resumed ? position.step : -1),
+                  StopAgreement(job.world.get(), AsksToLetIn(job, replacement)),
+                  report,
+                  start.stand.evaluated,
+                  replacement};
   if (run.done() && !job.takes_over()) {
     report.Say(absl::StrFormat(
         "nothing left to train: step %d of %d is done; give more --epochs or "
@@ -261,10 +238,9 @@ absl::Status Train(Job& job, RunReport& report, Replacement* replacement) {
 }
 
 absl::Status EvaluateOnly(Job& job, RunReport& report) {
-  TANDEM_ASSIGN_OR_RETURN(const std::optional<TrainPosition> resumed,
-                          FindStart(job, report));
-  const TrainPosition position = resumed.value_or(TrainPosition());
-  TANDEM_RETURN_IF_ERROR(Evaluate(job, report, position.sampler.epoch));
+  TANDEM_ASSIGN_OR_RETURN(const JobStart start, FindStart(job, report));
+  TANDEM_RETURN_IF_ERROR(
+      Evaluate(job, report, start.stand.position.sampler.epoch));
   return report.Summarise(/*checkpoint=*/"", SaveTimes());
 }
 

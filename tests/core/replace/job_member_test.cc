@@ -91,7 +91,8 @@ TEST_F(JobMemberTest, GoesOnWithoutOneAndTakesItInAgain) {
   EXPECT_FALSE(members[0].HasEnded(milliseconds(0)).value());
   ASSERT_TRUE(Lose(1));
   EXPECT_TRUE(members[2].HasEnded(milliseconds(0)).value());
-  GoOn({[&] { return members[0].GoOn(4); }, [&] { return members[2].GoOn(5); }});
+  GoOn(
+      {[&] { return members[0].GoOn(4); }, [&] { return members[2].GoOn(5); }});
   for (const int rank : {0, 2}) {
     const JobMember& member = members[static_cast<size_t>(rank)];
     EXPECT_THAT(member.generation().Ranks(), ElementsAre(0, 2));
@@ -124,17 +125,19 @@ TEST_F(JobMemberTest, GoesOnWithoutOneAndTakesItInAgain) {
 TEST_F(JobMemberTest, OneThatDiesAsItIsLetInIsLeftOutOfTheNext) {
   std::vector<JobMember> members = Begun();
   ASSERT_TRUE(Lose(0));
-  GoOn({[&] { return members[1].GoOn(1); }, [&] { return members[2].GoOn(1); }});
+  GoOn(
+      {[&] { return members[1].GoOn(1); }, [&] { return members[2].GoOn(1); }});
   Board board(c10::make_intrusive<c10d::PrefixStore>("tandem/attempt_0/",
                                                      served_.store));
   board.NoteWaiting({0, 1});
   ASSERT_TRUE(members[1].SomebodyWaits().value());
-  Generation with = NextGeneration(
-      members[1].generation(), {{{1, 0, 2}, {2, 0, 2}}, {{0, 1}}, {}});
+  Generation with = NextGeneration(members[1].generation(),
+                                   {{{1, 0, 2}, {2, 0, 2}}, {{0, 1}}, {}});
   const Generation now = members[1].generation();
   board.Follow(&now, with);
   ASSERT_TRUE(Lose(0, /*life=*/1));
-  GoOn({[&] { return members[1].GoOn(2); }, [&] { return members[2].GoOn(2); }});
+  GoOn(
+      {[&] { return members[1].GoOn(2); }, [&] { return members[2].GoOn(2); }});
   EXPECT_THAT(members[1].generation().Ranks(), ElementsAre(1, 2));
   EXPECT_EQ(members[1].generation().number, 3);
 }
@@ -176,8 +179,8 @@ TEST_F(JobMemberTest, WithTheLastThatHasAStateTheJobIsLost) {
 TEST_F(JobMemberTest, NeedsALauncherThatServesTheStore) {
   Launch launch = LaunchOf(0);
   launch.rendezvous.served_by_launcher = false;
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      JobMember::Create(launch, 0, kTimeout).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(JobMember::Create(launch, 0, kTimeout).status()));
 }
 
 TEST(LifeOfTest, IsWhatTheLauncherSays) {

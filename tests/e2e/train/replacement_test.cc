@@ -21,11 +21,10 @@ constexpr char kNever[] = "--restart_delay=3600";  // before the job's end
 
 // Five samples a rank; replicas are compared after each step, to the bit.
 Flags Replicas(int ranks, const Flags& more) {
-  return Joined(
-      SmallJob({"--nproc_per_node=" + std::to_string(ranks),
-                "--batch_size=" + std::to_string(5 * ranks),
-                "--replace_replicas=5", "--check_replicas_every=1"}),
-      more);
+  return Joined(SmallJob({"--nproc_per_node=" + std::to_string(ranks),
+                          "--batch_size=" + std::to_string(5 * ranks),
+                          "--replace_replicas=5", "--check_replicas_every=1"}),
+                more);
 }
 
 // Steps that take a moment, of which there is no end.
@@ -78,8 +77,8 @@ TEST(ReplacementTest, TheOthersGoOnWhereverARankDies) {
           FaultOf(Kill(point, rank, 2)));
       const std::string left = rank == 0 ? "1, 2" : rank == 1 ? "0, 2" : "0, 1";
       const std::string line = "ranks " + left + " of 3 go on after step ";
-      const bool is_done = may_be_done &&
-                           program.out.find(line + "2") != std::string::npos;
+      const bool is_done =
+          may_be_done && program.out.find(line + "2") != std::string::npos;
       EXPECT_THAT(
           program.out,
           AllOf(HasSubstr("lost rank " + std::to_string(rank) +
@@ -99,8 +98,8 @@ TEST(ReplacementTest, TheOthersGoOnWhereverARankDies) {
   EXPECT_EQ(cells, 15);
 }
 
-// The mean over those there: two that are left of three do what two do that were
-// never more, running statistics of thrown passes included.
+// The mean over those there: two that are left of three do what two do that
+// were never more, running statistics of thrown passes included.
 TEST(ReplacementTest, WhoIsLeftTrainsAsIfTheyWereAll) {
   for (const Flags& model :
        {Flags{"--epochs=1"},
@@ -139,8 +138,7 @@ TEST(ReplacementTest, TheLostOneComesBackWithItsNeighboursState) {
         Flags{"--device=sim", "--optimizer=sgd", "--momentum=0.9"},
         Flags{"--reproducible", "--backend=gloo"}}) {
     for (const int rank : {0, 2}) {
-      RunUntil(Replicas(3, Endless(place)),
-               FaultOf(Kill("bucket:0", rank, 3)),
+      RunUntil(Replicas(3, Endless(place)), FaultOf(Kill("bucket:0", rank, 3)),
                {"of 3 go on after step 2, with 10 samples",
                 "ranks 0, 1, 2 of 3 go on after step"});
     }
@@ -164,10 +162,10 @@ TEST(ReplacementTest, ItDiesAgainWhileItTakesOver) {
 
 // All have its state until it is handed on.
 TEST(ReplacementTest, TheNeighbourDiesWhileItHandsItsStateOn) {
-  RunUntil(Replicas(3, Endless({})),
-           FaultOf(Kill("step", 2, 3) +
-                   "point=take_over:1,rank=0,action=kill;"),
-           {"(replacement 2 of 5)", "ranks 0, 1, 2 of 3 go on after step"});
+  RunUntil(
+      Replicas(3, Endless({})),
+      FaultOf(Kill("step", 2, 3) + "point=take_over:1,rank=0,action=kill;"),
+      {"(replacement 2 of 5)", "ranks 0, 1, 2 of 3 go on after step"});
 }
 
 TEST(ReplacementTest, TooManyDeathsEndTheJobWithTheirCauses) {
@@ -196,8 +194,8 @@ TEST(ReplacementTest, RestartsComeAfterReplacements) {
 
 TEST(ReplacementTest, WithoutTheFlagADeathStopsAll) {
   ProgramOptions fault = FaultOf(Kill("step", 1, 3));
-  const ProgramResult result = RunProgram(
-      kTrain, Replicas(3, {"--replace_replicas=0"}), fault);
+  const ProgramResult result =
+      RunProgram(kTrain, Replicas(3, {"--replace_replicas=0"}), fault);
   EXPECT_EQ(result.exit_code, 128 + SIGKILL);
   EXPECT_THAT(result.err, AllOf(HasSubstr("stopping the 2 that still run"),
                                 Not(HasSubstr("go on"))));
@@ -219,8 +217,7 @@ TEST(ReplacementTest, WhatDoesNotGoTogetherIsRefused) {
            {{"--uneven_inputs=join", "--nodrop_last"}, "--uneven_inputs=join"},
            {{"--nnodes=2", "--node_rank=0", "--master_addr=127.0.0.1"},
             "started by 2 launchers"}}) {
-    const ProgramResult result =
-        RunProgram(kTrain, Replicas(3, refusal.flags));
+    const ProgramResult result = RunProgram(kTrain, Replicas(3, refusal.flags));
     EXPECT_EQ(result.exit_code, 2) << refusal.message;
     EXPECT_THAT(result.err, AllOf(HasSubstr("--replace_replicas=5"),
                                   HasSubstr(refusal.message)));

@@ -83,9 +83,9 @@ absl::StatusOr<double> TimeOf(const ReplacementBench& bench, const Way& way,
   const double seconds =
       std::chrono::duration<double>(Clock::now() - start).count();
   if (end == 0 && absl::StrContains(said, way.mark)) return seconds;
-  return absl::InternalError(absl::StrCat(
-      "a job ended otherwise than it was to, or without '", way.mark,
-      "': ", said));
+  return absl::InternalError(
+      absl::StrCat("a job ended otherwise than it was to, or without '",
+                   way.mark, "': ", said));
 }
 
 }  // namespace

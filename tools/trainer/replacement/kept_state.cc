@@ -141,9 +141,9 @@ absl::StatusOr<KeptState> ShareState(const KeptState& mine, int source,
       world.AllGatherString(is_mine ? EncodeInfos(mine) : "", purpose));
   KeptState state = mine;
   if (!is_mine) {
-    TANDEM_ASSIGN_OR_RETURN(
-        state, DecodeInfos(absl::StrCat("rank ", source),
-                           infos[static_cast<size_t>(source)]));
+    TANDEM_ASSIGN_OR_RETURN(state,
+                            DecodeInfos(absl::StrCat("rank ", source),
+                                        infos[static_cast<size_t>(source)]));
   }
   int64_t index = 0;
   for (const auto& each : state.tensors) {
@@ -159,10 +159,10 @@ absl::Status LoadState(const KeptState& state, const std::string& from,
   checkpoint.progress = state.progress;
   for (const auto& [name, tensor] : state.tensors) {
     const at::Tensor values = tensor;
-    AddStored({InfoOf(name, values),
-               [values]() -> absl::StatusOr<at::Tensor> { return values; },
-               nullptr},
-              &checkpoint);
+    AddStored(
+        {InfoOf(name, values),
+         [values]() -> absl::StatusOr<at::Tensor> { return values; }, nullptr},
+        &checkpoint);
   }
   return LoadCheckpoint(checkpoint, from, job);
 }

@@ -24,12 +24,12 @@ namespace tandem {
 // --replace_replicas asks for that. `first`: any rank's.
 absl::Status CheckReplacement(const TrainOptions& options, const Launch& first);
 
-// From one change of ranks to the next a job is set up and trained as any other,
-// of as many ranks as are there: a generation (core/replace/job_member.h). In
-// between each rank keeps its state; all go on from that of the rank that has
-// done the most steps. A step changes parameters only after all of its
-// collectives, so each rank's state is that of a whole number of steps; buffers,
-// which forward passes change, are put back.
+// From one change of ranks to the next a job is set up and trained as any
+// other, of as many ranks as are there: a generation
+// (core/replace/job_member.h). In between each rank keeps its state; all go on
+// from that of the rank that has done the most steps. A step changes parameters
+// only after all of its collectives, so each rank's state is that of a whole
+// number of steps; buffers, which forward passes change, are put back.
 //
 // Not thread-safe.
 class Replacement {
@@ -42,9 +42,9 @@ class Replacement {
   Launch LaunchNow() const { return member_.LaunchNow(); }
   Roster RosterNow() const;
 
-  // Before the first step of a generation. In the first one the job stands as it
-  // was set up; in a later one it is put into the state of the one that has done
-  // the most steps. Lines for a person. Collective.
+  // Before the first step of a generation. In the first one the job stands as
+  // it was set up; in a later one it is put into the state of the one that has
+  // done the most steps. Lines for a person. Collective.
   absl::StatusOr<std::vector<std::string>> Begin(Job& job, JobStand* stand);
 
   // Around each step, and all else that may fail because a rank dies.
@@ -61,7 +61,8 @@ class Replacement {
 
   // After a generation ended so, or with `error`: goes on in the next one. The
   // error itself where it is this rank's own, or no other rank's death is known
-  // soon. False: the job has ended meanwhile. Nothing of the job but this lives.
+  // soon. False: the job has ended meanwhile. Nothing of the job but this
+  // lives.
   absl::StatusOr<bool> GoOn(const absl::Status& error);
   // The job has done all it was to do.
   absl::Status Finish() { return member_.NoteFinished(); }
