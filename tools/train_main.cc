@@ -23,6 +23,7 @@
 #include "core/launch/restart_count.h"
 #include "core/program/interrupt.h"
 #include "core/program/logging.h"
+#include "core/replace/job_member.h"
 #include "core/run/run_ranks.h"
 #include "core/run/setup_failure.h"
 #include "datasets/registry.h"
@@ -70,12 +71,13 @@ absl::Status PrepareHost(Job& job) {
 
 // From settings to a strategy that can train. Collective.
 absl::Status SetUp(Job& job) {
-  const TrainOptions& settings = job.options;
+  TrainOptions settings = job.options;
   // Where on the mesh, and on which devices?
   TANDEM_ASSIGN_OR_RETURN(job.mesh, MeshOf(settings, job.launch.world_size));
   const int replicas = job.roster ? job.launched_ranks() : job.mesh.data();
   TANDEM_ASSIGN_OR_RETURN(job.batch_size_per_replica,
                           BatchSizeOf(settings, replicas));
+  settings.batch_size = job.batch_size();  // of those who are there
   TANDEM_RETURN_IF_ERROR(PrepareHost(job));
   // Before anything that takes long or leaves something behind: ranks compare
   // their settings here.
@@ -167,7 +169,9 @@ absl::Status CheckSettings(const absl::Status& registered,
   TANDEM_RETURN_IF_ERROR(registered);
   TANDEM_ASSIGN_OR_RETURN(const TrainOptions settings, TrainOptionsFromFlags());
   TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts, RestartsOfProcess());
-  TANDEM_RETURN_IF_ERROR(CheckRestarts(settings, restarts));
+  TANDEM_ASSIGN_OR_RETURN(const int life, LifeOf(Environment::OfProcess()));
+  // A rank that is started again finds the job's own checkpoints.
+  if (life == 0) TANDEM_RETURN_IF_ERROR(CheckRestarts(settings, restarts));
   TANDEM_RETURN_IF_ERROR(CheckReplacement(settings, first));
   TANDEM_RETURN_IF_ERROR(
       CheckRehearsal(RehearsalSettingsFromFlags(), settings, first.world_size));
