@@ -184,11 +184,13 @@ TEST_F(JobMemberTest, NeedsALauncherThatServesTheStore) {
 }
 
 TEST(LifeOfTest, IsWhatTheLauncherSays) {
-  EXPECT_EQ(LifeOf(Environment()).value(), 0);
-  EXPECT_EQ(LifeOf(Environment({{"TANDEM_RANK_LIFE", "3"}})).value(), 3);
+  Environment environment;
+  EXPECT_EQ(LifeOf(environment).value(), 0);
+  environment.Set("TANDEM_RANK_LIFE", "3");
+  EXPECT_EQ(LifeOf(environment).value(), 3);
   for (const char* wrong : {"-1", "x"}) {
-    EXPECT_TRUE(absl::IsInvalidArgument(
-        LifeOf(Environment({{"TANDEM_RANK_LIFE", wrong}})).status()));
+    environment.Set("TANDEM_RANK_LIFE", wrong);
+    EXPECT_TRUE(absl::IsInvalidArgument(LifeOf(environment).status()));
   }
 }
 
