@@ -23,6 +23,7 @@
 #include "core/launch/restart_count.h"
 #include "core/program/interrupt.h"
 #include "core/program/logging.h"
+#include "core/replace/job_member.h"
 #include "core/run/run_ranks.h"
 #include "core/run/setup_failure.h"
 #include "datasets/registry.h"
@@ -41,6 +42,8 @@
 #include "tools/trainer/job/world.h"
 #include "tools/trainer/rehearsal/rehearsal_report.h"
 #include "tools/trainer/rehearsal/rehearsal_settings.h"
+#include "tools/trainer/replacement/generations.h"
+#include "tools/trainer/replacement/replacement.h"
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/report.h"
 #include "tools/trainer/restarted_job.h"
@@ -57,16 +60,25 @@ constexpr char kUsage[] =
     "  train --nproc_per_node=2           the same on two ranks\n"
     "  train --model=resnet18 --epochs=3  another network, for longer\n";
 
+// Of a process: once.
+absl::Status PrepareHost(Job& job) {
+  if (!job.devices.empty()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(job.intra_op_threads,
+                          TakeThreads(job.options, job.launch));
+  TANDEM_ASSIGN_OR_RETURN(job.devices, PrepareDevices(job.options, job.launch));
+  return absl::OkStatus();
+}
+
 // From settings to a strategy that can train. Collective.
 absl::Status SetUp(Job& job) {
-  const TrainOptions& settings = job.options;
+  TrainOptions settings = job.options;
   // Where on the mesh, and on which devices?
   TANDEM_ASSIGN_OR_RETURN(job.mesh, MeshOf(settings, job.launch.world_size));
+  const int replicas = job.roster ? job.launched_ranks() : job.mesh.data();
   TANDEM_ASSIGN_OR_RETURN(job.batch_size_per_replica,
-                          BatchSizeOf(settings, job.mesh.data()));
-  TANDEM_ASSIGN_OR_RETURN(job.intra_op_threads,
-                          TakeThreads(settings, job.launch));
-  TANDEM_ASSIGN_OR_RETURN(job.devices, PrepareDevices(settings, job.launch));
+                          BatchSizeOf(settings, replicas));
+  settings.batch_size = job.batch_size();  // of those who are there
+  TANDEM_RETURN_IF_ERROR(PrepareHost(job));
   // Before anything that takes long or leaves something behind: ranks compare
   // their settings here.
   TANDEM_ASSIGN_OR_RETURN(job.world, Connect(settings, job.launch));
@@ -106,9 +118,10 @@ absl::Status SetUp(Job& job) {
 
 absl::StatusOr<Report> OpenReport(const Job& job) {
   if (!job.speaks()) return Report::Silent();
-  TANDEM_ASSIGN_OR_RETURN(MetricsFile metrics,
-                          MetricsFile::Open(job.options.metrics_file,
-                                            /*append=*/job.is_restarted()));
+  TANDEM_ASSIGN_OR_RETURN(
+      MetricsFile metrics,
+      MetricsFile::Open(job.options.metrics_file,
+                        /*append=*/job.is_restarted() || job.takes_over()));
   return Report::Speaking(std::move(metrics));
 }
 
@@ -124,6 +137,23 @@ absl::StatusOr<RestartCount> RestartsOfProcess() {
   return RestartCountOf(Environment::OfProcess());
 }
 
+absl::Status RunJob(Job& job, Replacement* replacement) {
+  const absl::Status ready = SetUp(job);
+  if (!ready.ok()) {
+    // While this rank, which may serve the store, is still connected.
+    TellOfFailedSetUp(job.launch, ready);
+    return ready;
+  }
+  TANDEM_ASSIGN_OR_RETURN(Report report, OpenReport(job));
+  // From here on there is a loop that looks; until here a signal just ends us.
+  HandleInterrupts();
+  TANDEM_ASSIGN_OR_RETURN(RunReport run, RunReport::Start(job, report));
+  if (job.is_restarted()) run.Say(DescribeAttempt(job));
+  return ExplainNondeterminism(job.options.eval_only
+                                   ? EvaluateOnly(job, run)
+                                   : Train(job, run, replacement));
+}
+
 absl::Status RunRank(const Launch& launch) {
   Job job;
   job.launch = launch;
@@ -132,19 +162,8 @@ absl::Status RunRank(const Launch& launch) {
   TANDEM_RETURN_IF_ERROR(StartLogging(job.options, launch));
   const RehearsalSettings rehearsal = RehearsalSettingsFromFlags();
   if (rehearsal.fake_weights) return Rehearse(rehearsal, job.options, launch);
-  const absl::Status ready = SetUp(job);
-  if (!ready.ok()) {
-    // While this rank, which may serve the store, is still connected.
-    TellOfFailedSetUp(launch, ready);
-    return ready;
-  }
-  TANDEM_ASSIGN_OR_RETURN(Report report, OpenReport(job));
-  // From here on there is a loop that looks; until here a signal just ends us.
-  HandleInterrupts();
-  TANDEM_ASSIGN_OR_RETURN(RunReport run, RunReport::Start(job, report));
-  if (job.is_restarted()) run.Say(DescribeAttempt(job));
-  return ExplainNondeterminism(job.options.eval_only ? EvaluateOnly(job, run)
-                                                     : Train(job, run));
+  if (job.options.replace_replicas == 0) return RunJob(job, nullptr);
+  return RunGenerations(std::move(job), RunJob);
 }
 
 // Before any rank is started: one line, not one a rank.
@@ -153,7 +172,10 @@ absl::Status CheckSettings(const absl::Status& registered,
   TANDEM_RETURN_IF_ERROR(registered);
   TANDEM_ASSIGN_OR_RETURN(const TrainOptions settings, TrainOptionsFromFlags());
   TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts, RestartsOfProcess());
-  TANDEM_RETURN_IF_ERROR(CheckRestarts(settings, restarts));
+  TANDEM_ASSIGN_OR_RETURN(const int life, LifeOf(Environment::OfProcess()));
+  // A rank that is started again finds the job's own checkpoints.
+  if (life == 0) TANDEM_RETURN_IF_ERROR(CheckRestarts(settings, restarts));
+  TANDEM_RETURN_IF_ERROR(CheckReplacement(settings, first));
   TANDEM_RETURN_IF_ERROR(
       CheckRehearsal(RehearsalSettingsFromFlags(), settings, first.world_size));
   return CheckLayout(settings, first.world_size);
@@ -171,6 +193,11 @@ bool CanBeLost(int rank) {
 std::string CheckpointOfRestart() {
   const absl::StatusOr<TrainOptions> settings = TrainOptionsFromFlags();
   return settings.ok() ? NewestCheckpoint(settings->save_dir) : "";
+}
+
+int MaxReplacements() {
+  const absl::StatusOr<TrainOptions> settings = TrainOptionsFromFlags();
+  return settings.ok() ? static_cast<int>(settings->replace_replicas) : 0;
 }
 
 // What --help says above the flags, which know of no registered name.
@@ -195,7 +222,8 @@ int TrainMain(int argc, char** argv, const absl::Status& registered) {
   };
   return RunRanks(
       argc, argv,
-      {"train", Usage(), check, RunRank, CanBeLost, CheckpointOfRestart});
+      {"train", Usage(), check, RunRank, CanBeLost, CheckpointOfRestart,
+       MaxReplacements});
 }
 
 }  // namespace tandem

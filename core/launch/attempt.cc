@@ -23,7 +23,8 @@ Attempt::Attempt(const LaunchPlan& plan, int port,
       options_(options),
       signals_(signals),
       messages_(messages),
-      node_(node) {}
+      node_(node),
+      replacements_(options.max_replacements, options.restart_delay) {}
 
 Attempt::~Attempt() {
   if (telling_.joinable()) telling_.join();
@@ -31,6 +32,8 @@ Attempt::~Attempt() {
 
 absl::Status Attempt::Start(const std::vector<std::string>& argv,
                             const RankOutputs& outputs) {
+  argv_ = argv;
+  outputs_ = outputs;
   for (int i = 0; i < plan_.launch.local_world_size; ++i) {
     TANDEM_ASSIGN_OR_RETURN(RankProcess rank,
                             StartRankProcess(plan_, i, port_, argv, outputs));
@@ -50,6 +53,7 @@ AttemptEnd Attempt::Run() {
       rank.err.Pump();
     }
     HandleEnds(TakeEnded(ranks_));
+    StartDue();
     KillWhenOverdue();
   }
   for (RankProcess& rank : ranks_) {
@@ -62,9 +66,11 @@ AttemptEnd Attempt::Run() {
 // Milliseconds until something is due; -1: until something happens.
 int Attempt::PollTimeout() const {
   if (node_ != nullptr) return 100;  // for its orders
-  if (!kill_at_.has_value()) return -1;
+  std::optional<Clock::time_point> next = replacements_.NextDue();
+  if (kill_at_) next = std::min(next.value_or(*kill_at_), *kill_at_);
+  if (!next.has_value()) return -1;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-      *kill_at_ - Clock::now());
+      *next - Clock::now());
   return static_cast<int>(std::max<int64_t>(0, left.count() + 1));
 }
 
@@ -124,6 +130,54 @@ bool Attempt::GoesOnWithout(const RankProcess& dead) const {
          std::any_of(ranks_.begin(), ranks_.end(), is_left);
 }
 
+// Unless the job is at its end, or the rank would refuse again what it was
+// given.
+bool Attempt::Replaces(RankProcess& dead) {
+  const bool stops = stopping_ || end_.stop_signal != 0;
+  if (stops || replacements_.most() == 0) return false;
+  if (ShellExitCode(*dead.end) == options_.refusal_code) return false;
+  const std::string cause = messages_->CauseOf(dead);
+  const auto launch = LaunchOfRank(plan_, dead.local_rank, port_);
+  if (!launch.ok()) return false;
+  if (!replacements_.Allows()) {
+    replacements_.NoteLast(cause);
+    messages_->History(absl::StrCat("no further rank is replaced after ",
+                                    replacements_.done(), "; what ended each:"),
+                       replacements_.history());
+    return false;
+  }
+  const int life = replacements_.LifeOf(dead.local_rank);
+  if (!options_.lose(*launch, life, DescribeEnd(*dead.end))) return false;
+  messages_->Lost(dead);
+  const auto delay =
+      replacements_.NoteDeath(dead.local_rank, Clock::now(), cause);
+  messages_->Say(absl::StrCat("rank ", dead.rank, " is started again in ",
+                              delay.count() / 1000.0, " s (replacement ",
+                              replacements_.done(), " of ",
+                              replacements_.most(), ")"));
+  return true;
+}
+
+void Attempt::StartDue() {
+  while (const std::optional<int> due = replacements_.TakeDue(Clock::now())) {
+    const auto index = static_cast<size_t>(*due);
+    const bool stops = stopping_ || end_.stop_signal != 0;
+    const bool is_over = std::any_of(
+        ranks_.begin(), ranks_.end(),
+        [](const RankProcess& each) { return each.end.value_or(1) == 0; });
+    if (stops || is_over) continue;
+    auto started = StartRankProcess(plan_, *due, port_, argv_, *outputs_,
+                                    replacements_.LifeOf(*due));
+    if (started.ok()) {
+      ranks_[index] = *std::move(started);
+    } else {
+      messages_->Say(absl::StrCat(
+          "cannot start rank ", ranks_[index].rank,
+          " again, the others go on without it: ", started.status().message()));
+    }
+  }
+}
+
 void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
   for (RankProcess* rank : ended) {
     const int code = ShellExitCode(*rank->end);
@@ -132,6 +186,7 @@ void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
       messages_->Lost(*rank);
       continue;
     }
+    if (Replaces(*rank)) continue;
     if (end_.exit_code == 0) {
       end_.exit_code = code;
       end_.first_dead = rank->rank;

@@ -15,6 +15,7 @@
 #include "core/launch/launcher_messages.h"
 #include "core/launch/launcher_options.h"
 #include "core/launch/rank_process.h"
+#include "core/launch/replacements.h"
 #include "core/launch/resolve_launch.h"
 #include "core/process/signal_pipe.h"
 
@@ -63,6 +64,8 @@ class Attempt {
   void Stop(int signal);
   void Suspend();
   bool GoesOnWithout(const RankProcess& dead) const;
+  bool Replaces(RankProcess& dead);
+  void StartDue();
   void HandleEnds(const std::vector<RankProcess*>& ended);
   void HandleFirstDeath(RankProcess& dead);
   void TellNodes(const RankProcess& dead);
@@ -77,7 +80,10 @@ class Attempt {
   SignalPipe* const signals_;
   LauncherMessages* const messages_;
   const ElasticNode* const node_;
+  std::vector<std::string> argv_;
+  std::optional<RankOutputs> outputs_;
   std::vector<RankProcess> ranks_;
+  Replacements replacements_;
   std::thread telling_;  // the other nodes
   AttemptEnd end_;
   bool stopping_ = false;                     // because of a death

@@ -43,6 +43,14 @@ void LauncherMessages::Lost(RankProcess& dead) {
   LastLines(dead);
 }
 
+void LauncherMessages::History(const std::string& head,
+                               const std::vector<std::string>& causes) {
+  Say(head);
+  for (const std::string& cause : causes) {
+    err_->WriteLine(absl::StrCat("    ", cause));
+  }
+}
+
 void LauncherMessages::EndedToo(const RankProcess& rank) {
   Say(absl::StrCat(Name(rank), " then ended too: ", DescribeEnd(*rank.end)));
 }

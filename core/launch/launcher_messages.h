@@ -4,6 +4,7 @@
 #define TANDEM_CORE_LAUNCH_LAUNCHER_MESSAGES_H_
 
 #include <string>
+#include <vector>
 
 #include "core/launch/launch.h"
 #include "core/launch/output_relay.h"
@@ -26,6 +27,8 @@ class LauncherMessages {
   void Died(RankProcess& dead, int running);
   // One that the others go on without, and its last lines.
   void Lost(RankProcess& dead);
+  // What ended each rank, where no further one is replaced.
+  void History(const std::string& head, const std::vector<std::string>& causes);
   // After another died, by an end of its own.
   void EndedToo(const RankProcess& rank);
   // Ranks were asked to stop by a signal: only another end than that is news.

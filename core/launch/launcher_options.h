@@ -32,6 +32,14 @@ struct LauncherOptions {
   // nobody and does not count, unless it is the last of that kind on the only
   // node. Null: without none.
   std::function<bool(int rank)> can_be_lost;
+  // How often, all ranks together, one that died is started again while the
+  // others go on, with the environment's TANDEM_RANK_LIFE one more. Every death
+  // beyond, and one after which the job does not go on, ends the attempt.
+  int max_replacements = 0;
+  // Tells the job that life `life` (from 0) of `rank` has ended, and how;
+  // returns whether the others go on. Needed where there are replacements.
+  std::function<bool(const Launch& rank, int life, const std::string& how)>
+      lose;
   // How long ranks have to end after SIGTERM when one has died.
   std::chrono::milliseconds death_grace = std::chrono::seconds(5);
   // How long ranks have to end after SIGINT, SIGTERM or SIGHUP was passed on,

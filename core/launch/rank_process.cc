@@ -14,15 +14,17 @@ namespace tandem {
 
 absl::StatusOr<RankProcess> StartRankProcess(
     const LaunchPlan& plan, int local_rank, int port,
-    const std::vector<std::string>& argv, const RankOutputs& outputs) {
+    const std::vector<std::string>& argv, const RankOutputs& outputs,
+    int life) {
   using Stream = SubprocessOptions::Stream;
   const int rank = plan.launch.rank + local_rank;
   SubprocessOptions child;
   child.program = "/proc/self/exe";
   child.argv = argv;
-  child.environment =
-      EnvironmentOfRank(plan, local_rank, port, Environment::OfProcess())
-          .ToStrings();
+  Environment environment =
+      EnvironmentOfRank(plan, local_rank, port, Environment::OfProcess());
+  environment.Set("TANDEM_RANK_LIFE", absl::StrCat(life));
+  child.environment = environment.ToStrings();
   child.out = rank == 0 ? Stream::kInherit : Stream::kPipe;
   child.err = rank == 0 && outputs.err->is_terminal() ? Stream::kTerminal
                                                       : Stream::kPipe;

@@ -34,10 +34,12 @@ struct RankOutputs {
 
 // Runs /proc/self/exe as local rank `local_rank` of `plan`. `port` is the
 // store's. Rank 0 of the job writes to this process's stdout itself, and to a
-// terminal if `outputs.err` is one.
+// terminal if `outputs.err` is one. `life`: how many processes of this rank
+// came before in this attempt (TANDEM_RANK_LIFE).
 absl::StatusOr<RankProcess> StartRankProcess(
     const LaunchPlan& plan, int local_rank, int port,
-    const std::vector<std::string>& argv, const RankOutputs& outputs);
+    const std::vector<std::string>& argv, const RankOutputs& outputs,
+    int life = 0);
 
 int CountRunning(const std::vector<RankProcess>& ranks);
 // To those that run.

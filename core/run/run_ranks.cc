@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
@@ -25,6 +26,8 @@
 #include "core/program/command_line.h"
 #include "core/program/interrupt.h"
 #include "core/program/process.h"
+#include "core/replace/job_member.h"
+#include "core/replace/lost_rank.h"
 #include "core/run/attempt_agreement.h"
 #include "core/run/error_file.h"
 #include "core/run/secret_setup.h"
@@ -87,11 +90,31 @@ absl::Status ReadCommandLine(int argc, char** argv,
                    "' is no flag: options look like --nproc_per_node=2"));
 }
 
+// Those of a rank that replaces one: of its first, second, ... life after that
+// one, with '|' between them.
+absl::Status ArmFaultsOfLife(const Environment& env, int life) {
+  constexpr char kVariable[] = "TANDEM_REPLACEMENT_FAULT";
+  const std::vector<std::string> lives =
+      absl::StrSplit(env.Get(kVariable).value_or(""), '|');
+  if (static_cast<size_t>(life) > lives.size()) return absl::OkStatus();
+  auto faults = ParseFaults(lives[static_cast<size_t>(life) - 1]);
+  TANDEM_RETURN_IF_ERROR(Annotate(faults.status(), kVariable));
+  ArmFaults(*std::move(faults));
+  return absl::OkStatus();
+}
+
 // A rehearsed failure comes once: ranks that were started again have none.
 absl::Status ArmFaultsOfFirstAttempt() {
-  TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts,
-                          RestartCountOf(Environment::OfProcess()));
-  return restarts.done == 0 ? ArmFaultsFromEnvironment() : absl::OkStatus();
+  const Environment env = Environment::OfProcess();
+  TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts, RestartCountOf(env));
+  TANDEM_ASSIGN_OR_RETURN(const int life, LifeOf(env));
+  if (restarts.done > 0) return absl::OkStatus();
+  return life == 0 ? ArmFaultsFromEnvironment() : ArmFaultsOfLife(env, life);
+}
+
+// The job's store is this process's own: who cannot be told cannot go on.
+bool Lose(const Launch& rank, int life, const std::string& how) {
+  return NoteLostRank(rank, life, how).value_or(false);
 }
 
 // With how many ranks an elastic job may run, which its check knows.
@@ -137,6 +160,10 @@ int StartRanks(const LaunchPlan& plan, int argc, char** argv,
   };
   launcher.tell_nodes = &TellOfDeath;
   launcher.can_be_lost = program.can_be_lost;
+  launcher.lose = &Lose;
+  if (program.max_replacements) {
+    launcher.max_replacements = program.max_replacements();
+  }
   launcher.next_attempt = &AgreeOnAttempt;
   launcher.rank_counts = *std::move(rank_counts);
   launcher.progress = program.progress;

@@ -32,6 +32,9 @@ struct RanksProgram {
   // (LauncherOptions::progress); asked when the flags have been parsed. May be
   // null.
   std::function<std::string()> progress = nullptr;
+  // How often ranks that die are replaced while the others go on
+  // (core/replace/job_member.h); asked at the same time. Null: never.
+  std::function<int()> max_replacements = nullptr;
 };
 
 // What main returns. Parses the command line (the flags that place ranks,

@@ -103,7 +103,7 @@ absl::Status ParameterUpdate::Step(double learning_rate,
     return ClippingDivisor(clip_norm_, averaged ? norms->averaged : norms->own);
   };
   const bool on_device = !norms.has_value() && kernels_ != nullptr;
-  return CatchTorch(
+  TANDEM_RETURN_IF_ERROR(CatchTorch(
       [&] {
         if (on_device) {
           ClipAndStep(learning_rate, found_inf);
@@ -113,7 +113,8 @@ absl::Status ParameterUpdate::Step(double learning_rate,
           optimizer_.Step(learning_rate, divisor_of);
         }
       },
-      "optimizer step");
+      "optimizer step"));
+  return FaultPoint("after_optimizer");
 }
 
 }  // namespace tandem

@@ -172,7 +172,7 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::StatusOr<std::optional<double>> ReadNorm(const PendingStep& step,
                                                  const double*& numbers);
   absl::StatusOr<std::string> NonFiniteGradient(const at::Tensor& sums) const;
-  absl::Status MakeAlike(int stage);
+  absl::Status MakeBuffersAlike(int stage);
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
   // Those of the batch that was evaluated last.
   absl::Status AddEvaluationSums();

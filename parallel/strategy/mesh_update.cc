@@ -110,25 +110,28 @@ absl::Status MeshStrategyImpl::UpdateDevice(
     std::optional<double> learning_rate, bool may_skip) {
   const at::Tensor found =
       may_skip ? loss_scale_->found_inf(LocalDevice(device)) : at::Tensor();
-  for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
+  const auto& mine = options_.schedule.stages_of[static_cast<size_t>(device)];
+  for (int i : mine) TANDEM_RETURN_IF_ERROR(MakeBuffersAlike(i));
+  for (int i : mine) {
     TrainedStage& stage = *stages_[static_cast<size_t>(i)];
     if (learning_rate.has_value()) {
       if (!norms.has_value()) stage.ClipValues();
       TANDEM_RETURN_IF_ERROR(stage.Update(norms, *learning_rate, found));
     }
-    TANDEM_RETURN_IF_ERROR(MakeAlike(i));
+    if (averager_ && averager_->averages_now()) {
+      TANDEM_RETURN_IF_ERROR(stage.AverageParameters(/*steps=*/true));
+    }
   }
   return absl::OkStatus();
 }
 
-// After an update: what replicas have each for themselves.
-absl::Status MeshStrategyImpl::MakeAlike(int stage) {
-  TrainedStage& its = *stages_[static_cast<size_t>(stage)];
-  if (averager_ && averager_->averages_now()) {
-    TANDEM_RETURN_IF_ERROR(its.AverageParameters(/*steps=*/true));
-  }
+// What replicas have each for themselves of the forward passes. Before the
+// update: so a step of replicas in one piece that loses a rank in a collective
+// has changed no parameter, and can be done again (--replace_replicas).
+absl::Status MeshStrategyImpl::MakeBuffersAlike(int stage) {
   if (options_.reproducible) return ApplyStatistics(stage);
-  return ends_alike() ? its.ShareBuffers() : absl::OkStatus();
+  if (!ends_alike()) return absl::OkStatus();
+  return stages_[static_cast<size_t>(stage)]->ShareBuffers();
 }
 
 absl::Status MeshStrategyImpl::Synchronise() {

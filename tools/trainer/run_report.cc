@@ -42,6 +42,7 @@ double ShownScale(Strategy& strategy) {
 }  // namespace
 
 absl::StatusOr<RunReport> RunReport::Start(const Job& job, Report& report) {
+  if (job.takes_over()) return RunReport(job, report);
   const JobDescription settings = DescribeJob(job);
   TANDEM_RETURN_IF_ERROR(report.ShowSettings(settings.shown, settings.all));
   if (!job.partition.empty()) report.Say(job.partition);

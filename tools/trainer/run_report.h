@@ -27,7 +27,7 @@ namespace tandem {
 // thread-safe.
 class RunReport {
  public:
-  // Shows the settings. All must outlive it.
+  // Shows the settings, unless ranks before did. All must outlive it.
   static absl::StatusOr<RunReport> Start(const Job& job, Report& report);
 
   void Say(const std::string& line) { report_->Say(line); }

@@ -1,6 +1,7 @@
 #include "tools/trainer/starting_point.h"
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
@@ -19,7 +20,9 @@ void RemoveLeftovers(const Job& job, RunReport& report) {
   }
 }
 
-absl::StatusOr<std::optional<TrainPosition>> FindStart(Job& job,
+namespace {
+
+absl::StatusOr<std::optional<TrainPosition>> LoadStart(Job& job,
                                                        RunReport& report) {
   Resumed resumed;
   if (!job.options.resume.empty()) {
@@ -31,6 +34,23 @@ absl::StatusOr<std::optional<TrainPosition>> FindStart(Job& job,
     report.Say(loaded);
   }
   return resumed.position;
+}
+
+}  // namespace
+
+absl::StatusOr<JobStart> FindStart(Job& job, RunReport& report,
+                                   Replacement* replacement) {
+  JobStart start;
+  if (!job.takes_over()) {
+    TANDEM_ASSIGN_OR_RETURN(start.resumed, LoadStart(job, report));
+    start.stand.position = start.resumed.value_or(TrainPosition());
+    start.stand.evaluated = start.stand.position.step;
+  }
+  if (replacement == nullptr) return start;
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> lines,
+                          replacement->Begin(job, &start.stand));
+  report.Say(lines);
+  return start;
 }
 
 }  // namespace tandem

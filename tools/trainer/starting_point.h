@@ -1,4 +1,5 @@
-// Starting point of a job: a checkpoint, given weights, or the beginning.
+// Starting point of a job: a checkpoint, given weights, the beginning, or what
+// ranks have that were there before.
 
 #ifndef TANDEM_TOOLS_TRAINER_STARTING_POINT_H_
 #define TANDEM_TOOLS_TRAINER_STARTING_POINT_H_
@@ -8,6 +9,8 @@
 #include "absl/status/statusor.h"
 #include "tools/trainer/checkpoints/position.h"
 #include "tools/trainer/job/job.h"
+#include "tools/trainer/replacement/kept_state.h"
+#include "tools/trainer/replacement/replacement.h"
 #include "tools/trainer/run_report.h"
 
 namespace tandem {
@@ -16,10 +19,19 @@ namespace tandem {
 // 0; others do nothing.
 void RemoveLeftovers(const Job& job, RunReport& report);
 
+struct JobStart {
+  // Of a checkpoint that the job goes on from; none: from another, or from
+  // none.
+  std::optional<TrainPosition> resumed;
+  JobStand stand;
+};
+
 // Loads what --resume names; where that is nothing, the weights of --init_from.
-// Says what was loaded. None: the job begins at step 0. Collective.
-absl::StatusOr<std::optional<TrainPosition>> FindStart(Job& job,
-                                                       RunReport& report);
+// With `replacement` it takes over what other ranks have, if some were there
+// before, and can from here on go on without one. Says what was loaded.
+// Collective.
+absl::StatusOr<JobStart> FindStart(Job& job, RunReport& report,
+                                   Replacement* replacement = nullptr);
 
 }  // namespace tandem
 

@@ -24,23 +24,27 @@ constexpr int kCount = static_cast<int>(std::size(kSignals));
 }  // namespace
 
 absl::StatusOr<int> StopAgreement::SignalAfter(int64_t step) {
+  asked_ = false;
   if (step < next_step_) return 0;
   const Clock::time_point now = Clock::now();
   const double steps =
       last_step_ < 0 ? 1 : static_cast<double>(step - last_step_);
-  // How many ranks were sent each signal, and seconds of a step on each.
-  at::Tensor told = at::zeros({kCount + 1}, at::kDouble);
+  // How many ranks were sent each signal, seconds of a step on each, and how
+  // many ask for something else.
+  at::Tensor told = at::zeros({kCount + 2}, at::kDouble);
   double* const values = told.mutable_data_ptr<double>();
   for (int i = 0; i < kCount; ++i) {
     values[i] = InterruptSignal() == kSignals[i] ? 1 : 0;
   }
   values[kCount] =
       std::chrono::duration<double>(now - last_time_).count() / steps;
+  values[kCount + 1] = asks_ && asks_() ? 1 : 0;
   TANDEM_RETURN_IF_ERROR(group_->AllReduceSum(told, [step] {
     return absl::StrCat("whether a signal came (after the update of step ",
                         step, ")");
   }));
   const double step_seconds = values[kCount] / group_->size();
+  asked_ = values[kCount + 1] > 0;
   last_step_ = step;
   last_time_ = now;
   const double ahead = kSeconds / std::max(step_seconds, 1e-6);

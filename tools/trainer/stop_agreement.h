@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
@@ -21,19 +23,25 @@ namespace tandem {
 // Not thread-safe.
 class StopAgreement {
  public:
-  // `group`: the ranks that do the same steps; must outlive this.
-  explicit StopAgreement(Communicator* group)
-      : group_(group), last_time_(Clock::now()) {}
+  // `group`: the ranks that do the same steps; must outlive this. `asks`: what
+  // else a rank may have the others stop for; null: nothing.
+  explicit StopAgreement(Communicator* group,
+                         std::function<bool()> asks = nullptr)
+      : group_(group), asks_(std::move(asks)), last_time_(Clock::now()) {}
 
   // After each step, with its number: the signal (core/program/interrupt.h)
   // that a rank has been sent, the same on all of them, which from then on is
   // each one's; 0: none, as far as is known. Collective.
   absl::StatusOr<int> SignalAfter(int64_t step);
+  // Whether, after that step, any rank's `asks` said yes: the same on all.
+  bool asked() const { return asked_; }
 
  private:
   using Clock = std::chrono::steady_clock;
 
   Communicator* const group_;
+  const std::function<bool()> asks_;
+  bool asked_ = false;
   int64_t last_step_ = -1;  // that was asked about; -1: none yet
   int64_t next_step_ = -1;
   Clock::time_point last_time_;

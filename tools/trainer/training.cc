@@ -1,6 +1,7 @@
 #include "tools/trainer/training.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "tools/trainer/checkpoints/save_times.h"
 #include "tools/trainer/checkpoints/saver.h"
 #include "tools/trainer/evaluation.h"
+#include "tools/trainer/replacement/replacement.h"
 #include "tools/trainer/replica_check.h"
 #include "tools/trainer/settings/options.h"
 #include "tools/trainer/starting_point.h"
@@ -35,8 +37,13 @@ struct Training {
   Saver saver;
   StopAgreement stop;
   RunReport& report;
+  // Steps that were done at the last evaluation.
+  int64_t evaluated = 0;
+  Replacement* replacement = nullptr;  // null: without one
 
   bool done() const { return position.step >= set.steps_in_all(); }
+  // Has a generation ended before it scored what its steps came to?
+  bool owes_evaluation() const { return position.step > evaluated; }
 };
 
 absl::Status TrainStep(Training& run, int64_t epoch) {
@@ -49,13 +56,18 @@ absl::Status TrainStep(Training& run, int64_t epoch) {
   step.samples = run.set.SamplesOfStep(run.position.sampler, epoch);
   step.learning_rate = run.set.LearningRate(run.position.step);
   run.report.BeginStep(run.position.step);
-  SetFaultContext(job.launch.rank, step.done);
+  SetFaultContext(job.launched_rank(), step.done);
   FlightRecorder::OfProcess().SetStep(step.done);
   const bool traced = StartStepTrace(job.options, step.done);
 
+  if (run.replacement != nullptr) {
+    TANDEM_RETURN_IF_ERROR(run.replacement->BeginStep(job));
+  }
+  TANDEM_RETURN_IF_ERROR(FaultPoint("step"));
   if (run.report.IsShown(step)) job.strategy->MeasureGradientNorm();
   TANDEM_RETURN_IF_ERROR(job.strategy->SubmitStep(batch, step.learning_rate));
 
+  if (run.replacement != nullptr) run.replacement->EndStep();
   run.position = {step.done, run.set.state()};
   TANDEM_RETURN_IF_ERROR(run.report.EndStep(step));
   run.report.SayGraph(job.strategy->DescribeGraph());
@@ -91,6 +103,18 @@ absl::Status Evaluate(Job& job, RunReport& report, int64_t epoch) {
   return report.ShowEvaluation(epoch, evaluation);
 }
 
+// Where a rank waits to be let in: this generation ends, which is no error of
+// anybody's.
+absl::Status LetInIfAsked(Training& run) {
+  if (!run.stop.asked()) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(run.report.ReadScores());
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> lines,
+                          run.saver.Finish());
+  run.report.Say(lines);
+  run.replacement->EndToLetIn();
+  return absl::AbortedError("a rank waits to be let in");
+}
+
 // Where a signal asked to: after a step that all ranks stop after, with a
 // checkpoint of it. Workers of servers take steps of their own, and stop alone.
 absl::Status StopIfAsked(Training& run) {
@@ -99,7 +123,7 @@ absl::Status StopIfAsked(Training& run) {
   }
   TANDEM_ASSIGN_OR_RETURN(const int signal,
                           run.stop.SignalAfter(run.position.step));
-  if (signal == 0) return absl::OkStatus();
+  if (signal == 0) return LetInIfAsked(run);
   TANDEM_RETURN_IF_ERROR(Save(run));
   return InterruptError();
 }
@@ -128,10 +152,12 @@ absl::Status TrainEpoch(Training& run, int64_t epoch) {
   }
   TANDEM_RETURN_IF_ERROR(run.report.ReadScores());
   run.report.EndEpoch();
-  if (steps == 0) return absl::OkStatus();
+  if (!run.owes_evaluation()) return absl::OkStatus();
   // First of all: nothing that comes now may cost the epoch.
   TANDEM_RETURN_IF_ERROR(Save(run));
-  return Evaluate(run.job, run.report, epoch);
+  TANDEM_RETURN_IF_ERROR(Evaluate(run.job, run.report, epoch));
+  run.evaluated = run.position.step;
+  return absl::OkStatus();
 }
 
 void SayStopped(Training& run) {
@@ -154,41 +180,67 @@ absl::Status FinishSaving(Training& run, const absl::Status& trained) {
 
 absl::Status TrainEpochs(Training& run) {
   int64_t epoch = run.position.sampler.epoch;
-  for (; !run.done(); ++epoch) TANDEM_RETURN_IF_ERROR(TrainEpoch(run, epoch));
+  for (; !run.done() || run.owes_evaluation(); ++epoch) {
+    TANDEM_RETURN_IF_ERROR(TrainEpoch(run, epoch));
+  }
   return absl::OkStatus();
+}
+
+// Of one rank for all: whether there is another to be let in.
+std::function<bool()> AsksToLetIn(const Job& job, Replacement* replacement) {
+  if (replacement == nullptr || !job.speaks()) return nullptr;
+  // A store that does not answer: nobody could be let in.
+  return [replacement] { return replacement->SomebodyWaits().value_or(false); };
+}
+
+// What there is to go on with, if others end the generation.
+absl::Status KeepForOthers(const Training& run, const absl::Status& trained) {
+  if (trained.ok() || run.replacement == nullptr) return trained;
+  const absl::Status kept =
+      run.replacement->Keep(run.job, {run.position, run.evaluated});
+  return kept.ok() ? trained : kept;
+}
+
+absl::Status TrainToEnd(Training& run) {
+  TANDEM_RETURN_IF_ERROR(FinishSaving(run, TrainEpochs(run)));
+  return run.report.Summarise(run.saver.path(), run.saver.times());
 }
 
 }  // namespace
 
-absl::Status Train(Job& job, RunReport& report) {
+absl::Status Train(Job& job, RunReport& report, Replacement* replacement) {
   TANDEM_ASSIGN_OR_RETURN(TrainingSet set, TrainingSet::Open(job));
   RemoveLeftovers(job, report);
-  TANDEM_ASSIGN_OR_RETURN(const std::optional<TrainPosition> resumed,
-                          FindStart(job, report));
-  const TrainPosition position = resumed.value_or(TrainPosition());
-  if (resumed) TANDEM_RETURN_IF_ERROR(set.Restore(position.sampler));
+  TANDEM_ASSIGN_OR_RETURN(const JobStart start,
+                          FindStart(job, report, replacement));
+  const TrainPosition& position = start.stand.position;
+  if (job.takes_over()) {
+    TANDEM_RETURN_IF_ERROR(set.TakeOver(position.sampler, position.step));
+  } else if (start.resumed) {
+    TANDEM_RETURN_IF_ERROR(set.Restore(position.sampler));
+  }
   Training run = {job,
                   std::move(set),
                   position,
-                  Saver(job, resumed ? position.step : -1),
-                  StopAgreement(job.world.get()),
-                  report};
-  if (run.done()) {
+                  Saver(job, start.resumed ? position.step : -1),
+                  StopAgreement(job.world.get(), AsksToLetIn(job, replacement)),
+                  report,
+                  start.stand.evaluated,
+                  replacement};
+  if (run.done() && !job.takes_over()) {
     report.Say(absl::StrFormat(
         "nothing left to train: step %d of %d is done; give more --epochs or "
         "--max_steps",
         position.step, run.set.steps_in_all()));
     TANDEM_RETURN_IF_ERROR(Evaluate(job, report, position.sampler.epoch));
   }
-  TANDEM_RETURN_IF_ERROR(FinishSaving(run, TrainEpochs(run)));
-  return report.Summarise(run.saver.path(), run.saver.times());
+  return KeepForOthers(run, TrainToEnd(run));
 }
 
 absl::Status EvaluateOnly(Job& job, RunReport& report) {
-  TANDEM_ASSIGN_OR_RETURN(const std::optional<TrainPosition> resumed,
-                          FindStart(job, report));
-  const TrainPosition position = resumed.value_or(TrainPosition());
-  TANDEM_RETURN_IF_ERROR(Evaluate(job, report, position.sampler.epoch));
+  TANDEM_ASSIGN_OR_RETURN(const JobStart start, FindStart(job, report));
+  TANDEM_RETURN_IF_ERROR(
+      Evaluate(job, report, start.stand.position.sampler.epoch));
   return report.Summarise(/*checkpoint=*/"", SaveTimes());
 }
 

@@ -9,14 +9,17 @@
 namespace tandem {
 namespace {
 
-absl::StatusOr<std::shared_ptr<DistributedSampler>> SamplerOf(const Job& job) {
+// Of replica `rank` of `replicas`.
+absl::StatusOr<std::shared_ptr<DistributedSampler>> SamplerOf(const Job& job,
+                                                              int64_t replicas,
+                                                              int64_t rank) {
   const TrainOptions& options = job.options;
   DistributedSamplerOptions sampling;
-  sampling.num_replicas = job.mesh.data();
-  sampling.rank = job.data_rank();
+  sampling.num_replicas = replicas;
+  sampling.rank = rank;
   sampling.seed = options.seed;
   if (options.pipeline.reproducible) {
-    sampling.slices_of = options.batch_size;
+    sampling.slices_of = job.batch_size_per_replica * replicas;
     sampling.drop_last = options.drop_last;
     sampling.even = options.drop_last;
   }
@@ -38,7 +41,8 @@ LoaderOptions LoadingOf(const Job& job) {
 absl::StatusOr<int64_t> StepsPerEpoch(const Job& job,
                                       const DistributedSampler& sampler) {
   const int64_t samples = job.data.train->size();
-  const int64_t batch = job.options.batch_size;
+  const int64_t batch =
+      job.batch_size_per_replica * sampler.options().num_replicas;
   // Padding gives no replica more batches.
   const int64_t steps = job.options.drop_last
                             ? sampler.num_samples() / job.batch_size_per_replica
@@ -47,6 +51,11 @@ absl::StatusOr<int64_t> StepsPerEpoch(const Job& job,
   return absl::InvalidArgumentError(absl::StrCat(
       "--batch_size=", batch, ": the training set has only ", samples,
       " samples, not one full batch (--nodrop_last would take them)"));
+}
+
+// `most`: 0 for no bound.
+int64_t AtMost(int64_t most, int64_t steps) {
+  return most > 0 ? std::min(most, steps) : steps;
 }
 
 LearningRateOptions LearningRateOf(const TrainOptions& options,
@@ -63,23 +72,37 @@ LearningRateOptions LearningRateOf(const TrainOptions& options,
   return rate;
 }
 
+// Of the job as it was launched: the learning rate goes by that, whoever is
+// there.
+absl::StatusOr<int64_t> PlannedSteps(const Job& job) {
+  const int64_t replicas =
+      job.roster ? job.launched_ranks() : int64_t{job.mesh.data()};
+  TANDEM_ASSIGN_OR_RETURN(const auto sampler,
+                          SamplerOf(job, replicas, /*rank=*/0));
+  TANDEM_ASSIGN_OR_RETURN(const int64_t per_epoch,
+                          StepsPerEpoch(job, *sampler));
+  return AtMost(job.options.max_steps, job.options.epochs * per_epoch);
+}
+
 }  // namespace
 
 absl::StatusOr<TrainingSet> TrainingSet::Open(const Job& job) {
   TrainingSet set;
   set.samples_ = job.data.train->size();
-  set.batch_size_ = job.options.batch_size;
+  set.batch_size_ = job.batch_size();
+  set.batch_size_per_replica_ = job.batch_size_per_replica;
+  set.epochs_ = job.options.epochs;
+  set.max_steps_ = job.options.max_steps;
+  set.drop_last_ = job.options.drop_last;
   set.joins_ = job.options.ddp.uneven_inputs == "join";
-  TANDEM_ASSIGN_OR_RETURN(set.sampler_, SamplerOf(job));
+  TANDEM_ASSIGN_OR_RETURN(set.sampler_,
+                          SamplerOf(job, job.mesh.data(), job.data_rank()));
   TANDEM_ASSIGN_OR_RETURN(
       set.loader_,
       Loader::Create(job.data.train, set.sampler_, LoadingOf(job)));
-  TANDEM_ASSIGN_OR_RETURN(const int64_t steps_per_epoch,
+  TANDEM_ASSIGN_OR_RETURN(set.steps_per_epoch_,
                           StepsPerEpoch(job, *set.sampler_));
-  set.steps_in_all_ = job.options.epochs * steps_per_epoch;
-  if (job.options.max_steps > 0) {
-    set.steps_in_all_ = std::min(set.steps_in_all_, job.options.max_steps);
-  }
+  TANDEM_ASSIGN_OR_RETURN(set.steps_in_all_, PlannedSteps(job));
   set.learning_rate_ = LearningRateOf(job.options, set.steps_in_all_);
   TANDEM_RETURN_IF_ERROR(ValidateLearningRate(set.learning_rate_));
   return set;
@@ -88,6 +111,16 @@ absl::StatusOr<TrainingSet> TrainingSet::Open(const Job& job) {
 absl::Status TrainingSet::Restore(const SamplerState& state) {
   begin_ = state;
   return sampler_->Restore(state);
+}
+
+absl::Status TrainingSet::TakeOver(const SamplerState& state, int64_t done) {
+  TANDEM_RETURN_IF_ERROR(Restore(state));
+  const int64_t left =
+      drop_last_ ? sampler_->num_samples() / batch_size_per_replica_
+                 : (samples_ - state.position + batch_size_ - 1) / batch_size_;
+  steps_in_all_ = AtMost(
+      max_steps_, done + left + (epochs_ - state.epoch - 1) * steps_per_epoch_);
+  return absl::OkStatus();
 }
 
 int64_t TrainingSet::StartEpoch(int64_t epoch, int64_t done) {

@@ -75,20 +75,20 @@ absl::StatusOr<StoredCheckpoint> Verified(const Job& job,
   return checkpoint;
 }
 
-absl::Status Load(const StoredCheckpoint& checkpoint, const std::string& path,
-                  Job& job) {
+}  // namespace
+
+absl::Status LoadCheckpoint(const StoredCheckpoint& checkpoint,
+                            const std::string& from, Job& job) {
   Strategy& strategy = *job.strategy;
   if (!job.options.eval_only) {
     TANDEM_RETURN_IF_ERROR(Annotate(
-        ResumeScale(checkpoint.progress, strategy.loss_scale()), path));
+        ResumeScale(checkpoint.progress, strategy.loss_scale()), from));
     TANDEM_RETURN_IF_ERROR(strategy.LoadOptimizerState(checkpoint.optimizer));
   }
   TANDEM_RETURN_IF_ERROR(strategy.LoadModelState(checkpoint.model));
   strategy.ResumeAt(checkpoint.progress.step);
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::StatusOr<Resumed> ResumeJob(Job& job) {
   Resumed resumed;
@@ -102,7 +102,7 @@ absl::StatusOr<Resumed> ResumeJob(Job& job) {
       continue;
     }
     TANDEM_RETURN_IF_ERROR(checkpoint.status());
-    TANDEM_RETURN_IF_ERROR(Load(*checkpoint, path, job));
+    TANDEM_RETURN_IF_ERROR(LoadCheckpoint(*checkpoint, path, job));
     resumed.position = PositionOf(checkpoint->progress);
     resumed.lines.push_back(
         absl::StrFormat("resumed %s at step %d", path, resumed.position->step));

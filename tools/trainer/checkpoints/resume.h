@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/checkpoint/checkpoint.h"
 #include "tools/trainer/checkpoints/position.h"
 #include "tools/trainer/job/job.h"
 
@@ -34,6 +36,11 @@ struct Resumed {
 // job that this one is not (CheckFits), or of another step on another rank.
 // Optimizer state that has no place here is refused by name. Collective.
 absl::StatusOr<Resumed> ResumeJob(Job& job);
+
+// Puts the job's strategy into the state of a checkpoint that fits it. `from`:
+// whose it is, for messages.
+absl::Status LoadCheckpoint(const StoredCheckpoint& checkpoint,
+                            const std::string& from, Job& job);
 
 }  // namespace tandem
 

@@ -28,10 +28,19 @@
 
 namespace tandem {
 
+// Which ranks of a job are there, where those that die are replaced.
+struct Roster {
+  int launched = 1;        // ranks that were
+  std::vector<int> ranks;  // their numbers, by what they are now
+  bool is_first = true;    // nobody has come or gone yet
+};
+
 struct Job {
   TrainOptions options;
   Launch launch;
   RestartCount restarts;
+  // With --replace_replicas: `launch` is then of those that are there.
+  std::optional<Roster> roster;
   Mesh mesh;
   int intra_op_threads = 1;
   int64_t batch_size_per_replica = 0;
@@ -48,6 +57,18 @@ struct Job {
   bool speaks() const { return launch.rank == 0; }
   // A rank of it died, and its launcher has started all of them again.
   bool is_restarted() const { return restarts.done > 0; }
+  // Goes on from what ranks have that were there before.
+  bool takes_over() const { return roster.has_value() && !roster->is_first; }
+  // As ranks were launched: how many, and this one's number.
+  int launched_ranks() const {
+    return roster ? roster->launched : launch.world_size;
+  }
+  int launched_rank() const {
+    return roster ? roster->ranks[static_cast<size_t>(launch.rank)]
+                  : launch.rank;
+  }
+  // Samples of a step, of all replicas that are there.
+  int64_t batch_size() const { return batch_size_per_replica * mesh.data(); }
   // Which share of the data is this rank's; of a server, which takes none, the
   // first worker's.
   int data_rank() const {

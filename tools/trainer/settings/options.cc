@@ -171,6 +171,7 @@ absl::Status CheckTogether(const TrainOptions& options) {
         "--strategy=data_parallel has on each: use --strategy=ddp with a rank "
         "a device");
   }
+  TANDEM_RETURN_IF_ERROR(CheckReplacedReplicas(options));
   TANDEM_RETURN_IF_ERROR(CheckInitialWeights(options));
   return CheckSaving(options);
 }

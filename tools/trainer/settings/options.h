@@ -79,6 +79,10 @@ absl::Status CheckBackend(const TrainOptions& options);
 // --check_finite and --check_replicas_every.
 absl::Status CheckValues(const TrainOptions& options);
 
+// Whether what was given suits --replace_replicas: replicas that have, each,
+// all of the job's state after every step.
+absl::Status CheckReplacedReplicas(const TrainOptions& options);
+
 // Whether --eval_only has weights, and --allow_missing and --allow_unexpected
 // have a use.
 absl::Status CheckInitialWeights(const TrainOptions& options);

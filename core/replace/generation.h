@@ -1,0 +1,78 @@
+// Generations of a job whose lost ranks are replaced: who takes part in one,
+// and who in the next. What torchft calls a quorum, as arithmetic.
+
+#ifndef TANDEM_CORE_REPLACE_GENERATION_H_
+#define TANDEM_CORE_REPLACE_GENERATION_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace tandem {
+
+// Of a process that has no state of the job yet.
+inline constexpr int64_t kNoState = -1;
+
+// A process of a job.
+struct Member {
+  int rank = 0;             // its number among the ranks that were launched
+  int life = 0;             // how many processes of that rank came before
+  int64_t step = kNoState;  // steps done in the state that it brings
+};
+
+// The same process, whatever it brings?
+bool IsSame(const Member& a, const Member& b);
+
+// All that take part from one change of members to the next. A member's number
+// in its groups is its place here.
+struct Generation {
+  int number = 0;
+  std::vector<Member> members;  // by rank
+
+  // None: it is no member.
+  std::optional<int> PlaceOf(const Member& process) const;
+  // Who has the state that all go on from: the first of those that have done
+  // the most steps. None: nobody has any.
+  std::optional<int> Source() const;
+  std::vector<int> Ranks() const;
+};
+
+// The first one: ranks 0 to `ranks` - 1, in their first lives.
+Generation FirstGeneration(int ranks);
+
+struct Death {
+  Member process;
+  std::string how;  // "killed by signal 9 (SIGKILL)"
+};
+
+// What is known when a generation ends.
+struct Notices {
+  std::vector<Member> ready;    // members that are done with it
+  std::vector<Member> waiting;  // started again, and not let in yet
+  std::vector<Death> dead;
+};
+
+bool IsDead(const Member& process, const Notices& notices);
+// Members of `now` that are neither ready nor dead.
+std::vector<Member> Missing(const Generation& now, const Notices& notices);
+// Those of `notices.waiting` that live and are no members of `now`.
+std::vector<Member> Newcomers(const Generation& now, const Notices& notices);
+// Those that are ready and live, and the newcomers. Requires that nobody is
+// missing.
+Generation NextGeneration(const Generation& now, const Notices& notices);
+
+// As they stand on a store: members and deaths one after the other, as a list
+// that grows. What stands behind something else is left out.
+std::string Encode(const Member& member);
+std::string Encode(const Death& death);
+std::string Encode(const Generation& generation);
+std::vector<Member> DecodeMembers(absl::string_view list);
+std::vector<Death> DecodeDeaths(absl::string_view list);
+std::optional<Generation> DecodeGeneration(absl::string_view text);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_REPLACE_GENERATION_H_

@@ -1,0 +1,224 @@
+#include "core/replace/job_member.h"
+
+#include <functional>
+#include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/call_within.h"
+#include "core/base/status_macros.h"
+#include "core/program/interrupt.h"
+#include "core/store/server.h"
+#include "core/store/store.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Between two looks at the store; a look is a handful of its operations.
+constexpr milliseconds kInterval(10);
+// What a store that lives needs to answer.
+constexpr milliseconds kAnswerTime = std::chrono::seconds(10);
+
+std::string NamesOf(const std::vector<Member>& members) {
+  return absl::StrJoin(members, ", ", [](std::string* out, const Member& each) {
+    absl::StrAppend(out, "rank ", each.rank);
+  });
+}
+
+// Of `before`'s members.
+std::vector<std::string> Lost(const Generation& before,
+                              const Notices& notices) {
+  std::vector<std::string> lost;
+  for (const Death& death : notices.dead) {
+    if (!before.PlaceOf(death.process)) continue;
+    lost.push_back(
+        absl::StrCat("rank ", death.process.rank, " (", death.how, ")"));
+  }
+  return lost;
+}
+
+}  // namespace
+
+absl::StatusOr<int> LifeOf(const Environment& env) {
+  TANDEM_ASSIGN_OR_RETURN(const std::optional<int> life,
+                          env.GetInt("TANDEM_RANK_LIFE"));
+  if (life.value_or(0) >= 0) return life.value_or(0);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the environment says TANDEM_RANK_LIFE=", *life,
+      ", but lives count from 0: leave it to the launcher, which sets it"));
+}
+
+JobMember::JobMember(const Launch& launch, int life, milliseconds timeout,
+                     StorePtr store)
+    : launch_(launch),
+      me_{launch.rank, life, kNoState},
+      timeout_(timeout),
+      board_(std::make_shared<Board>(std::move(store))) {}
+
+absl::StatusOr<JobMember> JobMember::Create(const Launch& launch, int life,
+                                            milliseconds timeout) {
+  const Rendezvous& where = launch.rendezvous;
+  if (!where.served_by_launcher) {
+    return absl::InvalidArgumentError(
+        "ranks are replaced by the launcher that serves their store, but this "
+        "one has none");
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      StorePtr store,
+      ConnectTcpStore(where.host, where.port, timeout, StoreServer::kLauncher));
+  return JobMember(launch, life, timeout,
+                   c10::make_intrusive<c10d::PrefixStore>(where.key_prefix,
+                                                          std::move(store)));
+}
+
+absl::StatusOr<bool> JobMember::Await(
+    milliseconds patience, const std::function<absl::StatusOr<bool>()>& look) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    const absl::StatusOr<bool> done = CallWithin<bool>(kAnswerTime, look);
+    if (!done.ok()) {
+      return Annotate(done.status(),
+                      "the job's store, of which ranks are there");
+    }
+    if (*done) return true;
+    if (InterruptSignal() != 0) return InterruptError();
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(kInterval);
+  }
+}
+
+// A launcher that notes a death tells the groups of the generation that it
+// finds written down; of a later one, every member finds the death here.
+absl::StatusOr<bool> JobMember::IsWhole() const {
+  return CallWithin<bool>(kAnswerTime, [board = board_, now = generation_] {
+    const Notices notices = board->Read(now);
+    return absl::c_none_of(
+        now.members, [&](const Member& each) { return IsDead(each, notices); });
+  });
+}
+
+absl::StatusOr<bool> JobMember::Enter() {
+  if (me_.life == 0) {
+    generation_ = FirstGeneration(launch_.world_size);
+    return true;
+  }
+  struct Seen {
+    std::optional<Generation> mine;
+    bool noted = false;
+  };
+  const auto seen = std::make_shared<Seen>();
+  TANDEM_ASSIGN_OR_RETURN(
+      const bool came,
+      Await(timeout_, [seen, board = board_, me = me_]() -> bool {
+        if (!std::exchange(seen->noted, true)) board->NoteWaiting(me);
+        if (board->IsFinished()) return true;
+        std::optional<Generation> latest = board->Latest();
+        if (!latest || !latest->PlaceOf(me)) return false;
+        seen->mine = std::move(latest);
+        return true;
+      }));
+  if (!came) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("rank ", me_.rank, " was started again, but the others ",
+                     "have not let it in"));
+  }
+  if (!seen->mine) return false;
+  generation_ = *std::move(seen->mine);
+  TANDEM_ASSIGN_OR_RETURN(const bool whole, IsWhole());
+  if (whole) return true;
+  return GoOn(kNoState);
+}
+
+absl::Status JobMember::NoteBegun() {
+  if (generation_.number > 0) return absl::OkStatus();
+  return CallWithin<bool>(kAnswerTime,
+                          [board = board_, first = generation_] {
+                            board->Follow(nullptr, first);
+                            return true;
+                          })
+      .status();
+}
+
+absl::StatusOr<bool> JobMember::SomebodyWaits() {
+  return CallWithin<bool>(kAnswerTime, [board = board_, now = generation_] {
+    return !Newcomers(now, board->Read(now)).empty();
+  });
+}
+
+absl::StatusOr<bool> JobMember::HasEnded(milliseconds patience) {
+  return Await(patience, [board = board_, now = generation_]() -> bool {
+    return Missing(now, board->Read(now)).size() < now.members.size();
+  });
+}
+
+absl::StatusOr<bool> JobMember::GoOn(int64_t step) {
+  me_.step = step;
+  lost_.clear();
+  for (;;) {
+    TANDEM_ASSIGN_OR_RETURN(const bool goes_on, EnterNext());
+    if (!goes_on) return false;
+    TANDEM_ASSIGN_OR_RETURN(const bool whole, IsWhole());
+    if (whole) return true;
+  }
+}
+
+absl::StatusOr<bool> JobMember::EnterNext() {
+  struct Seen {
+    Notices notices;
+    std::optional<Generation> next;
+    bool noted = false;
+  };
+  const auto seen = std::make_shared<Seen>();
+  TANDEM_ASSIGN_OR_RETURN(
+      const bool decided,
+      Await(timeout_,
+            [seen, board = board_, now = generation_, me = me_]() -> bool {
+              if (!std::exchange(seen->noted, true)) board->NoteReady(now, me);
+              seen->notices = board->Read(now);
+              if (board->IsFinished()) return true;
+              if (!Missing(now, seen->notices).empty()) return false;
+              seen->next =
+                  board->Follow(&now, NextGeneration(now, seen->notices));
+              return true;
+            }));
+  if (!decided) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "cannot go on with the ranks that are left: not heard of: ",
+        NamesOf(Missing(generation_, seen->notices)),
+        ", whose launcher does not say either that it has died"));
+  }
+  if (!seen->next) return false;
+  for (std::string& each : Lost(generation_, seen->notices)) {
+    lost_.push_back(std::move(each));
+  }
+  generation_ = *std::move(seen->next);
+  if (!generation_.Source()) {
+    return absl::UnavailableError("nobody is left who has the job's state");
+  }
+  return true;
+}
+
+absl::Status JobMember::NoteFinished() {
+  return CallWithin<bool>(kAnswerTime,
+                          [board = board_] {
+                            board->NoteFinished();
+                            return true;
+                          })
+      .status();
+}
+
+Launch JobMember::LaunchNow() const {
+  Launch launch = launch_;
+  launch.rank = generation_.PlaceOf(me_).value_or(0);
+  launch.world_size = static_cast<int>(generation_.members.size());
+  launch.rendezvous.key_prefix =
+      PrefixOfGeneration(launch_.rendezvous.key_prefix, generation_.number);
+  return launch;
+}
+
+}  // namespace tandem

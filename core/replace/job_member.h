@@ -1,0 +1,90 @@
+// Job member: a rank of a job that goes on without ranks that die, and takes in
+// those that come back.
+
+#ifndef TANDEM_CORE_REPLACE_JOB_MEMBER_H_
+#define TANDEM_CORE_REPLACE_JOB_MEMBER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/environment.h"
+#include "core/launch/launch.h"
+#include "core/replace/board.h"
+#include "core/replace/generation.h"
+
+namespace tandem {
+
+// Which life of its rank this process is, from what its launcher set
+// (core/launch/rank_process.h). InvalidArgument for what is no number from 0.
+absl::StatusOr<int> LifeOf(const Environment& env);
+
+// A generation's groups are made by all of its members, and end together: when
+// a member dies, by the errors of the others' collectives; when one waits to be
+// let in, after a step on which they agree. Then each says that it is ready for
+// the next one, and how many steps the state has that it brings; when all have
+// said so or are dead, who looks first writes down who takes part in the next.
+//
+// Every method waits `timeout` at most, and returns early with Cancelled when
+// an interrupt asks to stop. Not thread-safe.
+class JobMember {
+ public:
+  // `launch`: as this process was started, with a store that its launcher
+  // serves. InvalidArgument for another.
+  static absl::StatusOr<JobMember> Create(const Launch& launch, int life,
+                                          std::chrono::milliseconds timeout);
+
+  // Takes part in the first generation, of all ranks; of a later life: waits
+  // until the others let it in. False: the job has ended meanwhile.
+  absl::StatusOr<bool> Enter();
+  // The first generation's members have their state, and can go on without one
+  // that dies. Nothing in later ones.
+  absl::Status NoteBegun();
+  // Whether a process waits to be let in.
+  absl::StatusOr<bool> SomebodyWaits();
+  // Whether this generation has ended for another reason than this rank's own:
+  // a member is dead, or ready for the next one. Waits `patience` for that.
+  absl::StatusOr<bool> HasEnded(std::chrono::milliseconds patience);
+  // Takes part in the next generation, with a state of `step` steps (kNoState:
+  // with none). DeadlineExceeded names members that neither came nor died.
+  // Unavailable: nobody is left who has a state. False: the job has ended
+  // meanwhile.
+  absl::StatusOr<bool> GoOn(int64_t step);
+  // The job has done all that it was to do.
+  absl::Status NoteFinished();
+
+  const Generation& generation() const { return generation_; }
+  // This rank's place in the generation: numbers and keys of its own.
+  Launch LaunchNow() const;
+  // Who died since the generation before, and how: "rank 1 (killed by signal 9
+  // (SIGKILL))".
+  const std::vector<std::string>& lost() const { return lost_; }
+
+ private:
+  JobMember(const Launch& launch, int life, std::chrono::milliseconds timeout,
+            StorePtr store);
+
+  // Calls `look` until it says that it is done.
+  absl::StatusOr<bool> Await(std::chrono::milliseconds patience,
+                             const std::function<absl::StatusOr<bool>()>& look);
+  // Is no member of this generation dead?
+  absl::StatusOr<bool> IsWhole() const;
+  absl::StatusOr<bool> EnterNext();
+
+  Launch launch_;
+  Member me_;
+  std::chrono::milliseconds timeout_;
+  std::shared_ptr<Board> board_;
+  Generation generation_;
+  std::vector<std::string> lost_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_REPLACE_JOB_MEMBER_H_

@@ -1,0 +1,231 @@
+// Jobs that lose ranks while the others go on (--replace_replicas): killed at
+// each point of a step, all at once, while they take over, and too often.
+
+#include <csignal>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kNever[] = "--restart_delay=3600";  // before the job's end
+
+// Five samples a rank; replicas are compared after each step, to the bit.
+Flags Replicas(int ranks, const Flags& more) {
+  return Joined(SmallJob({"--nproc_per_node=" + std::to_string(ranks),
+                          "--batch_size=" + std::to_string(5 * ranks),
+                          "--replace_replicas=5", "--check_replicas_every=1"}),
+                more);
+}
+
+// Steps that take a moment, of which there is no end.
+Flags Endless(const Flags& more) {
+  return Joined({"--epochs=1000000", "--restart_delay=0", "--log_every=1000"},
+                more);
+}
+
+std::string Kill(const std::string& point, int rank, int step) {
+  return "point=" + point + ",rank=" + std::to_string(rank) +
+         ",step=" + std::to_string(step) + ",action=kill;";
+}
+
+ProgramOptions FaultOf(const std::string& fault,
+                       const std::string& of_replacement = "") {
+  constexpr char kSlow[] = "point=step,action=delay:0.02";
+  ProgramOptions options;
+  options.environment["TANDEM_FAULT"] = fault + kSlow;
+  options.environment["TANDEM_REPLACEMENT_FAULT"] = of_replacement;
+  return options;
+}
+
+std::vector<int> StepsOf(const Events& events) {
+  std::vector<int> steps;
+  for (const nlohmann::json& step : EventsOf(events, "step")) {
+    steps.push_back(step["step"]);
+  }
+  return steps;
+}
+
+// Of 15 samples a step until then and 10 from there on, 96 in all: how many
+// steps there are. What is left at the end is dropped.
+int StepsInAll(int done) { return done + (96 - 15 * done + 1) / 2 / 5; }
+
+// The job ends without the lost one, which its launcher would start much later.
+// Of a rank that dies behind the last all-reduce of a step the others may have
+// all that they need of it, and then go on after that step, whose loss nobody
+// knows.
+TEST(ReplacementTest, TheOthersGoOnWhereverARankDies) {
+  int cells = 0;
+  for (const std::string point : {"step", "after_forward", "bucket:0",
+                                  "before_optimizer", "after_optimizer"}) {
+    const bool may_be_done = point.find("optimizer") != std::string::npos;
+    for (int rank = 0; rank < 3; ++rank) {
+      const std::string backend = cells++ % 2 == 0 ? "shm" : "gloo";
+      SCOPED_TRACE(point + " on rank " + std::to_string(rank) + ", " + backend);
+      ProgramResult program;
+      const Events events = RunJobForEvents(
+          Replicas(3, {kNever, "--epochs=1", "--backend=" + backend}), &program,
+          FaultOf(Kill(point, rank, 2)));
+      const std::string left = rank == 0 ? "1, 2" : rank == 1 ? "0, 2" : "0, 1";
+      const std::string line = "ranks " + left + " of 3 go on after step ";
+      const bool is_done =
+          may_be_done && program.out.find(line + "2") != std::string::npos;
+      EXPECT_THAT(
+          program.out,
+          AllOf(HasSubstr("lost rank " + std::to_string(rank) +
+                          " (killed by signal 9 (SIGKILL))"),
+                HasSubstr(line + (is_done ? "2" : "1") + ", with 10 samples")));
+      std::vector<int> steps = {1};
+      for (int step = is_done ? 3 : 2; step <= StepsInAll(is_done ? 2 : 1);
+           ++step) {
+        steps.push_back(step);
+      }
+      EXPECT_EQ(StepsOf(events), steps);
+      EXPECT_EQ(EventsOf(events, "evaluation").size(), 1);
+      EXPECT_THAT(program.err, HasSubstr("the others go on without it"));
+    }
+  }
+  std::cout << cells << " cells of 5 points and 3 ranks\n";
+  EXPECT_EQ(cells, 15);
+}
+
+// The mean over those there: two that are left of three do what two do that
+// were never more, running statistics of thrown passes included.
+TEST(ReplacementTest, WhoIsLeftTrainsAsIfTheyWereAll) {
+  for (const Flags& model :
+       {Flags{"--epochs=1"},
+        Flags{"--model=resnet18", "--synthetic_shape=3,16,16", "--max_steps=2",
+              "--learning_rate=0.01"}}) {
+    const std::string two = Fingerprint(RunJobForEvents(
+        Joined(SmallJob({"--nproc_per_node=2", "--batch_size=10"}), model)));
+    for (const int lost : {0, 2}) {
+      EXPECT_EQ(Fingerprint(RunJobForEvents(
+                    Replicas(3, Joined(model, {kNever})), nullptr,
+                    FaultOf(Kill("bucket:0", lost, 1)))),
+                two)
+          << "without rank " << lost;
+    }
+  }
+}
+
+// Runs an endless job until it has said each of `lines`, and stops it with a
+// checkpoint of replicas that are alike.
+ProgramResult RunUntil(const Flags& flags, const ProgramOptions& options,
+                       const std::vector<std::string>& lines) {
+  Program job(kTrain, flags, options);
+  for (const std::string& line : lines) {
+    EXPECT_TRUE(job.WaitForOutput(line)) << line;
+  }
+  job.Signal(SIGTERM);
+  const ProgramResult result = job.Wait();
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.out << result.err;
+  EXPECT_THAT(result.out + result.err, HasSubstr("stopped after step"));
+  return result;
+}
+
+TEST(ReplacementTest, TheLostOneComesBackWithItsNeighboursState) {
+  for (const Flags& place :
+       {Flags{"--optimizer=adam"},
+        Flags{"--device=sim", "--optimizer=sgd", "--momentum=0.9"},
+        Flags{"--reproducible", "--backend=gloo"}}) {
+    for (const int rank : {0, 2}) {
+      RunUntil(Replicas(3, Endless(place)), FaultOf(Kill("bucket:0", rank, 3)),
+               {"of 3 go on after step 2, with 10 samples",
+                "ranks 0, 1, 2 of 3 go on after step"});
+    }
+  }
+}
+
+TEST(ReplacementTest, TwoDieAtOnce) {
+  RunUntil(Replicas(4, Endless({})),
+           FaultOf(Kill("step", 1, 3) + Kill("step", 3, 3)),
+           {"ranks 0, 1, 2, 3 of 4 go on after step"});
+}
+
+TEST(ReplacementTest, ItDiesAgainWhileItTakesOver) {
+  const ProgramResult result =
+      RunUntil(Replicas(3, Endless({})),
+               FaultOf(Kill("after_forward", 1, 2),
+                       "point=take_over:1,rank=1,action=kill"),
+               {"(replacement 2 of 5)", "ranks 0, 1, 2 of 3 go on after step"});
+  EXPECT_THAT(result.out, HasSubstr("ranks 0, 2 of 3 go on after step 1"));
+}
+
+// All have its state until it is handed on.
+TEST(ReplacementTest, TheNeighbourDiesWhileItHandsItsStateOn) {
+  RunUntil(
+      Replicas(3, Endless({})),
+      FaultOf(Kill("step", 2, 3) + "point=take_over:1,rank=0,action=kill;"),
+      {"(replacement 2 of 5)", "ranks 0, 1, 2 of 3 go on after step"});
+}
+
+TEST(ReplacementTest, TooManyDeathsEndTheJobWithTheirCauses) {
+  const ProgramResult result = RunProgram(
+      kTrain, Replicas(3, Endless({"--replace_replicas=1"})),
+      FaultOf(Kill("step", 1, 3), "point=take_over:0,rank=1,action=exit:7"));
+  EXPECT_EQ(result.exit_code, 7) << result.err;
+  EXPECT_THAT(
+      result.err,
+      AllOf(HasSubstr("no further rank is replaced after 1; what ended each:"),
+            HasSubstr("died: killed by signal 9 (SIGKILL)"),
+            HasSubstr("died: exit code 7")));
+}
+
+// Then all start again from the last checkpoint.
+TEST(ReplacementTest, RestartsComeAfterReplacements) {
+  ProgramResult program;
+  RunJobForEvents(
+      Replicas(3, {"--epochs=1", "--replace_replicas=1", "--restart_delay=0",
+                   "--max_restarts=1", "--save_every=2",
+                   "--save_dir=" + NewFolder("replacement")}),
+      &program, FaultOf(Kill("step", 1, 4) + Kill("step", 2, 4)));
+  EXPECT_THAT(program.err, HasSubstr("tandem: restart 1 of 1"));
+  EXPECT_THAT(program.out, HasSubstr("at step 2"));
+}
+
+TEST(ReplacementTest, WithoutTheFlagADeathStopsAll) {
+  ProgramOptions fault = FaultOf(Kill("step", 1, 3));
+  const ProgramResult result =
+      RunProgram(kTrain, Replicas(3, {"--replace_replicas=0"}), fault);
+  EXPECT_EQ(result.exit_code, 128 + SIGKILL);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("stopping the 2 that still run"),
+                                Not(HasSubstr("go on"))));
+}
+
+TEST(ReplacementTest, WhatDoesNotGoTogetherIsRefused) {
+  struct Refusal {
+    Flags flags;
+    std::string message;
+  };
+  int cells = 0;
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {{"--nproc_per_node=1"}, "this job has one alone"},
+           {{"--pipe=3", "--strategy=pipeline"}, "--strategy=pipeline"},
+           {{"--pipe=3"}, "--pipe=3"},
+           {{"--device=sim", "--backend=sim_nccl"}, "--backend=sim_nccl"},
+           {{"--shard_optimizer=on"}, "--shard_optimizer=on"},
+           {{"--average_parameters_every=2"}, "--average_parameters_every=2"},
+           {{"--uneven_inputs=join", "--nodrop_last"}, "--uneven_inputs=join"},
+           {{"--nnodes=2", "--node_rank=0", "--master_addr=127.0.0.1"},
+            "started by 2 launchers"}}) {
+    const ProgramResult result = RunProgram(kTrain, Replicas(3, refusal.flags));
+    EXPECT_EQ(result.exit_code, 2) << refusal.message;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("--replace_replicas=5"),
+                                  HasSubstr(refusal.message)));
+    ++cells;
+  }
+  std::cout << cells << " refusals\n";
+  EXPECT_EQ(cells, 8);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,86 @@
+// Replacement of replicas: a job that goes on without ranks that die, and takes
+// in those that come back (--replace_replicas), as one rank sees it.
+
+#ifndef TANDEM_TOOLS_TRAINER_REPLACEMENT_REPLACEMENT_H_
+#define TANDEM_TOOLS_TRAINER_REPLACEMENT_REPLACEMENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/launch/launch.h"
+#include "core/replace/job_member.h"
+#include "tools/trainer/job/job.h"
+#include "tools/trainer/replacement/kept_state.h"
+
+namespace tandem {
+
+// Whether a job that was launched so can have its ranks replaced, where
+// --replace_replicas asks for that. `first`: any rank's.
+absl::Status CheckReplacement(const TrainOptions& options, const Launch& first);
+
+// From one change of ranks to the next a job is set up and trained as any
+// other, of as many ranks as are there: a generation
+// (core/replace/job_member.h). In between each rank keeps its state; all go on
+// from that of the rank that has done the most steps. A step changes parameters
+// only after all of its collectives, so each rank's state is that of a whole
+// number of steps; buffers, which forward passes change, are put back.
+//
+// Not thread-safe.
+class Replacement {
+ public:
+  // Takes part in the job. Null: it has ended meanwhile.
+  static absl::StatusOr<std::unique_ptr<Replacement>> Enter(
+      const TrainOptions& options, const Launch& launch);
+
+  // This generation's place, and who is in it.
+  Launch LaunchNow() const { return member_.LaunchNow(); }
+  Roster RosterNow() const;
+
+  // Before the first step of a generation. In the first one the job stands as
+  // it was set up; in a later one it is put into the state of the one that has
+  // done the most steps. Lines for a person. Collective.
+  absl::StatusOr<std::vector<std::string>> Begin(Job& job, JobStand* stand);
+
+  // Around each step, and all else that may fail because a rank dies.
+  absl::Status BeginStep(const Job& job);
+  void EndStep() { buffers_.clear(); }
+  // Keeps the state of a job whose generation has ended, and undoes what a step
+  // that has not ended did to buffers.
+  absl::Status Keep(const Job& job, const JobStand& stand);
+
+  // For one rank, which tells the others: whether one waits to be let in.
+  absl::StatusOr<bool> SomebodyWaits() { return member_.SomebodyWaits(); }
+  // All have agreed to end the generation, to let others in.
+  void EndToLetIn() { lets_in_ = true; }
+
+  // After a generation ended so, or with `error`: goes on in the next one. The
+  // error itself where it is this rank's own, or no other rank's death is known
+  // soon. False: the job has ended meanwhile. Nothing of the job but this
+  // lives.
+  absl::StatusOr<bool> GoOn(const absl::Status& error);
+  // The job has done all it was to do.
+  absl::Status Finish() { return member_.NoteFinished(); }
+
+ private:
+  Replacement(JobMember member, int launched)
+      : member_(std::move(member)), launched_(launched) {}
+
+  std::vector<std::string> Describe(const Job& job, int64_t step) const;
+
+  JobMember member_;
+  const int launched_;
+  bool lets_in_ = false;
+  std::optional<KeptState> kept_;
+  // Of the step under way, as they were before it: the live ones, and copies.
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_REPLACEMENT_REPLACEMENT_H_
