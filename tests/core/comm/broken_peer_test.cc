@@ -204,7 +204,7 @@ TEST_P(BrokenPeerTest, RankZeroThatServesTheStoreAndFreezesIsNamed) {
                   AllOf(StartsWith("DEADLINE_EXCEEDED"), HasSubstr("bucket 1"),
                         HasSubstr("; not heard of: rank 0 of the job, "
                                   "which serves the store: it does not "
-                                  "answer)")));
+                                  "answer (127.0.0.1:")));
     }
   }
 }
@@ -217,7 +217,7 @@ TEST_P(BrokenPeerTest, RankZeroThatServesTheStoreAndDiesIsNamed) {
       EXPECT_THAT(said, AllOf(StartsWith("UNAVAILABLE"), HasSubstr("bucket 1"),
                               HasSubstr("; not heard of: rank 0 of the job, "
                                         "which serves the store: its "
-                                        "connection is lost)")));
+                                        "connection is lost (127.0.0.1:")));
     }
   }
 }
