@@ -164,6 +164,13 @@ int StartRanks(const LaunchPlan& plan, int argc, char** argv,
   if (program.max_replacements) {
     launcher.max_replacements = program.max_replacements();
   }
+  if (launcher.max_replacements > 0 && plan.limits.elastic()) {
+    return Refuse(
+        program,
+        absl::InvalidArgumentError(
+            "--replace_replicas has a lost rank come back while the others go "
+            "on, --min_ranks has all start again with fewer: give one"));
+  }
   launcher.next_attempt = &AgreeOnAttempt;
   launcher.rank_counts = *std::move(rank_counts);
   launcher.progress = program.progress;
