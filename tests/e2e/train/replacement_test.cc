@@ -90,7 +90,7 @@ TEST(ReplacementTest, TheOthersGoOnWhereverARankDies) {
         steps.push_back(step);
       }
       EXPECT_EQ(StepsOf(events), steps);
-      EXPECT_EQ(EventsOf(events, "evaluation").size(), 1);
+      EXPECT_EQ(EventsOf(events, "eval").size(), 1);
       EXPECT_THAT(program.err, HasSubstr("the others go on without it"));
     }
   }
@@ -138,7 +138,8 @@ TEST(ReplacementTest, TheLostOneComesBackWithItsNeighboursState) {
         Flags{"--device=sim", "--optimizer=sgd", "--momentum=0.9"},
         Flags{"--reproducible", "--backend=gloo"}}) {
     for (const int rank : {0, 2}) {
-      RunUntil(Replicas(3, Endless(place)), FaultOf(Kill("after_forward", rank, 3)),
+      RunUntil(Replicas(3, Endless(place)),
+               FaultOf(Kill("after_forward", rank, 3)),
                {"of 3 go on after step 2, with 10 samples",
                 "ranks 0, 1, 2 of 3 go on after step"});
     }
