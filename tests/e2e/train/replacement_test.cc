@@ -68,7 +68,7 @@ TEST(ReplacementTest, TheOthersGoOnWhereverARankDies) {
   for (const std::string point : {"step", "after_forward", "bucket:0",
                                   "before_optimizer", "after_optimizer"}) {
     const bool may_be_done = point != "step" && point != "after_forward";
-    for (int rank = 0; rank < 3; ++rank) {
+    for (const int rank : {cells % 3, 2 - cells % 3}) {
       const std::string backend = cells++ % 2 == 0 ? "shm" : "gloo";
       SCOPED_TRACE(point + " on rank " + std::to_string(rank) + ", " + backend);
       ProgramResult program;
@@ -94,8 +94,8 @@ TEST(ReplacementTest, TheOthersGoOnWhereverARankDies) {
       EXPECT_THAT(program.err, HasSubstr("the others go on without it"));
     }
   }
-  std::cout << cells << " cells of 5 points and 3 ranks\n";
-  EXPECT_EQ(cells, 15);
+  std::cout << cells << " cells of 5 points, two ranks each\n";
+  EXPECT_EQ(cells, 10);
 }
 
 // The mean over those there: two that are left of three do what two do that
