@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "core/base/steady_await.h"
+
 namespace tandem {
 
 Prefetcher::Prefetcher(int64_t threads, int64_t ahead) : ahead_(ahead) {
@@ -34,10 +36,8 @@ void Prefetcher::Start(Read read, int64_t count) {
 std::optional<absl::StatusOr<Batch>> Prefetcher::Take(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   CHECK_LT(next_to_take_, count_);
-  if (!mutex_.AwaitWithTimeout(absl::Condition(this, &Prefetcher::IsNextReady),
-                               timeout)) {
-    return std::nullopt;
-  }
+  const absl::Condition is_ready(this, &Prefetcher::IsNextReady);
+  if (!AwaitSteadily(mutex_, is_ready, timeout)) return std::nullopt;
   auto taken = ready_.extract(ready_.begin());
   ++next_to_take_;
   return std::move(taken.mapped());

@@ -220,10 +220,9 @@ int TrainMain(int argc, char** argv, const absl::Status& registered) {
   const auto check = [&](const Launch& first) {
     return CheckSettings(registered, first);
   };
-  return RunRanks(
-      argc, argv,
-      {"train", Usage(), check, RunRank, CanBeLost, CheckpointOfRestart,
-       MaxReplacements});
+  return RunRanks(argc, argv,
+                  {"train", Usage(), check, RunRank, CanBeLost,
+                   CheckpointOfRestart, MaxReplacements});
 }
 
 }  // namespace tandem

@@ -127,11 +127,11 @@ class SteadyResourcesTest : public testing::TestWithParam<Cell> {};
 TEST_P(SteadyResourcesTest, NothingGrows) {
   const std::string folder = NewFolder("steady_" + GetParam().name);
   const std::string metrics = folder + "/metrics.jsonl";
-  const Flags job = SmallJob(
-      {"--epochs=1000", "--max_steps=" + std::to_string(kSteps),
-       "--log_every=20", "--metrics_file=" + metrics,
-       "--save_dir=" + folder + "/saved", "--save_every=200", "--async_save",
-       "--keep_last=2"});
+  const Flags job =
+      SmallJob({"--epochs=1000", "--max_steps=" + std::to_string(kSteps),
+                "--log_every=20", "--metrics_file=" + metrics,
+                "--save_dir=" + folder + "/saved", "--save_every=200",
+                "--async_save", "--keep_last=2"});
   ProgramOptions options;
   options.timeout = std::chrono::seconds(240);
   Program program(kTrain, Joined(job, GetParam().flags), options);
@@ -157,9 +157,10 @@ TEST_P(SteadyResourcesTest, NothingGrows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cells, SteadyResourcesTest, testing::ValuesIn(Cells()),
-    [](const testing::TestParamInfo<Cell>& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Cells, SteadyResourcesTest, testing::ValuesIn(Cells()),
+                         [](const testing::TestParamInfo<Cell>& info) {
+                           return info.param.name;
+                         });
 
 }  // namespace
 }  // namespace tandem

@@ -43,9 +43,9 @@ bool InWeights(int parameter, int microbatch) {
 
 // Of a microbatch of the whole batch; on the host.
 at::Tensor PartOf(int microbatch, int parameter, bool weights) {
-  return at::randn({kSize},
-                   GeneratorFor(5, absl::StrCat("part ", microbatch, " ",
-                                                parameter, " ", weights)));
+  return at::randn(
+      {kSize}, GeneratorFor(5, absl::StrCat("part ", microbatch, " ", parameter,
+                                            " ", weights)));
 }
 
 at::Tensor GradientOf(int m, int p) {

@@ -149,8 +149,8 @@ class Contest {
     CheckpointResult result;
     result.state = state_.name;
     result.operation = operation;
-    result.bytes = state_.tensors * state_.numbers *
-                   static_cast<int64_t>(sizeof(float));
+    result.bytes =
+        state_.tensors * state_.numbers * static_cast<int64_t>(sizeof(float));
     for (int round = 0; round < bench_.rounds; ++round) {
       for (const bool is_ours : {round % 2 == 0, round % 2 != 0}) {
         if (is_ours) {

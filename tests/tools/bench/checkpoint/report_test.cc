@@ -23,7 +23,8 @@ CheckpointResult Result() {
 // 1 MB in 125 ms and in 400 ms.
 TEST(ReportTest, ATableHasTimesMegabytesASecondAndTheirRatio) {
   const std::string table = CheckpointTable({Result()});
-  EXPECT_THAT(table, HasSubstr("many   save       125.0     8      400.0         2"));
+  EXPECT_THAT(table,
+              HasSubstr("many   save       125.0     8      400.0         2"));
   EXPECT_THAT(table, HasSubstr("3.20   2.00 to 5.00"));
 }
 
