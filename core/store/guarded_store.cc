@@ -48,11 +48,13 @@ void CheckCount(size_t found, size_t expected) {
 }  // namespace
 
 GuardedStore::GuardedStore(std::shared_ptr<GuardedConnection> connection,
+                           std::string address,
                            std::optional<StoreServer> server,
                            milliseconds timeout,
                            std::shared_ptr<GuardServer> served)
     : c10d::Store(timeout),
       connection_(std::move(connection)),
+      address_(std::move(address)),
       server_(server),
       served_(std::move(served)) {}
 
@@ -72,8 +74,8 @@ std::vector<std::string> GuardedStore::Call(
 }
 
 c10::intrusive_ptr<c10d::Store> GuardedStore::clone() {
-  return c10::make_intrusive<GuardedStore>(connection_, server_, timeout_,
-                                           served_);
+  return c10::make_intrusive<GuardedStore>(connection_, address_, server_,
+                                           timeout_, served_);
 }
 
 void GuardedStore::set(const std::string& key,

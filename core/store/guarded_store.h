@@ -25,10 +25,10 @@ namespace tandem {
 // wait asks now and then, and holds up no other thread.
 class GuardedStore : public c10d::Store, public KnownStore {
  public:
-  // `served`: the server that lives as long as this; null for another
-  // process's.
+  // `address`: "HOST:PORT" of its server. `served`: the server that lives as
+  // long as this; null for another process's.
   GuardedStore(std::shared_ptr<GuardedConnection> connection,
-               std::optional<StoreServer> server,
+               std::string address, std::optional<StoreServer> server,
                std::chrono::milliseconds timeout,
                std::shared_ptr<GuardServer> served = nullptr);
 
@@ -57,12 +57,14 @@ class GuardedStore : public c10d::Store, public KnownStore {
   bool hasExtendedApi() const override { return true; }
 
   std::optional<StoreServer> server() const override { return server_; }
+  std::string address() const override { return address_; }
   std::string DescribeStrangers() override;
 
  private:
   std::vector<std::string> Call(const std::vector<std::string>& request);
 
   const std::shared_ptr<GuardedConnection> connection_;
+  const std::string address_;
   const std::optional<StoreServer> server_;
   const std::shared_ptr<GuardServer> served_;
 };

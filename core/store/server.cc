@@ -30,12 +30,11 @@ std::string DescribeSilence(const c10::intrusive_ptr<c10d::Store>& store,
                                                      : "it does not answer";
   auto* const known = dynamic_cast<KnownStore*>(served.get());
   if (known != nullptr && known->server().has_value()) {
-    return absl::StrCat("not heard of: ",
-                        known->server() == StoreServer::kRankZero
-                            ? "rank 0 of the job"
-                            : "the launcher",
-                        ", which serves the store: ", how, " (",
-                        known->getHost(), ":", known->getPort(), ")");
+    return absl::StrCat(
+        "not heard of: ",
+        known->server() == StoreServer::kRankZero ? "rank 0 of the job"
+                                                  : "the launcher",
+        ", which serves the store: ", how, " (", known->address(), ")");
   }
   if (known == nullptr &&
       dynamic_cast<c10d::TCPStore*>(served.get()) == nullptr) {

@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 namespace tandem {
 
@@ -21,6 +22,8 @@ class KnownStore {
   virtual ~KnownStore() = default;
   // Who serves it; none: not known.
   virtual std::optional<StoreServer> server() const = 0;
+  // "HOST:PORT", as this client was given them.
+  virtual std::string address() const = 0;
   // Who was turned away, in words that end a sentence; empty for nobody. Asks
   // the server, and throws as the store does.
   virtual std::string DescribeStrangers() { return ""; }
@@ -34,6 +37,9 @@ class StoreClient : public c10d::TCPStore, public KnownStore {
       : TCPStore(host, options), server_(server) {}
 
   std::optional<StoreServer> server() const override { return server_; }
+  std::string address() const override {
+    return absl::StrCat(getHost(), ":", getPort());
+  }
 
  private:
   const StoreServer server_;

@@ -114,7 +114,8 @@ absl::StatusOr<StorePtr> ConnectGuarded(const std::string& host, int port,
     auto connection = GuardedConnection::Open(std::move(fd), JobSecret(), end);
     if (connection.ok()) {
       return StorePtr(c10::make_intrusive<GuardedStore>(
-          *std::move(connection), server, timeout, std::move(served)));
+          *std::move(connection), absl::StrCat(host, ":", port), server,
+          timeout, std::move(served)));
     }
     if (!absl::IsUnavailable(connection.status()) || Clock::now() >= end) {
       return connection.status();
