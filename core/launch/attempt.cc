@@ -118,98 +118,6 @@ void Attempt::Suspend() {
   SignalRunning(ranks_, SIGCONT);
 }
 
-// Where nodes are several, another one may have ranks of that kind.
-bool Attempt::GoesOnWithout(const RankProcess& dead) const {
-  const auto& can_be_lost = options_.can_be_lost;
-  const bool stops = stopping_ || end_.stop_signal != 0;
-  if (stops || can_be_lost == nullptr || !can_be_lost(dead.rank)) return false;
-  const auto is_left = [&](const RankProcess& each) {
-    return can_be_lost(each.rank) && each.end.value_or(0) == 0;
-  };
-  return plan_.launch.nnodes > 1 ||
-         std::any_of(ranks_.begin(), ranks_.end(), is_left);
-}
-
-// Unless the job is at its end, or the rank would refuse again what it was
-// given.
-bool Attempt::Replaces(RankProcess& dead) {
-  const bool stops = stopping_ || end_.stop_signal != 0;
-  if (stops || replacements_.most() == 0) return false;
-  if (ShellExitCode(*dead.end) == options_.refusal_code) return false;
-  const std::string cause = messages_->CauseOf(dead);
-  const auto launch = LaunchOfRank(plan_, dead.local_rank, port_);
-  if (!launch.ok()) return false;
-  if (!replacements_.Allows()) {
-    replacements_.NoteLast(cause);
-    messages_->History(absl::StrCat("no further rank is replaced after ",
-                                    replacements_.done(), "; what ended each:"),
-                       replacements_.history());
-    return false;
-  }
-  const int life = replacements_.LifeOf(dead.local_rank);
-  if (!options_.lose(*launch, life, DescribeEnd(*dead.end))) return false;
-  messages_->Lost(dead);
-  const auto delay =
-      replacements_.NoteDeath(dead.local_rank, Clock::now(), cause);
-  messages_->Say(absl::StrCat("rank ", dead.rank, " is started again in ",
-                              delay.count() / 1000.0, " s (replacement ",
-                              replacements_.done(), " of ",
-                              replacements_.most(), ")"));
-  return true;
-}
-
-void Attempt::StartDue() {
-  while (const std::optional<int> due = replacements_.TakeDue(Clock::now())) {
-    const auto index = static_cast<size_t>(*due);
-    const bool stops = stopping_ || end_.stop_signal != 0;
-    const bool is_over = std::any_of(
-        ranks_.begin(), ranks_.end(),
-        [](const RankProcess& each) { return each.end.value_or(1) == 0; });
-    if (stops || is_over) continue;
-    auto started = StartRankProcess(plan_, *due, port_, argv_, *outputs_,
-                                    replacements_.LifeOf(*due));
-    if (started.ok()) {
-      ranks_[index] = *std::move(started);
-    } else {
-      messages_->Say(absl::StrCat(
-          "cannot start rank ", ranks_[index].rank,
-          " again, the others go on without it: ", started.status().message()));
-    }
-  }
-}
-
-void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
-  for (RankProcess* rank : ended) {
-    const int code = ShellExitCode(*rank->end);
-    if (code == 0) continue;
-    if (GoesOnWithout(*rank)) {
-      messages_->Lost(*rank);
-      continue;
-    }
-    if (Replaces(*rank)) continue;
-    if (end_.exit_code == 0) {
-      end_.exit_code = code;
-      end_.first_dead = rank->rank;
-      if (end_.cause.empty()) end_.cause = messages_->CauseOf(*rank);
-    }
-    if (end_.stop_signal != 0) {
-      messages_->Stopped(*rank, end_.stop_signal);
-    } else if (end_.makes_room) {
-      messages_->Stopped(*rank, SIGUSR1);
-    } else if (!stopping_) {
-      HandleFirstDeath(*rank);
-    } else if (*rank->end != SIGTERM && *rank->end != SIGKILL) {
-      messages_->EndedToo(*rank);
-    }
-  }
-}
-
-void Attempt::HandleFirstDeath(RankProcess& dead) {
-  messages_->Died(dead, CountRunning(ranks_));
-  StopAll();
-  TellNodes(dead);
-}
-
 void Attempt::StopAll() {
   stopping_ = true;
   kill_at_ = Clock::now() + options_.death_grace;
@@ -235,20 +143,6 @@ void Attempt::MakeRoom(const std::string& why) {
   messages_->Say(absl::StrCat(why, ": this node's ranks stop after a step"));
   SignalRunning(ranks_, SIGUSR1);
   kill_at_ = Clock::now() + options_.stop_grace;
-}
-
-// While the others end. A rank that knew why has told the job itself, before.
-void Attempt::TellNodes(const RankProcess& dead) {
-  if (plan_.launch.nnodes == 1 || options_.tell_nodes == nullptr ||
-      plan_.launch.rendezvous.kind != Rendezvous::Kind::kTcp) {
-    return;
-  }
-  const auto launch = LaunchOfRank(plan_, dead.local_rank, port_);
-  if (!launch.ok()) return;
-  telling_ =
-      std::thread([this, launch = *launch, how = DescribeEnd(*dead.end)] {
-        options_.tell_nodes(launch, how);
-      });
 }
 
 void Attempt::KillWhenOverdue() {
