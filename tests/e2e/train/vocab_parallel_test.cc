@@ -80,7 +80,8 @@ TEST(VocabParallelTest, WhatDoesNotFitIsRefused) {
   for (const Refusal& refusal : std::vector<Refusal>{
            {Job({"--vocab_parallel=2", "--z_loss=1e-4"}), "leave one out"},
            {Job({"--vocab_parallel=2", "--devices_per_rank=2",
-                 "--strategy=data_parallel", "--reproducible=false"}),
+                 "--strategy=data_parallel", "--reproducible=false",
+                 "--microbatch_size=0"}),
             "not --strategy=data_parallel"},
            {Job({"--vocab_parallel=300"}), "has 256 rows to divide into 300"},
            {{"--model=cnn", "--vocab_parallel=2", "--save_dir="},
