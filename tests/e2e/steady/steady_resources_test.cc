@@ -23,11 +23,12 @@
 namespace tandem {
 namespace {
 
-constexpr int kSteps = 2000;
-// By then everything that is made once has been made, and the first three
-// checkpoints are written.
-constexpr int kWarmUp = 700;
-constexpr int kLast = 1900;
+constexpr int kSteps = 2700;
+// Each lies between two checkpoints, well behind the first; by the first one
+// everything that is made once has been made.
+constexpr int kSaveEvery = 400;
+constexpr int kWarmUp = 500;
+constexpr int kLast = 2500;
 // What an allocator may keep for later; a leak of a tensor a step, of the
 // smallest there is, is more.
 constexpr int64_t kMemoryKib = 2048;
@@ -113,7 +114,9 @@ std::vector<Cell> Cells() {
        {ranks, "--optimizer=adamw", "--shard_optimizer=on", "--dtype=bf16"}},
       {"data_parallel", {"--strategy=data_parallel", devices}},
       {"model_parallel", {"--strategy=model_parallel", devices}},
-      {"pipeline_devices", {devices, "--microbatches=4", "--schedule=zb_h1"}},
+      {"pipeline_devices",
+       {"--strategy=pipeline", devices, "--microbatches=4",
+        "--schedule=zb_h1"}},
       {"pipeline_ranks", {ranks, "--pipe=2", "--microbatches=4"}},
       {"hybrid_devices", {ranks, devices, "--microbatches=2"}},
       {"hybrid_sim_nccl",
@@ -130,8 +133,9 @@ TEST_P(SteadyResourcesTest, NothingGrows) {
   const Flags job =
       SmallJob({"--epochs=1000", "--max_steps=" + std::to_string(kSteps),
                 "--log_every=20", "--metrics_file=" + metrics,
-                "--save_dir=" + folder + "/saved", "--save_every=200",
-                "--async_save", "--keep_last=2"});
+                "--learning_rate=0.001", "--save_dir=" + folder + "/saved",
+                "--save_every=" + std::to_string(kSaveEvery), "--async_save",
+                "--keep_last=2"});
   ProgramOptions options;
   options.timeout = std::chrono::seconds(240);
   Program program(kTrain, Joined(job, GetParam().flags), options);

@@ -25,7 +25,7 @@ TEST(ReportTest, ATableHasTimesMegabytesASecondAndTheirRatio) {
   const std::string table = CheckpointTable({Result()});
   EXPECT_THAT(table,
               HasSubstr("many   save       125.0     8      400.0         2"));
-  EXPECT_THAT(table, HasSubstr("3.20   2.00 to 5.00"));
+  EXPECT_THAT(table, HasSubstr("3.20  2.00 to 5.00"));
 }
 
 TEST(ReportTest, FiguresAreMedians) {
