@@ -39,6 +39,7 @@ std::vector<std::string> CommandOf(const ReplacementBench& bench,
       absl::StrCat("--nproc_per_node=", bench.ranks),
       absl::StrCat("--model=", bench.model),
       "--dataset=synthetic",
+      "--learning_rate=0.001",
       absl::StrCat("--synthetic_samples=", batch * bench.steps),
       absl::StrCat("--batch_size=", batch),
       absl::StrCat("--save_every=", bench.save_every),
@@ -49,14 +50,18 @@ std::vector<std::string> CommandOf(const ReplacementBench& bench,
   return command;
 }
 
-// Until its stderr ends, to which messages come.
-std::string ReadAll(const Subprocess& job, Clock::time_point deadline) {
+// Until its stderr ends, to which messages come; its report is not kept.
+std::string ReadMessages(const Subprocess& job, Clock::time_point deadline) {
+  LineReader out(job.out_fd());
   LineReader err(job.err_fd());
   std::string text;
   while (err.fd() >= 0 && Clock::now() < deadline) {
-    pollfd ready = {err.fd(), POLLIN, 0};
-    poll(&ready, 1, /*timeout=*/1000);
+    pollfd ready[] = {{out.fd(), POLLIN, 0}, {err.fd(), POLLIN, 0}};
+    poll(ready, 2, /*timeout=*/1000);
+    out.Pump();
     err.Pump();
+    while (out.Next().has_value()) {
+    }
     while (const auto line = err.Next()) absl::StrAppend(&text, *line, "\n");
   }
   return text;
@@ -75,17 +80,19 @@ absl::StatusOr<double> TimeOf(const ReplacementBench& bench, const Way& way,
   process.program = train;
   process.argv = CommandOf(bench, train, way, save_dir);
   process.environment = environment.ToStrings();
+  process.out = SubprocessOptions::Stream::kPipe;
   process.err = SubprocessOptions::Stream::kPipe;
   const auto start = Clock::now();
   TANDEM_ASSIGN_OR_RETURN(Subprocess job, Subprocess::Start(process));
-  const std::string said = ReadAll(job, start + kTimeout);
+  const std::string said = ReadMessages(job, start + kTimeout);
   const auto end = job.Wait(kTimeout);
   const double seconds =
       std::chrono::duration<double>(Clock::now() - start).count();
   if (end == 0 && absl::StrContains(said, way.mark)) return seconds;
-  return absl::InternalError(
-      absl::StrCat("a job ended otherwise than it was to, or without '",
-                   way.mark, "': ", said));
+  return absl::InternalError(absl::StrCat(
+      "a job ended otherwise than it was to",
+      way.mark.empty() ? "" : absl::StrCat(", or without '", way.mark, "'"),
+      ": ", said));
 }
 
 }  // namespace
