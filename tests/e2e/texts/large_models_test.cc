@@ -76,7 +76,7 @@ TEST(LargeModels, AFolderIsTrainedInAHybridAndGoneOnWithInAPipeline) {
   const std::vector<DocumentedCommand> on = CommandsOf("Going on");
   ASSERT_EQ(on.size(), 2u);
   const std::string resumed = RunIn(place, on[0], Trains("6")).out;
-  EXPECT_THAT(resumed, HasSubstr("tuned at step 4"));
+  EXPECT_THAT(resumed, HasSubstr("tuned/step-000000004 at step 4"));
   EXPECT_THAT(resumed, HasSubstr("step 6/6"));
   EXPECT_THAT(RunIn(place, on[1], {"--max_new_tokens=4"}).out,
               StartsWith("Once upon a time"));
