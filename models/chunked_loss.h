@@ -1,7 +1,7 @@
 // Chunked loss: cross entropy over a large vocabulary in chunks of tokens, so
 // that no tensor of batch x length x vocabulary is made
-// (models/functions/linear_cross_entropy_function.h). The head hands its weight
-// on to the loss instead of computing logits.
+// (models/functions/cross_entropy/linear_cross_entropy_function.h). The head
+// hands its weight on to the loss instead of computing logits.
 
 #ifndef TANDEM_MODELS_CHUNKED_LOSS_H_
 #define TANDEM_MODELS_CHUNKED_LOSS_H_

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/stack.h>
 
+#include <utility>
 #include <vector>
 
 #include "core/loss/deferred_score.h"
@@ -60,9 +61,18 @@ LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets) {
   return Loss(outputs, targets, std::nullopt);
 }
 
-LossResult LossOfRows(const CrossEntropyResult& rows, const at::Tensor& labels,
-                      std::optional<int64_t> ignore_index) {
-  return Reduced(rows, labels, ignore_index);
+LossFunction CrossEntropyOfRows(LossNames names, CrossEntropyRowsOf rows_of,
+                                std::optional<int64_t> ignore_index) {
+  LossFunction::Weight weight;
+  if (ignore_index) weight = CrossEntropyIgnoring(*ignore_index).weight();
+  return LossFunction::OfAnyPrecision(LossFunction(
+      std::move(names),
+      [rows_of = std::move(rows_of),
+       ignore_index](const LossArguments& arguments) {
+        const at::Tensor labels = arguments.targets.flatten();
+        return Reduced(rows_of(arguments, labels), labels, ignore_index);
+      },
+      weight));
 }
 
 LossFunction CrossEntropyIgnoring(int64_t ignore_index) {

@@ -6,10 +6,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "core/loss/loss.h"
-#include "models/functions/cross_entropy_function.h"
+#include "models/functions/cross_entropy/cross_entropy_function.h"
 
 namespace tandem {
 
@@ -25,10 +26,14 @@ namespace tandem {
 // there (LossResult::sums).
 LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets);
 
-// What CrossEntropy, or CrossEntropyIgnoring, makes of each row's: loss and
-// score. labels int64 [n].
-LossResult LossOfRows(const CrossEntropyResult& rows, const at::Tensor& labels,
-                      std::optional<int64_t> ignore_index);
+// labels int64 [n].
+using CrossEntropyRowsOf = std::function<CrossEntropyResult(
+    const LossArguments& arguments, const at::Tensor& labels)>;
+
+// CrossEntropy, or with an `ignore_index` CrossEntropyIgnoring, whose rows
+// `rows_of` computes from what layers have left.
+LossFunction CrossEntropyOfRows(LossNames names, CrossEntropyRowsOf rows_of,
+                                std::optional<int64_t> ignore_index);
 
 // CrossEntropy with torch.nn.CrossEntropyLoss's ignore_index, for padding, say:
 // targets of this number are no predictions. They have no part in loss, score

@@ -10,7 +10,8 @@
 #include "core/base/status_macros.h"
 #include "core/meta/shapes.h"
 #include "models/classification_loss.h"
-#include "models/functions/vocab_parallel_cross_entropy_function.h"
+#include "models/functions/cross_entropy/vocab_parallel_cross_entropy_function.h"
+#include "models/layers/linear_head.h"
 #include "models/layers/vocab_parallel_layers.h"
 
 namespace tandem {
@@ -24,19 +25,6 @@ std::string PartOfHead(const std::string& head, size_t part) {
 
 std::string NumbersOf(const std::string& head, size_t part) {
   return absl::StrCat(PartOfHead(head, part), ".numbers");
-}
-
-absl::Status CheckLast(const LayerSpecs& specs) {
-  if (!specs.empty() && specs.back().type == "Linear" &&
-      !specs.back().links.has_skips()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "a vocabulary in parts needs a model that ends in a linear layer, but "
-      "this one ends in ",
-      specs.empty() ? "nothing"
-                    : absl::StrCat("layer ", specs.back().name, " of type ",
-                                   specs.back().type)));
 }
 
 // Rows of the last layer's weight: of its own, where it is tied to others.
@@ -115,7 +103,7 @@ void DivideHead(const std::vector<VocabRange>& ranges,
 
 absl::StatusOr<VocabParallelModel> DivideVocabulary(
     const LayerSpecs& specs, const VocabParallelOptions& options) {
-  TANDEM_RETURN_IF_ERROR(CheckLast(specs));
+  TANDEM_RETURN_IF_ERROR(CheckEndsInLinear(specs, "a vocabulary in parts"));
   TANDEM_ASSIGN_OR_RETURN(const int64_t rows,
                           RowsOf(specs.back(), options.parts));
   const std::vector<VocabRange> ranges = VocabRanges(rows, options.parts);
@@ -134,19 +122,15 @@ LossFunction VocabParallelCrossEntropy(const std::string& head, int64_t parts,
   const std::string numbers = NumbersOf(head, static_cast<size_t>(parts - 1));
   LossNames names;
   names.outputs = {numbers};
-  LossFunction::Weight weight;
-  if (ignore_index) weight = CrossEntropyIgnoring(*ignore_index).weight();
-  return LossFunction::OfAnyPrecision(LossFunction(
+  return CrossEntropyOfRows(
       std::move(names),
-      [numbers, ignore_index](const LossArguments& arguments) {
-        const at::Tensor labels = arguments.targets.flatten();
-        return LossOfRows(CrossEntropyOfVocabParts(
-                              arguments.further_outputs.at(numbers).reshape(
-                                  {-1, kVocabPartNumbers}),
-                              labels, ignore_index),
-                          labels, ignore_index);
+      [=](const LossArguments& arguments, const at::Tensor& labels) {
+        return CrossEntropyOfVocabParts(
+            arguments.further_outputs.at(numbers).reshape(
+                {-1, kVocabPartNumbers}),
+            labels, ignore_index);
       },
-      weight));
+      ignore_index);
 }
 
 }  // namespace tandem

@@ -4,9 +4,10 @@
 //
 // Each part is a layer, which hands its input on, and beside it, of each token,
 // the four numbers that all parts so far come to
-// (models/functions/vocab_parallel_cross_entropy_function.h). The loss reads
-// those of the last. So nothing but a pipeline's own messages goes between
-// stages, and no stage has logits of the whole vocabulary, or its weight.
+// (models/functions/cross_entropy/vocab_parallel_cross_entropy_function.h). The
+// loss reads those of the last. So nothing but a pipeline's own messages goes
+// between stages, and no stage has logits of the whole vocabulary, or its
+// weight.
 
 #ifndef TANDEM_MODELS_VOCAB_PARALLEL_H_
 #define TANDEM_MODELS_VOCAB_PARALLEL_H_
@@ -50,7 +51,8 @@ absl::StatusOr<VocabParallelModel> DivideVocabulary(
 
 // CrossEntropy (models/classification_loss.h) of such a model, within rounding,
 // whose last layer was called `head` ("lm_head") before it was divided into
-// `parts`. With an `ignore_index` it is CrossEntropyIgnoring.
+// `parts`. With an `ignore_index` it is CrossEntropyIgnoring. A target out of
+// range is not refused: its logit counts as 0.
 LossFunction VocabParallelCrossEntropy(
     const std::string& head, int64_t parts,
     std::optional<int64_t> ignore_index = std::nullopt);

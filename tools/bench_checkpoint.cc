@@ -51,7 +51,9 @@ std::vector<CheckpointState> States(int64_t megabytes) {
 absl::StatusOr<std::string> FolderOfFlag(const std::string& scratch) {
   const std::string given = absl::GetFlag(FLAGS_output);
   if (given.empty()) return scratch;
-  return FolderFor("bench_checkpoint", UserPath(given));
+  // A name of this run's own: the folder is deleted at the end.
+  return FolderFor(std::filesystem::path(scratch).filename().string(),
+                   UserPath(given));
 }
 
 absl::Status Run(const std::string& scratch) {
@@ -64,7 +66,7 @@ absl::Status Run(const std::string& scratch) {
                           PythonOfFlag(absl::GetFlag(FLAGS_python)));
   TANDEM_ASSIGN_OR_RETURN(const std::string script,
                           Runfile("tools/bench/peers/checkpoints.py"));
-  bench.peer = {python, script};
+  bench.peer = {"/usr/bin/env", python, script};
   TANDEM_ASSIGN_OR_RETURN(bench.folder, FolderOfFlag(scratch));
   bench.states = States(absl::GetFlag(FLAGS_megabytes));
   bench.rounds = absl::GetFlag(FLAGS_rounds);

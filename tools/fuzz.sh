@@ -32,12 +32,15 @@ for target in "${targets[@]}"; do
 done
 bazel build --config=fuzz "${labels[@]}" || fail "the targets do not build"
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# libFuzzer ends without destructors where it fails or is interrupted: the
+# folder of its inputs goes here.
+scratch=$(mktemp -d /dev/shm/fuzz.XXXXXX) || fail "no folder can be made in /dev/shm"
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 130' INT
+export TEST_TMPDIR=$scratch
+log=$scratch/log
 findings=$folder/findings
 mkdir -p "$findings"
-# A tensor too big for memory is an error of LibTorch, as without the sanitizer.
-export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1:strict_string_checks=1
 # Refusals are logged, thousands a second.
 export GLOG_minloglevel=3
 

@@ -10,7 +10,7 @@ namespace tandem {
 
 std::string EncodeStatus(const absl::Status& status) {
   std::string text;
-  AppendField(absl::StrCat(static_cast<int>(status.code())), &text);
+  AppendNumber(static_cast<int>(status.code()), &text);
   AppendField(status.message(), &text);
   return text;
 }

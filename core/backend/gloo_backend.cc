@@ -204,11 +204,9 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGlooBackend(
   for (const int fd : listening) {
     TANDEM_RETURN_IF_ERROR(StopAccepting(fd));
   }
-  absl::Status proven;
   TANDEM_RETURN_IF_ERROR(
-      CatchTorch([&] { proven = ProvePairs(*backend, *store); },
+      CatchTorch([&] { return ProvePairs(*backend, *store); },
                  "prove to each other who the ranks are"));
-  TANDEM_RETURN_IF_ERROR(proven);
   return backend;
 }
 

@@ -16,7 +16,6 @@ namespace tandem {
 namespace {
 
 constexpr char kKey[] = "pair_proof";
-constexpr int64_t kCodeBytes = 32;
 
 // Rank 0's, which makes it.
 absl::StatusOr<std::string> KeyOf(int rank, c10d::Store& store) {
@@ -31,7 +30,8 @@ std::string Code(const HmacSha256& hmac, int from, int to) {
 }
 
 char* PlaceOf(const at::Tensor& codes, int rank) {
-  return static_cast<char*>(codes.data_ptr()) + rank * kCodeBytes;
+  return static_cast<char*>(codes.data_ptr()) +
+         static_cast<size_t>(rank) * kCodeBytes;
 }
 
 }  // namespace
@@ -42,8 +42,9 @@ absl::Status ProvePairs(c10d::Backend& group, c10d::Store& store) {
   if (size == 1) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const std::string key, KeyOf(rank, store));
   const HmacSha256 hmac(key);
-  at::Tensor mine = at::empty({size * kCodeBytes}, at::kByte);
-  at::Tensor theirs = at::empty({size * kCodeBytes}, at::kByte);
+  const int64_t bytes = size * static_cast<int64_t>(kCodeBytes);
+  at::Tensor mine = at::empty({bytes}, at::kByte);
+  at::Tensor theirs = at::empty({bytes}, at::kByte);
   for (int r = 0; r < size; ++r) {
     std::memcpy(PlaceOf(mine, r), Code(hmac, rank, r).data(), kCodeBytes);
   }

@@ -3,6 +3,7 @@
 #ifndef TANDEM_CORE_BASE_HMAC_SHA256_H_
 #define TANDEM_CORE_BASE_HMAC_SHA256_H_
 
+#include <cstddef>
 #include <initializer_list>
 #include <string>
 
@@ -10,6 +11,8 @@
 #include "core/base/sha256.h"
 
 namespace tandem {
+
+constexpr size_t kCodeBytes = 32;  // of each code
 
 // Codes under one key. What SHA-256 does depends on the length of the key and
 // of the message alone, so the time that a code takes tells nothing else of
@@ -20,7 +23,7 @@ class HmacSha256 {
  public:
   explicit HmacSha256(absl::string_view key);
 
-  // The code of the pieces, one after the other: 32 bytes. Where they are cut
+  // The code of the pieces, one after the other: kCodeBytes. Where they are cut
   // does not matter, so all but one should have a fixed length.
   std::string Of(std::initializer_list<absl::string_view> pieces) const;
 

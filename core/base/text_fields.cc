@@ -7,8 +7,28 @@
 
 namespace tandem {
 
+namespace {
+
+template <typename Number>
+std::optional<Number> TakeAs(absl::string_view* text) {
+  absl::string_view rest = *text;
+  const std::optional<absl::string_view> field = TakeField(&rest);
+  Number number = 0;
+  if (!field.has_value() || !absl::SimpleAtoi(*field, &number)) {
+    return std::nullopt;
+  }
+  *text = rest;
+  return number;
+}
+
+}  // namespace
+
 void AppendField(absl::string_view field, std::string* text) {
   absl::StrAppend(text, field.size(), ":", field);
+}
+
+void AppendNumber(int64_t number, std::string* text) {
+  AppendField(absl::StrCat(number), text);
 }
 
 std::optional<absl::string_view> TakeField(absl::string_view* text) {
@@ -25,14 +45,11 @@ std::optional<absl::string_view> TakeField(absl::string_view* text) {
 }
 
 std::optional<int> TakeNumber(absl::string_view* text) {
-  absl::string_view rest = *text;
-  const std::optional<absl::string_view> field = TakeField(&rest);
-  int number = 0;
-  if (!field.has_value() || !absl::SimpleAtoi(*field, &number)) {
-    return std::nullopt;
-  }
-  *text = rest;
-  return number;
+  return TakeAs<int>(text);
+}
+
+std::optional<int64_t> TakeInt64(absl::string_view* text) {
+  return TakeAs<int64_t>(text);
 }
 
 }  // namespace tandem

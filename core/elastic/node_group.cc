@@ -19,15 +19,6 @@ bool ReadEnum(std::optional<int> number, Enum last, Enum* value) {
   return true;
 }
 
-void AppendNumber(int64_t number, std::string* text) {
-  AppendField(absl::StrCat(number), text);
-}
-
-bool ReadInt64(absl::string_view* text, int64_t* value) {
-  const std::optional<absl::string_view> field = TakeField(text);
-  return field.has_value() && absl::SimpleAtoi(*field, value);
-}
-
 bool ReadNodes(absl::string_view text, std::vector<int>* nodes) {
   for (absl::string_view each : absl::StrSplit(text, ',', absl::SkipEmpty())) {
     int node = 0;
@@ -69,12 +60,15 @@ std::optional<NodeState> DecodeNodeState(absl::string_view text) {
       ReadEnum(TakeNumber(&text), NodeState::Phase::kLeft, &state.phase);
   const std::optional<int> attempt = TakeNumber(&text);
   const std::optional<int> ranks = TakeNumber(&text);
-  if (!has_phase || !attempt || !ranks || !ReadInt64(&text, &state.launcher) ||
-      !ReadInt64(&text, &state.beat)) {
+  const std::optional<int64_t> launcher = TakeInt64(&text);
+  const std::optional<int64_t> beat = TakeInt64(&text);
+  if (!has_phase || !attempt || !ranks || !launcher || !beat) {
     return std::nullopt;
   }
   state.attempt = *attempt;
   state.ranks = *ranks;
+  state.launcher = *launcher;
+  state.beat = *beat;
   return state;
 }
 

@@ -27,17 +27,12 @@ constexpr char kGroupKey[] = "tandem/elastic/group";
 
 std::string KeyOf(int node) { return absl::StrCat("tandem/elastic/", node); }
 
-// Empty: nothing is there.
-std::string Read(c10d::Store& store, const std::string& key) {
-  return store.check({key}) ? store.get_to_str(key) : "";
-}
-
 // What node 0 knows of the others, by node.
 std::map<int, NodeState> ReadStates(c10d::Store& store, int nnodes) {
   std::map<int, NodeState> states;
   for (int node = 0; node < nnodes; ++node) {
     const std::optional<NodeState> state =
-        DecodeNodeState(Read(store, KeyOf(node)));
+        DecodeNodeState(TextAt(store, KeyOf(node)));
     if (state) states[node] = *state;
   }
   return states;
@@ -50,7 +45,6 @@ class StoreRendezvous : public NodeRendezvous {
       : options_(options), coordinator_(counts, options.coordinator) {
     state_.ranks = options.coordinator.ranks_per_node;
     state_.launcher = std::random_device()();
-    group_.ranks_per_node = state_.ranks;
     thread_ = std::thread([this] { Meet(); });
   }
   ~StoreRendezvous() override {
@@ -89,7 +83,7 @@ class StoreRendezvous : public NodeRendezvous {
   NodeGroup group_;
   absl::Status lost_;
   std::optional<std::string> end_;  // why node 0 ends the job
-  int beats_since_leave_ = -1;      // -1: it has not left
+  int beats_since_leave_ = 0;       // that told of it
   bool ends_ = false;               // the thread
   std::thread thread_;
 };
@@ -114,7 +108,6 @@ void StoreRendezvous::Leave(bool done, const std::string& why) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (options_.node == 0) end_ = why;
-    beats_since_leave_ = 0;
   }
   Say(done ? Phase::kDone : Phase::kLeft, /*attempt=*/0);
   // Node 0 takes the store with it: the others need a beat to read from it.
@@ -168,12 +161,12 @@ absl::StatusOr<std::string> StoreRendezvous::Exchange(const NodeState& state) {
       options_.patience,
       [store = store_, key = KeyOf(options_.node), state,
        is_first]() -> absl::StatusOr<std::string> {
-        const auto before = DecodeNodeState(Read(*store, key));
+        const auto before = DecodeNodeState(TextAt(*store, key));
         if (!is_first && before && before->launcher != state.launcher) {
           return absl::AlreadyExistsError("another launcher of this node");
         }
         store->set(key, state.Encode());
-        return Read(*store, kGroupKey);
+        return TextAt(*store, kGroupKey);
       });
 }
 
@@ -201,7 +194,10 @@ absl::Status StoreRendezvous::Beat() {
   if (options_.node == 0) TANDEM_RETURN_IF_ERROR(Decide(end));
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (beats_since_leave_ >= 0) ++beats_since_leave_;
+    // `state` is what was written.
+    const bool left =
+        state.phase == Phase::kDone || state.phase == Phase::kLeft;
+    if (left) ++beats_since_leave_;
   }
   changed_.notify_all();
   return absl::OkStatus();

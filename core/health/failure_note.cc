@@ -44,8 +44,8 @@ std::string FailureNote::ToString() const {
 
 std::string FailureNote::Encode() const {
   std::string fields;
-  AppendField(absl::StrCat(static_cast<int>(kind)), &fields);
-  AppendField(absl::StrCat(rank), &fields);
+  AppendNumber(static_cast<int>(kind), &fields);
+  AppendNumber(rank, &fields);
   for (const std::string* each : {&group, &group_id, &operation, &text}) {
     AppendField(*each, &fields);
   }

@@ -1,6 +1,6 @@
 #include "core/health/job_failure.h"
 
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <utility>
 #include <vector>
 
 #include "core/base/call_within.h"
@@ -26,9 +26,7 @@ absl::StatusOr<StorePtr> Reach(const Launch& launch, milliseconds patience) {
       StorePtr store,
       ConnectTcpStore(where.host, where.port,
                       would_serve ? milliseconds(200) : patience));
-  if (where.key_prefix.empty()) return store;
-  return StorePtr(
-      c10::make_intrusive<c10d::PrefixStore>(where.key_prefix, store));
+  return WithPrefix(std::move(store), where.key_prefix);
 }
 
 }  // namespace
@@ -41,8 +39,7 @@ absl::Status TellJobOfFailure(const Launch& launch, FailureNote::Kind kind,
   note.rank = launch.rank;
   note.text = text;
   TANDEM_ASSIGN_OR_RETURN(StorePtr store, Reach(launch, patience));
-  StorePtr job =
-      c10::make_intrusive<c10d::PrefixStore>(kWorldName, std::move(store));
+  const StorePtr job = WithPrefix(std::move(store), kWorldName);
   std::vector<int> others;
   for (int rank = launch.local_world_size;
        launch.node_rank == 0 && rank < launch.world_size; ++rank) {

@@ -20,12 +20,6 @@ constexpr std::chrono::milliseconds kAnswerTime(200);
 // often it is asked again.
 constexpr int kTimesLost = 4;
 
-// Of the clock that nobody sets: a grace time lasts as long as it says.
-absl::Time SteadyNow() {
-  const auto now = std::chrono::steady_clock::now();
-  return absl::UnixEpoch() + absl::FromChrono(now.time_since_epoch());
-}
-
 }  // namespace
 
 JobWatch::JobWatch(GroupMember member)
@@ -88,10 +82,12 @@ std::string JobWatch::Judge(const std::optional<Answer>& answer) {
 
 std::string JobWatch::JudgeInterrupt() {
   if (InterruptSignal() == 0) return "";
-  if (!interrupted_at_.has_value()) interrupted_at_ = SteadyNow();
+  // Of the clock that nobody sets: a grace time lasts as long as it says.
+  const auto now = std::chrono::steady_clock::now();
+  if (!interrupted_at_.has_value()) interrupted_at_ = now;
   // Meanwhile ranks may agree on where to stop, and save.
   const absl::Duration grace = InterruptGrace();
-  if (SteadyNow() - *interrupted_at_ < grace) return "";
+  if (absl::FromChrono(now - *interrupted_at_) < grace) return "";
   NoteInterruptedWait();
   return absl::StrCat(InterruptError().message(), ", and after ",
                       absl::FormatDuration(grace), " still waiting");

@@ -5,6 +5,7 @@
 #define TANDEM_CORE_HEALTH_JOB_WATCH_H_
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <future>
 #include <map>
@@ -15,7 +16,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "core/base/call_within.h"
 #include "core/health/group_member.h"
 
@@ -80,8 +80,9 @@ class JobWatch {
   CallThread store_thread_;                  // the thread's own, like the next
   std::future<Answer> asked_;
   int times_lost_ = 0;
-  std::optional<absl::Time> interrupted_at_;  // a wait, by then
-  std::thread thread_;                        // starts last
+  std::optional<std::chrono::steady_clock::time_point>
+      interrupted_at_;  // a wait
+  std::thread thread_;  // starts last
 };
 
 }  // namespace tandem

@@ -126,7 +126,7 @@ void Attempt::StopAll() {
 
 // What the job's nodes want of this one's ranks.
 void Attempt::FollowOrder() {
-  if (node_ == nullptr || stopping_ || end_.stop_signal != 0) return;
+  if (node_ == nullptr || Stops()) return;
   const NodeGroup group = node_->Group();
   if (group.order == NodeGroup::Order::kStopAtStep && !end_.makes_room) {
     MakeRoom(group.why);

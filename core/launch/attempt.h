@@ -58,6 +58,8 @@ class Attempt {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // Because of a death, or of a signal.
+  bool Stops() const { return stopping_ || end_.stop_signal != 0; }
   int PollTimeout() const;
   void AwaitEvents();
   void HandleSignals();

@@ -17,8 +17,9 @@ namespace tandem {
 // Where nodes are several, another one may have ranks of that kind.
 bool Attempt::GoesOnWithout(const RankProcess& dead) const {
   const auto& can_be_lost = options_.can_be_lost;
-  const bool stops = stopping_ || end_.stop_signal != 0;
-  if (stops || can_be_lost == nullptr || !can_be_lost(dead.rank)) return false;
+  if (Stops() || can_be_lost == nullptr || !can_be_lost(dead.rank)) {
+    return false;
+  }
   const auto is_left = [&](const RankProcess& each) {
     return can_be_lost(each.rank) && each.end.value_or(0) == 0;
   };
@@ -29,8 +30,7 @@ bool Attempt::GoesOnWithout(const RankProcess& dead) const {
 // Unless the job is at its end, or the rank would refuse again what it was
 // given.
 bool Attempt::Replaces(RankProcess& dead) {
-  const bool stops = stopping_ || end_.stop_signal != 0;
-  if (stops || replacements_.most() == 0) return false;
+  if (Stops() || replacements_.most() == 0) return false;
   if (ShellExitCode(*dead.end) == options_.refusal_code) return false;
   const std::string cause = messages_->CauseOf(dead);
   const auto launch = LaunchOfRank(plan_, dead.local_rank, port_);
@@ -57,11 +57,10 @@ bool Attempt::Replaces(RankProcess& dead) {
 void Attempt::StartDue() {
   while (const std::optional<int> due = replacements_.TakeDue(Clock::now())) {
     const auto index = static_cast<size_t>(*due);
-    const bool stops = stopping_ || end_.stop_signal != 0;
     const bool is_over = std::any_of(
         ranks_.begin(), ranks_.end(),
         [](const RankProcess& each) { return each.end.value_or(1) == 0; });
-    if (stops || is_over) continue;
+    if (Stops() || is_over) continue;
     auto started = StartRankProcess(plan_, *due, port_, argv_, *outputs_,
                                     replacements_.LifeOf(*due));
     if (started.ok()) {

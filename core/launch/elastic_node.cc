@@ -16,7 +16,7 @@ namespace {
 
 using Order = NodeGroup::Order;
 
-// The group's node `index`, which is `node` of the job.
+// In a line, for a person: the group, and the place of `node` in it, `launch`.
 std::string Describe(const NodeGroup& group, const Launch& launch, int node) {
   const int last = launch.rank + launch.local_world_size - 1;
   const std::string ranks =

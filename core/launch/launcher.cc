@@ -30,10 +30,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-milliseconds Since(Clock::time_point start) {
-  return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
-}
-
 class Launcher {
  public:
   Launcher(const LaunchPlan& plan, const LauncherOptions& options,
@@ -179,8 +175,7 @@ int Launcher::EndWithoutTurn(const absl::Status& why, int exit_code) {
     messages_.Say("the job is done");
     return exit_code;
   }
-  messages_.Say(std::string(why.message()));
-  messages_.History(restarts_);
+  messages_.History(std::string(why.message()), restarts_.history());
   if (stop_signal_ != 0) exit_code = 128 + stop_signal_;
   return EndWith(exit_code == 0 ? 1 : exit_code, std::string(why.message()));
 }
@@ -215,7 +210,7 @@ int Launcher::Run() {
     end = RunAttempt();
     if (!IsTriedAgain(end))
       return EndWith(end.exit_code, "node 0's ranks failed");
-    restarts_.NoteEnd(plan_.restarts.done, Since(start), end.cause);
+    restarts_.NoteEnd(plan_.restarts.done, Clock::now() - start, end.cause);
     const std::optional<int> next = NextAllowed(end);
     if (!next) return EndWith(end.exit_code, "node 0 has no more restarts");
     if (node_ && (end.makes_room || !node_->is_first())) continue;

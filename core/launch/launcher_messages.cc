@@ -66,16 +66,10 @@ void LauncherMessages::IsKilled(const RankProcess& rank) {
 
 void LauncherMessages::GivesUp(const Restarts& restarts) {
   const int most = restarts.max_restarts();
-  Say(absl::StrCat("gives up after ", most,
-                   most == 1 ? " restart" : " restarts",
-                   "; what ended each attempt:"));
-  History(restarts);
-}
-
-void LauncherMessages::History(const Restarts& restarts) {
-  for (const std::string& line : restarts.history()) {
-    err_->WriteLine(absl::StrCat("    ", line));
-  }
+  History(absl::StrCat("gives up after ", most,
+                       most == 1 ? " restart" : " restarts",
+                       "; what ended each attempt:"),
+          restarts.history());
 }
 
 std::string LauncherMessages::CauseOf(RankProcess& dead) const {

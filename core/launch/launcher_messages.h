@@ -27,7 +27,7 @@ class LauncherMessages {
   void Died(RankProcess& dead, int running);
   // One that the others go on without, and its last lines.
   void Lost(RankProcess& dead);
-  // What ended each rank, where no further one is replaced.
+  // A line, and below it what ended each.
   void History(const std::string& head, const std::vector<std::string>& causes);
   // After another died, by an end of its own.
   void EndedToo(const RankProcess& rank);
@@ -37,7 +37,6 @@ class LauncherMessages {
 
   // That there are no more restarts, and what ended each attempt.
   void GivesUp(const Restarts& restarts);
-  void History(const Restarts& restarts);
 
   // In a line: "rank 1 of 2 (pid 4711) died: exit code 3: " and the last line
   // that it wrote.

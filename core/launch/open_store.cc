@@ -44,9 +44,7 @@ absl::StatusOr<StorePtr> OpenStore(const Launch& launch, milliseconds timeout) {
     case Rendezvous::Kind::kTcp: {
       TANDEM_ASSIGN_OR_RETURN(StorePtr client, OpenTcpStore(launch, timeout));
       StorePtr shared = c10::make_intrusive<SharedStore>(std::move(client));
-      if (where.key_prefix.empty()) return shared;
-      return StorePtr(c10::make_intrusive<c10d::PrefixStore>(
-          where.key_prefix, std::move(shared)));
+      return WithPrefix(std::move(shared), where.key_prefix);
     }
     case Rendezvous::Kind::kFile:
       return OpenFileStore(where.path, launch.rank, launch.world_size,

@@ -14,11 +14,11 @@ constexpr milliseconds kLongestDelay = std::chrono::minutes(1);
 
 }  // namespace
 
-void Restarts::NoteEnd(int attempt, milliseconds lasted,
+void Restarts::NoteEnd(int attempt, std::chrono::duration<double> lasted,
                        const std::string& cause) {
   history_.push_back(absl::StrFormat("attempt %d of %d, after %.1f s: %s",
                                      attempt + 1, max_restarts_ + 1,
-                                     lasted.count() / 1000.0, cause));
+                                     lasted.count(), cause));
 }
 
 void Restarts::NoteChange(const std::string& change) {

@@ -19,7 +19,7 @@ class Restarts {
       : max_restarts_(max_restarts), delay_(delay) {}
 
   // Attempt `attempt` (from 0) ended after `lasted`, because of `cause`.
-  void NoteEnd(int attempt, std::chrono::milliseconds lasted,
+  void NoteEnd(int attempt, std::chrono::duration<double> lasted,
                const std::string& cause);
 
   // What became of the ranks after the end that was noted last, if any was.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -81,10 +82,11 @@ class Archive {
     if (record == nullptr ||
         record->size / element <
             static_cast<uint64_t>(tensor.view.storage_size)) {
-      return Bad(absl::StrCat(
-          "storage ", StorageName(tensor), " of ", tensor.info.name, " has ",
-          record == nullptr ? 0 : record->size, " bytes, expected ",
-          tensor.view.storage_size, " elements of ", element));
+      return Bad(absl::StrCat("storage ", absl::CHexEscape(StorageName(tensor)),
+                              " of ", absl::CHexEscape(tensor.info.name),
+                              " has ", record == nullptr ? 0 : record->size,
+                              " bytes, expected ", tensor.view.storage_size,
+                              " elements of ", element));
     }
     return absl::OkStatus();
   }
@@ -117,7 +119,7 @@ class Archive {
   absl::Status CheckStored(const std::string& name,
                            const ZipRecord& record) const {
     if (record.is_stored) return absl::OkStatus();
-    return Bad(absl::StrCat(name,
+    return Bad(absl::StrCat(absl::CHexEscape(name),
                             " is compressed or encrypted, which torch.save "
                             "does not do"));
   }
@@ -169,13 +171,16 @@ absl::StatusOr<StoredTensors> OpenPyTorchFile(const std::string& path) {
   if (!tree.ok()) {
     return archive->Bad(absl::StrCat("data.pkl: ", tree.status().message()));
   }
-  const auto tensors = TensorsOfStateDict(*tree);
+  auto tensors = TensorsOfStateDict(*tree);
   if (!tensors.ok()) return archive->Bad(tensors.status().message());
   StoredTensors stored;
-  for (const PickledTensor& tensor : *tensors) {
+  for (PickledTensor& tensor : *tensors) {
     TANDEM_RETURN_IF_ERROR(archive->CheckStorage(tensor));
-    stored.Add({tensor.info,
-                [archive, tensor] { return archive->Read(tensor); },
+    TensorInfo info = tensor.info;
+    stored.Add({std::move(info),
+                [archive, tensor = std::move(tensor)] {
+                  return archive->Read(tensor);
+                },
                 /*verify=*/nullptr});
   }
   return stored;

@@ -25,6 +25,7 @@ constexpr char kParameter[] = "torch._utils._rebuild_parameter";
 constexpr char kUntyped[] = "torch.storage.UntypedStorage";
 constexpr size_t kMostDimensions = 64;  // LibTorch's
 constexpr size_t kKeysShown = 8;
+constexpr size_t kLongestStorageName = 256;  // torch.save's are numbers
 
 const Dtypes& StorageDtypes() {
   static const auto& dtypes =
@@ -80,12 +81,20 @@ class StateDictReader {
     TANDEM_RETURN_IF_ERROR(CheckNotNested(root));
     std::vector<PickledTensor> tensors;
     std::set<std::string> names;
+    size_t dimensions =
+        0;  // a tensor's numbers are copied for each of its keys
     for (size_t i = 0; i < root.items.size(); i += 2) {
       TANDEM_ASSIGN_OR_RETURN(
           PickledTensor tensor,
           Named(tree_.Item(root, i), tree_.Item(root, i + 1)));
       if (!names.insert(tensor.info.name).second) {
-        return Bad(absl::StrCat(tensor.info.name, " comes twice"));
+        return Bad(
+            absl::StrCat(absl::CHexEscape(tensor.info.name), " comes twice"));
+      }
+      dimensions += tensor.view.sizes.size();
+      if (dimensions > kMaxPickleNodes) {
+        return Bad(absl::StrCat("its tensors have more than ", kMaxPickleNodes,
+                                " dimensions"));
       }
       tensors.push_back(std::move(tensor));
     }
@@ -167,7 +176,8 @@ class StateDictReader {
                            PickledTensor* tensor) const {
     if (node.kind != Kind::kPersistent || node.items.size() != 5 ||
         tree_.Item(node, 0).text != "storage" ||
-        tree_.Item(node, 2).kind != Kind::kText) {
+        tree_.Item(node, 2).kind != Kind::kText ||
+        tree_.Item(node, 2).text.size() > kLongestStorageName) {
       return Bad("has no storage");
     }
     tensor->storage = tree_.Item(node, 2).text;

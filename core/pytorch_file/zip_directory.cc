@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -71,8 +72,8 @@ class DirectoryReader {
 
   absl::StatusOr<std::string> Bytes(uint64_t offset, uint64_t size) const {
     if (!IsWithin(offset, size)) {
-      return Bad(absl::StrCat("bytes ", offset, " to ", offset + size,
-                              " are asked for, and it has ", file_.size()));
+      return Bad(absl::StrCat(size, " bytes from byte ", offset,
+                              " on are asked for, and it has ", file_.size()));
     }
     std::string bytes(size, '\0');
     TANDEM_RETURN_IF_ERROR(file_.ReadAt(offset, bytes.data(), size));
@@ -121,7 +122,7 @@ class DirectoryReader {
         Record(name, entry,
                entry.substr(kEntryBytes + name_bytes, extra_bytes)));
     if (directory->emplace(name, record).second) return absl::OkStatus();
-    return Bad(absl::StrCat("record ", name, " comes twice"));
+    return Bad(absl::StrCat("record ", absl::CHexEscape(name), " comes twice"));
   }
 
   absl::StatusOr<ZipRecord> Record(const std::string& name,
@@ -145,7 +146,8 @@ class DirectoryReader {
                             At<uint16_t>(local, 28);
     if (!absl::StartsWith(local, kLocal) || !IsWithin(offset, size) ||
         (is_stored && size != full_size)) {
-      return Bad(absl::StrCat("record ", name, " is not within it"));
+      return Bad(
+          absl::StrCat("record ", absl::CHexEscape(name), " is not within it"));
     }
     return ZipRecord{offset, size, is_stored};
   }

@@ -1,7 +1,6 @@
 #include "core/replace/board.h"
 
 #include <cstdint>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
 #include <vector>
 
@@ -20,32 +19,21 @@ std::string ReadyKey(const Generation& now) {
   return absl::StrCat("ready/", now.number);
 }
 
-std::vector<uint8_t> Bytes(const std::string& text) {
-  return std::vector<uint8_t>(text.begin(), text.end());
-}
-
 }  // namespace
 
-Board::Board(StorePtr job)
-    : store_(c10::make_intrusive<c10d::PrefixStore>(kPrefix, std::move(job))) {}
-
-std::string Board::TextOf(const std::string& key) {
-  return store_->check({key}) ? store_->get_to_str(key) : std::string();
-}
+Board::Board(StorePtr job) : store_(WithPrefix(std::move(job), kPrefix)) {}
 
 void Board::Append(const std::string& list, const std::string& text) {
-  store_->append(list, Bytes(text));
+  store_->append(list, std::vector<uint8_t>(text.begin(), text.end()));
 }
 
 std::optional<Generation> Board::Latest() {
-  return DecodeGeneration(TextOf(kLatest));
+  return DecodeGeneration(TextAt(*store_, kLatest));
 }
 
 Generation Board::Follow(const Generation* now, const Generation& next) {
   const std::string before = now == nullptr ? "" : Encode(*now);
-  const std::vector<uint8_t> latest =
-      store_->compareSet(kLatest, Bytes(before), Bytes(Encode(next)));
-  return DecodeGeneration(std::string(latest.begin(), latest.end()))
+  return DecodeGeneration(store_->compareSet(kLatest, before, Encode(next)))
       .value_or(next);
 }
 
@@ -60,8 +48,9 @@ void Board::NoteWaiting(const Member& process) {
 void Board::NoteDeath(const Death& death) { Append(kDead, Encode(death)); }
 
 Notices Board::Read(const Generation& now) {
-  return {DecodeMembers(TextOf(ReadyKey(now))), DecodeMembers(TextOf(kWaiting)),
-          DecodeDeaths(TextOf(kDead))};
+  return {DecodeMembers(TextAt(*store_, ReadyKey(now))),
+          DecodeMembers(TextAt(*store_, kWaiting)),
+          DecodeDeaths(TextAt(*store_, kDead))};
 }
 
 void Board::NoteFinished() { store_->set(kFinished, std::string("1")); }

@@ -40,7 +40,6 @@ class Board {
 
  private:
   void Append(const std::string& list, const std::string& text);
-  std::string TextOf(const std::string& key);
 
   StorePtr store_;
 };

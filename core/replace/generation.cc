@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "core/base/text_fields.h"
 
 namespace tandem {
@@ -12,13 +10,10 @@ namespace {
 
 std::optional<Member> TakeMember(absl::string_view* text) {
   const std::optional<int> rank = TakeNumber(text);
-  const std::optional<int> life = rank ? TakeNumber(text) : std::nullopt;
-  const auto step = life ? TakeField(text) : std::nullopt;
-  Member member;
-  if (!step || !absl::SimpleAtoi(*step, &member.step)) return std::nullopt;
-  member.rank = *rank;
-  member.life = *life;
-  return member;
+  const std::optional<int> life = TakeNumber(text);
+  const std::optional<int64_t> step = TakeInt64(text);
+  if (!rank || !life || !step) return std::nullopt;
+  return Member{*rank, *life, *step};
 }
 
 bool Has(const std::vector<Member>& members, const Member& process) {
@@ -100,9 +95,9 @@ Generation NextGeneration(const Generation& now, const Notices& notices) {
 
 std::string Encode(const Member& member) {
   std::string text;
-  AppendField(absl::StrCat(member.rank), &text);
-  AppendField(absl::StrCat(member.life), &text);
-  AppendField(absl::StrCat(member.step), &text);
+  AppendNumber(member.rank, &text);
+  AppendNumber(member.life, &text);
+  AppendNumber(member.step, &text);
   return text;
 }
 
@@ -114,7 +109,7 @@ std::string Encode(const Death& death) {
 
 std::string Encode(const Generation& generation) {
   std::string text;
-  AppendField(absl::StrCat(generation.number), &text);
+  AppendNumber(generation.number, &text);
   for (const Member& each : generation.members) text += Encode(each);
   return text;
 }

@@ -2,13 +2,11 @@
 
 #include <functional>
 #include <thread>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/call_within.h"
 #include "core/base/status_macros.h"
 #include "core/program/interrupt.h"
 #include "core/store/server.h"
@@ -58,7 +56,8 @@ JobMember::JobMember(const Launch& launch, int life, milliseconds timeout,
     : launch_(launch),
       me_{launch.rank, life, kNoState},
       timeout_(timeout),
-      board_(std::make_shared<Board>(std::move(store))) {}
+      board_(std::make_shared<Board>(std::move(store))),
+      calls_(std::make_unique<CallThread>()) {}
 
 absl::StatusOr<JobMember> JobMember::Create(const Launch& launch, int life,
                                             milliseconds timeout) {
@@ -72,15 +71,14 @@ absl::StatusOr<JobMember> JobMember::Create(const Launch& launch, int life,
       StorePtr store,
       ConnectTcpStore(where.host, where.port, timeout, StoreServer::kLauncher));
   return JobMember(launch, life, timeout,
-                   c10::make_intrusive<c10d::PrefixStore>(where.key_prefix,
-                                                          std::move(store)));
+                   WithPrefix(std::move(store), where.key_prefix));
 }
 
 absl::StatusOr<bool> JobMember::Await(
     milliseconds patience, const std::function<absl::StatusOr<bool>()>& look) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (;;) {
-    const absl::StatusOr<bool> done = CallWithin<bool>(kAnswerTime, look);
+    const absl::StatusOr<bool> done = calls_->Within<bool>(kAnswerTime, look);
     if (!done.ok()) {
       return Annotate(done.status(),
                       "the job's store, of which ranks are there");
@@ -95,7 +93,7 @@ absl::StatusOr<bool> JobMember::Await(
 // A launcher that notes a death tells the groups of the generation that it
 // finds written down; of a later one, every member finds the death here.
 absl::StatusOr<bool> JobMember::IsWhole() const {
-  return CallWithin<bool>(kAnswerTime, [board = board_, now = generation_] {
+  return calls_->Within<bool>(kAnswerTime, [board = board_, now = generation_] {
     const Notices notices = board->Read(now);
     return absl::c_none_of(
         now.members, [&](const Member& each) { return IsDead(each, notices); });
@@ -136,16 +134,17 @@ absl::StatusOr<bool> JobMember::Enter() {
 
 absl::Status JobMember::NoteBegun() {
   if (generation_.number > 0) return absl::OkStatus();
-  return CallWithin<bool>(kAnswerTime,
-                          [board = board_, first = generation_] {
-                            board->Follow(nullptr, first);
-                            return true;
-                          })
+  return calls_
+      ->Within<bool>(kAnswerTime,
+                     [board = board_, first = generation_] {
+                       board->Follow(nullptr, first);
+                       return true;
+                     })
       .status();
 }
 
 absl::StatusOr<bool> JobMember::SomebodyWaits() {
-  return CallWithin<bool>(kAnswerTime, [board = board_, now = generation_] {
+  return calls_->Within<bool>(kAnswerTime, [board = board_, now = generation_] {
     return !Newcomers(now, board->Read(now)).empty();
   });
 }
@@ -204,11 +203,12 @@ absl::StatusOr<bool> JobMember::EnterNext() {
 }
 
 absl::Status JobMember::NoteFinished() {
-  return CallWithin<bool>(kAnswerTime,
-                          [board = board_] {
-                            board->NoteFinished();
-                            return true;
-                          })
+  return calls_
+      ->Within<bool>(kAnswerTime,
+                     [board = board_] {
+                       board->NoteFinished();
+                       return true;
+                     })
       .status();
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/call_within.h"
 #include "core/base/environment.h"
 #include "core/launch/launch.h"
 #include "core/replace/board.h"
@@ -81,6 +82,7 @@ class JobMember {
   Member me_;
   std::chrono::milliseconds timeout_;
   std::shared_ptr<Board> board_;
+  std::unique_ptr<CallThread> calls_;  // of the store
   Generation generation_;
   std::vector<std::string> lost_;
 };

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <optional>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "absl/algorithm/container.h"
 #include "core/base/call_within.h"
@@ -19,10 +18,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(5);
 
-StorePtr Under(const std::string& prefix, const StorePtr& store) {
-  return c10::make_intrusive<c10d::PrefixStore>(prefix, store);
-}
-
 // To the groups of the latest generation. One that is written down after this
 // was read sees the death on the board: it stands there already.
 void TellGroups(const StorePtr& store, const std::string& job_prefix,
@@ -34,13 +29,16 @@ void TellGroups(const StorePtr& store, const std::string& job_prefix,
   note.rank = *place;
   note.text = death.how;
   const StorePtr groups =
-      Under(PrefixOfGeneration(job_prefix, latest.number), store);
-  NoteInJob(*Under(kWorldName, groups), note);
+      WithPrefix(store, PrefixOfGeneration(job_prefix, latest.number));
+  const StorePtr world = WithPrefix(groups, kWorldName);
+  NoteInJob(*world, note);
+  // Nobody waits for the dead one to hear of it.
+  NoteHeard(*world, *place, /*others=*/{}, std::chrono::milliseconds(0));
 }
 
 bool Note(const StorePtr& store, const std::string& job_prefix,
           const Death& death) {
-  Board board(Under(job_prefix, store));
+  Board board(WithPrefix(store, job_prefix));
   board.NoteDeath(death);
   const std::optional<Generation> latest = board.Latest();
   if (!latest || board.IsFinished()) return false;

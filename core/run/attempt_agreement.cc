@@ -1,9 +1,7 @@
 #include "core/run/attempt_agreement.h"
 
 #include <chrono>
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
@@ -23,10 +21,7 @@ constexpr char kKey[] = "tandem/latest_attempt";
 std::string Raise(c10d::Store& store, int next) {
   const std::string before = next == 1 ? "" : absl::StrCat(next - 1);
   const std::string after = absl::StrCat(next);
-  const std::vector<uint8_t> latest =
-      store.compareSet(kKey, std::vector<uint8_t>(before.begin(), before.end()),
-                       std::vector<uint8_t>(after.begin(), after.end()));
-  return std::string(latest.begin(), latest.end());
+  return store.compareSet(kKey, before, after);
 }
 
 }  // namespace

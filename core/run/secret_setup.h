@@ -17,8 +17,9 @@ namespace tandem {
 // starts find by that variable: its value is a path that this user alone can
 // read. A further call does nothing after one that has set a secret.
 //
-// InvalidArgument, FailedPrecondition: what is wrong with the file, or that
-// the ranks meet where no secret is asked for (a file, torchrun's store).
+// InvalidArgument, FailedPrecondition, NotFound: what is wrong with the file,
+// or that the ranks meet where no secret is asked for (a file, torchrun's
+// store).
 absl::Status UseJobSecret(const LaunchPlan& plan, const std::string& file);
 
 }  // namespace tandem

@@ -10,12 +10,12 @@ namespace {
 // For a store that answers.
 constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(2);
 
+}  // namespace
+
 bool IsOwnFault(const absl::Status& status) {
   return !absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status) &&
          !absl::IsAborted(status);
 }
-
-}  // namespace
 
 void TellOfFailedSetUp(const Launch& launch, const absl::Status& status) {
   const bool is_stopped_by_launcher =

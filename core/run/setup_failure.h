@@ -10,6 +10,10 @@
 
 namespace tandem {
 
+// Whether an error has its cause in this rank: not what a wait for others ends
+// with when one of them is the cause.
+bool IsOwnFault(const absl::Status& status);
+
 // Tells the job why rank `launch.rank` goes no further
 // (core/health/job_failure.h), so that other ranks end soon, and say why. Does
 // nothing where a launcher of all ranks stops them, and for what is another

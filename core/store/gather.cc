@@ -36,7 +36,7 @@ std::string EncodeTable(const GatheredTexts& texts) {
     const int next = static_cast<int>(number.size());
     const auto [at, is_new] = number.try_emplace(text.value_or(""), next);
     if (is_new) AppendField(at->first, &different);
-    AppendField(absl::StrCat(at->second), &numbers);
+    AppendNumber(at->second, &numbers);
   }
   std::string table;
   AppendField(absl::StrCat(number.size()), &table);
@@ -93,7 +93,7 @@ absl::StatusOr<GatheredTexts> GatherAtStore(
   const std::string all = absl::StrCat(key, "/all");
   return CatchTorchOr([&]() -> absl::StatusOr<GatheredTexts> {
     std::string record;
-    AppendField(absl::StrCat(rank), &record);
+    AppendNumber(rank, &record);
     AppendField(mine, &record);
     store.append(list, Bytes(record));
     if (store.add(absl::StrCat(key, "/count"), 1) == size) {

@@ -31,11 +31,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-StorePtr WithPrefix(StorePtr store, const std::string& prefix) {
-  if (prefix.empty()) return store;
-  return c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(store));
-}
-
 c10d::TCPStoreOptions TcpOptions(int port, milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
@@ -198,6 +193,15 @@ absl::StatusOr<StorePtr> OpenFileStore(const std::string& path, int rank,
         return store;
       },
       absl::StrCat("file://", path));
+}
+
+StorePtr WithPrefix(StorePtr store, const std::string& prefix) {
+  if (prefix.empty()) return store;
+  return c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(store));
+}
+
+std::string TextAt(c10d::Store& store, const std::string& key) {
+  return store.check({key}) ? store.get_to_str(key) : "";
 }
 
 StorePtr NewHashStore(milliseconds timeout) {

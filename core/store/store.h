@@ -51,6 +51,12 @@ absl::StatusOr<StorePtr> OpenFileStore(const std::string& path, int rank,
                                        const std::string& key_prefix,
                                        std::chrono::milliseconds timeout);
 
+// Keys behind `prefix`; where that is empty, `store` itself.
+StorePtr WithPrefix(StorePtr store, const std::string& prefix);
+
+// What stands at `key` now; empty: nothing. Throws what the store throws.
+std::string TextAt(c10d::Store& store, const std::string& key);
+
 // A store for the threads of this process.
 StorePtr NewHashStore(std::chrono::milliseconds timeout);
 

@@ -2,33 +2,22 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/where.h>
-#include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/precision/autocast.h"
+#include "models/functions/cross_entropy/vocab_parallel_cross_entropy_function.h"
 #include "models/functions/embedding_function.h"
-#include "models/functions/vocab_parallel_cross_entropy_function.h"
+#include "models/layers/linear_head.h"
 
 namespace tandem {
 namespace {
 
 constexpr char kWeight[] = "weight";
-
-// Of a layer that has this parameter alone.
-at::Tensor WeightOf(const Layer& layer) {
-  TORCH_CHECK_VALUE(
-      layer.module != nullptr && layer.module->named_parameters().size() == 1 &&
-          layer.module->named_parameters().contains(kWeight),
-      "layer ", layer.name,
-      ": a vocabulary in parts divides a layer's weight, but this one has no "
-      "weight, or more than that, such as a bias");
-  return layer.module->named_parameters()[kWeight];
-}
+constexpr char kTakes[] = "a vocabulary in parts divides a layer's weight";
 
 at::Tensor RowsOf(const at::Tensor& weight, const VocabRange& range) {
   return weight.detach().narrow(0, range.first, range.rows).clone();
@@ -90,8 +79,7 @@ class HeadPart : public torch::nn::Module {
     const at::Tensor rows = x.reshape({-1, x.size(-1)});
     return VocabPartFunction(
         rows.to(AutocastDtype(x.device().type(), x.scalar_type())), weight_,
-        targets, options_.range.first,
-        std::min(options_.chunk, rows.size(0) + 1));
+        targets, options_.range.first, options_.chunk);
   }
 
   const VocabParallelHeadOptions options_;
@@ -130,8 +118,8 @@ LayerSpec VocabParallelEmbedding(const LayerSpec& whole,
                                  const std::vector<VocabRange>& ranges) {
   LayerSpec spec = whole;
   spec.make = [name = whole.name, make = whole.make, ranges](uint64_t seed) {
-    const auto module =
-        std::make_shared<DividedEmbedding>(WeightOf(make(seed)), ranges);
+    const auto module = std::make_shared<DividedEmbedding>(
+        OnlyWeightOf(make(seed), kTakes), ranges);
     return Layer{name, module, [module](const at::Tensor& tokens) {
                    return module->forward(tokens);
                  }};
@@ -155,17 +143,19 @@ LayerSpec VocabParallelHead(const LayerSpec& whole,
   spec.links.stash = {options.after};
   if (options.tied_to.empty()) {
     spec.make = [options, make = whole.make](uint64_t seed) {
-      return HeadLayer(RowsOf(WeightOf(make(seed)), options.range), options);
+      return HeadLayer(RowsOf(OnlyWeightOf(make(seed), kTakes), options.range),
+                       options);
     };
     return spec;
   }
   spec.links.ties = {{kWeight, options.tied_to}};
   spec.make_tied = [options, make = whole.make_tied](
                        uint64_t seed, const NamedTensors& shared) {
-    return HeadLayer(shared.empty()
-                         ? RowsOf(WeightOf(make(seed, {})), options.range)
-                         : shared.front().second,
-                     options);
+    return HeadLayer(
+        shared.empty()
+            ? RowsOf(OnlyWeightOf(make(seed, {}), kTakes), options.range)
+            : shared.front().second,
+        options);
   };
   return spec;
 }

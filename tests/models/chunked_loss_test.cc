@@ -20,7 +20,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
-#include "models/functions/linear_cross_entropy_function.h"
+#include "models/functions/cross_entropy/linear_cross_entropy_function.h"
 #include "models/registry.h"
 #include "tests/models/formula_values.h"
 

@@ -215,7 +215,7 @@ absl::Status Train(Job& job, RunReport& report, Replacement* replacement) {
                           FindStart(job, report, replacement));
   const TrainPosition& position = start.stand.position;
   if (job.takes_over()) {
-    TANDEM_RETURN_IF_ERROR(set.TakeOver(position.sampler, position.step));
+    TANDEM_RETURN_IF_ERROR(set.TakeOver(job, position.sampler, position.step));
   } else if (start.resumed) {
     TANDEM_RETURN_IF_ERROR(set.Restore(position.sampler));
   }

@@ -90,18 +90,12 @@ absl::StatusOr<TrainingSet> TrainingSet::Open(const Job& job) {
   TrainingSet set;
   set.samples_ = job.data.train->size();
   set.batch_size_ = job.batch_size();
-  set.batch_size_per_replica_ = job.batch_size_per_replica;
-  set.epochs_ = job.options.epochs;
-  set.max_steps_ = job.options.max_steps;
-  set.drop_last_ = job.options.drop_last;
   set.joins_ = job.options.ddp.uneven_inputs == "join";
   TANDEM_ASSIGN_OR_RETURN(set.sampler_,
                           SamplerOf(job, job.mesh.data(), job.data_rank()));
   TANDEM_ASSIGN_OR_RETURN(
       set.loader_,
       Loader::Create(job.data.train, set.sampler_, LoadingOf(job)));
-  TANDEM_ASSIGN_OR_RETURN(set.steps_per_epoch_,
-                          StepsPerEpoch(job, *set.sampler_));
   TANDEM_ASSIGN_OR_RETURN(set.steps_in_all_, PlannedSteps(job));
   set.learning_rate_ = LearningRateOf(job.options, set.steps_in_all_);
   TANDEM_RETURN_IF_ERROR(ValidateLearningRate(set.learning_rate_));
@@ -113,13 +107,20 @@ absl::Status TrainingSet::Restore(const SamplerState& state) {
   return sampler_->Restore(state);
 }
 
-absl::Status TrainingSet::TakeOver(const SamplerState& state, int64_t done) {
+absl::Status TrainingSet::TakeOver(const Job& job, const SamplerState& state,
+                                   int64_t done) {
+  const TrainOptions& options = job.options;
+  // Of a whole epoch: before the sampler stands in the midst of one.
+  TANDEM_ASSIGN_OR_RETURN(const int64_t per_epoch,
+                          StepsPerEpoch(job, *sampler_));
   TANDEM_RETURN_IF_ERROR(Restore(state));
   const int64_t left =
-      drop_last_ ? sampler_->num_samples() / batch_size_per_replica_
-                 : (samples_ - state.position + batch_size_ - 1) / batch_size_;
-  steps_in_all_ = AtMost(
-      max_steps_, done + left + (epochs_ - state.epoch - 1) * steps_per_epoch_);
+      options.drop_last
+          ? sampler_->num_samples() / job.batch_size_per_replica
+          : (samples_ - state.position + batch_size_ - 1) / batch_size_;
+  steps_in_all_ =
+      AtMost(options.max_steps,
+             done + left + (options.epochs - state.epoch - 1) * per_epoch);
   return absl::OkStatus();
 }
 

@@ -26,7 +26,8 @@ class TrainingSet {
   absl::Status Restore(const SamplerState& state);
   // The same, `done` steps being done, of a job whose replicas were not always
   // as many: what is left of its samples says how many steps it has in all.
-  absl::Status TakeOver(const SamplerState& state, int64_t done);
+  absl::Status TakeOver(const Job& job, const SamplerState& state,
+                        int64_t done);
 
   // Begins `epoch`, or goes on in it where the sampler stands in the midst of
   // it. Gives its steps that are left, if `done` of the job's are done.
@@ -58,11 +59,6 @@ class TrainingSet {
   bool joins_ = false;  // --uneven_inputs=join
   int64_t samples_ = 0;
   int64_t batch_size_ = 0;  // of all replicas
-  int64_t batch_size_per_replica_ = 0;
-  int64_t steps_per_epoch_ = 0;
-  int64_t epochs_ = 0;
-  int64_t max_steps_ = 0;  // 0: no bound
-  bool drop_last_ = true;
   int64_t steps_in_all_ = 0;
 };
 

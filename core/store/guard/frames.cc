@@ -4,7 +4,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "core/store/guard/handshake.h"
 
 namespace tandem {
 namespace {

@@ -20,12 +20,12 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "core/base/hmac_sha256.h"
 
 namespace tandem {
 
 constexpr absl::string_view kMagic = "tandem-secret-1\n";
 constexpr size_t kNonceBytes = 32;
-constexpr size_t kCodeBytes = 32;
 constexpr size_t kGreetingBytes = kMagic.size() + kNonceBytes;
 constexpr size_t kProofBytes = kNonceBytes + kCodeBytes;
 // The server's last word to who does not know the secret.

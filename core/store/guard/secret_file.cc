@@ -46,7 +46,17 @@ absl::Status CheckSize(size_t bytes, const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(
       Name(path), " has ", bytes, " bytes, expected ", kLeastSecretBytes,
       " to ", kMostSecretBytes,
-      ": make one with (umask 077; openssl rand -hex ", "32 > ", path, ")"));
+      ": make one with (umask 077; openssl rand -hex 32 > ", path, ")"));
+}
+
+// Another user's file, or links in a circle: who gave the path can mend it.
+absl::Status CannotOpen(int error, const std::string& path) {
+  const absl::Status status =
+      absl::ErrnoToStatus(error, absl::StrCat("open ", Name(path)));
+  if (absl::IsPermissionDenied(status) || absl::IsUnknown(status)) {
+    return absl::FailedPreconditionError(status.message());
+  }
+  return status;
 }
 
 }  // namespace
@@ -54,7 +64,7 @@ absl::Status CheckSize(size_t bytes, const std::string& path) {
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
   // Nobody waits for a pipe's writer.
   const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd) return absl::ErrnoToStatus(errno, absl::StrCat("open ", Name(path)));
+  if (!fd) return CannotOpen(errno, path);
   struct stat file {};
   if (fstat(fd.get(), &file) != 0)
     return absl::ErrnoToStatus(errno, Name(path));
@@ -63,8 +73,10 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
         absl::StrCat(Name(path), " is no regular file"));
   }
   TANDEM_RETURN_IF_ERROR(CheckOwner(file, path));
-  TANDEM_RETURN_IF_ERROR(CheckSize(static_cast<size_t>(file.st_size), path));
-  std::string secret(static_cast<size_t>(file.st_size), '\0');
+  const auto size = static_cast<size_t>(file.st_size);
+  constexpr size_t kLineEnd = 2;  // at most, and not the secret's
+  if (size > kMostSecretBytes + kLineEnd) return CheckSize(size, path);
+  std::string secret(size, '\0');
   const ssize_t got = pread(fd.get(), &secret[0], secret.size(), 0);
   if (got < 0) return absl::ErrnoToStatus(errno, Name(path));
   secret.resize(static_cast<size_t>(got));

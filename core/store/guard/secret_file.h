@@ -17,8 +17,8 @@ constexpr size_t kMostSecretBytes = 4096;
 // What the file holds, without a newline at its end. The file that is open is
 // the one that is looked at. Errors name the path and say what to do:
 // FailedPrecondition where its group or others may do anything with it, or it
-// is another user's; InvalidArgument for what is no regular file, too short or
-// too long; else those of the file system.
+// is another user's, or cannot be opened; InvalidArgument for what is no
+// regular file, too short or too long; else those of the file system.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
 
 // A new random secret in a file that is in no folder and goes with its

@@ -8,7 +8,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -92,9 +91,11 @@ class Loop {
     return epoll_ctl(epoll_.get(), operation, fd, &event) == 0;
   }
 
-  // Somebody waits in vain, or the door is shut.
+  // Somebody waits in vain, the door is shut, or a stranger is yet to be
+  // logged.
   int PollTime(Clock::time_point now) const {
-    const Clock::time_point next = std::min(visitors_.NextEnd(), opens_at_);
+    Clock::time_point next = std::min(visitors_.NextEnd(), opens_at_);
+    if (visitors_.strangers() != told_) next = std::min(next, logs_at_);
     if (next == Clock::time_point::max()) return -1;
     const auto left = std::chrono::ceil<milliseconds>(next - now).count();
     return static_cast<int>(std::clamp<int64_t>(left, 0, 60000));
@@ -165,7 +166,9 @@ class Loop {
     output.erase(0, static_cast<size_t>(std::max<ssize_t>(sent, 0)));
     if (output.empty() && visitor.is_over) return visitors_.Remove(fd);
     // A member that does not read is not heard until it does.
-    Watch(EPOLL_CTL_MOD, fd, output.empty() ? EPOLLIN : EPOLLOUT);
+    if (visitor.must_read == !output.empty()) return;
+    visitor.must_read = !output.empty();
+    Watch(EPOLL_CTL_MOD, fd, visitor.must_read ? EPOLLOUT : EPOLLIN);
   }
 
   void TellOfStrangers(Clock::time_point now) {

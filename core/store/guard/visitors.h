@@ -20,7 +20,8 @@ struct Visitor {
   OwnedFd fd;
   std::string address;  // "10.0.0.7:4242"
   Session session;
-  bool is_over = false;  // after what is still to be sent
+  bool is_over = false;    // after what is still to be sent
+  bool must_read = false;  // before it is heard again
 };
 
 // Not thread-safe.

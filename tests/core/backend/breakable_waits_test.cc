@@ -8,7 +8,6 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace tandem {

@@ -70,6 +70,17 @@ std::string ErrorOfTensor(const std::string& tensor) {
   return ErrorOf(Dict(Text("w") + tensor));
 }
 
+// It would be copied for each tensor that lies in it.
+TEST(StateDictTest, AStoragesNameIsShort) {
+  const std::string name =
+      absl::StrCat("X", std::string("\x01\x01\0\0", 4), std::string(257, '0'));
+  const std::string storage =
+      absl::StrCat(Tuple(absl::StrCat(Text("storage"), "ctorch\nFloatStorage\n",
+                                      name, Text("cpu"), Number(2))),
+                   "Q");
+  EXPECT_THAT(ErrorOfTensor(Tensor(storage)), HasSubstr("has no storage"));
+}
+
 TEST(StateDictTest, TensorsAreViewsOfStorages) {
   const auto tensors = TensorsOf(Dict(Text("w") + Tensor(Floats())));
   ASSERT_TRUE(tensors.ok()) << tensors.status();

@@ -6,26 +6,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <sstream>
 #include <system_error>
 
 namespace tandem {
 namespace {
-
-// Inodes of this process's sockets: its links read "socket:[12345]".
-std::set<std::string> OwnSockets() {
-  std::set<std::string> inodes;
-  for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code error;
-    const std::string link =
-        std::filesystem::read_symlink(fd.path(), error).string();
-    if (link.rfind("socket:[", 0) == 0) {
-      inodes.insert(link.substr(8, link.size() - 9));
-    }
-  }
-  return inodes;
-}
 
 // "0100007F:1267" as "127.0.0.1:4711".
 std::string Readable(const std::string& hex) {
@@ -42,8 +27,25 @@ std::string Readable(const std::string& hex) {
 
 }  // namespace
 
+std::set<std::string> SocketsOf(const std::string& process) {
+  std::set<std::string> inodes;
+  std::error_code gone;
+  std::filesystem::directory_iterator each("/proc/" + process + "/fd", gone);
+  for (; !gone && each != std::filesystem::directory_iterator();
+       each.increment(gone)) {
+    std::error_code error;
+    // It reads "socket:[12345]".
+    const std::string link =
+        std::filesystem::read_symlink(each->path(), error).string();
+    if (link.rfind("socket:[", 0) == 0) {
+      inodes.insert(link.substr(8, link.size() - 9));
+    }
+  }
+  return inodes;
+}
+
 std::vector<std::string> ListeningSockets() {
-  const std::set<std::string> own = OwnSockets();
+  const std::set<std::string> own = SocketsOf("self");
   std::vector<std::string> found;
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
     std::ifstream file(table);

@@ -34,7 +34,7 @@ class HostFaultsTest : public testing::Test {
   // That runs until something ends it, in the middle of its steps.
   Programs StartLongJob(const Flags& more = {}) {
     Programs programs = StartLaunchers(
-        hosts_, 2, 1, Joined(FaultJob("gloo", kShortTimeout), more));
+        hosts_, 1, Joined(FaultJob("gloo", kShortTimeout), more));
     EXPECT_TRUE(programs[0]->WaitForOutput("loss"));
     fault_ = steady_clock::now();
     return programs;

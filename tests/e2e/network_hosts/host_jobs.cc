@@ -74,13 +74,13 @@ Programs StartEach(const NetworkHosts& hosts, int ranks_of_each,
 
 }  // namespace
 
-Programs StartLaunchers(const NetworkHosts& hosts, int nnodes,
-                        int ranks_of_each, const Flags& flags) {
+Programs StartLaunchers(const NetworkHosts& hosts, int ranks_of_each,
+                        const Flags& flags) {
   Programs programs;
-  for (int host = 0; host < nnodes; ++host) {
+  for (int host = 0; host < kHosts; ++host) {
     programs.push_back(hosts.Start(
         host, kTrain,
-        Joined(flags, {"--nnodes=" + std::to_string(nnodes),
+        Joined(flags, {"--nnodes=" + std::to_string(kHosts),
                        "--node_rank=" + std::to_string(host),
                        "--nproc_per_node=" + std::to_string(ranks_of_each),
                        "--master_addr=" + hosts.Address(0)})));

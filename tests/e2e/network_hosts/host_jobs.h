@@ -17,8 +17,8 @@ using Programs = std::vector<std::unique_ptr<Program>>;
 
 // tandem's own launcher, once on each of `nnodes` hosts, with as many ranks
 // each; host 0 serves the store.
-Programs StartLaunchers(const NetworkHosts& hosts, int nnodes,
-                        int ranks_of_each, const Flags& flags);
+Programs StartLaunchers(const NetworkHosts& hosts, int ranks_of_each,
+                        const Flags& flags);
 
 // Each rank as torchrun starts it, on two hosts, without a store of the
 // agent's.

@@ -56,7 +56,7 @@ NetworkHosts::NetworkHosts(int count) : why_not_(Make(count)) {}
 
 NetworkHosts::~NetworkHosts() {
   for (size_t host = 0; host < keepers_.size(); ++host) {
-    Kill(static_cast<int>(host));
+    KillProcesses(static_cast<int>(host));  // there may be no link to cut
     kill(keepers_[host], SIGKILL);
     waitpid(keepers_[host], nullptr, 0);
     // The kernel would do it, but later.
@@ -68,7 +68,8 @@ NetworkHosts::~NetworkHosts() {
 std::string NetworkHosts::Make(int count) {
   std::string why_not = TakeOwnNamespaces();
   if (!why_not.empty()) return why_not;
-  if (!Shell("command -v ip tc nsenter > /dev/null")) {
+  for (const std::string tool : {"ip", "tc", "nsenter"}) {
+    if (Shell("command -v " + tool + " > /dev/null")) continue;
     return "ip, tc and nsenter (iproute2, util-linux) are not all there";
   }
   if (!Shell(std::string("ip link add ") + kBridge +
@@ -94,12 +95,16 @@ std::string NetworkHosts::AddHost(int host) {
   const pid_t keeper = fork();
   PCHECK(keeper >= 0);
   if (keeper == 0) KeepHost(Name(host), folder_ + "/hosts", ready[1]);
-  keepers_.push_back(keeper);
   close(ready[1]);
   char answer = '0';
   const bool has = read(ready[0], &answer, 1) == 1 && answer == '1';
   close(ready[0]);
-  if (!has) return "this kernel gives the test no hosts of its own";
+  if (!has) {
+    kill(keeper, SIGKILL);
+    waitpid(keeper, nullptr, 0);
+    return "this kernel gives the test no hosts of its own";
+  }
+  keepers_.push_back(keeper);
   const std::string link = LinkOf(host);
   const bool linked =
       Shell("ip link add " + link + " type veth peer name eth0 netns " +
@@ -159,6 +164,10 @@ bool NetworkHosts::CanDelay() {
 
 void NetworkHosts::Kill(int host) const {
   Cut(host);
+  KillProcesses(host);
+}
+
+void NetworkHosts::KillProcesses(int host) const {
   for (const pid_t pid : Processes(host)) kill(pid, SIGKILL);
 }
 

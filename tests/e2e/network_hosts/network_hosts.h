@@ -64,6 +64,7 @@ class NetworkHosts {
  private:
   std::string Make(int count);
   std::string AddHost(int host);
+  void KillProcesses(int host) const;
 
   std::string folder_;
   std::vector<pid_t> keepers_;  // of the namespaces: a process on each host

@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/testing/process_testing.h"
 #include "tests/e2e/network_hosts/own_namespaces.h"
 
 namespace tandem {
@@ -55,8 +56,9 @@ TEST_F(NetworkHostsTest, ALinkIsDroppedCutAndMended) {
 TEST_F(NetworkHostsTest, AHostDiesWithItsProcessesAlone) {
   const auto here = hosts_.Start(0, "/bin/sleep", {"100"});
   const auto there = hosts_.Start(1, "/bin/sh", {"-c", "sleep 100 & sleep 99"});
-  while (hosts_.Processes(0).size() < 1 || hosts_.Processes(1).size() < 3) {
-  }
+  ASSERT_TRUE(Eventually([&] {
+    return hosts_.Processes(0).size() >= 1 && hosts_.Processes(1).size() >= 3;
+  }));
   hosts_.Kill(1);
   EXPECT_EQ(there->Wait().exit_code, 128 + 9);
   EXPECT_THAT(hosts_.Processes(1), IsEmpty());

@@ -61,8 +61,8 @@ TEST_F(SeveralHostsTest, TwoLaunchersEndWithTheBitsOfOneHost) {
     std::cout << "cell: two launchers, " << cell.name << "\n";
     EXPECT_EQ(FingerprintOf(cell,
                             [&](const Flags& flags) {
-                              return StartLaunchers(hosts_, 2,
-                                                    cell.ranks_of_each, flags);
+                              return StartLaunchers(hosts_, cell.ranks_of_each,
+                                                    flags);
                             }),
               FingerprintOfOneHost(cell))
         << cell.name;
@@ -101,7 +101,7 @@ TEST_F(SeveralHostsTest, ASlowLinkChangesNoBit) {
   const Cell& cell = kOverGloo;
   EXPECT_EQ(FingerprintOf(cell,
                           [&](const Flags& flags) {
-                            return StartLaunchers(hosts_, 2, 1, flags);
+                            return StartLaunchers(hosts_, 1, flags);
                           }),
             FingerprintOfOneHost(cell));
 }
@@ -109,8 +109,7 @@ TEST_F(SeveralHostsTest, ASlowLinkChangesNoBit) {
 // The store's own host has another address, and loopback.
 TEST_F(SeveralHostsTest, TheStoreListensOnTheGivenAddressAlone) {
   const Programs programs = StartLaunchers(
-      hosts_, 2, 1,
-      Joined(JobOf(kOverGloo), {"--epochs=1000", "--max_steps=0"}));
+      hosts_, 1, Joined(JobOf(kOverGloo), {"--epochs=1000", "--max_steps=0"}));
   ASSERT_TRUE(programs[0]->WaitForOutput("step 1"));
   const auto listening = hosts_.Start(
       0, "/bin/sh", {"-c", "PATH=$PATH:/usr/sbin:/sbin; ss -Htln"});

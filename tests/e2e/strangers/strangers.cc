@@ -11,15 +11,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "tests/core/testing/listening_sockets.h"
 
 namespace tandem {
 namespace {
@@ -28,26 +26,6 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kAgain(400);
-
-// Inodes of the sockets that the process has.
-std::set<std::string> SocketsOf(pid_t pid) {
-  std::set<std::string> inodes;
-  std::error_code error;
-  std::filesystem::directory_iterator each(absl::StrCat("/proc/", pid, "/fd"),
-                                           error);
-  for (; !error && each != std::filesystem::directory_iterator();
-       each.increment(error)) {
-    std::error_code gone;
-    const std::string target =
-        std::filesystem::read_symlink(each->path(), gone).string();
-    absl::string_view inode = target;
-    if (absl::ConsumePrefix(&inode, "socket:[") &&
-        absl::ConsumeSuffix(&inode, "]")) {
-      inodes.emplace(inode);
-    }
-  }
-  return inodes;
-}
 
 std::vector<std::vector<std::string>> Table(const std::string& path) {
   std::vector<std::vector<std::string>> rows;
@@ -151,7 +129,7 @@ std::map<std::string, Door> Strangers::Doors() const {
   const auto tcp = Table("/proc/net/tcp");
   const auto local = Table("/proc/net/unix");
   for (const pid_t pid : program_.LivingProcesses()) {
-    const std::set<std::string> own = SocketsOf(pid);
+    const std::set<std::string> own = SocketsOf(absl::StrCat(pid));
     for (const auto& row : tcp) {
       if (row.size() < 10 || row[3] != "0A" || own.count(row[9]) == 0) continue;
       const int port = std::stoi(row[1].substr(9), nullptr, 16);

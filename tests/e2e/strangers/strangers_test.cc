@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -98,6 +99,15 @@ TEST(JobSecretTest, AFileThatOthersReadIsRefusedByName) {
       RunProgram(kJob, {"--nproc_per_node=2", "--job_secret_file=" + path});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, AllOf(HasSubstr(path), HasSubstr("chmod 600")));
+}
+
+TEST(JobSecretTest, AFileThatCannotBeOpenedIsRefusedByName) {
+  const std::string loop = NewFolder("secret") + "/loop";
+  ASSERT_EQ(symlink(loop.c_str(), loop.c_str()), 0);
+  const ProgramResult result =
+      RunProgram(kJob, {"--nproc_per_node=2", "--job_secret_file=" + loop});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr(loop));
 }
 
 TEST(JobSecretTest, AStoreInAFileHasNone) {

@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/testing/process_testing.h"
 #include "tests/e2e/network_hosts/own_namespaces.h"
 #include "tests/e2e/train/runs.h"
 
@@ -67,9 +68,8 @@ TEST_F(FullDiskTest, AFolderThatBecomesReadOnlyEndsTheJobWithItsName) {
   ASSERT_EQ(MountMemory(disk, 64 << 20), "");
   Program program(kTrain, SmallJob({"--epochs=1000", "--save_every=40",
                                     "--keep_last=2", "--save_dir=" + disk}));
-  while (!std::filesystem::exists(disk + "/step-000000040")) {
-    ASSERT_FALSE(program.LivingProcesses().empty());
-  }
+  ASSERT_TRUE(Eventually(
+      [&] { return std::filesystem::exists(disk + "/step-000000040"); }));
   // Refused while a file is open for writing: between two saves.
   while (mount("none", disk.c_str(), nullptr, MS_REMOUNT | MS_RDONLY,
                nullptr) != 0) {

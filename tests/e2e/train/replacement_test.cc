@@ -38,21 +38,13 @@ std::string Kill(const std::string& point, int rank, int step) {
          ",step=" + std::to_string(step) + ",action=kill;";
 }
 
-ProgramOptions FaultOf(const std::string& fault,
-                       const std::string& of_replacement = "") {
+ProgramOptions SlowFaultOf(const std::string& fault,
+                           const std::string& of_replacement = "") {
   constexpr char kSlow[] = "point=step,action=delay:0.02";
   ProgramOptions options;
   options.environment["TANDEM_FAULT"] = fault + kSlow;
   options.environment["TANDEM_REPLACEMENT_FAULT"] = of_replacement;
   return options;
-}
-
-std::vector<int> StepsOf(const Events& events) {
-  std::vector<int> steps;
-  for (const nlohmann::json& step : EventsOf(events, "step")) {
-    steps.push_back(step["step"]);
-  }
-  return steps;
 }
 
 // Of 15 samples a step until then and 10 from there on, 96 in all: how many
@@ -74,7 +66,7 @@ TEST(ReplacementTest, TheOthersGoOnWhereverARankDies) {
       ProgramResult program;
       const Events events = RunJobForEvents(
           Replicas(3, {kNever, "--epochs=1", "--backend=" + backend}), &program,
-          FaultOf(Kill(point, rank, 2)));
+          SlowFaultOf(Kill(point, rank, 2)));
       const std::string left = rank == 0 ? "1, 2" : rank == 1 ? "0, 2" : "0, 1";
       const std::string line = "ranks " + left + " of 3 go on after step ";
       const bool is_done =
@@ -110,7 +102,7 @@ TEST(ReplacementTest, WhoIsLeftTrainsAsIfTheyWereAll) {
     for (const int lost : {0, 2}) {
       EXPECT_EQ(Fingerprint(RunJobForEvents(
                     Replicas(3, Joined(model, {kNever})), nullptr,
-                    FaultOf(Kill("after_forward", lost, 1)))),
+                    SlowFaultOf(Kill("after_forward", lost, 1)))),
                 two)
           << "without rank " << lost;
     }
@@ -139,7 +131,7 @@ TEST(ReplacementTest, TheLostOneComesBackWithItsNeighboursState) {
         Flags{"--reproducible", "--microbatch_size=1", "--backend=gloo"}}) {
     for (const int rank : {0, 2}) {
       RunUntil(Replicas(3, Endless(place)),
-               FaultOf(Kill("after_forward", rank, 3)),
+               SlowFaultOf(Kill("after_forward", rank, 3)),
                {"ranks 0, 1, 2 of 3 go on after step"});
     }
   }
@@ -147,14 +139,14 @@ TEST(ReplacementTest, TheLostOneComesBackWithItsNeighboursState) {
 
 TEST(ReplacementTest, TwoDieAtOnce) {
   RunUntil(Replicas(4, Endless({})),
-           FaultOf(Kill("step", 1, 3) + Kill("step", 3, 3)),
+           SlowFaultOf(Kill("step", 1, 3) + Kill("step", 3, 3)),
            {"ranks 0, 1, 2, 3 of 4 go on after step"});
 }
 
 TEST(ReplacementTest, ItDiesAgainWhileItTakesOver) {
   RunUntil(Replicas(3, Endless({})),
-           FaultOf(Kill("after_forward", 1, 2),
-                   "point=take_over:1,rank=1,action=kill"),
+           SlowFaultOf(Kill("after_forward", 1, 2),
+                       "point=take_over:1,rank=1,action=kill"),
            {"(replacement 2 of 5)", "ranks 0, 1, 2 of 3 go on after step"});
 }
 
@@ -162,14 +154,15 @@ TEST(ReplacementTest, ItDiesAgainWhileItTakesOver) {
 TEST(ReplacementTest, TheNeighbourDiesWhileItHandsItsStateOn) {
   RunUntil(
       Replicas(3, Endless({})),
-      FaultOf(Kill("step", 2, 3) + "point=take_over:1,rank=0,action=kill;"),
+      SlowFaultOf(Kill("step", 2, 3) + "point=take_over:1,rank=0,action=kill;"),
       {"(replacement 2 of 5)", "ranks 0, 1, 2 of 3 go on after step"});
 }
 
 TEST(ReplacementTest, TooManyDeathsEndTheJobWithTheirCauses) {
-  const ProgramResult result = RunProgram(
-      kTrain, Replicas(3, Endless({"--replace_replicas=1"})),
-      FaultOf(Kill("step", 1, 3), "point=take_over:0,rank=1,action=exit:7"));
+  const ProgramResult result =
+      RunProgram(kTrain, Replicas(3, Endless({"--replace_replicas=1"})),
+                 SlowFaultOf(Kill("step", 1, 3),
+                             "point=take_over:0,rank=1,action=exit:7"));
   EXPECT_EQ(result.exit_code, 7) << result.err;
   EXPECT_THAT(
       result.err,
@@ -185,13 +178,13 @@ TEST(ReplacementTest, RestartsComeAfterReplacements) {
       Replicas(3, {"--epochs=1", "--replace_replicas=1", "--restart_delay=0",
                    "--max_restarts=1", "--save_every=2",
                    "--save_dir=" + NewFolder("replacement")}),
-      &program, FaultOf(Kill("step", 1, 4) + Kill("step", 2, 4)));
+      &program, SlowFaultOf(Kill("step", 1, 4) + Kill("step", 2, 4)));
   EXPECT_THAT(program.err, HasSubstr("tandem: restart 1 of 1"));
   EXPECT_THAT(program.out, HasSubstr("at step 2"));
 }
 
 TEST(ReplacementTest, WithoutTheFlagADeathStopsAll) {
-  ProgramOptions fault = FaultOf(Kill("step", 1, 3));
+  ProgramOptions fault = SlowFaultOf(Kill("step", 1, 3));
   const ProgramResult result =
       RunProgram(kTrain, Replicas(3, {"--replace_replicas=0"}), fault);
   EXPECT_EQ(result.exit_code, 128 + SIGKILL);

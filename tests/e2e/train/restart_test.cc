@@ -17,12 +17,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-ProgramOptions FaultOf(const std::string& fault) {
-  ProgramOptions options;
-  options.environment["TANDEM_FAULT"] = fault;
-  return options;
-}
-
 struct Layout {
   std::string name;
   Flags flags;
@@ -44,12 +38,8 @@ TEST_P(RestartTest, EndsWithTheSameBits) {
       FaultOf("point=before_optimizer,step=6,action=kill,rank=" +
               std::to_string(GetParam().culprit)));
   EXPECT_EQ(Fingerprint(events), straight);
-  std::vector<int> steps;
-  for (const nlohmann::json& step : EventsOf(events, "step")) {
-    steps.push_back(step["step"]);
-  }
   // The file has both attempts, one behind the other.
-  EXPECT_THAT(steps,
+  EXPECT_THAT(StepsOf(events),
               testing::ElementsAre(1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 11, 12));
   EXPECT_THAT(program.err, AllOf(HasSubstr("killed by signal 9 (SIGKILL)"),
                                  HasSubstr("tandem: restart 1 of 2 in 0 s"),

@@ -58,6 +58,20 @@ Events RunJobForEvents(Flags flags, ProgramResult* program,
   return ReadEvents(metrics);
 }
 
+std::vector<int> StepsOf(const Events& events) {
+  std::vector<int> steps;
+  for (const nlohmann::json& step : EventsOf(events, "step")) {
+    steps.push_back(step["step"]);
+  }
+  return steps;
+}
+
+ProgramOptions FaultOf(const std::string& fault) {
+  ProgramOptions options;
+  options.environment["TANDEM_FAULT"] = fault;
+  return options;
+}
+
 std::string Fingerprint(const Events& events) {
   const Events summaries = EventsOf(events, "summary");
   EXPECT_EQ(summaries.size(), 1);

@@ -40,6 +40,12 @@ Events EventsOf(const Events& events, const std::string& kind);
 Events RunJobForEvents(Flags flags, ProgramResult* program = nullptr,
                        const ProgramOptions& options = ProgramOptions());
 
+// The numbers of the steps that they tell of, in their order.
+std::vector<int> StepsOf(const Events& events);
+
+// With that in TANDEM_FAULT (core/instrument/fault_point.h).
+ProgramOptions FaultOf(const std::string& fault);
+
 // The summary's weights_sha256.
 std::string Fingerprint(const Events& events);
 

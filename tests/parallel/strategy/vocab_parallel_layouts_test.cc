@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/random/random.h"
 #include "core/sim/memory/memory.h"
-#include "core/sim/sim.h"
+#include "core/sim/testing.h"
 #include "models/classification_loss.h"
 #include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
@@ -29,7 +29,7 @@ namespace {
 // Before the first backward, which makes autograd's threads.
 class WithSim : public testing::Environment {
  public:
-  void SetUp() override { ASSERT_TRUE(EnableSim().ok()); }
+  void SetUp() override { SimDevices(3); }
 };
 
 testing::Environment* const with_sim =
@@ -191,7 +191,7 @@ TEST(VocabParallelLayoutsTest, TakesMixedPrecision) {
 // has the head, or the last two a part each.
 int64_t Peak(int64_t parts) {
   LabLayout layout = Layout("devices", "1f1b", 1, 1, 3);
-  layout.device_pool = {SimDevice(0), SimDevice(1), SimDevice(2)};
+  layout.device_pool = SimDevices(3);
   LabJob job = JobOf({"gpt", true, false, 4001}, parts);
   job.change = [parts, change = job.change](MeshStrategyOptions& options) {
     change(options);

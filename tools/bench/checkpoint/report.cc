@@ -31,8 +31,7 @@ std::string CheckpointTable(const std::vector<CheckpointResult>& results) {
                     MegabytesPerSecond(each, each.ours_ms),
                     Milliseconds(each.peer_ms),
                     MegabytesPerSecond(each, each.peer_ms),
-                    absl::StrFormat("%.2f", ratio.ratio),
-                    absl::StrFormat("%.2f to %.2f", ratio.min, ratio.max)});
+                    absl::StrFormat("%.2f", ratio.ratio), Range(ratio)});
   }
   return TextTable(rows);
 }

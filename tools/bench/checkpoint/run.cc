@@ -32,12 +32,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::minutes kTimeout(5);
 
-absl::StatusOr<json> Ask(Side& peer, const json& command) {
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<json> answers,
-                          peer.Ask(command.dump(), kTimeout));
-  return answers.front();
-}
-
 // Tensor i holds i, i + 1, ...: as the peer makes them.
 NamedTensors TensorsOf(const CheckpointState& state) {
   NamedTensors tensors;
@@ -56,12 +50,10 @@ std::string DigestOf(const NamedTensors& tensors) {
   return hash.HexDigest();
 }
 
-absl::Status Save(const NamedTensors& tensors, const std::string& path) {
+absl::Status Save(const StatePart& part, const std::string& path) {
   FolderSave save;
   save.path = path;
   save.metadata = CheckpointMetadata(TrainingProgress());
-  StatePart part;
-  part.tensors = tensors;
   return SaveFolder(save, part);
 }
 
@@ -105,25 +97,34 @@ class Contest {
 
   absl::StatusOr<std::vector<CheckpointResult>> Run() {
     TANDEM_RETURN_IF_ERROR(
-        Ask(peer_, {"make", state_.tensors, state_.numbers, bench_.folder})
-            .status());
-    std::vector<CheckpointResult> results;
-    for (const char* operation : {"save", "load", "stall"}) {
+        Ask({"make", state_.tensors, state_.numbers, bench_.folder}).status());
+    const std::vector<std::string> operations = {"save", "load", "stall"};
+    for (const std::string& operation : operations) {
       TANDEM_RETURN_IF_ERROR(OurTime(operation).status());
-      TANDEM_RETURN_IF_ERROR(Ask(peer_, {operation}).status());
-      if (operation == std::string("load")) {
-        TANDEM_RETURN_IF_ERROR(CheckLoaded());
-      }
+      TANDEM_RETURN_IF_ERROR(PeerTime(operation).status());
+    }
+    TANDEM_RETURN_IF_ERROR(CheckLoaded());
+    std::vector<CheckpointResult> results;
+    for (const std::string& operation : operations) {
       TANDEM_ASSIGN_OR_RETURN(results.emplace_back(), Measure(operation));
     }
     return results;
   }
 
  private:
+  absl::StatusOr<json> Ask(const json& command) {
+    return peer_.AskAlone(command, kTimeout);
+  }
+
+  absl::StatusOr<double> PeerTime(const std::string& operation) {
+    TANDEM_ASSIGN_OR_RETURN(const json answer, Ask(json::array({operation})));
+    return answer.at("ms").get<double>();
+  }
+
   absl::StatusOr<double> OurTime(const std::string& operation) {
     if (operation == "save") {
       std::filesystem::remove_all(path_);
-      return Time([&] { return Save(tensors_, path_); });
+      return Time([&] { return Save(part_, path_); });
     }
     if (operation == "load") {
       return Time([&] { return Load(path_, tensors_); });
@@ -135,7 +136,7 @@ class Contest {
     const std::string expected = DigestOf(TensorsOf(state_));
     for (const auto& [name, tensor] : tensors_) tensor.zero_();
     TANDEM_RETURN_IF_ERROR(Load(path_, tensors_));
-    TANDEM_ASSIGN_OR_RETURN(const json theirs, Ask(peer_, {"digest"}));
+    TANDEM_ASSIGN_OR_RETURN(const json theirs, Ask(json::array({"digest"})));
     if (DigestOf(tensors_) == expected && theirs["sha256"] == expected) {
       return absl::OkStatus();
     }
@@ -158,8 +159,8 @@ class Contest {
                                   OurTime(operation));
           continue;
         }
-        TANDEM_ASSIGN_OR_RETURN(const json answer, Ask(peer_, {operation}));
-        result.peer_ms.push_back(answer["ms"].get<double>());
+        TANDEM_ASSIGN_OR_RETURN(result.peer_ms.emplace_back(),
+                                PeerTime(operation));
       }
     }
     return result;

@@ -17,10 +17,6 @@ std::string Milliseconds(double ms) {
   return absl::StrFormat("%.*f", ms < 10 ? 3 : 2, ms);
 }
 
-std::string Range(const Ratio& ratio) {
-  return absl::StrFormat("%.2f to %.2f", ratio.min, ratio.max);
-}
-
 Ratio RatioOf(const CaseResult& result, const SideResult& peer) {
   return RatioOf(peer.step_ms, result.ours.step_ms);
 }

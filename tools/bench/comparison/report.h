@@ -13,9 +13,8 @@
 
 namespace tandem {
 
-// Cells of tables: "0.471", "26.30"; "2.00 to 4.00".
+// A cell of a table: "0.471", "26.30".
 std::string Milliseconds(double ms);
-std::string Range(const Ratio& ratio);
 
 // Peer / ours, of a peer that has figures.
 Ratio RatioOf(const CaseResult& result, const SideResult& peer);

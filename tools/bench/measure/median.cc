@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_format.h"
+
 namespace tandem {
 
 double Median(std::vector<double> values) {
@@ -16,6 +18,10 @@ double Median(std::vector<double> values) {
 
 double MedianOrZero(const std::vector<double>& values) {
   return values.empty() ? 0 : Median(values);
+}
+
+std::string Range(const Ratio& ratio) {
+  return absl::StrFormat("%.2f to %.2f", ratio.min, ratio.max);
 }
 
 Ratio RatioOf(const std::vector<double>& peers,

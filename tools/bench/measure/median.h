@@ -3,6 +3,7 @@
 #ifndef TANDEM_TOOLS_BENCH_MEASURE_MEDIAN_H_
 #define TANDEM_TOOLS_BENCH_MEASURE_MEDIAN_H_
 
+#include <string>
 #include <vector>
 
 namespace tandem {
@@ -19,6 +20,9 @@ struct Ratio {
   double min = 0;
   double max = 0;
 };
+
+// "0.98 to 1.05".
+std::string Range(const Ratio& ratio);
 
 // peers[i] / ours[i]: above 1 ours is faster. Requires equally many, at least
 // one, all positive.

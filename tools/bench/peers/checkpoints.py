@@ -5,23 +5,15 @@ Reads a line from the FIFO that --commands names, a JSON list of a command and i
 JSON. One rank, one thread: as good as it gets without processes of its own.
 """
 
-import argparse
 import hashlib
-import json
 import os
 import shutil
 import time
-import traceback
 import warnings
 
-parser = argparse.ArgumentParser()
-for name in ("rank", "ranks", "core"):
-    parser.add_argument(f"--{name}", type=int, required=True)
-for name in ("rendezvous", "commands"):
-    parser.add_argument(f"--{name}", required=True)
-flags = parser.parse_args()
-if flags.core >= 0:  # before the imports: threads that they start are bound too
-    os.sched_setaffinity(0, {flags.core})
+from commands import answer, parse_flags
+
+flags = parse_flags()
 warnings.simplefilter("ignore")
 
 import torch  # noqa: E402
@@ -74,17 +66,5 @@ class Peer:
         return {"ms": ms}
 
 
-def main():
-    peer = Peer()
-    with open(flags.commands, encoding="utf-8") as commands:
-        for line in commands:
-            command, *arguments = json.loads(line)
-            try:
-                answer = getattr(peer, command)(*arguments)
-            except Exception:  # whatever it is, tandem's side reports it
-                answer = {"error": traceback.format_exc().strip().splitlines()[-1]}
-            print(json.dumps(answer), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    answer(Peer(), flags.commands)

@@ -6,23 +6,16 @@ JSON. Texts are those of --documents, a JSON string a line. What is timed gives 
 one thread.
 """
 
-import argparse
 import base64
 import hashlib
 import json
 import os
 import struct
 import time
-import traceback
 
-parser = argparse.ArgumentParser()
-for name in ("rank", "ranks", "core"):
-    parser.add_argument(f"--{name}", type=int, required=True)
-for name in ("documents", "rendezvous", "commands"):
-    parser.add_argument(f"--{name}", required=True)
-flags = parser.parse_args()
-if flags.core >= 0:  # before the imports: threads that they start are bound too
-    os.sched_setaffinity(0, {flags.core})
+from commands import answer, parse_flags
+
+flags = parse_flags("documents")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 GPT2 = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
@@ -125,17 +118,5 @@ class Peer:
         return {"ms": 1e3 * (time.perf_counter() - start) / repeats}
 
 
-def main():
-    peer = Peer()
-    with open(flags.commands, encoding="utf-8") as commands:
-        for line in commands:
-            command, *arguments = json.loads(line)
-            try:
-                answer = getattr(peer, command)(*arguments)
-            except Exception:  # whatever it is, tandem's side reports it
-                answer = {"error": traceback.format_exc().strip().splitlines()[-1]}
-            print(json.dumps(answer), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    answer(Peer(), flags.commands)

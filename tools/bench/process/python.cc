@@ -16,8 +16,7 @@ namespace {
 constexpr char kTorchVersion[] = "2.11.0";
 constexpr std::chrono::minutes kTimeout(2);
 constexpr char kAdvice[] =
-    "The benchmark runs Python's DistributedDataParallel beside tandem. To "
-    "have one:\n"
+    "The benchmark runs Python's PyTorch beside tandem. To have one:\n"
     "  python3 -m venv ~/torch-venv\n"
     "  ~/torch-venv/bin/pip install torch==2.11.0 numpy\n"
     "and give --python=$HOME/torch-venv/bin/python, or set "

@@ -158,4 +158,11 @@ absl::StatusOr<std::vector<json>> Side::Ask(const std::string& command,
   }
 }
 
+absl::StatusOr<json> Side::AskAlone(const json& command,
+                                    std::chrono::milliseconds timeout) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<json> answers,
+                          Ask(command.dump(), timeout));
+  return answers.front();
+}
+
 }  // namespace tandem

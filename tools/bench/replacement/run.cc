@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "absl/status/status.h"
@@ -84,8 +85,11 @@ absl::StatusOr<double> TimeOf(const ReplacementBench& bench, const Way& way,
   process.err = SubprocessOptions::Stream::kPipe;
   const auto start = Clock::now();
   TANDEM_ASSIGN_OR_RETURN(Subprocess job, Subprocess::Start(process));
-  const std::string said = ReadMessages(job, start + kTimeout);
-  const auto end = job.Wait(kTimeout);
+  const auto deadline = start + kTimeout;
+  const std::string said = ReadMessages(job, deadline);
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      deadline - Clock::now());
+  const auto end = job.Wait(std::max(left, std::chrono::milliseconds(0)));
   const double seconds =
       std::chrono::duration<double>(Clock::now() - start).count();
   if (end == 0 && absl::StrContains(said, way.mark)) return seconds;

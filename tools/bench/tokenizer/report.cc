@@ -31,8 +31,7 @@ std::string TokenizerTable(const std::vector<TokenizerResult>& results) {
     rows.push_back({each.name, each.peer, absl::StrFormat("%d", each.tokens),
                     MegabytesPerSecond(each, each.ours_ms),
                     MegabytesPerSecond(each, each.peer_ms),
-                    absl::StrFormat("%.2f", ratio.ratio),
-                    absl::StrFormat("%.2f to %.2f", ratio.min, ratio.max)});
+                    absl::StrFormat("%.2f", ratio.ratio), Range(ratio)});
   }
   return TextTable(rows) + failures;
 }

@@ -81,12 +81,6 @@ absl::StatusOr<std::unique_ptr<Side>> StartPeer(const TokenizerBench& bench) {
   return Side::Start(side);
 }
 
-absl::StatusOr<json> Ask(Side& peer, const json& command) {
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<json> answers,
-                          peer.Ask(command.dump(), kTimeout));
-  return answers.front();
-}
-
 // Whatever special tokens there are, texts are ordinary.
 absl::StatusOr<std::vector<uint32_t>> Encode(const Tokenizer& tokenizer,
                                              const std::string& document) {
@@ -107,7 +101,8 @@ absl::StatusOr<double> OurTime(const Tokenizer& tokenizer,
 }
 
 absl::StatusOr<double> PeerTime(Side& peer, int repeats) {
-  TANDEM_ASSIGN_OR_RETURN(const json answer, Ask(peer, {"time", repeats}));
+  TANDEM_ASSIGN_OR_RETURN(const json answer,
+                          peer.AskAlone({"time", repeats}, kTimeout));
   return answer["ms"].get<double>();
 }
 
@@ -122,7 +117,8 @@ absl::Status CheckTokens(const Tokenizer& tokenizer,
     result.tokens += static_cast<int64_t>(tokens.size());
     result.bytes += static_cast<int64_t>(document.size());
   }
-  TANDEM_ASSIGN_OR_RETURN(const json theirs, Ask(peer, {"tokens"}));
+  TANDEM_ASSIGN_OR_RETURN(const json theirs,
+                          peer.AskAlone(json::array({"tokens"}), kTimeout));
   if (theirs["sha256"] != hash.HexDigest()) {
     result.failure =
         absl::StrCat(result.tokens, " tokens, but ", result.peer, " has ",
@@ -155,8 +151,9 @@ absl::StatusOr<TokenizerResult> Compare(const Contest& contest,
                                         Side& peer) {
   TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                           OpenTokenizer(contest.file));
-  TANDEM_ASSIGN_OR_RETURN(const json opened, Ask(peer, {"open", contest.library,
-                                                        contest.peer_file}));
+  TANDEM_ASSIGN_OR_RETURN(
+      const json opened,
+      peer.AskAlone({"open", contest.library, contest.peer_file}, kTimeout));
   TokenizerResult result;
   result.name = contest.name;
   result.peer = opened["version"].get<std::string>();
@@ -176,7 +173,8 @@ absl::StatusOr<std::vector<TokenizerResult>> CompareTokenizers(
   TANDEM_RETURN_IF_ERROR(BindToCore(CoreOf(0, 1)));
   if (bench.tokenizer.empty()) {
     TANDEM_RETURN_IF_ERROR(
-        Ask(*peer, {"make", bench.folder, bench.vocabulary}).status());
+        peer->AskAlone({"make", bench.folder, bench.vocabulary}, kTimeout)
+            .status());
   }
   std::vector<TokenizerResult> results;
   for (const Contest& contest : Contests(bench)) {

@@ -12,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/program/interrupt.h"
+#include "core/run/setup_failure.h"
 #include "parallel/strategy/strategy.h"
 
 namespace tandem {
@@ -22,12 +23,6 @@ using std::chrono::milliseconds;
 // Within which a launcher says that a rank has died, or another rank that it
 // goes on.
 constexpr milliseconds kNewsTime = std::chrono::seconds(10);
-
-// What a collective ends with when another rank is the cause.
-bool IsOfOthers(const absl::Status& error) {
-  return absl::IsUnavailable(error) || absl::IsAborted(error) ||
-         absl::IsDeadlineExceeded(error);
-}
 
 }  // namespace
 
@@ -78,8 +73,9 @@ std::vector<std::string> Replacement::Describe(const Job& job,
   }
   const std::vector<int> ranks = member_.generation().Ranks();
   lines.push_back(absl::StrCat(
-      "ranks ", absl::StrJoin(ranks, ", "), " of ", launched_,
-      " go on after step ", step, ", with ",
+      ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(ranks, ", "),
+      " of ", launched_, ranks.size() == 1 ? " goes" : " go", " on after step ",
+      step, ", with ",
       job.batch_size_per_replica * static_cast<int64_t>(ranks.size()),
       " samples a step"));
   return lines;
@@ -130,7 +126,7 @@ absl::Status Replacement::Keep(const Job& job, const JobStand& stand) {
 absl::StatusOr<bool> Replacement::GoOn(const absl::Status& error) {
   if (InterruptSignal() != 0) return error;
   if (!lets_in_) {
-    if (!IsOfOthers(error)) return error;
+    if (IsOwnFault(error)) return error;
     TANDEM_ASSIGN_OR_RETURN(const bool ended, member_.HasEnded(kNewsTime));
     if (!ended) return error;
   }

@@ -1,4 +1,4 @@
-#include "models/functions/cross_entropy_function.h"
+#include "models/functions/cross_entropy/cross_entropy_function.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>

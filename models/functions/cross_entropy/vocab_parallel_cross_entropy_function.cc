@@ -1,4 +1,4 @@
-#include "models/functions/vocab_parallel_cross_entropy_function.h"
+#include "models/functions/cross_entropy/vocab_parallel_cross_entropy_function.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "models/functions/chunked_logits.h"
+#include "models/functions/cross_entropy/chunked_logits.h"
 #include "models/functions/linear_function.h"
 
 namespace tandem {

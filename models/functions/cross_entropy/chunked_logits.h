@@ -2,8 +2,8 @@
 // and again in backward, so that the logits of all rows are never there at
 // once.
 
-#ifndef TANDEM_MODELS_FUNCTIONS_CHUNKED_LOGITS_H_
-#define TANDEM_MODELS_FUNCTIONS_CHUNKED_LOGITS_H_
+#ifndef TANDEM_MODELS_FUNCTIONS_CROSS_ENTROPY_CHUNKED_LOGITS_H_
+#define TANDEM_MODELS_FUNCTIONS_CROSS_ENTROPY_CHUNKED_LOGITS_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -47,4 +47,4 @@ LinearGradients GradientsOfLogits(
 
 }  // namespace tandem
 
-#endif  // TANDEM_MODELS_FUNCTIONS_CHUNKED_LOGITS_H_
+#endif  // TANDEM_MODELS_FUNCTIONS_CROSS_ENTROPY_CHUNKED_LOGITS_H_

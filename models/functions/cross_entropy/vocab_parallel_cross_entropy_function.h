@@ -2,15 +2,15 @@
 // of one part of the vocabulary, and how parts become the whole, of which each
 // row needs no more than a few numbers.
 
-#ifndef TANDEM_MODELS_FUNCTIONS_VOCAB_PARALLEL_CROSS_ENTROPY_FUNCTION_H_
-#define TANDEM_MODELS_FUNCTIONS_VOCAB_PARALLEL_CROSS_ENTROPY_FUNCTION_H_
+#ifndef TANDEM_MODELS_FUNCTIONS_CROSS_ENTROPY_VOCAB_PARALLEL_CROSS_ENTROPY_FUNCTION_H_
+#define TANDEM_MODELS_FUNCTIONS_CROSS_ENTROPY_VOCAB_PARALLEL_CROSS_ENTROPY_FUNCTION_H_
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <optional>
 
-#include "models/functions/cross_entropy_function.h"
+#include "models/functions/cross_entropy/cross_entropy_function.h"
 
 namespace tandem {
 
@@ -24,9 +24,10 @@ constexpr int64_t kVocabPartNumbers = 4;
 
 // Of the classes from `first_class` on, whose logits are x weight^T: x [n,
 // width], weight [classes, width], 1 class or more, int64 targets [n] of the
-// whole vocabulary. Logits are computed for `chunk` rows at a time, 1 or more,
-// and again in backward, as LinearCrossEntropyFunction does it: needs memory
-// for those of two chunks. Throws c10::Error on shapes that do not fit.
+// whole vocabulary; the logit of one that lies in no part counts as 0. Logits
+// are computed for `chunk` rows at a time, 1 or more, and again in backward, as
+// LinearCrossEntropyFunction does it: needs memory for those of two chunks.
+// Throws c10::Error on shapes that do not fit.
 at::Tensor VocabPartFunction(const at::Tensor& x, const at::Tensor& weight,
                              const at::Tensor& targets, int64_t first_class,
                              int64_t chunk);
@@ -41,4 +42,4 @@ CrossEntropyResult CrossEntropyOfVocabParts(const at::Tensor& parts,
 
 }  // namespace tandem
 
-#endif  // TANDEM_MODELS_FUNCTIONS_VOCAB_PARALLEL_CROSS_ENTROPY_FUNCTION_H_
+#endif  // TANDEM_MODELS_FUNCTIONS_CROSS_ENTROPY_VOCAB_PARALLEL_CROSS_ENTROPY_FUNCTION_H_

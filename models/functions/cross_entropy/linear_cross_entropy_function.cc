@@ -1,4 +1,4 @@
-#include "models/functions/linear_cross_entropy_function.h"
+#include "models/functions/cross_entropy/linear_cross_entropy_function.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "core/fused/cross_entropy.h"
-#include "models/functions/chunked_logits.h"
+#include "models/functions/cross_entropy/chunked_logits.h"
 #include "models/functions/fused_operands.h"
 #include "models/functions/linear_function.h"
 

@@ -2,15 +2,15 @@
 // Your Losses", 2411.09009): the last linear layer and the loss in one, over
 // chunks of rows, so that the logits of all rows are never there at once.
 
-#ifndef TANDEM_MODELS_FUNCTIONS_LINEAR_CROSS_ENTROPY_FUNCTION_H_
-#define TANDEM_MODELS_FUNCTIONS_LINEAR_CROSS_ENTROPY_FUNCTION_H_
+#ifndef TANDEM_MODELS_FUNCTIONS_CROSS_ENTROPY_LINEAR_CROSS_ENTROPY_FUNCTION_H_
+#define TANDEM_MODELS_FUNCTIONS_CROSS_ENTROPY_LINEAR_CROSS_ENTROPY_FUNCTION_H_
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <optional>
 
-#include "models/functions/cross_entropy_function.h"
+#include "models/functions/cross_entropy/cross_entropy_function.h"
 
 namespace tandem {
 
@@ -29,4 +29,4 @@ CrossEntropyResult LinearCrossEntropyFunction(const at::Tensor& x,
 
 }  // namespace tandem
 
-#endif  // TANDEM_MODELS_FUNCTIONS_LINEAR_CROSS_ENTROPY_FUNCTION_H_
+#endif  // TANDEM_MODELS_FUNCTIONS_CROSS_ENTROPY_LINEAR_CROSS_ENTROPY_FUNCTION_H_

@@ -1,4 +1,4 @@
-#include "models/functions/chunked_logits.h"
+#include "models/functions/cross_entropy/chunked_logits.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
