@@ -177,7 +177,7 @@ absl::Status CheckSettings(const absl::Status& registered,
   if (life == 0) TANDEM_RETURN_IF_ERROR(CheckRestarts(settings, restarts));
   TANDEM_RETURN_IF_ERROR(CheckReplacement(settings, first));
   TANDEM_RETURN_IF_ERROR(
-      CheckRehearsal(RehearsalSettingsFromFlags(), settings, first.world_size));
+      CheckRehearsal(RehearsalSettingsFromFlags(), settings));
   return CheckLayout(settings, first.world_size);
 }
 

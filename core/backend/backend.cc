@@ -19,6 +19,7 @@
 #include "core/backend/nccl_backend.h"
 #include "core/base/status_macros.h"
 #include "core/shm/backend.h"
+#include "core/sim/links/backend.h"
 #include "core/sim/nccl/backend.h"
 #include "core/store/store.h"
 
@@ -64,6 +65,11 @@ MadeBackend MakeSimNccl(const GroupPlace& place,
                                   std::move(nccl));
 }
 
+MadeBackend MakeSimLinks(const GroupPlace& place,
+                         const CommunicatorOptions& /*options*/) {
+  return c10::make_intrusive<sim::LinksBackend>(place.rank, place.size());
+}
+
 // Of a group of host tensors alone there is none.
 MadeBackend MakeNccl(const GroupPlace& place,
                      const CommunicatorOptions& options) {
@@ -91,6 +97,7 @@ constexpr KnownBackend kBackends[] = {
     {"gloo", BackendType::GLOO, &MakeGloo},
     // A group has one backend of each type.
     {"sim_nccl", BackendType::NCCL, &MakeSimNccl},
+    {"sim_links", BackendType::NCCL, &MakeSimLinks},
     {"nccl", BackendType::NCCL, &MakeNccl},
 };
 
@@ -137,6 +144,9 @@ absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
                                     options, group.get()));
   if (names.device == "nccl") TANDEM_RETURN_IF_ERROR(CheckNcclIsBuilt());
   if (names.device == "sim_nccl") TANDEM_RETURN_IF_ERROR(sim::CheckStreams());
+  if (names.device == "sim_links") {
+    TANDEM_RETURN_IF_ERROR(sim::CheckImagined());
+  }
   const bool has_device = !names.device.empty() && options.device.has_value() &&
                           options.device->type() == names.device_type;
   if (has_device) {

@@ -20,6 +20,8 @@ constexpr KnownBackend kBackends[] = {
     {"gloo", "cpu", c10::DeviceType::CPU, false},
     {"sim_nccl", "sim", c10::DeviceType::PrivateUse1, true},
     {"nccl", "cuda", c10::DeviceType::CUDA, true},
+    // Of imagined devices, whose tensors are shapes (core/sim/links).
+    {"sim_links", "sim", c10::DeviceType::PrivateUse1, true},
 };
 
 const KnownBackend* Find(absl::string_view name) {

@@ -18,6 +18,7 @@
 #include "core/sim/calls/queued_call.h"
 #include "core/sim/imagined/call_outcome.h"
 #include "core/sim/imagined/imagined_memory.h"
+#include "core/sim/imagined/link_meter.h"
 #include "core/sim/imagined/work_meter.h"
 
 namespace tandem {
@@ -132,6 +133,9 @@ void Copy(const OperatorTraits& traits, const Stack& arguments, Stack* stack) {
   const at::Tensor& on_device = IsSim(to) ? to : from;
   CountWork(on_device.device().index(),
             {0, static_cast<double>(from.nbytes() + to.nbytes())});
+  if (IsSim(to) && IsSim(from) && to.device() != from.device()) {
+    CountCopy(to.device().index(), static_cast<double>(from.nbytes()));
+  }
   if (!IsSim(to)) {
     const at::AutoDispatchBelowADInplaceOrView below;
     to.zero_();

@@ -101,7 +101,9 @@ TEST_P(RehearsalTest, TellsTheMemoryOfTheTrainingItself) {
   const Flags job = Joined(SmallJob({"--device=sim", "--max_steps=2",
                                      "--kernels=fixed", "--peak_tflops=1"}),
                            GetParam().flags);
-  const nlohmann::json trained = RunJobForEvents(job).back()["device_memory"];
+  const Events events = RunJobForEvents(job);
+  ASSERT_FALSE(events.empty());
+  const nlohmann::json trained = events.back()["device_memory"];
   const ProgramResult told =
       RunProgram(kTrain, Joined(job, {"--fake_weights"}));
   ASSERT_EQ(told.exit_code, 0) << told.err;
@@ -160,8 +162,47 @@ INSTANTIATE_TEST_SUITE_P(
                kMessage},
         Layout{"OneForwardOneBackward",
                PipelineOfTokens({"--microbatch_size=2", "--schedule=1f1b"}), 2,
-               kMessage}),
+               kMessage},
+        Layout{"Replicas", {"--nproc_per_node=2"}, 2, 0},
+        Layout{"ReplicasOfTokens",
+               Joined(kTokens, {"--nproc_per_node=2", "--dtype=bf16"}), 2, 0},
+        Layout{"ShardedReplicas",
+               Joined(kTokens, {"--nproc_per_node=3", "--batch_size=18",
+                                "--shard_optimizer=on"}),
+               3, 0},
+        Layout{"StagesOnRanks",
+               Joined(kTokens, {"--nproc_per_node=2", "--pipe=2",
+                                "--microbatch_size=16"}),
+               2, 0},
+        Layout{"Hybrid",
+               Joined(kTokens, {"--nproc_per_node=2", "--devices_per_rank=2",
+                                "--strategy=hybrid", "--microbatch_size=8"}),
+               4, 0}),
     [](const auto& info) { return info.param.name; });
+
+// An all-reduce of all gradients of two replicas goes once over each one's
+// link; a parameter has 4 bytes.
+TEST(RehearsedTrafficTest, IsThatOfTheFormulas) {
+  const Flags job = SmallJob({"--device=sim", "--fake_weights",
+                              "--nproc_per_node=2", "--peak_tflops=1"});
+  const ProgramResult free = RunProgram(kTrain, job);
+  ASSERT_EQ(free.exit_code, 0) << free.err;
+  EXPECT_THAT(free.out, HasSubstr("communication takes no time"));
+  const ProgramResult told =
+      RunProgram(kTrain, Joined(job, {"--sim_network_bandwidth=0.001"}));
+  ASSERT_EQ(told.exit_code, 0) << told.err;
+  std::map<std::string, Cells> table = TableIn(told.out);
+  ASSERT_EQ(table.size(), 2u) << told.out;
+  for (auto& [device, cells] : table) {
+    const auto parameters = static_cast<double>(BytesOf(cells["parameters"]));
+    const auto sent = static_cast<double>(BytesOf(cells["in collectives"]));
+    EXPECT_NEAR(sent, parameters, 1e-3 * parameters) << device;
+    EXPECT_EQ(cells["received"], "0 B");
+    // 1,000 bytes a millisecond, of which next to nothing is hidden.
+    EXPECT_NEAR(std::stod(cells["waits ms"]), sent / 1e3, 0.02 * sent / 1e3);
+  }
+  EXPECT_THAT(told.out, HasSubstr(" ms of it waits for collectives"));
+}
 
 TEST(LargeRehearsalTest, WhatDoesNotFitIsTold) {
   const Flags job = {"--model=llama-3-70b",
@@ -211,9 +252,9 @@ INSTANTIATE_TEST_SUITE_P(
     All, RehearsalRefusalTest,
     testing::Values(
         Refusal{"OnTheCpu", {"--device=cpu"}, "set --device=sim, not cpu"},
-        Refusal{"SeveralRanks",
-                {"--nproc_per_node=2"},
-                "rehearses one rank, and 2 were asked for"},
+        Refusal{"Servers",
+                {"--nproc_per_node=2", "--strategy=parameter_server"},
+                "leave out --strategy=parameter_server"},
         Refusal{"Resumed", {"--resume=/checkpoint"}, "leave out --resume"},
         Refusal{"InitFrom", {"--init_from=/weights"}, "leave out --init_from"},
         Refusal{"Saved", {"--save_dir=/folder"}, "leave out --save_dir"},

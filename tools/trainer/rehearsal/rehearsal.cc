@@ -5,26 +5,32 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/device/device.h"
+#include "core/mesh/mesh.h"
 #include "core/meta/meta_scope.h"
 #include "core/model/layer_maker.h"
+#include "core/sim/imagined/link_meter.h"
+#include "core/sim/imagined/work_meter.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
 #include "core/sim/streams/limits.h"
-#include "parallel/schedule/prediction.h"
 #include "tools/trainer/job/data.h"
+#include "tools/trainer/job/job.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/job/partition.h"
 #include "tools/trainer/job/strategy.h"
 #include "tools/trainer/job/threads.h"
 #include "tools/trainer/job/transformer.h"
 #include "tools/trainer/job/world.h"
+#include "tools/trainer/rehearsal/step_prediction.h"
 
 namespace tandem {
 namespace {
@@ -37,6 +43,7 @@ absl::StatusOr<std::vector<c10::Device>> MakeDevices(
   imagined.imagined = true;
   TANDEM_RETURN_IF_ERROR(EnableSim(imagined));
   sim::SetDeviceSpeed({options.peak_tflops * 1e12, settings.memory_bandwidth});
+  sim::SetLinkSpeed({settings.link_bandwidth, settings.network_bandwidth});
   std::vector<c10::Device> devices;
   for (int i = 0; i < options.devices.devices_per_rank; ++i) {
     devices.push_back(SimDevice(i));
@@ -56,8 +63,19 @@ LayerSpecs WithoutValues(LayerSpecs specs) {
   return MadeThrough(without_values, std::move(specs));
 }
 
+// What devices exchange with those of other ranks moves nothing; what the host
+// does is as in training.
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectImagined(
+    const TrainOptions& options, const Launch& launch) {
+  TrainOptions imagined = options;
+  imagined.backend = absl::StrCat("cpu:", options.backend, ",sim:sim_links");
+  return Connect(imagined, launch);
+}
+
 // A job that has been set up: what outlives its strategy stands before it.
 struct SetUpJob {
+  Mesh mesh;
+  int64_t batch_size = 0;  // of a replica
   std::vector<c10::Device> devices;
   std::unique_ptr<Communicator> world;
   JobData data;
@@ -69,9 +87,12 @@ absl::StatusOr<SetUpJob> SetUp(const RehearsalSettings& settings,
                                const TrainOptions& options,
                                const Launch& launch) {
   SetUpJob job;
+  TANDEM_ASSIGN_OR_RETURN(job.mesh, MeshOf(options, launch.world_size));
+  TANDEM_ASSIGN_OR_RETURN(job.batch_size,
+                          BatchSizeOf(options, job.mesh.data()));
   TANDEM_RETURN_IF_ERROR(TakeThreads(options, launch).status());
   TANDEM_ASSIGN_OR_RETURN(job.devices, MakeDevices(settings, options));
-  TANDEM_ASSIGN_OR_RETURN(job.world, Connect(options, launch));
+  TANDEM_ASSIGN_OR_RETURN(job.world, ConnectImagined(options, launch));
   TANDEM_ASSIGN_OR_RETURN(job.data, OpenData(options, *job.world));
   TANDEM_ASSIGN_OR_RETURN(const std::optional<Transformer> transformer,
                           TransformerOf(options));
@@ -103,45 +124,43 @@ absl::Status TrainStep(Strategy& strategy, const Batch& batch,
   return strategy.TakeScores().status();
 }
 
-// The second step's work: the first one makes optimizer states, too.
-absl::StatusOr<std::vector<sim::DeviceWork>> Run(const SetUpJob& job,
-                                                 const TrainOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(const Batch batch,
-                          FirstBatch(*job.data.train, options.batch_size));
-  TANDEM_RETURN_IF_ERROR(TrainStep(*job.strategy, batch, options));
-  for (const c10::Device& each : job.devices) sim::ResetWork(each.index());
-  TANDEM_RETURN_IF_ERROR(TrainStep(*job.strategy, batch, options));
-  std::vector<sim::DeviceWork> work;
-  for (const c10::Device& each : job.devices) {
-    work.push_back(sim::WorkOf(each.index()));
+void ForgetWork(const std::vector<c10::Device>& devices) {
+  for (const c10::Device& each : devices) {
+    sim::ResetWork(each.index());
+    sim::ResetTraffic(each.index());
   }
-  TANDEM_ASSIGN_OR_RETURN(const Batch test,
-                          FirstBatch(*job.data.test, options.batch_size));
-  TANDEM_RETURN_IF_ERROR(job.strategy->Evaluate(test).status());
-  return work;
 }
 
-// Each device's work of a step, shared out evenly among its stages'
-// microbatches.
-absl::Status PredictStep(const Schedule& schedule, RehearsedJob* job) {
-  ScheduleCosts costs;
-  double update = 0;
-  for (int stage = 0; stage < schedule.stages; ++stage) {
-    const auto device = static_cast<size_t>(DeviceOfStage(schedule, stage));
-    const sim::DeviceWork& work = job->devices[device].work;
-    const double parts = static_cast<double>(schedule.microbatches) *
-                         static_cast<double>(schedule.stages_of[device].size());
-    const double backward = work.backward.seconds / parts;
-    costs.stages.push_back(
-        {work.forward.seconds / parts, backward / 2, backward / 2});
-    update = std::max(update, work.rest.seconds);
+// What this rank's have done since. They are called as training calls them.
+std::vector<RehearsedDevice> OwnDevices(const std::vector<c10::Device>& devices,
+                                        int rank) {
+  std::vector<RehearsedDevice> own;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const int index = devices[i].index();
+    const size_t number = static_cast<size_t>(rank) * devices.size() + i;
+    own.push_back({absl::StrCat("sim:", number), MemoryUse(),
+                   sim::WorkOf(index), sim::TrafficOf(index)});
   }
-  TANDEM_ASSIGN_OR_RETURN(const SchedulePrediction predicted,
-                          PredictSchedule(schedule, costs));
-  job->step = predicted.step + update;
-  const double busiest = predicted.step - predicted.bubble;
-  job->bubble = busiest > 0 ? predicted.bubble / busiest : 0;
-  return absl::OkStatus();
+  return own;
+}
+
+// With the second step's work: the first one makes optimizer states, too.
+absl::StatusOr<std::vector<RehearsedDevice>> Run(const SetUpJob& job,
+                                                 const TrainOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const Batch batch,
+                          FirstBatch(*job.data.train, job.batch_size));
+  TANDEM_RETURN_IF_ERROR(TrainStep(*job.strategy, batch, options));
+  ForgetWork(job.devices);
+  TANDEM_RETURN_IF_ERROR(TrainStep(*job.strategy, batch, options));
+  std::vector<RehearsedDevice> devices =
+      OwnDevices(job.devices, job.world->rank());
+  TANDEM_ASSIGN_OR_RETURN(const Batch test,
+                          FirstBatch(*job.data.test, job.batch_size));
+  TANDEM_RETURN_IF_ERROR(job.strategy->Evaluate(test).status());
+  for (size_t i = 0; i < devices.size(); ++i) {
+    devices[i].peak = sim::BooksOf(job.devices[i].index()).peak;
+  }
+  return devices;
 }
 
 }  // namespace
@@ -150,16 +169,13 @@ absl::StatusOr<RehearsedJob> RehearseJob(const RehearsalSettings& settings,
                                          const TrainOptions& options,
                                          const Launch& launch) {
   TANDEM_ASSIGN_OR_RETURN(const SetUpJob job, SetUp(settings, options, launch));
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<sim::DeviceWork> work,
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<RehearsedDevice> own,
                           Run(job, options));
   RehearsedJob rehearsed;
+  TANDEM_ASSIGN_OR_RETURN(rehearsed.devices, GatherDevices(own, *job.world));
   rehearsed.partition = job.partition.table;
-  for (size_t i = 0; i < job.devices.size(); ++i) {
-    rehearsed.devices.push_back({job.devices[i].str(),
-                                 sim::BooksOf(static_cast<int>(i)).peak,
-                                 work[i]});
-  }
-  TANDEM_RETURN_IF_ERROR(PredictStep(job.partition.schedule, &rehearsed));
+  TANDEM_RETURN_IF_ERROR(
+      PredictStep(job.partition.schedule, job.mesh, &rehearsed));
   return rehearsed;
 }
 

@@ -28,40 +28,92 @@ double FlopsOfStep(const RehearsedDevice& device) {
          device.work.rest.flops;
 }
 
-Row HeadOf(bool timed) {
+// What came to it from other devices.
+double ReceivedBy(const RehearsedDevice& device) {
+  return device.traffic.copies.bytes + device.traffic.messages.bytes;
+}
+
+// Whether they have anything to say to each other.
+bool HasTraffic(const RehearsedJob& job) {
+  return std::any_of(
+      job.devices.begin(), job.devices.end(), [](const auto& each) {
+        return ReceivedBy(each) + each.traffic.collectives.bytes > 0;
+      });
+}
+
+// Whether that takes any time.
+bool TakesTime(const RehearsedJob& job) {
+  return std::any_of(
+      job.devices.begin(), job.devices.end(), [](const auto& each) {
+        const sim::DeviceTraffic& traffic = each.traffic;
+        return traffic.copies.seconds + traffic.messages.seconds +
+                   traffic.collectives.seconds >
+               0;
+      });
+}
+
+// What a table has columns for.
+struct Columns {
+  bool times;
+  bool traffic;
+};
+
+Row HeadOf(const Columns& columns) {
   Row head = {"device", "peak"};
   for (int i = 0; i < kMemoryCategories; ++i) {
     head.emplace_back(MemoryCategoryName(static_cast<MemoryCategory>(i)));
   }
   head.push_back("TFLOP");
-  if (timed) {
+  if (columns.times) {
     head.insert(head.end(), {"forward ms", "backward ms", "update ms"});
   }
+  if (columns.traffic) {
+    head.insert(head.end(), {"received", "in collectives"});
+  }
+  if (columns.times && columns.traffic) head.push_back("waits ms");
   return head;
 }
 
-Row RowOf(const RehearsedDevice& device, bool timed) {
+Row RowOf(const RehearsedDevice& device, const Columns& columns) {
   Row row = {device.name, FormatBytes(device.peak.total)};
   for (const int64_t bytes : device.peak.by_category) {
     row.push_back(FormatBytes(bytes));
   }
   row.push_back(absl::StrFormat("%.4g", FlopsOfStep(device) / 1e12));
-  if (timed) {
+  if (columns.times) {
     for (const sim::CountedWork& part :
          {device.work.forward, device.work.backward, device.work.rest}) {
       row.push_back(Milliseconds(part.seconds));
     }
   }
+  if (columns.traffic) {
+    row.push_back(FormatBytes(static_cast<int64_t>(ReceivedBy(device))));
+    row.push_back(
+        FormatBytes(static_cast<int64_t>(device.traffic.collectives.bytes)));
+  }
+  if (columns.times && columns.traffic) {
+    row.push_back(Milliseconds(device.traffic.waited));
+  }
   return row;
 }
 
 std::string TableOf(const RehearsedJob& job) {
-  const bool timed = job.step > 0;
-  std::vector<Row> rows = {HeadOf(timed)};
+  const Columns columns = {job.step > 0, HasTraffic(job)};
+  std::vector<Row> rows = {HeadOf(columns)};
   for (const RehearsedDevice& each : job.devices) {
-    rows.push_back(RowOf(each, timed));
+    rows.push_back(RowOf(each, columns));
   }
   return TextTable(rows);
+}
+
+std::string CommunicationOf(const RehearsedJob& job) {
+  if (!HasTraffic(job)) return "";
+  if (!TakesTime(job)) {
+    return "; communication takes no time: give --sim_link_bandwidth, "
+           "--sim_network_bandwidth or both";
+  }
+  return absl::StrCat("; ", Milliseconds(job.waited),
+                      " ms of it waits for collectives");
 }
 
 std::string StepOf(const RehearsedJob& job, const TrainOptions& options) {
@@ -72,10 +124,10 @@ std::string StepOf(const RehearsedJob& job, const TrainOptions& options) {
   for (const RehearsedDevice& each : job.devices) flops += FlopsOfStep(each);
   return absl::StrFormat(
       "a step would take %s ms: %.4g samples/s, %.4g TFLOP/s; bubble %.1f %% "
-      "of the busiest device's work; without communication\n",
+      "of the busiest device's work%s\n",
       Milliseconds(job.step),
       static_cast<double>(options.batch_size) / job.step,
-      flops / job.step / 1e12, 100 * job.bubble);
+      flops / job.step / 1e12, 100 * job.bubble, CommunicationOf(job));
 }
 
 const RehearsedDevice& FullestOf(const RehearsedJob& job) {
@@ -113,6 +165,7 @@ absl::Status Rehearse(const RehearsalSettings& settings,
                       const TrainOptions& options, const Launch& launch) {
   TANDEM_ASSIGN_OR_RETURN(const RehearsedJob job,
                           RehearseJob(settings, options, launch));
+  if (launch.rank != 0) return absl::OkStatus();
   std::printf("rehearsal without values: nothing is computed or allocated\n");
   if (!job.partition.empty()) std::printf("%s\n", job.partition.c_str());
   std::printf("%s", DescribeRehearsal(job, options).c_str());

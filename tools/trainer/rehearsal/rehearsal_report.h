@@ -13,9 +13,10 @@
 
 namespace tandem {
 
-// A table with a row for each device: its peak, by category, and its work of a
-// step; then the step's time, as far as speeds were given, and which device is
-// fullest. Lines, each with its end. Requires a device.
+// A table with a row for each device: its peak, by category, its work of a step
+// and what it exchanges with others; then the step's time, as far as speeds
+// were given, and which device is fullest. Lines, each with its end. Requires a
+// device.
 std::string DescribeRehearsal(const RehearsedJob& job,
                               const TrainOptions& options);
 
@@ -23,7 +24,8 @@ std::string DescribeRehearsal(const RehearsedJob& job,
 // --device_memory. Requires a device.
 absl::Status CheckFits(const RehearsedJob& job, const TrainOptions& options);
 
-// Rehearses, prints what there is to say, and checks that it fits.
+// Rehearses, prints what there is to say, and checks that it fits: rank 0 for
+// all. Collective.
 absl::Status Rehearse(const RehearsalSettings& settings,
                       const TrainOptions& options, const Launch& launch);
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 
 namespace tandem {
 namespace {
@@ -23,14 +24,6 @@ absl::Status CheckDevices(const DeviceSettings& devices) {
   return Refuse(absl::StrCat("has ", kMostRehearsedDevices,
                              " devices at most, but --devices_per_rank=",
                              devices.devices_per_rank, " was given"));
-}
-
-absl::Status CheckRanks(int world_size) {
-  if (world_size == 1) return absl::OkStatus();
-  return Refuse(absl::StrCat(
-      "rehearses one rank, and ", world_size,
-      " were asked for: its devices are the pipeline's, so give "
-      "--devices_per_rank in the place of --pipe and --nproc_per_node"));
 }
 
 struct Misfit {
@@ -68,31 +61,51 @@ std::vector<Misfit> MisfitsOf(const TrainOptions& options) {
       {options.pipeline.balance == "profile",
        "cannot time layers: leave out --balance=profile"},
       {options.strategy == "data_parallel",
-       "rehearses one replica: leave out --strategy=data_parallel"},
+       "knows replicas of other ranks alone: leave out "
+       "--strategy=data_parallel"},
+      {ServersOf(options) > 0,
+       "has no values that servers could hand on: leave out "
+       "--strategy=parameter_server"},
+      {options.replace_replicas > 0,
+       "loses no rank: leave out --replace_replicas"},
   };
 }
 
-absl::Status CheckBandwidth(const RehearsalSettings& settings) {
-  if (!(settings.memory_bandwidth >= 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--sim_memory_bandwidth=", settings.memory_bandwidth / 1e9,
-                     " must not be negative"));
+struct Bandwidth {
+  const char* flag;
+  double given;
+};
+
+absl::Status CheckBandwidth(const RehearsalSettings& settings,
+                            const Bandwidth& bandwidth) {
+  if (!(bandwidth.given >= 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("--", bandwidth.flag, "=",
+                                                   bandwidth.given / 1e9,
+                                                   " must not be negative"));
   }
-  if (settings.fake_weights || settings.memory_bandwidth == 0) {
-    return absl::OkStatus();
+  if (settings.fake_weights || bandwidth.given == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", bandwidth.flag, " is for --fake_weights, which was not given"));
+}
+
+absl::Status CheckBandwidths(const RehearsalSettings& settings) {
+  for (const Bandwidth& each : {
+           Bandwidth{"sim_memory_bandwidth", settings.memory_bandwidth},
+           Bandwidth{"sim_link_bandwidth", settings.link_bandwidth},
+           Bandwidth{"sim_network_bandwidth", settings.network_bandwidth},
+       }) {
+    TANDEM_RETURN_IF_ERROR(CheckBandwidth(settings, each));
   }
-  return absl::InvalidArgumentError(
-      "--sim_memory_bandwidth is for --fake_weights, which was not given");
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::Status CheckRehearsal(const RehearsalSettings& settings,
-                            const TrainOptions& options, int world_size) {
-  absl::Status checked = CheckBandwidth(settings);
+                            const TrainOptions& options) {
+  absl::Status checked = CheckBandwidths(settings);
   if (!checked.ok() || !settings.fake_weights) return checked;
   checked.Update(CheckDevices(options.devices));
-  checked.Update(CheckRanks(world_size));
   for (const Misfit& each : MisfitsOf(options)) {
     if (each.given) checked.Update(Refuse(each.why));
   }

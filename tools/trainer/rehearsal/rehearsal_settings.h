@@ -15,16 +15,20 @@ constexpr int kMostRehearsedDevices = sim::kMostDevices - 1;
 
 struct RehearsalSettings {
   bool fake_weights = false;
-  double memory_bandwidth = 0;  // bytes a second of a device; 0: without end
+  // Bytes a second; 0: without end. Of a device's memory, between devices of a
+  // rank, and between a device and those of other ranks.
+  double memory_bandwidth = 0;
+  double link_bandwidth = 0;
+  double network_bandwidth = 0;
 };
 
 // Of the flags, once they are parsed.
 RehearsalSettings RehearsalSettingsFromFlags();
 
-// Whether what was given goes together, for so many ranks. InvalidArgument
-// names the flag that does not.
+// Whether what was given goes together. InvalidArgument names the flag that
+// does not.
 absl::Status CheckRehearsal(const RehearsalSettings& settings,
-                            const TrainOptions& options, int world_size);
+                            const TrainOptions& options);
 
 }  // namespace tandem
 

@@ -13,6 +13,14 @@ ABSL_FLAG(double, sim_memory_bandwidth, 0,
           "With --fake_weights: what a device reads and writes of its memory, "
           "in 10^9 bytes a second (an H100 3350); an operator takes as long "
           "as that, or as --peak_tflops, whichever is longer. 0: no limit.");
+ABSL_FLAG(
+    double, sim_link_bandwidth, 0,
+    "With --fake_weights: what a device sends another one of its rank, in "
+    "10^9 bytes a second (an H100's NVLink 450). 0: no limit.");
+ABSL_FLAG(double, sim_network_bandwidth, 0,
+          "With --fake_weights: what a device sends those of other ranks, "
+          "messages and collectives, in 10^9 bytes a second (400 Gb/s are 50). "
+          "0: no limit.");
 
 namespace tandem {
 
@@ -20,6 +28,8 @@ RehearsalSettings RehearsalSettingsFromFlags() {
   RehearsalSettings settings;
   settings.fake_weights = absl::GetFlag(FLAGS_fake_weights);
   settings.memory_bandwidth = absl::GetFlag(FLAGS_sim_memory_bandwidth) * 1e9;
+  settings.link_bandwidth = absl::GetFlag(FLAGS_sim_link_bandwidth) * 1e9;
+  settings.network_bandwidth = absl::GetFlag(FLAGS_sim_network_bandwidth) * 1e9;
   return settings;
 }
 

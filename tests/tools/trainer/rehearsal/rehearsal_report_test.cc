@@ -53,8 +53,42 @@ TEST(RehearsalReportTest, ATableHasARowForEachDevice) {
       "sim:1   5 MiB    0 B       3 MiB        0 B        0 B        2 MiB  "
       "        0 B      6         500         1250       62.5\n"
       "a step would take 2000 ms: 3.5 samples/s, 6 TFLOP/s; bubble 12.5 % of "
-      "the busiest device's work; without communication\n"
+      "the busiest device's work\n"
       "fullest: sim:1 with 5 MiB of --device_memory=6MiB\n");
+}
+
+RehearsedJob WithTraffic(double seconds) {
+  RehearsedJob job = TwoDevices();
+  job.devices[0].traffic.copies = {1 << 20, seconds, 3};
+  job.devices[0].traffic.messages = {1 << 20, seconds, 3};
+  job.devices[1].traffic.collectives = {5 << 20, seconds, 1};
+  job.devices[1].traffic.waited = seconds / 2;
+  job.waited = seconds / 2;
+  return job;
+}
+
+TEST(RehearsalReportTest, WhatIsSentHasColumns) {
+  EXPECT_EQ(
+      DescribeRehearsal(WithTraffic(0.25), Options()),
+      "device   peak  other  parameters  gradients  optimizer  activations  "
+      "temporaries  TFLOP  forward ms  backward ms  update ms  received  "
+      "in collectives  waits ms\n"
+      "sim:0   4 MiB    0 B       4 MiB        0 B        0 B          0 B  "
+      "        0 B      6         500         1250       62.5     2 MiB  "
+      "           0 B         0\n"
+      "sim:1   5 MiB    0 B       3 MiB        0 B        0 B        2 MiB  "
+      "        0 B      6         500         1250       62.5       0 B  "
+      "         5 MiB       125\n"
+      "a step would take 2000 ms: 3.5 samples/s, 6 TFLOP/s; bubble 12.5 % of "
+      "the busiest device's work; 125 ms of it waits for collectives\n"
+      "fullest: sim:1 with 5 MiB\n");
+}
+
+TEST(RehearsalReportTest, LinksWithoutSpeedsTakeNoTime) {
+  EXPECT_THAT(DescribeRehearsal(WithTraffic(0), Options()),
+              AllOf(HasSubstr("communication takes no time: give "
+                              "--sim_link_bandwidth, --sim_network_bandwidth"),
+                    HasSubstr("in collectives")));
 }
 
 TEST(RehearsalReportTest, WithoutSpeedsThereAreNoTimes) {

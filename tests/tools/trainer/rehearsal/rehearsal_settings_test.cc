@@ -55,48 +55,47 @@ std::vector<Misfit> Misfits() {
       {"--balance=profile", [](auto& o) { o.pipeline.balance = "profile"; }},
       {"--strategy=data_parallel",
        [](auto& o) { o.strategy = "data_parallel"; }},
+      {"--strategy=parameter_server",
+       [](auto& o) { o.strategy = "parameter_server"; }},
+      {"--replace_replicas", [](auto& o) { o.replace_replicas = 1; }},
   };
 }
 
 TEST(CheckRehearsalTest, WhatGoesTogetherIsTaken) {
-  EXPECT_TRUE(CheckRehearsal(Rehearsal(), OnSim(), 1).ok());
+  EXPECT_TRUE(CheckRehearsal(Rehearsal(), OnSim()).ok());
   TrainOptions options = OnSim();
   options.devices.devices_per_rank = 15;
   options.devices.device_memory = "80GiB";
   options.save_dir = "";
-  EXPECT_TRUE(CheckRehearsal(Rehearsal(), options, 1).ok());
+  EXPECT_TRUE(CheckRehearsal(Rehearsal(), options).ok());
 }
 
 TEST(CheckRehearsalTest, WhatDoesNotIsNamed) {
   for (const Misfit& each : Misfits()) {
     TrainOptions options = OnSim();
     each.give(options);
-    const absl::Status status = CheckRehearsal(Rehearsal(), options, 1);
+    const absl::Status status = CheckRehearsal(Rehearsal(), options);
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << each.flag << ": " << status;
     EXPECT_THAT(std::string(status.message()),
                 AllOf(HasSubstr("--fake_weights"), HasSubstr(each.flag)));
     // A job that is no rehearsal is not asked.
-    EXPECT_TRUE(CheckRehearsal(RehearsalSettings(), options, 1).ok());
+    EXPECT_TRUE(CheckRehearsal(RehearsalSettings(), options).ok());
   }
 }
 
-TEST(CheckRehearsalTest, SeveralRanksAreDevicesOfOne) {
-  const absl::Status status = CheckRehearsal(Rehearsal(), OnSim(), 4);
-  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("4 were asked for"),
-                    HasSubstr("give --devices_per_rank")));
-  EXPECT_TRUE(CheckRehearsal(RehearsalSettings(), OnSim(), 4).ok());
-}
-
 TEST(CheckRehearsalTest, ABandwidthIsPositiveAndForARehearsal) {
-  RehearsalSettings settings;
-  settings.memory_bandwidth = 1e9;
-  EXPECT_TRUE(absl::IsInvalidArgument(CheckRehearsal(settings, OnSim(), 1)));
-  settings.fake_weights = true;
-  EXPECT_TRUE(CheckRehearsal(settings, OnSim(), 1).ok());
-  settings.memory_bandwidth = -1;
-  EXPECT_TRUE(absl::IsInvalidArgument(CheckRehearsal(settings, OnSim(), 1)));
+  for (double RehearsalSettings::*bandwidth :
+       {&RehearsalSettings::memory_bandwidth,
+        &RehearsalSettings::link_bandwidth,
+        &RehearsalSettings::network_bandwidth}) {
+    RehearsalSettings settings;
+    settings.*bandwidth = 1e9;
+    EXPECT_TRUE(absl::IsInvalidArgument(CheckRehearsal(settings, OnSim())));
+    settings.fake_weights = true;
+    EXPECT_TRUE(CheckRehearsal(settings, OnSim()).ok());
+    settings.*bandwidth = -1;
+    EXPECT_TRUE(absl::IsInvalidArgument(CheckRehearsal(settings, OnSim())));
+  }
 }
 
 }  // namespace

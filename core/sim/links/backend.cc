@@ -1,0 +1,129 @@
+#include "core/sim/links/backend.h"
+
+#include <functional>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
+
+#include "core/shm/completion_notice.h"
+#include "core/sim/imagined/imagined_memory.h"
+#include "core/sim/imagined/link_meter.h"
+
+namespace tandem {
+namespace sim {
+namespace {
+
+using c10d::OpType;
+
+double BytesOf(const std::vector<at::Tensor>& tensors) {
+  double bytes = 0;
+  for (const at::Tensor& each : tensors) {
+    bytes += static_cast<double>(each.nbytes());
+  }
+  return bytes;
+}
+
+// One that has ended.
+class LinksWork : public c10d::Work, public NotifiesCompletion {
+ public:
+  LinksWork(OpType type, std::vector<at::Tensor> outputs,
+            std::function<void()> wait)
+      : Work(/*rank=*/-1, type),
+        outputs_(std::move(outputs)),
+        wait_(std::move(wait)) {}
+
+  bool isCompleted() override { return true; }
+  bool isSuccess() const override { return true; }
+  std::vector<at::Tensor> result() override { return outputs_; }
+  bool wait(std::chrono::milliseconds /*timeout*/) override {
+    synchronize();
+    return true;
+  }
+  void synchronize() override {
+    if (wait_) wait_();
+  }
+  void OnCompletion(std::function<void()> callback) override { callback(); }
+
+ private:
+  const std::vector<at::Tensor> outputs_;
+  const std::function<void()> wait_;  // null: nothing waits for it
+};
+
+LinksBackend::WorkPtr MessageWork(OpType type,
+                                  const LinksBackend::Tensors& tensors) {
+  return c10::make_intrusive<LinksWork>(type, tensors, nullptr);
+}
+
+}  // namespace
+
+absl::Status CheckImagined() {
+  if (MemoryIsImagined()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the backend sim_links moves nothing: it is for simulated devices that "
+      "are imagined (SimOptions::imagined; train chooses it by itself with "
+      "--fake_weights), and those of this process are not");
+}
+
+double LinksBackend::OthersShare() const {
+  return static_cast<double>(getSize() - 1) / getSize();
+}
+
+LinksBackend::WorkPtr LinksBackend::Collective(OpType type,
+                                               const Tensors& tensors,
+                                               double share) {
+  const int device = tensors.at(0).device().index();
+  const double end = StartCollective(device, share * BytesOf(tensors));
+  return c10::make_intrusive<LinksWork>(
+      type, tensors, [device, end] { AwaitCollective(device, end); });
+}
+
+LinksBackend::WorkPtr LinksBackend::allreduce(
+    Tensors& tensors, const c10d::AllreduceOptions& /*options*/) {
+  return Collective(OpType::ALLREDUCE, tensors, 2 * OthersShare());
+}
+
+LinksBackend::WorkPtr LinksBackend::broadcast(
+    Tensors& tensors, const c10d::BroadcastOptions& /*options*/) {
+  return Collective(OpType::BROADCAST, tensors, 1);
+}
+
+LinksBackend::WorkPtr LinksBackend::reduce(
+    Tensors& tensors, const c10d::ReduceOptions& /*options*/) {
+  return Collective(OpType::REDUCE, tensors, 1);
+}
+
+LinksBackend::WorkPtr LinksBackend::allgather(
+    std::vector<Tensors>& outputs, Tensors& /*inputs*/,
+    const c10d::AllgatherOptions& /*options*/) {
+  return Collective(OpType::ALLGATHER, outputs.at(0), OthersShare());
+}
+
+LinksBackend::WorkPtr LinksBackend::_allgather_base(
+    at::Tensor& output, at::Tensor& /*input*/,
+    const c10d::AllgatherOptions& /*options*/) {
+  return Collective(OpType::_ALLGATHER_BASE, {output}, OthersShare());
+}
+
+LinksBackend::WorkPtr LinksBackend::_reduce_scatter_base(
+    at::Tensor& /*output*/, at::Tensor& input,
+    const c10d::ReduceScatterOptions& /*options*/) {
+  return Collective(OpType::_REDUCE_SCATTER_BASE, {input}, OthersShare());
+}
+
+LinksBackend::WorkPtr LinksBackend::send(Tensors& tensors, int /*to*/,
+                                         int /*tag*/) {
+  return MessageWork(OpType::SEND, tensors);
+}
+
+// Who receives counts.
+LinksBackend::WorkPtr LinksBackend::recv(Tensors& tensors, int /*from*/,
+                                         int /*tag*/) {
+  CountMessage(tensors.at(0).device().index(), BytesOf(tensors));
+  return MessageWork(OpType::RECV, tensors);
+}
+
+LinksBackend::WorkPtr LinksBackend::endCoalescing() {
+  return MessageWork(OpType::COALESCED, {});
+}
+
+}  // namespace sim
+}  // namespace tandem
