@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
 
 namespace tandem {
 

@@ -8,12 +8,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/comm/communicator.h"
 #include "core/memory/memory_use.h"
 #include "core/sim/imagined/link_meter.h"
 #include "core/sim/imagined/work_meter.h"
 
 namespace tandem {
+
+class Communicator;
 
 struct RehearsedDevice {
   std::string name;
