@@ -49,12 +49,15 @@ class WaitGraph {
     return wait.state == State::kPeers || wait.state == State::kInputs;
   }
 
-  // Another communicator of the rank may be what `node` waits behind.
+  // Another communicator of the rank, which waits for other ranks, may be what
+  // `node` waits behind: streams are worked off in order, so that at the end of
+  // those that wait for each other on one rank stands one that does not.
   void AddOthersOf(const Node& node, std::vector<Node>* next) const {
     if (certain_alone_) return;
-    for (const auto& other : waits_) {
-      if (other.first.first == node.first && other.first != node) {
-        next->push_back(other.first);
+    for (const auto& [other, wait] : waits_) {
+      if (other.first == node.first && other != node &&
+          wait->state == State::kPeers) {
+        next->push_back(other);
       }
     }
   }

@@ -107,6 +107,18 @@ TEST(FindDeadlock, BehindWhatADeviceComputes) {
   EXPECT_FALSE(found->is_certain);
 }
 
+// All that rank 0 computes next waits behind a receive from a rank that says
+// nothing: it may be stopped, or slow.
+TEST(FindDeadlock, BehindARankThatSaysNothing) {
+  EXPECT_FALSE(
+      FindDeadlock(Ranks({{ForInputs("replicas"), ForInputs("activations"),
+                           For("gradients", {1})},
+                          {}},
+                         /*waiting_threads=*/1),
+                   1)
+          .has_value());
+}
+
 TEST(FindDeadlock, RanksThatDoDifferentThings) {
   CommunicatorWait wait = For("a", {1});
   wait.number = 6;
