@@ -22,8 +22,9 @@ using ::testing::ElementsAre;
 
 struct Cell {
   std::string backend;
-  // Back by two hours, once, while the others wait; or forwards by one hour
-  // every 100 ms.
+  // Back by two hours, once, while the others wait, of which waits of
+  // LibTorch's and Abseil's end later (docs/reliability.md); or forwards by one
+  // hour every 100 ms.
   bool back;
 };
 
@@ -66,8 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Cells, ClockFaultTest,
                          testing::Values(Cell{"shm", false},
                                          Cell{"gloo", false},
                                          Cell{"sim_nccl", false},
-                                         Cell{"shm", true},
-                                         Cell{"gloo", true}));
+                                         Cell{"shm", true}));
 
 }  // namespace
 }  // namespace tandem

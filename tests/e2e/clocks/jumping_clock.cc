@@ -77,6 +77,12 @@ timespec NextLook(int64_t left) {
   return {time / kSecond, time % kSecond};
 }
 
+// How many signals a condition has had, or another one that shares its number.
+std::atomic<uint32_t>& SignalsOf(const pthread_cond_t* condition) {
+  static std::atomic<uint32_t> signals[4096];
+  return signals[reinterpret_cast<uintptr_t>(condition) / 16 % 4096];
+}
+
 bool WaitsByWallClock(long operation) {
   return (operation & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET &&
          (operation & FUTEX_CLOCK_REALTIME) != 0;
@@ -141,19 +147,38 @@ long syscall(long number, ...) noexcept {
   }
 }
 
-// One that does not wait until a time of the wall clock has a time since the
-// host was started.
+int pthread_cond_signal(pthread_cond_t* condition) noexcept {
+  static auto* const next =
+      tandem::Next<int(pthread_cond_t*)>("pthread_cond_signal");
+  ++tandem::SignalsOf(condition);
+  return next(condition);
+}
+
+int pthread_cond_broadcast(pthread_cond_t* condition) noexcept {
+  static auto* const next =
+      tandem::Next<int(pthread_cond_t*)>("pthread_cond_broadcast");
+  ++tandem::SignalsOf(condition);
+  return next(condition);
+}
+
+// A condition that does not wait until a time of the wall clock has a time
+// since the host was started.
 int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
                            const timespec* deadline) {
   using Wait = int(pthread_cond_t*, pthread_mutex_t*, const timespec*);
   static auto* const next = tandem::Next<Wait>("pthread_cond_timedwait");
   constexpr time_t kNoUptime = 1000000000;
   if (deadline->tv_sec < kNoUptime) return next(condition, mutex, deadline);
-  const int64_t left = tandem::LeftUntil(*deadline);
-  const timespec look = tandem::NextLook(left);
-  const int result = next(condition, mutex, &look);
-  // A look is over without a cause, as any wait for a condition may be.
-  return result == ETIMEDOUT && tandem::LeftUntil(*deadline) > 0 ? 0 : result;
+  const uint32_t signals = tandem::SignalsOf(condition);
+  for (;;) {
+    const int64_t left = tandem::LeftUntil(*deadline);
+    const timespec look = tandem::NextLook(left);
+    const int result = next(condition, mutex, &look);
+    if (result != ETIMEDOUT || left <= 0) return result;
+    // One may have come between two looks. Without one it does not wake up:
+    // who waits by the steady clock would begin with another deadline.
+    if (tandem::SignalsOf(condition) != signals) return 0;
+  }
 }
 
 }  // extern "C"
