@@ -9,6 +9,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -55,6 +58,19 @@ void OnFatal(int signal_number, siginfo_t* info, void* /*context*/) {
   if (info->si_code <= 0) raise(signal_number);
 }
 
+// Held while a dump is written, and told of.
+std::timed_mutex& Writing() {
+  static auto* const mutex = new std::timed_mutex;
+  return *mutex;
+}
+
+// Takes it for good, before static objects that a dump needs are destroyed: a
+// line that glog is given after its own would abort the process.
+void EndWriting() {
+  constexpr std::chrono::seconds kLastDump(1);
+  [[maybe_unused]] const bool taken = Writing().try_lock_for(kLastDump);
+}
+
 void WriteDumps(int read_fd) {
   writer = gettid();
   unsigned char signal_number = 0;
@@ -62,6 +78,8 @@ void WriteDumps(int read_fd) {
     const ssize_t got = read(read_fd, &signal_number, 1);
     if (got < 0 && errno == EINTR) continue;
     if (got != 1) return;
+    const std::unique_lock<std::timed_mutex> lock(Writing(), std::try_to_lock);
+    if (!lock.owns_lock()) return;  // the process ends
     const std::string name =
         absl::StrCat("SIG", sigabbrev_np(static_cast<int>(signal_number)));
     if (signal_number != SIGUSR2) {
@@ -93,6 +111,7 @@ void HandleFlightSignals() {
   if (write_fd >= 0 || pipe2(ends, O_CLOEXEC) != 0) return;
   fcntl(ends[1], F_SETFL, O_NONBLOCK);
   write_fd = ends[1];
+  std::atexit(EndWriting);
   std::thread(WriteDumps, ends[0]).detach();
   HandleRequests();
   for (const int each : kFatal) {

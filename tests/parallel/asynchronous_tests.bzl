@@ -24,7 +24,8 @@ def sim_nccl_tests(programs = [], filters = {}, themselves = [], exceptions = {}
     All of the package's are named, in one way or another: tools/check_sim_nccl.py looks.
 
     Args:
-      programs: those that ask TestBackend() (core/testing/thread_ranks.h), and whose tensors then lie on devices.
+      programs: those that ask TestBackend() (core/testing/thread_ranks.h), and whose tensors then lie on devices, or
+        whose jobs ask TestBackendFlags() (tests/e2e/train/runs.h).
       filters: for some of them, which of their tests are run: those of a long one that say most. Else all.
       themselves: those that name sim_nccl in their source, and run on it as they are.
       exceptions: by the reason, those that have nothing to do there.

@@ -22,6 +22,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
+bool asks_at_the_very_end = false;
+
+// After all static objects are destroyed.
+__attribute__((destructor)) void AskAtTheVeryEnd() {
+  if (!asks_at_the_very_end) return;
+  raise(SIGUSR2);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+}
+
 std::string NewFolder(const std::string& name) {
   return ::testing::TempDir() + "/" + name + std::to_string(getpid());
 }
@@ -126,6 +135,22 @@ TEST(FlightSignalsTest, OneAsksForADump) {
   EXPECT_TRUE(WIFEXITED(status)) << status;
   EXPECT_EQ(ReadBack(folder)->trigger, FlightTrigger::kSignal);
   EXPECT_THAT(ReadBack(folder)->reason, HasSubstr("SIGUSR2"));
+}
+
+// A launcher that stops its ranks asks each for a dump, also one that is about
+// to end: by then glog has ended.
+TEST(FlightSignalsTest, OneThatComesTooLateEndsNoProcess) {
+  int status = 0;
+  const pid_t child = fork();
+  if (child == 0) {
+    SetFlightJob(Job(NewFolder("late")));
+    HandleFlightSignals();
+    asks_at_the_very_end = true;
+    exit(7);
+  }
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
 TEST(FlightSignalsTest, DeathLeavesADump) {

@@ -25,8 +25,9 @@ struct Cell {
 };
 
 TEST(PauseTest, AStoppedProcessThatGoesOnChangesNoBit) {
-  const Flags job = SmallJob(
-      {"--epochs=30", "--nproc_per_node=2", "--backend=gloo", "--timeout=60"});
+  const Flags job =
+      SmallJob(Joined({"--epochs=30", "--nproc_per_node=2", "--timeout=60"},
+                      TestBackendFlags({"--backend=gloo"})));
   const std::string undisturbed = Fingerprint(RunJobForEvents(job));
   const Cell cells[] = {
       {"rank 0", {0}, false},

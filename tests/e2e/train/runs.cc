@@ -1,18 +1,36 @@
 #include "tests/e2e/train/runs.h"
 
+#include <cstdlib>
 #include <fstream>
 
 #include "gtest/gtest.h"
 
 namespace tandem {
+namespace {
+
+// The variable's value, "0" without it.
+std::string NumberOf(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? "0" : text;
+}
+
+}  // namespace
+
+Flags TestBackendFlags(const Flags& usual) {
+  const char* const backend = std::getenv("TANDEM_TEST_BACKEND");
+  if (backend == nullptr) return usual;
+  EXPECT_STREQ(backend, "sim_nccl");  // what these devices are for
+  return {"--backend=sim_nccl", "--device=sim", "--sim_async",
+          "--sim_delay_us=" + NumberOf("TANDEM_SIM_ASYNC"),
+          "--sim_delay_seed=" + NumberOf("TANDEM_SIM_SEED")};
+}
 
 Flags SmallJob(const Flags& more) {
-  Flags flags = {"--model=mlp_small",       "--dataset=synthetic",
-                 "--synthetic_shape=1,8,8", "--synthetic_samples=96",
-                 "--batch_size=16",         "--intra_op_threads=1",
-                 "--log_every=1",           "--save_dir="};
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
+  const Flags flags = {"--model=mlp_small",       "--dataset=synthetic",
+                       "--synthetic_shape=1,8,8", "--synthetic_samples=96",
+                       "--batch_size=16",         "--intra_op_threads=1",
+                       "--log_every=1",           "--save_dir="};
+  return Joined(Joined(flags, TestBackendFlags()), more);
 }
 
 Flags Joined(Flags first, const Flags& second) {

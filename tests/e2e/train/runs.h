@@ -19,8 +19,14 @@ using Events = std::vector<nlohmann::json>;
 constexpr char kTrain[] = "tools/train";
 constexpr char kInspect[] = "tools/inspect";
 
+// The device and the backend that the test's environment asks for: with
+// TANDEM_TEST_BACKEND=sim_nccl asynchronous simulated devices, with the delays
+// of TANDEM_SIM_ASYNC (microseconds) and TANDEM_SIM_SEED; else `usual`.
+Flags TestBackendFlags(const Flags& usual = {});
+
 // A job of six steps an epoch that takes a moment: mlp_small on 96 synthetic
-// images, without checkpoints. Later flags override earlier ones.
+// images, without checkpoints, on the test's backend. Later flags override
+// earlier ones.
 Flags SmallJob(const Flags& more = {});
 
 // Both, one behind the other: later flags override earlier ones.

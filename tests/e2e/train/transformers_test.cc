@@ -17,11 +17,12 @@ namespace {
 using ::testing::HasSubstr;
 
 Flags Job(const std::string& model, const Flags& more) {
-  return Joined(
-      {"--model=" + model, "--dataset=synthetic_tokens", "--context=16",
-       "--synthetic_samples=48", "--batch_size=16", "--optimizer=adam",
-       "--max_steps=3", "--save_dir=", "--log_every=1"},
-      more);
+  const Flags job = {"--model=" + model, "--dataset=synthetic_tokens",
+                     "--context=16",     "--synthetic_samples=48",
+                     "--batch_size=16",  "--optimizer=adam",
+                     "--max_steps=3",    "--save_dir=",
+                     "--log_every=1"};
+  return Joined(Joined(job, TestBackendFlags()), more);
 }
 
 TEST(TransformersTest, TheLossInChunksIsThePlainOne) {

@@ -18,11 +18,18 @@ using ::testing::HasSubstr;
 
 // Four steps an epoch.
 Flags Job(const Flags& more = {}) {
-  return Joined({"--model=gpt_tiny_tied", "--dataset=synthetic_tokens",
-                 "--context=8", "--synthetic_samples=32", "--batch_size=8",
-                 "--optimizer=adamw", "--reproducible", "--microbatch_size=4",
-                 "--epochs=1", "--save_dir=", "--log_every=1"},
-                more);
+  const Flags job = {"--model=gpt_tiny_tied",
+                     "--dataset=synthetic_tokens",
+                     "--context=8",
+                     "--synthetic_samples=32",
+                     "--batch_size=8",
+                     "--optimizer=adamw",
+                     "--reproducible",
+                     "--microbatch_size=4",
+                     "--epochs=1",
+                     "--save_dir=",
+                     "--log_every=1"};
+  return Joined(Joined(job, TestBackendFlags()), more);
 }
 
 // Parts on two ranks, and all of them on each device of two replicas, which
