@@ -33,7 +33,8 @@ class OutsideGroup : public ShmBackend {
 
   OutsideGroup(const StorePtr& store, int rank, int size,
                const c10::intrusive_ptr<Options>& options)
-      : ShmBackend(Connect(store, rank, size), kPatience * options->timeout) {}
+      : ShmBackend(Connect(store, rank, size), kPatience * options->timeout),
+        store_(store) {}
 
  private:
   // The tests' second is short for a machine that runs others beside them.
@@ -45,6 +46,10 @@ class OutsideGroup : public ShmBackend {
     CHECK(group.ok()) << group.status();
     return *std::move(group);
   }
+
+  // As long as Gloo's, so that they go one after the other, in one thread: a
+  // FileStore whose last ones go at once leaves its file for the next group.
+  const StorePtr store_;
 };
 
 }  // namespace tandem
