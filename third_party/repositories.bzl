@@ -13,6 +13,7 @@ load("//third_party/gloo:workspace.bzl", "gloo")
 load("//third_party/googletest:workspace.bzl", "googletest")
 load("//third_party/gpt2_tokenizer:workspace.bzl", "gpt2_tokenizer")
 load("//third_party/king_james_bible:workspace.bzl", "king_james_bible")
+load("//third_party/libdeflate:workspace.bzl", "libdeflate")
 load("//third_party/libtorch:workspace.bzl", "libtorch")
 load("//third_party/libtorch_cuda:workspace.bzl", "libtorch_cuda")
 load("//third_party/mistral_tokenizer:workspace.bzl", "mistral_tokenizer")
@@ -40,6 +41,7 @@ _REPOSITORIES = {
     "gloo": gloo,
     "gpt2_tokenizer": gpt2_tokenizer,
     "king_james_bible": king_james_bible,
+    "libdeflate": libdeflate,
     "libtorch": libtorch,
     "libtorch_cuda": libtorch_cuda,
     "mistral_tokenizer": mistral_tokenizer,

@@ -16,7 +16,9 @@ ABSL_FLAG(int, steps, 300, "Steps of the epoch, of all ranks.");
 ABSL_FLAG(int, dies_at, 150, "The step in which it dies.");
 ABSL_FLAG(int, save_every, 100, "Steps between checkpoints.");
 ABSL_FLAG(int, rounds, 3, "How often each way comes.");
-ABSL_FLAG(std::string, model, "mlp_wide", "Network: --model of train.");
+ABSL_FLAG(std::string, model, "mlp_wide",
+          "Network: mlp_small, mlp_wide, mlp_deep, resnet18, gpt_tiny, "
+          "gpt_baby, gpt2.");
 ABSL_FLAG(std::string, json, "", "File for the figures.");
 
 namespace tandem {

@@ -23,8 +23,9 @@ struct BackendNames {
 
 // "shm", "gloo": for tensors of the host, and of simulated devices.
 // "sim_nccl", "nccl": for tensors of simulated devices, of GPUs; shm serves the
-// host's. "cpu:gloo,cuda:nccl" names both. InvalidArgument for anything else
-// lists what there is.
+// host's. "sim_links": for tensors without values, in a rehearsal with
+// --fake_weights: nothing is moved, only counted. "cpu:gloo,cuda:nccl" names
+// both. InvalidArgument for anything else lists what there is.
 absl::StatusOr<BackendNames> ParseBackend(absl::string_view text);
 
 // Does an all-reduce of this backend take c10d's PREMUL_SUM, which multiplies

@@ -160,6 +160,18 @@ absl::StatusOr<TrainingProgress> ProgressOfCheckpoint(
       "cannot resume from ", path, ": ", progress.status().message()));
 }
 
+namespace {
+
+absl::StatusOr<bool> ReadRowMajor(SafetensorsReader& reader,
+                                  const SafetensorsEntry& entry,
+                                  const at::Tensor& target) {
+  if (!target.is_contiguous()) return false;
+  TANDEM_RETURN_IF_ERROR(reader.ReadInto(entry, target.mutable_data_ptr()));
+  return true;
+}
+
+}  // namespace
+
 absl::StatusOr<StoredCheckpoint> OpenCheckpoint(const std::string& path) {
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<SafetensorsReader> reader,
                           SafetensorsReader::Open(path));
@@ -172,7 +184,10 @@ absl::StatusOr<StoredCheckpoint> OpenCheckpoint(const std::string& path) {
   for (const SafetensorsEntry& entry : reader->entries()) {
     AddStored({{entry.name, entry.dtype, entry.shape},
                [reader, &entry] { return reader->Read(entry); },
-               [reader, &entry] { return reader->Verify(entry); }},
+               [reader, &entry] { return reader->Verify(entry); },
+               [reader, &entry](const at::Tensor& target) {
+                 return ReadRowMajor(*reader, entry, target);
+               }},
               &checkpoint);
   }
   return checkpoint;

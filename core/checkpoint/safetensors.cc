@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/crc32.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/safetensors_checksums.h"
@@ -17,7 +18,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "values are read as they lie in memory");
 
 constexpr uint64_t kLengthBytes = sizeof(uint64_t);
-constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
+// They stay in the cache for the checksum.
+constexpr uint64_t kPieceBytes = uint64_t{1} << 18;
 
 constexpr char kAdvice[] =
     "; take another copy of it (or, after a change that was meant, leave "
@@ -65,7 +67,7 @@ absl::Status SafetensorsReader::ReadHeader() {
   std::string json(length, '\0');
   TANDEM_RETURN_IF_ERROR(file_.ReadAt(kLengthBytes, json.data(), length));
   data_begin_ = kLengthBytes + length;
-  header_crc_ =
+  const uint32_t header_crc =
       Crc32(Crc32(0, &length, kLengthBytes), json.data(), json.size());
   auto header = ParseSafetensorsHeader(json, file_bytes - data_begin_);
   if (!header.ok()) return Bad(std::string(header.status().message()));
@@ -78,8 +80,13 @@ absl::Status SafetensorsReader::ReadHeader() {
         file_.path(), " is damaged: ", checksums.status().message(), kAdvice));
   }
   verified_.resize(entries().size());
-  for (size_t i = 0; i < entries().size(); ++i)
+  stated_checksum_ = header_crc;
+  for (size_t i = 0; i < entries().size(); ++i) {
     entry_of_[entries()[i].name] = i;
+    if (!checksums_.has_value()) continue;
+    stated_checksum_ =
+        CombineCrc32(stated_checksum_, (*checksums_)[i], entries()[i].bytes());
+  }
   return absl::OkStatus();
 }
 
@@ -91,11 +98,7 @@ std::optional<uint32_t> SafetensorsReader::StatedChecksum(
 
 std::optional<uint32_t> SafetensorsReader::StatedChecksum() const {
   if (!checksums_.has_value()) return std::nullopt;
-  uint32_t crc = header_crc_;
-  for (size_t i = 0; i < entries().size(); ++i) {
-    crc = CombineCrc32(crc, (*checksums_)[i], entries()[i].bytes());
-  }
-  return crc;
+  return stated_checksum_;
 }
 
 const SafetensorsEntry* SafetensorsReader::Find(const std::string& name) const {
@@ -133,19 +136,29 @@ absl::Status SafetensorsReader::Verify(const SafetensorsEntry& entry) {
   return Compare(entry, crc);
 }
 
+absl::Status SafetensorsReader::ReadValues(const SafetensorsEntry& entry,
+                                           void* values) const {
+  return file_.ReadAt(data_begin_ + entry.begin, values, entry.bytes());
+}
+
 absl::StatusOr<at::Tensor> SafetensorsReader::Read(
     const SafetensorsEntry& entry) {
   TANDEM_ASSIGN_OR_RETURN(
       at::Tensor tensor,
       CatchTorchOr([&] { return at::empty(entry.shape, entry.dtype); },
                    absl::StrCat(file_.path(), ": tensor ", entry.name)));
-  TANDEM_RETURN_IF_ERROR(file_.ReadAt(
-      data_begin_ + entry.begin, tensor.mutable_data_ptr(), entry.bytes()));
+  TANDEM_RETURN_IF_ERROR(ReadValues(entry, tensor.mutable_data_ptr()));
   if (damage_ == Damage::kRefused && !IsKnownGood(entry)) {
     TANDEM_RETURN_IF_ERROR(
         Compare(entry, Crc32(0, tensor.const_data_ptr(), entry.bytes())));
   }
   return tensor;
+}
+
+absl::Status SafetensorsReader::ReadInto(const SafetensorsEntry& entry,
+                                         void* values) {
+  if (damage_ == Damage::kRefused) TANDEM_RETURN_IF_ERROR(Verify(entry));
+  return ReadValues(entry, values);
 }
 
 absl::StatusOr<NamedTensors> SafetensorsReader::ReadAll() {

@@ -104,6 +104,9 @@ class SafetensorsReader {
 
   // A copy of the tensor, contiguous, on the CPU. `entry` is of entries().
   absl::StatusOr<at::Tensor> Read(const SafetensorsEntry& entry);
+  // Its values to memory for entry.bytes(). Where they are not what was
+  // written, DataLoss, and nothing is written (or only told).
+  absl::Status ReadInto(const SafetensorsEntry& entry, void* values);
 
   // All of them, in the order of the file.
   absl::StatusOr<NamedTensors> ReadAll();
@@ -111,6 +114,7 @@ class SafetensorsReader {
  private:
   SafetensorsReader(RegularFile file, Damage damage);
   absl::Status ReadHeader();
+  absl::Status ReadValues(const SafetensorsEntry& entry, void* values) const;
   absl::Status Compare(const SafetensorsEntry& entry, uint32_t found);
   bool IsKnownGood(const SafetensorsEntry& entry) const;
   absl::Status Bad(const std::string& why) const;
@@ -121,8 +125,8 @@ class SafetensorsReader {
   SafetensorsHeader header_;
   std::unordered_map<std::string, size_t> entry_of_;  // by name
   absl::Status header_damage_;
-  uint32_t header_crc_ = 0;  // of the bytes before the data
   std::optional<std::vector<uint32_t>> checksums_;  // by entry
+  uint32_t stated_checksum_ = 0;                    // of the file, by those
   std::vector<bool> verified_;                      // by entry
 };
 

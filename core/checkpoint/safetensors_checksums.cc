@@ -1,7 +1,6 @@
 #include "core/checkpoint/safetensors_checksums.h"
 
 #include <glog/logging.h>
-#include <zlib.h>
 
 #include <cstring>
 #include <string>
@@ -10,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "core/base/crc32.h"
 #include "core/base/dtype_names.h"
 
 namespace tandem {
@@ -79,16 +79,6 @@ absl::StatusOr<std::vector<uint32_t>> ParseTensors(absl::string_view text,
 }
 
 }  // namespace
-
-uint32_t Crc32(uint32_t crc, const void* data, size_t size) {
-  return static_cast<uint32_t>(
-      crc32_z(crc, static_cast<const Bytef*>(data), size));
-}
-
-uint32_t CombineCrc32(uint32_t first, uint32_t second, uint64_t bytes) {
-  return static_cast<uint32_t>(
-      crc32_combine(first, second, static_cast<z_off_t>(bytes)));
-}
 
 void AddChecksums(const std::vector<uint32_t>& of_tensors,
                   SafetensorsHeader* header) {

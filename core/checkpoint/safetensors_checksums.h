@@ -5,7 +5,7 @@
 //     order of the data: of its bytes in the file;
 //   "tandem.crc32.header": eight digits: of what the header says (names,
 //     dtypes, shapes, offsets, all other metadata), however it is written.
-// CRC-32 is gzip's (RFC 1952; zlib.crc32 in Python).
+// CRC-32: core/base/crc32.h.
 //
 // They find accidents: a flipped bit, a block that was zeroed, moved or lost, a
 // number edited by hand. They are no protection against somebody who wants the
@@ -23,13 +23,6 @@
 #include "core/checkpoint/safetensors_header.h"
 
 namespace tandem {
-
-// Of what `crc` is the checksum of (0: of nothing), followed by `data`.
-uint32_t Crc32(uint32_t crc, const void* data, size_t size);
-
-// Of what `first` is the checksum of, followed by `bytes` bytes of which
-// `second` is.
-uint32_t CombineCrc32(uint32_t first, uint32_t second, uint64_t bytes);
 
 // Adds both keys. The length of the formatted header does not depend on the
 // values. Requires a checksum for each entry.

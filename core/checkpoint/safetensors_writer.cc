@@ -1,10 +1,12 @@
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/crc32.h"
 #include "core/base/dtype_names.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/safetensors.h"
@@ -16,6 +18,9 @@ namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "values are written as they lie in memory");
+
+// Written out of the cache that it was brought into for its checksum.
+constexpr uint64_t kBytesAtOnce = uint64_t{1} << 18;
 
 absl::Status CheckWritable(const std::vector<TensorInfo>& infos) {
   std::set<std::string> names = {"__metadata__"};
@@ -101,8 +106,15 @@ absl::Status SafetensorsWriter::Add(const at::Tensor& values) {
       << entry.name;
   // No copy when it is already so.
   const at::Tensor bytes = values.detach().cpu().contiguous();
-  checksums_.push_back(Crc32(0, bytes.const_data_ptr(), entry.bytes()));
-  return file_->Append(bytes.const_data_ptr(), entry.bytes());
+  const char* const data = static_cast<const char*>(bytes.const_data_ptr());
+  uint32_t crc = 0;
+  for (uint64_t at = 0; at < entry.bytes(); at += kBytesAtOnce) {
+    const uint64_t size = std::min(kBytesAtOnce, entry.bytes() - at);
+    crc = Crc32(crc, data + at, size);
+    TANDEM_RETURN_IF_ERROR(file_->Append(data + at, size));
+  }
+  checksums_.push_back(crc);
+  return absl::OkStatus();
 }
 
 absl::Status SafetensorsWriter::Commit() {

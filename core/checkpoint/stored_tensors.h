@@ -25,6 +25,10 @@ struct StoredTensor {
   std::function<absl::StatusOr<at::Tensor>()> read;
   // What `read` would say, without the values. Null: nothing can be wrong.
   std::function<absl::Status()> verify;
+  // Puts the values where a tensor of the host has its own, of the stored shape
+  // and dtype; false, and nothing is done, where they would have to be moved
+  // about for it. Null: as if it were always false.
+  std::function<absl::StatusOr<bool>(const at::Tensor&)> read_into = nullptr;
 };
 
 // What a checkpoint's tensors are to those who load it: each takes what it
@@ -54,6 +58,11 @@ class StoredTensors {
 
 // Verifies one; the error is that of the store.
 absl::Status Verify(const StoredTensor& tensor);
+
+// Puts the values into `target`, of the same shape: without a copy in between
+// where it is a dense one of the host, of the stored dtype. An error of the
+// store's leaves it as it was, unless it comes in the middle of the file.
+absl::Status ReadInto(const StoredTensor& tensor, const at::Tensor& target);
 
 }  // namespace tandem
 

@@ -42,7 +42,17 @@ FlightRecorder& FlightRecorder::OfProcess() {
   return *recorder;
 }
 
-FlightRecorder::FlightRecorder(size_t capacity) : ring_(capacity) {}
+FlightRecorder::FlightRecorder(size_t capacity)
+    : notes_(capacity > 0), ring_(capacity) {}
+
+void FlightRecorder::SetCapacity(size_t capacity) {
+  std::vector<Slot> ring(capacity);
+  absl::MutexLock lock(&mutex_);
+  if (ring_.size() == capacity) return;
+  ring_.swap(ring);
+  first_ = next_;
+  notes_.store(capacity > 0, std::memory_order_relaxed);
+}
 
 void FlightRecorder::SetSizes(absl::Span<const int64_t> sizes, Slot* slot) {
   slot->dimensions = std::min(sizes.size(), kMostSizes);
@@ -70,8 +80,10 @@ int64_t FlightRecorder::Count(FlightGroup& group,
 FlightRecorder::Id FlightRecorder::Schedule(
     const std::shared_ptr<FlightGroup>& group, const FlightOperation& operation,
     int64_t sequence) {
+  if (!notes_.load(std::memory_order_relaxed)) return -1;
   const int64_t now = absl::GetCurrentTimeNanos();
   absl::MutexLock lock(&mutex_);
+  if (ring_.empty()) return -1;
   const Id id = next_++;
   Slot& slot = ring_[static_cast<size_t>(id) % ring_.size()];
   slot.id = id;
@@ -92,12 +104,13 @@ FlightRecorder::Id FlightRecorder::Schedule(
 }
 
 FlightRecorder::Slot* FlightRecorder::Find(Id id) {
-  if (id < 0) return nullptr;
+  if (id < first_ || ring_.empty()) return nullptr;
   Slot& slot = ring_[static_cast<size_t>(id) % ring_.size()];
   return slot.id == id ? &slot : nullptr;
 }
 
 void FlightRecorder::Start(Id id) {
+  if (id < 0) return;
   const int64_t now = absl::GetCurrentTimeNanos();
   absl::MutexLock lock(&mutex_);
   Slot* const slot = Find(id);
@@ -107,6 +120,7 @@ void FlightRecorder::Start(Id id) {
 }
 
 void FlightRecorder::Await(Id id) {
+  if (id < 0) return;
   const int64_t now = absl::GetCurrentTimeNanos();
   absl::MutexLock lock(&mutex_);
   Slot* const slot = Find(id);
@@ -114,12 +128,18 @@ void FlightRecorder::Await(Id id) {
 }
 
 void FlightRecorder::Complete(Id id) {
+  if (id < 0) return;
   const int64_t now = absl::GetCurrentTimeNanos();
   absl::MutexLock lock(&mutex_);
   Slot* const slot = Find(id);
   if (slot == nullptr || slot->state == FlightState::kCompleted) return;
   slot->state = FlightState::kCompleted;
   slot->completed_ns = now;
+}
+
+int64_t FlightRecorder::noted() const {
+  absl::MutexLock lock(&mutex_);
+  return next_;
 }
 
 void FlightRecorder::SetStep(int64_t step) {
@@ -161,7 +181,7 @@ bool FlightRecorder::Read(FlightDump* dump) {
   dump->entries.clear();
   std::map<const FlightGroup*, int> numbers;
   const auto size = static_cast<Id>(ring_.size());
-  for (Id id = std::max<Id>(0, next_ - size); id < next_; ++id) {
+  for (Id id = std::max(first_, next_ - size); id < next_; ++id) {
     const Slot& slot = *Find(id);
     int group = -1;
     if (slot.group != nullptr) {

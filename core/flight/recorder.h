@@ -5,6 +5,7 @@
 #ifndef TANDEM_CORE_FLIGHT_RECORDER_H_
 #define TANDEM_CORE_FLIGHT_RECORDER_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -50,13 +51,19 @@ class FlightGroup {
 class FlightRecorder {
  public:
   static constexpr size_t kCapacity = 2000;  // PyTorch's TORCH_FR_BUFFER_SIZE
-  // An entry; numbers that the ring has lost are taken and do nothing.
+  // An entry; numbers that the ring has lost, or that are negative, are taken
+  // and do nothing.
   using Id = int64_t;
 
   // The one that communicators and executors note in.
   static FlightRecorder& OfProcess();
 
   explicit FlightRecorder(size_t capacity = kCapacity);
+
+  // A ring for another number of entries is made anew: what it holds is
+  // forgotten, and what was scheduled before is not noted further. 0: nothing
+  // is noted.
+  void SetCapacity(size_t capacity);
 
   // A new entry, for FlightPurposeScope::Current(). `group` is null for an
   // action. `sequence` is that of a collective; messages are counted here.
@@ -66,6 +73,9 @@ class FlightRecorder {
   // A thread begins to wait for it.
   void Await(Id id);
   void Complete(Id id);
+
+  // How many entries there have been.
+  int64_t noted() const;
 
   // The training step that entries from now on belong to.
   void SetStep(int64_t step);
@@ -106,8 +116,11 @@ class FlightRecorder {
                 int64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static FlightEntry EntryOf(const Slot& slot, int group);
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
+  // Not of ring_, which may be made anew: what notes nothing takes no lock.
+  std::atomic<bool> notes_;
   std::vector<Slot> ring_ ABSL_GUARDED_BY(mutex_);
+  Id first_ ABSL_GUARDED_BY(mutex_) = 0;  // of those that ring_ was there for
   Id next_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -138,8 +138,7 @@ absl::Status CopyModelState(const StoredTensors& state,
   at::NoGradGuard no_grad;
   std::map<std::string, at::Tensor> known(model.begin(), model.end());
   for (const StoredTensor& each : state) {
-    TANDEM_ASSIGN_OR_RETURN(const at::Tensor values, each.read());
-    known.at(each.info.name).copy_(values);
+    TANDEM_RETURN_IF_ERROR(ReadInto(each, known.at(each.info.name)));
   }
   return absl::OkStatus();
 }

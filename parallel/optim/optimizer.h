@@ -184,8 +184,8 @@ class Optimizer {
   void AddShare(const Part& part, size_t slot, StatePart* shared) const;
   // As its names and forms: values mean nothing.
   NamedTensors SlotForm(const Part& part, size_t slot) const;
-  void LoadValues(Part& part, size_t slot, size_t state,
-                  const at::Tensor& values);
+  absl::Status LoadValues(Part& part, size_t slot, size_t state,
+                          const StoredTensor& values);
   absl::Status CheckSlot(const NamedTensors& wanted,
                          const StoredByName& given) const;
   absl::Status LoadSlot(Part& part, size_t slot, const StoredByName& given);

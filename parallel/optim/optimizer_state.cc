@@ -181,30 +181,30 @@ absl::Status Optimizer::LoadSlot(Part& part, size_t slot,
       TANDEM_ASSIGN_OR_RETURN(steps, StepsOf(*source->second));
       continue;
     }
-    TANDEM_ASSIGN_OR_RETURN(const at::Tensor values, source->second->read());
-    LoadValues(part, slot, i, values);
+    TANDEM_RETURN_IF_ERROR(LoadValues(part, slot, i, *source->second));
     steps = 1;
   }
   return absl::OkStatus();
 }
 
 // Of the parameter's those that are kept here.
-void Optimizer::LoadValues(Part& part, size_t slot, size_t state,
-                           const at::Tensor& values) {
+absl::Status Optimizer::LoadValues(Part& part, size_t slot, size_t state,
+                                   const StoredTensor& values) {
   const FlatSlot& place = part.buffer->slots()[slot];
   const at::Tensor& kept = part.state[state];
   if (!part.is_shared) {
-    part.buffer->View(kept, place).copy_(values);
-    return;
+    return ReadInto(values, part.buffer->View(kept, place));
   }
   const int64_t begin = std::max(place.offset, part.span.begin);
   const int64_t end = std::min(place.offset + place.numel, part.span.end);
-  if (begin >= end) return;
+  if (begin >= end) return absl::OkStatus();
   const at::Tensor laid_out = at::empty({place.numel}, kept.options());
-  laid_out.as_strided(place.parameter.sizes(), place.parameter.strides())
-      .copy_(values);
+  TANDEM_RETURN_IF_ERROR(ReadInto(
+      values,
+      laid_out.as_strided(place.parameter.sizes(), place.parameter.strides())));
   kept.narrow(0, begin - part.span.begin, end - begin)
       .copy_(laid_out.narrow(0, begin - place.offset, end - begin));
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

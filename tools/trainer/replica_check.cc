@@ -4,12 +4,15 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "core/base/crc32.h"
 #include "core/base/status_macros.h"
-#include "core/checkpoint/fingerprint.h"
 
 namespace tandem {
 namespace {
@@ -37,12 +40,37 @@ std::string Named(const std::vector<int>& ranks) {
                       absl::StrJoin(ranks, ", "));
 }
 
+// "w, and 2 more parameters": what differs between two fingerprints.
+std::string Differing(absl::string_view a, absl::string_view b) {
+  const std::vector<absl::string_view> left = absl::StrSplit(a, '\n');
+  const std::vector<absl::string_view> right = absl::StrSplit(b, '\n');
+  absl::string_view first;
+  size_t others = 0;
+  for (size_t i = 0; i < std::min(left.size(), right.size()); ++i) {
+    if (left[i] == right[i]) continue;
+    if (!first.empty()) {
+      ++others;
+      continue;
+    }
+    first = left[i].substr(0, left[i].rfind(' '));
+  }
+  if (others == 0) return std::string(first);
+  return absl::StrCat(first, ", and ", others, " more parameter",
+                      others == 1 ? "" : "s");
+}
+
+// Between the first two camps: with a majority, one of the two may be it.
+std::string DifferingParameters(const Camps& camps) {
+  return Differing(camps.begin()->first, std::next(camps.begin())->first);
+}
+
 std::string Difference(const Camps& camps, const std::vector<int>& ranks) {
   const std::vector<int>* const majority = Majority(camps, ranks.size());
   if (majority == nullptr) {
     return absl::StrCat(Named(ranks),
                         " have different parameters, and no majority says "
-                        "whose are right");
+                        "whose are right (",
+                        DifferingParameters(camps), ")");
   }
   std::vector<int> drifted;
   for (const int rank : ranks) {
@@ -52,7 +80,8 @@ std::string Difference(const Camps& camps, const std::vector<int>& ranks) {
     }
   }
   return absl::StrCat(Named(drifted), drifted.size() == 1 ? " has" : " have",
-                      " drifted from ", Named(*majority), ", which are alike");
+                      " drifted from ", Named(*majority), ", which are alike (",
+                      DifferingParameters(camps), ")");
 }
 
 }  // namespace
@@ -84,12 +113,27 @@ void FlipBit(const NamedTensors& parameters) {
   bits.bitwise_xor_(1);
 }
 
+std::string ReplicaFingerprint(NamedTensors parameters) {
+  std::sort(parameters.begin(), parameters.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::string fingerprint;
+  for (const auto& [name, tensor] : parameters) {
+    const at::Tensor values = tensor.detach().cpu().contiguous();
+    const uint32_t sum =
+        Crc32(0, values.const_data_ptr(),
+              static_cast<size_t>(values.numel()) * values.element_size());
+    absl::StrAppend(&fingerprint, name, " ", absl::Hex(sum, absl::kZeroPad8),
+                    "\n");
+  }
+  return fingerprint;
+}
+
 absl::Status CheckReplicasAgree(const NamedTensors& mine, const Mesh& mesh,
                                 int64_t step, Communicator& world) {
   if (mesh.data() == 1) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<std::string> all,
-      world.AllGatherString(WeightsSha256(mine), [step] {
+      world.AllGatherString(ReplicaFingerprint(mine), [step] {
         return absl::StrCat("the check of replicas (after the update of step ",
                             step, ")");
       }));

@@ -10,6 +10,7 @@
 #include "core/checkpoint/fingerprint.h"
 #include "core/checkpoint/row_parts.h"
 #include "core/device/host_memory.h"
+#include "core/flight/recorder.h"
 #include "core/precision/loss_scale.h"
 #include "core/precision/mixed_precision.h"
 #include "core/program/process.h"
@@ -174,6 +175,7 @@ absl::Status RunReport::Summarise(const std::string& checkpoint,
   summary_.checkpoint = checkpoint;
   summary_.saves = saves.saves;
   summary_.save_stall_ms = saves.stalled_ms;
+  summary_.flight_entries = FlightRecorder::OfProcess().noted();
   summary_.samples_per_s = meter_.total_samples_per_s();
   summary_.step_ms_median = meter_.median_step_ms();
   summary_.ranks = job_->world->size();

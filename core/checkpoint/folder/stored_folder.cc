@@ -1,8 +1,7 @@
 #include "core/checkpoint/folder/stored_folder.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-#include <c10/util/accumulate.h>
+#include <ATen/ops/empty_strided.h>
 
 #include <filesystem>
 #include <memory>
@@ -36,6 +35,9 @@ class OpenFolder {
   const Manifest& manifest() const { return manifest_; }
   absl::Status Verify(const ManifestTensor& tensor);
   absl::StatusOr<at::Tensor> Read(const ManifestTensor& tensor);
+  // False, and nothing is done, unless `target` has the tensor's strides.
+  absl::StatusOr<bool> ReadInto(const ManifestTensor& tensor,
+                                const at::Tensor& target);
 
  private:
   struct Found {
@@ -52,6 +54,8 @@ class OpenFolder {
                                           const ManifestTensor& tensor);
   absl::StatusOr<Found> Find(const ManifestTensor& tensor,
                              const ManifestPiece& piece);
+  // All pieces, in the order of memory.
+  absl::Status ReadPieces(const ManifestTensor& tensor, void* values);
 
   const std::string path_;
   const Manifest manifest_;
@@ -120,30 +124,40 @@ absl::Status OpenFolder::Verify(const ManifestTensor& tensor) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<at::Tensor> OpenFolder::Read(const ManifestTensor& tensor) {
-  const std::vector<int64_t>& sizes = tensor.info.sizes;
-  at::Tensor joined;  // of several pieces, in the order of memory
+absl::Status OpenFolder::ReadPieces(const ManifestTensor& tensor,
+                                    void* values) {
+  char* const begin = static_cast<char*>(values);
+  const size_t width = c10::elementSize(tensor.info.dtype);
   for (const ManifestPiece& piece : tensor.pieces) {
     TANDEM_ASSIGN_OR_RETURN(const Found found, Find(tensor, piece));
-    TANDEM_ASSIGN_OR_RETURN(const at::Tensor values,
-                            found.reader->Read(*found.entry));
-    if (tensor.pieces.size() == 1) {
-      joined = values.view({-1});
-      break;
-    }
-    TANDEM_RETURN_IF_ERROR(CatchTorch(
-        [&] {
-          if (!joined.defined()) {
-            joined =
-                at::empty({c10::multiply_integers(sizes)}, values.options());
-          }
-          joined.narrow(0, piece.begin, piece.end - piece.begin)
-              .copy_(values.view({-1}));
-        },
-        tensor.info.name));
+    TANDEM_RETURN_IF_ERROR(found.reader->ReadInto(
+        *found.entry, begin + static_cast<size_t>(piece.begin) * width));
   }
-  return CatchTorchOr([&] { return joined.as_strided(sizes, tensor.strides); },
-                      tensor.info.name);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<at::Tensor> OpenFolder::Read(const ManifestTensor& tensor) {
+  // Files have as many bytes as the manifest says before memory is taken.
+  for (const ManifestPiece& piece : tensor.pieces) {
+    TANDEM_RETURN_IF_ERROR(Find(tensor, piece).status());
+  }
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor values,
+                          CatchTorchOr(
+                              [&] {
+                                return at::empty_strided(tensor.info.sizes,
+                                                         tensor.strides,
+                                                         tensor.info.dtype);
+                              },
+                              tensor.info.name));
+  TANDEM_RETURN_IF_ERROR(ReadPieces(tensor, values.mutable_data_ptr()));
+  return values;
+}
+
+absl::StatusOr<bool> OpenFolder::ReadInto(const ManifestTensor& tensor,
+                                          const at::Tensor& target) {
+  if (target.strides() != tensor.strides) return false;
+  TANDEM_RETURN_IF_ERROR(ReadPieces(tensor, target.mutable_data_ptr()));
+  return true;
 }
 
 }  // namespace
@@ -175,7 +189,10 @@ absl::StatusOr<StoredCheckpoint> OpenCheckpointAt(const std::string& path) {
       ProgressOfCheckpoint(path, folder->manifest().metadata));
   for (const ManifestTensor& tensor : folder->manifest().tensors) {
     AddStored({tensor.info, [folder, &tensor] { return folder->Read(tensor); },
-               [folder, &tensor] { return folder->Verify(tensor); }},
+               [folder, &tensor] { return folder->Verify(tensor); },
+               [folder, &tensor](const at::Tensor& target) {
+                 return folder->ReadInto(tensor, target);
+               }},
               &checkpoint);
   }
   return checkpoint;

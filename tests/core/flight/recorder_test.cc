@@ -152,6 +152,39 @@ TEST(FlightRecorderTest, OutlivesGroups) {
   EXPECT_THAT(Read(recorder).groups.at(0).ranks, ElementsAre(3, 1));
 }
 
+TEST(FlightRecorderTest, OfNoEntriesNotesNothing) {
+  FlightRecorder recorder(0);
+  const FlightRecorder::Id id = recorder.Schedule(Group({0}), Reduce({1}), 1);
+  recorder.Start(id);
+  recorder.Await(id);
+  recorder.Complete(id);
+  EXPECT_THAT(Read(recorder).entries, IsEmpty());
+}
+
+TEST(FlightRecorderTest, ForgetsWhatWasBeforeAnotherCapacity) {
+  FlightRecorder recorder(2);
+  const auto group = Group({0});
+  const FlightRecorder::Id before = recorder.Schedule(group, Reduce({1}), 1);
+  recorder.SetCapacity(3);
+  recorder.Complete(before);
+  EXPECT_THAT(Read(recorder).entries, IsEmpty());
+  for (int i = 2; i <= 5; ++i) recorder.Schedule(group, Reduce({1}), i);
+  std::vector<int64_t> kept;
+  for (const FlightEntry& each : Read(recorder).entries) {
+    kept.push_back(each.sequence);
+    EXPECT_EQ(each.state, FlightState::kScheduled);
+  }
+  EXPECT_THAT(kept, ElementsAre(3, 4, 5));
+  recorder.SetCapacity(0);
+  EXPECT_EQ(recorder.Schedule(group, Reduce({1}), 6), -1);
+  EXPECT_THAT(Read(recorder).entries, IsEmpty());
+  recorder.SetCapacity(1);
+  EXPECT_EQ(recorder.noted(), 5);
+  recorder.Start(recorder.Schedule(group, Reduce({1}), 7));
+  EXPECT_EQ(recorder.noted(), 6);
+  EXPECT_EQ(Read(recorder).entries.at(0).state, FlightState::kStarted);
+}
+
 TEST(FlightRecorderTest, TakesWhatManyThreadsNote) {
   constexpr int kThreads = 7;
   constexpr int kEach = 200;

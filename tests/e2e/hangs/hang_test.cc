@@ -4,9 +4,11 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -219,6 +221,24 @@ TEST(LaunchedHangTest, ASignalToTheLauncherHasEveryRankWriteOne) {
   EXPECT_NE(Diagnose(folder).exit_code, 2);
   job.Signal(SIGINT);  // it went on until then
   EXPECT_EQ(job.Wait().exit_code, 128 + SIGINT);
+}
+
+TEST(LaunchedHangTest, ARingHoldsAsManyEntriesAsItWasGiven) {
+  for (const int entries : {0, 3}) {
+    const std::string folder = NewFolder("ring");
+    Program job(kTrain,
+                SmallJob({"--nproc_per_node=2", "--epochs=100000",
+                          "--flight_dir=" + folder,
+                          "--flight_entries=" + std::to_string(entries)}));
+    ASSERT_TRUE(job.WaitForOutput("accuracy"));
+    job.Signal(SIGUSR2);
+    const std::string file = folder + "/rank_1.json";
+    ASSERT_TRUE(Eventually([&] { return fs::exists(file); }));
+    std::ifstream dump(file);
+    EXPECT_EQ(nlohmann::json::parse(dump)["entries"].size(), entries);
+    job.Signal(SIGINT);
+    EXPECT_EQ(job.Wait().exit_code, 128 + SIGINT);
+  }
 }
 
 }  // namespace

@@ -81,7 +81,8 @@ TEST(DriftTest, TheReplicaThatDriftedIsNamed) {
                  CorruptedIn(3, 1));
   EXPECT_EQ(result.exit_code, 1) << result.out;
   EXPECT_THAT(result.err, HasSubstr("replicas differ after step 4: rank 1 has "
-                                    "drifted from ranks 0, 2"));
+                                    "drifted from ranks 0, 2, which are "
+                                    "alike ("));
 }
 
 // The checkpoint of step 2 is before it; the one of step 4 is not written.

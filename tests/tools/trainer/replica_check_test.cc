@@ -1,12 +1,15 @@
 #include "tools/trainer/replica_check.h"
 
 #include <ATen/Tensor.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
-#include "core/checkpoint/fingerprint.h"
 
 namespace tandem {
 namespace {
@@ -51,15 +54,37 @@ TEST(ReplicaCheckTest, EachPlaceOfTheReplicasIsComparedByItself) {
                     Not(HasSubstr("rank 0"))));
 }
 
+TEST(ReplicaCheckTest, TheFirstParameterThatDiffersIsNamed) {
+  EXPECT_THAT(Verdict({"b 1\nw 2\n", "b 1\nw 2\n", "b 1\nw 3\n"}, 1),
+              HasSubstr("rank 2 has drifted from ranks 0, 1, which are alike "
+                        "(w). "));
+  EXPECT_THAT(Verdict({"a 1\nb 1\nw 2\n", "a 2\nb 2\nw 3\n"}, 1),
+              HasSubstr("(a, and 2 more parameters). "));
+  EXPECT_THAT(Verdict({"a 1\nb 1\n", "a 2\nb 2\n"}, 1),
+              HasSubstr("(a, and 1 more parameter). "));
+}
+
+// zlib.crc32(struct.pack("<3f", 0, 1, 2)), and that of no bytes.
+TEST(ReplicaCheckTest, AFingerprintIsOfNamesInOrderAndBytes) {
+  const NamedTensors parameters = {{"w", at::arange(3, at::kFloat)},
+                                   {"b", at::ones({0})}};
+  EXPECT_EQ(ReplicaFingerprint(parameters), "b 00000000\nw 30c8bc70\n");
+  EXPECT_EQ(ReplicaFingerprint(
+                {{"b", at::ones({0})},
+                 {"w", at::arange(6, at::kFloat).slice(0, 0, 6, 2).div(2)}}),
+            ReplicaFingerprint(parameters));
+  EXPECT_EQ(ReplicaFingerprint({}), "");
+}
+
 TEST(ReplicaCheckTest, AFlippedBitShows) {
   const NamedTensors parameters = {{"w", at::ones({3, 2})},
                                    {"b", at::ones({2})}};
-  const std::string before = WeightsSha256(parameters);
+  const std::string before = ReplicaFingerprint(parameters);
   FlipBit(parameters);
-  EXPECT_NE(WeightsSha256(parameters), before);
+  EXPECT_NE(ReplicaFingerprint(parameters), before);
   EXPECT_FLOAT_EQ(parameters[0].second[0][0].item<float>(), 1);
   FlipBit(parameters);
-  EXPECT_EQ(WeightsSha256(parameters), before);
+  EXPECT_EQ(ReplicaFingerprint(parameters), before);
   FlipBit({});
 }
 

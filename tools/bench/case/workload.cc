@@ -61,51 +61,37 @@ Workload Resnet18() {
   return result;
 }
 
-// 4 blocks of 12 x 128 x 128 weights and the head's 128 x 256, for 128 tokens;
-// in attention each token meets 64 others on the average, twice (scores and
-// sums) in 4 blocks of width 128.
-Workload GptTiny() {
+// Blocks of 12 x width x width weights, and the head's width x classes.
+Workload Gpt(const std::string& model, int64_t blocks, int64_t width,
+             int64_t classes, int64_t tokens) {
   Workload result;
-  result.model = "gpt_tiny";
-  result.input_shape = {128};
-  result.classes = 256;
+  result.model = model;
+  result.classes = classes;
   result.tokens = true;
+  result.weights_of_token = (blocks * 12 * width + classes) * width;
+  result.attention_of_token = blocks * width;
   result.batch_size = 8;
   result.optimizer = "adamw";
   result.learning_rate = 3e-4;
   result.steps = 8;
   result.compared_steps = 10;
-  result.gflop =
-      128 * LinearGflop(4 * 12 * 128 * 128 + 128 * 256 + 4 * 2 * 64 * 128);
-  return result;
+  return WithTokens(result, tokens);
 }
 
-// 6 blocks of 12 x 384 x 384 weights and the head's 384 x 320, for 256 tokens;
-// in attention each token meets 128 others on the average.
+Workload GptTiny() { return Gpt("gpt_tiny", 4, 128, 256, 128); }
+
 Workload GptBaby() {
-  Workload result = GptTiny();
-  result.model = "gpt_baby";
-  result.input_shape = {256};
-  result.classes = 320;
+  Workload result = Gpt("gpt_baby", 6, 384, 320, 256);
   result.batch_size = 4;
   result.steps = 4;
   result.compared_steps = 4;
-  result.gflop =
-      256 * LinearGflop(6 * (12 * 384 * 384 + 2 * 128 * 384) + 384 * 320);
   return result;
 }
 
-// 12 blocks of 12 x 768 x 768 weights and the head's 768 x 50257, for 1024
-// tokens; in attention each token meets 512 others on the average.
 Workload Gpt2() {
-  Workload result = GptTiny();
-  result.model = "gpt2";
-  result.input_shape = {1024};
-  result.classes = 50257;
+  Workload result = Gpt("gpt2", 12, 768, 50257, 1024);
   result.steps = 10;
   result.compared_steps = 3;
-  result.gflop =
-      1024 * LinearGflop(12 * (12 * 768 * 768 + 2 * 512 * 768) + 768 * 50257);
   return result;
 }
 
@@ -124,6 +110,17 @@ absl::StatusOr<Workload> WorkloadNamed(const std::string& model) {
   }
   return absl::NotFoundError(
       absl::StrCat("no model of the benchmarks is called '", model, "'"));
+}
+
+// In attention each token meets half of the others on the average, twice
+// (scores and sums), in each block's width.
+Workload WithTokens(Workload workload, int64_t tokens) {
+  workload.input_shape = {tokens};
+  workload.gflop =
+      static_cast<double>(tokens) *
+      LinearGflop(static_cast<double>(workload.weights_of_token +
+                                      tokens * workload.attention_of_token));
+  return workload;
 }
 
 Workload WithSgd(Workload workload, double learning_rate,

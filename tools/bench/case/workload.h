@@ -16,6 +16,10 @@ struct Workload {
   std::vector<int64_t> input_shape;  // of one sample; {tokens} for tokens
   int64_t classes = 0;
   bool tokens = false;
+  // Of a model of tokens: weights that a token is multiplied with, and all
+  // blocks' widths together.
+  int64_t weights_of_token = 0;
+  int64_t attention_of_token = 0;
   int64_t batch_size = 0;  // of all replicas together
   std::string optimizer;   // "sgd" (momentum 0.9) or "adamw"
   double learning_rate = 0;
@@ -31,6 +35,9 @@ struct Workload {
 // gpt_tiny by computation; mlp_deep is for pipelines, gpt_baby for
 // tokens a second, gpt2 for GPUs. NotFound for others.
 absl::StatusOr<Workload> WorkloadNamed(const std::string& model);
+
+// A model of tokens, of samples of so many.
+Workload WithTokens(Workload workload, int64_t tokens);
 
 // The same, trained with SGD at that learning rate.
 Workload WithSgd(Workload workload, double learning_rate,

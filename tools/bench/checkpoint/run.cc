@@ -1,5 +1,6 @@
 #include "tools/bench/checkpoint/run.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 
 #include <chrono>
@@ -69,8 +70,7 @@ absl::Status Load(const std::string& path, const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
     const auto found = by_name.find(name);
     if (found == by_name.end()) return absl::DataLossError(name);
-    TANDEM_ASSIGN_OR_RETURN(const at::Tensor values, found->second->read());
-    tensor.copy_(values);
+    TANDEM_RETURN_IF_ERROR(ReadInto(*found->second, tensor));
   }
   return absl::OkStatus();
 }
@@ -192,6 +192,7 @@ absl::StatusOr<std::vector<CheckpointResult>> CompareCheckpoints(
     const CheckpointBench& bench) {
   TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Side> peer, StartPeer(bench));
   TANDEM_RETURN_IF_ERROR(BindToCore(CoreOf(0, 1)));
+  at::set_num_threads(1);  // on one core more would wait for each other
   std::vector<CheckpointResult> all;
   for (const CheckpointState& state : bench.states) {
     TANDEM_ASSIGN_OR_RETURN(const std::vector<CheckpointResult> results,

@@ -11,7 +11,7 @@ constexpr char kCompile[] = "compile";
 
 Workload Sized(Workload workload, const GptSizes& sizes) {
   if (sizes.batch_size > 0) workload.batch_size = sizes.batch_size;
-  if (sizes.tokens > 0) workload.input_shape = {sizes.tokens};
+  if (sizes.tokens > 0) return WithTokens(workload, sizes.tokens);
   return workload;
 }
 

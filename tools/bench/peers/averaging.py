@@ -12,14 +12,21 @@ from torch.nn.parallel import DistributedDataParallel
 class Groups:
     pipe: object = None  # this rank's pipeline; None: all ranks
     data: object = None  # the same place in all pipelines
+    ends: object = None  # the first and the last rank of this rank's pipeline
 
 
 def make_groups(ranks, pipe):
     """Rank = replica * pipe + place."""
     replicas = ranks // pipe
-    if replicas == 1:
-        return Groups()
     groups = Groups()
+    if pipe > 1:
+        for replica in range(replicas):
+            members = [replica * pipe, (replica + 1) * pipe - 1]
+            made = dist.new_group(members)
+            if dist.get_rank() in members:
+                groups.ends = made
+    if replicas == 1:
+        return groups
     # Every rank makes all of them, in the same order.
     for replica in range(replicas):
         members = list(range(replica * pipe, (replica + 1) * pipe))

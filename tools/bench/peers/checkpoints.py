@@ -33,8 +33,10 @@ class Peer:
             f"layers.{i}.weight": torch.arange(i, i + numbers, dtype=torch.float32) for i in range(tensors)
         }
         self.folder = os.path.join(folder, "theirs")
-        # Kept from one save to the next, as the copy's memory is here.
+        # Kept from one save to the next, as the copy's memory is here. The
+        # writer's own would be pinned, for which it wants a GPU.
         self.stager = dcp.FileSystemWriter(self.folder + ".stalls", cache_staged_state_dict=True)
+        self.stager.state_dict_cache = {name: torch.empty_like(tensor) for name, tensor in self.state.items()}
         return {}
 
     def timed(self, work):

@@ -104,6 +104,17 @@ def uniform_cuts(layers, parts):
     return [part * each + min(part, more) for part in range(parts)]
 
 
+def untie(layers):
+    """Gives the last layer a parameter of its own instead of one that it shares with
+    the first: returns both, or nothing. Stages then train them alike."""
+    for name, last in layers[-1].named_parameters():
+        if any(last is first for first in layers[0].parameters()):
+            own = nn.Parameter(last.detach().clone())
+            setattr(layers[-1], name, own)
+            return last, own
+    return ()
+
+
 class Pipeline:
     """One setting of the pipeline, from the initial weights."""
 
@@ -130,6 +141,7 @@ class Pipeline:
             layers = layers_of(task.make_model())
         self.cuts = begins[1:]
         ends = begins[1:] + [len(layers)]
+        tied = untie(layers)
         mine = [s for s in range(stages) if place.holds(schedule, stages, s)]
         self.is_first = 0 in mine
         self.is_last = stages - 1 in mine
@@ -161,9 +173,21 @@ class Pipeline:
             * (averaging.loss_scale / microbatches),
             scale_grads=False,
         )
+        self.tied = [tied[0]] if tied and self.is_first else []
+        self.tied += [tied[1]] if tied and self.is_last else []
+        self.ends = place.groups.ends
         parameters = [p for module in modules for p in module.parameters()]
         self.optimizer = task.make_optimizer(parameters)
         averaging.prepare(parameters)
+
+    def share_tied_gradients(self):
+        """As Megatron does where the first stage's embedding is the last one's head."""
+        if len(self.tied) == 2:  # both stages are here
+            first, last = self.tied
+            first.grad += last.grad
+            last.grad.copy_(first.grad)
+        elif self.tied:
+            dist.all_reduce(self.tied[0].grad, group=self.ends)
 
     def step(self):
         inputs, targets = self.batches[self.next % len(self.batches)]
@@ -177,5 +201,6 @@ class Pipeline:
             return_outputs=False,
         )
         self.averaging.finish()
+        self.share_tied_gradients()
         self.optimizer.step()
         return sum(loss.item() for loss in losses) * self.averaging.share

@@ -1,8 +1,5 @@
 #include "tools/bench/replacement/run.h"
 
-#include <poll.h>
-
-#include <algorithm>
 #include <chrono>
 
 #include "absl/status/status.h"
@@ -12,18 +9,16 @@
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/base/text_table.h"
-#include "core/process/subprocess.h"
+#include "tools/bench/case/train_flags.h"
+#include "tools/bench/case/workload.h"
 #include "tools/bench/measure/median.h"
-#include "tools/bench/process/line_reader.h"
+#include "tools/bench/process/job.h"
 #include "tools/bench/process/runfile.h"
 
 namespace tandem {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::minutes kTimeout(30);
-constexpr int64_t kBatchOfRank = 32;
 
 struct Way {
   std::vector<std::string> flags;
@@ -31,72 +26,39 @@ struct Way {
   std::string mark;  // that its messages must have
 };
 
-std::vector<std::string> CommandOf(const ReplacementBench& bench,
-                                   const std::string& train, const Way& way,
-                                   const std::string& save_dir) {
-  const int64_t batch = kBatchOfRank * bench.ranks;
-  std::vector<std::string> command = {
-      train,
-      absl::StrCat("--nproc_per_node=", bench.ranks),
-      absl::StrCat("--model=", bench.model),
-      "--dataset=synthetic",
-      "--learning_rate=0.001",
-      absl::StrCat("--synthetic_samples=", batch * bench.steps),
-      absl::StrCat("--batch_size=", batch),
-      absl::StrCat("--save_every=", bench.save_every),
-      "--keep_last=1",
-      "--restart_delay=0",
-      absl::StrCat("--save_dir=", save_dir)};
+absl::StatusOr<std::vector<std::string>> CommandOf(
+    const ReplacementBench& bench, const Way& way,
+    const std::string& save_dir) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string train, Runfile("tools/train"));
+  TANDEM_ASSIGN_OR_RETURN(const Workload workload, WorkloadNamed(bench.model));
+  std::vector<std::string> command =
+      TrainFlags(workload, bench.ranks, bench.steps);
+  command.insert(command.begin(), train);
+  for (const std::string& flag :
+       {absl::StrCat("--save_every=", bench.save_every),
+        std::string("--keep_last=1"), std::string("--restart_delay=0"),
+        absl::StrCat("--save_dir=", save_dir)}) {
+    command.push_back(flag);
+  }
   command.insert(command.end(), way.flags.begin(), way.flags.end());
   return command;
 }
 
-// Until its stderr ends, to which messages come; its report is not kept.
-std::string ReadMessages(const Subprocess& job, Clock::time_point deadline) {
-  LineReader out(job.out_fd());
-  LineReader err(job.err_fd());
-  std::string text;
-  while (err.fd() >= 0 && Clock::now() < deadline) {
-    pollfd ready[] = {{out.fd(), POLLIN, 0}, {err.fd(), POLLIN, 0}};
-    poll(ready, 2, /*timeout=*/1000);
-    out.Pump();
-    err.Pump();
-    while (out.Next().has_value()) {
-    }
-    while (const auto line = err.Next()) absl::StrAppend(&text, *line, "\n");
-  }
-  return text;
-}
-
 absl::StatusOr<double> TimeOf(const ReplacementBench& bench, const Way& way,
                               const std::string& save_dir) {
-  TANDEM_ASSIGN_OR_RETURN(const std::string train, Runfile("tools/train"));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> command,
+                          CommandOf(bench, way, save_dir));
   Environment environment = Environment::OfProcess();
   if (way.dies) {
     environment.Set("TANDEM_FAULT",
                     absl::StrCat("point=bucket:0,action=kill,step=",
                                  bench.dies_at, ",rank=", bench.ranks - 1));
   }
-  SubprocessOptions process;
-  process.program = train;
-  process.argv = CommandOf(bench, train, way, save_dir);
-  process.environment = environment.ToStrings();
-  process.out = SubprocessOptions::Stream::kPipe;
-  process.err = SubprocessOptions::Stream::kPipe;
-  const auto start = Clock::now();
-  TANDEM_ASSIGN_OR_RETURN(Subprocess job, Subprocess::Start(process));
-  const auto deadline = start + kTimeout;
-  const std::string said = ReadMessages(job, deadline);
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-      deadline - Clock::now());
-  const auto end = job.Wait(std::max(left, std::chrono::milliseconds(0)));
-  const double seconds =
-      std::chrono::duration<double>(Clock::now() - start).count();
-  if (end == 0 && absl::StrContains(said, way.mark)) return seconds;
-  return absl::InternalError(absl::StrCat(
-      "a job ended otherwise than it was to",
-      way.mark.empty() ? "" : absl::StrCat(", or without '", way.mark, "'"),
-      ": ", said));
+  TANDEM_ASSIGN_OR_RETURN(const JobEnd end,
+                          RunJob(command, environment, kTimeout));
+  if (absl::StrContains(end.err, way.mark)) return end.seconds;
+  return absl::InternalError(
+      absl::StrCat("a job ended without '", way.mark, "': ", end.err));
 }
 
 }  // namespace

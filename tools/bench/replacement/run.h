@@ -17,12 +17,12 @@ namespace tandem {
 // Of each way the same epoch of the same samples.
 struct ReplacementBench {
   int ranks = 3;
-  int64_t steps = 300;       // of all ranks
-  int64_t dies_at = 150;     // in this one, the last rank
-  int64_t save_every = 100;  // of all ways
-  int rounds = 3;            // in which each way comes once
-  std::string model = "mlp_wide";
-  std::string folder;  // scratch
+  int64_t steps = 300;             // of all ranks
+  int64_t dies_at = 150;           // in this one, the last rank
+  int64_t save_every = 100;        // of all ways
+  int rounds = 3;                  // in which each way comes once
+  std::string model = "mlp_wide";  // of WorkloadNamed
+  std::string folder;              // scratch
 };
 
 // Seconds from the program's start to its end, by round.
@@ -32,7 +32,8 @@ struct ReplacementResult {
   std::vector<double> restarted;
 };
 
-// Internal for a job that fails, or that is not disturbed as it was to be.
+// Internal for a job that fails, or that is not disturbed as it was to be;
+// NotFound for an unknown model.
 absl::StatusOr<ReplacementResult> MeasureReplacement(
     const ReplacementBench& bench);
 

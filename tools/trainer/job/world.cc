@@ -1,9 +1,11 @@
 #include "tools/trainer/job/world.h"
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/base/status_macros.h"
+#include "core/flight/recorder.h"
 #include "core/run/flight_dumps.h"
 #include "tools/trainer/settings/settings_agreement.h"
 
@@ -11,6 +13,8 @@ namespace tandem {
 
 absl::StatusOr<std::unique_ptr<Communicator>> Connect(
     const TrainOptions& options, const Launch& launch) {
+  FlightRecorder::OfProcess().SetCapacity(
+      static_cast<size_t>(options.flight_entries));
   CommunicatorOptions communication;
   communication.timeout =
       std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1e3));

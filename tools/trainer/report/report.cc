@@ -182,6 +182,7 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
        {"startup_ms", summary.startup_ms},
        {"saves", summary.saves},
        {"save_stall_ms", summary.save_stall_ms},
+       {"flight_entries", summary.flight_entries},
        {"weights_sha256", summary.weights_sha256},
        {"measurements", measurements}});
   return metrics_->Write(event);

@@ -45,9 +45,10 @@ struct SummaryReport {
   // step, and how often. Not there: they are none, or not asynchronous.
   std::optional<std::map<std::string, double>> host_waits;
   std::string weights_sha256;
-  std::string checkpoint;    // where the last one lies; empty: none
-  int64_t saves = 0;         // checkpoints that were written
-  double save_stall_ms = 0;  // that the loop stood still for them
+  std::string checkpoint;      // where the last one lies; empty: none
+  int64_t saves = 0;           // checkpoints that were written
+  double save_stall_ms = 0;    // that the loop stood still for them
+  int64_t flight_entries = 0;  // that rank 0 has noted for --flight_dir
   // See Strategy::Measurements.
   std::vector<std::pair<std::string, double>> measurements;
 };

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tandem {
 namespace {
@@ -23,6 +25,20 @@ TEST(Workload, IsFoundByTheNameOfItsModel) {
   const absl::Status unknown = WorkloadNamed("vgg").status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(unknown.message()), HasSubstr("'vgg'"));
+}
+
+// 6 x (multiplications of a token's step), by hand.
+TEST(Workload, OperationsFollowTheTokens) {
+  const Workload tiny = *WorkloadNamed("gpt_tiny");
+  EXPECT_NEAR(tiny.gflop,
+              128e-9 * 6 * (4 * 12 * 128 * 128 + 128 * 256 + 4 * 2 * 64 * 128),
+              1e-9);
+  const Workload gpt2 = *WorkloadNamed("gpt2");
+  const double weights = 12. * 12 * 768 * 768 + 768. * 50257;
+  EXPECT_NEAR(gpt2.gflop, 1024e-9 * 6 * (weights + 12. * 2 * 512 * 768), 1e-6);
+  const Workload brief = WithTokens(gpt2, 256);
+  EXPECT_EQ(brief.input_shape, (std::vector<int64_t>{256}));
+  EXPECT_NEAR(brief.gflop, 256e-9 * 6 * (weights + 12. * 2 * 128 * 768), 1e-6);
 }
 
 TEST(Workload, MayBeTrainedWithSgd) {

@@ -1,0 +1,20 @@
+// CRC-32, gzip's (RFC 1952; zlib.crc32 in Python).
+
+#ifndef TANDEM_CORE_BASE_CRC32_H_
+#define TANDEM_CORE_BASE_CRC32_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tandem {
+
+// Of what `crc` is the checksum of (0: of nothing), followed by `data`.
+uint32_t Crc32(uint32_t crc, const void* data, size_t size);
+
+// Of what `first` is the checksum of, followed by `bytes` bytes of which
+// `second` is.
+uint32_t CombineCrc32(uint32_t first, uint32_t second, uint64_t bytes);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_BASE_CRC32_H_

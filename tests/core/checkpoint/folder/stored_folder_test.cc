@@ -1,0 +1,94 @@
+// Values of a checkpoint's folder, read to where a tensor has its own.
+
+#include "core/checkpoint/folder/stored_folder.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/MemoryFormat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/folder/save.h"
+#include "core/checkpoint/folder/state_part.h"
+#include "core/checkpoint/stored_tensors.h"
+
+namespace tandem {
+namespace {
+
+at::Tensor ConvWeight() {
+  return at::arange(84, at::kFloat)
+      .view({7, 3, 2, 2})
+      .contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+std::string Saved(const std::string& name) {
+  FolderSave save;
+  save.path = absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);
+  save.metadata = CheckpointMetadata(TrainingProgress());
+  StatePart part;
+  part.tensors = {{"conv", ConvWeight()},
+                  {"fc", at::arange(35, at::kFloat).view({5, 7})},
+                  {"nothing", at::empty({0, 3})}};
+  const absl::Status saved = SaveFolder(save, part);
+  EXPECT_TRUE(saved.ok()) << saved;
+  return save.path;
+}
+
+const StoredTensor& Named(const StoredCheckpoint& checkpoint,
+                          const std::string& name) {
+  for (const StoredTensor& each : checkpoint.model) {
+    if (each.info.name == name) return each;
+  }
+  ADD_FAILURE() << name;
+  return *checkpoint.model.begin();
+}
+
+TEST(StoredFolderTest, ValuesComeWhereTheyAreWantedWhateverTheirOrder) {
+  const auto checkpoint = OpenCheckpointAt(Saved("orders"));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const at::Tensor rows = at::zeros({7, 3, 2, 2});
+  const at::Tensor channels =
+      at::zeros({7, 3, 2, 2}).contiguous(at::MemoryFormat::ChannelsLast);
+  for (const at::Tensor& target : {rows, channels}) {
+    ASSERT_TRUE(ReadInto(Named(*checkpoint, "conv"), target).ok());
+    EXPECT_TRUE(at::equal(target, ConvWeight()));
+  }
+  // Between others: a row's neighbours stay.
+  const at::Tensor wide = at::zeros({5, 9});
+  ASSERT_TRUE(ReadInto(Named(*checkpoint, "fc"), wide.narrow(1, 1, 7)).ok());
+  EXPECT_TRUE(
+      at::equal(wide.narrow(1, 1, 7), at::arange(35, at::kFloat).view({5, 7})));
+  EXPECT_EQ(wide.select(1, 0).abs().sum().item<float>(), 0);
+  EXPECT_EQ(wide.select(1, 8).abs().sum().item<float>(), 0);
+  EXPECT_TRUE(ReadInto(Named(*checkpoint, "nothing"), at::empty({0, 3})).ok());
+}
+
+TEST(StoredFolderTest, WhatIsDamagedIsNotWritten) {
+  const std::string path = Saved("damaged");
+  {
+    std::fstream shard(path + "/rank-00000.safetensors",
+                       std::ios::in | std::ios::out | std::ios::binary);
+    shard.seekp(-1, std::ios::end);
+    shard.put('x');
+  }
+  const auto checkpoint = OpenCheckpointAt(path);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const at::Tensor target = at::zeros({5, 7});
+  const absl::Status read = ReadInto(Named(*checkpoint, "fc"), target);
+  EXPECT_TRUE(absl::IsDataLoss(read)) << read;
+  EXPECT_THAT(read.message(), testing::HasSubstr("fc"));
+  EXPECT_TRUE(at::equal(target, at::zeros({5, 7})));
+}
+
+}  // namespace
+}  // namespace tandem

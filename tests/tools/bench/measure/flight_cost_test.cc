@@ -1,0 +1,15 @@
+#include "tools/bench/measure/flight_cost.h"
+
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+TEST(FlightCostTest, AnEntryTakesSomeTimeOnOneThreadAndOnSeveral) {
+  for (const int threads : {1, 3}) {
+    EXPECT_GT(NanosecondsOfFlightEntry(threads), 0) << threads;
+  }
+}
+
+}  // namespace
+}  // namespace tandem

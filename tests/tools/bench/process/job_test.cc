@@ -1,0 +1,48 @@
+#include "tools/bench/process/job.h"
+
+#include <chrono>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/environment.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+absl::StatusOr<JobEnd> Shell(const std::string& script, seconds timeout) {
+  Environment environment = Environment::OfProcess();
+  environment.Set("TANDEM_SAID", "twice");
+  return RunJob({"/bin/sh", "-c", script}, environment, timeout);
+}
+
+TEST(RunJobTest, GivesWhatBothStreamsHad) {
+  const auto end =
+      Shell("echo one; echo $TANDEM_SAID >&2; printf two", seconds(60));
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_EQ(end->out, "one\ntwo\n");
+  EXPECT_EQ(end->err, "twice\n");
+  EXPECT_GT(end->seconds, 0);
+}
+
+TEST(RunJobTest, AnotherCodeIsAnErrorWithItsMessages) {
+  const absl::Status status =
+      Shell("echo no such model >&2; exit 3", seconds(60)).status();
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("exit code 3: no such model"));
+}
+
+TEST(RunJobTest, WhatDoesNotEndIsKilled) {
+  const absl::Status status =
+      Shell("echo waiting >&2; exec sleep 1000", seconds(1)).status();
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("no end within 1000 ms: waiting"));
+}
+
+}  // namespace
+}  // namespace tandem
