@@ -165,7 +165,10 @@ namespace {
 absl::StatusOr<bool> ReadRowMajor(SafetensorsReader& reader,
                                   const SafetensorsEntry& entry,
                                   const at::Tensor& target) {
-  if (!target.is_contiguous()) return false;
+  if (!target.is_contiguous() || target.sizes() != entry.shape ||
+      target.scalar_type() != entry.dtype) {
+    return false;
+  }
   TANDEM_RETURN_IF_ERROR(reader.ReadInto(entry, target.mutable_data_ptr()));
   return true;
 }

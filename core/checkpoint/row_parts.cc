@@ -29,6 +29,7 @@ StoredTensor RowsOf(const StoredTensor& stored, const std::string& name,
   rows.info.name = name;
   if (!IsDivided(stored.info)) return rows;
   rows.info.sizes[0] = part.rows;
+  rows.read_into = nullptr;  // it is of the whole
   rows.read = [read = stored.read, first = part.first,
                count = part.rows]() -> absl::StatusOr<at::Tensor> {
     TANDEM_ASSIGN_OR_RETURN(const at::Tensor whole, read());

@@ -25,9 +25,10 @@ struct StoredTensor {
   std::function<absl::StatusOr<at::Tensor>()> read;
   // What `read` would say, without the values. Null: nothing can be wrong.
   std::function<absl::Status()> verify;
-  // Puts the values where a tensor of the host has its own, of the stored shape
-  // and dtype; false, and nothing is done, where they would have to be moved
-  // about for it. Null: as if it were always false.
+  // Puts the values where a tensor of the host has its own; false, and nothing
+  // is done, where that is of another shape or dtype, or they would have to be
+  // moved about for it. Null: as if it were always false; so it must be of what
+  // is a part of another stored tensor.
   std::function<absl::StatusOr<bool>(const at::Tensor&)> read_into = nullptr;
 };
 

@@ -43,6 +43,7 @@ StoredTensor PartOf(const StoredTensor& whole, const Piece& piece,
                     const ServedTensor& tensor) {
   StoredTensor part = whole;
   part.info.sizes = {piece.length};
+  part.read_into = nullptr;  // it is of the whole
   part.read = [read = whole.read, piece, sizes = tensor.info.sizes,
                strides = tensor.strides]() -> absl::StatusOr<at::Tensor> {
     TANDEM_ASSIGN_OR_RETURN(const at::Tensor values, read());

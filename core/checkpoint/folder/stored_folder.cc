@@ -35,7 +35,7 @@ class OpenFolder {
   const Manifest& manifest() const { return manifest_; }
   absl::Status Verify(const ManifestTensor& tensor);
   absl::StatusOr<at::Tensor> Read(const ManifestTensor& tensor);
-  // False, and nothing is done, unless `target` has the tensor's strides.
+  // False, and nothing is done, unless `target` is as the tensor, strides too.
   absl::StatusOr<bool> ReadInto(const ManifestTensor& tensor,
                                 const at::Tensor& target);
 
@@ -155,7 +155,11 @@ absl::StatusOr<at::Tensor> OpenFolder::Read(const ManifestTensor& tensor) {
 
 absl::StatusOr<bool> OpenFolder::ReadInto(const ManifestTensor& tensor,
                                           const at::Tensor& target) {
-  if (target.strides() != tensor.strides) return false;
+  if (target.sizes() != tensor.info.sizes ||
+      target.strides() != tensor.strides ||
+      target.scalar_type() != tensor.info.dtype) {
+    return false;
+  }
   TANDEM_RETURN_IF_ERROR(ReadPieces(tensor, target.mutable_data_ptr()));
   return true;
 }

@@ -2,9 +2,12 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include "absl/status/statusor.h"
 #include "core/checkpoint/collected_tensors.h"
+#include "core/checkpoint/stored_tensors.h"
 
 namespace tandem {
 namespace {
@@ -60,6 +63,23 @@ TEST(RowPartsTest, WhatIsStoredIsDivided) {
   EXPECT_TRUE(divided[4].second.equal(Whole(40).narrow(0, 3, 2)));
   EXPECT_EQ(divided[6].first, "head.1.weight.step");
   EXPECT_EQ(divided[6].second.item<double>(), 3);
+}
+
+TEST(RowPartsTest, APartIsNotReadAsTheWhole) {
+  StoredTensor whole;
+  whole.info = InfoOf("head.weight", Whole(20));
+  whole.read = []() -> absl::StatusOr<at::Tensor> { return Whole(20); };
+  whole.read_into = [](const at::Tensor&) -> absl::StatusOr<bool> {
+    ADD_FAILURE() << "of the whole";
+    return true;
+  };
+  StoredTensors stored;
+  stored.Add(whole);
+  const StoredTensors divided = DivideRows(stored, Parts());
+  ASSERT_EQ(divided.size(), 2u);
+  const at::Tensor target = at::zeros({3, 2});
+  ASSERT_TRUE(ReadInto(*divided.begin(), target).ok());
+  EXPECT_TRUE(target.equal(Whole(20).narrow(0, 0, 3)));
 }
 
 TEST(RowPartsTest, AWeightOfAnotherSizeIsLeftToBeRefused) {

@@ -35,7 +35,7 @@ struct Means {
   int64_t every = 1;
 };
 
-const std::string kNoRecorder = "--flight_entries=0";
+constexpr char kNoRecorder[] = "--flight_entries=0";
 
 std::vector<Means> AllMeans(const SafetyBench& bench) {
   const std::string every = absl::StrCat(" each ", kEvery, " steps");

@@ -20,6 +20,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/folder/save.h"
 #include "core/checkpoint/folder/state_part.h"
+#include "core/checkpoint/safetensors.h"
 #include "core/checkpoint/stored_tensors.h"
 
 namespace tandem {
@@ -71,6 +72,31 @@ TEST(StoredFolderTest, ValuesComeWhereTheyAreWantedWhateverTheirOrder) {
   EXPECT_EQ(wide.select(1, 0).abs().sum().item<float>(), 0);
   EXPECT_EQ(wide.select(1, 8).abs().sum().item<float>(), 0);
   EXPECT_TRUE(ReadInto(Named(*checkpoint, "nothing"), at::empty({0, 3})).ok());
+}
+
+TEST(StoredFolderTest, WhatIsOfAnotherFormIsNotWritten) {
+  const std::string folder = Saved("forms");
+  const std::string file = folder + ".safetensors";
+  ASSERT_TRUE(
+      WriteSafetensors(file, {{"fc", at::arange(35, at::kFloat).view({5, 7})}},
+                       CheckpointMetadata(TrainingProgress()))
+          .ok());
+  for (const std::string& path : {folder, file}) {
+    const auto checkpoint = OpenCheckpointAt(path);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    const StoredTensor& stored = Named(*checkpoint, "fc");
+    for (const at::Tensor& other :
+         {at::zeros({7, 5}), at::zeros({5, 7}, at::kInt), at::zeros({5, 6}),
+          at::zeros({7, 5}).t(), at::zeros({35})}) {
+      const auto done = stored.read_into(other);
+      ASSERT_TRUE(done.ok()) << done.status();
+      EXPECT_FALSE(*done) << other.sizes();
+      EXPECT_EQ(other.abs().sum().item<double>(), 0);
+    }
+    const at::Tensor same = at::zeros({5, 7});
+    EXPECT_TRUE(stored.read_into(same).value());
+    EXPECT_EQ(same[4][6].item<float>(), 34);
+  }
 }
 
 TEST(StoredFolderTest, WhatIsDamagedIsNotWritten) {
