@@ -169,6 +169,7 @@ absl::StatusOr<bool> ReadRowMajor(SafetensorsReader& reader,
       target.scalar_type() != entry.dtype) {
     return false;
   }
+  TANDEM_RETURN_IF_ERROR(reader.Verify(entry));
   TANDEM_RETURN_IF_ERROR(reader.ReadInto(entry, target.mutable_data_ptr()));
   return true;
 }

@@ -136,9 +136,12 @@ absl::Status SafetensorsReader::Verify(const SafetensorsEntry& entry) {
   return Compare(entry, crc);
 }
 
-absl::Status SafetensorsReader::ReadValues(const SafetensorsEntry& entry,
-                                           void* values) const {
-  return file_.ReadAt(data_begin_ + entry.begin, values, entry.bytes());
+absl::Status SafetensorsReader::ReadInto(const SafetensorsEntry& entry,
+                                         void* values) {
+  TANDEM_RETURN_IF_ERROR(
+      file_.ReadAt(data_begin_ + entry.begin, values, entry.bytes()));
+  if (damage_ == Damage::kTold || IsKnownGood(entry)) return absl::OkStatus();
+  return Compare(entry, Crc32(0, values, entry.bytes()));
 }
 
 absl::StatusOr<at::Tensor> SafetensorsReader::Read(
@@ -147,18 +150,8 @@ absl::StatusOr<at::Tensor> SafetensorsReader::Read(
       at::Tensor tensor,
       CatchTorchOr([&] { return at::empty(entry.shape, entry.dtype); },
                    absl::StrCat(file_.path(), ": tensor ", entry.name)));
-  TANDEM_RETURN_IF_ERROR(ReadValues(entry, tensor.mutable_data_ptr()));
-  if (damage_ == Damage::kRefused && !IsKnownGood(entry)) {
-    TANDEM_RETURN_IF_ERROR(
-        Compare(entry, Crc32(0, tensor.const_data_ptr(), entry.bytes())));
-  }
+  TANDEM_RETURN_IF_ERROR(ReadInto(entry, tensor.mutable_data_ptr()));
   return tensor;
-}
-
-absl::Status SafetensorsReader::ReadInto(const SafetensorsEntry& entry,
-                                         void* values) {
-  if (damage_ == Damage::kRefused) TANDEM_RETURN_IF_ERROR(Verify(entry));
-  return ReadValues(entry, values);
 }
 
 absl::StatusOr<NamedTensors> SafetensorsReader::ReadAll() {

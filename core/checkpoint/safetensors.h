@@ -104,8 +104,8 @@ class SafetensorsReader {
 
   // A copy of the tensor, contiguous, on the CPU. `entry` is of entries().
   absl::StatusOr<at::Tensor> Read(const SafetensorsEntry& entry);
-  // Its values to memory for entry.bytes(). Where they are not what was
-  // written, DataLoss, and nothing is written (or only told).
+  // The same to memory for entry.bytes(), which DataLoss leaves as it was read:
+  // Verify before where it is in use.
   absl::Status ReadInto(const SafetensorsEntry& entry, void* values);
 
   // All of them, in the order of the file.
@@ -114,7 +114,6 @@ class SafetensorsReader {
  private:
   SafetensorsReader(RegularFile file, Damage damage);
   absl::Status ReadHeader();
-  absl::Status ReadValues(const SafetensorsEntry& entry, void* values) const;
   absl::Status Compare(const SafetensorsEntry& entry, uint32_t found);
   bool IsKnownGood(const SafetensorsEntry& entry) const;
   absl::Status Bad(const std::string& why) const;

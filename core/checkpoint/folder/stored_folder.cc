@@ -160,6 +160,7 @@ absl::StatusOr<bool> OpenFolder::ReadInto(const ManifestTensor& tensor,
       target.scalar_type() != tensor.info.dtype) {
     return false;
   }
+  TANDEM_RETURN_IF_ERROR(Verify(tensor));
   TANDEM_RETURN_IF_ERROR(ReadPieces(tensor, target.mutable_data_ptr()));
   return true;
 }

@@ -99,21 +99,51 @@ TEST(StoredFolderTest, WhatIsOfAnotherFormIsNotWritten) {
   }
 }
 
-TEST(StoredFolderTest, WhatIsDamagedIsNotWritten) {
-  const std::string path = Saved("damaged");
-  {
-    std::fstream shard(path + "/rank-00000.safetensors",
-                       std::ios::in | std::ios::out | std::ios::binary);
-    shard.seekp(-1, std::ios::end);
-    shard.put('x');
-  }
-  const auto checkpoint = OpenCheckpointAt(path);
+void DamageLastValue(const std::string& folder) {
+  std::fstream shard(folder + "/rank-00000.safetensors",
+                     std::ios::in | std::ios::out | std::ios::binary);
+  shard.seekp(-1, std::ios::end);
+  shard.put('x');
+}
+
+void ExpectRefusedUnchanged(const std::string& folder,
+                            const std::string& name) {
+  const auto checkpoint = OpenCheckpointAt(folder);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   const at::Tensor target = at::zeros({5, 7});
-  const absl::Status read = ReadInto(Named(*checkpoint, "fc"), target);
+  const absl::Status read = ReadInto(Named(*checkpoint, name), target);
   EXPECT_TRUE(absl::IsDataLoss(read)) << read;
-  EXPECT_THAT(read.message(), testing::HasSubstr("fc"));
+  EXPECT_THAT(read.message(), testing::HasSubstr(name));
   EXPECT_TRUE(at::equal(target, at::zeros({5, 7})));
+}
+
+TEST(StoredFolderTest, WhatIsDamagedIsNotWritten) {
+  const std::string path = Saved("damaged");
+  DamageLastValue(path);
+  ExpectRefusedUnchanged(path, "fc");
+}
+
+TEST(StoredFolderTest, NoPieceIsWrittenWhereALaterOneIsDamaged) {
+  const at::Tensor whole = at::arange(35, at::kFloat);
+  FolderSave save;
+  save.path = absl::StrCat(std::getenv("TEST_TMPDIR"), "/pieces");
+  save.metadata = CheckpointMetadata(TrainingProgress());
+  save.tensor_of_slice = {{"fc.0", "fc"}, {"fc.1", "fc"}};
+  StatePart part;
+  part.tensors = {{"fc.0", whole.narrow(0, 0, 20)},
+                  {"fc.1", whole.narrow(0, 20, 15)}};
+  part.slices = {{"fc.0", {{5, 7}, {7, 1}, 0}}, {"fc.1", {{5, 7}, {7, 1}, 20}}};
+  ASSERT_TRUE(SaveFolder(save, part).ok());
+  {
+    const auto checkpoint = OpenCheckpointAt(save.path);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    const at::Tensor target = at::zeros({5, 7});
+    ASSERT_TRUE(ReadInto(Named(*checkpoint, "fc"), target).ok());
+    EXPECT_TRUE(at::equal(target, whole.view({5, 7})));
+    EXPECT_TRUE(at::equal(*Named(*checkpoint, "fc").read(), target));
+  }
+  DamageLastValue(save.path);
+  ExpectRefusedUnchanged(save.path, "fc");
 }
 
 }  // namespace
