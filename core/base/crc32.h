@@ -15,6 +15,10 @@ uint32_t Crc32(uint32_t crc, const void* data, size_t size);
 // `second` is.
 uint32_t CombineCrc32(uint32_t first, uint32_t second, uint64_t bytes);
 
+// Pieces of this size stay in the cache between their checksum and what else
+// reads them: a copy, a write.
+constexpr uint64_t kCrc32PieceBytes = uint64_t{1} << 18;
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_BASE_CRC32_H_

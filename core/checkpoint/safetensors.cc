@@ -18,8 +18,6 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "values are read as they lie in memory");
 
 constexpr uint64_t kLengthBytes = sizeof(uint64_t);
-// They stay in the cache for the checksum.
-constexpr uint64_t kPieceBytes = uint64_t{1} << 18;
 
 constexpr char kAdvice[] =
     "; take another copy of it (or, after a change that was meant, leave "
@@ -125,10 +123,10 @@ absl::Status SafetensorsReader::Compare(const SafetensorsEntry& entry,
 
 absl::Status SafetensorsReader::Verify(const SafetensorsEntry& entry) {
   if (IsKnownGood(entry)) return absl::OkStatus();
-  std::string piece(std::min(kPieceBytes, entry.bytes()), '\0');
+  std::string piece(std::min(kCrc32PieceBytes, entry.bytes()), '\0');
   uint32_t crc = 0;
   for (uint64_t at = entry.begin; at < entry.end;) {
-    const uint64_t size = std::min(kPieceBytes, entry.end - at);
+    const uint64_t size = std::min(kCrc32PieceBytes, entry.end - at);
     TANDEM_RETURN_IF_ERROR(file_.ReadAt(data_begin_ + at, piece.data(), size));
     crc = Crc32(crc, piece.data(), size);
     at += size;

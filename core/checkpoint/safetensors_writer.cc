@@ -19,9 +19,6 @@ namespace {
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "values are written as they lie in memory");
 
-// Written out of the cache that it was brought into for its checksum.
-constexpr uint64_t kBytesAtOnce = uint64_t{1} << 18;
-
 absl::Status CheckWritable(const std::vector<TensorInfo>& infos) {
   std::set<std::string> names = {"__metadata__"};
   for (const TensorInfo& info : infos) {
@@ -108,8 +105,8 @@ absl::Status SafetensorsWriter::Add(const at::Tensor& values) {
   const at::Tensor bytes = values.detach().cpu().contiguous();
   const char* const data = static_cast<const char*>(bytes.const_data_ptr());
   uint32_t crc = 0;
-  for (uint64_t at = 0; at < entry.bytes(); at += kBytesAtOnce) {
-    const uint64_t size = std::min(kBytesAtOnce, entry.bytes() - at);
+  for (uint64_t at = 0; at < entry.bytes(); at += kCrc32PieceBytes) {
+    const uint64_t size = std::min(kCrc32PieceBytes, entry.bytes() - at);
     crc = Crc32(crc, data + at, size);
     TANDEM_RETURN_IF_ERROR(file_->Append(data + at, size));
   }

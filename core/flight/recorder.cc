@@ -50,7 +50,6 @@ void FlightRecorder::SetCapacity(size_t capacity) {
   absl::MutexLock lock(&mutex_);
   if (ring_.size() == capacity) return;
   ring_.swap(ring);
-  first_ = next_;
   notes_.store(capacity > 0, std::memory_order_relaxed);
 }
 
@@ -104,7 +103,7 @@ FlightRecorder::Id FlightRecorder::Schedule(
 }
 
 FlightRecorder::Slot* FlightRecorder::Find(Id id) {
-  if (id < first_ || ring_.empty()) return nullptr;
+  if (id < 0 || ring_.empty()) return nullptr;
   Slot& slot = ring_[static_cast<size_t>(id) % ring_.size()];
   return slot.id == id ? &slot : nullptr;
 }
@@ -181,8 +180,10 @@ bool FlightRecorder::Read(FlightDump* dump) {
   dump->entries.clear();
   std::map<const FlightGroup*, int> numbers;
   const auto size = static_cast<Id>(ring_.size());
-  for (Id id = std::max(first_, next_ - size); id < next_; ++id) {
-    const Slot& slot = *Find(id);
+  for (Id id = std::max<Id>(0, next_ - size); id < next_; ++id) {
+    const Slot* const found = Find(id);
+    if (found == nullptr) continue;  // of another capacity's ring
+    const Slot& slot = *found;
     int group = -1;
     if (slot.group != nullptr) {
       const auto [at, is_new] = numbers.emplace(

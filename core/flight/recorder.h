@@ -120,7 +120,6 @@ class FlightRecorder {
   // Not of ring_, which may be made anew: what notes nothing takes no lock.
   std::atomic<bool> notes_;
   std::vector<Slot> ring_ ABSL_GUARDED_BY(mutex_);
-  Id first_ ABSL_GUARDED_BY(mutex_) = 0;  // of those that ring_ was there for
   Id next_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;
 };

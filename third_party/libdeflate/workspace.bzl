@@ -1,4 +1,4 @@
-"""libdeflate 1.14."""
+"""libdeflate 1.14, as Debian packs it."""
 
 load("//third_party/fetch:repositories.bzl", "source_archive")
 
@@ -11,5 +11,4 @@ def libdeflate():
         filename = "libdeflate_1.14.orig.tar.gz",
         sha256 = "89e7df898c37c3427b0f39aadcf733731321a278771d20fc553f92da8d4808ac",
         strip_prefix = "libdeflate-1.14",
-        urls = ["https://github.com/ebiggers/libdeflate/archive/v1.14.tar.gz"],
     )

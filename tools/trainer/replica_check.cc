@@ -119,9 +119,7 @@ std::string ReplicaFingerprint(NamedTensors parameters) {
   std::string fingerprint;
   for (const auto& [name, tensor] : parameters) {
     const at::Tensor values = tensor.detach().cpu().contiguous();
-    const uint32_t sum =
-        Crc32(0, values.const_data_ptr(),
-              static_cast<size_t>(values.numel()) * values.element_size());
+    const uint32_t sum = Crc32(0, values.const_data_ptr(), values.nbytes());
     absl::StrAppend(&fingerprint, name, " ", absl::Hex(sum, absl::kZeroPad8),
                     "\n");
   }
