@@ -22,18 +22,15 @@ double BytesOf(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
-// One that has ended.
+// One that has ended. It holds no tensor: who looks after works in the
+// background would keep its memory for a moment that differs from run to run.
 class LinksWork : public c10d::Work, public NotifiesCompletion {
  public:
-  LinksWork(OpType type, std::vector<at::Tensor> outputs,
-            std::function<void()> wait)
-      : Work(/*rank=*/-1, type),
-        outputs_(std::move(outputs)),
-        wait_(std::move(wait)) {}
+  LinksWork(OpType type, std::function<void()> wait)
+      : Work(/*rank=*/-1, type), wait_(std::move(wait)) {}
 
   bool isCompleted() override { return true; }
   bool isSuccess() const override { return true; }
-  std::vector<at::Tensor> result() override { return outputs_; }
   bool wait(std::chrono::milliseconds /*timeout*/) override {
     synchronize();
     return true;
@@ -44,13 +41,11 @@ class LinksWork : public c10d::Work, public NotifiesCompletion {
   void OnCompletion(std::function<void()> callback) override { callback(); }
 
  private:
-  const std::vector<at::Tensor> outputs_;
   const std::function<void()> wait_;  // null: nothing waits for it
 };
 
-LinksBackend::WorkPtr MessageWork(OpType type,
-                                  const LinksBackend::Tensors& tensors) {
-  return c10::make_intrusive<LinksWork>(type, tensors, nullptr);
+LinksBackend::WorkPtr MessageWork(OpType type) {
+  return c10::make_intrusive<LinksWork>(type, nullptr);
 }
 
 }  // namespace
@@ -73,7 +68,7 @@ LinksBackend::WorkPtr LinksBackend::Collective(OpType type,
   const int device = tensors.at(0).device().index();
   const double end = StartCollective(device, share * BytesOf(tensors));
   return c10::make_intrusive<LinksWork>(
-      type, tensors, [device, end] { AwaitCollective(device, end); });
+      type, [device, end] { AwaitCollective(device, end); });
 }
 
 LinksBackend::WorkPtr LinksBackend::allreduce(
@@ -109,20 +104,20 @@ LinksBackend::WorkPtr LinksBackend::_reduce_scatter_base(
   return Collective(OpType::_REDUCE_SCATTER_BASE, {input}, OthersShare());
 }
 
-LinksBackend::WorkPtr LinksBackend::send(Tensors& tensors, int /*to*/,
+LinksBackend::WorkPtr LinksBackend::send(Tensors& /*tensors*/, int /*to*/,
                                          int /*tag*/) {
-  return MessageWork(OpType::SEND, tensors);
+  return MessageWork(OpType::SEND);
 }
 
 // Who receives counts.
 LinksBackend::WorkPtr LinksBackend::recv(Tensors& tensors, int /*from*/,
                                          int /*tag*/) {
   CountMessage(tensors.at(0).device().index(), BytesOf(tensors));
-  return MessageWork(OpType::RECV, tensors);
+  return MessageWork(OpType::RECV);
 }
 
 LinksBackend::WorkPtr LinksBackend::endCoalescing() {
-  return MessageWork(OpType::COALESCED, {});
+  return MessageWork(OpType::COALESCED);
 }
 
 }  // namespace sim
