@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "core/base/sha256.h"
+#include "core/digest/sha256.h"
 
 namespace tandem {
 namespace {

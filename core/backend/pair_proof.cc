@@ -8,9 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/hmac_sha256.h"
 #include "core/base/random_bytes.h"
 #include "core/base/status_macros.h"
+#include "core/digest/hmac_sha256.h"
 
 namespace tandem {
 namespace {

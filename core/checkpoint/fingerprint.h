@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "core/base/named_tensors.h"
-#include "core/base/sha256.h"
 #include "core/checkpoint/tensor_stream.h"
+#include "core/digest/sha256.h"
 
 namespace tandem {
 

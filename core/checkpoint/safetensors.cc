@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/crc32.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/safetensors_checksums.h"
+#include "core/digest/crc32.h"
 
 namespace tandem {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "core/base/crc32.h"
 #include "core/base/dtype_names.h"
+#include "core/digest/crc32.h"
 
 namespace tandem {
 namespace {

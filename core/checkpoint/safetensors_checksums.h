@@ -5,7 +5,7 @@
 //     order of the data: of its bytes in the file;
 //   "tandem.crc32.header": eight digits: of what the header says (names,
 //     dtypes, shapes, offsets, all other metadata), however it is written.
-// CRC-32: core/base/crc32.h.
+// CRC-32: core/digest/crc32.h.
 //
 // They find accidents: a flipped bit, a block that was zeroed, moved or lost, a
 // number edited by hand. They are no protection against somebody who wants the

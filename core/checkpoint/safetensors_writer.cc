@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/crc32.h"
 #include "core/base/dtype_names.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/checkpoint/safetensors_checksums.h"
+#include "core/digest/crc32.h"
 #include "core/instrument/fault_point.h"
 
 namespace tandem {

@@ -16,8 +16,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/base/describe_tensor.h"
-#include "core/base/sha256.h"
 #include "core/base/status_macros.h"
+#include "core/digest/sha256.h"
 
 namespace tandem {
 namespace {

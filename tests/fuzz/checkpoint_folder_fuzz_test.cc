@@ -2,10 +2,10 @@
 // checksum, which is put before it, and the first rank's shard.
 
 #include "absl/strings/str_cat.h"
-#include "core/base/crc32.h"
 #include "core/checkpoint/folder/manifest.h"
 #include "core/checkpoint/folder/shard.h"
 #include "core/checkpoint/folder/stored_folder.h"
+#include "core/digest/crc32.h"
 #include "glog/logging.h"
 #include "tests/fuzz/fuzz_input.h"
 

@@ -11,8 +11,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "core/base/crc32.h"
 #include "core/base/status_macros.h"
+#include "core/digest/crc32.h"
 
 namespace tandem {
 namespace {

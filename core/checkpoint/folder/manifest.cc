@@ -8,9 +8,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "core/base/crc32.h"
 #include "core/base/dtype_names.h"
 #include "core/base/status_macros.h"
+#include "core/digest/crc32.h"
 #include "core/files/file_target.h"
 
 namespace tandem {

@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/base/hmac_sha256.h"
+#include "core/digest/hmac_sha256.h"
 
 namespace tandem {
 

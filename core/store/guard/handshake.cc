@@ -1,7 +1,7 @@
 #include "core/store/guard/handshake.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/base/hmac_sha256.h"
+#include "core/digest/hmac_sha256.h"
 
 namespace tandem {
 namespace {

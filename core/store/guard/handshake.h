@@ -20,7 +20,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "core/base/hmac_sha256.h"
+#include "core/digest/hmac_sha256.h"
 
 namespace tandem {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
-#include "core/base/sha256.h"
+#include "core/digest/sha256.h"
 #include "datasets/tokenizers/open_tokenizer.h"
 #include "gtest/gtest.h"
 

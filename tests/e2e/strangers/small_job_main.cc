@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "absl/flags/flag.h"
-#include "core/base/sha256.h"
 #include "core/base/status_macros.h"
+#include "core/digest/sha256.h"
 #include "core/run/run_program.h"
 
 ABSL_FLAG(std::string, backend, "shm", "Of the ranks' group.");

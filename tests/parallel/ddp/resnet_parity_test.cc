@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/sha256.h"
 #include "core/base/status_macros.h"
+#include "core/digest/sha256.h"
 #include "core/model/layer_list.h"
 #include "core/model/layer_list_traits.h"
 #include "core/testing/thread_ranks.h"

@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "core/base/crc32.h"
+#include "core/digest/crc32.h"
 #include "gtest/gtest.h"
 
 namespace tandem {

@@ -1,7 +1,7 @@
 // CRC-32, gzip's (RFC 1952; zlib.crc32 in Python).
 
-#ifndef TANDEM_CORE_BASE_CRC32_H_
-#define TANDEM_CORE_BASE_CRC32_H_
+#ifndef TANDEM_CORE_DIGEST_CRC32_H_
+#define TANDEM_CORE_DIGEST_CRC32_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -21,4 +21,4 @@ constexpr uint64_t kCrc32PieceBytes = uint64_t{1} << 18;
 
 }  // namespace tandem
 
-#endif  // TANDEM_CORE_BASE_CRC32_H_
+#endif  // TANDEM_CORE_DIGEST_CRC32_H_

@@ -1,4 +1,4 @@
-#include "core/base/crc32.h"
+#include "core/digest/crc32.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SHA-256 (FIPS 180-4).
 
-#ifndef TANDEM_CORE_BASE_SHA256_H_
-#define TANDEM_CORE_BASE_SHA256_H_
+#ifndef TANDEM_CORE_DIGEST_SHA256_H_
+#define TANDEM_CORE_DIGEST_SHA256_H_
 
 #include <array>
 #include <cstddef>
@@ -50,4 +50,4 @@ class Sha256 {
 
 }  // namespace tandem
 
-#endif  // TANDEM_CORE_BASE_SHA256_H_
+#endif  // TANDEM_CORE_DIGEST_SHA256_H_

@@ -1,4 +1,4 @@
-#include "core/base/hmac_sha256.h"
+#include "core/digest/hmac_sha256.h"
 
 #include <cstddef>
 

@@ -1,14 +1,14 @@
 // HMAC-SHA256 (RFC 2104, FIPS 198-1): a message authentication code.
 
-#ifndef TANDEM_CORE_BASE_HMAC_SHA256_H_
-#define TANDEM_CORE_BASE_HMAC_SHA256_H_
+#ifndef TANDEM_CORE_DIGEST_HMAC_SHA256_H_
+#define TANDEM_CORE_DIGEST_HMAC_SHA256_H_
 
 #include <cstddef>
 #include <initializer_list>
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "core/base/sha256.h"
+#include "core/digest/sha256.h"
 
 namespace tandem {
 
@@ -38,4 +38,4 @@ bool SameCode(absl::string_view a, absl::string_view b);
 
 }  // namespace tandem
 
-#endif  // TANDEM_CORE_BASE_HMAC_SHA256_H_
+#endif  // TANDEM_CORE_DIGEST_HMAC_SHA256_H_
