@@ -37,11 +37,11 @@ constexpr char kUsage[] =
     "  kill -USR2 PID    has a rank, or all ranks of a launcher, write a dump\n"
     "\n"
     "The exit code is 0 when the dumps show no hang, 1 when a rank is at "
-    "fault, "
-    "2 when\nthe folder has no dumps or a flag is wrong.";
+    "fault, 2 when\nthe folder has no dumps, or none that says what a rank "
+    "did, or a flag is wrong.";
 
 constexpr int kAtFault = 1;
-constexpr int kUsageError = 2;
+constexpr int kNothingToRead = 2;
 
 absl::Status WriteForPyTorch(const JobHistory& history,
                              const std::string& folder) {
@@ -71,7 +71,14 @@ absl::StatusOr<int> Run(int argc, char** argv) {
   if (!pytorch_dir.empty()) {
     TANDEM_RETURN_IF_ERROR(WriteForPyTorch(history, UserPath(pytorch_dir)));
   }
-  return verdict.fault == Verdict::Fault::kNone ? 0 : kAtFault;
+  switch (verdict.fault) {
+    case Verdict::Fault::kNone:
+      return 0;
+    case Verdict::Fault::kUnknown:
+      return kNothingToRead;
+    default:
+      return kAtFault;
+  }
 }
 
 }  // namespace
@@ -81,5 +88,5 @@ int main(int argc, char** argv) {
   const absl::StatusOr<int> code = tandem::Run(argc, argv);
   if (code.ok()) return *code;
   std::cerr << "diagnose: " << code.status().message() << "\n";
-  return tandem::kUsageError;
+  return tandem::kNothingToRead;
 }

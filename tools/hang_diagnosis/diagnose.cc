@@ -91,6 +91,14 @@ Fault FaultOf(const JobHistory& history, const RankWait& wait, int culprit) {
   return has_come && !wait.has_started ? Fault::kLate : Fault::kBehind;
 }
 
+bool NothingWasRecorded(const JobHistory& history) {
+  const auto& dumps = history.dumps();
+  return !dumps.empty() &&
+         std::all_of(dumps.begin(), dumps.end(), [](const auto& each) {
+           return each.second.entries.empty();
+         });
+}
+
 Verdict BlameFailed(const JobHistory& history, const FlightDump& failed,
                     const std::vector<RankWait>& waits) {
   Verdict verdict;
@@ -180,7 +188,11 @@ Verdict Diagnose(const JobHistory& history) {
   const std::vector<RankWait> waits = WaitsOf(history);
   const FlightDump* const failed = FindFailed(history);
   if (failed != nullptr) return BlameFailed(history, *failed, waits);
-  if (waits.empty()) return Verdict();
+  if (waits.empty()) {
+    Verdict verdict;
+    if (NothingWasRecorded(history)) verdict.fault = Fault::kUnknown;
+    return verdict;
+  }
   const std::set<int> causes = CausesOf(waits);
   return causes.empty() ? BlameCircle(history, waits)
                         : BlameMissing(history, causes, waits);

@@ -64,6 +64,7 @@ std::string Clause(const Verdict& verdict, const std::string& operation,
       return absl::StrCat(it, one ? " waits in " : " wait in ", instead,
                           ", and not in ", operation);
     case Fault::kNone:
+    case Fault::kUnknown:
       break;
   }
   return "";
@@ -122,6 +123,8 @@ const char* NameOf(Verdict::Fault fault) {
   switch (fault) {
     case Fault::kNone:
       return "none";
+    case Fault::kUnknown:
+      return "unknown";
     case Fault::kFailed:
       return "failed";
     case Fault::kAbsent:
@@ -143,6 +146,10 @@ const char* NameOf(Verdict::Fault fault) {
 std::string Sentence(const Verdict& verdict) {
   if (verdict.fault == Fault::kNone) {
     return "No rank waits for one that has not come: these dumps show no hang.";
+  }
+  if (verdict.fault == Fault::kUnknown) {
+    return "Who waits for whom is not known: these dumps hold no operations. "
+           "The job ran with --flight_entries=0, or had not begun any.";
   }
   const std::string operation =
       InGroup(verdict.operation.ToString(), verdict.group);

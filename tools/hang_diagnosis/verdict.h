@@ -16,6 +16,7 @@ namespace tandem {
 struct Verdict {
   enum class Fault {
     kNone,        // nobody waits for a rank that has not come
+    kUnknown,     // nothing was recorded: no dump has an entry
     kFailed,      // it failed by itself
     kAbsent,      // it has left no dump: killed, frozen, or out of reach
     kBehind,      // it has not come to the operation

@@ -238,6 +238,11 @@ TEST(LaunchedHangTest, ARingHoldsAsManyEntriesAsItWasGiven) {
     EXPECT_EQ(nlohmann::json::parse(dump)["entries"].size(), entries);
     job.Signal(SIGINT);
     EXPECT_EQ(job.Wait().exit_code, 128 + SIGINT);
+    const ProgramResult told = Diagnose(folder);
+    const bool says_nothing =
+        told.out.find("is not known") != std::string::npos;
+    EXPECT_EQ(says_nothing, entries == 0) << told.out;
+    EXPECT_EQ(told.exit_code == 2, entries == 0) << told.out << told.err;
   }
 }
 

@@ -15,6 +15,7 @@ namespace tandem {
 namespace {
 
 using Fault = Verdict::Fault;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -35,6 +36,21 @@ TEST(DiagnoseNothingTest, OneRankWaitsForNobody) {
   job.Act(0, 0, 2);
   job.Dump(0, FlightTrigger::kSignal);
   EXPECT_EQ(VerdictOn(job).fault, Fault::kNone);
+}
+
+// --flight_entries=0, and a wait that ran out: that is no sign that all is
+// well.
+TEST(DiagnoseNothingTest, DumpsWithoutEntriesShowNothing) {
+  MadeJob job(2);
+  job.Dump(0, FlightTrigger::kTimeout, "timed out");
+  const Verdict verdict = VerdictOn(job);
+  EXPECT_EQ(verdict.fault, Fault::kUnknown);
+  EXPECT_THAT(Sentence(verdict), AllOf(HasSubstr("is not known"),
+                                       HasSubstr("--flight_entries=0")));
+  MadeJob failed(2);
+  failed.Dump(1, FlightTrigger::kGaveUp, "disk full");
+  failed.Dump(0, FlightTrigger::kTimeout, "timed out");
+  EXPECT_EQ(VerdictOn(failed).culprits, std::vector<int>{1});
 }
 
 // Of so many ranks, one is at fault. All have done an all-reduce of [5] and one

@@ -2,6 +2,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace tandem {
 namespace {
@@ -108,8 +109,12 @@ absl::StatusOr<Workload> WorkloadNamed(const std::string& model) {
   for (const Workload& each : Workloads()) {
     if (each.model == model) return each;
   }
-  return absl::NotFoundError(
-      absl::StrCat("no model of the benchmarks is called '", model, "'"));
+  return absl::NotFoundError(absl::StrCat(
+      "no model of the benchmarks is called '", model, "'; known: ",
+      absl::StrJoin(Workloads(), ", ",
+                    [](std::string* text, const Workload& each) {
+                      text->append(each.model);
+                    })));
 }
 
 // In attention each token meets half of the others on the average, twice

@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/base/status_macros.h"
@@ -27,6 +28,16 @@ const char* Expected(const std::string*) { return "names"; }
 const char* Expected(const double*) { return "numbers, such as 1,25"; }
 const char* Expected(const int64_t*) {
   return "positive whole numbers, such as 3,224,224";
+}
+
+// 1000000, not 1e+06.
+std::string AllDigits(double number) {
+  return absl::StrFormat("%.15g", number);
+}
+
+absl::Status Refused(const char* name, double given, const std::string& range) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", name, "=", AllDigits(given), ": must be ", range));
 }
 
 }  // namespace
@@ -103,14 +114,14 @@ template struct List<int64_t>;
 
 absl::Status AtLeast::Check(const char* name, double given) const {
   if (given >= least_) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", name, "=", given, ": must be at least ", least_));
+  return Refused(name, given, absl::StrCat("at least ", AllDigits(least_)));
 }
 
 absl::Status Between::Check(const char* name, double given) const {
   if (given >= least_ && given <= most_) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--", name, "=", given, ": must be from ", least_, " to ", most_));
+  return Refused(
+      name, given,
+      absl::StrCat("from ", AllDigits(least_), " to ", AllDigits(most_)));
 }
 
 absl::Status EachBetween::Check(const char* name,

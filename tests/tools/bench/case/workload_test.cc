@@ -24,7 +24,8 @@ TEST(Workload, IsFoundByTheNameOfItsModel) {
   }
   const absl::Status unknown = WorkloadNamed("vgg").status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(unknown.message()), HasSubstr("'vgg'"));
+  EXPECT_THAT(std::string(unknown.message()),
+              HasSubstr("'vgg'; known: mlp_small, "));
 }
 
 // 6 x (multiplications of a token's step), by hand.

@@ -58,6 +58,10 @@ TEST(SettingRanges, NameTheFlagAndWhatItTakes) {
   EXPECT_TRUE(setting::Between(1, 3).Check("flag", 3).ok());
   EXPECT_EQ(setting::Between(1, 3).Check("flag", 4).message(),
             "--flag=4: must be from 1 to 3");
+  EXPECT_EQ(setting::Between(1, 2000000).Check("flag", 3000000).message(),
+            "--flag=3000000: must be from 1 to 2000000");
+  EXPECT_EQ(setting::AtLeast(0.1).Check("flag", 0.01).message(),
+            "--flag=0.01: must be at least 0.1");
   EXPECT_FALSE(setting::Between(1, 3)
                    .Check("flag", std::numeric_limits<double>::quiet_NaN())
                    .ok());
