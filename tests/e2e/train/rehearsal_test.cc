@@ -187,7 +187,8 @@ TEST(RehearsedTrafficTest, IsThatOfTheFormulas) {
                               "--nproc_per_node=2", "--peak_tflops=1"});
   const ProgramResult free = RunProgram(kTrain, job);
   ASSERT_EQ(free.exit_code, 0) << free.err;
-  EXPECT_THAT(free.out, HasSubstr("communication takes no time"));
+  EXPECT_THAT(free.out, HasSubstr("communication takes no time: give "
+                                  "--sim_network_bandwidth\n"));
   const ProgramResult told =
       RunProgram(kTrain, Joined(job, {"--sim_network_bandwidth=0.001"}));
   ASSERT_EQ(told.exit_code, 0) << told.err;

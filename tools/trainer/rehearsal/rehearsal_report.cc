@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "core/base/byte_size.h"
 #include "core/base/status_macros.h"
 #include "core/base/text_table.h"
@@ -41,7 +42,28 @@ bool HasTraffic(const RehearsedJob& job) {
       });
 }
 
-// Whether that takes any time.
+// The flags of the speeds that what they say to each other lacks.
+std::vector<std::string> MissingSpeeds(const RehearsedJob& job) {
+  sim::CountedTraffic links;
+  sim::CountedTraffic network;
+  for (const RehearsedDevice& each : job.devices) {
+    const sim::DeviceTraffic& traffic = each.traffic;
+    links.bytes += traffic.copies.bytes;
+    links.seconds += traffic.copies.seconds;
+    network.bytes += traffic.messages.bytes + traffic.collectives.bytes;
+    network.seconds += traffic.messages.seconds + traffic.collectives.seconds;
+  }
+  std::vector<std::string> missing;
+  if (links.bytes > 0 && links.seconds <= 0) {
+    missing.emplace_back("--sim_link_bandwidth");
+  }
+  if (network.bytes > 0 && network.seconds <= 0) {
+    missing.emplace_back("--sim_network_bandwidth");
+  }
+  return missing;
+}
+
+// Whether any of that takes time.
 bool TakesTime(const RehearsedJob& job) {
   return std::any_of(
       job.devices.begin(), job.devices.end(), [](const auto& each) {
@@ -108,12 +130,15 @@ std::string TableOf(const RehearsedJob& job) {
 
 std::string CommunicationOf(const RehearsedJob& job) {
   if (!HasTraffic(job)) return "";
+  const std::string missing = absl::StrJoin(MissingSpeeds(job), " and ");
   if (!TakesTime(job)) {
-    return "; communication takes no time: give --sim_link_bandwidth, "
-           "--sim_network_bandwidth or both";
+    return absl::StrCat("; communication takes no time: give ", missing);
   }
-  return absl::StrCat("; ", Milliseconds(job.waited),
-                      " ms of it waits for collectives");
+  return absl::StrCat(
+      "; ", Milliseconds(job.waited), " ms of it waits for collectives",
+      missing.empty()
+          ? ""
+          : absl::StrCat("; some communication takes no time: give ", missing));
 }
 
 std::string StepOf(const RehearsedJob& job, const TrainOptions& options) {

@@ -87,8 +87,21 @@ TEST(RehearsalReportTest, WhatIsSentHasColumns) {
 TEST(RehearsalReportTest, LinksWithoutSpeedsTakeNoTime) {
   EXPECT_THAT(DescribeRehearsal(WithTraffic(0), Options()),
               AllOf(HasSubstr("communication takes no time: give "
-                              "--sim_link_bandwidth, --sim_network_bandwidth"),
+                              "--sim_link_bandwidth and "
+                              "--sim_network_bandwidth\n"),
                     HasSubstr("in collectives")));
+}
+
+TEST(RehearsalReportTest, TheSpeedThatIsMissingIsNamed) {
+  RehearsedJob job = WithTraffic(0);
+  job.devices[0].traffic.copies = {};
+  EXPECT_THAT(DescribeRehearsal(job, Options()),
+              HasSubstr("takes no time: give --sim_network_bandwidth\n"));
+  job = WithTraffic(0.25);
+  job.devices[0].traffic.copies.seconds = 0;
+  EXPECT_THAT(DescribeRehearsal(job, Options()),
+              HasSubstr("collectives; some communication takes no time: give "
+                        "--sim_link_bandwidth\n"));
 }
 
 TEST(RehearsalReportTest, WithoutSpeedsThereAreNoTimes) {
