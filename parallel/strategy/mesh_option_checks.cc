@@ -45,6 +45,21 @@ absl::Status CheckSharding(const MeshStrategyOptions& options) {
       "shard_optimizer excludes ", culprit, "; leave one of them out"));
 }
 
+// What has collectives of its own in the update, or has no moment before it.
+absl::Status CheckUpdatesLast(const MeshStrategyOptions& options) {
+  if (!options.updates_last) return absl::OkStatus();
+  const char* culprit = nullptr;
+  if (options.averaging) culprit = "averaging of parameters";
+  if (options.cuda_graphs) culprit = "cuda_graphs";
+  if (options.shard_optimizer != OptimizerSharding::kOff) {
+    culprit = "shard_optimizer";
+  }
+  if (culprit == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("updates_last excludes ", culprit,
+                   ", whose updates have collectives; leave one of them out"));
+}
+
 // What would let the layout be seen in the result.
 absl::Status CheckReproducible(const MeshStrategyOptions& options) {
   if (!options.reproducible) return absl::OkStatus();
@@ -88,6 +103,7 @@ std::string ExcludesSharding(const MeshStrategyOptions& options) {
 absl::Status CheckMeshOptions(const MeshStrategyOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckValues(options));
   TANDEM_RETURN_IF_ERROR(CheckSharding(options));
+  TANDEM_RETURN_IF_ERROR(CheckUpdatesLast(options));
   return CheckReproducible(options);
 }
 

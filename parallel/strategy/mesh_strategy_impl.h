@@ -142,6 +142,7 @@ class MeshStrategyImpl : public MeshStrategy {
                                     const double*& numbers);
   std::vector<TrainedStage*> AllStages() const;  // this rank's
   bool updates_at_once() const;
+  bool updates_together() const;
   absl::Status MakeLossScale();
   size_t LocalDevice(int device) const;
   absl::Status Unscale();
@@ -173,6 +174,7 @@ class MeshStrategyImpl : public MeshStrategy {
                                                  const double*& numbers);
   absl::StatusOr<std::string> NonFiniteGradient(const at::Tensor& sums) const;
   absl::Status MakeBuffersAlike(int stage);
+  absl::Status MakeDevicesBuffersAlike(int device);
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
   // Those of the batch that was evaluated last.
   absl::Status AddEvaluationSums();

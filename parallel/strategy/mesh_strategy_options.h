@@ -92,6 +92,12 @@ struct MeshStrategyOptions : UpdateOptions {
   // learning rate that CUDA's optimizers take as float32 in a whole step's
   // graph. docs/cuda.md.
   bool cuda_graphs = false;
+  // No parameter changes before the last collective of the step's gradients and
+  // buffers has ended on this rank: a step that one of them breaks off has
+  // changed none, and can be done again. Else each device updates its stages as
+  // soon as it can. Excludes `averaging`, `cuda_graphs`, and a shard_optimizer
+  // other than kOff.
+  bool updates_last = false;
   // Into how many groups a whole batch's microbatches are put, whose sums are
   // added in a tree (ordered_gradients.h); 0: each is a group.
   int gradient_groups = 0;

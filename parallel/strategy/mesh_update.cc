@@ -110,9 +110,10 @@ absl::Status MeshStrategyImpl::UpdateDevice(
     std::optional<double> learning_rate, bool may_skip) {
   const at::Tensor found =
       may_skip ? loss_scale_->found_inf(LocalDevice(device)) : at::Tensor();
-  const auto& mine = options_.schedule.stages_of[static_cast<size_t>(device)];
-  for (int i : mine) TANDEM_RETURN_IF_ERROR(MakeBuffersAlike(i));
-  for (int i : mine) {
+  if (!updates_together()) {
+    TANDEM_RETURN_IF_ERROR(MakeDevicesBuffersAlike(device));
+  }
+  for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
     TrainedStage& stage = *stages_[static_cast<size_t>(i)];
     if (learning_rate.has_value()) {
       if (!norms.has_value()) stage.ClipValues();
@@ -125,13 +126,18 @@ absl::Status MeshStrategyImpl::UpdateDevice(
   return absl::OkStatus();
 }
 
-// What replicas have each for themselves of the forward passes. Before the
-// update: so a step of replicas in one piece that loses a rank in a collective
-// has changed no parameter, and can be done again (--replace_replicas).
+// What replicas have each for themselves of the forward passes.
 absl::Status MeshStrategyImpl::MakeBuffersAlike(int stage) {
   if (options_.reproducible) return ApplyStatistics(stage);
   if (!ends_alike()) return absl::OkStatus();
   return stages_[static_cast<size_t>(stage)]->ShareBuffers();
+}
+
+absl::Status MeshStrategyImpl::MakeDevicesBuffersAlike(int device) {
+  for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
+    TANDEM_RETURN_IF_ERROR(MakeBuffersAlike(i));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status MeshStrategyImpl::Synchronise() {
@@ -149,10 +155,15 @@ absl::Status MeshStrategyImpl::Synchronise() {
   return done;
 }
 
+// One device alone updates after its collectives anyhow.
+bool MeshStrategyImpl::updates_together() const {
+  return options_.updates_last && options_.devices.size() > 1;
+}
+
 // Is a device's update its own affair?
 bool MeshStrategyImpl::updates_at_once() const {
   const bool needs_norm = options_.clip_norm > 0 && !clips_on_device();
-  return !needs_norm && tied_->empty() && !loss_scale_;
+  return !needs_norm && tied_->empty() && !loss_scale_ && !updates_together();
 }
 
 // Of a schedule's device, its place among this rank's.
@@ -224,6 +235,10 @@ absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate,
   if (clips && !clips_on_device()) {
     TANDEM_ASSIGN_OR_RETURN(norms, NormsOfAll());
     TANDEM_RETURN_IF_ERROR(NoteNorm(*norms));
+  }
+  if (updates_together()) {
+    TANDEM_RETURN_IF_ERROR(executor_->OnDevices(
+        [&](int device) { return MakeDevicesBuffersAlike(device); }));
   }
   TANDEM_RETURN_IF_ERROR(executor_->OnDevices([&](int device) {
     return UpdateDevice(device, norms, learning_rate, may_skip);

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -26,6 +27,12 @@ Flags Replicas(int ranks, const Flags& more) {
                           "--replace_replicas=5", "--check_replicas_every=1"}),
                 more);
 }
+
+// Replicas of two devices each, in microbatches of one sample.
+const Flags kPairs = {"--device=sim", "--strategy=hybrid",
+                      "--devices_per_rank=2", "--microbatch_size=1"};
+// The second device has all gradients of a step then, the first one has not.
+constexpr char kBetweenDevices[] = "stage:0:backward:4";
 
 // Steps that take a moment, of which there is no end.
 Flags Endless(const Flags& more) {
@@ -56,17 +63,28 @@ int StepsInAll(int done) { return done + (96 - 15 * done + 1) / 2 / 5; }
 // all that they need of it, and then go on after that step, whose loss nobody
 // knows.
 TEST(ReplacementTest, TheOthersGoOnWhereverARankDies) {
+  const std::vector<std::string> points = {"step", "after_forward", "bucket:0",
+                                           "before_optimizer",
+                                           "after_optimizer"};
+  std::vector<std::pair<Flags, std::string>> deaths = {
+      {kPairs, kBetweenDevices}};
+  for (const std::string& point : points) {
+    deaths.emplace_back(Flags{}, point);
+    deaths.emplace_back(kPairs, point);
+  }
   int cells = 0;
-  for (const std::string point : {"step", "after_forward", "bucket:0",
-                                  "before_optimizer", "after_optimizer"}) {
-    const bool may_be_done = point != "step" && point != "after_forward";
+  for (const auto& [place, point] : deaths) {
+    const bool may_be_done =
+        point != "step" && point != "after_forward" && point != kBetweenDevices;
     for (const int rank : {cells % 3, 2 - cells % 3}) {
       const std::string backend = cells++ % 2 == 0 ? "shm" : "gloo";
-      SCOPED_TRACE(point + " on rank " + std::to_string(rank) + ", " + backend);
+      SCOPED_TRACE(point + " on rank " + std::to_string(rank) + ", " + backend +
+                   (place.empty() ? "" : ", pairs"));
       ProgramResult program;
       const Events events = RunJobForEvents(
-          Replicas(3, {kNever, "--epochs=1", "--backend=" + backend}), &program,
-          SlowFaultOf(Kill(point, rank, 2)));
+          Replicas(
+              3, Joined(place, {kNever, "--epochs=1", "--backend=" + backend})),
+          &program, SlowFaultOf(Kill(point, rank, 2)));
       const std::string left = rank == 0 ? "1, 2" : rank == 1 ? "0, 2" : "0, 1";
       const std::string line = "ranks " + left + " of 3 go on after step ";
       const bool is_done =
@@ -86,27 +104,35 @@ TEST(ReplacementTest, TheOthersGoOnWhereverARankDies) {
       EXPECT_THAT(program.err, HasSubstr("the others go on without it"));
     }
   }
-  std::cout << cells << " cells of 5 points, two ranks each\n";
-  EXPECT_EQ(cells, 10);
+  std::cout << cells << " cells: points of a step, replicas of one device and "
+            << "of two, two ranks each\n";
+  EXPECT_EQ(cells, 22);
 }
 
 // The mean over those there: two that are left of three do what two do that
 // were never more, running statistics of thrown passes included.
 TEST(ReplacementTest, WhoIsLeftTrainsAsIfTheyWereAll) {
-  for (const Flags& model :
-       {Flags{"--epochs=1"},
-        Flags{"--model=resnet18", "--synthetic_shape=3,16,16", "--max_steps=2",
-              "--learning_rate=0.01"}}) {
+  const Flags resnet = {"--model=resnet18", "--synthetic_shape=3,16,16",
+                        "--max_steps=2", "--learning_rate=0.01"};
+  int cells = 0;
+  for (const auto& [model, point] : std::vector<std::pair<Flags, std::string>>{
+           {{"--epochs=1"}, "after_forward"},
+           {resnet, "after_forward"},
+           {Joined(kPairs, {"--epochs=1"}), kBetweenDevices},
+           {Joined(kPairs, Joined(resnet, {"--microbatch_size=5"})),
+            "stage:0:backward:0"}}) {
     const std::string two = Fingerprint(RunJobForEvents(
         Joined(SmallJob({"--nproc_per_node=2", "--batch_size=10"}), model)));
     for (const int lost : {0, 2}) {
       EXPECT_EQ(Fingerprint(RunJobForEvents(
                     Replicas(3, Joined(model, {kNever})), nullptr,
-                    SlowFaultOf(Kill("after_forward", lost, 1)))),
+                    SlowFaultOf(Kill(point, lost, 1)))),
                 two)
-          << "without rank " << lost;
+          << "without rank " << lost << ", " << model.front();
+      ++cells;
     }
   }
+  EXPECT_EQ(cells, 8);
 }
 
 // Runs an endless job until it has said each of `lines`, and stops it with a
@@ -128,6 +154,7 @@ TEST(ReplacementTest, TheLostOneComesBackWithItsNeighboursState) {
   for (const Flags& place :
        {Flags{"--optimizer=adam"},
         Flags{"--device=sim", "--optimizer=sgd", "--momentum=0.9"},
+        Joined(kPairs, {"--optimizer=adam", "--clip_grad_norm=1"}),
         Flags{"--reproducible", "--microbatch_size=1", "--backend=gloo"}}) {
     for (const int rank : {0, 2}) {
       RunUntil(Replicas(3, Endless(place)),
@@ -202,6 +229,9 @@ TEST(ReplacementTest, WhatDoesNotGoTogetherIsRefused) {
            {{"--nproc_per_node=1"}, "this job has one alone"},
            {{"--pipe=3", "--strategy=pipeline"}, "--strategy=pipeline"},
            {{"--pipe=3"}, "--pipe=3"},
+           {{"--device=sim", "--devices_per_rank=2",
+             "--strategy=data_parallel"},
+            "--strategy=data_parallel"},
            {{"--device=sim", "--backend=sim_nccl"}, "--backend=sim_nccl"},
            {{"--shard_optimizer=on"}, "--shard_optimizer=on"},
            {{"--average_parameters_every=2", "--check_replicas_every=0"},
@@ -216,7 +246,7 @@ TEST(ReplacementTest, WhatDoesNotGoTogetherIsRefused) {
     ++cells;
   }
   std::cout << cells << " refusals\n";
-  EXPECT_EQ(cells, 8);
+  EXPECT_EQ(cells, 9);
 }
 
 }  // namespace

@@ -129,6 +129,25 @@ TEST(ReproducibleTest, EveryLayoutGivesOneDevicesBits) {
   EXPECT_EQ(compared, 2 * (11 + 8));
 }
 
+TEST(ReplicasTest, WhenTheyUpdateChangesNoBit) {
+  int compared = 0;
+  for (const LabLayout& layout :
+       std::vector<LabLayout>{{"ddp", "1f1b", 2, 1, 1},
+                              {"pairs", "1f1b", 2, 1, 2},
+                              {"V", "zb_v", 2, 1, 2, 2},
+                              {"pairs over ranks", "gpipe", 2, 2, 2}}) {
+    for (const std::string model : {"mlp_small", "gpt_tiny_tied"}) {
+      SCOPED_TRACE(absl::StrCat(model, ", ", layout.name));
+      const LabJob last = ReplicasJob(
+          model, [](auto& options) { options.updates_last = true; });
+      ExpectSameBits(TrainInLab(layout, last),
+                     TrainInLab(layout, ReplicasJob(model)));
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared, 8);
+}
+
 TEST(ReplicasTest, AFailureOfOneIsTheErrorOfAll) {
   std::vector<absl::Status> ends(4);
   const absl::Status status =

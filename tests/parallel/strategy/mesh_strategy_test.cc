@@ -15,7 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/instrument/fault_point.h"
@@ -321,6 +324,39 @@ TEST(MeshStrategyTest, ThereIsAFaultPointBeforeTheOptimizer) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("before_optimizer"));
 }
 
+// The last stage's device is through when the first one's fails, and updates
+// unless it has to wait.
+TEST(MeshStrategyTest, AStepThatFailsHasChangedNothingIfUpdatesAreLast) {
+  const LayerSpecs specs = LabSpecs("mlp_small");
+  for (const bool last : {false, true}) {
+    MeshStrategyOptions options = Options(specs, LayoutOf("1f1b", 2, 2));
+    options.updates_last = last;
+    const auto strategy = OnOneRank(specs, options);
+    ASSERT_TRUE(strategy.ok()) << strategy.status();
+    const NamedTensors live = (*strategy)->Parameters();
+    const TensorsByName before = CopiesOf(live);
+    const auto has_changed = [&](const auto& each) {
+      return !each.second.equal(before.at(each.first));
+    };
+    Fault fault;
+    fault.point = "stage:0:backward:1";
+    fault.action = Fault::Action::kCall;
+    fault.call = [&] {
+      const auto soon = absl::Now() + absl::Milliseconds(last ? 300 : 30000);
+      while (absl::Now() < soon && !has_changed(live.back())) {
+        absl::SleepFor(absl::Milliseconds(5));
+      }
+      return absl::InternalError("breaks off");
+    };
+    ArmFaults({fault});
+    const absl::Status status =
+        (*strategy)->TrainStep(BatchOf("mlp_small", 0), kLabRate).status();
+    ArmFaults({});
+    EXPECT_THAT(std::string(status.message()), HasSubstr("breaks off"));
+    EXPECT_EQ(absl::c_any_of(live, has_changed), !last);
+  }
+}
+
 TEST(MeshStrategyTest, RefusesWhatMakesNoSense) {
   const LayerSpecs specs = LabSpecs("mlp_small");
   const auto said = [&](const MeshStrategyOptions& options) {
@@ -332,6 +368,16 @@ TEST(MeshStrategyTest, RefusesWhatMakesNoSense) {
   options = Options(specs, LayoutOf("1f1b", 2, 2));
   options.clip_norm_type = 0;
   EXPECT_THAT(said(options), HasSubstr("clip_norm_type"));
+  options = Options(specs, LayoutOf("1f1b", 2, 2));
+  options.updates_last = true;
+  options.averaging.emplace();
+  EXPECT_THAT(said(options), HasSubstr("excludes averaging of parameters"));
+  options.averaging.reset();
+  options.cuda_graphs = true;
+  EXPECT_THAT(said(options), HasSubstr("updates_last excludes cuda_graphs"));
+  options.cuda_graphs = false;
+  options.shard_optimizer = OptimizerSharding::kAuto;
+  EXPECT_THAT(said(options), HasSubstr("excludes shard_optimizer"));
   options = Options(specs, LayoutOf("1f1b", 2, 2));
   options.weight_gradient_batch = 0;
   EXPECT_THAT(said(options), HasSubstr("weight_gradient_batch"));

@@ -19,14 +19,12 @@ absl::Status CheckReplacedReplicas(const TrainOptions& options) {
   const DeviceSettings& devices = options.devices;
   const DdpSettings& ddp = options.ddp;
   const std::vector<Rule> rules = {
-      {options.strategy != "ddp" && options.strategy != "auto",
+      {options.strategy != "ddp" && options.strategy != "hybrid" &&
+           options.strategy != "auto",
        absl::StrCat("--strategy=", options.strategy),
-       "is for replicas of one rank each (--strategy=ddp)"},
+       "is for replicas of one rank each (--strategy=ddp or hybrid)"},
       {pipeline.pipe > 1, absl::StrCat("--pipe=", pipeline.pipe),
        "is for replicas of one rank each"},
-      {devices.devices_per_rank > 1,
-       absl::StrCat("--devices_per_rank=", devices.devices_per_rank),
-       "is for replicas of one device each"},
       {devices.device == "cuda" || devices.cuda_graphs,
        devices.cuda_graphs ? "--cuda_graphs" : "--device=cuda",
        "makes groups anew, which it does for --device=cpu and sim"},
