@@ -155,7 +155,11 @@ LayerList WithLoss(const LayerList& layers, const ProfileOptions& options) {
   if (options.loss == nullptr) return all;
   Layer loss;
   loss.name = "loss";
-  loss.forward = options.loss;
+  loss.links.pop = options.loss_takes;
+  loss.forward = [&options](const at::Tensor& output) {
+    return options.loss(output, {});
+  };
+  loss.forward_with_skips = options.loss;
   all.push_back(std::move(loss));
   return all;
 }

@@ -29,10 +29,11 @@ struct ProfileOptions {
   int optimizer_states = 1;
   // What layers read of the microbatch beside its input: a batch's.
   std::map<std::string, c10::IValue> further_inputs = {};
-  // Made of the last layer's output; its time is added to that layer's.
-  std::function<at::Tensor(const at::Tensor&)> loss = nullptr;
-  // What the loss takes beside it (LossNames::outputs): counted on its way to
-  // the last layer, and left out of the loss's time.
+  // Made of the last layer's output and what the loss takes beside it, by name;
+  // its time is added to that layer's. Null: leaves it out.
+  std::function<at::Tensor(const at::Tensor& output, const Skips& taken)> loss =
+      nullptr;
+  // LossNames::outputs. Counted on its way to the last layer.
   std::vector<std::string> loss_takes = {};
 };
 

@@ -115,5 +115,23 @@ TEST(HybridFlagsTest, ProfilesAReplicasMicrobatch) {
               testing::ContainsRegex("relu1 [^\n]* 0 B +1 KiB +[01]\n"));
 }
 
+// With --loss_chunk the head's products are the loss's.
+TEST(HybridFlagsTest, ProfilesALossThatTakesAWeight) {
+  const Flags layout = {"--dataset=synthetic_tokens",
+                        "--synthetic_shape=8",
+                        "--batch_size=16",
+                        "--strategy=pipeline",
+                        "--devices_per_rank=2",
+                        "--microbatches=2",
+                        "--loss_chunk=8",
+                        "--balance=profile"};
+  for (const char* model : {"gpt_tiny", "gpt_tiny_tied"}) {
+    const ProgramResult result = RunProgram(kTrain, TinyJob(model, layout));
+    EXPECT_EQ(result.exit_code, 0) << model << result.err;
+    EXPECT_THAT(result.out, testing::ContainsRegex("lm_head [^\n]* +1\n"))
+        << model;
+  }
+}
+
 }  // namespace
 }  // namespace tandem

@@ -215,7 +215,7 @@ TEST_P(LayerProfileTest, NamesTheLayerThatFails) {
 TEST_P(LayerProfileTest, AddsTheLoss) {
   ProfileOptions options;
   int calls = 0;
-  options.loss = [&calls](const at::Tensor& outputs) {
+  options.loss = [&calls](const at::Tensor& outputs, const Skips&) {
     ++calls;
     return outputs.square().mean();
   };
@@ -246,9 +246,14 @@ TEST_P(LayerProfileTest, CarriesWhatTheLossTakes) {
               HasSubstr("'head' of layer 0 is taken by no layer after it, nor "
                         "by the loss"));
   options.loss_takes = {"head"};
-  options.loss = [](const at::Tensor& output) { return output.sum(); };
+  int calls = 0;
+  options.loss = [&calls](const at::Tensor& output, const Skips& taken) {
+    ++calls;
+    return output.sum() + taken.at("head").sum();
+  };
   const auto profile = Profile(layers, at::ones({7, 3}), options);
   ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_EQ(calls, options.runs + options.warmup);
   EXPECT_EQ(profile->layers[0].output_bytes, 7 * (3 + 3 + 2) * kFloat);
   EXPECT_EQ(profile->layers[1].output_bytes, 7 * (3 + 2) * kFloat);
 }

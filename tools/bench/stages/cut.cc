@@ -19,7 +19,7 @@ absl::StatusOr<ModelProfile> ProfileMicrobatch(const LayerList& layers,
       SplitBatch(batch, EvenSizes(batch.size, microbatches)));
   ProfileOptions options;
   options.further_inputs = parts.front().further_inputs;
-  options.loss = [&parts](const at::Tensor& output) {
+  options.loss = [&parts](const at::Tensor& output, const Skips&) {
     return CrossEntropy(output, parts.front().targets).loss;
   };
   return ProfileLayers(layers, parts.front().inputs, options);

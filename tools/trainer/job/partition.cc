@@ -11,12 +11,14 @@
 #include "core/base/byte_size.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/loss/loss.h"
 #include "core/model/layer_list.h"
 #include "core/precision/autocast.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/partition/copy_cost.h"
 #include "parallel/partition/partition.h"
 #include "parallel/partition/table.h"
+#include "parallel/pipeline/loss_weights.h"
 #include "parallel/pipeline/model_parallel.h"
 #include "parallel/profile/layer_profile.h"
 #include "parallel/schedule/sequential.h"
@@ -67,12 +69,13 @@ absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
   profile.optimizer_states =
       StateNumbers(OptimizerOptionsOf(options, options.weight_decay));
   profile.further_inputs = sample.further_inputs;
-  if (options.vocab_parallel > 1) {  // layers compute all of it
-    profile.loss_takes = task.loss.names().outputs;
-  } else {
-    profile.loss = [targets = sample.targets,
-                    &loss = task.loss](const at::Tensor& output) {
-      return loss(output, targets.to(output.device())).loss;
+  profile.loss_takes = task.loss.names().outputs;
+  if (options.vocab_parallel <= 1) {  // else layers compute all of it
+    TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
+                            TargetsOf(sample, task.loss.names()));
+    profile.loss = [targets, &loss = task.loss](const at::Tensor& output,
+                                                const Skips& taken) {
+      return loss(ArgumentsOf(output, taken, targets)).loss;
     };
   }
   const AutocastGuard precision(device.type(),
