@@ -28,7 +28,7 @@ TEST(NoGpuTest, IsOneLine) {
   EXPECT_EQ(result.err.rfind("train: --device=cuda: this ", 0), 0u)
       << result.err;
 #ifdef TANDEM_CUDA
-  EXPECT_THAT(result.err, HasSubstr("needs GPU 0, but 0 GPUs were found"));
+  EXPECT_THAT(result.err, HasSubstr("needs 1 device, and none were found: "));
   EXPECT_THAT(result.err, HasSubstr("//tools:doctor says more"));
 #else
   EXPECT_THAT(result.err, HasSubstr("built without CUDA; build it with "
