@@ -9,9 +9,19 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 startup=(--output_base="$work/output" --max_idle_secs=60)
 finish() {
-  kill "$(cat "$work/output/server/server.pid.txt" 2>/dev/null)" 2>/dev/null || true
+  local server
+  server=$(cat "$work/output/server/server.pid.txt" 2>/dev/null) || server=
+  if [ -n "$server" ]; then
+    kill "$server" 2>/dev/null || true
+    # It removes files of its own as it ends.
+    for _ in {1..100}; do
+      kill -0 "$server" 2>/dev/null || break
+      sleep 0.1
+    done
+  fi
   # Bazel's output folders are read-only.
-  chmod -R u+w "$work" && rm -rf "$work"
+  chmod -R u+w "$work" || true
+  rm -rf "$work" || true
 }
 trap finish EXIT
 
