@@ -41,7 +41,7 @@ constexpr char kUsage[] =
     "did, or a flag is wrong.";
 
 constexpr int kAtFault = 1;
-constexpr int kNothingToRead = 2;
+constexpr int kNoVerdict = 2;
 
 absl::Status WriteForPyTorch(const JobHistory& history,
                              const std::string& folder) {
@@ -75,7 +75,7 @@ absl::StatusOr<int> Run(int argc, char** argv) {
     case Verdict::Fault::kNone:
       return 0;
     case Verdict::Fault::kUnknown:
-      return kNothingToRead;
+      return kNoVerdict;
     default:
       return kAtFault;
   }
@@ -88,5 +88,5 @@ int main(int argc, char** argv) {
   const absl::StatusOr<int> code = tandem::Run(argc, argv);
   if (code.ok()) return *code;
   std::cerr << "diagnose: " << code.status().message() << "\n";
-  return tandem::kNothingToRead;
+  return tandem::kNoVerdict;
 }

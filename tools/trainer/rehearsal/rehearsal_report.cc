@@ -34,44 +34,38 @@ double ReceivedBy(const RehearsedDevice& device) {
   return device.traffic.copies.bytes + device.traffic.messages.bytes;
 }
 
-// Whether they have anything to say to each other.
-bool HasTraffic(const RehearsedJob& job) {
-  return std::any_of(
-      job.devices.begin(), job.devices.end(), [](const auto& each) {
-        return ReceivedBy(each) + each.traffic.collectives.bytes > 0;
-      });
-}
-
-// The flags of the speeds that what they say to each other lacks.
-std::vector<std::string> MissingSpeeds(const RehearsedJob& job) {
+// What they say to each other: in a rank, and between ranks.
+struct JobTraffic {
   sim::CountedTraffic links;
   sim::CountedTraffic network;
+
+  bool any() const { return links.bytes + network.bytes > 0; }
+  bool takes_time() const { return links.seconds + network.seconds > 0; }
+  // The flags of the speeds that are not given.
+  std::string MissingSpeeds() const {
+    std::vector<std::string> missing;
+    if (links.bytes > 0 && links.seconds <= 0) {
+      missing.emplace_back("--sim_link_bandwidth");
+    }
+    if (network.bytes > 0 && network.seconds <= 0) {
+      missing.emplace_back("--sim_network_bandwidth");
+    }
+    return absl::StrJoin(missing, " and ");
+  }
+};
+
+JobTraffic TrafficOf(const RehearsedJob& job) {
+  JobTraffic all;
   for (const RehearsedDevice& each : job.devices) {
     const sim::DeviceTraffic& traffic = each.traffic;
-    links.bytes += traffic.copies.bytes;
-    links.seconds += traffic.copies.seconds;
-    network.bytes += traffic.messages.bytes + traffic.collectives.bytes;
-    network.seconds += traffic.messages.seconds + traffic.collectives.seconds;
+    all.links.bytes += traffic.copies.bytes;
+    all.links.seconds += traffic.copies.seconds;
+    for (const auto& part : {traffic.messages, traffic.collectives}) {
+      all.network.bytes += part.bytes;
+      all.network.seconds += part.seconds;
+    }
   }
-  std::vector<std::string> missing;
-  if (links.bytes > 0 && links.seconds <= 0) {
-    missing.emplace_back("--sim_link_bandwidth");
-  }
-  if (network.bytes > 0 && network.seconds <= 0) {
-    missing.emplace_back("--sim_network_bandwidth");
-  }
-  return missing;
-}
-
-// Whether any of that takes time.
-bool TakesTime(const RehearsedJob& job) {
-  return std::any_of(
-      job.devices.begin(), job.devices.end(), [](const auto& each) {
-        const sim::DeviceTraffic& traffic = each.traffic;
-        return traffic.copies.seconds + traffic.messages.seconds +
-                   traffic.collectives.seconds >
-               0;
-      });
+  return all;
 }
 
 // What a table has columns for.
@@ -120,7 +114,7 @@ Row RowOf(const RehearsedDevice& device, const Columns& columns) {
 }
 
 std::string TableOf(const RehearsedJob& job) {
-  const Columns columns = {job.step > 0, HasTraffic(job)};
+  const Columns columns = {job.step > 0, TrafficOf(job).any()};
   std::vector<Row> rows = {HeadOf(columns)};
   for (const RehearsedDevice& each : job.devices) {
     rows.push_back(RowOf(each, columns));
@@ -129,9 +123,10 @@ std::string TableOf(const RehearsedJob& job) {
 }
 
 std::string CommunicationOf(const RehearsedJob& job) {
-  if (!HasTraffic(job)) return "";
-  const std::string missing = absl::StrJoin(MissingSpeeds(job), " and ");
-  if (!TakesTime(job)) {
+  const JobTraffic traffic = TrafficOf(job);
+  if (!traffic.any()) return "";
+  const std::string missing = traffic.MissingSpeeds();
+  if (!traffic.takes_time()) {
     return absl::StrCat("; communication takes no time: give ", missing);
   }
   return absl::StrCat(
