@@ -1,13 +1,11 @@
-// The mesh strategy: update, state, errors. That a pipeline computes what the
+// The mesh strategy: update, state. That a pipeline computes what the
 // uncut model does is pipeline_matrix_test's.
 
 #include "parallel/strategy/mesh_strategy.h"
 
 #include <ATen/Tensor.h>
-#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/nn/module.h>
 
 #include <limits>
 #include <memory>
@@ -15,13 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/stored_tensors.h"
-#include "core/instrument/fault_point.h"
 #include "core/model/layer_list.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
@@ -280,158 +274,5 @@ TEST(MeshStrategyTest, SaysWhereTimeWentAndWhatWasHeld) {
 }
 
 // The second stage's third layer fails on rank 1: rank 0 is told.
-TEST(MeshStrategyTest, AFailureIsTheErrorOfEveryRank) {
-  LayerSpecs specs = LabSpecs("mlp_small");
-  specs.back().make = [make = specs.back().make](uint64_t seed) {
-    Layer layer = make(seed);
-    layer.forward = [](const at::Tensor&) -> at::Tensor {
-      TORCH_CHECK(false, "this layer is broken");
-    };
-    return layer;
-  };
-  for (const char* backend : {"gloo", "shm"}) {
-    std::vector<absl::Status> said(2);
-    LabLayout layout = LayoutOf("1f1b", 2, 4, 2);
-    layout.backend = backend;
-    LabJob job = Job("mlp_small", 1);
-    job.specs = [&] { return specs; };
-    const absl::Status status =
-        OnLabRanks(layout, job, [&](const LabRank& rank) {
-          said[static_cast<size_t>(rank.rank)] =
-              rank.strategy->TrainStep(BatchOf("mlp_small", 0), kLabRate)
-                  .status();
-          return absl::OkStatus();
-        });
-    EXPECT_TRUE(status.ok()) << status;
-    const std::string where =
-        absl::StrCat("forward of microbatch 0 in stage 1, on cpu: layer ",
-                     specs.back().name, ": this layer is broken");
-    for (const absl::Status& each : said) {
-      EXPECT_THAT(std::string(each.message()), HasSubstr(where)) << backend;
-    }
-  }
-}
-
-TEST(MeshStrategyTest, ThereIsAFaultPointBeforeTheOptimizer) {
-  const LayerSpecs specs = LabSpecs("mlp_small");
-  const auto strategy =
-      OnOneRank(specs, Options(specs, LayoutOf("1f1b", 2, 2)));
-  ASSERT_TRUE(strategy.ok()) << strategy.status();
-  ArmFaults(*ParseFaults("point=before_optimizer,action=fail"));
-  const absl::Status status =
-      (*strategy)->TrainStep(BatchOf("mlp_small", 0), kLabRate).status();
-  ArmFaults({});
-  EXPECT_THAT(std::string(status.message()), HasSubstr("before_optimizer"));
-}
-
-// The last stage's device is through when the first one's fails, and updates
-// unless it has to wait.
-TEST(MeshStrategyTest, AStepThatFailsHasChangedNothingIfUpdatesAreLast) {
-  const LayerSpecs specs = LabSpecs("mlp_small");
-  for (const bool last : {false, true}) {
-    MeshStrategyOptions options = Options(specs, LayoutOf("1f1b", 2, 2));
-    options.updates_last = last;
-    const auto strategy = OnOneRank(specs, options);
-    ASSERT_TRUE(strategy.ok()) << strategy.status();
-    const NamedTensors live = (*strategy)->Parameters();
-    const TensorsByName before = CopiesOf(live);
-    const auto has_changed = [&](const auto& each) {
-      return !each.second.cpu().equal(before.at(each.first));
-    };
-    Fault fault;
-    fault.point = "stage:0:backward:1";
-    fault.action = Fault::Action::kCall;
-    fault.call = [&] {
-      const auto soon = absl::Now() + absl::Milliseconds(last ? 300 : 30000);
-      while (absl::Now() < soon && !has_changed(live.back())) {
-        absl::SleepFor(absl::Milliseconds(5));
-      }
-      return absl::InternalError("breaks off");
-    };
-    ArmFaults({fault});
-    const absl::Status status =
-        (*strategy)->TrainStep(BatchOf("mlp_small", 0), kLabRate).status();
-    ArmFaults({});
-    EXPECT_THAT(std::string(status.message()), HasSubstr("breaks off"));
-    EXPECT_EQ(absl::c_any_of(live, has_changed), !last);
-  }
-}
-
-TEST(MeshStrategyTest, RefusesWhatMakesNoSense) {
-  const LayerSpecs specs = LabSpecs("mlp_small");
-  const auto said = [&](const MeshStrategyOptions& options) {
-    return std::string(OnOneRank(specs, options).status().message());
-  };
-  MeshStrategyOptions options = Options(specs, LayoutOf("1f1b", 2, 2));
-  options.clip_norm = -1;
-  EXPECT_THAT(said(options), HasSubstr("clip_norm"));
-  options = Options(specs, LayoutOf("1f1b", 2, 2));
-  options.clip_norm_type = 0;
-  EXPECT_THAT(said(options), HasSubstr("clip_norm_type"));
-  options = Options(specs, LayoutOf("1f1b", 2, 2));
-  options.updates_last = true;
-  options.averaging.emplace();
-  EXPECT_THAT(said(options), HasSubstr("excludes averaging of parameters"));
-  options.averaging.reset();
-  options.cuda_graphs = true;
-  EXPECT_THAT(said(options), HasSubstr("updates_last excludes cuda_graphs"));
-  options.cuda_graphs = false;
-  options.shard_optimizer = OptimizerSharding::kAuto;
-  EXPECT_THAT(said(options), HasSubstr("excludes shard_optimizer"));
-  options = Options(specs, LayoutOf("1f1b", 2, 2));
-  options.weight_gradient_batch = 0;
-  EXPECT_THAT(said(options), HasSubstr("weight_gradient_batch"));
-  options = Options(specs, LayoutOf("1f1b", 2, 2));
-  options.schedule.actions[0].pop_back();
-  EXPECT_THAT(said(options), HasSubstr("microbatch"));
-  options.schedule.stages_of[1].clear();
-  EXPECT_THAT(said(options), HasSubstr("stage 1 is on 0 devices"));
-  EXPECT_THAT(said(MeshStrategyOptions()),
-              HasSubstr("a list of stages and of actions for each device"));
-}
-
-TEST(MeshStrategyTest, RefusesAModelWithoutALoss) {
-  const LayerSpecs specs = LabSpecs("mlp_small");
-  const auto made = MeshStrategy::Create(
-      specs, nullptr, Options(specs, LayoutOf("1f1b", 2, 2)), nullptr);
-  EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(made.status().message()),
-              HasSubstr("there is no loss function"));
-}
-
-// A product with a tensor that requires a gradient is no leaf.
-TEST(MeshStrategyTest, AParameterThatIsNoLeafIsRefusedByEveryRank) {
-  LayerSpecs specs = LabSpecs("mlp_small");
-  specs.back().make = [make = specs.back().make](uint64_t seed) {
-    Layer layer = make(seed);
-    layer.module->register_parameter(
-        "scaled", at::zeros({3}).requires_grad_(true).mul(0.1));
-    return layer;
-  };
-  const absl::Status status = RunThreadRanks(2, [&](Communicator& world) {
-    const auto made = MeshStrategy::Create(
-        specs, CrossEntropy, Options(specs, LayoutOf("1f1b", 2, 2, 2)), &world);
-    EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(made.status().message()),
-                HasSubstr(".scaled is computed from other tensors"));
-    return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
-}
-
-TEST(MeshStrategyTest, StateOfAnotherModelIsRefused) {
-  const LayerSpecs specs = LabSpecs("mlp_small");
-  const auto strategy =
-      OnOneRank(specs, Options(specs, LayoutOf("1f1b", 2, 2)));
-  ASSERT_TRUE(strategy.ok()) << strategy.status();
-  NamedTensors state = (*strategy)->Parameters();
-  state.pop_back();
-  EXPECT_FALSE((*strategy)->LoadModelState(state).ok());
-  EXPECT_FALSE(
-      (*strategy)
-          ->LoadOptimizerState({{"nobody.momentum_buffer", at::zeros({1})}})
-          .ok());
-}
-
 }  // namespace
 }  // namespace tandem

@@ -1,0 +1,201 @@
+// The mesh strategy: what fails, and what is refused.
+
+#include <ATen/Tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "core/checkpoint/stored_tensors.h"
+#include "core/instrument/fault_point.h"
+#include "core/testing/thread_ranks.h"
+#include "models/classification_loss.h"
+#include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/strategy/lab_models.h"
+#include "tests/parallel/strategy/strategy_lab.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kBatch = 12;
+
+// Two stages and microbatches.
+MeshStrategyOptions OptionsOf(const LayerSpecs& specs, int ranks = 1) {
+  return LabOptions(LabPipeline(2, ranks, 2),
+                    static_cast<int64_t>(specs.size()));
+}
+
+absl::StatusOr<std::unique_ptr<MeshStrategy>> OnOneRank(
+    const LayerSpecs& specs, const MeshStrategyOptions& options) {
+  return MeshStrategy::Create(specs, CrossEntropy, options, nullptr);
+}
+
+TEST(MeshStrategyErrorsTest, AFailureIsTheErrorOfEveryRank) {
+  LayerSpecs specs = LabSpecs("mlp_small");
+  specs.back().make = [make = specs.back().make](uint64_t seed) {
+    Layer layer = make(seed);
+    layer.forward = [](const at::Tensor&) -> at::Tensor {
+      TORCH_CHECK(false, "this layer is broken");
+    };
+    return layer;
+  };
+  for (const char* backend : {"gloo", "shm"}) {
+    std::vector<absl::Status> said(2);
+    LabLayout layout = LabPipeline(2, 2, 4);
+    layout.backend = backend;
+    LabJob job = ModelJob("mlp_small", kBatch, 1);
+    job.specs = [&] { return specs; };
+    const absl::Status status =
+        OnLabRanks(layout, job, [&](const LabRank& rank) {
+          said[static_cast<size_t>(rank.rank)] =
+              rank.strategy
+                  ->TrainStep(LabBatch("mlp_small", kBatch, kLabSeed, 0),
+                              kLabRate)
+                  .status();
+          return absl::OkStatus();
+        });
+    EXPECT_TRUE(status.ok()) << status;
+    const std::string where =
+        absl::StrCat("forward of microbatch 0 in stage 1, on cpu: layer ",
+                     specs.back().name, ": this layer is broken");
+    for (const absl::Status& each : said) {
+      EXPECT_THAT(std::string(each.message()), HasSubstr(where)) << backend;
+    }
+  }
+}
+
+TEST(MeshStrategyErrorsTest, ThereIsAFaultPointBeforeTheOptimizer) {
+  const LayerSpecs specs = LabSpecs("mlp_small");
+  const auto strategy = OnOneRank(specs, OptionsOf(specs));
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  ArmFaults(*ParseFaults("point=before_optimizer,action=fail"));
+  const absl::Status status =
+      (*strategy)
+          ->TrainStep(LabBatch("mlp_small", kBatch, kLabSeed, 0), kLabRate)
+          .status();
+  ArmFaults({});
+  EXPECT_THAT(std::string(status.message()), HasSubstr("before_optimizer"));
+}
+
+// The last stage's device is through when the first one's fails, and updates
+// unless it has to wait.
+TEST(MeshStrategyErrorsTest, AStepThatFailsHasChangedNothingIfUpdatesAreLast) {
+  const LayerSpecs specs = LabSpecs("mlp_small");
+  for (const bool last : {false, true}) {
+    MeshStrategyOptions options = OptionsOf(specs);
+    options.updates_last = last;
+    const auto strategy = OnOneRank(specs, options);
+    ASSERT_TRUE(strategy.ok()) << strategy.status();
+    const NamedTensors live = (*strategy)->Parameters();
+    const TensorsByName before = CopiesOf(live);
+    const auto has_changed = [&](const auto& each) {
+      return !each.second.cpu().equal(before.at(each.first));
+    };
+    Fault fault;
+    fault.point = "stage:0:backward:1";
+    fault.action = Fault::Action::kCall;
+    fault.call = [&] {
+      const auto soon = absl::Now() + absl::Milliseconds(last ? 300 : 30000);
+      while (absl::Now() < soon && !has_changed(live.back())) {
+        absl::SleepFor(absl::Milliseconds(5));
+      }
+      return absl::InternalError("breaks off");
+    };
+    ArmFaults({fault});
+    const absl::Status status =
+        (*strategy)
+            ->TrainStep(LabBatch("mlp_small", kBatch, kLabSeed, 0), kLabRate)
+            .status();
+    ArmFaults({});
+    EXPECT_THAT(std::string(status.message()), HasSubstr("breaks off"));
+    EXPECT_EQ(absl::c_any_of(live, has_changed), !last);
+  }
+}
+
+TEST(MeshStrategyErrorsTest, RefusesWhatMakesNoSense) {
+  const LayerSpecs specs = LabSpecs("mlp_small");
+  const auto said = [&](const MeshStrategyOptions& options) {
+    return std::string(OnOneRank(specs, options).status().message());
+  };
+  MeshStrategyOptions options = OptionsOf(specs);
+  options.clip_norm = -1;
+  EXPECT_THAT(said(options), HasSubstr("clip_norm"));
+  options = OptionsOf(specs);
+  options.clip_norm_type = 0;
+  EXPECT_THAT(said(options), HasSubstr("clip_norm_type"));
+  options = OptionsOf(specs);
+  options.updates_last = true;
+  options.averaging.emplace();
+  EXPECT_THAT(said(options), HasSubstr("excludes averaging of parameters"));
+  options.averaging.reset();
+  options.cuda_graphs = true;
+  EXPECT_THAT(said(options), HasSubstr("updates_last excludes cuda_graphs"));
+  options.cuda_graphs = false;
+  options.shard_optimizer = OptimizerSharding::kAuto;
+  EXPECT_THAT(said(options), HasSubstr("excludes shard_optimizer"));
+  options = OptionsOf(specs);
+  options.weight_gradient_batch = 0;
+  EXPECT_THAT(said(options), HasSubstr("weight_gradient_batch"));
+  options = OptionsOf(specs);
+  options.schedule.actions[0].pop_back();
+  EXPECT_THAT(said(options), HasSubstr("microbatch"));
+  options.schedule.stages_of[1].clear();
+  EXPECT_THAT(said(options), HasSubstr("stage 1 is on 0 devices"));
+  EXPECT_THAT(said(MeshStrategyOptions()),
+              HasSubstr("a list of stages and of actions for each device"));
+}
+
+TEST(MeshStrategyErrorsTest, RefusesAModelWithoutALoss) {
+  const LayerSpecs specs = LabSpecs("mlp_small");
+  const auto made =
+      MeshStrategy::Create(specs, nullptr, OptionsOf(specs), nullptr);
+  EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(made.status().message()),
+              HasSubstr("there is no loss function"));
+}
+
+// A product with a tensor that requires a gradient is no leaf.
+TEST(MeshStrategyErrorsTest, AParameterThatIsNoLeafIsRefusedByEveryRank) {
+  LayerSpecs specs = LabSpecs("mlp_small");
+  specs.back().make = [make = specs.back().make](uint64_t seed) {
+    Layer layer = make(seed);
+    layer.module->register_parameter(
+        "scaled", at::zeros({3}).requires_grad_(true).mul(0.1));
+    return layer;
+  };
+  const absl::Status status = RunThreadRanks(2, [&](Communicator& world) {
+    const auto made = MeshStrategy::Create(
+        specs, CrossEntropy, OptionsOf(specs, /*ranks=*/2), &world);
+    EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(made.status().message()),
+                HasSubstr(".scaled is computed from other tensors"));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(MeshStrategyErrorsTest, StateOfAnotherModelIsRefused) {
+  const LayerSpecs specs = LabSpecs("mlp_small");
+  const auto strategy = OnOneRank(specs, OptionsOf(specs));
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  NamedTensors state = (*strategy)->Parameters();
+  state.pop_back();
+  EXPECT_FALSE((*strategy)->LoadModelState(state).ok());
+  EXPECT_FALSE(
+      (*strategy)
+          ->LoadOptimizerState({{"nobody.momentum_buffer", at::zeros({1})}})
+          .ok());
+}
+
+}  // namespace
+}  // namespace tandem
