@@ -4,8 +4,9 @@
 #   tools/check_sanitizers.sh                    every test
 #   tools/check_sanitizers.sh //tests/core/...   some
 # AddressSanitizer and UndefinedBehaviorSanitizer share a build. Each build is of
-# everything anew: the first run takes hours.
+# everything anew: the first run takes hours. Needs clang: tools/setup.sh --clang.
 set -uo pipefail
+command -v clang >/dev/null || { echo "check_sanitizers: clang is not here: tools/setup.sh --clang installs it" >&2; exit 2; }
 cd "$(dirname "$0")/.."
 targets=("$@")
 [ $# -gt 0 ] || targets=(//tests/...)

@@ -4,19 +4,19 @@
 # download with. Everything else is fetched by the build itself.
 #   tools/setup.sh
 #   tools/setup.sh --cuda     what --config=cuda needs, too; says which driver is here
-#   tools/setup.sh --fuzz     what --config=fuzz needs, too: clang and its libFuzzer
+#   tools/setup.sh --clang    what sanitizers and --config=fuzz need, too: clang and its run-time libraries
 # Run it as root, or as a user with sudo. What is there already is left alone:
 # a second run does nothing.
 set -euo pipefail
 
 fail() { echo "setup: $*" >&2; exit 1; }
 
-cuda=no fuzz=no
+cuda=no clang=no
 case ${1:-} in
   "") ;;
   --cuda) cuda=yes ;;
-  --fuzz) fuzz=yes ;;
-  *) fail "usage: tools/setup.sh [--cuda|--fuzz]" ;;
+  --clang) clang=yes ;;
+  *) fail "usage: tools/setup.sh [--cuda|--clang]" ;;
 esac
 
 # What runs programs of --config=cuda; a build needs no driver.
@@ -44,11 +44,11 @@ python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
 command -v git >/dev/null || missing+=(git)
 # NVIDIA's cuDNN is linked with it; all else of CUDA the build fetches.
 [ "$cuda" = no ] || python3 -c 'import ctypes; ctypes.CDLL("libz.so.1")' 2>/dev/null || missing+=(zlib1g)
-# The compiler comes without libFuzzer where recommended packages are left out.
-has_libfuzzer() {
+# The compiler comes without them where recommended packages are left out.
+has_clang_libraries() {
   command -v clang >/dev/null && [ -e "$(clang -print-file-name=libclang_rt.fuzzer-x86_64.a)" ]
 }
-[ "$fuzz" = no ] || has_libfuzzer || missing+=(clang libclang-rt-14-dev)
+[ "$clang" = no ] || has_clang_libraries || missing+=(clang libclang-rt-14-dev)
 
 if [ "${#missing[@]}" -eq 0 ]; then
   echo "setup: Bazel, a C++ compiler, pip, git and certificates are there. Nothing to do."

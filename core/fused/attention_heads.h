@@ -39,7 +39,8 @@ struct AttentionShape {
   int64_t batch, tokens, heads, size;  // size: of a head
 
   int64_t width() const { return heads * size; }
-  int64_t units() const { return batch * heads; }
+  // None without tokens: there is no memory, then, that one could point into.
+  int64_t units() const { return tokens == 0 ? 0 : batch * heads; }
   // From one query's scores to the next one's, which begin on 64 bytes too.
   int64_t stride() const { return (tokens + kLanes - 1) / kLanes * kLanes; }
   float scale() const { return 1 / std::sqrt(static_cast<float>(size)); }

@@ -22,10 +22,15 @@ __attribute__((target("avx2"))) void RunAvx2(Args... args) {
   Kernel::Body(args...);
 }
 
+#ifdef __clang__  // takes no preference of a function's own
+#define TANDEM_AVX512 "avx512f,avx512bw,avx512vl,avx512dq"
+#else
+#define TANDEM_AVX512 \
+  "avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512"
+#endif
+
 template <typename Kernel, typename... Args>
-__attribute__((
-    target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512"))) void
-RunAvx512(Args... args) {
+__attribute__((target(TANDEM_AVX512))) void RunAvx512(Args... args) {
   Kernel::Body(args...);
 }
 

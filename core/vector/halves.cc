@@ -6,6 +6,7 @@
 #include "core/vector/dispatch.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -54,7 +55,10 @@ __attribute__((target("avx2,f16c"))) void NarrowHalfF16c(c10::Half* out,
 
 bool HasF16c() {
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+  // By its bit: Clang 14 does not know the feature by its name.
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __builtin_cpu_supports("avx2") &&
+         __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 
 #endif

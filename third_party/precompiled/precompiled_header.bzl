@@ -1,11 +1,24 @@
-"""A precompiled header (GCC's .gch), made by the C++ toolchain with the flags of every other file.
+"""A precompiled header (GCC's .gch, Clang's .pch), made by the C++ toolchain with the flags of every other file.
 
-GCC takes a .gch in place of the header that -include names, if the two were compiled alike; it lies in
+GCC and Clang take it in place of the header that -include names, if the two were compiled alike; it lies in
 Bazel's output tree beside a header of the same text, which any other compiler reads instead.
 """
 
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+
+_GCC = struct(ending = ".gch", flags = [], sandboxed = True)
+
+# Clang's file names what went into it by absolute paths, and by times unless told otherwise.
+_CLANG = struct(
+    ending = ".pch",
+    flags = ["-fpch-instantiate-templates"] + [
+        word
+        for flag in ["-fno-pch-timestamp", "-fvalidate-ast-input-files-content"]
+        for word in ["-Xclang", flag]
+    ],
+    sandboxed = False,
+)
 
 def _compiler(features):
     return cc_common.get_tool_for_action(
@@ -13,8 +26,17 @@ def _compiler(features):
         feature_configuration = features,
     )
 
-def _compile(ctx, toolchain, features, header, context):
-    precompiled = ctx.actions.declare_file(header.basename + ".gch")
+def _kind(features):
+    """What the compiler's precompiled headers are; None of a compiler that has none, or others."""
+
+    # The toolchain that Bazel finds by itself does not say which compiler it is.
+    name = _compiler(features).split("/")[-1]
+    if name.startswith(("gcc", "g++")):
+        return _GCC
+    return _CLANG if name.startswith("clang") else None
+
+def _compile(ctx, toolchain, features, kind, header, context):
+    precompiled = ctx.actions.declare_file(header.basename + kind.ending)
     variables = cc_common.create_compile_variables(
         cc_toolchain = toolchain,
         feature_configuration = features,
@@ -31,7 +53,7 @@ def _compile(ctx, toolchain, features, header, context):
         outputs = [precompiled],
         inputs = depset([header], transitive = [context.headers, toolchain.all_files]),
         executable = _compiler(features),
-        arguments = ["-x", "c++-header"] + cc_common.get_memory_inefficient_command_line(
+        arguments = ["-x", "c++-header"] + kind.flags + cc_common.get_memory_inefficient_command_line(
             action_name = CPP_COMPILE_ACTION_NAME,
             feature_configuration = features,
             variables = variables,
@@ -41,6 +63,7 @@ def _compile(ctx, toolchain, features, header, context):
             feature_configuration = features,
             variables = variables,
         ),
+        execution_requirements = {} if kind.sandboxed else {"no-sandbox": "1"},
         mnemonic = "CppPrecompiledHeader",
         progress_message = "Precompiling %s" % header.short_path,
     )
@@ -60,10 +83,9 @@ def _precompiled_header(ctx):
     header = ctx.actions.declare_file(ctx.label.name + ".h")
     ctx.actions.write(header, "".join(["#include \"%s\"\n" % each for each in ctx.attr.headers]))
     files = [header]
-
-    # The toolchain that Bazel finds by itself does not say which compiler it is.
-    if _compiler(features).split("/")[-1].startswith(("gcc", "g++")):
-        files.append(_compile(ctx, toolchain, features, header, context))
+    kind = _kind(features)
+    if kind:
+        files.append(_compile(ctx, toolchain, features, kind, header, context))
     own = cc_common.create_compilation_context(headers = depset(files))
     return [
         DefaultInfo(files = depset(files)),
@@ -88,4 +110,10 @@ precompiled_header = rule(
 
 def precompiled_copts(name):
     """What compiles a file with //third_party/precompiled:NAME. One that does not fit is an error, not a slow build."""
-    return ["-include", "third_party/precompiled/%s.h" % name, "-Winvalid-pch"]
+    header = "third_party/precompiled/%s.h" % name
+    root = Label("//third_party/precompiled").workspace_root
+    return select({
+        # Which looks for a precompiled header by its path alone.
+        str(Label("//third_party/precompiled:clang")): ["-include", "/".join(["$(BINDIR)"] + ([root] if root else []) + [header])],
+        "//conditions:default": ["-include", header, "-Winvalid-pch"],
+    })

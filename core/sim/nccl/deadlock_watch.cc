@@ -92,7 +92,7 @@ void DeadlockWatch::Loop() {
     lock.unlock();
     for (const auto& [name, rank] : all) {
       // A store that is gone is somebody else's to tell.
-      CatchTorch([&, name = name] {
+      CatchTorch([&, name = name, &rank = rank] {
         Look(name, rank.first, rank.second);
       }).IgnoreError();
     }

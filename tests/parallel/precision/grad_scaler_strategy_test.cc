@@ -198,7 +198,9 @@ TEST(GradScalerStrategyTest, AnOverflowInOneStageIsSkippedByAll) {
         for (const double value : {kInfinity, kNan}) {
           SCOPED_TRACE(absl::StrCat(layout.name, ", ", name, ", ", gate));
           ExpectSkipped(layout, {1, -1, gate, value},
-                        [&](auto& options) { options.optimizer = optimizer; });
+                        [&, &optimizer = optimizer](auto& options) {
+                          options.optimizer = optimizer;
+                        });
         }
       }
     }

@@ -181,7 +181,7 @@ absl::Status GiveUpOneOfThree(Launch launch, int rank,
   TANDEM_RETURN_IF_ERROR(Expect(!seen.ok(), "an end"));
   // Those in which nobody waits, too.
   for (const auto& [ranks, group] : pairs) {
-    const absl::Status later = CatchTorch([&] {
+    const absl::Status later = CatchTorch([&, &group = group] {
       AllReduce({*world, *group, rank, *own.device})->wait();
     });
     TANDEM_RETURN_IF_ERROR(
