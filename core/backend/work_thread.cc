@@ -52,7 +52,9 @@ void WorkThread::Run() {
     c10::intrusive_ptr<FunctionWork> next;
     {
       absl::MutexLock lock(&mutex_);
-      const auto wanted = [this] { return stop_ || !waiting_.empty(); };
+      const auto wanted = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return stop_ || !waiting_.empty();
+      };
       mutex_.Await(absl::Condition(&wanted));
       if (waiting_.empty()) return;
       next = std::move(waiting_.front());

@@ -43,7 +43,7 @@ absl::Status LocalChannel::Send(int microbatch, const StageMessage& message) {
         " before it were not taken within ", absl::FormatDuration(timeout_)));
   }
   if (!closed_.ok()) return closed_;
-  return CatchTorch([&] {
+  return CatchTorch([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     Waiting sent = {copies_.Start(message), {}};
     for (const at::Tensor& each : message) {
       sent.takes_gradient.push_back(each.defined() && each.requires_grad());

@@ -130,9 +130,11 @@ void Reducer::BeginAveraging() {
   }
   // Their buckets may start before the end of backward.
   const GradientStreamsGuard behind(AllBuffers());
-  ZeroUnused([this](const Place& place, size_t position) {
-    return !place.delayed && !marks_.expects(position);
-  });
+  const auto is_idle = [this](const Place& place, size_t position)
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                             return !place.delayed && !marks_.expects(position);
+                           };
+  ZeroUnused(is_idle);
 }
 
 void Reducer::MarkReady(int64_t position) {

@@ -109,17 +109,17 @@ class Reducer {
   absl::Status CheckParameters() const;
   std::string Purpose(size_t index) const;
 
-  void BeginBackward();  // this and what follows with mutex_ held
-  void BeginAveraging();
-  void Mark(int64_t position);
-  void StartBuckets(bool all);
-  absl::Status Average();
-  absl::Status CheckMarks();
+  void BeginBackward() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void BeginAveraging() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Mark(int64_t position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartBuckets(bool all) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Average() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckMarks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Of the parameters for which `which` holds.
   void ZeroUnused(absl::FunctionRef<bool(const Place&, size_t)> which);
-  absl::Status StartExchangeOfUse();
-  absl::Status WaitForBuckets();
-  absl::Status SettleUse();
+  absl::Status StartExchangeOfUse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WaitForBuckets() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status SettleUse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddToTrace() const;
 
   std::vector<FlatBuffer*> buffers_;

@@ -18,7 +18,8 @@ absl::Status Reducer::Average() {
   moments_.gradients_ready = DeviceMoment::Now(device);
   TANDEM_RETURN_IF_ERROR(CheckParameters());
   TANDEM_RETURN_IF_ERROR(CheckMarks());
-  ZeroUnused([this](const Place& place, size_t /*position*/) {
+  ZeroUnused([this](const Place& place,
+                    size_t /*position*/) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return place.bucket >= running_.size();  // else it is on its way
   });
   StartBuckets(/*all=*/true);

@@ -96,11 +96,11 @@ absl::StatusOr<ParameterServer::Reply> ParameterServer::Handle(
     Advance();
   }
   // This rank's thread will let nobody go on any more.
-  const auto refuses = [&] {
+  const auto refuses = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return closing_ && own_left_ < met_ &&
            desks_[static_cast<size_t>(worker)].waiting.has_value();
   };
-  const auto over = [&] {
+  const auto over = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !failed_.ok() || CanAnswer(worker, request) || refuses();
   };
   mutex_.AwaitWithTimeout(absl::Condition(&over), kKeepAlive);

@@ -114,7 +114,8 @@ class ParameterServer {
   bool Holds() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AllLiving(absl::FunctionRef<bool(int worker)> fits) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status AwaitOwn(absl::FunctionRef<bool()> done, const char* what);
+  absl::Status AwaitOwn(absl::FunctionRef<bool()> done, const char* what)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Setup setup_;
   const bool synchronous_;

@@ -111,16 +111,23 @@ void ParameterServer::Advance() {
     Take(w, push);
   }
   ApplyRound();
-  const auto desk = [this](int w) -> const Desk& {
+  const auto desk = [this](int w)
+                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> const Desk& {
     return desks_[static_cast<size_t>(w)];
   };
-  if (AllLiving([&](int w) { return desk(w).came > met_; })) {
+  if (AllLiving([&](int w) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return desk(w).came > met_;
+      })) {
     ++met_;
     for (int w = progress_.workers() - 1; w >= 0; --w) {
       if (progress_.lives(w)) kept_ = desk(w).kept;
     }
   }
-  if (AllLiving([&](int w) { return desk(w).sums > summed_; })) ++summed_;
+  if (AllLiving([&](int w) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return desk(w).sums > summed_;
+      })) {
+    ++summed_;
+  }
 }
 
 void ParameterServer::Fail(const absl::Status& why) {
@@ -141,7 +148,7 @@ void ParameterServer::Leave(int worker, const absl::Status& why) {
 
 absl::Status ParameterServer::AwaitOwn(absl::FunctionRef<bool()> done,
                                        const char* what) {
-  const auto over = [&] {
+  const auto over = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !failed_.ok() || progress_.living() == 0 || done();
   };
   mutex_.Await(absl::Condition(&over));
@@ -157,7 +164,7 @@ absl::StatusOr<Score> ParameterServer::AwaitStep(int64_t step) {
   own_left_ = own_came_;
   Advance();
   // Those who have ended in order need not be here any more.
-  const auto done = [&] {
+  const auto done = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return (progress_.living() > 0 ? progress_.slowest()
                                    : progress_.fastest()) >= step;
   };
@@ -170,13 +177,17 @@ absl::StatusOr<Score> ParameterServer::AwaitStep(int64_t step) {
 absl::Status ParameterServer::AwaitMeeting() {
   absl::MutexLock lock(&mutex_);
   ++own_came_;
-  return AwaitOwn([&] { return met_ >= own_came_; }, "meet");
+  return AwaitOwn(
+      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return met_ >= own_came_; },
+      "meet");
 }
 
 absl::StatusOr<Score> ParameterServer::AwaitSum() {
   absl::MutexLock lock(&mutex_);
   const int64_t sum = ++own_sums_;
-  TANDEM_RETURN_IF_ERROR(AwaitOwn([&] { return summed_ >= sum; }, "evaluate"));
+  TANDEM_RETURN_IF_ERROR(AwaitOwn(
+      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return summed_ >= sum; },
+      "evaluate"));
   return SumOf(sums_[sum]);
 }
 
