@@ -26,14 +26,15 @@ def _compiler(features):
         feature_configuration = features,
     )
 
-def _kind(features):
+def _kind(ctx, features):
     """What the compiler's precompiled headers are; None of a compiler that has none, or others."""
 
     # The toolchain that Bazel finds by itself does not say which compiler it is.
     name = _compiler(features).split("/")[-1]
     if name.startswith(("gcc", "g++")):
         return _GCC
-    return _CLANG if name.startswith("clang") else None
+    is_clang = name.startswith("clang") and ctx.var.get("tandem_clang") == "1"
+    return _CLANG if is_clang else None
 
 def _compile(ctx, toolchain, features, kind, header, context):
     precompiled = ctx.actions.declare_file(header.basename + kind.ending)
@@ -83,7 +84,7 @@ def _precompiled_header(ctx):
     header = ctx.actions.declare_file(ctx.label.name + ".h")
     ctx.actions.write(header, "".join(["#include \"%s\"\n" % each for each in ctx.attr.headers]))
     files = [header]
-    kind = _kind(features)
+    kind = _kind(ctx, features)
     if kind:
         files.append(_compile(ctx, toolchain, features, kind, header, context))
     own = cc_common.create_compilation_context(headers = depset(files))
