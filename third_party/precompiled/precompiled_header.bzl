@@ -12,10 +12,12 @@ _GCC = struct(ending = ".gch", flags = [], sandboxed = True)
 # Clang's file names what went into it by absolute paths, and by times unless told otherwise.
 _CLANG = struct(
     ending = ".pch",
-    flags = ["-fpch-instantiate-templates"] + [
-        word
-        for flag in ["-fno-pch-timestamp", "-fvalidate-ast-input-files-content"]
-        for word in ["-Xclang", flag]
+    flags = [
+        "-fpch-instantiate-templates",
+        "-Xclang",
+        "-fno-pch-timestamp",
+        "-Xclang",
+        "-fvalidate-ast-input-files-content",
     ],
     sandboxed = False,
 )

@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<MeshStrategy>> OnOneRank(
   return MeshStrategy::Create(specs, CrossEntropy, options, nullptr);
 }
 
+// The second stage's third layer fails on rank 1: rank 0 is told.
 TEST(MeshStrategyErrorsTest, AFailureIsTheErrorOfEveryRank) {
   LayerSpecs specs = LabSpecs("mlp_small");
   specs.back().make = [make = specs.back().make](uint64_t seed) {

@@ -273,6 +273,5 @@ TEST(MeshStrategyTest, SaysWhereTimeWentAndWhatWasHeld) {
   EXPECT_THAT(text, HasSubstr("bound): device 0: 2 (2), device 1: 1 (1)"));
 }
 
-// The second stage's third layer fails on rank 1: rank 0 is told.
 }  // namespace
 }  // namespace tandem
