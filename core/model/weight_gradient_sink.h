@@ -43,11 +43,12 @@ struct DeferredGradients {
 };
 
 // A layer that can do its backward in two parts asks for Current() in forward,
-// keeps what it gets in its autograd node, and in backward, if
-// MayDefer(weight), calls Defer instead of computing the weight's gradient, and
-// gives autograd none. A layer that knows nothing of this computes both at
-// once. So what runs under a sink is for backward(): grad() with respect to a
-// weight would not get what has been left.
+// keeps a weak pointer to what it gets in its autograd node, and in backward,
+// if MayDefer(weight), calls Defer instead of computing the weight's gradient,
+// and gives autograd none. (Weak, because what is left may hold the graph: a
+// sink that is never flushed, after an error, would hold itself.) A layer that
+// knows nothing of this computes both at once. So what runs under a sink is for
+// backward(): grad() with respect to a weight would not get what has been left.
 //
 // Thread-safe: backward may run on any threads.
 class WeightGradientSink {

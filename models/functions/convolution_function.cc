@@ -102,11 +102,12 @@ class ConvolutionBackward : public torch::autograd::Node, public SplitNode {
     gradients.weights = {weight};
     gradients.function = PatchesWeightGradient;
     gradients.operands = {dy, patches_.unpack(shared_from_this())};
-    if (sink_ == nullptr || !WeightGradientSink::MayDefer(weight)) {
+    const std::shared_ptr<WeightGradientSink> sink = sink_.lock();
+    if (sink == nullptr || !WeightGradientSink::MayDefer(weight)) {
       return PatchesWeightGradient(gradients.weights, {gradients.operands},
                                    {})[0];
     }
-    sink_->Defer(std::move(gradients));
+    sink->Defer(std::move(gradients));
     return at::Tensor();
   }
 
@@ -114,7 +115,7 @@ class ConvolutionBackward : public torch::autograd::Node, public SplitNode {
   SavedVariable patches_;
   std::vector<int64_t> sizes_;
   PatchShape shape_;
-  const std::shared_ptr<WeightGradientSink> sink_;
+  const std::weak_ptr<WeightGradientSink> sink_;
 };
 
 bool IsFloatForCpuKernels(const at::Tensor& tensor) {

@@ -116,7 +116,7 @@ class LinearBackward : public torch::autograd::Node, public SplitNode {
         layout_(layout),
         sink_(WeightGradientSink::Current()) {
     if (bias.defined()) bias_dtype_ = bias.scalar_type();
-    if (sink_ != nullptr) bias_ = bias;
+    if (WeightGradientSink::Current() != nullptr) bias_ = bias;
   }
 
   std::string name() const override { return "LinearBackward"; }
@@ -133,8 +133,8 @@ class LinearBackward : public torch::autograd::Node, public SplitNode {
     if (!wants_weight && !wants_bias) return results;
     const at::Tensor weight = weight_.unpack(shared_from_this());
     const at::Tensor rows = Rows(x);
-    if (MayLeave(weight, wants_weight, wants_bias)) {
-      Leave(dy, rows, weight, wants_weight, wants_bias);
+    if (const auto sink = SinkFor(weight, wants_weight, wants_bias)) {
+      Leave(dy, rows, weight, wants_weight, wants_bias, *sink);
       return results;
     }
     if (wants_weight) results[1] = WeightGradient(weight, dy, rows, layout_);
@@ -150,15 +150,21 @@ class LinearBackward : public torch::autograd::Node, public SplitNode {
   }
 
  private:
-  bool MayLeave(const at::Tensor& weight, bool wants_weight,
-                bool wants_bias) const {
-    return sink_ != nullptr &&
-           (!wants_weight || WeightGradientSink::MayDefer(weight)) &&
-           (!wants_bias || WeightGradientSink::MayDefer(bias_));
+  // Null, where nothing is to be left.
+  std::shared_ptr<WeightGradientSink> SinkFor(const at::Tensor& weight,
+                                              bool wants_weight,
+                                              bool wants_bias) const {
+    std::shared_ptr<WeightGradientSink> sink = sink_.lock();
+    const bool may_leave =
+        sink != nullptr &&
+        (!wants_weight || WeightGradientSink::MayDefer(weight)) &&
+        (!wants_bias || WeightGradientSink::MayDefer(bias_));
+    return may_leave ? sink : nullptr;
   }
 
   void Leave(const at::Tensor& dy, const at::Tensor& rows,
-             const at::Tensor& weight, bool wants_weight, bool wants_bias) {
+             const at::Tensor& weight, bool wants_weight, bool wants_bias,
+             WeightGradientSink& sink) {
     DeferredGradients gradients;
     gradients.operands = {dy};
     gradients.settings = {layout_ == WeightLayout::kOutIn};
@@ -168,7 +174,7 @@ class LinearBackward : public torch::autograd::Node, public SplitNode {
     }
     if (wants_bias) gradients.weights.push_back(bias_);
     gradients.function = JoinedGradients;
-    sink_->Defer(std::move(gradients));
+    sink.Defer(std::move(gradients));
   }
 
   at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x) {
@@ -183,7 +189,7 @@ class LinearBackward : public torch::autograd::Node, public SplitNode {
   SavedVariable weight_;
   at::ScalarType bias_dtype_ = at::kFloat;
   WeightLayout layout_;
-  const std::shared_ptr<WeightGradientSink> sink_;
+  const std::weak_ptr<WeightGradientSink> sink_;
   at::Tensor bias_;  // for the sink alone
 };
 

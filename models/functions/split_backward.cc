@@ -37,14 +37,15 @@ class SplitBackward : public torch::autograd::Node, public SplitNode {
                                     task_should_compute_output(1),
                                     task_should_compute_output(2)};
     OperatorGradients results;
-    if (!MayLeave(operands.weight, wanted)) {
+    const auto sink = SinkFor(operands.weight, wanted);
+    if (sink == nullptr) {
       results = Compute(operands, wanted);
     } else if (operation_.weights_come_with_input && wanted[0]) {
       results = Compute(operands, wanted);
-      LeaveComputed(operands.weight, results);
+      LeaveComputed(operands.weight, results, *sink);
     } else {
       if (wanted[0]) results = Compute(operands, {true, false, false});
-      Leave(operands, wanted);
+      Leave(operands, wanted, *sink);
     }
     return variable_list(results.begin(), results.end());
   }
@@ -61,10 +62,14 @@ class SplitBackward : public torch::autograd::Node, public SplitNode {
     at::Tensor dy, x, weight;
   };
 
-  bool MayLeave(const at::Tensor& weight, const WantedGradients& wanted) const {
-    return sink_ != nullptr && (wanted[1] || wanted[2]) &&
-           (!wanted[1] || WeightGradientSink::MayDefer(weight)) &&
-           (!wanted[2] || WeightGradientSink::MayDefer(bias_));
+  // Null, where nothing is to be left.
+  std::shared_ptr<WeightGradientSink> SinkFor(
+      const at::Tensor& weight, const WantedGradients& wanted) const {
+    const bool may_leave =
+        (wanted[1] || wanted[2]) &&
+        (!wanted[1] || WeightGradientSink::MayDefer(weight)) &&
+        (!wanted[2] || WeightGradientSink::MayDefer(bias_));
+    return may_leave ? sink_.lock() : nullptr;
   }
 
   OperatorGradients Compute(const Operands& operands,
@@ -74,7 +79,8 @@ class SplitBackward : public torch::autograd::Node, public SplitNode {
   }
 
   // Takes those of weight and bias out of `results`.
-  void LeaveComputed(const at::Tensor& weight, OperatorGradients& results) {
+  void LeaveComputed(const at::Tensor& weight, OperatorGradients& results,
+                     WeightGradientSink& sink) {
     DeferredGradients later;
     std::vector<at::Tensor> left;
     for (int i : {1, 2}) {
@@ -83,10 +89,11 @@ class SplitBackward : public torch::autograd::Node, public SplitNode {
       left.push_back(std::exchange(results[i], at::Tensor()));
     }
     later.compute = [left] { return left; };
-    sink_->Defer(std::move(later));
+    sink.Defer(std::move(later));
   }
 
-  void Leave(const Operands& operands, const WantedGradients& wanted) {
+  void Leave(const Operands& operands, const WantedGradients& wanted,
+             WeightGradientSink& sink) {
     DeferredGradients later;
     if (wanted[1]) later.weights.push_back(operands.weight);
     if (wanted[2]) later.weights.push_back(bias_);
@@ -106,14 +113,14 @@ class SplitBackward : public torch::autograd::Node, public SplitNode {
         return results;
       };
     }
-    sink_->Defer(std::move(later));
+    sink.Defer(std::move(later));
   }
 
   SavedVariable x_;
   SavedVariable weight_;
   at::Tensor bias_;  // for the sink alone
   SplitOperator operation_;
-  const std::shared_ptr<WeightGradientSink> sink_;
+  const std::weak_ptr<WeightGradientSink> sink_;
 };
 
 }  // namespace

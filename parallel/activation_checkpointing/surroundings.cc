@@ -65,7 +65,7 @@ Surroundings::Again::Again(const Surroundings& surroundings)
       device_(surroundings.device_),
       category_(surroundings.category_),
       microbatch_(surroundings.microbatch_),
-      sink_(surroundings.sink_),
+      sink_(surroundings.sink_.lock()),
       losses_(nullptr),
       statistics_(&surroundings.statistics_) {
   SetAutocastTo(surroundings.autocast_);

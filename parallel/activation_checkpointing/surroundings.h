@@ -71,7 +71,7 @@ class Surroundings {
   std::optional<c10::Device> device_;
   MemoryCategory category_;
   Microbatch microbatch_;
-  std::shared_ptr<WeightGradientSink> sink_;
+  std::weak_ptr<WeightGradientSink> sink_;
   std::optional<Samples> samples_;
   KeptStatistics statistics_;
   std::optional<DrawRecord> draws_;

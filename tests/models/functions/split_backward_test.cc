@@ -219,6 +219,26 @@ TEST(SplitBackward, HasLibTorchsBitsWithAndWithoutASink) {
   }
 }
 
+// What is left holds the graph, whose nodes must not hold it in turn.
+TEST(SplitBackward, WhatIsNeverFlushedGoesWithTheSink) {
+  for (const Case& each : Cases()) {
+    if (!each.x.is_floating_point()) continue;
+    SCOPED_TRACE(each.name);
+    const Leaves leaves(each);
+    const at::Tensor bias = at::zeros({each.x.size(-1)}).requires_grad_();
+    std::weak_ptr<WeightGradientSink> dropped;
+    {
+      const auto sink = std::make_shared<WeightGradientSink>();
+      const WeightGradientSink::Scope scope(sink);
+      const at::Tensor x = BiasGeluFunction(leaves.x, bias, GeluForm::kTanh);
+      Backward(each.actual(x, leaves.weight, leaves.bias));
+      EXPECT_GE(sink->size(), 2u);
+      dropped = sink;
+    }
+    EXPECT_TRUE(dropped.expired());
+  }
+}
+
 TEST(SplitBackward, LeavesNothingWhereTheWeightIsNoLeaf) {
   for (const Case& each : Cases()) {
     SCOPED_TRACE(each.name);

@@ -319,6 +319,23 @@ TEST_P(CheckpointGraphStateTest, WeightGradientsGoToTheFirstPassesSink) {
   EXPECT_TRUE(at::equal(found, weight.grad()));
 }
 
+TEST_P(CheckpointGraphStateTest, WhatIsNeverFlushedGoesWithTheSink) {
+  const at::Tensor weight = Leaf("w", {6, 6}), second = Leaf("v", {6, 6});
+  const auto layer = [weight](const at::Tensor& in) {
+    return LinearFunction(in.sin(), weight, {}, WeightLayout::kOutIn).exp();
+  };
+  std::weak_ptr<WeightGradientSink> dropped;
+  {
+    const auto sink = std::make_shared<WeightGradientSink>();
+    const WeightGradientSink::Scope scope(sink);
+    const at::Tensor x = Checkpoint(layer, Leaf("x", {4, 6}));
+    LinearFunction(x, second, {}, WeightLayout::kOutIn).sum().backward();
+    EXPECT_EQ(sink->size(), 2u);
+    dropped = sink;
+  }
+  EXPECT_TRUE(dropped.expired());
+}
+
 // What backward unpacks is not the parameter itself; its gradients come to that
 // together all the same, and though the graphs are gone.
 TEST_P(CheckpointGraphStateTest, WeightGradientsOfMicrobatchesAreOneSum) {
