@@ -72,7 +72,10 @@ void CollectiveRunner::LookAfter(Call call, const WorkPtr& work,
 CollectiveRunner::Call CollectiveRunner::FirstNotDone(const Call& call) {
   absl::MutexLock lock(&mutex_);
   for (const StreamCall& each : on_streams_) {
-    if (!each.work->isCompleted()) return each.call;
+    // What failed is completed, too, and maybe before what came after it.
+    if (!each.work->isCompleted() || each.work->exception() != nullptr) {
+      return each.call;
+    }
   }
   return call;
 }

@@ -12,7 +12,9 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,10 +42,11 @@ class CheckpointGraphTest : public DeviceTypeTest {
 };
 TANDEM_ON_DEVICE_TYPES(CheckpointGraphTest);
 
-// A function that counts how often it runs.
+// A function that counts how often it runs, on any thread.
 struct Counted {
   at::Tensor weight;
-  std::shared_ptr<int> calls = std::make_shared<int>(0);
+  std::shared_ptr<std::atomic<int>> calls =
+      std::make_shared<std::atomic<int>>(0);
   at::Tensor operator()(const at::Tensor& x) const {
     ++*calls;
     return at::linear(x, weight).tanh().exp();
