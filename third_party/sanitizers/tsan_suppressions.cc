@@ -14,6 +14,9 @@ extern "C" const char* __tsan_default_suppressions() {
       "race:google::InitVLOG3__\n"
       // std::regex asks a locale that all threads share, which keeps answers.
       "race:bits/locale_facets.h\n"
+      // Whoever has an exception last frees it; its owners are counted in
+      // libstdc++, which is not instrumented.
+      "race:std::__exception_ptr::exception_ptr::_M_release\n"
       // Autograd records an event on one thread and destroys it on another; the
       // locks between are LibTorch's, which is not instrumented.
       "race:tandem::sim::*::Guard::destroyEvent\n";
