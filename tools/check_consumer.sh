@@ -40,7 +40,7 @@ grep -qF "path = \"$root\"" WORKSPACE
 grep -qs disk_cache user.bazelrc ||
   echo "build --disk_cache=${XDG_CACHE_HOME:-$HOME/.cache}/tandem/bazel-disk-cache" >>user.bazelrc
 # Here the library is compiled once more: another path is another command to Bazel. What
-# an optimizer would do to it is no matter of this check, and takes a third of the time.
+# an optimizer would do to it is no matter of this check.
 echo "build --copt=-O0" >>user.bazelrc
 
 bazel "${startup[@]}" build //:all
