@@ -126,10 +126,15 @@ void LeavePid(const std::string& name) {
   std::rename((path + ".new").c_str(), path.c_str());
 }
 
+// The file that tells that a rank of this attempt has left its pid.
+std::string PidIsLeft(int rank) {
+  return absl::StrCat("attempt_", Restarts().done, "_", rank);
+}
+
 void AwaitPids(int world_size) {
   const std::string dir = absl::GetFlag(FLAGS_pid_dir);
   for (int rank = 0; !dir.empty() && rank < world_size; ++rank) {
-    while (access(absl::StrCat(dir, "/", rank).c_str(), F_OK) != 0) {
+    while (access((dir + "/" + PidIsLeft(rank)).c_str(), F_OK) != 0) {
       std::this_thread::sleep_for(milliseconds(5));
     }
   }
@@ -215,6 +220,7 @@ int RunRank(const Launch& launch) {
                         << "\n";
   }
   LeavePid(absl::StrCat(launch.rank));
+  LeavePid(PidIsLeft(launch.rank));
   AwaitPids(launch.world_size);
   for (const std::string& entry : absl::GetFlag(FLAGS_behaviour)) {
     const std::vector<std::string> parts = absl::StrSplit(entry, ':');

@@ -40,8 +40,10 @@ std::vector<int> Said(const std::string& out, const std::string& field) {
 }
 
 TEST(RestartTest, AllRanksStartAgainUntilNoneDies) {
-  RunningProgram job(Probe(
-      {"--nproc_per_node=2", "--max_restarts=3", "--behaviour=1:recover:2"}));
+  // No rank is stopped before it has said who it is.
+  RunningProgram job(Probe({"--nproc_per_node=2", "--max_restarts=3",
+                            absl::StrCat("--pid_dir=", MakeTestDir()),
+                            "--behaviour=1:recover:2"}));
   EXPECT_EQ(job.Wait(), 0) << job.err();
   std::vector<int> attempts = Said(job.out(), "restart_count");
   std::sort(attempts.begin(), attempts.end());
