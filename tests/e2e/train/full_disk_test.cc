@@ -3,11 +3,11 @@
 
 #include <sys/mount.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <string>
 
+#include "core/checkpoint/folder/step_folders.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/core/testing/process_testing.h"
@@ -35,13 +35,6 @@ uintmax_t BytesIn(const std::string& folder) {
     if (each.is_regular_file()) bytes += each.file_size();
   }
   return bytes;
-}
-
-bool HoldsACheckpoint(const std::string& folder) {
-  const std::filesystem::directory_iterator entries(folder);
-  return std::any_of(begin(entries), end(entries), [](const auto& entry) {
-    return entry.path().filename().string().rfind("step-", 0) == 0;
-  });
 }
 
 // Room for one checkpoint and a half: the second one fills the disk.
@@ -77,7 +70,7 @@ TEST_F(FullDiskTest, AFolderThatBecomesReadOnlyEndsTheJobWithItsName) {
   Program program(kTrain, SmallJob({"--epochs=1000000", "--save_every=40",
                                     "--keep_last=2", "--save_dir=" + disk}));
   // Any: the first may be deleted before this process is awake to see it.
-  ASSERT_TRUE(Eventually([&] { return HoldsACheckpoint(disk); }));
+  ASSERT_TRUE(Eventually([&] { return !CompleteCheckpoints(disk).empty(); }));
   // Refused while a file is open for writing: between two saves.
   while (mount("none", disk.c_str(), nullptr, MS_REMOUNT | MS_RDONLY,
                nullptr) != 0) {
