@@ -75,6 +75,9 @@ std::string NewFolder(const std::string& name);
 // The whole of a file; empty if there is none.
 std::string FileContents(const std::string& path);
 
+// The names of what a folder holds, in their order.
+std::vector<std::string> NamesIn(const std::string& folder);
+
 }  // namespace tandem
 
 #endif  // TANDEM_TESTS_E2E_PROGRAM_H_

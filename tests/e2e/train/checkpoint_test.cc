@@ -1,7 +1,6 @@
 // Checkpoints of whole jobs: killed in the middle of a save, written behind,
 // skipped where they are damaged, removed where they are old.
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -27,15 +26,6 @@ Flags Job(const std::string& folder, const Flags& more) {
                           "--microbatches=2", "--save_dir=" + folder});
   flags.insert(flags.end(), more.begin(), more.end());
   return flags;
-}
-
-std::vector<std::string> NamesIn(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    names.push_back(entry.path().filename());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 std::string Straight() {

@@ -1,7 +1,5 @@
 // What a user can get wrong: one clear line, an exit code, nothing left behind.
 
-#include <dirent.h>
-
 #include <algorithm>
 #include <fstream>
 #include <regex>
@@ -15,15 +13,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-int FilesIn(const std::string& folder) {
-  int files = 0;
-  DIR* open = opendir(folder.c_str());
-  if (open == nullptr) return 0;
-  while (const dirent* entry = readdir(open)) files += entry->d_name[0] != '.';
-  closedir(open);
-  return files;
-}
 
 struct Refusal {
   std::string name;
@@ -200,30 +189,6 @@ INSTANTIATE_TEST_SUITE_P(
                     Flags{"--seed=7", "--seed=0"},
                     Flags{"--batch_size=32", "--batch_size=16"},
                     Flags{"--optimizer=adam", "--optimizer=sgd"}));
-
-// A file may hold 64 KiB (bash counts in KiB), a checkpoint of mlp_small more.
-TEST(FullDiskTest, LeavesTheLastCheckpointAndNoHalfOne) {
-  const std::string folder = NewFolder("full");
-  RunJobForEvents(SmallJob({"--max_steps=1", "--save_dir=" + folder}));
-  ASSERT_EQ(FilesIn(folder), 1);
-  std::string command = "ulimit -f 64; trap '' XFSZ; exec tools/train";
-  for (const std::string& flag : SmallJob(
-           {"--max_steps=2", "--resume=" + folder, "--save_dir=" + folder})) {
-    command += " " + flag;
-  }
-  std::string bash;
-  for (char c :
-       std::string(getenv("TEST_SRCDIR")) + "/" + getenv("TEST_WORKSPACE")) {
-    if (c == '/') bash += "../";
-  }
-  const ProgramResult result = RunProgram(bash + "bin/bash", {"-c", command});
-  EXPECT_EQ(result.exit_code, 1) << result.err;
-  EXPECT_THAT(result.err, HasSubstr(folder));
-  EXPECT_THAT(result.err, HasSubstr("File too large"));
-  EXPECT_EQ(FilesIn(folder), 1);
-  const ProgramResult latest = RunProgram(kInspect, {folder});
-  EXPECT_EQ(latest.exit_code, 0) << latest.err;
-}
 
 TEST(HelpTest, ListsEveryFlag) {
   const ProgramResult result = RunProgram(kTrain, {"--help"});
