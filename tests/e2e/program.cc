@@ -40,16 +40,19 @@ void Redirect(int descriptor, const char* path, int flags) {
 }
 
 // Whether process `pid` lives in session `session`, by /proc/PID/stat: "pid
-// (name) state parent group session ...". A zombie does not live.
+// (name) state parent group session ...". A zombie does not live, and what
+// names functions for a sanitizer ends a moment after the process that asked
+// it.
 bool LivesInSession(const std::string& pid, pid_t session) {
   const std::string text = FileContents("/proc/" + pid + "/stat");
   const size_t after_name = text.rfind(')');
   if (after_name == std::string::npos) return false;
+  const bool is_sanitizers = text.find("(llvm-symbolizer") != std::string::npos;
   std::istringstream fields(text.substr(after_name + 1));
   char state = 0;
   pid_t parent = 0, group = 0, its_session = 0;
   fields >> state >> parent >> group >> its_session;
-  return its_session == session && state != 'Z';
+  return its_session == session && state != 'Z' && !is_sanitizers;
 }
 
 }  // namespace
