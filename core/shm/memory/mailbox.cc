@@ -128,9 +128,15 @@ ShmMessagePtr ShmInbox::TakeWanted(int64_t tag) {
 bool ShmInbox::Pull(ShmMailRing& ring) {
   bool moved = false;
   while (!wanted_.empty() || reading_) {
-    if (!reading_ && !StartNext(ring)) return moved;
-    moved = true;
-    if (!ReadBody(ring)) return moved;
+    if (!reading_) {
+      if (!StartNext(ring)) return moved;
+      moved = true;
+    }
+    const size_t before = read_;
+    const bool whole = ReadBody(ring);
+    // Of a sender that is slow, or dead, nothing may have come.
+    moved |= whole || read_ > before;
+    if (!whole) return moved;
     EndCurrent();
   }
   return moved;

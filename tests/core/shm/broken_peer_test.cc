@@ -2,6 +2,7 @@
 // gives up. tests/core/comm/broken_peer_test.cc has what it shares with Gloo.
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -75,6 +76,41 @@ absl::Status ReduceUntilItFails(c10d::Backend& backend, int64_t numel,
       return status;
     }
   }
+}
+
+// Rank 1 kills or freezes itself in the middle of a message, of which no more
+// than a ring holds has been written; rank 0 reads it. What rank 0 says.
+std::string ReadFromASenderThat(int signal, std::chrono::milliseconds timeout) {
+  const std::string path = TestFile(absl::StrCat(".store", signal));
+  const std::string sent = absl::StrCat("sent/", signal);
+  std::vector<std::unique_ptr<ForkedRank>> ranks;
+  for (int r = 0; r < 2; ++r) {
+    ranks.push_back(std::make_unique<ForkedRank>(r, [&, r]() -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(StorePtr store,
+                              OpenFileStore(path, r, 2, "", kLong));
+      TANDEM_ASSIGN_OR_RETURN(auto backend,
+                              ShmBackend::Create(store, r, 2, timeout));
+      std::vector<at::Tensor> tensors = {at::ones({64 << 20}, at::kByte)};
+      if (r == 1) {
+        const auto work = backend->send(tensors, 0, 0);
+        store->set(sent, std::string("1"));
+        raise(signal);
+      }
+      store->wait({sent});
+      const auto work = backend->recv(tensors, 1, 0);
+      return CatchTorch([&] { work->wait(); });
+    }));
+  }
+  return ranks[0]->Result();
+}
+
+TEST(ShmBrokenPeerTest, WhoeverReadsAMessageNamesItsSenderThatIsGone) {
+  EXPECT_THAT(ReadFromASenderThat(SIGKILL, kLong),
+              AllOf(StartsWith("UNAVAILABLE"),
+                    ContainsRegex("rank 1 .pid [0-9]+. died")));
+  EXPECT_THAT(ReadFromASenderThat(SIGSTOP, kShort),
+              AllOf(StartsWith("DEADLINE_EXCEEDED"),
+                    ContainsRegex("waiting for rank 1 .pid [0-9]+.")));
 }
 
 // The names of local sockets that exist on this machine.
