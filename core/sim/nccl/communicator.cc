@@ -211,7 +211,7 @@ bool NcclCommunicator::Move(Unit* unit) {
   for (const NcclPart& part : unit->parts) {
     if (part.collective.empty()) continue;
     const auto work = part.start(wire_.backend());
-    if (!wire_.Await(*work)) return false;
+    if (!wire_.AwaitCollective(*work)) return false;
   }
   return std::all_of(moving.begin(), moving.end(),
                      [this](const auto& each) { return wire_.Await(*each); });
