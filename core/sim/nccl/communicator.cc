@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/torch_status.h"
 #include "core/sim/streams/streams.h"
 
 namespace tandem {
@@ -94,10 +95,19 @@ c10::intrusive_ptr<NcclWork> NcclCommunicator::Launch(
 }
 
 void NcclCommunicator::Abort(const std::string& reason) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (!aborted_.empty()) return;
-  aborted_ = reason;
-  wire_.Leave();
+  bool moves = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!aborted_.empty()) return;
+    aborted_ = reason;
+    wire_.Leave();
+    moves = wait_.state == State::kMoves;
+  }
+  if (!moves) return;
+  // All have come, and a collective may wait without end for one that has
+  // stopped since. It is over for the others, too, who wait on until they leave
+  // themselves, as for any rank that is gone.
+  CatchTorch([&] { wire_.backend().abort(); }).IgnoreError();
 }
 
 CommunicatorWait NcclCommunicator::Wait() const {
@@ -211,7 +221,7 @@ bool NcclCommunicator::Move(Unit* unit) {
   for (const NcclPart& part : unit->parts) {
     if (part.collective.empty()) continue;
     const auto work = part.start(wire_.backend());
-    if (!wire_.AwaitCollective(*work)) return false;
+    if (!wire_.Await(*work)) return false;
   }
   return std::all_of(moving.begin(), moving.end(),
                      [this](const auto& each) { return wire_.Await(*each); });

@@ -23,11 +23,7 @@ NcclWire::NcclWire(c10::intrusive_ptr<c10d::Backend> backend)
 }
 
 NcclWire::~NcclWire() {
-  if (is_left_) BreakOff();
-}
-
-void NcclWire::BreakOff() {
-  CatchTorch([&] { backend_->abort(); }).IgnoreError();
+  if (is_left_) CatchTorch([&] { backend_->abort(); }).IgnoreError();
 }
 
 NcclWire::WorkPtr NcclWire::Send(at::Tensor bytes, int to, Kind kind) {
@@ -40,14 +36,6 @@ NcclWire::WorkPtr NcclWire::Receive(at::Tensor bytes, int from, Kind kind) {
   return backend_->recv(tensors, from, static_cast<int>(kind));
 }
 
-void NcclWire::Leave() {
-  is_left_ = true;
-  // All ranks have come to it, and it may wait without end for one that has
-  // stopped since. It is over for the others, too, who wait on until they
-  // leave, as for any rank that is gone.
-  if (in_collective_) BreakOff();
-}
-
 bool NcclWire::is_left() const { return is_left_ || ProcessEnds(); }
 
 bool NcclWire::Await(c10d::Work& work) {
@@ -58,13 +46,6 @@ bool NcclWire::Await(c10d::Work& work) {
     AwaitLeaving();
   }
   return false;
-}
-
-bool NcclWire::AwaitCollective(c10d::Work& work) {
-  in_collective_ = true;
-  const bool has_run = Await(work);
-  in_collective_ = false;
-  return has_run;
 }
 
 void NcclWire::AwaitLeaving() {

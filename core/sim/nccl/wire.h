@@ -37,19 +37,15 @@ class NcclWire {
 
   // False: it was left.
   bool Await(c10d::Work& work);
-  bool AwaitCollective(c10d::Work& work);
   // As long as nobody leaves.
   void AwaitLeaving();
 
-  void Leave();
+  void Leave() { is_left_ = true; }
   bool is_left() const;
 
  private:
-  void BreakOff();
-
   const c10::intrusive_ptr<c10d::Backend> backend_;
   std::atomic<bool> is_left_{false};
-  std::atomic<bool> in_collective_{false};
 };
 
 }  // namespace sim
