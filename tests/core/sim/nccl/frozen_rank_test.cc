@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/attributes.h"
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/sim/memory/block.h"
@@ -26,26 +27,33 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// So large that it has begun long before it ends.
-constexpr int64_t kNumel = 64 << 20;
+// So large that it is seen to have begun before it has ended.
+constexpr int64_t kNumel = 16 << 20;
+constexpr int64_t kSamples = 64;
 
-// Once one of the sums is there.
-void FreezeInTheMiddle(const at::Tensor& tensor) {
+// Once some of the sums are there, and others are not. Comes back if all are:
+// it looked too late. What it reads, another thread writes.
+ABSL_ATTRIBUTE_NO_SANITIZE_THREAD
+void FreezeInTheMiddle(const at::Tensor& tensor, float sum) {
   const auto* const values =
       static_cast<const volatile float*>(sim::ToHostPointer(tensor.data_ptr()));
-  for (int64_t at = 0; values[at] != 2; at = (at + kNumel / 64) % kNumel) {
+  for (int64_t there = 0; there < kSamples;) {
+    there = 0;
+    for (int64_t i = 0; i < kSamples; ++i) {
+      if (values[i * (kNumel / kSamples)] == sum) ++there;
+    }
+    if (there > 0 && there < kSamples) raise(SIGSTOP);
   }
-  raise(SIGSTOP);
 }
 
-// What a rank's all-reduce ends with, in which rank 1 freezes.
+// All-reduces until rank 1 freezes in one; what that ends with.
 absl::Status ReduceUntilItFreezes(const std::string& path, int rank) {
   SimDevices(2);
   CommunicatorOptions options;
-  options.timeout = std::chrono::seconds(3);
+  options.timeout = std::chrono::seconds(5);
   options.backend = "sim_nccl";
   TANDEM_ASSIGN_OR_RETURN(
-      StorePtr store, OpenFileStore(path, rank, 2, "", options.timeout * 5));
+      StorePtr store, OpenFileStore(path, rank, 2, "", options.timeout * 4));
   TANDEM_ASSIGN_OR_RETURN(
       const auto world, Communicator::Create(store, rank, 2, "world", options));
   SubgroupOptions own;
@@ -55,9 +63,11 @@ absl::Status ReduceUntilItFreezes(const std::string& path, int rank) {
   const NcclRank mine = {*world, *group, rank, *own.device};
   at::Tensor tensor = mine.Full(kNumel, 1);
   TANDEM_RETURN_IF_ERROR(world->Barrier());
-  TANDEM_RETURN_IF_ERROR(group->AllReduceSum(tensor));
-  if (rank == 1) FreezeInTheMiddle(tensor);
-  return group->Synchronize();
+  for (float sum = 2;; sum *= 2) {
+    TANDEM_RETURN_IF_ERROR(group->AllReduceSum(tensor));
+    if (rank == 1) FreezeInTheMiddle(tensor, sum);
+    TANDEM_RETURN_IF_ERROR(group->Synchronize());
+  }
 }
 
 // It comes back from where its communicators are destroyed.
