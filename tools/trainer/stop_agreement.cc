@@ -39,15 +39,15 @@ absl::StatusOr<int> StopAgreement::SignalAfter(int64_t step) {
   values[kCount] =
       std::chrono::duration<double>(now - last_time_).count() / steps;
   values[kCount + 1] = asks_ && asks_() ? 1 : 0;
-  TANDEM_RETURN_IF_ERROR(group_->AllReduceSum(told, [step] {
-    return absl::StrCat("whether a signal came (after the update of step ",
-                        step, ")");
+  TANDEM_RETURN_IF_ERROR(group_->AllReduceSum(told, [this, step] {
+    return absl::StrCat("whether a signal came (", when_, step, ")");
   }));
   const double step_seconds = values[kCount] / group_->size();
   asked_ = values[kCount + 1] > 0;
   last_step_ = step;
   last_time_ = now;
-  const double ahead = kSeconds / std::max(step_seconds, 1e-6);
+  // Before the first step nothing is measured yet.
+  const double ahead = step == 0 ? 1 : kSeconds / std::max(step_seconds, 1e-6);
   next_step_ = step + std::max<int64_t>(1, static_cast<int64_t>(ahead));
   for (int i = 0; i < kCount; ++i) {
     if (values[i] == 0) continue;

@@ -223,7 +223,8 @@ absl::Status Train(Job& job, RunReport& report, Replacement* replacement) {
                   std::move(set),
                   position,
                   Saver(job, start.resumed ? position.step : -1),
-                  StopAgreement(job.world.get(), AsksToLetIn(job, replacement)),
+                  StopAgreement(job.world.get(), "after the update of step ",
+                                AsksToLetIn(job, replacement)),
                   report,
                   start.stand.evaluated,
                   replacement};

@@ -109,6 +109,19 @@ TEST(ReplacementTest, TheOthersGoOnWhereverARankDies) {
   EXPECT_EQ(cells, 22);
 }
 
+// What the epoch came to is owed then.
+TEST(ReplacementTest, AnEvaluationThatADeathBreaksOffIsDoneByTheOthers) {
+  for (const int rank : {0, 2}) {
+    ProgramResult program;
+    const Events events =
+        RunJobForEvents(Replicas(3, {kNever, "--epochs=1"}), &program,
+                        SlowFaultOf(Kill("evaluate:0", rank, 6)));
+    EXPECT_THAT(program.out, HasSubstr(" of 3 go on after step 6"));
+    EXPECT_EQ(StepsOf(events), (std::vector<int>{1, 2, 3, 4, 5, 6}));
+    EXPECT_EQ(EventsOf(events, "eval").size(), 1);
+  }
+}
+
 // The mean over those there: two that are left of three do what two do that
 // were never more, running statistics of thrown passes included.
 TEST(ReplacementTest, WhoIsLeftTrainsAsIfTheyWereAll) {

@@ -50,8 +50,7 @@ struct Layout {
   Flags flags;
 };
 
-// Its epochs are long, so that the signal comes in a step, not in an
-// evaluation.
+// Its epochs are long, so that the signal comes in a step.
 Flags LongEpochs(const Flags& more) {
   return Joined(LongJob({"--synthetic_samples=96000"}), more);
 }
@@ -95,6 +94,61 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"Hybrid",
                SIGTERM,
                {"--nproc_per_node=4", "--pipe=2", "--microbatch_size=3"}}),
+    [](const auto& info) { return info.param.name; });
+
+struct EvaluationLayout {
+  std::string name;
+  int signal;
+  Flags flags;
+  std::string batch;  // before which the signal comes, from 0
+  int step;           // the epoch's last
+};
+
+// The signal comes while the others wait for one rank, which is about to
+// evaluate a batch.
+class StopInEvaluationTest : public testing::TestWithParam<EvaluationLayout> {};
+
+TEST_P(StopInEvaluationTest, AllRanksBreakItOffWithACheckpointOfTheEpoch) {
+  const std::string folder = NewFolder("stop");
+  Program program(
+      kTrain,
+      LongJob(
+          Joined({"--async_save", "--save_dir=" + folder}, GetParam().flags)),
+      FaultOf("point=evaluate:" + GetParam().batch + ",rank=1,action=delay:4"));
+  ASSERT_TRUE(program.WaitForOutput("TANDEM_FAULT acts at evaluate"))
+      << program.Wait().err;
+  program.Signal(GetParam().signal);
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.exit_code, 128 + GetParam().signal) << result.err;
+  EXPECT_TRUE(program.LivingProcesses().empty());
+  EXPECT_EQ(StepOf(result.out), GetParam().step) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("saved in " + folder));
+  EXPECT_EQ(RunProgram(kInspect, {folder}).exit_code, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, StopInEvaluationTest,
+    testing::Values(EvaluationLayout{"Ddp", SIGUSR1, kThreeRanks, "0", 8},
+                    // Of 513 samples rank 1 has one batch, rank 0 has two.
+                    EvaluationLayout{
+                        "Uneven",
+                        SIGTERM,
+                        {"--nproc_per_node=2", "--synthetic_samples=4104",
+                         "--batch_size=1026"},
+                        "1",
+                        4},
+                    EvaluationLayout{"Pipeline",
+                                     SIGINT,
+                                     {"--nproc_per_node=2", "--pipe=2",
+                                      "--microbatch_size=4"},
+                                     "0",
+                                     8},
+                    EvaluationLayout{"Hybrid",
+                                     SIGTERM,
+                                     {"--nproc_per_node=4", "--pipe=2",
+                                      "--microbatch_size=3"},
+                                     "0",
+                                     8}),
     [](const auto& info) { return info.param.name; });
 
 TEST(SignalledRankTest, StopsAll) {
