@@ -109,8 +109,10 @@ TEST_F(SeveralHostsTest, ASlowLinkChangesNoBit) {
 // The store's own host has another address, and loopback.
 TEST_F(SeveralHostsTest, TheStoreListensOnTheGivenAddressAlone) {
   const Programs programs = StartLaunchers(
-      hosts_, 1, Joined(JobOf(kOverGloo), {"--epochs=1000", "--max_steps=0"}));
-  ASSERT_TRUE(programs[0]->WaitForOutput("step 1"));
+      hosts_, 1,
+      Joined(JobOf(kOverGloo),
+             {"--epochs=1000", "--max_steps=0", "--learning_rate=0.001"}));
+  ASSERT_TRUE(programs[0]->WaitForOutput("/6000")) << programs[0]->Wait().err;
   const auto listening = hosts_.Start(
       0, "/bin/sh", {"-c", "PATH=$PATH:/usr/sbin:/sbin; ss -Htln"});
   const std::string sockets = listening->Wait().out;
