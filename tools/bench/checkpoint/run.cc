@@ -23,6 +23,7 @@
 #include "core/checkpoint/folder/stored_folder.h"
 #include "core/digest/sha256.h"
 #include "tools/bench/measure/cores.h"
+#include "tools/bench/process/progress.h"
 #include "tools/bench/process/side.h"
 
 namespace tandem {
@@ -82,14 +83,17 @@ absl::StatusOr<double> Time(const std::function<absl::Status()>& work) {
   return taken.count();
 }
 
+std::vector<std::string> Operations() { return {"save", "load", "stall"}; }
+
 // A state, and what each side does with it.
 class Contest {
  public:
   Contest(const CheckpointBench& bench, const CheckpointState& state,
-          Side& peer)
+          Side& peer, BenchProgress& progress)
       : bench_(bench),
         state_(state),
         peer_(peer),
+        progress_(progress),
         tensors_(TensorsOf(state)),
         path_(bench.folder + "/ours") {
     part_.tensors = tensors_;
@@ -98,14 +102,14 @@ class Contest {
   absl::StatusOr<std::vector<CheckpointResult>> Run() {
     TANDEM_RETURN_IF_ERROR(
         Ask({"make", state_.tensors, state_.numbers, bench_.folder}).status());
-    const std::vector<std::string> operations = {"save", "load", "stall"};
-    for (const std::string& operation : operations) {
+    for (const std::string& operation : Operations()) {
       TANDEM_RETURN_IF_ERROR(OurTime(operation).status());
       TANDEM_RETURN_IF_ERROR(PeerTime(operation).status());
     }
     TANDEM_RETURN_IF_ERROR(CheckLoaded());
     std::vector<CheckpointResult> results;
-    for (const std::string& operation : operations) {
+    for (const std::string& operation : Operations()) {
+      progress_.Begin(absl::StrCat(state_.name, ", ", operation));
       TANDEM_ASSIGN_OR_RETURN(results.emplace_back(), Measure(operation));
     }
     return results;
@@ -169,6 +173,7 @@ class Contest {
   const CheckpointBench& bench_;
   const CheckpointState& state_;
   Side& peer_;
+  BenchProgress& progress_;
   const NamedTensors tensors_;
   const std::string path_;
   StatePart part_;
@@ -193,10 +198,12 @@ absl::StatusOr<std::vector<CheckpointResult>> CompareCheckpoints(
   TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Side> peer, StartPeer(bench));
   TANDEM_RETURN_IF_ERROR(BindToCore(CoreOf(0, 1)));
   at::set_num_threads(1);  // on one core more would wait for each other
+  BenchProgress progress(
+      static_cast<int>(bench.states.size() * Operations().size()));
   std::vector<CheckpointResult> all;
   for (const CheckpointState& state : bench.states) {
     TANDEM_ASSIGN_OR_RETURN(const std::vector<CheckpointResult> results,
-                            Contest(bench, state, *peer).Run());
+                            Contest(bench, state, *peer, progress).Run());
     all.insert(all.end(), results.begin(), results.end());
   }
   return all;

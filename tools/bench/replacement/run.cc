@@ -13,6 +13,7 @@
 #include "tools/bench/case/workload.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/process/job.h"
+#include "tools/bench/process/progress.h"
 #include "tools/bench/process/runfile.h"
 
 namespace tandem {
@@ -69,16 +70,19 @@ absl::StatusOr<ReplacementResult> MeasureReplacement(
   const Way replaced = {{"--replace_replicas=1"}, true, "(replacement 1 of 1)"};
   const Way restarted = {{"--max_restarts=1"}, true, "restart 1 of 1"};
   ReplacementResult result;
+  BenchProgress progress(3 * bench.rounds);
   for (int round = 0; round < bench.rounds; ++round) {
-    const auto folder = [&](const char* name) {
-      return absl::StrCat(bench.folder, "/", name, "_", round);
+    const auto time_of = [&](const Way& way, const char* name) {
+      progress.Begin(name);
+      return TimeOf(bench, way,
+                    absl::StrCat(bench.folder, "/", name, "_", round));
     };
     TANDEM_ASSIGN_OR_RETURN(result.undisturbed.emplace_back(),
-                            TimeOf(bench, undisturbed, folder("undisturbed")));
+                            time_of(undisturbed, "undisturbed"));
     TANDEM_ASSIGN_OR_RETURN(result.replaced.emplace_back(),
-                            TimeOf(bench, replaced, folder("replaced")));
+                            time_of(replaced, "replaced"));
     TANDEM_ASSIGN_OR_RETURN(result.restarted.emplace_back(),
-                            TimeOf(bench, restarted, folder("restarted")));
+                            time_of(restarted, "restarted"));
   }
   return result;
 }

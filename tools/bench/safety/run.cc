@@ -19,6 +19,7 @@
 #include "tools/bench/measure/flight_cost.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/process/job.h"
+#include "tools/bench/process/progress.h"
 #include "tools/bench/process/runfile.h"
 
 namespace tandem {
@@ -96,6 +97,15 @@ absl::StatusOr<nlohmann::json> SummaryIn(const std::string& path) {
   return absl::InternalError(absl::StrCat(path, " has no summary"));
 }
 
+// As many jobs as a model has in a round.
+int JobsOf(const std::vector<Means>& all) {
+  int jobs = 0;
+  for (const Means& means : all) {
+    jobs += means.cost == Means::Cost::kStep ? 2 : 1;
+  }
+  return jobs;
+}
+
 absl::StatusOr<JobTimes> TimesOf(const SafetyBench& bench,
                                  std::vector<std::string> command,
                                  const Means& means) {
@@ -143,7 +153,7 @@ double CostOf(const Means& means, const JobTimes& times, double plain_ms) {
 }
 
 absl::Status MeasureModel(const SafetyBench& bench, const std::string& train,
-                          const Workload& workload,
+                          const Workload& workload, BenchProgress& progress,
                           std::vector<SafetyResult>& results) {
   std::vector<std::string> command =
       TrainFlags(workload, bench.ranks, bench.steps);
@@ -159,10 +169,12 @@ absl::Status MeasureModel(const SafetyBench& bench, const std::string& train,
       // as it was.
       double plain_ms = 0;
       if (all[i].cost == Means::Cost::kStep) {
+        progress.Begin(absl::StrCat(workload.model, ", nothing"));
         TANDEM_ASSIGN_OR_RETURN(const JobTimes plain,
                                 TimesOf(bench, command, {"", {kNoRecorder}}));
         plain_ms = plain.step_ms;
       }
+      progress.Begin(absl::StrCat(workload.model, ", ", all[i].name));
       TANDEM_ASSIGN_OR_RETURN(const JobTimes times,
                               TimesOf(bench, command, all[i]));
       if (plain_ms == 0) plain_ms = times.step_ms;
@@ -188,10 +200,16 @@ std::vector<double> Shares(const SafetyResult& result) {
 absl::StatusOr<std::vector<SafetyResult>> MeasureSafety(
     const SafetyBench& bench) {
   TANDEM_ASSIGN_OR_RETURN(const std::string train, Runfile("tools/train"));
-  std::vector<SafetyResult> results;
+  std::vector<Workload> workloads;  // all are known before any is measured
   for (const std::string& model : bench.models) {
-    TANDEM_ASSIGN_OR_RETURN(const Workload workload, WorkloadNamed(model));
-    TANDEM_RETURN_IF_ERROR(MeasureModel(bench, train, workload, results));
+    TANDEM_ASSIGN_OR_RETURN(workloads.emplace_back(), WorkloadNamed(model));
+  }
+  BenchProgress progress(JobsOf(AllMeans(bench)) * bench.rounds *
+                         static_cast<int>(workloads.size()));
+  std::vector<SafetyResult> results;
+  for (const Workload& workload : workloads) {
+    TANDEM_RETURN_IF_ERROR(
+        MeasureModel(bench, train, workload, progress, results));
   }
   return results;
 }

@@ -14,10 +14,12 @@
 namespace tandem {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::Each;
 using ::testing::Gt;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 SafetyBench Small(std::vector<std::string> models) {
   SafetyBench bench;
@@ -31,8 +33,13 @@ SafetyBench Small(std::vector<std::string> models) {
 }
 
 TEST(MeasureSafetyTest, EachMeansHasACostInEachRound) {
+  testing::internal::CaptureStderr();
   const auto results = MeasureSafety(Small({"mlp_small"}));
+  const std::string progress = testing::internal::GetCapturedStderr();
   ASSERT_TRUE(results.ok()) << results.status();
+  EXPECT_THAT(progress, StartsWith("1 of 22: mlp_small, nothing\n2 of 22, "));
+  EXPECT_THAT(progress, ContainsRegex("22 of 22, about [0-9]+ s left: "
+                                      "mlp_small, --check_finite\n$"));
   ASSERT_THAT(*results, SizeIs(7));
   EXPECT_EQ((*results)[0].means, "nothing, once more");
   EXPECT_EQ((*results)[6].means, "--check_finite");
@@ -54,7 +61,14 @@ TEST(MeasureSafetyTest, AJobThatFailsIsAnError) {
   const absl::Status status = MeasureSafety(bench).status();
   EXPECT_TRUE(absl::IsInternal(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("exit code"));
-  EXPECT_TRUE(absl::IsNotFound(MeasureSafety(Small({"no"})).status()));
+}
+
+TEST(MeasureSafetyTest, AnUnknownModelIsRefusedBeforeAnyIsMeasured) {
+  testing::internal::CaptureStderr();
+  const absl::Status status =
+      MeasureSafety(Small({"mlp_small", "no"})).status();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
 }
 
 }  // namespace

@@ -1,0 +1,33 @@
+#include "tools/bench/process/progress.h"
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+TEST(ProgressLineTest, TheFirstHasNoEstimate) {
+  EXPECT_EQ(ProgressLine(1, 3, absl::Seconds(1), "loads"), "1 of 3: loads");
+  EXPECT_EQ(ProgressLine(1, 1, absl::ZeroDuration(), ""), "1 of 1: ");
+}
+
+TEST(ProgressLineTest, WhatIsLeftTakesAsLongAsWhatIsDone) {
+  EXPECT_EQ(ProgressLine(3, 9, absl::Seconds(120), "saves"),
+            "3 of 9, about 7 min left: saves");
+  EXPECT_EQ(ProgressLine(9, 9, absl::Seconds(320), "saves"),
+            "9 of 9, about 40 s left: saves");
+}
+
+TEST(BenchProgressTest, CountsWhatBegins) {
+  BenchProgress progress(2);
+  testing::internal::CaptureStderr();
+  progress.Begin("one");
+  progress.Begin("other");
+  const std::string err = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(err, "1 of 2: one\n2 of 2, about 0 s left: other\n");
+}
+
+}  // namespace
+}  // namespace tandem
