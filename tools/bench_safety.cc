@@ -32,7 +32,7 @@ constexpr char kUsage[] =
     "checkpoints that are written behind (--async_save) and that are waited\n"
     "for, --check_finite. Its first line is what two equal jobs differ by.\n"
     "Checkpoints go into $TMPDIR, else /tmp.\n\n"
-    "  bench_safety                        mlp_wide and gpt_tiny, 20 minutes\n"
+    "  bench_safety                        mlp_wide, gpt_tiny: up to an hour\n"
     "  bench_safety --models=mlp_small --steps=2000 --rounds=3\n";
 
 absl::Status Run(const std::string& scratch) {
