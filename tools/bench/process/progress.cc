@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace tandem {
@@ -19,10 +18,11 @@ std::string About(absl::Duration time) {
 
 }  // namespace
 
-void BenchProgress::Begin(absl::string_view what) {
+void BenchProgress::Begin(absl::string_view what, Clock::time_point now) {
   ++begun_;
-  absl::FPrintF(stderr, "%s\n",
-                ProgressLine(begun_, parts_, absl::Now() - start_, what));
+  absl::FPrintF(
+      stderr, "%s\n",
+      ProgressLine(begun_, parts_, absl::FromChrono(now - start_), what));
 }
 
 std::string ProgressLine(int part, int parts, absl::Duration past,

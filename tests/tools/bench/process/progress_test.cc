@@ -1,5 +1,6 @@
 #include "tools/bench/process/progress.h"
 
+#include <chrono>
 #include <string>
 
 #include "absl/time/time.h"
@@ -21,12 +22,13 @@ TEST(ProgressLineTest, WhatIsLeftTakesAsLongAsWhatIsDone) {
 }
 
 TEST(BenchProgressTest, CountsWhatBegins) {
-  BenchProgress progress(2);
+  const BenchProgress::Clock::time_point start;
+  BenchProgress progress(2, start);
   testing::internal::CaptureStderr();
-  progress.Begin("one");
-  progress.Begin("other");
+  progress.Begin("one", start);
+  progress.Begin("other", start + std::chrono::seconds(40));
   const std::string err = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(err, "1 of 2: one\n2 of 2, about 0 s left: other\n");
+  EXPECT_EQ(err, "1 of 2: one\n2 of 2, about 40 s left: other\n");
 }
 
 }  // namespace
