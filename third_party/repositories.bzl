@@ -4,6 +4,7 @@ load("//third_party/abseil:workspace.bzl", "abseil")
 load("//third_party/bazel_skylib:workspace.bzl", "bazel_skylib")
 load("//third_party/benchmark:workspace.bzl", "benchmark")
 load("//third_party/clang_format:workspace.bzl", "clang_format")
+load("//third_party/compiler:workspace.bzl", "compiler")
 load("//third_party/cuda_headers:workspace.bzl", "cuda_headers")
 load("//third_party/cuda_toolkit:workspace.bzl", "cuda_toolkit")
 load("//third_party/fashion_mnist:workspace.bzl", "fashion_mnist")
@@ -35,6 +36,7 @@ _REPOSITORIES = {
     "com_github_google_glog": glog,
     "com_google_absl": abseil,
     "com_google_googletest": googletest,
+    "compiler": compiler,
     "cuda_headers": cuda_headers,
     "cuda_toolkit": cuda_toolkit,
     "fashion_mnist": fashion_mnist,

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Checks that a disk cache that was kept over an update of the compiler is not used, and
+# is after the update is taken back: with a compiler of its own, which is GCC's with a byte
+# more after the "update" (third_party/compiler).
+#   tools/check_compiler_key.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+work=$(mktemp -d)
+startup=(--output_base="$work/output" --max_idle_secs=60)
+finish() {
+  bazel "${startup[@]}" shutdown >/dev/null 2>&1 || true
+  chmod -R u+w "$work" || true
+  rm -rf "$work" || true
+}
+trap finish EXIT
+
+mkdir "$work/compiler"
+cp "$(gcc -print-prog-name=cc1plus)" "$work/compiler/"
+printf '#!/bin/sh\nexec %s -B%s/ "$@"\n' "$(command -v gcc)" "$work/compiler" >"$work/gcc"
+chmod +x "$work/gcc"
+
+# A precompiled header, what is compiled with it, and what is compiled without.
+targets=(//core/base:byte_size @com_google_absl//absl/base:log_severity)
+
+# builds WHAT: from nothing but the disk cache; prints how many actions came from it, and how many ran.
+builds() {
+  bazel "${startup[@]}" clean
+  bazel "${startup[@]}" build --config=ci "--repo_env=CC=$work/gcc" "--disk_cache=$work/cache" "${targets[@]}" \
+    >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+  local line
+  line=$(grep -o 'INFO: [0-9]* process.*' "$work/log" | tail -1)
+  cached=$(sed -nE 's/.* ([0-9]+) (remote|disk) cache hit.*/\1/p' <<<"$line")
+  cached=${cached:-0}
+  run=$({ grep -oE '[0-9]+ (local|[a-z]+-sandbox|worker)' <<<"$line" || true; } | awk '{sum += $1} END {print sum + 0}')
+  echo "$1: $cached actions from the cache, $run run"
+}
+expect() { [ "$@" ] || { echo "check_compiler_key: that is wrong ($*)"; exit 1; }; }
+
+builds "an empty cache"
+expect "$cached" -eq 0
+expect "$run" -ge 4
+all=$run
+builds "a full cache"
+expect "$cached" -eq "$all"
+echo >>"$work/compiler/cc1plus"
+builds "after an update of the compiler"
+expect "$cached" -eq 0
+expect "$run" -eq "$all"
+truncate --size=-1 "$work/compiler/cc1plus"
+builds "with the compiler of before"
+expect "$cached" -eq "$all"
