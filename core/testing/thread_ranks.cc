@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <glog/logging.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <set>
@@ -100,6 +101,16 @@ absl::Status RunThreadRanks(
       outcome.Wait(2 * absl::FromChrono(timeout) + absl::Minutes(1));
   for (std::thread& thread : threads) thread.join();
   return first;
+}
+
+bool AwaitOtherRanks(const std::function<bool()>& condition) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(30);
+  while (!condition()) {
+    if (Clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
 }
 
 int ThisThreadsRank() { return this_threads_rank; }

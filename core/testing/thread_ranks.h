@@ -41,6 +41,11 @@ absl::Status RunThreadRanks(
     const std::function<CommunicatorOptions()>& options_of,
     std::chrono::milliseconds timeout);
 
+// Waits until `condition` holds, which tells what other ranks' threads have
+// done: half a minute at most. Returns whether it holds. By this a rank comes
+// later than the others, or leaves last, however busy the machine is.
+bool AwaitOtherRanks(const std::function<bool()>& condition);
+
 // The rank that the calling thread is in RunThreadRanks; 0 elsewhere.
 int ThisThreadsRank();
 

@@ -6,11 +6,13 @@
 #include <glog/logging.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -81,6 +83,19 @@ std::string NewFolder(const std::string& name) {
   return folder;
 }
 
+// The lock goes with the descriptor, which programs do not inherit.
+StartTurn::StartTurn()
+    : file_(open((TestFolder() + "/start_turn").c_str(),
+                 O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+  PCHECK(file_ >= 0);
+  while (flock(file_, LOCK_EX) != 0) PCHECK(errno == EINTR);
+}
+
+void StartTurn::End() {
+  if (file_ >= 0) close(file_);
+  file_ = -1;
+}
+
 Program::Program(const std::string& path,
                  const std::vector<std::string>& arguments,
                  const ProgramOptions& options)
@@ -139,7 +154,10 @@ bool Program::WaitForOutput(const std::string& text) {
   }
 }
 
-void Program::Signal(int signal_number) { kill(pid_, signal_number); }
+// The number of one that was waited for may be another's by now.
+void Program::Signal(int signal_number) {
+  if (!ended_) kill(pid_, signal_number);
+}
 
 ProgramResult Program::Wait() {
   while (!Reap()) {

@@ -20,7 +20,27 @@ struct ProgramResult {
 
 struct ProgramOptions {
   std::map<std::string, std::string> environment;  // on top of the test's own
-  std::chrono::seconds timeout{120};
+  // So that a program that hangs ends: far more than one takes on a busy
+  // machine.
+  std::chrono::seconds timeout{300};
+};
+
+// For as long as a job starts whose ranks must meet within a short timeout: of
+// a test program whose tests run side by side (side_by_side.h) no other job
+// then does that waits for its turn. Else the ranks of many, which load
+// LibTorch at once on a few cores, come as far apart as that timeout.
+class StartTurn {
+ public:
+  StartTurn();  // waits
+  ~StartTurn() { End(); }
+  StartTurn(const StartTurn&) = delete;
+  StartTurn& operator=(const StartTurn&) = delete;
+
+  // The job has started.
+  void End();
+
+ private:
+  int file_;  // locked; -1: the turn has ended
 };
 
 // A running program, in a session of its own, with stdin empty. Not

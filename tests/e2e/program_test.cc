@@ -66,7 +66,11 @@ TEST_F(ProgramTest, KillsWhatTakesTooLong) {
   options.timeout = std::chrono::seconds(1);
   Program program(sh_, Shell("sleep 60 & wait"), options);
   EXPECT_EQ(program.Wait().exit_code, 128 + SIGKILL);
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  // What was killed with it is gone a moment later.
+  for (int look = 0; look < 3000 && !program.LivingProcesses().empty();
+       ++look) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   EXPECT_TRUE(program.LivingProcesses().empty());
 }
 

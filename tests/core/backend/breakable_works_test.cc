@@ -9,19 +9,27 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "core/backend/issue_mutex.h"
 #include "core/base/status_macros.h"
@@ -64,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Meet(int rank, int size = 2) {
 }
 
 // The other rank has been told of what was started before by then.
-void LetItBeTold() { std::this_thread::sleep_for(milliseconds(100)); }
+void LetItBeTold() { std::this_thread::sleep_for(milliseconds(300)); }
 
 void StopHere() {
   LetItBeTold();
@@ -97,6 +105,55 @@ bool IsStopped(pid_t pid) {
   return name_end != std::string::npos && stat.substr(name_end + 2, 1) == "T";
 }
 
+// Bytes of a process's connections: those that peers have not taken, and those
+// that it has not read.
+struct Queues {
+  int64_t sent = 0;
+  int64_t received = 0;
+};
+
+Queues QueuesOf(pid_t pid) {
+  namespace fs = std::filesystem;
+  std::set<std::string> own;
+  std::error_code ended, closed;  // the process, a descriptor, meanwhile
+  for (fs::directory_iterator each(absl::StrCat("/proc/", pid, "/fd"), ended);
+       each != fs::directory_iterator(); each.increment(ended)) {
+    // "socket:[4711]"
+    const std::string to = fs::read_symlink(each->path(), closed).string();
+    if (absl::StartsWith(to, "socket:[")) {
+      own.insert(to.substr(8, to.size() - 9));
+    }
+  }
+  Queues queues;
+  std::ifstream table("/proc/net/tcp");
+  for (std::string line; std::getline(table, line);) {
+    const std::vector<std::string> row =
+        absl::StrSplit(line, ' ', absl::SkipEmpty());
+    // 0A: it listens, and has a queue of connections.
+    if (row.size() < 10 || row[3] == "0A" || own.count(row[9]) == 0) continue;
+    queues.sent += std::stoll(row[4].substr(0, 8), nullptr, 16);
+    queues.received += std::stoll(row[4].substr(9), nullptr, 16);
+  }
+  return queues;
+}
+
+// Some seconds at most: who goes on too early shows less, but nothing wrong.
+void AwaitForAWhile(const std::function<bool()>& condition) {
+  const Clock::time_point deadline = Clock::now() + seconds(5);
+  while (!condition() && Clock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+}
+
+// Waits until the process has filled what the sockets hold.
+void AwaitFull(pid_t pid) {
+  int64_t before = 0;
+  AwaitForAWhile([&] {
+    const int64_t now = QueuesOf(pid).sent;
+    return std::exchange(before, now) == now && now > 0;
+  });
+}
+
 // What Await waits for.
 void Touch(const std::string& path) { std::ofstream(path) << "go"; }
 
@@ -121,7 +178,7 @@ std::string LoseTheReceiver(
   });
   EXPECT_TRUE(Eventually([&] { return IsStopped(receiver.pid()); }));
   Touch(go);
-  std::this_thread::sleep_for(milliseconds(300));
+  AwaitFull(sender.pid());
   kill(receiver.pid(), SIGKILL);
   return sender.Result();
 }
@@ -168,14 +225,18 @@ TEST(BreakableWorksTest, AMessageHalfReceivedEndsWithItsSender) {
     TANDEM_ASSIGN_OR_RETURN(auto world, Meet(1));
     Await(go);
     TANDEM_ASSIGN_OR_RETURN(auto send, world->StartSend(Large(), 0, 0));
-    StopHere();
+    AwaitFull(getpid());
+    raise(SIGSTOP);
     return send.Wait();
   });
   ASSERT_TRUE(Eventually([&] { return IsStopped(receiver.pid()); }));
   Touch(go);
   ASSERT_TRUE(Eventually([&] { return IsStopped(sender.pid()); }));
   kill(receiver.pid(), SIGCONT);
-  std::this_thread::sleep_for(milliseconds(300));
+  AwaitForAWhile([&] {
+    return QueuesOf(sender.pid()).sent == 0 &&
+           QueuesOf(receiver.pid()).received == 0;
+  });
   kill(sender.pid(), SIGKILL);
   EXPECT_THAT(receiver.Result(), StartsWith("UNAVAILABLE"));
 }

@@ -1,9 +1,15 @@
 // c10d's operations on tensors of simulated devices, as they are: each rank has
 // a device of its own, and what arrives lands in the tensor's memory.
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <atomic>
@@ -23,7 +29,7 @@
 namespace tandem {
 namespace {
 
-using Tensors = std::vector<torch::Tensor>;
+using Tensors = std::vector<at::Tensor>;
 
 constexpr int kRanks = 3;
 // The last goes in several pieces.
@@ -36,21 +42,21 @@ struct Rank {
   int64_t size;  // of tensors
   bool gloo;
 
-  torch::TensorOptions On() const {
-    return torch::device(SimDevice(rank)).dtype(torch::kFloat);
+  at::TensorOptions On() const {
+    return at::device(SimDevice(rank)).dtype(at::kFloat);
   }
   // Whole numbers, other ones on each rank.
-  torch::Tensor Values(int of) const {
-    return torch::arange(size).remainder(7).add(10 * of).to(torch::kFloat);
+  at::Tensor Values(int of) const {
+    return at::arange(size).remainder(7).add(10 * of).to(at::kFloat);
   }
-  torch::Tensor Mine() const { return Values(rank).to(SimDevice(rank)); }
-  torch::Tensor Zeros() const { return torch::zeros({size}, On()); }
-  torch::Tensor Sum() const { return Values(0) + Values(1) + Values(2); }
+  at::Tensor Mine() const { return Values(rank).to(SimDevice(rank)); }
+  at::Tensor Zeros() const { return at::zeros({size}, On()); }
+  at::Tensor Sum() const { return Values(0) + Values(1) + Values(2); }
 };
 
-void ExpectValues(const torch::Tensor& sim, const torch::Tensor& cpu) {
+void ExpectValues(const at::Tensor& sim, const at::Tensor& cpu) {
   EXPECT_EQ(sim.device().type(), c10::DeviceType::PrivateUse1);
-  EXPECT_TRUE(torch::equal(sim.cpu(), cpu)) << sim.numel() << " elements";
+  EXPECT_TRUE(at::equal(sim.cpu(), cpu)) << sim.numel() << " elements";
 }
 
 // Runs what `start` starts, and expects that it moves no tensor and takes no
@@ -62,7 +68,7 @@ void RunOn(const Rank& on, const Tensors& watched,
            const std::function<c10::intrusive_ptr<c10d::Work>()>& start,
            Gloo gloo = Gloo::kInPlace) {
   std::vector<const void*> memory;
-  for (const torch::Tensor& each : watched) memory.push_back(each.data_ptr());
+  for (const at::Tensor& each : watched) memory.push_back(each.data_ptr());
   sim::SynchroniseDevice(static_cast<int8_t>(on.rank));
   sim::ResetPeak(on.rank);
   const int64_t before = sim::BooksOf(on.rank).now.total;
@@ -115,7 +121,7 @@ TEST_P(CollectivesTest, AllReduce) {
 // What is queued on the device comes first, and a slice is enough.
 TEST_P(CollectivesTest, AllReduceOfASliceThatHasJustBeenComputed) {
   OnRanks([](const Rank& on) {
-    torch::Tensor whole = torch::zeros({on.size + 10}, on.On());
+    at::Tensor whole = at::zeros({on.size + 10}, on.On());
     for (int i = 0; i < 5; ++i) {
       whole.zero_();
       whole.slice(0, 5, 5 + on.size).add_(on.Mine());
@@ -150,11 +156,11 @@ TEST_P(CollectivesTest, AllGather) {
         Gloo::kFlattens);
     for (int r = 0; r < kRanks; ++r) ExpectValues(watched[r], on.Values(r));
 
-    torch::Tensor whole = torch::zeros({kRanks * on.size}, on.On());
+    at::Tensor whole = at::zeros({kRanks * on.size}, on.On());
     RunOn(
         on, {whole}, [&] { return on.group._allgather_base(whole, input[0]); },
         Gloo::kFlattens);
-    ExpectValues(whole, torch::cat({on.Values(0), on.Values(1), on.Values(2)}));
+    ExpectValues(whole, at::cat({on.Values(0), on.Values(1), on.Values(2)}));
   });
 }
 
@@ -173,8 +179,8 @@ TEST_P(CollectivesTest, ReduceScatter) {
 
 TEST_P(CollectivesTest, ReduceScatterOfOneTensor) {
   OnRanks([](const Rank& on) {
-    torch::Tensor input = torch::cat({on.Mine(), on.Mine() + 1, on.Mine() + 2});
-    torch::Tensor output = on.Zeros();
+    at::Tensor input = at::cat({on.Mine(), on.Mine() + 1, on.Mine() + 2});
+    at::Tensor output = on.Zeros();
     RunOn(
         on, {output},
         [&] { return on.group._reduce_scatter_base(output, input); },
@@ -186,16 +192,15 @@ TEST_P(CollectivesTest, ReduceScatterOfOneTensor) {
 TEST_P(CollectivesTest, AllToAll) {
   OnRanks([](const Rank& on) {
     // Rank s sends Values(s) + r to rank r.
-    torch::Tensor input = torch::cat({on.Mine(), on.Mine() + 1, on.Mine() + 2});
-    torch::Tensor output = torch::zeros({kRanks * on.size}, on.On());
+    at::Tensor input = at::cat({on.Mine(), on.Mine() + 1, on.Mine() + 2});
+    at::Tensor output = at::zeros({kRanks * on.size}, on.On());
     std::vector<int64_t> equal;
     RunOn(
         on, {output},
         [&] { return on.group.alltoall_base(output, input, equal, equal); },
         Gloo::kFlattens);
-    ExpectValues(
-        output,
-        torch::cat({on.Values(0), on.Values(1), on.Values(2)}) + on.rank);
+    ExpectValues(output,
+                 at::cat({on.Values(0), on.Values(1), on.Values(2)}) + on.rank);
   });
 }
 
@@ -228,7 +233,7 @@ TEST_P(CollectivesTest, Reduce) {
 // ProcessGroup::barrier itself keeps its tensor in a static variable, which
 // ranks that are threads would write at once.
 c10::intrusive_ptr<c10d::Work> Barrier(c10d::ProcessGroup& group,
-                                       const torch::Tensor& tensor) {
+                                       const at::Tensor& tensor) {
   using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("c10d::barrier", "")
@@ -246,7 +251,7 @@ TEST_P(CollectivesTest, Barrier) {
         std::find(std::begin(kSizes), std::end(kSizes), on.size) -
         std::begin(kSizes));
     ++arrived;
-    EXPECT_TRUE(Barrier(on.group, torch::empty({1}, on.On()))->wait());
+    EXPECT_TRUE(Barrier(on.group, at::empty({1}, on.On()))->wait());
     EXPECT_GE(arrived, kRanks * (round + 1));
   });
 }

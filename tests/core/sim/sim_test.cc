@@ -3,9 +3,31 @@
 
 #include "core/sim/sim.h"
 
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/serialize.h>
 
 #include <memory>
 #include <set>
@@ -26,13 +48,13 @@ class SimTest : public testing::Test {
   static void SetUpTestSuite() { ASSERT_TRUE(EnableSim().ok()); }
 };
 
-void ExpectSameBits(const torch::Tensor& sim, const torch::Tensor& cpu) {
+void ExpectSameBits(const at::Tensor& sim, const at::Tensor& cpu) {
   EXPECT_EQ(sim.device().str().substr(0, 4), "sim:");
-  EXPECT_TRUE(torch::equal(sim.cpu(), cpu));
+  EXPECT_TRUE(at::equal(sim.cpu(), cpu));
 }
 
 TEST_F(SimTest, TensorsCarryTheirDevice) {
-  const torch::Tensor a = torch::ones({2, 3}, SimDevice(3));
+  const at::Tensor a = at::ones({2, 3}, SimDevice(3));
   EXPECT_EQ(a.device().str(), "sim:3");
   EXPECT_EQ(a.cpu().sum().item<float>(), 6);
   EXPECT_EQ(a.to(SimDevice(1)).device(), SimDevice(1));
@@ -44,29 +66,29 @@ TEST_F(SimTest, TensorsCarryTheirDevice) {
 }
 
 TEST_F(SimTest, MixingDevicesIsAnError) {
-  const torch::Tensor a = torch::ones({2, 2}, SimDevice(0));
-  const torch::Tensor b = torch::ones({2, 2}, SimDevice(1));
-  const std::string error = Thrown([&] { torch::mm(a, b); });
+  const at::Tensor a = at::ones({2, 2}, SimDevice(0));
+  const at::Tensor b = at::ones({2, 2}, SimDevice(1));
+  const std::string error = Thrown([&] { at::mm(a, b); });
   EXPECT_THAT(error, HasSubstr("Expected all tensors to be on the same device, "
                                "but found at least two devices, sim:0 and "
                                "sim:1! (argument 'mat2' of aten::mm)"));
   EXPECT_THAT(Thrown([&] {
-                torch::mm(a, torch::ones({2, 2}));
+                at::mm(a, at::ones({2, 2}));
               }),
               HasSubstr("sim:0 and cpu"));
-  EXPECT_EQ((a + torch::tensor(2.0f)).sum().item<float>(), 12);
-  ExpectSameBits(a.index({torch::tensor({1, 0})}), torch::ones({2, 2}));
+  EXPECT_EQ((a + at::scalar_tensor(2.0f)).sum().item<float>(), 12);
+  ExpectSameBits(a.index({at::tensor({1, 0}, at::kLong)}), at::ones({2, 2}));
 }
 
 TEST_F(SimTest, ThereAreSixteenDevices) {
-  EXPECT_THAT(Thrown([] { torch::ones({1}, SimDevice(16)); }),
+  EXPECT_THAT(Thrown([] { at::ones({1}, SimDevice(16)); }),
               HasSubstr("sim:0 to sim:15"));
-  torch::ones({1}, SimDevice(15));
+  at::ones({1}, SimDevice(15));
 }
 
 TEST(SimDeathTest, TheHostCannotReadADevicesMemory) {
   ASSERT_TRUE(EnableSim().ok());
-  const torch::Tensor a = torch::ones({4}, SimDevice(0));
+  const at::Tensor a = at::ones({4}, SimDevice(0));
   EXPECT_DEATH(
       {
         volatile float value = *a.data_ptr<float>();
@@ -76,26 +98,26 @@ TEST(SimDeathTest, TheHostCannotReadADevicesMemory) {
 }
 
 TEST_F(SimTest, ViewsAliasAndInPlaceWorks) {
-  torch::Tensor a = torch::zeros({4, 4}, SimDevice(0));
+  at::Tensor a = at::zeros({4, 4}, SimDevice(0));
   a.select(0, 1).add_(1);
   a.t().slice(0, 2, 3).mul_(3);
-  torch::Tensor expected = torch::zeros({4, 4});
+  at::Tensor expected = at::zeros({4, 4});
   expected.select(0, 1).add_(1);
   expected.t().slice(0, 2, 3).mul_(3);
   ExpectSameBits(a, expected);
   EXPECT_EQ(a.view({16}).storage().unsafeGetStorageImpl(),
             a.storage().unsafeGetStorageImpl());
-  torch::Tensor out = torch::empty({0}, SimDevice(0));
-  torch::add_out(out, a, a);
+  at::Tensor out = at::empty({0}, SimDevice(0));
+  at::add_out(out, a, a);
   ExpectSameBits(out, expected + expected);
   out.resize_({2, 2});
   out.squeeze_();
   out.t_();
-  EXPECT_EQ(out.strides(), torch::IntArrayRef({1, 2}));
+  EXPECT_EQ(out.strides(), at::IntArrayRef({1, 2}));
 }
 
 TEST_F(SimTest, ModulesMoveAndTrainWithTheCpusBits) {
-  torch::manual_seed(1);
+  at::manual_seed(1);
   torch::nn::Sequential cpu(
       torch::nn::Conv2d(3, 8, 3), torch::nn::BatchNorm2d(8), torch::nn::ReLU(),
       torch::nn::Flatten(), torch::nn::Linear(8 * 36, 10));
@@ -104,13 +126,13 @@ TEST_F(SimTest, ModulesMoveAndTrainWithTheCpusBits) {
   torch::optim::SGD on_cpu(cpu->parameters(), 0.1);
   torch::optim::SGD on_sim(sim->parameters(), 0.1);
   for (int step = 0; step < 3; ++step) {
-    const torch::Tensor x = torch::randn({4, 3, 8, 8});
+    const at::Tensor x = at::randn({4, 3, 8, 8});
     for (bool simulated : {false, true}) {
       auto& optimizer = simulated ? on_sim : on_cpu;
       optimizer.zero_grad();
-      torch::Tensor y =
+      at::Tensor y =
           simulated ? sim->forward(x.to(SimDevice(1))) : cpu->forward(x);
-      torch::cross_entropy_loss(y, torch::arange(4).to(y.device())).backward();
+      at::cross_entropy_loss(y, at::arange(4).to(y.device())).backward();
       optimizer.step();
     }
   }
@@ -123,11 +145,11 @@ TEST_F(SimTest, ModulesMoveAndTrainWithTheCpusBits) {
 
 TEST_F(SimTest, AutogradHasAThreadForEachDevice) {
   std::set<std::thread::id> threads;
-  torch::Tensor x = torch::ones({2}, SimDevice(0)).requires_grad_();
-  torch::Tensor y = x;
+  at::Tensor x = at::ones({2}, SimDevice(0)).requires_grad_();
+  at::Tensor y = x;
   for (int device = 0; device < 4; ++device) {
     y = y.to(SimDevice(device)) * 2;
-    y.register_hook([&threads](const torch::Tensor& gradient) {
+    y.register_hook([&threads](const at::Tensor& gradient) {
       threads.insert(std::this_thread::get_id());
       return gradient;
     });
@@ -139,36 +161,35 @@ TEST_F(SimTest, AutogradHasAThreadForEachDevice) {
 }
 
 TEST_F(SimTest, EachDeviceHasItsRandomNumbers) {
-  torch::manual_seed(7);
-  const torch::Tensor cpu = torch::randn({5});
-  ExpectSameBits(torch::randn({5}, SimDevice(0)), cpu);
-  ExpectSameBits(torch::randn({5}, SimDevice(1)), cpu);
-  EXPECT_FALSE(torch::equal(torch::randn({5}, SimDevice(1)).cpu(), cpu));
+  at::manual_seed(7);
+  const at::Tensor cpu = at::randn({5});
+  ExpectSameBits(at::randn({5}, SimDevice(0)), cpu);
+  ExpectSameBits(at::randn({5}, SimDevice(1)), cpu);
+  EXPECT_FALSE(at::equal(at::randn({5}, SimDevice(1)).cpu(), cpu));
   // Dropout draws as on the CPU.
-  torch::manual_seed(7);
-  const torch::Tensor dropped = torch::dropout(torch::ones({64}), 0.5, true);
-  ExpectSameBits(torch::dropout(torch::ones({64}, SimDevice(2)), 0.5, true),
-                 dropped);
+  at::manual_seed(7);
+  const at::Tensor dropped = at::dropout(at::ones({64}), 0.5, true);
+  ExpectSameBits(at::dropout(at::ones({64}, SimDevice(2)), 0.5, true), dropped);
 }
 
 TEST_F(SimTest, SavesAndLoads) {
-  const torch::Tensor a = torch::randn({3, 2}, SimDevice(2));
+  const at::Tensor a = at::randn({3, 2}, SimDevice(2));
   std::stringstream file;
   torch::save(a, file);
-  torch::Tensor b;
+  at::Tensor b;
   torch::load(b, file);
-  EXPECT_TRUE(torch::equal(b.cpu(), a.cpu()));
+  EXPECT_TRUE(at::equal(b.cpu(), a.cpu()));
 }
 
 TEST_F(SimTest, PinsMemory) {
-  const torch::Tensor a = torch::randn({3});
+  const at::Tensor a = at::randn({3});
   EXPECT_FALSE(a.is_pinned());
   EXPECT_TRUE(a.pin_memory().is_pinned());
-  EXPECT_TRUE(torch::equal(a.pin_memory(), a));
+  EXPECT_TRUE(at::equal(a.pin_memory(), a));
 }
 
 TEST_F(SimTest, RefusesWhatItDoesNotSimulate) {
-  const torch::Tensor a = torch::eye(3, SimDevice(0));
+  const at::Tensor a = at::eye(3, SimDevice(0));
   EXPECT_THAT(Thrown([&] { a.to_sparse(); }), HasSubstr("dense tensors alone"));
 }
 

@@ -38,7 +38,7 @@ class ForkedRank {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     // As programs do: Gloo writes to connections that others have closed.
     signal(SIGPIPE, SIG_IGN);
-    alarm(40);  // seconds
+    alarm(120);  // seconds
     std::ofstream(result_) << fn().ToString() << std::flush;
     _exit(0);
   }

@@ -21,7 +21,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::chrono::seconds kPatience(60);
+constexpr std::chrono::seconds kPatience(120);
 
 void ReadAll(int fd, std::string& into, std::mutex& mutex) {
   char buffer[4096];

@@ -29,7 +29,7 @@ class RunningProgram {
 
   Subprocess& process() { return *process_; }
 
-  // Waits until the program has ended (a minute at most) and returns what a
+  // Waits until the program has ended (two minutes at most) and returns what a
   // shell would call its exit code; -1 when it did not end.
   int Wait();
 
@@ -50,7 +50,7 @@ class RunningProgram {
 // A new folder under the test's temporary one.
 std::string MakeTestDir();
 
-// Waits until `condition` holds, a minute at most.
+// Waits until `condition` holds, two minutes at most.
 bool Eventually(const std::function<bool()>& condition);
 
 // Whether a process of that number runs (a dead one that nobody has reaped does

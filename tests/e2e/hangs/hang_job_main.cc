@@ -7,6 +7,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include <chrono>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -30,7 +31,7 @@ ABSL_FLAG(std::string, layout, "ddp", "ddp, pipeline or hybrid.");
 ABSL_FLAG(std::string, backend, "shm", "Of the ranks' groups.");
 ABSL_FLAG(std::string, hang, "", "stop, late, shape, order or group.");
 ABSL_FLAG(int, culprit, 0, "Who does that.");
-ABSL_FLAG(int, timeout, 6, "Seconds that a rank waits for others.");
+ABSL_FLAG(int, timeout, 8, "Seconds that a rank waits for others.");
 
 namespace tandem {
 namespace {
@@ -38,9 +39,10 @@ namespace {
 constexpr int kMicrobatches = 4;
 constexpr int kRows = 8;
 
-// What the culprit does at the fault point.
+// What the culprit does at the fault point, and says before.
 absl::Status Hang(Communicator& world, Communicator& evaluation) {
   const std::string hang = absl::GetFlag(FLAGS_hang);
+  std::fprintf(stderr, "hangs: %s\n", hang.c_str());
   if (hang == "stop") raise(SIGSTOP);
   if (hang == "stop") return absl::OkStatus();
   if (hang == "late") {

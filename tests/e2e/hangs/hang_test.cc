@@ -57,6 +57,7 @@ class HungJob {
   HungJob(const Layout& layout, const std::string& hang, int culprit,
           const std::map<std::string, std::string>& environment = {})
       : folder_(NewFolder("flight")), culprit_(culprit) {
+    const StartTurn turn;
     const std::string port = std::to_string(FreePort());
     for (int rank = 0; rank < layout.ranks; ++rank) {
       ProgramOptions options;
@@ -73,6 +74,7 @@ class HungJob {
       flags.push_back("--culprit=" + std::to_string(culprit));
       ranks_.push_back(std::make_unique<Program>(kJob, flags, options));
     }
+    ranks_[static_cast<size_t>(culprit)]->WaitForOutput("hangs: " + hang);
   }
 
   // Waits for all but a culprit that is frozen. What a rank that is no culprit
@@ -192,14 +194,17 @@ TEST(LaunchedHangTest, TheRankThatIsBehindTellsWhatItDoes) {
   ProgramOptions options;
   options.environment = {
       {"TANDEM_FAULT", "point=bucket:0,rank=1,step=3,action=delay:60"}};
-  const ProgramResult job =
-      RunProgram(kTrain,
-                 SmallJob({"--nproc_per_node=3", "--epochs=1000",
-                           "--batch_size=12", "--bucket_cap_mb=0.02",
-                           "--timeout=6", "--flight_dir=" + folder}),
-                 options);
-  EXPECT_NE(job.exit_code, 0);
-  EXPECT_THAT(job.err, HasSubstr("bazel run //tools:diagnose -- " + folder));
+  StartTurn turn;
+  Program job(kTrain,
+              SmallJob({"--nproc_per_node=3", "--epochs=1000",
+                        "--batch_size=12", "--bucket_cap_mb=0.02",
+                        "--timeout=8", "--flight_dir=" + folder}),
+              options);
+  EXPECT_TRUE(job.WaitForOutput("TANDEM_FAULT acts at"));
+  turn.End();
+  const ProgramResult end = job.Wait();
+  EXPECT_NE(end.exit_code, 0);
+  EXPECT_THAT(end.err, HasSubstr("bazel run //tools:diagnose -- " + folder));
   const ProgramResult told = Diagnose(folder);
   ExpectNamed(told, 1,
               {"behind",

@@ -21,16 +21,16 @@ class NetworkHostsTest : public testing::Test {
   ProgramResult Run(int host, const std::string& command) {
     return hosts_.Start(host, "/bin/sh", {"-c", command})->Wait();
   }
-  // By name, in a second.
-  bool Reaches(int from, int to) {
-    return Run(from, "timeout 1 bash -c '> /dev/tcp/" + hosts_.Name(to) +
-                         "/9' 2>&1 | grep -q refused")
+  // By name.
+  bool Reaches(int from, int to, const std::string& seconds = "1") {
+    return Run(from, "timeout " + seconds + " bash -c '> /dev/tcp/" +
+                         hosts_.Name(to) + "/9' 2>&1 | grep -q refused")
                .exit_code == 0;
   }
   // A host that asked in vain for another's hardware address asks again a
   // second later.
   bool WillReach(int from, int to) {
-    return Eventually([&] { return Reaches(from, to); });
+    return Eventually([&] { return Reaches(from, to, "10"); });
   }
 
   NetworkHosts hosts_{3};

@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kAgain(400);
+constexpr milliseconds kConnects(2000);
 
 std::vector<std::vector<std::string>> Table(const std::string& path) {
   std::vector<std::vector<std::string>> rows;
@@ -67,7 +68,7 @@ bool ConnectSoon(int fd, const sockaddr_storage& address, socklen_t length) {
   pollfd ready{fd, POLLOUT, 0};
   int error = 0;
   socklen_t size = sizeof(error);
-  return poll(&ready, 1, /*timeout in ms=*/100) > 0 &&
+  return poll(&ready, 1, static_cast<int>(kConnects.count())) > 0 &&
          getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
 }
 
@@ -118,7 +119,10 @@ void Strangers::Run() {
       const auto [at, is_new] = again.emplace(name, Clock::now() + kAgain);
       if (!is_new && Clock::now() < at->second) continue;
       Knock(name, door);
-      if (!is_new) at->second = Clock::time_point::max();
+      if (is_new) continue;
+      at->second = connected()[door] < manners_.how_many
+                       ? Clock::now() + kAgain
+                       : Clock::time_point::max();
     }
     std::this_thread::sleep_for(milliseconds(2));
   }
@@ -153,7 +157,10 @@ void Strangers::Knock(const std::string& name, Door door) {
     socklen_t length = 0;
     OwnedFd fd(SocketTo(name, &address, &length));
     if (!fd || !ConnectSoon(fd.get(), address, length)) return;
-    ++connected_[door];
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ++connected_[door];
+    }
     if (!manners_.says.empty()) {
       (void)!send(fd.get(), manners_.says.data(), manners_.says.size(),
                   MSG_NOSIGNAL);

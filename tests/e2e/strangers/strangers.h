@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -31,15 +32,19 @@ struct Manners {
 const std::vector<Manners>& AllManners();
 
 // As long as it lives, strangers of these manners come to each door of
-// `program`'s processes as soon as it is there, and once more a while later.
+// `program`'s processes as soon as it is there, and once more a while later; at
+// a kind of door that has turned some away, until `how_many` have been let in.
 class Strangers {
  public:
   Strangers(const Program& program, const Manners& manners);
   ~Strangers() { Stop(); }
 
   void Stop();
-  // How many have been connected, by door; after Stop.
-  const std::map<Door, int>& connected() const { return connected_; }
+  // How many have been connected so far, by door.
+  std::map<Door, int> connected() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return connected_;
+  }
 
  private:
   void Run();
@@ -49,7 +54,8 @@ class Strangers {
 
   const Program& program_;
   const Manners manners_;
-  std::map<Door, int> connected_;
+  mutable std::mutex mutex_;
+  std::map<Door, int> connected_;  // under it
   std::vector<OwnedFd> staying_;
   std::atomic<bool> stops_{false};
   std::thread thread_;

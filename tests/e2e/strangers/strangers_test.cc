@@ -3,6 +3,7 @@
 
 #include "tests/e2e/strangers/strangers.h"
 
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -33,12 +34,35 @@ constexpr char kJob[] = "tests/e2e/strangers/small_job_main";
 
 using Flags = std::vector<std::string>;
 
-// Rank 1 comes a moment later, so that the other's doors are open for so long.
-ProgramOptions RankOneIsLate() {
+// Rank 1 stops itself before it connects, so that the other's doors are open
+// until the test has it go on.
+ProgramOptions RankOneStops() {
   ProgramOptions options;
-  options.environment = {
-      {"TANDEM_FAULT", "point=connect,rank=1,action=delay:0.2"}};
+  options.environment = {{"TANDEM_FAULT", "point=connect,rank=1,action=stop"}};
   return options;
+}
+
+bool IsStopped(pid_t pid) {
+  const std::string text = FileContents(absl::StrCat("/proc/", pid, "/stat"));
+  return absl::StrContains(text.substr(text.rfind(')') + 1), " T ");
+}
+
+// The process that has stopped itself; 0: the program has ended without.
+pid_t AwaitStopped(const Program& program) {
+  pid_t stopped = 0;
+  EXPECT_TRUE(Eventually([&] {
+    const std::vector<pid_t> living = program.LivingProcesses();
+    for (const pid_t each : living) {
+      if (IsStopped(each)) stopped = each;
+    }
+    return stopped != 0 || living.empty();
+  }));
+  return stopped;
+}
+
+void HaveGoOn(pid_t stopped) {
+  ASSERT_NE(stopped, 0) << "rank 1 has not come to where it connects";
+  EXPECT_EQ(kill(stopped, SIGCONT), 0);
 }
 
 struct Disturbed {
@@ -50,9 +74,18 @@ Flags JobOn(const std::string& backend) {
   return {"--nproc_per_node=2", "--backend=" + backend};
 }
 
-Disturbed Train(const std::string& backend, const Manners& manners) {
-  Program program(kJob, JobOn(backend), RankOneIsLate());
+// With strangers that have come to both doors before rank 1 does.
+Disturbed Train(const std::string& backend, Door inner,
+                const Manners& manners) {
+  Program program(kJob, JobOn(backend), RankOneStops());
   Strangers strangers(program, manners);
+  const pid_t stopped = AwaitStopped(program);
+  Eventually([&] {
+    std::map<Door, int> connected = strangers.connected();
+    return connected[Door::kStore] >= manners.how_many &&
+           connected[inner] >= manners.how_many;
+  });
+  HaveGoOn(stopped);
   const ProgramResult result = program.Wait();
   strangers.Stop();
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -73,7 +106,7 @@ TEST(StrangersTest, TheyNeitherStallNorEndNorChangeAJob) {
     ASSERT_THAT(undisturbed, HasSubstr("weights "));
     for (const Manners& manners : AllManners()) {
       SCOPED_TRACE(absl::StrCat(backend, ", ", manners.name));
-      Disturbed job = Train(backend, manners);
+      Disturbed job = Train(backend, inner, manners);
       EXPECT_EQ(job.says, undisturbed);
       for (const Door door : {Door::kStore, inner}) {
         PrintCell(door, manners, job.connected[door], job.says == undisturbed);
@@ -164,24 +197,12 @@ TEST_F(NodesTest, AnotherSecretOrNoneIsTurnedAwayAndTheOthersSayHowMany) {
                                HasSubstr("the last from 127.0.0.1:")));
 }
 
-// "/proc/4711" of a rank that the launcher has started; empty: it has ended.
-std::string FolderOfRank(const Program& program) {
-  while (true) {
-    const std::vector<pid_t> living = program.LivingProcesses();
-    if (living.empty()) return "";
-    for (const pid_t each : living) {
-      const std::string folder = absl::StrCat("/proc/", each);
-      const std::string environment = FileContents(folder + "/environ");
-      if (absl::StrContains(environment, "TANDEM_LAUNCHER=1")) return folder;
-    }
-  }
-}
-
 // What the ranks were given is to be read by nobody else.
 TEST(JobSecretTest, IsNotInWhatOthersSee) {
-  Program program(kJob, JobOn("shm"), RankOneIsLate());
-  const std::string rank = FolderOfRank(program);
-  ASSERT_FALSE(rank.empty());
+  Program program(kJob, JobOn("shm"), RankOneStops());
+  const pid_t stopped = AwaitStopped(program);
+  const std::string rank = absl::StrCat("/proc/", stopped);
+  EXPECT_THAT(FileContents(rank + "/environ"), HasSubstr("TANDEM_LAUNCHER=1"));
   EXPECT_THAT(FileContents(rank + "/cmdline"), Not(HasSubstr("secret")));
   EXPECT_THAT(FileContents(rank + "/environ"),
               HasSubstr(absl::StrCat("TANDEM_JOB_SECRET_FILE=/proc/",
@@ -189,6 +210,7 @@ TEST(JobSecretTest, IsNotInWhatOthersSee) {
   struct stat environ {};
   ASSERT_EQ(stat((rank + "/environ").c_str(), &environ), 0);
   EXPECT_EQ(environ.st_mode & (S_IRWXG | S_IRWXO), 0);
+  HaveGoOn(stopped);
   EXPECT_EQ(program.Wait().exit_code, 0);
 }
 

@@ -88,6 +88,7 @@ std::set<int> CausesNamed(const std::string& said) {
 FaultRanks::FaultRanks(const Flags& flags, int culprit,
                        const std::string& fault, const Flags& more, int ranks)
     : culprit_(culprit) {
+  const StartTurn turn;
   const std::string port = std::to_string(FreePort());
   for (int rank = 0; rank < ranks; ++rank) {
     ProgramOptions options;
@@ -102,6 +103,7 @@ FaultRanks::FaultRanks(const Flags& flags, int culprit,
     if (rank == culprit) mine.insert(mine.end(), more.begin(), more.end());
     ranks_.push_back(std::make_unique<Program>(kTrain, mine, options));
   }
+  if (!fault.empty()) ranks_[culprit]->WaitForOutput("TANDEM_FAULT acts at");
 }
 
 std::vector<int> FaultRanks::survivors() const {

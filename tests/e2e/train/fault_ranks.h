@@ -18,8 +18,10 @@ namespace tandem {
 constexpr int kFaultRanks = 3;
 
 // --timeout, in seconds. The short one is what finds a frozen rank: less than
-// a hang takes, more than a rank is late because others have the processor.
-constexpr int kShortTimeout = 6;
+// a hang takes, more than a rank is late because others have the processor. It
+// is that of the ranks' meeting, too: such jobs start one at a time
+// (StartTurn).
+constexpr int kShortTimeout = 8;
 // Plays no part: a death, or a failure, is to be noticed at once.
 constexpr int kLongTimeout = 60;
 
@@ -53,6 +55,7 @@ class FaultRanks {
   using Clock = std::chrono::steady_clock;
 
   // `fault` is TANDEM_FAULT of all; `more` are further flags of the culprit.
+  // Waits until the culprit has come to its fault, if there is one.
   FaultRanks(const Flags& flags, int culprit, const std::string& fault,
              const Flags& more = {}, int ranks = kFaultRanks);
 

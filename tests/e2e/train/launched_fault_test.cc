@@ -36,9 +36,11 @@ class LaunchedFaultTest : public testing::TestWithParam<Cell> {
     options.environment = {
         {"TANDEM_FAULT", "point=bucket:1,rank=" + std::to_string(culprit) +
                              ",step=3,action=" + action}};
+    StartTurn turn;
     Program launcher(kTrain, flags, options);
     EXPECT_TRUE(launcher.WaitForOutput("TANDEM_FAULT acts at"));
     const auto out = steady_clock::now();
+    turn.End();
     ProgramResult result = launcher.Wait();
     EXPECT_LT(steady_clock::now() - out, bound) << result.err;
     EXPECT_TRUE(launcher.LivingProcesses().empty());

@@ -106,16 +106,20 @@ TrainingMemory Expected(const Problem& problem, const DeviceWork& work) {
                     problem.sizes);
 }
 
-// Waits until what a device holds has not changed for a while: until it can go
-// on only when the caller's stage does.
-void WaitUntilItRests(int device) {
-  const absl::Duration rest = absl::Milliseconds(300);
-  int64_t held = -1;
-  absl::Time since = absl::Now();
-  while (absl::Now() - since < rest) {
-    const int64_t now = sim::BooksOf(device).now.total;
-    if (now != held) since = absl::Now();
-    held = now;
+// Waits until what devices hold has not changed for a while: until they can go
+// on only when the caller's stage does. The while is one of looks, half a
+// second on a quiet machine: where a stage waits for a processor, this thread
+// does, too.
+void WaitUntilTheyRest(int first_device, int end_device) {
+  constexpr int kLooks = 500;
+  std::vector<int64_t> held;
+  for (int alike = 0; alike < kLooks; ++alike) {
+    std::vector<int64_t> now;
+    for (int device = first_device; device < end_device; ++device) {
+      now.push_back(sim::BooksOf(device).now.total);
+    }
+    if (now != held) alike = 0;
+    held = std::move(now);
     absl::SleepFor(absl::Milliseconds(1));
   }
 }
@@ -131,9 +135,9 @@ class ActivationsWatch {
   // Of a replica's last device, on its thread, in each microbatch.
   void Look(c10::Device last) {
     if (calls_[last.index()]++ != call_) return;
-    for (int device = last.index() - layout_.devices + 1;
-         device <= last.index(); ++device) {
-      if (device != last.index()) WaitUntilItRests(device);
+    const int first = last.index() - layout_.devices + 1;
+    if (first < last.index()) WaitUntilTheyRest(first, last.index());
+    for (int device = first; device <= last.index(); ++device) {
       activations_[device] =
           sim::BooksOf(device)
               .now.by_category[size_t(MemoryCategory::kActivations)];

@@ -22,7 +22,7 @@ void DdpTest::OnRanks(int n,
   std::signal(SIGPIPE, SIG_IGN);
   CommunicatorOptions options;
   options.backend = value();
-  options.timeout = std::chrono::seconds(10);
+  options.timeout = std::chrono::seconds(30);
   const absl::Status status = RunThreadRanks(
       n, body, [&] { return WithTestDevice(options, 2); }, options.timeout);
   EXPECT_TRUE(status.ok()) << status;

@@ -51,12 +51,12 @@ TEST(ShmSegmentTest, OfReasonsGivenAtOnceOneIsKeptWhole) {
         threads.emplace_back([&, letter] {
           const std::string reason(1000, letter);
           ready.fetch_add(1);
-          while (ready.load() < 3) {
-          }
+          while (ready.load() < 3) std::this_thread::yield();
           segment.SetState(rank, ShmRankState::kGaveUp, reason);
         });
       }
       while (segment.state(rank) == ShmRankState::kPresent) {
+        std::this_thread::yield();
       }
       const std::string first = segment.reason(rank);
       EXPECT_EQ(first, std::string(1000, first[0]));

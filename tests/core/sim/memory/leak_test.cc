@@ -1,8 +1,20 @@
 // 2,000 training steps on two simulated devices hold as much memory after each
 // as after the first, on the devices' books and in the process.
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adamw.h>
 #include <unistd.h>
 
 #include <array>
@@ -50,19 +62,19 @@ class Network {
   }
 
   // The parameters of each device.
-  std::vector<std::vector<torch::Tensor>> parts() {
+  std::vector<std::vector<at::Tensor>> parts() {
     return {first_->parameters(), second_->parameters()};
   }
-  std::vector<torch::Tensor> parameters() {
-    std::vector<torch::Tensor> all = first_->parameters();
-    for (const torch::Tensor& each : second_->parameters()) all.push_back(each);
+  std::vector<at::Tensor> parameters() {
+    std::vector<at::Tensor> all = first_->parameters();
+    for (const at::Tensor& each : second_->parameters()) all.push_back(each);
     return all;
   }
 
-  torch::Tensor Loss(const torch::Tensor& x, const torch::Tensor& targets) {
-    const torch::Tensor hidden = first_->forward(x.to(devices_[0]));
-    return torch::cross_entropy_loss(second_->forward(hidden.to(devices_[1])),
-                                     targets.to(devices_[1]));
+  at::Tensor Loss(const at::Tensor& x, const at::Tensor& targets) {
+    const at::Tensor hidden = first_->forward(x.to(devices_[0]));
+    return at::cross_entropy_loss(second_->forward(hidden.to(devices_[1])),
+                                  targets.to(devices_[1]));
   }
 
  private:
@@ -78,8 +90,8 @@ void Step(Network& network, torch::optim::AdamW& optimizer, int step) {
         .lr(1e-3 / (1 + 0.001 * step));
   }
   optimizer.zero_grad();
-  const torch::Tensor loss =
-      network.Loss(torch::randn({8, 1, 6, 6}), torch::arange(8) % 3);
+  const at::Tensor loss =
+      network.Loss(at::randn({8, 1, 6, 6}), at::arange(8) % 3);
   loss.backward();
   for (const auto& part : network.parts()) {
     torch::nn::utils::clip_grad_norm_(part, 1 + 0.01 * step);
