@@ -1,5 +1,6 @@
 """Libraries and tests of this workspace, each written down in a line or two."""
 
+load("//tests:suites.bzl", "NIGHTLY", "smoke_test")
 load("//third_party/precompiled:precompiled_header.bzl", "precompiled_copts")
 
 # What dependencies are called here; "absl/strings" is Abseil's target of that path.
@@ -66,12 +67,14 @@ def _compiled(name, deps, attributes):
     """The attributes of a target whose source is NAME.cc if it names none, and which has a precompiled header.
 
     That is, by `precompiled`, one of //third_party/precompiled (docs/building.md); unless it is said, the operators'
-    for what depends on LibTorch, else the standard library's and Abseil's.
+    for what depends on LibTorch, else the standard library's and Abseil's. Tests have theirs, with GoogleTest.
     """
     attributes["deps"] = _labels(deps)
     if "srcs" not in attributes:
         attributes["srcs"] = native.glob([name + ".cc"])
     precompiled = attributes.pop("precompiled", "operators" if "torch" in deps else "standard")
+    if (native.package_name() + "/").startswith("tests/"):
+        precompiled += "_test"
     if attributes["srcs"]:
         attributes["copts"] = precompiled_copts(precompiled) + attributes.get("copts", [])
         attributes["deps"] = attributes["deps"] + [str(Label("//third_party/precompiled:" + precompiled))]
@@ -93,16 +96,55 @@ def tandem_library(name, deps = [], public = False, **attributes):
         attributes["visibility"] = ["//visibility:public"]
     native.cc_library(name = name, **_joined(name, _compiled(name, deps, attributes)))
 
-def tandem_test(name, deps = [], **attributes):
+def tandem_test(name, deps = [], nightly = False, smoke = None, main = "gtest_main", **attributes):
     """A cc_test of NAME.cc, with GoogleTest's main.
 
     Args:
       name: its name, and the stem of its file.
       deps: labels; dependencies by their short names.
+      nightly: whether it is in //tests:full alone, not in what `bazel test //...` runs (docs/building.md).
+      smoke: GoogleTest's filter of the tests that `bazel test //...` runs all the same, as NAME_smoke; the whole program
+        is nightly then.
+      main: the library that has its main.
       **attributes: cc_test's, `precompiled`, and `cuda_deps`: labels, and a compilation with TANDEM_CUDA, that are the
         target's under --config=cuda alone.
     """
-    native.cc_test(name = name, **_compiled(name, deps + ["gtest_main"], attributes))
+    if smoke:
+        smoke_test(name, smoke, attributes)
+    if nightly or smoke:
+        attributes["tags"] = attributes.get("tags", []) + NIGHTLY
+    native.cc_test(name = name, **_compiled(name, deps + [main], attributes))
+
+def tandem_tests(name, units, deps = [], precompiled = None, **attributes):
+    """One test program of several files, each with the tests of one header.
+
+    A program costs a link and a start, and a file what it includes: so the tests of a room are one program, and several
+    files are compiled as one (docs/building.md). The names of a file stand in a namespace that is named after it. What
+    changes the process (its environment, its signal handlers, how it may fork) is a tandem_test of its own.
+
+    Args:
+      name: its name.
+      units: lists of files; those of one list, of about 900 lines together at most, are compiled as one.
+      deps: labels, of any file; dependencies by their short names.
+      precompiled: as tandem_test's.
+      **attributes: tandem_test's, but those of the compilation.
+    """
+    cases = []
+    for number, unit in enumerate(units):
+        cases.append("%s_%d" % (name, number + 1))
+        tandem_library(
+            name = cases[-1],
+            testonly = True,
+            srcs = unit,
+            hdrs = [],
+            # Nothing refers to a test.
+            alwayslink = True,
+            linkstatic = True,
+            deps = deps + ["gtest"],
+            visibility = ["//visibility:private"],
+            **({"precompiled": precompiled} if precompiled else {})
+        )
+    tandem_test(name = name, srcs = [], deps = [":" + each for each in cases], **attributes)
 
 def tandem_fuzz_test(name, deps = [], **attributes):
     """A cc_test of NAME.cc, which defines LLVMFuzzerTestOneInput, on the files of corpus/FORMAT; NAME is FORMAT_fuzz_test.
@@ -112,12 +154,14 @@ def tandem_fuzz_test(name, deps = [], **attributes):
     Args:
       name: its name, and the stem of its file.
       deps: labels; dependencies by their short names.
-      **attributes: cc_test's, and `precompiled`.
+      **attributes: cc_test's, `precompiled`, and `nightly` as tandem_test has it.
     """
     corpus = "corpus/" + name[:-len("_fuzz_test")]
     folder = native.package_name() + "/" + corpus
     enabled = str(Label("//tests/fuzz:enabled"))
     main = str(Label("//tests/fuzz:corpus_main"))
+    if attributes.pop("nightly", False):
+        attributes["tags"] = attributes.get("tags", []) + NIGHTLY
     attributes = _compiled(name, deps, attributes)
     attributes["deps"] = attributes["deps"] + select({
         enabled: [],

@@ -5,10 +5,11 @@
   tools/check_sim_nccl.py --list     prints each test program with where it runs
   tools/check_sim_nccl.py DIR...     the same of other folders
 
-Each test program (*_test.cc) below tests/parallel and tests/e2e is named by its
-BUILD's sim_nccl_tests (tests/parallel/asynchronous_tests.bzl): among `programs`,
-which run once more with that backend, or `themselves`, which name it in their
-source or whose environment does, or, with a reason, among `exceptions`.
+Each file of tests (*_test.cc) below tests/parallel and tests/e2e is named by its
+BUILD's sim_nccl_tests (tests/suites.bzl), by its own name or by that of its
+program (tandem_tests): among `programs`, which run once more with that backend,
+or `themselves`, which name it in their source or whose environment does, or, with
+a reason, among `exceptions`.
 """
 
 import ast
@@ -45,6 +46,18 @@ def read_lists(tree):
     return places
 
 
+def read_programs(tree):
+    """{program: files without ".cc"} of the programs of several files."""
+    found = {}
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call):
+            named = {each.arg: each.value for each in call.keywords}
+            if "units" in named:
+                files = [file for unit in ast.literal_eval(named["units"]) for file in unit]
+                found[named["name"].value] = [file[: -len(".cc")] for file in files]
+    return found
+
+
 def has_backend_by_environment(tree):
     """Targets of a BUILD file whose `env` has the backend."""
     for call in ast.walk(tree):
@@ -60,12 +73,18 @@ def names_backend(folder, program):
 
 
 def check_folder(folder, names):
-    """(program, where it runs, what is wrong or None) of each."""
+    """(file or program, where it runs, what is wrong or None) of each."""
     build = os.path.join(folder, "BUILD")
     with open(build, encoding="utf-8") as text:
         tree = ast.parse(text.read(), build)
     places = read_lists(tree)
     by_environment = set(has_backend_by_environment(tree))
+    for program, files in read_programs(tree).items():
+        for file in files:
+            places[file] += places.get(program, [])
+            if program in by_environment:
+                by_environment.add(file)
+        places.pop(program, None)
     programs = {name[: -len(".cc")] for name in names if name.endswith("_test.cc")}
     for program in sorted(programs | set(places)):
         its = places.get(program, [])

@@ -19,8 +19,8 @@ _PROCESSORS = {
     },
 }
 
-def processor_test(name, deps, data = [], env = {}, elsewhere = "*", tags = [], timeout = None, **attributes):
-    """Declares NAME, NAME_on_avx2 and NAME_on_sse: NAME.cc compiled once, three runs.
+def processor_test(name, deps, data = [], env = {}, elsewhere = "*", tags = [], timeout = None, shard_count = None, smoke = None, **attributes):
+    """Declares NAME, and the nightly NAME_on_avx2 and NAME_on_sse: NAME.cc compiled once, three runs.
 
     Args:
       name: of the test on the processor as it is.
@@ -30,6 +30,8 @@ def processor_test(name, deps, data = [], env = {}, elsewhere = "*", tags = [], 
       elsewhere: GoogleTest's filter of the two further runs, where some tests would only take time.
       tags: see data.
       timeout: see data.
+      shard_count: see data.
+      smoke: of NAME, as tandem_test has it.
       **attributes: of the compilation, as tandem_library has them.
     """
     tandem_library(
@@ -46,6 +48,9 @@ def processor_test(name, deps, data = [], env = {}, elsewhere = "*", tags = [], 
         tandem_test(
             name = name + suffix,
             srcs = [],
+            nightly = bool(settings),
+            smoke = None if settings else smoke,
+            shard_count = shard_count,
             args = ["--gtest_filter=" + elsewhere] if settings else [],
             data = data,
             env = dict(env, **settings),

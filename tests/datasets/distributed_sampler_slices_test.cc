@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::distributed_sampler_slices_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -162,4 +162,4 @@ TEST(DistributedSamplerSlicesTest, RefusesSlicesThatDependOnTheReplicas) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::distributed_sampler_slices_test

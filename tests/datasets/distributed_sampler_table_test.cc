@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-namespace tandem {
+namespace tandem::distributed_sampler_table_test {
 namespace {
 
 using Indices = std::vector<int64_t>;
@@ -71,4 +71,4 @@ TEST(DistributedSamplerTableTest, EqualsPyTorchsIndexForIndex) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::distributed_sampler_table_test

@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::distributed_sampler_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -231,4 +231,4 @@ TEST(DistributedSamplerTest, RefusesAStateOfAnotherDataSet) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::distributed_sampler_test

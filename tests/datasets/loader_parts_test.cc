@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/datasets/numbers.h"
 
-namespace tandem {
+namespace tandem::loader_parts_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -87,4 +87,4 @@ TEST(LoaderPartsTest, BatchesAreTheSamplersSlices) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::loader_parts_test

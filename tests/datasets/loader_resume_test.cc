@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/datasets/numbers.h"
 
-namespace tandem {
+namespace tandem::loader_resume_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -167,4 +167,4 @@ TEST(LoaderResumeTest, EvaluationSeesEverySampleOnceOnAnyNumberOfRanks) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::loader_resume_test

@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "tests/datasets/numbers.h"
 
-namespace tandem {
+namespace tandem::loader_test {
 namespace {
 
 using ::testing::AllOf;
@@ -256,4 +256,4 @@ TEST(BatchSizePerReplicaTest, DividesOrNamesBothNumbers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::loader_test

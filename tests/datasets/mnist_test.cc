@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/datasets/files.h"
 
-namespace tandem {
+namespace tandem::mnist_test {
 namespace {
 
 using ::testing::AllOf;
@@ -211,4 +211,4 @@ TEST(FashionMnistTest, TestSetIsWhole) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mnist_test

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::registration_test {
 namespace {
 
 using ::testing::Contains;
@@ -65,4 +65,4 @@ TEST(RegistrationTest, ARegistrationNeedsANameAndAnOpenerThatOpens) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::registration_test

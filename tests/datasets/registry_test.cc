@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/datasets/files.h"
 
-namespace tandem {
+namespace tandem::registry_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -105,4 +105,4 @@ TEST(RegistryTest, SyntheticSettingsArePassedOn) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::registry_test

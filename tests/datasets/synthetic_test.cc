@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::synthetic_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -238,4 +238,4 @@ TEST(SyntheticTokensTest, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::synthetic_test

@@ -7,7 +7,7 @@
 
 #include "datasets/tensor_dataset.h"
 
-namespace tandem {
+namespace tandem::targets_as_inputs_test {
 namespace {
 
 TEST(TargetsAsInputsTest, TargetsGoWithTheInputs) {
@@ -35,4 +35,4 @@ TEST(TargetsAsInputsTest, TargetsGoWithTheInputs) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::targets_as_inputs_test

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::tensor_dataset_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -72,4 +72,4 @@ TEST(TensorDatasetTest, WhatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tensor_dataset_test

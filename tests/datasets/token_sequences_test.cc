@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::token_sequences_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -156,4 +156,4 @@ TEST(TokenSequencesTest, BadOptionsAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::token_sequences_test

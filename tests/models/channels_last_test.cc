@@ -15,7 +15,7 @@
 #include "models/registry.h"
 #include "parallel/optim/flat_buffer.h"
 
-namespace tandem {
+namespace tandem::channels_last_test {
 namespace {
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
@@ -84,4 +84,4 @@ INSTANTIATE_TEST_SUITE_P(Models, ChannelsLastTest,
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::channels_last_test

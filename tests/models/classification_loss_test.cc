@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/models/rounding.h"
 
-namespace tandem {
+namespace tandem::classification_loss_test {
 namespace {
 
 at::Tensor RandomLogits(at::IntArrayRef shape) {
@@ -144,4 +144,4 @@ TEST(CrossEntropyIgnoringTest, NothingLeftIsZero) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::classification_loss_test

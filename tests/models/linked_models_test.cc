@@ -23,7 +23,7 @@
 #include "models/transformer/gpt.h"
 #include "models/unet.h"
 
-namespace tandem {
+namespace tandem::linked_models_test {
 namespace {
 
 constexpr uint64_t kSeed = 5;
@@ -159,4 +159,4 @@ TEST_F(MlpDropoutTest, EvaluationDropsNothing) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::linked_models_test

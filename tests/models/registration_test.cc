@@ -11,7 +11,7 @@
 #include "models/mlp.h"
 #include "models/registry.h"
 
-namespace tandem {
+namespace tandem::registration_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -70,4 +70,4 @@ TEST(RegistrationTest, ANameThatThereIsIsNotRegisteredAgain) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::registration_test

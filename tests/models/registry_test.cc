@@ -15,7 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::registry_test {
 namespace {
 
 using testing::HasSubstr;
@@ -246,4 +246,4 @@ TEST(RegistryTest, AnyNumberOfTokensUpToTheContextWorks) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::registry_test

@@ -21,7 +21,7 @@
 #include "models/layers/resnet_block.h"
 #include "tests/models/state_shapes.h"
 
-namespace tandem {
+namespace tandem::resnet_test {
 namespace {
 
 at::Tensor Images(at::IntArrayRef shape) {
@@ -175,4 +175,4 @@ TEST(ResnetTest, NormalizationAndHeadArePytorchs) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::resnet_test

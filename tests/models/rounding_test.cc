@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::rounding_test {
 namespace {
 
 TEST(Rounding, UnitsAreTheDistanceToTheNextNumber) {
@@ -45,4 +45,4 @@ TEST(Rounding, ToleranceHoldsForSumsInAnotherOrderAndForLittleElse) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::rounding_test

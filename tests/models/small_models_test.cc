@@ -10,7 +10,7 @@
 #include "models/toy.h"
 #include "tests/models/state_shapes.h"
 
-namespace tandem {
+namespace tandem::small_models_test {
 namespace {
 
 using testing::ElementsAre;
@@ -90,4 +90,4 @@ TEST(ToyTest, IsTheTutorials) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::small_models_test

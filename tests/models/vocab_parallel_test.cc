@@ -25,7 +25,7 @@
 #include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
 
-namespace tandem {
+namespace tandem::vocab_parallel_test {
 namespace {
 
 constexpr int64_t kTokens = 7;
@@ -227,4 +227,4 @@ TEST(VocabParallelTest, WhatCannotBeDividedIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::vocab_parallel_test

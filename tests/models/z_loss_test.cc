@@ -9,7 +9,7 @@
 #include "core/loss/loss_terms.h"
 #include "models/classification_loss.h"
 
-namespace tandem {
+namespace tandem::z_loss_test {
 namespace {
 
 TEST(ZLossTest, IsAddedBesideTheLossInClosedForm) {
@@ -39,4 +39,4 @@ TEST(ZLossTest, IsAddedBesideTheLossInClosedForm) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::z_loss_test

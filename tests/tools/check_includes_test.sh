@@ -27,7 +27,8 @@ says() {
   local expected=$1 text=$2 targets=$3 output code
   cat >"$description" <<END
 {"precompiled": {"standard": ["vector"], "tensors": ["vector", "ATen/Tensor.h"],
-                 "modules": ["torch/nn/module.h"]},
+                 "modules": ["torch/nn/module.h"], "tensors_test": ["ATen/Tensor.h"],
+                 "modules_test": ["torch/nn/module.h", "vector"]},
  "targets": $targets}
 END
   output=$(python3 "$script" "$tree" "$torch" "$description")
@@ -71,5 +72,9 @@ says 1 '//core:two costs 100000 lines of LibTorch: 20000 with precompiled = "ten
   '{"//core:two": [[["core/light.cc", "core/device.cc"]], ""]}'
 # Little is passed over.
 says 0 "" '{"//core:device": [[["core/device.cc"]], "standard"]}'
+# Tests have headers of their own.
+says 0 "" '{"//tests:light": [[["core/light.cc"]], "tensors_test"]}'
+says 1 '//tests:light costs 60001 lines of LibTorch: 20000 with precompiled = "tensors"' \
+  '{"//tests:light": [[["core/light.cc"]], "modules_test"]}'
 
 exit "$failures"

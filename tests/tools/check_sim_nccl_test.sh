@@ -34,5 +34,12 @@ says 1 "a_test is named more than once" \
   'sim_nccl_tests(["a_test", "b_test"], exceptions = {"no ranks": ["a_test"]})'
 says 1 "c_test there is no such test program" \
   'sim_nccl_tests(["a_test", "b_test", "c_test"])'
+# By the name of their program, or by their own.
+joined='tandem_tests(name = "tests", units = [["a_test.cc"], ["b_test.cc"]])'
+says 0 "2 on sim_nccl" "$joined; sim_nccl_tests([\"tests\"])"
+says 0 "1 by itself, 1 exceptions" \
+  "$joined; sim_nccl_tests(themselves = [\"b_test\"], exceptions = {\"no ranks\": [\"a_test\"]})"
+says 1 "b_test is not named by sim_nccl_tests" "$joined; sim_nccl_tests(exceptions = {\"no ranks\": [\"a_test\"]})"
+says 1 "a_test is named more than once" "$joined; sim_nccl_tests([\"tests\"], exceptions = {\"no ranks\": [\"a_test\"]})"
 
 exit "$failures"

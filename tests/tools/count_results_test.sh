@@ -3,13 +3,14 @@
 set -uo pipefail
 script=$1
 failures=0
+options=()
 
 # counts EXPECTED EXIT_CODE EVENT...
 counts() {
   local expected=$1 exit_code=$2 found
   shift 2
   printf '%s\n' "$@" >"$TEST_TMPDIR/events"
-  found=$(python3 "$script" "$TEST_TMPDIR/events" "$exit_code" 2>"$TEST_TMPDIR/names")
+  found=$(python3 "$script" "$TEST_TMPDIR/events" "$exit_code" "${options[@]}" 2>"$TEST_TMPDIR/names")
   [ "$found" = "$expected" ] || { echo "expected '$expected', found '$found' for: $*"; failures=1; }
 }
 summary() { echo '{"id":{"testSummary":{"label":"'"$1"'"}},"testSummary":{"overallStatus":"'"$2"'"}}'; }
@@ -30,4 +31,18 @@ counts "0 1" 0 'not an event'
 
 counts "0 1" 3 "$(summary //a:broken FAILED)"
 grep -q '^FAILED: //a:broken$' "$TEST_TMPDIR/names" || { echo "the failure is not named"; failures=1; }
+
+# What took longer than the limit fails, and the slowest are listed first; without a limit neither.
+run() { echo '{"id":{"testResult":{"label":"'"$1"'","run":1,"shard":'"$2"',"attempt":1}},"testResult":{"testAttemptDurationMillis":"'"$3"'"}}'; }
+slow() { counts "$1" 0 "$(summary //a:t PASSED)" "$(run //a:t 1 900)" "$(summary //a:u PASSED)" "$(run //a:u 1 300)" "$(run //a:u 2 20100)"; }
+slow "2 0"
+[ ! -s "$TEST_TMPDIR/names" ] || { echo "something is listed"; failures=1; }
+options=(--limit=21)
+slow "2 0"
+options=(--limit=20)
+slow "1 1"
+grep -q '^TOO SLOW: //a:u takes more than 20 s' "$TEST_TMPDIR/names" || { echo "the slow one is not named"; failures=1; }
+listed=$(grep -o '[0-9.]* s  .*' "$TEST_TMPDIR/names")
+[ "$listed" = "$(printf '%s\n' "20.1 s  //a:u, shard 2 (run)" "0.9 s  //a:t (run)" "0.3 s  //a:u (run)")" ] ||
+  { echo "listed are: $listed"; failures=1; }
 exit "$failures"

@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::exporting_test {
 namespace {
 
 TEST(ExportingTest, SizesOfShards) {
@@ -30,4 +30,4 @@ TEST(ExportingTest, SizesOfShards) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::exporting_test

@@ -16,7 +16,7 @@
 #include "core/checkpoint/safetensors.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::inspection_test {
 namespace {
 
 std::string Path(const std::string& name) {
@@ -128,4 +128,4 @@ TEST(Inspection, BadFileIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::inspection_test

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::train_main_test {
 namespace {
 
 // The rest is tests/e2e/examples/my_train_test.cc's, and all of
@@ -22,4 +22,4 @@ TEST(TrainMainTest, WhatCouldNotBeRegisteredIsReportedAndNothingIsTrained) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::train_main_test

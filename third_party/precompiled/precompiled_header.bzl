@@ -50,7 +50,7 @@ def _compile(ctx, toolchain, features, kind, header, context):
         source_file = header.path,
         system_include_directories = context.system_includes,
         use_pic = True,
-        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts,
+        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts,
     )
     ctx.actions.run(
         outputs = [precompiled],
@@ -100,12 +100,13 @@ def _precompiled_header(ctx):
 
 precompiled_header = rule(
     attrs = {
+        "copts": attr.string_list(),
         "deps": attr.label_list(providers = [CcInfo]),
         "headers": attr.string_list(mandatory = True),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     doc = "A header that includes `headers`, and its precompiled form, for those who depend on it and compile with " +
-          "precompiled_copts(NAME).",
+          "precompiled_copts(NAME) and `copts`.",
     fragments = ["cpp"],
     toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
     implementation = _precompiled_header,

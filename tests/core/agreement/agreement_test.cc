@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::agreement_test {
 namespace {
 
 using ::testing::AllOf;
@@ -91,4 +91,4 @@ TEST(AgreementTest, ManyRanksAndDifferencesAreCutShort) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::agreement_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::verdict_test {
 namespace {
 
 TEST(VerdictTest, IsTheFirstFailuresOrNone) {
@@ -19,4 +19,4 @@ TEST(VerdictTest, IsTheFirstFailuresOrNone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::verdict_test

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace tandem {
+namespace tandem::choice_file_test {
 namespace {
 
 using testing::ElementsAre;
@@ -147,4 +147,4 @@ TEST(ChoiceFileTest, TheUsersCacheIsTheUsualPlace) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::choice_file_test

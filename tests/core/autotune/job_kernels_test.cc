@@ -13,7 +13,7 @@
 #include "core/base/status_macros.h"
 #include "core/testing/thread_ranks.h"
 
-namespace tandem {
+namespace tandem::job_kernels_test {
 namespace {
 
 using testing::HasSubstr;
@@ -115,4 +115,4 @@ TEST(JobKernelsTest, WithoutAPlaceToKeepChoicesNothingIsMeasured) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::job_kernels_test

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace tandem {
+namespace tandem::kernel_choices_test {
 namespace {
 
 using Measuring = KernelChoices::Measuring;
@@ -122,7 +122,7 @@ TEST(KernelChoicesTest, WithoutTheFileTheRuleHolds) {
   KernelChoices choices;
   Measuring measuring;
   const std::string path =
-      testing::TempDir() + "/large" + std::to_string(getpid());
+      testing::TempDir() + "/large_choices" + std::to_string(getpid());
   measuring.file = *ChoiceFile::Open(path);
   ASSERT_EQ(truncate(path.c_str(), 5 << 20), 0);
   choices.Measure(std::move(measuring));
@@ -130,4 +130,4 @@ TEST(KernelChoicesTest, WithoutTheFileTheRuleHolds) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kernel_choices_test

@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace tandem {
+namespace tandem::backend_names_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -58,4 +58,4 @@ TEST(BackendMultiplies, GlooAloneDoesNot) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend_names_test

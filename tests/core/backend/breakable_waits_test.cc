@@ -10,7 +10,7 @@
 
 #include "absl/time/time.h"
 
-namespace tandem {
+namespace tandem::breakable_waits_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -41,17 +41,20 @@ class BreakableWaitsTest : public testing::Test {
 
 TEST_F(BreakableWaitsTest, IsDueAfterASecondAndThenLessAndLessOften) {
   EXPECT_THAT(waits_.PeersDue(In(100)), IsEmpty());
+  const BreakableWaits::Time before = Clock::now();
   const BreakableWaits::Waiting waiting(&waits_, message_.get(), kPeer);
-  const BreakableWaits::Time begin = Clock::now();
-  const auto due = [&](double seconds) {
-    return !waits_.PeersDue(begin + Seconds(seconds)).empty();
+  // The wait began between the two, which a busy machine has far apart.
+  const BreakableWaits::Time begun = Clock::now();
+  const Clock::duration apart = begun - before;
+  const auto due = [&](BreakableWaits::Time time) {
+    return !waits_.PeersDue(time).empty();
   };
-  EXPECT_FALSE(due(0.9));
-  EXPECT_TRUE(due(1.1));
-  EXPECT_FALSE(due(1.6));
-  EXPECT_TRUE(due(1.8));
-  EXPECT_FALSE(due(2.6));
-  EXPECT_TRUE(due(2.8));
+  EXPECT_FALSE(due(before + Seconds(0.9)));
+  EXPECT_TRUE(due(begun + Seconds(1.1)));
+  EXPECT_FALSE(due(before + Seconds(1.6)));
+  EXPECT_TRUE(due(begun + Seconds(1.8) + 2 * apart));
+  EXPECT_FALSE(due(before + Seconds(2.6)));
+  EXPECT_TRUE(due(begun + Seconds(2.8) + 4 * apart));
 }
 
 TEST_F(BreakableWaitsTest, AsksForEachPeerOnce) {
@@ -64,8 +67,9 @@ TEST_F(BreakableWaitsTest, AsksForEachPeerOnce) {
 TEST_F(BreakableWaitsTest, AMessageIsGivenAMomentForItsLastBytes) {
   const BreakableWaits::Waiting waiting(&waits_, message_.get(), kPeer);
   EXPECT_EQ(waits_.Confirmed(In(100)), "");
+  const BreakableWaits::Time before = Clock::now();
   waits_.Doubt(kPeer, "closed");
-  EXPECT_EQ(waits_.Confirmed(Clock::now()), "");
+  EXPECT_EQ(waits_.Confirmed(before + Seconds(0.4)), "");
   EXPECT_EQ(waits_.Confirmed(In(0.6)), "closed");
 }
 
@@ -87,8 +91,9 @@ TEST_F(BreakableWaitsTest, AnotherPeerIsNoConcernOfAMessage) {
 
 TEST_F(BreakableWaitsTest, ACollectiveIsGivenTimeForTheOthersPart) {
   const BreakableWaits::Waiting all(&waits_, nullptr, BreakableWaits::kAll);
+  const BreakableWaits::Time before = Clock::now();
   waits_.Doubt(BreakableWaits::kAll, "closed");
-  EXPECT_EQ(waits_.Confirmed(In(3)), "");
+  EXPECT_EQ(waits_.Confirmed(before + Seconds(3)), "");
   EXPECT_EQ(waits_.Confirmed(In(5)), "closed");
 }
 
@@ -123,4 +128,4 @@ TEST_F(BreakableWaitsTest, APauseEndsWhenStopped) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::breakable_waits_test

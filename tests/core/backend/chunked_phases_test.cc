@@ -18,7 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace tandem {
+namespace tandem::chunked_phases_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -124,4 +124,4 @@ TEST(ChunkedPhasesTest, AFailureEndsItAndStartsNothingMore) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::chunked_phases_test

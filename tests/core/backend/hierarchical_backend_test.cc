@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,9 +27,10 @@
 #include "core/comm/communicator.h"
 #include "core/comm/group_buffer.h"
 #include "core/store/store.h"
+#include "core/testing/thread_ranks.h"
 #include "tests/core/testing/log_lines.h"
 
-namespace tandem {
+namespace tandem::hierarchical_backend_test {
 namespace {
 
 using ::testing::AnyOf;
@@ -162,17 +164,20 @@ TEST(HierarchicalBackendTest, SubgroupsOfOneHostShareMemoryAlone) {
   });
 }
 
-// Rank 2 comes too late for `collective`.
+// Rank 2 does not come to `collective`, and leaves when the others have given
+// up.
 void ExpectTheMissingRankIsNamed(
     const std::function<absl::Status(Communicator&)>& collective) {
+  std::atomic<int> gave_up{0};
   OnRanks(
       {"a", "b", "b"},
       [&](Communicator& world) {
         if (world.rank() == 2) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+          EXPECT_TRUE(AwaitOtherRanks([&] { return gave_up == 2; }));
           return;
         }
         const absl::Status status = collective(world);
+        ++gave_up;
         EXPECT_TRUE(absl::IsDeadlineExceeded(status) ||
                     absl::IsUnavailable(status))
             << status;
@@ -181,7 +186,7 @@ void ExpectTheMissingRankIsNamed(
                       HasSubstr("timed out waiting for rank 2 (pid "));
         }
       },
-      1000);
+      2000);
 }
 
 // The names in messages are those of the whole group.
@@ -198,40 +203,44 @@ TEST(HierarchicalBackendTest, ARankThatMissesALargeAllReduceIsNamed) {
 }
 
 TEST(HierarchicalBackendTest, AMonitoredBarrierNamesWhoDoesNotCome) {
-  OnRanks(
-      {"a", "b", "b"},
-      [](Communicator& world) {
-        c10d::BarrierOptions options;
-        options.timeout = std::chrono::milliseconds(1000);
-        world.process_group()->monitoredBarrier(options);
-        if (world.rank() == 2) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-          return;
-        }
-        const absl::Status status = CatchTorch(
-            [&] { world.process_group()->monitoredBarrier(options); });
-        EXPECT_FALSE(status.ok());
-        if (world.rank() == 0) {
-          EXPECT_THAT(std::string(status.message()),
-                      HasSubstr("Rank 2 failed to pass monitoredBarrier"));
-        }
-      },
-      5000);
+  std::atomic<int> gave_up{0};
+  OnRanks({"a", "b", "b"}, [&](Communicator& world) {
+    c10d::BarrierOptions options;
+    options.timeout = std::chrono::seconds(20);
+    world.process_group()->monitoredBarrier(options);
+    if (world.rank() == 2) {
+      EXPECT_TRUE(AwaitOtherRanks([&] { return gave_up == 2; }));
+      return;
+    }
+    options.timeout = std::chrono::seconds(2);
+    const absl::Status status =
+        CatchTorch([&] { world.process_group()->monitoredBarrier(options); });
+    ++gave_up;
+    EXPECT_FALSE(status.ok());
+    if (world.rank() == 0) {
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr("Rank 2 failed to pass monitoredBarrier"));
+    }
+  });
 }
 
 // All-reduce, broadcast and barrier run on a thread of the backend.
 TEST(HierarchicalBackendTest, ALateRankIsNamedBetweenHosts) {
   LogLines log;
+  std::atomic<size_t> made{0};
   OnRanks(
       kLayouts[0],
       [&](Communicator& world) {
+        ++made;  // the others are not to be late, too
+        EXPECT_TRUE(
+            AwaitOtherRanks([&] { return made == kLayouts[0].size(); }));
         if (world.rank() == 3) {
           EXPECT_TRUE(log.Await("rank 3 is late"));
         }
         at::Tensor tensor = Mine(world.rank(), 13);
         EXPECT_TRUE(world.AllReduceSum(tensor).ok());
       },
-      30000, /*straggler_warning_ms=*/1000);
+      30000, /*straggler_warning_ms=*/2000);
   EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("rank 3 is late: rank "),
                                        HasSubstr("late for all-reduce #1")));
 }
@@ -266,4 +275,4 @@ TEST(HierarchicalBackendTest, AloneOnAHostThereIsNothingToDoInside) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::hierarchical_backend_test

@@ -19,7 +19,7 @@
 #include "core/comm/communicator.h"
 #include "tests/core/shm/ranks.h"
 
-namespace tandem {
+namespace tandem::hierarchical_chunks_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -223,4 +223,4 @@ TEST(HierarchicalChunksTest, AllRanksAndAllRunsHaveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::hierarchical_chunks_test

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace tandem {
+namespace tandem::host_layout_test {
 namespace {
 
 TEST(HostLayoutTest, RanksAreGroupedByHostInTheirOrder) {
@@ -17,4 +17,4 @@ TEST(HostLayoutTest, RanksAreGroupedByHostInTheirOrder) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::host_layout_test

@@ -11,7 +11,7 @@
 #include "core/base/owned_fd.h"
 #include "core/store/sockets.h"
 
-namespace tandem {
+namespace tandem::listening_sockets_test {
 namespace {
 
 using std::chrono::seconds;
@@ -69,4 +69,4 @@ TEST(ListeningSocketsTest, WhereNobodyAcceptsIsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::listening_sockets_test

@@ -8,7 +8,7 @@
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-namespace tandem {
+namespace tandem::nccl_backend_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -54,4 +54,4 @@ TEST(NcclBackendTest, RefusesToSplitWhatIsNotNccls) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nccl_backend_test

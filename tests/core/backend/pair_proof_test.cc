@@ -24,7 +24,7 @@
 #include "core/store/sockets.h"
 #include "core/store/store.h"
 
-namespace tandem {
+namespace tandem::pair_proof_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -121,4 +121,4 @@ INSTANTIATE_TEST_SUITE_P(Says, StrangerTest,
                                            std::string(4096, '\xff')));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::pair_proof_test

@@ -14,7 +14,7 @@
 
 #include "core/base/torch_status.h"
 
-namespace tandem {
+namespace tandem::polled_work_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -23,16 +23,26 @@ using ::testing::HasSubstr;
 // Ends when it is told; its wait() returns at once, as a stream's does.
 class StreamWork : public c10d::Work {
  public:
-  bool isCompleted() override { return ended_; }
+  bool isCompleted() override {
+    if (looks_left_ > 0 && --looks_left_ == 0) End(its_error_);
+    return ended_;
+  }
   std::exception_ptr exception() const override { return error_; }
   bool wait(milliseconds) override { return true; }
   void End(std::exception_ptr error = nullptr) {
     error_ = std::move(error);
     ended_ = true;
   }
+  // By itself, at that look at it from now on; on the thread that looks.
+  void EndAtLook(int look, std::exception_ptr error) {
+    its_error_ = std::move(error);
+    looks_left_ = look;
+  }
 
  private:
   std::exception_ptr error_;
+  int looks_left_ = 0;
+  std::exception_ptr its_error_;
   std::atomic<bool> ended_{false};
 };
 
@@ -90,19 +100,12 @@ TEST(PolledWork, LooksAtOthersMeanwhile) {
 // moment later.
 TEST(PolledWork, PrefersTheWorksOwnError) {
   const auto stream = c10::make_intrusive<StreamWork>();
-  std::thread ender;
   PolledWork work(stream, milliseconds(60000), [&] {
-    if (!ender.joinable()) {
-      ender = std::thread([&] {
-        std::this_thread::sleep_for(milliseconds(100));
-        stream->End(Error("deadlock"));
-      });
-    }
+    stream->EndAtLook(3, Error("deadlock"));
     throw std::runtime_error("another rank failed");
   });
   EXPECT_THAT(std::string(WaitFor(work).message()), HasSubstr("deadlock"));
-  ender.join();
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::polled_work_test

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-namespace tandem {
+namespace tandem::axis_ticks_test {
 namespace {
 
 using ::testing::DoubleEq;
@@ -45,4 +45,4 @@ TEST(AxisTicksTest, NothingAboveZero) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::axis_ticks_test

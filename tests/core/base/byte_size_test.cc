@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace tandem {
+namespace tandem::byte_size_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -95,4 +95,4 @@ TEST(FormatBytesTest, IsReadBack) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::byte_size_test

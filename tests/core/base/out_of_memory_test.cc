@@ -8,7 +8,7 @@
 #include "core/base/torch_status.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::out_of_memory_test {
 namespace {
 
 void RunOut() { TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory"); }
@@ -39,4 +39,4 @@ TEST_F(OutOfMemoryTest, OtherErrorsHaveNone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::out_of_memory_test

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace tandem {
+namespace tandem::owned_fd_test {
 namespace {
 
 bool IsOpen(int fd) { return fcntl(fd, F_GETFD) != -1; }
@@ -41,4 +41,4 @@ TEST(OwnedFd, MovesAndReleases) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::owned_fd_test

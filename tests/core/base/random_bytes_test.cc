@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-namespace tandem {
+namespace tandem::random_bytes_test {
 namespace {
 
 TEST(RandomBytesTest, AsManyAsAskedForAndNoneTwice) {
@@ -18,4 +18,4 @@ TEST(RandomBytesTest, AsManyAsAskedForAndNoneTwice) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::random_bytes_test

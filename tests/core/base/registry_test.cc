@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::registry_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -41,4 +41,4 @@ TEST(RegistryTest, ANameThatThereIsStaysWhatItWas) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::registry_test

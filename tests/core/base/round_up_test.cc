@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tandem {
+namespace tandem::round_up_test {
 namespace {
 
 TEST(RoundUp, GivesTheLeastMultiple) {
@@ -20,4 +20,4 @@ TEST(RoundUp, GivesTheLeastMultiple) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::round_up_test

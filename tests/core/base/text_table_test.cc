@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::text_table_test {
 namespace {
 
 TEST(TextTable, AlignsNumbersRightAndWordsLeft) {
@@ -40,4 +40,4 @@ TEST(TextTable, OfNothing) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::text_table_test

@@ -13,7 +13,7 @@
 
 #include "absl/strings/match.h"
 
-namespace tandem {
+namespace tandem::torch_status_test {
 namespace {
 
 using absl::StatusCode;
@@ -168,4 +168,4 @@ TEST(CleanTorchMessageTest, DropsFramesAndSourceLocations) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::torch_status_test

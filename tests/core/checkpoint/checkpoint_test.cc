@@ -22,7 +22,7 @@
 #include "core/checkpoint/safetensors.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::checkpoint_test {
 namespace {
 
 std::string Path(const std::string& name) {
@@ -258,4 +258,4 @@ TEST(Checkpoint, WrongFilesAreNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_test

@@ -9,7 +9,7 @@
 #include "core/checkpoint/collected_tensors.h"
 #include "core/checkpoint/stored_tensors.h"
 
-namespace tandem {
+namespace tandem::row_parts_test {
 namespace {
 
 // [5, 2] as rows 0 to 2 and 3 to 4.
@@ -111,4 +111,4 @@ TEST(RowPartsTest, AStreamOfPartsIsOneOfWholeWeights) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::row_parts_test

@@ -5,7 +5,7 @@
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::safetensors_header_test {
 namespace {
 
 TEST(SafetensorsHeader, GivesEntriesInTheOrderOfTheData) {
@@ -167,4 +167,4 @@ TEST(SafetensorsHeader, SurvivesDeepNestingAndEveryCut) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::safetensors_header_test

@@ -16,7 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::safetensors_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -261,4 +261,4 @@ TEST(WeightsSha256, HashesTheBytesItSays) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::safetensors_test

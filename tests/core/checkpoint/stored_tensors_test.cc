@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace tandem {
+namespace tandem::stored_tensors_test {
 namespace {
 
 // Counts which way its values are taken.
@@ -90,4 +90,4 @@ TEST(ReadIntoTest, TensorsInMemoryAreCopied) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::stored_tensors_test

@@ -15,7 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::call_flights_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -136,4 +136,4 @@ TEST(CallFlightsTest, HoldAnyNumberOfEntries) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::call_flights_test

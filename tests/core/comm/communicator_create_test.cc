@@ -21,7 +21,7 @@
 #include "tests/core/comm/communicator_fixture.h"
 #include "tests/core/testing/listening_sockets.h"
 
-namespace tandem {
+namespace tandem::communicator_create_test {
 namespace {
 
 using ::testing::AllOf;
@@ -214,4 +214,4 @@ TEST_P(CommunicatorCreateTest, AGroupOfAUsedNameIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::communicator_create_test

@@ -15,7 +15,7 @@
 #include "core/comm/communicator.h"
 #include "core/testing/thread_ranks.h"
 
-namespace tandem {
+namespace tandem::communicator_messages_test {
 namespace {
 
 using testing::HasSubstr;
@@ -176,4 +176,4 @@ INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorMessagesTest,
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::communicator_messages_test

@@ -14,7 +14,7 @@
 #include "core/comm/communicator.h"
 #include "core/testing/thread_ranks.h"
 
-namespace tandem {
+namespace tandem::pending_collective_test {
 namespace {
 
 using ::testing::AllOf;
@@ -56,8 +56,11 @@ TEST(PendingCollectiveTest, ItsEndIsWhenItCompletedAndNotWhenItWasWaitedFor) {
         at::Tensor tensor = at::full({997}, 1.0);
         TANDEM_ASSIGN_OR_RETURN(PendingCollective pending,
                                 world.StartAllReduceSum(tensor));
-        // The barrier comes after it, and so it is complete.
+        // The barrier comes after it, and so it is complete: which another
+        // thread notes, perhaps a moment later.
         TANDEM_RETURN_IF_ERROR(world.Barrier());
+        EXPECT_TRUE(AwaitOtherRanks(
+            [&] { return pending.ended() != Clock::time_point(); }));
         const auto later = Clock::now() + std::chrono::milliseconds(20);
         std::this_thread::sleep_until(later);
         TANDEM_RETURN_IF_ERROR(pending.Wait());
@@ -83,7 +86,7 @@ TEST(PendingCollectiveTest, OneThatIsDroppedRunsOn) {
 
 TEST(PendingCollectiveTest, ThePurposeIsRenderedOnlyForAMessage) {
   CommunicatorOptions options;
-  options.timeout = std::chrono::milliseconds(500);
+  options.timeout = std::chrono::seconds(2);
   int rendered[2] = {0, 0};
   const absl::Status status = RunThreadRanks(
       2,
@@ -112,4 +115,4 @@ TEST(PendingCollectiveTest, ThePurposeIsRenderedOnlyForAMessage) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::pending_collective_test

@@ -16,7 +16,7 @@
 #include "core/sim/testing.h"
 #include "core/testing/thread_ranks.h"
 
-namespace tandem {
+namespace tandem::staged_tensors_test {
 namespace {
 
 using testing::HasSubstr;
@@ -123,4 +123,4 @@ INSTANTIATE_TEST_SUITE_P(Backends, StagedTensorsTest,
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::staged_tensors_test

@@ -11,7 +11,7 @@
 #include "core/fused/dropout_add.h"
 #include "core/random/philox.h"
 
-namespace tandem {
+namespace tandem::dropout_elements_test {
 namespace {
 
 constexpr uint64_t kKey = 0x0123456789abcdef;
@@ -54,4 +54,4 @@ TEST(DropoutElementsTest, HasTheCpusMask) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dropout_elements_test

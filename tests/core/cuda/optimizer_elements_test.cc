@@ -17,7 +17,7 @@
 #include <limits>
 #include <vector>
 
-namespace tandem {
+namespace tandem::optimizer_elements_test {
 namespace {
 
 constexpr int kLength = 1037;
@@ -177,4 +177,4 @@ TEST(FactorOfTest, WhatIsNotFiniteIsSkipped) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::optimizer_elements_test

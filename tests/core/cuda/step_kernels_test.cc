@@ -16,7 +16,7 @@
 #include "core/cuda/step_kernels_of.h"
 #include "core/testing/device_types.h"
 
-namespace tandem {
+namespace tandem::step_kernels_test {
 namespace {
 
 constexpr double kTolerance = 2e-6;  // some roundings of float32
@@ -118,4 +118,4 @@ TEST(StepKernelsOf, IsWhatWasRegistered) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::step_kernels_test

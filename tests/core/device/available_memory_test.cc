@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-namespace tandem {
+namespace tandem::available_memory_test {
 namespace {
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
@@ -104,4 +104,4 @@ TEST(AvailableMemoryTest, ThisMachineHasSome) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::available_memory_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::capture_mark_test {
 namespace {
 
 TEST(CaptureMarkTest, IsOfOneDevice) {
@@ -23,4 +23,4 @@ TEST(CaptureMarkTest, IsOfOneDevice) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::capture_mark_test

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-namespace tandem {
+namespace tandem::cpu_quota_test {
 namespace {
 
 // A control group's folder with these files.
@@ -48,4 +48,4 @@ TEST(CpuQuotaTest, NoControlGroupsAreNoQuota) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cpu_quota_test

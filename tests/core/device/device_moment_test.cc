@@ -9,7 +9,7 @@
 #include "core/sim/streams/streams.h"
 #include "tests/core/sim/asynchronous.h"
 
-namespace tandem {
+namespace tandem::device_moment_test {
 namespace {
 
 using Clock = DeviceMoment::Clock;
@@ -69,4 +69,4 @@ TEST_F(DeviceMomentTest, AnotherDevicesStreamIsNotWaitedFor) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_moment_test

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-namespace tandem {
+namespace tandem::device_test {
 namespace {
 
 using ::testing::AnyOf;
@@ -240,4 +240,4 @@ TEST(PlaceTest, DestructionRunsWhatWasSubmitted) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_test

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::device_view_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -140,4 +140,4 @@ TEST(IsOwnViewTest, LaunchersThatCopyTheirEnvironmentGiveAllTheSame) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_view_test

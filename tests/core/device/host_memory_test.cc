@@ -7,7 +7,7 @@
 
 #include "core/sim/testing.h"
 
-namespace tandem {
+namespace tandem::host_memory_test {
 namespace {
 
 class HostMemoryTest : public testing::TestWithParam<const char*> {
@@ -92,4 +92,4 @@ TEST(OtherHostMemoryTest, ADeviceIsMadeOneByRegistration) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::host_memory_test

@@ -7,7 +7,7 @@
 
 #include "core/testing/device_types.h"
 
-namespace tandem {
+namespace tandem::host_numbers_test {
 namespace {
 
 using testing::ElementsAre;
@@ -34,4 +34,4 @@ TEST_P(HostNumbersTest, GradientsAreNoHindrance) {
 TANDEM_ON_DEVICE_TYPES(HostNumbersTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::host_numbers_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-namespace tandem {
+namespace tandem::memory_category_test {
 namespace {
 
 TEST(MemoryCategoryTest, NamesDiffer) {
@@ -56,4 +56,4 @@ TEST(MemoryCategoryScopeTest, IsOfItsThread) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::memory_category_test

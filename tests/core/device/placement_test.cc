@@ -9,7 +9,7 @@
 #include "core/sim/streams/streams.h"
 #include "tests/core/sim/asynchronous.h"
 
-namespace tandem {
+namespace tandem::placement_test {
 namespace {
 
 class PlacementTest : public testing::Test {
@@ -75,4 +75,4 @@ TEST_F(PlacementTest, SoIsTheWayBack) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::placement_test

@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::crc32_test {
 namespace {
 
 // A bit at a time, by the polynomial.
@@ -52,4 +52,4 @@ TEST(Crc32Test, GoesOnAndIsPutTogether) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::crc32_test

@@ -6,7 +6,7 @@
 
 #include "absl/strings/escaping.h"
 
-namespace tandem {
+namespace tandem::hmac_sha256_test {
 namespace {
 
 std::string Hex(const std::string& key, const std::string& message) {
@@ -45,4 +45,4 @@ TEST(SameCodeTest, ComparesAllOfBoth) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::hmac_sha256_test

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::sha256_test {
 namespace {
 
 std::string Hash(const std::string& message) {
@@ -53,4 +53,4 @@ TEST(Sha256, GoesOnAfterADigest) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sha256_test

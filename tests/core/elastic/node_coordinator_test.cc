@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::node_coordinator_test {
 namespace {
 
 using std::chrono::seconds;
@@ -177,4 +177,4 @@ TEST_F(NodeCoordinatorTest, TheEndIsTheEnd) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::node_coordinator_test

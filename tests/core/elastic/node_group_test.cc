@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::node_group_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -70,4 +70,4 @@ TEST(NamesOfNodesTest, ReadsAsASentence) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::node_group_test

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::rank_count_rule_test {
 namespace {
 
 using ::testing::AllOf;
@@ -85,4 +85,4 @@ TEST(RankCountRuleTest, ProgressBringsAllBack) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::rank_count_rule_test

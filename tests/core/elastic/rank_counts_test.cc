@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::rank_counts_test {
 namespace {
 
 using ::testing::AllOf;
@@ -54,4 +54,4 @@ TEST(RankCountsTest, ALayoutThatCannotBeCutIsSaid) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::rank_counts_test

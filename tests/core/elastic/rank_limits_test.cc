@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::rank_limits_test {
 namespace {
 
 using ::testing::AllOf;
@@ -71,4 +71,4 @@ TEST(RankLimitsTest, WhatContradictsIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::rank_limits_test

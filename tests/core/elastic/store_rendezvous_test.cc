@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/core/testing/process_testing.h"
 
-namespace tandem {
+namespace tandem::store_rendezvous_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -123,4 +123,4 @@ TEST_F(StoreRendezvousTest, ALostStoreIsToldOf) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::store_rendezvous_test

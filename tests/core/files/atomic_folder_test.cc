@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::atomic_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -107,4 +107,4 @@ TEST(RemoveFolderTest, LeavesNothing) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::atomic_folder_test

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::regular_file_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -59,4 +59,4 @@ TEST(RegularFileTest, AShortFileIsReadWhole) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::regular_file_test

@@ -11,7 +11,7 @@
 #include "core/base/torch_status.h"
 #include "core/model/layer_list.h"
 
-namespace tandem {
+namespace tandem::checked_layers_test {
 namespace {
 
 using ::testing::AllOf;
@@ -138,4 +138,4 @@ TEST(CheckedLayersTest, WhatIsStashedForLaterIsLookedAt) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checked_layers_test

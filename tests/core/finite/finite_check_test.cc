@@ -8,7 +8,7 @@
 #include <limits>
 #include <stdexcept>
 
-namespace tandem {
+namespace tandem::finite_check_test {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -50,4 +50,4 @@ TEST(FiniteCheckTest, ThrowsWhatItIsTold) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::finite_check_test

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::dump_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -163,4 +163,4 @@ TEST(FlightEntryTest, IsToldInWords) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dump_test

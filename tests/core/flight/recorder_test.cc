@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::recorder_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -230,4 +230,4 @@ TEST(FlightPurposeScopeTest, InnerOnesHideOuterOnes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::recorder_test

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::bias_gelu_test {
 namespace {
 
 constexpr double kUnit = 0x1p-23;
@@ -156,4 +156,4 @@ TEST(BiasGeluErrorsTest, ANanStaysOne) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::bias_gelu_test

@@ -15,7 +15,7 @@
 #include <string>
 #include <tuple>
 
-namespace tandem {
+namespace tandem::causal_attention_test {
 namespace {
 
 struct Shape {
@@ -154,4 +154,4 @@ TEST(CausalAttentionErrorsTest, ShapesThatDoNotFitAreNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::causal_attention_test

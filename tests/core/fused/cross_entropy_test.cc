@@ -16,7 +16,7 @@
 #include <optional>
 #include <tuple>
 
-namespace tandem {
+namespace tandem::cross_entropy_test {
 namespace {
 
 constexpr double kUnit = 0x1p-23;
@@ -162,4 +162,4 @@ TEST(CrossEntropyRowsTest, WhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cross_entropy_test

@@ -13,7 +13,7 @@
 
 #include "core/random/philox.h"
 
-namespace tandem {
+namespace tandem::dropout_add_test {
 namespace {
 
 constexpr uint64_t kKey = 0x123456789ABCDEF0;
@@ -100,4 +100,4 @@ TEST(DropoutAddErrorsTest, WhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dropout_add_test

@@ -15,7 +15,7 @@
 #include <tuple>
 #include <vector>
 
-namespace tandem {
+namespace tandem::layer_norm_test {
 namespace {
 
 using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
@@ -160,4 +160,4 @@ TEST(LayerNormErrorsTest, ANanStaysInItsRow) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::layer_norm_test

@@ -2,15 +2,17 @@
 
 #include "core/graph/capture.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "absl/status/status.h"
 #include "core/graph/side_stream.h"
 #include "tests/core/sim/asynchronous.h"
 
-namespace tandem {
+namespace tandem::capture_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -23,7 +25,7 @@ class CaptureTest : public testing::Test {
 
 TEST_F(CaptureTest, WhatWorkGivesRunsWithEachReplay) {
   const SideStream side(SimDevice(0));
-  torch::Tensor x = torch::zeros({8}, torch::device(SimDevice(0)));
+  at::Tensor x = at::zeros({8}, at::device(SimDevice(0)));
   x.add_(1);
   {
     const SideStream::Scope scope(side);
@@ -39,7 +41,7 @@ TEST_F(CaptureTest, WhatWorkGivesRunsWithEachReplay) {
 
 TEST_F(CaptureTest, AnErrorLeavesNothing) {
   const SideStream side(SimDevice(0));
-  torch::Tensor x = torch::zeros({8}, torch::device(SimDevice(0)));
+  at::Tensor x = at::zeros({8}, at::device(SimDevice(0)));
   x.add_(1);
   {
     const SideStream::Scope scope(side);
@@ -59,4 +61,4 @@ TEST_F(CaptureTest, TheDefaultStreamCannotBeCaptured) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::capture_test

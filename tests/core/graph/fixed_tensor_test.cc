@@ -2,23 +2,26 @@
 
 #include "core/graph/fixed_tensor.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
-namespace tandem {
+namespace tandem::fixed_tensor_test {
 namespace {
 
 TEST(FixedTensorTest, FormIsOfWhatMayShareAPlace) {
-  EXPECT_EQ(FormOfTensor(torch::zeros({2, 3})), "Float[2,3]");
-  EXPECT_EQ(FormOfTensor(torch::zeros({}, torch::kLong)), "Long[]");
-  EXPECT_EQ(FormOfTensor(torch::zeros({1}).requires_grad_()), "Float[1]*");
-  EXPECT_EQ(FormOfTensor(torch::Tensor()), "none");
+  EXPECT_EQ(FormOfTensor(at::zeros({2, 3})), "Float[2,3]");
+  EXPECT_EQ(FormOfTensor(at::zeros({}, at::kLong)), "Long[]");
+  EXPECT_EQ(FormOfTensor(at::zeros({1}).requires_grad_()), "Float[1]*");
+  EXPECT_EQ(FormOfTensor(at::Tensor()), "none");
 }
 
 TEST(FixedTensorTest, APlaceIsLikeWhatIsCopiedThere) {
-  const torch::Tensor given =
-      torch::arange(6).to(torch::kFloat).view({2, 3}).t().requires_grad_();
-  const torch::Tensor place = PlaceFor(given, torch::kCPU);
+  const at::Tensor given =
+      at::arange(6).to(at::kFloat).view({2, 3}).t().requires_grad_();
+  const at::Tensor place = PlaceFor(given, at::kCPU);
   EXPECT_EQ(FormOfTensor(place), FormOfTensor(given));
   EXPECT_EQ(place.strides(), given.strides());
   FillPlace(place, given);
@@ -29,9 +32,9 @@ TEST(FixedTensorTest, APlaceIsLikeWhatIsCopiedThere) {
 }
 
 TEST(FixedTensorTest, NothingHasNoPlace) {
-  EXPECT_FALSE(PlaceFor(torch::Tensor(), torch::kCPU).defined());
-  FillPlace(torch::Tensor(), torch::Tensor());
+  EXPECT_FALSE(PlaceFor(at::Tensor(), at::kCPU).defined());
+  FillPlace(at::Tensor(), at::Tensor());
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::fixed_tensor_test

@@ -2,9 +2,11 @@
 
 #include "core/graph/make_device_graph.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <memory>
 
@@ -13,7 +15,7 @@
 #include "core/graph/side_stream.h"
 #include "tests/core/sim/asynchronous.h"
 
-namespace tandem {
+namespace tandem::make_device_graph_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -27,7 +29,7 @@ class MakeDeviceGraphTest : public testing::Test {
 TEST_F(MakeDeviceGraphTest, ReplaysWhatWasCaptured) {
   const c10::Device device = SimDevice(0);
   const SideStream side(device);
-  torch::Tensor x = torch::zeros({8}, torch::device(device));
+  at::Tensor x = at::zeros({8}, at::device(device));
   x.add_(1);
   auto graph = MakeDeviceGraph(device);
   ASSERT_TRUE(graph.ok()) << graph.status();
@@ -52,7 +54,7 @@ TEST_F(MakeDeviceGraphTest, ReplaysWhatWasCaptured) {
 TEST_F(MakeDeviceGraphTest, AnAbandonedCaptureLeavesNothing) {
   const c10::Device device = SimDevice(0);
   const SideStream side(device);
-  torch::Tensor x = torch::zeros({8}, torch::device(device));
+  at::Tensor x = at::zeros({8}, at::device(device));
   x.add_(1);
   auto graph = MakeDeviceGraph(device);
   ASSERT_TRUE(graph.ok()) << graph.status();
@@ -81,4 +83,4 @@ TEST_F(MakeDeviceGraphTest, OthersSayWhyTheyHaveNone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::make_device_graph_test

@@ -2,14 +2,16 @@
 
 #include "core/graph/side_streams.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "core/sim/streams/device_guard.h"
 #include "core/sim/streams/streams.h"
 #include "tests/core/sim/asynchronous.h"
 
-namespace tandem {
+namespace tandem::side_streams_test {
 namespace {
 
 class SideStreamsTest : public testing::Test {
@@ -50,7 +52,7 @@ TEST_F(SideStreamsTest, WithoutDevicesAScopeDoesNothing) {
 // Work goes behind what came before, and what comes afterwards behind it.
 TEST_F(SideStreamsTest, WorkIsInOrder) {
   const SideStreams sides({SimDevice(0), SimDevice(1)});
-  torch::Tensor x = torch::ones({8}, torch::device(SimDevice(1)));
+  at::Tensor x = at::ones({8}, at::device(SimDevice(1)));
   x.mul_(3);
   {
     const SideStreams::Scope scope(sides);
@@ -61,4 +63,4 @@ TEST_F(SideStreamsTest, WorkIsInOrder) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::side_streams_test

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/text_fields.h"
 
-namespace tandem {
+namespace tandem::failure_note_test {
 namespace {
 
 using ::testing::IsEmpty;
@@ -66,4 +66,4 @@ TEST(FailureNoteTest, WhatIsNoNoteIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::failure_note_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::group_member_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -38,4 +38,4 @@ TEST(GroupMemberTest, GroupsOfOneNameAreToldApart) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::group_member_test

@@ -10,7 +10,7 @@
 #include "core/health/job_notes.h"
 #include "core/store/store.h"
 
-namespace tandem {
+namespace tandem::roll_call_test {
 namespace {
 
 // Each has a reason of its own, and reads no other's: rank 0, which stays for
@@ -42,4 +42,4 @@ TEST(RollCallTest, ARankHasHeardAllWithItsLastFailure) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::roll_call_test

@@ -16,7 +16,7 @@
 #include "core/testing/thread_ranks.h"
 #include "tests/core/testing/log_lines.h"
 
-namespace tandem {
+namespace tandem::straggler_watch_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -49,7 +49,7 @@ TEST(StragglerWatchTest, ALateRankIsNamedOnceAndWhenItComes) {
         AwaitIf(world.rank() == 2, log, "rank 2 is late");
         return world.AllReduceSum(at::ones({5}), Bucket);
       },
-      WarnAfter(1000));
+      WarnAfter(2000));
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(
       log.lines(),
@@ -70,7 +70,7 @@ TEST(StragglerWatchTest, SeveralLateRanksAreNamedAndEveryCollectiveCounts) {
         AwaitIf(world.rank() == 1, log, "rank 1 is late");
         return world.Barrier();
       },
-      WarnAfter(1000));
+      WarnAfter(2000));
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(
       log.lines(),
@@ -153,4 +153,4 @@ TEST(StragglerWatchTest, SubgroupsSayTheirOwnNameAndTheJobsRanks) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::straggler_watch_test

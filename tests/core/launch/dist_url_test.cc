@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::dist_url_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -48,4 +48,4 @@ TEST(DistUrlTest, ErrorsSayWhatWasGivenAndWhatIsExpected) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dist_url_test

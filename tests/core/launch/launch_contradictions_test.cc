@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::launch_contradictions_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -189,4 +189,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::launch_contradictions_test

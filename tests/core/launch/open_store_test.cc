@@ -11,7 +11,7 @@
 #include "core/store/server.h"
 #include "tests/core/testing/process_testing.h"
 
-namespace tandem {
+namespace tandem::open_store_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -137,4 +137,4 @@ TEST(OpenStoreTest, OneRankNeedsNobody) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::open_store_test

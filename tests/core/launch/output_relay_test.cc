@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::output_relay_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -114,4 +114,4 @@ TEST(LastLinesTest, NothingWritten) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::output_relay_test

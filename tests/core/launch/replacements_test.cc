@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::replacements_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -53,4 +53,4 @@ TEST(ReplacementsTest, LivesAreCountedByRank) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::replacements_test

@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::resolve_launch_test {
 namespace {
 
 using ::testing::AllOf;
@@ -267,4 +267,4 @@ TEST(ResolveLaunchTest, TheLaunchersEnvironmentResolvesToItsRanks) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::resolve_launch_test

@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::restarts_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -46,4 +46,4 @@ TEST(RestartsTest, RemembersWhatEndedEachAttempt) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::restarts_test

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::sources_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -97,4 +97,4 @@ TEST(ClaimsOfOpenMpiTest, NodeRankIsNotTakenForTheNodesNumber) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sources_test

@@ -8,7 +8,7 @@
 
 #include "core/testing/device_types.h"
 
-namespace tandem {
+namespace tandem::deferred_score_test {
 namespace {
 
 class DeferredScoreTest : public DeviceTypeTest {};
@@ -52,4 +52,4 @@ TEST_P(DeferredScoreTest, SumsHaveAForm) {
 TANDEM_ON_DEVICE_TYPES(DeferredScoreTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::deferred_score_test

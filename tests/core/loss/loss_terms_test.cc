@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-namespace tandem {
+namespace tandem::loss_terms_test {
 namespace {
 
 at::Tensor Scalar(double value) { return at::full({}, value); }
@@ -76,4 +76,4 @@ TEST(LossTermsTest, RefusesWhatIsNoScalarAndHasNoName) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::loss_terms_test

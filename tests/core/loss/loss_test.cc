@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::loss_test {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -115,4 +115,4 @@ TEST(WeighLossTest, NothingWeighsNothingInFurtherOutputs) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::loss_test

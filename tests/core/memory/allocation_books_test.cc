@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::allocation_books_test {
 namespace {
 
 using ::testing::AllOf;
@@ -113,4 +113,4 @@ TEST(AllocationBooksTest, AnOutOfMemoryErrorTellsWhatWasHeldThen) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::allocation_books_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::memory_use_test {
 namespace {
 
 TEST(MemoryUseTest, IsToldByCategoryMostFirst) {
@@ -32,4 +32,4 @@ TEST(MemoryUseTest, ThePeakKeepsWhatItWasFor) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::memory_use_test

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::result_category_test {
 namespace {
 
 TEST(ResultCategoryTest, WhatIsSaidCountsElseOther) {
@@ -33,4 +33,4 @@ TEST(ResultCategoryTest, ABackwardMakesGradientsUnlessSomethingIsSaid) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::result_category_test

@@ -9,7 +9,7 @@
 #include "models/transformer/llama.h"
 #include "models/transformer/sizes.h"
 
-namespace tandem {
+namespace tandem::flops_test {
 namespace {
 
 double OfImages(const std::string& name, int64_t size) {
@@ -79,4 +79,4 @@ TEST(ForwardFlopsTest, AnInputThatDoesNotFitIsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::flops_test

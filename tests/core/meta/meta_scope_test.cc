@@ -14,7 +14,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::meta_scope_test {
 namespace {
 
 TEST(MetaScopeTest, WhatIsMadeHasAShapeAndNoStorage) {
@@ -68,4 +68,4 @@ TEST(MetaScopeTest, AForwardGivesShapes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::meta_scope_test

@@ -14,7 +14,7 @@
 #include "models/transformer/llama.h"
 #include "models/transformer/sizes.h"
 
-namespace tandem {
+namespace tandem::shapes_test {
 namespace {
 
 LayerSpecs Specs(const std::string& name, bool tokens) {
@@ -92,4 +92,4 @@ TEST(ShapesTest, WhatAModelCannotBeIsSaid) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::shapes_test

@@ -11,7 +11,7 @@
 
 #include "core/base/tensor_tree.h"
 
-namespace tandem {
+namespace tandem::batch_inputs_test {
 namespace {
 
 using c10::IValue;
@@ -172,4 +172,4 @@ TEST(BatchInputsTest, TheLossReadsFurtherTargets) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::batch_inputs_test

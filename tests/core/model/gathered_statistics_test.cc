@@ -10,7 +10,7 @@
 #include "core/random/random.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::gathered_statistics_test {
 namespace {
 
 // Of values [n, channels], which may be none.
@@ -61,4 +61,4 @@ TEST(GatheredStatisticsTest, RunningStatisticsMoveByMomentumOrAreMeans) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gathered_statistics_test

@@ -12,7 +12,7 @@
 
 #include <memory>
 
-namespace tandem {
+namespace tandem::gradient_place_test {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -162,4 +162,4 @@ TEST_F(GradientPlaceTest, OutsideOfABackwardItIsAnnounced) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gradient_place_test

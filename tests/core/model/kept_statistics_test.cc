@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::kept_statistics_test {
 namespace {
 
 SharedStatistics Of(int64_t count) {
@@ -77,4 +77,4 @@ TEST(KeptStatisticsTest, ARecordingKeepsWhatItsReplayGives) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kept_statistics_test

@@ -8,7 +8,7 @@
 #include "core/model/last_pops.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::layer_links_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -162,4 +162,4 @@ TEST(LayerLinksTest, FurtherInputsAndSkipsDoNotMix) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::layer_links_test

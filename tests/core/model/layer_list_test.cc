@@ -11,7 +11,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::layer_list_test {
 namespace {
 
 class Child : public torch::nn::Module {
@@ -246,4 +246,4 @@ TEST(LayerListTest, TiedParametersAreOneWhereBothAreMade) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::layer_list_test

@@ -15,7 +15,7 @@
 #include "models/layers/module_layer.h"
 #include "models/layers/tied_linear.h"
 
-namespace tandem {
+namespace tandem::make_layers_test {
 namespace {
 
 using testing::AllOf;
@@ -89,4 +89,4 @@ TEST(MakeLayersTest, ASpecThatMakesNothingIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::make_layers_test

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::microbatch_scope_test {
 namespace {
 
 TEST(MicrobatchScopeTest, ScopesNestAndAreOfOneThread) {
@@ -26,4 +26,4 @@ TEST(MicrobatchScopeTest, ScopesNestAndAreOfOneThread) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::microbatch_scope_test

@@ -14,7 +14,7 @@
 #include "core/sim/testing.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::move_layers_test {
 namespace {
 
 // Says under which category it was moved.
@@ -71,4 +71,4 @@ TEST(MoveLayersTest, NoLayers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::move_layers_test

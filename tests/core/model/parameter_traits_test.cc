@@ -10,7 +10,7 @@
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
 
-namespace tandem {
+namespace tandem::parameter_traits_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -69,4 +69,4 @@ TEST(ParameterTraitsTest, OfNoParameterAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::parameter_traits_test

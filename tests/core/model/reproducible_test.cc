@@ -21,7 +21,7 @@
 #include "models/layers/basic_layers.h"
 #include "models/layers/dropout.h"
 
-namespace tandem {
+namespace tandem::reproducible_test {
 namespace {
 
 namespace nn = torch::nn;
@@ -142,4 +142,4 @@ TEST(CheckRecomputable, RefusesWhatDrawsInsideOfCudnnByName) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::reproducible_test

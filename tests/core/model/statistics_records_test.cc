@@ -17,7 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::statistics_records_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -214,4 +214,4 @@ TEST(StatisticsRecords, AModuleInTwoLayersIsOne) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::statistics_records_test

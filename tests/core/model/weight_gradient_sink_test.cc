@@ -19,7 +19,7 @@
 
 #include "models/functions/linear_function.h"
 
-namespace tandem {
+namespace tandem::weight_gradient_sink_test {
 namespace {
 
 struct Linear {
@@ -221,4 +221,4 @@ TEST_F(FlushTogether, AnErrorIsAStatusAndDropsTheRest) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::weight_gradient_sink_test

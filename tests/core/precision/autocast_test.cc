@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-namespace tandem {
+namespace tandem::autocast_test {
 namespace {
 
 constexpr c10::DeviceType kCpu = c10::DeviceType::CPU;
@@ -63,4 +63,4 @@ TEST(AutocastTest, IsTheCallingThreadsOwn) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::autocast_test

@@ -9,7 +9,7 @@
 #include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::device_loss_scale_test {
 namespace {
 
 using testing::HasSubstr;
@@ -122,4 +122,4 @@ TEST_P(DeviceLossScaleTest, AScaleThatFallsTooFarIsToldWhenItIsRead) {
 TANDEM_ON_DEVICE_TYPES(DeviceLossScaleTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_loss_scale_test

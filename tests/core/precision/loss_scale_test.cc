@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::loss_scale_test {
 namespace {
 
 using testing::HasSubstr;
@@ -216,4 +216,4 @@ TEST(LossScaleTest, AConstantOneSkipsAndStays) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::loss_scale_test

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace tandem {
+namespace tandem::low_precision_copy_test {
 namespace {
 
 at::Tensor Parameter(at::IntArrayRef sizes) {
@@ -114,4 +114,4 @@ TEST(LowPrecisionCopyTest, ManyThreadsMayAsk) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::low_precision_copy_test

@@ -5,7 +5,7 @@
 
 #include "core/precision/cast_buffers.h"
 
-namespace tandem {
+namespace tandem::mixed_precision_test {
 namespace {
 
 TEST(MixedPrecisionTest, TakesLowPrecisionsAlone) {
@@ -53,4 +53,4 @@ TEST(CastBuffersTest, LeavesBatchNormsStatisticsAndIntegers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mixed_precision_test

@@ -14,7 +14,7 @@
 
 #include "core/program/size_classes.h"
 
-namespace tandem {
+namespace tandem::block_cache_test {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -222,4 +222,4 @@ TEST(BlockCache, ThreadsShareIt) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::block_cache_test

@@ -14,7 +14,7 @@
 #include "core/base/torch_status.h"
 #include "core/program/size_classes.h"
 
-namespace tandem {
+namespace tandem::caching_allocator_test {
 namespace {
 
 using testing::HasSubstr;
@@ -82,4 +82,4 @@ TEST_F(CachingAllocatorTest, ASecondCallGivesTheSameCache) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::caching_allocator_test

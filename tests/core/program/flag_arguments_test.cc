@@ -13,7 +13,7 @@
 ABSL_FLAG(int, two_words, 1, "a number");
 ABSL_FLAG(bool, lamp, true, "a switch");
 
-namespace tandem {
+namespace tandem::flag_arguments_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -56,4 +56,4 @@ TEST(FlagArgumentsTest, AbseilsOwnFlagsAreKnownByTheirFile) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::flag_arguments_test

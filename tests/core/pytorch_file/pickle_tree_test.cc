@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::pickle_tree_test {
 namespace {
 
 using Kind = PickleNode::Kind;
@@ -153,4 +153,4 @@ TEST(ParsePickleTest, MemoryIsBounded) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::pickle_tree_test

@@ -18,7 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::pytorch_file_test {
 namespace {
 
 using testing::HasSubstr;
@@ -188,4 +188,4 @@ TEST(PyTorchFileTest, EveryChangedByteIsHarmless) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::pytorch_file_test

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::state_dict_test {
 namespace {
 
 using testing::HasSubstr;
@@ -173,4 +173,4 @@ TEST(IsKnownGlobalTest, OnlyWhatMakesTensorsIsKnown) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::state_dict_test

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::storage_view_test {
 namespace {
 
 using testing::HasSubstr;
@@ -73,4 +73,4 @@ TEST(StorageViewTest, EachSizeHasAStride) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::storage_view_test

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::zip_directory_test {
 namespace {
 
 using caffe2::serialize::PyTorchStreamWriter;
@@ -117,4 +117,4 @@ TEST(ZipDirectoryTest, ADamagedDirectoryIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::zip_directory_test

@@ -27,7 +27,7 @@
 
 #include "core/testing/device_types.h"
 
-namespace tandem {
+namespace tandem::default_generator_test {
 namespace {
 
 using Draw = std::function<at::Tensor()>;
@@ -169,4 +169,4 @@ TEST_P(DefaultGeneratorTest, GradientsPassThrough) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::default_generator_test

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-namespace tandem {
+namespace tandem::draw_count_test {
 namespace {
 
 TEST(DrawCountTest, CountsTheThreadsOwn) {
@@ -22,4 +22,4 @@ TEST(DrawCountTest, CountsTheThreadsOwn) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::draw_count_test

@@ -10,7 +10,7 @@
 
 #include "core/testing/device_types.h"
 
-namespace tandem {
+namespace tandem::draws_test {
 namespace {
 
 class DrawsTest : public DeviceTypeTest {
@@ -104,4 +104,4 @@ TEST_P(DrawsTest, ADeviceWhereNobodyDrewDrawsAsUsual) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::draws_test

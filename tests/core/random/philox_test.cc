@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::philox_test {
 namespace {
 
 // The vectors for philox4x32 with 10 rounds of Random123, the authors' own
@@ -33,4 +33,4 @@ TEST(PhiloxTest, EveryWordOfCounterAndKeyMatters) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::philox_test

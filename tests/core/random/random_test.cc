@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::random_test {
 namespace {
 
 // The first of the reference implementation's vectors: key 00 01 ... 0f, input
@@ -70,4 +70,4 @@ TEST(GeneratorForTest, DependsOnSeedAndNameAlone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::random_test

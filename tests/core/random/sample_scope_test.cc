@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::sample_scope_test {
 namespace {
 
 TEST(SampleScopeTest, ScopesNest) {
@@ -31,4 +31,4 @@ TEST(SampleScopeTest, IsOfOneThread) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sample_scope_test

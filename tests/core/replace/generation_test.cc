@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::generation_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -85,4 +85,4 @@ TEST(GenerationTest, TextsAreReadBack) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::generation_test

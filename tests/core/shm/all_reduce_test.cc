@@ -11,7 +11,7 @@
 #include "core/comm/communicator.h"
 #include "tests/core/shm/ranks.h"
 
-namespace tandem {
+namespace tandem::all_reduce_test {
 namespace {
 
 TEST(ShmAllReduceTest, AllReduceSums) {
@@ -140,4 +140,4 @@ TEST(ShmAllReduceTest, TensorsOutliveTheGroupThatMadeThem) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::all_reduce_test

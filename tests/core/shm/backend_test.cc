@@ -13,7 +13,7 @@
 
 #include "tests/core/shm/ranks.h"
 
-namespace tandem {
+namespace tandem::backend_test {
 namespace {
 
 TEST(ShmBackendTest, BroadcastFromEveryRoot) {
@@ -177,4 +177,4 @@ TEST(ShmBackendTest, AllToAllOfOneTensorInSplits) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend_test

@@ -5,15 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <atomic>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "tests/core/shm/ranks.h"
 
-namespace tandem {
+namespace tandem::errors_test {
 namespace {
 
 using ::testing::AllOf;
@@ -41,11 +40,12 @@ TEST(ShmErrorsTest, RanksThatDisagreeAreToldWhoDoesWhat) {
 
 TEST(ShmErrorsTest, ATimeoutNamesTheRanksThatWereMissing) {
   for (const int64_t size : {3, 300007}) {
+    std::atomic<int> gave_up{0};
     OnRanks(
         3,
         [&](c10d::Backend& b) {
           if (b.getRank() == 1) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+            EXPECT_TRUE(AwaitOtherRanks([&] { return gave_up == 2; }));
             return;
           }
           Tensors tensors = {at::zeros({size})};
@@ -57,8 +57,9 @@ TEST(ShmErrorsTest, ATimeoutNamesTheRanksThatWereMissing) {
               ContainsRegex("timed out waiting for rank 1 .pid [0-9]+.$"));
           EXPECT_EQ(CatchTorch([&] { b.barrier()->wait(); }), status)
               << "the group is of no more use";
+          ++gave_up;
         },
-        500);
+        2000);
   }
 }
 
@@ -159,22 +160,24 @@ TEST(ShmErrorsTest, OtherDtypesOfTheSameWidthAreNotTakenForEachOther) {
 }
 
 TEST(ShmErrorsTest, AMonitoredBarrierNamesAllThatDoNotCome) {
+  std::atomic<bool> gave_up{false};
   OnRanks(
       3,
-      [](c10d::Backend& b) {
+      [&](c10d::Backend& b) {
         b.monitoredBarrier({});
         if (b.getRank() > 0) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+          EXPECT_TRUE(AwaitOtherRanks([&] { return gave_up.load(); }));
           return;
         }
         const absl::Status status = CatchTorch([&] { b.monitoredBarrier({}); });
         EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
         EXPECT_THAT(
             std::string(status.message()),
-            ContainsRegex("Ranks 1, 2 failed to pass monitoredBarrier in 500 "
+            ContainsRegex("Ranks 1, 2 failed to pass monitoredBarrier in 2000 "
                           "ms: timed out waiting for ranks 1 .pid [0-9]+., 2"));
+        gave_up = true;
       },
-      500);
+      2000);
 }
 
 TEST(ShmErrorsTest, SplitsThatDoNotFitAreRefusedAndBreakNothing) {
@@ -199,4 +202,4 @@ TEST(ShmErrorsTest, SplitsThatDoNotFitAreRefusedAndBreakNothing) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::errors_test

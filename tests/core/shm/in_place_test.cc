@@ -6,7 +6,7 @@
 
 #include "tests/core/shm/ranks.h"
 
-namespace tandem {
+namespace tandem::in_place_test {
 namespace {
 
 // Too small for it, several blocks, and many.
@@ -53,4 +53,4 @@ TEST(ShmInPlaceTest, SomeTensorsInCommonMemory) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::in_place_test

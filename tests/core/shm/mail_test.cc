@@ -19,7 +19,7 @@
 #include "core/shm/memory/segment.h"
 #include "tests/core/shm/ranks.h"
 
-namespace tandem {
+namespace tandem::mail_test {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -163,7 +163,7 @@ TEST(ShmMailTest, TheGroupsTimeoutHoldsForWaitsOfAnyLength) {
             ContainsRegex("timed out waiting for rank 0 .pid [0-9]+.$"));
         given_up.set_value();
       },
-      500);
+      2000);
 }
 
 TEST(ShmMailTest, AbortEndsOneWaitAndNotTheMessage) {
@@ -195,4 +195,4 @@ TEST(ShmMailTest, AbortEndsOneWaitAndNotTheMessage) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mail_test

@@ -14,7 +14,7 @@
 #include "core/shm/memory/rounds.h"
 #include "core/shm/memory/segment.h"
 
-namespace tandem {
+namespace tandem::queue_test {
 namespace {
 
 // Too much to be copied when it is issued, too little to run in the background.
@@ -80,4 +80,4 @@ TEST_F(ShmQueueTest, APeerThatWaitsLongIsServedWhateverTheIssuerDoes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::queue_test

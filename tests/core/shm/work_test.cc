@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -13,7 +14,7 @@
 #include "core/shm/completion_notice.h"
 #include "tests/core/shm/ranks.h"
 
-namespace tandem {
+namespace tandem::work_test {
 namespace {
 
 TEST(ShmWorkTest, ManyAreIssuedBeforeAnyIsWaitedFor) {
@@ -90,10 +91,11 @@ TEST(ShmWorkTest, ACompletionIsToldBeforeTheWaitReturns) {
 
 TEST(ShmWorkTest, AWaitMayEndBeforeTheWorkDoes) {
   for (const int64_t size : {3, 300007}) {
+    std::atomic<bool> waited{false};
     OnRanks(2, [&](c10d::Backend& b) {
       Tensors tensors = {Mine(b.getRank(), size, at::kFloat)};
       if (b.getRank() == 1) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        EXPECT_TRUE(AwaitOtherRanks([&] { return waited.load(); }));
       }
       auto work = b.allreduce(tensors);
       if (b.getRank() == 0) {
@@ -101,6 +103,7 @@ TEST(ShmWorkTest, AWaitMayEndBeforeTheWorkDoes) {
             CatchTorch([&] { work->wait(std::chrono::milliseconds(20)); });
         EXPECT_TRUE(absl::IsDeadlineExceeded(early)) << early;
         EXPECT_FALSE(work->isCompleted());
+        waited = true;
       }
       work->wait(std::chrono::seconds(20));
       ExpectEqual(tensors[0], Sum(2, size, at::kFloat));
@@ -118,4 +121,4 @@ TEST(ShmWorkTest, PollingIsEnough) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::work_test

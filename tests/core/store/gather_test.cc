@@ -9,7 +9,7 @@
 
 #include "core/testing/counting_store.h"
 
-namespace tandem {
+namespace tandem::gather_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -70,10 +70,11 @@ TEST(StoreGatherTest, OperationsOfARankDoNotGrowWithTheRanks) {
 
 TEST(StoreGatherTest, ATimeoutTellsWhoHasCome) {
   const StorePtr store = NewHashStore(kLong);
+  constexpr milliseconds kTimeout = std::chrono::seconds(2);  // to meet in
   std::thread other([&] {
-    EXPECT_TRUE(GatherAtStore(*store, "k", 2, 3, "c", milliseconds(1000)).ok());
+    EXPECT_TRUE(GatherAtStore(*store, "k", 2, 3, "c", kTimeout).ok());
   });
-  const auto got = GatherAtStore(*store, "k", 0, 3, "a", milliseconds(1000));
+  const auto got = GatherAtStore(*store, "k", 0, 3, "a", kTimeout);
   other.join();
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_THAT(*got, ElementsAre(Optional(std::string("a")), std::nullopt,
@@ -81,4 +82,4 @@ TEST(StoreGatherTest, ATimeoutTellsWhoHasCome) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gather_test

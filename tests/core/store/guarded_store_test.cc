@@ -15,7 +15,7 @@
 #include "core/store/store.h"
 #include "tests/core/testing/listening_sockets.h"
 
-namespace tandem {
+namespace tandem::guarded_store_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -122,4 +122,4 @@ TEST_F(GuardedStoreTest, AStoreWithoutASecretIsNotJoined) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::guarded_store_test

@@ -11,7 +11,7 @@
 #include "core/base/torch_status.h"
 #include "core/store/store.h"
 
-namespace tandem {
+namespace tandem::shared_store_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -75,4 +75,4 @@ TEST_F(SharedStoreTest, ItDoesWhatItsClientDoes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::shared_store_test

@@ -27,7 +27,7 @@ extern "C" int getaddrinfo(const char* node, const char* service,
   return real("127.0.0.1", service, hints, &(*found)->ai_next);
 }
 
-namespace tandem {
+namespace tandem::sockets_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -86,4 +86,4 @@ TEST(ConnectWhenServedTest, SaysEveryTenSecondsForWhomItWaits) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sockets_test

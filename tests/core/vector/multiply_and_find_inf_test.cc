@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::multiply_and_find_inf_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -101,4 +101,4 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, MultiplyAndFindInfTest,
                          });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::multiply_and_find_inf_test

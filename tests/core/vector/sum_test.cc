@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-namespace tandem {
+namespace tandem::sum_test {
 namespace {
 
 using c10::ScalarType;
@@ -238,4 +238,4 @@ TEST(VectorSumTest, WhatDoesNotGoTogetherIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sum_test

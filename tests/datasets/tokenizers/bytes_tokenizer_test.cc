@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::bytes_tokenizer_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -47,4 +47,4 @@ TEST(BytesTokenizerTest, UnknownNamesAreErrors) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::bytes_tokenizer_test

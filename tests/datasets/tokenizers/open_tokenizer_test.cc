@@ -15,7 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::open_tokenizer_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -172,4 +172,4 @@ TEST(OpenTokenizerTest, RanksOfLlama3sNumberHaveItsSpecialTokens) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::open_tokenizer_test

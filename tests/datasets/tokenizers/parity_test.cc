@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/datasets/tokenizers/parity_cases.h"
 
-namespace tandem {
+namespace tandem::parity_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -92,4 +92,4 @@ INSTANTIATE_TEST_SUITE_P(Tokenizers, ParityTest,
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::parity_test

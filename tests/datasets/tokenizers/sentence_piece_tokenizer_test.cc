@@ -21,7 +21,7 @@
 #include "gtest/gtest.h"
 #include "tests/datasets/tokenizers/parity_cases.h"
 
-namespace tandem {
+namespace tandem::sentence_piece_tokenizer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -140,4 +140,4 @@ TEST(SentencePieceFolderTest, ADamagedModelIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sentence_piece_tokenizer_test

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::documents_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -87,4 +87,4 @@ TEST(DocumentsTest, WhatIsMissingOrTooMuchIsSaid) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::documents_test

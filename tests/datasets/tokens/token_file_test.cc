@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::token_file_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -136,4 +136,4 @@ TEST(TokenFileTest, AFileThatShrinksIsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::token_file_test

@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::token_writer_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -119,4 +119,4 @@ TEST(TokenFormatTest, DocumentsThatOverlapAreAnError) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::token_writer_test

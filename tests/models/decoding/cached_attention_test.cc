@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "models/decoding/decoding_scope.h"
 
-namespace tandem {
+namespace tandem::cached_attention_test {
 namespace {
 
 constexpr int64_t kTokens = 7;
@@ -65,4 +65,4 @@ TEST(CachedAttentionTest, HeadsThatDoNotDivideAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cached_attention_test

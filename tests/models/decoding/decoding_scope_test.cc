@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "models/transformer/gpt.h"
 
-namespace tandem {
+namespace tandem::decoding_scope_test {
 namespace {
 
 constexpr GptOptions kSmall = {/*layers=*/3, /*width=*/12, /*heads=*/3,
@@ -88,4 +88,4 @@ TEST(DecodingScopeTest, IsTheCallingThreadsInnermost) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::decoding_scope_test

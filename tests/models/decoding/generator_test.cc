@@ -13,7 +13,7 @@
 #include "models/layers/token_embedding.h"
 #include "models/transformer/gpt.h"
 
-namespace tandem {
+namespace tandem::generator_test {
 namespace {
 
 using testing::HasSubstr;
@@ -99,4 +99,4 @@ TEST(GeneratorTest, WhatCannotBeReadIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::generator_test

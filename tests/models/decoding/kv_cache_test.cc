@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "models/decoding/decoding_scope.h"
 
-namespace tandem {
+namespace tandem::kv_cache_test {
 namespace {
 
 using testing::HasSubstr;
@@ -137,4 +137,4 @@ TEST(KvCacheTest, IsUsedInPasses) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kv_cache_test

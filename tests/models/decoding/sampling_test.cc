@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::sampling_test {
 namespace {
 
 using testing::DoubleNear;
@@ -122,4 +122,4 @@ TEST(SamplingTest, OptionsAreChecked) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sampling_test

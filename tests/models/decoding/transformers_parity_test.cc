@@ -15,7 +15,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/models/formula_values.h"
 
-namespace tandem {
+namespace tandem::transformers_parity_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -96,4 +96,4 @@ TEST(TransformersParityTest, ProbabilitiesAreThoseOfItsWarpers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::transformers_parity_test

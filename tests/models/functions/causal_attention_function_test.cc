@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace tandem {
+namespace tandem::causal_attention_function_test {
 namespace {
 
 using torch::autograd::grad;
@@ -107,4 +107,4 @@ TEST(CausalAttentionFunctionTest, RecordsNothingWithoutGradients) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::causal_attention_function_test

@@ -18,7 +18,7 @@
 #include "models/functions/matrix_product.h"
 #include "models/functions/patches.h"
 
-namespace tandem {
+namespace tandem::convolution_function_test {
 namespace {
 
 using torch::autograd::grad;
@@ -145,4 +145,4 @@ TEST(ConvolutionFunction, ShapesThatDoNotFitAreConv2dsErrors) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::convolution_function_test

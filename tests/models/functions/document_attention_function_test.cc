@@ -14,7 +14,7 @@
 #include "models/functions/causal_attention_function.h"
 #include "models/functions/grouped_attention_function.h"
 
-namespace tandem {
+namespace tandem::document_attention_function_test {
 namespace {
 
 using torch::autograd::grad;
@@ -114,4 +114,4 @@ TEST(DocumentAttentionFunctionTest, BeginsOfAnotherShapeAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::document_attention_function_test

@@ -16,7 +16,7 @@
 #include "models/functions/matrix_product.h"
 #include "models/functions/product_library.h"
 
-namespace tandem {
+namespace tandem::linear_function_test {
 namespace {
 
 using torch::autograd::grad;
@@ -197,4 +197,4 @@ TEST(LinearFunction, AWeightChangedBeforeBackwardIsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::linear_function_test

@@ -33,7 +33,7 @@
 #include "models/functions/wide_product.h"
 #include "tests/models/rounding.h"
 
-namespace tandem {
+namespace tandem::mixed_precision_test {
 namespace {
 
 using torch::autograd::grad;
@@ -332,4 +332,4 @@ TEST(MixedPrecisionTest, EmbeddingsAreRoundedWhenTheyAreLookedUp) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mixed_precision_test

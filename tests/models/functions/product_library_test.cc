@@ -18,7 +18,7 @@
 #include "core/autotune/kernel_choices.h"
 #include "models/functions/matrix_product.h"
 
-namespace tandem {
+namespace tandem::product_library_test {
 namespace {
 
 using testing::HasSubstr;
@@ -112,4 +112,4 @@ TEST_F(ProductLibraryTest, TheRuleHoldsWhereNothingIsMeasured) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::product_library_test

@@ -31,7 +31,7 @@
 #include "models/functions/norm_function.h"
 #include "tests/models/rounding.h"
 
-namespace tandem {
+namespace tandem::split_backward_test {
 namespace {
 
 using Function = std::function<at::Tensor(
@@ -376,4 +376,4 @@ TEST(SplitBackward, WithoutGradientsThereIsNoNode) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::split_backward_test

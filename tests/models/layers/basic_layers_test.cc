@@ -18,7 +18,7 @@
 #include "gtest/gtest.h"
 #include "tests/models/rounding.h"
 
-namespace tandem {
+namespace tandem::basic_layers_test {
 namespace {
 
 at::Tensor Input(at::IntArrayRef shape) {
@@ -126,4 +126,4 @@ TEST(BasicLayersTest, FlattenKeepsTheBatch) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::basic_layers_test

@@ -26,7 +26,7 @@
 #include "models/layers/batch_norm_2d.h"
 #include "models/layers/resnet_block.h"
 
-namespace tandem {
+namespace tandem::batch_norm_2d_records_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -232,4 +232,4 @@ TEST_P(BatchNorm2dRecordsOnDevices, AreTakenInFromAnyDevice) {
 TANDEM_ON_DEVICE_TYPES(BatchNorm2dRecordsOnDevices);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::batch_norm_2d_records_test

@@ -18,7 +18,7 @@
 #include "core/testing/device_types.h"
 #include "tests/models/rounding.h"
 
-namespace tandem {
+namespace tandem::batch_norm_2d_test {
 namespace {
 
 constexpr int64_t kChannels = 3;
@@ -253,4 +253,4 @@ TEST(BatchNorm2d, OneValueAChannelIsRefusedInTraining) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::batch_norm_2d_test

@@ -20,7 +20,7 @@
 #include "core/random/sample_scope.h"
 #include "core/testing/device_types.h"
 
-namespace tandem {
+namespace tandem::dropout_test {
 namespace {
 
 constexpr double kP = 0.3;
@@ -144,4 +144,4 @@ TEST(DropoutLayer, RefusesWhatIsNoProbability) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dropout_test

@@ -26,7 +26,7 @@
 #include "models/layers/basic_layers.h"
 #include "models/resnet.h"
 
-namespace tandem {
+namespace tandem::initialize_test {
 namespace {
 
 constexpr uint64_t kSeed = 3;
@@ -255,4 +255,4 @@ TEST(InitializeTest, ARuleSeesFullNamesThroughTheTree) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::initialize_test

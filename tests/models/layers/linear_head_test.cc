@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "models/layers/basic_layers.h"
 
-namespace tandem {
+namespace tandem::linear_head_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -40,4 +40,4 @@ TEST(LinearHeadTest, AWeightIsTakenWhereNothingIsBesideIt) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::linear_head_test

@@ -23,7 +23,7 @@
 #include "core/model/layer_list.h"
 #include "models/modules/batch_of_trees.h"
 
-namespace tandem {
+namespace tandem::layers_of_test {
 namespace {
 
 using at::Tensor;
@@ -253,4 +253,4 @@ TEST(BatchOfTreesTest, ALossIsGivenTheTrees) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::layers_of_test

@@ -16,7 +16,7 @@
 
 #include "models/modules/any_module_call.h"
 
-namespace tandem {
+namespace tandem::module_calls_test {
 namespace {
 
 using at::Tensor;
@@ -143,4 +143,4 @@ TEST(AnyModuleCallTest, WhatIsNoTreeIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::module_calls_test

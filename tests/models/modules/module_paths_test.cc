@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::module_paths_test {
 namespace {
 
 using testing::AllOf;
@@ -99,4 +99,4 @@ TEST(ModulePathsTest, ASharedParameterIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::module_paths_test

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::tree_form_test {
 namespace {
 
 using c10::ivalue::Tuple;
@@ -72,4 +72,4 @@ TEST(TreeFormTest, WhatIsNoTreeIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tree_form_test

@@ -14,7 +14,7 @@
 
 #include "models/modules/tree_dicts.h"
 
-namespace tandem {
+namespace tandem::tree_values_test {
 namespace {
 
 using at::Tensor;
@@ -82,4 +82,4 @@ TEST(TreeValuesTest, WhatDoesNotFitIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tree_values_test

@@ -18,7 +18,7 @@
 #include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
 
-namespace tandem {
+namespace tandem::document_masks_test {
 namespace {
 
 constexpr int64_t kTokens = 12;
@@ -164,4 +164,4 @@ INSTANTIATE_TEST_SUITE_P(All, DocumentMasksTest,
                          testing::Values(SmallGpt, SmallLlama));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::document_masks_test

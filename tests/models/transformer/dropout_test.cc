@@ -29,7 +29,7 @@
 #include "models/transformer/gpt.h"
 #include "tests/models/state_shapes.h"
 
-namespace tandem {
+namespace tandem::dropout_test {
 namespace {
 
 using testing::HasSubstr;
@@ -156,4 +156,4 @@ TEST(GptDropoutTest, OnlyProbabilitiesAreTaken) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dropout_test

@@ -22,7 +22,7 @@
 #include "tests/models/rounding.h"
 #include "tests/models/state_shapes.h"
 
-namespace tandem {
+namespace tandem::gpt_test {
 namespace {
 
 constexpr GptOptions kSmall = {/*layers=*/2, /*width=*/12, /*heads=*/3,
@@ -169,4 +169,4 @@ TEST(GptTest, InitialValuesAreGpt2s) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gpt_test

@@ -20,7 +20,7 @@
 #include "models/decoding/kv_cache.h"
 #include "tests/models/rounding.h"
 
-namespace tandem {
+namespace tandem::llama_test {
 namespace {
 
 using testing::HasSubstr;
@@ -125,4 +125,4 @@ TEST(LlamaTest, SizesThatDoNotFitAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::llama_test

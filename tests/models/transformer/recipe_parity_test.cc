@@ -25,7 +25,7 @@
 #include "tests/models/formula_values.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::recipe_parity_test {
 namespace {
 
 constexpr int64_t kContext = 16;
@@ -157,4 +157,4 @@ TEST(RecipeParityTest, LossesArePyTorchsInDouble) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::recipe_parity_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "models/transformer/parameter_count.h"
 
-namespace tandem {
+namespace tandem::sizes_test {
 namespace {
 
 TEST(SizesTest, GptsHaveThePublishedNumbersOfParameters) {
@@ -87,4 +87,4 @@ TEST(SizesTest, UnknownNamesHaveNone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sizes_test

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace tandem {
+namespace tandem::bound_function_test {
 namespace {
 
 at::Tensor Number(double value) { return at::full({}, value); }
@@ -54,4 +54,4 @@ TEST(BoundFunctionTest, ModulesGoForward) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::bound_function_test

@@ -13,7 +13,7 @@
 #include "core/testing/device_types.h"
 #include "parallel/activation_checkpointing/checkpoint.h"
 
-namespace tandem {
+namespace tandem::checkpoint_errors_test {
 namespace {
 
 using ::testing::AllOf;
@@ -124,4 +124,4 @@ TEST_P(CheckpointErrorsTest, WhatTheFunctionThrowsPasses) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_errors_test

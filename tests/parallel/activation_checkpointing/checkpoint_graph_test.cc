@@ -24,7 +24,7 @@
 #include "core/testing/device_types.h"
 #include "parallel/activation_checkpointing/checkpoint.h"
 
-namespace tandem {
+namespace tandem::checkpoint_graph_test {
 namespace {
 
 using ::testing::AllOf;
@@ -226,4 +226,4 @@ TEST_P(CheckpointGraphTest, TheGraphGoesWithItsTensors) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_graph_test

@@ -30,7 +30,7 @@
 #include "models/layers/dropout.h"
 #include "parallel/activation_checkpointing/checkpoint.h"
 
-namespace tandem {
+namespace tandem::checkpoint_state_test {
 namespace {
 
 // The value: use_reentrant.
@@ -380,4 +380,4 @@ TEST_P(CheckpointGraphStateTest, LossesThatAreAddedCountOnce) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_state_test

@@ -27,7 +27,7 @@
 #include "core/testing/device_types.h"
 #include "parallel/activation_checkpointing/bound_function.h"
 
-namespace tandem {
+namespace tandem::checkpoint_test {
 namespace {
 
 // The value: use_reentrant.
@@ -261,4 +261,4 @@ TEST_P(CheckpointTest, TensorsOfNoElementsAndOfNone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_test

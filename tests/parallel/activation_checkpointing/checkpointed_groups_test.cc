@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace tandem {
+namespace tandem::checkpointed_groups_test {
 namespace {
 
 using ::testing::AllOf;
@@ -70,4 +70,4 @@ TEST(CheckpointedGroupsTest, WhatMeansNothingIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpointed_groups_test

@@ -13,7 +13,7 @@
 
 #include "core/testing/device_types.h"
 
-namespace tandem {
+namespace tandem::saved_tensor_hooks_test {
 namespace {
 
 // Keeps tensors on the CPU (torch.autograd.graph.save_on_cpu), and counts them.
@@ -102,4 +102,4 @@ TEST_P(SavedTensorHooksTest, ABackwardWithinIsOutside) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::saved_tensor_hooks_test

@@ -19,7 +19,7 @@
 #include "models/transformer/gpt.h"
 #include "models/unet.h"
 
-namespace tandem {
+namespace tandem::selective_checkpoint_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -136,4 +136,4 @@ TEST_P(SelectiveCheckpointTest, APatternThatMatchesNothingIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::selective_checkpoint_test

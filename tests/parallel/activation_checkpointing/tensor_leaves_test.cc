@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace tandem {
+namespace tandem::tensor_leaves_test {
 namespace {
 
 using Values =
@@ -57,4 +57,4 @@ TEST(TensorLeavesTest, WhatHoldsNoneHasNone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tensor_leaves_test

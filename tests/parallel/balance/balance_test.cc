@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::balance_test {
 namespace {
 
 using testing::ElementsAre;
@@ -243,4 +243,4 @@ TEST(CutsByType, CountsTheLayersOfThatType) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::balance_test

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::cut_test {
 namespace {
 
 using testing::ElementsAre;
@@ -161,4 +161,4 @@ TEST(PartsOfTest, PartsGoFromCutToCut) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cut_test

@@ -18,7 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::copy_channel_test {
 namespace {
 
 class CopyChannelTest : public DeviceTypeTest {
@@ -175,4 +175,4 @@ TEST_P(CopyChannelTest, ThreadsSendBothWaysAtOnce) {
 TANDEM_ON_DEVICE_TYPES(CopyChannelTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::copy_channel_test

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "parallel/channel/copy_channel.h"
 
-namespace tandem {
+namespace tandem::local_channel_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -81,4 +81,4 @@ TEST_F(LocalChannelTest, CloseEndsAWaitUntilTheNextStepBegins) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::local_channel_test

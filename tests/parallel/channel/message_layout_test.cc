@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::message_layout_test {
 namespace {
 
 using testing::HasSubstr;
@@ -86,4 +86,4 @@ TEST(MessageLayoutTest, SaysWhatCannotCross) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::message_layout_test

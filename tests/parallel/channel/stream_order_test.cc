@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "parallel/channel/copy_channel.h"
 
-namespace tandem {
+namespace tandem::stream_order_test {
 namespace {
 
 using testing::ElementsAre;
@@ -193,4 +193,4 @@ TEST_F(StreamOrderTest, AStepCanBeReplaced) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::stream_order_test

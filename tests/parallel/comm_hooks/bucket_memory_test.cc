@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::bucket_memory_test {
 namespace {
 
 GradBucket Bucket(int64_t index, bool is_last, const at::Tensor& buffer) {
@@ -42,4 +42,4 @@ TEST(BucketMemory, LetsGoOfBucketsThatARebuildHasTaken) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::bucket_memory_test

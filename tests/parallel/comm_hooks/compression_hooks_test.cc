@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "tests/parallel/comm_hooks/hook_driver.h"
 
-namespace tandem {
+namespace tandem::compression_hooks_test {
 namespace {
 
 // Channels-last, a scalar, primes, nothing.
@@ -266,4 +266,4 @@ TEST_P(Fp16CompressHookTest, DividesBeforeItSums) {
 TANDEM_ON_DEVICE_TYPES(Fp16CompressHookTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::compression_hooks_test

@@ -20,6 +20,7 @@
 #include "core/model/layer_list_traits.h"
 #include "core/testing/device_types.h"
 #include "gtest/gtest.h"
+#include "models/classification_loss.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/comm_hooks/power_sgd.h"
 #include "parallel/ddp/distributed_data_parallel.h"
@@ -27,7 +28,7 @@
 #include "parallel/ddp/reducer.h"
 #include "tests/parallel/strategy/example_job.h"
 
-namespace tandem {
+namespace tandem::hooks_in_ddp_test {
 namespace {
 
 using Ddp = DistributedDataParallel<LayerList>;
@@ -278,4 +279,4 @@ TEST_P(HooksInDdpTest, ParametersAreAveragedEveryFewSteps) {
 TANDEM_ON_DEVICE_TYPES(HooksInDdpTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::hooks_in_ddp_test

@@ -14,7 +14,7 @@
 #include "tests/models/rounding.h"
 #include "tests/parallel/comm_hooks/hook_driver.h"
 
-namespace tandem {
+namespace tandem::orthogonalize_test {
 namespace {
 
 // A product of two columns of up to 64 numbers: 1 or 0, but for rounding.
@@ -81,4 +81,4 @@ TEST_P(OrthogonalizeTest, KeepsNaNs) {
 TANDEM_ON_DEVICE_TYPES(OrthogonalizeTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::orthogonalize_test

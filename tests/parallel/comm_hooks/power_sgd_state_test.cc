@@ -16,7 +16,7 @@
 #include "tests/parallel/comm_hooks/hook_driver.h"
 #include "tests/parallel/comm_hooks/power_sgd_ranks.h"
 
-namespace tandem {
+namespace tandem::power_sgd_state_test {
 namespace {
 
 class PowerSgdStateTest : public DeviceTypeTest {};
@@ -188,4 +188,4 @@ TEST_P(PowerSgdStateTest, NamesTheParameterWhoseStateDoesNotFit) {
 TANDEM_ON_DEVICE_TYPES(PowerSgdStateTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::power_sgd_state_test

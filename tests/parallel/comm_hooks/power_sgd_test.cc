@@ -20,7 +20,7 @@
 #include "tests/parallel/comm_hooks/hook_driver.h"
 #include "tests/parallel/comm_hooks/power_sgd_ranks.h"
 
-namespace tandem {
+namespace tandem::power_sgd_test {
 namespace {
 
 struct RankCase {
@@ -278,4 +278,4 @@ TEST_P(PowerSgdTest, WorksOnHalfPrecisionUnderAWrapper) {
 TANDEM_ON_DEVICE_TYPES(PowerSgdTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::power_sgd_test

@@ -26,7 +26,7 @@
 #include "parallel/optim/make_optimizer.h"
 #include "tests/parallel/data_parallel/fixture.h"
 
-namespace tandem {
+namespace tandem::data_parallel_test {
 namespace {
 
 using testing::HasSubstr;
@@ -264,4 +264,4 @@ TEST_P(DataParallelNetTest, AStepBetweenForwardAndBackwardIsAnError) {
 TANDEM_ON_ONE_TO_FOUR(DataParallelNetTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data_parallel_test

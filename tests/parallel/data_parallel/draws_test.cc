@@ -19,7 +19,7 @@
 #include "parallel/data_parallel.h"
 #include "tests/parallel/data_parallel/fixture.h"
 
-namespace tandem {
+namespace tandem::draws_test {
 namespace {
 
 struct DropNet : torch::nn::Cloneable<DropNet> {
@@ -141,4 +141,4 @@ TEST_P(DrawsTest, LossesThatLayersAdd) {
 TANDEM_ON_SEVERAL(DrawsTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::draws_test

@@ -20,7 +20,7 @@
 #include "parallel/data_parallel.h"
 #include "tests/parallel/data_parallel/fixture.h"
 
-namespace tandem {
+namespace tandem::errors_test {
 namespace {
 
 using testing::HasSubstr;
@@ -196,4 +196,4 @@ TEST_P(DataParallelErrorsTest, ADeviceWithoutANumber) {
 TANDEM_ON_SEVERAL(DataParallelErrorsTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::errors_test

@@ -19,7 +19,7 @@
 #include "gtest/gtest.h"
 #include "parallel/channel/copy_channel.h"
 
-namespace tandem {
+namespace tandem::gather_test {
 namespace {
 
 using testing::HasSubstr;
@@ -110,4 +110,4 @@ TEST_P(GatherTest, SizesThatDoNotFitAreNamed) {
 TANDEM_ON_DEVICE_TYPES(GatherTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gather_test

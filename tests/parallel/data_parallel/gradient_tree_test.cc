@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "parallel/channel/copy_channel.h"
 
-namespace tandem {
+namespace tandem::gradient_tree_test {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -97,4 +97,4 @@ TEST_P(GradientTreeTest, SparseOnesAndDenseOnes) {
 TANDEM_ON_DEVICE_TYPES_AND(GradientTreeTest, testing::Values(1, 2, 3, 4, 7));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gradient_tree_test

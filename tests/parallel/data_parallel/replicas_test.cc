@@ -23,7 +23,7 @@
 #include "parallel/data_parallel.h"
 #include "tests/parallel/data_parallel/fixture.h"
 
-namespace tandem {
+namespace tandem::replicas_test {
 namespace {
 
 using NormPointer = std::shared_ptr<NormNet>;
@@ -348,4 +348,4 @@ TEST_P(ReplicasTest, AReplicaMayBeSaved) {
 TANDEM_ON_SEVERAL(ReplicasTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::replicas_test

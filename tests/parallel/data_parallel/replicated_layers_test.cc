@@ -38,7 +38,7 @@
 #include "parallel/sync_batch_norm/convert.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::replicated_layers_test {
 namespace {
 
 using testing::HasSubstr;
@@ -260,4 +260,4 @@ TEST(ReplicatedLayersErrorTest, NoLayers) {
 TANDEM_ON_DEVICE_TYPES_AND(ReplicatedLayersTest, testing::Values(2, 3, 4));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::replicated_layers_test

@@ -17,7 +17,7 @@
 #include "gtest/gtest.h"
 #include "parallel/channel/copy_channel.h"
 
-namespace tandem {
+namespace tandem::scatter_test {
 namespace {
 
 using testing::ElementsAre;
@@ -136,4 +136,4 @@ TEST_P(ScatterTest, AMissingDimensionIsNamed) {
 TANDEM_ON_DEVICE_TYPES(ScatterTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::scatter_test

@@ -15,7 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::tensor_fields_test {
 
 struct Sample {
   at::Tensor tokens;
@@ -23,10 +23,19 @@ struct Sample {
   std::vector<at::Tensor> masks;
 };
 
-template <>
-struct TensorFields<Sample>
-    : TensorMembers<Sample, &Sample::tokens, &Sample::masks> {};
+}  // namespace tandem::tensor_fields_test
 
+namespace tandem {
+
+template <>
+struct TensorFields<tensor_fields_test::Sample>
+    : TensorMembers<tensor_fields_test::Sample,
+                    &tensor_fields_test::Sample::tokens,
+                    &tensor_fields_test::Sample::masks> {};
+
+}  // namespace tandem
+
+namespace tandem::tensor_fields_test {
 namespace {
 
 using testing::ElementsAre;
@@ -84,4 +93,4 @@ TEST(TensorFields, AreReplacedInTheSameOrder) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tensor_fields_test

@@ -24,7 +24,7 @@
 #include "parallel/data_parallel.h"
 #include "tests/parallel/data_parallel/fixture.h"
 
-namespace tandem {
+namespace tandem::torch_cases_test {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -232,4 +232,4 @@ TEST_P(TorchCasesTest, EveryDeviceHasItsPart) {
 TANDEM_ON_ONE_TO_FOUR(TorchCasesTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::torch_cases_test

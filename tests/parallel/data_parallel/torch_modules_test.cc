@@ -25,7 +25,7 @@
 #include "parallel/data_parallel.h"
 #include "tests/parallel/data_parallel/fixture.h"
 
-namespace tandem {
+namespace tandem::torch_modules_test {
 namespace {
 
 class TorchModulesTest : public DataParallelTest {
@@ -266,4 +266,4 @@ TEST_P(TorchModulesTest, LossesOfReplicas) {
 TANDEM_ON_ONE_TO_FOUR(TorchModulesTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::torch_modules_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::autograd_grad_test {
 namespace {
 
 class DdpAutogradGrad : public DdpTest {};
@@ -119,4 +119,4 @@ TEST_P(DdpAutogradGrad, BackwardToSomeParametersIsABackward) {
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpAutogradGrad);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::autograd_grad_test

@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::buckets_test {
 namespace {
 
 std::vector<FlatBuffer*> Pointers(const FlatBuffers& buffers) {
@@ -129,4 +129,4 @@ TEST(Buckets, NothingMakesNone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::buckets_test

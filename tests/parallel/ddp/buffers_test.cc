@@ -13,7 +13,7 @@
 #include "parallel/optim/make_optimizer.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::buffers_test {
 namespace {
 
 class DdpBuffers : public DdpTest {};
@@ -216,4 +216,4 @@ TEST_P(DdpBuffers, CreateGraphDoesNoHarm) {
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpBuffers);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::buffers_test

@@ -25,7 +25,7 @@
 #include "parallel/ddp/reducer.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::checkpointing_test {
 namespace {
 
 using testing::AllOf;
@@ -375,4 +375,4 @@ TEST_P(DdpCheckpointing, AccumulationWithoutSynchronisation) {
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpCheckpointing);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpointing_test

@@ -12,7 +12,7 @@
 #include "parallel/ddp/option_checks.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::construction_test {
 namespace {
 
 using testing::AllOf;
@@ -179,4 +179,4 @@ TEST(DdpOptionsCheck, AParameterThatIsComputedFromAnotherIsNamed) {
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpConstruction);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::construction_test

@@ -25,7 +25,7 @@
 #include "parallel/optim/make_optimizer.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::devices_test {
 namespace {
 
 using testing::HasSubstr;
@@ -300,4 +300,4 @@ TEST_P(DdpDevices, WorkOnStreamsOfTheUsersOwn) {
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpDevices);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::devices_test

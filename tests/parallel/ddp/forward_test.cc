@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::forward_test {
 namespace {
 
 class DdpForward : public DdpTest {};
@@ -145,4 +145,4 @@ TEST_P(DdpForward, InputsOfAnyTypeAndTensorsMadeInForward) {
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpForward);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::forward_test

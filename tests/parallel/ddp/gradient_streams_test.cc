@@ -15,7 +15,7 @@
 #include "parallel/channel/stream_order.h"
 #include "parallel/ddp/reducer.h"
 
-namespace tandem {
+namespace tandem::gradient_streams_test {
 namespace {
 
 class GradientStreamsTest : public DeviceTypeTest {};
@@ -89,4 +89,4 @@ TEST_P(GradientStreamsTest, ABucketOfAnotherDeviceWaitsForItsGradients) {
 TANDEM_ON_DEVICE_TYPES(GradientStreamsTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gradient_streams_test

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::graph_errors_test {
 namespace {
 
 using testing::AllOf;
@@ -175,4 +175,4 @@ TEST_P(DdpGraphErrors, ModuleCanBeWrappedAnewAfterAFailedBackward) {
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpGraphErrors);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::graph_errors_test

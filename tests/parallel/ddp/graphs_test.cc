@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::graphs_test {
 namespace {
 
 class DdpGraphs : public DdpTest {};
@@ -233,4 +233,4 @@ TEST_P(DdpGraphs, UnusedParameterOfTwoNames) {
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpGraphs);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::graphs_test

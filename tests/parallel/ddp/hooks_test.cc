@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::hooks_test {
 namespace {
 
 using testing::HasSubstr;
@@ -154,4 +154,4 @@ TEST_P(DdpHooks, ErrorOfAHookIsThatOfBackward) {
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpHooks);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::hooks_test

@@ -14,7 +14,7 @@
 #include "parallel/optim/make_optimizer.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::mistakes_test {
 namespace {
 
 using testing::AllOf;
@@ -166,4 +166,4 @@ TEST_P(DdpMistakes, AStepWithoutBackwardStepsNothingAndSaysSo) {
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpMistakes);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mistakes_test

@@ -30,7 +30,7 @@
 #include "parallel/pipeline/model_parallel.h"
 #include "tests/models/rounding.h"
 
-namespace tandem {
+namespace tandem::model_parallel_ddp_test {
 namespace {
 
 constexpr int kRanks = 2;
@@ -171,4 +171,4 @@ TANDEM_ON_DEVICE_TYPES_AND(ModelParallelDdpTest,
                            testing::Values(std::string("gloo"), TestBackend()));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::model_parallel_ddp_test

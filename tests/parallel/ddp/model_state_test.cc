@@ -13,7 +13,7 @@
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::model_state_test {
 namespace {
 
 class ModelStateTest : public DeviceTypeTest {};
@@ -109,4 +109,4 @@ TEST_P(ModelStateTest, AFloatOfAnotherPrecisionIsConverted) {
 TANDEM_ON_DEVICE_TYPES(ModelStateTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::model_state_test

@@ -16,7 +16,7 @@
 #include "parallel/optim/make_optimizer.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::models_test {
 namespace {
 
 class DdpModels : public DdpTest {};
@@ -190,4 +190,4 @@ TEST_P(DdpModels, FrozenParametersAreBroadcastAndLeftOut) {
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpModels);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::models_test

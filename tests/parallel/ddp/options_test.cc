@@ -15,7 +15,7 @@
 #include "tests/models/formula_values.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::options_test {
 namespace {
 
 using testing::ElementsAre;
@@ -170,4 +170,4 @@ TEST_P(DdpOptions, LoggingDataDescribesTheJobAndItsTimes) {
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpOptions);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::options_test

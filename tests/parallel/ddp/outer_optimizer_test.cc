@@ -18,7 +18,7 @@
 #include "parallel/ddp/parameter_averaging.h"
 #include "parallel/optim/flat_buffer.h"
 
-namespace tandem {
+namespace tandem::outer_optimizer_test {
 namespace {
 
 at::TensorOptions On(at::ScalarType dtype) {
@@ -194,4 +194,4 @@ TEST(OuterOptimizerTest, OptionsOutOfRangeAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::outer_optimizer_test

@@ -17,7 +17,7 @@
 #include "gtest/gtest.h"
 #include "parallel/optim/flat_buffer.h"
 
-namespace tandem {
+namespace tandem::parameter_averaging_test {
 namespace {
 
 at::Tensor Leaf(const at::Tensor& values) {
@@ -154,4 +154,4 @@ TEST_P(ParameterAveragingTest, NamesTheOptionThatIsWrong) {
 TANDEM_ON_DEVICE_TYPES(ParameterAveragingTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::parameter_averaging_test

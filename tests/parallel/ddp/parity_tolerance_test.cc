@@ -8,7 +8,7 @@
 #include "tests/parallel/ddp/parity_by_hand.h"
 #include "tests/parallel/ddp/parity_check.h"
 
-namespace tandem {
+namespace tandem::parity_tolerance_test {
 namespace {
 
 // The elements that are further away than they may be.
@@ -62,4 +62,4 @@ TEST(ParityTolerance, ASumInPlaceOfAMeanShows) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::parity_tolerance_test

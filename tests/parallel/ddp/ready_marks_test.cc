@@ -3,7 +3,7 @@
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::ready_marks_test {
 namespace {
 
 using testing::Test;
@@ -85,4 +85,4 @@ TEST(ReadyMarks, LongListsAreCut) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ready_marks_test

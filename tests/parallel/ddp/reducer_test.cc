@@ -19,7 +19,7 @@
 #include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::reducer_test {
 namespace {
 
 // Parameters "a", "b", "c" of 16 floats, positions 0, 1, 2; buckets of one
@@ -339,4 +339,4 @@ TEST_P(ReducerTest, OneHookOnly) {
 TANDEM_ON_DEVICE_TYPES(ReducerTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::reducer_test

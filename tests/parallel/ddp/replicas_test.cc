@@ -26,7 +26,7 @@
 #include "tests/parallel/ddp/parity_mlp.h"
 #include "tests/parallel/ddp/parity_tolerance.h"
 
-namespace tandem {
+namespace tandem::replicas_test {
 namespace {
 
 using Ddp = DistributedDataParallel<std::shared_ptr<ParityMlp>>;
@@ -165,4 +165,4 @@ TANDEM_ON_DEVICE_TYPES_AND(DdpReplicas,
                                             testing::Values("gloo", "shm")));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::replicas_test

@@ -7,7 +7,7 @@
 
 #include "tests/core/sim/asynchronous.h"
 
-namespace tandem {
+namespace tandem::step_times_test {
 namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(30);
@@ -78,4 +78,4 @@ TEST(StepTimesTest, OnStreamsWhenTheyHaveComeToItsEnd) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::step_times_test

@@ -16,7 +16,7 @@
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/join/join.h"
 
-namespace tandem {
+namespace tandem::ddp_join_errors_test {
 namespace {
 
 using testing::HasSubstr;
@@ -98,4 +98,4 @@ TEST(DdpJoinErrorTest, NamesWhatAnIterationMayNotDo) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ddp_join_errors_test

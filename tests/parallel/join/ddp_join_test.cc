@@ -27,7 +27,7 @@
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/sync_batch_norm/convert.h"
 
-namespace tandem {
+namespace tandem::ddp_join_test {
 namespace {
 
 using torch::nn::Linear;
@@ -335,4 +335,4 @@ TEST(UnevenInputsTest, SyncBatchNormWithEarlyTermination) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ddp_join_test

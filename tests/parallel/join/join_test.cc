@@ -18,7 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::join_test {
 namespace {
 
 using testing::HasSubstr;
@@ -280,4 +280,4 @@ TEST(JoinErrorTest, AnErrorInAnIterationEndsTheOthersInTime) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::join_test

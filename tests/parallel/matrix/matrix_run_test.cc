@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::matrix_run_test {
 namespace {
 
 TEST(MatrixRunTest, WhatThereIsNotIsRefusedByName) {
@@ -56,4 +56,4 @@ TEST(MatrixRunTest, SizesAreThoseOfTheValues) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::matrix_run_test

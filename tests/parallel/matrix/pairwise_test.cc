@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::pairwise_test {
 namespace {
 
 bool Any(const Combination&) { return true; }
@@ -38,4 +38,4 @@ TEST(PairwiseTest, TakesValidOnesAlone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::pairwise_test

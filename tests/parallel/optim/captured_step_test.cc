@@ -11,7 +11,7 @@
 
 #include "core/cuda/step_kernels.h"
 
-namespace tandem {
+namespace tandem::captured_step_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -50,4 +50,4 @@ TEST(CapturedStepTest, NumbersHaveTheTypesThatKernelsRead) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::captured_step_test

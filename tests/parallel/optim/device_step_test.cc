@@ -24,7 +24,7 @@
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/optim/parameter_update.h"
 
-namespace tandem {
+namespace tandem::device_step_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -241,4 +241,4 @@ TEST(GradScalerOnDevice, WhatWasUnscaledIsTheHosts) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_step_test

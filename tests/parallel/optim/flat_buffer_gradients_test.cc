@@ -15,7 +15,7 @@
 #include "models/functions/linear_function.h"
 #include "parallel/optim/flat_buffer.h"
 
-namespace tandem {
+namespace tandem::flat_buffer_gradients_test {
 namespace {
 
 // A square layer, and what its buffer has told.
@@ -142,4 +142,4 @@ TEST(FlatBufferGradientsTest, AfterTheBuffersDeathAreAutogradsOwn) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::flat_buffer_gradients_test

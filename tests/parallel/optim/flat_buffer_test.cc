@@ -16,7 +16,7 @@
 #include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::flat_buffer_test {
 namespace {
 
 at::Tensor Leaf(const at::Tensor& values) {
@@ -283,4 +283,4 @@ TEST_P(FlatBufferTest, ParametersOutliveIt) {
 TANDEM_ON_DEVICE_TYPES(FlatBufferTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::flat_buffer_test

@@ -23,7 +23,7 @@
 #include "parallel/optim/flat_buffer.h"
 #include "tests/models/rounding.h"
 
-namespace tandem {
+namespace tandem::gradient_clipping_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -241,4 +241,4 @@ TEST_P(GradientClippingTest, VectorsOfTheMachineChangeNoBit) {
 TANDEM_ON_DEVICE_TYPES(GradientClippingTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gradient_clipping_test

@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::learning_rate_test {
 namespace {
 
 std::vector<double> Rates(const LearningRateOptions& options, int64_t steps) {
@@ -92,4 +92,4 @@ TEST(LearningRate, SaysWhichOptionIsWrong) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::learning_rate_test

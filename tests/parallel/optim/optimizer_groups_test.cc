@@ -17,7 +17,7 @@
 #include "parallel/optim/grouped_optimizer.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::optimizer_groups_test {
 namespace {
 
 using testing::HasSubstr;
@@ -281,4 +281,4 @@ TEST_P(GroupedOptimizerTest, AGroupWithoutOptionsIsRefused) {
 TANDEM_ON_DEVICE_TYPES(GroupedOptimizerTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::optimizer_groups_test

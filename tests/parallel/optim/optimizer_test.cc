@@ -23,7 +23,7 @@
 #include "gtest/gtest.h"
 #include "parallel/optim/make_optimizer.h"
 
-namespace tandem {
+namespace tandem::optimizer_test {
 namespace {
 
 constexpr int kSteps = 12;
@@ -359,4 +359,4 @@ TEST(OptimizerOptions, WrongValuesAreNamed) {
 TANDEM_ON_DEVICE_TYPES(OptimizerStateTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::optimizer_test

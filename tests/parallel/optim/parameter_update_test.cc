@@ -19,7 +19,7 @@
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/optim/make_optimizer.h"
 
-namespace tandem {
+namespace tandem::parameter_update_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -164,4 +164,4 @@ TEST(ParameterUpdateTest, OptionsOutOfRangeAreNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::parameter_update_test

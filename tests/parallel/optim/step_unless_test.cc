@@ -18,7 +18,7 @@
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/optim/optimizer.h"
 
-namespace tandem {
+namespace tandem::step_unless_test {
 namespace {
 
 // Of a step: is it left out, and do parameters "a" and "b" have a gradient?
@@ -123,4 +123,4 @@ TEST_P(StepUnlessTest, DividesGradients) {
 TANDEM_ON_DEVICE_TYPES(StepUnlessTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::step_unless_test

@@ -17,7 +17,7 @@
 #include "core/testing/device_types.h"
 #include "parallel/optim/flat_buffer.h"
 
-namespace tandem {
+namespace tandem::unscale_gradients_test {
 namespace {
 
 // None, one, primes, and more than a vector.
@@ -107,4 +107,4 @@ TEST_P(UnscaleGradientsTest, LooksAtGradientsAlone) {
 TANDEM_ON_DEVICE_TYPES(UnscaleGradientsTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::unscale_gradients_test

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <string>
@@ -16,9 +17,10 @@
 #include "absl/time/time.h"
 #include "core/base/status_macros.h"
 #include "core/instrument/fault_point.h"
+#include "core/testing/thread_ranks.h"
 #include "tests/parallel/parameter_server/served_lab.h"
 
-namespace tandem {
+namespace tandem::parameter_server_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -103,9 +105,10 @@ TEST(ParameterServerTest, ARoundOfPushesIsAStepOfTheMean) {
 // How far ahead of a slow worker the others come, by bound.
 TEST(ParameterServerTest, NobodyIsFurtherAheadThanTheBound) {
   constexpr int kSlow = 1;  // rank
+  constexpr int kManySteps = 8;
   for (const int64_t bound : {0, 1, 3}) {
     const ParameterServerOptions options = Momentum(1, bound);
-    LabJob job = ServedJob(options, 8);
+    LabJob job = ServedJob(options, kManySteps);
     std::map<int, std::atomic<int>> begun;
     for (int rank = 1; rank <= 3; ++rank) begun[rank] = 0;
     std::atomic<int> most{0};
@@ -113,7 +116,15 @@ TEST(ParameterServerTest, NobodyIsFurtherAheadThanTheBound) {
                    int step) -> absl::StatusOr<Score> {
       if (rank.rank > 0) begun[rank.rank] = step;
       if (rank.rank == kSlow) {
-        // Everybody who may go on has gone on by then.
+        const int furthest =
+            std::min(kManySteps - 1, step + static_cast<int>(bound));
+        const auto are_there = [&] {
+          return begun.at(2) >= furthest && begun.at(3) >= furthest;
+        };
+        if (!AwaitOtherRanks(are_there)) {
+          return absl::DeadlineExceededError("others do not come to the bound");
+        }
+        // Who went too far would do so by then.
         absl::SleepFor(absl::Milliseconds(150));
         for (const int other : {2, 3}) {
           most = std::max<int>(most, begun[other] - step);
@@ -288,4 +299,4 @@ TEST(ParameterServerTest, WhatCannotWorkIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::parameter_server_test

@@ -6,6 +6,7 @@
 #include "core/comm/communicator.h"
 #include "core/model/layer_list.h"
 #include "core/testing/thread_ranks.h"
+#include "models/classification_loss.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/strategy/example_job.h"

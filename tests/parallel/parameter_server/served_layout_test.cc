@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::served_layout_test {
 namespace {
 
 // Of awkward sizes and dtypes, one in channels-last order.
@@ -117,4 +117,4 @@ TEST(ServedLayoutTest, ADescriptionIsUnderstood) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::served_layout_test

@@ -21,7 +21,7 @@
 #include "parallel/parameter_server/gradient_message.h"
 #include "parallel/parameter_server/piece_stream.h"
 
-namespace tandem {
+namespace tandem::served_slice_test {
 namespace {
 
 constexpr double kRate = 0.1;
@@ -279,4 +279,4 @@ TEST(ServedSliceErrorsTest, PiecesThatAreMissingAreNoticed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::served_slice_test

@@ -20,7 +20,7 @@
 #include "core/testing/thread_ranks.h"
 #include "parallel/parameter_server/worker_client.h"
 
-namespace tandem {
+namespace tandem::server_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -202,4 +202,4 @@ TEST(ServerTest, WhoWantsAStepOfAServerThatHasEndedIsTold) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::server_test

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-namespace tandem {
+namespace tandem::worker_progress_test {
 namespace {
 
 using Push = WorkerProgress::Push;
@@ -82,4 +82,4 @@ TEST(WorkerProgressTest, GoesOnFromACheckpoint) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::worker_progress_test

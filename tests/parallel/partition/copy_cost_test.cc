@@ -6,7 +6,7 @@
 
 #include "core/testing/device_types.h"
 
-namespace tandem {
+namespace tandem::copy_cost_test {
 namespace {
 
 class CopyCostTest : public DeviceTypeTest {};
@@ -24,4 +24,4 @@ TEST_P(CopyCostTest, MoreBytesTakeLonger) {
 TANDEM_ON_DEVICE_TYPES(CopyCostTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::copy_cost_test

@@ -15,7 +15,7 @@
 #include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedules.h"
 
-namespace tandem {
+namespace tandem::partition_test {
 namespace {
 
 using testing::ElementsAre;
@@ -303,4 +303,4 @@ stage  device  layers        parameters
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::partition_test

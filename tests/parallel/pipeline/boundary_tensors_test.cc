@@ -23,7 +23,7 @@
 #include "core/sim/testing.h"
 #include "tests/parallel/pipeline/rank_pipeline.h"
 
-namespace tandem {
+namespace tandem::boundary_tensors_test {
 namespace {
 
 using testing::Each;
@@ -303,4 +303,4 @@ TEST_F(BoundaryTensorsTest, TooManyAreAnErrorAtTheStart) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::boundary_tensors_test

@@ -18,7 +18,7 @@
 #include "parallel/schedule/schedules.h"
 #include "tests/parallel/pipeline/rank_pipeline.h"
 
-namespace tandem {
+namespace tandem::changing_shapes_test {
 namespace {
 
 using testing::HasSubstr;
@@ -146,4 +146,4 @@ TEST(ChangingShapesTest, WithinAStepTheyMayNot) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::changing_shapes_test

@@ -25,7 +25,7 @@
 #include "tests/models/rounding.h"
 #include "tests/parallel/pipeline/executor_fixture.h"
 
-namespace tandem {
+namespace tandem::executor_test {
 namespace {
 
 // Of gradients up to 1, whose sums go another way.
@@ -292,4 +292,4 @@ TEST_P(PipelineExecutorTest, TheTimelineHasEveryAction) {
 TANDEM_ON_DEVICE_TYPES(PipelineExecutorTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::executor_test

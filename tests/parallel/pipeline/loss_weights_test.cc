@@ -32,7 +32,7 @@
 #include "parallel/strategy/replicated.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::loss_weights_test {
 namespace {
 
 using testing::ElementsAre;
@@ -369,4 +369,4 @@ TEST(LossWeightsTest, PartsAddUpToOne) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::loss_weights_test

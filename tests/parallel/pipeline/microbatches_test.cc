@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::microbatches_test {
 namespace {
 
 using Sizes = std::vector<int64_t>;
@@ -133,4 +133,4 @@ TEST(MicrobatchesTest, SaysWhichTensorDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::microbatches_test

@@ -32,7 +32,7 @@
 #include "parallel/channel/copy_channel.h"
 #include "parallel/optim/make_optimizer.h"
 
-namespace tandem {
+namespace tandem::model_parallel_test {
 namespace {
 
 using testing::AllOf;
@@ -355,4 +355,4 @@ TEST_P(ModelParallelTest, CutsAndDevicesMustFit) {
 TANDEM_ON_DEVICE_TYPES(ModelParallelTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::model_parallel_test

@@ -22,7 +22,7 @@
 #include "parallel/pipeline/model.h"
 #include "parallel/schedule/schedules.h"
 
-namespace tandem {
+namespace tandem::outside_pipelines_test {
 namespace {
 
 constexpr int64_t kWidth = 4;
@@ -138,4 +138,4 @@ TEST(TorchgpipeTest, ASkipCrossesAnyCut) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::outside_pipelines_test

@@ -21,7 +21,7 @@
 #include "parallel/schedule/schedules.h"
 #include "tests/parallel/pipeline/rank_pipeline.h"
 
-namespace tandem {
+namespace tandem::shared_skips_test {
 namespace {
 
 constexpr int64_t kWidth = 6;
@@ -154,4 +154,4 @@ TEST_F(SharedSkipsTest, InPartsOnSeveralDevices) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::shared_skips_test

@@ -4,7 +4,7 @@
 
 #include "tests/core/sim/asynchronous.h"
 
-namespace tandem {
+namespace tandem::timeline_test {
 namespace {
 
 ActionMoments MomentsOf(int microbatch, c10::Device device) {
@@ -53,4 +53,4 @@ TEST(TimelineTest, HasNotComeBeforeItsDeviceHas) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::timeline_test

@@ -15,7 +15,7 @@
 #include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedules.h"
 
-namespace tandem {
+namespace tandem::bubble_report_test {
 namespace {
 
 using testing::HasSubstr;
@@ -296,4 +296,4 @@ TEST(PipelineAdvice, OnAScheduleOfOnesOwn) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::bubble_report_test

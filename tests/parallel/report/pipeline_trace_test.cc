@@ -6,7 +6,7 @@
 #include <chrono>
 #include <vector>
 
-namespace tandem {
+namespace tandem::pipeline_trace_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -40,4 +40,4 @@ TEST(PipelineTrace, ShowsWhatEachDeviceComputed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::pipeline_trace_test

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace tandem {
+namespace tandem::gradient_halves_test {
 namespace {
 
 using testing::ElementsAre;
@@ -65,4 +65,4 @@ TEST(GradientHalvesTest, OrderIsThatOfTheFirstParts) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gradient_halves_test

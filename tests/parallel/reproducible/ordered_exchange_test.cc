@@ -18,7 +18,7 @@
 #include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 
-namespace tandem {
+namespace tandem::ordered_exchange_test {
 namespace {
 
 using Node = SummationTree::Node;
@@ -91,4 +91,4 @@ TEST(OrderedExchange, AReplicaAloneHasTheRoot) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ordered_exchange_test

@@ -21,7 +21,7 @@
 #include "parallel/schedule/schedules.h"
 #include "parallel/schedule/text.h"
 
-namespace tandem {
+namespace tandem::ordered_gradients_halves_test {
 namespace {
 
 constexpr int kParameters = 4;
@@ -225,4 +225,4 @@ TEST(OrderedGradientsHalvesTest, WholeOnesMayComeBetween) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ordered_gradients_halves_test

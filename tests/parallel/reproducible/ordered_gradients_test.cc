@@ -18,7 +18,7 @@
 #include "core/testing/device_types.h"
 #include "parallel/optim/flat_buffer.h"
 
-namespace tandem {
+namespace tandem::ordered_gradients_test {
 namespace {
 
 using testing::HasSubstr;
@@ -258,4 +258,4 @@ TEST(OrderedGradientsErrorTest, WhatAReplicaDoesNotUseIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ordered_gradients_test

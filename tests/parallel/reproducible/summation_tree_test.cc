@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-namespace tandem {
+namespace tandem::summation_tree_test {
 namespace {
 
 using Node = SummationTree::Node;
@@ -99,4 +99,4 @@ TEST(SummationTreeTest, CoversOfEqualSharesHoldEachTermOnce) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::summation_tree_test

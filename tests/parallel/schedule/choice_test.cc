@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-namespace tandem {
+namespace tandem::choice_test {
 namespace {
 
 TEST(ScheduleChoice, ChunksFollowTheSchedule) {
@@ -53,4 +53,4 @@ TEST(ScheduleChoice, ReadsNothingButFiles) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::choice_test

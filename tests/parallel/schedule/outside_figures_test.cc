@@ -15,7 +15,7 @@
 #include "parallel/schedule/schedules.h"
 #include "parallel/schedule/text.h"
 
-namespace tandem {
+namespace tandem::outside_figures_test {
 namespace {
 
 using testing::ElementsAre;
@@ -169,4 +169,4 @@ TEST(PyTorchPipeliningTest, ItsCsvIsRead) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::outside_figures_test

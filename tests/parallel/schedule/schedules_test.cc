@@ -12,7 +12,7 @@
 #include "parallel/schedule/prediction.h"
 #include "parallel/schedule/validator.h"
 
-namespace tandem {
+namespace tandem::schedules_test {
 namespace {
 
 using testing::HasSubstr;
@@ -165,4 +165,4 @@ TEST(Schedules, WhatMakesNoSenseIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::schedules_test

@@ -7,7 +7,7 @@
 
 #include "parallel/schedule/validator.h"
 
-namespace tandem {
+namespace tandem::sequential_test {
 namespace {
 
 using ::testing::Each;
@@ -40,4 +40,4 @@ TEST(SequentialScheduleTest, NothingAtAllIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sequential_test

@@ -13,7 +13,7 @@
 #include "parallel/schedule/schedules.h"
 #include "parallel/schedule/text.h"
 
-namespace tandem {
+namespace tandem::simulation_test {
 namespace {
 
 using testing::ElementsAre;
@@ -129,4 +129,4 @@ TEST(Schedule, ListsOfStages) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::simulation_test

@@ -11,7 +11,7 @@
 #include "parallel/schedule/schedules.h"
 #include "parallel/schedule/validator.h"
 
-namespace tandem {
+namespace tandem::text_test {
 namespace {
 
 using testing::HasSubstr;
@@ -96,4 +96,4 @@ TEST(SchedulePrediction, CountsTransfersAndChecksCosts) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::text_test

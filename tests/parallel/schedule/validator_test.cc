@@ -12,7 +12,7 @@
 #include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedules.h"
 
-namespace tandem {
+namespace tandem::validator_test {
 namespace {
 
 using testing::HasSubstr;
@@ -162,4 +162,4 @@ TEST_F(Mutations, NothingInvalidPasses) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::validator_test

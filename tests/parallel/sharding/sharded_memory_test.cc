@@ -18,7 +18,7 @@
 #include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/strategy/lab_models.h"
 
-namespace tandem {
+namespace tandem::sharded_memory_test {
 namespace {
 
 constexpr int64_t kBatch = 6;
@@ -74,4 +74,4 @@ TEST(ShardedMemoryTest, EachReplicaHoldsItsShareOfTheState) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sharded_memory_test

@@ -13,7 +13,7 @@
 #include "parallel/sharding/sharded_optimizer.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::sharded_optimizer_ddp_test {
 namespace {
 
 class ShardedOptimizerDdpTest : public DdpTest {};
@@ -88,4 +88,4 @@ TEST_P(ShardedOptimizerDdpTest, StepsAsAnOptimizerOnEveryRank) {
 TANDEM_ON_DEVICES_AND_BACKENDS(ShardedOptimizerDdpTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sharded_optimizer_ddp_test

@@ -24,7 +24,7 @@
 #include "parallel/strategy/replicated.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::auxiliary_losses_test {
 namespace {
 
 using testing::HasSubstr;
@@ -250,4 +250,4 @@ TEST(AuxiliaryLossesErrorTest, ALossThatIsNoScalarNamesItsLayer) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::auxiliary_losses_test

@@ -12,7 +12,7 @@
 #include "models/classification_loss.h"
 #include "parallel/schedule/schedules.h"
 
-namespace tandem {
+namespace tandem::batch_shares_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -102,4 +102,4 @@ TEST(BatchSharesTest, ReplicasStandBehindEachOther) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::batch_shares_test

@@ -12,7 +12,7 @@
 #include "parallel/schedule/schedules.h"
 #include "parallel/schedule/sequential.h"
 
-namespace tandem {
+namespace tandem::capture_checks_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -164,4 +164,4 @@ TEST(CaptureChecksTest, PlainStepsAreCaptured) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::capture_checks_test

@@ -2,7 +2,6 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -15,6 +14,7 @@
 #include "core/checkpoint/fingerprint.h"
 #include "core/testing/device_types.h"
 #include "gtest/gtest.h"
+#include "models/classification_loss.h"
 
 namespace tandem {
 namespace {
@@ -32,8 +32,8 @@ void Fill(torch::nn::Module& module, uint64_t seed) {
 
 }  // namespace
 
-Layer LinearLayer(const std::string& name, int64_t in, int64_t out,
-                  uint64_t seed) {
+Layer SeededLinear(const std::string& name, int64_t in, int64_t out,
+                   uint64_t seed) {
   auto linear = std::make_shared<torch::nn::LinearImpl>(in, out);
   Fill(*linear, seed);
   return {name, linear,
@@ -56,18 +56,9 @@ Layer BranchLayer(const std::string& name, int64_t features, uint64_t seed,
 }
 
 LayerList PlainModel(uint64_t seed) {
-  return {LinearLayer("fc1", kInputs, kHidden, seed),
+  return {SeededLinear("fc1", kInputs, kHidden, seed),
           {"tanh", nullptr, [](const at::Tensor& x) { return x.tanh(); }},
-          LinearLayer("fc2", kHidden, kClasses, seed + 1)};
-}
-
-LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets) {
-  LossResult result;
-  result.loss = at::cross_entropy_loss(outputs, targets);
-  result.score.count = targets.size(0);
-  result.score.correct = outputs.argmax(1).eq(targets).sum().item<int64_t>();
-  result.score.loss_sum = result.loss.item<double>() * targets.size(0);
-  return result;
+          SeededLinear("fc2", kHidden, kClasses, seed + 1)};
 }
 
 Batch GlobalBatch(int step, int64_t size) {

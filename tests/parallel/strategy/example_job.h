@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
 #include "core/comm/communicator.h"
-#include "core/loss/loss.h"
 #include "core/model/batch.h"
 #include "core/model/layer.h"
 #include "parallel/strategy/replicated.h"
@@ -25,8 +24,8 @@ constexpr int64_t kClasses = 5;
 
 // Layers lie on the calling rank's TestDevice(). Values are functions of the
 // seed.
-Layer LinearLayer(const std::string& name, int64_t in, int64_t out,
-                  uint64_t seed);
+Layer SeededLinear(const std::string& name, int64_t in, int64_t out,
+                   uint64_t seed);
 Layer BatchNormLayer(const std::string& name, int64_t features);
 // Adds a linear branch where `used` says so: elsewhere its parameters are
 // unused.
@@ -35,8 +34,6 @@ Layer BranchLayer(const std::string& name, int64_t features, uint64_t seed,
 
 // fc1 [kHidden, kInputs], tanh, fc2 [kClasses, kHidden].
 LayerList PlainModel(uint64_t seed);
-
-LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets);
 
 // The global batch of a step: inputs [size, kInputs], targets [size].
 Batch GlobalBatch(int step, int64_t size);

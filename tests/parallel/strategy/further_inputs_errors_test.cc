@@ -17,7 +17,7 @@
 #include "tests/parallel/strategy/further_inputs_model.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::further_inputs_errors_test {
 namespace {
 
 using further_inputs::BatchOf;
@@ -131,4 +131,4 @@ TEST(FurtherInputsErrorsTest, EveryRankLearnsWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::further_inputs_errors_test

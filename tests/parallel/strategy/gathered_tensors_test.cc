@@ -16,7 +16,7 @@
 #include "core/base/status_macros.h"
 #include "core/testing/device_types.h"
 
-namespace tandem {
+namespace tandem::gathered_tensors_test {
 namespace {
 
 // Rank r has r tensors more than none: of several dtypes and shapes.
@@ -134,4 +134,4 @@ TEST(GatheredTensorsTest, WhatTheSinkSaysEndsIt) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gathered_tensors_test

@@ -17,7 +17,7 @@
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::gradient_norm_test {
 namespace {
 
 constexpr int kSteps = 2;
@@ -214,4 +214,4 @@ TEST(GradientNormTest, IsThereWhereItIsAskedForAndChangesNoBit) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gradient_norm_test

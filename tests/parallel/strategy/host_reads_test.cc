@@ -27,7 +27,7 @@
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
 
-namespace tandem {
+namespace tandem::host_reads_test {
 namespace {
 
 std::atomic<int> reads{0};
@@ -188,4 +188,4 @@ TEST_F(HostReadsTest, AScoreAtOnceIsReadAtOnce) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::host_reads_test

@@ -28,7 +28,7 @@
 #include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::hybrid_draws_test {
 namespace {
 
 namespace nn = torch::nn;
@@ -200,4 +200,4 @@ TEST(HybridDrawsOnCudaTest, DropoutInsideOfCudnnIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::hybrid_draws_test

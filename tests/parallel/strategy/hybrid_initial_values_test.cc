@@ -23,7 +23,7 @@
 #include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::hybrid_initial_values_test {
 namespace {
 
 using testing::AllOf;
@@ -198,4 +198,4 @@ TEST(HybridInitialValuesTest, TwoLayersOfOneNameAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::hybrid_initial_values_test

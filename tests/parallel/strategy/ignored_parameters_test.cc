@@ -20,7 +20,7 @@
 #include "parallel/strategy/replicated.h"
 #include "tests/parallel/strategy/example_job.h"
 
-namespace tandem {
+namespace tandem::ignored_parameters_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -29,9 +29,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 LayerList ModelOf(int rank) {
   LayerList layers = PlainModel(3);
   layers.insert(layers.begin() + 2,
-                LinearLayer("own1", kHidden, 3 + rank, 20 + rank));
+                SeededLinear("own1", kHidden, 3 + rank, 20 + rank));
   layers.insert(layers.begin() + 3,
-                LinearLayer("own2", 3 + rank, kHidden, 40 + rank));
+                SeededLinear("own2", 3 + rank, kHidden, 40 + rank));
   return layers;
 }
 
@@ -179,4 +179,4 @@ TEST_P(IgnoredParametersTest, ANormThatIsNotFiniteEndsTheJobWhenAsked) {
 TANDEM_ON_DEVICE_TYPES(IgnoredParametersTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ignored_parameters_test

@@ -20,7 +20,7 @@
 #include "parallel/join/join.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::joinable_strategy_test {
 namespace {
 
 using testing::HasSubstr;
@@ -187,4 +187,4 @@ TEST(JoinableStrategyTest, NeedsUnevenBatches) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::joinable_strategy_test

@@ -15,7 +15,7 @@
 #include "parallel/strategy/replicated.h"
 #include "tests/parallel/strategy/example_job.h"
 
-namespace tandem {
+namespace tandem::local_sgd_test {
 namespace {
 
 constexpr int kRanks = 2;
@@ -83,4 +83,4 @@ TEST_P(LocalSgdTest, TheScoreIsThatOfAllRanksWhereParametersAreAveraged) {
 TANDEM_ON_DEVICE_TYPES(LocalSgdTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::local_sgd_test

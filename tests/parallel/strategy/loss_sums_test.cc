@@ -9,7 +9,7 @@
 #include "core/base/status_macros.h"
 #include "core/testing/thread_ranks.h"
 
-namespace tandem {
+namespace tandem::loss_sums_test {
 namespace {
 
 using testing::ElementsAre;
@@ -73,4 +73,4 @@ TEST(LossSumsTest, ANameThatComesLaterIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::loss_sums_test

@@ -15,7 +15,7 @@
 #include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/strategy/lab_models.h"
 
-namespace tandem {
+namespace tandem::mesh_agreement_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -196,4 +196,4 @@ TEST(MeshAgreementTest, RanksThatAgreeGoOn) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mesh_agreement_test

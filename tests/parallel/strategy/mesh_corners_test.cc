@@ -14,11 +14,12 @@
 #include "absl/synchronization/mutex.h"
 #include "core/model/layer_list.h"
 #include "core/testing/thread_ranks.h"
+#include "models/classification_loss.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "tests/parallel/strategy/example_job.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::mesh_corners_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -280,4 +281,4 @@ TEST(MeshCornersTest, ReproducibleRefusesWhatDependsOnTheLayout) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mesh_corners_test

@@ -14,7 +14,7 @@
 #include "core/mesh/mesh.h"
 #include "core/testing/device_types.h"
 
-namespace tandem {
+namespace tandem::mesh_groups_test {
 namespace {
 
 using testing::HasSubstr;
@@ -194,4 +194,4 @@ TEST(HybridGroupsOrderTest, StagesHaveAnOrderOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mesh_groups_test

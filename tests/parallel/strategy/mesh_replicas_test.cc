@@ -14,14 +14,14 @@
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::mesh_replicas_test {
 namespace {
 
 using testing::HasSubstr;
 
 constexpr int64_t kBatch = 24;  // of all replicas
 
-class ReplicasTest : public testing::TestWithParam<LabLayout> {};
+class MeshReplicasTest : public testing::TestWithParam<LabLayout> {};
 
 LabJob ReplicasJob(const std::string& model,
                    const LabChange& change = nullptr) {
@@ -51,7 +51,7 @@ absl::StatusOr<Score> StepAlike(const LabLayout& layout, const LabRank& rank,
   return score;
 }
 
-TEST_P(ReplicasTest, AreAlikeAndTrainAsOneDeviceOnTheWholeBatch) {
+TEST_P(MeshReplicasTest, AreAlikeAndTrainAsOneDeviceOnTheWholeBatch) {
   LabLayout layout = GetParam();
   layout.microbatches = 4 * layout.replicas;
   for (const std::string model : {"mlp_small", "gpt_tiny_tied"}) {
@@ -78,7 +78,7 @@ TEST_P(ReplicasTest, AreAlikeAndTrainAsOneDeviceOnTheWholeBatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Layouts, ReplicasTest,
+    Layouts, MeshReplicasTest,
     testing::Values(LabLayout{"Ddp", "1f1b", 2, 1, 1},
                     LabLayout{"DdpOfThree", "gpipe", 3, 1, 1},
                     LabLayout{"Pairs", "1f1b", 2, 1, 2},
@@ -129,7 +129,7 @@ TEST(ReproducibleTest, EveryLayoutGivesOneDevicesBits) {
   EXPECT_EQ(compared, 2 * (11 + 8));
 }
 
-TEST(ReplicasTest, WhenTheyUpdateChangesNoBit) {
+TEST(MeshReplicasTest, WhenTheyUpdateChangesNoBit) {
   int compared = 0;
   for (const LabLayout& layout :
        std::vector<LabLayout>{{"ddp", "1f1b", 2, 1, 1},
@@ -148,7 +148,7 @@ TEST(ReplicasTest, WhenTheyUpdateChangesNoBit) {
   EXPECT_EQ(compared, 8);
 }
 
-TEST(ReplicasTest, AFailureOfOneIsTheErrorOfAll) {
+TEST(MeshReplicasTest, AFailureOfOneIsTheErrorOfAll) {
   std::vector<absl::Status> ends(4);
   const absl::Status status =
       OnLabRanks({"pairs", "1f1b", 2, 2, 1, 1, 8}, ModelJob("mlp_small", 12, 1),
@@ -169,4 +169,4 @@ TEST(ReplicasTest, AFailureOfOneIsTheErrorOfAll) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mesh_replicas_test

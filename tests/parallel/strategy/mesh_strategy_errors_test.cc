@@ -22,7 +22,7 @@
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::mesh_strategy_errors_test {
 namespace {
 
 using testing::HasSubstr;
@@ -199,4 +199,4 @@ TEST(MeshStrategyErrorsTest, StateOfAnotherModelIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mesh_strategy_errors_test

@@ -24,7 +24,7 @@
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::mesh_strategy_test {
 namespace {
 
 using testing::HasSubstr;
@@ -274,4 +274,4 @@ TEST(MeshStrategyTest, SaysWhereTimeWentAndWhatWasHeld) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mesh_strategy_test

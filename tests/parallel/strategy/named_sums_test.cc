@@ -22,7 +22,7 @@
 #include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::named_sums_test {
 namespace {
 
 using testing::HasSubstr;
@@ -181,4 +181,4 @@ TEST(NamedSumsTest, ADetachedLossIsStillRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::named_sums_test

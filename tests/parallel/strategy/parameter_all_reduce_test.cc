@@ -12,10 +12,11 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/model/layer_list.h"
+#include "models/classification_loss.h"
 #include "tests/parallel/strategy/example_job.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::parameter_all_reduce_test {
 namespace {
 
 constexpr int kSteps = 8;
@@ -232,4 +233,4 @@ TEST(DiLoCoTest, GoesOnFromACheckpointWithTheSameBits) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::parameter_all_reduce_test

@@ -18,7 +18,7 @@
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::parameter_traits_training_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -127,4 +127,4 @@ INSTANTIATE_TEST_SUITE_P(Strategies, ParameterTraitsTrainingTest,
                          });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::parameter_traits_training_test

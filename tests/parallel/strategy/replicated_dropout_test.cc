@@ -16,7 +16,7 @@
 #include "models/layers/dropout.h"
 #include "tests/parallel/strategy/example_job.h"
 
-namespace tandem {
+namespace tandem::replicated_dropout_test {
 namespace {
 
 constexpr int kSteps = 4;
@@ -103,4 +103,4 @@ TEST_P(ReplicatedDropoutTest, AResumedJobDrawsAsIfItHadNotStopped) {
 TANDEM_ON_DEVICE_TYPES(ReplicatedDropoutTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::replicated_dropout_test

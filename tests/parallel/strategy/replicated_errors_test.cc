@@ -12,10 +12,11 @@
 #include "core/model/layer_list.h"
 #include "core/testing/device_types.h"
 #include "gtest/gtest.h"
+#include "models/classification_loss.h"
 #include "parallel/strategy/replicated.h"
 #include "tests/parallel/strategy/example_job.h"
 
-namespace tandem {
+namespace tandem::replicated_errors_test {
 namespace {
 
 using Body = absl::Status(Communicator&);
@@ -37,7 +38,7 @@ TEST_P(ReplicatedErrorsTest, DifferentModelsAreNamedOnEveryRank) {
   RunRanks(3, [](Communicator& world) {
     LayerList layers = PlainModel(3);
     const int64_t classes = world.rank() == 2 ? 4 : kClasses;
-    layers[2] = LinearLayer("fc2", 7, classes, 1);
+    layers[2] = SeededLinear("fc2", 7, classes, 1);
     ExpectError(NewReplicated(std::move(layers), {}, world).status(),
                 absl::StatusCode::kInvalidArgument,
                 "rank 2 differs from that of rank 0: tensor 2 is fc2.weight: "
@@ -138,4 +139,4 @@ TEST_P(ReplicatedErrorsTest, ALossThatIsCutOffFromTheModelIsRefused) {
 TANDEM_ON_DEVICE_TYPES(ReplicatedErrorsTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::replicated_errors_test

@@ -20,7 +20,7 @@
 #include "models/registry.h"
 #include "parallel/strategy/replicated.h"
 
-namespace tandem {
+namespace tandem::replicated_models_test {
 namespace {
 
 constexpr int kSteps = 3;
@@ -132,4 +132,4 @@ INSTANTIATE_TEST_SUITE_P(Models, ReplicatedModelsTest,
                          });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::replicated_models_test

@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/parallel/strategy/example_job.h"
 
-namespace tandem {
+namespace tandem::replicated_test {
 namespace {
 
 absl::Status ExpectSameOnAllRanks(const Strategy& strategy, int step,
@@ -246,4 +246,4 @@ TEST_P(ReplicatedTest, ClipsWhatTheOptimizerSees) {
 TANDEM_ON_DEVICE_TYPES(ReplicatedTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::replicated_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::score_numbers_test {
 namespace {
 
 TEST(ScoreNumbersTest, SumsOfNumbersAreSumsOfScores) {
@@ -21,4 +21,4 @@ TEST(ScoreNumbersTest, SumsOfNumbersAreSumsOfScores) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::score_numbers_test

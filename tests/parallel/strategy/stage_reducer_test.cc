@@ -20,7 +20,7 @@
 #include "core/testing/device_types.h"
 #include "parallel/optim/flat_buffer.h"
 
-namespace tandem {
+namespace tandem::stage_reducer_test {
 namespace {
 
 using testing::HasSubstr;
@@ -311,4 +311,4 @@ TEST(StageReducerTest, AHookIsGivenOnce) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::stage_reducer_test

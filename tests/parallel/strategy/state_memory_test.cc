@@ -33,7 +33,7 @@
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
 
-namespace tandem {
+namespace tandem::state_memory_test {
 namespace {
 
 constexpr int64_t kInputs = 64;
@@ -265,4 +265,4 @@ TEST(StateMemoryTest, AnotherOrderTakesNoMemoryWhereThereAreNoGradients) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::state_memory_test

@@ -21,7 +21,7 @@
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::step_halves_test {
 namespace {
 
 using testing::HasSubstr;
@@ -191,4 +191,4 @@ TEST(StepHalvesTest, FollowEachOther) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::step_halves_test

@@ -25,7 +25,7 @@
 #include "parallel/comm_hooks/communication_hook.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::sync_batch_norm_strategy_test {
 namespace {
 
 using testing::HasSubstr;
@@ -282,4 +282,4 @@ TEST(SyncBatchNormStrategyTest, ALayerThatRunsTwiceIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sync_batch_norm_strategy_test

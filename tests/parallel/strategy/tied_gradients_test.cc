@@ -25,7 +25,7 @@
 #include "parallel/schedule/schedules.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::tied_gradients_test {
 namespace {
 
 // A copy of a weight "w0", "w1", ... in each stage, as one rank has it.
@@ -222,4 +222,4 @@ TEST(TiedWeightsTest, CopiesTrainAsTheOneTensorOfTheUncutModel) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tied_gradients_test

@@ -19,7 +19,7 @@
 #include "core/instrument/fault_point.h"
 #include "core/testing/device_types.h"
 
-namespace tandem {
+namespace tandem::trained_stage_test {
 namespace {
 
 using testing::ElementsAre;
@@ -358,4 +358,4 @@ TEST(TrainedStageTest, ThereIsAFaultPointBeforeTheOptimizer) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::trained_stage_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::trait_checks_test {
 namespace {
 
 using ::testing::AllOf;
@@ -69,4 +69,4 @@ TEST(TraitChecksTest, SpecsNameTheirParametersInFull) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::trait_checks_test

@@ -19,7 +19,7 @@
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::uneven_batches_test {
 namespace {
 
 using testing::HasSubstr;
@@ -241,4 +241,4 @@ TEST(UnevenBatchesErrorTest, ReproducibleNeedsAMicrobatchSize) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::uneven_batches_test

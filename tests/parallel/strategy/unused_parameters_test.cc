@@ -20,7 +20,7 @@
 #include "models/layers/basic_layers.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::unused_parameters_test {
 namespace {
 
 using testing::HasSubstr;
@@ -181,4 +181,4 @@ TEST(UnusedParametersTest, AreNamedWhereTheyAreNotLookedFor) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::unused_parameters_test

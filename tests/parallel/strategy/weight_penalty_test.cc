@@ -18,7 +18,7 @@
 #include "models/layers/basic_layers.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::weight_penalty_test {
 namespace {
 
 constexpr int64_t kWidth = 9;
@@ -89,4 +89,4 @@ TEST(WeightPenaltyTest, EveryLayoutHasTheBitsOfOneDevice) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::weight_penalty_test

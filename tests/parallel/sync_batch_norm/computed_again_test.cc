@@ -15,7 +15,7 @@
 #include "parallel/activation_checkpointing/checkpoint.h"
 #include "parallel/sync_batch_norm/sync_batch_norm.h"
 
-namespace tandem {
+namespace tandem::computed_again_test {
 namespace {
 
 constexpr int64_t kChannels = 3;
@@ -102,4 +102,4 @@ TEST(ComputedAgainTest, HasTheBitsOfTheFirstPass) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::computed_again_test

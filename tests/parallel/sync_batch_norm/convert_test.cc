@@ -18,7 +18,7 @@
 #include "models/layers/basic_layers.h"
 #include "parallel/sync_batch_norm/sync_batch_norm.h"
 
-namespace tandem {
+namespace tandem::convert_test {
 namespace {
 
 using testing::HasSubstr;
@@ -181,4 +181,4 @@ TEST(ConvertTest, LayersAreConvertedWhereTheyAre) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::convert_test

@@ -14,7 +14,7 @@
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/sync_batch_norm/convert.h"
 
-namespace tandem {
+namespace tandem::empty_batches_test {
 namespace {
 
 using torch::nn::Conv2d;
@@ -73,4 +73,4 @@ TEST_P(EmptyBatchesTest, NothingIsEverNaN) {
 TANDEM_ON_DEVICE_TYPES_AND(EmptyBatchesTest, testing::Values(2, 3, 7));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::empty_batches_test

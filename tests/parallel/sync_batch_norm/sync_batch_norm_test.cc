@@ -22,7 +22,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::sync_batch_norm_test {
 namespace {
 
 using testing::HasSubstr;
@@ -367,4 +367,4 @@ TEST(SyncBatchNormErrorTest, NamesWhatItCannotTake) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sync_batch_norm_test

@@ -8,7 +8,7 @@
 
 #include "tests/e2e/program.h"
 
-namespace tandem {
+namespace tandem::doctor_test {
 namespace {
 
 using ::testing::AnyOf;
@@ -96,4 +96,4 @@ TEST(DoctorTest, WrongFlagsAreTold) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::doctor_test

@@ -5,7 +5,7 @@
 
 #include "tests/tools/diagnosis/findings.h"
 
-namespace tandem {
+namespace tandem::gpu_checks_test {
 namespace {
 
 using ::testing::Contains;
@@ -201,4 +201,4 @@ TEST(CheckNcclTest, ABuildWithoutItSaysNothing) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gpu_checks_test

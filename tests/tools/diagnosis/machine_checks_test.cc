@@ -5,7 +5,7 @@
 
 #include "tests/tools/diagnosis/findings.h"
 
-namespace tandem {
+namespace tandem::machine_checks_test {
 namespace {
 
 using ::testing::Contains;
@@ -138,4 +138,4 @@ TEST(CheckNetworkTest, TheNameMattersBetweenMachines) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::machine_checks_test

@@ -7,7 +7,7 @@
 
 #include "tests/tools/diagnosis/findings.h"
 
-namespace tandem {
+namespace tandem::report_test {
 namespace {
 
 using ::testing::Contains;
@@ -76,4 +76,4 @@ TEST(ReportTest, Json) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::report_test

@@ -14,7 +14,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/e2e/program.h"
 
-namespace tandem {
+namespace tandem::model_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -156,4 +156,4 @@ TEST(ModelFolderTest, WhatIsWrongIsSaid) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::model_folder_test

@@ -11,7 +11,7 @@
 #include "tools/hang_diagnosis/report.h"
 #include "tools/hang_diagnosis/waits.h"
 
-namespace tandem {
+namespace tandem::diagnose_test {
 namespace {
 
 using Fault = Verdict::Fault;
@@ -347,4 +347,4 @@ TEST(MismatchTest, AnotherBucketIsAnotherOrder) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::diagnose_test

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::pickle_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -34,4 +34,4 @@ TEST(PickledTest, NestsListsAndDicts) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::pickle_test

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/tools/hang_diagnosis/job.h"
 
-namespace tandem {
+namespace tandem::pytorch_form_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -93,4 +93,4 @@ TEST(PyTorchFormTest, EndsWhereTheFirstRankGaveUp) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::pytorch_form_test

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::read_dumps_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -83,4 +83,4 @@ TEST(ReadDumpsTest, AFolderWithoutAnyIsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::read_dumps_test

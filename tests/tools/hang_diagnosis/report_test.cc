@@ -7,7 +7,7 @@
 #include "tests/tools/hang_diagnosis/job.h"
 #include "tools/hang_diagnosis/diagnose.h"
 
-namespace tandem {
+namespace tandem::report_test {
 namespace {
 
 using Fault = Verdict::Fault;
@@ -81,4 +81,4 @@ TEST(ReportTextTest, HasALineForEachRank) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::report_test

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tools/texts/text_files.h"
 
-namespace tandem {
+namespace tandem::document_reader_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -139,4 +139,4 @@ TEST(TextFilesTest, WhatIsNoTextIsSaid) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::document_reader_test

@@ -16,7 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::tokenize_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -186,4 +186,4 @@ TEST(TokenizeTest, WhatCannotBeDoneIsSaid) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tokenize_test

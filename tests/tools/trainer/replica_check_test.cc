@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 
-namespace tandem {
+namespace tandem::replica_check_test {
 namespace {
 
 using ::testing::AllOf;
@@ -89,4 +89,4 @@ TEST(ReplicaCheckTest, AFlippedBitShows) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::replica_check_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::step_meter_test {
 namespace {
 
 Score OneStep(double loss_sum, int64_t correct, int64_t count) {
@@ -69,4 +69,4 @@ TEST(StepMeterTest, MedianIsOfAllSteps) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::step_meter_test

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::host_copy_test {
 namespace {
 
 StatePart Part(const at::Tensor& a, const at::Tensor& b) {
@@ -43,4 +43,4 @@ TEST(HostCopyTest, MemoryIsKeptWhereItFits) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::host_copy_test

@@ -11,7 +11,7 @@
 #include "core/checkpoint/folder/save.h"
 #include "core/checkpoint/folder/stored_folder.h"
 
-namespace tandem {
+namespace tandem::joined_rows_test {
 namespace {
 
 RowParts Parts() {
@@ -78,4 +78,4 @@ TEST(JoinedRowsTest, ASliceOfAPartIsOneOfTheWeight) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::joined_rows_test

@@ -9,7 +9,7 @@
 #include "core/digest/crc32.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::manifest_test {
 namespace {
 
 Manifest Small() {
@@ -94,4 +94,4 @@ TEST(ManifestTest, WhatIsNoManifestIsRefusedWithTheReason) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::manifest_test

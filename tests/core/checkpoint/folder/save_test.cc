@@ -26,7 +26,7 @@
 #include "core/store/gather.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::save_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -312,4 +312,4 @@ TEST_F(DamagedFolderTest, ExchangedAndMissingFilesAreSeen) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::save_test

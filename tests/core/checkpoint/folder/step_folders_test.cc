@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::step_folders_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -107,4 +107,4 @@ TEST(StepFoldersTest, WhatKilledJobsLeftGoes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::step_folders_test

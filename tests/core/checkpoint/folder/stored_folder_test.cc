@@ -23,7 +23,7 @@
 #include "core/checkpoint/safetensors.h"
 #include "core/checkpoint/stored_tensors.h"
 
-namespace tandem {
+namespace tandem::stored_folder_test {
 namespace {
 
 at::Tensor ConvWeight() {
@@ -147,4 +147,4 @@ TEST(StoredFolderTest, NoPieceIsWrittenWhereALaterOneIsDamaged) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::stored_folder_test

@@ -1,8 +1,16 @@
 // A simulated device with less memory than it is asked for.
 
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros_like.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 
 #include <algorithm>
 #include <memory>
@@ -13,7 +21,7 @@
 #include "core/sim/testing.h"
 #include "tests/core/sim/memory/memory_fixture.h"
 
-namespace tandem {
+namespace tandem::memory_cap_test {
 namespace {
 
 using testing::HasSubstr;
@@ -23,12 +31,12 @@ class MemoryCapTest : public MemoryFixture {};
 
 TEST_F(MemoryCapTest, HoldsExactly) {
   const SimMemoryCap cap(SimDevice(0), 1000);
-  const torch::Tensor a = torch::empty({200}, On(0));
-  const torch::Tensor b = torch::empty({50}, On(0));
+  const at::Tensor a = at::empty({200}, On(0));
+  const at::Tensor b = at::empty({50}, On(0));
   EXPECT_EQ(Used(), 1000);
-  EXPECT_NE(OutOfMemory([] { torch::empty({1}, On(0, torch::kByte)); }), "");
-  EXPECT_EQ(OutOfMemory([] { torch::empty({0}, On(0)); }), "");
-  EXPECT_EQ(OutOfMemory([] { torch::empty({5000}, On(1)); }), "")
+  EXPECT_NE(OutOfMemory([] { at::empty({1}, On(0, at::kByte)); }), "");
+  EXPECT_EQ(OutOfMemory([] { at::empty({0}, On(0)); }), "");
+  EXPECT_EQ(OutOfMemory([] { at::empty({5000}, On(1)); }), "")
       << "another device's is its own";
 }
 
@@ -37,18 +45,18 @@ TEST_F(MemoryCapTest, ThrowsBeforeItAllocates) {
   sim::ResetPeak(0);
   // The host has not so much either.
   const int64_t huge = int64_t{1} << 45;
-  EXPECT_THAT(OutOfMemory([&] { torch::empty({huge}, On(0)); }),
+  EXPECT_THAT(OutOfMemory([&] { at::empty({huge}, On(0)); }),
               HasSubstr("128 TiB asked for"));
-  EXPECT_NE(OutOfMemory([] { torch::empty({251}, On(0)); }), "");
+  EXPECT_NE(OutOfMemory([] { at::empty({251}, On(0)); }), "");
   EXPECT_EQ(Used(), 0);
   EXPECT_EQ(Peak(), 0);
 }
 
 TEST_F(MemoryCapTest, HoldsForWhateverAsks) {
-  torch::Tensor a = torch::ones({100}, On(0));
-  const torch::Tensor on_one = torch::ones({100}, On(1));
-  const torch::Tensor x = torch::ones({50}, On(0)).requires_grad_();
-  const torch::Tensor y = (x * 2).sum();
+  at::Tensor a = at::ones({100}, On(0));
+  const at::Tensor on_one = at::ones({100}, On(1));
+  const at::Tensor x = at::ones({50}, On(0)).requires_grad_();
+  const at::Tensor y = (x * 2).sum();
   const int64_t before = Used();
   {
     const SimMemoryCap cap(SimDevice(0), before + 100);
@@ -56,7 +64,7 @@ TEST_F(MemoryCapTest, HoldsForWhateverAsks) {
     EXPECT_NE(OutOfMemory([&] { a.resize_({200}); }), "") << "resize_";
     EXPECT_NE(OutOfMemory([&] { on_one.to(SimDevice(0)); }), "")
         << "sim to sim";
-    EXPECT_NE(OutOfMemory([] { torch::ones({99}).to(SimDevice(0)); }), "")
+    EXPECT_NE(OutOfMemory([] { at::ones({99}).to(SimDevice(0)); }), "")
         << "CPU to sim";
     EXPECT_NE(OutOfMemory([&] { a.clone(); }), "") << "clone";
     EXPECT_NE(OutOfMemory([&] { y.backward({}, /*retain_graph=*/true); }), "")
@@ -73,20 +81,20 @@ TEST_F(MemoryCapTest, HoldsForWhateverAsks) {
 }
 
 TEST_F(MemoryCapTest, BelowWhatIsInUseIsForTheNextOne) {
-  torch::Tensor a = torch::ones({100}, On(0));
+  at::Tensor a = at::ones({100}, On(0));
   const SimMemoryCap cap(SimDevice(0), 100);
-  EXPECT_THAT(OutOfMemory([&] { torch::zeros_like(a); }),
+  EXPECT_THAT(OutOfMemory([&] { at::zeros_like(a); }),
               HasSubstr("400 B asked for, 400 B of 100 B in use"));
   a.zero_();  // needs none
 }
 
 TEST_F(MemoryCapTest, TheMessageNamesEverything) {
-  torch::Tensor weight;
+  at::Tensor weight;
   {
     const MemoryCategoryScope scope(Category::kParameters);
-    weight = torch::ones({1024}, On(1));
+    weight = at::ones({1024}, On(1));
   }
-  std::vector<torch::Tensor> activations;
+  std::vector<at::Tensor> activations;
   {
     const MemoryCategoryScope scope(Category::kActivations);
     activations.push_back(weight.slice(0, 0, 512) * 2);
@@ -103,7 +111,7 @@ TEST_F(MemoryCapTest, TheMessageNamesEverything) {
 }
 
 TEST_F(MemoryCapTest, TheMessageNamesFiveHolders) {
-  std::vector<torch::Tensor> all = {torch::ones({10}, On(0))};
+  std::vector<at::Tensor> all = {at::ones({10}, On(0))};
   all.push_back(all[0].sin());
   all.push_back(all[0].cos());
   all.push_back(all[0].exp());
@@ -119,12 +127,12 @@ TEST_F(MemoryCapTest, TheMessageNamesFiveHolders) {
 // One step of a small network.
 void TrainStep(torch::nn::Linear& layer, torch::optim::SGD& optimizer) {
   optimizer.zero_grad();
-  layer->forward(torch::ones({64, 32}, On(0))).square().sum().backward();
+  layer->forward(at::ones({64, 32}, On(0))).square().sum().backward();
   optimizer.step();
 }
 
 TEST_F(MemoryCapTest, TrainingGoesOnWhenItIsLifted) {
-  torch::manual_seed(3);
+  at::manual_seed(3);
   torch::nn::Linear layer(32, 16);
   torch::nn::Linear on_cpu =
       std::dynamic_pointer_cast<torch::nn::LinearImpl>(layer->clone());
@@ -146,11 +154,11 @@ TEST_F(MemoryCapTest, TrainingGoesOnWhenItIsLifted) {
   torch::optim::SGD reference(on_cpu->parameters(), 0.001);
   for (int step = 0; step < 3; ++step) {
     reference.zero_grad();
-    on_cpu->forward(torch::ones({64, 32})).square().sum().backward();
+    on_cpu->forward(at::ones({64, 32})).square().sum().backward();
     reference.step();
   }
-  EXPECT_TRUE(torch::equal(layer->weight.cpu(), on_cpu->weight));
+  EXPECT_TRUE(at::equal(layer->weight.cpu(), on_cpu->weight));
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::memory_cap_test

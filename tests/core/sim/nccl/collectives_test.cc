@@ -16,7 +16,7 @@
 #include "core/testing/thread_ranks.h"
 #include "tests/core/sim/nccl/nccl_ranks.h"
 
-namespace tandem {
+namespace tandem::collectives_test {
 namespace {
 
 bool AllAre(const at::Tensor& tensor, double value) {
@@ -164,4 +164,4 @@ TEST(NcclDevices, OfARankHaveACommunicatorEach) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::collectives_test

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -12,16 +13,16 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/blocking_counter.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/launch/launch.h"
 #include "core/sim/testing.h"
+#include "core/testing/thread_ranks.h"
 #include "tests/core/sim/nccl/nccl_ranks.h"
 #include "tests/core/testing/process_testing.h"
 
-namespace tandem {
+namespace tandem::faults_test {
 namespace {
 
 using c10d::Work;
@@ -51,11 +52,12 @@ TEST(NcclAbort, EndsThisRanksWorksAlone) {
             Expect(!EndsWithin(*work, std::chrono::milliseconds(300)),
                    "a sum without rank 2"));
         if (rank.rank == 0) rank.backend().abort();
-        TANDEM_RETURN_IF_ERROR(
-            Expect(EndsWithin(*work, std::chrono::milliseconds(500)) ==
-                       (rank.rank == 0),
-                   "abort is local"));
-        if (rank.rank == 1) rank.backend().abort();
+        if (rank.rank == 1) {
+          TANDEM_RETURN_IF_ERROR(
+              Expect(!EndsWithin(*work, std::chrono::milliseconds(500)),
+                     "abort is local"));
+          rank.backend().abort();
+        }
         TANDEM_RETURN_IF_ERROR(
             Expect(EndsWithin(*work, std::chrono::seconds(10)) &&
                        work->exception() != nullptr && !work->isSuccess(),
@@ -90,6 +92,7 @@ TEST(NcclAbort, LetsTheDeviceGoOn) {
 
 TEST(NcclTimeout, NamesWhoDidNotCome) {
   std::vector<absl::Status> seen(3);
+  std::atomic<int> gave_up{0};
   const absl::Status status = RunNcclRanks(
       3,
       [&](const NcclRank& rank) -> absl::Status {
@@ -97,9 +100,11 @@ TEST(NcclTimeout, NamesWhoDidNotCome) {
           TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(
               rank.Full(4, 1), [] { return "bucket 0 of step 4"; }));
           seen[static_cast<size_t>(rank.rank)] = rank.group.Synchronize();
+          ++gave_up;
         }
-        std::this_thread::sleep_for(std::chrono::seconds(6));
-        return absl::OkStatus();
+        // None leaves before, which would be another end.
+        return Expect(AwaitOtherRanks([&] { return gave_up == 2; }),
+                      "ranks 0 and 2 give up");
       },
       /*timeout=*/3);
   EXPECT_TRUE(status.ok()) << status;
@@ -148,9 +153,9 @@ Launch JobOnFreePort(int ranks) {
 
 // Three ranks, a communicator for each pair. Rank 2 gives up what it has with
 // rank 0, while rank 0 waits for rank 1 and rank 1 for rank 2; when these have
-// ended, rank 2 waits for rank 1.
+// `ended`, rank 2 waits for rank 1.
 absl::Status GiveUpOneOfThree(Launch launch, int rank,
-                              absl::BlockingCounter* ended) {
+                              std::atomic<int>* ended) {
   launch.rank = rank;
   CommunicatorOptions options;
   options.backend = "sim_nccl";
@@ -165,6 +170,8 @@ absl::Status GiveUpOneOfThree(Launch launch, int rank,
     TANDEM_ASSIGN_OR_RETURN((pairs[{a, b}]),
                             world->Subgroup({a, b}, "pair", own));
   }
+  // Until all have all of theirs, whose making would end by the failure, too.
+  TANDEM_RETURN_IF_ERROR(world->Barrier());
   const auto waits_in = [&](std::pair<int, int> pair) {
     const NcclRank mine = {*world, *pairs.at(pair), rank, *own.device};
     TANDEM_RETURN_IF_ERROR(mine.group.AllReduceSum(mine.Full(4, 1)));
@@ -173,11 +180,12 @@ absl::Status GiveUpOneOfThree(Launch launch, int rank,
   if (rank == 2) {
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     pairs.at({0, 2})->Abort(absl::DataLossError("the disk is full"));
-    ended->Wait();
+    TANDEM_RETURN_IF_ERROR(Expect(AwaitOtherRanks([&] { return *ended == 2; }),
+                                  "ranks 0 and 1 end"));
   }
   const absl::Status seen =
       waits_in(rank == 0 ? std::pair(0, 1) : std::pair(1, 2));
-  if (rank != 2) ended->DecrementCount();
+  if (rank != 2) ++*ended;
   TANDEM_RETURN_IF_ERROR(Expect(!seen.ok(), "an end"));
   // Those in which nobody waits, too.
   for (const auto& [ranks, group] : pairs) {
@@ -197,7 +205,7 @@ TEST(NcclJob, OneFailedCommunicatorAbortsAllOfAllRanksWithinSeconds) {
   const Launch launch = JobOnFreePort(3);
   const Clock::time_point begin = Clock::now();
   std::vector<absl::Status> ends(3);
-  absl::BlockingCounter ended(2);
+  std::atomic<int> ended{0};
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 3; ++rank) {
     ranks.emplace_back(
@@ -210,4 +218,4 @@ TEST(NcclJob, OneFailedCommunicatorAbortsAllOfAllRanksWithinSeconds) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::faults_test

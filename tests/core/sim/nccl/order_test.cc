@@ -18,7 +18,7 @@
 #include "core/sim/testing.h"
 #include "tests/core/sim/nccl/nccl_ranks.h"
 
-namespace tandem {
+namespace tandem::order_test {
 namespace {
 
 double First(const at::Tensor& tensor) {
@@ -182,4 +182,4 @@ TEST(NcclDevices, WhoseCommunicatorsAreMadeInOrdersOfTheirOwnAreADeadlock) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::order_test

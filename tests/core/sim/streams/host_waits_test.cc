@@ -1,16 +1,18 @@
 #include "core/sim/streams/host_waits.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <functional>
 
 #include "tests/core/sim/asynchronous.h"
 
-namespace tandem {
+namespace tandem::host_waits_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -27,34 +29,34 @@ class HostWaitsTest : public testing::Test {
     work();
     return sim::HostWaitsSince(before);
   }
-  static torch::Tensor OnDevice() { return torch::ones({3}).to(SimDevice(0)); }
+  static at::Tensor OnDevice() { return at::ones({3}).to(SimDevice(0)); }
 };
 
 TEST_F(HostWaitsTest, WhatIsQueuedIsNone) {
-  const torch::Tensor x = OnDevice();
-  const torch::Tensor pinned = torch::ones({3}).pin_memory();
+  const at::Tensor x = OnDevice();
+  const at::Tensor pinned = at::ones({3}).pin_memory();
   EXPECT_THAT(Of([&] {
-                const torch::Tensor y = x * 2 + x.sum();
+                const at::Tensor y = x * 2 + x.sum();
                 y.to(SimDevice(1));
-                pinned.to(SimDevice(0), torch::kFloat, /*non_blocking=*/true);
+                pinned.to(SimDevice(0), at::kFloat, /*non_blocking=*/true);
               }),
               IsEmpty());
 }
 
 TEST_F(HostWaitsTest, CopiesToAndFromTheHostAre) {
-  const torch::Tensor x = OnDevice();
+  const at::Tensor x = OnDevice();
   EXPECT_THAT(Of([&] { x.cpu(); }), ElementsAre(Pair("copy to the host", 1)));
   EXPECT_THAT(Of([&] {
-                torch::ones({3}).to(SimDevice(0));
+                at::ones({3}).to(SimDevice(0));
                 // Pageable memory is read before the call comes back.
-                torch::ones({3}).to(SimDevice(0), torch::kFloat,
-                                    /*non_blocking=*/true);
+                at::ones({3}).to(SimDevice(0), at::kFloat,
+                                 /*non_blocking=*/true);
               }),
               ElementsAre(Pair("copy from the host", 2)));
 }
 
 TEST_F(HostWaitsTest, SoIsWhatTheHostMustKnow) {
-  const torch::Tensor x = OnDevice();
+  const at::Tensor x = OnDevice();
   EXPECT_THAT(Of([&] { x[0].item<float>(); }),
               ElementsAre(Pair("aten::_local_scalar_dense", 1)));
   EXPECT_THAT(Of([&] { x.nonzero(); }), ElementsAre(Pair("aten::nonzero", 1)));
@@ -76,4 +78,4 @@ TEST_F(HostWaitsTest, SoIsEveryWaitByName) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::host_waits_test

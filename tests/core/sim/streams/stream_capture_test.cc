@@ -3,18 +3,23 @@
 
 #include "core/sim/streams/stream_capture.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <memory>
 
 #include "tests/core/sim/asynchronous.h"
 #include "tests/core/sim/thrown.h"
 
-namespace tandem {
+namespace tandem::stream_capture_test {
 namespace {
 
 using testing::HasSubstr;
@@ -23,11 +28,11 @@ class StreamCaptureTest : public testing::Test {
  protected:
   void SetUp() override {
     EnableAsynchronousSim();
-    x_ = torch::zeros({32}, torch::device(SimDevice(0)));
-    y_ = torch::zeros_like(x_);
+    x_ = at::zeros({32}, at::device(SimDevice(0)));
+    y_ = at::zeros_like(x_);
     // Shapes become known.
     Work();
-    torch::add(x_, x_).mul_(2.0).add_(1);
+    at::add(x_, x_).mul_(2.0).add_(1);
     x_.zero_();
     y_.zero_();
     sim::SynchroniseAll();
@@ -43,7 +48,7 @@ class StreamCaptureTest : public testing::Test {
   float X() { return x_[0].item<float>(); }
   float Y() { return y_[0].item<float>(); }
 
-  torch::Tensor x_, y_;
+  at::Tensor x_, y_;
   const c10::Stream stream_ = sim::PooledStream(0);
 };
 
@@ -77,7 +82,7 @@ TEST_F(StreamCaptureTest, MemoryStaysAndNumbersAreBakedIn) {
   {
     const c10::StreamGuard guard(stream_);
     capture = sim::BeginCapture(stream_);
-    y_.copy_(torch::add(x_, x_).mul_(number));  // a tensor that goes
+    y_.copy_(at::add(x_, x_).mul_(number));  // a tensor that goes
     sim::EndCapture(capture);
   }
   number = 5;
@@ -141,7 +146,7 @@ TEST_F(StreamCaptureTest, TheHostCannotWait) {
   EXPECT_THAT(Thrown([&] { x_.nonzero(); }),
               HasSubstr("the host needs to know"));
   EXPECT_THAT(Thrown([&] {
-                torch::sin(x_.view({4, 8}));
+                at::sin(x_.view({4, 8}));
               }),
               HasSubstr("has not run for these shapes"));
   EXPECT_THAT(Thrown([&] { stream_.synchronize(); }),
@@ -170,4 +175,4 @@ TEST_F(StreamCaptureTest, DefaultStreamsAndNestedCapturesAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::stream_capture_test

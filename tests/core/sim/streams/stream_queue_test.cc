@@ -12,8 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace tandem {
-namespace sim {
+namespace tandem::sim::stream_queue_test {
 namespace {
 
 // A piece of work that lasts until Open().
@@ -203,5 +202,4 @@ TEST(EventTest, ANewRecordingLeavesTheOldOneAlone) {
 }
 
 }  // namespace
-}  // namespace sim
-}  // namespace tandem
+}  // namespace tandem::sim::stream_queue_test

@@ -3,11 +3,14 @@
 
 #include "core/sim/streams/streams.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <memory>
 #include <set>
@@ -17,7 +20,7 @@
 #include "tests/core/sim/asynchronous.h"
 #include "tests/core/sim/thrown.h"
 
-namespace tandem {
+namespace tandem::streams_test {
 namespace {
 
 class StreamsTest : public testing::Test {
@@ -28,20 +31,20 @@ class StreamsTest : public testing::Test {
 
 c10::Event NewEvent() { return c10::Event(c10::DeviceType::PrivateUse1); }
 
-torch::Tensor Zeros(int device) {
-  return torch::zeros({64}, torch::device(SimDevice(device)));
+at::Tensor Zeros(int device) {
+  return at::zeros({64}, at::device(SimDevice(device)));
 }
 
-float First(const torch::Tensor& tensor) { return tensor[0].item<float>(); }
+float First(const at::Tensor& tensor) { return tensor[0].item<float>(); }
 
 // The first call of a kind for a shape waits for its stream: it comes before
 // streams are held.
 void WarmUp() {
   for (const int device : {0, 1}) {
-    torch::Tensor x = Zeros(device);
+    at::Tensor x = Zeros(device);
     x.fill_(5);
     x.add_(1);
-    torch::Tensor y = x + x;
+    at::Tensor y = x + x;
     y.copy_(x);
   }
   sim::SynchroniseAll();
@@ -98,8 +101,8 @@ TEST_F(StreamsTest, IsIdleWhenNothingIsLeft) {
 TEST_F(StreamsTest, AMissingEventGivesWrongValues) {
   WarmUp();
   const c10::Stream writer = sim::PooledStream(0);
-  torch::Tensor x = Zeros(0);
-  torch::Tensor seen = Zeros(0);
+  at::Tensor x = Zeros(0);
+  at::Tensor seen = Zeros(0);
   sim::SynchroniseAll();
   {
     const HeldStream held(writer);
@@ -120,8 +123,8 @@ TEST_F(StreamsTest, AnEventGivesRightValues) {
   WarmUp();
   const c10::Stream writer = sim::PooledStream(0);
   for (int i = 0; i < 200; ++i) {
-    torch::Tensor x = Zeros(0);
-    torch::Tensor seen = Zeros(0);
+    at::Tensor x = Zeros(0);
+    at::Tensor seen = Zeros(0);
     c10::Event made = NewEvent();
     made.record(sim::CurrentStream(0));  // x is zeros
     made.block(writer);
@@ -145,8 +148,8 @@ TEST_F(StreamsTest, OverwritingWhatIsStillReadIsSeen) {
   WarmUp();
   const c10::Stream reader = sim::PooledStream(0);
   for (const bool waits : {false, true}) {
-    torch::Tensor x = Zeros(0);
-    torch::Tensor seen = Zeros(0);
+    at::Tensor x = Zeros(0);
+    at::Tensor seen = Zeros(0);
     sim::SynchroniseAll();
     auto held = std::make_unique<HeldStream>(reader);
     c10::Event read = NewEvent();
@@ -167,8 +170,8 @@ TEST_F(StreamsTest, OverwritingWhatIsStillReadIsSeen) {
 
 TEST_F(StreamsTest, EventsJoinDevices) {
   WarmUp();
-  torch::Tensor x = Zeros(0);
-  torch::Tensor flag = Zeros(1);
+  at::Tensor x = Zeros(0);
+  at::Tensor flag = Zeros(1);
   sim::SynchroniseAll();
   c10::Event event = NewEvent();
   {
@@ -206,17 +209,17 @@ TEST_F(StreamsTest, SynchronisingThrowsWhatFailedOnce) {
 
 TEST_F(StreamsTest, AutogradRunsABackwardOnItsForwardsStream) {
   const c10::Stream stream = sim::PooledStream(1);
-  torch::Tensor x = torch::ones({8}, torch::device(SimDevice(1)));
+  at::Tensor x = at::ones({8}, at::device(SimDevice(1)));
   sim::SynchroniseAll();
   x.requires_grad_();
   for (int i = 0; i < 20; ++i) {
-    x.mutable_grad() = torch::Tensor();
+    x.mutable_grad() = at::Tensor();
     int64_t backward_on = -1;
-    torch::Tensor y;
+    at::Tensor y;
     {
       const c10::StreamGuard guard(stream);
       y = x * 3;
-      y.register_hook([&](const torch::Tensor& gradient) {
+      y.register_hook([&](const at::Tensor& gradient) {
         backward_on = sim::CurrentStream(1).id();
         return gradient;
       });
@@ -230,4 +233,4 @@ TEST_F(StreamsTest, AutogradRunsABackwardOnItsForwardsStream) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::streams_test

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-namespace tandem {
+namespace tandem::connection_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -78,4 +78,4 @@ TEST(AsksForSecretTest, ByItsFirstWords) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::connection_test

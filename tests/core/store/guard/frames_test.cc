@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 
-namespace tandem {
+namespace tandem::frames_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -75,4 +75,4 @@ TEST(FramesTest, AGiganticLengthIsRefusedAtOnce) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::frames_test

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace tandem {
+namespace tandem::handshake_test {
 namespace {
 
 const Nonces kNonces = {std::string(kNonceBytes, 's'),
@@ -52,4 +52,4 @@ TEST(HandshakeTest, KeysAreOfTheSideTheConnectionAndTheSecret) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::handshake_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::job_secret_test {
 namespace {
 
 TEST(JobSecretTest, ThereIsNoneUntilOneIsSet) {
@@ -14,4 +14,4 @@ TEST(JobSecretTest, ThereIsNoneUntilOneIsSet) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::job_secret_test

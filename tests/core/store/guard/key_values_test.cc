@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::key_values_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -78,4 +78,4 @@ TEST_F(KeyValuesTest, WhatIsNoRequestIsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::key_values_test

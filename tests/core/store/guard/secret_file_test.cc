@@ -20,7 +20,7 @@ uid_t user = getuid();
 // Stands before the C library's.
 extern "C" uid_t geteuid() noexcept { return user; }
 
-namespace tandem {
+namespace tandem::secret_file_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -108,4 +108,4 @@ TEST(SecretFileTest, ANewOneIsReadByItsPath) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::secret_file_test

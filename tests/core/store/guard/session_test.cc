@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "core/store/guard/handshake.h"
 
-namespace tandem {
+namespace tandem::session_test {
 namespace {
 
 const Nonces kNonces = {std::string(kNonceBytes, 's'),
@@ -70,4 +70,4 @@ TEST(SessionTest, AMessageThatIsNotTheMembersEndsIt) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::session_test

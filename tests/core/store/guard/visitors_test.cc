@@ -8,7 +8,7 @@
 
 #include "core/store/guard/handshake.h"
 
-namespace tandem {
+namespace tandem::visitors_test {
 namespace {
 
 using std::chrono::seconds;
@@ -78,4 +78,4 @@ TEST_F(VisitorsTest, NobodyIsLeftToRemove) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::visitors_test

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::encoding_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -82,4 +82,4 @@ TEST(BytePairEncodingTest, RandomMergesAsOneByOne) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::encoding_test

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::splitter_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -56,4 +56,4 @@ TEST(SplitterTest, OtherMeaningsAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::splitter_test

@@ -10,7 +10,7 @@
 
 #include "parallel/schedule/schedules.h"
 
-namespace tandem {
+namespace tandem::middle_microbatches_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -68,4 +68,4 @@ TEST(MiddleMicrobatchesTest, FirstOfEachKindAreSpecial) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::middle_microbatches_test

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::stage_call_test {
 namespace {
 
 StageCall Plain() {
@@ -69,4 +69,4 @@ TEST(StageCallTest, GradientsThatDoNotComeAreTold) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::stage_call_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::case_test {
 namespace {
 
 using testing::ElementsAre;
@@ -77,4 +77,4 @@ TEST(ByModel, KeepsNeighboursTogether) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::case_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::setting_test {
 namespace {
 
 TEST(Setting, IsReadAsItIsWritten) {
@@ -41,4 +41,4 @@ TEST(SettingsOf, AreAllThatTheSamplesAllow) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::setting_test

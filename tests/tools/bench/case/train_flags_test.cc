@@ -5,7 +5,7 @@
 
 #include "tools/bench/case/workload.h"
 
-namespace tandem {
+namespace tandem::train_flags_test {
 namespace {
 
 using ::testing::Contains;
@@ -31,4 +31,4 @@ TEST(TrainFlagsTest, TokensHaveTheModelsVocabulary) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::train_flags_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::workload_test {
 namespace {
 
 using testing::HasSubstr;
@@ -51,4 +51,4 @@ TEST(Workload, MayBeTrainedWithSgd) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::workload_test

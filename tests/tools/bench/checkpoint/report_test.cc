@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::report_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -41,4 +41,4 @@ TEST(ReportTest, FiguresAreMedians) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::report_test

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::run_test {
 namespace {
 
 using ::testing::Each;
@@ -78,4 +78,4 @@ TEST(RunTest, OtherValuesAreNotTimed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::run_test

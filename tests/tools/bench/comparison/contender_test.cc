@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/environment.h"
 
-namespace tandem {
+namespace tandem::contender_test {
 namespace {
 
 using testing::ElementsAre;
@@ -162,4 +162,4 @@ TEST_F(ContenderTest, TurnsBeginWithAnotherOneEachTime) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::contender_test

@@ -13,7 +13,7 @@ ABSL_DECLARE_FLAG(int, threads);
 ABSL_DECLARE_FLAG(int, steps);
 ABSL_DECLARE_FLAG(std::string, json);
 
-namespace tandem {
+namespace tandem::flags_test {
 namespace {
 
 TEST(ComparisonFlags, BecomeOptions) {
@@ -40,4 +40,4 @@ TEST(ComparisonFlags, SayWhereFiguresGo) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::flags_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-namespace tandem {
+namespace tandem::losses_test {
 namespace {
 
 using testing::HasSubstr;
@@ -53,4 +53,4 @@ TEST(KnownLosses, SayWhereThereAreNone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::losses_test

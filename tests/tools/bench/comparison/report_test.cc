@@ -7,7 +7,7 @@
 
 #include "core/device/processor.h"
 
-namespace tandem {
+namespace tandem::report_test {
 namespace {
 
 using nlohmann::json;
@@ -98,4 +98,4 @@ TEST(HasFailures, SeesAPeerWithoutFigures) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::report_test

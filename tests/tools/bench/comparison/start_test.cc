@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace tandem {
+namespace tandem::start_test {
 namespace {
 
 using testing::HasSubstr;
@@ -46,4 +46,4 @@ TEST(StartContender, SaysWhyThereIsNoPython) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::start_test

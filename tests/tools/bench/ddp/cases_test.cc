@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::cases_test {
 namespace {
 
 TEST(DdpCases, AreFoundByName) {
@@ -37,4 +37,4 @@ TEST(DdpCases, HaveABatchForEachRank) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cases_test

@@ -9,7 +9,7 @@
 
 #include "tools/bench/ddp/cases.h"
 
-namespace tandem {
+namespace tandem::report_test {
 namespace {
 
 using nlohmann::json;
@@ -110,4 +110,4 @@ TEST(ProfileTable, SumsKindsOfOperators) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::report_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::cases_test {
 namespace {
 
 using testing::ElementsAre;
@@ -73,4 +73,4 @@ TEST(GptPeers, ComputeLossesThatOursKnow) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cases_test

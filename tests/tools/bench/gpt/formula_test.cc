@@ -8,7 +8,7 @@
 #include "models/transformer/sizes.h"
 #include "models/transformer/training_memory.h"
 
-namespace tandem {
+namespace tandem::formula_test {
 namespace {
 
 constexpr double kMib = 1 << 20;
@@ -92,4 +92,4 @@ TEST(FormulaMib, IsNothingForOthers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::formula_test

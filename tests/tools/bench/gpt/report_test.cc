@@ -7,7 +7,7 @@
 
 #include "tools/bench/gpt/cases.h"
 
-namespace tandem {
+namespace tandem::report_test {
 namespace {
 
 using nlohmann::json;
@@ -58,4 +58,4 @@ TEST(GptJson, HasTheSame) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::report_test

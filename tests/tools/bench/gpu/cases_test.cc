@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::cases_test {
 namespace {
 
 using testing::ElementsAre;
@@ -39,4 +39,4 @@ TEST(GpuCases, AreAsSmallAsIsAsked) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cases_test

@@ -7,7 +7,7 @@
 
 #include "tools/bench/gpu/cases.h"
 
-namespace tandem {
+namespace tandem::report_test {
 namespace {
 
 using nlohmann::json;
@@ -54,4 +54,4 @@ TEST(GpuJson, SaysOnWhatItWasMeasured) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::report_test

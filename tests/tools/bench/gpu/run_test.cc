@@ -11,7 +11,7 @@
 
 #include "tools/bench/gpu/cases.h"
 
-namespace tandem {
+namespace tandem::run_test {
 namespace {
 
 using testing::Each;
@@ -68,4 +68,4 @@ TEST(UsualGpuPeers, AreThoseThatTheDeviceCan) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::run_test

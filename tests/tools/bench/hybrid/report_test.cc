@@ -10,7 +10,7 @@
 #include "tools/bench/comparison/report.h"
 #include "tools/bench/hybrid/cases.h"
 
-namespace tandem {
+namespace tandem::report_test {
 namespace {
 
 using nlohmann::json;
@@ -103,4 +103,4 @@ TEST(HybridTables, SayWhatWasMeasured) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::report_test

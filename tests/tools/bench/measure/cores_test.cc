@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace tandem {
+namespace tandem::cores_test {
 namespace {
 
 using testing::ElementsAre;
@@ -42,4 +42,4 @@ TEST(OnEachCore, RunsThereAndGivesTheFirstError) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cores_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::flight_cost_test {
 namespace {
 
 TEST(FlightCostTest, AnEntryTakesSomeTimeOnOneThreadAndOnSeveral) {
@@ -12,4 +12,4 @@ TEST(FlightCostTest, AnEntryTakesSomeTimeOnOneThreadAndOnSeveral) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::flight_cost_test

@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-namespace tandem {
+namespace tandem::line_chart_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -39,4 +39,4 @@ TEST(LineChartTest, NothingAndNothingFiniteIsDrawn) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::line_chart_test

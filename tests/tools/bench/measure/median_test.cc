@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::median_test {
 namespace {
 
 TEST(Median, IsTheMiddleOne) {
@@ -29,4 +29,4 @@ TEST(RatioOf, IsGreaterThanOneWhereOursIsFaster) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::median_test

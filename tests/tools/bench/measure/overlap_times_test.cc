@@ -8,7 +8,7 @@
 
 #include "core/instrument/trace.h"
 
-namespace tandem {
+namespace tandem::overlap_times_test {
 namespace {
 
 using nlohmann::json;
@@ -78,4 +78,4 @@ TEST(OverlapOf, IsAMeanOverSteps) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::overlap_times_test

@@ -13,7 +13,7 @@
 
 #include "models/functions/matrix_product.h"
 
-namespace tandem {
+namespace tandem::product_floor_test {
 namespace {
 
 using nlohmann::json;
@@ -112,4 +112,4 @@ TEST(IsProduct, KnowsOperators) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::product_floor_test

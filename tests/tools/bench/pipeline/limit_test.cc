@@ -8,7 +8,7 @@
 
 #include "parallel/schedule/schedules.h"
 
-namespace tandem {
+namespace tandem::limit_test {
 namespace {
 
 double Limit(const std::string& name, const ScheduleShape& shape,
@@ -140,4 +140,4 @@ TEST(OverheadOfMicrobatch, IsWhatTheLimitDoesNotExplain) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::limit_test

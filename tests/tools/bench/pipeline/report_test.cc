@@ -9,7 +9,7 @@
 #include "tools/bench/comparison/report.h"
 #include "tools/bench/pipeline/cases.h"
 
-namespace tandem {
+namespace tandem::report_test {
 namespace {
 
 using nlohmann::json;
@@ -94,4 +94,4 @@ TEST(PipelineTables, SayWhatWasMeasured) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::report_test

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-namespace tandem {
+namespace tandem::answers_test {
 namespace {
 
 using nlohmann::json;
@@ -21,4 +21,4 @@ TEST(Answers, AreTakenTogether) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::answers_test

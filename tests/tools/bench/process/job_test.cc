@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::job_test {
 namespace {
 
 using std::chrono::seconds;
@@ -39,10 +39,10 @@ TEST(RunJobTest, AnotherCodeIsAnErrorWithItsMessages) {
 
 TEST(RunJobTest, WhatDoesNotEndIsKilled) {
   const absl::Status status =
-      Shell("echo waiting >&2; exec sleep 1000", seconds(1)).status();
+      Shell("echo waiting >&2; exec sleep 1000", seconds(2)).status();
   EXPECT_TRUE(absl::IsInternal(status)) << status;
-  EXPECT_THAT(status.message(), HasSubstr("no end within 1000 ms: waiting"));
+  EXPECT_THAT(status.message(), HasSubstr("no end within 2000 ms: waiting"));
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::job_test

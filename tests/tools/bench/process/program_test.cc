@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::program_test {
 namespace {
 
 using testing::HasSubstr;
@@ -93,4 +93,4 @@ TEST(BenchProgram, AllWordsMustBeFlags) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::program_test

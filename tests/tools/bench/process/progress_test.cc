@@ -6,7 +6,7 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::progress_test {
 namespace {
 
 TEST(ProgressLineTest, TheFirstHasNoEstimate) {
@@ -32,4 +32,4 @@ TEST(BenchProgressTest, CountsWhatBegins) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::progress_test

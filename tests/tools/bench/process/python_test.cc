@@ -9,7 +9,7 @@
 
 #include "core/base/environment.h"
 
-namespace tandem {
+namespace tandem::python_test {
 namespace {
 
 using testing::HasSubstr;
@@ -34,4 +34,4 @@ TEST(FindPython, RefusesAnotherVersionOfTorch) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::python_test

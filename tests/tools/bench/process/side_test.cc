@@ -14,10 +14,9 @@
 
 #include "core/base/environment.h"
 
-namespace tandem {
+namespace tandem::side_test {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
@@ -94,10 +93,14 @@ TEST_F(SideTest, ARankThatEndsIsNamedWithItsLastWords) {
 }
 
 TEST_F(SideTest, ARankThatDoesNotAnswerIsNamedAfterTheTimeout) {
-  const auto side = Start(std::string("[ $RANK = 1 ] && sleep 60; ") + kEcho);
+  // Both shells have begun when the timeout does.
+  const auto side =
+      Start(std::string("if [ $RANK = 1 ]; then read -r line < \"$COMMANDS\"; "
+                        "echo '{}'; sleep 60; fi; ") +
+            kEcho);
   ASSERT_TRUE(side.ok()) << side.status();
-  const absl::Status status =
-      (*side)->Ask("steps 3", milliseconds(500)).status();
+  ASSERT_TRUE((*side)->Ask("steps 1", seconds(30)).ok());
+  const absl::Status status = (*side)->Ask("steps 3", seconds(1)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("from rank 1"));
 }
@@ -139,4 +142,4 @@ TEST_F(SideTest, AProgramThatIsNotThereIsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::side_test

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::report_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -45,4 +45,4 @@ TEST(SafetyReportTest, FiguresForPrograms) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::report_test

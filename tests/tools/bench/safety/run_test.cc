@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 
-namespace tandem {
+namespace tandem::run_test {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -72,4 +72,4 @@ TEST(MeasureSafetyTest, AnUnknownModelIsRefusedBeforeAnyIsMeasured) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::run_test

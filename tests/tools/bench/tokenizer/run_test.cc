@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::run_test {
 namespace {
 
 using ::testing::Each;
@@ -85,4 +85,4 @@ TEST(RunTest, APeerThatLacksALibraryIsSaid) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::run_test

@@ -10,7 +10,7 @@
 #include "models/mlp.h"
 #include "models/registry.h"
 
-namespace tandem {
+namespace tandem::flops_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -91,4 +91,4 @@ TEST(JobFlopsTest, WhyItIsNotKnownIsSaid) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::flops_test

@@ -18,7 +18,7 @@
 #include "models/layers/basic_layers.h"
 #include "parallel/schedule/schedules.h"
 
-namespace tandem {
+namespace tandem::partition_test {
 namespace {
 
 using testing::ElementsAre;
@@ -172,4 +172,4 @@ TEST(PartitionJobTest, MakesNoWholeModelWhereSizesSuffice) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::partition_test

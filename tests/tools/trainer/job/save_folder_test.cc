@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::save_folder_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -34,4 +34,4 @@ TEST(PrepareSaveFolderTest, NamesTheFolderThatCannotBeUsed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::save_folder_test

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::strategy_name_test {
 namespace {
 
 using ::testing::AllOf;
@@ -88,4 +88,4 @@ TEST(StrategyForTest, AnUnknownNameListsTheKnown) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::strategy_name_test

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "core/device/memory_category.h"
 
-namespace tandem {
+namespace tandem::rehearsal_report_test {
 namespace {
 
 using testing::AllOf;
@@ -124,4 +124,4 @@ TEST(CheckFitsTest, TheFullestDeviceDecides) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::rehearsal_report_test

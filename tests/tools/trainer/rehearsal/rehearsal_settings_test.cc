@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 
-namespace tandem {
+namespace tandem::rehearsal_settings_test {
 namespace {
 
 using testing::AllOf;
@@ -99,4 +99,4 @@ TEST(CheckRehearsalTest, ABandwidthIsPositiveAndForARehearsal) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::rehearsal_settings_test

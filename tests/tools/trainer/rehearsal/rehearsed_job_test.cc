@@ -6,7 +6,7 @@
 #include "core/base/status_macros.h"
 #include "core/testing/thread_ranks.h"
 
-namespace tandem {
+namespace tandem::rehearsed_job_test {
 namespace {
 
 // Every number another one.
@@ -75,4 +75,4 @@ TEST(GatherDevicesTest, EveryRankLearnsOfAllInTheirOrder) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::rehearsed_job_test

@@ -6,7 +6,7 @@
 
 #include "parallel/schedule/schedules.h"
 
-namespace tandem {
+namespace tandem::step_prediction_test {
 namespace {
 
 constexpr int kMicrobatches = 4;
@@ -83,4 +83,4 @@ TEST(PredictStepTest, AReplicaIsOneSchedules) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::step_prediction_test

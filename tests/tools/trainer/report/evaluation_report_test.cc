@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::evaluation_report_test {
 namespace {
 
 EvaluationReport Report() {
@@ -29,4 +29,4 @@ TEST(EvaluationReportTest, NamedSumsStandBehindTheLoss) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::evaluation_report_test

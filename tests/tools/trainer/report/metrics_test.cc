@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::metrics_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -82,4 +82,4 @@ TEST(MetricsFileTest, ReportsAFullDisk) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::metrics_test

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::progress_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -44,8 +44,8 @@ TEST(ProgressBarTest, FillsWithWhatIsDone) {
 
 TEST(ProgressTest, RedrawsABarAtMostEveryTenthOfASecond) {
   MemoryFile file;
-  const auto start = Progress::Clock::now() + seconds(1);
   Progress progress("epoch", 10, file.get(), /*terminal=*/true);
+  const auto start = Progress::Clock::now() + seconds(1);
   progress.Update(1, "", start);
   const std::string first = file.text();
   EXPECT_NE(first.find("1/10"), std::string::npos);
@@ -57,8 +57,8 @@ TEST(ProgressTest, RedrawsABarAtMostEveryTenthOfASecond) {
 
 TEST(ProgressTest, ClearTakesTheBarAwayAndTheNextUpdateDrawsItAgain) {
   MemoryFile file;
-  const auto start = Progress::Clock::now() + seconds(1);
   Progress progress("epoch", 10, file.get(), /*terminal=*/true);
+  const auto start = Progress::Clock::now() + seconds(1);
   progress.Update(1, "", start);
   progress.Clear();
   const std::string cleared = file.text();
@@ -69,9 +69,11 @@ TEST(ProgressTest, ClearTakesTheBarAwayAndTheNextUpdateDrawsItAgain) {
 
 TEST(ProgressTest, WritesPlainLinesSecondsApartWhereThereIsNoTerminal) {
   MemoryFile file;
-  const auto start = Progress::Clock::now();
+  // It counts from a time between these two.
+  const auto before = Progress::Clock::now();
   Progress progress("epoch", 10, file.get(), /*terminal=*/false);
-  progress.Update(1, "loss 2", start + seconds(1));
+  const auto start = Progress::Clock::now();
+  progress.Update(1, "loss 2", before + seconds(1));
   EXPECT_EQ(file.text(), "");
   progress.Update(5, "loss 1", start + seconds(6));
   EXPECT_EQ(file.text(), "epoch: 50% (5/10) loss 1\n");
@@ -80,4 +82,4 @@ TEST(ProgressTest, WritesPlainLinesSecondsApartWhereThereIsNoTerminal) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::progress_test

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::step_report_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -83,4 +83,4 @@ TEST(StepReportTest, OfTextThereAreTokensAndThePerplexity) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::step_report_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tools/trainer/settings/options.h"
 
-namespace tandem {
+namespace tandem::options_optimizer_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -119,4 +119,4 @@ INSTANTIATE_TEST_SUITE_P(
                   "is greater than the peak, --learning_rate=0.05"}));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::options_optimizer_test

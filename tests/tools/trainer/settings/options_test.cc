@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::options_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -385,4 +385,4 @@ TEST(TrainOptionsTest, Fp16AloneScalesTheLoss) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::options_test

@@ -11,7 +11,7 @@
 
 #include "tools/trainer/settings/pipeline_layout.h"
 
-namespace tandem {
+namespace tandem::pipeline_settings_test {
 namespace {
 
 using testing::HasSubstr;
@@ -343,4 +343,4 @@ TEST(PipelineSettings, CutIsAnotherNameOfBalance) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::pipeline_settings_test

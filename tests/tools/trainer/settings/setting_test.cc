@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::setting_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -86,4 +86,4 @@ TEST(SettingValuesTest, TellWhatDiffers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::setting_test

@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/core/agreement/agreeing_ranks.h"
 
-namespace tandem {
+namespace tandem::settings_agreement_test {
 namespace {
 
 using ::testing::AllOf;
@@ -143,4 +143,4 @@ TEST(SettingsAgreementTest, OfAScheduleFileTheContentsAreCompared) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::settings_agreement_test
