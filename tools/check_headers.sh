@@ -17,11 +17,17 @@ declared=$(bazel query --noshow_progress --order_output=no \
 failed=0
 complain() { echo "$*"; failed=1; }
 
-for file in "${files[@]}"; do
-  grep -qxF "$file" <<<"$declared" || complain "$file: in no target's hdrs or srcs"
-  [[ $file == *.h ]] || continue
-  guard=TANDEM_$(tr 'a-z/.-' 'A-Z___' <<<"$file")_
-  grep -qx "#ifndef $guard" "$file" && grep -qx "#define $guard" "$file" ||
-    complain "$file: include guard is not $guard"
-done
+while IFS= read -r file; do
+  complain "$file: in no target's hdrs or srcs"
+done < <(printf '%s\n' "${files[@]}" | grep -vxFf <(echo "$declared"))
+
+# Each "#ifndef NAME", "#define NAME" of a header, behind the header's name.
+guards=$(printf '%s\0' "${files[@]}" | xargs -0 grep -HoE '^#(ifndef|define) TANDEM_[A-Z0-9_]+_H_$')
+while IFS= read -r line; do
+  complain "${line%%:*}: include guard is not ${line##* }"
+done < <(printf '%s\n' "${files[@]}" | grep '[.]h$' | while IFS= read -r file; do
+  guard=${file^^}
+  guard=TANDEM_${guard//[\/.-]/_}_
+  printf '%s:#ifndef %s\n%s:#define %s\n' "$file" "$guard" "$file" "$guard"
+done | grep -vxFf <(echo "$guards"))
 exit "$failed"

@@ -2,7 +2,7 @@
 # Runs the tests as on other processors and prints a table. LibTorch, oneDNN and
 # MKL choose their kernels by what the processor can do, and can be told by
 # environment to do with less.
-#   tools/check_processors.sh                              every test, every setting
+#   tools/check_processors.sh                              every test (//tests:full), every setting
 #   tools/check_processors.sh //tests/models/...           some tests
 #   tools/check_processors.sh MKL_CBWR=AVX2,ATEN_CPU_CAPABILITY=avx2 //tests/...
 #                                                          one setting: NAME=VALUE,...
@@ -23,7 +23,7 @@ for argument in "$@"; do
       ;;
   esac
 done
-[ ${#targets[@]} -gt 0 ] || targets=(//tests/...)
+[ ${#targets[@]} -gt 0 ] || targets=(//tests:full)
 [ ${#settings[@]} -gt 0 ] || settings=(
   ATEN_CPU_CAPABILITY=default
   ATEN_CPU_CAPABILITY=avx2
@@ -38,17 +38,14 @@ done
   ATEN_CPU_CAPABILITY=avx2,ONEDNN_MAX_CPU_ISA=AVX2,MKL_CBWR=AVX2
 )
 
-events=$(mktemp)
-names=$(mktemp)
-trap 'rm -f "$events" "$names"' EXIT
-
+. .ci/common
 table=$(printf '%-72s %7s %7s   %s' setting passed failed 'names of the failed')
 code=0
 for setting in "${settings[@]}"; do
   IFS=, read -ra variables <<<"$setting"
-  bazel test --config=ci "${variables[@]/#/--test_env=}" "--build_event_json_file=$events" -- "${targets[@]}"
-  read -r passed failed < <(python3 tools/count_results.py "$events" "$?" 2>"$names")
-  failures=$(sed -n 's/^FAILED: //p' "$names" | tr '\n' ' ')
+  passed=0 failed=0
+  suite "${variables[@]/#/--test_env=}" -- "${targets[@]}"
+  failures=$(python3 tools/count_results.py "$events" 0 2>&1 >/dev/null | sed -n 's/^FAILED: //p' | tr '\n' ' ')
   table+=$(printf '\n%-72s %7s %7s   %s' "$setting" "$passed" "$failed" "$failures")
   [ "$failed" -eq 0 ] || code=1
 done

@@ -1,24 +1,39 @@
 #!/usr/bin/env bash
 # Runs the tests under each sanitizer and prints a table. What cannot run under
 # one is tagged noasan, noubsan or notsan in its BUILD file, with the reason.
-#   tools/check_sanitizers.sh                    every test
+#   tools/check_sanitizers.sh                    every test (//tests:full)
 #   tools/check_sanitizers.sh //tests/core/...   some
+#   tools/check_sanitizers.sh --short            those of .ci/nightly: readers of files, and what threads share
 # AddressSanitizer and UndefinedBehaviorSanitizer share a build. Each build is of
 # everything anew: the first run takes hours. Needs clang: tools/setup.sh --clang.
 set -uo pipefail
 command -v clang >/dev/null || { echo "check_sanitizers: clang is not here: tools/setup.sh --clang installs it" >&2; exit 2; }
 cd "$(dirname "$0")/.."
-targets=("$@")
-[ $# -gt 0 ] || targets=(//tests/...)
+case ${1:-} in
+  "") targets=(//tests:full) ;;
+  --short)
+    targets=(
+      //tests/core/checkpoint/...
+      //tests/core/comm/...
+      //tests/core/launch:launch_tests
+      //tests/core/pytorch_file/...
+      //tests/core/shm/...
+      //tests/core/sim/streams/...
+      //tests/fuzz:full
+      //tests/parallel/channel/...
+      //tests/parallel/ddp:ddp_rank_tests
+    )
+    ;;
+  -*) echo "check_sanitizers: unknown argument '$1'; known: --short, and labels" >&2; exit 2 ;;
+  *) targets=("$@") ;;
+esac
 
-events=$(mktemp)
-trap 'rm -f "$events"' EXIT
-
+. .ci/common
 table=$(printf '%-11s %7s %7s   %s' sanitizers passed failed 'excluded by tag')
 code=0
 for config in asan_ubsan tsan; do
-  bazel test --config=ci --config="$config" "--build_event_json_file=$events" -- "${targets[@]}"
-  read -r passed failed < <(python3 tools/count_results.py "$events" "$?")
+  passed=0 failed=0
+  suite --config="$config" -- "${targets[@]}"
   excluded=$(bazel query --noshow_progress "attr(tags, '\\bno(${config/_/|})\\b', tests(set(${targets[*]})))" 2>/dev/null)
   table+=$(printf '\n%-11s %7s %7s   %s' "${config/_/, }" "$passed" "$failed" "${excluded//$'\n'/ }")
   [ "$failed" -eq 0 ] || code=1

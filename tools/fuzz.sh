@@ -30,12 +30,13 @@ for target in "${targets[@]}"; do
   [ -e "tests/fuzz/${target}_fuzz_test.cc" ] || fail "there is no target $target; known are: ${known//_fuzz_test.cc/}"
   labels+=("//tests/fuzz:${target}_fuzz_test")
 done
-bazel build --config=fuzz "${labels[@]}" || fail "the targets do not build"
+. .ci/common
+bazel build "${options[@]}" --config=fuzz "${labels[@]}" || fail "the targets do not build"
 
 # libFuzzer ends without destructors where it fails or is interrupted: the
 # folder of its inputs goes here.
 scratch=$(mktemp -d /dev/shm/fuzz.XXXXXX) || fail "no folder can be made in /dev/shm"
-trap 'rm -rf "$scratch"' EXIT
+trap 'rm -rf "$scratch" "$events"' EXIT
 trap 'exit 130' INT
 export TEST_TMPDIR=$scratch
 log=$scratch/log
