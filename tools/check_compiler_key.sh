@@ -25,8 +25,9 @@ targets=(//core/base:byte_size @com_google_absl//absl/base:log_severity)
 
 # builds WHAT: from nothing but the disk cache; prints how many actions came from it, and how many ran.
 builds() {
-  bazel "${startup[@]}" clean
-  bazel "${startup[@]}" build --config=ci "--repo_env=CC=$work/gcc" "--disk_cache=$work/cache" "${targets[@]}" \
+  # The checkout's bazel-bin and the like stay as they are.
+  bazel "${startup[@]}" clean --symlink_prefix=/
+  bazel "${startup[@]}" build --config=ci --symlink_prefix=/ "--repo_env=CC=$work/gcc" "--disk_cache=$work/cache" "${targets[@]}" \
     >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
   local line
   line=$(grep -o 'INFO: [0-9]* process.*' "$work/log" | tail -1)
