@@ -124,7 +124,7 @@ TEST(ParameterServerTest, NobodyIsFurtherAheadThanTheBound) {
         if (!AwaitOtherRanks(are_there)) {
           return absl::DeadlineExceededError("others do not come to the bound");
         }
-        // Who went too far would do so by then.
+        // A worker that goes too far has done so by then.
         absl::SleepFor(absl::Milliseconds(150));
         for (const int other : {2, 3}) {
           most = std::max<int>(most, begun[other] - step);
