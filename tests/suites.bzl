@@ -18,6 +18,9 @@ def _further_run(name, program, arguments, **attributes):
         **attributes
     )
 
+# Ranks that are threads, and operators' threads beside them, are too many for a small machine.
+_ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
 def smoke_test(program, filter, attributes):
     """Runs some tests of a nightly program in the presubmit, as PROGRAM_smoke.
 
@@ -33,13 +36,19 @@ def asynchronous_tests(seeds, smoke = {}):
     """Runs test programs of this package on asynchronous devices: what lacks a wait goes wrong in one of the runs.
 
     Args:
-      seeds: for each program, how many times it runs, with other delays each time.
+      seeds: for each program, for GoogleTest's filters of tests, how many times these run, with other delays each time.
       smoke: for some programs, GoogleTest's filter of the tests that the presubmit runs once.
     """
-    for program, count in seeds.items():
-        _further_run(program + "_asynchronously", program, ["*/sim*", count], tags = NIGHTLY)
+    for program, counts in seeds.items():
+        _further_run(
+            program + "_asynchronously",
+            program,
+            [each for filter, count in counts.items() for each in [filter, count]],
+            env = _ONE_THREAD,
+            tags = NIGHTLY,
+        )
     for program, filter in smoke.items():
-        _further_run(program + "_smoke_asynchronously", program, [filter, 1])
+        _further_run(program + "_smoke_asynchronously", program, [filter, 1], env = _ONE_THREAD)
 
 def sim_nccl_tests(programs = [], filters = {}, themselves = [], exceptions = {}, smoke = {}):
     """Runs test programs of this package on asynchronous devices, with groups of ranks on the backend sim_nccl.
@@ -62,6 +71,7 @@ def sim_nccl_tests(programs = [], filters = {}, themselves = [], exceptions = {}
         "TANDEM_SIM_ASYNC": "20",
         "TANDEM_TEST_BACKEND": "sim_nccl",
     }
+    env.update(_ONE_THREAD)
     for program in programs:
         _further_run(
             program + "_on_sim_nccl",
