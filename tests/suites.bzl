@@ -45,6 +45,7 @@ def asynchronous_tests(seeds, smoke = {}):
             program,
             [each for filter, count in counts.items() for each in [filter, count]],
             env = _ONE_THREAD,
+            timeout = "long",
             tags = NIGHTLY,
         )
     for program, filter in smoke.items():
@@ -78,6 +79,7 @@ def sim_nccl_tests(programs = [], filters = {}, themselves = [], exceptions = {}
             program,
             [filters.get(program, "*"), 1],
             env = env,
+            timeout = "long",
             tags = NIGHTLY,
         )
     for program, filter in smoke.items():
