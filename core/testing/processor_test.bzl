@@ -19,7 +19,7 @@ _PROCESSORS = {
     },
 }
 
-def processor_test(name, deps, data = [], env = {}, elsewhere = "*", tags = [], timeout = None, shard_count = None, smoke = None, **attributes):
+def processor_test(name, deps, data = [], env = {}, elsewhere = "*", tags = [], timeout = None, shard_count = None, nightly = False, **attributes):
     """Declares NAME, and the nightly NAME_on_avx2 and NAME_on_sse: NAME.cc compiled once, three runs.
 
     Args:
@@ -31,7 +31,7 @@ def processor_test(name, deps, data = [], env = {}, elsewhere = "*", tags = [], 
       tags: see data.
       timeout: see data.
       shard_count: see data.
-      smoke: of NAME, as tandem_test has it.
+      nightly: whether NAME is, too.
       **attributes: of the compilation, as tandem_library has them.
     """
     tandem_library(
@@ -48,8 +48,7 @@ def processor_test(name, deps, data = [], env = {}, elsewhere = "*", tags = [], 
         tandem_test(
             name = name + suffix,
             srcs = [],
-            nightly = bool(settings),
-            smoke = None if settings else smoke,
+            nightly = nightly or bool(settings),
             shard_count = shard_count,
             args = ["--gtest_filter=" + elsewhere] if settings else [],
             data = data,
