@@ -191,8 +191,8 @@ TEST_P(SteadyResourcesTest, NothingGrows) {
        "--keep_last=2"});
   ProgramOptions options;
   options.timeout = kTimeout;
-  // Of the arenas that threads have of malloc by themselves, each needs the
-  // same memory once, whenever its thread happens to be the one that does.
+  // One arena of malloc: every arena of a thread comes to need the same memory
+  // once, at a time that depends on which thread does what.
   options.environment = {{"MALLOC_ARENA_MAX", "1"}};
   Program program(kTrain, Joined(job, GetParam().flags), options);
   std::map<pid_t, std::vector<int64_t>> memory_kib;
