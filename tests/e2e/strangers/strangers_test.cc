@@ -139,6 +139,11 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::ValuesIn(AllManners())),
     NameOfCell);
 
+// With two backends and two doors of each.
+TEST(StrangersTableTest, HasTwentyEightCells) {
+  EXPECT_EQ(AllManners().size() * 2 * 2, 28);
+}
+
 std::string SecretFile(const std::string& secret, mode_t mode) {
   const std::string path = NewFolder("secret") + "/secret";
   std::ofstream(path) << secret;
