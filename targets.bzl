@@ -1,5 +1,6 @@
 """Libraries and tests of this workspace, each written down in a line or two."""
 
+load("@compiler//:kind.bzl", "IS_CLANG")
 load("//tests:suites.bzl", "NIGHTLY", "smoke_test")
 load("//third_party/precompiled:precompiled_header.bzl", "precompiled_copts")
 
@@ -14,6 +15,9 @@ _DEPENDENCIES = {
     "nccl": "@libtorch_cuda//:nccl_headers",
     "torch": "@libtorch//:torch",
 }
+
+# What is ABSL_GUARDED_BY a mutex is touched with it alone.
+_COPTS = ["-Wthread-safety"] if IS_CLANG else []
 
 def _labels(deps):
     return [
@@ -76,7 +80,7 @@ def _compiled(name, deps, attributes):
     if (native.package_name() + "/").startswith("tests/"):
         precompiled += "_test"
     if attributes["srcs"]:
-        attributes["copts"] = precompiled_copts(precompiled) + attributes.get("copts", [])
+        attributes["copts"] = precompiled_copts(precompiled) + _COPTS + attributes.get("copts", [])
         attributes["deps"] = attributes["deps"] + [str(Label("//third_party/precompiled:" + precompiled))]
     return _with_cuda(attributes)
 

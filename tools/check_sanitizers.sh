@@ -5,9 +5,10 @@
 #   tools/check_sanitizers.sh //tests/core/...   some
 #   tools/check_sanitizers.sh --short            those of .ci/nightly: readers of files, and what threads share
 # AddressSanitizer and UndefinedBehaviorSanitizer share a build. Each build is of
-# everything anew: the first run takes hours. Needs clang: tools/setup.sh --clang.
+# everything anew: the first run takes hours. Needs tools/setup.sh --sanitizers.
 set -uo pipefail
-command -v clang >/dev/null || { echo "check_sanitizers: clang is not here: tools/setup.sh --clang installs it" >&2; exit 2; }
+[ -e "$(clang -print-file-name=libclang_rt.tsan-x86_64.a)" ] ||
+  { echo "check_sanitizers: Clang's run-time libraries are not here: tools/setup.sh --sanitizers installs them" >&2; exit 2; }
 cd "$(dirname "$0")/.."
 case ${1:-} in
   "") targets=(//tests:full) ;;

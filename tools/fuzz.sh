@@ -3,7 +3,7 @@
 # (clang's libFuzzer), one target after the other, and prints a table.
 #   tools/fuzz.sh                          every target, 600 seconds each
 #   tools/fuzz.sh --seconds=60 idx launch  some of them, a minute each
-# Needs clang: tools/setup.sh --clang. Inputs that reach new code are kept in
+# Needs tools/setup.sh --sanitizers. Inputs that reach new code are kept in
 # --folder (fuzz-corpora), and the next run begins with them; what fails lies in
 # its folder findings. docs/fuzzing.md says what to do with it.
 set -uo pipefail
@@ -20,7 +20,8 @@ for argument in "$@"; do
   esac
 done
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "--seconds=$seconds: expected a number of 1 or more"
-command -v clang >/dev/null || fail "clang is not here: tools/setup.sh --clang installs it"
+[ -e "$(clang -print-file-name=libclang_rt.fuzzer-x86_64.a)" ] ||
+  fail "Clang's libFuzzer is not here: tools/setup.sh --sanitizers installs it"
 
 cd "$(dirname "$0")/.." || exit 2
 known=$(cd tests/fuzz && ls -- *_fuzz_test.cc)

@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
 # Installs what a Debian 12 machine must have before Bazel can build tandem:
-# Bazel, a C++ compiler, pip (which fetches LibTorch) and the certificates to
-# download with. Everything else is fetched by the build itself.
+# Bazel, C++ compilers (Clang, which compiles it, and GCC, for --config=gcc), pip
+# (which fetches LibTorch) and the certificates to download with. Everything else
+# is fetched by the build itself.
 #   tools/setup.sh
-#   tools/setup.sh --cuda     what --config=cuda needs, too; says which driver is here
-#   tools/setup.sh --clang    what sanitizers and --config=fuzz need, too: clang and its run-time libraries
+#   tools/setup.sh --cuda          what --config=cuda needs, too; says which driver is here
+#   tools/setup.sh --sanitizers    what they and --config=fuzz need, too: Clang's run-time libraries
 # Run it as root, or as a user with sudo. What is there already is left alone:
 # a second run does nothing.
 set -euo pipefail
 
 fail() { echo "setup: $*" >&2; exit 1; }
 
-cuda=no clang=no
+cuda=no sanitizers=no
 case ${1:-} in
   "") ;;
   --cuda) cuda=yes ;;
-  --clang) clang=yes ;;
-  *) fail "usage: tools/setup.sh [--cuda|--clang]" ;;
+  --sanitizers) sanitizers=yes ;;
+  *) fail "usage: tools/setup.sh [--cuda|--sanitizers]" ;;
 esac
 
 # What runs programs of --config=cuda; a build needs no driver.
@@ -38,6 +39,7 @@ finish() { [ "$cuda" = no ] || say_driver; exit 0; }
 # installed.
 missing=()
 command -v bazel >/dev/null || missing+=(bazel-bootstrap)
+command -v clang >/dev/null || missing+=(clang)
 command -v g++ >/dev/null || missing+=(g++)
 python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
@@ -45,13 +47,13 @@ command -v git >/dev/null || missing+=(git)
 # NVIDIA's cuDNN is linked with it; all else of CUDA the build fetches.
 [ "$cuda" = no ] || python3 -c 'import ctypes; ctypes.CDLL("libz.so.1")' 2>/dev/null || missing+=(zlib1g)
 # The compiler comes without them where recommended packages are left out.
-has_clang_libraries() {
+has_run_time_libraries() {
   command -v clang >/dev/null && [ -e "$(clang -print-file-name=libclang_rt.fuzzer-x86_64.a)" ]
 }
-[ "$clang" = no ] || has_clang_libraries || missing+=(clang libclang-rt-14-dev)
+[ "$sanitizers" = no ] || has_run_time_libraries || missing+=(libclang-rt-14-dev)
 
 if [ "${#missing[@]}" -eq 0 ]; then
-  echo "setup: Bazel, a C++ compiler, pip, git and certificates are there. Nothing to do."
+  echo "setup: Bazel, C++ compilers, pip, git and certificates are there. Nothing to do."
   finish
 fi
 

@@ -113,7 +113,7 @@ struct NarrowRows {
   static TANDEM_INLINE void Body(T* to, int64_t stride, const float* from,
                                  int64_t rows, int64_t columns) {
     for (int64_t row = 0; row < rows; ++row) {
-#pragma GCC ivdep
+      TANDEM_INDEPENDENT
       for (int64_t i = 0; i < columns; ++i) {
         to[row * stride + i] = Narrow<T>(from[row * columns + i]);
       }

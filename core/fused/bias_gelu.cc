@@ -47,7 +47,7 @@ struct Forward {
   static TANDEM_INLINE void Body(T* y, const T* x, const T* bias, int64_t rows,
                                  int64_t columns) {
     for (int64_t row = 0; row < rows; ++row) {
-#pragma GCC ivdep
+      TANDEM_INDEPENDENT
       for (int64_t i = 0; i < columns; ++i) {
         const int64_t at = row * columns + i;
         y[at] = Narrow<T>(Value<kForm>(Widen(x[at]) + Widen(bias[i])));
@@ -61,7 +61,7 @@ struct Backward {
   static TANDEM_INLINE void Body(T* dx, float* dbias, const T* dy, const T* x,
                                  const T* bias, int64_t rows, int64_t columns) {
     for (int64_t row = 0; row < rows; ++row) {
-#pragma GCC ivdep
+      TANDEM_INDEPENDENT
       for (int64_t i = 0; i < columns; ++i) {
         const int64_t at = row * columns + i;
         const float gradient =

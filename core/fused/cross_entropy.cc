@@ -60,7 +60,7 @@ struct Forward {
                                  int64_t rows, int64_t n, int64_t ignored) {
     for (int64_t r = 0; r < rows; ++r, x += n) {
       const float greatest = GreatestOf(x, n);
-#pragma GCC ivdep
+      TANDEM_INDEPENDENT
       for (int64_t i = 0; i < n; ++i) {
         row[i] = Exponential(Widen(x[i]) - greatest);
       }
@@ -85,7 +85,7 @@ struct Backward {
       const bool counts = targets[r] != ignored;
       const float d = counts ? dlosses[r] : 0;
       const float log_sum = log_sums[r];
-#pragma GCC ivdep
+      TANDEM_INDEPENDENT
       for (int64_t i = 0; i < n; ++i) {
         dx[i] = Narrow<T>(Exponential(Widen(x[i]) - log_sum) * d);
       }

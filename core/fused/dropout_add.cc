@@ -78,7 +78,7 @@ struct Drop {
         }
         const int64_t count = std::min(kElements, columns - first);
         const int64_t at = row * columns + first;
-#pragma GCC ivdep
+        TANDEM_INDEPENDENT
         for (int64_t i = 0; i < count; ++i) {
           float value = Widen(x[at + i]) * mask[i];
           if constexpr (kAdds) value += Widen(residual[at + i]);

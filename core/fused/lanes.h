@@ -69,7 +69,7 @@ TANDEM_INLINE float SumOfTerms(const T* x, int64_t n, const Term& term) {
   LaneSum sum;
   int64_t i = 0;
   for (; i + kStride <= n; i += kStride) {
-#pragma GCC unroll 4
+    TANDEM_UNROLL_4
     for (int64_t k = 0; k < kSums; ++k) {
       Lanes lanes;
       LoadLanes(x + i + k * kLanes, lanes);

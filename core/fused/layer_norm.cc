@@ -33,7 +33,7 @@ struct Forward {
             return (v - m) * (v - m);
           });
       const float r = 1 / std::sqrt(square / static_cast<float>(n) + eps);
-#pragma GCC ivdep
+      TANDEM_INDEPENDENT
       for (int64_t i = 0; i < n; ++i) {
         y[i] = Narrow<T>((Widen(x[i]) - m) * r * weight[i] + bias[i]);
       }

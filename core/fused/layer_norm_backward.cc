@@ -33,7 +33,7 @@ struct Backward {
       if constexpr (kInput) moments = MomentsOf(dy, x, weight, m, n);
       const float of_g = moments.g / count;
       const float of_product = moments.product * r / count;
-#pragma GCC ivdep
+      TANDEM_INDEPENDENT
       for (int64_t i = 0; i < n; ++i) {
         const float gradient = Widen(dy[i]);
         const float h = (Widen(x[i]) - m) * r;
@@ -64,7 +64,7 @@ struct Backward {
     LaneSum of_product;
     int64_t i = 0;
     for (; i + kStride <= n; i += kStride) {
-#pragma GCC unroll 4
+      TANDEM_UNROLL_4
       for (int64_t k = 0; k < kSums; ++k) {
         const int64_t at = i + k * kLanes;
         Lanes gradient;

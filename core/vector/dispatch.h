@@ -7,6 +7,15 @@
 // A body that is compiled anew for each instruction set must be part of it.
 #define TANDEM_INLINE inline __attribute__((always_inline))
 
+// Before a loop: no iteration depends on another; four are written out.
+#ifdef __clang__
+#define TANDEM_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define TANDEM_UNROLL_4 _Pragma("clang loop unroll_count(4)")
+#else
+#define TANDEM_INDEPENDENT _Pragma("GCC ivdep")
+#define TANDEM_UNROLL_4 _Pragma("GCC unroll 4")
+#endif
+
 namespace tandem {
 
 // The same body for each instruction set.

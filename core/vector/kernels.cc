@@ -72,7 +72,7 @@ struct Combine {
   static TANDEM_INLINE void Body(T* out, const T* a, const T* b, int64_t count,
                                  double factor) {
     [[maybe_unused]] const T f = static_cast<T>(factor);
-#pragma GCC ivdep
+    TANDEM_INDEPENDENT
     for (int64_t i = 0; i < count; ++i) {
       T x = a[i];
       T y = b[i];
@@ -88,7 +88,7 @@ struct Scale {
   static TANDEM_INLINE void Body(T* out, const T* in, int64_t count,
                                  double factor) {
     const T f = static_cast<T>(factor);
-#pragma GCC ivdep
+    TANDEM_INDEPENDENT
     for (int64_t i = 0; i < count; ++i) {
       out[i] = kDivide ? in[i] / f : in[i] * f;
     }

@@ -33,7 +33,7 @@ struct MultiplyAndFind {
     BitsOf<T> exponent;
     std::memcpy(&exponent, &infinity, sizeof(exponent));
     BitsOf<T> any = 0;
-#pragma GCC ivdep
+    TANDEM_INDEPENDENT
     for (int64_t i = 0; i < count; ++i) {
       BitsOf<T> bits;
       std::memcpy(&bits, x + i, sizeof(bits));

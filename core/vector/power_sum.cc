@@ -27,7 +27,7 @@ struct AddToLanes {
     typedef T Elements __attribute__((vector_size(4 * sizeof(T))));
     Doubles sums[kLanes / 4] = {};
     for (int64_t i = 0; i + kLanes <= n; i += kLanes) {
-#pragma GCC unroll 4
+      TANDEM_UNROLL_4
       for (int k = 0; k < kLanes / 4; ++k) {
         Elements four;
         std::memcpy(&four, x + i + 4 * k, sizeof(four));

@@ -48,7 +48,7 @@ struct TensorLeaves {
   }
   template <typename... T>
   void In(std::tuple<T...>& values) const {
-    std::apply([this](auto&... each) { (In(each), ...); }, values);
+    std::apply([&](auto&... each) { (In(each), ...); }, values);
   }
   template <typename T>
   void In(T&) const {}

@@ -111,7 +111,7 @@ class DistributedDataParallel : public Replica {
   }
   template <typename... T>
   void Watch(const std::tuple<T...>& outputs) {
-    std::apply([this](const auto&... each) { (Watch(each), ...); }, outputs);
+    std::apply([&](const auto&... each) { (Watch(each), ...); }, outputs);
   }
   template <typename A, typename B>
   void Watch(const std::pair<A, B>& outputs) {

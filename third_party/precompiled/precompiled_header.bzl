@@ -6,10 +6,12 @@ Bazel's output tree beside a header of the same text, which any other compiler r
 
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+load("@compiler//:kind.bzl", "IS_CLANG")
 
-_GCC = struct(ending = ".gch", flags = [], sandboxed = True)
+_GCC = struct(ending = ".gch", flags = [])
 
-# Clang's file names what went into it by absolute paths, and by times unless told otherwise.
+# Clang's file names what went into it by absolute paths and times, unless told otherwise: it would be another in each
+# checkout, and so would all that is compiled with it.
 _CLANG = struct(
     ending = ".pch",
     flags = [
@@ -17,9 +19,10 @@ _CLANG = struct(
         "-Xclang",
         "-fno-pch-timestamp",
         "-Xclang",
-        "-fvalidate-ast-input-files-content",
+        "-relocatable-pch",
+        "-isysroot",
+        "/proc/self/cwd",
     ],
-    sandboxed = False,
 )
 
 def _compiler(features):
@@ -33,10 +36,9 @@ def _kind(ctx, features):
 
     # The toolchain that Bazel finds by itself does not say which compiler it is.
     name = _compiler(features).split("/")[-1]
-    if name.startswith(("gcc", "g++")):
-        return _GCC
-    is_clang = name.startswith("clang") and ctx.var.get("tandem_clang") == "1"
-    return _CLANG if is_clang else None
+    if IS_CLANG:
+        return _CLANG if name.startswith("clang") else None
+    return _GCC if name.startswith(("gcc", "g++")) else None
 
 def _compile(ctx, toolchain, features, kind, header, context):
     precompiled = ctx.actions.declare_file(header.basename + kind.ending)
@@ -61,12 +63,12 @@ def _compile(ctx, toolchain, features, kind, header, context):
             feature_configuration = features,
             variables = variables,
         ),
-        env = cc_common.get_environment_variables(
+        # As Bazel does for C++ files: the folder by a name that is the same everywhere.
+        env = dict(cc_common.get_environment_variables(
             action_name = CPP_COMPILE_ACTION_NAME,
             feature_configuration = features,
             variables = variables,
-        ),
-        execution_requirements = {} if kind.sandboxed else {"no-sandbox": "1"},
+        ), PWD = "/proc/self/cwd"),
         mnemonic = "CppPrecompiledHeader",
         progress_message = "Precompiling %s" % header.short_path,
     )
@@ -116,8 +118,7 @@ def precompiled_copts(name):
     """What compiles a file with //third_party/precompiled:NAME. One that does not fit is an error, not a slow build."""
     header = "third_party/precompiled/%s.h" % name
     root = Label("//third_party/precompiled").workspace_root
-    return select({
-        # Which looks for a precompiled header by its path alone.
-        str(Label("//third_party/precompiled:clang")): ["-include", "/".join(["$(BINDIR)"] + ([root] if root else []) + [header])],
-        "//conditions:default": ["-include", header, "-Winvalid-pch"],
-    })
+    if IS_CLANG:
+        # Which looks for a precompiled header by its path alone, and for what went into it below this folder.
+        return ["-include", "/".join(["$(BINDIR)"] + ([root] if root else []) + [header]), "-isysroot", "."]
+    return ["-include", header, "-Winvalid-pch"]

@@ -28,8 +28,7 @@ namespace {
 class Rank {
  public:
   explicit Rank(Communicator& group, ReducerOptions options = {},
-                const std::string& names = "abc", int64_t bucket_bytes = 64)
-      : group_(group) {
+                const std::string& names = "abc", int64_t bucket_bytes = 64) {
     for (const char name : names) {
       parameters_.emplace_back(
           std::string(1, name),
@@ -90,7 +89,6 @@ class Rank {
   std::string log;
 
  private:
-  Communicator& group_;
   NamedTensors parameters_;
   FlatBuffers flat_;
   std::unique_ptr<Reducer> reducer_;
