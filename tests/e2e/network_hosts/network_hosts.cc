@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/core/testing/process_testing.h"
 #include "tests/e2e/network_hosts/own_namespaces.h"
 
 namespace tandem {
@@ -168,7 +169,13 @@ void NetworkHosts::Kill(int host) const {
 }
 
 void NetworkHosts::KillProcesses(int host) const {
-  for (const pid_t pid : Processes(host)) kill(pid, SIGKILL);
+  // A process that is about to die may have started another.
+  const bool gone = Eventually([&] {
+    const std::vector<pid_t> alive = Processes(host);
+    for (const pid_t pid : alive) kill(pid, SIGKILL);
+    return alive.empty();
+  });
+  CHECK(gone) << "processes of host " << host << " survive SIGKILL";
 }
 
 std::vector<pid_t> NetworkHosts::Processes(int host) const {
