@@ -1,5 +1,8 @@
 // Trains a model, on one rank or on many. docs/training.md, or --help.
 
+#include "core/base/end_process.h"
 #include "tools/train_main.h"
 
-int main(int argc, char** argv) { return tandem::TrainMain(argc, argv); }
+int main(int argc, char** argv) {
+  tandem::EndProcess(tandem::TrainMain(argc, argv));
+}

@@ -2,15 +2,14 @@
 
 #include <glog/logging.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <deque>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "core/base/end_process.h"
 
 namespace tandem {
 namespace {
@@ -23,10 +22,7 @@ std::atomic<int> left_behind{0};
 // Called at the end of the process, before the destructors of what was made
 // before it was registered.
 void EndWithoutDestructors(int exit_code, void* /*unused*/) {
-  if (left_behind == 0) return;
-  google::FlushLogFiles(google::GLOG_INFO);
-  std::fflush(nullptr);
-  _exit(exit_code);
+  if (left_behind > 0) EndProcess(exit_code);
 }
 
 void CountLeftBehind() {
