@@ -75,8 +75,8 @@ class StoreRendezvous : public NodeRendezvous {
   const StoreRendezvousOptions options_;
   NodeCoordinator coordinator_;  // node 0's; of the thread alone
   CallThread calls_;
-  StorePtr store_;  // of the thread alone, and so is the next
-  bool has_told_ = false;
+  StorePtr store_;    // of the thread alone, and so is the next
+  std::string told_;  // what this node wrote last
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   NodeState state_;
@@ -156,16 +156,18 @@ absl::Status StoreRendezvous::Connect() {
 // Writes what this node says; what node 0 says of the group. AlreadyExists,
 // and nothing is written, where another launcher has taken this one's place.
 absl::StatusOr<std::string> StoreRendezvous::Exchange(const NodeState& state) {
-  const bool is_first = !std::exchange(has_told_, true);
+  const std::string text = state.Encode();
   return calls_.Within<std::string>(
       options_.patience,
-      [store = store_, key = KeyOf(options_.node), state,
-       is_first]() -> absl::StatusOr<std::string> {
-        const auto before = DecodeNodeState(TextAt(*store, key));
-        if (!is_first && before && before->launcher != state.launcher) {
+      [store = store_, key = KeyOf(options_.node), text,
+       before = std::exchange(told_, text)]() -> absl::StatusOr<std::string> {
+        // The first takes the place. In one step, or the earlier of two
+        // launchers would look, and write after the later has come.
+        if (before.empty()) {
+          store->set(key, text);
+        } else if (store->compareSet(key, before, text) != text) {
           return absl::AlreadyExistsError("another launcher of this node");
         }
-        store->set(key, state.Encode());
         return TextAt(*store, kGroupKey);
       });
 }
