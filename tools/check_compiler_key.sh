@@ -39,7 +39,6 @@ builds() {
 }
 expect() { [ "$@" ] || { echo "check_compiler_key: that is wrong ($*)"; exit 1; }; }
 
-
 # check COMPILER FILE: which of its files is updated.
 check() {
   compiler=$1

@@ -7,7 +7,7 @@
 # AddressSanitizer and UndefinedBehaviorSanitizer share a build. Each build is of
 # everything anew: the first run takes hours. Needs tools/setup.sh --sanitizers.
 set -uo pipefail
-[ -e "$(clang -print-file-name=libclang_rt.tsan-x86_64.a)" ] ||
+[ -e "$(clang -print-file-name=libclang_rt.tsan-x86_64.a 2>/dev/null)" ] ||
   { echo "check_sanitizers: Clang's run-time libraries are not here: tools/setup.sh --sanitizers installs them" >&2; exit 2; }
 cd "$(dirname "$0")/.."
 case ${1:-} in

@@ -20,7 +20,7 @@ for argument in "$@"; do
   esac
 done
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "--seconds=$seconds: expected a number of 1 or more"
-[ -e "$(clang -print-file-name=libclang_rt.fuzzer-x86_64.a)" ] ||
+[ -e "$(clang -print-file-name=libclang_rt.fuzzer-x86_64.a 2>/dev/null)" ] ||
   fail "Clang's libFuzzer is not here: tools/setup.sh --sanitizers installs it"
 
 cd "$(dirname "$0")/.." || exit 2

@@ -5,7 +5,7 @@
 # is fetched by the build itself.
 #   tools/setup.sh
 #   tools/setup.sh --cuda          what --config=cuda needs, too; says which driver is here
-#   tools/setup.sh --sanitizers    what they and --config=fuzz need, too: Clang's run-time libraries
+#   tools/setup.sh --sanitizers    what sanitizers and --config=fuzz need, too: Clang's run-time libraries
 # Run it as root, or as a user with sudo. What is there already is left alone:
 # a second run does nothing.
 set -euo pipefail
