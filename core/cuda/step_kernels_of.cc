@@ -12,18 +12,18 @@ namespace tandem {
 namespace {
 
 struct Registered {
+  Registered() {
+#ifdef TANDEM_CUDA
+    kernels[c10::DeviceType::CUDA] = &GpuStepKernels();
+#endif
+  }
+
   absl::Mutex mutex;
   std::map<c10::DeviceType, const StepKernels*> kernels ABSL_GUARDED_BY(mutex);
 };
 
 Registered& AllRegistered() {
-  static auto* const registered = [] {
-    auto* const made = new Registered;
-#ifdef TANDEM_CUDA
-    made->kernels[c10::DeviceType::CUDA] = &GpuStepKernels();
-#endif
-    return made;
-  }();
+  static auto* const registered = new Registered;
   return *registered;
 }
 
