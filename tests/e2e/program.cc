@@ -116,6 +116,8 @@ Program::Program(const std::string& path,
     Redirect(STDIN_FILENO, "/dev/null", O_RDONLY);
     Redirect(STDOUT_FILENO, out_path_.c_str(), O_WRONLY | O_CREAT);
     Redirect(STDERR_FILENO, err_path_.c_str(), O_WRONLY | O_CREAT);
+    // What it leaves among temporary files goes with the test.
+    setenv("TMPDIR", folder.c_str(), 1);
     for (const auto& [name, value] : options.environment) {
       setenv(name.c_str(), value.c_str(), 1);
     }
