@@ -1,6 +1,8 @@
 // Checkpoints beside torch.distributed.checkpoint. docs/reliability.md, or
 // --help.
 
+#include <torch/version.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -24,8 +26,8 @@ ABSL_FLAG(std::string, output, "",
           "Folder on the disk that is measured; both sides' files in it go at "
           "the end. Empty: a temporary one.");
 ABSL_FLAG(std::string, python, "",
-          "A Python with torch 2.11.0; empty: $TANDEM_PEER_PYTHON, else "
-          "python3.");
+          "A Python with torch " TORCH_VERSION
+          "; empty: $TANDEM_PEER_PYTHON, else python3.");
 ABSL_FLAG(std::string, json, "", "File for the figures.");
 
 namespace tandem {

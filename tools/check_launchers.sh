@@ -112,9 +112,11 @@ need_torchrun() {
   ((install)) || fail "torchrun is missing in $torch_dir; --install fetches it"
   python3 -c 'import ensurepip, venv' 2> /dev/null ||
     install_packages "Python's venv module" python3-venv
-  say "installing torch 2.11.0 in $torch_dir (5 GB)"
+  local version
+  version=$(sed -n 's/^"""LibTorch \([0-9.]*\): .*/\1/p' "$root/third_party/libtorch/workspace.bzl")
+  say "installing torch $version in $torch_dir (5 GB)"
   python3 -m venv "$torch_dir"
-  "$torch_dir/bin/pip" install -q torch==2.11.0 numpy
+  "$torch_dir/bin/pip" install -q "torch==$version" numpy
 }
 
 # How long a launcher may take to do anything here.

@@ -3,7 +3,7 @@
 # package and no Bazel: with LibTorch's and NVIDIA's libraries of that package.
 #   tools/with_python_torch.sh PROGRAM [ARGUMENT...]
 # PYTHON names the Python that has it (default: python3). The package must be of
-# the version that the program was built with: torch 2.11.0, CUDA 13.
+# the version that the program was built with: torch 2.15.0, CUDA 13.
 set -euo pipefail
 
 fail() { echo "with_python_torch: $*" >&2; exit 2; }
@@ -24,8 +24,8 @@ END
 [ -n "$found" ] || fail "$python has no package torch; PYTHON=/path/to/python names another"
 version=${found%% *} torch=${found#* }
 case $version in
-  2.11.0 | 2.11.0+*) ;;
-  *) fail "$python has torch $version, and the program needs 2.11.0, of whose libraries it is built" ;;
+  2.15.0 | 2.15.0+*) ;;
+  *) fail "$python has torch $version, and the program needs 2.15.0, of whose libraries it is built" ;;
 esac
 [ -e "$torch/lib/libtorch_cuda.so" ] || fail "torch $version in $torch is without CUDA; install the one with CUDA 13"
 

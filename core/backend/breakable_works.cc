@@ -45,6 +45,7 @@ class BreakableMessage : public c10d::Work {
   }
 
   int sourceRank() const override { return message_->sourceRank(); }
+  milliseconds getTimeout() const override { return message_->getTimeout(); }
   void abort() override { message_->abort(); }
 
  private:
@@ -89,6 +90,7 @@ class BreakableCollective : public c10d::Work {
   uint64_t getSequencenumber() const override {
     return collective_->getSequencenumber();
   }
+  milliseconds getTimeout() const override { return collective_->getTimeout(); }
 
  private:
   bool AwaitEnd(milliseconds timeout) {

@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-// Gloo (LibTorch 2.11) gives the error of a broken connection to what waits in
+// Gloo (LibTorch 2.15) gives the error of a broken connection to what waits in
 // line for it, but not to what was half sent or half received, nor to what it
 // tried to send in the moment in which the other side went: these wait for
 // their timeout. Here a thread of the group asks `probe`, a second after a wait

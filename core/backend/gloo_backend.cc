@@ -44,6 +44,9 @@ class GlooBackend : public ProcessGroupGloo {
       : ProcessGroupGloo(store, rank, size, std::move(options)),
         works_([this](int peer) { Probe(peer); }, [this] { LiveOn(); }) {}
 
+  // New connections would not be those that were proved (pair_proof.h).
+  bool supportsReconfigure() const override { return false; }
+
   // When a receive times out, Gloo gives an exception to every pair of the
   // context, and what uses one of them, then or later, fails. (What is received
   // after Context::closeConnections waits for its timeout.)
@@ -73,10 +76,10 @@ class GlooBackend : public ProcessGroupGloo {
     return works_.OfCollective(
         ProcessGroupGloo::allgather(outputs, inputs, options));
   }
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
-                          const c10d::AllgatherOptions& options) override {
+  WorkPtr all_gather_single(at::Tensor& output, at::Tensor& input,
+                            const c10d::AllgatherOptions& options) override {
     return works_.OfCollective(
-        ProcessGroupGloo::_allgather_base(output, input, options));
+        ProcessGroupGloo::all_gather_single(output, input, options));
   }
   WorkPtr gather(TensorLists& outputs, Tensors& inputs,
                  const c10d::GatherOptions& options) override {

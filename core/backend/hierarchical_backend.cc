@@ -56,6 +56,12 @@ HierarchicalBackend::HierarchicalBackend(int rank, HostLayout layout,
 
 HierarchicalBackend::~HierarchicalBackend() = default;
 
+void HierarchicalBackend::setTimeout(std::chrono::milliseconds timeout) {
+  local_->setTimeout(timeout);
+  if (leaders_ != nullptr) leaders_->setTimeout(timeout);
+  all_->setTimeout(timeout);
+}
+
 void HierarchicalBackend::Abort(const std::string& reason) {
   local_->Abort(reason);
   if (leaders_ != nullptr) leaders_->abort();
@@ -191,10 +197,10 @@ HierarchicalBackend::WorkPtr HierarchicalBackend::allgather(
   return all_->allgather(outputs, inputs, options);
 }
 
-HierarchicalBackend::WorkPtr HierarchicalBackend::_allgather_base(
+HierarchicalBackend::WorkPtr HierarchicalBackend::all_gather_single(
     at::Tensor& output, at::Tensor& input,
     const c10d::AllgatherOptions& options) {
-  return all_->_allgather_base(output, input, options);
+  return all_->all_gather_single(output, input, options);
 }
 
 HierarchicalBackend::WorkPtr HierarchicalBackend::gather(
@@ -215,10 +221,10 @@ HierarchicalBackend::WorkPtr HierarchicalBackend::reduce_scatter(
   return all_->reduce_scatter(outputs, inputs, options);
 }
 
-HierarchicalBackend::WorkPtr HierarchicalBackend::_reduce_scatter_base(
+HierarchicalBackend::WorkPtr HierarchicalBackend::reduce_scatter_single(
     at::Tensor& output, at::Tensor& input,
     const c10d::ReduceScatterOptions& options) {
-  return all_->_reduce_scatter_base(output, input, options);
+  return all_->reduce_scatter_single(output, input, options);
 }
 
 HierarchicalBackend::WorkPtr HierarchicalBackend::alltoall(
@@ -226,11 +232,11 @@ HierarchicalBackend::WorkPtr HierarchicalBackend::alltoall(
   return all_->alltoall(outputs, inputs, options);
 }
 
-HierarchicalBackend::WorkPtr HierarchicalBackend::alltoall_base(
+HierarchicalBackend::WorkPtr HierarchicalBackend::all_to_all_single(
     at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
     std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
-  return all_->alltoall_base(output, input, output_splits, input_splits,
-                             options);
+  return all_->all_to_all_single(output, input, output_splits, input_splits,
+                                 options);
 }
 
 }  // namespace tandem

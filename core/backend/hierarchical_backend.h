@@ -62,8 +62,8 @@ class HierarchicalBackend : public c10d::Backend {
   ~HierarchicalBackend() override;
 
   const std::string getBackendName() const override { return "shm+gloo"; }
-  void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return issued_; }
+  void setTimeout(std::chrono::milliseconds timeout) override;
 
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Tensors = std::vector<at::Tensor>;
@@ -82,8 +82,9 @@ class HierarchicalBackend : public c10d::Backend {
                  const c10d::ReduceOptions& options = {}) override;
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& options = {}) override;
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
-                          const c10d::AllgatherOptions& options = {}) override;
+  WorkPtr all_gather_single(
+      at::Tensor& output, at::Tensor& input,
+      const c10d::AllgatherOptions& options = {}) override;
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
                  const c10d::GatherOptions& options = {}) override;
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -91,15 +92,15 @@ class HierarchicalBackend : public c10d::Backend {
   WorkPtr reduce_scatter(
       Tensors& outputs, std::vector<Tensors>& inputs,
       const c10d::ReduceScatterOptions& options = {}) override;
-  WorkPtr _reduce_scatter_base(
+  WorkPtr reduce_scatter_single(
       at::Tensor& output, at::Tensor& input,
       const c10d::ReduceScatterOptions& options = {}) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
                    const c10d::AllToAllOptions& options = {}) override;
-  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
-                        std::vector<int64_t>& output_splits,
-                        std::vector<int64_t>& input_splits,
-                        const c10d::AllToAllOptions& options = {}) override;
+  WorkPtr all_to_all_single(at::Tensor& output, at::Tensor& input,
+                            std::vector<int64_t>& output_splits,
+                            std::vector<int64_t>& input_splits,
+                            const c10d::AllToAllOptions& options = {}) override;
 
   at::Tensor allocateTensor(long size,
                             at::TensorOptions options = {}) override {

@@ -7,8 +7,9 @@
 
 namespace tandem {
 
-// One for the process: LibTorch's flight recorder, which all groups share,
-// looks its map of groups up without a lock (LibTorch 2.11). Held while a
+// One for the process. c10d's backends of the host number what they begin in
+// plain integers, by which ranks find each other (ProcessGroupGloo's tags), and
+// several threads begin works of a group. Held while a
 // collective is issued, never while it is waited for.
 absl::Mutex& IssueMutex();
 

@@ -72,8 +72,7 @@ absl::StatusOr<c10::intrusive_ptr<ProcessGroupNCCL::Options>> OptionsFor(
 
 // While the first group is made, c10d's flight recorder of NCCL's works takes
 // its size from a variable by which programs switch off that of the host's
-// works (ConfigureProcess). That one stays off: threads of several devices
-// begin the host's works, and it fills its table of groups without a lock.
+// works (ConfigureProcess), which would take a stack trace for each of them.
 class RecorderSize {
  public:
   RecorderSize() {

@@ -49,7 +49,7 @@ absl::Status ProvePairs(c10d::Backend& group, c10d::Store& store) {
     std::memcpy(PlaceOf(mine, r), Code(hmac, rank, r).data(), kCodeBytes);
   }
   std::vector<int64_t> equal;
-  group.alltoall_base(theirs, mine, equal, equal)->wait();
+  group.all_to_all_single(theirs, mine, equal, equal)->wait();
   for (int r = 0; r < size; ++r) {
     const absl::string_view came(PlaceOf(theirs, r), kCodeBytes);
     if (SameCode(came, Code(hmac, r, rank))) continue;

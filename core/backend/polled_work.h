@@ -30,6 +30,7 @@ class PolledWork : public c10d::Work {
   std::exception_ptr exception() const override { return work_->exception(); }
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void synchronize() override { wait(); }
+  std::chrono::milliseconds getTimeout() const override { return timeout_; }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -99,7 +99,9 @@ std::string WithoutSourceLocations(absl::string_view text) {
 std::string CleanTorchMessage(absl::string_view what) {
   for (absl::string_view mark :
        {"Exception raised from ", "\nframe #",
-        "C++ CapturedTraceback:", "(Could this error message be improved?"}) {
+        "C++ CapturedTraceback:", "(Could this error message be improved?",
+        // Gloo's advice, after a broken connection's error.
+        ". This is typically caused by a remote worker"}) {
     CutAt(mark, &what);
   }
   what = absl::StripTrailingAsciiWhitespace(what);

@@ -61,7 +61,7 @@ void Multiply(const Communicator& group, double factor,
               const at::Tensor& tensor, c10d::ReduceOp* operation) {
   if (factor == 1) return;
   if (group.size() > 1 && group.Multiplies(IsOnStreams(group, tensor))) {
-    *operation = c10d::makeNCCLPreMulSum(factor);
+    *operation = c10d::makePreMulSum(factor);
   } else {
     tensor.detach().mul_(factor);
   }
@@ -213,8 +213,6 @@ absl::Status Communicator::Barrier(const CollectivePurpose& purpose) {
       Agree(runner_.get(), operation.name, operation, at::Tensor(), purpose));
   using Place = CollectiveRunner::Place;
   return runner_->Run(operation, purpose, Place::kHost, [&] {
-    // ProcessGroup::barrier writes a static variable, and
-    // ranks may be threads of one process.
     return process_group_->getDefaultBackend()->barrier();
   });
 }

@@ -42,7 +42,7 @@ bool GradientPlace::Put(const at::Tensor& parameter, Write write) {
       !IsOnDefaultStream(parameter)) {
     return false;
   }
-  const std::shared_ptr<Node> accumulator =
+  const c10::intrusive_ptr<Node> accumulator =
       torch::autograd::impl::try_get_grad_accumulator(parameter);
   if (accumulator == nullptr || HasOtherHooks(*accumulator)) return false;
   for (const auto& hook : accumulator->post_hooks()) {
@@ -53,7 +53,7 @@ bool GradientPlace::Put(const at::Tensor& parameter, Write write) {
 }
 
 void GradientPlace::Announce(const at::Tensor& parameter) {
-  const std::shared_ptr<Node> accumulator =
+  const c10::intrusive_ptr<Node> accumulator =
       torch::autograd::impl::try_get_grad_accumulator(parameter);
   if (accumulator == nullptr) return;
   for (const auto& hook : accumulator->post_hooks()) {

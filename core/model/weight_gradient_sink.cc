@@ -1,9 +1,9 @@
 #include "core/model/weight_gradient_sink.h"
 
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/node.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <map>

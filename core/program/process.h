@@ -37,8 +37,7 @@ bool IsBoundToCores();
 // of it (docs/performance.md). Has memory of GPUs come from segments that grow,
 // unless PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF is set. Turns c10d's
 // flight recorder off unless TORCH_FR_BUFFER_SIZE is set: it takes a stack
-// trace of each collective, and in LibTorch 2.11 its bookkeeping is not safe
-// when several threads issue collectives. Call before any of these is used.
+// trace of each collective. Call before any of these is used.
 void ConfigureProcess(int intra_op_threads);
 
 // LibTorch logs errors alone, or what TORCH_CPP_LOG_LEVEL asks for: c10d warns

@@ -109,7 +109,7 @@ ShmBackend::WorkPtr ShmBackend::allgather(
                options.timeout, outputs[0], inputs);
 }
 
-ShmBackend::WorkPtr ShmBackend::_allgather_base(
+ShmBackend::WorkPtr ShmBackend::all_gather_single(
     at::Tensor& output, at::Tensor& input,
     const c10d::AllgatherOptions& options) {
   std::vector<MutableBytes> each = CutBytes(OutputBytes(output), size_);
@@ -167,7 +167,7 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter(
                options.timeout, outputs, inputs[0]);
 }
 
-ShmBackend::WorkPtr ShmBackend::_reduce_scatter_base(
+ShmBackend::WorkPtr ShmBackend::reduce_scatter_single(
     at::Tensor& output, at::Tensor& input,
     const c10d::ReduceScatterOptions& options) {
   std::vector<ConstBytes> each = CutBytes(InputBytes(input), size_);
@@ -190,7 +190,7 @@ ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs,
                options.timeout, outputs, inputs);
 }
 
-ShmBackend::WorkPtr ShmBackend::alltoall_base(
+ShmBackend::WorkPtr ShmBackend::all_to_all_single(
     at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
     std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
   auto sent = CutBytes(InputBytes(input), size_, input_splits, RowsOf(input));

@@ -45,7 +45,6 @@ class ShmBackend : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override {
     timeout_ = timeout;
   }
-  void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return issued_; }
 
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -62,8 +61,9 @@ class ShmBackend : public c10d::Backend {
                  const c10d::ReduceOptions& options = {}) override;
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& options = {}) override;
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
-                          const c10d::AllgatherOptions& options = {}) override;
+  WorkPtr all_gather_single(
+      at::Tensor& output, at::Tensor& input,
+      const c10d::AllgatherOptions& options = {}) override;
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
                  const c10d::GatherOptions& options = {}) override;
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -71,15 +71,15 @@ class ShmBackend : public c10d::Backend {
   WorkPtr reduce_scatter(
       Tensors& outputs, std::vector<Tensors>& inputs,
       const c10d::ReduceScatterOptions& options = {}) override;
-  WorkPtr _reduce_scatter_base(
+  WorkPtr reduce_scatter_single(
       at::Tensor& output, at::Tensor& input,
       const c10d::ReduceScatterOptions& options = {}) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
                    const c10d::AllToAllOptions& options = {}) override;
-  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
-                        std::vector<int64_t>& output_splits,
-                        std::vector<int64_t>& input_splits,
-                        const c10d::AllToAllOptions& options = {}) override;
+  WorkPtr all_to_all_single(at::Tensor& output, at::Tensor& input,
+                            std::vector<int64_t>& output_splits,
+                            std::vector<int64_t>& input_splits,
+                            const c10d::AllToAllOptions& options = {}) override;
   WorkPtr barrier(const c10d::BarrierOptions& options = {}) override;
   // Waits itself, on every rank; whoever waits in vain is told all ranks that
   // did not come: "Ranks 1, 2 failed to pass monitoredBarrier in 1000 ms". (In

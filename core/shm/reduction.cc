@@ -9,7 +9,7 @@ namespace {
 
 double FactorOf(const c10d::ReduceOp& op) {
   const auto* const supplement =
-      dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+      dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK(supplement != nullptr, "PREMUL_SUM needs a factor");
   return supplement->tensor_factor.defined()
              ? supplement->tensor_factor.item<double>()

@@ -77,14 +77,14 @@ class CausalAttentionBackwardNode : public torch::autograd::Node {
     std::lock_guard<std::mutex> lock(mutex_);
     const at::Tensor& dy = gradients[0];
     if (!dy.defined()) return variable_list(1);
-    const at::Tensor qkv = qkv_.unpack(shared_from_this());
+    const at::Tensor qkv = qkv_.unpack(getptr());
     if (at::GradMode::is_enabled()) {
       return torch::autograd::grad({ByProducts(qkv, heads_)}, {qkv}, {dy},
                                    /*retain_graph=*/true,
                                    /*create_graph=*/true);
     }
-    return {CausalAttentionBackward(dy, qkv, y_.unpack(shared_from_this()),
-                                    log_sums_, heads_)};
+    return {CausalAttentionBackward(dy, qkv, y_.unpack(getptr()), log_sums_,
+                                    heads_)};
   }
 
   void release_variables() override {
@@ -118,9 +118,8 @@ at::Tensor CausalAttentionFunction(const at::Tensor& qkv, int64_t heads) {
   }
   auto& [y, log_sums] = results;
   if (!torch::autograd::compute_requires_grad(qkv)) return y;
-  std::shared_ptr<CausalAttentionBackwardNode> node(
-      new CausalAttentionBackwardNode(qkv, log_sums, heads),
-      torch::autograd::deleteNode);
+  const auto node =
+      c10::make_intrusive<CausalAttentionBackwardNode>(qkv, log_sums, heads);
   node->set_next_edges(torch::autograd::collect_next_edges(qkv));
   torch::autograd::set_history(y, node);
   node->Keep(y);

@@ -78,7 +78,7 @@ class ConvolutionBackward : public torch::autograd::Node, public SplitNode {
     variable_list results(2);
     if (!gradients[0].defined()) return results;
     const at::Tensor dy = PixelRows(gradients[0]);
-    const at::Tensor weight = weight_.unpack(shared_from_this());
+    const at::Tensor weight = weight_.unpack(getptr());
     if (task_should_compute_output(0)) {
       results[0] =
           SumPatchRows(MatrixProduct(dy, WeightRows(weight)), sizes_, shape_);
@@ -101,7 +101,7 @@ class ConvolutionBackward : public torch::autograd::Node, public SplitNode {
     DeferredGradients gradients;
     gradients.weights = {weight};
     gradients.function = PatchesWeightGradient;
-    gradients.operands = {dy, patches_.unpack(shared_from_this())};
+    gradients.operands = {dy, patches_.unpack(getptr())};
     const std::shared_ptr<WeightGradientSink> sink = sink_.lock();
     if (sink == nullptr || !WeightGradientSink::MayDefer(weight)) {
       return PatchesWeightGradient(gradients.weights, {gradients.operands},
@@ -162,9 +162,8 @@ at::Tensor ConvolutionFunction(const at::Tensor& x, const at::Tensor& weight,
             .contiguous();
   }
   if (torch::autograd::compute_requires_grad(x, weight)) {
-    std::shared_ptr<ConvolutionBackward> node(
-        new ConvolutionBackward(x, weight, patches, shape),
-        torch::autograd::deleteNode);
+    const auto node =
+        c10::make_intrusive<ConvolutionBackward>(x, weight, patches, shape);
     node->set_next_edges(collect_next_edges(x, weight));
     torch::autograd::set_history(y, node);
   }

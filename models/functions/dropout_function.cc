@@ -66,8 +66,7 @@ at::Tensor DropoutFunction(const at::Tensor& x, const at::Tensor& residual,
     y = DropoutAdd(x, residual, draws);
   }
   if (torch::autograd::compute_requires_grad(x, residual)) {
-    std::shared_ptr<DropoutBackward> node(new DropoutBackward(draws),
-                                          torch::autograd::deleteNode);
+    const auto node = c10::make_intrusive<DropoutBackward>(draws);
     node->set_next_edges(torch::autograd::collect_next_edges(x, residual));
     torch::autograd::set_history(y, node);
   }

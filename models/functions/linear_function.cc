@@ -126,12 +126,12 @@ class LinearBackward : public torch::autograd::Node, public SplitNode {
     variable_list results(3);
     if (!gradients[0].defined()) return results;
     const at::Tensor dy = Rows(gradients[0]);
-    const at::Tensor x = x_.unpack(shared_from_this());
+    const at::Tensor x = x_.unpack(getptr());
     if (task_should_compute_output(0)) results[0] = InputGradient(dy, x);
     const bool wants_weight = task_should_compute_output(1);
     const bool wants_bias = num_outputs() > 2 && task_should_compute_output(2);
     if (!wants_weight && !wants_bias) return results;
-    const at::Tensor weight = weight_.unpack(shared_from_this());
+    const at::Tensor weight = weight_.unpack(getptr());
     const at::Tensor rows = Rows(x);
     if (const auto sink = SinkFor(weight, wants_weight, wants_bias)) {
       Leave(dy, rows, weight, wants_weight, wants_bias, *sink);
@@ -179,7 +179,7 @@ class LinearBackward : public torch::autograd::Node, public SplitNode {
 
   at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x) {
     const at::Tensor weight =
-        LowPrecisionCopy(weight_.unpack(shared_from_this()), dy.scalar_type());
+        LowPrecisionCopy(weight_.unpack(getptr()), dy.scalar_type());
     const at::Tensor dx = MatrixProduct(
         dy, layout_ == WeightLayout::kOutIn ? weight : weight.t());
     return x.dim() == 2 ? dx : dx.view(x.sizes());
@@ -200,11 +200,9 @@ at::Tensor LinearFunction(const at::Tensor& x, const at::Tensor& weight,
   using torch::autograd::collect_next_edges;
   using torch::autograd::compute_requires_grad;
   const Operands operands = OperandsOf(x, weight, bias);
-  std::shared_ptr<LinearBackward> node;
+  c10::intrusive_ptr<LinearBackward> node;
   if (compute_requires_grad(x, weight, bias)) {
-    node = std::shared_ptr<LinearBackward>(
-        new LinearBackward(operands, weight, bias, layout),
-        torch::autograd::deleteNode);
+    node = c10::make_intrusive<LinearBackward>(operands, weight, bias, layout);
     node->set_next_edges(collect_next_edges(operands.x, weight, bias));
   }
   at::Tensor y;

@@ -31,8 +31,8 @@ class SplitBackward : public torch::autograd::Node, public SplitNode {
   variable_list apply(variable_list&& gradients) override {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!gradients[0].defined()) return variable_list(3);
-    const Operands operands = {gradients[0], x_.unpack(shared_from_this()),
-                               weight_.unpack(shared_from_this())};
+    const Operands operands = {gradients[0], x_.unpack(getptr()),
+                               weight_.unpack(getptr())};
     const WantedGradients wanted = {task_should_compute_output(0),
                                     task_should_compute_output(1),
                                     task_should_compute_output(2)};
@@ -139,9 +139,8 @@ bool WantsSplitBackward(const at::Tensor& x, const at::Tensor& weight,
 at::Tensor WithSplitBackward(at::Tensor y, const at::Tensor& x,
                              const at::Tensor& weight, const at::Tensor& bias,
                              SplitOperator operation) {
-  std::shared_ptr<SplitBackward> node(
-      new SplitBackward(x, weight, bias, std::move(operation)),
-      torch::autograd::deleteNode);
+  const auto node =
+      c10::make_intrusive<SplitBackward>(x, weight, bias, std::move(operation));
   node->set_next_edges(torch::autograd::collect_next_edges(x, weight, bias));
   torch::autograd::set_history(y, node);
   return y;

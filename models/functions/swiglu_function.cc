@@ -40,8 +40,8 @@ class SwigluBackward : public torch::autograd::Node {
     variable_list results(2);
     const at::Tensor& dy = gradients[0];
     if (!dy.defined()) return results;
-    const at::Tensor gate = gate_.unpack(shared_from_this());
-    const at::Tensor up = up_.unpack(shared_from_this());
+    const at::Tensor gate = gate_.unpack(getptr());
+    const at::Tensor up = up_.unpack(getptr());
     if (task_should_compute_output(0)) {
       results[0] = SiluGradient(dy * up, gate);
     }
@@ -69,8 +69,7 @@ at::Tensor SwigluFunction(const at::Tensor& gate, const at::Tensor& up) {
     y = at::silu(gate).mul_(up);
   }
   if (!torch::autograd::compute_requires_grad(gate, up)) return y;
-  std::shared_ptr<SwigluBackward> node(new SwigluBackward(gate, up),
-                                       torch::autograd::deleteNode);
+  const auto node = c10::make_intrusive<SwigluBackward>(gate, up);
   node->set_next_edges(torch::autograd::collect_next_edges(gate, up));
   torch::autograd::set_history(y, node);
   return y;

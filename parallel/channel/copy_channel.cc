@@ -69,8 +69,7 @@ variable_list DifferentiableCopy(const DirectionPointer& there,
     outputs.push_back(copies[i]);
   }
   if (inputs.empty()) return copies;
-  const std::shared_ptr<CopyBackward> node(new CopyBackward(there, back),
-                                           torch::autograd::deleteNode);
+  const auto node = c10::make_intrusive<CopyBackward>(there, back);
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
   torch::autograd::set_history(outputs, node);
   return copies;

@@ -35,7 +35,7 @@ class GradientWatch {
   std::vector<at::Tensor> parameters_;
   // A hook lives as long as the accumulator that it hangs on, and may outlive
   // the watch.
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  std::vector<c10::intrusive_ptr<torch::autograd::Node>> accumulators_;
   const std::shared_ptr<std::atomic<bool>> came_ =
       std::make_shared<std::atomic<bool>>(true);
   bool had_one_ = false;

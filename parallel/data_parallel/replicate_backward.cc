@@ -59,8 +59,7 @@ class ReplicateBackward : public torch::autograd::Node {
 void RouteGroup(const variable_list& masters,
                 const std::vector<variable_list>& replicas,
                 const std::vector<c10::Device>& devices) {
-  const std::shared_ptr<torch::autograd::Node> node(
-      new ReplicateBackward(devices), torch::autograd::deleteNode);
+  const auto node = c10::make_intrusive<ReplicateBackward>(devices);
   node->set_next_edges(torch::autograd::collect_next_edges(masters));
   for (const variable_list& replica : replicas) {
     for (const at::Tensor& each : replica) {

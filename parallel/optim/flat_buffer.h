@@ -126,7 +126,7 @@ class FlatBuffer {
   // Hooks, which may outlive the buffer, see through it whether it lives.
   std::shared_ptr<Link> link_;
   // A hook lives as long as the accumulator that it hangs on.
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  std::vector<c10::intrusive_ptr<torch::autograd::Node>> accumulators_;
 };
 
 using FlatBuffers = std::vector<std::unique_ptr<FlatBuffer>>;

@@ -5,7 +5,6 @@
 #define TANDEM_PARALLEL_SPLIT_BACKWARD_GRAPH_DIVISION_H_
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <unordered_set>

@@ -60,11 +60,11 @@ class Joint {
     node_->retains_grad_hooks().clear();
   }
 
-  const std::shared_ptr<Node>& node() const { return node_; }
+  const c10::intrusive_ptr<Node>& node() const { return node_; }
   const variable_list& gradients() const { return *gradients_; }
 
  private:
-  const std::shared_ptr<Node> node_;
+  const c10::intrusive_ptr<Node> node_;
   const std::shared_ptr<variable_list> gradients_;
 };
 

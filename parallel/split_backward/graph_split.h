@@ -7,7 +7,7 @@
 #define TANDEM_PARALLEL_SPLIT_BACKWARD_GRAPH_SPLIT_H_
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/node.h>
 
 #include <vector>
 

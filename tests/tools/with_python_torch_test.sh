@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Tests tools/with_python_torch.sh with Pythons that have made-up packages.
+# Tests tools/with_python_torch.sh, which must know LibTorch's version, with Pythons
+# that have made-up packages.
 set -uo pipefail
 script=$PWD/$1
+version=$(sed -n 's/^"""LibTorch \([0-9.]*\): .*/\1/p' "$2")
+[ -n "$version" ] || { echo "no version of LibTorch in $2"; exit 1; }
 failures=0
 cd "$TEST_TMPDIR"
 
@@ -27,7 +30,7 @@ printf '#!/bin/sh\nexec python3 -S "$@"\n' >python
 chmod +x python
 export PYTHON=$PWD/python PYTHONPATH=
 
-package right 2.11.0+cu130
+package right "$version+cu130"
 mkdir -p right/nvidia/cu13/lib right/nvidia/nccl/lib
 touch right/torch/lib/libtorch_cuda.so
 show=(sh -c 'echo "$LD_LIBRARY_PATH $1"' -)
@@ -36,8 +39,8 @@ says "$PWD/right/torch/lib:$PWD/right/nvidia/cu13/lib:$PWD/right/nvidia/nccl/lib
 says "nccl/lib:/mine" env PYTHONPATH="$PWD/right" LD_LIBRARY_PATH=/mine "$script" "${show[@]}"
 
 package old 2.10.0
-says "has torch 2.10.0, and the program needs 2.11.0" env PYTHONPATH="$PWD/old" "$script" true
-package cpu 2.11.0+cpu
+says "has torch 2.10.0, and the program needs $version" env PYTHONPATH="$PWD/old" "$script" true
+package cpu "$version+cpu"
 says "is without CUDA" env PYTHONPATH="$PWD/cpu" "$script" true
 says "has no package torch" "$script" true
 says "no_python does not run" env PYTHON="$PWD/no_python" "$script" true

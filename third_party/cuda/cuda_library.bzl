@@ -3,11 +3,14 @@
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
-# A100, and H100 and H200: machine code. Newer ones: the driver compiles the PTX of the last.
+# A100, H100 and H200, and both families of Blackwell: machine code, since a driver of an older CUDA 13 refuses PTX of
+# this one. Newer GPUs: the driver compiles the PTX of the last.
 _ARCHITECTURES = [
     "arch=compute_80,code=sm_80",
     "arch=compute_90,code=sm_90",
-    "arch=compute_90,code=compute_90",
+    "arch=compute_100,code=sm_100",
+    "arch=compute_120,code=sm_120",
+    "arch=compute_120,code=compute_120",
 ]
 
 _HOST_WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"]
@@ -16,7 +19,7 @@ def _compile(ctx, toolchain, features, context, source):
     object = ctx.actions.declare_file("_nvcc/%s/%s.pic.o" % (ctx.label.name, source.basename))
     host = cc_common.get_tool_for_action(action_name = CPP_COMPILE_ACTION_NAME, feature_configuration = features)
     arguments = ctx.actions.args()
-    arguments.add_all(["-ccbin", host, "-std=c++17", "-O3", "-DNDEBUG", "-c", source, "-o", object])
+    arguments.add_all(["-ccbin", host, "-std=c++20", "-O3", "-DNDEBUG", "-c", source, "-o", object])
     arguments.add_all(_ARCHITECTURES, before_each = "-gencode")
     arguments.add("-Werror=all-warnings")
     if ctx.var.get("tandem_cuda_usage"):

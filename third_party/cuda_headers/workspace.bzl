@@ -1,4 +1,4 @@
-"""Headers of the CUDA 13.0 runtime, as in the wheels of the build of LibTorch."""
+"""Headers of the CUDA 13.2 runtime, as in the wheels of the build of LibTorch."""
 
 load("//third_party/fetch:repositories.bzl", "wheels")
 
@@ -8,15 +8,15 @@ def cuda_headers():
         build_file = Label("//third_party/cuda_headers:cuda_headers.BUILD"),
         members = ["nvidia/cu13/include/*"],
         wheels = {
-            "nvidia_cuda_crt-13.0.88-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": [
+            "nvidia_cuda_crt-13.2.86-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": [
                 "nvidia-cuda-crt",
-                "13.0.88",
-                "2c8043c7c9e02492716426e9919fc78d2c5b3b2a7a768a88e952676b08aa55a4",
+                "13.2.86",
+                "e3ab08801bf9b1e6dc979275d25e816bb5000521b648e19c324d5eef0c79f1da",
             ],
-            "nvidia_cuda_runtime-13.0.96-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": [
+            "nvidia_cuda_runtime-13.2.86-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": [
                 "nvidia-cuda-runtime",
-                "13.0.96",
-                "7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548",
+                "13.2.86",
+                "3498247680dfddce31bad102af7e3e26fc795342a3cac64722bb0fa95e7f60f0",
             ],
         },
     )

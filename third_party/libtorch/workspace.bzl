@@ -1,27 +1,27 @@
-"""LibTorch 2.11.0: the headers and CPU libraries of PyTorch's wheel (CUDA 13.0 build, C++11 ABI)."""
+"""LibTorch 2.15.0: the headers and CPU libraries of PyTorch's wheel (CUDA 13.2 build, C++11 ABI)."""
 
 load("//third_party/fetch:repositories.bzl", "wheels")
 
 # Of which //third_party/libtorch_cuda takes other files.
 TORCH_WHEEL = {
-    "torch-2.11.0-cp311-cp311-manylinux_2_28_x86_64.whl": [
+    "torch-2.15.0-cp311-cp311-manylinux_2_28_x86_64.whl": [
         "torch",
-        "2.11.0",
-        "7aa2f9bbc6d4595ba72138026b2074be1233186150e9292865e04b7a63b8c67a",
+        "2.15.0",
+        "48c2d861134c0b5697c7602cb5ffa68f62a2989fdcd1717e593356f67996ca1e",
     ],
 }
 
 def libtorch():
     pins = {
-        "nvidia_cuda_cupti-13.0.85-py3-none-manylinux_2_25_x86_64.whl": [
+        "nvidia_cuda_cupti-13.2.86-py3-none-manylinux_2_25_x86_64.whl": [
             "nvidia-cuda-cupti",
-            "13.0.85",
-            "4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8",
+            "13.2.86",
+            "8fa29f15dd8336181f961764d9d95236fc6b931dd0c8fcf8cd70aab0c310b586",
         ],
-        "nvidia_cuda_runtime-13.0.96-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": [
+        "nvidia_cuda_runtime-13.2.86-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": [
             "nvidia-cuda-runtime",
-            "13.0.96",
-            "7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548",
+            "13.2.86",
+            "3498247680dfddce31bad102af7e3e26fc795342a3cac64722bb0fa95e7f60f0",
         ],
     }
     pins.update(TORCH_WHEEL)

@@ -6,25 +6,25 @@ load("//third_party/libtorch:workspace.bzl", "TORCH_WHEEL")
 def libtorch_cuda():
     pins = dict(TORCH_WHEEL)
     pins.update({
-        "nvidia_cudnn_cu13-9.19.0.56-py3-none-manylinux_2_27_x86_64.whl": [
+        "nvidia_cudnn_cu13-9.26.0.51-py3-none-manylinux_2_27_x86_64.whl": [
             "nvidia-cudnn-cu13",
-            "9.19.0.56",
-            "d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf",
+            "9.26.0.51",
+            "9c976d539786698c71d6bcdbe2053b7485fae062ff7e1215d2f2ff67b1a2149a",
         ],
-        "nvidia_cusparselt_cu13-0.8.0-py3-none-manylinux2014_x86_64.whl": [
+        "nvidia_cusparselt_cu13-0.8.1-py3-none-manylinux2014_x86_64.whl": [
             "nvidia-cusparselt-cu13",
-            "0.8.0",
-            "25e30a8a7323935d4ad0340b95a0b69926eee755767e8e0b1cf8dd85b197d3fd",
+            "0.8.1",
+            "786ce87568c303fadb5afcc7102d454cd3040d75f6f8626f5db460d1871f4dd0",
         ],
-        "nvidia_nccl_cu13-2.28.9-py3-none-manylinux_2_18_x86_64.whl": [
+        "nvidia_nccl_cu13-2.30.7-py3-none-manylinux_2_18_x86_64.whl": [
             "nvidia-nccl-cu13",
-            "2.28.9",
-            "e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42",
+            "2.30.7",
+            "cefa7fdb9710efd0f39c5f1be1d61ff6fc9a996c451265bd7fbdcf9455ed4b50",
         ],
-        "nvidia_nvshmem_cu13-3.4.5-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": [
+        "nvidia_nvshmem_cu13-3.7.2-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": [
             "nvidia-nvshmem-cu13",
-            "3.4.5",
-            "290f0a2ee94c9f3687a02502f3b9299a9f9fe826e6d0287ee18482e78d495b80",
+            "3.7.2",
+            "b9a4f843c62b5dded8ad33fd6d220e007dcd39f06cee549292f5ba14ce4c235c",
         ],
     })
     wheels(

@@ -6,7 +6,7 @@ s|<torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>|"tests/outside/c10d_shim.h"
 s/::c10d::ProcessGroupGloo\b/::tandem::OutsideGroup/g
 s/: ProcessGroupGloo\(store/: OutsideGroup(store/
 
-# LibTorch 2.11 has this macro no more.
+# LibTorch has this macro no more.
 s/C10_UNUSED/[[maybe_unused]]/
 
 # Events of the profiler have the backend's name.

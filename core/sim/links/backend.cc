@@ -92,13 +92,13 @@ LinksBackend::WorkPtr LinksBackend::allgather(
   return Collective(OpType::ALLGATHER, outputs.at(0), OthersShare());
 }
 
-LinksBackend::WorkPtr LinksBackend::_allgather_base(
+LinksBackend::WorkPtr LinksBackend::all_gather_single(
     at::Tensor& output, at::Tensor& /*input*/,
     const c10d::AllgatherOptions& /*options*/) {
   return Collective(OpType::_ALLGATHER_BASE, {output}, OthersShare());
 }
 
-LinksBackend::WorkPtr LinksBackend::_reduce_scatter_base(
+LinksBackend::WorkPtr LinksBackend::reduce_scatter_single(
     at::Tensor& /*output*/, at::Tensor& input,
     const c10d::ReduceScatterOptions& /*options*/) {
   return Collective(OpType::_REDUCE_SCATTER_BASE, {input}, OthersShare());

@@ -28,7 +28,6 @@ class LinksBackend : public c10d::Backend {
 
   const std::string getBackendName() const override { return "sim_links"; }
   bool supportsCoalescing() const override { return true; }
-  void setSequenceNumberForGroup() override {}
 
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Tensors = std::vector<at::Tensor>;
@@ -41,9 +40,10 @@ class LinksBackend : public c10d::Backend {
                  const c10d::ReduceOptions& options = {}) override;
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& options = {}) override;
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
-                          const c10d::AllgatherOptions& options = {}) override;
-  WorkPtr _reduce_scatter_base(
+  WorkPtr all_gather_single(
+      at::Tensor& output, at::Tensor& input,
+      const c10d::AllgatherOptions& options = {}) override;
+  WorkPtr reduce_scatter_single(
       at::Tensor& output, at::Tensor& input,
       const c10d::ReduceScatterOptions& options = {}) override;
   WorkPtr send(Tensors& tensors, int to, int tag) override;

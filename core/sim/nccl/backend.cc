@@ -177,25 +177,25 @@ NcclBackend::WorkPtr NcclBackend::allgather(
   return Launch(OpType::ALLGATHER, std::move(part), all);
 }
 
-NcclBackend::WorkPtr NcclBackend::_allgather_base(
+NcclBackend::WorkPtr NcclBackend::all_gather_single(
     at::Tensor& output, at::Tensor& input,
     const c10d::AllgatherOptions& options) {
   auto part = Collective(Text("all-gather", input),
                          [out = HostAlias(output), in = HostAlias(input),
                           options](c10d::Backend& wire) mutable {
-                           return wire._allgather_base(out, in, options);
+                           return wire.all_gather_single(out, in, options);
                          });
   return Launch(OpType::_ALLGATHER_BASE, std::move(part), {output, input});
 }
 
-NcclBackend::WorkPtr NcclBackend::_reduce_scatter_base(
+NcclBackend::WorkPtr NcclBackend::reduce_scatter_single(
     at::Tensor& output, at::Tensor& input,
     const c10d::ReduceScatterOptions& options) {
   auto part =
       Collective(Text("reduce-scatter", input, NameOf(options.reduceOp)),
                  [out = HostAlias(output), in = HostAlias(input),
                   options](c10d::Backend& wire) mutable {
-                   return wire._reduce_scatter_base(out, in, options);
+                   return wire.reduce_scatter_single(out, in, options);
                  });
   return Launch(OpType::_REDUCE_SCATTER_BASE, std::move(part), {output, input});
 }

@@ -57,7 +57,7 @@ class CrossEntropyBackward : public torch::autograd::Node {
   variable_list apply(variable_list&& gradients) override {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!gradients[0].defined()) return variable_list(1);
-    const at::Tensor logits = logits_.unpack(shared_from_this());
+    const at::Tensor logits = logits_.unpack(getptr());
     return {at::GradMode::is_enabled()
                 ? Differentiable(gradients[0], logits)
                 : FusedCrossEntropyBackward(gradients[0], logits, targets_,
@@ -105,9 +105,8 @@ CrossEntropyResult CrossEntropyFunction(const at::Tensor& logits,
   }
   auto& [losses, log_sums, right] = results;
   if (torch::autograd::compute_requires_grad(logits)) {
-    std::shared_ptr<CrossEntropyBackward> node(
-        new CrossEntropyBackward(logits, targets, log_sums, ignored),
-        torch::autograd::deleteNode);
+    const auto node = c10::make_intrusive<CrossEntropyBackward>(
+        logits, targets, log_sums, ignored);
     node->set_next_edges(torch::autograd::collect_next_edges(logits));
     torch::autograd::set_history(losses, node);
   }

@@ -84,8 +84,8 @@ class LinearCrossEntropyBackward : public torch::autograd::Node {
     std::lock_guard<std::mutex> lock(mutex_);
     const at::Tensor& dlosses = gradients[0];
     if (!dlosses.defined()) return variable_list(2);
-    const at::Tensor x = x_.unpack(shared_from_this());
-    const at::Tensor weight = weight_.unpack(shared_from_this());
+    const at::Tensor x = x_.unpack(getptr());
+    const at::Tensor weight = weight_.unpack(getptr());
     if (at::GradMode::is_enabled()) return Differentiable(dlosses, x, weight);
     return InChunks(dlosses, x, weight);
   }
@@ -161,10 +161,8 @@ CrossEntropyResult LinearCrossEntropyFunction(const at::Tensor& x,
     rows = InChunks(x, weight, targets, ignored, chunk);
   }
   if (torch::autograd::compute_requires_grad(x, weight)) {
-    std::shared_ptr<LinearCrossEntropyBackward> node(
-        new LinearCrossEntropyBackward(x, weight, targets, rows.log_sums,
-                                       ignored, chunk),
-        torch::autograd::deleteNode);
+    const auto node = c10::make_intrusive<LinearCrossEntropyBackward>(
+        x, weight, targets, rows.log_sums, ignored, chunk);
     node->set_next_edges(torch::autograd::collect_next_edges(x, weight));
     torch::autograd::set_history(rows.losses, node);
   }

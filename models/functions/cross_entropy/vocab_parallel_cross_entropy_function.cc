@@ -82,8 +82,8 @@ class VocabPartBackward : public torch::autograd::Node {
     std::lock_guard<std::mutex> lock(mutex_);
     const at::Tensor& dnumbers = gradients[0];
     if (!dnumbers.defined()) return variable_list(2);
-    const at::Tensor x = x_.unpack(shared_from_this());
-    const at::Tensor weight = weight_.unpack(shared_from_this());
+    const at::Tensor x = x_.unpack(getptr());
+    const at::Tensor weight = weight_.unpack(getptr());
     if (at::GradMode::is_enabled()) return Differentiable(dnumbers, x, weight);
     const LinearGradients found = GradientsOfLogits(
         x, weight, chunk_, task_should_compute_output(0),
@@ -158,10 +158,8 @@ at::Tensor VocabPartFunction(const at::Tensor& x, const at::Tensor& weight,
     numbers = at::cat(parts);
   }
   if (torch::autograd::compute_requires_grad(x, weight)) {
-    std::shared_ptr<VocabPartBackward> node(
-        new VocabPartBackward(x, weight, targets, numbers.select(1, 0).clone(),
-                              first_class, chunk),
-        torch::autograd::deleteNode);
+    const auto node = c10::make_intrusive<VocabPartBackward>(
+        x, weight, targets, numbers.select(1, 0).clone(), first_class, chunk);
     node->set_next_edges(torch::autograd::collect_next_edges(x, weight));
     torch::autograd::set_history(numbers, node);
   }

@@ -4,7 +4,7 @@
 #define TANDEM_PARALLEL_PIPELINE_STAGE_KEPT_MICROBATCH_H_
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/node.h>
 
 #include <cstddef>
 #include <memory>

@@ -110,7 +110,7 @@ TEST(HierarchicalChunksTest, OtherReductions) {
                     }));
         ExpectEqual(reduce(Op::AVG, at::kDouble),
                     Sum(n, size, at::kDouble).div(n));
-        ExpectEqual(reduce(c10d::makeNCCLPreMulSum(0.5), at::kFloat),
+        ExpectEqual(reduce(c10d::makePreMulSum(0.5), at::kFloat),
                     Sum(n, size, at::kFloat).mul(0.5));
       }
     });

@@ -39,7 +39,7 @@ TEST(CatchTorchTest, AShapeErrorIsInvalidArgumentWithTorchsOwnWords) {
       },
       "multiply");
   ExpectOneUsefulText(status, StatusCode::kInvalidArgument,
-                      "multiply: mat1 and mat2 shapes cannot be multiplied "
+                      "multiply: mm: mat1 and mat2 shapes cannot be multiplied "
                       "(2x3 and 4x5)");
 }
 
@@ -164,6 +164,10 @@ TEST(CleanTorchMessageTest, DropsFramesAndSourceLocations) {
   EXPECT_EQ(CleanTorchMessage("[enforce fail at a.cpp:121] x == 0. Odd"),
             "x == 0. Odd");
   EXPECT_EQ(CleanTorchMessage("open [ only"), "open [ only");
+  EXPECT_EQ(CleanTorchMessage("[gloo/pair.cc:547] Connection closed by peer "
+                              "[127.0.0.1]:5. This is typically caused by a "
+                              "remote worker crashing. Check the logs."),
+            "Connection closed by peer [127.0.0.1]:5");
   EXPECT_EQ(CleanTorchMessage(""), "");
 }
 

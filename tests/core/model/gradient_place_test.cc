@@ -82,7 +82,7 @@ class GradientPlaceTest : public testing::Test {
   const at::Tensor& x() const { return owner_.parameter; }
 
   Owner owner_;
-  std::shared_ptr<torch::autograd::Node> accumulator_;
+  c10::intrusive_ptr<torch::autograd::Node> accumulator_;
 };
 
 TEST_F(GradientPlaceTest, IsWrittenFirstAndAddedToByAutogradThen) {

@@ -53,7 +53,8 @@ TEST(LowPrecisionCopyTest, IsOneForAllTensorsOfAnAccumulator) {
   const at::Tensor parameter = Parameter({4});
   const auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
   at::Tensor unpacked = parameter.detach().requires_grad_();
-  torch::autograd::impl::set_grad_accumulator(unpacked, accumulator);
+  torch::autograd::impl::set_grad_accumulator(
+      unpacked, c10::weak_intrusive_ptr<torch::autograd::Node>(accumulator));
   const at::NoGradGuard no_grad;
   const at::Tensor first = LowPrecisionCopy(parameter, at::kBFloat16);
   EXPECT_TRUE(LowPrecisionCopy(unpacked, at::kBFloat16).is_same(first));

@@ -63,7 +63,7 @@ TEST(ShmAllReduceTest, EveryWayGivesTheBitsOfSummingInRankOrder) {
           Tensors shared = {Shared(b, staged[0])};
           const auto options =
               With(factor == 1 ? c10d::ReduceOp(c10d::ReduceOp::SUM)
-                               : c10d::makeNCCLPreMulSum(factor));
+                               : c10d::makePreMulSum(factor));
           b.allreduce(staged, options)->wait();
           b.allreduce(shared, options)->wait();
           ExpectEqual(staged[0], expected);

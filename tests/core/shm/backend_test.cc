@@ -87,7 +87,7 @@ TEST(ShmBackendTest, AllGatherBothWays) {
     std::vector<Tensors> lists = {Empties(n, size, type)};
     b.allgather(lists, mine)->wait();
     at::Tensor whole = at::empty({n * size}, type);
-    b._allgather_base(whole, mine[0])->wait();
+    b.all_gather_single(whole, mine[0])->wait();
     ExpectEqual(at::cat(lists[0]), at::cat(All(n, size, type)));
     ExpectEqual(whole, at::cat(All(n, size, type)));
   });
@@ -129,7 +129,7 @@ TEST(ShmBackendTest, ReduceScatterBothWays) {
     b.reduce_scatter(one, inputs)->wait();
     at::Tensor whole = at::cat(inputs[0]);
     at::Tensor other = at::empty({size}, type);
-    b._reduce_scatter_base(other, whole)->wait();
+    b.reduce_scatter_single(other, whole)->wait();
     ExpectEqual(one[0], expected.to(type));
     ExpectEqual(other, expected.to(type));
   });
@@ -157,7 +157,7 @@ TEST(ShmBackendTest, AllToAllOfOneTensorInSplits) {
     std::vector<int64_t> none;
     at::Tensor in = at::cat(Tensors(n, Mine(b.getRank(), size, type)));
     at::Tensor out = at::empty({n * size}, type);
-    b.alltoall_base(out, in, none, none)->wait();
+    b.all_to_all_single(out, in, none, none)->wait();
     ExpectEqual(out, at::cat(All(n, size, type)));
     // Rank r gives rank d (r + d) rows of two.
     std::vector<int64_t> to, from;
@@ -171,7 +171,7 @@ TEST(ShmBackendTest, AllToAllOfOneTensorInSplits) {
     for (const int64_t split : to) rows += split;
     in = at::full({rows, 2}, b.getRank(), at::kFloat);
     out = at::empty({rows, 2}, at::kFloat);
-    b.alltoall_base(out, in, from, to)->wait();
+    b.all_to_all_single(out, in, from, to)->wait();
     ExpectEqual(out, at::cat(expected));
   });
 }

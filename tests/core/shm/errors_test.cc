@@ -138,7 +138,8 @@ TEST(ShmErrorsTest, AnAllToAllOfOtherDtypesIsRefused) {
       at::Tensor in = at::zeros({4}, from);
       at::Tensor out = at::zeros({4}, to);
       std::vector<int64_t> halves = {2, 2};
-      return ErrorOf([&] { b.alltoall_base(out, in, halves, halves)->wait(); });
+      return ErrorOf(
+          [&] { b.all_to_all_single(out, in, halves, halves)->wait(); });
     };
     // On one rank: it breaks nothing.
     EXPECT_THAT(error(at::kInt, at::kFloat), HasSubstr("differ in dtype"));
@@ -186,8 +187,9 @@ TEST(ShmErrorsTest, SplitsThatDoNotFitAreRefusedAndBreakNothing) {
       at::Tensor in = at::zeros({4, 2});
       at::Tensor out = at::zeros({4, 2});
       std::vector<int64_t> halves = {2, 2};
-      return ErrorOf([&] { b.alltoall_base(out, in, halves, splits); }) + "; " +
-             ErrorOf([&] { b.alltoall_base(out, in, splits, halves); });
+      return ErrorOf([&] { b.all_to_all_single(out, in, halves, splits); }) +
+             "; " +
+             ErrorOf([&] { b.all_to_all_single(out, in, splits, halves); });
     };
     const auto both = [](const std::string& text) {
       return ContainsRegex(text + ".*; .*" + text);

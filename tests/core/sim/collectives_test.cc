@@ -158,7 +158,8 @@ TEST_P(CollectivesTest, AllGather) {
 
     at::Tensor whole = at::zeros({kRanks * on.size}, on.On());
     RunOn(
-        on, {whole}, [&] { return on.group._allgather_base(whole, input[0]); },
+        on, {whole},
+        [&] { return on.group.all_gather_single(whole, input[0]); },
         Gloo::kFlattens);
     ExpectValues(whole, at::cat({on.Values(0), on.Values(1), on.Values(2)}));
   });
@@ -183,7 +184,7 @@ TEST_P(CollectivesTest, ReduceScatterOfOneTensor) {
     at::Tensor output = on.Zeros();
     RunOn(
         on, {output},
-        [&] { return on.group._reduce_scatter_base(output, input); },
+        [&] { return on.group.reduce_scatter_single(output, input); },
         Gloo::kFlattens);
     ExpectValues(output, on.Sum() + kRanks * on.rank);
   });
@@ -197,7 +198,7 @@ TEST_P(CollectivesTest, AllToAll) {
     std::vector<int64_t> equal;
     RunOn(
         on, {output},
-        [&] { return on.group.alltoall_base(output, input, equal, equal); },
+        [&] { return on.group.all_to_all_single(output, input, equal, equal); },
         Gloo::kFlattens);
     ExpectValues(output,
                  at::cat({on.Values(0), on.Values(1), on.Values(2)}) + on.rank);

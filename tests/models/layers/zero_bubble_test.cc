@@ -106,7 +106,7 @@ TEST_P(ZeroBubble, SeveralMicrobatchesAtOnceAddUpAndAreHandedOverOnce) {
   for (int i = 0; i < 3; ++i) job.Backward(i == 0 ? 0 : 3 * i - 1, i + 2);
   const std::vector<at::Tensor> expected = job.Gradients();
   std::vector<int> times(job.parameters.size());
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;
+  std::vector<c10::intrusive_ptr<torch::autograd::Node>> accumulators;
   for (size_t i = 0; i < times.size(); ++i) {
     accumulators.push_back(
         torch::autograd::impl::grad_accumulator(job.parameters[i].second));

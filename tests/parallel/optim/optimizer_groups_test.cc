@@ -68,7 +68,8 @@ std::unique_ptr<torch::optim::Optimizer> PyTorchs(torch::nn::Module& module,
     groups.emplace_back(parameters,
                         std::make_unique<Options>(group == 0 ? first : second));
   }
-  return std::make_unique<Optimizer>(groups, first);
+  // What a group leaves at its default, it takes from these options.
+  return std::make_unique<Optimizer>(groups, Options(first.lr()));
 }
 
 // torch::optim with two param_groups, on the mean of the ranks' gradients.

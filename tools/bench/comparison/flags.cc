@@ -1,5 +1,7 @@
 #include "tools/bench/comparison/flags.h"
 
+#include <torch/version.h>
+
 #include <string>
 
 #include "absl/flags/flag.h"
@@ -7,8 +9,8 @@
 #include "tools/bench/process/program.h"
 
 ABSL_FLAG(std::string, python, "",
-          "Python that imports torch 2.11.0. Empty: $TANDEM_PEER_PYTHON, or "
-          "python3.");
+          "Python that imports torch " TORCH_VERSION
+          ". Empty: $TANDEM_PEER_PYTHON, or python3.");
 ABSL_FLAG(int, threads, 1,
           "Threads for the operators of each process, or of each device where "
           "a process has several.");

@@ -70,7 +70,7 @@ class Ddp(Averaging):
     """DistributedDataParallel around each stage. PipelineStage calls no_sync for all
     microbatches but the last; who trains in one piece does so by hand."""
 
-    broadcasts_buffers = False
+    syncs_buffers = False
 
     def __init__(self, group, replicas):
         self.group = group
@@ -85,7 +85,7 @@ class Ddp(Averaging):
             process_group=self.group,
             gradient_as_bucket_view=True,
             static_graph=static_graph,
-            broadcast_buffers=self.broadcasts_buffers,
+            forward_sync_buffers=self.syncs_buffers,
         )
         return self.parallel
 
@@ -112,7 +112,7 @@ class Ddp(Averaging):
 class Eager(Ddp):
     """The same with its usual broadcasts, as tandem has them in tools/bench_ddp."""
 
-    broadcasts_buffers = True
+    syncs_buffers = True
 
 
 class Compile(Eager):

@@ -1,5 +1,7 @@
 #include "tools/bench/process/python.h"
 
+#include <torch/version.h>
+
 #include <chrono>
 #include <optional>
 
@@ -12,13 +14,12 @@
 namespace tandem {
 namespace {
 
-// Of the LibTorch that tandem is built with.
-constexpr char kTorchVersion[] = "2.11.0";
 constexpr std::chrono::minutes kTimeout(2);
 constexpr char kAdvice[] =
     "The benchmark runs Python's PyTorch beside tandem. To have one:\n"
     "  python3 -m venv ~/torch-venv\n"
-    "  ~/torch-venv/bin/pip install torch==2.11.0 numpy\n"
+    "  ~/torch-venv/bin/pip install torch==" TORCH_VERSION
+    " numpy\n"
     "and give --python=$HOME/torch-venv/bin/python, or set "
     "TANDEM_PEER_PYTHON.";
 
@@ -49,11 +50,11 @@ absl::StatusOr<std::string> FindPython(const std::string& given,
           : environment.Get("TANDEM_PEER_PYTHON").value_or("python3");
   TANDEM_ASSIGN_OR_RETURN(const std::string version,
                           TorchVersion(python, environment));
-  if (absl::StartsWith(version, kTorchVersion)) return python;
+  if (absl::StartsWith(version, TORCH_VERSION)) return python;
   const std::string found =
       version.empty()
           ? "does not import torch and numpy"
-          : absl::StrCat("has torch ", version, ", not ", kTorchVersion);
+          : absl::StrCat("has torch ", version, ", not ", TORCH_VERSION);
   return absl::NotFoundError(absl::StrCat(python, " ", found, ". ", kAdvice));
 }
 

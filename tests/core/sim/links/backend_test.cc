@@ -54,9 +54,9 @@ TEST_P(LinksBackendTest, AnAllReduceGoesAroundTwice) {
 TEST_P(LinksBackendTest, GathersAndScattersGoAroundOnce) {
   at::Tensor whole = Floats(7 * GetParam());
   at::Tensor part = Floats(7);
-  backend_._allgather_base(whole, part);
+  backend_.all_gather_single(whole, part);
   EXPECT_DOUBLE_EQ(Collectives().bytes, (n() - 1) * 28);
-  backend_._reduce_scatter_base(part, whole);
+  backend_.reduce_scatter_single(part, whole);
   EXPECT_DOUBLE_EQ(Collectives().bytes, 2 * (n() - 1) * 28);
   std::vector<Tensors> outputs(1);
   for (int i = 0; i < GetParam(); ++i) outputs[0].push_back(Floats(7));

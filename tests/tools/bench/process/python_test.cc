@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/version.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -19,7 +20,8 @@ TEST(FindPython, SaysWhatToDoWithoutOne) {
       FindPython("/no/such/python", Environment::OfProcess()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("/no/such/python"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("torch==2.11.0"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("torch==" TORCH_VERSION));
 }
 
 TEST(FindPython, RefusesAnotherVersionOfTorch) {
