@@ -8,20 +8,24 @@
 namespace tandem {
 namespace {
 
+enum class TakesFactor { kNo, kInDouble, kInTensorsDtype };
+
 struct KnownBackend {
   const char* name;
   const char* device;  // as --device has it
   c10::DeviceType type;
-  bool multiplies;
+  TakesFactor takes_factor;
 };
 
 constexpr KnownBackend kBackends[] = {
-    {"shm", "cpu", c10::DeviceType::CPU, true},
-    {"gloo", "cpu", c10::DeviceType::CPU, false},
-    {"sim_nccl", "sim", c10::DeviceType::PrivateUse1, true},
-    {"nccl", "cuda", c10::DeviceType::CUDA, true},
+    {"shm", "cpu", c10::DeviceType::CPU, TakesFactor::kInDouble},
+    {"gloo", "cpu", c10::DeviceType::CPU, TakesFactor::kNo},
+    {"sim_nccl", "sim", c10::DeviceType::PrivateUse1,
+     TakesFactor::kInTensorsDtype},
+    {"nccl", "cuda", c10::DeviceType::CUDA, TakesFactor::kInTensorsDtype},
     // Of imagined devices, whose tensors are shapes (core/sim/links).
-    {"sim_links", "sim", c10::DeviceType::PrivateUse1, true},
+    {"sim_links", "sim", c10::DeviceType::PrivateUse1,
+     TakesFactor::kInTensorsDtype},
 };
 
 const KnownBackend* Find(absl::string_view name) {
@@ -29,6 +33,15 @@ const KnownBackend* Find(absl::string_view name) {
     if (name == each.name) return &each;
   }
   return nullptr;
+}
+
+bool IsExactIn(c10::ScalarType dtype, double factor) {
+  if (dtype == at::kBFloat16) {
+    return static_cast<double>(c10::BFloat16(static_cast<float>(factor))) ==
+           factor;
+  }
+  return dtype == at::kHalf &&
+         static_cast<double>(c10::Half(static_cast<float>(factor))) == factor;
 }
 
 absl::Status Unknown(absl::string_view text) {
@@ -63,9 +76,12 @@ absl::StatusOr<BackendNames> ParseBackend(absl::string_view text) {
   return names;
 }
 
-bool BackendMultiplies(absl::string_view name) {
+bool BackendMultiplies(absl::string_view name, c10::ScalarType dtype,
+                       double factor) {
   const KnownBackend* const known = Find(name);
-  return known != nullptr && known->multiplies;
+  if (known == nullptr || known->takes_factor == TakesFactor::kNo) return false;
+  return known->takes_factor == TakesFactor::kInDouble ||
+         !c10::isReducedFloatingType(dtype) || IsExactIn(dtype, factor);
 }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #define TANDEM_CORE_BACKEND_BACKEND_NAMES_H_
 
 #include <c10/core/DeviceType.h>
+#include <c10/core/ScalarType.h>
 
 #include <string>
 
@@ -29,8 +30,11 @@ struct BackendNames {
 absl::StatusOr<BackendNames> ParseBackend(absl::string_view text);
 
 // Does an all-reduce of this backend take c10d's PREMUL_SUM, which multiplies
-// each rank's tensor as it is summed?
-bool BackendMultiplies(absl::string_view name);
+// each rank's tensor by `factor` as it is summed, as exactly as a product of
+// its own would? NCCL rounds the factor to the tensor's dtype: 1/3 in bf16 is
+// 0.334.
+bool BackendMultiplies(absl::string_view name, c10::ScalarType dtype,
+                       double factor);
 
 }  // namespace tandem
 

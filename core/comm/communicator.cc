@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/multiply_in_place.h"
 #include "core/base/status_macros.h"
 #include "core/comm/collective_runner.h"
 #include "core/comm/communicator_tensors.h"
@@ -60,10 +61,11 @@ absl::Status CheckRoot(const Communicator& group, const char* operation,
 void Multiply(const Communicator& group, double factor,
               const at::Tensor& tensor, c10d::ReduceOp* operation) {
   if (factor == 1) return;
-  if (group.size() > 1 && group.Multiplies(IsOnStreams(group, tensor))) {
+  if (group.size() > 1 && group.Multiplies(IsOnStreams(group, tensor),
+                                           tensor.scalar_type(), factor)) {
     *operation = c10d::makePreMulSum(factor);
   } else {
-    tensor.detach().mul_(factor);
+    MultiplyInPlace(tensor.detach(), factor);
   }
 }
 

@@ -89,9 +89,10 @@ class Communicator {
     return !names_.device.empty() && names_.device_type == type;
   }
   bool stages_on_host() const { return options_.stages_on_host; }
-  // Does an all-reduce multiply, on streams or on the host?
-  bool Multiplies(bool on_streams) const {
-    return BackendMultiplies(on_streams ? names_.device : names_.host);
+  // Does an all-reduce multiply such tensors, on streams or on the host?
+  bool Multiplies(bool on_streams, c10::ScalarType dtype, double factor) const {
+    return BackendMultiplies(on_streams ? names_.device : names_.host, dtype,
+                             factor);
   }
   // What messages call a rank of this group: its number in the whole job.
   int NameOf(int rank) const;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/multiply_in_place.h"
 #include "core/base/status_macros.h"
 #include "parallel/ddp/model_state.h"
 
@@ -51,7 +52,8 @@ void OuterOptimizer::Step() {
   for (Part& part : parts_) {
     at::Tensor gradient = part.values - part.buffer->values();
     if (part.momentum.defined()) {
-      part.momentum.mul_(options_.momentum).add_(gradient);
+      MultiplyInPlace(part.momentum, options_.momentum);
+      part.momentum.add_(gradient);
       gradient.add_(part.momentum, options_.momentum);
     }
     part.values.sub_(gradient, options_.learning_rate);

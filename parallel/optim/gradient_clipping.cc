@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/multiply_in_place.h"
 #include "core/vector/power_sum.h"
 
 namespace tandem {
@@ -115,7 +116,9 @@ void ScaleGradients(const FlatBufferList& buffers, double max_norm,
   const double scale = max_norm / (norm + 1e-6);
   if (scale >= 1) return;  // not so for a NaN
   at::NoGradGuard no_grad;
-  for (const FlatBuffer* buffer : buffers) buffer->grads().mul_(scale);
+  for (const FlatBuffer* buffer : buffers) {
+    MultiplyInPlace(buffer->grads(), scale);
+  }
 }
 
 double GradientNorm(const FlatBufferList& buffers, double norm_type) {

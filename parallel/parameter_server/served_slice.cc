@@ -11,6 +11,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/multiply_in_place.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "parallel/optim/gradient_clipping.h"
@@ -84,7 +85,7 @@ bool ServedSlice::Gather(const std::vector<at::Tensor>& pushes,
     const GradientMessage push(*slice_, bytes);
     if (!push.has(static_cast<size_t>(slot.position))) continue;
     const at::Tensor part = ViewOf(push.gradients(), piece, into.scalar_type());
-    if (pushes.size() > 1) part.mul_(share);
+    if (pushes.size() > 1) MultiplyInPlace(part, share);
     if (any) {
       into.add_(part);
     } else {

@@ -1,5 +1,7 @@
 #include "core/sim/nccl/backend.h"
 
+#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -38,6 +40,18 @@ NcclPart Collective(std::string text,
   part.collective = std::move(text);
   part.start = std::move(start);
   return part;
+}
+
+// NCCL takes the factor of a sum in the tensor's dtype.
+template <typename Options>
+Options WithFactorIn(c10::ScalarType dtype, Options options) {
+  const auto* const sum = dynamic_cast<const c10d::PreMulSumSupplement*>(
+      options.reduceOp.supplement_.get());
+  if (sum != nullptr && !sum->tensor_factor.defined()) {
+    options.reduceOp = c10d::makePreMulSum(
+        at::scalar_tensor(sum->double_factor, dtype).item<double>());
+  }
+  return options;
 }
 
 std::string NameOf(const c10d::ReduceOp& op) {
@@ -133,9 +147,9 @@ NcclBackend::WorkPtr NcclBackend::allreduce(
     Tensors& tensors, const c10d::AllreduceOptions& options) {
   auto part = Collective(
       Text("all-reduce", tensors.at(0), NameOf(options.reduceOp)),
-      [on = HostAliases(tensors), options](c10d::Backend& wire) mutable {
-        return wire.allreduce(on, options);
-      });
+      [on = HostAliases(tensors),
+       options = WithFactorIn(tensors.at(0).scalar_type(), options)](
+          c10d::Backend& wire) mutable { return wire.allreduce(on, options); });
   return Launch(OpType::ALLREDUCE, std::move(part), tensors);
 }
 
@@ -156,9 +170,9 @@ NcclBackend::WorkPtr NcclBackend::reduce(Tensors& tensors,
       Text("reduce", tensors.at(0),
            absl::StrCat(NameOf(options.reduceOp), " to rank ",
                         options.rootRank)),
-      [on = HostAliases(tensors), options](c10d::Backend& wire) mutable {
-        return wire.reduce(on, options);
-      });
+      [on = HostAliases(tensors),
+       options = WithFactorIn(tensors.at(0).scalar_type(), options)](
+          c10d::Backend& wire) mutable { return wire.reduce(on, options); });
   return Launch(OpType::REDUCE, std::move(part), tensors);
 }
 

@@ -50,11 +50,24 @@ TEST(ParseBackend, RefusesOthersAndListsWhatThereIs) {
 }
 
 TEST(BackendMultiplies, GlooAloneDoesNot) {
-  EXPECT_TRUE(BackendMultiplies("shm"));
-  EXPECT_TRUE(BackendMultiplies("nccl"));
-  EXPECT_TRUE(BackendMultiplies("sim_nccl"));
-  EXPECT_FALSE(BackendMultiplies("gloo"));
-  EXPECT_FALSE(BackendMultiplies(""));
+  for (const double factor : {0.5, 1.0 / 3}) {
+    EXPECT_TRUE(BackendMultiplies("shm", at::kFloat, factor));
+    EXPECT_TRUE(BackendMultiplies("nccl", at::kFloat, factor));
+    EXPECT_TRUE(BackendMultiplies("sim_nccl", at::kDouble, factor));
+    EXPECT_FALSE(BackendMultiplies("gloo", at::kFloat, factor));
+    EXPECT_FALSE(BackendMultiplies("", at::kFloat, factor));
+  }
+}
+
+TEST(BackendMultiplies, NcclOnlyByWhatTheDtypeHolds) {
+  for (const char* name : {"nccl", "sim_nccl"}) {
+    EXPECT_TRUE(BackendMultiplies(name, at::kBFloat16, 0.25)) << name;
+    EXPECT_FALSE(BackendMultiplies(name, at::kBFloat16, 1.0 / 3)) << name;
+    EXPECT_TRUE(BackendMultiplies(name, at::kHalf, 0.25)) << name;
+    EXPECT_FALSE(BackendMultiplies(name, at::kHalf, 1.0 / 3)) << name;
+    EXPECT_FALSE(BackendMultiplies(name, at::kHalf, 65536)) << name;
+  }
+  EXPECT_TRUE(BackendMultiplies("shm", at::kBFloat16, 1.0 / 3));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // What simulated NCCL computes, on streams, while the host goes on.
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
@@ -42,6 +43,25 @@ TEST_P(NcclCollectives, AllReduceSums) {
               Expect(AllAre(values, n * (n + 1) / 4.0), "half of it"));
         }
         return rank.group.Synchronize();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// NCCL rounds a factor to the dtype: by a third in bf16, all means would be
+// larger by a 512th. (All ranks but one have zeros, so that sums round
+// nothing.)
+TEST_P(NcclCollectives, MeansInBf16AreProductsByTheWholeFactor) {
+  const int n = GetParam();
+  const absl::Status status =
+      RunNcclRanks(n, [n](const NcclRank& rank) -> absl::Status {
+        const at::Tensor numbers = at::arange(256).to(at::kBFloat16);
+        const at::Tensor values =
+            numbers.mul(rank.rank == n - 1).to(rank.device);
+        TANDEM_ASSIGN_OR_RETURN(auto pending,
+                                rank.group.StartAllReduceSum(values, 1.0 / n));
+        TANDEM_RETURN_IF_ERROR(pending.Wait());
+        return Expect(at::equal(values.cpu(), numbers.mul(1.0 / n)),
+                      "the products");
       });
   EXPECT_TRUE(status.ok()) << status;
 }
