@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes distributed_sampler_table.json: what PyTorch's DistributedSampler says.
 
-Needs the Python package torch 2.11.0. Run it beside the table:
+Needs the Python package torch 2.15.0. Run it beside the table:
 
     python3 make_distributed_sampler_table.py > distributed_sampler_table.json
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes testdata/torchvision_parity.json: what PyTorch's own models compute.
 
-Needs torch 2.11.0 and torchvision 0.26.0:
+Needs torch 2.15.0 and torchvision 0.29.2:
 
     python3 make_torchvision_parity.py testdata/torchvision_parity.json
 

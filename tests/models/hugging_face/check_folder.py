@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Has transformers load folders that //tools:export wrote: nothing missing, nothing left over.
 
-Needs torch 2.11.0 and transformers 5.24.0:
+Needs torch 2.15.0 and transformers 5.24.0:
 
     python3 check_folder.py DIR...
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes testdata/: models as transformers saves them, and what they compute.
 
-Needs torch 2.11.0 and transformers 5.24.0:
+Needs torch 2.15.0 and transformers 5.24.0:
 
     python3 make_folders.py testdata
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes testdata/recipe_parity.json: the losses of nanoGPT's recipe in PyTorch, in double.
 
-Needs torch 2.11.0, and tests/models and tools/bench/peers in PYTHONPATH:
+Needs torch 2.15.0, and tests/models and tools/bench/peers in PYTHONPATH:
 
     python3 make_recipe_parity.py testdata/recipe_parity.json
 

@@ -2,7 +2,7 @@
 """Writes testdata/transformers_parity.json: what others' transformers compute:
 Hugging Face's GPT-2 and Llama, torchvision's VisionTransformer.
 
-Needs torch 2.11.0, torchvision 0.26.0 and transformers 5.24.0, and tests/models in PYTHONPATH:
+Needs torch 2.15.0, torchvision 0.29.2 and transformers 5.24.0, and tests/models in PYTHONPATH:
 
     python3 make_transformers_parity.py testdata/transformers_parity.json
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes testdata/communication_hook_parity.json: gradients after PyTorch's hooks.
 
-Needs torch 2.11.0:
+Needs torch 2.15.0:
 
     python3 make_communication_hook_parity.py testdata/communication_hook_parity.json
 

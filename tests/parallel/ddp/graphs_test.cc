@@ -182,7 +182,7 @@ TEST_P(DdpGraphs, GradientsOfNoSyncCountWhereTheLastBackwardUsesOthers) {
   });
 }
 
-// PyTorch 2.11 breaks an assertion of its own here.
+// PyTorch 2.15 breaks an assertion of its own here.
 TEST_P(DdpGraphs, StaticGraphMayBeginWithNoSync) {
   OnRanks(2, [](Communicator& world) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(auto twins,

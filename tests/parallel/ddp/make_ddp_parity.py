@@ -4,7 +4,7 @@
     testdata/ddp_parity_mlp.safetensors   an MLP, many options, 2, 3 and 4 ranks
     testdata/ddp_parity_resnet.json       ResNet-18, 2 ranks
 
-Needs torch 2.11.0 and torchvision 0.26.0. By hand:
+Needs torch 2.15.0 and torchvision 0.29.2. By hand:
 
     python3 make_ddp_parity.py testdata
 
@@ -265,9 +265,9 @@ def resnet_loss(model, dtype, step, rank):
     return F.cross_entropy(model(inputs.to(dtype)), targets)
 
 
-def run_resnet(rank, dtype, steps, broadcast_buffers):
+def run_resnet(rank, dtype, steps, sync_buffers):
     model = make_resnet(dtype)
-    ddp = DDP(model, broadcast_buffers=broadcast_buffers)
+    ddp = DDP(model, forward_sync_buffers=sync_buffers)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
     for step in range(steps):
         optimizer.zero_grad(set_to_none=True)

@@ -88,7 +88,7 @@ struct Table {
   std::string text;
 };
 
-// What torch.distributed.pipelining 2.11.0 makes: pipeline_order of
+// What torch.distributed.pipelining 2.15.0 makes: pipeline_order of
 // ScheduleInterleaved1F1B and ScheduleZBVZeroBubble, without what waits (None).
 // (Its ScheduleLoopedBFS and ScheduleGPipe order backwards the other way.)
 const std::vector<Table>& Tables() {
