@@ -1,7 +1,7 @@
 // Checkpoints beside torch.distributed.checkpoint. docs/reliability.md, or
 // --help.
 
-#include <torch/version.h>
+#include <torch/headeronly/version.h>
 
 #include <cstdint>
 #include <cstdio>

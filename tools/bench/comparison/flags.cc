@@ -1,6 +1,6 @@
 #include "tools/bench/comparison/flags.h"
 
-#include <torch/version.h>
+#include <torch/headeronly/version.h>
 
 #include <string>
 

@@ -1,6 +1,6 @@
 #include "tools/bench/process/python.h"
 
-#include <torch/version.h>
+#include <torch/headeronly/version.h>
 
 #include <chrono>
 #include <optional>

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/version.h>
+#include <torch/headeronly/version.h>
 
 #include <cstdio>
 #include <filesystem>
