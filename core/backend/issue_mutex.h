@@ -9,8 +9,8 @@ namespace tandem {
 
 // One for the process. c10d's backends of the host number what they begin in
 // plain integers, by which ranks find each other (ProcessGroupGloo's tags), and
-// several threads begin works of a group. Held while a
-// collective is issued, never while it is waited for.
+// several threads begin works of a group. Held while a collective is issued,
+// never while it is waited for.
 absl::Mutex& IssueMutex();
 
 }  // namespace tandem

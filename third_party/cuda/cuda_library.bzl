@@ -20,6 +20,8 @@ def _compile(ctx, toolchain, features, context, source):
     host = cc_common.get_tool_for_action(action_name = CPP_COMPILE_ACTION_NAME, feature_configuration = features)
     arguments = ctx.actions.args()
     arguments.add_all(["-ccbin", host, "-std=c++20", "-O3", "-DNDEBUG", "-c", source, "-o", object])
+    # Beside the object: nvcc names them by its process number, which in Bazel's sandbox is 2 for all, who share /tmp.
+    arguments.add("--objdir-as-tempdir")
     arguments.add_all(_ARCHITECTURES, before_each = "-gencode")
     arguments.add("-Werror=all-warnings")
     if ctx.var.get("tandem_cuda_usage"):
