@@ -23,6 +23,13 @@ flock 9
 consumer=$caches/consumer/workspace
 bazel() { command bazel --output_base="$caches/consumer/output" --max_idle_secs=60 "$@" 9>&-; }
 
+# Compiling is what a user would notice it by, and that is left to --run.
+language=$(grep -- --cxxopt "$root/.bazelrc")
+grep -qxF -- "$language" "$root/docs/examples/consumer/.bazelrc" || {
+  echo "check_consumer: docs/examples/consumer/.bazelrc lacks this checkout's \"$language\"" >&2
+  exit 1
+}
+
 rm -rf "$consumer"
 mkdir -p "$consumer"
 cd "$consumer"
