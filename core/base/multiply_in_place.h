@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-// Of a floating-point tensor. In bf16 and fp16 only the product is rounded, as
-// Python's `tensor *= factor` does; C++'s Tensor::mul_ rounds the number first
-// (LibTorch 2.15): a third becomes 0.334.
+// Multiplies a floating-point tensor. In bf16 and fp16 only the product is
+// rounded, as by Python's `tensor *= factor`; C++'s Tensor::mul_ rounds the
+// number first (LibTorch 2.15): a third becomes 0.334.
 inline void MultiplyInPlace(const at::Tensor& tensor, double factor) {
   tensor.mul_(at::scalar_tensor(factor, at::kDouble));
 }
