@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/flight/dump_file.h"
+#include "core/process/signal_thread.h"
 
 namespace tandem {
 namespace {
@@ -107,6 +108,7 @@ void HandleRequests() {
 }  // namespace
 
 void HandleFlightSignals() {
+  StartSignalThread();
   int ends[2] = {};
   if (write_fd >= 0 || pipe2(ends, O_CLOEXEC) != 0) return;
   fcntl(ends[1], F_SETFL, O_NONBLOCK);

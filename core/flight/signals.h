@@ -11,6 +11,8 @@ namespace tandem {
 // writes: a handler may do next to nothing. SIGUSR2 that the process was
 // started to ignore stays ignored.
 //
+// The handler of SIGUSR2 runs on the signal thread
+// (core/process/signal_thread.h), which this starts where it is not there yet.
 // For programs, once, from main: a library leaves signals alone.
 void HandleFlightSignals();
 

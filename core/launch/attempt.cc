@@ -12,6 +12,7 @@
 #include "core/launch/launch.h"
 #include "core/launch/stop_signals.h"
 #include "core/process/process_end.h"
+#include "core/process/signal_thread.h"
 
 namespace tandem {
 
@@ -91,20 +92,40 @@ void Attempt::HandleSignals() {
       Suspend();
     } else if (!StopsRanks(*signal)) {
       SignalRunning(ranks_, *signal);
-    } else if (end_.stop_signal == 0) {
+    } else {
       Stop(*signal);
-    } else if (KillsRanks(*signal)) {
-      kill_at_ = Clock::now();
     }
   }
 }
 
+// Each kind is passed on once; again, and no echo, it kills.
 void Attempt::Stop(int signal) {
-  end_.stop_signal = signal;
-  messages_->Say(
-      absl::StrCat(SignalName(signal), " passed on to the ranks",
-                   KillsRanks(signal) ? "; a second one kills them" : ""));
-  SignalRunning(ranks_, signal);
+  const auto [first, is_new] = stopped_at_.emplace(signal, Clock::now());
+  if (is_new) {
+    messages_->Say(
+        absl::StrCat(SignalName(signal), " passed on to the ranks",
+                     KillsRanks(signal) ? "; a second one kills them" : ""));
+    SignalRunning(ranks_, signal);
+    NoteStop(signal);
+  } else if (KillsRanks(signal) &&
+             Clock::now() - first->second >= kSignalEcho) {
+    kill_at_ = Clock::now();
+  }
+}
+
+// A rank that was sent a signal itself has ended by it: the others of its job
+// stop after the same step.
+void Attempt::FollowStop(const RankProcess& rank, int signal) {
+  messages_->StoppedByItself(rank, signal);
+  stopped_at_.emplace(signal, Clock::now());
+  NoteStop(signal);
+}
+
+void Attempt::NoteStop(int signal) {
+  if (end_.stop_signal == 0) {
+    end_.stop_signal = signal;
+    end_.died_first = stopping_;
+  }
   if (!KillsRanks(signal)) return;
   // Ranks that are being stopped because one died get no more time.
   const Clock::time_point at = Clock::now() + options_.stop_grace;
@@ -142,7 +163,7 @@ void Attempt::MakeRoom(const std::string& why) {
   end_.cause = why;
   messages_->Say(absl::StrCat(why, ": this node's ranks stop after a step"));
   SignalRunning(ranks_, SIGUSR1);
-  kill_at_ = Clock::now() + options_.stop_grace;
+  kill_at_ = Clock::now() + options_.room_grace;
 }
 
 void Attempt::KillWhenOverdue() {

@@ -5,6 +5,7 @@
 #define TANDEM_CORE_LAUNCH_ATTEMPT_H_
 
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <thread>
@@ -29,10 +30,15 @@ struct AttemptEnd {
   // What ended it, where exit_code is not 0: "rank 1 of 2 died: exit code 3: "
   // and what the rank said last.
   std::string cause;
+  // The last line of a rank that ended by itself, with an exit code; empty: it
+  // was killed, or has said nothing.
+  std::string error;
   int started = 0;                // ranks of this node
   std::optional<int> first_dead;  // the rank; none: not all were started
   // It was stopped after a step, for more nodes to take part in the next one.
   bool makes_room = false;
+  // The signal came when a death was already ending it.
+  bool died_first = false;
 };
 
 // Not thread-safe.
@@ -64,6 +70,8 @@ class Attempt {
   void AwaitEvents();
   void HandleSignals();
   void Stop(int signal);
+  void NoteStop(int signal);
+  void FollowStop(const RankProcess& rank, int signal);
   void Suspend();
   bool GoesOnWithout(const RankProcess& dead) const;
   bool Replaces(RankProcess& dead);
@@ -88,8 +96,9 @@ class Attempt {
   Replacements replacements_;
   std::thread telling_;  // the other nodes
   AttemptEnd end_;
-  bool stopping_ = false;                     // because of a death
-  std::optional<Clock::time_point> kill_at_;  // who still runs then
+  bool stopping_ = false;                        // because of a death
+  std::map<int, Clock::time_point> stopped_at_;  // by the first of each signal
+  std::optional<Clock::time_point> kill_at_;     // who still runs then
 };
 
 }  // namespace tandem

@@ -1,6 +1,8 @@
 // What an attempt does when ranks end: goes on without one, replaces it, or
 // stops the others.
 
+#include <sys/wait.h>
+
 #include <algorithm>
 #include <csignal>
 #include <optional>
@@ -10,9 +12,21 @@
 #include "absl/strings/str_cat.h"
 #include "core/launch/attempt.h"
 #include "core/launch/launch.h"
+#include "core/launch/stop_signals.h"
 #include "core/process/process_end.h"
 
 namespace tandem {
+namespace {
+
+// The signal that asked a rank to stop, which it did, by its exit code; 0: it
+// ended otherwise.
+int SignalHeeded(int end) {
+  if (!WIFEXITED(end)) return 0;
+  const int signal = WEXITSTATUS(end) - 128;
+  return StopsRanks(signal) ? signal : 0;
+}
+
+}  // namespace
 
 // Where nodes are several, another one may have ranks of that kind.
 bool Attempt::GoesOnWithout(const RankProcess& dead) const {
@@ -81,11 +95,16 @@ void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
       messages_->Lost(*rank);
       continue;
     }
+    if (const int signal = SignalHeeded(*rank->end);
+        signal != 0 && !Stops() && !end_.makes_room) {
+      FollowStop(*rank, signal);
+    }
     if (Replaces(*rank)) continue;
     if (end_.exit_code == 0) {
       end_.exit_code = code;
       end_.first_dead = rank->rank;
       if (end_.cause.empty()) end_.cause = messages_->CauseOf(*rank);
+      if (WIFEXITED(*rank->end)) end_.error = messages_->LastLineOf(*rank);
     }
     if (end_.stop_signal != 0) {
       messages_->Stopped(*rank, end_.stop_signal);

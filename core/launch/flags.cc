@@ -52,8 +52,8 @@ ABSL_FLAG(std::string, job_secret_file, "",
 ABSL_FLAG(std::optional<int>, max_restarts, std::nullopt,
           "How often to start all ranks again after one has died, in all "
           "(torchrun's). train then goes on from the newest checkpoint in "
-          "--save_dir. A rank that refused its flags, or a signal that stops, "
-          "starts nobody again. Not given: 0.");
+          "--save_dir. A rank that refused its flags, or a signal that stops "
+          "the launcher or a rank, starts nobody again. Not given: 0.");
 ABSL_FLAG(std::optional<int>, min_ranks, std::nullopt,
           "An elastic job: with how few ranks it may go on when it is started "
           "again (--max_restarts) and not all can be. On one node: without a "
@@ -75,7 +75,8 @@ ABSL_FLAG(double, restart_delay, 1,
 ABSL_FLAG(
     double, stop_grace, 30,
     "Seconds that ranks have to end after SIGINT (Ctrl-C), SIGTERM or SIGHUP, "
-    "before their launcher kills them: train saves a checkpoint in it. "
+    "before their launcher kills them: train saves a checkpoint in it. The "
+    "same signal again, 2 s later or more, kills them at once. "
     "After SIGUSR1 nobody is killed. A rank that waits for another one "
     "gives up 5 s before, or after half of it.");
 

@@ -6,9 +6,11 @@
 #include <csignal>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/elastic/rank_count_rule.h"
@@ -52,6 +54,7 @@ class Launcher {
   int EndWith(int exit_code, const std::string& why);
   int EndWithoutTurn(const absl::Status& why, int exit_code);
   bool IsTriedAgain(const AttemptEnd& end) const;
+  bool EndsAsBefore(const AttemptEnd& end);
   absl::StatusOr<int> NextAttempt() const;
   std::string Progress() const;
   std::string ChangeRanks(const AttemptEnd& end);
@@ -68,8 +71,9 @@ class Launcher {
   std::optional<RankCountRule> rule_;  // of an elastic job on one node
   std::optional<ElasticNode> node_;    // of one on several
   std::unique_ptr<SignalPipe> signals_;
-  int port_ = 0;         // of the store
-  int stop_signal_ = 0;  // that came between attempts
+  int port_ = 0;          // of the store
+  int stop_signal_ = 0;   // that came between attempts
+  std::string last_end_;  // what EndsAsBefore compares
 };
 
 absl::Status Launcher::Start() {
@@ -108,7 +112,11 @@ AttemptEnd Launcher::RunAttempt() {
     const std::string why =
         absl::StrCat("cannot start the ranks: ", started.message());
     messages_.Say(why);
-    return {1, 0, why, attempt.started(), std::nullopt};
+    AttemptEnd failed;
+    failed.exit_code = 1;
+    failed.cause = why;
+    failed.started = attempt.started();
+    return failed;
   }
   AttemptEnd end = attempt.Run();
   if (end.stop_signal != 0 && end.exit_code != 0) {
@@ -117,13 +125,23 @@ AttemptEnd Launcher::RunAttempt() {
   return end;
 }
 
+// But for a signal that stops.
 bool Launcher::IsTriedAgain(const AttemptEnd& end) const {
-  if (end.exit_code == 0 || end.stop_signal != 0) return false;
+  if (end.exit_code == 0) return false;
   if (end.makes_room) return true;
   // Nodes that have come with other flags go again.
   const bool refused = end.exit_code == options_.refusal_code &&
                        !(node_ && node_->HasNewcomers());
   return !refused && plan_.restarts.most > 0;
+}
+
+// By an error that names a step, which a job that goes on from the same
+// checkpoint meets again.
+bool Launcher::EndsAsBefore(const AttemptEnd& end) {
+  const bool names_step = absl::StrContains(end.error, "step ");
+  const std::string now =
+      names_step ? absl::StrCat(Progress(), "\n", end.error) : "";
+  return std::exchange(last_end_, now) == now && names_step;
 }
 
 absl::StatusOr<int> Launcher::NextAttempt() const {
@@ -210,7 +228,20 @@ int Launcher::Run() {
     end = RunAttempt();
     if (!IsTriedAgain(end))
       return EndWith(end.exit_code, "node 0's ranks failed");
+    if (end.stop_signal != 0) {
+      // A death that it would have gone on after is not what ended it.
+      const bool ended_by_signal = end.died_first || end.makes_room;
+      return EndWith(ended_by_signal ? 128 + end.stop_signal : end.exit_code,
+                     "node 0 was stopped");
+    }
     restarts_.NoteEnd(plan_.restarts.done, Clock::now() - start, end.cause);
+    if (EndsAsBefore(end)) {
+      messages_.History(
+          "ended twice in the same way at the same step, and would again: is "
+          "not started anew; what ended each attempt:",
+          restarts_.history());
+      return EndWith(end.exit_code, "node 0's ranks failed");
+    }
     const std::optional<int> next = NextAllowed(end);
     if (!next) return EndWith(end.exit_code, "node 0 has no more restarts");
     if (node_ && (end.makes_room || !node_->is_first())) continue;

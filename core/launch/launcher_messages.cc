@@ -60,6 +60,11 @@ void LauncherMessages::Stopped(const RankProcess& rank, int stop_signal) {
   Say(absl::StrCat(Name(rank), " ended: ", DescribeEnd(*rank.end)));
 }
 
+void LauncherMessages::StoppedByItself(const RankProcess& rank, int signal) {
+  Say(absl::StrCat(Name(rank), " was stopped by ", SignalName(signal),
+                   ", and the job with it"));
+}
+
 void LauncherMessages::IsKilled(const RankProcess& rank) {
   Say(absl::StrCat(Name(rank), " did not stop and is killed"));
 }
@@ -73,11 +78,15 @@ void LauncherMessages::GivesUp(const Restarts& restarts) {
 }
 
 std::string LauncherMessages::CauseOf(RankProcess& dead) const {
+  const std::string line = LastLineOf(dead);
+  return absl::StrCat(Name(dead), " died: ", DescribeEnd(*dead.end),
+                      line.empty() ? "" : ": ", line);
+}
+
+std::string LauncherMessages::LastLineOf(RankProcess& dead) const {
   dead.err.Finish();
   const std::vector<std::string> lines = dead.err.LastLinesRead();
-  return absl::StrCat(Name(dead), " died: ", DescribeEnd(*dead.end),
-                      lines.empty() ? "" : ": ",
-                      lines.empty() ? "" : lines.back());
+  return lines.empty() ? "" : lines.back();
 }
 
 std::string LauncherMessages::Name(const RankProcess& rank) const {

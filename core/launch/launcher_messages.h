@@ -33,6 +33,8 @@ class LauncherMessages {
   void EndedToo(const RankProcess& rank);
   // Ranks were asked to stop by a signal: only another end than that is news.
   void Stopped(const RankProcess& rank, int stop_signal);
+  // One was sent that signal, and has stopped the others with it.
+  void StoppedByItself(const RankProcess& rank, int signal);
   void IsKilled(const RankProcess& rank);
 
   // That there are no more restarts, and what ended each attempt.
@@ -41,6 +43,8 @@ class LauncherMessages {
   // In a line: "rank 1 of 2 (pid 4711) died: exit code 3: " and the last line
   // that it wrote.
   std::string CauseOf(RankProcess& dead) const;
+  // That line; "" where there is none.
+  std::string LastLineOf(RankProcess& dead) const;
 
  private:
   void LastLines(RankProcess& dead);

@@ -46,6 +46,9 @@ struct LauncherOptions {
   // unless a death has set an earlier end. SIGUSR1, by which a scheduler tells
   // of an end that it sets itself, has none.
   std::chrono::milliseconds stop_grace = std::chrono::seconds(30);
+  // How long ranks have to end after a step where more nodes are to take part:
+  // nothing presses, and a step with its checkpoint may be long.
+  std::chrono::milliseconds room_grace = std::chrono::minutes(30);
   // How many lines of a dead rank's stderr to repeat.
   int last_lines = 20;
   // The exit code of a rank that refused what the user gave: it would again, so

@@ -4,9 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 
 namespace tandem {
 namespace {
@@ -17,24 +21,110 @@ constexpr int kReadsAtOnce = 16;
 // A line longer than this is passed on in pieces.
 constexpr size_t kLongestLine = 64 << 10;
 
+constexpr size_t kMostWaiting = 8 << 20;  // bytes
+constexpr absl::Duration kPatience = absl::Milliseconds(50);
+constexpr absl::Duration kLastPatience = absl::Seconds(2);
+// So that it shows whether a slow reader reads.
+constexpr size_t kWrittenAtOnce = 64 << 10;
+
+// False where nobody will read it.
+bool WriteAll(int fd, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes.remove_prefix(written);
+    } else if (errno == EAGAIN) {  // somebody else made it non-blocking
+      pollfd ready = {fd, POLLOUT, 0};
+      poll(&ready, 1, 100);
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
-OutputSink::OutputSink(int fd) : fd_(fd), is_terminal_(isatty(fd) == 1) {}
+struct OutputSink::Queue {
+  explicit Queue(int descriptor) : fd(descriptor) {}
+
+  void Add(absl::string_view bytes) {
+    absl::MutexLock lock(&mutex);
+    if (dropped > 0 || waiting.size() + bytes.size() > kMostWaiting) {
+      dropped += bytes.size();
+    } else {
+      absl::StrAppend(&waiting, bytes);
+    }
+  }
+
+  // Until all is written; false: it is not, though `patience` is over.
+  bool Await(absl::Duration patience) {
+    absl::MutexLock lock(&mutex);
+    return mutex.AwaitWithTimeout(absl::Condition(this, &Queue::IsWritten),
+                                  patience);
+  }
+
+  // Until it is closed.
+  void Serve() {
+    absl::MutexLock lock(&mutex);
+    while (true) {
+      mutex.Await(absl::Condition(this, &Queue::HasWork));
+      if (waiting.empty() && dropped == 0) return;
+      if (waiting.empty()) {
+        waiting = absl::StrCat("\ntandem: ", std::exchange(dropped, 0),
+                               " bytes of output are left out here: nobody "
+                               "read them\n");
+      }
+      const std::string some = waiting.substr(0, kWrittenAtOnce);
+      waiting.erase(0, some.size());
+      is_writing = true;
+      mutex.Unlock();
+      const bool read = WriteAll(fd, some);
+      mutex.Lock();
+      is_writing = false;
+      written += some.size();
+      if (!read) waiting.clear();
+    }
+  }
+
+  bool IsWritten() const ABSL_SHARED_LOCKS_REQUIRED(mutex) {
+    return waiting.empty() && dropped == 0 && !is_writing;
+  }
+  bool HasWork() const ABSL_SHARED_LOCKS_REQUIRED(mutex) {
+    return closed || !waiting.empty() || dropped > 0;
+  }
+
+  const int fd;
+  absl::Mutex mutex;
+  std::string waiting ABSL_GUARDED_BY(mutex);
+  size_t dropped ABSL_GUARDED_BY(mutex) = 0;  // bytes, not told of yet
+  size_t written ABSL_GUARDED_BY(mutex) = 0;  // bytes
+  bool is_writing ABSL_GUARDED_BY(mutex) = false;
+  bool closed ABSL_GUARDED_BY(mutex) = false;
+};
+
+OutputSink::OutputSink(int fd)
+    : queue_(std::make_shared<Queue>(fd)), is_terminal_(isatty(fd) == 1) {
+  std::thread([queue = queue_] { queue->Serve(); }).detach();
+}
+
+OutputSink::~OutputSink() {
+  size_t before = 0;
+  while (!queue_->Await(kLastPatience)) {
+    absl::MutexLock lock(&queue_->mutex);
+    if (std::exchange(before, queue_->written) == queue_->written) break;
+  }
+  absl::MutexLock lock(&queue_->mutex);
+  queue_->closed = true;
+  queue_->waiting.clear();
+  queue_->dropped = 0;
+}
 
 void OutputSink::Write(absl::string_view bytes) {
   if (bytes.empty()) return;
   at_line_start_ = bytes.back() == '\n';
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd_, bytes.data(), bytes.size());
-    if (written >= 0) {
-      bytes.remove_prefix(written);
-    } else if (errno == EAGAIN) {  // somebody else made it non-blocking
-      pollfd ready = {fd_, POLLOUT, 0};
-      poll(&ready, 1, 100);
-    } else if (errno != EINTR) {
-      return;
-    }
-  }
+  queue_->Add(bytes);
+  is_behind_ = !queue_->Await(is_behind_ ? absl::ZeroDuration() : kPatience);
 }
 
 void OutputSink::WriteLine(absl::string_view line) {

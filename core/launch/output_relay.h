@@ -4,6 +4,7 @@
 #define TANDEM_CORE_LAUNCH_OUTPUT_RELAY_H_
 
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,17 @@
 namespace tandem {
 
 // An output that several streams go to. Output that nobody reads (a closed
-// pipe) is dropped; the caller must ignore SIGPIPE.
+// pipe) is dropped; the caller must ignore SIGPIPE. Where a reader is slow, who
+// writes waits 50 ms at most; the rest is written meanwhile, and what is more
+// than 8 MiB is dropped, with a line that says how much.
 class OutputSink {
  public:
   // Does not own `fd`.
   explicit OutputSink(int fd);
+  // Waits for what is not written yet as long as some of it is read in any 2 s.
+  ~OutputSink();
+  OutputSink(const OutputSink&) = delete;
+  OutputSink& operator=(const OutputSink&) = delete;
 
   void Write(absl::string_view bytes);
   // Writes `line` and a newline at once, on a line of its own where the output
@@ -26,9 +33,14 @@ class OutputSink {
   bool is_terminal() const { return is_terminal_; }
 
  private:
-  int fd_;
-  bool is_terminal_;
+  struct Queue;
+
+  // Of the thread that writes, which a reader that does not read may block for
+  // ever.
+  const std::shared_ptr<Queue> queue_;
+  const bool is_terminal_;
   bool at_line_start_ = true;
+  bool is_behind_ = false;
 };
 
 // Remembers the last lines of a text that comes in pieces. A carriage return

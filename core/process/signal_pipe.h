@@ -14,9 +14,9 @@
 namespace tandem {
 
 // While it lives, the given signals end nothing but are queued in a pipe,
-// whichever thread they reach. A signal that is ignored (nohup, a shell's
-// background job) stays so, but for SIGCHLD. At most one at a time in a
-// process.
+// whichever thread they reach (core/process/signal_thread.h: one of its own). A
+// signal that is ignored (nohup, a shell's background job) stays so, but for
+// SIGCHLD. At most one at a time in a process.
 class SignalPipe {
  public:
   // FailedPrecondition when there is one already.

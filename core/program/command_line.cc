@@ -1,5 +1,9 @@
 #include "core/program/command_line.h"
 
+#include <fcntl.h>
+#include <glog/logging.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -58,6 +62,14 @@ void DescribeToAbseil(absl::string_view usage) {
   absl::SetFlagsUsageConfig(config);
 }
 
+void OpenStandardStreams() {
+  int fd = 0;
+  do {
+    fd = open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) close(fd);
+}
+
 }  // namespace
 
 std::map<std::string, std::string> FlagValues() {
@@ -66,6 +78,18 @@ std::map<std::string, std::string> FlagValues() {
     if (IsListed(*flag)) values[std::string(name)] = flag->CurrentValue();
   }
   return values;
+}
+
+std::string FirstGiven(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
+    CHECK(flag != nullptr) << "no flag --" << name;
+    const std::string value = flag->CurrentValue();
+    if (value != flag->DefaultValue()) {
+      return absl::StrCat("--", name, "=", value);
+    }
+  }
+  return "";
 }
 
 std::string HelpText(absl::string_view usage) {
@@ -93,6 +117,7 @@ std::string HelpText(absl::string_view usage) {
 
 absl::StatusOr<std::vector<std::string>> ParseCommandLine(
     int argc, char** argv, absl::string_view usage) {
+  OpenStandardStreams();
   // Abseil takes the message once in a process.
   static const bool once = [usage] {
     DescribeToAbseil(usage);

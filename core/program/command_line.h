@@ -23,6 +23,13 @@ namespace tandem {
 // InvalidArgument for an unknown flag (the message has the nearest known one),
 // a missing value or a value of another type; some flags may then be set.
 //
+// --flagfile=FILE has flags in its place, one a line, as --name=value or
+// --switch; what begins with # is a comment. FILE is relative to where the user
+// stands (core/files/user_path.h), and errors name it.
+//
+// Standard streams that are closed are opened on /dev/null before: else the
+// next file that the program opens would be one.
+//
 // --help prints `usage` and every flag but Abseil's own, by the file that
 // defines it, and exits with 0; --helpfull (Abseil's too) and --version are
 // Abseil's. Call once, at the start of main.
@@ -32,6 +39,10 @@ absl::StatusOr<std::vector<std::string>> ParseCommandLine(
 // Every flag that --help lists, by name, with its value now as text: the same
 // text for the same value.
 std::map<std::string, std::string> FlagValues();
+
+// The first of these flags, known ones, that has another value than unless it
+// is given, as "--NAME=VALUE"; "": none has. For those that would do nothing.
+std::string FirstGiven(const std::vector<std::string>& names);
 
 // What --help prints.
 std::string HelpText(absl::string_view usage);

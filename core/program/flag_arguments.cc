@@ -1,18 +1,26 @@
 #include "core/program/flag_arguments.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "core/base/edit_distance.h"
 #include "core/base/status_macros.h"
+#include "core/files/regular_file.h"
+#include "core/files/user_path.h"
 
 namespace tandem {
 namespace {
@@ -57,16 +65,12 @@ absl::CommandLineFlag* FindNegated(const FlagText& flag) {
 }
 
 absl::Status UnknownFlag(const std::string& name) {
-  std::string nearest;
-  int least = static_cast<int>(name.size()) / 3 + 2;  // farther is no typing
+  std::vector<std::string> all;
   for (const auto& [known, flag] : absl::GetAllFlags()) {
-    if (IsAbseils(flag->Filename())) continue;
-    const int distance = EditDistance(name, known);
-    if (distance < least) {
-      least = distance;
-      nearest = std::string(known);
-    }
+    if (!IsAbseils(flag->Filename())) all.emplace_back(known);
   }
+  std::sort(all.begin(), all.end());
+  const std::string nearest = NearestName(name, all);
   return absl::InvalidArgumentError(absl::StrCat(
       "unknown flag --", name,
       nearest.empty() ? "" : absl::StrCat("; did you mean --", nearest, "?"),
@@ -81,7 +85,9 @@ std::string TypeOf(const absl::CommandLineFlag& flag) {
       flag.IsOfType<std::optional<int>>()) {
     return "a whole number";
   }
-  return flag.IsOfType<double>() ? "a number" : "";
+  const bool is_number =
+      flag.IsOfType<double>() || flag.IsOfType<std::optional<double>>();
+  return is_number ? "a number" : "";
 }
 
 absl::Status CheckValue(absl::CommandLineFlag& flag, const std::string& value) {
@@ -96,10 +102,30 @@ absl::Status CheckValue(absl::CommandLineFlag& flag, const std::string& value) {
                    "; the flag: ", flag.Help()));
 }
 
+constexpr char kFlagFile[] = "flagfile";
+constexpr uint64_t kMostFlagBytes = uint64_t{1} << 20;
+constexpr int kDeepestFlagFile = 8;
+
+// Its flags, one a line, as Abseil has them; what begins with # is a comment.
+absl::StatusOr<std::vector<std::string>> LinesOfFlagFile(
+    const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string text,
+                          ReadShortFile(UserPath(path), kMostFlagBytes));
+  std::vector<std::string> lines;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    line = absl::StripAsciiWhitespace(line);
+    if (line.empty() || line[0] == '#') continue;
+    lines.emplace_back(line);
+  }
+  return lines;
+}
+
 // Reads arguments into what Abseil takes without a complaint.
 class Reader {
  public:
-  Reader(int argc, char** argv) : args_(argv, argv + argc) {}
+  // `depth`: of files that are named in files.
+  explicit Reader(std::vector<std::string> args, int depth = 0)
+      : args_(std::move(args)), depth_(depth) {}
 
   absl::StatusOr<FlagArguments> Read() {
     TANDEM_RETURN_IF_ERROR(ReadAll());
@@ -108,8 +134,7 @@ class Reader {
 
  private:
   absl::Status ReadAll() {
-    read_.canonical.push_back(args_.empty() ? "" : args_[0]);
-    for (next_ = 1; next_ < args_.size();) {
+    for (next_ = 0; next_ < args_.size();) {
       const std::string arg = args_[next_++];
       if (arg == "--") {
         read_.positional.insert(read_.positional.end(), args_.begin() + next_,
@@ -135,6 +160,7 @@ class Reader {
           absl::StrCat("--", text.name, "=", text.value.value_or("true")));
       return absl::OkStatus();
     }
+    if (text.name == kFlagFile) return ReadFlagFiles(std::move(text));
     absl::CommandLineFlag* flag = absl::FindCommandLineFlag(text.name);
     if (flag == nullptr) {
       flag = FindNegated(text);
@@ -150,6 +176,45 @@ class Reader {
     return absl::OkStatus();
   }
 
+  // In the place of the flag that names them, from where the user stands: what
+  // comes later counts.
+  absl::Status ReadFlagFiles(FlagText text) {
+    if (!text.value.has_value() && next_ < args_.size()) {
+      text.value = args_[next_++];
+    }
+    if (!text.value.has_value()) {
+      return absl::InvalidArgumentError(
+          "--flagfile needs a value: --flagfile=FILE");
+    }
+    for (const std::string& path : std::vector<std::string>(
+             absl::StrSplit(*text.value, ',', absl::SkipEmpty()))) {
+      const absl::Status read = ReadFlagFile(path);
+      if (read.ok()) continue;
+      return absl::Status(
+          read.code(), absl::StrCat("--flagfile=", path, ": ", read.message()));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadFlagFile(const std::string& path) {
+    if (depth_ == kDeepestFlagFile) {
+      return absl::InvalidArgumentError("files name each other too deeply");
+    }
+    TANDEM_ASSIGN_OR_RETURN(std::vector<std::string> lines,
+                            LinesOfFlagFile(path));
+    TANDEM_ASSIGN_OR_RETURN(FlagArguments its,
+                            Reader(std::move(lines), depth_ + 1).Read());
+    if (!its.positional.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", its.positional.front(),
+                       "' is no flag: expected --name=value in a line"));
+    }
+    read_.canonical.insert(read_.canonical.end(), its.canonical.begin(),
+                           its.canonical.end());
+    read_.asks_for_help |= its.asks_for_help;
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<std::string> NextValue(const absl::CommandLineFlag& flag) {
     if (flag.IsOfType<bool>()) return "true";
     if (next_ < args_.size() && !absl::StartsWith(args_[next_], "--")) {
@@ -161,6 +226,7 @@ class Reader {
   }
 
   std::vector<std::string> args_;
+  const int depth_;
   size_t next_ = 0;
   FlagArguments read_;
 };
@@ -172,7 +238,16 @@ bool IsAbseils(absl::string_view file) {
 }
 
 absl::StatusOr<FlagArguments> ReadFlagArguments(int argc, char** argv) {
-  return Reader(argc, argv).Read();
+  std::vector<std::string> arguments(argv, argv + argc);
+  std::string program;
+  if (!arguments.empty()) {
+    program = arguments.front();
+    arguments.erase(arguments.begin());
+  }
+  TANDEM_ASSIGN_OR_RETURN(FlagArguments read,
+                          Reader(std::move(arguments)).Read());
+  read.canonical.insert(read.canonical.begin(), std::move(program));
+  return read;
 }
 
 }  // namespace tandem

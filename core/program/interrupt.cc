@@ -2,22 +2,55 @@
 
 #include <signal.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "core/process/end_by_signal.h"
+#include "core/process/signal_thread.h"
 
 namespace tandem {
 namespace {
 
+constexpr int kMostSignals = 65;
+
 std::atomic<int> interrupt_signal{0};
+// When the first of each kind came, in ms of a clock that nobody sets; 0: none.
+std::atomic<int64_t> first_at[kMostSignals];
+// Who passes signals on; 0: nobody does.
+std::atomic<pid_t> launcher{0};
 std::atomic<bool> has_interrupted_wait{false};
 std::atomic<int64_t> grace_in_ms{5000};
-static_assert(std::atomic<int>::is_always_lock_free,
+static_assert(std::atomic<int64_t>::is_always_lock_free,
               "a signal handler may touch only lock-free atomics");
 
-void OnSignal(int signal_number) { interrupt_signal.store(signal_number); }
+int64_t NowInMs() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * int64_t{1000} + now.tv_nsec / 1000000;
+}
+
+void OnSignal(int signal_number, siginfo_t* info, void* /*context*/) {
+  const int64_t now = NowInMs();
+  int64_t first = 0;
+  if (first_at[signal_number].compare_exchange_strong(first, now)) {
+    int none = 0;
+    interrupt_signal.compare_exchange_strong(none, signal_number);
+    return;
+  }
+  constexpr int64_t kEchoInMs =
+      std::chrono::duration_cast<std::chrono::milliseconds>(kSignalEcho)
+          .count();
+  if (now - first < kEchoInMs) return;
+  // A launcher that wants its ranks to end at once kills them.
+  if (info->si_code <= 0 && info->si_pid == launcher) return;
+  EndBySignal(signal_number);
+}
 
 void Handle(int signal_number) {
   struct sigaction before = {};
@@ -25,18 +58,17 @@ void Handle(int signal_number) {
   // Started with the signal ignored (nohup, a shell's "&"): so it stays.
   if (before.sa_handler == SIG_IGN) return;
   struct sigaction action = {};
-  action.sa_handler = OnSignal;
-  // Back to the default after the first: a second signal ends the process.
-  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  action.sa_sigaction = OnSignal;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
   sigaction(signal_number, &action, nullptr);
 }
 
 }  // namespace
 
 void HandleInterrupts() {
-  Handle(SIGINT);
-  Handle(SIGTERM);
-  Handle(SIGUSR1);
+  StartSignalThread();
+  if (std::getenv("TANDEM_LAUNCHER") != nullptr) launcher = getppid();
+  for (const int each : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) Handle(each);
 }
 
 void SetInterruptGrace(absl::Duration grace) {
@@ -49,10 +81,7 @@ absl::Duration InterruptGrace() {
 
 int InterruptSignal() { return interrupt_signal.load(); }
 
-void AdoptInterrupt(int signal) {
-  int none = 0;
-  interrupt_signal.compare_exchange_strong(none, signal);
-}
+void AdoptInterrupt(int signal) { interrupt_signal = signal; }
 
 absl::Status InterruptError() {
   return absl::CancelledError(

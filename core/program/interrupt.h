@@ -8,11 +8,15 @@
 
 namespace tandem {
 
-// Handles SIGINT, SIGTERM and SIGUSR1 (a scheduler's word that the job's time
-// ends) from now on: the first one sets the wish to stop, a second one of a
-// kind ends the process as if it were not handled. One that the process was
-// started to ignore stays ignored. For programs: a library leaves signals
+// Handles SIGINT, SIGTERM, SIGHUP and SIGUSR1 (a scheduler's word that the
+// job's time ends) from now on: the first one sets the wish to stop, a second
+// one of a kind ends the process as if it were not handled, unless it comes
+// within kSignalEcho of the first, or from the launcher. One that the process
+// was started to ignore stays ignored. For programs: a library leaves signals
 // alone.
+//
+// Starts the signal thread (core/process/signal_thread.h) where that has not
+// been done: then threads that are there already may run the handler.
 void HandleInterrupts();
 
 // How long after the wish to stop a wait for other ranks goes on: 5 s unless
@@ -22,8 +26,7 @@ absl::Duration InterruptGrace();
 
 // The signal that asked to stop, or 0.
 int InterruptSignal();
-// As if `signal` had come to this process, unless one had: another rank, which
-// this one stops with, was sent it.
+// It is `signal` from now on: what the ranks that stop together have agreed on.
 void AdoptInterrupt(int signal);
 
 // What a job that stops at InterruptSignal() ends with: Cancelled, with the

@@ -76,6 +76,10 @@ void UseExpandableSegments() {
 }  // namespace
 
 absl::StatusOr<int> RequestedThreads(int64_t flag, int most) {
+  if (flag < 0 || flag > most) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--intra_op_threads=", flag, ": must be from 0 to ", most));
+  }
   if (flag > 0) return static_cast<int>(flag);
   const char* const variable = std::getenv("OMP_NUM_THREADS");
   const std::string given = variable == nullptr ? "" : variable;

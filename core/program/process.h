@@ -12,7 +12,8 @@ namespace tandem {
 
 // The threads that are asked for: by `flag` (--intra_op_threads) unless it is
 // 0, or by OMP_NUM_THREADS (the first number of a list). 0: neither says.
-// InvalidArgument when OMP_NUM_THREADS is no number from 1 to `most`.
+// InvalidArgument when the flag is not from 0 to `most`, or OMP_NUM_THREADS is
+// no number from 1 to `most`.
 absl::StatusOr<int> RequestedThreads(int64_t flag, int most);
 
 // Who uses this host's cores.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,7 +22,9 @@
 #include "core/launch/rank_process.h"
 #include "core/launch/resolve_launch.h"
 #include "core/launch/restart_count.h"
+#include "core/process/signal_thread.h"
 #include "core/program/command_line.h"
+#include "core/program/exit_code.h"
 #include "core/program/interrupt.h"
 #include "core/program/process.h"
 #include "core/replace/job_member.h"
@@ -37,27 +38,9 @@
 namespace tandem {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kRefused = 2;
-
-// What the user can mend in what they gave is refused; the rest failed.
-int ExitCodeOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kUnimplemented:
-      return kRefused;
-    default:
-      return kFailed;
-  }
-}
-
 // One line on stderr; the launcher, where there is one, adds the rank.
 int Fail(const RanksProgram& program, const absl::Status& status) {
-  std::fprintf(stderr, "%s: %s\n", program.name.c_str(),
-               std::string(status.message()).c_str());
-  return ExitCodeOf(status);
+  return Conclude(program.name, status);
 }
 
 absl::StatusOr<LaunchPlan> PlanOfProcess() {
@@ -178,7 +161,7 @@ int StartRanks(const LaunchPlan& plan, int argc, char** argv,
     return MeetAtStore(*launcher.rank_counts,
                        RendezvousOf(node, port, grace.join_timeout));
   };
-  launcher.refusal_code = kRefused;
+  launcher.refusal_code = kExitRefused;
   launcher.restart_delay = absl::ToChronoMilliseconds(grace.restart_delay);
   launcher.stop_grace = absl::ToChronoMilliseconds(grace.stop_grace);
   return RunLauncher(plan, std::vector<std::string>(argv, argv + argc),
@@ -213,6 +196,7 @@ int RunRank(const RanksProgram& program, const Launch& launch) {
 }  // namespace
 
 int RunRanks(int argc, char** argv, const RanksProgram& program) {
+  StartSignalThread();
   SetLibTorchLogLevel();
   IgnoreFileSizeSignal();
   const absl::Status read = ReadCommandLine(argc, argv, program);

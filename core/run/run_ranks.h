@@ -37,16 +37,17 @@ struct RanksProgram {
   std::function<int()> max_replacements = nullptr;
 };
 
-// What main returns. Parses the command line (the flags that place ranks,
+// What main returns. Call it before any thread is started: no thread but the
+// signal thread (core/process/signal_thread.h) is interrupted by signals then.
+// Parses the command line (the flags that place ranks,
 // --nproc_per_node and the others of docs/launching.md, come with this
 // library), and is the launcher of this node's ranks or one of them, as flags
 // and environment say. An error is one line on stderr; what this process
 // refuses, other nodes' ranks are told.
 //
-// 0: all went well. 2: something that the user gave can be mended
-// (InvalidArgument, NotFound, FailedPrecondition, Unimplemented). 1: something
-// else failed. 128 + the signal: HandleInterrupts was called, and a signal
-// came. A launcher returns what RunLauncher does.
+// 0: all went well; 2 and 1: ExitCodeOf (core/program/exit_code.h). 128 + the
+// signal: HandleInterrupts was called, and a signal came. A launcher returns
+// what RunLauncher does.
 int RunRanks(int argc, char** argv, const RanksProgram& program);
 
 }  // namespace tandem

@@ -119,6 +119,15 @@ absl::StatusOr<StorePtr> ConnectGuarded(const std::string& host, int port,
   }
 }
 
+// To what this machine itself listens on: a client would try until its timeout.
+absl::Status CheckRoute(const std::string& host) {
+  const absl::Status error = LocalAddressTowards(host).status();
+  if (error.ok()) return error;
+  return absl::UnavailableError(absl::StrCat(
+      "this machine cannot reach its own address ", host, ": ", error.message(),
+      " (is the interface down? for loopback: ip link set lo up)"));
+}
+
 absl::StatusOr<HostedStore> ServeGuarded(const std::string& host,
                                          const BoundSocket& socket,
                                          milliseconds timeout) {
@@ -136,6 +145,11 @@ absl::StatusOr<HostedStore> ServeTcpStore(const std::string& host, int port,
                                           milliseconds timeout) {
   TANDEM_RETURN_IF_ERROR(CheckPort(port, 0));
   TANDEM_ASSIGN_OR_RETURN(BoundSocket socket, ListenOn(host, port));
+  const absl::Status route = CheckRoute(host);
+  if (!route.ok()) {
+    close(socket.fd);
+    return route;
+  }
   if (!JobSecret().empty()) return ServeGuarded(host, socket, timeout);
   c10d::TCPStoreOptions options = TcpOptions(socket.port, timeout);
   options.isServer = true;

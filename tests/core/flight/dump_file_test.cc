@@ -27,7 +27,7 @@ bool asks_at_the_very_end = false;
 // After all static objects are destroyed.
 __attribute__((destructor)) void AskAtTheVeryEnd() {
   if (!asks_at_the_very_end) return;
-  raise(SIGUSR2);
+  kill(getpid(), SIGUSR2);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
 
@@ -127,7 +127,7 @@ TEST(FlightSignalsTest, OneAsksForADump) {
     SetFlightJob(Job(folder));
     NoteSomething();
     HandleFlightSignals();
-    raise(SIGUSR2);
+    kill(getpid(), SIGUSR2);
     while (!ReadBack(folder).ok()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }

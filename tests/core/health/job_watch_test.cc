@@ -102,7 +102,7 @@ int EndOfAnInterruptedWait(const StorePtr& store) {
     why = its;
     called.Notify();
   });
-  raise(SIGTERM);
+  kill(getpid(), SIGTERM);
   if (called.WaitForNotificationWithTimeout(absl::Seconds(7))) return 1;
   const JobWatch::Waiting waiting(&watch);
   if (called.WaitForNotificationWithTimeout(absl::Seconds(2))) return 2;

@@ -3,12 +3,15 @@
 #include <arpa/inet.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +19,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/base/environment.h"
+#include "core/process/process_end.h"
+#include "core/process/signal_thread.h"
+#include "core/process/subprocess.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/core/testing/process_testing.h"
@@ -285,9 +292,75 @@ TEST(LauncherTest, ASecondCtrlCKills) {
   job.process().Signal(SIGINT);
   // Signals do not queue: the second must come after the first was handled.
   for (const int rank : ranks) AwaitPid(absl::StrCat(dir, "/ignored_", rank));
+  std::this_thread::sleep_for(kSignalEcho);
   job.process().Signal(SIGINT);
   EXPECT_EQ(job.Wait(), 137);
   ExpectGone(ranks);
+}
+
+// timeout(1) signals its child and then its own process group.
+TEST(LauncherTest, ASecondSignalThatFollowsAtOnceIsTheFirstOnes) {
+  const std::string dir = MakeTestDir();
+  RunningProgram job(
+      Probe({Nproc(2), absl::StrCat("--pid_dir=", dir), "--grace_ms=600000",
+             "--behaviour=0:count:2,1:count:2"}));
+  const std::vector<int> ranks = AwaitRanks(dir, 2);
+  for (const int rank : ranks) AwaitPid(absl::StrCat(dir, "/ready_", rank));
+  for (int i = 0; i < 5; ++i) {
+    job.process().Signal(SIGINT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(job.Wait(), 10);
+  EXPECT_THAT(job.err(), Not(HasSubstr("is killed")));
+}
+
+// As Slurm does when a job's time is over: no second one of the first.
+TEST(LauncherTest, AnotherSignalIsPassedOnAndKillsNobody) {
+  const std::string dir = MakeTestDir();
+  RunningProgram job(Probe(
+      {Nproc(2), absl::StrCat("--pid_dir=", dir), "--grace_ms=600000",
+       absl::StrCat("--behaviour=0:ignore:", SIGUSR1, ",1:ignore:", SIGUSR1)}));
+  const std::vector<int> ranks = AwaitRanks(dir, 2);
+  for (const int rank : ranks) AwaitPid(absl::StrCat(dir, "/ready_", rank));
+  job.process().Signal(SIGUSR1);
+  for (const int rank : ranks) AwaitPid(absl::StrCat(dir, "/ignored_", rank));
+  job.process().Signal(SIGTERM);
+  EXPECT_EQ(job.Wait(), 128 + SIGTERM);
+  EXPECT_THAT(job.err(), Not(HasSubstr("is killed")));
+}
+
+// Whoever signals the launcher waits for it.
+TEST(LauncherTest, OutputThatNobodyReadsHoldsNothingUp) {
+  const std::string dir = MakeTestDir();
+  SubprocessOptions options;
+  options.program = std::getenv("PROBE");
+  options.argv = Probe({Nproc(2), absl::StrCat("--pid_dir=", dir),
+                        "--behaviour=0:flood:1000,1:flood:1000"});
+  options.environment = Environment::OfProcess().ToStrings();
+  options.err = SubprocessOptions::Stream::kPipe;
+  auto job = Subprocess::Start(options);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const std::vector<int> ranks = AwaitRanks(dir, 2);
+  for (const int rank : ranks) {
+    ASSERT_NE(AwaitPid(absl::StrCat(dir, "/flooded_", rank)), 0);
+  }
+  job->Signal(SIGTERM);
+  const std::optional<int> end = job->Wait(std::chrono::minutes(1));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(ShellExitCode(*end), 128 + SIGTERM);
+  ExpectGone(ranks);
+}
+
+TEST(LauncherTest, ClosedStandardStreamsStandForNobody) {
+  const std::string dir = MakeTestDir();
+  std::vector<std::string> argv =
+      Probe({Nproc(2), absl::StrCat("--pid_dir=", dir),
+             "--behaviour=0:exit:0,1:exit:5"});
+  argv.insert(argv.begin(),
+              {"/bin/sh", "-c", R"(exec "$0" "$@" <&- >&- 2>&-)"});
+  RunningProgram job(argv);
+  EXPECT_EQ(job.Wait(), 5);
+  EXPECT_EQ(job.err(), "");
 }
 
 TEST(LauncherTest, AKilledLauncherLeavesNothing) {

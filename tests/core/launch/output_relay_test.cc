@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -55,6 +56,28 @@ TEST_F(OutputRelayTest, PrefixesWholeLines) {
   relay.Finish();
   EXPECT_EQ(to_.Read(), "[rank 1] three\n");
   EXPECT_THAT(relay.LastLinesRead(), ElementsAre("one", "two", "three"));
+}
+
+TEST_F(OutputRelayTest, WhatIsNotReadYetComesLater) {
+  const std::string line(1 << 10, 'x');
+  for (int i = 0; i < 1000; ++i) sink_.WriteLine(line);
+  size_t got = 0;
+  while (got < 1000 * (line.size() + 1)) got += to_.Read().size();
+  EXPECT_EQ(got, 1000 * (line.size() + 1));
+}
+
+TEST_F(OutputRelayTest, WhatIsNeverReadIsDroppedAndToldOf) {
+  const std::string megabyte(1 << 20, 'x');
+  for (int i = 0; i < 12; ++i) sink_.WriteLine(megabyte);
+  std::string text;
+  while (text.find("nobody read them\n") == std::string::npos) {
+    text += to_.Read();
+  }
+  const size_t at = text.find("\ntandem: ");
+  ASSERT_NE(at, std::string::npos);
+  const int64_t dropped = std::stoll(text.substr(at + 9));
+  EXPECT_GE(dropped, 3 << 20);
+  EXPECT_EQ(static_cast<int64_t>(at) + dropped, 12 * ((1 << 20) + 1));
 }
 
 TEST_F(OutputRelayTest, WithoutAPrefixBytesPassAsTheyCome) {

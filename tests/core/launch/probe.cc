@@ -30,6 +30,7 @@
 #include "core/launch/launcher.h"
 #include "core/launch/resolve_launch.h"
 #include "core/launch/restart_count.h"
+#include "core/process/signal_thread.h"
 #include "core/program/command_line.h"
 
 ABSL_FLAG(std::vector<std::string>, behaviour, {},
@@ -172,6 +173,16 @@ int SleepWithChild() {
   return 4;
 }
 
+// More than a pipe holds.
+void Flood(int kilobytes) {
+  for (int i = 0; i < kilobytes; ++i) {
+    std::cerr << std::string(1023, 'x') << "\n";
+  }
+  std::cerr << std::flush;
+  LeavePid(absl::StrCat("flooded_", getpid()));
+  SleepLong();
+}
+
 int Act(const std::string& action, int number) {
   if (action == "recover") {
     std::cerr << "attempt " << Restarts().done << std::endl;
@@ -190,6 +201,7 @@ int Act(const std::string& action, int number) {
   if (action == "count") return CountSignals(number);
   if (action == "ignore") IgnoreSignal(number);
   if (action == "sleep") SleepLong();
+  if (action == "flood") Flood(number);
   if (action == "grandchild") return SleepWithChild();
   if (action == "bar") {
     std::cerr << "10%\r20%\rdone" << std::flush;  // no newline
@@ -231,6 +243,7 @@ int RunRank(const Launch& launch) {
 }
 
 int Main(int argc, char** argv) {
+  StartSignalThread();
   const auto args = ParseCommandLine(argc, argv, "Says who it is.");
   if (!args.ok()) {
     std::cerr << args.status().message() << std::endl;

@@ -101,6 +101,31 @@ TEST(RestartTest, ASignalEndsAJobForGood) {
   EXPECT_THAT(job.err(), Not(HasSubstr("restart ")));
 }
 
+// Such a rank has stopped with its job, whose others stop after the same step.
+TEST(RestartTest, ASignalToOneRankEndsAJobForGood) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+    RunningProgram job(
+        Probe({"--nproc_per_node=2", "--max_restarts=3",
+               absl::StrCat("--behaviour=1:exit:", 128 + signal)}));
+    EXPECT_EQ(job.Wait(), 128 + signal);
+    EXPECT_THAT(job.err(), AllOf(HasSubstr("was stopped by SIG"),
+                                 Not(HasSubstr("restart "))));
+  }
+}
+
+TEST(RestartTest, ASignalWhileADeathStopsTheOthersEndsAJobToo) {
+  const std::string dir = MakeTestDir();
+  RunningProgram job(Probe({"--nproc_per_node=2", "--max_restarts=3",
+                            absl::StrCat("--pid_dir=", dir), "--grace_ms=2000",
+                            "--behaviour=0:ignore:15,1:sleep"}));
+  AwaitPid(absl::StrCat(dir, "/ready_", AwaitPid(dir + "/0")));
+  kill(AwaitPid(dir + "/1"), SIGKILL);
+  ASSERT_TRUE(job.AwaitError("stopping the 1 that still runs"));
+  job.process().Signal(SIGTERM);
+  EXPECT_EQ(job.Wait(), 128 + SIGTERM);
+  EXPECT_THAT(job.err(), Not(HasSubstr("restart ")));
+}
+
 TEST(RestartTest, ASignalEndsTheWaitForARestart) {
   RunningProgram job(
       Probe({"--nproc_per_node=2", "--max_restarts=3",

@@ -1,5 +1,7 @@
 #include "core/program/command_line.h"
 
+#include <cstdlib>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
@@ -68,6 +70,8 @@ TEST(CommandLineTest, AnUnknownFlagSuggestsTheNearest) {
   EXPECT_THAT(Parse({"--nproc-per-nodes=2"}).status().message(),
               AllOf(HasSubstr("unknown flag --nproc_per_nodes"),
                     HasSubstr("did you mean --nproc_per_node?")));
+  EXPECT_THAT(Parse({"--lr=0.1"}).status().message(),
+              HasSubstr("did you mean --learning_rate?"));
   EXPECT_THAT(Parse({"--qqqqqqqq"}).status().message(),
               Not(HasSubstr("did you mean")));
   EXPECT_EQ(Parse({"--nosave_dir"}).status().code(),
@@ -99,6 +103,25 @@ TEST(CommandLineTest, ValuesOfAllFlagsAreTexts) {
   EXPECT_EQ(values.count("flagfile"), 0u);
 }
 
+TEST(CommandLineTest, AFileOfFlagsIsRelativeToWhereTheUserStands) {
+  std::ofstream(testing::TempDir() + "/flags") << "--save-dir=of_file\n";
+  setenv("BUILD_WORKING_DIRECTORY", testing::TempDir().c_str(), 1);
+  const absl::Status read = Parse({"--flagfile=flags"}).status();
+  unsetenv("BUILD_WORKING_DIRECTORY");
+  ASSERT_TRUE(read.ok()) << read;
+  EXPECT_EQ(absl::GetFlag(FLAGS_save_dir), "of_file");
+  EXPECT_THAT(Parse({"--flagfile"}).status().message(),
+              HasSubstr("--flagfile needs a value"));
+}
+
+TEST(CommandLineTest, WhatHasAnotherValueThanUsualWasGiven) {
+  ASSERT_TRUE(
+      Parse({"--save_dir=", "--drop_last", "--learning_rate=0.5"}).ok());
+  EXPECT_EQ(FirstGiven({"save_dir", "drop_last"}), "");
+  EXPECT_EQ(FirstGiven({"save_dir", "learning_rate", "drop_last"}),
+            "--learning_rate=0.5");
+}
+
 TEST(CommandLineTest, HelpListsEveryFlagOfOursByFile) {
   const std::string help = HelpText("What it is.");
   EXPECT_THAT(help, AllOf(HasSubstr("What it is."),
@@ -119,6 +142,16 @@ TEST(CommandLineDeathTest, HelpAndVersionExitWithSuccessOrAsAbseilDoes) {
               "");
   EXPECT_EXIT(Parse({"--helpfull"}).IgnoreError(), ::testing::ExitedWithCode(1),
               "");
+}
+
+TEST(EditDistanceTest, ANameIsNearOrAbbreviated) {
+  const std::vector<std::string> known = {"learning_rate", "local_rank",
+                                          "resnet18", "sgd"};
+  EXPECT_EQ(NearestName("lr", known), "learning_rate");
+  EXPECT_EQ(NearestName("lerning-rate", known), "learning_rate");
+  EXPECT_EQ(NearestName("resnet-18", known), "resnet18");
+  EXPECT_EQ(NearestName("adam", known), "");
+  EXPECT_EQ(NearestName("x", {}), "");
 }
 
 TEST(EditDistanceTest, CountsInsertionsRemovalsAndReplacements) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,10 @@ ABSL_FLAG(bool, lamp, true, "a switch");
 namespace tandem::flag_arguments_test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 absl::StatusOr<FlagArguments> Read(std::vector<std::string> args) {
   args.insert(args.begin(), "program");
@@ -48,6 +51,45 @@ TEST(FlagArgumentsTest, AValueOfAnotherTypeIsRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(read.status()));
   EXPECT_THAT(std::string(read.status().message()),
               HasSubstr("--two_words=many: takes a whole number"));
+}
+
+std::string FlagFile(const std::string& name, const std::string& text) {
+  const std::string path = testing::TempDir() + "/" + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST(FlagArgumentsTest, AFileOfFlagsStandsForItsLines) {
+  const std::string inner = FlagFile("inner", "--two-words=7\n");
+  const std::string outer = FlagFile(
+      "outer", "# of a job\n\n  --nolamp\r\n--flagfile=" + inner + "\n");
+  const auto read = Read({"--two_words=3", "--flagfile", outer, "--lamp"});
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_THAT(read->canonical,
+              ElementsAre("program", "--two_words=3", "--lamp=false",
+                          "--two_words=7", "--lamp=true"));
+}
+
+TEST(FlagArgumentsTest, ErrorsInAFileOfFlagsNameIt) {
+  const auto message = [](const std::string& path) {
+    const absl::Status status = Read({"--flagfile=" + path}).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return std::string(status.message());
+  };
+  const std::string unknown = FlagFile("unknown", "--two_word=7\n");
+  EXPECT_THAT(message(unknown),
+              AllOf(StartsWith("--flagfile=" + unknown + ": "),
+                    HasSubstr("did you mean --two_words?")));
+  EXPECT_THAT(message(FlagFile("typed", "--two_words=many\n")),
+              HasSubstr("--two_words=many: takes a whole number"));
+  EXPECT_THAT(message(FlagFile("word", "two_words=7\n")),
+              HasSubstr("'two_words=7' is no flag"));
+  const std::string self = testing::TempDir() + "/self";
+  FlagFile("self", "--flagfile=" + self + "\n");
+  EXPECT_THAT(message(self), HasSubstr("too deeply"));
+  const absl::Status none = Read({"--flagfile=/no/such/file"}).status();
+  EXPECT_TRUE(absl::IsNotFound(none)) << none;
+  EXPECT_THAT(std::string(none.message()), HasSubstr("/no/such/file"));
 }
 
 TEST(FlagArgumentsTest, AbseilsOwnFlagsAreKnownByTheirFile) {

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <c10/core/AllocatorConfig.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -24,6 +25,15 @@ TEST(ProcessTest, TheFlagAsksForThreadsElseOpenMpsVariable) {
   }
   setenv("OMP_NUM_THREADS", "1024", 1);
   EXPECT_EQ(RequestedThreads(0, 1024).value(), 1024);
+}
+
+TEST(ProcessTest, AFlagOutOfRangeIsRefusedAndNotCutShort) {
+  for (const int64_t wrong :
+       {int64_t{-3}, int64_t{1025}, int64_t{4294967297}}) {
+    EXPECT_EQ(RequestedThreads(wrong, 1024).status().message(),
+              "--intra_op_threads=" + std::to_string(wrong) +
+                  ": must be from 0 to 1024");
+  }
 }
 
 TEST(ProcessTest, AVariableThatIsNoNumberOfThreadsIsRefused) {

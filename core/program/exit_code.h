@@ -1,0 +1,28 @@
+// Exit codes: what a program ends with, and the line in which it says why.
+
+#ifndef TANDEM_CORE_PROGRAM_EXIT_CODE_H_
+#define TANDEM_CORE_PROGRAM_EXIT_CODE_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace tandem {
+
+// The same of every program; but those whose answer is their exit code (doctor,
+// diagnose: 1 for "no") end with kExitRefused whatever went wrong, as grep
+// does.
+constexpr int kExitFailed = 1;   // it was to be expected to go well
+constexpr int kExitRefused = 2;  // the user can mend it in what they gave
+
+// Refused are InvalidArgument, NotFound, FailedPrecondition and Unimplemented;
+// 0 for OK.
+int ExitCodeOf(const absl::Status& status);
+
+// What main returns: that; an error is written to stderr before, as
+// "PROGRAM: MESSAGE", without what a terminal would obey
+// (core/base/printable.h).
+int Conclude(absl::string_view program, const absl::Status& status);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_PROGRAM_EXIT_CODE_H_

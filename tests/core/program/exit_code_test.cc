@@ -1,0 +1,37 @@
+#include "core/program/exit_code.h"
+
+#include <cstdlib>
+
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
+
+namespace tandem {
+namespace {
+
+TEST(ExitCode, WhatTheUserCanMendIsRefusedAndTheRestFailed) {
+  EXPECT_EQ(ExitCodeOf(absl::OkStatus()), 0);
+  for (const absl::Status& refused :
+       {absl::InvalidArgumentError("a flag"), absl::NotFoundError("a path"),
+        absl::FailedPreconditionError("two flags"),
+        absl::UnimplementedError("a model")}) {
+    EXPECT_EQ(ExitCodeOf(refused), kExitRefused) << refused;
+  }
+  for (const absl::Status& failed :
+       {absl::DataLossError("damaged"), absl::ResourceExhaustedError("full"),
+        absl::UnavailableError("a disk"), absl::InternalError("a mistake"),
+        absl::PermissionDeniedError("a folder"),
+        absl::OutOfRangeError("diverged")}) {
+    EXPECT_EQ(ExitCodeOf(failed), kExitFailed) << failed;
+  }
+}
+
+TEST(ExitCodeDeathTest, AnErrorIsALineThatNoTerminalObeys) {
+  EXPECT_EXIT(std::exit(Conclude("train", absl::OkStatus())),
+              testing::ExitedWithCode(0), "^$");
+  EXPECT_EXIT(
+      std::exit(Conclude("inspect", absl::NotFoundError("no \x1b[2Jtensor"))),
+      testing::ExitedWithCode(kExitRefused), "^inspect: no .x1b.2Jtensor\n$");
+}
+
+}  // namespace
+}  // namespace tandem
