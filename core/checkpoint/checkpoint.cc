@@ -20,6 +20,9 @@ constexpr char kOptimizerPrefix[] = "optimizer.";
 constexpr char kVersionKey[] = "tandem.checkpoint";
 constexpr char kVersion[] = "1";
 constexpr char kModelConfigKey[] = "tandem.model_config";
+constexpr char kGenerationConfigKey[] = "tandem.generation_config";
+constexpr char kJobKey[] = "tandem.job";
+constexpr char kVocabularyKey[] = "tandem.vocabulary";
 constexpr char kOptionPrefix[] = "tandem.option.";
 constexpr char kGradScalerPrefix[] = "tandem.grad_scaler.";
 
@@ -28,6 +31,13 @@ absl::StatusOr<std::string> Text(const SafetensorsMetadata& metadata,
   const auto found = metadata.find(key);
   if (found != metadata.end()) return found->second;
   return absl::InvalidArgumentError(absl::StrCat("its metadata lacks ", key));
+}
+
+// Empty: there is none.
+std::string TextIfAny(const SafetensorsMetadata& metadata,
+                      const std::string& key) {
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? "" : found->second;
 }
 
 template <typename Integer>
@@ -73,8 +83,13 @@ absl::StatusOr<TrainingProgress> ProgressOf(
   TANDEM_RETURN_IF_ERROR(
       ReadNumber(metadata, "tandem.world_size", &progress.world_size));
   TANDEM_ASSIGN_OR_RETURN(progress.model, Text(metadata, "tandem.model"));
-  const auto config = metadata.find(kModelConfigKey);
-  if (config != metadata.end()) progress.model_config = config->second;
+  progress.model_config = TextIfAny(metadata, kModelConfigKey);
+  progress.generation_config = TextIfAny(metadata, kGenerationConfigKey);
+  progress.job = TextIfAny(metadata, kJobKey);
+  if (!TextIfAny(metadata, kVocabularyKey).empty()) {
+    TANDEM_RETURN_IF_ERROR(
+        ReadNumber(metadata, kVocabularyKey, &progress.vocabulary));
+  }
   for (const auto& [key, value] : metadata) {
     absl::string_view name = key;
     if (absl::ConsumePrefix(&name, kOptionPrefix)) {
@@ -117,6 +132,13 @@ SafetensorsMetadata CheckpointMetadata(const TrainingProgress& progress) {
   };
   if (!progress.model_config.empty()) {
     metadata[kModelConfigKey] = progress.model_config;
+  }
+  if (!progress.generation_config.empty()) {
+    metadata[kGenerationConfigKey] = progress.generation_config;
+  }
+  if (!progress.job.empty()) metadata[kJobKey] = progress.job;
+  if (progress.vocabulary > 0) {
+    metadata[kVocabularyKey] = absl::StrCat(progress.vocabulary);
   }
   for (const auto& [name, value] : progress.options) {
     metadata[kOptionPrefix + name] = value;

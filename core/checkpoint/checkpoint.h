@@ -24,10 +24,16 @@ struct TrainingProgress {
   int64_t sampler_position = 0;
   uint64_t seed = 0;
   int64_t world_size = 1;  // of the job that saved
-  std::string model;       // as --model has it
+  // Which job that is, through all its restarts; empty: it was not said.
+  std::string job;
+  std::string model;  // as --model has it
   // Its config.json, as Hugging Face has it; empty: it is of no kind that has
   // one.
   std::string model_config;
+  // The generation_config.json that came with it; empty: none did.
+  std::string generation_config;
+  // How many tokens the texts have that it is trained on; 0: it was not said.
+  int64_t vocabulary = 0;
   // What else decides the model's shape or the job's course: name to value.
   std::map<std::string, std::string> options;
   // Of the loss's scale (core/precision/loss_scale.h), by PyTorch's keys; the
@@ -42,8 +48,9 @@ struct TrainingProgress {
 // (which Hugging Face's loaders ask for) and, in decimal or as they are,
 // "tandem.checkpoint" (the version of this format, 1), "tandem.step",
 // "tandem.epoch", "tandem.sampler_position", "tandem.seed",
-// "tandem.world_size", "tandem.model", "tandem.model_config" where there is
-// one, "tandem.option.NAME" for each option,
+// "tandem.world_size", "tandem.job", "tandem.model_config" and
+// "tandem.generation_config" where there is one, as "tandem.vocabulary",
+// "tandem.model", "tandem.option.NAME" for each option,
 // and "tandem.grad_scaler.KEY" for each number of that state. What was changed
 // by accident is noticed (core/checkpoint/safetensors_checksums.h).
 

@@ -9,10 +9,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -40,6 +42,13 @@ class SafetensorsWriter : public TensorSink {
  public:
   SafetensorsWriter(std::string path, SafetensorsMetadata metadata);
 
+  // Add is OutOfRange, naming the tensor and its first such value, for an
+  // infinite or NaN one in a tensor whose name `is_finite` takes. Costs next to
+  // nothing: values are in the cache for their checksum.
+  void Require(std::function<bool(const std::string& name)> is_finite) {
+    is_finite_ = std::move(is_finite);
+  }
+
   bool ComesBefore(const TensorInfo& a, const TensorInfo& b) const override;
   absl::Status Begin(std::vector<TensorInfo> infos) override;
   absl::Status Add(const at::Tensor& values) override;
@@ -50,6 +59,7 @@ class SafetensorsWriter : public TensorSink {
  private:
   std::string path_;
   SafetensorsHeader header_;
+  std::function<bool(const std::string& name)> is_finite_;
   std::unique_ptr<AtomicFile> file_;
   std::vector<uint32_t> checksums_;  // of the tensors that came
 };

@@ -77,7 +77,10 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   bool number_float(double, const std::string&) override {
     return Fail("number that is no integer");
   }
-  bool null() override { return Fail("unexpected null"); }
+  // No metadata, as some writers say it.
+  bool null() override {
+    return (depth_ == 1 && in_metadata_) || Fail("unexpected null");
+  }
   bool boolean(bool) override { return Fail("unexpected boolean"); }
   bool binary(Json::binary_t&) override { return Fail("unexpected binary"); }
   bool parse_error(size_t position, const std::string&,
@@ -189,7 +192,10 @@ absl::Status CheckLayout(const std::vector<SafetensorsEntry>& entries,
 
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
                                                          uint64_t data_bytes) {
-  if (json.empty() || json[0] != '{') {
+  // White space of JSON's in front, which pads some.
+  const absl::string_view text =
+      json.substr(std::min(json.find_first_not_of(" \t\n\r"), json.size()));
+  if (text.empty() || text[0] != '{') {
     return absl::InvalidArgumentError("the header does not begin with '{'");
   }
   HeaderReader reader;

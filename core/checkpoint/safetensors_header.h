@@ -4,7 +4,8 @@
 //   {"__metadata__": {KEY: VALUE, ...},
 //    NAME: {"dtype": "F32", "shape": [2, 3], "data_offsets": [BEGIN, END]},
 //    ...}
-// perhaps padded with spaces; then the data, to which the offsets are relative.
+// perhaps padded with spaces on either side; the metadata may be null; then the
+// data, to which the offsets are relative.
 // Source: https://github.com/huggingface/safetensors, README, "Format".
 
 #ifndef TANDEM_CORE_CHECKPOINT_SAFETENSORS_HEADER_H_

@@ -11,6 +11,7 @@
 #include "core/checkpoint/safetensors.h"
 #include "core/checkpoint/safetensors_checksums.h"
 #include "core/digest/crc32.h"
+#include "core/finite/finite_check.h"
 #include "core/instrument/fault_point.h"
 
 namespace tandem {
@@ -59,6 +60,35 @@ std::string Beginning(SafetensorsHeader header,
   return text + json;
 }
 
+// Of floating-point numbers of these bits: whether any has an exponent of ones.
+template <typename Bits>
+bool AnyHasExponent(const char* data, uint64_t bytes, Bits exponent) {
+  const Bits* const values = reinterpret_cast<const Bits*>(data);
+  Bits any = 0;
+  for (uint64_t i = 0; i < bytes / sizeof(Bits); ++i) {
+    any |= static_cast<Bits>((values[i] & exponent) == exponent);
+  }
+  return any != 0;
+}
+
+// Whether there is an infinite or NaN value; false for dtypes that have none.
+bool AnyIsNotFinite(at::ScalarType dtype, const char* data, uint64_t bytes) {
+  switch (dtype) {
+    case at::kFloat:
+    case at::kComplexFloat:
+      return AnyHasExponent<uint32_t>(data, bytes, 0x7f800000);
+    case at::kDouble:
+    case at::kComplexDouble:
+      return AnyHasExponent<uint64_t>(data, bytes, 0x7ff0000000000000);
+    case at::kBFloat16:
+      return AnyHasExponent<uint16_t>(data, bytes, 0x7f80);
+    case at::kHalf:
+      return AnyHasExponent<uint16_t>(data, bytes, 0x7c00);
+    default:
+      return false;
+  }
+}
+
 // 0 for a dtype that cannot be stored, which Begin refuses.
 size_t WidthOf(const TensorInfo& info) {
   return DtypeName(info.dtype).empty() ? 0 : c10::elementSize(info.dtype);
@@ -104,10 +134,15 @@ absl::Status SafetensorsWriter::Add(const at::Tensor& values) {
   // No copy when it is already so.
   const at::Tensor bytes = values.detach().cpu().contiguous();
   const char* const data = static_cast<const char*>(bytes.const_data_ptr());
+  const bool checked = is_finite_ && is_finite_(entry.name);
   uint32_t crc = 0;
   for (uint64_t at = 0; at < entry.bytes(); at += kCrc32PieceBytes) {
     const uint64_t size = std::min(kCrc32PieceBytes, entry.bytes() - at);
     crc = Crc32(crc, data + at, size);
+    if (checked && AnyIsNotFinite(entry.dtype, data + at, size)) {
+      return absl::OutOfRangeError(
+          absl::StrCat(entry.name, " has ", CountNonfinite(bytes)));
+    }
     TANDEM_RETURN_IF_ERROR(file_->Append(data + at, size));
   }
   checksums_.push_back(crc);

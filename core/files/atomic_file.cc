@@ -105,7 +105,9 @@ absl::Status AtomicFile::Overwrite(uint64_t offset, absl::string_view data) {
 
 absl::Status AtomicFile::Sync() {
   TANDEM_RETURN_IF_ERROR(Flush());
-  if (fsync(descriptor_) != 0) return WriteError(path_, "syncing it");
+  if (fsync(descriptor_) != 0 && !CannotSync(errno)) {
+    return WriteError(path_, "syncing it");
+  }
   // Network file systems report a full disk as late as when a descriptor is
   // closed. The first one keeps the lock until the file has its name.
   const int second = fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);

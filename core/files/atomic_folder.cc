@@ -1,39 +1,38 @@
 #include "core/files/atomic_folder.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
+#include <glog/logging.h>
+#include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <sstream>
 #include <system_error>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
 #include "core/files/file_errors.h"
 #include "core/files/file_target.h"
-#include "core/instrument/fault_point.h"
+#include "core/files/temporary_file.h"
 
 namespace tandem {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kOldSuffix[] = ".old";
-
-std::string OldFolder(const std::string& path) {
-  return absl::StrCat(IncompleteFolder(path), kOldSuffix);
-}
-
-bool IsThere(const std::string& path) {
-  std::error_code error;
-  return fs::exists(fs::symlink_status(path, error));
-}
+// Says which process writes the folder. Gone when it has its name.
+constexpr char kOwnerFile[] = ".owner";
+constexpr std::chrono::hours kUntouched(24);
+constexpr int kMostNames = 1000;
 
 absl::Status RemoveAll(const std::string& path) {
   std::error_code error;
@@ -43,111 +42,146 @@ absl::Status RemoveAll(const std::string& path) {
   return WriteError(path, "removing it");
 }
 
-// Locked, or none: it is not there, or another process has it.
-OwnedFd Lock(const std::string& folder) {
-  OwnedFd descriptor(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (descriptor.get() < 0) return OwnedFd();
-  if (flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0) return OwnedFd();
-  return descriptor;
+std::string LineOf(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// Within which a process's number means one process: the machine, since it was
+// started, and the container.
+std::string NamespaceOfProcesses() {
+  std::error_code error;
+  return absl::StrCat(LineOf("/proc/sys/kernel/random/boot_id"), " ",
+                      fs::read_symlink("/proc/self/ns/pid", error).string());
+}
+
+// When it was started, field 22 of its stat; "": there is none of that number.
+std::string StartOf(pid_t pid) {
+  const std::string stat = LineOf(absl::StrCat("/proc/", pid, "/stat"));
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return "";
+  std::istringstream fields(stat.substr(name_end + 1));
+  const std::vector<std::string> all(std::istream_iterator<std::string>(fields),
+                                     {});
+  return all.size() > 19 ? all[19] : "";
+}
+
+// Where it cannot be written, nobody knows who the owner is.
+void WriteOwner(const std::string& folder) {
+  std::ofstream(absl::StrCat(folder, "/", kOwnerFile))
+      << NamespaceOfProcesses() << "\n"
+      << getpid() << " " << StartOf(getpid()) << "\n";
+}
+
+// Whether the process that made it runs; nothing where that cannot be told.
+std::optional<bool> OwnerRuns(const std::string& folder) {
+  std::ifstream file(absl::StrCat(folder, "/", kOwnerFile));
+  std::string where, start;
+  pid_t pid = 0;
+  if (!std::getline(file, where) || !(file >> pid >> start) ||
+      where != NamespaceOfProcesses()) {
+    return std::nullopt;
+  }
+  return StartOf(pid) == start;
+}
+
+// The folder or a file in it was written in the last day.
+bool IsTouched(const std::string& folder) {
+  const auto now = fs::file_time_type::clock::now();
+  std::error_code error;
+  const auto is_new = [&](const fs::path& path) {
+    const auto time = fs::last_write_time(path, error);
+    return error ? true : now - time < kUntouched;
+  };
+  if (is_new(folder)) return true;
+  fs::directory_iterator files(folder, error);
+  return std::any_of(begin(files), end(files),
+                     [&](const auto& each) { return is_new(each.path()); });
+}
+
+bool IsAbandoned(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_directory(fs::symlink_status(folder, error))) return false;
+  const std::optional<bool> runs = OwnerRuns(folder);
+  return runs.has_value() ? !*runs : !IsTouched(folder);
+}
+
+bool IsTaken(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (!fs::exists(status)) return false;
+  return !fs::is_directory(status) || !fs::is_empty(path, error) || error;
+}
+
+// A folder's new name beside what `path` is; an error leaves all as it was.
+absl::StatusOr<std::string> Rename(const std::string& from,
+                                   const std::string& path) {
+  for (int i = 0; i < kMostNames; ++i) {
+    const std::string to = i == 0 ? path : absl::StrCat(path, ".", i);
+    if (IsTaken(to)) continue;
+    if (rename(from.c_str(), to.c_str()) == 0) return to;
+    // Another process was faster.
+    if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) {
+      return WriteError(path, "renaming the complete one to it");
+    }
+  }
+  return absl::AlreadyExistsError(
+      absl::StrCat("cannot write ", path, ": it and all of ", path, ".1 to ",
+                   path, ".", kMostNames - 1, " are there"));
 }
 
 }  // namespace
 
-std::string IncompleteFolder(const std::string& path) {
-  return absl::StrCat(path, kIncompleteSuffix);
-}
-
 absl::StatusOr<std::unique_ptr<AtomicFolder>> AtomicFolder::Create(
     const std::string& path) {
-  const std::string incomplete = IncompleteFolder(path);
-  if (IsThere(incomplete)) {
-    const OwnedFd left = Lock(incomplete);
-    if (left.get() < 0) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot write ", path, ": another process writes ",
-                       incomplete, "; give each job a folder of its own"));
-    }
-    TANDEM_RETURN_IF_ERROR(RemoveAll(incomplete));
-  }
-  if (mkdir(incomplete.c_str(), 0777) != 0) {
-    return WriteError(path, absl::StrCat("making ", incomplete));
-  }
-  OwnedFd lock = Lock(incomplete);
-  if (lock.get() < 0) {
-    return WriteError(path, absl::StrCat("locking ", incomplete));
-  }
-  return std::unique_ptr<AtomicFolder>(new AtomicFolder(path, std::move(lock)));
+  TANDEM_ASSIGN_OR_RETURN(std::string temporary, MakeTemporaryFolder(path));
+  WriteOwner(temporary);
+  return std::unique_ptr<AtomicFolder>(
+      new AtomicFolder(path, std::move(temporary)));
 }
 
-AtomicFolder::AtomicFolder(std::string path, OwnedFd lock)
-    : path_(std::move(path)),
-      incomplete_(IncompleteFolder(path_)),
-      lock_(std::move(lock)) {}
+AtomicFolder::AtomicFolder(std::string path, std::string temporary)
+    : path_(std::move(path)), temporary_(std::move(temporary)) {}
 
 AtomicFolder::~AtomicFolder() {
   std::error_code ignored;
-  if (!committed_) fs::remove_all(incomplete_, ignored);
+  if (!committed_) fs::remove_all(temporary_, ignored);
 }
 
-// The old one is then the incomplete one.
-absl::Status AtomicFolder::Replace() {
-  if (renameat2(AT_FDCWD, incomplete_.c_str(), AT_FDCWD, path_.c_str(),
-                RENAME_EXCHANGE) == 0) {
-    return absl::OkStatus();
-  }
-  if (errno != EINVAL && errno != ENOSYS) {
-    return WriteError(path_, "exchanging it for the complete one");
-  }
-  const std::string old = OldFolder(path_);
-  TANDEM_RETURN_IF_ERROR(RemoveAll(old));
-  if (rename(path_.c_str(), old.c_str()) != 0 ||
-      rename(incomplete_.c_str(), path_.c_str()) != 0) {
-    return WriteError(path_, "renaming the complete one to it");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status AtomicFolder::Commit() {
-  TANDEM_RETURN_IF_ERROR(SyncFolder(incomplete_, path_));
-  TANDEM_RETURN_IF_ERROR(FaultPoint("folder_rename"));
-  if (IsThere(path_)) {
-    TANDEM_RETURN_IF_ERROR(Replace());
-  } else if (rename(incomplete_.c_str(), path_.c_str()) != 0) {
-    return WriteError(path_, "renaming the complete one to it");
-  }
+absl::StatusOr<std::string> AtomicFolder::Commit() {
+  TANDEM_RETURN_IF_ERROR(SyncFolder(temporary_, path_));
+  TANDEM_ASSIGN_OR_RETURN(const std::string name, Rename(temporary_, path_));
   committed_ = true;
-  TANDEM_RETURN_IF_ERROR(SyncFolder(DirectoryOf(path_), path_));
-  TANDEM_RETURN_IF_ERROR(FaultPoint("folder_renamed"));
-  TANDEM_RETURN_IF_ERROR(RemoveAll(incomplete_));
-  return RemoveAll(OldFolder(path_));
+  unlink(absl::StrCat(name, "/", kOwnerFile).c_str());
+  const absl::Status synced = SyncFolder(DirectoryOf(name), name);
+  LOG_IF(WARNING, !synced.ok())
+      << name << " is complete, but may not outlive a crash of the machine: "
+      << synced.message();
+  return name;
 }
 
 absl::Status RemoveFolder(const std::string& path) {
-  const std::string incomplete = IncompleteFolder(path);
-  TANDEM_RETURN_IF_ERROR(RemoveAll(incomplete));
-  if (rename(path.c_str(), incomplete.c_str()) != 0) {
-    return WriteError(path, "renaming it before it is removed");
+  TANDEM_ASSIGN_OR_RETURN(const std::string doomed, MakeTemporaryFolder(path));
+  // Onto an empty folder.
+  if (rename(path.c_str(), doomed.c_str()) != 0) {
+    const absl::Status error =
+        WriteError(path, "renaming it before it is removed");
+    rmdir(doomed.c_str());
+    return error;
   }
-  return RemoveAll(incomplete);
+  WriteOwner(doomed);
+  return RemoveAll(doomed);
 }
 
 std::vector<std::string> RemoveAbandonedFolders(
     const std::string& folder,
     const std::function<bool(absl::string_view name)>& is_mine) {
-  std::error_code error;
-  std::vector<std::string> abandoned;  // names
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string path = entry.path();
-    const std::string file_name = entry.path().filename();
-    absl::string_view name = file_name;
-    absl::ConsumeSuffix(&name, kOldSuffix);
-    if (!absl::ConsumeSuffix(&name, kIncompleteSuffix)) continue;
-    if (is_mine(name) && Lock(path).get() >= 0) abandoned.push_back(file_name);
-  }
   std::vector<std::string> removed;
-  for (const std::string& name : abandoned) {
-    const absl::Status status = RemoveAll(absl::StrCat(folder, "/", name));
-    if (status.ok()) removed.push_back(name);
+  for (const std::string& name : TemporariesIn(folder, is_mine)) {
+    const std::string path = absl::StrCat(folder, "/", name);
+    if (IsAbandoned(path) && RemoveAll(path).ok()) removed.push_back(name);
   }
   return removed;
 }

@@ -38,13 +38,16 @@ absl::Status WriteError(const std::string& path, absl::string_view action) {
                                    std::strerror(error)));
 }
 
+bool CannotSync(int error) {
+  return error == EINVAL || error == ENOTSUP || error == ENOSYS;
+}
+
 absl::Status SyncFolder(const std::string& folder, const std::string& path) {
   const int descriptor =
       open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return WriteError(path, "opening its directory");
   absl::Status status;
-  // Some file systems cannot sync a directory and say so with EINVAL.
-  if (fsync(descriptor) != 0 && errno != EINVAL) {
+  if (fsync(descriptor) != 0 && !CannotSync(errno)) {
     status = WriteError(path, "syncing its directory");
   }
   close(descriptor);

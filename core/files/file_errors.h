@@ -15,6 +15,10 @@ namespace tandem {
 // ResourceExhausted (disk full, quota, file too large), else Unavailable.
 absl::Status WriteError(const std::string& path, absl::string_view action);
 
+// Whether fsync's errno says that this file system cannot sync what it was
+// given, and not that something is lost.
+bool CannotSync(int error);
+
 // fsync of the folder `folder`, for the sake of `path`, which errors name. A
 // file system that cannot do so is taken as it is.
 absl::Status SyncFolder(const std::string& folder, const std::string& path);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/files/file_errors.h"
 
 namespace tandem {
 namespace {
@@ -22,10 +23,10 @@ constexpr char kMark[] = ".tmp.";
 constexpr char kRandom[] = "XXXXXX";
 constexpr size_t kEndLength = sizeof(kMark) - 1 + sizeof(kRandom) - 1;
 
-// mkstemp makes files for the owner alone; this is what open(..., 0666) gives.
-// The umask can be read only by setting it, which other threads would see;
-// /proc tells it without that.
-mode_t UsualMode() {
+// mkstemp and mkdtemp make what the owner alone can read; this is what
+// open(..., 0666) takes away. It can be read only by setting it, which other
+// threads would see; /proc tells it without that.
+mode_t Umask() {
   unsigned mask = 022;
   if (FILE* status = std::fopen("/proc/self/status", "re")) {
     char line[256];
@@ -34,7 +35,7 @@ mode_t UsualMode() {
     }
     std::fclose(status);
   }
-  return 0666 & ~mask;
+  return mask;
 }
 
 // Whether the file of this descriptor still has a name: between its making and
@@ -79,14 +80,24 @@ TemporaryFile MakeTemporaryFile(const std::string& destination) {
     // Some file systems have no locks: nobody can clean up there either.
     flock(file.descriptor, LOCK_EX);
     if (IsLinked(file.descriptor)) {
-      fchmod(file.descriptor, UsualMode());
+      fchmod(file.descriptor, 0666 & ~Umask());
       return file;
     }
     close(file.descriptor);
   }
 }
 
-int RemoveAbandonedFiles(
+absl::StatusOr<std::string> MakeTemporaryFolder(
+    const std::string& destination) {
+  std::string path = absl::StrCat(destination, kMark, kRandom);
+  if (mkdtemp(path.data()) == nullptr) {
+    return WriteError(destination, absl::StrCat("making ", path, " beside it"));
+  }
+  chmod(path.c_str(), 0777 & ~Umask());
+  return path;
+}
+
+std::vector<std::string> TemporariesIn(
     const std::string& folder,
     const std::function<bool(absl::string_view name)>& is_mine) {
   std::vector<std::string> found;
@@ -95,12 +106,19 @@ int RemoveAbandonedFiles(
        !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename();
     const absl::string_view destination = DestinationOf(name);
-    if (!destination.empty() && is_mine(destination)) {
-      found.push_back(it->path());
-    }
+    if (!destination.empty() && is_mine(destination)) found.push_back(name);
   }
+  return found;
+}
+
+int RemoveAbandonedFiles(
+    const std::string& folder,
+    const std::function<bool(absl::string_view name)>& is_mine) {
+  const std::vector<std::string> found = TemporariesIn(folder, is_mine);
   return static_cast<int>(
-      std::count_if(found.begin(), found.end(), RemoveIfAbandoned));
+      std::count_if(found.begin(), found.end(), [&](const std::string& name) {
+        return RemoveIfAbandoned(absl::StrCat(folder, "/", name));
+      }));
 }
 
 }  // namespace tandem

@@ -10,7 +10,9 @@ namespace tandem {
 
 std::string UserPath(absl::string_view path) {
   const char* home = std::getenv("HOME");
-  if (home != nullptr && *home != '\0' && absl::StartsWith(path, "~/")) {
+  const bool has_home = home != nullptr && *home != '\0';
+  if (has_home && path == "~") return home;
+  if (has_home && absl::StartsWith(path, "~/")) {
     return absl::StrCat(absl::StripSuffix(home, "/"), path.substr(1));
   }
   const char* stands = std::getenv("BUILD_WORKING_DIRECTORY");

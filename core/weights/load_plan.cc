@@ -3,27 +3,19 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <cstddef>
+#include <cstdint>
 #include <set>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 
 namespace tandem {
 namespace {
-
-constexpr size_t kMostNames = 8;  // in one line
-
-std::string Shortened(const NameList& names) {
-  const size_t shown = std::min(names.size(), kMostNames);
-  const std::string text =
-      absl::StrJoin(names.begin(), names.begin() + shown, ", ");
-  if (shown == names.size()) return text;
-  return absl::StrCat(text, " and ", names.size() - shown, " more");
-}
 
 bool IsAllowed(const std::string& name, const NameList& patterns) {
   return std::any_of(
@@ -77,6 +69,13 @@ StoredTensor Renamed(const StoredTensor& tensor, const std::string& name) {
   return renamed;
 }
 
+// As other makers' linear layers have them.
+bool AreTransposed(const std::vector<int64_t>& one,
+                   const std::vector<int64_t>& other) {
+  return one.size() == 2 &&
+         std::equal(one.rbegin(), one.rend(), other.begin(), other.end());
+}
+
 // What stands in the way.
 struct Obstacles {
   NameList missing, unexpected, shapes;
@@ -101,7 +100,8 @@ void TakeModel(const std::vector<TensorInfo>& model, const NameRules& rules,
       const TensorInfo& given = source->second->info;
       obstacles->shapes.push_back(absl::StrCat(
           wanted.name, " is [", absl::StrJoin(given.sizes, ", "),
-          "], expected [", absl::StrJoin(wanted.sizes, ", "), "]"));
+          "], expected [", absl::StrJoin(wanted.sizes, ", "), "]",
+          AreTransposed(given.sizes, wanted.sizes) ? " (transposed)" : ""));
     } else {
       plan->tensors.Add(Renamed(*source->second, wanted.name));
     }
@@ -121,22 +121,48 @@ void TakeRest(const std::vector<TensorInfo>& model,
   }
 }
 
+// What all that is left over has in front of a name that is missing, as
+// wrappers' states have it (torch.compile's "_orig_mod."); "": nothing.
+std::string CommonPrefix(const Obstacles& obstacles) {
+  const std::set<std::string> missing(obstacles.missing.begin(),
+                                      obstacles.missing.end());
+  const NameList& left_over = obstacles.unexpected;
+  const auto is_common = [&](const std::string& prefix) {
+    return std::all_of(left_over.begin(), left_over.end(),
+                       [&](const std::string& each) {
+                         return absl::StartsWith(each, prefix) &&
+                                missing.count(each.substr(prefix.size())) > 0;
+                       });
+  };
+  for (const std::string& name : missing) {
+    if (left_over.empty() || !absl::EndsWith(left_over.front(), name)) continue;
+    const std::string prefix =
+        left_over.front().substr(0, left_over.front().size() - name.size());
+    if (is_common(prefix)) return prefix;
+  }
+  return "";
+}
+
 absl::Status ErrorOf(const Obstacles& obstacles) {
   std::vector<std::string> errors;
   if (!obstacles.missing.empty()) {
-    errors.push_back(absl::StrCat("missing: ", Shortened(obstacles.missing)));
+    errors.push_back(absl::StrCat("missing: ", SomeOf(obstacles.missing)));
   }
   if (!obstacles.unexpected.empty()) {
-    errors.push_back(
-        absl::StrCat("left over: ", Shortened(obstacles.unexpected)));
+    errors.push_back(absl::StrCat("left over: ", SomeOf(obstacles.unexpected)));
   }
   if (!obstacles.shapes.empty()) {
     errors.push_back(
-        absl::StrCat("of another shape: ", Shortened(obstacles.shapes)));
+        absl::StrCat("of another shape: ", SomeOf(obstacles.shapes)));
   }
   if (errors.empty()) return absl::OkStatus();
+  const std::string prefix = CommonPrefix(obstacles);
   return absl::InvalidArgumentError(absl::StrCat(
-      "the tensors are not the model's: ", absl::StrJoin(errors, "; ")));
+      "the tensors are not the model's: ", absl::StrJoin(errors, "; "),
+      prefix.empty() ? ""
+                     : absl::StrCat("; they would be without the '", prefix,
+                                    "' in front of their names: save them "
+                                    "again without it")));
 }
 
 }  // namespace
@@ -159,14 +185,14 @@ std::string Describe(const LoadPlan& plan) {
   std::string text = absl::StrCat(plan.tensors.size(), " tensors loaded");
   for (const auto& [why, names] : plan.by_rule) {
     absl::StrAppend(&text, "; ", names.size(), " not loaded, ", why, ": ",
-                    Shortened(names));
+                    SomeOf(names));
   }
   if (!plan.missing.empty()) {
-    absl::StrAppend(&text, "; missing, as allowed: ", Shortened(plan.missing));
+    absl::StrAppend(&text, "; missing, as allowed: ", SomeOf(plan.missing));
   }
   if (!plan.unexpected.empty()) {
     absl::StrAppend(&text,
-                    "; left over, as allowed: ", Shortened(plan.unexpected));
+                    "; left over, as allowed: ", SomeOf(plan.unexpected));
   }
   return text;
 }

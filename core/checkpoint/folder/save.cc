@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "core/agreement/verdict.h"
 #include "core/base/status_macros.h"
+#include "core/base/text_fields.h"
 #include "core/checkpoint/folder/manifest.h"
 #include "core/checkpoint/folder/shard.h"
 #include "core/files/atomic_file.h"
@@ -15,63 +17,85 @@
 namespace tandem {
 namespace {
 
-// The ranks' texts, where all have succeeded so far.
-absl::Status Agree(const FolderSave& save, const absl::Status& mine) {
-  if (!save.gather) return mine;
+// Each rank's text, by rank, where all of them have one.
+absl::StatusOr<std::vector<std::string>> Gather(
+    const FolderSave& save, const absl::StatusOr<std::string>& mine) {
+  if (!save.gather) {
+    TANDEM_RETURN_IF_ERROR(mine.status());
+    return std::vector<std::string>{*mine};
+  }
+  std::string told;
+  AppendField(EncodeStatus(mine.status()), &told);
+  AppendField(mine.value_or(""), &told);
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                          save.gather(EncodeStatus(mine)));
-  return Verdict(all);
+                          save.gather(told));
+  std::vector<std::string> statuses;
+  std::vector<std::string> texts;
+  for (absl::string_view rest : all) {
+    statuses.emplace_back(TakeField(&rest).value_or(""));
+    texts.emplace_back(TakeField(&rest).value_or(""));
+  }
+  TANDEM_RETURN_IF_ERROR(Verdict(statuses));
+  return texts;
 }
 
-std::string ShardPath(const FolderSave& save, int rank) {
-  return absl::StrCat(IncompleteFolder(save.path), "/", ShardName(rank));
+// Whether this rank has written one: "1" or "".
+absl::StatusOr<std::string> WriteOwn(const FolderSave& save,
+                                     const std::string& folder,
+                                     const StatePart& part) {
+  if (part.tensors.empty()) return "";
+  TANDEM_RETURN_IF_ERROR(
+      WriteShard(absl::StrCat(folder, "/", ShardName(save.rank)), part,
+                 save.tensor_of_slice, save.may_be_infinite));
+  return "1";
 }
 
-absl::Status WriteOwn(const FolderSave& save, const StatePart& part) {
-  if (part.tensors.empty()) return absl::OkStatus();
-  return WriteShard(ShardPath(save, save.rank), part, save.tensor_of_slice);
-}
-
-absl::Status Finish(const FolderSave& save,
-                    const std::vector<std::string>& shards,
-                    AtomicFolder& folder) {
+absl::StatusOr<std::string> Finish(const FolderSave& save,
+                                   const std::vector<std::string>& wrote,
+                                   AtomicFolder& folder) {
   TANDEM_RETURN_IF_ERROR(FaultPoint("checkpoint_manifest"));
-  const std::string incomplete = IncompleteFolder(save.path);
-  TANDEM_ASSIGN_OR_RETURN(Manifest manifest, CollectShards(incomplete, shards));
-  manifest.mesh = save.mesh;
-  manifest.metadata = save.metadata;
-  TANDEM_RETURN_IF_ERROR(WriteFileAtomically(
-      absl::StrCat(incomplete, "/", kManifestFile), FormatManifest(manifest)));
-  return folder.Commit();
-}
-
-// Which ranks have written one, by what each has told.
-std::vector<std::string> ShardsOf(const std::vector<std::string>& wrote) {
   std::vector<std::string> shards;
   for (size_t rank = 0; rank < wrote.size(); ++rank) {
-    if (wrote[rank] == "1") shards.push_back(ShardName(static_cast<int>(rank)));
+    if (!wrote[rank].empty())
+      shards.push_back(ShardName(static_cast<int>(rank)));
   }
-  return shards;
+  TANDEM_ASSIGN_OR_RETURN(Manifest manifest,
+                          CollectShards(folder.temporary(), shards));
+  manifest.mesh = save.mesh;
+  manifest.metadata = save.metadata;
+  TANDEM_RETURN_IF_ERROR(
+      WriteFileAtomically(absl::StrCat(folder.temporary(), "/", kManifestFile),
+                          FormatManifest(manifest)));
+  TANDEM_RETURN_IF_ERROR(FaultPoint("folder_rename"));
+  TANDEM_ASSIGN_OR_RETURN(std::string path, folder.Commit());
+  TANDEM_RETURN_IF_ERROR(FaultPoint("folder_renamed"));
+  return path;
 }
 
 }  // namespace
 
-absl::Status SaveFolder(const FolderSave& save, const StatePart& part) {
+absl::StatusOr<std::string> SaveFolder(const FolderSave& save,
+                                       const StatePart& part) {
   std::unique_ptr<AtomicFolder> folder;
-  absl::Status status;
+  absl::StatusOr<std::string> mine = "";
   if (save.rank == 0) {
     auto made = AtomicFolder::Create(save.path);
-    status = made.status();
-    if (made.ok()) folder = *std::move(made);
+    if (made.ok()) {
+      folder = *std::move(made);
+      mine = folder->temporary();
+    } else {
+      mine = made.status();
+    }
   }
-  TANDEM_RETURN_IF_ERROR(Agree(save, status));
-  TANDEM_RETURN_IF_ERROR(Agree(save, WriteOwn(save, part)));
-  std::vector<std::string> wrote = {part.tensors.empty() ? "0" : "1"};
-  if (save.gather) {
-    TANDEM_ASSIGN_OR_RETURN(wrote, save.gather(wrote[0]));
-  }
-  if (save.rank == 0) status = Finish(save, ShardsOf(wrote), *folder);
-  return Agree(save, status);
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> temporary,
+                          Gather(save, mine));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> wrote,
+                          Gather(save, WriteOwn(save, temporary[0], part)));
+  mine = "";
+  if (save.rank == 0) mine = Finish(save, wrote, *folder);
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> path,
+                          Gather(save, mine));
+  return path[0];
 }
 
 }  // namespace tandem

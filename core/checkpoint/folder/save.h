@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,19 +33,26 @@ struct FolderSave {
   // Slices that are called otherwise than the tensor that they belong to, since
   // a rank has several of it: by name, the tensor's (joined_rows.h).
   std::map<std::string, std::string> tensor_of_slice = {};
+  // Tensors of this rank's part that may have infinite and NaN values: buffers
+  // (a mask, say), and what is not trained. In all others such a value has
+  // broken the training, and nothing is saved: OutOfRange, naming it.
+  std::set<std::string> may_be_infinite = {};
 };
 
-// Rank 0 makes PATH.incomplete; each rank writes its shard there, synced, if it
-// has any tensor; rank 0 puts the manifest together by the shards' headers,
-// writes it, syncs the folder, and renames it to PATH (core/files/
-// atomic_folder.h). No rank has more than its own part. Ranks must see one
-// folder. Collective: four gathers. The result is the same on every rank:
-// either PATH is there, whole and to stay, or it is as it was, and nothing of
-// the save is left unless a process is killed.
+// Rank 0 makes a temporary folder; each rank writes its shard there, synced, if
+// it has any tensor; rank 0 puts the manifest together by the shards' headers,
+// writes it, syncs the folder, and renames it to PATH, or to PATH.1, PATH.2,
+// ... where that is taken (core/files/atomic_folder.h). No rank has more than
+// its own part. Ranks must see one folder. Collective: three gathers. The
+// result is the same on every rank: either the path of the checkpoint, which is
+// whole and to stay, or an error, and nothing of the save is left unless a
+// process is killed.
 //
-// Fault points: those of SafetensorsWriter and AtomicFolder, and
-// "checkpoint_manifest" between the shards and the manifest.
-absl::Status SaveFolder(const FolderSave& save, const StatePart& part);
+// Fault points: those of SafetensorsWriter; "checkpoint_manifest" between the
+// shards and the manifest; "folder_rename" and "folder_renamed" before the
+// folder has its name, and after that.
+absl::StatusOr<std::string> SaveFolder(const FolderSave& save,
+                                       const StatePart& part);
 
 }  // namespace tandem
 

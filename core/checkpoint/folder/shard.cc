@@ -132,8 +132,12 @@ std::string ShardName(int rank) {
 
 absl::Status WriteShard(
     const std::string& path, const StatePart& part,
-    const std::map<std::string, std::string>& tensor_of_slice) {
+    const std::map<std::string, std::string>& tensor_of_slice,
+    const std::set<std::string>& may_be_infinite) {
   SafetensorsWriter writer(path, MetadataOf(part, tensor_of_slice));
+  writer.Require([&](const std::string& name) {
+    return may_be_infinite.count(name) == 0;
+  });
   TANDEM_RETURN_IF_ERROR(StreamTensors(part.tensors, writer));
   return writer.Commit();
 }

@@ -10,6 +10,7 @@
 #define TANDEM_CORE_CHECKPOINT_FOLDER_SHARD_H_
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,11 +25,12 @@ namespace tandem {
 std::string ShardName(int rank);
 
 // Writes `part` to the file at `path`, synced; no second copy of it is held.
-// `tensor_of_slice`: FolderSave's.
+// `tensor_of_slice` and `may_be_infinite`: FolderSave's.
 // Errors and fault points are SafetensorsWriter's.
 absl::Status WriteShard(
     const std::string& path, const StatePart& part,
-    const std::map<std::string, std::string>& tensor_of_slice = {});
+    const std::map<std::string, std::string>& tensor_of_slice = {},
+    const std::set<std::string>& may_be_infinite = {});
 
 // Puts together what shards of `folder` hold, by their headers alone: the files
 // and tensors of a manifest, tensors in the order of their names. NotFound for

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <tuple>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
@@ -23,15 +26,26 @@ constexpr char kPrefix[] = "step-";
 // there were folders.
 constexpr char kLatestFile[] = "latest.safetensors";
 
-// -1: it is no checkpoint's name.
-int64_t StepOf(absl::string_view name) {
-  int64_t step = -1;
+std::string NameOf(int64_t step, int copy) {
+  return copy == 0 ? StepFolderName(step)
+                   : absl::StrCat(StepFolderName(step), ".", copy);
+}
+
+// Nothing: it is no checkpoint's name.
+std::optional<StepFolder> ParseName(absl::string_view name) {
+  StepFolder folder;
   const std::string whole(name);
-  if (!absl::ConsumePrefix(&name, kPrefix) || !absl::SimpleAtoi(name, &step) ||
-      whole != StepFolderName(step)) {
-    return -1;
+  if (!absl::ConsumePrefix(&name, kPrefix)) return std::nullopt;
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(name, absl::MaxSplits('.', 1));
+  if (!absl::SimpleAtoi(parts.first, &folder.step) || folder.step < 0) {
+    return std::nullopt;
   }
-  return step;
+  if (!parts.second.empty() && !absl::SimpleAtoi(parts.second, &folder.copy)) {
+    return std::nullopt;
+  }
+  if (whole != NameOf(folder.step, folder.copy)) return std::nullopt;
+  return folder;
 }
 
 }  // namespace
@@ -40,18 +54,31 @@ std::string StepFolderName(int64_t step) {
   return absl::StrFormat("%s%09d", kPrefix, step);
 }
 
-std::vector<StepFolder> CompleteCheckpoints(const std::string& folder) {
+std::vector<StepFolder> StepFolders(const std::string& folder) {
   std::vector<StepFolder> all;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const int64_t step = StepOf(entry.path().filename().string());
-    if (step >= 0 && entry.is_directory(error)) {
-      all.push_back({step, entry.path().string()});
-    }
+  for (fs::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    std::optional<StepFolder> parsed =
+        ParseName(it->path().filename().string());
+    if (!parsed.has_value()) continue;
+    parsed->path = it->path().string();
+    all.push_back(*std::move(parsed));
   }
-  std::sort(
-      all.begin(), all.end(),
-      [](const StepFolder& a, const StepFolder& b) { return a.step > b.step; });
+  std::sort(all.begin(), all.end(),
+            [](const StepFolder& a, const StepFolder& b) {
+              return std::tie(a.step, a.copy) > std::tie(b.step, b.copy);
+            });
+  return all;
+}
+
+std::vector<StepFolder> CompleteCheckpoints(const std::string& folder) {
+  std::vector<StepFolder> all = StepFolders(folder);
+  all.erase(std::remove_if(all.begin(), all.end(),
+                           [](const StepFolder& each) {
+                             return !IsCheckpointFolder(each.path);
+                           }),
+            all.end());
   return all;
 }
 
@@ -75,21 +102,21 @@ std::optional<std::string> CheckpointFolderAt(const std::string& path) {
 
 std::vector<StepFolder> ToBeRemoved(const std::vector<StepFolder>& all,
                                     const Retention& retention,
-                                    int64_t newest) {
+                                    const std::string& newest) {
   std::vector<StepFolder> removed;
   if (retention.keep_last == 0) return removed;
   int64_t kept = 0;
   for (const StepFolder& each : all) {
     const bool is_due =
         retention.keep_every > 0 && each.step % retention.keep_every == 0;
-    if (kept++ < retention.keep_last || is_due || each.step == newest) continue;
+    if (kept++ < retention.keep_last || is_due || each.path == newest) continue;
     removed.push_back(each);
   }
   return removed;
 }
 
 absl::Status RemoveOld(const std::string& folder, const Retention& retention,
-                       int64_t newest) {
+                       const std::string& newest) {
   std::vector<StepFolder> removed =
       ToBeRemoved(CompleteCheckpoints(folder), retention, newest);
   std::reverse(removed.begin(), removed.end());
@@ -101,8 +128,9 @@ absl::Status RemoveOld(const std::string& folder, const Retention& retention,
 
 std::vector<std::string> RemoveIncompleteCheckpoints(
     const std::string& folder) {
-  return RemoveAbandonedFolders(
-      folder, [](absl::string_view name) { return StepOf(name) >= 0; });
+  return RemoveAbandonedFolders(folder, [](absl::string_view name) {
+    return name == kProbeName || ParseName(name).has_value();
+  });
 }
 
 }  // namespace tandem

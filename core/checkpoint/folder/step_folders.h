@@ -17,13 +17,23 @@ namespace tandem {
 // "step-000000042".
 std::string StepFolderName(int64_t step);
 
+// What is made in such a folder to try it.
+inline constexpr char kProbeName[] = ".probe";
+
 struct StepFolder {
   int64_t step = 0;
+  // Of those of one step: 0 for step-000000042, 1 for step-000000042.1, which
+  // was written when that was there, ...
+  int copy = 0;
   std::string path;
 };
 
-// Those of `folder` that are complete, the newest (of the highest step) first.
-// One that is being written, or was when its job was killed, has another name.
+// What is called so in `folder`, whatever it is, the newest (of the highest
+// step, and of it the last copy) first.
+std::vector<StepFolder> StepFolders(const std::string& folder);
+
+// Those that are checkpoints: they have a manifest, which is written last. What
+// is being written, or was when its job was killed, has another name.
 std::vector<StepFolder> CompleteCheckpoints(const std::string& folder);
 
 // The checkpoint that a user means by `path`: itself, or the newest of a folder
@@ -40,16 +50,17 @@ struct Retention {
 };
 
 // The complete checkpoints of `all`, the newest first, that are not to be kept;
-// never that of `newest`, which was written last.
+// never that at `newest`, which was written last.
 std::vector<StepFolder> ToBeRemoved(const std::vector<StepFolder>& all,
-                                    const Retention& retention, int64_t newest);
+                                    const Retention& retention,
+                                    const std::string& newest);
 
 // Removes those, the oldest first.
 absl::Status RemoveOld(const std::string& folder, const Retention& retention,
-                       int64_t newest);
+                       const std::string& newest);
 
 // Removes what killed jobs left in `folder` of checkpoints that they were
-// writing or removing; their names.
+// writing or removing (RemoveAbandonedFolders), and of probes; their names.
 std::vector<std::string> RemoveIncompleteCheckpoints(const std::string& folder);
 
 }  // namespace tandem

@@ -47,6 +47,8 @@ TrainingProgress Progress() {
   progress.world_size = 3;
   progress.model = "mlp_small";
   progress.model_config = "{\n  \"model_type\": \"gpt2\"\n}\n";
+  progress.generation_config = "{\"eos_token_id\": [1, 2]}";
+  progress.vocabulary = 50257;
   progress.options = {{"classes", "10"}, {"empty", ""}};
   progress.grad_scaler = {{"scale", 0.1F}, {"_growth_tracker", 1e15 + 1}};
   return progress;
@@ -83,6 +85,8 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
   EXPECT_EQ(loaded->progress.world_size, 3);
   EXPECT_EQ(loaded->progress.model, "mlp_small");
   EXPECT_EQ(loaded->progress.model_config, Progress().model_config);
+  EXPECT_EQ(loaded->progress.generation_config, Progress().generation_config);
+  EXPECT_EQ(loaded->progress.vocabulary, 50257);
   EXPECT_EQ(loaded->progress.options, Progress().options);
   EXPECT_EQ(loaded->progress.grad_scaler, Progress().grad_scaler);
 }

@@ -33,6 +33,19 @@ TEST(SafetensorsHeader, AcceptsNoTensors) {
   EXPECT_TRUE(ParseSafetensorsHeader(R"({"__metadata__":{}})", 0).ok());
 }
 
+// As safetensors' own reader does.
+TEST(SafetensorsHeader, TakesWhiteSpaceInFrontAndMetadataThatIsNull) {
+  EXPECT_TRUE(ParseSafetensorsHeader(" \t\n{}\r ", 0).ok());
+  const auto header = ParseSafetensorsHeader(
+      R"(  {"__metadata__":null,)"
+      R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+      4);
+  ASSERT_TRUE(header.ok()) << header.status();
+  EXPECT_TRUE(header->metadata.empty());
+  ASSERT_EQ(header->entries.size(), 1u);
+  EXPECT_EQ(header->entries[0].name, "a");
+}
+
 TEST(SafetensorsHeader, FormatsWhatItParses) {
   SafetensorsHeader header;
   header.metadata = {{"step", "7"}, {"quote", "\"\n"}};
@@ -59,7 +72,8 @@ struct BadHeader {
 const BadHeader kBad[] = {
     {"", 0, "begin with '{'"},
     {"[]", 0, "begin with '{'"},
-    {" {}", 0, "begin with '{'"},
+    {" ", 0, "begin with '{'"},
+    {"\f{}", 0, "begin with '{'"},
     {"{", 0, "no valid JSON"},
     {"{}}", 0, "no valid JSON"},
     {"{} x", 0, "no valid JSON"},
@@ -140,6 +154,8 @@ const BadHeader kBad[] = {
     {R"({"__metadata__":{"a":[]}})", 0, "an array where none belongs"},
     {R"({"__metadata__":{"a":"1","a":"2"}})", 0, "'a' comes twice"},
     {R"({"__metadata__":{},"__metadata__":{}})", 0, "comes twice"},
+    {R"({"__metadata__":{"a":null}})", 0, "unexpected null"},
+    {R"({"__metadata__":[null]})", 0, "an array where none belongs"},
 };
 
 TEST(SafetensorsHeader, RefusesWhatIsMalformed) {

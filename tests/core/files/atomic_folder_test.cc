@@ -1,9 +1,18 @@
 #include "core/files/atomic_folder.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -13,7 +22,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 std::string NewPath(const std::string& name) {
   const std::string folder = testing::TempDir() + "/" + name;
@@ -33,29 +45,97 @@ std::string Read(const std::string& folder) {
   return text;
 }
 
-bool Any(absl::string_view name) { return true; }
+std::string ParentOf(const std::string& path) {
+  return fs::path(path).parent_path();
+}
+
+std::vector<std::string> NamesBeside(const std::string& path) {
+  std::vector<std::string> names;
+  for (const auto& each : fs::directory_iterator(ParentOf(path))) {
+    names.push_back(each.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool Any(absl::string_view /*name*/) { return true; }
+
+// Where it is then.
+absl::StatusOr<std::string> Write(const std::string& path,
+                                  const std::string& text) {
+  auto folder = AtomicFolder::Create(path);
+  if (!folder.ok()) return folder.status();
+  Fill((*folder)->temporary(), text);
+  return (*folder)->Commit();
+}
+
+// A process that is killed while it writes one.
+void LeaveOne(const std::string& path, const std::function<void()>& before) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto folder = AtomicFolder::Create(path);
+    Fill((*folder)->temporary(), "half");
+    before();
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+}
 
 TEST(AtomicFolderTest, IsThereWhenItIsCommitted) {
   const std::string path = NewPath("new");
   auto folder = AtomicFolder::Create(path);
   ASSERT_TRUE(folder.ok()) << folder.status();
-  Fill(IncompleteFolder(path), "one");
+  Fill((*folder)->temporary(), "one");
   EXPECT_FALSE(fs::exists(path));
-  ASSERT_TRUE((*folder)->Commit().ok());
+  EXPECT_THAT((*folder)->temporary(), StartsWith(path + ".tmp."));
+  EXPECT_EQ((*folder)->Commit().value(), path);
   EXPECT_EQ(Read(path), "one");
-  EXPECT_FALSE(fs::exists(IncompleteFolder(path)));
+  EXPECT_THAT(NamesBeside(path), ElementsAre("it"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(path), {}), 1);
+  // As any folder that is made.
+  const std::string usual = ParentOf(path) + "/usual";
+  fs::create_directory(usual);
+  EXPECT_EQ(fs::status(path).permissions(), fs::status(usual).permissions());
 }
 
-TEST(AtomicFolderTest, ReplacesWhatWasThere) {
-  const std::string path = NewPath("replaced");
-  for (const char* text : {"one", "two"}) {
-    auto folder = AtomicFolder::Create(path);
-    ASSERT_TRUE(folder.ok()) << folder.status();
-    Fill(IncompleteFolder(path), text);
-    ASSERT_TRUE((*folder)->Commit().ok());
-    EXPECT_EQ(Read(path), text);
+TEST(AtomicFolderTest, NeverReplacesWhatIsThere) {
+  const std::string path = NewPath("again");
+  EXPECT_EQ(Write(path, "one").value(), path);
+  EXPECT_EQ(Write(path, "two").value(), path + ".1");
+  EXPECT_EQ(Write(path, "three").value(), path + ".2");
+  EXPECT_EQ(Read(path), "one");
+  EXPECT_EQ(Read(path + ".1"), "two");
+  // A file, and a link to nowhere, are something; an empty folder is nothing.
+  const std::string file = NewPath("file");
+  std::ofstream(file) << "x";
+  fs::create_symlink("nowhere", file + ".1");
+  fs::create_directory(file + ".2");
+  EXPECT_EQ(Write(file, "one").value(), file + ".2");
+}
+
+// Two jobs in one folder by mistake, or one that is requeued before it ended.
+TEST(AtomicFolderTest, WhoWritesTheSameAtTheSameTimeLosesNothing) {
+  const std::string path = NewPath("both");
+  constexpr int kWriters = 7;
+  constexpr int kTimes = 20;
+  std::vector<std::thread> writers;
+  std::atomic<int> failed{0};
+  for (int i = 0; i < kWriters; ++i) {
+    writers.emplace_back([&] {
+      for (int j = 0; j < kTimes; ++j) {
+        if (!Write(path, "whole").ok()) ++failed;
+        // Another's, which it is writing, stays.
+        RemoveAbandonedFolders(ParentOf(path), Any);
+      }
+    });
   }
-  EXPECT_FALSE(fs::exists(IncompleteFolder(path)));
+  for (std::thread& each : writers) each.join();
+  EXPECT_EQ(failed, 0);
+  const std::vector<std::string> names = NamesBeside(path);
+  EXPECT_EQ(names.size(), static_cast<size_t>(kWriters * kTimes));
+  for (const std::string& name : names) {
+    EXPECT_EQ(Read(ParentOf(path) + "/" + name), "whole") << name;
+  }
 }
 
 TEST(AtomicFolderTest, WithoutCommitNothingIsLeft) {
@@ -65,24 +145,38 @@ TEST(AtomicFolderTest, WithoutCommitNothingIsLeft) {
   {
     auto folder = AtomicFolder::Create(path);
     ASSERT_TRUE(folder.ok());
-    Fill(IncompleteFolder(path), "new");
+    Fill((*folder)->temporary(), "new");
   }
   EXPECT_EQ(Read(path), "old");
-  EXPECT_FALSE(fs::exists(IncompleteFolder(path)));
+  EXPECT_THAT(NamesBeside(path), ElementsAre("it"));
 }
 
-TEST(AtomicFolderTest, AnAbandonedOneIsReplacedOneInUseIsNot) {
+TEST(AtomicFolderTest, AnAbandonedOneIsRemovedOneInUseIsNot) {
   const std::string path = NewPath("abandoned");
-  fs::create_directories(IncompleteFolder(path));
-  Fill(IncompleteFolder(path), "half");
   auto folder = AtomicFolder::Create(path);
   ASSERT_TRUE(folder.ok()) << folder.status();
-  EXPECT_FALSE(fs::exists(IncompleteFolder(path) + "/file"));
-  const std::string parent = fs::path(path).parent_path();
-  EXPECT_TRUE(RemoveAbandonedFolders(parent, Any).empty());
-  EXPECT_THAT(std::string(AtomicFolder::Create(path).status().message()),
-              HasSubstr("another process writes"));
-  EXPECT_TRUE((*folder)->Commit().ok());
+  LeaveOne(path, [] {});
+  ASSERT_EQ(NamesBeside(path).size(), 2u);
+  const auto nobodys = [](absl::string_view name) { return name != "it"; };
+  EXPECT_THAT(RemoveAbandonedFolders(ParentOf(path), nobodys), IsEmpty());
+  const auto removed = RemoveAbandonedFolders(ParentOf(path), Any);
+  EXPECT_THAT(removed, ElementsAre(StartsWith("it.tmp.")));
+  EXPECT_EQ((*folder)->Commit().value(), path);
+}
+
+// Whether a process of another machine runs cannot be told.
+TEST(AtomicFolderTest, OneOfAnotherMachineIsRemovedWhenItIsADayOld) {
+  const std::string path = NewPath("elsewhere");
+  LeaveOne(path, [] {});
+  const std::string left = ParentOf(path) + "/" + NamesBeside(path).front();
+  std::ofstream(left + "/.owner") << "another-boot pid:[1]\n1 2\n";
+  EXPECT_THAT(RemoveAbandonedFolders(ParentOf(path), Any), IsEmpty());
+  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(25);
+  for (const char* name : {"/.owner", "/file", ""}) {
+    EXPECT_THAT(RemoveAbandonedFolders(ParentOf(path), Any), IsEmpty()) << name;
+    fs::last_write_time(left + name, old);
+  }
+  EXPECT_EQ(RemoveAbandonedFolders(ParentOf(path), Any).size(), 1u);
 }
 
 TEST(AtomicFolderTest, ErrorsNameThePath) {
@@ -92,8 +186,8 @@ TEST(AtomicFolderTest, ErrorsNameThePath) {
   const std::string path = NewPath("gone");
   auto lost = AtomicFolder::Create(path);
   ASSERT_TRUE(lost.ok());
-  fs::remove_all(IncompleteFolder(path));
-  EXPECT_EQ((*lost)->Commit().code(), absl::StatusCode::kNotFound);
+  fs::remove_all((*lost)->temporary());
+  EXPECT_EQ((*lost)->Commit().status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST(RemoveFolderTest, LeavesNothing) {
@@ -101,9 +195,9 @@ TEST(RemoveFolderTest, LeavesNothing) {
   fs::create_directories(path);
   Fill(path, "one");
   ASSERT_TRUE(RemoveFolder(path).ok());
-  EXPECT_FALSE(fs::exists(path));
-  EXPECT_FALSE(fs::exists(IncompleteFolder(path)));
+  EXPECT_THAT(NamesBeside(path), IsEmpty());
   EXPECT_EQ(RemoveFolder(path).code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(NamesBeside(path), IsEmpty());
 }
 
 }  // namespace

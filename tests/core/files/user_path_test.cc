@@ -28,12 +28,15 @@ TEST(UserPathTest, ALeadingTildeIsHome) {
   setenv("HOME", "/home/me", 1);
   EXPECT_EQ(UserPath("~/x"), "/home/me/x");
   EXPECT_EQ(UserPath("~/"), "/home/me/");
+  EXPECT_EQ(UserPath("~"), "/home/me");
   unsetenv("BUILD_WORKING_DIRECTORY");
   EXPECT_EQ(UserPath("~/x"), "/home/me/x");
   setenv("HOME", "/", 1);
   EXPECT_EQ(UserPath("~/x"), "/x");
+  EXPECT_EQ(UserPath("~"), "/");
   unsetenv("HOME");
   EXPECT_EQ(UserPath("~/x"), "~/x");
+  EXPECT_EQ(UserPath("~"), "~");
 }
 
 TEST(UserPathTest, WithoutBazelRunEveryPathStays) {

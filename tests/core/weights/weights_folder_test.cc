@@ -19,7 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string NewFolder(const std::string& name) {
   const std::string folder = absl::StrCat(testing::TempDir(), "/", name);
@@ -203,7 +205,31 @@ TEST(LoadPlanTest, WhatIsMissingLeftOverOrOfAnotherShapeIsNamed) {
       Model(), NameRules(), LoadAllowances());
   EXPECT_EQ(plan.status().message(),
             "the tensors are not the model's: missing: head; left over: d; of "
-            "another shape: a is [3, 2], expected [2, 3]");
+            "another shape: a is [3, 2], expected [2, 3] (transposed)");
+  const auto other = PlanLoading({{"a", at::zeros({2, 2})},
+                                  {"c", at::zeros({4})},
+                                  {"head", at::zeros({2, 3})}},
+                                 Model(), NameRules(), LoadAllowances());
+  EXPECT_THAT(std::string(other.status().message()),
+              EndsWith("a is [2, 2], expected [2, 3]"));
+}
+
+TEST(LoadPlanTest, APrefixThatAWrapperAddsIsNamed) {
+  const std::string prefix = "_orig_mod.";
+  NamedTensors wrapped = {{prefix + "a", at::zeros({2, 3})},
+                          {prefix + "c", at::zeros({4})},
+                          {prefix + "head", at::zeros({2, 3})}};
+  const auto message = [](const NamedTensors& stored) {
+    return std::string(
+        PlanLoading(stored, Model(), NameRules(), LoadAllowances())
+            .status()
+            .message());
+  };
+  EXPECT_THAT(message(wrapped),
+              EndsWith("; they would be without the '_orig_mod.' in front of "
+                       "their names: save them again without it"));
+  wrapped.emplace_back("mask", at::zeros({1}));
+  EXPECT_THAT(message(wrapped), Not(HasSubstr("without the")));
 }
 
 TEST(LoadPlanTest, AllowedByNameOrPattern) {

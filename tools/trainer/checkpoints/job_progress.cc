@@ -8,8 +8,10 @@
 #include "core/base/torch_status.h"
 #include "core/comm/group_agreement.h"
 #include "core/precision/loss_scale.h"
+#include "datasets/dataset.h"
 #include "models/hugging_face/model_config.h"
 #include "parallel/strategy/strategy.h"
+#include "tools/trainer/checkpoints/progress_changes.h"
 
 namespace tandem {
 namespace {
@@ -58,10 +60,16 @@ absl::Status CheckSameModel(const std::string& path,
                        WriteModelConfig(job.transformer->model)) {
     return absl::OkStatus();
   }
+  const std::string differences =
+      then.ok() ? ConfigDifferences(WriteModelConfig(then->model),
+                                    WriteModelConfig(job.transformer->model))
+                : "";
   return absl::InvalidArgumentError(absl::StrCat(
       "--resume=", path, ": the checkpoint is of a model (", progress.model,
-      ") with another configuration than this job's (", ModelNameOf(job),
-      "): give the same --model or --init_from"));
+      ") with another configuration than this job's (", ModelNameOf(job), ")",
+      differences.empty() ? "" : absl::StrCat(": ", differences),
+      ": give the same --model, --init_from, and sizes (--layers, --width, "
+      "...)"));
 }
 
 }  // namespace
@@ -73,15 +81,29 @@ TrainingProgress ProgressOf(const Job& job, const TrainPosition& position) {
   progress.sampler_position = position.sampler.position;
   progress.seed = job.options.seed;
   progress.world_size = job.launch.world_size;
+  progress.job = job.id;
   progress.model = ModelNameOf(job);
   if (job.transformer.has_value()) {
     progress.model_config = job.transformer->config;
+    progress.generation_config = job.transformer->generation_config;
   }
   progress.options = OptionsToKeep(job.options);
+  progress.options.merge(ComparedOptions(job));
+  if (job.data.train->tokens()) {
+    progress.vocabulary = job.data.train->classes();
+  }
   if (const LossScale* scale = job.strategy->loss_scale()) {
     progress.grad_scaler = scale->State();
   }
   return progress;
+}
+
+TrainPosition PositionIn(const Job& job, const TrainingProgress& progress) {
+  TrainPosition position = PositionOf(progress);
+  if (!job.options.eval_only && HasOtherData(progress, job)) {
+    position.sampler = {progress.epoch + 1, 0};
+  }
+  return position;
 }
 
 TrainPosition PositionOf(const TrainingProgress& progress) {
@@ -105,7 +127,7 @@ absl::Status CheckFits(const std::string& path,
     if (then == progress.options.end()) continue;
     TANDEM_RETURN_IF_ERROR(CheckSame(path, name.c_str(), then->second, now));
   }
-  return absl::OkStatus();
+  return CheckData(path, progress, job);
 }
 
 absl::Status ResumeScale(const TrainingProgress& progress, LossScale* scale) {

@@ -15,10 +15,13 @@ namespace tandem {
 
 TrainingProgress ProgressOf(const Job& job, const TrainPosition& position);
 TrainPosition PositionOf(const TrainingProgress& progress);
+// Of a job that goes on from there, and whose checkpoint fits it: the next
+// epoch's beginning where the training set is another one.
+TrainPosition PositionIn(const Job& job, const TrainingProgress& progress);
 
 // InvalidArgument when the checkpoint at `path` is of a job with another model,
-// seed, data set, batch size or optimizer; all but the model do not matter
-// under --eval_only.
+// seed, data set, batch size or optimizer, or in the midst of an epoch of
+// another training set; all but the model do not matter under --eval_only.
 absl::Status CheckFits(const std::string& path,
                        const TrainingProgress& progress, const Job& job);
 

@@ -1,57 +1,130 @@
 #include "tools/trainer/checkpoints/resume.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "core/agreement/verdict.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/base/text_fields.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/folder/manifest.h"
 #include "core/checkpoint/folder/step_folders.h"
 #include "core/checkpoint/folder/stored_folder.h"
 #include "core/checkpoint/row_parts.h"
 #include "core/comm/group_agreement.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/checkpoints/job_progress.h"
+#include "tools/trainer/checkpoints/progress_changes.h"
 
 namespace tandem {
 namespace {
 
-bool IsAuto(const Job& job) { return job.options.resume == kResumeAuto; }
-
-// Those of --save_dir that rank 0 sees, on all ranks: a folder may change
-// meanwhile.
-absl::StatusOr<std::vector<std::string>> NewestFirst(const Job& job) {
-  std::string text;
-  for (const StepFolder& each : CompleteCheckpoints(job.options.save_dir)) {
-    AppendField(each.path, &text);
-  }
-  TANDEM_ASSIGN_OR_RETURN(
-      const std::vector<std::string> all,
-      job.world->AllGatherString(text, [] { return "which checkpoints"; }));
-  std::vector<std::string> paths;
-  absl::string_view rest = all.front();
-  while (const auto path = TakeField(&rest)) paths.emplace_back(*path);
-  return paths;
+// Replicas that are not alike.
+bool HasOwnParameters(const Job& job) {
+  return job.mesh.data() > 1 && !job.options.ddp.parameters_to_ignore.empty();
 }
 
-// What a path names may differ from host to host: CompareProgress tells.
-absl::StatusOr<std::vector<std::string>> Candidates(const Job& job) {
-  if (IsAuto(job)) return NewestFirst(job);
-  const auto path = CheckpointAt(job.options.resume);
-  TANDEM_RETURN_IF_ERROR(
-      AgreeOnSuccess(path.status(), "found a checkpoint", *job.world));
-  return std::vector<std::string>{*path};
+bool IsAuto(const Job& job) { return job.options.resume == kResumeAuto; }
+
+struct Candidates {
+  // Of a folder of checkpoints, the newest first; or the one that was named.
+  std::vector<std::string> paths;
+  std::string folder;  // empty: one was named
+  // Of those in the folder that are none: what they lack.
+  std::vector<std::string> unusable;
+};
+
+// Why it is no checkpoint; empty: there is nothing in it that could be lost.
+std::string WhatItLacks(const StepFolder& found) {
+  std::error_code error;
+  const bool is_folder = std::filesystem::is_directory(found.path, error);
+  if (!is_folder || std::filesystem::is_empty(found.path, error)) return "";
+  return absl::StrCat(found.path, ": it has no ", kManifestFile);
+}
+
+Candidates CandidatesIn(const std::string& folder) {
+  Candidates candidates;
+  candidates.folder = folder;
+  for (const StepFolder& each : StepFolders(folder)) {
+    if (IsCheckpointFolder(each.path)) {
+      candidates.paths.push_back(each.path);
+    } else if (std::string lack = WhatItLacks(each); !lack.empty()) {
+      candidates.unusable.push_back(std::move(lack));
+    }
+  }
+  return candidates;
+}
+
+absl::StatusOr<Candidates> Look(const Job& job) {
+  const std::string& resume = job.options.resume;
+  if (IsAuto(job)) return CandidatesIn(job.options.save_dir);
+  TANDEM_ASSIGN_OR_RETURN(std::string path, CheckpointAt(resume));
+  // What it holds itself may have the newest of several.
+  if (path != resume && IsCheckpointFolder(path)) return CandidatesIn(resume);
+  Candidates named;
+  named.paths.push_back(std::move(path));
+  return named;
+}
+
+std::string Encode(const absl::StatusOr<Candidates>& found) {
+  std::string text;
+  AppendField(EncodeStatus(found.status()), &text);
+  if (!found.ok()) return text;
+  AppendField(found->folder, &text);
+  for (const auto* list : {&found->paths, &found->unusable}) {
+    AppendNumber(static_cast<int64_t>(list->size()), &text);
+    for (const std::string& each : *list) AppendField(each, &text);
+  }
+  return text;
+}
+
+Candidates Decode(absl::string_view text) {
+  Candidates found;
+  found.folder = std::string(TakeField(&text).value_or(""));
+  for (auto* list : {&found.paths, &found.unusable}) {
+    for (int64_t left = TakeInt64(&text).value_or(0); left > 0; --left) {
+      list->emplace_back(TakeField(&text).value_or(""));
+    }
+  }
+  return found;
+}
+
+// As rank 0 sees them, on all ranks: a folder may change meanwhile, and differ
+// from host to host (CompareProgress tells).
+absl::StatusOr<Candidates> CandidatesOf(const Job& job) {
+  const std::string mine = job.speaks() ? Encode(Look(job)) : "";
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<std::string> all,
+      job.world->AllGatherString(mine, [] { return "which checkpoints"; }));
+  absl::string_view rest = all.front();
+  TANDEM_RETURN_IF_ERROR(Verdict({std::string(TakeField(&rest).value_or(""))}));
+  return Decode(rest);
+}
+
+// There are some, but none that can be used.
+absl::Status NoneIsUsable(const Candidates& candidates,
+                          const std::vector<std::string>& why, const Job& job) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--resume=", job.options.resume, ": none of the checkpoints in ",
+      candidates.folder, " can be used: ", SomeOf(why, /*most=*/8, "; "),
+      ". Put back what they lack, or move them away to begin anew"));
 }
 
 // Reads this rank's part, and changes nothing.
-absl::Status Check(const StoredCheckpoint& checkpoint, const Job& job) {
+absl::Status Check(const StoredCheckpoint& checkpoint, const std::string& path,
+                   const Job& job) {
   const Strategy& strategy = *job.strategy;
   TANDEM_RETURN_IF_ERROR(strategy.CheckModelState(checkpoint.model));
   if (job.options.eval_only) return absl::OkStatus();
-  return strategy.CheckOptimizerState(checkpoint.optimizer);
+  return ExplainOptimizerState(
+      strategy.CheckOptimizerState(checkpoint.optimizer), path,
+      checkpoint.progress, job);
 }
 
 absl::StatusOr<StoredCheckpoint> OpenFor(const Job& job,
@@ -70,7 +143,7 @@ absl::StatusOr<StoredCheckpoint> Verified(const Job& job,
   TANDEM_RETURN_IF_ERROR(
       AgreeOnSuccess(checkpoint.status(), "opened the checkpoint", *job.world));
   TANDEM_RETURN_IF_ERROR(CompareProgress(job, path, checkpoint->progress));
-  TANDEM_RETURN_IF_ERROR(AgreeOnSuccess(Check(*checkpoint, job),
+  TANDEM_RETURN_IF_ERROR(AgreeOnSuccess(Check(*checkpoint, path, job),
                                         "verified the checkpoint", *job.world));
   return checkpoint;
 }
@@ -92,22 +165,36 @@ absl::Status LoadCheckpoint(const StoredCheckpoint& checkpoint,
 
 absl::StatusOr<Resumed> ResumeJob(Job& job) {
   Resumed resumed;
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
-                          Candidates(job));
-  for (const std::string& path : paths) {
+  TANDEM_ASSIGN_OR_RETURN(const Candidates candidates, CandidatesOf(job));
+  std::vector<std::string> unusable = candidates.unusable;
+  for (const std::string& path : candidates.paths) {
     const auto checkpoint = Verified(job, path);
-    if (IsAuto(job) && absl::IsDataLoss(checkpoint.status())) {
-      resumed.lines.push_back(
-          absl::StrCat("skipped: ", checkpoint.status().message()));
+    if (!candidates.folder.empty() && absl::IsDataLoss(checkpoint.status())) {
+      unusable.emplace_back(checkpoint.status().message());
       continue;
     }
     TANDEM_RETURN_IF_ERROR(checkpoint.status());
     TANDEM_RETURN_IF_ERROR(LoadCheckpoint(*checkpoint, path, job));
-    resumed.position = PositionOf(checkpoint->progress);
+    resumed.position = PositionIn(job, checkpoint->progress);
+    resumed.path = path;
+    resumed.job = checkpoint->progress.job;
+    for (const std::string& each : unusable) {
+      resumed.lines.push_back(absl::StrCat("skipped: ", each));
+    }
     resumed.lines.push_back(
         absl::StrFormat("resumed %s at step %d", path, resumed.position->step));
+    if (job.options.eval_only) return resumed;
+    for (std::string& line : DescribeChanges(checkpoint->progress, job)) {
+      resumed.lines.push_back(std::move(line));
+    }
+    if (HasOwnParameters(job)) {
+      resumed.lines.push_back(
+          "each replica goes on from the first one's --parameters_to_ignore, "
+          "which are those that a checkpoint has");
+    }
     return resumed;
   }
+  if (!unusable.empty()) return NoneIsUsable(candidates, unusable, job);
   const std::string none = absl::StrCat(
       "--resume=auto: no checkpoint to go on from in ", job.options.save_dir);
   if (job.options.eval_only) return absl::NotFoundError(none);

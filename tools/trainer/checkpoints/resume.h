@@ -21,20 +21,25 @@ inline constexpr char kResumeAuto[] = "auto";
 struct Resumed {
   // None: there is no checkpoint that --resume=auto could take.
   std::optional<TrainPosition> position;
+  std::string path;  // of the checkpoint
+  std::string job;   // that saved it (TrainingProgress::job)
   std::vector<std::string>
       lines;  // for a person: which one, which not, and why
 };
 
-// Loads the checkpoint that --resume names into the job: a folder, a file, or
-// the newest of a folder of checkpoints. With --resume=auto it is the newest
-// complete one of --save_dir that is as it was written; older ones are tried
-// where it is not: of those that rank 0 sees.
+// Loads the checkpoint that --resume names into the job, as rank 0 sees it: a
+// folder, a file, or the newest of a folder of checkpoints that is complete and
+// as it was written; of those that are not a line says why. --resume=auto is
+// that of --save_dir, and begins anew where there is none.
 //
 // Every rank reads what it has a part of, and verifies all of that first; when
-// one of them refuses, all do, and nothing was changed. DataLoss when the
-// checkpoint was damaged since it was written; InvalidArgument when it is of a
-// job that this one is not (CheckFits), or of another step on another rank.
-// Optimizer state that has no place here is refused by name. Collective.
+// one of them refuses, all do, and nothing was changed. DataLoss when the one
+// checkpoint that was named was damaged since it was written;
+// FailedPrecondition, naming what is there, when there are checkpoints and none
+// of them can be used: to begin anew, or to go on from a much older one, is for
+// a person to decide. InvalidArgument when it is of a job that this one is not
+// (CheckFits), or of another step on another rank. Optimizer state that has no
+// place here is refused by name. Collective.
 absl::StatusOr<Resumed> ResumeJob(Job& job);
 
 // Puts the job's strategy into the state of a checkpoint that fits it. `from`:

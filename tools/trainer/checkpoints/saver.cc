@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +35,30 @@ std::map<std::string, int64_t> DegreesOf(const Mesh& mesh) {
 std::chrono::milliseconds TimeoutOf(const TrainOptions& options) {
   return std::chrono::milliseconds(
       static_cast<int64_t>(options.timeout * 1000));
+}
+
+// What a part holds beside trained parameters and the optimizer's state.
+std::set<std::string> NotTrained(const StatePart& part,
+                                 const Strategy& strategy) {
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : part.tensors) {
+    if (!IsOptimizerStateName(name)) names.insert(name);
+  }
+  for (const auto& [name, parameter] : strategy.Parameters()) {
+    if (parameter.requires_grad()) names.erase(name);
+  }
+  return names;
+}
+
+// `last`: the checkpoint before; empty: this process has saved none.
+absl::Status Diverged(const absl::Status& what,
+                      const SafetensorsMetadata& metadata,
+                      const std::string& last) {
+  return absl::OutOfRangeError(absl::StrCat(
+      "after step ", metadata.at("tandem.step"), " ", what.message(),
+      ": training has diverged, and no checkpoint is written of it; go on ",
+      last.empty() ? "from the last one" : absl::StrCat("from ", last),
+      " with a smaller --learning_rate, or --clip_grad_norm"));
 }
 
 }  // namespace
@@ -71,20 +96,25 @@ FolderSave Saver::Describe(const TrainPosition& position, Communicator& group) {
   return save;
 }
 
-absl::Status Saver::Write(const FolderSave& save, const StatePart& part) const {
-  TANDEM_RETURN_IF_ERROR(Annotate(SaveFolder(save, part), save.path));
-  if (save.rank != 0) return absl::OkStatus();
+// Where it is.
+absl::StatusOr<std::string> Saver::Write(const FolderSave& save,
+                                         const StatePart& part) const {
+  absl::StatusOr<std::string> path = SaveFolder(save, part);
+  if (absl::IsOutOfRange(path.status())) {
+    return Diverged(path.status(), save.metadata, path_);
+  }
+  TANDEM_RETURN_IF_ERROR(Annotate(path.status(), save.path));
+  if (save.rank != 0) return path;
   const TrainOptions& options = job_->options;
   const absl::Status removed = RemoveOld(
-      options.save_dir, {options.keep_last, options.keep_every}, saved_step_);
+      options.save_dir, {options.keep_last, options.keep_every}, *path);
   LOG_IF(WARNING, !removed.ok()) << "an old checkpoint stays: " << removed;
-  return absl::OkStatus();
+  return path;
 }
 
 absl::Status Saver::WriteBehind(const FolderSave& save, const StatePart& part) {
   TANDEM_ASSIGN_OR_RETURN(StatePart copy, copy_.Take(part));
   gather_->BeginRound();
-  writing_path_ = save.path;
   writing_ = std::async(
       std::launch::async,
       [this, save, copy = std::move(copy)] { return Write(save, copy); });
@@ -92,8 +122,7 @@ absl::Status Saver::WriteBehind(const FolderSave& save, const StatePart& part) {
 }
 
 absl::Status Saver::WriteNow(const FolderSave& save, const StatePart& part) {
-  TANDEM_RETURN_IF_ERROR(Write(save, part));
-  path_ = save.path;
+  TANDEM_ASSIGN_OR_RETURN(path_, Write(save, part));
   return absl::OkStatus();
 }
 
@@ -112,6 +141,7 @@ absl::StatusOr<std::vector<std::string>> Saver::Save(
   const JoinedState whole = JoinRows(part, job_->row_parts);
   FolderSave save = Describe(position, *group_);
   save.tensor_of_slice = whole.tensor_of_slice;
+  save.may_be_infinite = NotTrained(part, *job_->strategy);
   TANDEM_RETURN_IF_ERROR(gather_.has_value() ? WriteBehind(save, whole.part)
                                              : WriteNow(save, whole.part));
   const double stalled_ms = MillisecondsSince(start);
@@ -128,8 +158,7 @@ absl::StatusOr<std::vector<std::string>> Saver::Save(
 absl::StatusOr<std::vector<std::string>> Saver::Finish() {
   if (!writing_.valid()) return std::vector<std::string>();
   const Clock::time_point start = Clock::now();
-  TANDEM_RETURN_IF_ERROR(writing_.get());
-  path_ = writing_path_;
+  TANDEM_ASSIGN_OR_RETURN(path_, writing_.get());
   const double waited_ms = MillisecondsSince(start);
   times_.stalled_ms += waited_ms;
   return std::vector<std::string>{absl::StrFormat(

@@ -54,7 +54,8 @@ class Saver {
   using Clock = std::chrono::steady_clock;
 
   FolderSave Describe(const TrainPosition& position, Communicator& group);
-  absl::Status Write(const FolderSave& save, const StatePart& part) const;
+  absl::StatusOr<std::string> Write(const FolderSave& save,
+                                    const StatePart& part) const;
   absl::Status WriteNow(const FolderSave& save, const StatePart& part);
   absl::Status WriteBehind(const FolderSave& save, const StatePart& part);
 
@@ -66,8 +67,7 @@ class Saver {
   std::string path_;
   SaveTimes times_;
   // In flight.
-  std::future<absl::Status> writing_;
-  std::string writing_path_;
+  std::future<absl::StatusOr<std::string>> writing_;
 };
 
 }  // namespace tandem

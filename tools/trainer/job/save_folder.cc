@@ -1,39 +1,96 @@
 #include "tools/trainer/job/save_folder.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
+#include <chrono>
 #include <filesystem>
+#include <memory>
 #include <system_error>
+#include <thread>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/folder/step_folders.h"
+#include "core/comm/group_agreement.h"
+#include "core/files/atomic_file.h"
+#include "core/files/atomic_folder.h"
 
 namespace tandem {
 namespace {
 
-absl::Status FolderError(const std::string& folder, const char* what,
-                         const std::string& why) {
+namespace fs = std::filesystem;
+
+// Hosts of a network file system may see what another one has made this much
+// later.
+constexpr std::chrono::seconds kSeenLater(10);
+
+absl::Status FolderError(const std::string& folder, const std::string& why) {
   return absl::FailedPreconditionError(
-      absl::StrCat("--save_dir=", folder, ": cannot ", what, ": ", why));
+      absl::StrCat("--save_dir=", folder, ": ", why));
+}
+
+// As a checkpoint is made; where it is.
+absl::StatusOr<std::string> MakeProbe(const std::string& folder) {
+  std::error_code error;
+  if (fs::is_symlink(folder, error) && !fs::exists(folder, error)) {
+    return FolderError(
+        folder, absl::StrCat("it is a link to ",
+                             fs::read_symlink(folder, error).string(),
+                             ", which is not there: make that, or remove it"));
+  }
+  fs::create_directories(folder, error);
+  if (error) {
+    return FolderError(folder, "cannot make the folder: " + error.message());
+  }
+  const auto make = [&]() -> absl::StatusOr<std::string> {
+    TANDEM_ASSIGN_OR_RETURN(
+        const std::unique_ptr<AtomicFolder> probe,
+        AtomicFolder::Create(absl::StrCat(folder, "/", kProbeName)));
+    TANDEM_RETURN_IF_ERROR(
+        WriteFileAtomically(probe->temporary() + "/file", "probe"));
+    return probe->Commit();
+  };
+  absl::StatusOr<std::string> made = make();
+  if (made.ok()) return made;
+  return FolderError(folder, std::string(made.status().message()));
+}
+
+bool Sees(const std::string& folder, const std::string& probe) {
+  std::error_code error;
+  const auto end = std::chrono::steady_clock::now() + kSeenLater;
+  while (!fs::exists(probe, error)) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    // Has the system ask the server again.
+    fs::directory_iterator(fs::path(folder), error);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  return true;
+}
+
+absl::Status LookFor(const std::string& folder, const std::string& probe) {
+  if (Sees(folder, probe)) return absl::OkStatus();
+  return FolderError(
+      folder,
+      absl::StrCat("this rank does not see what rank 0 has made there (", probe,
+                   "): every rank writes its part of a checkpoint, so "
+                   "the folder must be one that all hosts share"));
 }
 
 }  // namespace
 
-absl::Status PrepareSaveFolder(const std::string& folder) {
+absl::Status PrepareSaveFolder(const std::string& folder, Communicator& world) {
   if (folder.empty()) return absl::OkStatus();
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return FolderError(folder, "make the folder", error.message());
-  std::string probe = absl::StrCat(folder, "/.probe.XXXXXX");
-  const int file = mkstemp(&probe[0]);
-  if (file < 0) {
-    return FolderError(folder, "make a file in it", std::strerror(errno));
-  }
-  close(file);
-  unlink(probe.c_str());
-  return absl::OkStatus();
+  absl::StatusOr<std::string> probe = std::string();
+  if (world.rank() == 0) probe = MakeProbe(folder);
+  TANDEM_RETURN_IF_ERROR(
+      AgreeOnSuccess(probe.status(), "tried --save_dir", world));
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<std::string> all,
+      world.AllGatherString(*probe, [] { return "where --save_dir is"; }));
+  const absl::Status seen =
+      AgreeOnSuccess(LookFor(folder, all.front()), "seen --save_dir", world);
+  if (world.rank() == 0) RemoveFolder(*probe).IgnoreError();
+  return seen;
 }
 
 }  // namespace tandem

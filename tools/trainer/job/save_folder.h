@@ -7,12 +7,16 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "core/comm/communicator.h"
 
 namespace tandem {
 
-// Makes `folder` where it is missing and sees whether files can be made in it,
-// so that a job learns that before it trains. Nothing to do for an empty name.
-absl::Status PrepareSaveFolder(const std::string& folder);
+// Makes `folder` where it is missing, does in it what a checkpoint does (a
+// folder beside, a file that is synced, a rename), and sees whether all ranks
+// of `world` have the same folder, so that a job learns all that before it
+// trains. FailedPrecondition, the same on all ranks. Nothing to do for an empty
+// name. Collective.
+absl::Status PrepareSaveFolder(const std::string& folder, Communicator& world);
 
 }  // namespace tandem
 

@@ -2,15 +2,20 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/MemoryFormat.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <limits>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -81,11 +86,15 @@ SafetensorsMetadata Metadata() {
   return CheckpointMetadata(progress);
 }
 
-// Each rank's result.
-std::vector<absl::Status> Save(const std::string& path,
-                               const std::vector<StatePart>& parts) {
+// Each rank's result. `path`: where it is to be; that it has, where ranks
+// agree.
+std::vector<absl::Status> Save(
+    const std::string& path, const std::vector<StatePart>& parts,
+    const std::set<std::string>& may_be_infinite = {},
+    std::string* saved = nullptr) {
   const StorePtr store = NewHashStore(std::chrono::minutes(1));
   std::vector<absl::Status> results(parts.size());
+  std::vector<std::string> paths(parts.size());
   std::vector<std::thread> ranks;
   for (size_t rank = 0; rank < parts.size(); ++rank) {
     ranks.emplace_back([&, rank] {
@@ -95,6 +104,7 @@ std::vector<absl::Status> Save(const std::string& path,
       save.rank = static_cast<int>(rank);
       save.mesh = {{"data", static_cast<int64_t>(parts.size())}, {"pipe", 1}};
       save.metadata = Metadata();
+      save.may_be_infinite = may_be_infinite;
       save.gather = [&](const std::string& mine)
           -> absl::StatusOr<std::vector<std::string>> {
         TANDEM_ASSIGN_OR_RETURN(
@@ -106,10 +116,14 @@ std::vector<absl::Status> Save(const std::string& path,
         for (const auto& each : all) texts.push_back(each.value_or(""));
         return texts;
       };
-      results[rank] = SaveFolder(save, parts[rank]);
+      const auto path_of_rank = SaveFolder(save, parts[rank]);
+      results[rank] = path_of_rank.status();
+      paths[rank] = path_of_rank.value_or("");
     });
   }
   for (std::thread& each : ranks) each.join();
+  for (const std::string& each : paths) EXPECT_EQ(each, paths[0]);
+  if (saved != nullptr) *saved = paths[0];
   return results;
 }
 
@@ -118,6 +132,12 @@ std::string NewPath(const std::string& name) {
   fs::remove_all(folder);
   fs::create_directories(folder);
   return folder + "/step-000000012";
+}
+
+// Folders beside that one, with it.
+int CountBeside(const std::string& path) {
+  return static_cast<int>(
+      std::distance(fs::directory_iterator(fs::path(path).parent_path()), {}));
 }
 
 // What a job is told before anything changes, or all that it gets.
@@ -149,7 +169,7 @@ TEST(SaveFolderTest, AnyNumberOfRanksSavesTheSameState) {
     EXPECT_EQ(WeightsSha256(*loaded), WeightsSha256(whole)) << ranks;
     EXPECT_EQ(OpenCheckpointAt(path)->progress.step, 12);
     EXPECT_EQ(ReadManifest(path)->mesh.at("data"), ranks);
-    EXPECT_FALSE(fs::exists(path + ".incomplete"));
+    EXPECT_EQ(CountBeside(path), 1);
     // A rank without any tensor writes no file.
     const auto files = static_cast<size_t>(
         std::distance(fs::directory_iterator(path), fs::directory_iterator()));
@@ -157,12 +177,45 @@ TEST(SaveFolderTest, AnyNumberOfRanksSavesTheSameState) {
   }
 }
 
-TEST(SaveFolderTest, ASecondSaveOfAStepReplacesTheFirst) {
+TEST(SaveFolderTest, ASecondSaveOfAStepStandsBesideTheFirst) {
   const std::string path = NewPath("again");
   ASSERT_TRUE(Save(path, Deal(WholeState(1), 2))[0].ok());
-  ASSERT_TRUE(Save(path, Deal(WholeState(5), 1))[0].ok());
-  EXPECT_EQ(WeightsSha256(*Load(path)), WeightsSha256(WholeState(5)));
-  EXPECT_FALSE(fs::exists(path + ".incomplete"));
+  std::string saved;
+  ASSERT_TRUE(Save(path, Deal(WholeState(5), 3), {}, &saved)[0].ok());
+  EXPECT_EQ(saved, path + ".1");
+  EXPECT_EQ(WeightsSha256(*Load(path)), WeightsSha256(WholeState(1)));
+  EXPECT_EQ(WeightsSha256(*Load(saved)), WeightsSha256(WholeState(5)));
+  EXPECT_EQ(CountBeside(path), 2);
+}
+
+// On whichever rank it lies, in every dtype that has such values.
+TEST(SaveFolderTest, WhatIsNotFiniteIsNotSaved) {
+  const std::string path = NewPath("infinite");
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    for (const double value : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+      std::vector<StatePart> parts = Deal(WholeState(1), 3);
+      // Behind the first piece that checksums are made of.
+      at::Tensor broken = at::ones({300000}, dtype);
+      broken[299999] = value;
+      parts[1].tensors.emplace_back("optimizer.fc.weight.exp_avg", broken);
+      for (const absl::Status& each : Save(path, parts)) {
+        EXPECT_EQ(each.code(), absl::StatusCode::kOutOfRange) << each;
+        EXPECT_TRUE(absl::StrContains(each.message(),
+                                      "optimizer.fc.weight.exp_avg has "))
+            << each;
+        EXPECT_TRUE(absl::StrContains(each.message(), "[299999]")) << each;
+      }
+      EXPECT_EQ(CountBeside(path), 0);
+    }
+  }
+  // A mask may have such values, and the greatest numbers are none.
+  std::vector<StatePart> parts = Deal(WholeState(1), 3);
+  parts[1].tensors.emplace_back("mask", at::full({5}, -HUGE_VAL));
+  parts[1].tensors.emplace_back(
+      "greatest", at::full({5}, std::numeric_limits<float>::max()));
+  for (const absl::Status& each : Save(path, parts, {"mask"})) {
+    EXPECT_TRUE(each.ok()) << each;
+  }
 }
 
 // At each point of a save, on either rank: all are told, and the checkpoint
@@ -181,7 +234,7 @@ TEST(SaveFolderTest, AFailureAnywhereLeavesWhatWasThere) {
     }
     ArmFaults({});
     EXPECT_EQ(WeightsSha256(*Load(path)), WeightsSha256(WholeState(1)));
-    EXPECT_FALSE(fs::exists(path + ".incomplete")) << point;
+    EXPECT_EQ(CountBeside(path), 1) << point;
   }
 }
 

@@ -1,5 +1,6 @@
 #include "core/checkpoint/folder/step_folders.h"
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -40,13 +41,20 @@ TEST(StepFoldersTest, CompleteOnesComeFromTheNewestOn) {
   const std::string folder = NewFolder("complete");
   for (const char* name :
        {"step-000000009", "step-1234567890", "step-000000010",
-        "step-000000011.incomplete", "step-12", "step-00000001x", "notes"}) {
+        "step-000000010.2", "step-000000010.1", "step-000000011.tmp.a1B2c3",
+        "step-12", "step-00000001x", "step-000000012.01", "step-000000012.",
+        "notes"}) {
     AddCheckpoint(folder, name);
   }
   std::ofstream(folder + "/step-000000099") << "a file";
+  fs::create_directories(folder + "/step-9999999999");  // by hand
   EXPECT_EQ(StepFolderName(9), "step-000000009");
   EXPECT_THAT(StepsOf(CompleteCheckpoints(folder)),
-              ElementsAre(1234567890, 10, 9));
+              ElementsAre(1234567890, 10, 10, 10, 9));
+  EXPECT_EQ(CompleteCheckpoints(folder)[1].path, folder + "/step-000000010.2");
+  EXPECT_EQ(CompleteCheckpoints(folder)[3].path, folder + "/step-000000010");
+  EXPECT_THAT(StepsOf(StepFolders(folder)),
+              ElementsAre(9999999999, 1234567890, 99, 10, 10, 10, 9));
   EXPECT_EQ(*CheckpointAt(folder), folder + "/step-1234567890");
   EXPECT_THAT(CompleteCheckpoints(folder + "/absent"), IsEmpty());
 }
@@ -67,9 +75,11 @@ TEST(StepFoldersTest, APathMayNameACheckpointItself) {
 
 TEST(StepFoldersTest, RetentionKeepsTheLastAndEveryKth) {
   std::vector<StepFolder> all;
-  for (int64_t step = 100; step > 0; step -= 10) all.push_back({step, ""});
+  for (int64_t step = 100; step > 0; step -= 10) {
+    all.push_back({step, 0, StepFolderName(step)});
+  }
   const auto removed = [&](Retention retention, int64_t newest) {
-    return StepsOf(ToBeRemoved(all, retention, newest));
+    return StepsOf(ToBeRemoved(all, retention, StepFolderName(newest)));
   };
   EXPECT_THAT(removed({0, 0}, 100), IsEmpty());
   EXPECT_THAT(removed({0, 50}, 100), IsEmpty());
@@ -86,23 +96,25 @@ TEST(StepFoldersTest, OldOnesGoAndNothingElse) {
     AddCheckpoint(folder, StepFolderName(step));
   }
   AddCheckpoint(folder, "notes");
-  ASSERT_TRUE(RemoveOld(folder, {2, 3}, 6).ok());
+  ASSERT_TRUE(RemoveOld(folder, {2, 3}, folder + "/step-000000006").ok());
   EXPECT_THAT(StepsOf(CompleteCheckpoints(folder)), ElementsAre(6, 5, 3));
   EXPECT_TRUE(fs::exists(folder + "/notes"));
 }
 
 TEST(StepFoldersTest, WhatKilledJobsLeftGoes) {
   const std::string folder = NewFolder("left");
-  for (const char* name :
-       {"step-000000003", "step-000000004.incomplete",
-        "step-000000005.incomplete.old", "notes.incomplete"}) {
+  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(25);
+  for (const char* name : {"step-000000003", "step-000000004.tmp.a1B2c3",
+                           "step-000000005.1.tmp.XyZ123", "notes.tmp.a1B2c3"}) {
     AddCheckpoint(folder, name);
+    fs::last_write_time(folder + "/" + name + "/manifest.json", old);
+    fs::last_write_time(folder + "/" + name, old);
   }
   EXPECT_THAT(RemoveIncompleteCheckpoints(folder),
-              UnorderedElementsAre("step-000000004.incomplete",
-                                   "step-000000005.incomplete.old"));
+              UnorderedElementsAre("step-000000004.tmp.a1B2c3",
+                                   "step-000000005.1.tmp.XyZ123"));
   EXPECT_TRUE(fs::exists(folder + "/step-000000003"));
-  EXPECT_TRUE(fs::exists(folder + "/notes.incomplete"));
+  EXPECT_TRUE(fs::exists(folder + "/notes.tmp.a1B2c3"));
   EXPECT_THAT(RemoveIncompleteCheckpoints(folder), IsEmpty());
 }
 

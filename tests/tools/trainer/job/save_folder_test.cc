@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "core/testing/thread_ranks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -17,20 +18,34 @@ std::string NewFolder(const std::string& name) {
   return folder;
 }
 
+// Of three ranks, the last of which may be told another folder.
+absl::Status Prepare(const std::string& folder, const std::string& of_last) {
+  return RunThreadRanks(3, [&](Communicator& world) {
+    return PrepareSaveFolder(world.rank() == 2 ? of_last : folder, world);
+  });
+}
+
 TEST(PrepareSaveFolderTest, MakesTheFolderAndLeavesNothingInIt) {
   const std::string folder = NewFolder("prepared") + "/a/b";
-  ASSERT_TRUE(PrepareSaveFolder(folder).ok());
+  EXPECT_TRUE(Prepare(folder, folder).ok());
   EXPECT_TRUE(std::filesystem::is_empty(folder));
-  EXPECT_TRUE(PrepareSaveFolder(folder).ok());
-  EXPECT_TRUE(PrepareSaveFolder("").ok());
+  EXPECT_TRUE(Prepare(folder, folder).ok());
+  EXPECT_TRUE(Prepare("", "").ok());
 }
 
 TEST(PrepareSaveFolderTest, NamesTheFolderThatCannotBeUsed) {
-  EXPECT_THAT(std::string(PrepareSaveFolder("/proc/nowhere").message()),
-              HasSubstr("--save_dir=/proc/nowhere: cannot make"));
-  EXPECT_THAT(std::string(PrepareSaveFolder("/proc").message()),
-              HasSubstr("--save_dir=/proc: cannot make a file in it"));
-  EXPECT_FALSE(PrepareSaveFolder("/dev/null").ok());
+  const auto message = [](const std::string& folder) {
+    return std::string(Prepare(folder, folder).message());
+  };
+  EXPECT_THAT(message("/proc/nowhere"),
+              HasSubstr("--save_dir=/proc/nowhere: cannot make the folder"));
+  EXPECT_THAT(message("/proc"), HasSubstr("--save_dir=/proc: cannot write"));
+  EXPECT_FALSE(Prepare("/dev/null", "/dev/null").ok());
+  const std::string link = NewFolder("dangling");
+  std::filesystem::create_symlink("/no/such/disk", link);
+  EXPECT_THAT(message(link),
+              HasSubstr("--save_dir=" + link +
+                        ": it is a link to /no/such/disk, which is not there"));
 }
 
 }  // namespace
