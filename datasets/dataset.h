@@ -4,6 +4,7 @@
 #define TANDEM_DATASETS_DATASET_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,6 +26,7 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
 
+  // 0: a test set that there is none of, of which nothing is evaluated.
   virtual int64_t size() const = 0;
 
   // Shape of one sample's input, without the batch dimension.
@@ -35,6 +37,11 @@ class Dataset {
 
   // Number of classes; for tokens, the size of the vocabulary.
   virtual int64_t classes() const = 0;
+
+  // What tells these samples from others of their number and shape, such as a
+  // checksum of the files; empty: nothing does. The same on all ranks, and each
+  // time: an epoch that was begun goes on with the same alone.
+  virtual std::string digest() const { return ""; }
 
   // The samples with these numbers, in this order, each in [0, size()). What is
   // not wanted is not read, and undefined.

@@ -18,11 +18,27 @@ namespace {
 constexpr int64_t kChunk = int64_t{1} << 20;
 constexpr unsigned kBuffer = 1 << 17;
 
+// What was given wrongly, or what may pass: a network file system's trouble.
+absl::StatusCode CodeOf(int error) {
+  switch (error) {
+    case ENOENT:
+      return absl::StatusCode::kNotFound;
+    case EACCES:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENOTDIR:
+    case EPERM:
+      return absl::StatusCode::kFailedPrecondition;
+    default:
+      return absl::StatusCode::kUnavailable;
+  }
+}
+
 absl::Status Failed(const std::string& path) {
   const int error = errno;
-  const std::string message = absl::StrCat(path, ": ", std::strerror(error));
-  return error == ENOENT ? absl::NotFoundError(message)
-                         : absl::FailedPreconditionError(message);
+  return absl::Status(CodeOf(error),
+                      absl::StrCat(path, ": ", std::strerror(error)));
 }
 
 // The length of what is open, if that is a regular file.

@@ -20,10 +20,10 @@ namespace tandem {
 // may have several members). Memory goes by what is asked for, not by the file:
 // a small one can unpack to a thousand times its size.
 //
-// Errors name the file: missing (NotFound), not a regular file
-// (FailedPrecondition: nobody waits for a pipe), truncated or damaged
-// (DataLoss). Bytes behind the packed data are ignored, as gzip does. Not
-// thread-safe.
+// Errors name the file: missing (NotFound), not a regular file or not to be
+// read by this user (FailedPrecondition: nobody waits for a pipe), not read for
+// now (Unavailable: EIO, ESTALE), truncated or damaged (DataLoss). Bytes behind
+// the packed data are ignored, as gzip does. Not thread-safe.
 class UnpackedFile {
  public:
   static absl::StatusOr<UnpackedFile> Open(const std::string& path);

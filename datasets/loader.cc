@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
 #include "core/base/tensor_tree.h"
 #include "core/base/torch_status.h"
+#include "core/random/random.h"
 
 namespace tandem {
 namespace {
@@ -41,6 +43,13 @@ bool ReadsNothing(const BatchParts& parts) {
 std::string FirstOf(absl::Span<const int64_t> indices) {
   return indices.empty() ? "without samples here"
                          : absl::StrCat("first sample ", indices[0]);
+}
+
+// See Batch; never "not known".
+uint64_t IdentityOf(absl::Span<const int64_t> indices) {
+  const absl::string_view bytes(reinterpret_cast<const char*>(indices.data()),
+                                indices.size() * sizeof(int64_t));
+  return SipHash(0, 0, bytes) | 1;
 }
 
 absl::Status CheckSampler(const DistributedSampler& sampler, int64_t length,
@@ -195,7 +204,10 @@ absl::StatusOr<Batch> Loader::Read(const Plan& plan, int64_t number) const {
   const bool pin = options_.pin_memory && at::getAccelerator().has_value();
   absl::StatusOr<Batch> batch =
       GetOrCatch(*dataset_, indices, options_.parts, pin);
-  if (batch.ok()) return batch;
+  if (batch.ok()) {
+    batch->identity = IdentityOf(indices);
+    return batch;
+  }
   return absl::Status(
       batch.status().code(),
       absl::StrCat("cannot read batch ", number, " of epoch ", plan.start.epoch,

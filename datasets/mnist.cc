@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/digest/crc32.h"
 #include "datasets/check_indices.h"
 #include "datasets/idx.h"
 #include "tools/cpp/runfiles/runfiles.h"
@@ -34,6 +35,13 @@ class Mnist : public Dataset {
     return {1, kSide, kSide};
   }
   int64_t classes() const override { return kClasses; }
+  std::string digest() const override {
+    uint32_t checksum = 0;
+    for (const IdxArray* each : {&images_, &labels_}) {
+      checksum = Crc32(checksum, each->file.data(), each->file.size());
+    }
+    return absl::StrCat(absl::Hex(checksum, absl::kZeroPad8));
+  }
 
   absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices,
                             const BatchParts& parts) const override {

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/edit_distance.h"
 #include "core/base/registry.h"
 #include "core/base/status_macros.h"
 #include "datasets/mnist.h"
@@ -54,7 +55,8 @@ DatasetOrError MakeTokens(const DatasetOptions& options) {
 DatasetOrError OpenTokens(const DatasetOptions& options) {
   return OpenTokenSequences({options.data_dir, options.split, options.context,
                              options.vocabulary, options.document_masks,
-                             options.end_of_text});
+                             options.end_of_text, options.unsaid_vocabulary,
+                             options.token_bytes});
 }
 
 Registry<DatasetOpener>& Openers() {
@@ -86,9 +88,12 @@ std::vector<std::string> DatasetNames() { return Openers().Names(); }
 DatasetOrError MakeDataset(const DatasetOptions& options) {
   const DatasetOpener* const open = Openers().Find(options.name);
   if (open == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown data set '", options.name, "'; known are ",
-                     absl::StrJoin(DatasetNames(), ", ")));
+    const std::vector<std::string> known = DatasetNames();
+    const std::string nearest = NearestName(options.name, known);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "unknown data set '", options.name, "'; known are ",
+        absl::StrJoin(known, ", "),
+        nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
   }
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, (*open)(options));
   if (dataset != nullptr) return dataset;

@@ -18,6 +18,7 @@ class WithTargets : public Dataset {
   }
   bool tokens() const override { return data_->tokens(); }
   int64_t classes() const override { return data_->classes(); }
+  std::string digest() const override { return data_->digest(); }
 
   absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices,
                             const BatchParts& parts) const override {

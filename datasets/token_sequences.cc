@@ -22,18 +22,22 @@ namespace {
 class TokenSequences : public Dataset {
  public:
   // `ends`: how documents are told apart, where they are to be.
-  TokenSequences(TokenFile file, int64_t context, int64_t vocabulary,
-                 const std::optional<DocumentEnds>& ends)
+  TokenSequences(TokenFile file, uint32_t digest, int64_t context,
+                 int64_t vocabulary, const std::optional<DocumentEnds>& ends)
       : file_(std::move(file)),
+        digest_(absl::StrCat(absl::Hex(digest, absl::kZeroPad8))),
         context_(context),
         vocabulary_(vocabulary),
         ends_(ends) {}
 
   // The last one's last target is a token, too.
-  int64_t size() const override { return (file_.size() - 1) / context_; }
+  int64_t size() const override {
+    return std::max<int64_t>(file_.size() - 1, 0) / context_;
+  }
   std::vector<int64_t> input_shape() const override { return {context_}; }
   bool tokens() const override { return true; }
   int64_t classes() const override { return vocabulary_; }
+  std::string digest() const override { return digest_; }
 
   absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices,
                             const BatchParts& parts) const override {
@@ -97,6 +101,7 @@ class TokenSequences : public Dataset {
   }
 
   const TokenFile file_;
+  const std::string digest_;
   const int64_t context_;
   const int64_t vocabulary_;
   const std::optional<DocumentEnds> ends_;
@@ -105,11 +110,30 @@ class TokenSequences : public Dataset {
 absl::StatusOr<std::optional<DocumentEnds>> EndsOf(
     const TokenSequencesOptions& options, const TokenFile& file,
     int64_t vocabulary) {
-  if (!options.document_masks) return std::optional<DocumentEnds>();
+  const bool is_empty = file.size() == 0;
+  if (!options.document_masks || is_empty) return std::optional<DocumentEnds>();
   DocumentEnds ends;
   if (options.end_of_text >= 0) ends.end_of_text = options.end_of_text;
   TANDEM_RETURN_IF_ERROR(CheckDocumentEnds(file, ends, vocabulary));
   return ends;
+}
+
+int64_t VocabularyOf(const TokenSequencesOptions& options,
+                     const TokenFile& file) {
+  if (options.vocabulary > 0) return options.vocabulary;
+  const bool is_unsaid =
+      !file.says_vocabulary() && options.unsaid_vocabulary > 0;
+  return is_unsaid ? options.unsaid_vocabulary : file.usual_vocabulary();
+}
+
+absl::Status CheckSize(const TokenSequencesOptions& options,
+                       const TokenFile& file) {
+  const bool is_none = options.split == Split::kTest && file.size() == 0;
+  if (is_none || file.size() >= options.context + 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      file.path(), " has ", file.size(), " tokens, and a sample of context ",
+      options.context, " needs ", options.context + 1,
+      ": give a shorter context, or more text"));
 }
 
 }  // namespace
@@ -127,22 +151,24 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTokenSequences(
                      "; expected a context of at least 1 "
                      "and a vocabulary of at least 1, or 0 for the files'"));
   }
+  if (options.token_bytes != 0 && options.token_bytes != 2 &&
+      options.token_bytes != 4) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tokens: token_bytes ", options.token_bytes,
+                     "; expected 2 or 4, or 0 for what the files say"));
+  }
   const char* const name =
       options.split == Split::kTrain ? "train.bin" : "val.bin";
   TANDEM_ASSIGN_OR_RETURN(
-      TokenFile file, TokenFile::Open(absl::StrCat(options.folder, "/", name)));
-  if (file.size() < options.context + 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file.path(), " has ", file.size(), " tokens, and a sample of context ",
-        options.context, " needs ", options.context + 1,
-        ": give a shorter context, or more text"));
-  }
-  const int64_t vocabulary =
-      options.vocabulary > 0 ? options.vocabulary : file.usual_vocabulary();
+      TokenFile file, TokenFile::Open(absl::StrCat(options.folder, "/", name),
+                                      options.token_bytes));
+  TANDEM_RETURN_IF_ERROR(CheckSize(options, file));
+  TANDEM_ASSIGN_OR_RETURN(const uint32_t digest, file.Digest());
+  const int64_t vocabulary = VocabularyOf(options, file);
   TANDEM_ASSIGN_OR_RETURN(const std::optional<DocumentEnds> ends,
                           EndsOf(options, file, vocabulary));
   std::unique_ptr<Dataset> sequences = std::make_unique<TokenSequences>(
-      std::move(file), options.context, vocabulary, ends);
+      std::move(file), digest, options.context, vocabulary, ends);
   return sequences;
 }
 

@@ -25,6 +25,11 @@ struct TokenSequencesOptions {
   // With it, of files that list no documents: the token that ends each. -1:
   // none is given.
   int64_t end_of_text = -1;
+  // How many tokens there are where neither `vocabulary` nor the file says it;
+  // 0: as many as its format usually has.
+  int64_t unsaid_vocabulary = 0;
+  // Of each number, of files that do not say it (TokenFile::Open).
+  int token_bytes = 0;
 };
 
 // Sample i is the tokens from i * context on: no token is in two samples, and
@@ -36,9 +41,12 @@ struct TokenSequencesOptions {
 // it has one, has kNoTarget: Megatron-LM's --reset-position-ids,
 // --reset-attention-mask and --eod-mask-loss together.
 //
-// InvalidArgument for options that make no sense, for files of fewer tokens
-// than one sample has, context + 1, and for files whose documents cannot be
-// told apart (datasets/tokens/documents.h); else TokenFile's errors.
+// A val.bin without any token is a test set of size 0 (//tools:tokenize
+// --validation_fraction=0).
+//
+// InvalidArgument for options that make no sense, for other files of fewer
+// tokens than one sample has, context + 1, and for files whose documents cannot
+// be told apart (datasets/tokens/documents.h); else TokenFile's errors.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTokenSequences(
     const TokenSequencesOptions& options);
 

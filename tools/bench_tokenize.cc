@@ -59,15 +59,15 @@ absl::StatusOr<std::string> InputFromFlag() {
 
 absl::StatusOr<std::vector<std::string>> Documents() {
   TANDEM_ASSIGN_OR_RETURN(const std::string input, InputFromFlag());
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<TextFile> files,
-                          FindTextFiles(input));
+  TANDEM_ASSIGN_OR_RETURN(const TextFiles found, FindTextFiles(input));
   std::vector<std::string> documents;
-  for (const TextFile& file : files) {
-    TANDEM_RETURN_IF_ERROR(ReadDocuments(file, ReadDocumentsOptions(),
-                                         [&](const DocumentPiece& piece) {
-                                           documents.emplace_back(piece.text);
-                                           return absl::OkStatus();
-                                         }));
+  const auto take = [&](const DocumentPiece& piece) {
+    if (piece.first) documents.emplace_back();
+    documents.back().append(piece.text.data(), piece.text.size());
+    return absl::OkStatus();
+  };
+  for (const TextFile& file : found.files) {
+    TANDEM_RETURN_IF_ERROR(ReadDocuments(file, ReadDocumentsOptions(), take));
   }
   return documents;
 }

@@ -16,13 +16,18 @@
 #include "core/base/status_macros.h"
 #include "core/files/user_path.h"
 #include "core/program/command_line.h"
+#include "core/program/exit_code.h"
 #include "core/program/process.h"
 #include "datasets/tokenizers/open_tokenizer.h"
 #include "datasets/tokenizers/tokenizer.h"
 #include "models/decoding/generator.h"
 #include "models/decoding/sampling.h"
+#include "tools/generation/end_tokens.h"
+#include "tools/generation/fitting_tokenizer.h"
 #include "tools/generation/placement.h"
 #include "tools/generation/trained_model.h"
+#include "tools/trainer/job/kept_tokenizer.h"
+#include "tools/trainer/settings/options.h"
 
 ABSL_FLAG(
     std::string, checkpoint, "",
@@ -37,8 +42,9 @@ ABSL_FLAG(int64_t, heads, 0, "Of attention. 0: as the named model's.");
 ABSL_FLAG(int64_t, kv_heads, 0, "Of keys and values. 0: the named model's.");
 ABSL_FLAG(int64_t, ffn_width, 0, "Of the MLPs. 0: as the named model's.");
 ABSL_FLAG(std::string, tokenizer, "",
-          "bytes, or a tokenizer's file or folder; empty: that of the folder "
-          "--checkpoint, where it has one, else bytes.");
+          "bytes, or a tokenizer's file or folder; empty: the one that train "
+          "has kept beside --checkpoint, or that lies in that folder, else "
+          "bytes.");
 ABSL_FLAG(std::string, device, "cpu", "Where to compute: cpu, cuda or sim.");
 ABSL_FLAG(std::string, dtype, "fp32",
           "In which precision: fp32, bf16, fp16 or fp64.");
@@ -52,9 +58,12 @@ ABSL_FLAG(double, top_p, 1,
           "Only the most likely tokens of so much probability together.");
 ABSL_FLAG(uint64_t, seed, 0, "The same seed gives the same texts.");
 ABSL_FLAG(int64_t, num_samples, 1, "Texts that continue the prompt.");
-ABSL_FLAG(bool, stop_at_end, true, "Stop at the tokenizer's end of text.");
+ABSL_FLAG(bool, stop_at_end, true,
+          "Stop at what ends a text: each eos_token_id of config.json and "
+          "generation_config.json, and the tokenizer's end of text.");
 ABSL_FLAG(int64_t, intra_op_threads, 0,
-          "Threads of operators; 0: as many as there are cores.");
+          "Threads of operators, 1024 at most; 0: OMP_NUM_THREADS where it is "
+          "set, else as many as there are cores.");
 
 namespace tandem {
 namespace {
@@ -65,9 +74,8 @@ constexpr char kUsage[] =
     "  generate --checkpoint=FILE --prompt_file=FILE --temperature=0\n"
     "  generate --checkpoint=FILE --prompt=A --top_k=40 --num_samples=3\n\n"
     "The texts go to the standard output, and nothing else does. The exit "
-    "code is 2\nwhen something is wrong.";
-
-constexpr int kUsageError = 2;
+    "code is 2\nwhen something that was given is wrong, 1 when something else "
+    "failed.";
 
 absl::StatusOr<std::string> ReadPrompt() {
   const std::string prompt = absl::GetFlag(FLAGS_prompt);
@@ -106,7 +114,7 @@ absl::Status CheckTokens(const std::vector<int64_t>& tokens,
   return absl::OkStatus();
 }
 
-absl::StatusOr<GenerationOptions> OptionsFromFlags(const Tokenizer& tokenizer) {
+absl::StatusOr<GenerationOptions> OptionsFromFlags() {
   GenerationOptions options;
   options.max_new_tokens = absl::GetFlag(FLAGS_max_new_tokens);
   options.sampling.temperature = absl::GetFlag(FLAGS_temperature);
@@ -119,18 +127,33 @@ absl::StatusOr<GenerationOptions> OptionsFromFlags(const Tokenizer& tokenizer) {
         "--max_new_tokens=", options.max_new_tokens, " --num_samples=",
         absl::GetFlag(FLAGS_num_samples), ": expected 0 and 1 or more"));
   }
-  if (absl::GetFlag(FLAGS_stop_at_end) && tokenizer.end_of_text()) {
-    options.end = *tokenizer.end_of_text();
-  }
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerFromFlags() {
+// As --tokenizer names it, else the model's own, else bytes.
+std::string TokenizerFromFlags() {
   const std::string given = absl::GetFlag(FLAGS_tokenizer);
-  if (given == "bytes") return OpenTokenizer(given);
-  if (!given.empty()) return OpenTokenizer(UserPath(given));
-  const std::string folder = UserPath(absl::GetFlag(FLAGS_checkpoint));
-  return OpenTokenizer(HasTokenizer(folder) ? folder : "bytes");
+  if (given == "bytes") return given;
+  if (!given.empty()) return UserPath(given);
+  const std::string kept =
+      KeptTokenizer(UserPath(absl::GetFlag(FLAGS_checkpoint)));
+  return kept.empty() ? "bytes" : kept;
+}
+
+// That the model's tokens can be those of the tokenizer called `name`.
+absl::Status CheckFits(const std::string& name, const Tokenizer& tokenizer,
+                       const TrainedModel& model) {
+  const absl::Status fits = CheckTokenizerFits(
+      tokenizer, model.limits.vocabulary, model.texts_vocabulary);
+  if (fits.ok()) return fits;
+  const bool is_guessed =
+      absl::GetFlag(FLAGS_tokenizer).empty() && name == "bytes";
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--checkpoint=", absl::GetFlag(FLAGS_checkpoint),
+      is_guessed ? ": no tokenizer lies beside it, and bytes is not its own: "
+                 : absl::StrCat(": the tokenizer ", name, " is not its own: "),
+      fits.message(),
+      "; give the one that its texts were made with (--tokenizer)"));
 }
 
 TrainedModelOptions ModelFromFlags() {
@@ -172,21 +195,29 @@ absl::Status Run(int argc, char** argv) {
         absl::StrCat("'", leftovers.front(), "' is no flag"));
   }
   SetLibTorchLogLevel();
-  ConfigureProcess(IntraOpThreads(
-      static_cast<int>(absl::GetFlag(FLAGS_intra_op_threads)), {}));
+  TANDEM_ASSIGN_OR_RETURN(
+      const int threads, RequestedThreads(absl::GetFlag(FLAGS_intra_op_threads),
+                                          kMostIntraOpThreads));
+  ConfigureProcess(IntraOpThreads(threads, {}));
   TANDEM_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt());
   TrainedModelOptions trained = ModelFromFlags();
   TANDEM_ASSIGN_OR_RETURN(
       trained.placement,
       PlacementOf(absl::GetFlag(FLAGS_device), absl::GetFlag(FLAGS_dtype)));
+  const std::string name = TokenizerFromFlags();
   TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
-                          TokenizerFromFlags());
-  TANDEM_ASSIGN_OR_RETURN(const GenerationOptions options,
-                          OptionsFromFlags(*tokenizer));
+                          OpenTokenizer(name));
+  TANDEM_ASSIGN_OR_RETURN(GenerationOptions options, OptionsFromFlags());
   TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> tokens,
                           TokensOf(*tokenizer, prompt));
   TANDEM_ASSIGN_OR_RETURN(TrainedModel model, LoadTrainedModel(trained));
+  TANDEM_RETURN_IF_ERROR(CheckFits(name, *tokenizer, model));
   TANDEM_RETURN_IF_ERROR(CheckTokens(tokens, model.limits.vocabulary));
+  if (absl::GetFlag(FLAGS_stop_at_end)) {
+    TANDEM_ASSIGN_OR_RETURN(
+        options.ends, AllEndTokens(model.config, model.generation_config,
+                                   tokenizer.get(), model.limits.vocabulary));
+  }
   TANDEM_ASSIGN_OR_RETURN(
       Generator generator,
       Generator::Read(std::move(model.layers), tokens, model.limits.context,
@@ -198,8 +229,5 @@ absl::Status Run(int argc, char** argv) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  const absl::Status status = tandem::Run(argc, argv);
-  if (status.ok()) return 0;
-  std::cerr << "generate: " << status.message() << "\n";
-  return tandem::kUsageError;
+  return tandem::Conclude("generate", tandem::Run(argc, argv));
 }

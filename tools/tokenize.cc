@@ -2,6 +2,7 @@
 
 #include "tools/texts/tokenize.h"
 
+#include <chrono>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -11,15 +12,16 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
+#include "core/base/printable.h"
 #include "core/base/status_macros.h"
 #include "core/files/user_path.h"
 #include "core/program/command_line.h"
+#include "core/program/exit_code.h"
 
 ABSL_FLAG(std::string, tokenizer, "bytes",
-          "bytes; or a tokenizer.json, a file of tiktoken's ranks, or a folder "
-          "with tokenizer.json or with vocab.json and merges.txt.");
+          "bytes; or a tokenizer.json, a sentencepiece model, a file of "
+          "tiktoken's ranks, or a folder with tokenizer.json, with vocab.json "
+          "and merges.txt, or with tokenizer.model.");
 ABSL_FLAG(std::string, input, "",
           "A text, a .jsonl file, or a folder of .txt, .md and .jsonl files.");
 ABSL_FLAG(std::string, output, "",
@@ -28,7 +30,8 @@ ABSL_FLAG(std::string, column, "text",
           "Of .jsonl files: the field that has the text.");
 ABSL_FLAG(double, validation_fraction, 0.1,
           "How much is held out, as val.bin: documents by a hash of their "
-          "text; of a single text the end.");
+          "text; of a single text the end. 0: nothing, and train evaluates "
+          "nothing.");
 ABSL_FLAG(bool, end_of_text, true,
           "Put the tokenizer's marks around each document.");
 ABSL_FLAG(bool, special_tokens, false,
@@ -46,22 +49,24 @@ constexpr char kUsage[] =
 class Meter {
  public:
   void operator()(const TokenizeProgress& now) {
-    const absl::Time time = absl::Now();
-    if (time - said_ < absl::Seconds(2)) return;
+    const Clock::time_point time = Clock::now();
+    if (time - said_ < std::chrono::seconds(2)) return;
     said_ = time;
-    const double seconds = absl::ToDoubleSeconds(time - begin_);
+    const std::chrono::duration<double> taken = time - begin_;
     std::cerr << absl::StrFormat(
         "%d %%: %.1f of %.1f MB, %.1f million tokens, %.2f million a second\n",
         now.all_bytes > 0 ? 100 * now.bytes / now.all_bytes : 100,
         1e-6 * static_cast<double>(now.bytes),
         1e-6 * static_cast<double>(now.all_bytes),
         1e-6 * static_cast<double>(now.tokens),
-        1e-6 * static_cast<double>(now.tokens) / seconds);
+        1e-6 * static_cast<double>(now.tokens) / taken.count());
   }
 
  private:
-  const absl::Time begin_ = absl::Now();
-  absl::Time said_ = begin_;
+  using Clock = std::chrono::steady_clock;
+
+  const Clock::time_point begin_ = Clock::now();
+  Clock::time_point said_ = begin_;
 };
 
 absl::Status Run(int argc, char** argv) {
@@ -91,6 +96,11 @@ absl::Status Run(int argc, char** argv) {
       options.output, result.vocabulary, result.train_tokens,
       result.train_documents, result.validation_tokens,
       result.validation_documents);
+  if (!result.left_out.empty()) {
+    // Endings of files are what others have written.
+    std::cout << "left out   " << Printable(result.left_out)
+              << " (texts are .txt, .md and .jsonl)\n";
+  }
   return absl::OkStatus();
 }
 
@@ -98,8 +108,5 @@ absl::Status Run(int argc, char** argv) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  const absl::Status status = tandem::Run(argc, argv);
-  if (status.ok()) return 0;
-  std::cerr << "tokenize: " << status.message() << "\n";
-  return 1;
+  return tandem::Conclude("tokenize", tandem::Run(argc, argv));
 }

@@ -5,11 +5,14 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/status_macros.h"
 #include "datasets/tokenizers/byte_pair/encoding.h"
+#include "datasets/tokenizers/byte_pair/nfc.h"
 #include "datasets/tokenizers/byte_pair/utf8.h"
 
 namespace tandem {
@@ -26,7 +29,8 @@ class BytePairTokenizer : public Tokenizer {
   explicit BytePairTokenizer(BytePairParts parts)
       : parts_(std::move(parts)),
         encoding_(parts_.vocabulary.bytes, parts_.vocabulary.merges),
-        added_(parts_.added),
+        added_(AddedOf(parts_, /*normalized=*/false)),
+        normalized_(AddedOf(parts_, /*normalized=*/true)),
         words_(std::move(parts_.vocabulary.words)) {
     parts_.vocabulary.merges = {};
     if (parts_.whole_words) RememberWholeWords();
@@ -47,7 +51,7 @@ class BytePairTokenizer : public Tokenizer {
       if (part.id.has_value()) {
         tokens.push_back(*part.id);
       } else {
-        TANDEM_RETURN_IF_ERROR(EncodeText(part.text, &tokens));
+        TANDEM_RETURN_IF_ERROR(EncodeRest(part.text, with_special, &tokens));
       }
     }
     return tokens;
@@ -76,6 +80,17 @@ class BytePairTokenizer : public Tokenizer {
   const Tokens& suffix() const override { return parts_.suffix; }
 
  private:
+  static std::vector<AddedToken> AddedOf(const BytePairParts& parts,
+                                         bool normalized) {
+    std::vector<AddedToken> added;
+    for (const AddedToken& token : parts.added) {
+      if (token.normalized != normalized) continue;
+      added.push_back(token);
+      if (normalized && parts.nfc) added.back().text = Nfc(token.text);
+    }
+    return added;
+  }
+
   void RememberWholeWords() {
     for (uint32_t id = 0; id < words_.size(); ++id) {
       if (!words_[id].empty()) whole_words_[words_[id]] = id;
@@ -94,8 +109,43 @@ class BytePairTokenizer : public Tokenizer {
               [](const auto& a, const auto& b) { return a.id < b.id; });
   }
 
+  // What lies between added tokens that are not normalized.
+  absl::Status EncodeRest(absl::string_view text, bool with_special,
+                          Tokens* tokens) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::string normal;
+    if (parts_.nfc) {
+      normal = Nfc(text);
+      text = normal;
+    }
+    for (const TextPart& part : normalized_.Find(text, with_special)) {
+      if (part.id.has_value()) {
+        tokens->push_back(*part.id);
+      } else {
+        TANDEM_RETURN_IF_ERROR(EncodeText(part.text, tokens));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // That every byte has a token.
+  absl::Status CheckBytes(absl::string_view text) const {
+    const std::string& without = parts_.vocabulary.without_token;
+    if (without.empty()) return absl::OkStatus();
+    const size_t found = text.find_first_of(without);
+    if (found == absl::string_view::npos) return absl::OkStatus();
+    size_t begin = found;
+    while ((static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) --begin;
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the tokenizer's vocabulary has no token for the byte 0x%02X of the "
+        "character U+%04X, which the text would lose",
+        static_cast<uint8_t>(text[found]),
+        FirstCharacter(text.substr(begin)).code));
+  }
+
   absl::Status EncodeText(absl::string_view text, Tokens* tokens) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    TANDEM_RETURN_IF_ERROR(CheckBytes(text));
     std::string with_space;
     if (parts_.space_first && !absl::StartsWith(text, " ")) {
       with_space = absl::StrCat(" ", text);
@@ -133,7 +183,8 @@ class BytePairTokenizer : public Tokenizer {
 
   BytePairParts parts_;
   BytePairEncoding encoding_;
-  AddedTokens added_;
+  AddedTokens added_;               // found in the text as it is
+  AddedTokens normalized_;          // in what lies between those
   std::vector<std::string> words_;  // by number: each token's bytes
   std::vector<SpecialToken> special_tokens_;
   absl::flat_hash_map<std::string, uint32_t> whole_words_;

@@ -21,6 +21,7 @@ struct BytePairParts {
   Vocabulary vocabulary;
   // Whether a piece that is a word is that token, whatever the merges say.
   bool whole_words = false;
+  bool nfc = false;                 // whether texts are brought to it
   std::vector<Splitter> splitters;  // one after the other
   // Whether a text that begins with no space gets one.
   bool space_first = false;
@@ -32,9 +33,10 @@ struct BytePairParts {
 
 // Encode: bytes that are no UTF-8 become U+FFFD first, as in Python's
 // bytes.decode(errors="replace"), for Python's tokenizers take text. Then come
-// added tokens, then splitters, then merges. Tokens of short pieces are
-// remembered, a few megabytes of them; for that calls of Encode wait for each
-// other.
+// added tokens that are not normalized, NFC, the other added tokens, then
+// splitters, then merges. InvalidArgument, naming it, for a character with a
+// byte that has no token. Tokens of short pieces are remembered, a few
+// megabytes of them; for that calls of Encode wait for each other.
 std::unique_ptr<Tokenizer> MakeBytePairTokenizer(BytePairParts parts);
 
 }  // namespace tandem

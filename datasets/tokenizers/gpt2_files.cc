@@ -38,6 +38,8 @@ absl::StatusOr<WordPairs> ReadMerges(const std::string& path) {
 absl::StatusOr<std::unique_ptr<Tokenizer>> ReadGpt2Files(
     const std::string& vocabulary_path, const std::string& merges_path) {
   TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadFile(vocabulary_path));
+  TANDEM_ASSIGN_OR_RETURN(const SaidEndOfText said,
+                          ReadSaidEndOfText(vocabulary_path));
   absl::StatusOr<WordsAndNumbers> words = ReadWordsAndNumbers(
       nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false));
   TANDEM_ASSIGN_OR_RETURN(const WordPairs merges, ReadMerges(merges_path));
@@ -51,10 +53,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ReadGpt2Files(
   BytePairParts parts;
   parts.vocabulary = *vocabulary;
   for (const auto& [word, number] : *words) {
-    if (word != "<|endoftext|>") continue;
+    if (word != "<|endoftext|>" && word != said.text) continue;
     parts.added.push_back({word, static_cast<uint32_t>(number), true});
   }
-  parts.end_of_text = UsualEndOfText(parts.added);
+  parts.end_of_text = EndOfTextOf(said, parts.added, parts.vocabulary.words);
   TANDEM_ASSIGN_OR_RETURN(Splitter splitter,
                           Splitter::Create(kGpt2Pattern, SplitKeeps::kAll));
   parts.splitters.push_back(std::move(splitter));

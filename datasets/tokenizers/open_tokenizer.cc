@@ -3,17 +3,18 @@
 #include <fstream>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "absl/strings/string_view.h"
 #include "datasets/tokenizers/bytes_tokenizer.h"
 #include "datasets/tokenizers/gpt2_files.h"
 #include "datasets/tokenizers/read_file.h"
 #include "datasets/tokenizers/sentence_piece/model_check.h"
 #include "datasets/tokenizers/sentence_piece_tokenizer.h"
 #include "datasets/tokenizers/tiktoken_ranks.h"
+#include "datasets/tokenizers/tokenizer_files.h"
 #include "datasets/tokenizers/tokenizer_json.h"
 
 namespace tandem {
@@ -47,12 +48,8 @@ TokenizerOrError OpenFolder(const std::string& folder) {
   if (IsRegularFile(vocabulary)) {
     return ReadGpt2Files(vocabulary, absl::StrCat(folder, "/merges.txt"));
   }
-  const std::string named = absl::StrCat(folder, "/tokenizer.txt");
-  if (IsRegularFile(named)) {
-    TANDEM_ASSIGN_OR_RETURN(const std::string name, ReadFile(named));
-    if (absl::StripAsciiWhitespace(name) == "bytes") {
-      return MakeBytesTokenizer();
-    }
+  if (NamesBytes(absl::StrCat(folder, "/tokenizer.txt"))) {
+    return MakeBytesTokenizer();
   }
   if (has_model) return OpenFile(model);
   return absl::InvalidArgumentError(absl::StrCat(
@@ -66,11 +63,10 @@ TokenizerOrError OpenFolder(const std::string& folder) {
 }  // namespace
 
 bool HasTokenizer(const std::string& folder) {
-  for (const char* const name :
-       {"tokenizer.json", "vocab.json", "tokenizer.txt", "tokenizer.model"}) {
-    if (IsRegularFile(absl::StrCat(folder, "/", name))) return true;
-  }
-  return false;
+  return absl::c_any_of(kTokenizerFiles, [&](const char* name) {
+    return name != absl::string_view("merges.txt") &&
+           IsRegularFile(absl::StrCat(folder, "/", name));
+  });
 }
 
 TokenizerOrError OpenTokenizer(const std::string& name_or_path) {

@@ -18,7 +18,8 @@ namespace tandem {
 // and merges.txt (gpt2_files.h), else with tokenizer.model, which is one of the
 // latter two. Of a folder with a tokenizer.json that is not taken and a
 // sentencepiece model, of which it is a copy, that model. A folder may also
-// name one (save_tokenizer.h). InvalidArgument, with what there is, for
+// name one (save_tokenizer.h). What is said beside its files of the end of a
+// text counts (end_of_text.h). InvalidArgument, with what there is, for
 // anything else.
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(
     const std::string& name_or_path);

@@ -35,7 +35,7 @@ absl::Status AppendToken(const Json& names, const Json& part,
   return absl::OkStatus();
 }
 
-absl::Status ReadTemplate(const Json& json, Surroundings* around) {
+absl::Status ReadTemplate(const Json& json, PrefixAndSuffix* around) {
   bool text = false;
   for (const Json& part : FieldOf(json, "single")) {
     if (!FieldOf(part, "Sequence").is_null()) {
@@ -52,10 +52,10 @@ absl::Status ReadTemplate(const Json& json, Surroundings* around) {
 
 }  // namespace
 
-absl::StatusOr<Surroundings> ReadPostProcessor(const Json& json) {
+absl::StatusOr<PrefixAndSuffix> ReadPostProcessor(const Json& json) {
   const bool sequence = TextIn(json, "type") == "Sequence";
   const Json& list = sequence ? FieldOf(json, "processors") : json;
-  Surroundings around;
+  PrefixAndSuffix around;
   int templates = 0;
   for (const Json& part : sequence ? list : Json::array({json})) {
     const std::string type = TextIn(part, "type");

@@ -11,14 +11,14 @@
 
 namespace tandem {
 
-struct Surroundings {
+struct PrefixAndSuffix {
   std::vector<uint32_t> prefix;
   std::vector<uint32_t> suffix;
 };
 
 // None, ByteLevel (nothing), TemplateProcessing's "single", and a Sequence of
 // them. InvalidArgument for any other.
-absl::StatusOr<Surroundings> ReadPostProcessor(const nlohmann::json& json);
+absl::StatusOr<PrefixAndSuffix> ReadPostProcessor(const nlohmann::json& json);
 
 }  // namespace tandem
 

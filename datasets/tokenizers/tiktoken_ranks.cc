@@ -131,9 +131,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTiktokenRanks(
           "3): for others give a tokenizer.json"));
   }
   TANDEM_ASSIGN_OR_RETURN(BytePairParts parts, MakeParts(path, words, pattern));
+  TANDEM_ASSIGN_OR_RETURN(const SaidEndOfText said, ReadSaidEndOfText(path));
   parts.added = std::move(added);
   parts.prefix = std::move(prefix);
-  parts.end_of_text = UsualEndOfText(parts.added);
+  parts.end_of_text = EndOfTextOf(said, parts.added, parts.vocabulary.words);
   return MakeBytePairTokenizer(std::move(parts));
 }
 

@@ -32,7 +32,8 @@ class Tokenizer {
 
   // The tokens of `text`, any bytes, without prefix() and suffix(). What does
   // with bytes that are no UTF-8 the tokenizer's own header says.
-  // ResourceExhausted where the tokenizer's regular expression needs too long.
+  // InvalidArgument for a character that it has no tokens for;
+  // ResourceExhausted where its regular expression needs too long.
   virtual absl::StatusOr<std::vector<uint32_t>> Encode(
       absl::string_view text, SpecialTokensInText special) const = 0;
   absl::StatusOr<std::vector<uint32_t>> Encode(absl::string_view text) const {
@@ -46,15 +47,22 @@ class Tokenizer {
   virtual std::string Decode(absl::Span<const uint32_t> tokens) const = 0;
 
   // Whether a text's beginning is encoded otherwise than the same text within
-  // another (some put a space before it). If not, a text that is cut after a
-  // line's end, between two characters that are no white space, has the tokens
-  // of its parts.
+  // another (some put a space before it). If not, there are places, most ends
+  // of lines among them, where a text can be cut and has the tokens of its
+  // parts.
   virtual bool beginning_differs() const { return false; }
 
   // One more than the largest number.
   virtual int64_t vocabulary_size() const = 0;
   // What stands after each text (<|endoftext|>), where the tokenizer has one.
   virtual std::optional<uint32_t> end_of_text() const = 0;
+  // Without the end of text, where that is the last: of texts that are written
+  // without it.
+  int64_t vocabulary_without_end() const {
+    const int64_t all = vocabulary_size();
+    const std::optional<uint32_t> end = end_of_text();
+    return end.has_value() && *end + int64_t{1} == all ? all - 1 : all;
+  }
   // By number.
   virtual const std::vector<SpecialToken>& special_tokens() const = 0;
   // What the tokenizer's authors put before and after each text by themselves

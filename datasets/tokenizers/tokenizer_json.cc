@@ -82,22 +82,32 @@ absl::StatusOr<AddedToken> ReadAddedToken(const Json& json) {
   }
   token.id = number.get<uint32_t>();
   token.special = FlagIn(json, "special", false);
+  token.normalized = FlagIn(json, "normalized", !token.special);
   return token;
 }
 
-absl::Status CheckNormalizer(const Json& normalizer) {
-  if (normalizer.is_null()) return absl::OkStatus();
-  if (TextIn(normalizer, "type") == "Sequence" &&
-      FieldOf(normalizer, "normalizers").empty()) {
-    return absl::OkStatus();
+// Whether texts are brought to NFC; nothing else is known.
+absl::StatusOr<bool> ReadNormalizer(const Json& normalizer) {
+  if (normalizer.is_null()) return false;
+  const bool sequence = TextIn(normalizer, "type") == "Sequence";
+  const Json& list = FieldOf(normalizer, "normalizers");
+  bool nfc = false;
+  for (const Json& part : sequence ? list : Json::array({normalizer})) {
+    const std::string type = TextIn(part, "type");
+    if (type != "NFC") {
+      return Refuse(
+          absl::StrCat("its normalizer is ", type, "; expected NFC, or none"));
+    }
+    nfc = true;
   }
-  return Refuse(absl::StrCat("its normalizer is ", TextIn(normalizer, "type"),
-                             "; none is known here"));
+  return nfc;
 }
 
-absl::StatusOr<BytePairParts> ReadParts(const Json& json) {
-  TANDEM_RETURN_IF_ERROR(CheckNormalizer(FieldOf(json, "normalizer")));
+absl::StatusOr<BytePairParts> ReadParts(const Json& json,
+                                        const SaidEndOfText& said) {
   BytePairParts parts;
+  TANDEM_ASSIGN_OR_RETURN(parts.nfc,
+                          ReadNormalizer(FieldOf(json, "normalizer")));
   TANDEM_ASSIGN_OR_RETURN(PreTokenizer before,
                           ReadPreTokenizer(FieldOf(json, "pre_tokenizer")));
   parts.splitters = std::move(before.splitters);
@@ -108,8 +118,8 @@ absl::StatusOr<BytePairParts> ReadParts(const Json& json) {
   for (const Json& each : FieldOf(json, "added_tokens")) {
     TANDEM_ASSIGN_OR_RETURN(parts.added.emplace_back(), ReadAddedToken(each));
   }
-  parts.end_of_text = UsualEndOfText(parts.added);
-  TANDEM_ASSIGN_OR_RETURN(Surroundings around,
+  parts.end_of_text = EndOfTextOf(said, parts.added, parts.vocabulary.words);
+  TANDEM_ASSIGN_OR_RETURN(PrefixAndSuffix around,
                           ReadPostProcessor(FieldOf(json, "post_processor")));
   parts.prefix = std::move(around.prefix);
   parts.suffix = std::move(around.suffix);
@@ -124,7 +134,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizerJson(
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object())
     return Refuse(absl::StrCat(path, " is no JSON object"));
-  absl::StatusOr<BytePairParts> parts = ReadParts(json);
+  TANDEM_ASSIGN_OR_RETURN(const SaidEndOfText said, ReadSaidEndOfText(path));
+  absl::StatusOr<BytePairParts> parts = ReadParts(json, said);
   if (parts.ok()) return MakeBytePairTokenizer(*std::move(parts));
   return absl::Status(
       parts.status().code(),

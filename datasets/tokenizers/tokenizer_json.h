@@ -11,12 +11,12 @@
 
 namespace tandem {
 
-// Byte-level BPE, as GPT-2's, Llama 3's and many others': model BPE without
-// dropout, prefixes and suffixes of words; no normalizer; a pre_tokenizer that
-// ends with ByteLevel (byte_pair/pre_tokenizer.h); added tokens that take no
-// white space along; of the post_processor what it puts before and after a
-// single text. The end of a text is the special token that has one of the usual
-// names: <|endoftext|>, <|end_of_text|>, </s>, <eos>.
+// Byte-level BPE, as GPT-2's, Llama 3's, GPT-NeoX's and many others': model BPE
+// without dropout, prefixes and suffixes of words; the normalizer NFC, or none;
+// a pre_tokenizer that ends with ByteLevel (byte_pair/pre_tokenizer.h); added
+// tokens that take no white space along; of the post_processor what it puts
+// before and after a single text. What ends a text the files beside it say,
+// else its usual names (end_of_text.h).
 //
 // InvalidArgument, with the field, for a file that says anything else: it would
 // be read wrongly.

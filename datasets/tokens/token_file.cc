@@ -13,6 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/digest/crc32.h"
+#include "datasets/tokens/number_width.h"
 #include "datasets/tokens/token_format.h"
 
 namespace tandem {
@@ -45,7 +47,8 @@ const Format* FormatOf(int32_t magic) {
 
 }  // namespace
 
-absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path) {
+absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path,
+                                          int token_bytes) {
   // Opening a pipe would wait for somebody to write.
   OwnedFd descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!descriptor) {
@@ -61,12 +64,12 @@ absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path) {
                      " is no regular file: token numbers are read from "
                      "any place of it"));
   }
-  TANDEM_RETURN_IF_ERROR(file.ReadHeader(status.st_size));
+  TANDEM_RETURN_IF_ERROR(file.ReadHeader(status.st_size, token_bytes));
   return file;
 }
 
 // Without a known beginning the file has none.
-absl::Status TokenFile::ReadHeader(int64_t bytes) {
+absl::Status TokenFile::ReadHeader(int64_t bytes, int token_bytes) {
   const Format* format = nullptr;
   char header[3 * sizeof(int32_t)] = {};
   if (bytes >= static_cast<int64_t>(sizeof(header))) {
@@ -74,16 +77,7 @@ absl::Status TokenFile::ReadHeader(int64_t bytes) {
     if (IsTokenHeader({header, sizeof(header)})) return ReadOwnHeader(bytes);
     format = FormatOf(NumberAt<int32_t>(header));
   }
-  if (format == nullptr) {
-    if (bytes % token_bytes_ != 0) {
-      return absl::DataLossError(absl::StrCat(
-          path_, ": ", bytes,
-          " bytes, which is half a token too much: without "
-          "a header it has numbers of 2 bytes each; fetch it again"));
-    }
-    size_ = bytes / token_bytes_;
-    return absl::OkStatus();
-  }
+  if (format == nullptr) return ReadWithoutHeader(bytes, token_bytes);
   const auto version = NumberAt<int32_t>(header + sizeof(int32_t));
   const auto count = NumberAt<int32_t>(header + 2 * sizeof(int32_t));
   if (version != format->version) {
@@ -94,12 +88,49 @@ absl::Status TokenFile::ReadHeader(int64_t bytes) {
   begin_ = kHeaderBytes;
   token_bytes_ = format->token_bytes;
   size_ = count;
+  if (count < 0) {
+    return absl::DataLossError(absl::StrCat(
+        path_, ": its header says ", count,
+        " tokens, a number that llm.c's format cannot hold; make it anew with "
+        "//tools:tokenize"));
+  }
   const int64_t expected = begin_ + size_ * token_bytes_;
-  if (count >= 0 && bytes == expected) return absl::OkStatus();
+  if (bytes == expected) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat(path_, ": its header says ", count, " tokens of ",
                    token_bytes_, " bytes, which is a file of ", expected,
                    " bytes, but it has ", bytes, "; fetch it again"));
+}
+
+absl::Status TokenFile::ReadWithoutHeader(int64_t bytes, int token_bytes) {
+  if (token_bytes == 0) {
+    TANDEM_ASSIGN_OR_RETURN(token_bytes, TokenBytesByIndex(path_));
+  }
+  if (token_bytes > 0) token_bytes_ = token_bytes;
+  if (bytes % token_bytes_ != 0) {
+    return absl::DataLossError(
+        absl::StrCat(path_, ": ", bytes,
+                     " bytes, which is half a token too much: without a header "
+                     "it has numbers of ",
+                     token_bytes_, " bytes each; fetch it again"));
+  }
+  size_ = bytes / token_bytes_;
+  return token_bytes > 0 ? absl::OkStatus() : CheckWidth();
+}
+
+// Of the first numbers, which are as good as any.
+absl::Status TokenFile::CheckWidth() const {
+  constexpr int64_t kNumbers = 8192;
+  std::vector<uint16_t> numbers(static_cast<size_t>(std::min(size_, kNumbers)));
+  TANDEM_RETURN_IF_ERROR(
+      ReadBytes(begin_, numbers.data(),
+                static_cast<int64_t>(numbers.size() * sizeof(uint16_t))));
+  if (!AreHalves(numbers)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      path_,
+      " has no header that says how wide its numbers are, and those of 2 bytes "
+      "look like halves of wider ones, every other one being 0 or nearly so: "
+      "give token_bytes 4, or 2 if that is what they are"));
 }
 
 absl::Status TokenFile::ReadOwnHeader(int64_t bytes) {
@@ -116,6 +147,7 @@ absl::Status TokenFile::ReadOwnHeader(int64_t bytes) {
   token_bytes_ = header->token_bytes;
   size_ = header->tokens;
   vocabulary_ = header->vocabulary;
+  end_of_text_ = header->end_of_text;
   documents_ = header->documents;
   documents_begin_ = header->documents_begin();
   return absl::OkStatus();
@@ -163,6 +195,20 @@ absl::Status TokenFile::Read(int64_t first, int64_t vocabulary,
         "file again"));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<uint32_t> TokenFile::Digest() const {
+  constexpr int64_t kTokens = 4096;
+  const int64_t count = std::min(size_, kTokens);
+  std::vector<char> bytes(static_cast<size_t>(count * token_bytes_));
+  uint32_t digest = Crc32(0, &size_, sizeof(size_));
+  for (const int64_t first : {int64_t{0}, (size_ - count) / 2, size_ - count}) {
+    TANDEM_RETURN_IF_ERROR(ReadBytes(begin_ + first * token_bytes_,
+                                     bytes.data(),
+                                     static_cast<int64_t>(bytes.size())));
+    digest = Crc32(digest, bytes.data(), bytes.size());
+  }
+  return digest;
 }
 
 absl::Status TokenFile::ReadDocuments(int64_t first,

@@ -4,6 +4,7 @@
 #define TANDEM_DATASETS_TOKENS_TOKEN_FILE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,8 +17,8 @@ namespace tandem {
 // In tandem's own format (docs/token_files.md, token_format.h) or one of those
 // that others write, all little-endian:
 //
-// - nanoGPT's: uint16 numbers and nothing else (GPT-2's, unless told
-// otherwise);
+// - nanoGPT's: numbers and nothing else, of 2 bytes (GPT-2's, unless told
+//   otherwise) or of 4; Megatron-LM's .bin, whose .idx beside it says which;
 // - llm.c's: 256 int32, of which the first three are 20240520, 1 and the number
 //   of tokens, then uint16 numbers of GPT-2's vocabulary; or 20240801, 7 and
 //   their number, then uint32 numbers of Llama 3's.
@@ -26,16 +27,26 @@ namespace tandem {
 // that becomes shorter while it is read is an error.
 class TokenFile {
  public:
+  // `token_bytes`: of each number where the file does not say it, 2 or 4; 0: as
+  // an .idx says, else 2, unless they look like halves of wider ones
+  // (number_width.h), which is an InvalidArgument error.
+  //
   // NotFound and others of the file system; InvalidArgument for what is no
   // regular file; DataLoss, with what was found and expected, for a header that
   // does not fit the file and for half a token.
-  static absl::StatusOr<TokenFile> Open(const std::string& path);
+  static absl::StatusOr<TokenFile> Open(const std::string& path,
+                                        int token_bytes = 0);
 
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }  // tokens
   // Of which numbers are to be expected: as the file says, else 50257 or
   // 128256.
   int64_t usual_vocabulary() const;
+  // Whether the file says it, and end_of_text() as well: it is in tandem's own
+  // format.
+  bool says_vocabulary() const { return vocabulary_ > 0; }
+  // The token that ends each document; nothing: none does, or it is not said.
+  std::optional<uint32_t> end_of_text() const { return end_of_text_; }
   // How many documents the file tells apart; 0 where its format has none.
   int64_t documents() const { return documents_; }
 
@@ -49,10 +60,16 @@ class TokenFile {
   // an earlier document.
   absl::Status ReadDocuments(int64_t first, absl::Span<int64_t> begins) const;
 
+  // What tells it from other files of tokens: a checksum of their number and of
+  // some at the beginning, in the middle and at the end.
+  absl::StatusOr<uint32_t> Digest() const;
+
  private:
   TokenFile() = default;
-  absl::Status ReadHeader(int64_t bytes);
+  absl::Status ReadHeader(int64_t bytes, int token_bytes);
   absl::Status ReadOwnHeader(int64_t bytes);
+  absl::Status ReadWithoutHeader(int64_t bytes, int token_bytes);
+  absl::Status CheckWidth() const;
   absl::Status ReadBytes(int64_t offset, void* to, int64_t size) const;
 
   std::string path_;
@@ -61,6 +78,7 @@ class TokenFile {
   int token_bytes_ = 2;
   int64_t size_ = 0;
   int64_t vocabulary_ = 0;  // 0: the file does not say
+  std::optional<uint32_t> end_of_text_;
   int64_t documents_ = 0;
   int64_t documents_begin_ = 0;
 };

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
@@ -96,7 +97,7 @@ absl::StatusOr<std::vector<int64_t>> Generator::Generate(
     TANDEM_ASSIGN_OR_RETURN(
         const int64_t token,
         SampleToken(logits, options.sampling, prompt_ + i, sample));
-    if (token == options.end) break;
+    if (absl::c_linear_search(options.ends, token)) break;
     tokens.push_back(token);
     if (on_token != nullptr) on_token(token);
   }

@@ -21,8 +21,8 @@ namespace tandem {
 
 struct GenerationOptions {
   int64_t max_new_tokens = 128;
-  // Ends the text, and is not part of it; below 0: nothing does.
-  int64_t end = -1;
+  // Any of these ends the text, and is not part of it.
+  std::vector<int64_t> ends;
   SamplingOptions sampling;
 };
 

@@ -95,8 +95,26 @@ void ConfigFields::Expect(const std::string& key,
   Refuse(key, why);
 }
 
+absl::StatusOr<std::vector<int64_t>> ConfigFields::Tokens(
+    const std::string& key) const {
+  std::vector<int64_t> tokens;
+  if (!Has(key)) return tokens;
+  const Json& field = object_.at(key);
+  for (const Json& each : field.is_array() ? field : Json::array({field})) {
+    if (!each.is_number_integer()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("it has ", key, " ", TextOf(key),
+                       ", expected a token's number, or a list of such"));
+    }
+    // Below 0: none, as some libraries write it.
+    const auto token = each.get<int64_t>();
+    if (token >= 0) tokens.push_back(token);
+  }
+  return tokens;
+}
+
 std::vector<std::string> ConfigFields::Positives(
-    std::initializer_list<const char*> names) const {
+    absl::Span<const char* const> names) const {
   std::vector<std::string> found;
   for (const char* name : names) {
     if (!Has(name) || !object_.at(name).is_number()) continue;
@@ -104,6 +122,12 @@ std::vector<std::string> ConfigFields::Positives(
     found.push_back(absl::StrCat(name, " ", TextOf(name)));
   }
   return found;
+}
+
+nlohmann::ordered_json TokensField(const std::vector<int64_t>& tokens) {
+  if (tokens.empty()) return nullptr;
+  if (tokens.size() == 1) return tokens.front();
+  return tokens;
 }
 
 }  // namespace tandem

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace tandem {
 
@@ -45,10 +46,13 @@ class ConfigFields {
   // An error that names the key and its value.
   void Refuse(const std::string& key, absl::string_view why);
 
+  // Token numbers, one or several; none where it is absent. InvalidArgument for
+  // anything else.
+  absl::StatusOr<std::vector<int64_t>> Tokens(const std::string& key) const;
+
   // Keys of `names` that are greater than 0, with their values, for a person:
   // "attn_pdrop 0.1".
-  std::vector<std::string> Positives(
-      std::initializer_list<const char*> names) const;
+  std::vector<std::string> Positives(absl::Span<const char* const> names) const;
 
   // The first error.
   const absl::Status& status() const { return status_; }
@@ -63,6 +67,9 @@ class ConfigFields {
   nlohmann::json object_;
   absl::Status status_;
 };
+
+// Token numbers as a config.json has them: null for none, one alone, or a list.
+nlohmann::ordered_json TokensField(const std::vector<int64_t>& tokens);
 
 }  // namespace tandem
 

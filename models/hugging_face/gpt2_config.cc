@@ -41,8 +41,7 @@ GptOptions ReadGpt2Config(ConfigFields& fields, std::string* note) {
   options.ties_lm_head = fields.Switch("tie_word_embeddings", true);
   if (!fields.status().ok()) return options;
   CheckForm(options, fields);
-  const auto dropout =
-      fields.Positives({"resid_pdrop", "embd_pdrop", "attn_pdrop"});
+  const auto dropout = fields.Positives(kDropoutFields);
   if (note != nullptr && !dropout.empty()) {
     *note = absl::StrCat("dropout is for the job to say; its config.json has ",
                          absl::StrJoin(dropout, ", "), " to train with");
@@ -50,11 +49,16 @@ GptOptions ReadGpt2Config(ConfigFields& fields, std::string* note) {
   return options;
 }
 
-nlohmann::ordered_json WriteGpt2Config(const GptOptions& options) {
+nlohmann::ordered_json WriteGpt2Config(
+    const GptOptions& options,
+    const std::optional<std::vector<int64_t>>& ends) {
   // GPT-2's <|endoftext|>, which transformers takes for granted.
   constexpr int64_t kEndOfText = 50256;
-  nlohmann::ordered_json ends_text;
-  if (options.vocabulary > kEndOfText) ends_text = kEndOfText;
+  std::vector<int64_t> usual;
+  if (options.vocabulary > kEndOfText) usual.push_back(kEndOfText);
+  const nlohmann::ordered_json ends_text = TokensField(ends.value_or(usual));
+  const nlohmann::ordered_json begins_text =
+      ends_text.is_array() ? ends_text.front() : ends_text;
   return {{"architectures", {"GPT2LMHeadModel"}},
           {"model_type", "gpt2"},
           {"vocab_size", options.vocabulary},
@@ -65,10 +69,10 @@ nlohmann::ordered_json WriteGpt2Config(const GptOptions& options) {
           {"n_inner", nullptr},
           {"activation_function", "gelu_new"},
           {"layer_norm_epsilon", kLayerNormEpsilon},
-          {"resid_pdrop", 0.0},
-          {"embd_pdrop", 0.0},
-          {"attn_pdrop", 0.0},
-          {"bos_token_id", ends_text},
+          {"resid_pdrop", options.dropout},
+          {"embd_pdrop", options.dropout},
+          {"attn_pdrop", options.dropout},
+          {"bos_token_id", begins_text},
           {"eos_token_id", ends_text},
           {"tie_word_embeddings", options.ties_lm_head}};
 }

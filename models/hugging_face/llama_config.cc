@@ -82,7 +82,8 @@ LlamaOptions ReadLlamaConfig(ConfigFields& fields, std::string* note) {
   return options;
 }
 
-nlohmann::ordered_json WriteLlamaConfig(const LlamaOptions& options) {
+nlohmann::ordered_json WriteLlamaConfig(const LlamaOptions& options,
+                                        const std::vector<int64_t>& ends) {
   nlohmann::ordered_json rope = {{"rope_type", "default"}};
   nlohmann::ordered_json scaling = nullptr;
   if (options.rope_scaling.has_value()) {
@@ -114,6 +115,8 @@ nlohmann::ordered_json WriteLlamaConfig(const LlamaOptions& options) {
           {"rope_parameters", rope},
           {"attention_bias", options.attention_bias},
           {"mlp_bias", options.mlp_bias},
+          {"bos_token_id", nullptr},
+          {"eos_token_id", TokensField(ends)},
           {"tie_word_embeddings", options.ties_lm_head}};
 }
 

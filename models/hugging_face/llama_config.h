@@ -3,8 +3,10 @@
 #ifndef TANDEM_MODELS_HUGGING_FACE_LLAMA_CONFIG_H_
 #define TANDEM_MODELS_HUGGING_FACE_LLAMA_CONFIG_H_
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "models/hugging_face/config_fields.h"
 #include "models/transformer/llama.h"
@@ -17,8 +19,10 @@ namespace tandem {
 // sliding window) is an error of `fields`. `note`: as ReadGpt2Config.
 LlamaOptions ReadLlamaConfig(ConfigFields& fields, std::string* note);
 
-// With positions as both know them.
-nlohmann::ordered_json WriteLlamaConfig(const LlamaOptions& options);
+// With positions as both know them. `ends`: the tokens that end a text; none is
+// said, too, for transformers would take Llama 2's.
+nlohmann::ordered_json WriteLlamaConfig(const LlamaOptions& options,
+                                        const std::vector<int64_t>& ends);
 
 }  // namespace tandem
 

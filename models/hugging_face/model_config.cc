@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
@@ -13,6 +14,9 @@ namespace tandem {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr char kEndField[] = "eos_token_id";
+constexpr char kTextsField[] = "tandem_vocabulary";
 
 std::string Text(const Json& config) {
   return config.dump(2, ' ', /*ensure_ascii=*/true,
@@ -48,11 +52,54 @@ absl::StatusOr<ModelConfig> ReadModelConfig(absl::string_view text) {
   return Read(fields);
 }
 
-std::string WriteModelConfig(const TransformerOptions& model) {
+std::string WriteModelConfig(const TransformerOptions& model,
+                             const std::optional<std::vector<int64_t>>& ends) {
   if (const auto* gpt = std::get_if<GptOptions>(&model)) {
-    return Text(WriteGpt2Config(*gpt));
+    return Text(WriteGpt2Config(*gpt, ends));
   }
-  return Text(WriteLlamaConfig(std::get<LlamaOptions>(model)));
+  return Text(WriteLlamaConfig(std::get<LlamaOptions>(model),
+                               ends.value_or(std::vector<int64_t>())));
+}
+
+absl::StatusOr<std::vector<int64_t>> EndTokensOf(absl::string_view config) {
+  TANDEM_ASSIGN_OR_RETURN(const ConfigFields fields,
+                          ConfigFields::Parse(config));
+  return fields.Tokens(kEndField);
+}
+
+std::string WithEndTokens(absl::string_view config,
+                          const std::vector<int64_t>& ends) {
+  std::vector<int64_t> all = EndTokensOf(config).value();
+  const size_t own = all.size();
+  for (const int64_t end : ends) {
+    if (!absl::c_linear_search(all, end)) all.push_back(end);
+  }
+  if (all.size() == own) return std::string(config);
+  Json json = Json::parse(config.begin(), config.end());
+  json[kEndField] = TokensField(all);
+  return Text(json);
+}
+
+int64_t TextsVocabularyOf(absl::string_view config) {
+  const Json json = Json::parse(config.begin(), config.end());
+  const auto found = json.find(kTextsField);
+  return found != json.end() && found->is_number_integer()
+             ? found->get<int64_t>()
+             : 0;
+}
+
+std::string WithTextsVocabulary(absl::string_view config, int64_t vocabulary) {
+  if (TextsVocabularyOf(config) == vocabulary) return std::string(config);
+  Json json = Json::parse(config.begin(), config.end());
+  json.erase(kTextsField);
+  if (vocabulary > 0) json[kTextsField] = vocabulary;
+  return Text(json);
+}
+
+std::string WithDropout(absl::string_view config, double dropout) {
+  Json json = Json::parse(config.begin(), config.end());
+  for (const char* const key : kDropoutFields) json[key] = dropout;
+  return Text(json);
 }
 
 std::string WithDtype(absl::string_view config, absl::string_view dtype) {

@@ -5,8 +5,10 @@
 #define TANDEM_MODELS_HUGGING_FACE_MODEL_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -20,7 +22,9 @@ namespace tandem {
 using TransformerOptions = std::variant<GptOptions, LlamaOptions>;
 
 constexpr char kConfigFile[] = "config.json";
-// The longest config.json that is read, in bytes.
+// Defaults of transformers' generate(), beside it or not.
+constexpr char kGenerationConfigFile[] = "generation_config.json";
+// The longest of either that is read, in bytes.
 constexpr uint64_t kMaxConfigBytes = 1 << 20;
 
 struct ModelConfig {
@@ -34,8 +38,32 @@ struct ModelConfig {
 // computes (tokenizers, defaults of generate) are passed over.
 absl::StatusOr<ModelConfig> ReadModelConfig(absl::string_view text);
 
-// config.json for transformers.
-std::string WriteModelConfig(const TransformerOptions& model);
+// config.json for transformers. `ends`: the tokens that end a text; not given:
+// the model's usual ones.
+std::string WriteModelConfig(
+    const TransformerOptions& model,
+    const std::optional<std::vector<int64_t>>& ends = std::nullopt);
+
+// The tokens that end a text, as "eos_token_id" of a config.json or a
+// generation_config.json says: one, or several; none where it does not say.
+// InvalidArgument for another value, and for a text that is no JSON object.
+absl::StatusOr<std::vector<int64_t>> EndTokensOf(absl::string_view config);
+
+// Either file's text with these of them besides its own, and all else as it is.
+// Requires a text that EndTokensOf takes.
+std::string WithEndTokens(absl::string_view config,
+                          const std::vector<int64_t>& ends);
+
+// How many tokens the texts had that the model learnt from, where `config` says
+// it in a field of our own, "tandem_vocabulary", which others pass over: a
+// model of 50257 tokens may know a tokenizer of 8000. 0: it does not. And
+// `config` with that number instead, or with 0 without one. Require JSON
+// objects.
+int64_t TextsVocabularyOf(absl::string_view config);
+std::string WithTextsVocabulary(absl::string_view config, int64_t vocabulary);
+
+// `config`, a GPT-2's, of a model that is trained with this dropout.
+std::string WithDropout(absl::string_view config, double dropout);
 
 // `config` as that of a folder whose weights are of this dtype ("float32"),
 // with all else as it is. Requires a text that ReadModelConfig takes.

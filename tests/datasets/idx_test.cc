@@ -115,8 +115,18 @@ TEST(IdxTest, AMissingFileAndAFolderAreErrors) {
   const absl::Status status = ReadIdx(missing, 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("nobody: No such file"));
-  EXPECT_THAT(std::string(ReadIdx(::testing::TempDir(), 1).status().message()),
-              HasSubstr("Is a directory"));
+  const absl::Status folder = ReadIdx(::testing::TempDir(), 1).status();
+  EXPECT_EQ(folder.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(folder.message()), HasSubstr("Is a directory"));
+}
+
+// As a disk or a network file system fails: no mistake of who named the file.
+// Nothing is mapped at address 0 of this process.
+TEST(IdxTest, AReadThatFailsIsNoMistakeOfTheUsers) {
+  const absl::Status status = ReadIdx("/proc/self/mem", 1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("/proc/self/mem: Input/output error"));
 }
 
 TEST(IdxTest, ADeviceOrAPipeIsRefusedAtOnce) {

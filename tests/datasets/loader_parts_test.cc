@@ -65,6 +65,29 @@ TEST(LoaderPartsTest, PartsAreThoseOfTheWholeBatch) {
   }
 }
 
+// By which ranks of a pipeline see that they have the same samples.
+TEST(LoaderPartsTest, ABatchSaysWhichSamplesItHas) {
+  const auto identities = [](int64_t rank, const BatchParts& parts) {
+    DistributedSamplerOptions sampling;
+    sampling.num_replicas = 2;
+    sampling.rank = rank;
+    LoaderOptions options = BatchesOf(4);
+    options.parts = parts;
+    const auto loader = MakeLoader(std::make_shared<Numbers>(16),
+                                   MakeSampler(16, sampling), options);
+    loader->StartEpoch(0);
+    std::vector<uint64_t> all;
+    for (int i = 0; i < 2; ++i) all.push_back(loader->Next().value()->identity);
+    return all;
+  };
+  const std::vector<uint64_t> first = identities(0, {true, false});
+  EXPECT_NE(first[0], 0u);
+  EXPECT_NE(first[0], first[1]);
+  EXPECT_EQ(identities(0, {false, true}), first);
+  EXPECT_EQ(identities(0, {false, false}), first);
+  EXPECT_NE(identities(1, {true, true})[0], first[0]);
+}
+
 TEST(LoaderPartsTest, BatchesAreTheSamplersSlices) {
   DistributedSamplerOptions slicing = InOrder();
   slicing.num_replicas = 2;

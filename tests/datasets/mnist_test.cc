@@ -72,6 +72,23 @@ TEST(MnistTest, GivesNormalisedImagesAndLabelsInTheOrderAskedFor) {
   }
 }
 
+TEST(MnistTest, ADigestTellsOtherFilesApart) {
+  const auto digest = [](const std::string& images, const std::string& labels) {
+    const std::string folder = MakeFolder("digest");
+    WriteTestFile(folder + "train-images-idx3-ubyte",
+                  IdxBytes({2, 28, 28}, images));
+    WriteTestFile(folder + "train-labels-idx1-ubyte", IdxBytes({2}, labels));
+    return (*OpenMnist(InTempDir(folder), Split::kTrain, kPlain))->digest();
+  };
+  const std::string first = digest(Images(2), {7, 9});
+  EXPECT_EQ(first.size(), 8u);
+  EXPECT_EQ(digest(Images(2), {7, 9}), first);
+  EXPECT_NE(digest(Images(2), {7, 8}), first);
+  std::string images = Images(2);
+  images[1000] = 0;
+  EXPECT_NE(digest(images, {7, 9}), first);
+}
+
 TEST(MnistTest, GivesThePartsThatAreWanted) {
   const std::string folder = MakeFolder("parts");
   WriteTestFile(folder + "train-images-idx3-ubyte",

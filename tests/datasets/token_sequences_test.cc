@@ -77,6 +77,43 @@ TEST(TokenSequencesTest, SizesAtTheEdge) {
   EXPECT_THAT(ErrorOf(FilesOf(0, 0, 1)), HasSubstr("has 0 tokens"));
 }
 
+// As //tools:tokenize --validation_fraction=0 writes it.
+TEST(TokenSequencesTest, AnEmptyValBinIsATestSetOfNoSamples) {
+  for (const int64_t context : {1, 3}) {
+    TokenSequencesOptions options = FilesOf(7, 0, context);
+    options.split = Split::kTest;
+    for (const bool document_masks : {false, true}) {
+      options.document_masks = document_masks;
+      const auto data = OpenTokenSequences(options);
+      ASSERT_TRUE(data.ok()) << data.status();
+      EXPECT_EQ((*data)->size(), 0);
+      EXPECT_THAT((*data)->input_shape(), ElementsAre(context));
+    }
+  }
+  TokenSequencesOptions options = FilesOf(7, 2, 3);
+  options.split = Split::kTest;
+  EXPECT_THAT(ErrorOf(options), HasSubstr("val.bin has 2 tokens"));
+}
+
+TEST(TokenSequencesTest, AVocabularyThatNobodySaysIsAnothers) {
+  TokenSequencesOptions options = FilesOf(11, 5, 5);
+  options.unsaid_vocabulary = 9;
+  const auto data = OpenTokenSequences(options);
+  EXPECT_EQ((*data)->classes(), 9);
+  EXPECT_TRUE((*data)->Get({0}).ok());
+  EXPECT_THAT(std::string((*data)->Get({1}).status().message()),
+              HasSubstr("token 9 is 9, but the vocabulary has 9"));
+  options.vocabulary = 10;
+  EXPECT_EQ((*OpenTokenSequences(options))->classes(), 10);
+}
+
+TEST(TokenSequencesTest, ADigestTellsOtherTokensApart) {
+  const std::string digest = (*OpenTokenSequences(FilesOf(11, 5, 3)))->digest();
+  EXPECT_EQ(digest.size(), 8u);
+  EXPECT_EQ((*OpenTokenSequences(FilesOf(11, 7, 5)))->digest(), digest);
+  EXPECT_NE((*OpenTokenSequences(FilesOf(12, 5, 3)))->digest(), digest);
+}
+
 TEST(TokenSequencesTest, OnlyWhatIsWantedIsRead) {
   const auto data = OpenTokenSequences(FilesOf(11, 5, 3));
   BatchParts parts;
@@ -147,6 +184,9 @@ TEST(TokenSequencesTest, BadOptionsAreRefused) {
   options.context = 3;
   options.vocabulary = -1;
   EXPECT_THAT(ErrorOf(options), HasSubstr("vocabulary -1"));
+  options.vocabulary = 0;
+  options.token_bytes = 3;
+  EXPECT_THAT(ErrorOf(options), HasSubstr("token_bytes 3"));
   options.folder.clear();
   EXPECT_THAT(ErrorOf(options), HasSubstr("need a data_dir"));
   options = FilesOf(11, 5, 3);

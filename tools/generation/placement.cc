@@ -5,6 +5,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/dtype_names.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/launch/launch.h"
@@ -21,7 +22,7 @@ absl::StatusOr<c10::ScalarType> DtypeOf(const std::string& name) {
       {"bf16", c10::ScalarType::BFloat16},
       {"fp16", c10::ScalarType::Half},
       {"fp64", c10::ScalarType::Double}};
-  const auto found = known.find(name);
+  const auto found = known.find(ShortDtypeName(name));
   if (found != known.end()) return found->second;
   return absl::InvalidArgumentError(
       absl::StrCat("--dtype=", name, ": expected fp32, bf16, fp16 or fp64"));

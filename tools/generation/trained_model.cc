@@ -13,15 +13,16 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/folder/step_folders.h"
 #include "core/checkpoint/folder/stored_folder.h"
-#include "core/files/regular_file.h"
 #include "core/files/user_path.h"
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
 #include "core/weights/load_plan.h"
 #include "core/weights/stored_weights.h"
+#include "models/hugging_face/hub_cache.h"
 #include "models/hugging_face/model_config.h"
 #include "models/hugging_face/state_names.h"
 #include "parallel/ddp/model_state.h"
+#include "tools/trainer/job/transformer.h"
 
 namespace tandem {
 namespace {
@@ -46,6 +47,7 @@ absl::StatusOr<LayerSpecs> MakeSpecs(const std::string& name,
 struct Language {
   LayerSpecs specs;
   TokenLimits limits;
+  std::string config;  // empty: the model was named
 };
 
 // Of the sizes that train was given.
@@ -53,7 +55,8 @@ absl::StatusOr<Language> OfConfig(const std::string& text) {
   TANDEM_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(text));
   TANDEM_ASSIGN_OR_RETURN(LayerSpecs specs, LayersOf(config.model));
   return Language{std::move(specs),
-                  {ContextOf(config.model), VocabularyOf(config.model)}};
+                  {ContextOf(config.model), VocabularyOf(config.model)},
+                  text};
 }
 
 // What was given, else what the checkpoint says.
@@ -66,7 +69,7 @@ absl::StatusOr<Language> LanguageOf(const TrainedModelOptions& options,
   const std::string& name =
       options.name.empty() ? progress.model : options.name;
   TANDEM_ASSIGN_OR_RETURN(LayerSpecs specs, MakeSpecs(name, options.sizes));
-  return Language{std::move(specs), TokenLimitsOf(name)};
+  return Language{std::move(specs), TokenLimitsOf(name), ""};
 }
 
 NamedTensors StateOf(const LayerList& layers) {
@@ -82,6 +85,7 @@ absl::StatusOr<TrainedModel> MakePlaced(const TrainedModelOptions& options,
   TANDEM_ASSIGN_OR_RETURN(model.layers,
                           MakeModelLayers(language.specs, /*seed=*/0));
   model.limits = language.limits;
+  model.config = language.config;
   SetTraining(model.layers, false);
   TANDEM_RETURN_IF_ERROR(Place(options.placement, model.layers));
   return model;
@@ -97,6 +101,8 @@ absl::StatusOr<TrainedModel> LoadCheckpoint(const TrainedModelOptions& options,
   TANDEM_ASSIGN_OR_RETURN(TrainedModel model, MakePlaced(options, language));
   TANDEM_RETURN_IF_ERROR(
       CopyModelState(checkpoint.model, StateOf(model.layers)));
+  model.generation_config = checkpoint.progress.generation_config;
+  model.texts_vocabulary = checkpoint.progress.vocabulary;
   return model;
 }
 
@@ -112,12 +118,14 @@ absl::StatusOr<TrainedModel> LoadFolder(const TrainedModelOptions& options,
         " says which model it is, and of which sizes: leave --model, --layers, "
         "--width, --heads, --kv_heads and --ffn_width out"));
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::string text,
-                          ReadShortFile(ConfigFile(folder), kMaxConfigBytes));
-  TANDEM_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(text));
+  TANDEM_ASSIGN_OR_RETURN(const Transformer transformer,
+                          ReadTransformer(ConfigFile(folder)));
   TANDEM_ASSIGN_OR_RETURN(const StoredWeights weights, OpenWeights(folder));
-  TANDEM_ASSIGN_OR_RETURN(const Language language, OfConfig(text));
+  TANDEM_ASSIGN_OR_RETURN(const Language language,
+                          OfConfig(transformer.config));
   TANDEM_ASSIGN_OR_RETURN(TrainedModel model, MakePlaced(options, language));
+  model.generation_config = transformer.generation_config;
+  model.texts_vocabulary = TextsVocabularyOf(transformer.config);
   const NamedTensors state = StateOf(model.layers);
   std::vector<TensorInfo> infos;
   for (const auto& [name, tensor] : state) {
@@ -125,7 +133,7 @@ absl::StatusOr<TrainedModel> LoadFolder(const TrainedModelOptions& options,
   }
   TANDEM_ASSIGN_OR_RETURN(
       const LoadPlan plan,
-      PlanLoading(weights.tensors, infos, StateNamesOf(config.model),
+      PlanLoading(weights.tensors, infos, StateNamesOf(transformer.model),
                   LoadAllowances()));
   TANDEM_RETURN_IF_ERROR(CopyModelState(plan.tensors, state));
   return model;
@@ -150,8 +158,9 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(
                                            ? LoadFolder(options, path)
                                            : LoadCheckpoint(options, path);
   if (model.ok()) return model;
-  return Annotate(model.status(),
-                  absl::StrCat("--checkpoint=", options.checkpoint));
+  return Annotate(
+      model.status(),
+      absl::StrCat("--checkpoint=", options.checkpoint, HintOfHubCache(path)));
 }
 
 }  // namespace tandem

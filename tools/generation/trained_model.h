@@ -4,6 +4,7 @@
 #ifndef TANDEM_TOOLS_GENERATION_TRAINED_MODEL_H_
 #define TANDEM_TOOLS_GENERATION_TRAINED_MODEL_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -27,6 +28,11 @@ struct TrainedModelOptions {
 struct TrainedModel {
   LayerList layers;  // placed, in evaluation mode
   TokenLimits limits;
+  // How many tokens the texts had that it was trained on; 0: nobody says.
+  int64_t texts_vocabulary = 0;
+  // Its config.json and generation_config.json; empty: there is none.
+  std::string config;
+  std::string generation_config;
 };
 
 // Whether `path` is a folder of Hugging Face's: it has a config.json.

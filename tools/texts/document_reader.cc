@@ -1,36 +1,30 @@
 #include "tools/texts/document_reader.h"
 
-#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
+#include "tools/texts/cut_places.h"
+#include "tools/texts/text_check.h"
 
 namespace tandem {
 namespace {
 
+using Json = nlohmann::json;
 using Take = std::function<absl::Status(const DocumentPiece&)>;
+
 constexpr size_t kBlockBytes = 1 << 20;
-
-bool IsBlack(char byte) {
-  return absl::ascii_isgraph(static_cast<unsigned char>(byte));
-}
-
-// The end of the first line of `text`, from `least` bytes on, after
-// which it can be cut; 0: there is none.
-size_t FirstCut(absl::string_view text, size_t least) {
-  size_t end = text.find('\n', std::max<size_t>(least, 1));
-  for (; end != absl::string_view::npos; end = text.find('\n', end + 1)) {
-    if (end + 1 == text.size()) break;
-    if (IsBlack(text[end - 1]) && IsBlack(text[end + 1])) return end + 1;
-  }
-  return 0;
-}
+constexpr size_t kSearchBytes = 64 << 10;
+constexpr char kByteOrderMark[] = "\xef\xbb\xbf";
 
 absl::Status CannotRead(const TextFile& file) {
   return absl::ErrnoToStatus(errno == 0 ? EIO : errno,
@@ -40,51 +34,51 @@ absl::Status CannotRead(const TextFile& file) {
 class TextReader {
  public:
   TextReader(const ReadDocumentsOptions& options, const Take& take)
-      : options_(options), take_(take) {}
+      : options_(options), take_(take), is_cut_(options.cut_after < 0) {}
 
-  // More of the text.
-  absl::Status Add(absl::string_view block) {
+  // More of the text; if `last`, all that is left of it.
+  absl::Status Add(absl::string_view block, bool last) {
+    if (is_cut_) return HandOn(block, last);
     waiting_.append(block.data(), block.size());
-    while (true) {
-      const size_t cut = NextCut();
-      if (cut == 0) return absl::OkStatus();
-      TANDEM_RETURN_IF_ERROR(HandOn(cut, /*last=*/false));
+    const auto place = static_cast<size_t>(options_.cut_after - done_);
+    if (place >= waiting_.size() && !last) {
+      const std::string before = std::move(waiting_);
+      waiting_.clear();
+      return HandOn(before, /*last=*/false);
     }
-  }
-
-  absl::Status Finish() {
-    if (waiting_.empty() && done_ == 0) return absl::OkStatus();
-    return HandOn(waiting_.size(), /*last=*/true);
+    const bool waits = !last && waiting_.size() - place < kSearchBytes;
+    return waits ? absl::OkStatus() : Cut(place, last);
   }
 
  private:
-  size_t NextCut() {
-    const int64_t place = options_.cut_after - done_;
-    const auto waiting = static_cast<int64_t>(waiting_.size());
-    if (!cut_ && options_.cut_after >= 0 && place < waiting) {
-      const size_t cut =
-          FirstCut(waiting_, static_cast<size_t>(std::max<int64_t>(place, 0)));
-      cut_ = cut > 0;
-      return cut;
-    }
-    if (waiting_.size() <= options_.piece_bytes) return 0;
-    return FirstCut(waiting_, options_.piece_bytes);
+  // Behind `place` of what waits; not at all where the text ends before.
+  absl::Status Cut(size_t place, bool last) {
+    is_cut_ = true;
+    const std::string text = std::move(waiting_);
+    const std::vector<size_t> places =
+        CutPlaces(text, place, place + kSearchBytes, /*count=*/1);
+    if (places.empty()) return HandOn(text, last);
+    const absl::string_view both = text;
+    TANDEM_RETURN_IF_ERROR(
+        HandOn(both.substr(0, places.front()), /*last=*/false));
+    is_behind_ = true;
+    return HandOn(both.substr(places.front()), last);
   }
 
-  absl::Status HandOn(size_t bytes, bool last) {
-    const bool first = done_ == 0;
-    done_ += static_cast<int64_t>(bytes);
-    TANDEM_RETURN_IF_ERROR(take_(
-        {absl::string_view(waiting_).substr(0, bytes), first, last, done_}));
-    waiting_.erase(0, bytes);
-    return absl::OkStatus();
+  absl::Status HandOn(absl::string_view text, bool last) {
+    done_ += static_cast<int64_t>(text.size());
+    const DocumentPiece piece = {text, is_first_, last, is_behind_, done_};
+    is_first_ = false;
+    return take_(piece);
   }
 
   const ReadDocumentsOptions& options_;
   const Take& take_;
-  std::string waiting_;
-  int64_t done_ = 0;
-  bool cut_ = false;  // at options_.cut_after
+  std::string waiting_;  // for a place to be cut at
+  int64_t done_ = 0;     // bytes that were handed on
+  bool is_first_ = true;
+  bool is_cut_;  // or not to be
+  bool is_behind_ = false;
 };
 
 absl::Status ReadText(const TextFile& file, const ReadDocumentsOptions& options,
@@ -93,17 +87,54 @@ absl::Status ReadText(const TextFile& file, const ReadDocumentsOptions& options,
   if (!stream) return CannotRead(file);
   TextReader reader(options, take);
   std::vector<char> block(kBlockBytes);
-  while (stream) {
+  bool first = true;
+  bool last = false;
+  while (!last) {
     stream.read(block.data(), kBlockBytes);
-    const auto got = static_cast<size_t>(stream.gcount());
-    TANDEM_RETURN_IF_ERROR(reader.Add({block.data(), got}));
+    absl::string_view text(block.data(), static_cast<size_t>(stream.gcount()));
+    last = stream.peek() == std::ifstream::traits_type::eof();
+    if (stream.bad()) return CannotRead(file);
+    if (first) {
+      TANDEM_RETURN_IF_ERROR(CheckIsText(file.path, text));
+      absl::ConsumePrefix(&text, kByteOrderMark);
+      if (text.empty() && last) return absl::OkStatus();
+    }
+    first = false;
+    TANDEM_RETURN_IF_ERROR(reader.Add(text, last));
   }
-  if (stream.bad()) return CannotRead(file);
-  return reader.Finish();
+  return absl::OkStatus();
 }
 
-absl::Status WrongLine(const TextFile& file, int64_t line,
-                       const std::string& column, const nlohmann::json& json) {
+// What the parser says, without the place, which counts from this line, and
+// without what it read last, which may be long.
+std::string WhyNoJson(const std::string& line) {
+  try {
+    (void)Json::parse(line);
+    return "";
+  } catch (const Json::parse_error& error) {
+    absl::string_view what = error.what();
+    what = what.substr(0, what.find("; last read"));
+    if (absl::StrContains(what, "surrogate")) {
+      return absl::StrCat(
+          "byte ", error.byte,
+          " ends a lone surrogate, \\ud800 to \\udfff without its other half, "
+          "which is no character");
+    }
+    const size_t reason = what.find(" - ");
+    return absl::StrCat(
+        "at byte ", error.byte, " ",
+        reason == absl::string_view::npos ? what : what.substr(reason + 3));
+  }
+}
+
+absl::Status WrongLine(const TextFile& file, int64_t number,
+                       const std::string& column, const std::string& line,
+                       const Json& json) {
+  const std::string place = absl::StrCat(file.path, ", line ", number);
+  if (json.is_discarded()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        place, ": expected a JSON object, found no JSON: ", WhyNoJson(line)));
+  }
   std::vector<std::string> columns;
   if (json.is_object()) {
     for (const auto& [name, value] : json.items()) {
@@ -111,12 +142,21 @@ absl::Status WrongLine(const TextFile& file, int64_t line,
     }
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      file.path, ", line ", line, ": expected a JSON object with a text in '",
-      column, "', ",
-      columns.empty()
-          ? "found none with a text"
-          : absl::StrCat("found texts in ", absl::StrJoin(columns, ", "),
-                         "; --column says which")));
+      place, ": expected a JSON object with a text in '", column, "', ",
+      columns.empty() ? "found none with a text"
+                      : absl::StrCat("found texts in ", SomeOf(columns),
+                                     "; --column says which")));
+}
+
+// Of a file of lines, before it is parsed.
+absl::Status CheckBeginning(const TextFile& file, std::ifstream* stream) {
+  std::string beginning(16, '\0');
+  stream->read(beginning.data(),
+               static_cast<std::streamsize>(beginning.size()));
+  beginning.resize(static_cast<size_t>(stream->gcount()));
+  stream->clear();
+  stream->seekg(0);
+  return CheckIsText(file.path, beginning);
 }
 
 absl::Status ReadJsonLines(const TextFile& file,
@@ -124,20 +164,21 @@ absl::Status ReadJsonLines(const TextFile& file,
                            const Take& take) {
   std::ifstream stream(file.path, std::ios::binary);
   if (!stream) return CannotRead(file);
+  TANDEM_RETURN_IF_ERROR(CheckBeginning(file, &stream));
   std::string line;
   int64_t bytes = 0;
   for (int64_t number = 1; std::getline(stream, line); ++number) {
     bytes += static_cast<int64_t>(line.size()) + 1;
     if (absl::StripAsciiWhitespace(line).empty()) continue;
-    const auto json =
-        nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     const auto found = json.find(options.column);
     if (!json.is_object() || found == json.end() || !found->is_string()) {
-      return WrongLine(file, number, options.column, json);
+      return WrongLine(file, number, options.column, line, json);
     }
     const auto& text = found->get_ref<const std::string&>();
     if (text.empty()) continue;
-    TANDEM_RETURN_IF_ERROR(take({text, true, true, bytes}));
+    TANDEM_RETURN_IF_ERROR(
+        take({text, true, true, /*behind_cut=*/false, bytes}));
   }
   return stream.bad() ? CannotRead(file) : absl::OkStatus();
 }

@@ -1,9 +1,8 @@
-// Document reader: the texts of a file, piece by piece.
+// Document reader: the texts of a file, part by part.
 
 #ifndef TANDEM_TOOLS_TEXTS_DOCUMENT_READER_H_
 #define TANDEM_TOOLS_TEXTS_DOCUMENT_READER_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -14,30 +13,28 @@
 
 namespace tandem {
 
-// A document or a part of one.
+// A document or a part of one, which may end anywhere, within a character too.
 struct DocumentPiece {
-  absl::string_view text;
+  absl::string_view text;  // that of a last part may be empty
   bool first = true;
   bool last = true;
-  int64_t bytes_read = 0;  // of the file, with this piece
+  bool behind_cut = false;  // ReadDocumentsOptions::cut_after
+  int64_t bytes_read = 0;   // of the file, with this piece
 };
 
 struct ReadDocumentsOptions {
   std::string column = "text";  // of JSON lines
-  // A text longer than this is handed on in pieces of about as much, each but
-  // the last cut after a line's end that stands between two characters that are
-  // no white space: tokens do not reach over one.
-  size_t piece_bytes = size_t{8} << 20;
-  // A place in a text, in bytes from its beginning, after which a piece ends as
-  // soon as it can; -1: none.
+  // A place in a text, in bytes from its beginning, soon behind which it is cut
+  // in two, at a line's end if there is one in 64 KiB (CutPlaces); -1: none.
   int64_t cut_after = -1;
 };
 
 // Calls `take` for each piece of each document of `file`, in order, until it
-// returns an error, which is returned. Empty lines of JSON lines and empty
-// texts are no documents. A text without lines' ends is kept in memory whole, a
-// line of JSON too. InvalidArgument, with the line, for one that is no JSON
-// object with a string in the column; else the errors of the file system.
+// returns an error, which is returned. A byte order mark in front, empty lines
+// of JSON lines and empty texts are no documents. A line of JSON is one piece,
+// and in memory whole; of a text a MiB is. InvalidArgument for a file that is
+// no text (CheckIsText), and, with the line, for one that is no JSON object
+// with a string in the column; else the errors of the file system.
 absl::Status ReadDocuments(
     const TextFile& file, const ReadDocumentsOptions& options,
     const std::function<absl::Status(const DocumentPiece&)>& take);

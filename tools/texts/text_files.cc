@@ -3,57 +3,144 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "datasets/tokenizers/save_tokenizer.h"
 
 namespace tandem {
 namespace {
 
 namespace fs = std::filesystem;
 
-absl::Status CannotRead(const std::string& path, const std::error_code& error) {
-  return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read ", path));
+constexpr size_t kMostKinds = 6;  // that are told by name
+
+absl::Status CannotRead(const fs::path& path, const std::error_code& error) {
+  return absl::ErrnoToStatus(error.value(),
+                             absl::StrCat("cannot read ", path.string()));
+}
+
+// ".txt" of "BOOK.TXT".
+std::string EndOf(const fs::path& path) {
+  return absl::AsciiStrToLower(path.extension().string());
 }
 
 bool IsText(const fs::path& path) {
-  const fs::path kind = path.extension();
-  return kind == ".txt" || kind == ".md" || kind == ".jsonl";
+  const std::string end = EndOf(path);
+  return end == ".txt" || end == ".md" || end == ".jsonl";
 }
 
-TextFile Describe(const fs::path& path, std::error_code* error) {
-  return {path.string(), static_cast<int64_t>(fs::file_size(path, *error)),
-          path.extension() == ".jsonl"};
+absl::Status AddFile(const fs::path& path, TextFiles* found) {
+  std::error_code error;
+  const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
+  if (error) return CannotRead(path, error);
+  found->files.push_back({path.string(), bytes, EndOf(path) == ".jsonl"});
+  return absl::OkStatus();
+}
+
+absl::Status AddEntry(const fs::directory_entry& entry,
+                      std::vector<fs::path>* folders, TextFiles* found) {
+  const fs::path& path = entry.path();
+  std::error_code error;
+  if (entry.is_directory(error)) {
+    // One that leads to a folder may lead in a circle.
+    if (entry.is_symlink(error)) {
+      ++found->left_out["linked folder(s)"];
+    } else {
+      folders->push_back(path);
+    }
+    return absl::OkStatus();
+  }
+  const bool is_file = entry.is_regular_file(error);
+  if (is_file && IsText(path) && !IsTokenizerFile(path.string())) {
+    return AddFile(path, found);
+  }
+  const std::string end = EndOf(path);
+  const bool is_own = is_file && IsText(path);
+  ++found->left_out[is_own        ? "of a tokenizer"
+                    : end.empty() ? "without an ending"
+                                  : end];
+  return absl::OkStatus();
+}
+
+// Made by file systems, for root alone, and never of texts.
+bool IsOfTheSystem(const fs::path& folder) {
+  return folder.filename() == "lost+found";
+}
+
+// Those of `folder` and of those within it.
+absl::Status AddFolder(const fs::path& folder, TextFiles* found) {
+  std::vector<fs::path> waiting = {folder};
+  while (!waiting.empty()) {
+    const fs::path next = std::move(waiting.back());
+    waiting.pop_back();
+    std::error_code error;
+    fs::directory_iterator entry(next, error);
+    while (!error && entry != fs::directory_iterator()) {
+      TANDEM_RETURN_IF_ERROR(AddEntry(*entry, &waiting, found));
+      entry.increment(error);
+    }
+    if (error && !IsOfTheSystem(next)) return CannotRead(next, error);
+  }
+  std::sort(found->files.begin(), found->files.end(),
+            [](const auto& a, const auto& b) { return a.path < b.path; });
+  return absl::OkStatus();
+}
+
+absl::Status NoTexts(const std::string& input, const TextFiles& found) {
+  const std::string left_out = DescribeLeftOut(found);
+  return absl::InvalidArgumentError(absl::StrCat(
+      input, " is no file, and no folder of .txt, .md or .jsonl files",
+      left_out.empty() ? "" : absl::StrCat("; it has others: ", left_out)));
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<TextFile>> FindTextFiles(const std::string& input) {
+absl::StatusOr<TextFiles> FindTextFiles(const std::string& input) {
   std::error_code error;
   const fs::file_status status = fs::status(input, error);
   if (!fs::exists(status)) {
     return absl::NotFoundError(
         absl::StrCat("there is no file or folder '", input, "' to read"));
   }
-  std::vector<TextFile> files;
-  if (fs::is_regular_file(status)) files.push_back(Describe(input, &error));
+  TextFiles found;
+  if (fs::is_regular_file(status)) {
+    if (EndOf(input) == ".json") {
+      return absl::InvalidArgumentError(absl::StrCat(
+          input,
+          " is JSON by its name: documents are read from a .jsonl file, an "
+          "object a line; one that is so is to be called so"));
+    }
+    TANDEM_RETURN_IF_ERROR(AddFile(input, &found));
+  }
   if (fs::is_directory(status)) {
-    fs::recursive_directory_iterator entry(input, error);
-    for (; !error && entry != fs::recursive_directory_iterator();
-         entry.increment(error)) {
-      if (!IsText(entry->path()) || !entry->is_regular_file(error)) continue;
-      files.push_back(Describe(entry->path(), &error));
-      if (error) break;
+    TANDEM_RETURN_IF_ERROR(AddFolder(input, &found));
+  }
+  if (found.files.empty()) return NoTexts(input, found);
+  return found;
+}
+
+std::string DescribeLeftOut(const TextFiles& found) {
+  std::vector<std::pair<std::string, int64_t>> kinds(found.left_out.begin(),
+                                                     found.left_out.end());
+  std::stable_sort(
+      kinds.begin(), kinds.end(),
+      [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  int64_t others = 0;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const auto& [kind, count] = kinds[i];
+    if (i >= kMostKinds) {
+      others += count;
+    } else {
+      absl::StrAppend(&text, i == 0 ? "" : ", ", count, " ", kind);
     }
   }
-  if (error) return CannotRead(input, error);
-  if (files.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        input, " is no file, and no folder of .txt, .md or .jsonl files"));
-  }
-  std::sort(files.begin(), files.end(),
-            [](const auto& a, const auto& b) { return a.path < b.path; });
-  return files;
+  if (others > 0) absl::StrAppend(&text, ", ", others, " of other kinds");
+  return text;
 }
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #define TANDEM_TOOLS_TEXTS_TEXT_FILES_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,23 @@ struct TextFile {
   bool json_lines = false;  // else one text
 };
 
-// The file `input`, whatever its name, or the .txt, .md and .jsonl files of the
-// folder `input` and of those within it, by name. NotFound where there is
-// nothing, InvalidArgument for a folder without such files, else the errors of
-// the file system.
-absl::StatusOr<std::vector<TextFile>> FindTextFiles(const std::string& input);
+struct TextFiles {
+  std::vector<TextFile> files;  // by name
+  // What a folder has besides, and nobody reads: of what kind (".gz"), and how
+  // many.
+  std::map<std::string, int64_t> left_out;
+};
+
+// The file `input`, whatever its name; or the .txt, .md and .jsonl files of the
+// folder `input` and of those within it, but for what tokenizers lie there
+// (IsTokenizerFile): what //tools:tokenize has written is no text. NotFound
+// where there is nothing, InvalidArgument for a folder without such files and
+// for one file of JSON that is called otherwise, else the errors of the file
+// system, with the folder or file that could not be read.
+absl::StatusOr<TextFiles> FindTextFiles(const std::string& input);
+
+// "3 .gz, 1 .parquet", the most frequent kinds first; empty: nothing was.
+std::string DescribeLeftOut(const TextFiles& found);
 
 }  // namespace tandem
 

@@ -1,7 +1,7 @@
 #include "tools/texts/tokenize.h"
 
+#include <cstddef>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -11,12 +11,14 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "core/base/status_macros.h"
 #include "datasets/tokenizers/open_tokenizer.h"
 #include "datasets/tokenizers/save_tokenizer.h"
 #include "datasets/tokenizers/tokenizer.h"
 #include "datasets/tokens/token_writer.h"
 #include "tools/texts/document_reader.h"
+#include "tools/texts/text_encoder.h"
 #include "tools/texts/text_files.h"
 
 namespace tandem {
@@ -35,55 +37,44 @@ double PlaceOf(absl::string_view text) {
   return static_cast<double>(hash >> 11) / static_cast<double>(1ULL << 53);
 }
 
-// Without its end of text a vocabulary is smaller by it, where it is the last.
 int64_t VocabularyOf(const Tokenizer& tokenizer, bool end_of_text) {
-  const int64_t all = tokenizer.vocabulary_size();
-  const auto end = tokenizer.end_of_text();
-  return !end_of_text && end.has_value() && *end + int64_t{1} == all ? all - 1
-                                                                     : all;
+  return end_of_text ? tokenizer.vocabulary_size()
+                     : tokenizer.vocabulary_without_end();
 }
+
+// By which a document is dealt.
+constexpr size_t kHashedBytes = 8 << 20;
 
 class TokenizeRun {
  public:
+  // `is_alone`: a text that is cut in two, of which the second part is held
+  // out.
   TokenizeRun(const TokenizeOptions& options, const Tokenizer& tokenizer,
-              TokenWriter train, TokenWriter validation)
+              TokenWriter train, TokenWriter validation, bool is_alone)
       : options_(options),
         tokenizer_(tokenizer),
+        is_alone_(is_alone),
         sides_{std::move(train), std::move(validation)} {}
 
-  // `alone`: the text is cut at `cut_after`.
-  absl::Status Take(const DocumentPiece& piece, bool alone, int64_t cut_after) {
-    bool begins = piece.first;
-    if (alone) {
-      const int64_t before =
-          piece.bytes_read - static_cast<int64_t>(piece.text.size());
-      const bool held_out = before > 0 && before >= cut_after;
-      begins = piece.first || (held_out && side_ == &sides_[0]);
-      side_ = &sides_[held_out ? 1 : 0];
-    } else if (piece.first) {
-      side_ = &sides_[PlaceOf(piece.text) < options_.validation_fraction];
-    }
-    if (begins) side_->BeginDocument();
-    if (piece.first && options_.end_of_text) {
-      TANDEM_RETURN_IF_ERROR(side_->Append(tokenizer_.prefix()));
-    }
-    TANDEM_ASSIGN_OR_RETURN(
-        const std::vector<uint32_t> tokens,
-        tokenizer_.Encode(piece.text, options_.special_tokens
-                                          ? SpecialTokensInText::kRecognized
-                                          : SpecialTokensInText::kOrdinary));
-    TANDEM_RETURN_IF_ERROR(side_->Append(tokens));
-    return piece.last && options_.end_of_text ? EndDocument()
-                                              : absl::OkStatus();
+  absl::Status Take(const DocumentPiece& piece) {
+    const bool is_cut = encoder_ && piece.behind_cut && !is_behind_;
+    if (is_cut) TANDEM_RETURN_IF_ERROR(encoder_->Finish());
+    if (is_cut || piece.first) Begin(piece);
+    TANDEM_RETURN_IF_ERROR(encoder_->Add(piece.text));
+    if (!piece.last) return absl::OkStatus();
+    TANDEM_RETURN_IF_ERROR(encoder_->Finish());
+    encoder_.reset();
+    return options_.end_of_text ? EndDocument() : absl::OkStatus();
   }
 
   int64_t tokens() const { return sides_[0].tokens() + sides_[1].tokens(); }
 
-  absl::StatusOr<TokenizeResult> Finish() {
+  // Whether each side has what it was to have.
+  absl::Status CheckSides() const {
     for (const TokenWriter& side : sides_) {
-      const bool wanted =
+      const bool is_wanted =
           &side == &sides_[0] || options_.validation_fraction > 0;
-      if (!wanted || side.tokens() > 0) continue;
+      if (!is_wanted || side.tokens() > 0) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           "of ", tokens(), " tokens in ",
           sides_[0].documents() + sides_[1].documents(),
@@ -92,12 +83,54 @@ class TokenizeRun {
           ": give more text, or another --validation_fraction than ",
           options_.validation_fraction));
     }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<TokenizeResult> Finish() {
     for (TokenWriter& side : sides_) TANDEM_RETURN_IF_ERROR(side.Commit());
-    return TokenizeResult{0, sides_[0].tokens(), sides_[0].documents(),
-                          sides_[1].tokens(), sides_[1].documents()};
+    TokenizeResult result;
+    result.train_tokens = sides_[0].tokens();
+    result.train_documents = sides_[0].documents();
+    result.validation_tokens = sides_[1].tokens();
+    result.validation_documents = sides_[1].documents();
+    return result;
   }
 
  private:
+  // A document, or the part of one that is held out.
+  void Begin(const DocumentPiece& piece) {
+    is_first_ = piece.first;
+    is_behind_ = piece.behind_cut;
+    side_ = nullptr;
+    TextEncoderOptions encoding;
+    encoding.special = options_.special_tokens
+                           ? SpecialTokensInText::kRecognized
+                           : SpecialTokensInText::kOrdinary;
+    encoder_.emplace(
+        tokenizer_, encoding,
+        [this](absl::string_view text, absl::Span<const uint32_t> tokens) {
+          return Write(text, tokens);
+        });
+  }
+
+  bool IsHeldOut(absl::string_view beginning) const {
+    if (is_alone_) return is_behind_;
+    return PlaceOf(beginning.substr(0, kHashedBytes)) <
+           options_.validation_fraction;
+  }
+
+  absl::Status Write(absl::string_view text,
+                     absl::Span<const uint32_t> tokens) {
+    if (side_ == nullptr) {
+      side_ = &sides_[IsHeldOut(text) ? 1 : 0];
+      side_->BeginDocument();
+      if (is_first_ && options_.end_of_text) {
+        TANDEM_RETURN_IF_ERROR(side_->Append(tokenizer_.prefix()));
+      }
+    }
+    return side_->Append(tokens);
+  }
+
   absl::Status EndDocument() {
     std::vector<uint32_t> end = tokenizer_.suffix();
     const auto mark = tokenizer_.end_of_text();
@@ -109,8 +142,13 @@ class TokenizeRun {
 
   const TokenizeOptions& options_;
   const Tokenizer& tokenizer_;
+  const bool is_alone_;
   TokenWriter sides_[2];  // trained on, held out
+  // Of what is being read.
+  std::optional<TextEncoder> encoder_;
   TokenWriter* side_ = nullptr;
+  bool is_first_ = true;
+  bool is_behind_ = false;
 };
 
 absl::Status Check(const TokenizeOptions& options) {
@@ -123,6 +161,20 @@ absl::Status Check(const TokenizeOptions& options) {
   if (fraction >= 0 && fraction < 1) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--validation_fraction=", fraction, ": expected 0 or more, below 1"));
+}
+
+// Documents would lie against each other without a word.
+absl::Status CheckEndOfText(const TokenizeOptions& options,
+                            const Tokenizer& tokenizer) {
+  if (!options.end_of_text || tokenizer.end_of_text().has_value() ||
+      !tokenizer.suffix().empty()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--tokenizer=", options.tokenizer,
+      " has no token that ends a text: neither an eos_token in "
+      "tokenizer_config.json nor one of the usual names; --noend_of_text puts "
+      "none between documents"));
 }
 
 absl::Status MakeFolder(const std::string& folder) {
@@ -142,6 +194,41 @@ absl::StatusOr<TokenWriter> OpenSide(const TokenizeOptions& options,
       options.end_of_text ? tokenizer.end_of_text() : std::nullopt);
 }
 
+// Of one text the end is held out.
+ReadDocumentsOptions ReadingOf(const TokenizeOptions& options,
+                               const std::vector<TextFile>& files) {
+  ReadDocumentsOptions reading;
+  reading.column = options.column;
+  if (files.size() == 1 && !files.front().json_lines &&
+      options.validation_fraction > 0) {
+    reading.cut_after =
+        static_cast<int64_t>(static_cast<double>(files.front().bytes) *
+                             (1 - options.validation_fraction));
+  }
+  return reading;
+}
+
+absl::Status ReadAll(
+    const std::vector<TextFile>& files, const ReadDocumentsOptions& reading,
+    const std::function<void(const TokenizeProgress&)>& progress,
+    TokenizeRun* run) {
+  TokenizeProgress now;
+  for (const TextFile& file : files) now.all_bytes += file.bytes;
+  int64_t before = 0;
+  for (const TextFile& file : files) {
+    TANDEM_RETURN_IF_ERROR(
+        ReadDocuments(file, reading, [&](const DocumentPiece& piece) {
+          TANDEM_RETURN_IF_ERROR(run->Take(piece));
+          now.bytes = before + piece.bytes_read;
+          now.tokens = run->tokens();
+          progress(now);
+          return absl::OkStatus();
+        }));
+    before += file.bytes;
+  }
+  return run->CheckSides();
+}
+
 }  // namespace
 
 absl::StatusOr<TokenizeResult> Tokenize(
@@ -150,42 +237,24 @@ absl::StatusOr<TokenizeResult> Tokenize(
   TANDEM_RETURN_IF_ERROR(Check(options));
   TANDEM_ASSIGN_OR_RETURN(const auto tokenizer,
                           OpenTokenizer(options.tokenizer));
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<TextFile> files,
-                          FindTextFiles(options.input));
+  TANDEM_RETURN_IF_ERROR(CheckEndOfText(options, *tokenizer));
+  TANDEM_ASSIGN_OR_RETURN(const TextFiles found, FindTextFiles(options.input));
+  TANDEM_RETURN_IF_ERROR(
+      CheckNoOtherTokenizer(options.tokenizer, options.output));
   TANDEM_RETURN_IF_ERROR(MakeFolder(options.output));
-  TANDEM_RETURN_IF_ERROR(SaveTokenizer(options.tokenizer, options.output));
   TANDEM_ASSIGN_OR_RETURN(TokenWriter train,
                           OpenSide(options, *tokenizer, "train.bin"));
   TANDEM_ASSIGN_OR_RETURN(TokenWriter validation,
                           OpenSide(options, *tokenizer, "val.bin"));
-  TokenizeRun run(options, *tokenizer, std::move(train), std::move(validation));
-  TokenizeProgress now;
-  for (const TextFile& file : files) now.all_bytes += file.bytes;
-  const bool alone = files.size() == 1 && !files.front().json_lines &&
-                     options.validation_fraction > 0;
-  ReadDocumentsOptions reading;
-  reading.column = options.column;
-  if (tokenizer->beginning_differs()) {
-    reading.piece_bytes = std::numeric_limits<size_t>::max();
-  }
-  if (alone) {
-    reading.cut_after = static_cast<int64_t>(
-        static_cast<double>(now.all_bytes) * (1 - options.validation_fraction));
-  }
-  int64_t before = 0;
-  for (const TextFile& file : files) {
-    TANDEM_RETURN_IF_ERROR(
-        ReadDocuments(file, reading, [&](const DocumentPiece& piece) {
-          TANDEM_RETURN_IF_ERROR(run.Take(piece, alone, reading.cut_after));
-          now.bytes = before + piece.bytes_read;
-          now.tokens = run.tokens();
-          progress(now);
-          return absl::OkStatus();
-        }));
-    before += file.bytes;
-  }
+  const ReadDocumentsOptions reading = ReadingOf(options, found.files);
+  TokenizeRun run(options, *tokenizer, std::move(train), std::move(validation),
+                  /*is_alone=*/reading.cut_after >= 0);
+  TANDEM_RETURN_IF_ERROR(ReadAll(found.files, reading, progress, &run));
+  // Once there is something that it has made.
+  TANDEM_RETURN_IF_ERROR(SaveTokenizer(options.tokenizer, options.output));
   TANDEM_ASSIGN_OR_RETURN(TokenizeResult result, run.Finish());
   result.vocabulary = VocabularyOf(*tokenizer, options.end_of_text);
+  result.left_out = DescribeLeftOut(found);
   return result;
 }
 

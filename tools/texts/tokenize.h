@@ -27,6 +27,8 @@ struct TokenizeResult {
   int64_t train_documents = 0;
   int64_t validation_tokens = 0;
   int64_t validation_documents = 0;
+  // What of a folder was not read (DescribeLeftOut); empty: all was.
+  std::string left_out;
 };
 
 // How far it is.
@@ -38,9 +40,11 @@ struct TokenizeProgress {
 
 // Writes train.bin and val.bin, and the tokenizer beside them, as
 // docs/token_files.md says; a document is held out whole, but for a text that
-// is the only one. After an error neither file has changed. InvalidArgument for
-// options that make no sense, and where a side would have no tokens; else the
-// errors of tokenizers and files.
+// is the only one. After an error nothing in the folder has changed.
+// InvalidArgument for options that make no sense, for a tokenizer without an
+// end of text where that is wanted, and where a side would have no tokens;
+// FailedPrecondition where the folder has another tokenizer; else the errors of
+// tokenizers and files.
 absl::StatusOr<TokenizeResult> Tokenize(
     const TokenizeOptions& options,
     const std::function<void(const TokenizeProgress&)>& progress);

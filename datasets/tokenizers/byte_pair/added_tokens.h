@@ -21,6 +21,8 @@ struct AddedToken {
   // <|endoftext|> and the like; else a word that was added to a vocabulary,
   // which any text may mean.
   bool special = false;
+  // Found in the text as it has been normalized, after those that are not.
+  bool normalized = false;
 };
 
 // A part of a text: one of the added tokens, or what lies between them.

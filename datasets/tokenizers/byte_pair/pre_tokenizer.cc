@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "datasets/tokenizers/byte_pair/json_fields.h"
+#include "datasets/tokenizers/byte_pair/oniguruma.h"
 
 namespace tandem {
 namespace {
@@ -42,10 +43,16 @@ absl::StatusOr<Splitter> ReadSplit(const Json& split) {
   }
   const Json& pattern = FieldOf(split, "pattern");
   std::string expression = TextIn(pattern, "Regex");
+  TANDEM_RETURN_IF_ERROR(CheckReadAlike(expression));
   if (expression.empty()) expression = Literally(TextIn(pattern, "String"));
   if (expression.empty()) return Unknown("splits by no Regex and no String");
-  return Splitter::Create(expression,
-                          all ? SplitKeeps::kAll : SplitKeeps::kMatches);
+  TANDEM_ASSIGN_OR_RETURN(
+      Splitter splitter,
+      Splitter::Create(expression,
+                       all ? SplitKeeps::kAll : SplitKeeps::kMatches));
+  if (!splitter.may_match_nothing()) return splitter;
+  return Unknown(absl::StrCat("splits by ", expression,
+                              ", which can match no character at all"));
 }
 
 absl::Status AddByteLevel(const Json& json, PreTokenizer* made) {

@@ -19,7 +19,8 @@ struct PreTokenizer {
 
 // ByteLevel, alone or as the last of a Sequence after Split (of "behavior"
 // Isolated, or Removed with "invert") and Digits. InvalidArgument, with the
-// name of what it is, for everything else.
+// name of what it is, for everything else, and for an expression that would be
+// read otherwise here (oniguruma.h) or can match no character.
 absl::StatusOr<PreTokenizer> ReadPreTokenizer(const nlohmann::json& json);
 
 }  // namespace tandem

@@ -108,6 +108,12 @@ absl::StatusOr<Splitter> Splitter::Create(absl::string_view pattern,
   return Splitter(std::move(compiled), keeps);
 }
 
+bool Splitter::may_match_nothing() const {
+  uint32_t may = 0;
+  pcre2_pattern_info(compiled_->code.get(), PCRE2_INFO_MATCHEMPTY, &may);
+  return may != 0;
+}
+
 // What matching needs beside the expression, for one thread.
 struct Splitter::Matching {
   MatchData found{pcre2_match_data_create(1, nullptr)};

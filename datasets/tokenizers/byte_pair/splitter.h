@@ -38,6 +38,9 @@ class Splitter {
   Splitter& operator=(Splitter&&) noexcept;
   ~Splitter();
 
+  // Whether the expression can match where no character is.
+  bool may_match_nothing() const;
+
   // Appends the pieces of each of `texts`, which lie in it. Requires UTF-8.
   // ResourceExhausted where the expression needs too many steps.
   absl::Status Split(absl::Span<const absl::string_view> texts,

@@ -85,6 +85,10 @@ void AppendUtf8(uint32_t code, std::string* text) {
 
 bool IsUtf8(absl::string_view text) { return ValidBytes(text) == text.size(); }
 
+bool MayBeInUtf8(uint8_t byte) {
+  return byte != 0xC0 && byte != 0xC1 && byte <= 0xF4;
+}
+
 std::string ReplaceInvalidUtf8(absl::string_view text) {
   std::string replaced;
   replaced.reserve(text.size());

@@ -28,6 +28,9 @@ void AppendUtf8(uint32_t code, std::string* text);
 
 bool IsUtf8(absl::string_view text);
 
+// Whether a text in UTF-8 can have this byte: all but C0, C1 and F5 to FF.
+bool MayBeInUtf8(uint8_t byte);
+
 // What Python's bytes.decode(errors="replace") gives: U+FFFD for what is no
 // UTF-8.
 std::string ReplaceInvalidUtf8(absl::string_view text);

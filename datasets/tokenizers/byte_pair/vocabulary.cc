@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
 #include "datasets/tokenizers/byte_pair/byte_alphabet.h"
+#include "datasets/tokenizers/byte_pair/utf8.h"
 
 namespace tandem {
 namespace {
@@ -38,17 +39,25 @@ void Put(std::string bytes, uint32_t number, std::vector<std::string>* words) {
 // Of the 256 words that `write` makes of bytes.
 template <typename Write>
 absl::Status FindBytes(const Numbers& numbers, const Write& write,
-                       std::array<uint32_t, 256>* bytes) {
-  for (int byte = 0; byte < 256; ++byte) {
-    const auto found = numbers.find(write(static_cast<uint8_t>(byte)));
-    if (found == numbers.end()) {
+                       Vocabulary* vocabulary) {
+  for (int i = 0; i < 256; ++i) {
+    const auto byte = static_cast<uint8_t>(i);
+    const auto found = numbers.find(write(byte));
+    if (found != numbers.end()) {
+      vocabulary->bytes[byte] = found->second;
+      continue;
+    }
+    if (byte < 0x80) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "the vocabulary has no token for the byte 0x%02X, which texts would "
           "lose: it is no byte-level vocabulary, or was trained without its "
           "initial alphabet",
           byte));
     }
-    (*bytes)[byte] = found->second;
+    vocabulary->bytes[byte] = 0;  // which no text asks for
+    if (MayBeInUtf8(byte)) {
+      vocabulary->without_token.push_back(static_cast<char>(byte));
+    }
   }
   return absl::OkStatus();
 }
@@ -94,7 +103,7 @@ absl::StatusOr<Vocabulary> MakeVocabulary(const WordsAndNumbers& words,
     Put(BytesOfWord(word).value_or(word), static_cast<uint32_t>(number),
         &vocabulary.words);
   }
-  TANDEM_RETURN_IF_ERROR(FindBytes(numbers, ByteCharacter, &vocabulary.bytes));
+  TANDEM_RETURN_IF_ERROR(FindBytes(numbers, ByteCharacter, &vocabulary));
   vocabulary.merges.reserve(merges.size());
   for (const auto& [left, right] : merges) {
     TANDEM_ASSIGN_OR_RETURN(const Merge merge, FindMerge(numbers, left, right));
@@ -112,7 +121,7 @@ absl::StatusOr<Vocabulary> MakeRankedVocabulary(const WordsAndNumbers& words) {
   const auto as_it_is = [](uint8_t byte) {
     return std::string(1, static_cast<char>(byte));
   };
-  TANDEM_RETURN_IF_ERROR(FindBytes(numbers, as_it_is, &vocabulary.bytes));
+  TANDEM_RETURN_IF_ERROR(FindBytes(numbers, as_it_is, &vocabulary));
   for (uint32_t rank = 0; rank < vocabulary.words.size(); ++rank) {
     const absl::string_view word = vocabulary.words[rank];
     for (size_t cut = 1; cut < word.size(); ++cut) {

@@ -23,6 +23,8 @@ inline constexpr int64_t kMostTokens = int64_t{1} << 24;
 struct Vocabulary {
   std::vector<std::string> words;   // by number: each token's bytes
   std::array<uint32_t, 256> bytes;  // each byte's token
+  // Bytes that texts may have, and that have none.
+  std::string without_token;
   std::vector<Merge> merges;
 };
 
@@ -36,7 +38,8 @@ absl::StatusOr<WordsAndNumbers> ReadWordsAndNumbers(const nlohmann::json& json);
 // From words in GPT-2's alphabet (byte_alphabet.h), those of other characters
 // as they are, and from merges of two words. InvalidArgument for numbers below
 // zero or too large, for merges of words that the vocabulary does not have, and
-// for a byte without a token, which would be lost.
+// for a byte of ASCII without a token. Others may have none, as in vocabularies
+// that were learnt from texts alone: no text in UTF-8 has C0, for one.
 absl::StatusOr<Vocabulary> MakeVocabulary(const WordsAndNumbers& words,
                                           const WordPairs& merges);
 

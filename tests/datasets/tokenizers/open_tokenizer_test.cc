@@ -93,8 +93,8 @@ TEST(OpenTokenizerTest, WhatIsNoTokenizerIsSaid) {
 // Read as if they were not there they would give other tokens.
 TEST(OpenTokenizerTest, FieldsThatAreNotKnownAreErrors) {
   Json json = Llama3();
-  json["normalizer"] = {{"type", "NFC"}};
-  EXPECT_THAT(ErrorOfJson(json), HasSubstr("normalizer is NFC"));
+  json["normalizer"] = {{"type", "NFKC"}};
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("normalizer is NFKC"));
   json = Llama3();
   json["model"]["type"] = "WordPiece";
   EXPECT_THAT(ErrorOfJson(json), HasSubstr("WordPiece; expected BPE"));
@@ -108,11 +108,108 @@ TEST(OpenTokenizerTest, FieldsThatAreNotKnownAreErrors) {
   json["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Contiguous";
   EXPECT_THAT(ErrorOfJson(json), HasSubstr("'Contiguous'"));
   json = Llama3();
+  json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "a|\\d{1,3}+";
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("reads {1,3}+ otherwise"));
+  json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "a*";
+  EXPECT_THAT(ErrorOfJson(json), HasSubstr("can match no character"));
+  json = Llama3();
   json["added_tokens"][0]["lstrip"] = true;
   EXPECT_THAT(ErrorOfJson(json), HasSubstr("has lstrip"));
   json = Llama3();
   json["post_processor"] = {{"type", "BertProcessing"}};
   EXPECT_THAT(ErrorOfJson(json), HasSubstr("BertProcessing"));
+}
+
+std::vector<uint32_t> TokensOf(const Json& json, const std::string& text) {
+  const auto tokenizer = OpenTokenizer(Write("tokenizer.json", json.dump()));
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const auto tokens = (*tokenizer)->Encode(text);
+  EXPECT_TRUE(tokens.ok()) << tokens.status();
+  return *tokens;
+}
+
+// As GPT-NeoX's and MPT's: a letter and its mark are one character first.
+TEST(OpenTokenizerTest, TextsAreBroughtToNfc) {
+  Json json = Llama3();
+  const std::string apart = "cafe\u0301 \u1112\u1161\u11ab <|eot_id|>";
+  const std::string together = "caf\u00e9 \ud55c <|eot_id|>";
+  EXPECT_NE(TokensOf(json, apart), TokensOf(json, together));
+  const auto expected = TokensOf(json, together);
+  for (const char* const normalizer :
+       {R"({"type": "NFC"})",
+        R"({"type": "Sequence", "normalizers": [{"type": "NFC"}]})"}) {
+    json["normalizer"] = Json::parse(normalizer);
+    EXPECT_EQ(TokensOf(json, apart), expected);
+    EXPECT_EQ(TokensOf(json, together), expected);
+  }
+}
+
+// As StarCoder's, which lacks F1 beside those that no text has.
+TEST(OpenTokenizerTest, BytesThatNoTextHasMayHaveNoToken) {
+  Json json = Llama3();
+  const std::string text = "caf\u00e9 \U0001F600 \xc0\xff";
+  const auto expected = TokensOf(json, text);
+  // The characters that stand for bytes C0, C1, F1 and F5 to FF.
+  for (int byte = 0xc0; byte < 0x100; ++byte) {
+    if (byte > 0xc1 && byte != 0xf1 && byte < 0xf5) continue;
+    const std::string word = {'\xc3', static_cast<char>(byte - 0x40)};
+    ASSERT_EQ(json["model"]["vocab"].erase(word), 1) << byte;
+  }
+  EXPECT_EQ(TokensOf(json, text), expected);
+  const auto tokenizer = OpenTokenizer(Write("tokenizer.json", json.dump()));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const auto lost = (*tokenizer)->Encode("a \U00040000 b");
+  EXPECT_EQ(lost.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(lost.status().message()),
+              HasSubstr("no token for the byte 0xF1 of the character U+40000"));
+}
+
+// Those of the text as it is before those of the normalized one, as in
+// tokenizers' two tries.
+TEST(OpenTokenizerTest, AddedTokensThatAreNotNormalizedComeFirst) {
+  Json json = Llama3();
+  const auto add = [&](const char* text, int id, bool normalized) {
+    json["added_tokens"].push_back({{"id", id},
+                                    {"content", text},
+                                    {"special", false},
+                                    {"normalized", normalized}});
+  };
+  add("abc", 2000, true);
+  add("cde", 2001, false);
+  add("ab", 2002, true);
+  EXPECT_THAT(TokensOf(json, "abcde"), ElementsAre(2002, 2001));
+  EXPECT_THAT(TokensOf(json, "abc"), ElementsAre(2000));
+}
+
+// tokenizer_config.json's name before the model's numbers, and those before the
+// usual names.
+TEST(OpenTokenizerTest, WhatEndsATextIsSaidBesideTheTokenizer) {
+  const std::string path = Write("tokenizer.json", Llama3().dump());
+  const std::string folder = path.substr(0, path.rfind('/'));
+  const auto end = [&](const std::string& name) {
+    const auto tokenizer = OpenTokenizer(name);
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+    return (*tokenizer)->end_of_text();
+  };
+  const auto write = [&](const char* name, const char* json) {
+    std::ofstream(absl::StrCat(folder, "/", name)) << json;
+  };
+  EXPECT_EQ(end(folder), 1001);
+  write("config.json", R"({"eos_token_id": 7})");
+  EXPECT_EQ(end(folder), 7);
+  write("generation_config.json", R"({"eos_token_id": [90000, 1002, 1001]})");
+  EXPECT_EQ(end(folder), 1002);
+  write("tokenizer_config.json", R"({"eos_token": "no such token"})");
+  EXPECT_EQ(end(folder), 1002);
+  for (const char* const config :
+       {R"({"eos_token": "<|begin_of_text|>"})",
+        R"({"eos_token": {"content": "<|begin_of_text|>"}})"}) {
+    write("tokenizer_config.json", config);
+    EXPECT_EQ(end(folder), 1000);
+    EXPECT_EQ(end(path), 1000);
+  }
+  write("tokenizer_config.json", "[]");
+  EXPECT_THAT(ErrorOf(folder), HasSubstr("tokenizer_config.json is no JSON"));
 }
 
 TEST(OpenTokenizerTest, FieldsThatCannotBeAreErrors) {

@@ -35,9 +35,6 @@ void MakeModel(const std::string& place) {
                  "--layers=2", "--width=16", "--heads=2", "--context=16",
                  "--max_steps=1", "--batch_size=4", "--save_dir=made"}});
   RunIn(place, {"tools/export", {"--checkpoint=made", "--output=MODEL"}});
-  for (const char* name : {"vocab.json", "merges.txt"}) {
-    fs::copy(Runfile(std::string(kTokenizer) + name), place + "/MODEL");
-  }
 }
 
 std::string NewPlace() {
@@ -72,6 +69,11 @@ TEST(LargeModels, AFolderIsTrainedInAHybridAndGoneOnWithInAPipeline) {
   EXPECT_THAT(hybrid, HasSubstr("hybrid"));
   RunIn(place, five[4]);
   EXPECT_TRUE(fs::exists(place + "/MODEL-TUNED/model.safetensors"));
+  // The tokenizer has come along, by way of the tokens and the checkpoints.
+  for (const std::string name : {"vocab.json", "merges.txt"}) {
+    EXPECT_EQ(FileContents(place + "/MODEL-TUNED/" + name),
+              FileContents(Runfile(kTokenizer + name)));
+  }
 
   const std::vector<DocumentedCommand> on = CommandsOf("Going on");
   ASSERT_EQ(on.size(), 2u);

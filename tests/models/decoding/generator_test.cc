@@ -78,11 +78,15 @@ TEST(GeneratorTest, EndsAtTheCapacityAndAtTheEnd) {
   const std::vector<int64_t> tokens = *generator.Generate(Options(50));
   EXPECT_EQ(tokens.size(), 5u);
   GenerationOptions options = Options(50);
-  options.end = tokens[3];
-  const std::vector<int64_t> ended = *generator.Generate(options);
-  EXPECT_EQ(ended, std::vector<int64_t>(
-                       tokens.begin(),
-                       std::find(tokens.begin(), tokens.end(), tokens[3])));
+  const std::vector<std::vector<int64_t>> all = {{tokens[3]},
+                                                 {-1, 11, tokens[3]}};
+  for (const std::vector<int64_t>& ends : all) {
+    options.ends = ends;
+    const std::vector<int64_t> ended = *generator.Generate(options);
+    EXPECT_EQ(ended, std::vector<int64_t>(
+                         tokens.begin(),
+                         std::find(tokens.begin(), tokens.end(), tokens[3])));
+  }
   EXPECT_TRUE(generator.Generate(Options(0))->empty());
 }
 

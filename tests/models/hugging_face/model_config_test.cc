@@ -6,9 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +18,14 @@
 #include "core/model/layer_list.h"
 #include "core/weights/load_plan.h"
 #include "core/weights/stored_weights.h"
+#include "models/hugging_face/hub_cache.h"
 #include "models/hugging_face/state_names.h"
 
 namespace tandem {
 namespace {
 
 using Json = nlohmann::json;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string Folder(const std::string& name) {
@@ -172,6 +176,70 @@ TEST(ModelConfigTest, WhatTheModelCannotDoIsRefusedByName) {
   EXPECT_FALSE(ReadModelConfig("[]").ok());
 }
 
+// Else transformers would take the defaults of its classes.
+TEST(ModelConfigTest, WhatEndsATextIsWritten) {
+  using Ends = std::vector<int64_t>;
+  const auto field = [](const TransformerOptions& model,
+                        const std::optional<Ends>& ends, const char* name) {
+    const Json config = Json::parse(WriteModelConfig(model, ends));
+    EXPECT_TRUE(config.contains(name)) << name;
+    return config[name].dump();
+  };
+  GptOptions gpt2;
+  gpt2.vocabulary = 50257;
+  for (const char* const name : {"bos_token_id", "eos_token_id"}) {
+    EXPECT_EQ(field(GptOptions(), std::nullopt, name), "null");
+    EXPECT_EQ(field(gpt2, std::nullopt, name), "50256");
+    EXPECT_EQ(field(gpt2, Ends(), name), "null");
+    EXPECT_EQ(field(gpt2, Ends{256}, name), "256");
+    EXPECT_EQ(field(LlamaOptions(), std::nullopt, name), "null");
+  }
+  EXPECT_EQ(field(gpt2, Ends{7, 9}, "bos_token_id"), "7");
+  EXPECT_EQ(field(gpt2, Ends{7, 9}, "eos_token_id"), "[7,9]");
+  EXPECT_EQ(field(LlamaOptions(), Ends{256}, "bos_token_id"), "null");
+  EXPECT_EQ(field(LlamaOptions(), Ends{256}, "eos_token_id"), "256");
+}
+
+TEST(ModelConfigTest, EndsAreReadAndAddedToThoseThatAreThere) {
+  EXPECT_THAT(*EndTokensOf("{}"), ElementsAre());
+  EXPECT_THAT(*EndTokensOf(R"({"eos_token_id": 3})"), ElementsAre(3));
+  const std::string several = R"({"eos_token_id": [3, 4],  "top_p": 0.9})";
+  EXPECT_THAT(*EndTokensOf(several), ElementsAre(3, 4));
+  EXPECT_EQ(WithEndTokens(several, {4, 3}), several);  // as it was written
+  const std::string more = WithEndTokens(several, {4, 5});
+  EXPECT_EQ(Json::parse(more),
+            Json::parse(R"({"eos_token_id": [3, 4, 5], "top_p": 0.9})"));
+  EXPECT_EQ(Json::parse(WithEndTokens("{}", {8})),
+            Json::parse(R"({"eos_token_id": 8})"));
+  EXPECT_FALSE(EndTokensOf(R"({"eos_token_id": "</s>"})").ok());
+}
+
+// Of a training with it, for one that goes on elsewhere.
+TEST(ModelConfigTest, DropoutIsWritten) {
+  GptOptions gpt;
+  gpt.dropout = 0.2;
+  const std::string given = WithDropout(ConfigOf("gpt2_tied"), 0.3);
+  for (const char* const name : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
+    EXPECT_EQ(Json::parse(WriteModelConfig(gpt))[name], 0.2);
+    EXPECT_EQ(Json::parse(given)[name], 0.3);
+  }
+  // It is the job's, and no part of what a config asks for.
+  const auto read = ReadModelConfig(given);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(std::get<GptOptions>(read->model).dropout, 0);
+  EXPECT_THAT(read->note, HasSubstr("attn_pdrop 0.3"));
+}
+
+TEST(ModelConfigTest, TheTextsVocabularyIsAFieldOfItsOwn) {
+  const std::string config = ConfigOf("gpt2_tied");
+  EXPECT_EQ(TextsVocabularyOf(config), 0);
+  EXPECT_EQ(WithTextsVocabulary(config, 0), config);
+  const std::string said = WithTextsVocabulary(config, 20);
+  EXPECT_EQ(TextsVocabularyOf(said), 20);
+  EXPECT_EQ(VocabularyOf(ReadModelConfig(said)->model), 32);
+  EXPECT_EQ(Json::parse(WithTextsVocabulary(said, 0)), Json::parse(config));
+}
+
 TEST(ModelConfigTest, TruncatedConfigsAreRefused) {
   const std::string whole = ConfigOf("gpt2_tied");
   for (size_t n = 0; n + 2 < whole.size(); n += 7) {
@@ -198,6 +266,21 @@ TEST(StateNamesTest, FilesOfTheModelWithoutItsHeadAndOldBuffers) {
   EXPECT_EQ(llama.tied.at("lm_head.weight"), "model.embed_tokens.weight");
   EXPECT_FALSE(IsWritten(tied, "lm_head.weight"));
   EXPECT_TRUE(IsWritten(LlamaOptions(), "lm_head.weight"));
+}
+
+// As huggingface_hub lays it out, with links into blobs.
+TEST(HubCacheTest, TheFolderThatIsMeantIsNamed) {
+  namespace fs = std::filesystem;
+  const fs::path model = fs::path(testing::TempDir()) / "models--a--b";
+  fs::remove_all(model);
+  fs::create_directories(model / "snapshots" / "0123abc");
+  EXPECT_EQ(HintOfHubCache(model), "");
+  std::ofstream(model / "snapshots" / "0123abc" / "config.json") << "{}";
+  EXPECT_EQ(
+      HintOfHubCache(model),
+      absl::StrCat(" (did you mean ", model.string(), "/snapshots/0123abc?)"));
+  EXPECT_EQ(HintOfHubCache(Folder("gpt2_tied")), "");
+  EXPECT_EQ(HintOfHubCache("/no/such/folder"), "");
 }
 
 }  // namespace

@@ -65,10 +65,10 @@ class GenerateTest : public testing::Test {
   }
 
   // What it says when it cannot.
-  static std::string Error(const std::string& flags) {
+  static std::string Error(const std::string& flags, int exit_code = 2) {
     const Outcome outcome =
         RunShell(absl::StrCat("tools/generate ", flags, " 2>&1 >/dev/null"));
-    EXPECT_EQ(outcome.exit_code, 2) << flags;
+    EXPECT_EQ(outcome.exit_code, exit_code) << flags;
     EXPECT_THAT(outcome.output, StartsWith("generate: "));
     return outcome.output;
   }
@@ -119,6 +119,11 @@ TEST_F(GenerateTest, WhatIsWrongIsSaid) {
               HasSubstr("--num_samples=0"));
   EXPECT_THAT(Error(gpt + "--prompt=A --tokenizer=none"), HasSubstr("none"));
   EXPECT_THAT(Error(gpt + "--prompt=A B"), HasSubstr("'B' is no flag"));
+  for (const char* threads : {"-3", "100000", "4294967297"}) {
+    const std::string flag = absl::StrCat("--intra_op_threads=", threads);
+    EXPECT_THAT(Error(gpt + "--prompt=A " + flag),
+                HasSubstr(flag + ": must be from 0 to 1024"));
+  }
 }
 
 TEST_F(GenerateTest, ACheckpointSaysOfWhatSizesItsModelIs) {
@@ -152,7 +157,7 @@ TEST_F(GenerateTest, ADamagedCheckpointIsRefused) {
   bytes.seekp(100000);
   bytes.put('\x55');
   bytes.close();
-  EXPECT_THAT(Error("--prompt=A --checkpoint=" + folder),
+  EXPECT_THAT(Error("--prompt=A --checkpoint=" + folder, /*exit_code=*/1),
               HasSubstr("checksum"));
 }
 

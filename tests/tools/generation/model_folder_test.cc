@@ -132,6 +132,56 @@ TEST(ModelFolderTest, TheFoldersTokenizerIsTaken) {
             absl::StrCat(bytes.prompt, std::string(1, bytes.next), "\n"));
 }
 
+std::string CopyOf(const std::string& name, const std::string& as) {
+  const fs::path folder = fs::path(testing::TempDir()) / as;
+  fs::remove_all(folder);
+  fs::copy(Given(name), folder);
+  return folder;
+}
+
+// Any of a list, wherever it stands: Llama 3's has three.
+TEST(ModelFolderTest, EveryTokenThatEndsATextDoes) {
+  const std::string name = "llama_untied_sharded";
+  const Expected expected = ExpectedOf(name);
+  const std::string ends =
+      absl::StrCat("[31, ", static_cast<int>(expected.next), "]");
+  const std::string folder = CopyOf(name, "ends");
+  std::vector<std::string> flags = Likeliest(folder, expected.prompt);
+  const std::string goes_on =
+      absl::StrCat(expected.prompt, std::string(1, expected.next), "\n");
+  EXPECT_EQ(RunProgram(kGenerate, flags).out, goes_on);
+  WriteFile(folder + "/generation_config.json",
+            absl::StrCat("{\"eos_token_id\": ", ends, "}"));
+  EXPECT_EQ(RunProgram(kGenerate, flags).out, expected.prompt + "\n");
+  fs::remove(folder + "/generation_config.json");
+  std::ifstream file(folder + "/config.json");
+  nlohmann::json config = nlohmann::json::parse(file);
+  config["eos_token_id"] = nlohmann::json::parse(ends);
+  WriteFile(folder + "/config.json", config.dump());
+  EXPECT_EQ(RunProgram(kGenerate, flags).out, expected.prompt + "\n");
+  flags.emplace_back("--nostop_at_end");
+  EXPECT_EQ(RunProgram(kGenerate, flags).out, goes_on);
+}
+
+TEST(ModelFolderTest, ATokenizerThatIsNotTheModelsIsRefused) {
+  const std::string folder = CopyOf("gpt2_tied", "another");
+  nlohmann::json tokenizer;
+  tokenizer["model"] = {{"type", "BPE"}, {"merges", nlohmann::json::array()}};
+  int others = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    tokenizer["model"]["vocab"][CharacterOf(byte, others)] = 100 + byte;
+  }
+  tokenizer["pre_tokenizer"] = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
+  WriteFile(folder + "/tokenizer.json", tokenizer.dump());
+  const ProgramResult result = RunProgram(kGenerate, Likeliest(folder, "a"));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err,
+              HasSubstr("is not its own: it has 356 tokens, but the model "
+                        "knows 32"));
+}
+
 TEST(ModelFolderTest, WhatIsWrongIsSaid) {
   const auto error = [](const std::string& folder, const std::string& more) {
     std::vector<std::string> flags = Likeliest(folder, "\x01\x02");

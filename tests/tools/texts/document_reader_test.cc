@@ -1,12 +1,20 @@
 #include "tools/texts/document_reader.h"
 
+#include <linux/capability.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <array>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,6 +23,7 @@
 namespace tandem::document_reader_test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -32,21 +41,26 @@ void Write(const std::string& path, const std::string& contents) {
 TextFile FileOf(const std::string& name, const std::string& contents) {
   const std::string path = NewFolder() + "/" + name;
   Write(path, contents);
-  const auto files = FindTextFiles(path);
-  EXPECT_TRUE(files.ok()) << files.status();
-  return files->front();
+  const auto found = FindTextFiles(path);
+  EXPECT_TRUE(found.ok()) << found.status();
+  return found->files.front();
 }
 
-// Each piece, with a | before a document's first.
+// Each piece, with a | before a document's first and a / before the first one
+// behind the place where it is cut.
 std::vector<std::string> Pieces(const TextFile& file,
                                 const ReadDocumentsOptions& options,
                                 absl::Status* status) {
   std::vector<std::string> pieces;
   bool first = true;
+  bool behind = false;
   *status = ReadDocuments(file, options, [&](const DocumentPiece& piece) {
     EXPECT_EQ(piece.first, first);
     first = piece.last;
-    pieces.push_back(absl::StrCat(piece.first ? "|" : "", piece.text));
+    pieces.push_back(absl::StrCat(piece.first ? "|" : "",
+                                  piece.behind_cut != behind ? "/" : "",
+                                  piece.text));
+    behind = piece.behind_cut;
     return absl::OkStatus();
   });
   return pieces;
@@ -73,21 +87,68 @@ TEST(DocumentReaderTest, ATextIsOneDocument) {
   EXPECT_THAT(PiecesOf(FileOf("a.txt", "")), ElementsAre());
 }
 
-TEST(DocumentReaderTest, LongTextsAreCutBetweenLines) {
-  ReadDocumentsOptions options;
-  options.piece_bytes = 3;
-  EXPECT_THAT(
-      PiecesOf(FileOf("a.txt", "ab\ncd\nef\n\ngh\n ij \nkl\nmn\n"), options),
-      ElementsAre("|ab\ncd\n", "ef\n\ngh\n ij \nkl\n", "mn\n"));
-  EXPECT_THAT(PiecesOf(FileOf("a.txt", "abcdefgh"), options),
-              ElementsAre("|abcdefgh"));
+TEST(DocumentReaderTest, LongTextsComePartByPart) {
+  std::string text = "\xEF\xBB\xBF";
+  for (int i = 0; i < 400000; ++i) absl::StrAppend(&text, "line ", i, "\r\n");
+  const TextFile file = FileOf("a.txt", text);
+  std::string read;
+  int parts = 0;
+  int64_t bytes = 0;
+  const absl::Status status =
+      ReadDocuments(file, {}, [&](const DocumentPiece& piece) {
+        EXPECT_EQ(piece.first, parts++ == 0);
+        EXPECT_FALSE(piece.behind_cut);
+        absl::StrAppend(&read, piece.text);
+        bytes = piece.bytes_read;
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_GT(parts, 3);
+  EXPECT_EQ(bytes, file.bytes - 3);
+  EXPECT_TRUE(read == text.substr(3));  // without its mark
 }
 
-TEST(DocumentReaderTest, ATextIsCutAtAPlace) {
+TEST(DocumentReaderTest, ATextIsCutBehindAPlace) {
   ReadDocumentsOptions options;
   options.cut_after = 7;
-  EXPECT_THAT(PiecesOf(FileOf("a.txt", "ab\ncd\nef\ngh\nij"), options),
-              ElementsAre("|ab\ncd\nef\n", "gh\nij"));
+  for (const auto& [text, before, behind] :
+       std::vector<std::array<std::string, 3>>{
+           {"ab\ncd\nef\ngh\nij", "ab\ncd\nef\n", "gh\nij"},
+           {"ab\r\ncd\r\nef\r\ngh", "ab\r\ncd\r\n", "ef\r\ngh"},
+           {"ab\rcd\ref\rgh", "ab\rcd\ref\r", "gh"},
+           {"ab\ncd\nef\n gh\nij", "ab\ncd\nef\n gh\n", "ij"},
+           {"one two three four", "one two", " three four"},
+           {"abcdefghij", "abcdefg", "hij"},
+           {"\u4f60\u597d\u4e16\u754c", "\u4f60\u597d\u4e16", "\u754c"},
+           {"one line", "one lin", "e"}}) {
+    EXPECT_THAT(PiecesOf(FileOf("a.txt", text), options),
+                ElementsAre("|" + before, "/" + behind));
+  }
+  // There is nothing behind it.
+  EXPECT_THAT(PiecesOf(FileOf("a.txt", "abcdefg"), options),
+              ElementsAre("|abcdefg"));
+}
+
+// Beyond what is read at once.
+TEST(DocumentReaderTest, ALongTextIsCutOnce) {
+  ReadDocumentsOptions options;
+  for (const int64_t place : {0, 1000000, 1048576, 2500000}) {
+    options.cut_after = place;
+    const std::string text(3000000, 'x');
+    const auto pieces = PiecesOf(FileOf("a.txt", text), options);
+    std::string sides[2];
+    int side = 0;
+    for (const std::string& piece : pieces) {
+      if (piece.find('/') != std::string::npos) side = 1;
+      for (const char each : piece) {
+        if (each == 'x') sides[side].push_back(each);
+      }
+    }
+    EXPECT_NEAR(static_cast<double>(sides[0].size()),
+                static_cast<double>(place), 1);
+    EXPECT_GT(sides[0].size(), 0);
+    EXPECT_EQ(sides[0].size() + sides[1].size(), text.size());
+  }
 }
 
 TEST(DocumentReaderTest, LinesOfJsonAreDocuments) {
@@ -112,30 +173,154 @@ TEST(DocumentReaderTest, WrongLinesAreSaid) {
   }
 }
 
+TEST(DocumentReaderTest, WhatIsNoJsonIsSaidByItsReason) {
+  EXPECT_THAT(
+      ErrorOf(FileOf("a.jsonl",
+                     "{\"text\": \"a\"}\n{\"text\": \"x \\ud83d y\"}\n")),
+      AllOf(HasSubstr("line 2: "), HasSubstr("a lone surrogate")));
+  EXPECT_THAT(
+      ErrorOf(FileOf("a.jsonl", "{\"text\": \"a\"} {\"text\": \"b\"}")),
+      AllOf(HasSubstr("line 1: expected a JSON object, found no JSON: "),
+            HasSubstr("expected end of input")));
+  EXPECT_THAT(ErrorOf(FileOf("a.jsonl", "{\"text\": \"a")),
+              HasSubstr("found no JSON: at byte "));
+}
+
+TEST(DocumentReaderTest, WhatIsNoTextIsRefusedByName) {
+  const std::string after(100, 'x');
+  for (const auto& [beginning, what] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"\x1f\x8b\x08", "is compressed by gzip; unpack it: gunzip"},
+           {"\x28\xb5\x2f\xfd", "is compressed by zstd"},
+           {std::string("\xfd"
+                        "7zXZ\0",
+                        6),
+            "is compressed by xz"},
+           {"BZh91AY&SY", "is compressed by bzip2"},
+           {"\x04\x22\x4d\x18", "is compressed by LZ4"},
+           {"PK\x03\x04", "is a zip archive"},
+           {"PAR1\x15", "is Parquet"},
+           {std::string("\xff\xfe"
+                        "a\0",
+                        4),
+            "is in UTF-16"},
+           {std::string("ab\0", 3), "has a byte 0, byte 2"}}) {
+    for (const std::string name : {"a.txt", "a.jsonl"}) {
+      const TextFile file = FileOf(name, beginning + after);
+      EXPECT_THAT(ErrorOf(file), AllOf(HasSubstr(file.path), HasSubstr(what)));
+    }
+  }
+  EXPECT_THAT(PiecesOf(FileOf("a.txt", "BZhang PK PAR1")),
+              ElementsAre("|BZhang PK PAR1"));
+}
+
 TEST(TextFilesTest, OfAFolderThoseOfTextByName) {
   const std::string folder = NewFolder();
   mkdir((folder + "/b").c_str(), 0700);
   for (const char* const name :
-       {"/c.txt", "/b/d.jsonl", "/a.md", "/e.png", "/.txt"}) {
+       {"/c.TXT", "/b/d.jsonl", "/a.md", "/e.png", "/f.png", "/.txt"}) {
     Write(folder + name, "text");
   }
-  const auto files = FindTextFiles(folder);
-  ASSERT_TRUE(files.ok()) << files.status();
-  ASSERT_EQ(files->size(), 3);
-  EXPECT_EQ((*files)[0].path, folder + "/a.md");
-  EXPECT_EQ((*files)[1].path, folder + "/b/d.jsonl");
-  EXPECT_TRUE((*files)[1].json_lines);
-  EXPECT_EQ((*files)[2].path, folder + "/c.txt");
-  EXPECT_EQ((*files)[2].bytes, 4);
+  ASSERT_EQ(symlink("b", (folder + "/again").c_str()), 0);
+  const auto found = FindTextFiles(folder);
+  ASSERT_TRUE(found.ok()) << found.status();
+  const std::vector<TextFile>& files = found->files;
+  ASSERT_EQ(files.size(), 3);
+  EXPECT_EQ(files[0].path, folder + "/a.md");
+  EXPECT_EQ(files[1].path, folder + "/b/d.jsonl");
+  EXPECT_TRUE(files[1].json_lines);
+  EXPECT_EQ(files[2].path, folder + "/c.TXT");
+  EXPECT_EQ(files[2].bytes, 4);
+  EXPECT_EQ(DescribeLeftOut(*found),
+            "2 .png, 1 linked folder(s), 1 without an ending");
+}
+
+// What //tools:tokenize has written is none, whatever its folder is called.
+TEST(TextFilesTest, FilesOfTokenizersAreNoTexts) {
+  const std::string folder = NewFolder();
+  mkdir((folder + "/gpt2").c_str(), 0700);
+  mkdir((folder + "/bytes").c_str(), 0700);
+  Write(folder + "/gpt2/vocab.json", "{}");
+  Write(folder + "/gpt2/merges.txt", "a b\n");
+  Write(folder + "/bytes/tokenizer.txt", "bytes\n");
+  // Texts that are only called so.
+  Write(folder + "/merges.txt", "Of merges.\n");
+  Write(folder + "/tokenizer.txt", "Of tokenizers.\n");
+  const auto found = FindTextFiles(folder);
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_EQ(found->files.size(), 2);
+  EXPECT_EQ(found->files[0].path, folder + "/merges.txt");
+  EXPECT_EQ(found->files[1].path, folder + "/tokenizer.txt");
+  EXPECT_EQ(DescribeLeftOut(*found), "2 of a tokenizer, 1 .json");
+}
+
+TEST(TextFilesTest, OfManyKindsTheMostFrequentAreNamed) {
+  TextFiles found;
+  found.left_out = {{".a", 1}, {".b", 9}, {".c", 1}, {".d", 1},
+                    {".e", 1}, {".f", 1}, {".g", 1}, {".h", 1}};
+  EXPECT_EQ(DescribeLeftOut(found),
+            "9 .b, 1 .a, 1 .c, 1 .d, 1 .e, 1 .f, 2 of other kinds");
+  EXPECT_EQ(DescribeLeftOut({}), "");
 }
 
 TEST(TextFilesTest, WhatIsNoTextIsSaid) {
   EXPECT_EQ(FindTextFiles("no/such/file").status().code(),
             absl::StatusCode::kNotFound);
-  EXPECT_EQ(FindTextFiles(NewFolder()).status().code(),
-            absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(FindTextFiles("/dev/null").status().code(),
             absl::StatusCode::kInvalidArgument);
+  const std::string folder = NewFolder();
+  EXPECT_EQ(FindTextFiles(folder).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  Write(folder + "/pages.jsonl.gz", "x");
+  EXPECT_THAT(std::string(FindTextFiles(folder).status().message()),
+              HasSubstr("it has others: 1 .gz"));
+  Write(folder + "/pages.json", "{}\n{}\n");
+  EXPECT_THAT(
+      std::string(FindTextFiles(folder + "/pages.json").status().message()),
+      HasSubstr("pages.json is JSON by its name"));
+}
+
+// Root, who may read everything, may read what it has the right to for a
+// moment.
+class Nobody {
+ public:
+  Nobody() {
+    syscall(SYS_capget, &header_, before_);
+    __user_cap_data_struct now[2] = {before_[0], before_[1]};
+    now[0].effective &= ~(1U << CAP_DAC_OVERRIDE | 1U << CAP_DAC_READ_SEARCH);
+    syscall(SYS_capset, &header_, now);
+  }
+  ~Nobody() { syscall(SYS_capset, &header_, before_); }
+
+ private:
+  __user_cap_header_struct header_ = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct before_[2] = {};
+};
+
+TEST(TextFilesTest, AFolderThatCannotBeReadIsNamed) {
+  char folder[] = "/tmp/textsXXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  ASSERT_EQ(chmod(folder, 0755), 0);
+  const std::string path = folder;
+  Write(path + "/a.txt", "text");
+  for (const char* const name : {"/lost+found", "/mine"}) {
+    ASSERT_EQ(mkdir((path + name).c_str(), 0), 0);
+    absl::StatusOr<TextFiles> found = TextFiles();
+    {
+      const Nobody nobody;
+      found = FindTextFiles(path);
+    }
+    if (name == std::string("/mine")) {
+      EXPECT_EQ(found.status().code(), absl::StatusCode::kPermissionDenied);
+      EXPECT_THAT(std::string(found.status().message()),
+                  HasSubstr("cannot read " + path + "/mine"));
+    } else {  // which file systems make, for root alone
+      ASSERT_TRUE(found.ok()) << found.status();
+      EXPECT_EQ(found->files.size(), 1);
+    }
+    ASSERT_EQ(rmdir((path + name).c_str()), 0);
+  }
+  std::filesystem::remove_all(path);
 }
 
 }  // namespace

@@ -3,8 +3,12 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,6 +23,7 @@
 namespace tandem::tokenize_test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr char kLlama3[] = "tests/datasets/tokenizers/testdata/llama3";
@@ -92,6 +97,47 @@ TEST(TokenizeTest, OfATextTheEndIsHeldOut) {
   EXPECT_EQ(result->validation_documents, 1);
 }
 
+// Whatever its lines end with, and whatever its script; without a line's end,
+// too.
+TEST(TokenizeTest, OfAnyTextTheEndIsHeldOut) {
+  const auto repeated = [](const std::string& piece) {
+    std::string text;
+    while (text.size() < 20000) text += piece;
+    return text;
+  };
+  for (const auto& [piece, beginning] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"It was a truth\r\nuniversally known.\r\n\r\n", ""},
+           {"\u4f60\u597d\uff0c\u4e16\u754c\u3002\n", "\u4f60"},
+           {"\u0412\u0441\u0435 \u0441\u0447\u0430\u0441\u0442\u044c\u044f.\n",
+            "\u0412"},
+           {"\u0928\u092e\u0938\u094d\u0924\u0947\n", "\u0928"},
+           {"old lines\r", "old"},
+           {"words without a line's end ", " "},
+           {"\u7d42\u308f\u308a\u306e\u306a\u3044", ""},
+           {"0123456789abcdef", ""}}) {
+    for (const std::string tokenizer : {"bytes", kLlama3}) {
+      SCOPED_TRACE(tokenizer + ": " + piece);
+      const std::string text = repeated(piece);
+      const TokenizeOptions options = {tokenizer, Write("a.txt", text),
+                                       NewFolder()};
+      const auto result = Made(options);
+      ASSERT_TRUE(result.ok()) << result.status();
+      std::string train = TextIn(options.output, "train.bin");
+      std::string held_out = TextIn(options.output, "val.bin");
+      if (tokenizer != "bytes") {  // the marks around the text
+        train = train.substr(std::string("<|begin_of_text|>").size());
+        held_out.resize(held_out.size() -
+                        std::string("<|end_of_text|>").size());
+      }
+      EXPECT_TRUE(train + held_out == text);
+      EXPECT_NEAR(static_cast<double>(held_out.size()) / text.size(), 0.1,
+                  0.01);
+      EXPECT_EQ(held_out.substr(0, beginning.size()), beginning);
+    }
+  }
+}
+
 TEST(TokenizeTest, WithoutMarksBytesAre256Tokens) {
   TokenizeOptions options = {"bytes", Write("a.txt", Lines(100)), NewFolder()};
   options.end_of_text = false;
@@ -155,7 +201,10 @@ TEST(TokenizeTest, SentencePieceModelsTokenizeTexts) {
 
 // More than is read at once.
 TEST(TokenizeTest, ALongTextHasTheTokensOfTheWhole) {
-  const std::string text = Lines(1200000);
+  std::string text = Lines(600000);
+  for (int i = 0; i < 250000; ++i) {
+    absl::StrAppend(&text, "\u4f60\u597d ", i, i % 9 == 0 ? "\r\n" : "\uff0c");
+  }
   TokenizeOptions options = {kLlama3, Write("a.txt", text), NewFolder()};
   options.validation_fraction = 0;
   options.end_of_text = false;
@@ -167,6 +216,57 @@ TEST(TokenizeTest, ALongTextHasTheTokensOfTheWhole) {
   EXPECT_TRUE(TokensIn(options.output + "/train.bin") == *tokens);
 }
 
+// Made once more with the same tokenizer, in a folder within the texts'.
+TEST(TokenizeTest, WhatItHasWrittenIsNoText) {
+  const std::string texts = NewFolder();
+  std::ofstream(texts + "/a.txt") << Lines(100);
+  std::ofstream(texts + "/b.md") << Lines(90);
+  std::ofstream(texts + "/c.csv") << "1,2\n";
+  TokenizeOptions options = {"bytes", texts, texts + "/tok"};
+  options.validation_fraction = 0;
+  const auto first = Made(options);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->left_out, "1 .csv");
+  const auto second = Made(options);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->train_tokens, first->train_tokens);
+  EXPECT_EQ(second->train_documents, 2);
+  EXPECT_EQ(second->left_out, "2 .bin, 1 .csv, 1 of a tokenizer");
+}
+
+TEST(TokenizeTest, ATokenizerWithoutAnEndOfTextIsSaid) {
+  const std::string folder = NewFolder();
+  for (const char* const name : {"vocab.json", "merges.txt"}) {
+    std::string path =
+        absl::StrCat("tests/datasets/tokenizers/testdata/gpt2/", name);
+    std::ifstream file(path, std::ios::binary);
+    std::string contents((std::istreambuf_iterator<char>(file)), {});
+    const size_t mark = contents.find("<|endoftext|>");
+    if (mark != std::string::npos) contents.replace(mark, 13, "<|another|>");
+    std::ofstream(absl::StrCat(folder, "/", name), std::ios::binary)
+        << contents;
+  }
+  TokenizeOptions options = {folder, Write("a.jsonl", Documents(0, 3)),
+                             NewFolder()};
+  options.validation_fraction = 0;
+  EXPECT_THAT(ErrorOf(options),
+              AllOf(HasSubstr("has no token that ends a text"),
+                    HasSubstr("--noend_of_text")));
+  std::ofstream(folder + "/tokenizer_config.json")
+      << "{\"eos_token\": {\"content\": \"<|another|>\"}}";
+  const auto named = Made(options);
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ(TokensIn(options.output + "/train.bin").back(), 900);
+  // The companion is kept, too: the copy is the same tokenizer.
+  const auto copy = OpenTokenizer(options.output);
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  EXPECT_EQ((*copy)->end_of_text(), 900);
+  std::remove((folder + "/tokenizer_config.json").c_str());
+  options.output = NewFolder();
+  options.end_of_text = false;
+  EXPECT_TRUE(Made(options).ok());
+}
+
 TEST(TokenizeTest, WhatCannotBeDoneIsSaid) {
   const std::string text = Write("a.txt", Lines(10));
   const std::string folder = NewFolder();
@@ -176,11 +276,14 @@ TEST(TokenizeTest, WhatCannotBeDoneIsSaid) {
   EXPECT_THAT(ErrorOf({"no/such", text, folder}), HasSubstr("no/such"));
   EXPECT_THAT(ErrorOf({"bytes", text, folder, "text", 1.0}),
               HasSubstr("--validation_fraction=1"));
-  EXPECT_THAT(ErrorOf({"bytes", Write("b.txt", "one line"), folder}),
+  EXPECT_THAT(ErrorOf({"bytes", Write("b.txt", "1"), folder}),
               HasSubstr("none would be held out"));
   EXPECT_THAT(ErrorOf({"bytes", Write("a.jsonl", ""), folder}),
               HasSubstr("none would be trained on"));
-  EXPECT_FALSE(std::ifstream(folder + "/train.bin").good());
+  EXPECT_THAT(ErrorOf({"bytes", Write("c.txt", "\x1f\x8b"), folder}),
+              HasSubstr("unpack it: gunzip"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  ASSERT_TRUE(Made({"bytes", text, folder}).ok());
   EXPECT_THAT(ErrorOf({kLlama3, text, folder}),
               HasSubstr("has another tokenizer"));
 }

@@ -38,9 +38,10 @@ struct TokenizerResult {
 };
 
 // Each tokenizer beside each library that has it. A round takes a tenth of a
-// second and more on each side; who begins changes. Tokens that are not the
-// same are not timed. The errors of tokenizers and of Side. Binds the calling
-// thread to the peer's core.
+// second and more on each side; who begins changes. Both sides open a tokenizer
+// anew, which is not timed, before each pass over the documents: they are new
+// to it. Tokens that are not the same are not timed. The errors of tokenizers
+// and of Side. Binds the calling thread to the peer's core.
 absl::StatusOr<std::vector<TokenizerResult>> CompareTokenizers(
     const TokenizerBench& bench);
 

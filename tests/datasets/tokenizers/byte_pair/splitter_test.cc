@@ -1,6 +1,7 @@
 #include "datasets/tokenizers/byte_pair/splitter.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -36,6 +37,18 @@ TEST(SplitterTest, WhatLiesBetweenMatchesIsKeptOrNot) {
               ElementsAre("1", "2", "3"));
   EXPECT_THAT(Split("[0-9]", "abc"), ElementsAre("abc"));
   EXPECT_THAT(Split("x*", "axxb"), ElementsAre("a", "xx", "b"));
+}
+
+TEST(SplitterTest, SomeExpressionsMatchNoCharacter) {
+  for (const auto& [pattern, may] :
+       std::vector<std::pair<std::string, bool>>{{"x*", true},
+                                                 {"a|", true},
+                                                 {"\\s+(?!\\S)", false},
+                                                 {"a|b+", false}}) {
+    const auto splitter = Splitter::Create(pattern, SplitKeeps::kAll);
+    ASSERT_TRUE(splitter.ok()) << splitter.status();
+    EXPECT_EQ(splitter->may_match_nothing(), may) << pattern;
+  }
 }
 
 // U+180E was white space until Unicode 6.3, and is in PCRE2's own \s.

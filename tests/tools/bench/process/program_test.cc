@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -90,6 +92,34 @@ TEST(BenchProgram, AllWordsMustBeFlags) {
   EXPECT_EQ(RunWith({"word"}, absl::OkStatus(), &folder), 2);
   EXPECT_EQ(GetCapturedStderr(), "some_bench: 'word' is no flag\n");
   EXPECT_EQ(folder, "");
+}
+
+// Ended by a signal in the midst of its work, when it has said where its folder
+// is.
+void EndInTheMidst(int signal_number, const std::string& told) {
+  std::string name = "some_bench";
+  char* argv[] = {name.data(), nullptr};
+  RunBenchProgram("some_bench", "Usage.", 1, argv,
+                  [&](const std::string& its) -> absl::Status {
+                    std::filesystem::create_directory(its + "/saves");
+                    std::ofstream(its + "/saves/values") << "1";
+                    std::ofstream(told) << its;
+                    kill(getpid(), signal_number);
+                    while (true) pause();
+                  });
+}
+
+TEST(BenchProgramDeathTest, ItsFolderGoesWithASignalToo) {
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) {
+    const std::string told = testing::TempDir() + "/told";
+    EXPECT_EXIT(EndInTheMidst(each, told), testing::KilledBySignal(each), "");
+    std::ifstream file(told);
+    std::string folder;
+    std::getline(file, folder);
+    EXPECT_THAT(folder, HasSubstr("some_bench"));
+    EXPECT_FALSE(std::filesystem::exists(folder)) << folder;
+    std::filesystem::remove(told);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,21 @@
+// Unicode's data that NFC needs, packed.
+
+#ifndef TANDEM_DATASETS_TOKENIZERS_BYTE_PAIR_NFC_DATA_H_
+#define TANDEM_DATASETS_TOKENIZERS_BYTE_PAIR_NFC_DATA_H_
+
+namespace tandem {
+
+// As make_nfc_data.py says: of each character with a canonical decomposition
+// its distance from the one before, the first character of what it becomes, and
+// twice the second one (0: there is none), plus 1 where NFC puts them together
+// again. Hangul is left out, which goes by arithmetic.
+extern const char kNfcDecompositions[];
+
+// Of characters in a row with the same combining class, other than 0, their
+// distance from the last one before, how many there are beside the first, and
+// the class.
+extern const char kNfcClasses[];
+
+}  // namespace tandem
+
+#endif  // TANDEM_DATASETS_TOKENIZERS_BYTE_PAIR_NFC_DATA_H_
