@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/edit_distance.h"
 #include "core/base/registry.h"
 #include "core/base/status_macros.h"
 #include "models/cnn.h"
@@ -227,9 +228,12 @@ std::vector<std::string> KnownModels() { return Models().Names(); }
 absl::StatusOr<LayerSpecs> MakeModel(const ModelOptions& options) {
   const Registration* const model = Models().Find(options.name);
   if (model == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown model '", options.name, "': choose one of ",
-                     absl::StrJoin(KnownModels(), ", ")));
+    const std::vector<std::string> known = KnownModels();
+    const std::string nearest = NearestName(options.name, known);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "unknown model '", options.name, "': choose one of ",
+        absl::StrJoin(known, ", "),
+        nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
   }
   TANDEM_RETURN_IF_ERROR(CheckPositive(options));
   if (!model->traits.has_sizes) TANDEM_RETURN_IF_ERROR(CheckSizes(options));

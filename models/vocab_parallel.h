@@ -3,7 +3,7 @@
 // Parallelism with Vocabulary Parallelism", 2411.05288).
 //
 // Each part is a layer, which hands its input on, and beside it, of each token,
-// the four numbers that all parts so far come to
+// the five numbers that all parts so far come to
 // (models/functions/cross_entropy/vocab_parallel_cross_entropy_function.h). The
 // loss reads those of the last. So nothing but a pipeline's own messages goes
 // between stages, and no stage has logits of the whole vocabulary, or its
@@ -51,8 +51,9 @@ absl::StatusOr<VocabParallelModel> DivideVocabulary(
 
 // CrossEntropy (models/classification_loss.h) of such a model, within rounding,
 // whose last layer was called `head` ("lm_head") before it was divided into
-// `parts`. With an `ignore_index` it is CrossEntropyIgnoring. A target out of
-// range is not refused: its logit counts as 0.
+// `parts`. With an `ignore_index` it is CrossEntropyIgnoring. Throws
+// c10::Error, on the CPU, on targets out of range; elsewhere the loss is NaN
+// then.
 LossFunction VocabParallelCrossEntropy(
     const std::string& head, int64_t parts,
     std::optional<int64_t> ignore_index = std::nullopt);

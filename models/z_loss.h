@@ -10,8 +10,13 @@ namespace tandem {
 // `loss`, to which `coefficient` times the mean of log(Z)^2 is added, by
 // AddAuxiliaryLoss and the name "z_loss" (core/loss/loss_terms.h); Z is the sum
 // of exp over the logits of a prediction, the outputs' last dimension (PaLM,
-// 2204.02311, section 5, with 1e-4). Of ignored targets, too, as it depends on
-// no target.
+// 2204.02311, section 5, with 1e-4). The mean is over all rows of logits, those
+// of ignored targets, too, as it depends on no target: so parts of a batch
+// weigh by their samples, where the loss's weigh by its targets.
+//
+// Both are computed of floats, whatever `loss` takes: a logarithm of bf16
+// logits as LibTorch gives it has 3 digits, and the conversion serves the loss
+// as well.
 LossFunction WithZLoss(LossFunction loss, double coefficient);
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "core/base/some_of.h"
 #include "core/digest/sha256.h"
 
 namespace tandem {
@@ -71,15 +72,12 @@ std::string Shown(const Value& value, size_t differs_at) {
 // "rank 3", "ranks 1, 2", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 more".
 std::string Ranks(const std::vector<int>& ranks,
                   const std::vector<int>& names) {
-  std::vector<int> shown;
+  std::vector<int> named;
   for (int rank : ranks) {
-    if (shown.size() == kMostRanks) break;
-    shown.push_back(names.empty() ? rank : names[static_cast<size_t>(rank)]);
+    named.push_back(names.empty() ? rank : names[static_cast<size_t>(rank)]);
   }
-  const size_t more = ranks.size() - shown.size();
   return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
-                      absl::StrJoin(shown, ", "),
-                      more > 0 ? absl::StrCat(" and ", more, " more") : "");
+                      SomeOf(named, kMostRanks));
 }
 
 std::string DescribeDifference(const std::string& name,

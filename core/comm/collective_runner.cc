@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/backend/backend.h"
 #include "core/backend/issue_mutex.h"
 #include "core/backend/work_thread.h"
 #include "core/base/status_macros.h"
@@ -76,9 +77,6 @@ absl::Status NoteEndOnCompletion(const c10::intrusive_ptr<c10d::Work>& work,
 CollectiveRunner::CollectiveRunner(GroupMember member,
                                    const CommunicatorOptions& options)
     : member_(std::move(member)), options_(options) {
-  if (options_.check_collectives) {
-    check_ = std::make_unique<CollectiveCheck>(member_, options_.timeout);
-  }
   if (options_.straggler_warning.count() > 0) {
     for (auto* watch : {&watch_, &stream_watch_}) {
       *watch =
@@ -89,6 +87,7 @@ CollectiveRunner::CollectiveRunner(GroupMember member,
 
 CollectiveRunner::~CollectiveRunner() {
   stream_works_ = nullptr;  // while what it uses is there
+  if (check_ != nullptr && broken().ok()) check_->Leave();
   if (job_watch_ != nullptr && process_group_ != nullptr)
     job_watch_->Remove(watched_as_);
 }
@@ -104,12 +103,26 @@ absl::Status CollectiveRunner::Connect(const std::string& key) {
       ranks);
   TANDEM_ASSIGN_OR_RETURN(process_group_,
                           ConnectGroup(member_, options_, job_watch_.get()));
+  if (options_.check_collectives) BeginChecks();
   if (job_watch_ == nullptr) return absl::OkStatus();
   watched_as_ = job_watch_->Add([this](const std::string& why) {
-    job_failed_ = true;
+    *job_failed_ = true;
     BreakConnections(why);
   });
   return absl::OkStatus();
+}
+
+// A rank that waits for another to start something waits for no connection,
+// which would break: what is known of the others is asked for.
+void CollectiveRunner::BeginChecks() {
+  const c10::weak_intrusive_ptr<c10d::ProcessGroup> group(process_group_);
+  const auto presence = [group, job_failed = job_failed_] {
+    if (*job_failed) return absl::UnavailableError("the job has failed");
+    const auto alive = group.lock();
+    return alive == nullptr ? absl::OkStatus() : CheckPeers(*alive);
+  };
+  check_ =
+      std::make_unique<CollectiveCheck>(member_, options_.timeout, presence);
 }
 
 void CollectiveRunner::BelongTo(const CollectiveRunner& whole) {

@@ -107,6 +107,8 @@ class CollectiveRunner {
   };
 
   absl::Status broken() const;
+  // With check_collectives, from Connect on.
+  void BeginChecks();
 
   absl::StatusOr<PendingCollective> StartCall(Call call, Place place,
                                               Issue issue);
@@ -132,7 +134,9 @@ class CollectiveRunner {
   std::unique_ptr<StragglerWatch> stream_watch_;  // of works on streams
   std::shared_ptr<JobWatch> job_watch_;           // null: nobody looks
   int watched_as_ = 0;
-  std::atomic<bool> job_failed_{false};
+  // Shared with threads that may be left behind.
+  const std::shared_ptr<std::atomic<bool>> job_failed_ =
+      std::make_shared<std::atomic<bool>>(false);
   int64_t sequence_ = 0;                      // collectives so far
   CallFlights announced_;                     // what Agree has let pass
   std::atomic<bool> tells_end_{true};         // do works have futures?

@@ -15,6 +15,7 @@
 #include "core/comm/group_connection.h"
 #include "core/flight/dump_file.h"
 #include "core/health/collective_check.h"
+#include "core/health/job_watch.h"
 #include "core/health/roll_call.h"
 
 namespace tandem {
@@ -32,7 +33,7 @@ absl::Status CollectiveRunner::Broke(const absl::Status& status,
       absl::StrCat(what, " of group \"", member_.name,
                    "\": ", status.message()));
   const Failures failures = TellFailure(
-      member_, what, timed_out || job_failed_, Patience(options_.timeout),
+      member_, what, timed_out || *job_failed_, Patience(options_.timeout),
       [&] { BreakConnections(std::string(status.message())); });
   const std::string head =
       absl::StrCat(what, " of group \"", member_.name, "\" on ",
@@ -69,7 +70,10 @@ absl::Status CollectiveRunner::Agree(const std::string& what,
   call.flights.Add(FlightRecorder::OfProcess().Schedule(
       flight_group_, operation, call.sequence));
   call.flights.Await();
-  const absl::Status status = check_->Compare(all, purpose ? purpose() : "");
+  const absl::Status status = [&] {
+    const JobWatch::Waiting waiting(job_watch_.get());
+    return check_->Compare(all, purpose ? purpose() : "");
+  }();
   if (status.ok()) {
     // Without elements there is nothing to start.
     if (!tensor.defined() || tensor.numel() > 0) {

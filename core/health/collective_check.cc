@@ -23,7 +23,7 @@ constexpr milliseconds kSlice(200);
 // What a store that answers needs beyond the timeout to say that it has passed.
 constexpr milliseconds kGrace = std::chrono::seconds(2);
 // How long ranks that disagree wait for each other to have seen it: one of them
-// may serve the store.
+// may serve the store. How long one that leaves waits for the store.
 constexpr milliseconds kFarewell = std::chrono::seconds(2);
 
 std::vector<std::string> Keys(absl::string_view what, int64_t sequence,
@@ -44,20 +44,44 @@ milliseconds TimeTo(Clock::time_point deadline) {
                   std::chrono::ceil<milliseconds>(deadline - Clock::now()));
 }
 
-// True when all keys have come; false after `timeout`; Unavailable when another
-// rank has failed.
-absl::StatusOr<bool> AwaitAll(c10d::Store& store,
+std::string KeyOfLeaving(int rank) { return absl::StrCat("left/", rank); }
+
+// Why a rank whose key, by rank, is not there will not set it; throws what the
+// store throws.
+absl::Status CheckAllMayCome(const GroupMember& member,
+                             const std::vector<std::string>& keys,
+                             const CollectiveCheck::Presence& presence) {
+  c10d::Store& store = *member.store;
+  for (int r = 0; r < member.size; ++r) {
+    // In this order: whoever has left has set its keys before.
+    if (!store.check({KeyOfLeaving(r)}) || store.check({keys[r]})) continue;
+    return absl::UnavailableError(
+        absl::StrCat("rank ", member.NameOf(r), " left the group"));
+  }
+  // Perhaps because of that one.
+  if (SomebodyFailed(store)) {
+    return absl::UnavailableError("another rank has failed");
+  }
+  if (presence == nullptr) return absl::OkStatus();
+  const absl::Status present = presence();
+  // It may have come before it went.
+  const bool is_missed = !present.ok() && !store.check(keys);
+  return is_missed ? present : absl::OkStatus();
+}
+
+// True when all keys have come; false after `timeout`; Unavailable when one
+// will not come.
+absl::StatusOr<bool> AwaitAll(const GroupMember& member,
                               const std::vector<std::string>& keys,
-                              milliseconds timeout) {
+                              milliseconds timeout,
+                              const CollectiveCheck::Presence& presence) {
   const Clock::time_point deadline = Clock::now() + timeout;
   while (true) {
     const absl::Status status = CatchTorch(
-        [&] { store.wait(keys, std::min(kSlice, TimeTo(deadline))); });
+        [&] { member.store->wait(keys, std::min(kSlice, TimeTo(deadline))); });
     if (status.ok()) return true;
     if (!absl::IsDeadlineExceeded(status)) return status;
-    if (SomebodyFailed(store)) {
-      return absl::UnavailableError("another rank has failed");
-    }
+    TANDEM_RETURN_IF_ERROR(CheckAllMayCome(member, keys, presence));
     if (Clock::now() >= deadline) return false;
   }
 }
@@ -73,21 +97,40 @@ absl::StatusOr<bool> AsksForCollectiveChecks(absl::string_view level) {
                    "'; expected OFF, INFO or DETAIL"));
 }
 
-CollectiveCheck::CollectiveCheck(GroupMember member, milliseconds timeout)
-    : member_(std::move(member)), timeout_(timeout) {}
+CollectiveCheck::CollectiveCheck(GroupMember member, milliseconds timeout,
+                                 Presence presence)
+    : member_(std::move(member)),
+      timeout_(timeout),
+      presence_(std::move(presence)) {}
+
+void CollectiveCheck::Leave() {
+  // Without the store nobody compares anything any more.
+  thread_
+      .Within<bool>(kFarewell,
+                    [m = member_] {
+                      m.store->set(KeyOfLeaving(m.rank), std::string("1"));
+                      return true;
+                    })
+      .status()
+      .IgnoreError();
+}
 
 std::string CollectiveCheck::Started::ToString() const {
   return purpose.empty() ? what : absl::StrCat(what, " (", purpose, ")");
 }
 
 absl::StatusOr<CollectiveCheck::Round> CollectiveCheck::Exchange(
-    c10d::Store& store, int rank, int size, int64_t sequence,
-    const Started& mine, milliseconds timeout) {
+    const GroupMember& member, int64_t sequence, const Started& mine,
+    milliseconds timeout, const Presence& presence) {
+  c10d::Store& store = *member.store;
+  const int rank = member.rank;
+  const int size = member.size;
   const std::vector<std::string> whats = Keys("what", sequence, size);
   const std::vector<std::string> purposes = Keys("purpose", sequence, size);
   store.set(purposes[rank], mine.purpose);
   store.set(whats[rank], mine.what);
-  TANDEM_ASSIGN_OR_RETURN(const bool all, AwaitAll(store, whats, timeout));
+  TANDEM_ASSIGN_OR_RETURN(const bool all,
+                          AwaitAll(member, whats, timeout, presence));
   Round round(size);
   if (!all) {
     for (int r = 0; r < size; ++r) {
@@ -112,8 +155,9 @@ absl::Status CollectiveCheck::Compare(const std::string& what,
   const int64_t sequence = ++sequence_;
   const Started mine{what, purpose};
   auto exchanged = thread_.Within<Round>(
-      timeout_ + kGrace, [m = member_, sequence, mine, timeout = timeout_] {
-        return Exchange(*m.store, m.rank, m.size, sequence, mine, timeout);
+      timeout_ + kGrace,
+      [m = member_, sequence, mine, timeout = timeout_, presence = presence_] {
+        return Exchange(m, sequence, mine, timeout, presence);
       });
   if (absl::IsDeadlineExceeded(exchanged.status())) {
     return absl::DeadlineExceededError(absl::StrCat(

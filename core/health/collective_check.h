@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,7 +29,19 @@ absl::StatusOr<bool> AsksForCollectiveChecks(absl::string_view level);
 // a rank goes on when all have come. Not thread-safe.
 class CollectiveCheck {
  public:
-  CollectiveCheck(GroupMember member, std::chrono::milliseconds timeout);
+  // Not OK, with the reason, when a rank will not come that has noted nothing
+  // on the store, as far as the caller knows. It is asked while ranks are
+  // waited for, on a thread that may outlive the check, and so owns what it
+  // uses.
+  using Presence = std::function<absl::Status()>;
+
+  // `presence` may be null.
+  CollectiveCheck(GroupMember member, std::chrono::milliseconds timeout,
+                  Presence presence = nullptr);
+
+  // This rank starts no more: whoever waits for it in vain is told at once.
+  // Takes 2 s at most.
+  void Leave();
 
   // To be called by every rank for each collective. `what` must agree, such as
   // "all-reduce of Float [5] on cpu"; `purpose` is only shown. Returns
@@ -37,7 +50,8 @@ class CollectiveCheck {
   //   DeadlineExceeded after `timeout`: names the ranks that started nothing,
   //     and what each started last;
   //   Unavailable soon after another rank has noted on the store that it failed
-  //     or gives up (roll_call.h), or when the store itself is gone.
+  //     or gives up (roll_call.h), has left before it started this, or is not
+  //     present, or when the store itself is gone.
   absl::Status Compare(const std::string& what, const std::string& purpose);
 
  private:
@@ -49,14 +63,16 @@ class CollectiveCheck {
 
   using Round = std::vector<std::optional<Started>>;  // by rank
 
-  static absl::StatusOr<Round> Exchange(c10d::Store& store, int rank, int size,
+  static absl::StatusOr<Round> Exchange(const GroupMember& member,
                                         int64_t sequence, const Started& mine,
-                                        std::chrono::milliseconds timeout);
+                                        std::chrono::milliseconds timeout,
+                                        const Presence& presence);
   absl::Status NameMissing(const Round& round) const;
   absl::Status Disagree(const Round& round, int other) const;
 
   const GroupMember member_;
   std::chrono::milliseconds timeout_;
+  const Presence presence_;
   CallThread thread_;  // for the store, whose server may be frozen
   int64_t sequence_ = 0;
   Round last_;  // the one before; empty at first

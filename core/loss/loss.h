@@ -76,8 +76,9 @@ class LossFunction {
                                         const at::Tensor& targets)>;
   using NamedLoss = std::function<LossResult(const LossArguments& arguments)>;
   // Of the targets, given as LossTargets or as a tensor, which lie where the
-  // batch has them: finite, not negative. Of weight 0 the loss has no part in
-  // the gradient, and may be NaN.
+  // batch has them (each microbatch's on a device is waited for, before the
+  // step: leave them on the host): finite, not negative. Of weight 0 the loss
+  // has no part in the gradient, and may be NaN.
   using Weight = std::function<double(const LossTargets& targets)>;
 
   LossFunction() = default;

@@ -25,6 +25,11 @@ struct Batch {
   // What the loss takes beside the targets (boxes, a second label), in the same
   // way; LossNames::targets says what it reads. Needed where `targets` are.
   std::map<std::string, c10::IValue> further_targets = {};
+  // Which samples these are: a number that is the same for the same ones in the
+  // same order, as a hash of their numbers is. A loader sets it
+  // (datasets/loader.h); ranks of a pipeline compare theirs. Of a part of a
+  // batch it is the whole one's. 0: not known.
+  uint64_t identity = 0;
 };
 
 // What a batch, or several, came to. Sums, so that they can be added up across

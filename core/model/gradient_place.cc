@@ -8,6 +8,8 @@
 
 #include <utility>
 
+#include "core/base/viewed_leaf.h"
+
 namespace tandem {
 namespace {
 
@@ -26,6 +28,25 @@ bool HasOtherHooks(Node& accumulator) {
          accumulator.tensor_post_acc_grad_hooks() != nullptr;
 }
 
+bool HasHooks(Node& node) {
+  return !node.pre_hooks().empty() || !node.tensor_pre_hooks().empty() ||
+         !node.post_hooks().empty() || !node.retains_grad_hooks().empty();
+}
+
+// Of a view whose gradient autograd hands on to the leaf behind it as it is,
+// and to nobody else, that leaf.
+at::Tensor LeafBehind(const at::Tensor& tensor) {
+  const at::Tensor leaf = ViewedLeaf(tensor);
+  if (leaf.is_same(tensor)) return tensor;
+  const c10::intrusive_ptr<Node>& view = tensor.grad_fn();
+  const c10::intrusive_ptr<Node> accumulator =
+      torch::autograd::impl::try_get_grad_accumulator(leaf);
+  const bool hands_on =
+      view != nullptr && accumulator != nullptr && view->num_outputs() == 1 &&
+      view->next_edge(0).function == accumulator && !HasHooks(*view);
+  return hands_on ? leaf : tensor;
+}
+
 // Autograd orders streams by the gradients that it hands on; none is.
 bool IsOnDefaultStream(const at::Tensor& parameter) {
   const c10::Device device = parameter.device();
@@ -36,10 +57,11 @@ bool IsOnDefaultStream(const at::Tensor& parameter) {
 
 }  // namespace
 
-bool GradientPlace::Put(const at::Tensor& parameter, Write write) {
-  if (at::GradMode::is_enabled() || !parameter.is_leaf() ||
-      !parameter.requires_grad() || !AccumulatesForAll() ||
-      !IsOnDefaultStream(parameter)) {
+bool GradientPlace::Put(const at::Tensor& given, Write write) {
+  if (at::GradMode::is_enabled()) return false;
+  const at::Tensor parameter = LeafBehind(given);
+  if (!parameter.is_leaf() || !parameter.requires_grad() ||
+      !AccumulatesForAll() || !IsOnDefaultStream(parameter)) {
     return false;
   }
   const c10::intrusive_ptr<Node> accumulator =

@@ -31,7 +31,8 @@ class GradientPlace : public torch::autograd::FunctionPostHook {
   // that place is to see this one: backward is neither recorded nor for grad(),
   // runs on the device's default stream, and there are no hooks on the
   // parameter. Else does nothing. A function whose gradient has been put gives
-  // autograd none.
+  // autograd none. A view of all of a parameter stands for it, if there are no
+  // hooks on the view either.
   //
   // What comes to a gradient that is there, autograd adds: it sums what one
   // backward gives first, and bits are not to depend on who puts.

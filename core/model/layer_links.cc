@@ -4,8 +4,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 
 namespace tandem {
@@ -30,10 +30,11 @@ absl::Status TakeForLoss(const std::string& skip, AllLeft& left) {
     found->second.is_taken = true;
     return absl::OkStatus();
   }
-  const std::string names =
-      absl::StrJoin(left, ", ", [](std::string* out, const auto& each) {
-        absl::StrAppend(out, "'", each.first, "'");
-      });
+  std::vector<std::string> all;
+  for (const auto& each : left) {
+    all.push_back(absl::StrCat("'", each.first, "'"));
+  }
+  const std::string names = SomeOf(all);
   return absl::InvalidArgumentError(
       absl::StrCat("the loss takes '", skip, "', which no layer leaves; they ",
                    "leave ", names.empty() ? "nothing" : names));

@@ -19,10 +19,11 @@
 
 namespace tandem {
 
-// Makes each layer, on the CPU, in float32 and in training mode. The values
-// depend on `seed` and the names alone: part of a model's specs gives the same
-// as all of them. A tied parameter is the same tensor as the one that it is
-// tied to, if that is among these layers, else another with the same values.
+// Makes each layer, on the CPU and in float32, in the mode in which its factory
+// leaves it: training, as a rule. The values depend on `seed` and the names
+// alone: part of a model's specs gives the same as all of them. A tied
+// parameter is the same tensor as the one that it is tied to, if that is among
+// these layers, else another with the same values.
 LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed);
 
 // Specs of layers that are made already: making gives these same layers,

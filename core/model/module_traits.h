@@ -4,17 +4,35 @@
 #ifndef TANDEM_CORE_MODEL_MODULE_TRAITS_H_
 #define TANDEM_CORE_MODEL_MODULE_TRAITS_H_
 
+#include <type_traits>
 #include <utility>
 
 #include "core/base/named_tensors.h"
 
 namespace tandem {
+namespace module_traits_internal {
+
+template <typename Module, typename = void>
+struct PointsToModule : std::false_type {};
+template <typename Module>
+struct PointsToModule<
+    Module,
+    std::void_t<decltype(std::declval<const Module&>()->named_parameters())>>
+    : std::true_type {};
+
+}  // namespace module_traits_internal
 
 // This one is for what behaves like a pointer to a torch::nn::Module:
 // std::shared_ptr<Net>, torch::nn::Sequential. (A list of layers:
 // core/model/layer_list_traits.h.)
 template <typename Module>
 struct ModuleTraits {
+  static_assert(
+      module_traits_internal::PointsToModule<Module>::value,
+      "give the module as a std::shared_ptr, std::make_shared<Net>(), "
+      "or as a holder such as torch::nn::Sequential: of a value a "
+      "copy would be trained");
+
   static NamedTensors Parameters(const Module& module) {
     return Pairs(module->named_parameters());
   }

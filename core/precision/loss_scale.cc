@@ -1,5 +1,6 @@
 #include "core/precision/loss_scale.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -136,7 +137,8 @@ absl::Status LossScale::LoadState(const std::map<std::string, double>& state) {
   }
   TANDEM_RETURN_IF_ERROR(CheckScale(kScale, options.init_scale));
   TANDEM_ASSIGN_OR_RETURN(*this, Create(options));
-  growth_tracker_ = tracker;
+  // Devices grow when the tracker comes to the interval, and not beyond it.
+  growth_tracker_ = std::min(tracker, options_.growth_interval - 1);
   return absl::OkStatus();
 }
 

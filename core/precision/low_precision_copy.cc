@@ -10,10 +10,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
+#include "core/base/viewed_leaf.h"
 #include "core/device/memory_category.h"
 
 namespace tandem {
@@ -22,15 +24,52 @@ namespace {
 using WeakTensor =
     c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
-struct Copy {
+// One parameter's. Threads that ask for different ones do not wait for each
+// other while they are written.
+class Copy {
+ public:
   explicit Copy(const at::Tensor& parameter)
-      : of(parameter.getIntrusivePtr()) {}
+      : of_(parameter.getIntrusivePtr()) {}
+
+  bool is_orphan() const { return of_.expired(); }
+
+  at::Tensor In(at::ScalarType dtype, const at::Tensor& parameter) {
+    absl::MutexLock lock(&mutex_);
+    if (!Fits(dtype, parameter)) {
+      const MemoryCategoryScope category(MemoryCategory::kParameters);
+      values_ = at::empty_like(parameter, parameter.options().dtype(dtype));
+      data_ = nullptr;
+    }
+    if (data_ != parameter.const_data_ptr() ||
+        version_ != parameter._version()) {
+      values_.copy_(parameter);
+      data_ = parameter.const_data_ptr();
+      version_ = parameter._version();
+    }
+    return values_;
+  }
+
+  at::Tensor values() {
+    absl::MutexLock lock(&mutex_);
+    return values_;
+  }
+
+ private:
+  bool Fits(at::ScalarType dtype, const at::Tensor& parameter) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return values_.defined() && values_.scalar_type() == dtype &&
+           values_.device() == parameter.device() &&
+           values_.sizes() == parameter.sizes() &&
+           values_.strides() == parameter.strides();
+  }
 
   // Keeps the address, which is the key, from being another's.
-  WeakTensor of;
-  uint32_t version = 0;  // the parameter's, when the copy was written
-  const void* data = nullptr;
-  at::Tensor values;
+  const WeakTensor of_;
+  absl::Mutex mutex_;
+  // The parameter's, when the copy was written.
+  uint32_t version_ ABSL_GUARDED_BY(mutex_) = 0;
+  const void* data_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  at::Tensor values_ ABSL_GUARDED_BY(mutex_);
 };
 
 bool IsKept(const at::Tensor& parameter) {
@@ -51,41 +90,34 @@ at::Tensor ParameterOf(const at::Tensor& tensor) {
 // Copies of one process's parameters.
 class Copies {
  public:
-  at::Tensor Of(const at::Tensor& parameter, at::ScalarType dtype) {
+  std::shared_ptr<Copy> Of(const at::Tensor& parameter) {
     absl::MutexLock lock(&mutex_);
-    const auto [found, is_new] =
-        copies_.try_emplace(parameter.unsafeGetTensorImpl(), parameter);
-    Copy& copy = found->second;
-    if (!Fits(copy, parameter, dtype)) {
-      const MemoryCategoryScope category(MemoryCategory::kParameters);
-      copy.values = at::empty_like(parameter, parameter.options().dtype(dtype));
-      copy.data = nullptr;
-    }
-    if (copy.data != parameter.const_data_ptr() ||
-        copy.version != parameter._version()) {
-      copy.values.copy_(parameter);
-      copy.data = parameter.const_data_ptr();
-      copy.version = parameter._version();
-    }
-    const at::Tensor values = copy.values;
-    if (is_new) DropOrphans();
-    return values;
+    std::shared_ptr<Copy>& copy = copies_[parameter.unsafeGetTensorImpl()];
+    if (copy != nullptr) return copy;
+    copy = std::make_shared<Copy>(parameter);
+    const std::shared_ptr<Copy> made = copy;
+    DropOrphans();
+    return made;
+  }
+
+  // Null: there is none.
+  std::shared_ptr<Copy> Find(const at::Tensor& parameter) {
+    absl::MutexLock lock(&mutex_);
+    const auto found = copies_.find(parameter.unsafeGetTensorImpl());
+    return found == copies_.end() ? nullptr : found->second;
+  }
+
+  void Drop(const at::Tensor& parameter) {
+    absl::MutexLock lock(&mutex_);
+    copies_.erase(parameter.unsafeGetTensorImpl());
   }
 
  private:
-  static bool Fits(const Copy& copy, const at::Tensor& parameter,
-                   at::ScalarType dtype) {
-    return copy.values.defined() && copy.values.scalar_type() == dtype &&
-           copy.values.device() == parameter.device() &&
-           copy.values.sizes() == parameter.sizes() &&
-           copy.values.strides() == parameter.strides();
-  }
-
   // Looks at all of them each time that there are twice as many.
   void DropOrphans() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (copies_.size() < look_at_) return;
     for (auto it = copies_.begin(); it != copies_.end();) {
-      if (it->second.of.expired()) {
+      if (it->second->is_orphan()) {
         copies_.erase(it++);
       } else {
         ++it;
@@ -97,21 +129,35 @@ class Copies {
   static constexpr size_t kFewCopies = 16;
 
   absl::Mutex mutex_;
-  absl::flat_hash_map<const c10::TensorImpl*, Copy> copies_
+  absl::flat_hash_map<const c10::TensorImpl*, std::shared_ptr<Copy>> copies_
       ABSL_GUARDED_BY(mutex_);
   size_t look_at_ ABSL_GUARDED_BY(mutex_) = kFewCopies;
 };
+
+Copies& AllCopies() {
+  static auto* const copies = new Copies;
+  return *copies;
+}
 
 }  // namespace
 
 at::Tensor LowPrecisionCopy(const at::Tensor& parameter, at::ScalarType dtype) {
   if (parameter.scalar_type() == dtype) return parameter;
-  if (at::GradMode::is_enabled() || !IsKept(parameter)) {
-    return parameter.to(dtype);
-  }
+  if (at::GradMode::is_enabled()) return parameter.to(dtype);
+  const at::Tensor leaf = ViewedLeaf(parameter);
+  if (!IsKept(leaf)) return parameter.to(dtype);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  static auto* const copies = new Copies;
-  return copies->Of(ParameterOf(parameter), dtype);
+  const at::Tensor its = ParameterOf(leaf);
+  return AllCopies().Of(its)->In(dtype, its);
+}
+
+at::Tensor KeptLowPrecisionCopy(const at::Tensor& parameter) {
+  const std::shared_ptr<Copy> copy = AllCopies().Find(parameter);
+  return copy == nullptr ? at::Tensor() : copy->values();
+}
+
+void DropLowPrecisionCopy(const at::Tensor& parameter) {
+  AllCopies().Drop(parameter);
 }
 
 }  // namespace tandem

@@ -12,12 +12,20 @@ namespace tandem {
 // parameter.to(dtype), a part of the graph. Else it is a copy that lives as
 // long as the parameter and is written anew, in its place, by the first call
 // after somebody has written to the parameter (its version says so): once a
-// step, not once a microbatch. What is no leaf that takes a gradient is
-// converted each time.
+// step, not once a microbatch. What is no leaf that takes a gradient, nor a
+// view of all of one, is converted each time.
 //
 // Thread-safe, as far as reading a parameter is while another thread writes to
 // it. Throws c10::Error.
 at::Tensor LowPrecisionCopy(const at::Tensor& parameter, at::ScalarType dtype);
+
+// What is kept of it; undefined: nothing.
+at::Tensor KeptLowPrecisionCopy(const at::Tensor& parameter);
+
+// Gives the memory of a copy back where training ends: those of parameters that
+// are gone are looked for when others come, which may be never. Who asks for it
+// again gets another.
+void DropLowPrecisionCopy(const at::Tensor& parameter);
 
 }  // namespace tandem
 

@@ -39,7 +39,7 @@ struct VocabParallelHeadOptions {
   int64_t chunk = 1;    // tokens whose logits are computed at a time
 };
 
-// Gives its input on, [n, tokens, width], and leaves [n, tokens, 4], the
+// Gives its input on, [n, tokens, width], and leaves [n, tokens, 5], the
 // numbers of VocabPartFunction, of all parts up to it. Its initial values are
 // those rows of the weight of `whole`, which is linear and has no bias: making
 // it throws c10::ValueError where it has one.

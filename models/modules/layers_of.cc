@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
+#include <torch/nn/modules/container/moduledict.h>
+#include <torch/nn/modules/container/modulelist.h>
 
 #include <cstddef>
 #include <utility>
@@ -13,8 +15,11 @@
 #include "core/base/named_tensors.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/model/layer_border.h"
 #include "core/random/default_generator.h"
 #include "models/modules/any_module_call.h"
+#include "models/modules/buffers_before.h"
+#include "models/modules/layer_checks.h"
 #include "models/modules/module_paths.h"
 #include "models/modules/tree_names.h"
 
@@ -49,47 +54,43 @@ ModuleCall FindCall(const ModuleAtPath& each, const ModuleCalls& calls) {
   return whole != nullptr ? CallOfSequential(whole) : CallInSequential(each);
 }
 
+// Of one that nobody says how to call.
+absl::Status NotCalled(const ModuleAtPath& each) {
+  const bool holds = dynamic_cast<nn::ModuleListImpl*>(each.module.get()) ||
+                     dynamic_cast<nn::ModuleDictImpl*>(each.module.get());
+  const std::string what =
+      absl::StrCat("'", each.path, "' is a ", each.module->name());
+  if (holds) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ", which has no forward: name what it holds, '",
+                     each.path, ".*'"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      what,
+      ", of which LayersOf does not know how it is called: add its class, ",
+      "LayersOf<", each.module->name(), ", ...>"));
+}
+
 absl::StatusOr<std::vector<Plan>> Plans(
     const std::vector<ModuleAtPath>& modules, const ModuleCalls& calls) {
   std::vector<Plan> plans;
   for (const ModuleAtPath& each : modules) {
     ModuleCall call = FindCall(each, calls);
-    if (call == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "'", each.path, "' is a ", each.module->name(),
-          ", of which LayersOf does not know how it is called: add its class, ",
-          "LayersOf<", each.module->name(), ", ...>"));
-    }
+    if (call == nullptr) return NotCalled(each);
     plans.push_back({each.path, each.module, std::move(call), {}, {}, {}, {}});
   }
   return plans;
 }
 
-// Puts a module's buffers back to what they are now.
-class BuffersBefore {
- public:
-  explicit BuffersBefore(const nn::Module& module)
-      : buffers_(module.buffers()) {
-    for (const at::Tensor& each : buffers_) values_.push_back(each.clone());
-  }
-  ~BuffersBefore() {
-    for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(values_[i]);
-  }
-  BuffersBefore(const BuffersBefore&) = delete;
-  BuffersBefore& operator=(const BuffersBefore&) = delete;
-
- private:
-  std::vector<at::Tensor> buffers_;
-  std::vector<at::Tensor> values_;
-};
-
-// Of the first layer, what it takes; of each, what it gives.
-absl::Status LearnForms(const c10::IValue& example, std::vector<Plan>& plans) {
+// Of the first layer, what it takes; of each, what it gives. What the last one
+// gives for the example.
+absl::StatusOr<c10::IValue> LearnForms(const c10::IValue& example,
+                                       std::vector<Plan>& plans) {
   const at::NoGradGuard no_grad;
-  const DefaultGeneratorScope draws(/*seed=*/0);
+  const DefaultGeneratorScope draws(kSeedOfExample);
   absl::StatusOr<TreeForm> form = TreeForm::Of(example);
   TANDEM_RETURN_IF_ERROR(Annotate(form.status(), "the example"));
-  c10::IValue value = example;
+  TANDEM_ASSIGN_OR_RETURN(c10::IValue value, CopyOfTree(example));
   for (Plan& plan : plans) {
     const BuffersBefore buffers(*plan.module);
     plan.takes = *form;
@@ -101,7 +102,7 @@ absl::Status LearnForms(const c10::IValue& example, std::vector<Plan>& plans) {
         Annotate(form.status(), absl::StrCat("what '", plan.name, "' gives")));
     plan.gives = *form;
   }
-  return absl::OkStatus();
+  return value;
 }
 
 void NameTensors(std::vector<Plan>& plans) {
@@ -114,12 +115,8 @@ void NameTensors(std::vector<Plan>& plans) {
   }
 }
 
-// As it is where it has crossed a cut: bits depend on it.
-at::Tensor Dense(const at::Tensor& tensor) {
-  return tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
-}
-
-// The first tensor of what the layer gives; the others go to `skips`.
+// The first tensor of what the layer gives; the others go to `skips`. As they
+// are where they have crossed a cut: bits depend on it.
 at::Tensor Run(const Plan& plan, const at::Tensor& x, Skips& skips) {
   std::vector<at::Tensor> tensors = {x};
   for (const std::string& each : plan.taken) tensors.push_back(skips.at(each));
@@ -169,11 +166,7 @@ LayerSpec SpecOf(const Plan& plan, bool is_first) {
   return spec;
 }
 
-absl::StatusOr<ModuleLayers> LayersOfPlans(std::vector<Plan> plans,
-                                           const ExampleInput& example) {
-  if (example.has_value()) {
-    TANDEM_RETURN_IF_ERROR(LearnForms(*example, plans));
-  }
+ModuleLayers LayersOfPlans(std::vector<Plan> plans) {
   NameTensors(plans);
   ModuleLayers layers;
   for (const Plan& plan : plans) {
@@ -186,19 +179,41 @@ absl::StatusOr<ModuleLayers> LayersOfPlans(std::vector<Plan> plans,
 
 }  // namespace
 
+// Its forward is this one: each after the other.
 absl::StatusOr<ModuleLayers> LayersOf(const nn::Sequential& sequential,
                                       const ExampleInput& example) {
-  return LayersOf(sequential.ptr(), {"*"}, ModuleCalls(), example);
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<ModuleAtPath> modules,
+                          ModulesAt(sequential.ptr(), {"*"}));
+  TANDEM_ASSIGN_OR_RETURN(std::vector<Plan> plans,
+                          Plans(modules, ModuleCalls()));
+  if (example.has_value()) {
+    TANDEM_RETURN_IF_ERROR(LearnForms(*example, plans).status());
+  }
+  return LayersOfPlans(std::move(plans));
 }
 
-absl::StatusOr<ModuleLayers> LayersOf(const std::shared_ptr<nn::Module>& module,
-                                      const std::vector<std::string>& patterns,
-                                      const ModuleCalls& calls,
-                                      const ExampleInput& example) {
+namespace layers_of_internal {
+
+absl::StatusOr<ModuleLayers> LayersOfModule(
+    const std::shared_ptr<nn::Module>& module,
+    const std::vector<std::string>& patterns, const ModuleCalls& calls,
+    const ExampleInput& example, const ModuleCall& own_forward) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<ModuleAtPath> modules,
                           ModulesAt(module, patterns));
   TANDEM_ASSIGN_OR_RETURN(std::vector<Plan> plans, Plans(modules, calls));
-  return LayersOfPlans(std::move(plans), example);
+  if (!example.has_value()) {
+    WarnOfUnlikelyLayers(*module, modules);
+    return LayersOfPlans(std::move(plans));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const c10::IValue of_layers,
+                          LearnForms(*example, plans));
+  if (own_forward != nullptr) {
+    TANDEM_RETURN_IF_ERROR(
+        CheckAgainstOwnForward(*module, own_forward, *example, of_layers));
+  }
+  return LayersOfPlans(std::move(plans));
 }
+
+}  // namespace layers_of_internal
 
 }  // namespace tandem

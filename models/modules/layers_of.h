@@ -13,6 +13,10 @@
 // of tensors (tree_values.h), for which an example is needed. They cross cuts
 // as skip connections do: each tensor of them by its path.
 //
+// The module's own forward is not called in training: what it does between its
+// children (an activation, a sum) is not part of the layers. With an example it
+// is compared with them.
+//
 // The layers are the module's own children. Their values are what the
 // constructor, or a file, gave them; replicas take those of replica 0. A second
 // strategy of the same layers begins where the first one ended.
@@ -31,7 +35,9 @@
 
 #include "absl/status/statusor.h"
 #include "core/model/layer.h"
+#include "models/modules/module_call.h"
 #include "models/modules/module_calls.h"
+#include "models/modules/own_forward.h"
 #include "models/modules/tree_form.h"
 
 namespace tandem {
@@ -47,9 +53,20 @@ struct ModuleLayers {
 // An example of what the first layer takes, of one sample or more (TreeOf).
 // The module is run on it once, without gradients, on the CPU and in the mode
 // in which it is; its buffers and the default generator are left as they were.
-// From it is known what each child gives. Without one, each takes and gives a
-// tensor.
+// From it is known what each child gives, and that the module's own forward
+// gives what the layers do. Without one, each takes and gives a tensor, and
+// what looks as if the forward did more than call them is logged.
 using ExampleInput = std::optional<c10::IValue>;
+
+namespace layers_of_internal {
+
+// `own_forward` may be null.
+absl::StatusOr<ModuleLayers> LayersOfModule(
+    const std::shared_ptr<torch::nn::Module>& module,
+    const std::vector<std::string>& patterns, const ModuleCalls& calls,
+    const ExampleInput& example, const ModuleCall& own_forward);
+
+}  // namespace layers_of_internal
 
 // One layer for each module in it, "0", "1", ... or by its name.
 //
@@ -63,18 +80,23 @@ absl::StatusOr<ModuleLayers> LayersOf(const torch::nn::Sequential& sequential,
 // and a Sequential, need no such call.
 //
 // InvalidArgument for patterns that do not fit (ModulesAt), for a module that
-// nothing of `calls` is for, and for what modules throw on the example.
-absl::StatusOr<ModuleLayers> LayersOf(
-    const std::shared_ptr<torch::nn::Module>& module,
-    const std::vector<std::string>& patterns, const ModuleCalls& calls,
-    const ExampleInput& example = {});
+// nothing of `calls` is for, for what modules throw on the example, and where
+// the forward of `Root`, if it takes and gives trees, gives something else for
+// it than the layers. (A std::shared_ptr<torch::nn::Module> hides it.)
+template <typename Root>
+absl::StatusOr<ModuleLayers> LayersOf(const std::shared_ptr<Root>& module,
+                                      const std::vector<std::string>& patterns,
+                                      const ModuleCalls& calls,
+                                      const ExampleInput& example = {}) {
+  return layers_of_internal::LayersOfModule(module, patterns, calls, example,
+                                            OwnForward(module));
+}
 
 // Each is called by the forward of the first of these classes that it is of.
-template <typename Module, typename... More>
-absl::StatusOr<ModuleLayers> LayersOf(
-    const std::shared_ptr<torch::nn::Module>& module,
-    const std::vector<std::string>& patterns,
-    const ExampleInput& example = {}) {
+template <typename Module, typename... More, typename Root>
+absl::StatusOr<ModuleLayers> LayersOf(const std::shared_ptr<Root>& module,
+                                      const std::vector<std::string>& patterns,
+                                      const ExampleInput& example = {}) {
   ModuleCalls calls;
   calls.Add<Module>();
   (calls.Add<More>(), ...);

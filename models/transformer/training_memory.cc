@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "core/memory/state_bytes.h"
 #include "models/transformer/parameter_count.h"
 
 namespace tandem {
@@ -43,6 +44,16 @@ class Sizes {
                     : Elements(4 * width)) +
            Floats(heads);
   }
+  // With dropout it is of operators: softmax's result, of floats, what is left
+  // of it, and which keys are seen, which samples share unless they have
+  // documents of their own.
+  int64_t DroppedAttention(const GptOptions& options) const {
+    const int64_t pairs = work_.tokens * work_.tokens;
+    const int64_t masks = options.document_masks ? work_.samples : 1;
+    return Elements(4 * options.width) + masks * pairs +
+           work_.samples * options.heads * pairs *
+               (kFloat + work_.element_bytes);
+  }
   // Floats, whatever activations are of: statistics and sums.
   int64_t Floats(int64_t a_token) const { return rows() * a_token * kFloat; }
 
@@ -66,9 +77,11 @@ Part Head(int64_t width, int64_t vocabulary, const DeviceWork& work) {
 Part GptBlockPart(const GptOptions& options, const Sizes& sizes) {
   const int64_t width = options.width;
   const BlockParameters block = ParametersOfBlock(options);
+  const int64_t attention = options.dropout > 0
+                                ? sizes.DroppedAttention(options)
+                                : sizes.Attention(width, options.heads);
   return {block.all(), block.products,
-          sizes.Elements(12 * width) + sizes.Floats(2 * 2) +
-              sizes.Attention(width, options.heads)};
+          sizes.Elements(12 * width) + sizes.Floats(2 * 2) + attention};
 }
 
 // Keys and values are repeated for each head of queries before attention. Of
@@ -127,13 +140,18 @@ TrainingMemory Sum(const Model& model, const DeviceWork& work) {
     all.kept += part.kept;
   }
   if (work.first_layer == 0 && end == layers) all.parameters -= model.tied;
-  TrainingMemory memory;
   const bool has_copies = work.element_bytes != kFloat;
-  memory.parameters = all.parameters * kFloat +
-                      (has_copies ? all.multiplied * work.element_bytes : 0);
-  memory.gradients = all.parameters * kFloat;
-  memory.optimizer =
-      all.parameters * work.optimizer_bytes / work.optimizer_shares;
+  StatePerParameter kept;
+  kept.optimizer_states = static_cast<int>(work.optimizer_bytes / kFloat);
+  kept.optimizer_shares = work.optimizer_shares;
+  const StateBytes state =
+      StateBytesOf(all.parameters * kFloat,
+                   has_copies ? all.multiplied * work.element_bytes : 0,
+                   /*is_trained=*/true, kept);
+  TrainingMemory memory;
+  memory.parameters = state.parameters;
+  memory.gradients = state.gradients;
+  memory.optimizer = state.optimizer;
   memory.activations =
       all.kept * work.microbatches_held + model.input * work.inputs_ahead;
   return memory;

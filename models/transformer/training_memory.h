@@ -7,8 +7,10 @@
 // of b samples, width h, in elements of e bytes: 16 s b h e. That is the 34 s b
 // h bytes of 2205.05198, whose e is 2, without its two dropout masks of s b h
 // bytes. Its 5 a s^2 b of scores are not there, for attention is fused, which
-// keeps a float a head and token instead. Of a Llama block with an MLP of width
-// f: s b (4 h + 4 q + 3 f) e, where q is the width of all heads, h as a rule.
+// keeps a float a head and token instead; but with dropout it is not, and a s^2
+// b probabilities are kept twice, (4 + e) bytes. Of a Llama block with an MLP
+// of width f: s b (4 h + 4 q + 3 f) e, where q is the width of all heads, h as
+// a rule.
 
 #ifndef TANDEM_MODELS_TRANSFORMER_TRAINING_MEMORY_H_
 #define TANDEM_MODELS_TRANSFORMER_TRAINING_MEMORY_H_

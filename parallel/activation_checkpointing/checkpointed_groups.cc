@@ -5,7 +5,7 @@
 #include <regex>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 
 namespace tandem {
@@ -43,10 +43,9 @@ absl::Status CheckSomeLayerIsMeant(const std::vector<std::string>& names,
   TANDEM_ASSIGN_OR_RETURN(const std::vector<LayerRange> groups,
                           CheckpointedGroups(names, selective));
   if (!groups.empty() || !selective.is_on()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("checkpoint_layers=", selective.layers,
-                   " matches no layer of the model, whose layers are ",
-                   absl::StrJoin(names, ", ")));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "checkpoint_layers=", selective.layers,
+      " matches no layer of the model, whose layers are ", SomeOf(names)));
 }
 
 }  // namespace tandem

@@ -34,18 +34,12 @@ absl::Status CheckParts(int64_t layers, int64_t parts) {
 
 absl::Status UnknownLayer(absl::string_view given,
                           const std::vector<std::string>& layers) {
-  std::string nearest;
-  int least = static_cast<int>(given.size()) / 3 + 2;  // farther is no typing
-  for (const std::string& name : layers) {
-    const int distance = EditDistance(given, name);
-    if (distance >= least) continue;
-    least = distance;
-    nearest = absl::StrCat(" (did you mean ", name, "?)");
-  }
+  const std::string nearest = NearestName(given, layers);
   return absl::InvalidArgumentError(absl::StrCat(
-      "the model has no layer \"", given, "\"", nearest, "; it has ",
-      Count(static_cast<int64_t>(layers.size()), "layer"), ", ", layers.front(),
-      " (0) to ", layers.back(), " (", layers.size() - 1, ")"));
+      "the model has no layer \"", given, "\"",
+      nearest.empty() ? "" : absl::StrCat(" (did you mean ", nearest, "?)"),
+      "; it has ", Count(static_cast<int64_t>(layers.size()), "layer"), ", ",
+      layers.front(), " (0) to ", layers.back(), " (", layers.size() - 1, ")"));
 }
 
 // The index of a layer that is given by name or by index.

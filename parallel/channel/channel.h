@@ -24,6 +24,7 @@ using StageMessage = std::vector<at::Tensor>;
 // The microbatches of a step, as both ends of a channel know them.
 struct ChannelStep {
   std::vector<int64_t> rows;  // by microbatch
+  uint64_t identity = 0;      // of the whole batch (core/model/batch.h)
   std::vector<int> order;     // in which the receiver takes them
   std::vector<int> sent;      // in which the sender sends them
   // Microbatches whose messages of the other direction the sender of this one

@@ -1,6 +1,7 @@
 #include "parallel/channel/remote_channel.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <glog/logging.h>
 
@@ -16,6 +17,7 @@
 #include "core/device/memory_category.h"
 #include "parallel/channel/message_layout.h"
 #include "parallel/channel/remote_channel_end.h"
+#include "parallel/channel/step_form.h"
 
 namespace tandem {
 namespace {
@@ -75,8 +77,9 @@ class RemoteSender : public ChannelSender {
     }
     TANDEM_ASSIGN_OR_RETURN(const MessageLayout layout, LayoutOf(message));
     if (known != nullptr) return Differs(*known, layout, rows);
-    TANDEM_RETURN_IF_ERROR(
-        Start(Encode(layout), end_.FirstWithRows(rows), 0, in_flight));
+    const at::Tensor told =
+        at::cat({Encode(layout), Encode(StepFormOf(end_.step()))});
+    TANDEM_RETURN_IF_ERROR(Start(told, end_.FirstWithRows(rows), 0, in_flight));
     end_.side().SetLayout(rows, layout);
     return absl::OkStatus();
   }
@@ -174,7 +177,8 @@ class RemoteReceiver : public ChannelReceiver {
   // Starts to receive the layout of messages of so many rows, once a step.
   absl::Status AwaitLayout(int64_t rows) {
     if (layouts_coming_.count(rows) > 0) return absl::OkStatus();
-    const at::Tensor numbers = at::empty({EncodedSize()}, at::kLong);
+    const at::Tensor numbers =
+        at::empty({EncodedSize() + kStepFormNumbers}, at::kLong);
     TANDEM_ASSIGN_OR_RETURN(PendingCollective told,
                             end_.Receive(numbers, end_.FirstWithRows(rows), 0));
     InFlightMessage in_flight;
@@ -189,12 +193,29 @@ class RemoteReceiver : public ChannelReceiver {
     if (end_.side().FindLayout(rows) != nullptr) return absl::OkStatus();
     CHECK(end_.carries_activations())
         << "gradients come where activations went";
+    // Where batches differ others may not come.
+    TANDEM_RETURN_IF_ERROR(TakeLayout(end_.rows(end_.step().sent.front())));
+    return TakeLayout(rows);
+  }
+
+  absl::Status TakeLayout(int64_t rows) {
+    if (end_.side().FindLayout(rows) != nullptr) return absl::OkStatus();
     TANDEM_RETURN_IF_ERROR(AwaitLayout(rows));
     InFlightMessage& in_flight = layouts_coming_.at(rows);
     TANDEM_RETURN_IF_ERROR(in_flight.Wait());
-    return CatchTorch([&] {
-      end_.side().SetLayout(rows, Decode(in_flight.tensors.front()));
+    return CatchTorch([&]() -> absl::Status {
+      const at::Tensor& told = in_flight.tensors.front();
+      TANDEM_RETURN_IF_ERROR(CheckStep(
+          DecodeStepForm(told.narrow(0, EncodedSize(), kStepFormNumbers))));
+      end_.side().SetLayout(rows, Decode(told.narrow(0, 0, EncodedSize())));
+      return absl::OkStatus();
     });
+  }
+
+  absl::Status CheckStep(const StepForm& theirs) const {
+    const Communicator& group = *end_.options().group;
+    return CheckSameStep(theirs, group.NameOf(end_.options().peer),
+                         StepFormOf(end_.step()), group.NameOf(group.rank()));
   }
 
   void MarkGradients(int microbatch, const StageMessage& message) const {

@@ -25,7 +25,9 @@ namespace tandem {
 // (ChannelStep::taken); a sender waits when `capacity` messages are left.
 //
 // Errors are the communicator's, and InvalidArgument when activations have
-// other shapes than earlier ones of the step with as large a microbatch.
+// other shapes than earlier ones of the step with as large a microbatch, and
+// when the two sides' steps are not of the same samples in the same
+// microbatches, which the first message of a step tells (step_form.h).
 // Closing an end aborts the communicator: another step is not possible then.
 struct RemoteChannelOptions {
   Communicator* group = nullptr;  // must outlive the ends

@@ -1,7 +1,7 @@
 #include "parallel/channel/remote_channel_end.h"
 
-#include <algorithm>
-#include <string>
+#include <glog/logging.h>
+
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -99,9 +99,11 @@ absl::Status RemoteChannelEnd::DropTaken(int microbatch) const {
 }
 
 int RemoteChannelEnd::FirstWithRows(int64_t rows) const {
-  const auto& all = step_.rows;
-  return static_cast<int>(std::find(all.begin(), all.end(), rows) -
-                          all.begin());
+  const auto first = absl::c_find_if(step_.sent, [&](int microbatch) {
+    return this->rows(microbatch) == rows;
+  });
+  CHECK(first != step_.sent.end()) << "no microbatch has " << rows << " rows";
+  return *first;
 }
 
 int RemoteChannelEnd::Tag(int microbatch, size_t slot) const {

@@ -96,7 +96,9 @@ class RemoteChannelEnd {
                                             int microbatch, size_t slot) const;
   // Drops what the other side had taken when it sent this message.
   absl::Status DropTaken(int microbatch) const;
-  // The microbatch under whose tag a layout is told: both sides know the sizes.
+  // The microbatch under whose tag a layout is told: the first of its size to
+  // be sent, which both sides know. Of the first of all they know it even if
+  // their batches differ.
   int FirstWithRows(int64_t rows) const;
 
  private:

@@ -71,7 +71,8 @@ absl::Status FirstDifference(int rank, const std::string& theirs, int first,
   return absl::InvalidArgumentError(absl::StrCat(
       "the model of rank ", rank, " differs from that of rank ", first,
       ": tensor ", at, " is ", line(b), " there, ", line(a), " on rank ", first,
-      "; start all ranks with the same flags"));
+      "; every rank must build the same model: by the same flags, and by code "
+      "that does not go by the rank"));
 }
 
 // What one broadcast serves, in order of first appearance, which is the same on

@@ -8,8 +8,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
+#include "parallel/optim/group_of_names.h"
 
 namespace tandem {
 namespace {
@@ -27,11 +28,7 @@ bool Has(const NamedTensors& tensors, const std::string& name) {
 
 // The first of many.
 std::string List(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 20;
-  const size_t shown = std::min(names.size(), kShown);
-  std::string list = absl::StrJoin(names.begin(), names.begin() + shown, ", ");
-  if (shown == names.size()) return list;
-  return absl::StrCat(list, " and ", names.size() - shown, " more");
+  return SomeOf(names, /*most=*/20);
 }
 
 absl::Status CheckTrained(const char* option, const NamedTensors& parameters,
@@ -93,12 +90,12 @@ absl::Status CheckInitialised(const NamedTensors& parameters) {
 
 absl::Status CheckAnyTrained(const DistributedDataParallelOptions& options,
                              const NamedTensors& parameters) {
+  const std::vector<std::string> named =
+      WithFirstNames(options, parameters).parameters_to_ignore;
   std::vector<std::string> ignored;
-  for (const auto& [name, tensor] : parameters) {
+  for (const auto& [name, tensor] : UnderFirstNames(parameters)) {
     if (!tensor.requires_grad()) continue;
-    if (!absl::c_linear_search(options.parameters_to_ignore, name)) {
-      return absl::OkStatus();
-    }
+    if (!absl::c_linear_search(named, name)) return absl::OkStatus();
     ignored.push_back(name);
   }
   return absl::InvalidArgumentError(absl::StrCat(
@@ -152,14 +149,27 @@ NamedTensors UnderFirstNames(const NamedTensors& parameters) {
   return first;
 }
 
+std::map<std::string, std::vector<std::string>> NamesOfTied(
+    const NamedTensors& parameters) {
+  std::map<const c10::TensorImpl*, std::vector<std::string>> all;
+  for (const auto& [name, tensor] : parameters) {
+    all[tensor.unsafeGetTensorImpl()].push_back(name);
+  }
+  std::map<std::string, std::vector<std::string>> tied;
+  for (auto& each : all) {
+    if (each.second.size() == 1) continue;
+    const std::string first = each.second.front();
+    tied[first] = std::move(each.second);
+  }
+  return tied;
+}
+
 DistributedDataParallelOptions WithFirstNames(
     DistributedDataParallelOptions options, const NamedTensors& parameters) {
-  std::map<const c10::TensorImpl*, std::string> first;
+  const auto tied = NamesOfTied(parameters);
   std::map<std::string, std::string> first_of;  // by any name
-  for (const auto& [name, tensor] : parameters) {
-    const auto found =
-        first.try_emplace(tensor.unsafeGetTensorImpl(), name).first;
-    first_of[name] = found->second;
+  for (const auto& [first, names] : tied) {
+    for (const std::string& name : names) first_of[name] = first;
   }
   const auto rename = [&](std::string* name) {
     const auto found = first_of.find(*name);
@@ -168,6 +178,7 @@ DistributedDataParallelOptions WithFirstNames(
   for (std::string& name : options.parameters_to_ignore) rename(&name);
   for (std::string& name : options.delay_all_reduce_named_params) rename(&name);
   rename(&options.param_to_hook_all_reduce);
+  options.optimizer_group = GroupOfAny(options.optimizer_group, tied);
   return options;
 }
 

@@ -3,6 +3,10 @@
 #ifndef TANDEM_PARALLEL_DDP_OPTION_CHECKS_H_
 #define TANDEM_PARALLEL_DDP_OPTION_CHECKS_H_
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "core/base/named_tensors.h"
 #include "parallel/ddp/options.h"
@@ -19,8 +23,13 @@ ReducerOptions ReducerOptionsOf(const DistributedDataParallelOptions& options,
 // weight): its first name is the one that counts.
 NamedTensors UnderFirstNames(const NamedTensors& parameters);
 
+// By the first name of each tensor that has several, all of its names.
+std::map<std::string, std::vector<std::string>> NamesOfTied(
+    const NamedTensors& parameters);
+
 // `options` whose lists of parameters name tied weights by their first names,
-// whichever name they were given by.
+// whichever name they were given by, and whose optimizer_group, asked for such
+// a name, goes by all of them.
 DistributedDataParallelOptions WithFirstNames(
     DistributedDataParallelOptions options, const NamedTensors& parameters);
 

@@ -62,7 +62,8 @@ struct DistributedDataParallelOptions {
   MixedPrecision mixed_precision;
   // PyTorch's parameter groups: parameters for which this gives different
   // numbers share no flat buffer, so that each group can have an optimizer of
-  // its own (flat_buffers_of). Not negative. Null: all in group 0.
+  // its own (flat_buffers_of). Not negative; of a tied weight, which has
+  // several names, the greatest of any. Null: all in group 0.
   std::function<int64_t(const std::string& name)> optimizer_group;
 };
 

@@ -58,6 +58,7 @@ void OuterOptimizer::Step() {
     }
     part.values.sub_(gradient, options_.learning_rate);
     part.buffer->values().copy_(part.values);
+    part.buffer->CountWrite();
   }
 }
 

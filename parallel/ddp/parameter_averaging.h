@@ -34,7 +34,9 @@ absl::Status AverageParameters(const FlatBufferList& buffers,
 // While in_warmup(), post-local SGD (Lin et al., arXiv:1808.07217) averages
 // gradients in every step, as DistributedDataParallel does; afterwards each
 // rank trains on its own gradients (no_sync). Before evaluating or saving
-// replicas that have gone apart, call AverageParameters.
+// replicas that have gone apart, call AverageParameters: it is one averaging
+// more, unless each rank keeps its values and goes on from them
+// (Strategy::Synchronise does).
 //
 // Not thread-safe.
 class PeriodicParameterAverager {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "core/base/some_of.h"
 
 namespace tandem {
 
@@ -31,7 +31,7 @@ absl::StatusOr<bool> ReadyMarks::Mark(int64_t position) {
   CHECK(!name.empty()) << "parameter " << position << " is not trained";
   last_mark_[position] = ++clock_;
   const int marks = ++marks_[position];
-  if (learning()) return false;
+  if (learning() && expected_[position] > 0) return false;
   if (marks <= expected_[position]) return marks == expected_[position];
   if (static_graph_) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -84,16 +84,11 @@ std::vector<int64_t> ReadyMarks::Order() const {
 }
 
 std::string ReadyMarks::NamesOf(const std::vector<int64_t>& positions) const {
-  constexpr size_t kShown = 20;
   std::vector<std::string> names;
-  for (size_t i = 0; i < positions.size() && i < kShown; ++i) {
-    names.push_back(
-        absl::StrCat(names_[positions[i]], " (index ", positions[i], ")"));
+  for (const int64_t position : positions) {
+    names.push_back(absl::StrCat(names_[position], " (index ", position, ")"));
   }
-  const size_t hidden = positions.size() - names.size();
-  return absl::StrCat(
-      absl::StrJoin(names, ", "),
-      hidden == 0 ? "" : absl::StrCat(" and ", hidden, " more"));
+  return SomeOf(names, /*most=*/20);
 }
 
 absl::Status ReadyMarks::CheckAllMarked() const {

@@ -9,6 +9,7 @@
 #include "core/base/status_macros.h"
 #include "core/flight/purpose.h"
 #include "core/instrument/fault_point.h"
+#include "parallel/ddp/early_end.h"
 #include "parallel/ddp/gradient_streams.h"
 
 namespace tandem {
@@ -76,9 +77,13 @@ absl::Status Reducer::SetHook(CommunicationHook hook) {
 
 // Whether this step finds out which parameters are used, on any rank.
 bool Reducer::learns_use() const {
-  const bool once =
-      options_.static_graph || options_.skip_all_reduce_unused_params;
-  return once ? steps_ == 0 : options_.find_unused_parameters;
+  if (steps_ == 0 && retires_unused()) return true;
+  return options_.find_unused_parameters && !options_.static_graph;
+}
+
+// What no rank uses in the first step is left out of all later ones.
+bool Reducer::retires_unused() const {
+  return options_.static_graph || options_.skip_all_reduce_unused_params;
 }
 
 absl::Status Reducer::PrepareForForward() {
@@ -205,7 +210,7 @@ void Reducer::StartBuckets(bool all) {
     };
     absl::StatusOr<BucketReduction> started = start();
     if (!started.ok()) {
-      status_ = started.status();
+      status_ = ExplainEarlyEnd(started.status(), steps_);
       return;
     }
     running_.push_back(*std::move(started));
@@ -221,7 +226,7 @@ absl::Status Reducer::Fail(const absl::Status& reason) {
   return status_;
 }
 
-absl::Status Reducer::Shadow() {
+absl::Status Reducer::AddNothing() {
   for (FlatBuffer* buffer : AllBuffers()) buffer->ZeroGrad();
   {
     absl::MutexLock lock(&mutex_);
@@ -231,6 +236,11 @@ absl::Status Reducer::Shadow() {
   }
   const absl::Status done = Finish();
   shadows_ = false;
+  return done;
+}
+
+absl::Status Reducer::Shadow() {
+  const absl::Status done = AddNothing();
   for (FlatBuffer* buffer : AllBuffers()) buffer->ZeroGrad();
   return done;
 }
@@ -240,7 +250,7 @@ absl::Status Reducer::Finish() {
   if (!active_) return absl::OkStatus();
   active_ = false;
   if (!averaging_) return status_;
-  if (status_.ok()) status_ = Average();
+  if (status_.ok()) status_ = ExplainEarlyEnd(Average(), steps_);
   if (!status_.ok()) {
     group_.Abort(status_);
     return status_;

@@ -64,8 +64,11 @@ class Reducer {
   // Whether each rank gets its own share of each buffer alone from then on
   // (optimizer_share.h): no hook, one backward between two ZeroGrad.
   void set_scatters(bool on) { scatters_ = on; }
-  // Takes part in the others' backward with nothing of its own (Join); leaves
-  // no gradients. Between two steps, after PrepareForForward.
+  // A backward with nothing of this rank's own, whatever set_synchronise says:
+  // gradients are the mean of the others' and zeros, and what none of them uses
+  // has none. Between two steps, after PrepareForForward.
+  absl::Status AddNothing();
+  // The same, and leaves no gradients (Join).
   absl::Status Shadow();
   // A backward begins, unless one is under way.
   void Begin();
@@ -106,6 +109,7 @@ class Reducer {
   void TrimDead(Bucket* bucket) const;
   absl::Status Rebuild();
   bool learns_use() const;
+  bool retires_unused() const;
   absl::Status CheckParameters() const;
   std::string Purpose(size_t index) const;
 

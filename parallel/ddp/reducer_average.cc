@@ -63,8 +63,9 @@ absl::Status Reducer::CheckParameters() const {
 
 absl::Status Reducer::CheckMarks() {
   if (shadows_) return absl::OkStatus();
-  if (options_.static_graph && !marks_.learning()) {
-    return marks_.CheckUnchanged();
+  if (options_.static_graph) {
+    // The first graph of its own is as it is, in whatever step that comes.
+    return marks_.learning() ? absl::OkStatus() : marks_.CheckUnchanged();
   }
   if (learns_use() || options_.find_unused_parameters) return absl::OkStatus();
   return marks_.CheckAllMarked();
@@ -113,9 +114,9 @@ absl::Status Reducer::SettleUse() {
     Place& place = places_[p];
     if (place.buffer == nullptr) continue;
     if (learns && use[p] == 0) {
-      place.dead =
-          options_.static_graph || options_.skip_all_reduce_unused_params;
-      if (place.dead) marks_.Retire(p);
+      if (steps_ > 0 || !retires_unused()) continue;
+      place.dead = true;
+      marks_.Retire(p);
       continue;
     }
     if (!place.dead) place.buffer->set_has_gradient(place.index(), true);

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -17,6 +18,7 @@
 #include "core/model/microbatch_scope.h"
 #include "core/precision/cast_buffers.h"
 #include "parallel/comm_hooks/compression_hooks.h"
+#include "parallel/ddp/early_end.h"
 #include "parallel/ddp/gradient_streams.h"
 #include "parallel/ddp/logging.h"
 #include "parallel/ddp/model_state.h"
@@ -86,6 +88,9 @@ absl::Status Replica::TakeFrom(int root) {
   for (const FlatBuffer* buffer : averaged_flat_buffers()) {
     TANDEM_RETURN_IF_ERROR(group_.Broadcast(buffer->values(), root));
     buffer->CountWrite();
+    TANDEM_RETURN_IF_ERROR(buffer->TakeState([&](const at::Tensor& state) {
+      return group_.Broadcast(state, root);
+    }));
   }
   std::vector<at::Tensor> others = frozen_;
   others.insert(others.end(), buffers_.begin(), buffers_.end());
@@ -117,9 +122,25 @@ void Replica::Describe() {
   DescribeReplica(options_, group_, averaged_flat_buffers(), logging_.get());
 }
 
+// Ranks' backwards are paired by their order: one that is left out on one rank
+// alone pairs all that follow wrongly, in silence.
+void Replica::CountForwards() {
+  const int forwards = std::exchange(forwards_, 0);
+  LOG_IF(WARNING, most_forwards_ > 0 && forwards > most_forwards_)
+      << "step " << reducer_->steps() + 1 << " on rank "
+      << group_.NameOf(group_.rank()) << " has had " << forwards
+      << " forwards with gradients before its backward, where "
+      << most_forwards_
+      << " was usual: if a Backward was left out, and not on every rank, "
+         "gradients of different steps are averaged from here on; a forward "
+         "that needs none is called under at::NoGradGuard";
+  most_forwards_ = std::max(most_forwards_, forwards);
+}
+
 // Within autograd's engine, which takes care of what is to be done at the end
 // of the backward under way.
 void Replica::OnBackwardBegun() {
+  CountForwards();
   const absl::Status fits = CheckJoin();
   TORCH_CHECK(fits.ok(), fits.message());
   torch::autograd::Engine::get_default_engine().queue_callback([this] {
@@ -144,8 +165,10 @@ absl::Status Replica::BeforeForward() {
       TANDEM_RETURN_IF_ERROR(join_->Announce(reducer_->synchronise()));
     }
     TANDEM_RETURN_IF_ERROR(reducer_->PrepareForForward());
+    ++forwards_;
     if (options_.broadcast_buffers && reducer_->synchronise()) {
-      TANDEM_RETURN_IF_ERROR(BroadcastBuffers());
+      TANDEM_RETURN_IF_ERROR(
+          ExplainEarlyEnd(BroadcastBuffers(), reducer_->steps()));
     }
   }
   times_->BeginForward(DeviceOfGradients(averaged_));

@@ -122,6 +122,7 @@ class Replica : public Joinable {
   void MakeReducer(const NamedTensors& parameters);
   absl::Status TakeFrom(int root);
   absl::Status CheckJoin() const;
+  void CountForwards();
   void OnBackwardBegun();
   void Describe();
 
@@ -131,6 +132,8 @@ class Replica : public Joinable {
   std::vector<at::Tensor> buffers_;  // those that are broadcast
   std::vector<at::Tensor> frozen_;   // parameters that are alike, not trained
   ReplicaJoinHook* join_ = nullptr;  // of the Join that goes on
+  int forwards_ = 0;                 // with gradients, since the last backward
+  int most_forwards_ = 0;            // before one backward, so far
   FlatBuffers flat_;                 // averaged ones, delayed, ignored
   std::vector<FlatBuffer*> averaged_, delayed_, ignored_;
   // What gathers the gradients that are averaged.

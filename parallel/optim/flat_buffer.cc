@@ -104,6 +104,18 @@ at::Tensor FlatBuffer::AddStateOf(int64_t begin, int64_t end) {
   return at::zeros_like(values_.narrow(0, begin, end - begin));
 }
 
+void FlatBuffer::AddKeeper(std::weak_ptr<const void> keeper, Take take) {
+  keepers_.emplace_back(std::move(keeper), std::move(take));
+}
+
+absl::Status FlatBuffer::TakeState(Exchange exchange) const {
+  for (const auto& [keeper, take] : keepers_) {
+    const std::shared_ptr<const void> alive = keeper.lock();
+    if (alive != nullptr) TANDEM_RETURN_IF_ERROR(take(exchange));
+  }
+  return absl::OkStatus();
+}
+
 at::Tensor FlatBuffer::View(const at::Tensor& flat,
                             const FlatSlot& slot) const {
   return flat.as_strided(slot.parameter.sizes(), slot.parameter.strides(),
@@ -165,6 +177,8 @@ void FlatBuffer::Reorder(const std::vector<size_t>& order) {
     slot.parameter.mutable_grad().reset();
     set_has_gradient(i, graded[i]);
   }
+  // What graphs have kept of a parameter, as a view, is another's now.
+  CountWrite();
 }
 
 absl::Status FlatBuffer::CheckViews() const {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "core/base/named_tensors.h"
 #include "core/model/parameter_traits.h"
@@ -74,6 +75,17 @@ class FlatBuffer {
   // The same for elements [begin, end) alone; slots then stay where they are.
   at::Tensor AddStateOf(int64_t begin, int64_t end);
   bool keeps_order() const { return keeps_order_; }
+
+  // What is kept of the parameters elsewhere (an optimizer's state, its numbers
+  // of steps) can become another rank's: `exchange` makes a tensor that, in
+  // place, and `take` is called with it as long as `keeper` lives.
+  using Exchange = absl::FunctionRef<absl::Status(const at::Tensor& tensor)>;
+  using Take = std::function<absl::Status(Exchange exchange)>;
+  void AddKeeper(std::weak_ptr<const void> keeper, Take take);
+  // Of all keepers, in the order in which they were added, which is to be the
+  // same on all ranks.
+  absl::Status TakeState(Exchange exchange) const;
+
   // The part of `flat` (a buffer of this layout) that belongs to the slot, with
   // the parameter's sizes and strides.
   at::Tensor View(const at::Tensor& flat, const FlatSlot& slot) const;
@@ -98,8 +110,10 @@ class FlatBuffer {
 
   // Puts the slots into another order: slot i becomes what slots()[order[i]]
   // was. Values, gradients and state move along, in place: tensors that alias
-  // the buffers as a whole stay right, older views of parts do not. Requires a
-  // permutation, and that there was no AddStateOf.
+  // the buffers as a whole stay right, older views of parts do not, so that it
+  // counts as a change of all parameters: LibTorch refuses a backward through a
+  // graph that was made before. Requires a permutation, and that there was no
+  // AddStateOf.
   void Reorder(const std::vector<size_t>& order);
 
   // FailedPrecondition, naming the parameter, when it lies in the buffer no
@@ -122,6 +136,7 @@ class FlatBuffer {
   at::Tensor values_;
   at::Tensor grads_;
   std::vector<at::Tensor> state_;
+  std::vector<std::pair<std::weak_ptr<const void>, Take>> keepers_;
   OnGradient on_gradient_;
   // Hooks, which may outlive the buffer, see through it whether it lives.
   std::shared_ptr<Link> link_;

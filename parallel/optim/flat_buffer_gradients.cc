@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/model/gradient_place.h"
+#include "core/precision/low_precision_copy.h"
 #include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
@@ -48,7 +49,10 @@ class FlatBuffer::Gather : public GradientPlace {
   size_t id_;
 };
 
-FlatBuffer::~FlatBuffer() { link_->buffer = nullptr; }
+FlatBuffer::~FlatBuffer() {
+  link_->buffer = nullptr;
+  for (const FlatSlot& slot : slots_) DropLowPrecisionCopy(slot.parameter);
+}
 
 void FlatBuffer::GatherGradients() {
   link_ = std::make_shared<Link>(Link{this});

@@ -33,7 +33,7 @@ void WarnOfNoEffect(const std::string& optimizer, const FlatBuffer& buffer) {
 
 Optimizer::Optimizer(Traits traits, const FlatBufferList& buffers,
                      const ShareOfBuffer& share_of)
-    : traits_(std::move(traits)) {
+    : traits_(std::move(traits)), lives_(std::make_shared<const bool>(true)) {
   for (FlatBuffer* buffer : buffers) {
     Part part;
     part.buffer = buffer;
@@ -49,6 +49,12 @@ Optimizer::Optimizer(Traits traits, const FlatBufferList& buffers,
                          : buffer->AddState());
     }
     parts_.push_back(std::move(part));
+  }
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    parts_[i].buffer->AddKeeper(lives_,
+                                [this, i](FlatBuffer::Exchange exchange) {
+                                  return TakeState(parts_[i], exchange);
+                                });
   }
 }
 

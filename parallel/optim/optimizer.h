@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -177,6 +178,8 @@ class Optimizer {
   void Write(const StepNumbers& numbers, int64_t step,
              double learning_rate) const;
   int64_t NextSteps(int64_t steps) const;
+  // FlatBuffer's: the state becomes another rank's.
+  absl::Status TakeState(Part& part, FlatBuffer::Exchange exchange);
   std::vector<Place> PlacesInOrder() const;
   // `states` are whole, as Traits::buffers.
   NamedTensors SlotState(const Part& part, size_t slot,
@@ -192,6 +195,7 @@ class Optimizer {
 
   Traits traits_;
   mutable std::vector<Part> parts_;  // the host learns late what was done
+  const std::shared_ptr<const bool> lives_;  // for the buffers
 };
 
 }  // namespace tandem

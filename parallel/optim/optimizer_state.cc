@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <cmath>
@@ -105,6 +106,20 @@ absl::StatusOr<NamedTensors> Optimizer::GatherState(GatherPart gather) const {
     }
   }
   return state;
+}
+
+// What is shared stays: of that each rank has its own part.
+absl::Status Optimizer::TakeState(Part& part, FlatBuffer::Exchange exchange) {
+  if (part.is_shared) return absl::OkStatus();
+  Settle(part);
+  for (const at::Tensor& state : part.state) {
+    TANDEM_RETURN_IF_ERROR(exchange(state));
+  }
+  const at::Tensor steps = at::tensor(part.steps, at::kLong);
+  TANDEM_RETURN_IF_ERROR(exchange(steps));
+  const auto* const taken = steps.const_data_ptr<int64_t>();
+  part.steps.assign(taken, taken + steps.numel());
+  return absl::OkStatus();
 }
 
 // All of a parameter's state, or none of it, is given.

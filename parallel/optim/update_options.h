@@ -19,8 +19,10 @@ namespace tandem {
 struct UpdateOptions {
   OptimizerOptions optimizer = SgdOptions{};         // of parameter group 0
   std::vector<OptimizerOptions> further_optimizers;  // of groups 1, 2, ...
-  // By a parameter's full name; null: as its traits say, which is group 0
-  // unless the layer's spec says otherwise (core/model/parameter_traits.h).
+  // By a parameter's full name; of a tied weight, which has several, the
+  // greatest number of any (group_of_names.h). Null: as its traits say, which
+  // is group 0 unless the layer's spec says otherwise
+  // (core/model/parameter_traits.h).
   std::function<int64_t(const std::string&)> optimizer_group;
   // See ClipGradientNorm (gradient_clipping.h); 0: off. The norm is that of the
   // whole model's averaged gradients, the same on every rank.

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
 #include "core/model/batch.h"
+#include "parallel/strategy/step_score.h"
 
 namespace tandem {
 
@@ -21,23 +22,28 @@ namespace tandem {
 // itself. In it the worker asks and the server answers, strictly in turn:
 //
 //   worker                              server
-//   request [8], then its payload  -->  takes it
-//                                  <--  "wait" [8], each 250 ms while it must
-//   request [8], "again"           -->
-//                                  <--  "ready" [8], then its payload
+//   request, then its payload  -->  takes it
+//                              <--  "wait", each 250 ms while it must
+//   request, "again"           -->
+//                              <--  "ready", then its payload
 //
 //   request  payload                              payload of the answer
 //   push     mask of pieces, gradients (a slice)  values (the slice)
 //   meet     what the worker keeps (1st server)   values, what is kept
-//   sum      -                                    - (the score is in the [8])
+//   sum      -                                    -
+//   weigh    -                                    -
 //   bye      -                                    no answer at all
 //   lost     -                                    no answer at all
+//
+// Requests and answers are numbers, of which there are always as many; behind
+// those of a push comes what it lists by name, if anything.
 //
 // Why it ends. A server has a thread for each worker, and none of them waits
 // for another server. What a thread waits for before it says "ready" is said by
 // workers' requests alone: for a push, that workers that have done fewer steps
-// push theirs; for a meeting and a sum, that all others ask the same. A worker
-// sends its request to all servers before it takes the first answer. So whoever
+// push theirs; for a meeting and a sum, that all others ask the same; for the
+// weights of a step, that others tell theirs, or push that step. A worker sends
+// its request to all servers before it takes the first answer. So whoever
 // waits, waits for workers that have come less far, and the one that has come
 // least far waits for nobody. A server that says "wait" lives: a worker needs
 // no patience beyond its group's timeout, however slow the other workers are. A
@@ -48,20 +54,27 @@ namespace tandem {
 // that it has seen before is answered, and nothing else.
 
 struct ServerRequest {
-  enum class Kind { kPush, kMeet, kSum, kBye, kLost };
+  enum class Kind { kPush, kMeet, kSum, kWeigh, kBye, kLost };
 
   Kind kind = Kind::kPush;
   bool again = false;  // the same was asked before: no payload comes
-  // kPush: the step. kMeet, kSum: which of them. kLost: the server that died.
+  // kPush, kWeigh: the step. kMeet, kSum: which of them. kLost: the server that
+  // died.
   int64_t number = 0;
   int64_t version = 0;  // of the values that gradients were computed from
+  // kPush: without gradients, for its worker skips the step.
+  bool skips = false;
   double learning_rate = 0;
-  Score score;
+  double weight = 0;  // kWeigh: of this worker's targets
+  // kPush: of the step, as far as it says what the loss is made of. kSum: of
+  // what was evaluated.
+  StepScore score;
 };
 
 struct ServerAnswer {
   bool ready = false;
   int64_t version = 0;  // of the values: how many updates they have had
+  double weight = 0;    // kWeigh: the mean of all
   Score score;
 };
 

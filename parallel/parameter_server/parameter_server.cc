@@ -113,7 +113,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeWorker(
     setup.servers.push_back(std::move(group));
     setup.server_names.push_back(NameOfServer(s, world));
   }
-  worker->Connect(std::move(setup));
+  worker->Connect(std::move(setup), /*in_step=*/options.max_staleness == 0);
   return worker;
 }
 

@@ -51,6 +51,15 @@ using MakeReplica =
 // divided by the number of living workers: a round of pushes is then one
 // synchronous step, to first order, whatever the bound.
 //
+// A loss function with a weight (LossFunction): with max_staleness 0 workers
+// tell each other before backward what their targets weigh, so that gradients
+// are those of the mean over all that count, as replicas'. Otherwise each push
+// is the mean over its own.
+//
+// A worker may skip a step that others do (SkipUpdate): a mean is then over
+// those that did not, at the first one's learning rate, and a step that all
+// skip changes nothing.
+//
 // A worker that dies, or says nothing for twice the group's timeout, is left
 // out from then on, which servers log; its ranks' fate is not the job's. A
 // server that dies ends every worker's step with Unavailable, naming it.
@@ -60,7 +69,8 @@ using MakeReplica =
 // score of all of them. Synchronise waits for all living workers and gives them
 // the servers' values, and the first one's buffers. Servers take no batches,
 // evaluate nothing, hold no whole tensor (Parameters() is empty); rank 0 gets
-// the state that is streamed. AuxiliaryLosses are a worker's own.
+// the state that is streamed. AuxiliaryLosses and NamedSums are those of the
+// scores: a worker's own, and on a server all workers'.
 //
 // At the start all workers take the first one's values. Tensors are compared
 // across workers: InvalidArgument, on every rank, if they differ. `world` must

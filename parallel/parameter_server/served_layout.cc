@@ -77,6 +77,12 @@ Slice CutOut(const std::vector<ServedTensor>& tensors, int64_t begin,
 
 }  // namespace
 
+std::map<std::string, int64_t> ServedLayout::Groups() const {
+  std::map<std::string, int64_t> groups;
+  for (const ServedTensor& each : trained) groups[each.info.name] = each.group;
+  return groups;
+}
+
 std::string ServedLayout::Encode() const {
   std::string text;
   for (const ServedTensor& each : trained) text += Line("trained", each);

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,9 @@ struct ServedLayout {
   size_t frozen = 0;  // how many of `kept` are parameters
   // Further names of a tied weight: what `trained[i]` is called besides, and i.
   std::vector<std::pair<std::string, size_t>> aliases;
+
+  // Of what is trained, by its first name, which optimizer's group it is in.
+  std::map<std::string, int64_t> Groups() const;
 
   // A line a tensor, and back. Internal for what Encode has not made.
   std::string Encode() const;

@@ -118,7 +118,12 @@ absl::Status ParameterServer::Note(int worker, const ServerRequest& request,
     desk.kept = payload;
   } else if (request.kind == Kind::kSum) {
     desk.sums = request.number;
-    sums_[request.number][worker] = request.score;
+    sums_[request.number][worker] = request.score.score;
+  } else if (request.kind == Kind::kWeigh) {
+    desk.weighed = request.number;
+    // All have had the answers for earlier steps.
+    weights_.erase(weights_.begin(), weights_.lower_bound(request.number));
+    weights_[request.number][worker] = request.weight;
   } else if (request.kind == Kind::kPush) {
     switch (progress_.Classify(worker, request.number)) {
       case WorkerProgress::Push::kNext:

@@ -24,6 +24,7 @@
 #include "parallel/parameter_server/messages.h"
 #include "parallel/parameter_server/served_slice.h"
 #include "parallel/parameter_server/worker_progress.h"
+#include "parallel/strategy/step_score.h"
 
 namespace tandem {
 
@@ -52,9 +53,10 @@ class ParameterServer {
   ParameterServer& operator=(const ParameterServer&) = delete;
 
   // Until every living worker has done `step` steps: what that step came to, in
-  // the order of workers. Unavailable when no worker is left, or another server
-  // has died; errors of the update.
-  absl::StatusOr<Score> AwaitStep(int64_t step);
+  // the order of workers, whose added losses are means over their samples.
+  // Unavailable when no worker is left, or another server has died; errors of
+  // the update.
+  absl::StatusOr<StepScore> AwaitStep(int64_t step);
   // Until every living worker has come to the next meeting.
   absl::Status AwaitMeeting();
   // Until every living worker has given its score for the next sum.
@@ -81,6 +83,7 @@ class ParameterServer {
     int64_t came = 0;             // to so many meetings
     int64_t left = 0;             // of which with its values in hand
     int64_t sums = 0;             // that it has asked for
+    int64_t weighed = 0;          // the last step whose weight it has told
     at::Tensor kept;
   };
   struct Reply {
@@ -125,7 +128,8 @@ class ParameterServer {
   WorkerProgress progress_ ABSL_GUARDED_BY(mutex_);
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);
   std::map<int, Push> round_ ABSL_GUARDED_BY(mutex_);  // by worker
-  std::map<int64_t, std::map<int, Score>> scores_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, std::map<int, StepScore>> scores_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, std::map<int, double>> weights_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, std::map<int, Score>> sums_ ABSL_GUARDED_BY(mutex_);
   int64_t version_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t rounds_ ABSL_GUARDED_BY(mutex_) = 0;  // applied, and steps resumed at

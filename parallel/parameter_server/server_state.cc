@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "parallel/parameter_server/server.h"
+#include "parallel/strategy/step_score.h"
 
 namespace tandem {
 namespace {
@@ -20,6 +21,26 @@ Score SumOf(const std::map<int, Score>& scores) {
   Score sum;
   for (const auto& each : scores) sum += each.second;
   return sum;
+}
+
+// Workers have as many samples each.
+StepScore TogetherOf(const std::map<int, StepScore>& scores) {
+  StepScore all;
+  for (const auto& each : scores) {
+    const StepScore& its = each.second;
+    all.score += its.score;
+    for (const auto& [name, loss] : its.auxiliary_losses) {
+      all.auxiliary_losses[name] += loss / static_cast<double>(scores.size());
+    }
+    for (const auto& [name, sum] : its.sums) all.sums[name] += sum;
+  }
+  return all;
+}
+
+double MeanOf(const std::map<int, double>& weights) {
+  double sum = 0;
+  for (const auto& each : weights) sum += each.second;
+  return sum / static_cast<double>(weights.size());
 }
 
 }  // namespace
@@ -50,6 +71,11 @@ bool ParameterServer::CanAnswer(int worker,
              progress_.MayGoOn(worker);
     case ServerRequest::Kind::kMeet:
       return met_ >= request.number;
+    case ServerRequest::Kind::kWeigh:
+      return AllLiving([&](int w) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return desks_[static_cast<size_t>(w)].weighed >= request.number ||
+               progress_.pushed(w) >= request.number;
+      });
     default:
       return summed_ >= request.number;
   }
@@ -62,6 +88,10 @@ ParameterServer::Reply ParameterServer::AnswerTo(int worker,
   reply.answer.version = version_;
   if (request.kind == ServerRequest::Kind::kSum) {
     reply.answer.score = SumOf(sums_[request.number]);
+    return reply;
+  }
+  if (request.kind == ServerRequest::Kind::kWeigh) {
+    reply.answer.weight = MeanOf(weights_[request.number]);
     return reply;
   }
   reply.payload = served_->Values();
@@ -84,20 +114,28 @@ void ParameterServer::Take(int worker, const Push& push) {
     round_[worker] = push;
     return;
   }
+  if (push.request.skips) return;
   ++version_;
   const absl::Status applied = served_->Apply(
       {push.message}, push.request.learning_rate / progress_.living());
   if (!applied.ok()) Fail(applied);
 }
 
-// Synchronously: the gradients of one step, of all who have pushed it.
+// Synchronously: the gradients of one step, of all who have pushed it and do
+// not skip it.
 void ParameterServer::ApplyRound() {
   if (round_.empty() || progress_.slowest() <= rounds_) return;
   std::vector<at::Tensor> messages;
-  for (const auto& each : round_) messages.push_back(each.second.message);
-  const double rate = round_.begin()->second.request.learning_rate;
+  double rate = 0;
+  for (const auto& each : round_) {
+    const Push& push = each.second;
+    if (push.request.skips) continue;
+    if (messages.empty()) rate = push.request.learning_rate;
+    messages.push_back(push.message);
+  }
   round_.clear();
   ++rounds_;
+  if (messages.empty()) return;
   ++version_;
   const absl::Status applied = served_->Apply(messages, rate);
   if (!applied.ok()) Fail(applied);
@@ -159,7 +197,7 @@ absl::Status ParameterServer::AwaitOwn(absl::FunctionRef<bool()> done,
                                              " have ended or died"));
 }
 
-absl::StatusOr<Score> ParameterServer::AwaitStep(int64_t step) {
+absl::StatusOr<StepScore> ParameterServer::AwaitStep(int64_t step) {
   absl::MutexLock lock(&mutex_);
   own_left_ = own_came_;
   Advance();
@@ -169,7 +207,7 @@ absl::StatusOr<Score> ParameterServer::AwaitStep(int64_t step) {
                                    : progress_.fastest()) >= step;
   };
   TANDEM_RETURN_IF_ERROR(AwaitOwn(done, "train"));
-  const Score score = SumOf(scores_[step]);
+  const StepScore score = TogetherOf(scores_[step]);
   scores_.erase(scores_.begin(), scores_.upper_bound(step));
   return score;
 }
@@ -195,7 +233,6 @@ void ParameterServer::ResumeAt(int64_t steps) {
   absl::MutexLock lock(&mutex_);
   progress_.ResumeAt(steps);
   rounds_ = steps;
-  version_ = steps;
 }
 
 void ParameterServer::set_kept(at::Tensor kept) {

@@ -43,7 +43,8 @@ absl::StatusOr<Score> ServerStrategy::TrainStep(const Batch& batch,
   static_cast<void>(batch);
   static_cast<void>(learning_rate);  // comes with each push
   alike_ = false;
-  return server_->AwaitStep(++step_);
+  TANDEM_ASSIGN_OR_RETURN(score_, server_->AwaitStep(++step_));
+  return score_.score;
 }
 
 absl::StatusOr<Score> ServerStrategy::ComputeGradients(const Batch& batch) {

@@ -4,6 +4,7 @@
 #define TANDEM_PARALLEL_PARAMETER_SERVER_SERVER_STRATEGY_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "core/model/batch.h"
 #include "parallel/parameter_server/served_layout.h"
 #include "parallel/parameter_server/server.h"
+#include "parallel/strategy/step_score.h"
 #include "parallel/strategy/strategy.h"
 
 namespace tandem {
@@ -48,6 +50,13 @@ class ServerStrategy : public Strategy {
   absl::StatusOr<Score> ComputeGradients(const Batch& batch) override;
   absl::Status Update(double learning_rate) override;
   absl::Status SkipUpdate() override;
+  // Of all workers, in the last step.
+  std::map<std::string, double> AuxiliaryLosses() const override {
+    return score_.auxiliary_losses;
+  }
+  std::map<std::string, double> NamedSums() const override {
+    return score_.sums;
+  }
   void ResumeAt(int64_t steps) override;
   absl::Status Synchronise() override;
   bool takes_inputs() const override { return false; }
@@ -56,6 +65,9 @@ class ServerStrategy : public Strategy {
   absl::StatusOr<Score> Sum(const Score& score) override;
   NamedTensors Parameters() const override { return {}; }
   NamedTensors Buffers() const override { return {}; }
+  std::map<std::string, int64_t> OptimizerGroups() const override {
+    return setup_.layout.Groups();
+  }
   NamedTensors OptimizerState() const override { return {}; }
   absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
   absl::StatusOr<StatePart> PartToSave() override;
@@ -78,6 +90,7 @@ class ServerStrategy : public Strategy {
 
   Setup setup_;
   std::unique_ptr<ParameterServer> server_;
+  StepScore score_;    // of the last step
   int64_t step_ = 0;   // done
   bool alike_ = true;  // are workers, at the moment?
 };

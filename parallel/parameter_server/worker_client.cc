@@ -58,8 +58,8 @@ absl::StatusOr<ServerAnswer> WorkerClient::TakeAnswer(size_t server) {
   TANDEM_ASSIGN_OR_RETURN(const ServerAnswer answer,
                           ReceiveAnswer(kServersRank, group));
   if (!answer.ready) return answer;
-  versions_[server] = answer.version;
   if (awaited_[server]->defined()) {
+    versions_[server] = answer.version;
     TANDEM_RETURN_IF_ERROR(
         ReceiveBytes(*awaited_[server], kServersRank, group,
                      absl::StrCat("values of version ", answer.version)));
@@ -109,15 +109,15 @@ absl::StatusOr<ServerAnswer> WorkerClient::Exchange(
   return first;
 }
 
-absl::Status WorkerClient::Push(int64_t step, double learning_rate,
-                                const Score& score,
+absl::Status WorkerClient::Push(const StepPush& push,
                                 const std::vector<at::Tensor>& gradients,
                                 const std::vector<at::Tensor>& values) {
   ServerRequest request;
   request.kind = Kind::kPush;
-  request.number = step;
-  request.learning_rate = learning_rate;
-  request.score = score;
+  request.number = push.step;
+  request.skips = push.skips;
+  request.learning_rate = push.learning_rate;
+  request.score = push.score;
   Payloads pushes, pulls;
   TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
     for (const Slice& slice : *setup_.slices) {
@@ -162,11 +162,22 @@ absl::Status WorkerClient::Meet(const std::vector<at::Tensor>& values,
   });
 }
 
+absl::StatusOr<double> WorkerClient::MeanWeight(int64_t step, double mine) {
+  ServerRequest request;
+  request.kind = Kind::kWeigh;
+  request.number = step;
+  request.weight = mine;
+  const Payloads none(setup_.servers.size());
+  TANDEM_ASSIGN_OR_RETURN(const ServerAnswer answer,
+                          Exchange(request, none, none));
+  return answer.weight;
+}
+
 absl::StatusOr<Score> WorkerClient::Sum(const Score& score) {
   ServerRequest request;
   request.kind = Kind::kSum;
   request.number = ++sums_;
-  request.score = score;
+  request.score.score = score;
   const Payloads none(setup_.servers.size());
   TANDEM_ASSIGN_OR_RETURN(const ServerAnswer answer,
                           Exchange(request, none, none));

@@ -18,6 +18,7 @@
 #include "core/model/batch.h"
 #include "parallel/parameter_server/messages.h"
 #include "parallel/parameter_server/served_layout.h"
+#include "parallel/strategy/step_score.h"
 
 namespace tandem {
 
@@ -42,11 +43,20 @@ class WorkerClient {
   WorkerClient(const WorkerClient&) = delete;
   WorkerClient& operator=(const WorkerClient&) = delete;
 
+  struct StepPush {
+    int64_t step = 0;
+    double learning_rate = 0;
+    StepScore score;
+    bool skips = false;  // there are no gradients
+  };
+
   // Pushes `gradients` (undefined: none) of the layout's trained tensors, and
-  // puts new values into `values`. For the same `step` again it does not count.
-  absl::Status Push(int64_t step, double learning_rate, const Score& score,
+  // puts new values into `values`. For the same step again it does not count.
+  absl::Status Push(const StepPush& push,
                     const std::vector<at::Tensor>& gradients,
                     const std::vector<at::Tensor>& values);
+  // The mean of what all living workers' targets weigh in that step.
+  absl::StatusOr<double> MeanWeight(int64_t step, double mine);
   // Waits for the other workers, and takes the servers' values, and what the
   // first worker keeps.
   absl::Status Meet(const std::vector<at::Tensor>& values,

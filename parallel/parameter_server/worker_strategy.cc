@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -42,10 +43,17 @@ ReplicaTensors TensorsOf(
       tensors.kept.push_back(tensor);
       continue;
     }
+    if (group) served.group = group(name);
+    // Of a weight of several names the greatest counts.
+    const auto add_alias = [&, name = name](size_t place) {
+      tensors.layout.aliases.emplace_back(name, place);
+      int64_t& greatest = tensors.layout.trained[place].group;
+      greatest = std::max(greatest, served.group);
+    };
     const auto copy = copies.find(name);
     if (copy != copies.end()) {
       const size_t place = place_of_name.at(copy->second);
-      tensors.layout.aliases.emplace_back(name, place);
+      add_alias(place);
       tensors.copies.emplace_back(tensor, place);
       continue;
     }
@@ -53,10 +61,9 @@ ReplicaTensors TensorsOf(
         place_of.emplace(tensor.unsafeGetTensorImpl(), tensors.trained.size());
     place_of_name[name] = its->second;
     if (!is_new) {
-      tensors.layout.aliases.emplace_back(name, its->second);
+      add_alias(its->second);
       continue;
     }
-    if (group) served.group = group(name);
     tensors.layout.trained.push_back(std::move(served));
     tensors.trained.push_back(tensor);
   }
@@ -75,8 +82,11 @@ WorkerStrategy::WorkerStrategy(std::unique_ptr<Strategy> replica,
       tensors_(std::move(tensors)),
       slices_(std::move(slices)) {}
 
-void WorkerStrategy::Connect(WorkerClient::Setup setup) {
+void WorkerStrategy::Connect(WorkerClient::Setup setup, bool in_step) {
   client_ = std::make_unique<WorkerClient>(std::move(setup));
+  if (!in_step) return;
+  replica_->SetMeanWeight(
+      [this](double mine) { return client_->MeanWeight(step_ + 1, mine); });
 }
 
 absl::StatusOr<Score> WorkerStrategy::TrainStep(const Batch& batch,
@@ -92,12 +102,13 @@ absl::StatusOr<Score> WorkerStrategy::ComputeGradients(const Batch& batch) {
 }
 
 absl::Status WorkerStrategy::PushAndPull(
-    double learning_rate, const std::vector<at::Tensor>& gradients) {
+    WorkerClient::StepPush push, const std::vector<at::Tensor>& gradients) {
   // The replica's step is over, without an update of its own.
   TANDEM_RETURN_IF_ERROR(replica_->SkipUpdate());
   alike_ = false;
-  TANDEM_RETURN_IF_ERROR(client_->Push(++step_, learning_rate, score_,
-                                       gradients, tensors_.trained));
+  push.step = ++step_;
+  push.score = {score_, AuxiliaryLosses(), NamedSums()};
+  TANDEM_RETURN_IF_ERROR(client_->Push(push, gradients, tensors_.trained));
   return UpdateCopies();
 }
 
@@ -110,11 +121,15 @@ absl::Status WorkerStrategy::Update(double learning_rate) {
   for (const at::Tensor& each : tensors_.trained) {
     gradients.push_back(each.grad());
   }
-  return PushAndPull(learning_rate, gradients);
+  WorkerClient::StepPush push;
+  push.learning_rate = learning_rate;
+  return PushAndPull(std::move(push), gradients);
 }
 
 absl::Status WorkerStrategy::SkipUpdate() {
-  return PushAndPull(/*learning_rate=*/0,
+  WorkerClient::StepPush push;
+  push.skips = true;
+  return PushAndPull(std::move(push),
                      std::vector<at::Tensor>(tensors_.trained.size()));
 }
 

@@ -44,15 +44,16 @@ ReplicaTensors TensorsOf(
     const Strategy& replica,
     const std::function<int64_t(const std::string&)>& group);
 
-// See MakeParameterServer. A step that is skipped is a push without gradients.
+// See MakeParameterServer. A step that is skipped is a push that says so.
 class WorkerStrategy : public Strategy {
  public:
   // `replica` has `tensors`.
   WorkerStrategy(std::unique_ptr<Strategy> replica, ReplicaTensors tensors,
                  std::vector<Slice> slices);
 
-  // After which it trains.
-  void Connect(WorkerClient::Setup setup);
+  // After which it trains. `in_step`: all workers do each step together, so
+  // that they can tell each other what their targets weigh in it.
+  void Connect(WorkerClient::Setup setup, bool in_step);
   const std::vector<Slice>& slices() const { return slices_; }
 
   std::string name() const override { return "parameter_server"; }
@@ -77,6 +78,9 @@ class WorkerStrategy : public Strategy {
   }
   NamedTensors Parameters() const override { return replica_->Parameters(); }
   NamedTensors Buffers() const override { return replica_->Buffers(); }
+  std::map<std::string, int64_t> OptimizerGroups() const override {
+    return tensors_.layout.Groups();
+  }
   NamedTensors OptimizerState() const override { return {}; }
   absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
   // Servers have it, and save.
@@ -91,7 +95,7 @@ class WorkerStrategy : public Strategy {
 
  private:
   absl::Status UpdateCopies() const;
-  absl::Status PushAndPull(double learning_rate,
+  absl::Status PushAndPull(WorkerClient::StepPush push,
                            const std::vector<at::Tensor>& gradients);
 
   std::unique_ptr<Strategy> replica_;

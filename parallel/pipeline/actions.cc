@@ -1,7 +1,6 @@
 // What a device's thread does for one action.
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -11,20 +10,12 @@
 #include "core/device/placement.h"
 #include "core/instrument/fault_point.h"
 #include "core/model/batch_inputs.h"
+#include "core/model/layer_border.h"
 #include "parallel/pipeline/device_step.h"
 #include "parallel/pipeline/graphs/stage_call.h"
 #include "parallel/pipeline/loss_weights.h"
 
 namespace tandem {
-namespace {
-
-// To a cache line, which is the greatest vector.
-bool IsAligned(const at::Tensor& tensor) {
-  constexpr uintptr_t kLine = 64;
-  return reinterpret_cast<uintptr_t>(tensor.data_ptr()) % kLine == 0;
-}
-
-}  // namespace
 
 StagePass PipelineExecutor::DeviceStep::PassOf(int microbatch) const {
   const PipelineOptions& options = executor_.options_;
@@ -74,8 +65,7 @@ absl::StatusOr<StageMessage> PipelineExecutor::DeviceStep::InputsOf(
   const auto place = [&](const at::Tensor& given) {
     // Nobody asks for the gradient of a batch.
     const at::Tensor placed = PlaceOn(first.device(), given.detach());
-    const bool moves = executor_.options_.aligns_inputs && !IsAligned(placed);
-    return moves ? placed.clone() : placed;
+    return executor_.options_.settles_inputs ? Settled(placed) : placed;
   };
   return CatchTorchOr([&] {
     StageMessage message = {place(batch.inputs)};

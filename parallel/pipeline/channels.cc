@@ -115,7 +115,7 @@ void PipelineChannels::JoinRanks(int stage, const PipelineLayout& layout,
 }
 
 void PipelineChannels::Begin(const std::vector<int64_t>& rows,
-                             bool with_backward) {
+                             uint64_t identity, bool with_backward) {
   const std::vector<std::vector<Action>> by_stage =
       ActionsByStage(schedule_, static_cast<int>(rows.size()));
   for (size_t stage = 0; stage < by_stage.size(); ++stage) {
@@ -123,6 +123,7 @@ void PipelineChannels::Begin(const std::vector<int64_t>& rows,
     ChannelStep going;
     ChannelStep coming;
     going.rows = coming.rows = rows;
+    going.identity = identity;
     if (with_backward) {
       going.order = OrderOf(by_stage[stage], IsForward);
       coming.order = OrderOf(by_stage[stage], GivesInputGradient);
@@ -143,6 +144,7 @@ void PipelineChannels::Begin(const std::vector<int64_t>& rows,
     }
     // A local channel is both ends, and begins twice.
     if (ends.inputs != nullptr) ends.inputs->Begin(going);
+    going.sent = going.order;  // of the outputs this stage is the sender
     if (ends.outputs != nullptr) ends.outputs->Begin(going);
     if (ends.gradients != nullptr) ends.gradients->Begin(coming);
     if (ends.further != nullptr) ends.further->Begin(coming);

@@ -31,10 +31,11 @@ class PipelineChannels {
   ChannelReceiver* gradients(int stage) const { return At(stage).gradients; }
   ChannelSender* further(int stage) const { return At(stage).further; }
 
-  // A step of microbatches of so many samples begins, with backward, in the
-  // schedule's order, or without, from the first to the last; no thread is
-  // inside a channel.
-  void Begin(const std::vector<int64_t>& rows, bool with_backward);
+  // A step of microbatches of so many samples, parts of the batch of this
+  // identity, begins, with backward, in the schedule's order, or without, from
+  // the first to the last; no thread is inside a channel.
+  void Begin(const std::vector<int64_t>& rows, uint64_t identity,
+             bool with_backward);
   void Close(const absl::Status& reason);
   const PipelineLanes& lanes() const { return lanes_; }
 

@@ -159,7 +159,9 @@ absl::Status PipelineExecutor::Run(Step& step) {
   if (step.trains) {
     step.last_gradients = LastGradients(schedule_, static_cast<int>(count));
   }
-  channels_->Begin(step.rows, step.trains);
+  const uint64_t identity =
+      count == 0 ? 0 : step.microbatches->front().identity;
+  channels_->Begin(step.rows, identity, step.trains);
   for (const auto& local : locals_) {
     local->actions = step.trains
                          ? &schedule_.actions[static_cast<size_t>(local->index)]

@@ -37,6 +37,7 @@ absl::StatusOr<Batch> SamplesOf(const Batch& batch, int64_t first,
   };
   Batch part;
   part.size = size;
+  part.identity = batch.identity;
   TANDEM_ASSIGN_OR_RETURN(part.inputs, rows(batch.inputs, "inputs"));
   TANDEM_ASSIGN_OR_RETURN(part.targets, rows(batch.targets, "targets"));
   for (const auto& [name, tree] : batch.further_inputs) {

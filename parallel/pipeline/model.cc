@@ -1,13 +1,14 @@
 #include "parallel/pipeline/model.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/model/layer_list.h"
@@ -20,20 +21,32 @@
 namespace tandem {
 namespace {
 
-// Of layers that come before the first of `specs.size()`.
-int64_t LayerOf(const LayerSpecs& specs, int64_t before,
-                const std::string& parameter) {
-  int64_t found = -1;
-  for (int64_t i = 0; i < before; ++i) {
-    const std::string& name = specs[static_cast<size_t>(i)].name;
-    if (absl::StartsWith(parameter, name + ".")) found = i;
-  }
-  return found;
-}
-
 int StageOfLayer(const Cuts& cuts, int64_t layer) {
   return static_cast<int>(std::upper_bound(cuts.begin(), cuts.end(), layer) -
                           cuts.begin());
+}
+
+// That has the parameter that `own` of layer `layer` is tied to.
+absl::StatusOr<int> StageOfOwner(const LayerSpecs& specs, const Cuts& cuts,
+                                 size_t layer, const std::string& own,
+                                 const std::string& other) {
+  std::map<int, std::string> owners;  // by stage, a layer that may have it
+  for (size_t i = 0; i < layer; ++i) {
+    if (!absl::StartsWith(other, specs[i].name + ".")) continue;
+    owners[StageOfLayer(cuts, static_cast<int64_t>(i))] = specs[i].name;
+  }
+  if (owners.size() == 1) return owners.begin()->first;
+  const std::string tie =
+      absl::StrCat("parameter ", own, " of layer ", specs[layer].name,
+                   " is tied to ", other);
+  if (owners.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(tie, ", which no layer before it has"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      tie, ", which may be one of layer ", owners.begin()->second,
+      " or of layer ", std::next(owners.begin())->second,
+      ", in another stage: give one of these layers another name"));
 }
 
 std::string StageName(int stage, c10::Device device) {
@@ -76,7 +89,7 @@ absl::Status CheckMessages(const LayerSpecs& specs, const Schedule& schedule,
         ", behind stage ", i, ", but between ranks ", kMostTensors,
         " at most can: cut where fewer skip connections and further inputs are "
         "on their way; there it is ",
-        absl::StrJoin(skips, ", ")));
+        SomeOf(skips)));
   }
   return absl::OkStatus();
 }
@@ -114,16 +127,11 @@ absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
   std::map<std::string, StageParameter> first_of;
   for (size_t i = 0; i < specs.size(); ++i) {
     for (const auto& [own, other] : specs[i].links.ties) {
-      const auto layer = static_cast<int64_t>(i);
-      const int64_t owner = LayerOf(specs, layer, other);
-      if (owner < 0) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "parameter ", own, " of layer ", specs[i].name, " is tied to ",
-            other, ", which no layer before it has"));
-      }
-      StageParameter mine = {StageOfLayer(cuts, layer),
+      TANDEM_ASSIGN_OR_RETURN(const int owner,
+                              StageOfOwner(specs, cuts, i, own, other));
+      StageParameter mine = {StageOfLayer(cuts, static_cast<int64_t>(i)),
                              absl::StrCat(specs[i].name, ".", own)};
-      const StageParameter its = {StageOfLayer(cuts, owner), other};
+      const StageParameter its = {owner, other};
       const StageParameter first =
           first_of.try_emplace(other, its).first->second;
       first_of[mine.name] = first;
@@ -172,6 +180,7 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     stage.splits_backward = options.splits_backward;
     stage.weight_gradient_batch = options.weight_gradient_batch;
     stage.records_statistics = options.reproducible;
+    stage.crosses_borders = options.reproducible;
     stage.param_dtype = options.param_dtype;
     TANDEM_ASSIGN_OR_RETURN(
         stage.checkpointed,
@@ -219,12 +228,6 @@ NamedTensors NamedParameters(const PipelineExecutor::Stages& stages) {
 
 NamedTensors NamedBuffers(const PipelineExecutor::Stages& stages) {
   return AllOf<NamedBuffers>(stages);
-}
-
-void SetTraining(const PipelineExecutor::Stages& stages, bool on) {
-  for (const auto& stage : stages) {
-    if (stage != nullptr) SetTraining(stage->layers(), on);
-  }
 }
 
 }  // namespace tandem

@@ -42,8 +42,9 @@ struct PipelineModelOptions {
   bool splits_backward = false;
   int weight_gradient_batch = 1;
   // For bits that do not depend on the cut: tied weights are copies within a
-  // stage, too; running statistics are recorded; and layers that cannot give
-  // such bits are refused (core/model/reproducible.h).
+  // stage, too; running statistics are recorded; tensors lie in memory behind
+  // every layer as behind a cut; and layers that cannot give such bits are
+  // refused (core/model/reproducible.h).
   bool reproducible = false;
   // See StageOptions, and core/precision/mixed_precision.h.
   std::optional<c10::ScalarType> param_dtype;
@@ -56,8 +57,10 @@ struct PipelineModelOptions {
 };
 
 // A parameter that is tied to a tied one is in that one's group.
-// InvalidArgument for ties to a parameter of no earlier layer; the message
-// names it. Parameters are known by their layers' names alone here.
+// InvalidArgument for ties to a parameter of no earlier layer, or of one of two
+// in different stages; the message names it. Parameters are known by their
+// layers' names alone here: "block.0.weight" may be of layer "block" or of
+// "block.0".
 absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
                                                   const Cuts& cuts,
                                                   bool copies_ties = false);
@@ -75,7 +78,6 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
 // Of all stages that are here, in the order of the model.
 NamedTensors NamedParameters(const PipelineExecutor::Stages& stages);
 NamedTensors NamedBuffers(const PipelineExecutor::Stages& stages);
-void SetTraining(const PipelineExecutor::Stages& stages, bool on);
 
 }  // namespace tandem
 

@@ -23,9 +23,10 @@ struct PipelineOptions {
   // Running statistics are those of whole batches
   // (core/model/microbatch_scope.h).
   bool defers_statistics = false;
-  // The first stage's inputs begin on 64-byte boundaries, whatever they are cut
-  // from: some kernels' results depend on it.
-  bool aligns_inputs = false;
+  // The first stage's inputs lie in memory of their own, without gaps and from
+  // a 64-byte boundary on, whatever they are cut from: some kernels' results
+  // depend on it.
+  bool settles_inputs = false;
   // Where the devices' threads compute; null: on their default streams. They
   // must outlive the executor, and what autograd remembers streams of (hooks on
   // parameters) must be made on them, too.

@@ -14,13 +14,14 @@
 #include "core/base/torch_status.h"
 #include "core/model/last_pops.h"
 #include "core/model/layer_list.h"
+#include "core/precision/low_precision_copy.h"
 #include "parallel/profile/storage_watch.h"
 
 namespace tandem {
 namespace {
 
 int64_t BytesOf(const at::Tensor& tensor) {
-  return static_cast<int64_t>(tensor.nbytes());
+  return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
 }
 
 }  // namespace
@@ -31,18 +32,22 @@ c10::Device HomeOf(const LayerList& layers) {
   return c10::kCPU;
 }
 
-void CountState(const LayerList& layers, int optimizer_states,
+void CountState(const LayerList& layers, const StatePerParameter& kept,
                 ModelProfile& profile) {
   std::map<const c10::TensorImpl*, std::vector<size_t>> holders;
   std::map<const c10::TensorImpl*, int64_t> states;
   for (size_t i = 0; i < layers.size(); ++i) {
     LayerProfile& layer = profile.layers[i];
     for (const auto& [name, parameter] : NamedParameters({layers[i]})) {
-      const int copies = parameter.requires_grad() ? 2 + optimizer_states : 1;
+      const int64_t state =
+          StateBytesOf(BytesOf(parameter),
+                       BytesOf(KeptLowPrecisionCopy(parameter)),
+                       parameter.requires_grad(), kept)
+              .total();
       layer.parameter_bytes += BytesOf(parameter);
-      layer.state_bytes += copies * BytesOf(parameter);
+      layer.state_bytes += state;
       holders[parameter.unsafeGetTensorImpl()].push_back(i);
-      states[parameter.unsafeGetTensorImpl()] = copies * BytesOf(parameter);
+      states[parameter.unsafeGetTensorImpl()] = state;
     }
     for (const auto& [name, buffer] : NamedBuffers({layers[i]})) {
       layer.state_bytes += BytesOf(buffer);
@@ -81,6 +86,10 @@ absl::Status MeasureActivations(const LayerList& layers, const LayerFlow& entry,
   }
   const auto graph = values.grad_fn();
   values.reset();
+  // Parameters' copies are no microbatch's.
+  for (const auto& each : NamedParameters(layers)) {
+    watch.Ignore(KeptLowPrecisionCopy(each.second));
+  }
   const std::vector<int64_t> kept =
       watch.AliveBytes(static_cast<int>(layers.size()));
   for (size_t i = 0; i < layers.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <c10/core/Device.h>
 
 #include "absl/status/status.h"
+#include "core/memory/state_bytes.h"
 #include "core/model/layer.h"
 #include "core/model/layer_flow.h"
 #include "parallel/profile/model_profile.h"
@@ -16,12 +17,13 @@ namespace tandem {
 c10::Device HomeOf(const LayerList& layers);
 
 // Fills in parameter_bytes, state_bytes and shared_state of `profile`, which
-// has a layer for each of `layers`.
-void CountState(const LayerList& layers, int optimizer_states,
+// has a layer for each of `layers`, with the low-precision copies that there
+// are of their parameters.
+void CountState(const LayerList& layers, const StatePerParameter& kept,
                 ModelProfile& profile);
 
-// Fills in activation_bytes: runs one forward through all layers. Errors name
-// the layer.
+// Fills in activation_bytes: runs one forward through all layers, in autocast's
+// present scope. Errors name the layer.
 absl::Status MeasureActivations(const LayerList& layers, const LayerFlow& entry,
                                 ModelProfile& profile);
 

@@ -4,12 +4,14 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -22,7 +24,10 @@
 #include "core/model/layer_links.h"
 #include "core/model/layer_list.h"
 #include "core/model/weight_gradient_sink.h"
+#include "core/precision/autocast.h"
+#include "core/precision/low_precision_copy.h"
 #include "parallel/profile/layer_memory.h"
+#include "parallel/split_backward/graph_split.h"
 
 namespace tandem {
 namespace {
@@ -125,12 +130,35 @@ at::TensorList RootsOf(const Layer& layer, const LayerFlow& made,
   return roots;
 }
 
+std::vector<at::Tensor> TensorsOf(const LayerFlow& flow) {
+  std::vector<at::Tensor> tensors = {flow.values};
+  for (const auto& each : flow.skips) tensors.push_back(each.second);
+  return tensors;
+}
+
+// The first part; gives what is left of it for the second.
+GraphSplit BackwardInputs(const std::vector<at::Tensor>& roots,
+                          const std::vector<at::Tensor>& gradients,
+                          const LayerFlow& leaves, bool splits) {
+  if (roots.empty()) return GraphSplit();
+  if (!splits) {
+    torch::autograd::backward(roots, gradients);
+    return GraphSplit();
+  }
+  torch::autograd::edge_list edges;
+  for (const at::Tensor& root : roots) {
+    edges.push_back(torch::autograd::impl::gradient_edge(root));
+  }
+  return GraphSplit::BackwardInputs(edges, gradients, TensorsOf(leaves));
+}
+
 // Forward and backward of one layer on `leaves`; gives those of the next one.
-absl::StatusOr<LayerFlow> RunOnce(const Layer& layer, c10::Device device,
+absl::StatusOr<LayerFlow> RunOnce(const Layer& layer,
+                                  const ProfileOptions& options,
                                   const LayerFlow& leaves, Times& times) {
   const auto sink = std::make_shared<WeightGradientSink>();
   LayerFlow made = leaves;
-  DeviceClock clock(device);
+  DeviceClock clock(options.device);
   {
     const WeightGradientSink::Scope scope(sink);
     made.values = RunLayer(layer, made.values, made.skips);
@@ -142,8 +170,10 @@ absl::StatusOr<LayerFlow> RunOnce(const Layer& layer, c10::Device device,
     gradients.push_back(at::ones_like(root));
   }
   clock.Lap();
-  if (!roots.empty()) torch::autograd::backward(roots, gradients);
+  GraphSplit left =
+      BackwardInputs(roots, gradients, leaves, options.splits_backward);
   times.backward_input.push_back(clock.Lap());
+  left.BackwardWeights();
   TANDEM_RETURN_IF_ERROR(sink->Flush());
   times.backward_weight.push_back(clock.Lap());
   return LeavesOf(made);
@@ -178,7 +208,7 @@ absl::Status RunRound(const LayerList& layers, const LayerFlow& entry,
         flow, CatchTorchOr(
                   [&] {
                     const Visit visit(layers[i], device);
-                    return RunOnce(layers[i], device, flow, times[i]);
+                    return RunOnce(layers[i], options, flow, times[i]);
                   },
                   absl::StrCat("profile of layer ", layers[i].name)));
     KeepSkips(SkipsBefore(links, i + 1, options.loss_takes), flow);
@@ -206,6 +236,23 @@ absl::Status MeasureTimes(const LayerList& layers, const LayerFlow& entry,
     layer.backward_weight += MedianOf(times[i].backward_weight);
   }
   return absl::OkStatus();
+}
+
+// What the device does, as far as a processor can: activations of the same
+// size.
+AutocastState AtHome(c10::DeviceType home, c10::DeviceType device) {
+  AutocastState state = CurrentAutocast(device);
+  if (home == device) return state;
+  state.type = home;
+  if (state.dtype == c10::kHalf) state.dtype = c10::kBFloat16;
+  return state;
+}
+
+// Layers that are measured are not trained with afterwards, or not soon.
+void DropCopies(const LayerList& layers) {
+  for (const auto& each : NamedParameters(layers)) {
+    DropLowPrecisionCopy(each.second);
+  }
 }
 
 absl::StatusOr<LayerFlow> EntryOf(const at::Tensor& input,
@@ -240,11 +287,16 @@ absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,
   for (const Layer& layer : layers) {
     profile.layers.emplace_back().name = layer.name;
   }
-  CountState(layers, options.optimizer_states, profile);
   const at::AutoGradMode grad_mode(true);
   const StateBackup backup(layers);
   TANDEM_RETURN_IF_ERROR(MeasureTimes(layers, entry, options, profile));
+  const AutocastState here =
+      AtHome(HomeOf(layers).type(), options.device.type());
+  const AutocastGuard precision(
+      here.type, here.is_enabled ? std::optional(here.dtype) : std::nullopt);
   TANDEM_RETURN_IF_ERROR(MeasureActivations(layers, entry, profile));
+  CountState(layers, options.kept, profile);
+  DropCopies(layers);
   return profile;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/memory/state_bytes.h"
 #include "core/model/layer.h"
 #include "parallel/profile/model_profile.h"
 
@@ -24,9 +25,12 @@ struct ProfileOptions {
   // Rounds over all layers, so that a drift of the machine hits all alike.
   int warmup = 2;
   int runs = 5;
-  // Tensors of a parameter's size that the optimizer keeps: 1 for SGD with
-  // momentum, 2 for Adam.
-  int optimizer_states = 1;
+  // Backward as schedules do it that split it in two
+  // (parallel/split_backward/graph_split.h); else in one part, but for what
+  // layers leave to a sink (core/model/weight_gradient_sink.h).
+  bool splits_backward = false;
+  // What training will keep for each parameter.
+  StatePerParameter kept = {};
   // What layers read of the microbatch beside its input: a batch's.
   std::map<std::string, c10::IValue> further_inputs = {};
   // Made of the last layer's output and what the loss takes beside it, by name;
@@ -45,10 +49,12 @@ struct ProfileOptions {
 // all of them. As in training, no gradient of `input` is computed, unless it
 // requires one.
 //
-// Runs in the caller's autocast scope (core/precision/autocast.h). Random
-// numbers that layers draw are drawn. InvalidArgument for an empty
-// list, skips that do not fit together, further inputs that do not fit the
-// layers, or fewer than 1 run; LibTorch's errors, with the layer's name.
+// Runs in the caller's autocast scope of the device
+// (core/precision/autocast.h), wherever the layers are, and keeps no
+// low-precision copies. Random numbers that layers draw are drawn.
+// InvalidArgument for an empty list, skips that do not fit together, further
+// inputs that do not fit the layers, or fewer than 1 run; LibTorch's errors,
+// with the layer's name.
 absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,
                                            const at::Tensor& input,
                                            const ProfileOptions& options = {});

@@ -20,8 +20,8 @@ struct LayerProfile {
   std::string name;
   // Seconds, medians.
   double forward = 0;
-  // All of backward, for a layer that does not take it apart
-  // (core/model/weight_gradient_sink.h).
+  // All of backward, for a layer that is not taken apart
+  // (ProfileOptions::splits_backward).
   double backward_input = 0;
   double backward_weight = 0;
   int64_t parameter_bytes = 0;

@@ -41,7 +41,11 @@ void StorageWatch::OnEnd(const at::RecordFunction& function,
   }
 }
 
-void StorageWatch::Ignore(const at::Tensor& tensor) { See(tensor, -1); }
+void StorageWatch::Ignore(const at::Tensor& tensor) {
+  See(tensor, -1);
+  if (!tensor.defined() || !tensor.has_storage()) return;
+  seen_.at(tensor.storage().unsafeGetStorageImpl()).maker = -1;
+}
 
 void StorageWatch::See(const at::Tensor& tensor, int maker) {
   if (!tensor.defined() || !tensor.has_storage()) return;

@@ -25,7 +25,8 @@ class StorageWatch {
   StorageWatch(const StorageWatch&) = delete;
   StorageWatch& operator=(const StorageWatch&) = delete;
 
-  // A tensor that is there anyway: neither it nor views of it are counted.
+  // A tensor that is there anyway, or is meant to stay: neither it nor views of
+  // it are counted, whoever made them.
   void Ignore(const at::Tensor& tensor);
 
   // What is made from now on is `maker`'s, 0 or more. Before the first call

@@ -9,6 +9,15 @@
 #include "core/base/torch_status.h"
 
 namespace tandem {
+
+int OrderedGradients::FurtherBuffers(const GradientOrder& order, int replicas) {
+  const int groups = order.groups / replicas;
+  int buffers = 1;
+  for (int held = 1; held < groups; held *= 2) ++buffers;
+  if (order.splits && groups < order.microbatches) ++buffers;
+  return replicas > 1 ? buffers + 1 : buffers;
+}
+
 OrderedGradients::OrderedGradients(FlatBufferList buffers,
                                    const GradientOrder& order,
                                    Communicator* replicas)

@@ -68,6 +68,9 @@ struct GradientOrder {
 // Communicator.
 class OrderedGradients : public StageGradients {
  public:
+  // As many at most, of so many replicas.
+  static int FurtherBuffers(const GradientOrder& order, int replicas);
+
   // `replicas` null: there is one. It and `buffers` must outlive this.
   OrderedGradients(FlatBufferList buffers, const GradientOrder& order,
                    Communicator* replicas);

@@ -9,7 +9,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
@@ -124,10 +124,9 @@ absl::Status OrderedGradients::SettleUse() {
     }
   }
   if (has_acted_ && !unused.empty() && !order_.find_unused_parameters) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("parameters got no gradient from any microbatch: ",
-                     absl::StrJoin(unused, ", "),
-                     "; if that is right, set find_unused_parameters"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parameters got no gradient from any microbatch: ", SomeOf(unused),
+        "; if that is right, set find_unused_parameters"));
   }
   if (order_.find_unused_parameters) {
     TANDEM_RETURN_IF_ERROR(replicas_->AllReduceSum(

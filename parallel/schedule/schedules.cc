@@ -17,6 +17,9 @@ constexpr ActionKind kBackward = ActionKind::kBackward;
 constexpr ActionKind kInput = ActionKind::kBackwardInput;
 constexpr ActionKind kWeight = ActionKind::kBackwardWeight;
 
+// Of all stages. With more, whoever simulates a schedule would take gigabytes.
+constexpr int kMostForwards = 1 << 21;
+
 absl::Status CheckShape(absl::string_view name, const ScheduleShape& shape,
                         int least_chunks, int most_chunks) {
   if (shape.devices < 1 || shape.chunks < 1 || shape.microbatches < 1) {
@@ -24,6 +27,15 @@ absl::Status CheckShape(absl::string_view name, const ScheduleShape& shape,
         "schedule ", name, ": ", shape.devices, " devices, ", shape.chunks,
         " chunks and ", shape.microbatches,
         " microbatches were given, but there is at least one of each"));
+  }
+  // As doubles, which hold the product of any three.
+  if (static_cast<double>(shape.devices) * shape.chunks * shape.microbatches >
+      kMostForwards) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "schedule ", name, ": ", shape.microbatches, " microbatches on ",
+        shape.devices, " devices of ", shape.chunks,
+        " stage(s) are more than the ", kMostForwards,
+        " forwards that a step may have: give fewer microbatches"));
   }
   if (shape.chunks >= least_chunks && shape.chunks <= most_chunks) {
     return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <cstddef>
+#include <string>
 #include <typeinfo>
 
 #include "absl/algorithm/container.h"
@@ -45,6 +46,14 @@ bool MaySplit(const Node& node) {
   return absl::StartsWith(c10::demangle(typeid(node).name()),
                           "torch::autograd::generated::") &&
          !ComputesAllAtOnce(node);
+}
+
+// May it do more than compute: speak with other ranks (SyncBatchNorm), say? Of
+// functions that are not LibTorch's nothing is known.
+bool IsCustom(const Node& node) {
+  const std::string type = c10::demangle(typeid(node).name());
+  return !absl::StartsWith(type, "torch::autograd::") ||
+         absl::StartsWith(type, "torch::autograd::CppNode<");
 }
 
 // Calls `visit` with each node that this one's edges lead to.
@@ -99,7 +108,7 @@ GraphDivision::GraphDivision(const edge_list& roots,
   AimAtSplitNodes();
   do {
     CloseUpwards();
-  } while (AimAtUnsplit());
+  } while (AimAtUnsplit() || AimAtCustom());
 }
 
 void GraphDivision::Aim(Node* node) {
@@ -148,6 +157,16 @@ bool GraphDivision::AimAtUnsplit() {
     });
     if (!has_late || MaySplit(**node)) continue;
     ForEachNext(**node, [this](Node* next) { Aim(next); });
+  }
+  return aims_.size() > before;
+}
+
+// Other replicas do their part in the first one, whatever leads where there.
+// True: there was some.
+bool GraphDivision::AimAtCustom() {
+  const size_t before = aims_.size();
+  for (Node* node : nodes_) {
+    if (early_.count(node) == 0 && IsCustom(*node)) Aim(node);
   }
   return aims_.size() > before;
 }

@@ -17,7 +17,8 @@ std::vector<torch::autograd::Node*> NodesBehind(
     const std::vector<torch::autograd::Edge>& edges);
 
 // Of the graph behind `roots`, which must live longer. Early nodes run in the
-// first part. A late one leads to weights alone, and to no early one.
+// first part. A late one is LibTorch's, and leads to weights alone, and to no
+// early one.
 class GraphDivision {
  public:
   GraphDivision(const std::vector<torch::autograd::Edge>& roots,
@@ -38,6 +39,7 @@ class GraphDivision {
   void AimAtSplitNodes();
   void AimAtBranches();
   bool AimAtUnsplit();
+  bool AimAtCustom();
   void CloseUpwards();
 
   std::vector<torch::autograd::Node*> nodes_;

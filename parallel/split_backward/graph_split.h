@@ -31,6 +31,9 @@ namespace tandem {
 // Where no input takes a gradient (a model's first stage) what leads to two
 // weights or more runs in the first part, as if there were one.
 //
+// Custom functions run in the first part wherever they are: other replicas may
+// wait there for what they do besides (SyncBatchNorm's collective).
+//
 // The sum of both parts is what one backward gives, bit for bit: the same
 // operators compute it from the same gradients, and it goes through the
 // weights' accumulators once. Hooks on tensors run once.

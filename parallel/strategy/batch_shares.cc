@@ -151,10 +151,14 @@ absl::StatusOr<std::vector<double>> BatchShares::LossParts(
     TANDEM_RETURN_IF_ERROR(
         replicas->AllReduceSum(all, [] { return "the weights of losses"; }));
   }
-  const double total = std::accumulate(weights, weights + all.numel(), 0.0);
   // A sum over replicas, else a mean.
   const bool sums = options_.reproducible || apart_;
-  return PartsOfTotal(mine, total / (sums ? 1 : groups_.replicas()));
+  double total = std::accumulate(weights, weights + all.numel(), 0.0) /
+                 (sums ? 1 : groups_.replicas());
+  if (mean_weight_) {
+    TANDEM_ASSIGN_OR_RETURN(total, mean_weight_(total));
+  }
+  return PartsOfTotal(mine, total);
 }
 
 // What a microbatch's samples are a part of, where replicas are summed, or

@@ -5,6 +5,7 @@
 #define TANDEM_PARALLEL_STRATEGY_BATCH_SHARES_H_
 
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,11 @@ class BatchShares {
 
   // From the next step on.
   void set_division(UnevenDivision division) { division_ = division; }
+  // See Strategy::SetMeanWeight.
+  void set_mean_weight(
+      std::function<absl::StatusOr<double>(double mine)> mean) {
+    mean_weight_ = std::move(mean);
+  }
 
   // How many of them a replica has in this step.
   int64_t MicrobatchesOf(int replica) const;
@@ -64,6 +70,7 @@ class BatchShares {
   const LossFunction loss_;
   const MeshGroups& groups_;
   UnevenDivision division_;
+  std::function<absl::StatusOr<double>(double mine)> mean_weight_;  // or null
   bool apart_ = false;
   std::vector<int64_t> sizes_;  // of the step's batches, by replica
 };

@@ -13,33 +13,47 @@
 #include "core/base/status_macros.h"
 
 namespace tandem {
+namespace {
 
-absl::Status LossSums::Agree(const std::vector<Part>& parts,
-                             Communicator& world) {
-  std::set<std::string> mine;
-  for (const Part& each : parts) mine.insert(each.name);
+// Those of all of the group's ranks.
+absl::StatusOr<std::set<std::string>> Gather(const std::set<std::string>& mine,
+                                             Communicator& group) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                          world.AllGatherString(absl::StrJoin(mine, "\n"), [] {
+                          group.AllGatherString(absl::StrJoin(mine, "\n"), [] {
                             return "the names of losses";
                           }));
-  sums_.clear();
-  for (const std::string& names : all) {
-    for (const auto& name : absl::StrSplit(names, '\n', absl::SkipEmpty())) {
-      sums_[std::string(name)] = 0;
+  std::set<std::string> names;
+  for (const std::string& its : all) {
+    for (const auto& name : absl::StrSplit(its, '\n', absl::SkipEmpty())) {
+      names.emplace(name);
     }
   }
-  agreed_ = true;
-  return absl::OkStatus();
+  return names;
+}
+
+}  // namespace
+
+// That the group's sums are of: all of its ranks have the same.
+absl::StatusOr<LossSums::Names> LossSums::NamesIn(
+    const std::vector<Part>& parts, Communicator* group) {
+  const auto agreed = agreed_.find(group);
+  if (agreed != agreed_.end()) return agreed->second;
+  Names names;
+  for (const auto& each : agreed_) {
+    names.insert(each.second.begin(), each.second.end());
+  }
+  for (const Part& each : parts) names.insert(each.name);
+  if (group == nullptr) return names;
+  TANDEM_ASSIGN_OR_RETURN(names, Gather(names, *group));
+  agreed_[group] = names;
+  return names;
 }
 
 absl::Status LossSums::Sum(const std::vector<Part>& parts, int64_t microbatches,
-                           Communicator* world) {
-  if (world == nullptr) {
-    if (!agreed_) sums_.clear();
-    for (const Part& each : parts) sums_[each.name] = 0;
-  } else if (!agreed_) {
-    TANDEM_RETURN_IF_ERROR(Agree(parts, *world));
-  }
+                           Communicator* group) {
+  TANDEM_ASSIGN_OR_RETURN(const Names known, NamesIn(parts, group));
+  sums_.clear();
+  for (const std::string& each : known) sums_[each] = 0;
   const auto names = static_cast<int64_t>(sums_.size());
   const at::Tensor all = at::zeros({names, microbatches}, at::kDouble);
   auto* const values = all.mutable_data_ptr<double>();
@@ -55,9 +69,9 @@ absl::Status LossSums::Sum(const std::vector<Part>& parts, int64_t microbatches,
     values[std::distance(sums_.begin(), found) * microbatches +
            each.microbatch] += each.value;
   }
-  if (world != nullptr && names > 0) {
+  if (group != nullptr && names > 0) {
     // Each is added to zeros.
-    TANDEM_RETURN_IF_ERROR(world->AllReduceSum(all, [] { return "losses"; }));
+    TANDEM_RETURN_IF_ERROR(group->AllReduceSum(all, [] { return "losses"; }));
   }
   const double* next = values;
   for (auto& each : sums_) {

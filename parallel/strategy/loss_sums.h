@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
 
 namespace tandem {
@@ -24,22 +26,27 @@ class LossSums {
     double value = 0;
   };
 
-  // Sums the parts of all ranks, which have so many microbatches in all, in
-  // their order: the same bits in every layout, as far as several parts of one
-  // microbatch and name are exact sums. Collective over `world`: the first time
-  // in any case, when ranks tell each other which names there are, and from
-  // then on if there are any. InvalidArgument for a name that comes later. A
-  // null `world` sums what is given alone.
+  // Sums the parts of all of the group's ranks, which have so many microbatches
+  // in all, in their order: the same bits in every layout, as far as several
+  // parts of one microbatch and name are exact sums. Collective over `group`:
+  // the first time in any case, when its ranks tell each other which names
+  // there are, and from then on if there are any. InvalidArgument for a name
+  // that comes later. A null `group` sums what is given alone. Groups may take
+  // turns (replicas that train apart for a while); each has names of its own,
+  // and must outlive this.
   absl::Status Sum(const std::vector<Part>& parts, int64_t microbatches,
-                   Communicator* world);
+                   Communicator* group);
 
   // Of the last step; a name that it did not have is 0.
   const std::map<std::string, double>& sums() const { return sums_; }
 
  private:
-  absl::Status Agree(const std::vector<Part>& parts, Communicator& world);
+  using Names = std::set<std::string>;
 
-  bool agreed_ = false;
+  absl::StatusOr<Names> NamesIn(const std::vector<Part>& parts,
+                                Communicator* group);
+
+  std::map<const Communicator*, Names> agreed_;
   std::map<std::string, double> sums_;
 };
 

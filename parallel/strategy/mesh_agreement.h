@@ -15,7 +15,9 @@ namespace tandem {
 // What must be the same on every rank, by name: the layers' names and types,
 // parameters' traits, the outputs that the loss takes, schedule (whatever it is
 // called), cuts, microbatches, optimizers and the other options. Timeouts may
-// differ; of functions it is whether there is one.
+// differ; of functions it is whether there is one. (What optimizer_group gives
+// is compared when all parameters' names are known; what is within a hook or a
+// loss, never.)
 NamedValues MeshStrategyValues(const LayerSpecs& specs,
                                const LossFunction& loss,
                                const MeshStrategyOptions& options);

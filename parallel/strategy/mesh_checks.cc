@@ -1,59 +1,103 @@
 // What the ranks of a MeshStrategy must agree on before the first step.
 
+#include <ATen/ops/empty.h>
+
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/comm/group_agreement.h"
 #include "core/model/layer_list.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
+#include "parallel/pipeline/model.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
 
 namespace tandem {
 namespace {
 
-// Which option calls them, by name.
-std::map<std::string, std::string> NamesIn(
-    const DistributedDataParallelOptions& ddp) {
-  std::map<std::string, std::string> names;
-  for (const std::string& name : ddp.parameters_to_ignore) {
-    names[name] = "parameters_to_ignore";
-  }
-  for (const std::string& name : ddp.delay_all_reduce_named_params) {
-    names[name] = "delay_all_reduce_named_params";
-  }
-  if (!ddp.param_to_hook_all_reduce.empty()) {
-    names[ddp.param_to_hook_all_reduce] = "param_to_hook_all_reduce";
-  }
-  return names;
+constexpr char kTrained[] = "trained";
+constexpr char kFrozen[] = "frozen";
+constexpr char kEmpty[] = "empty";  // has no value yet
+constexpr char kBuffer[] = "buffer";
+
+// A model's tensors on all ranks, without memory: what checks of options go by.
+struct ModelNames {
+  NamedTensors parameters, buffers;
+  std::map<std::string, std::string> stage_of;
+};
+
+const char* KindOf(const at::Tensor& parameter) {
+  if (!parameter.defined()) return kEmpty;
+  return parameter.requires_grad() ? kTrained : kFrozen;
 }
 
-// Of lines "STAGE NAME".
-std::map<std::string, std::string> PlacesOf(const std::string& lines) {
-  std::map<std::string, std::string> stage_of;
+// A line each: KIND STAGE TENSOR NAME, where names of one parameter have the
+// same TENSOR, a number.
+std::string LinesOf(const PipelineExecutor::Stages& stages) {
+  std::string lines;
+  std::map<const void*, size_t> numbers;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    if (stages[i] == nullptr) continue;
+    for (const auto& [name, tensor] : NamedParameters(stages[i]->layers())) {
+      const size_t number =
+          numbers.emplace(tensor.unsafeGetTensorImpl(), numbers.size())
+              .first->second;
+      absl::StrAppend(&lines, KindOf(tensor), " ", i, " ", number, " ", name,
+                      "\n");
+    }
+    for (const auto& each : NamedBuffers(stages[i]->layers())) {
+      absl::StrAppend(&lines, kBuffer, " ", i, " 0 ", each.first, "\n");
+    }
+  }
+  return lines;
+}
+
+// One rank's.
+void AddLines(const std::string& lines, ModelNames* model) {
+  std::map<std::string, at::Tensor> tensors;
   for (const absl::string_view line :
        absl::StrSplit(lines, '\n', absl::SkipEmpty())) {
-    const std::pair<std::string, std::string> parts =
-        absl::StrSplit(line, absl::MaxSplits(' ', 1));
-    stage_of[parts.second] = parts.first;
+    const std::vector<std::string> parts =
+        absl::StrSplit(line, absl::MaxSplits(' ', 3));
+    const std::string& kind = parts[0];
+    const std::string& name = parts[3];
+    model->stage_of[name] = parts[1];
+    if (kind == kBuffer) {
+      model->buffers.emplace_back(name, at::Tensor());
+      continue;
+    }
+    at::Tensor& tensor = tensors[parts[2]];
+    if (!tensor.defined() && kind != kEmpty) {
+      tensor = at::empty({0}, at::TensorOptions(c10::kMeta));
+      tensor.requires_grad_(kind == kTrained);
+    }
+    model->parameters.emplace_back(name, tensor);
   }
-  return stage_of;
+}
+
+// Copies of a weight are one parameter.
+void Tie(const std::vector<TiedGroup>& tied, NamedTensors* parameters) {
+  std::map<std::string, at::Tensor*> tensor_of;
+  for (auto& [name, tensor] : *parameters) tensor_of[name] = &tensor;
+  for (const TiedGroup& group : tied) {
+    const auto first = tensor_of.find(group.front().name);
+    for (const StageParameter& each : group) {
+      const auto copy = tensor_of.find(each.name);
+      if (first == tensor_of.end() || copy == tensor_of.end()) continue;
+      *copy->second = *first->second;
+    }
+  }
 }
 
 absl::Status CheckPlaces(const DistributedDataParallelOptions& ddp,
                          const std::map<std::string, std::string>& stage_of) {
-  for (const auto& [name, option] : NamesIn(ddp)) {
-    if (stage_of.count(name) > 0) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(option, " names ", name,
-                     ", but no stage has such a parameter or buffer"));
-  }
   const std::string& until = ddp.param_to_hook_all_reduce;
   for (const std::string& name : ddp.delay_all_reduce_named_params) {
     if (stage_of.at(name) == stage_of.at(until)) continue;
@@ -87,34 +131,38 @@ absl::Status MeshStrategyImpl::Agree(const absl::Status& mine) {
   return absl::OkStatus();
 }
 
-// What options call by name must be there, and what waits for a parameter must
-// be in its stage. Collective over the pipeline.
-absl::Status MeshStrategyImpl::CheckNames() const {
-  const DistributedDataParallelOptions& ddp = options_.ddp;
-  if (groups_.pipe() == nullptr) {
-    TANDEM_RETURN_IF_ERROR(CheckDdpOptions(ddp, Parameters(), Buffers()));
-  }
-  const std::map<std::string, std::string> named = NamesIn(ddp);
-  if (named.empty()) return absl::OkStatus();
-  std::string mine;
-  for (size_t i = 0; i < executor_->stages().size(); ++i) {
-    const auto& stage = executor_->stages()[i];
-    if (stage == nullptr) continue;
-    for (const NamedTensors& part :
-         {NamedParameters(stage->layers()), NamedBuffers(stage->layers())}) {
-      for (const auto& each : part) {
-        if (named.count(each.first) == 0) continue;
-        absl::StrAppend(&mine, i, " ", each.first, "\n");
-      }
-    }
-  }
-  std::vector<std::string> all = {mine};
+// What options call by name must be there, something must be left to be trained
+// together, and what waits for a parameter must be in its stage. Learns what
+// the pipeline's other ranks have. Collective over them.
+absl::Status MeshStrategyImpl::CheckNames(const std::vector<TiedGroup>& tied) {
+  std::vector<std::string> all = {LinesOf(executor_->stages())};
   if (groups_.pipe() != nullptr) {
-    TANDEM_ASSIGN_OR_RETURN(all, groups_.pipe()->AllGatherString(mine, [] {
-      return "which stages have what options name";
+    TANDEM_ASSIGN_OR_RETURN(all, groups_.pipe()->AllGatherString(all[0], [] {
+      return "which stages have which tensors";
     }));
   }
-  return CheckPlaces(ddp, PlacesOf(absl::StrJoin(all, "")));
+  ModelNames model;
+  for (const std::string& lines : all) AddLines(lines, &model);
+  for (const auto& each : model.parameters) parameter_names_.insert(each.first);
+  for (const auto& each : model.buffers) buffer_names_.insert(each.first);
+  Tie(tied, &model.parameters);
+  TANDEM_RETURN_IF_ERROR(
+      CheckDdpOptions(options_.ddp, model.parameters, model.buffers));
+  return CheckPlaces(options_.ddp, model.stage_of);
+}
+
+// What the function of options.optimizer_group gives must be the same on all
+// ranks. After CheckNames. Collective.
+absl::Status MeshStrategyImpl::CheckGroups() const {
+  if (groups_.world() == nullptr || options_.optimizer_group == nullptr) {
+    return absl::OkStatus();
+  }
+  NamedValues groups;
+  for (const std::string& name : parameter_names_) {
+    groups[absl::StrCat("optimizer_group of ", name)] =
+        absl::StrCat(options_.optimizer_group(name));
+  }
+  return AgreeInGroup(groups, "models and options", *groups_.world());
 }
 
 absl::Status MeshStrategyImpl::CompareReplicas() {

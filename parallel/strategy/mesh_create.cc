@@ -18,6 +18,7 @@
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/optim/flat_buffer_list.h"
+#include "parallel/optim/group_of_names.h"
 #include "parallel/pipeline/model.h"
 #include "parallel/schedule/validator.h"
 #include "parallel/strategy/mesh_agreement.h"
@@ -46,6 +47,24 @@ TrainedStageOptions StageOptionsOf(const MeshStrategyOptions& options) {
   stage.defers =
       options.weight_gradient_batch > 1 || SplitsBackward(options.schedule);
   return stage;
+}
+
+// The optimizer's group of a tied weight is that of all its names, wherever
+// they are.
+absl::Status GoByAllNames(const LayerSpecs& specs,
+                          MeshStrategyOptions* options) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<TiedGroup> tied,
+      TiedAcross(specs, options->cuts, /*copies_ties=*/true));
+  std::map<std::string, std::vector<std::string>> names;
+  for (const TiedGroup& group : tied) {
+    std::vector<std::string> all;
+    for (const StageParameter& each : group) all.push_back(each.name);
+    for (const std::string& each : all) names[each] = all;
+  }
+  options->optimizer_group =
+      GroupOfAny(options->optimizer_group, std::move(names));
+  return absl::OkStatus();
 }
 
 // This rank's.
@@ -149,7 +168,7 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
       MakeOwnStages(specs, loss, options_, layout);
   TANDEM_RETURN_IF_ERROR(Agree(stages.status()));
   PipelineOptions pipeline = options_.pipeline;
-  pipeline.aligns_inputs = options_.reproducible;
+  pipeline.settles_inputs = options_.reproducible;
   if (!sides_.empty()) pipeline.sides = &sides_;
   // What is computed on streams may wait for another rank there: that has a
   // timeout of its own, and a better message.
@@ -162,9 +181,14 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<TiedGroup> tied,
       TiedAcross(specs, options_.cuts, options_.reproducible));
-  TANDEM_RETURN_IF_ERROR(Agree(CheckNames()));
+  TANDEM_RETURN_IF_ERROR(GoByAllNames(specs, &options_));
+  TANDEM_RETURN_IF_ERROR(Agree(CheckNames(tied)));
+  TANDEM_RETURN_IF_ERROR(CheckGroups());
   TANDEM_RETURN_IF_ERROR(CompareReplicas());
   TANDEM_RETURN_IF_ERROR(MakeStatistics());
+  for (const auto& stage : executor_->stages()) {
+    if (stage != nullptr) modes_.emplace_back(stage->layers());
+  }
   TANDEM_RETURN_IF_ERROR(MakeTrainedStages(tied));
   TANDEM_RETURN_IF_ERROR(CountParameters());
   TANDEM_ASSIGN_OR_RETURN(

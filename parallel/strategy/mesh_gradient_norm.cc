@@ -68,11 +68,16 @@ absl::Status MeshStrategyImpl::NoteNorm(const GradientNorms& norms) {
   return absl::OkStatus();
 }
 
-// Where a device clips and may skip, its optimizer writes gradients back. A
-// graph measures in each replay, and what runs before as it does.
+// Where a device clips and may skip, its optimizer writes gradients back. By
+// value they are clipped now, and once more in the update, which changes
+// nothing. A graph measures in each replay, and what runs before as it does.
 absl::Status MeshStrategyImpl::MeasureBeforeClipping() {
   const bool measures = measures_norm_ || (graph_ && !graph_->is_off());
   if (options_.clip_norm == 0 || !measures) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(OnStages([](TrainedStage& stage) {
+    stage.ClipValues();
+    return absl::OkStatus();
+  }));
   return MeasureNorm();
 }
 

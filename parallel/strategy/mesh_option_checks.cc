@@ -97,6 +97,10 @@ std::string ExcludesSharding(const MeshStrategyOptions& options) {
   if (options.ddp.skip_all_reduce_unused_params) {
     return absl::StrCat("ddp.skip_all_reduce_unused_params", kMoves);
   }
+  if (options.compares_replicas) {
+    return "comparing replicas, which its owners' values make alike in each "
+           "step, corrupted or not";
+  }
   return "";
 }
 

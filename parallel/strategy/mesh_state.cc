@@ -14,6 +14,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/model/layer_list.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/optim/grouped_optimizer.h"
 #include "parallel/pipeline/microbatches.h"
@@ -38,6 +39,30 @@ NamedTensors MeshStrategyImpl::Parameters() const {
 
 NamedTensors MeshStrategyImpl::Buffers() const {
   return NamedBuffers(executor_->stages());
+}
+
+NamedTensors MeshStrategyImpl::AlikeParameters() const {
+  NamedTensors alike;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    if (stages_[i] == nullptr) continue;
+    const LayerList& layers = executor_->stages()[i]->layers();
+    for (auto& each : stages_[i]->AlikeOf(NamedParameters(layers))) {
+      alike.push_back(std::move(each));
+    }
+  }
+  return alike;
+}
+
+std::map<std::string, int64_t> MeshStrategyImpl::OptimizerGroups() const {
+  std::map<std::string, int64_t> groups;
+  for (const TrainedStage* stage : AllStages()) {
+    for (const FlatBuffer* buffer : stage->own()) {
+      for (const FlatSlot& slot : buffer->slots()) {
+        groups[slot.name] = buffer->group();
+      }
+    }
+  }
+  return groups;
 }
 
 std::map<std::string, std::string> MeshStrategyImpl::TiedCopies() const {
@@ -131,14 +156,16 @@ NamedTensors MeshStrategyImpl::Model() const {
   return model;
 }
 
-// All of it where this rank has every stage, so that what nobody has is
-// refused.
+// And what nobody has, so that it is refused.
 StoredTensors MeshStrategyImpl::ModelStateOf(const StoredTensors& state) const {
-  if (groups_.pipe() == nullptr) return state;
   const std::set<std::string> mine = NamesOf(Model());
   StoredTensors wanted;
   for (const StoredTensor& each : state) {
-    if (mine.count(each.info.name) > 0) wanted.Add(each);
+    const std::string& name = each.info.name;
+    const bool elsewhere =
+        mine.count(name) == 0 &&
+        (parameter_names_.count(name) > 0 || buffer_names_.count(name) > 0);
+    if (!elsewhere) wanted.Add(each);
   }
   return wanted;
 }
@@ -149,21 +176,25 @@ absl::Status MeshStrategyImpl::CheckModelState(
 }
 
 absl::Status MeshStrategyImpl::LoadModelState(const StoredTensors& state) {
-  return CopyModelState(ModelStateOf(state), Model());
+  TANDEM_RETURN_IF_ERROR(CopyModelState(ModelStateOf(state), Model()));
+  // Of all replicas.
+  for (TrainedStage* stage : AllStages()) stage->DropOwn();
+  shows_mean_ = false;
+  alike_ = true;
+  return absl::OkStatus();
 }
 
-// State of parameters that no stage has is for another rank, or for nobody: the
-// first stage refuses that.
+// Of parameters that no rank has: the first stage refuses it.
 std::vector<StoredTensors> MeshStrategyImpl::OptimizerStateOf(
     const StoredTensors& state) const {
-  const std::set<std::string> known = NamesOf(Parameters());
   std::vector<StoredTensors> wanted;
   for (const TrainedStage* stage : AllStages()) {
     wanted.push_back(stage->StateOf(state));
   }
-  if (groups_.pipe() != nullptr) return wanted;
   for (const StoredTensor& each : state) {
-    if (known.count(ParameterOf(each.info.name)) == 0) wanted.front().Add(each);
+    if (parameter_names_.count(ParameterOf(each.info.name)) == 0) {
+      wanted.front().Add(each);
+    }
   }
   return wanted;
 }
@@ -190,7 +221,7 @@ absl::Status MeshStrategyImpl::LoadOptimizerState(const StoredTensors& state) {
 
 absl::StatusOr<Inference> MeshStrategyImpl::Infer(const Batch& batch,
                                                   bool keeps_outputs) {
-  SetTraining(executor_->stages(), false);
+  SetTraining(false);
   const std::vector<int64_t> sizes =
       EvenSizes(batch.size, options_.schedule.microbatches);
   const absl::StatusOr<std::vector<Batch>> parts = SplitBatch(batch, sizes);
@@ -200,6 +231,7 @@ absl::StatusOr<Inference> MeshStrategyImpl::Infer(const Batch& batch,
     const absl::Status ended = Synchronize();
     if (!ended.ok()) inference = ended;
   }
+  SetTraining(true);  // layers may be others', too
   if (!inference.ok()) Abort(inference.status());
   return inference;
 }

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "parallel/pipeline/model.h"
 #include "parallel/schedule/sequential.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
 
@@ -53,9 +52,17 @@ LossScale* MeshStrategyImpl::loss_scale() {
   return loss_scale_ ? &loss_scale_->known() : nullptr;
 }
 
+void MeshStrategyImpl::SetMeanWeight(MeanWeight mean) {
+  shares_->set_mean_weight(std::move(mean));
+}
+
 void MeshStrategyImpl::ResumeAt(int64_t steps) {
   step_ = steps;
   if (averager_) averager_->set_step(steps);
+}
+
+void MeshStrategyImpl::SetTraining(bool on) const {
+  for (const TrainingModes& each : modes_) each.Set(on);
 }
 
 std::vector<TrainedStage*> MeshStrategyImpl::AllStages() const {
@@ -84,7 +91,7 @@ absl::Status MeshStrategyImpl::Compute(const Batch& batch,
                                        bool defers_scores) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
                           shares_->Microbatches(batch));
-  SetTraining(executor_->stages(), true);
+  SetTraining(true);
   const bool at_end = !statistics_.empty() && shares_->SomeHaveFewer();
   for (TrainedStage* stage : AllStages()) {
     TANDEM_RETURN_IF_ERROR(stage->Prepare(
@@ -147,6 +154,7 @@ absl::Status MeshStrategyImpl::Run(const Batch& batch, double learning_rate,
 }
 
 absl::Status MeshStrategyImpl::Learn(const Batch& batch) {
+  TANDEM_RETURN_IF_ERROR(GoOnApart());
   return shares_->Learn(batch.size, /*apart=*/!averages_gradients());
 }
 

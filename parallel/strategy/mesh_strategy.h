@@ -41,17 +41,20 @@ class PipelineExecutor;
 // these, each replica's own, have no part in the norm of all: they have a norm
 // of their own and the same bound.
 //
-// All ranks call the same methods; ranks of one replica with the same batch. A
-// replica's gradient is that of its batch's mean, and replicas take the mean of
-// these, unless batches may be uneven or the loss function has a weight
-// (core/loss/loss.h): then it is the whole batch's. The first stage's
+// All ranks call the same methods; ranks of one replica with the same batch, by
+// size, microbatches and Batch::identity as far as it is known, or the step
+// fails. A replica's gradient is that of its batch's mean, and replicas take
+// the mean of these, unless batches may be uneven or the loss function has a
+// weight (core/loss/loss.h): then it is the whole batch's. The first stage's
 // rank needs its inputs, further ones included, and the last one's its targets,
 // further ones included; others may leave them undefined.
 //
 // Schedule, cuts, seed and the other options must be the same on all ranks:
 // Create compares them (mesh_agreement.h).
-// At the start every replica takes the first one's parameters and buffers, and
-// every copy of a tied weight that of the first layer that has it.
+// Modules train that are in training mode when the strategy is made; others
+// stay in evaluation mode (core/model/training_modes.h). At the start every
+// replica takes the first one's parameters and buffers, and every copy of a
+// tied weight that of the first layer that has it.
 //
 // A loss that is NaN or infinite shows in the score; the step is done all the
 // same, unless grad_scaler is set: then a step of which some gradient is not

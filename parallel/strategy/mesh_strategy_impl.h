@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "core/model/parameter_traits.h"
+#include "core/model/training_modes.h"
 #include "core/precision/device_loss_scale.h"
 #include "parallel/ddp/parameter_averaging.h"
 #include "parallel/optim/captured_step.h"
@@ -59,6 +62,7 @@ class MeshStrategyImpl : public MeshStrategy {
   std::map<std::string, double> AuxiliaryLosses() const override;
   std::map<std::string, double> NamedSums() const override;
   LossScale* loss_scale() override;
+  void SetMeanWeight(MeanWeight mean) override;
   void ResumeAt(int64_t steps) override;
   absl::Status Synchronise() override;
   bool takes_inputs() const override { return stages_.front() != nullptr; }
@@ -69,6 +73,8 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::StatusOr<std::map<std::string, double>> TakeEvaluationSums() override;
   NamedTensors Parameters() const override;
   NamedTensors Buffers() const override;
+  NamedTensors AlikeParameters() const override;
+  std::map<std::string, int64_t> OptimizerGroups() const override;
   std::map<std::string, std::string> TiedCopies() const override;
   NamedTensors OptimizerState() const override;
   std::string DescribeSharding() const override;
@@ -97,7 +103,8 @@ class MeshStrategyImpl : public MeshStrategy {
                        Communicator* world);
   absl::Status MakeGroups(Communicator* world);
   absl::Status Agree(const absl::Status& mine);
-  absl::Status CheckNames() const;
+  absl::Status CheckNames(const std::vector<TiedGroup>& tied);
+  absl::Status CheckGroups() const;
   absl::Status CompareReplicas();
   absl::Status MakeStatistics();
   absl::Status ActAbsent(const Action& action, int microbatches);
@@ -115,6 +122,8 @@ class MeshStrategyImpl : public MeshStrategy {
                    bool defers_scores);
   // How many samples replicas have; before each step.
   absl::Status Learn(const Batch& batch);
+  // With each replica's own values, where they are the mean of all.
+  absl::Status GoOnApart();
   absl::Status Submit(const Batch& batch, double learning_rate,
                       bool defers_scores);
   bool is_cut() const;
@@ -141,6 +150,10 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::StatusOr<StepScore> SumStep(const PendingStep& step,
                                     const double*& numbers);
   std::vector<TrainedStage*> AllStages() const;  // this rank's
+  // On the threads of their devices.
+  absl::Status OnStages(
+      const std::function<absl::Status(TrainedStage& stage)>& work);
+  void SetTraining(bool on) const;
   bool updates_at_once() const;
   bool updates_together() const;
   absl::Status MakeLossScale();
@@ -198,6 +211,9 @@ class MeshStrategyImpl : public MeshStrategy {
   std::unique_ptr<BatchShares> shares_;
   SideStreams sides_;  // of graphs; none: there are none
   std::unique_ptr<PipelineExecutor> executor_;
+  // Of all stages, wherever they are.
+  std::set<std::string> parameter_names_, buffer_names_;
+  std::vector<TrainingModes> modes_;                   // of this rank's stages
   std::vector<std::unique_ptr<TrainedStage>> stages_;  // null: elsewhere
   // By stage; null: no layer shares statistics, or elsewhere. Empty: none does.
   std::vector<std::unique_ptr<StageStatistics>> statistics_;
@@ -212,9 +228,10 @@ class MeshStrategyImpl : public MeshStrategy {
   PipelineTimes times_;
   std::optional<PeriodicParameterAverager> averager_;
   int layers_ = 0;
-  int64_t batch_size_ = 0;  // of the last step that was measured
-  int64_t step_ = 0;        // done
-  bool alike_ = true;       // replicas are, at the moment
+  int64_t batch_size_ = 0;   // of the last step that was measured
+  int64_t step_ = 0;         // done
+  bool alike_ = true;        // replicas are, at the moment
+  bool shows_mean_ = false;  // which is why they are
   StepHalves halves_;
   std::optional<DeviceLossScale>
       loss_scale_;                   // nothing: losses are as they are

@@ -63,7 +63,11 @@ struct MeshStrategyOptions : UpdateOptions {
   // no collective. `optimizer_group` is the base's. `mixed_precision` is that
   // of all stages, whatever the layout.
   DistributedDataParallelOptions ddp;
-  // Replaces the all-reduce: makes the hook of each stage. Null: does not.
+  // Replaces the all-reduce: makes the hook of each stage, the same on every
+  // rank: nobody compares what is within (PowerSGD's rank, say). Stages' hooks
+  // are called in the schedule's order, which is that of all replicas; a hook
+  // that uses another group than the one it is given must see to an order
+  // there itself. Null: does not.
   std::function<absl::StatusOr<CommunicationHook>()> make_hook;
   // Microbatch m of a replica is normalised together with microbatch m of the
   // others (SyncBatchNorm): docs/sync_batch_norm.md. A replica that has fewer
@@ -80,8 +84,12 @@ struct MeshStrategyOptions : UpdateOptions {
   // (ZeRO stage 1): docs/sharded_optimizer.md. The same bits as without; but
   // after TrainStep only gradients of the own share may be averaged.
   // Nothing to share with one replica. kOn excludes `averaging`,
-  // ddp.static_graph and ddp.skip_all_reduce_unused_params.
+  // ddp.static_graph, ddp.skip_all_reduce_unused_params and compares_replicas.
   OptimizerSharding shard_optimizer = OptimizerSharding::kOff;
+  // Somebody compares replicas between steps, to find one whose memory has been
+  // corrupted. Where owners tell the others their values in each step nothing
+  // would be found.
+  bool compares_replicas = false;
   // The same bits in every layout of the mesh, for the same batch and
   // microbatch size: see docs/hybrid.md.
   bool reproducible = false;

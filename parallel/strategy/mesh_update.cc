@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
@@ -120,7 +122,7 @@ absl::Status MeshStrategyImpl::UpdateDevice(
       TANDEM_RETURN_IF_ERROR(stage.Update(norms, *learning_rate, found));
     }
     if (averager_ && averager_->averages_now()) {
-      TANDEM_RETURN_IF_ERROR(stage.AverageParameters(/*steps=*/true));
+      TANDEM_RETURN_IF_ERROR(stage.AverageParameters());
     }
   }
   return absl::OkStatus();
@@ -140,19 +142,29 @@ absl::Status MeshStrategyImpl::MakeDevicesBuffersAlike(int device) {
   return absl::OkStatus();
 }
 
-absl::Status MeshStrategyImpl::Synchronise() {
-  if (alike_) return absl::OkStatus();
-  alike_ = true;
-  const absl::Status done = executor_->OnDevices([&](int device) {
+absl::Status MeshStrategyImpl::OnStages(
+    const std::function<absl::Status(TrainedStage& stage)>& work) {
+  return executor_->OnDevices([&](int device) {
     for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
-      TrainedStage& stage = *stages_[static_cast<size_t>(i)];
-      TANDEM_RETURN_IF_ERROR(stage.AverageParameters(/*steps=*/false));
-      TANDEM_RETURN_IF_ERROR(stage.ShareBuffers());
+      TANDEM_RETURN_IF_ERROR(work(*stages_[static_cast<size_t>(i)]));
     }
     return absl::OkStatus();
   });
+}
+
+absl::Status MeshStrategyImpl::Synchronise() {
+  if (alike_) return absl::OkStatus();
+  alike_ = shows_mean_ = true;
+  const absl::Status done =
+      OnStages([](TrainedStage& stage) { return stage.ShowMean(); });
   if (!done.ok()) Abort(done);
   return done;
+}
+
+absl::Status MeshStrategyImpl::GoOnApart() {
+  if (!std::exchange(shows_mean_, false)) return absl::OkStatus();
+  alike_ = false;
+  return OnStages([](TrainedStage& stage) { return stage.ShowOwn(); });
 }
 
 // One device alone updates after its collectives anyhow.

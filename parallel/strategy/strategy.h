@@ -5,6 +5,7 @@
 #define TANDEM_PARALLEL_STRATEGY_STRATEGY_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -83,12 +84,20 @@ class Strategy : public TrainedState {
   // step.
   virtual std::map<std::string, double> NamedSums() const { return {}; }
 
+  // This strategy's gradients are to be averaged with those of others, which it
+  // knows nothing of (workers of a parameter server). Where the loss function
+  // has a weight, each training step asks for the mean of all of theirs, given
+  // this one's, and has gradients whose plain mean is that of the targets.
+  using MeanWeight = std::function<absl::StatusOr<double>(double mine)>;
+  virtual void SetMeanWeight(MeanWeight mean) { static_cast<void>(mean); }
+
   // Tells how many steps were done before the next one, when a job goes on from
   // a checkpoint: for what goes by their number.
   virtual void ResumeAt(int64_t steps) { static_cast<void>(steps); }
 
   // Makes replicas alike that train apart for a while: to be called before
-  // evaluation and before saving. Nothing to do for most strategies.
+  // evaluation and before saving. It changes no training: the next step goes on
+  // from what each replica had. Nothing to do for most strategies.
   virtual absl::Status Synchronise() { return absl::OkStatus(); }
 
   // Which tensors of a batch this rank has a use for: a stage within a pipeline

@@ -4,6 +4,7 @@
 #ifndef TANDEM_PARALLEL_STRATEGY_TRAINED_STATE_H_
 #define TANDEM_PARALLEL_STRATEGY_TRAINED_STATE_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -28,6 +29,14 @@ class TrainedState {
   // the live ones.
   virtual NamedTensors Parameters() const = 0;
   virtual NamedTensors Buffers() const = 0;
+
+  // Of these parameters those that all replicas have alike, between two steps:
+  // not those that each trains for itself (parameters_to_ignore, traits).
+  virtual NamedTensors AlikeParameters() const { return Parameters(); }
+
+  // By the full name of each trained parameter of this rank, the first of those
+  // of a tied weight: which of the optimizers' groups it is in.
+  virtual std::map<std::string, int64_t> OptimizerGroups() const { return {}; }
 
   // Parameters that hold, elsewhere on this rank, the values of another, with
   // which they share a weight: by name, the other's. Whoever sets values from

@@ -9,11 +9,14 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones_like.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/variable.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/model/gradient_place.h"
 #include "core/model/layer_list.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
@@ -170,6 +173,43 @@ TEST(LinearCrossEntropyFunctionTest, ShapesThatDoNotFitAreRefused) {
                c10::Error);
   EXPECT_THROW(LinearCrossEntropyFunction(o.x, o.weight.t(), o.targets, {}, 1),
                c10::Error);
+}
+
+// Where a weight's gradient is to lie.
+class Place : public GradientPlace {
+ public:
+  Place(at::Tensor weight, at::Tensor memory)
+      : weight_(std::move(weight)), memory_(std::move(memory)) {}
+
+ protected:
+  at::Tensor Find() override {
+    return weight_.grad().defined() ? at::Tensor() : memory_;
+  }
+  void Begin() override { weight_.mutable_grad() = memory_; }
+  void Complete() override {}
+
+ private:
+  at::Tensor weight_;
+  const at::Tensor memory_;
+};
+
+// No tensor of the weight's size is made for it; a view is what a head leaves.
+TEST(LinearCrossEntropyFunctionTest, PutsTheWeightsGradientInItsPlace) {
+  for (const bool as_view : {false, true}) {
+    const Operands plain(at::kFloat);
+    plain.Losses(4).sum().backward();
+    const Operands o(at::kFloat);
+    const at::Tensor memory = at::ones_like(o.weight.detach());
+    const auto accumulator = torch::autograd::impl::grad_accumulator(o.weight);
+    accumulator->add_post_hook(std::make_unique<Place>(o.weight, memory));
+    const at::Tensor weight = as_view ? o.weight.view_as(o.weight) : o.weight;
+    LinearCrossEntropyFunction(o.x, weight, o.targets, -1, 4)
+        .losses.sum()
+        .backward();
+    EXPECT_TRUE(o.weight.grad().is_alias_of(memory)) << as_view;
+    EXPECT_TRUE(o.weight.grad().equal(plain.weight.grad())) << as_view;
+    EXPECT_TRUE(o.x.grad().equal(plain.x.grad())) << as_view;
+  }
 }
 
 // Peak bytes of loss and backward, above what is there before.

@@ -2,9 +2,11 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
@@ -68,6 +70,32 @@ TEST(CrossEntropyTest, EveryTokenIsAPrediction) {
   EXPECT_EQ(tokens.score.count, 15);
 }
 
+// As torch.autocast has it: a loss in fp16 has three digits, and cannot be
+// scaled by more than 65504.
+TEST(CrossEntropyTest, LossesOfSixteenBitsAreComputedInFloats) {
+  const at::Tensor targets = at::arange(37, at::kLong) % 7;
+  for (const auto dtype : {at::kHalf, at::kBFloat16}) {
+    const at::Tensor narrow =
+        RandomLogits({37, 7}).to(dtype).detach().requires_grad_();
+    const at::Tensor wide = narrow.detach().to(at::kFloat).requires_grad_();
+    for (const bool ignores : {false, true}) {
+      const auto loss_of = [&](const at::Tensor& logits) {
+        return ignores ? CrossEntropyIgnoring(3)(logits, targets)
+                       : CrossEntropy(logits, targets);
+      };
+      const LossResult result = loss_of(narrow);
+      const LossResult expected = loss_of(wide);
+      EXPECT_EQ(result.loss.scalar_type(), at::kFloat);
+      EXPECT_TRUE(IsWithinRoundings(result.loss, expected.loss, 64));
+      EXPECT_NEAR(result.score.loss_sum, expected.score.loss_sum, 1e-4);
+      (result.loss * 128).backward();
+      (expected.loss * 128).backward();
+      EXPECT_TRUE(at::allclose(narrow.grad().to(at::kFloat), wide.grad(),
+                               /*rtol=*/1e-2, /*atol=*/1e-3));
+    }
+  }
+}
+
 TEST(CrossEntropyTest, AnEmptyBatchScoresNothing) {
   const LossResult result =
       CrossEntropy(at::zeros({0, 10}), at::zeros({0}, at::kLong));
@@ -86,9 +114,16 @@ TEST(CrossEntropyTest, RefusesShapesThatDoNotFit) {
   EXPECT_THROW(CrossEntropy(at::zeros({2, 3, 5}), targets({2, 4})), c10::Error);
 }
 
+// Whichever kernels compute it.
 TEST(CrossEntropyTest, RefusesATargetThatIsNoClass) {
-  EXPECT_THROW(CrossEntropy(at::zeros({1, 5}), at::tensor({5}, at::kLong)),
-               c10::Error);
+  for (const auto dtype : {at::kFloat, at::kHalf, at::kDouble}) {
+    for (const int64_t target : {5, -1, -100}) {
+      EXPECT_THROW(CrossEntropy(at::zeros({1, 5}, dtype),
+                                at::full({1}, target, at::kLong)),
+                   c10::Error)
+          << dtype << " " << target;
+    }
+  }
 }
 
 TEST(CrossEntropyIgnoringTest, IsPytorchsLossAndGradientWithinRounding) {

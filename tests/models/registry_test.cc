@@ -157,7 +157,11 @@ TEST(RegistryTest, AnUnknownNameListsTheKnownOnes) {
       "llama-3-70b, llama-3-8b, llama-3.2-1b, llama-3.2-3b, llama_tiny, "
       "llama_tiny_tied, mlp_deep, mlp_dropout, mlp_small, mlp_wide, "
       "resnet18, resnet34, resnet50, tinyllama, toy, toy_mp, unet_tiny, "
-      "vit_b_16");
+      "vit_b_16; did you mean resnet18?");
+  EXPECT_THAT(Error({"resnet-18", {1, 28, 28}, 10}),
+              HasSubstr("did you mean resnet18?"));
+  EXPECT_THAT(Error({"transformer", {1, 28, 28}, 10}),
+              testing::EndsWith("vit_b_16"));
 }
 
 TEST(RegistryTest, AnInputThatDoesNotFitSaysWhatDoes) {

@@ -197,7 +197,41 @@ TEST(VocabPartFunctionTest, NoRowsHaveNoNumbers) {
   Operands o;
   o.x = at::randn({0, 12}, at::kDouble);
   o.targets = at::arange(0, at::kLong);
-  EXPECT_EQ(o.InParts(4).sizes(), (std::vector<int64_t>{0, 4}));
+  EXPECT_EQ(o.InParts(4).sizes(), (std::vector<int64_t>{0, 5}));
+}
+
+// In whatever part it is looked for: negative, or behind the last class.
+TEST(VocabPartFunctionTest, ATargetThatIsNoClassIsRefused) {
+  for (const int64_t target : {-100, -1, 11}) {
+    Operands o;
+    o.targets[3] = target;
+    const at::Tensor parts = o.InParts(4);
+    EXPECT_THROW(CrossEntropyOfVocabParts(parts, o.targets, std::nullopt),
+                 c10::Error)
+        << target;
+    const at::Tensor losses =
+        CrossEntropyOfVocabParts(parts, o.targets, target).losses;
+    EXPECT_EQ(losses[3].item<double>(), 0);
+    EXPECT_GT(losses[2].item<double>(), 0);
+  }
+}
+
+TEST(VocabParallelTest, ATargetThatIsNoClassIsRefused) {
+  const auto model = DivideVocabulary(SmallGpt(true), {3, 5});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const LayerList layers = MakeLayers(model->specs, 3);
+  const LossFunction loss = VocabParallelCrossEntropy("lm_head", 3);
+  at::Tensor targets = Targets();
+  targets[1][2] = -100;
+  const auto [outputs, skips] = ForwardWithSkips(
+      layers, Tokens(), {{kVocabTargets, targets}}, loss.names().outputs);
+  try {
+    loss({outputs, skips, targets, {}});
+    FAIL() << "no error";
+  } catch (const c10::Error& error) {
+    EXPECT_THAT(error.what_without_backtrace(),
+                testing::HasSubstr("Target -100 is out of bounds"));
+  }
 }
 
 TEST(VocabPartFunctionTest, ShapesThatDoNotFitAreRefused) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/model/gradient_place.h"
 #include "core/precision/low_precision_copy.h"
 #include "models/functions/fused_operands.h"
 #include "models/functions/matrix_product.h"
@@ -57,15 +58,22 @@ LinearGradients GradientsOfLogits(
   const at::NoGradGuard no_grad;  // LowPrecisionCopy asks
   LinearGradients gradients;
   if (wants_x) gradients.x = at::empty_like(x);
-  if (wants_weight) gradients.weight = at::zeros_like(weight);
   const at::Tensor factor = LowPrecisionCopy(weight, x.scalar_type());
-  Visit(x, factor, chunk, [&](const RowChunk& rows, const at::Tensor& logits) {
-    const at::Tensor dlogits = gradient(rows, logits).to(x.scalar_type());
-    if (wants_x) {
-      rows.Of(gradients.x).copy_(MatrixProduct(dlogits, factor));
-    }
-    if (wants_weight) AddProduct(dlogits, rows.Of(x), gradients.weight);
-  });
+  // `sum`: zeros, to which the weight's is added.
+  const auto visit = [&](at::Tensor sum) {
+    Visit(
+        x, factor, chunk, [&](const RowChunk& rows, const at::Tensor& logits) {
+          const at::Tensor dlogits = gradient(rows, logits).to(x.scalar_type());
+          if (wants_x) {
+            rows.Of(gradients.x).copy_(MatrixProduct(dlogits, factor));
+          }
+          if (wants_weight) AddProduct(dlogits, rows.Of(x), sum);
+        });
+  };
+  const auto put = [&](const at::Tensor& place) { visit(place.zero_()); };
+  if (wants_weight && GradientPlace::Put(weight, put)) return gradients;
+  if (wants_weight) gradients.weight = at::zeros_like(weight);
+  visit(gradients.weight);
   return gradients;
 }
 

@@ -37,7 +37,8 @@ struct LinearGradients {
 };
 
 // Given the gradient of each chunk's logits, those of x and of the weight, each
-// of its own dtype, as far as they are wanted; the others are undefined.
+// of its own dtype, as far as they are wanted; the others are undefined, and so
+// is a weight's that has been put in its place (core/model/gradient_place.h).
 LinearGradients GradientsOfLogits(
     const at::Tensor& x, const at::Tensor& weight, int64_t chunk, bool wants_x,
     bool wants_weight,

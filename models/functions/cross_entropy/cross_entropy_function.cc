@@ -12,6 +12,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,12 +27,18 @@ namespace {
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-constexpr int64_t kNone = -100;  // PyTorch's own default, and no class
+// Ignored where nothing is: out of range, so that no target has it. PyTorch's
+// default, -100, would let padding through as targets of loss 0.
+constexpr int64_t kNone = std::numeric_limits<int64_t>::min();
 
-// What the fused kernels compute, by LibTorch's operators.
+// What the fused kernels compute, by LibTorch's operators: in 16 bits a loss
+// could be scaled by 65504 at most, and would have 3 digits.
 at::Tensor Losses(const at::Tensor& logits, const at::Tensor& targets,
                   std::optional<int64_t> ignored) {
-  return at::nll_loss(at::log_softmax(logits, 1), targets, /*weight=*/{},
+  const bool is_narrow = logits.element_size() < 4;
+  const std::optional<at::ScalarType> wide =
+      is_narrow ? std::make_optional(at::kFloat) : std::nullopt;
+  return at::nll_loss(at::log_softmax(logits, 1, wide), targets, /*weight=*/{},
                       at::Reduction::None, ignored.value_or(kNone));
 }
 

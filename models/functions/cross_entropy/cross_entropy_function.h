@@ -20,7 +20,7 @@ struct CrossEntropyResult {
 
 // torch.nn.functional.cross_entropy(logits, targets, reduction="none",
 // ignore_index=ignored): logits [n, classes], int64 targets [n]. Losses of
-// float and bf16 logits are floats, others of the logits' dtype.
+// double logits are doubles, all others floats, as under PyTorch's autocast.
 //
 // Float and bf16 on the CPU and on simulated devices take the fused kernels
 // (core/fused/cross_entropy.h); all else, and what is differentiated twice,

@@ -16,6 +16,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -59,9 +60,10 @@ at::Tensor NumbersOf(const at::Tensor& logits, const at::Tensor& targets,
   const auto [greatest, arg] = logits.max(1);
   const at::Tensor hits =
       arg.eq(places.index.squeeze(1)).logical_and(places.inside);
-  return at::stack({at::logsumexp(logits, 1), TargetLogits(logits, places),
-                    greatest, hits.to(logits.scalar_type())},
-                   1);
+  return at::stack(
+      {at::logsumexp(logits, 1), TargetLogits(logits, places), greatest,
+       hits.to(logits.scalar_type()), places.inside.to(logits.scalar_type())},
+      1);
 }
 
 class VocabPartBackward : public torch::autograd::Node {
@@ -134,6 +136,20 @@ class VocabPartBackward : public torch::autograd::Node {
   const int64_t chunk_;
 };
 
+// A target that is no class: an error, or where the host would have to wait
+// for the device to know of it, a loss that is no number.
+at::Tensor Checked(const at::Tensor& losses, const at::Tensor& targets,
+                   const at::Tensor& is_none) {
+  if (!is_none.is_cpu()) {
+    return losses.masked_fill(is_none,
+                              std::numeric_limits<double>::quiet_NaN());
+  }
+  TORCH_CHECK_INDEX(!is_none.any().item<bool>(), "Target ",
+                    targets.masked_select(is_none)[0].item<int64_t>(),
+                    " is out of bounds.");
+  return losses;
+}
+
 }  // namespace
 
 at::Tensor VocabPartFunction(const at::Tensor& x, const at::Tensor& weight,
@@ -167,27 +183,33 @@ at::Tensor VocabPartFunction(const at::Tensor& x, const at::Tensor& weight,
 }
 
 at::Tensor JoinVocabParts(const at::Tensor& before, const at::Tensor& part) {
-  at::Tensor greatest, hits;
+  at::Tensor greatest, hits, found;
   {
     const at::NoGradGuard no_grad;
     const at::Tensor is_greater = part.select(1, 2).gt(before.select(1, 2));
     greatest = at::where(is_greater, part.select(1, 2), before.select(1, 2));
     hits = at::where(is_greater, part.select(1, 3), before.select(1, 3));
+    found = before.select(1, 4) + part.select(1, 4);
   }
-  return at::stack({at::logaddexp(before.select(1, 0), part.select(1, 0)),
-                    before.select(1, 1) + part.select(1, 1), greatest, hits},
-                   1);
+  return at::stack(
+      {at::logaddexp(before.select(1, 0), part.select(1, 0)),
+       before.select(1, 1) + part.select(1, 1), greatest, hits, found},
+      1);
 }
 
 CrossEntropyResult CrossEntropyOfVocabParts(const at::Tensor& parts,
                                             const at::Tensor& targets,
                                             std::optional<int64_t> ignored) {
-  const at::Tensor losses = parts.select(1, 0) - parts.select(1, 1);
-  const at::Tensor right = parts.select(1, 3).detach().gt(0);
-  if (!ignored) return {losses, right};
-  const at::Tensor is_ignored = targets.eq(*ignored);
-  return {losses.masked_fill(is_ignored, 0),
-          right.logical_and(is_ignored.logical_not())};
+  at::Tensor losses = parts.select(1, 0) - parts.select(1, 1);
+  at::Tensor right = parts.select(1, 3).detach().gt(0);
+  at::Tensor is_none = parts.select(1, 4).detach().eq(0);
+  if (ignored) {
+    const at::Tensor is_ignored = targets.eq(*ignored);
+    losses = losses.masked_fill(is_ignored, 0);
+    right = right.logical_and(is_ignored.logical_not());
+    is_none = is_none.logical_and(is_ignored.logical_not());
+  }
+  return {Checked(losses, targets, is_none), right};
 }
 
 }  // namespace tandem

@@ -14,19 +14,20 @@
 
 namespace tandem {
 
-// What classes so far come to: [n, 4], float or double, of each row
+// What classes so far come to: [n, 5], float or double, of each row
 //   0  the logarithm of the sum of its logits' exponentials,
 //   1  the target's logit, 0 where the target is none of these classes,
 //   2  the greatest logit,
-//   3  1 where that one, the first of equals, is the target's, else 0.
+//   3  1 where that one, the first of equals, is the target's, else 0,
+//   4  1 where the target is one of these classes, else 0.
 // The first two are differentiable.
-constexpr int64_t kVocabPartNumbers = 4;
+constexpr int64_t kVocabPartNumbers = 5;
 
 // Of the classes from `first_class` on, whose logits are x weight^T: x [n,
 // width], weight [classes, width], 1 class or more, int64 targets [n] of the
-// whole vocabulary; the logit of one that lies in no part counts as 0. Logits
-// are computed for `chunk` rows at a time, 1 or more, and again in backward, as
-// LinearCrossEntropyFunction does it: needs memory for those of two chunks.
+// whole vocabulary. Logits are computed for `chunk` rows at a time, 1 or more,
+// and again in backward, as LinearCrossEntropyFunction does it: needs memory
+// for those of two chunks.
 // Throws c10::Error on shapes that do not fit.
 at::Tensor VocabPartFunction(const at::Tensor& x, const at::Tensor& weight,
                              const at::Tensor& targets, int64_t first_class,
@@ -35,7 +36,9 @@ at::Tensor VocabPartFunction(const at::Tensor& x, const at::Tensor& weight,
 // Of both: `before` of earlier classes, `part` of those that follow them.
 at::Tensor JoinVocabParts(const at::Tensor& before, const at::Tensor& part);
 
-// What all classes come to.
+// What all classes come to. A target that is none of them, nor ignored: throws
+// c10::Error on the CPU; elsewhere, where nobody waits to see it, its loss is
+// NaN.
 CrossEntropyResult CrossEntropyOfVocabParts(const at::Tensor& parts,
                                             const at::Tensor& targets,
                                             std::optional<int64_t> ignored);

@@ -16,6 +16,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
+#include "core/model/layer_border.h"
 #include "core/model/layer_flow.h"
 #include "core/model/layer_list.h"
 #include "core/precision/autocast.h"
@@ -97,6 +98,7 @@ LayerFlow PipelineStage::RunLayers(const LayerRange& range,
     begun_ = &layer;
     const RunningLayer running(&layer, running_.get());
     flow.values = RunLayer(layer, flow.values, flow.skips);
+    if (options_.crosses_borders) CrossBorder(layer, flow);
     for (const std::string& skip : last_pops_[i]) flow.skips.erase(skip);
   }
   return flow;

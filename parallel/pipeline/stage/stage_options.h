@@ -42,6 +42,9 @@ struct StageOptions {
   // Running statistics are left alone; what microbatches would add to them goes
   // to records().
   bool records_statistics = false;
+  // Tensors and gradients lie in memory behind every layer as they do where a
+  // stage ends (core/model/layer_border.h).
+  bool crosses_borders = false;
   // Groups of layers whose activations are computed again in backward, in
   // order, counted from the stage's first
   // (parallel/activation_checkpointing/checkpointed_groups.h).

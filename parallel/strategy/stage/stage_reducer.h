@@ -32,7 +32,7 @@ struct StageStep {
 // computes what was left of weights' gradients. A parameter that gets none in
 // that time, but had one before, counts as ready after the action.
 //
-// A replica whose step has no microbatch adds zeros.
+// A replica whose step has no microbatch adds zeros, and uses nothing.
 //
 // Errors: the Reducer's.
 class StageReducer : public StageGradients {
@@ -73,10 +73,7 @@ class StageReducer : public StageGradients {
 
  private:
   absl::Status Begin();
-  absl::Status AddNothing();
 
-  const std::vector<FlatBuffer*> buffers_;
-  const bool finds_unused_;
   Reducer reducer_;
   const bool defers_;
   bool averages_ = true;

@@ -188,25 +188,27 @@ absl::Status TiedGradients::Sum(const Group& group) const {
 
 absl::Status TiedGradients::ShareValue(const Group& group) const {
   const at::NoGradGuard no_grad;
-  const auto value_of = [](const Copy& copy) {
-    return ValueOf(copy.buffer, copy.buffer->index_of(copy.id));
-  };
   // The first member is the last one both here and over ranks.
-  const at::Tensor value = value_of(group.copies.back()).contiguous().clone();
+  const Copy& first = group.copies.back();
+  const at::Tensor value =
+      ValueOf(first.buffer, first.buffer->index_of(first.id))
+          .contiguous()
+          .clone();
   if (group.ranks != nullptr) {
     TANDEM_RETURN_IF_ERROR(CheckSameModel({{group.name, value}}, *group.ranks));
     TANDEM_RETURN_IF_ERROR(group.ranks->Broadcast(
         value, static_cast<int>(group.places.back().rank)));
   }
   for (const Copy& copy : group.copies) {
-    const at::Tensor its = value_of(copy);
+    const size_t i = copy.buffer->index_of(copy.id);
+    const at::Tensor its = ValueOf(copy.buffer, i);
     if (its.sizes() != value.sizes()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          copy.buffer->slots()[copy.buffer->index_of(copy.id)].name, " is ",
-          DescribeTensor(its), ", but the weight that it is tied to is ",
-          DescribeTensor(value)));
+          copy.buffer->slots()[i].name, " is ", DescribeTensor(its),
+          ", but the weight that it is tied to is ", DescribeTensor(value)));
     }
     its.copy_(value);
+    copy.buffer->CountWrite(i);
   }
   return absl::OkStatus();
 }

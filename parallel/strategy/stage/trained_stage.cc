@@ -10,11 +10,13 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
 #include "core/comm/group_buffer.h"
 #include "core/mesh/mesh.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/ddp/parameter_averaging.h"
+#include "parallel/optim/group_of_names.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/sharding/share_exchange.h"
 
@@ -29,6 +31,20 @@ OptimizerWork WorkOf(const UpdateOptions& update,
   }
   work.state_numbers = StateNumbers(update.optimizer);
   return work;
+}
+
+// Without weights that are tied across stages, all of which go by the same
+// names: the strategy's affair.
+NamedTensors NotAcross(
+    const NamedTensors& parameters,
+    const std::map<std::string, std::string>& first_of_copy) {
+  std::set<std::string> across;
+  for (const auto& [copy, first] : first_of_copy) across.insert({copy, first});
+  NamedTensors rest;
+  for (const auto& each : parameters) {
+    if (across.count(each.first) == 0) rest.push_back(each);
+  }
+  return rest;
 }
 
 }  // namespace
@@ -47,6 +63,9 @@ absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
     const auto found = first_of_copy.find(each.first);
     if (found != first_of_copy.end()) stage->first_of_copy_.insert(*found);
   }
+  stage->options_.update.optimizer_group =
+      GroupOfAny(options.update.optimizer_group,
+                 NamesOfTied(NotAcross(parameters, first_of_copy)));
   stage->sharding_ =
       ChooseSharding(options.sharding, WorkOf(options.update, parameters),
                      replicas, options.sharding_excluded_by);
@@ -189,12 +208,27 @@ absl::Status TrainedStage::Prepare(const StageStep& step) {
   return gradients_ == nullptr ? absl::OkStatus() : gradients_->Prepare();
 }
 
-absl::Status TrainedStage::AverageParameters(bool steps) {
+absl::Status TrainedStage::AverageParameters() {
   if (replicas_ != nullptr) {
     TANDEM_RETURN_IF_ERROR(tandem::AverageParameters(Averaged(), *replicas_));
   }
-  if (steps && outer_.has_value()) outer_->Step();
+  if (outer_.has_value()) outer_->Step();
   return absl::OkStatus();
+}
+
+absl::Status TrainedStage::ShowMean() {
+  if (replicas_ == nullptr) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(
+      CatchTorch([&] { own_values_.emplace(Averaged(), buffers_); }));
+  TANDEM_RETURN_IF_ERROR(tandem::AverageParameters(Averaged(), *replicas_));
+  return ShareBuffers();
+}
+
+absl::Status TrainedStage::ShowOwn() {
+  if (!own_values_.has_value()) return absl::OkStatus();
+  const absl::Status shown = CatchTorch([&] { own_values_->Restore(); });
+  DropOwn();
+  return shown;
 }
 
 void TrainedStage::NoteForward(std::chrono::nanoseconds time) {

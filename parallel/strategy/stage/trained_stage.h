@@ -33,6 +33,7 @@
 #include "parallel/pipeline/stage_gradients.h"
 #include "parallel/reproducible/ordered_gradients.h"
 #include "parallel/sharding/optimizer_sharding.h"
+#include "parallel/strategy/stage/own_values.h"
 #include "parallel/strategy/stage/stage_reducer.h"
 
 namespace tandem {
@@ -86,11 +87,22 @@ class TrainedStage {
   // leaves it out (ParameterUpdate::Step).
   absl::Status Update(const std::optional<GradientNorms>& norms,
                       double learning_rate, const at::Tensor& found_inf = {});
-  // Parameters that are alike in all replicas become their mean; `steps`: and
-  // then what the outer optimizer, if there is one, makes of it. Collective.
-  absl::Status AverageParameters(bool steps);
+  // Parameters that are alike in all replicas become their mean, and then what
+  // the outer optimizer, if there is one, makes of it. Collective.
+  absl::Status AverageParameters();
   // Every replica's buffers become the first one's. Collective.
   absl::Status ShareBuffers();
+  // Of replicas that train apart: values are their mean from then on, and
+  // buffers the first one's, until ShowOwn. Collective.
+  absl::Status ShowMean();
+  // This replica's own values come back; not after DropOwn. Nothing to do where
+  // none are aside.
+  absl::Status ShowOwn();
+  void DropOwn() { own_values_.reset(); }
+
+  // Of the stage's `parameters` those that all replicas have alike: not those
+  // that each trains for itself.
+  NamedTensors AlikeOf(const NamedTensors& parameters) const;
 
   // In a group of tied weights: those of its first member; the others, which
   // count once in a norm.
@@ -152,6 +164,7 @@ class TrainedStage {
   DdpLoggingData logging_;
   std::optional<ParameterUpdate> update_;
   std::optional<OuterOptimizer> outer_;
+  std::optional<OwnValues> own_values_;  // that are aside
 };
 
 }  // namespace tandem

@@ -1,11 +1,13 @@
 // The state of what is trained of a stage: its optimizers'.
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/mesh/mesh.h"
 #include "parallel/optim/grouped_optimizer.h"
 #include "parallel/sharding/share_exchange.h"
 #include "parallel/strategy/stage/trained_stage.h"
@@ -22,6 +24,26 @@ StoredTensors WithoutOuter(const StoredTensors& state) {
 }
 
 }  // namespace
+
+NamedTensors TrainedStage::AlikeOf(const NamedTensors& parameters) const {
+  std::set<const c10::TensorImpl*> own;
+  for (const auto& [name, tensor] : parameters) {
+    if (is_ignored(name)) own.insert(tensor.unsafeGetTensorImpl());
+  }
+  for (const FlatBuffer* buffer : all()) {
+    if (buffer->traits().reduces_over(kDataAxis)) continue;
+    for (const FlatSlot& slot : buffer->slots()) {
+      own.insert(slot.parameter.unsafeGetTensorImpl());
+    }
+  }
+  NamedTensors alike;
+  for (const auto& each : parameters) {
+    if (own.count(each.second.unsafeGetTensorImpl()) == 0) {
+      alike.push_back(each);
+    }
+  }
+  return alike;
+}
 
 NamedTensors TrainedStage::OptimizerState() const {
   NamedTensors all = update_->State();

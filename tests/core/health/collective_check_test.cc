@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/launch/launch.h"
@@ -252,6 +253,30 @@ TEST(CollectiveCheckTest, AnAbortEndsTheWaitForTheOthers) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+// Its program has come to an end, with fewer batches than the others'. No
+// connection breaks that anybody waits for.
+TEST(CollectiveCheckTest, ARankThatHasLeftEndsTheWaitForIt) {
+  for (const char* backend : {"shm", "gloo"}) {
+    CommunicatorOptions options = Checked(std::chrono::minutes(10));
+    options.backend = backend;
+    const absl::Status status = RunThreadRanks(
+        3,
+        [&](Communicator& world) -> absl::Status {
+          TANDEM_RETURN_IF_ERROR(AllReduce(world, at::ones({5})));
+          if (world.rank() == 1) return absl::OkStatus();
+          const absl::Status told = AllReduce(world, at::ones({5}));
+          EXPECT_TRUE(absl::IsUnavailable(told)) << told;
+          EXPECT_THAT(told.message(),
+                      AllOf(HasSubstr("all-reduce #2 (bucket 0 of step 2) of "
+                                      "group \"world\""),
+                            HasSubstr("rank 1"), HasSubstr("left the group")));
+          return absl::OkStatus();
+        },
+        options);
+    EXPECT_TRUE(status.ok()) << backend << ": " << status;
+  }
+}
+
 TEST(CollectiveCheckTest, WithoutItNothingIsCompared) {
   CommunicatorOptions options = Checked(std::chrono::seconds(30));
   options.check_collectives = false;
@@ -296,6 +321,37 @@ absl::Status DisagreeUnder(const char* level, const std::string& file) {
   unsetenv("TORCH_DISTRIBUTED_DEBUG");
   EXPECT_EQ(statuses[0].code(), statuses[1].code());
   return statuses[1];
+}
+
+// Ranks of a launch share their fate, those that compare what they start, too:
+// rank 1 gives up in another group, and starts nothing in this one.
+TEST(CollectiveCheckTest, AFailureInAnotherGroupEndsTheWait) {
+  absl::Status told;
+  absl::Notification ended;
+  const auto rank_main = [&](int rank) {
+    Launch launch;
+    launch.rank = rank;
+    launch.world_size = 2;
+    launch.rendezvous.kind = Rendezvous::Kind::kFile;
+    launch.rendezvous.path = ::testing::TempDir() + "/fate";
+    const auto world =
+        Communicator::ForLaunch(launch, Checked(std::chrono::minutes(10)));
+    ASSERT_TRUE(world.ok()) << world.status();
+    const auto pair = (*world)->Subgroup({0, 1}, "pair");
+    ASSERT_TRUE(pair.ok()) << pair.status();
+    if (rank == 1) {
+      (*pair)->Abort(absl::InternalError("disk full"));
+      ended.WaitForNotificationWithTimeout(absl::Minutes(1));
+    } else {
+      told = (*world)->Barrier();
+      ended.Notify();
+    }
+  };
+  std::thread other(rank_main, 1);
+  rank_main(0);
+  other.join();
+  EXPECT_FALSE(told.ok());
+  EXPECT_THAT(told.message(), HasSubstr("rank 1"));
 }
 
 TEST(CollectiveCheckTest, TheEnvironmentTurnsItOnForALaunch) {

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -104,6 +105,32 @@ TEST_F(GradientPlaceTest, TakesWhatAutogradAddsToo) {
   (Scaled::apply(x(), 2) + x() * 4).sum().backward();
   ExpectGradient(6, true);
   EXPECT_EQ(owner_.completed, 1);
+}
+
+TEST_F(GradientPlaceTest, AViewOfTheParameterStandsForIt) {
+  Scaled::apply(x().view_as(x()), 2).sum().backward();
+  ExpectGradient(2, true);
+  EXPECT_EQ(owner_.completed, 1);
+  // With others' in one backward, and after another.
+  (Scaled::apply(x().view_as(x()), 3) + x() * 4).sum().backward();
+  ExpectGradient(9, true);
+  EXPECT_EQ(owner_.completed, 2);
+}
+
+TEST_F(GradientPlaceTest, AViewOfAPartDoesNot) {
+  Scaled::apply(x().narrow(0, 0, 2), 2).sum().backward();
+  EXPECT_TRUE(x().grad().equal(at::tensor({2., 2., 0.}, at::kFloat)));
+  EXPECT_FALSE(x().grad().is_alias_of(owner_.memory));
+}
+
+TEST_F(GradientPlaceTest, WhoLooksAtAViewsGradientSeesIt) {
+  const at::Tensor view = x().view_as(x());
+  at::Tensor seen;
+  view.register_hook([&](const at::Tensor& gradient) { seen = gradient; });
+  Scaled::apply(view, 2).sum().backward();
+  ASSERT_TRUE(seen.defined());
+  EXPECT_TRUE(seen.equal(at::full({3}, 2.0)));
+  ExpectGradient(2, false);
 }
 
 TEST_F(GradientPlaceTest, OfOtherFunctionsItHears) {

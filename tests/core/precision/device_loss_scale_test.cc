@@ -3,6 +3,7 @@
 #include <ATen/Tensor.h>
 #include <gmock/gmock.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,25 @@ TEST_P(DeviceLossScaleTest, FollowsAsTheHostsThoughVerdictsAreReadLate) {
   }
   EXPECT_EQ(scale.known().State(), expected.State());
   EXPECT_EQ(scale.known().skipped_steps(), 3);
+}
+
+// A checkpoint's tracker may be beyond this job's interval.
+TEST_P(DeviceLossScaleTest, GrowsAsTheHostsWhereAShorterIntervalGoesOn) {
+  for (const double tracker : {2.0, 3.0, 4.0, 100.0}) {
+    LossScale expected = ScaleOf(1024, /*growth_interval=*/4);
+    std::map<std::string, double> state = expected.State();
+    state["_growth_tracker"] = tracker;
+    ASSERT_TRUE(expected.LoadState(state).ok());
+    DeviceLossScale scale(expected, Devices(1));
+    for (int i = 0; i < 10; ++i) {
+      const at::Tensor found = Step(scale, -1);
+      ASSERT_TRUE(expected.Update(false).ok());
+      EXPECT_EQ(scale.scale(0).item<float>(), expected.scale()) << i;
+      ASSERT_TRUE(scale.Learn(found.item<float>() != 0).ok());
+    }
+    EXPECT_EQ(scale.known().State(), expected.State());
+    EXPECT_GE(expected.scale(), 4096);
+  }
 }
 
 TEST_P(DeviceLossScaleTest, InverseIsRoundedAsTheHosts) {

@@ -36,6 +36,16 @@ TEST(LowPrecisionCopyTest, IsMadeOnceUntilTheParameterIsWritten) {
   EXPECT_TRUE(second.equal(parameter.to(at::kBFloat16)));
 }
 
+TEST(LowPrecisionCopyTest, IsKeptUntilItIsDropped) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor parameter = Parameter({4});
+  EXPECT_FALSE(KeptLowPrecisionCopy(parameter).defined());
+  const at::Tensor copy = LowPrecisionCopy(parameter, at::kBFloat16);
+  EXPECT_TRUE(KeptLowPrecisionCopy(parameter).is_same(copy));
+  DropLowPrecisionCopy(parameter);
+  EXPECT_FALSE(KeptLowPrecisionCopy(parameter).defined());
+}
+
 TEST(LowPrecisionCopyTest, FollowsAParameterToOtherMemory) {
   const at::NoGradGuard no_grad;
   const at::Tensor parameter = Parameter({4});
@@ -61,6 +71,20 @@ TEST(LowPrecisionCopyTest, IsOneForAllTensorsOfAnAccumulator) {
   parameter.add_(1);
   EXPECT_TRUE(LowPrecisionCopy(unpacked, at::kBFloat16)
                   .equal(parameter.to(at::kBFloat16)));
+}
+
+// As a head hands its weight on to the loss.
+TEST(LowPrecisionCopyTest, IsOneForAViewOfAllOfTheParameter) {
+  const at::Tensor parameter = Parameter({4, 3});
+  const at::Tensor view = parameter.view_as(parameter);
+  const at::NoGradGuard no_grad;
+  const at::Tensor copy = LowPrecisionCopy(parameter, at::kBFloat16);
+  EXPECT_TRUE(LowPrecisionCopy(view, at::kBFloat16).is_same(copy));
+  EXPECT_TRUE(LowPrecisionCopy(parameter.view_as(parameter), at::kBFloat16)
+                  .is_same(copy));
+  const at::Tensor part = parameter.narrow(0, 1, 2);
+  EXPECT_TRUE(
+      LowPrecisionCopy(part, at::kBFloat16).equal(part.to(at::kBFloat16)));
 }
 
 TEST(LowPrecisionCopyTest, TakesAnotherDtypeNextTime) {
@@ -95,6 +119,35 @@ TEST(LowPrecisionCopyTest, GoesWithTheParameter) {
     LowPrecisionCopy(Parameter({1}), at::kBFloat16);
   }
   EXPECT_TRUE(first.expired());
+}
+
+TEST(LowPrecisionCopyTest, GoesWhenItIsDropped) {
+  const at::NoGradGuard no_grad;
+  using Weak =
+      c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  const at::Tensor parameter = Parameter({8});
+  const Weak copy(LowPrecisionCopy(parameter, at::kBFloat16).getIntrusivePtr());
+  EXPECT_FALSE(copy.expired());
+  DropLowPrecisionCopy(parameter);
+  EXPECT_TRUE(copy.expired());
+  EXPECT_TRUE(LowPrecisionCopy(parameter, at::kBFloat16)
+                  .equal(parameter.to(at::kBFloat16)));
+  DropLowPrecisionCopy(Parameter({1}));  // of which there is none
+}
+
+TEST(LowPrecisionCopyTest, ManyThreadsMayAskForDifferentOnes) {
+  std::vector<std::thread> threads;
+  for (int64_t i = 0; i < 7; ++i) {
+    threads.emplace_back([i] {
+      const at::NoGradGuard no_grad;
+      for (int64_t k = 0; k < 50; ++k) {
+        const at::Tensor parameter = Parameter({i + 1, 50});
+        EXPECT_TRUE(LowPrecisionCopy(parameter, at::kBFloat16)
+                        .equal(parameter.to(at::kBFloat16)));
+      }
+    });
+  }
+  for (std::thread& each : threads) each.join();
 }
 
 TEST(LowPrecisionCopyTest, ManyThreadsMayAsk) {

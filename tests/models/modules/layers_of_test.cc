@@ -5,11 +5,13 @@
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/relu.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/rnn.h>
 
@@ -22,6 +24,8 @@
 #include "core/model/layer_links.h"
 #include "core/model/layer_list.h"
 #include "models/modules/batch_of_trees.h"
+#include "models/modules/own_forward.h"
+#include "tests/core/testing/log_lines.h"
 
 namespace tandem::layers_of_test {
 namespace {
@@ -196,6 +200,120 @@ TEST(LayersOfTest, ModulesThatCannotBeCalledAreNamed) {
   EXPECT_THAT(
       ErrorOf(LayersOf<Embed, Block, Head>(net, Patterns(), c10::IValue(5))),
       HasSubstr("the example"));
+}
+
+// What a forward does between its children, and what of it there is no module
+// for.
+struct Residual : nn::Module {
+  Residual() {
+    a = register_module("a", nn::Linear(8, 8));
+    b = register_module("b", nn::Linear(8, 8));
+    c = register_module("c", nn::Linear(8, 2));
+  }
+  Tensor forward(const Tensor& x) {
+    ++calls;
+    const Tensor h = at::relu(a(x));
+    return c(at::relu(b(h)) + h);
+  }
+  nn::Linear a{nullptr}, b{nullptr}, c{nullptr};
+  int calls = 0;
+};
+
+// The same function as its children one after the other, dropout and all.
+struct Chain : nn::Module {
+  Chain() {
+    a = register_module("a", nn::Linear(8, 8));
+    norm = register_module("norm", nn::BatchNorm1d(8));
+    drop = register_module("drop", nn::Dropout(0.5));
+    c = register_module("c", nn::Linear(8, 2));
+  }
+  Tensor forward(Tensor x) const {
+    TORCH_CHECK(!fails, "not to be called");
+    nn::Linear first = a, last = c;
+    nn::BatchNorm1d between = norm;
+    nn::Dropout dropped = drop;
+    return last(dropped(between(first(x))));
+  }
+  nn::Linear a{nullptr}, c{nullptr};
+  nn::BatchNorm1d norm{nullptr};
+  nn::Dropout drop{nullptr};
+  bool fails = false;
+};
+
+TEST(LayersOfTest, AForwardThatDoesMoreThanCallItsChildrenIsRefused) {
+  at::manual_seed(1);
+  const auto net = std::make_shared<Residual>();
+  const std::vector<std::string> patterns = {"a", "b", "c"};
+  EXPECT_THAT(
+      ErrorOf(LayersOf<nn::LinearImpl>(net, patterns, at::ones({3, 8}))),
+      AllOf(HasSubstr("another function than the module's own forward"),
+            HasSubstr("values that differ by up to"),
+            HasSubstr("ModuleCalls")));
+  EXPECT_EQ(net->calls, 1);
+  const std::shared_ptr<nn::Module> hidden = net;
+  EXPECT_TRUE(
+      LayersOf<nn::LinearImpl>(hidden, patterns, at::ones({3, 8})).ok());
+}
+
+TEST(LayersOfTest, AForwardThatCallsItsChildrenIsNot) {
+  const auto net = std::make_shared<Chain>();
+  const auto layers = [&] {
+    return LayersOf<nn::LinearImpl, nn::BatchNorm1dImpl, nn::DropoutImpl>(
+        net, {"a", "norm", "drop", "c"}, at::randn({16, 8}));
+  };
+  EXPECT_TRUE(layers().ok()) << layers().status();
+  EXPECT_EQ(net->norm->num_batches_tracked.item<int64_t>(), 0);
+  net->fails = true;
+  LogLines log;
+  EXPECT_TRUE(layers().ok()) << layers().status();
+  EXPECT_TRUE(log.Await("not to be called"));
+}
+
+TEST(LayersOfTest, OnlyAForwardOfTreesIsCompared) {
+  struct OfNumbers : nn::Module {
+    Tensor forward(const Tensor& x, int64_t /*unused*/) { return x; }
+  };
+  struct OfLists : nn::Module {
+    std::tuple<Tensor, std::vector<Tensor>> forward(TensorMapping x) {
+      return {x["x"], {x["y"]}};
+    }
+  };
+  struct OfNumberLists : nn::Module {
+    Tensor forward(const Tensor& x, const std::vector<int64_t>&) { return x; }
+  };
+  struct Overloaded : nn::Module {
+    Tensor forward(const Tensor& x) { return x; }
+    Tensor forward(const Tensor& x, const Tensor&) { return x; }
+  };
+  EXPECT_TRUE(OwnForward(std::make_shared<OfNumbers>()) == nullptr);
+  EXPECT_TRUE(OwnForward(std::make_shared<OfLists>()) != nullptr);
+  EXPECT_TRUE(OwnForward(std::make_shared<OfNumberLists>()) == nullptr);
+  EXPECT_TRUE(OwnForward(std::make_shared<Overloaded>()) == nullptr);
+  EXPECT_TRUE(OwnForward(std::make_shared<Net>()) == nullptr);
+}
+
+TEST(LayersOfTest, WithoutAnExampleWhatLooksWrongIsLogged) {
+  LogLines log;
+  ASSERT_TRUE(
+      LayersOf<nn::LinearImpl>(std::make_shared<Residual>(), {"b", "a", "c"})
+          .ok());
+  EXPECT_TRUE(
+      log.Await("layers 'b' and 'a' follow each other with nothing in "
+                "between"));
+  EXPECT_TRUE(
+      log.Await("layer 'b' is called before 'a', which is registered "
+                "before it"));
+  const size_t before = log.lines().size();
+  ASSERT_TRUE(
+      (LayersOf<Embed, Block, Head>(std::make_shared<Net>(), Patterns())).ok());
+  EXPECT_EQ(log.lines().size(), before);
+}
+
+TEST(LayersOfTest, AListOfModulesIsNamedByItsChildren) {
+  EXPECT_THAT(ErrorOf(LayersOf<Embed, Block, Head>(
+                  std::make_shared<Net>(), {"embed", "blocks", "head"})),
+              HasSubstr("which has no forward: name what it holds, "
+                        "'blocks.*'"));
 }
 
 TEST(LayersOfTest, ASequentialWithinAModuleNeedsNoClass) {

@@ -176,6 +176,16 @@ TEST(DdpOptionsCheck, AParameterThatIsComputedFromAnotherIsNamed) {
               HasSubstr("parameter scaled is computed from other tensors"));
 }
 
+TEST(DdpOptionsCheck, ATiedWeightIsIgnoredByAnyOfItsNames) {
+  const at::Tensor tied = at::full({2}, 1.).requires_grad_(true);
+  DistributedDataParallelOptions options;
+  options.parameters_to_ignore = {"second"};
+  const absl::Status status =
+      CheckDdpOptions(options, {{"first", tied}, {"second", tied}}, {});
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("nothing to train together"));
+}
+
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpConstruction);
 
 }  // namespace

@@ -1,6 +1,7 @@
 // What users of DistributedDataParallel get wrong, and what they are told; and
 // second names of one tensor, which are no mistake.
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/module.h>
@@ -12,13 +13,16 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/optim/make_optimizer.h"
+#include "tests/core/testing/log_lines.h"
 #include "tests/parallel/ddp/fixture.h"
 
 namespace tandem::mistakes_test {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 class DdpMistakes : public DdpTest {};
 
@@ -159,6 +163,56 @@ TEST_P(DdpMistakes, AStepWithoutBackwardStepsNothingAndSaysSo) {
     EXPECT_EQ(optimizer->Step(0.1), 6);
     twins.ddp->ZeroGrad();
     EXPECT_EQ(optimizer->Step(0.1), 0);
+    return absl::OkStatus();
+  });
+}
+
+// With fewer batches: what it has done, what this one is at, and what to do.
+TEST_P(DdpMistakes, ARankThatEndsEarlyIsToldOfWithTheSteps) {
+  OnRanks(2, [&](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Tied>(world));
+    for (int step = 0; step < 2; ++step) {
+      TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world)));
+      ZeroBoth(twins);
+    }
+    if (world.rank() == 1) return absl::OkStatus();
+    absl::Status status = BackwardBoth(twins, ExampleInput(2, world));
+    // What streams wait for the host learns here.
+    if (status.ok()) status = world.Synchronize();
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(status.message(), HasSubstr("rank 1"));
+    // Gloo does not know whether it has left or died.
+    if (world.backend() == "shm") {
+      EXPECT_THAT(status.message(),
+                  AllOf(HasSubstr("it took part in 2 steps, and this is step 3 "
+                                  "here"),
+                        HasSubstr("Join")));
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(DdpMistakes, ABackwardThatIsLeftOutIsNoticed) {
+  OnRanks(1, [&](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Tied>(world));
+    constexpr char said[] = "forwards with gradients before its backward";
+    LogLines log;
+    for (int step = 0; step < 2; ++step) {
+      TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world)));
+    }
+    EXPECT_THAT(log.lines(), Not(Contains(HasSubstr(said))));
+    {
+      const at::NoGradGuard evaluation;
+      TANDEM_RETURN_IF_ERROR(
+          twins.ddp->Forward(ExampleInput(2, world)).status());
+    }
+    TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(2, world)));
+    EXPECT_THAT(log.lines(), Not(Contains(HasSubstr(said))));
+    TANDEM_RETURN_IF_ERROR(twins.ddp->Forward(ExampleInput(3, world)).status());
+    TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(3, world)));
+    EXPECT_TRUE(
+        log.Await("step 4 on rank 0 has had 2 forwards with gradients "
+                  "before its backward, where 1 was usual"));
     return absl::OkStatus();
   });
 }

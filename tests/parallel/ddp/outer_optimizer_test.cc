@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -66,6 +67,16 @@ std::vector<double> Train(
       });
   EXPECT_TRUE(status.ok()) << status;
   return weights;
+}
+
+// Whoever keeps a copy of a parameter looks at its version.
+TEST(OuterOptimizerTest, CountsWhatItWrites) {
+  Weights mine;
+  OuterOptimizer outer({1, 0}, mine.buffers);
+  outer.Begin();
+  const uint32_t before = mine.single._version();
+  outer.Step();
+  EXPECT_GT(mine.single._version(), before);
 }
 
 // torchft's recorded trajectory (test_fixtures of its DiLoCo): inner learning

@@ -79,6 +79,15 @@ TEST(ReadyMarks, WhatIsRetiredMustStayAway) {
   ExpectError(marks.Mark(2).status(), "skip_all_reduce_unused_params");
 }
 
+// Others have learned their graphs; this rank's comes later.
+TEST(ReadyMarks, WhatIsRetiredIsInNoGraphThatIsLearnedLater) {
+  ReadyMarks marks = Marks(true);
+  marks.Retire(2);
+  marks.Reset();
+  EXPECT_FALSE(marks.Mark(0).value());
+  ExpectError(marks.Mark(2).status(), "graph changed under static_graph");
+}
+
 TEST(ReadyMarks, LongListsAreCut) {
   ReadyMarks marks(std::vector<std::string>(25, "p"), false);
   ExpectError(marks.CheckAllMarked(), " and 5 more. ");

@@ -248,6 +248,27 @@ TEST_P(ReducerTest, SkipsWhatNobodyUsedFirst) {
   });
 }
 
+// What is left out from the first step on, and what a later one leaves unused.
+TEST_P(ReducerTest, SkippingLeavesTheRestToBeFound) {
+  RunRanks(2, [](Communicator& group) {
+    ReducerOptions options;
+    options.find_unused_parameters = true;
+    options.skip_all_reduce_unused_params = true;
+    Rank rank(group, options);
+    for (int step = 0; step < 3; ++step) {
+      rank.ZeroGrad();
+      TANDEM_RETURN_IF_ERROR(rank.reducer().PrepareForForward());
+      rank.Mark(step == 1 ? "a" : "ca", 2);
+      TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
+      EXPECT_TRUE(rank.grad(0).defined()) << step;
+      EXPECT_FALSE(rank.grad(1).defined()) << step;
+      EXPECT_EQ(rank.grad(2).defined(), step != 1) << step;
+    }
+    EXPECT_EQ(rank.reducer().moments().buckets.size(), 2u);
+    return absl::OkStatus();
+  });
+}
+
 TEST_P(ReducerTest, DelayedBuffersGoWhenTheirParameterIsReady) {
   RunRanks(2, [](Communicator& group) {
     const at::Tensor late = at::ones({4}, TestDevice()).requires_grad_(true);

@@ -302,6 +302,42 @@ TEST(UnevenInputsTest, OneJoinAfterAnother) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+// The optimizer's state is the last rank's, too: all go on from one.
+TEST(UnevenInputsTest, TheNextEpochGoesOnAlike) {
+  for (const OptimizerOptions& options :
+       {OptimizerOptions(SgdOptions{0.9}), OptimizerOptions(AdamWOptions())}) {
+    const absl::Status status =
+        RunDeviceRanks(3, [&](Communicator& world) -> absl::Status {
+          Sequential net(Linear(LinearOptions(8, 12)),
+                         Linear(LinearOptions(12, 4)));
+          TANDEM_ASSIGN_OR_RETURN(auto ddp,
+                                  MakeDistributedDataParallel(net, world));
+          TANDEM_ASSIGN_OR_RETURN(const auto optimizer,
+                                  MakeOptimizer(options, ddp->flat_buffers()));
+          for (const int batches : {world.rank() + 1, 2}) {
+            TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({ddp.get()}));
+            for (int i = 0; i < batches; ++i) {
+              TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
+              ddp->ZeroGrad();
+              TANDEM_ASSIGN_OR_RETURN(const at::Tensor y,
+                                      ddp->Forward(at::rand({3, 8})));
+              TANDEM_RETURN_IF_ERROR(ddp->Backward(y.square().sum()));
+              optimizer->Step(0.01);
+            }
+            TANDEM_RETURN_IF_ERROR(join.Finish());
+          }
+          // Finish makes values alike: what steps make of them tells.
+          ddp->ZeroGrad();
+          TANDEM_ASSIGN_OR_RETURN(const at::Tensor y,
+                                  ddp->Forward(at::rand({3, 8})));
+          TANDEM_RETURN_IF_ERROR(ddp->Backward(y.square().sum()));
+          optimizer->Step(0.01);
+          return ExpectSameModel(*net, world, optimizer->name());
+        });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
 // test_ddp_uneven_inputs_stop_iteration_sync_bn: with layers of which Join
 // knows nothing.
 TEST(UnevenInputsTest, SyncBatchNormWithEarlyTermination) {

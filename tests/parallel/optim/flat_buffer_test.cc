@@ -1,5 +1,6 @@
 #include "parallel/optim/flat_buffer.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/embedding.h>
@@ -8,11 +9,15 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/UndefinedTensorImpl.h>
+#include <c10/util/Exception.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "core/precision/low_precision_copy.h"
 #include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 
@@ -229,6 +234,20 @@ TEST_P(FlatBufferTest, ReorderMovesValuesGradientsAndState) {
   EXPECT_TRUE(flat.grads().narrow(0, 0, 3).cpu().equal(at::ones({3})));
 }
 
+// What a graph has kept of a parameter lies where another's values are now.
+TEST_P(FlatBufferTest, ReorderEndsTheGraphsThatThereAre) {
+  const at::Tensor a = Leaf(at::full({16, 16}, 2.));
+  const at::Tensor b = Leaf(at::full({16, 16}, 3.));
+  const at::Tensor x = Leaf(at::ones({4, 16}));
+  const FlatBuffers buffers = MakeFlatBuffers({{"b", b}, {"a", a}});
+  const at::Tensor before = x.matmul(a.t());
+  buffers[0]->Reorder({1, 0});
+  const at::Tensor after = x.matmul(a.t());
+  EXPECT_THROW(before.sum().backward(), c10::Error);
+  after.sum().backward();
+  EXPECT_TRUE(x.grad().cpu().equal(at::full({4, 16}, 32.)));
+}
+
 TEST_P(FlatBufferTest, KnowsWhichParametersGotAGradient) {
   const at::Tensor a = Leaf(at::ones({3}));
   const at::Tensor b = Leaf(at::ones({3}));
@@ -271,6 +290,19 @@ TEST_P(FlatBufferTest, ReplacedParameterIsNamed) {
         << status;
     EXPECT_TRUE(absl::StrContains(status.message(), "Half [2, 2]")) << status;
   }
+}
+
+// What is kept of a parameter for mixed precision is not kept for good.
+TEST_P(FlatBufferTest, TakesLowPrecisionCopiesWithIt) {
+  const at::Tensor a = Leaf(at::arange(6.));
+  FlatBuffers buffers = MakeFlatBuffers({{"a", a}});
+  const at::NoGradGuard no_grad;
+  using Weak =
+      c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  const Weak copy(LowPrecisionCopy(a, at::kBFloat16).getIntrusivePtr());
+  EXPECT_FALSE(copy.expired());
+  buffers.clear();
+  EXPECT_TRUE(copy.expired());
 }
 
 TEST_P(FlatBufferTest, ParametersOutliveIt) {

@@ -18,12 +18,16 @@
 #include "core/base/status_macros.h"
 #include "core/instrument/fault_point.h"
 #include "core/testing/thread_ranks.h"
+#include "models/classification_loss.h"
+#include "models/z_loss.h"
 #include "tests/parallel/parameter_server/served_lab.h"
 
 namespace tandem::parameter_server_test {
 namespace {
 
+using ::testing::DoubleNear;
 using ::testing::HasSubstr;
+using ::testing::Pointwise;
 
 constexpr int kSteps = 4;
 
@@ -56,6 +60,49 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(std::make_tuple(1, 1), std::make_tuple(2, 1),
                     std::make_tuple(3, 1), std::make_tuple(6, 1),
                     std::make_tuple(2, 2), std::make_tuple(4, 3)));
+
+// Of the 4 targets of each worker another number counts.
+TEST(ParameterServerTest, ALossWithAWeightIsTheMeanOverWhatCounts) {
+  for (const int workers : {2, 3}) {
+    const ParameterServerOptions options = Momentum();
+    const LossFunction loss = CrossEntropyIgnoring(1);
+    const auto found = TrainInLab(ServedLayoutOf(workers, options),
+                                  ServedJob(options, kSteps, loss));
+    ExpectSameBits(found, TrainInLab(ReplicatedLayoutOf(workers),
+                                     ReplicatedJob(options, kSteps, loss)));
+    ASSERT_TRUE(found.ok()) << found.status();
+    int64_t counted = 0;
+    for (const Score& each : found->scores) counted += each.count;
+    EXPECT_LT(counted, 4 * workers * kSteps);
+  }
+}
+
+// A server's report is the job's.
+TEST(ParameterServerTest, AServerKnowsWhatLossesAreMadeOf) {
+  const ParameterServerOptions options = Momentum();
+  const LossFunction loss = WithZLoss(CrossEntropy, 0.1);
+  const auto of_rank_0 = [&](const LabLayout& layout, LabJob job) {
+    std::vector<double> losses;
+    job.step = [&](const LabRank& rank, const Batch& batch,
+                   int) -> absl::StatusOr<Score> {
+      TANDEM_ASSIGN_OR_RETURN(const Score score,
+                              rank.strategy->TrainStep(batch, 0.1));
+      if (rank.rank == 0) {
+        losses.push_back(rank.strategy->AuxiliaryLosses().at("z_loss"));
+      }
+      return score;
+    };
+    const auto outcome = TrainInLab(layout, job);
+    EXPECT_TRUE(outcome.ok()) << outcome.status();
+    return losses;
+  };
+  const std::vector<double> found =
+      of_rank_0(ServedLayoutOf(2, options), ServedJob(options, kSteps, loss));
+  EXPECT_THAT(found,
+              Pointwise(DoubleNear(1e-9),
+                        of_rank_0(ReplicatedLayoutOf(2),
+                                  ReplicatedJob(options, kSteps, loss))));
+}
 
 TEST(ParameterServerTest, ClipsNormsAsReplicasDo) {
   ParameterServerOptions options = Momentum();

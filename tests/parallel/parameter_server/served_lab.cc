@@ -23,9 +23,12 @@ LabLayout OneReplica() {
   return one;
 }
 
+LossFunction OrCrossEntropy(const LossFunction& loss) {
+  return loss ? loss : LossFunction(CrossEntropy);
+}
+
 LabJob JobOf(int steps) {
   LabJob job;
-  job.loss = CrossEntropy;
   job.steps = steps;
   job.end = [](const LabRank& rank) { return rank.strategy->Synchronise(); };
   return job;
@@ -52,14 +55,15 @@ LabLayout ServedLayoutOf(int workers, const ParameterServerOptions& options,
   return layout;
 }
 
-LabJob ServedJob(const ParameterServerOptions& options, int steps) {
+LabJob ServedJob(const ParameterServerOptions& options, int steps,
+                 const LossFunction& loss) {
   LabJob job = JobOf(steps);
-  job.make = [options](Communicator* world) {
+  job.make = [options, loss = OrCrossEntropy(loss)](Communicator* world) {
     const auto make_replica =
-        [](int worker) -> absl::StatusOr<std::unique_ptr<Strategy>> {
+        [&](int worker) -> absl::StatusOr<std::unique_ptr<Strategy>> {
       const LayerSpecs specs = ServedSpecs(3 + worker);
       return MeshStrategy::Create(
-          specs, CrossEntropy,
+          specs, loss,
           LabOptions(OneReplica(), static_cast<int64_t>(specs.size())),
           nullptr);
     };
@@ -77,8 +81,10 @@ LabLayout ReplicatedLayoutOf(int workers) {
   return layout;
 }
 
-LabJob ReplicatedJob(const UpdateOptions& options, int steps) {
+LabJob ReplicatedJob(const UpdateOptions& options, int steps,
+                     const LossFunction& loss) {
   LabJob job = JobOf(steps);
+  job.loss = OrCrossEntropy(loss);
   job.specs = [] { return ServedSpecs(3); };
   job.change = [options](MeshStrategyOptions& mesh) {
     static_cast<UpdateOptions&>(mesh) = options;

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "parallel/parameter_server/parameter_server.h"
 #include "tests/parallel/strategy/strategy_lab.h"
@@ -22,11 +23,14 @@ Batch BatchOfWorker(int step, int worker);
 // than the others, which the first one's replace.
 LabLayout ServedLayoutOf(int workers, const ParameterServerOptions& options,
                          const std::string& backend = "shm");
-LabJob ServedJob(const ParameterServerOptions& options, int steps);
+// `loss`: null for CrossEntropy.
+LabJob ServedJob(const ParameterServerOptions& options, int steps,
+                 const LossFunction& loss = nullptr);
 
 // The same on as many replicas that average their gradients.
 LabLayout ReplicatedLayoutOf(int workers);
-LabJob ReplicatedJob(const UpdateOptions& options, int steps);
+LabJob ReplicatedJob(const UpdateOptions& options, int steps,
+                     const LossFunction& loss = nullptr);
 
 }  // namespace tandem
 

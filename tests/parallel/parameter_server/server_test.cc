@@ -14,16 +14,20 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "core/base/status_macros.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/parameter_server/worker_client.h"
+#include "parallel/strategy/step_score.h"
 
 namespace tandem::server_test {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 constexpr int64_t kNumel = 5;
 
@@ -85,10 +89,20 @@ absl::Status RunServed(int workers, int64_t max_staleness, const Serve& serve,
 // Pushes a gradient of all `gradient` at rate 1.
 absl::Status Push(WorkerClient& client, int64_t step, double gradient,
                   const at::Tensor& values) {
-  Score score;
-  score.loss_sum = gradient;
-  score.count = 1;
-  return client.Push(step, 1, score, {at::full({kNumel}, gradient)}, {values});
+  WorkerClient::StepPush push;
+  push.step = step;
+  push.learning_rate = 1;
+  push.score.score.loss_sum = gradient;
+  push.score.score.count = 1;
+  return client.Push(push, {at::full({kNumel}, gradient)}, {values});
+}
+
+absl::Status Skip(WorkerClient& client, int64_t step,
+                  const at::Tensor& values) {
+  WorkerClient::StepPush push;
+  push.step = step;
+  push.skips = true;
+  return client.Push(push, {at::Tensor()}, {values});
 }
 
 std::map<std::string, double> Measured(const ParameterServer& server) {
@@ -102,8 +116,8 @@ TEST(ServerTest, APushThatComesTwiceIsAppliedOnce) {
     const absl::Status status = RunServed(
         1, staleness,
         [](ParameterServer& server) -> absl::Status {
-          TANDEM_ASSIGN_OR_RETURN(const Score score, server.AwaitStep(2));
-          EXPECT_EQ(score.loss_sum, 4);
+          TANDEM_ASSIGN_OR_RETURN(const StepScore step, server.AwaitStep(2));
+          EXPECT_EQ(step.score.loss_sum, 4);
           TANDEM_RETURN_IF_ERROR(server.AwaitMeeting());
           EXPECT_EQ(Measured(server)["pushes"], 2);
           EXPECT_EQ(Measured(server)["duplicate_pushes"], 2);
@@ -183,6 +197,111 @@ TEST(ServerTest, ScoresAddUp) {
           EXPECT_EQ(sum.loss_sum, 6 * scale);
         }
         return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// The first worker, whose rate a round goes by where it skips none, is the one
+// that does.
+TEST(ServerTest, AStepThatSomeSkipIsTheOthers) {
+  const absl::Status status = RunServed(
+      3, 0,
+      [](ParameterServer& server) -> absl::Status {
+        TANDEM_ASSIGN_OR_RETURN(const StepScore first, server.AwaitStep(1));
+        EXPECT_EQ(first.score.loss_sum, 6);
+        return server.AwaitStep(2).status();
+      },
+      [](int worker, WorkerClient& client) -> absl::Status {
+        const at::Tensor values = at::zeros({kNumel});
+        TANDEM_RETURN_IF_ERROR(worker == 0
+                                   ? Skip(client, 1, values)
+                                   : Push(client, 1, 2 * worker, values));
+        EXPECT_EQ(values[0].item<float>(), -3);
+        TANDEM_RETURN_IF_ERROR(Skip(client, 2, values));
+        EXPECT_EQ(values[0].item<float>(), -3);
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(ServerTest, APushThatSkipsIsNoUpdate) {
+  const absl::Status status = RunServed(
+      1, -1,
+      [](ParameterServer& server) -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(server.AwaitStep(2).status());
+        EXPECT_EQ(Measured(server)["max_staleness"], 0);
+        return absl::OkStatus();
+      },
+      [](int, WorkerClient& client) -> absl::Status {
+        const at::Tensor values = at::zeros({kNumel});
+        TANDEM_RETURN_IF_ERROR(Skip(client, 1, values));
+        EXPECT_EQ(values[0].item<float>(), 0);
+        TANDEM_RETURN_IF_ERROR(Push(client, 2, 3, values));
+        EXPECT_EQ(values[0].item<float>(), -3);
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// What was done before the job went on is nothing that values are behind.
+TEST(ServerTest, AJobThatGoesOnIsNotStale) {
+  absl::Notification resumed;
+  const absl::Status status = RunServed(
+      1, 2,
+      [&](ParameterServer& server) -> absl::Status {
+        server.ResumeAt(5);
+        resumed.Notify();
+        TANDEM_RETURN_IF_ERROR(server.AwaitStep(6).status());
+        EXPECT_EQ(Measured(server)["max_staleness"], 0);
+        return absl::OkStatus();
+      },
+      [&](int, WorkerClient& client) {
+        resumed.WaitForNotification();
+        const at::Tensor values = at::zeros({kNumel});
+        return Push(client, 6, 1, values);
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// As many as live.
+TEST(ServerTest, WorkersLearnTheMeanOfTheirWeights) {
+  const absl::Status status = RunServed(
+      3, 0,
+      [](ParameterServer& server) { return server.AwaitStep(2).status(); },
+      [](int worker, WorkerClient& client) -> absl::Status {
+        const at::Tensor values = at::zeros({kNumel});
+        const double mine =
+            std::vector<double>{1, 2, 6}.at(static_cast<size_t>(worker));
+        TANDEM_ASSIGN_OR_RETURN(const double all, client.MeanWeight(1, mine));
+        EXPECT_EQ(all, 3);
+        TANDEM_RETURN_IF_ERROR(Push(client, 1, 1, values));
+        if (worker == 2) return absl::OkStatus();
+        TANDEM_ASSIGN_OR_RETURN(const double left, client.MeanWeight(2, mine));
+        EXPECT_EQ(left, 1.5);
+        return Push(client, 2, 1, values);
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(ServerTest, WhatLossesAreMadeOfComesWithTheScore) {
+  const absl::Status status = RunServed(
+      2, 0,
+      [](ParameterServer& server) -> absl::Status {
+        TANDEM_ASSIGN_OR_RETURN(const StepScore step, server.AwaitStep(1));
+        EXPECT_THAT(step.auxiliary_losses,
+                    ElementsAre(Pair("a loss", 0.2), Pair("balance", 2)));
+        EXPECT_THAT(step.sums, ElementsAre(Pair("dropped", 12)));
+        return absl::OkStatus();
+      },
+      [](int worker, WorkerClient& client) -> absl::Status {
+        const at::Tensor values = at::zeros({kNumel});
+        WorkerClient::StepPush push;
+        push.step = 1;
+        push.learning_rate = 1;
+        push.score.auxiliary_losses = {{"a loss", 0.2},
+                                       {"balance", 1.0 + 2 * worker}};
+        push.score.sums = {{"dropped", 5.0 + 2 * worker}};
+        return client.Push(push, {at::full({kNumel}, 1.0)}, {values});
       });
   EXPECT_TRUE(status.ok()) << status;
 }

@@ -8,12 +8,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/model/layer_list.h"
 #include "core/precision/autocast.h"
+#include "core/precision/low_precision_copy.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
 #include "core/testing/device_types.h"
@@ -128,6 +131,21 @@ TEST_P(LayerProfileTest, RunsInTheCallersAutocast) {
   EXPECT_EQ(profile->layers[1].parameter_bytes, (12 * 16 + 16) * kFloat);
 }
 
+// They belong to the parameters, and not to each microbatch that waits.
+TEST_P(LayerProfileTest, CountsLowPrecisionCopiesOnce) {
+  const LayerList layers = MakeLayers(Mlp({12, 3, 16, 5}), 1);
+  const AutocastGuard precision(Devices(1).front().type(), at::kBFloat16);
+  const auto profile = Profile(layers, at::ones({7, 12}));
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  const LayerProfile& fc2 = profile->layers[3];
+  EXPECT_EQ(fc2.state_bytes, 3 * fc2.parameter_bytes + fc2.parameter_bytes / 2);
+  EXPECT_EQ(profile->layers[2].activation_bytes, 7 * 16 * kFloat / 2);
+  EXPECT_EQ(fc2.activation_bytes, 0);
+  for (const auto& each : NamedParameters(layers)) {
+    EXPECT_FALSE(KeptLowPrecisionCopy(each.second).defined()) << each.first;
+  }
+}
+
 TEST_P(LayerProfileTest, OrdersAndSplitsTimes) {
   const LayerSpecs specs = {LinearLayer("small", 512, 2),
                             LinearLayer("middle", 2, 512),
@@ -142,6 +160,23 @@ TEST_P(LayerProfileTest, OrdersAndSplitsTimes) {
   EXPECT_GT(profile->layers[2].forward, profile->layers[0].forward);
   EXPECT_GT(profile->layers[2].backward_weight,
             profile->layers[0].backward_weight);
+}
+
+// It is LibTorch's, which leaves nothing to a sink.
+TEST_P(LayerProfileTest, SplitsAnyModulesBackwardWhereTheScheduleDoes) {
+  const auto linear = std::make_shared<torch::nn::LinearImpl>(512, 1024);
+  const LayerList layers = {{"linear", linear, [linear](const at::Tensor& x) {
+                               return linear->forward(x);
+                             }}};
+  const auto weight_time = [&](bool splits) {
+    ProfileOptions options;
+    options.splits_backward = splits;
+    const auto profile =
+        Profile(layers, at::ones({512, 512}).requires_grad_(), options);
+    EXPECT_TRUE(profile.ok()) << profile.status();
+    return profile.ok() ? profile->layers[0].backward_weight : 0;
+  };
+  EXPECT_GT(weight_time(true), 10 * weight_time(false));
 }
 
 TEST_P(LayerProfileTest, CarriesSkips) {

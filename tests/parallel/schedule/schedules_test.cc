@@ -162,6 +162,12 @@ TEST(Schedules, WhatMakesNoSenseIsRefused) {
               HasSubstr("no multiple of 4"));
   EXPECT_THAT(error("1f1b", 0, 1, 1), HasSubstr("at least one of each"));
   EXPECT_THAT(error("2f2b", 1, 1, 1), HasSubstr("gpipe, 1f1b"));
+  // Not a second of work, nor a byte.
+  for (const std::string& name : ScheduleNames()) {
+    EXPECT_THAT(error(name, 100000, name == "zb_v" ? 2 : 1, 2000000000),
+                HasSubstr("are more than the 2097152 forwards"))
+        << name;
+  }
 }
 
 }  // namespace

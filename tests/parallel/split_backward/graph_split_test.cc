@@ -278,6 +278,15 @@ TEST_F(GraphSplitTest, CustomFunctionsRunOnce) {
   *Twice::Calls() = 0;
   FirstPart(problem, problem.input.clone().requires_grad_()).BackwardWeights();
   EXPECT_EQ(*Twice::Calls(), 1);
+  // In the first part, though there is nothing but a weight behind.
+  problem.run = [=](const at::Tensor& x) {
+    return Twice::apply(at::linear(x, v), x);
+  };
+  GraphSplit split = FirstPart(problem, problem.input);
+  EXPECT_EQ(*Twice::Calls(), 2);
+  EXPECT_EQ(split.weights().size(), 1u);
+  split.BackwardWeights();
+  EXPECT_EQ(*Twice::Calls(), 2);
 }
 
 TEST_F(GraphSplitTest, WhatHasASinkKeepsIt) {

@@ -88,6 +88,37 @@ TEST_F(DeviceStepTest, TrainsAsTheHostDoesOnOneRankAndOnReplicas) {
   }
 }
 
+// After clipping by value and before that by norm, whoever decides on a step.
+TEST_F(DeviceStepTest, MeasuresTheNormThatTheHostMeasures) {
+  const auto measured = [] {
+    std::vector<double> norms;
+    LabJob job = Job("mlp_small", [](auto& options) {
+      options.clip_value = 1.0 / 1024;
+      options.grad_scaler = GradScalerOptions();
+    });
+    job.step = [&](const LabRank& rank, const Batch& batch,
+                   int) -> absl::StatusOr<Score> {
+      rank.strategy->MeasureGradientNorm();
+      TANDEM_RETURN_IF_ERROR(rank.strategy->SubmitStep(batch, kLabRate));
+      TANDEM_ASSIGN_OR_RETURN(const std::vector<StepScore> scores,
+                              rank.strategy->TakeScores());
+      norms.push_back(scores.back().gradient_norm.value_or(-1));
+      return scores.back().score;
+    };
+    const auto trained = TrainInLab(LayoutOf(1), job);
+    EXPECT_TRUE(trained.ok()) << trained.status();
+    return norms;
+  };
+  const std::vector<double> expected = measured();
+  const CountedKernels kernels;
+  const std::vector<double> found = measured();
+  EXPECT_EQ(kernels.factors(), kSteps);
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(found[i], expected[i], 1e-4 * expected[i]) << i;
+  }
+}
+
 int FactorsFound(const LabLayout& layout, const LabJob& job) {
   const CountedKernels kernels;
   const auto done = TrainInLab(layout, job);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/testing/thread_ranks.h"
 
@@ -67,6 +68,50 @@ TEST(LossSumsTest, ANameThatComesLaterIsRefused) {
         TANDEM_RETURN_IF_ERROR(sums.Sum({{"a", 0, 1}}, 1, &world));
         EXPECT_THAT(std::string(sums.Sum({{"b", 0, 1}}, 1, &world).message()),
                     HasSubstr("loss b was not there in the first step"));
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// What one rank adds while it is alone is nothing that the others wait for.
+TEST(LossSumsTest, StepsApartLeaveTheCommonNamesAlone) {
+  const absl::Status status =
+      RunThreadRanks(2, [](Communicator& world) -> absl::Status {
+        LossSums sums;
+        if (world.rank() == 1) {
+          TANDEM_RETURN_IF_ERROR(sums.Sum({{"early", 1, 5}}, 2, nullptr));
+        }
+        for (int step = 0; step < 2; ++step) {
+          TANDEM_RETURN_IF_ERROR(
+              sums.Sum({{"common", world.rank(), 1}}, 2, &world));
+          EXPECT_THAT(sums.sums(), ElementsAre(Pair("common", 2)));
+          if (world.rank() == 0) continue;
+          TANDEM_RETURN_IF_ERROR(sums.Sum({{"own", 1, 3}}, 2, nullptr));
+          EXPECT_THAT(sums.sums(),
+                      ElementsAre(Pair("common", 0), Pair("own", 3)));
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// A replica of two ranks, and both of its replicas.
+TEST(LossSumsTest, EachGroupAgreesOnItsNames) {
+  const absl::Status status =
+      RunThreadRanks(4, [](Communicator& world) -> absl::Status {
+        const int first = world.rank() / 2 * 2;
+        TANDEM_ASSIGN_OR_RETURN(
+            const auto pipe,
+            world.Subgroup({first, first + 1}, absl::StrCat("pipe ", first)));
+        LossSums sums;
+        std::vector<LossSums::Part> parts;
+        if (world.rank() == 3) parts.push_back({"last", 3, 7});
+        for (Communicator* group : {pipe.get(), &world, pipe.get()}) {
+          TANDEM_RETURN_IF_ERROR(sums.Sum(parts, 4, group));
+          const bool has = group == &world || first == 2;
+          EXPECT_EQ(sums.sums().size(), has ? 1u : 0u);
+          if (has) EXPECT_EQ(sums.sums().at("last"), 7);
+        }
         return absl::OkStatus();
       });
   EXPECT_TRUE(status.ok()) << status;

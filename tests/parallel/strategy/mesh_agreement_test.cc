@@ -104,6 +104,7 @@ const std::vector<OtherOption>& OtherOptions() {
        [](auto& o) { o.uneven_division = UnevenDivision::kInitialReplicas; }},
       {"shard_optimizer",
        [](auto& o) { o.shard_optimizer = OptimizerSharding::kOn; }},
+      {"compares_replicas", [](auto& o) { o.compares_replicas = true; }},
       {"sync_batch_norm", [](auto& o) { o.sync_batch_norm = true; }},
       {"grad_scaler", [](auto& o) { o.grad_scaler = GradScalerOptions(); }},
   };
@@ -185,6 +186,24 @@ TEST(MeshAgreementTest, CreateRefusesOnEveryRank) {
       "schedule's microbatches is 4 on rank 0, 8 on rank 1");
   create(
       "mlp_deep", [](auto&) {}, "layers is ...");
+}
+
+// Also where the parameter is another rank's.
+TEST(MeshAgreementTest, AGroupThatRanksSeeDifferentlyIsNamed) {
+  const absl::Status ran = RunThreadRanks(2, [](Communicator& world) {
+    MeshStrategyOptions options = Options();
+    options.further_optimizers = {SgdOptions{0.9}};
+    options.optimizer_group = [&](const std::string& name) {
+      return name == "fc1.bias" ? world.rank() : 0;
+    };
+    const absl::Status status =
+        MeshStrategy::Create(Specs(), CrossEntropy, options, &world).status();
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("optimizer_group of fc1.bias is 0 on rank 0, 1 on "
+                          "rank 1"));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(ran.ok()) << ran;
 }
 
 TEST(MeshAgreementTest, RanksThatAgreeGoOn) {

@@ -247,6 +247,19 @@ TEST(MeshCornersTest, NamesThatNoStageHasAreRefused) {
   }
 }
 
+TEST(MeshCornersTest, ReplicasWithNothingInCommonAreRefused) {
+  for (const LabLayout& layout : Layouts()) {
+    SCOPED_TRACE(layout.name);
+    EXPECT_THAT(Refusal(layout,
+                        [](auto& o) {
+                          o.ddp.parameters_to_ignore = {
+                              "fc1.weight", "fc1.bias",   "bn.weight",
+                              "bn.bias",    "fc2.weight", "fc2.bias"};
+                        }),
+                HasSubstr("nothing to train together"));
+  }
+}
+
 TEST(MeshCornersTest, WhatWaitsForAnotherStageIsRefused) {
   for (const LabLayout& layout : Layouts()) {
     SCOPED_TRACE(layout.name);

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "core/base/status_macros.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/instrument/fault_point.h"
 #include "core/testing/thread_ranks.h"
@@ -196,6 +197,34 @@ TEST(MeshStrategyErrorsTest, StateOfAnotherModelIsRefused) {
       (*strategy)
           ->LoadOptimizerState({{"nobody.momentum_buffer", at::zeros({1})}})
           .ok());
+}
+
+// By both of them: none takes it for the other's.
+TEST(MeshStrategyErrorsTest, APipelineRefusesStateThatNoneOfItsRanksHas) {
+  const LayerSpecs specs = LabSpecs("mlp_small");
+  const auto whole = OnOneRank(specs, OptionsOf(specs));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const NamedTensors model = (*whole)->Parameters();
+  NamedTensors larger = model;
+  larger.emplace_back("fc99.weight", at::zeros({2}));
+  const StoredTensors state = {{"fc99.weight.momentum_buffer", at::zeros({2})}};
+  const absl::Status status =
+      RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
+        TANDEM_ASSIGN_OR_RETURN(
+            const auto strategy,
+            MeshStrategy::Create(specs, CrossEntropy,
+                                 OptionsOf(specs, /*ranks=*/2), &world));
+        for (const absl::Status& refused :
+             {strategy->CheckModelState(larger),
+              strategy->LoadModelState(larger),
+              strategy->CheckOptimizerState(state),
+              strategy->LoadOptimizerState(state)}) {
+          EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+          EXPECT_THAT(std::string(refused.message()), HasSubstr("fc99.weight"));
+        }
+        return strategy->LoadModelState(model);
+      });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 }  // namespace

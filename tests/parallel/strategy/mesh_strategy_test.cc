@@ -6,6 +6,7 @@
 #include <ATen/Tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <limits>
 #include <memory>
@@ -19,6 +20,8 @@
 #include "core/model/layer_list.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
+#include "models/layers/basic_layers.h"
+#include "models/layers/module_layer.h"
 #include "parallel/strategy/replicated.h"
 #include "tests/models/rounding.h"
 #include "tests/parallel/strategy/lab_models.h"
@@ -234,6 +237,37 @@ TEST(MeshStrategyTest, ParameterGroupsHaveOptimizersOfTheirOwn) {
       Reference("mlp_small", whole, 2));
 }
 
+// Wherever its names are.
+TEST(MeshStrategyTest, ATiedWeightIsInTheGroupOfAnyOfItsNames) {
+  static constexpr char kFirst[] = "transformer.wte.weight";
+  const auto trained = [](const LabLayout& layout, const std::string& name) {
+    LabJob job = Job("gpt_tiny_tied", 2, [name](auto& options) {
+      SgdOptions decaying;
+      decaying.weight_decay = 0.5;
+      options.further_optimizers = {decaying};
+      options.optimizer_group = [name](const std::string& each) -> int64_t {
+        return each == name ? 1 : 0;
+      };
+    });
+    job.begin = [&](const LabRank& rank) {
+      for (const auto& [parameter, group] : rank.strategy->OptimizerGroups()) {
+        EXPECT_EQ(group, !name.empty() && parameter == kFirst) << parameter;
+      }
+      return absl::OkStatus();
+    };
+    return TrainInLab(layout, job);
+  };
+  for (const LabLayout& layout :
+       {LayoutOf("1f1b", 1, 1), LayoutOf("1f1b", 2, 1),
+        LayoutOf("1f1b", 2, 1, 2)}) {
+    const auto expected = trained(layout, kFirst);
+    ExpectSameBits(trained(layout, "lm_head.weight"), expected);
+    const auto none = trained(layout, "");
+    ASSERT_TRUE(none.ok()) << none.status();
+    EXPECT_FALSE(none->model.at(kFirst).equal(expected->model.at(kFirst)));
+  }
+}
+
 TEST(MeshStrategyTest, MicrobatchesHaveTheSizeThatIsAsked) {
   const LayerSpecs specs = LabSpecs("mlp_small");
   MeshStrategyOptions options = Options(specs, LayoutOf("1f1b", 2, 3));
@@ -271,6 +305,45 @@ TEST(MeshStrategyTest, SaysWhereTimeWentAndWhatWasHeld) {
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(text, HasSubstr("1f1b: 2 stages on 2 devices, 4 microbatches"));
   EXPECT_THAT(text, HasSubstr("bound): device 0: 2 (2), device 1: 1 (1)"));
+}
+
+// As its owner leaves it: frozen, whatever trains and evaluates around it.
+TEST(MeshStrategyTest, AModuleInEvaluationModeStaysInIt) {
+  const auto norm = [](bool frozen) {
+    return ModuleLayer<torch::nn::BatchNorm1dImpl>(
+        frozen ? "frozen" : "trained", "BatchNorm1d",
+        [frozen] {
+          const auto module = std::make_shared<torch::nn::BatchNorm1dImpl>(4);
+          module->train(!frozen);
+          return module;
+        },
+        KeepsItsValues);
+  };
+  LabJob job = Job("mlp_small", 2);
+  job.specs = [&] {
+    return LayerSpecs{LinearLayer("fc1", 6, 4), norm(true), norm(false),
+                      LinearLayer("fc2", 4, 5)};
+  };
+  job.test = 2;
+  job.step = [&](const LabRank& rank, const Batch& batch,
+                 int step) -> absl::StatusOr<Score> {
+    TANDEM_RETURN_IF_ERROR(
+        rank.strategy->Evaluate(BatchOf("mlp_small", step)).status());
+    return rank.strategy->TrainStep(batch, kLabRate);
+  };
+  for (const LabLayout& layout :
+       {LayoutOf("1f1b", 1, 1), LayoutOf("1f1b", 2, 2)}) {
+    const auto trained = TrainInLab(layout, job);
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    const TensorsByName& model = trained->model;
+    const auto seen = [&](const std::string& layer) {
+      return model.at(layer + ".num_batches_tracked").item<int64_t>();
+    };
+    EXPECT_EQ(seen("frozen"), 0);
+    EXPECT_EQ(seen("trained"), 2 * layout.microbatches);
+    EXPECT_TRUE(model.at("frozen.running_mean").eq(0).all().item<bool>());
+    EXPECT_FALSE(model.at("trained.running_mean").eq(0).all().item<bool>());
+  }
 }
 
 }  // namespace

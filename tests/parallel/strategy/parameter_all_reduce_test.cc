@@ -176,7 +176,41 @@ TEST(DiLoCoTest, StagesOfAPipelineComeToTheSame) {
   }
 }
 
+// In the midst of a round, too: what is looked at is a copy.
+TEST(DiLoCoTest, EvaluatingAndSavingChangeNoReplica) {
+  for (const Change& change : {Averaging(3), DiLoCo(4, 0.7, 0.9)}) {
+    const auto trained = [&](bool looks) {
+      LabJob job = JobWith(AdamWOptions{}, change);
+      job.specs = [] {
+        LayerList layers = PlainModel(3);
+        layers.insert(layers.begin() + 1, BatchNormLayer("bn", kHidden));
+        return SpecsOf(layers);
+      };
+      job.step = [=](const LabRank& rank, const Batch& batch,
+                     int step) -> absl::StatusOr<Score> {
+        TANDEM_ASSIGN_OR_RETURN(const Score score,
+                                rank.strategy->TrainStep(batch, 0.1));
+        if (!looks || step + 1 == kSteps) return score;
+        TANDEM_RETURN_IF_ERROR(rank.strategy->Synchronise());
+        TANDEM_RETURN_IF_ERROR(rank.strategy->Evaluate(batch).status());
+        TANDEM_RETURN_IF_ERROR(rank.strategy->GatherState().status());
+        return score;
+      };
+      job.end = nullptr;
+      return TrainInLab(Replicas(2), job);
+    };
+    const auto expected = trained(false);
+    const auto found = trained(true);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    ASSERT_TRUE(found.ok()) << found.status();
+    for (size_t rank = 0; rank < 2; ++rank) {
+      ExpectSameBits(found->held[rank], expected->held[rank]);
+    }
+  }
+}
+
 // Saved in the midst of a round: global values and momentum are in the state.
+// All replicas go on from their mean, as they do who load what they have saved.
 TEST(DiLoCoTest, GoesOnFromACheckpointWithTheSameBits) {
   const int replicas = 2, saved_after = 5;
   WholeState saved;
@@ -197,6 +231,7 @@ TEST(DiLoCoTest, GoesOnFromACheckpointWithTheSameBits) {
         }
       }
       TANDEM_RETURN_IF_ERROR(rank.world->Barrier());
+      TANDEM_RETURN_IF_ERROR(rank.strategy->LoadModelState(saved.parameters));
     }
     return rank.strategy->TrainStep(batch, 0.1);
   };

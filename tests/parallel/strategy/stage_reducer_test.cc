@@ -30,18 +30,17 @@ using testing::HasSubstr;
 class Stage {
  public:
   explicit Stage(Communicator& group, bool defers = false,
-                 bool find_unused_parameters = false) {
+                 ReducerOptions options = {}) {
     for (const char name : std::string("abc")) {
       parameters_.emplace_back(
           std::string(1, name),
           at::ones({16}, TestDevice()).requires_grad_(true));
     }
     flat_ = MakeFlatBuffers(parameters_);
-    ReducerOptions options;
     options.buckets.limits = {64};
-    options.find_unused_parameters = find_unused_parameters;
-    gradients_ = std::make_unique<StageReducer>(
-        std::vector<FlatBuffer*>{flat_[0].get()}, group, options, defers);
+    gradients_ =
+        std::make_unique<StageReducer>(std::vector<FlatBuffer*>{flat_[0].get()},
+                                       group, std::move(options), defers);
     const absl::Status set = gradients_->SetHook(
         [this](const GradBucket& bucket,
                Communicator& its) -> absl::StatusOr<FinishReduction> {
@@ -209,7 +208,9 @@ TEST(StageReducerTest, AStagesOrderIsItsOwn) {
 
 TEST(StageReducerTest, UnusedParametersAreFoundWhereThatIsAsked) {
   RunRanks(2, [](Communicator& group) -> absl::Status {
-    Stage stage(group, /*defers=*/false, /*find_unused_parameters=*/true);
+    ReducerOptions options;
+    options.find_unused_parameters = true;
+    Stage stage(group, /*defers=*/false, options);
     for (int step = 0; step < 3; ++step) {
       TANDEM_RETURN_IF_ERROR(stage.Prepare());
       // Rank 1 alone uses b, and nobody a.
@@ -274,7 +275,9 @@ TEST(StageReducerTest, AReplicaWithoutMicrobatchesAddsNothing) {
   for (const bool finds_unused : {false, true}) {
     for (const bool defers : {false, true}) {
       RunRanks(3, [=](Communicator& group) -> absl::Status {
-        Stage stage(group, defers, finds_unused);
+        ReducerOptions options;
+        options.find_unused_parameters = finds_unused;
+        Stage stage(group, defers, options);
         for (int step = 0; step < 3; ++step) {
           TANDEM_RETURN_IF_ERROR(stage.Prepare());
           const bool has_samples = step == 0 || group.rank() == 0;
@@ -289,6 +292,36 @@ TEST(StageReducerTest, AReplicaWithoutMicrobatchesAddsNothing) {
           const std::string mean = step == 0 ? "3" : "1";
           EXPECT_EQ(stage.grads(),
                     Strings({finds_unused ? "none" : mean, mean, mean}));
+        }
+        return absl::OkStatus();
+      });
+    }
+  }
+}
+
+// What nobody uses in the first step is left alone for good, on a replica
+// without samples, too, and by one that has its first samples later.
+TEST(StageReducerTest, AReplicaWithoutMicrobatchesUsesNothing) {
+  for (const bool is_static : {false, true}) {
+    for (const int empty : {0, 1}) {
+      RunRanks(2, [=](Communicator& group) -> absl::Status {
+        ReducerOptions options;
+        options.static_graph = is_static;
+        options.skip_all_reduce_unused_params = !is_static;
+        Stage stage(group, /*defers=*/false, options);
+        for (int step = 0; step < 3; ++step) {
+          TANDEM_RETURN_IF_ERROR(stage.Prepare());
+          if (group.rank() == 0 || step != empty) {
+            // A static graph may use a parameter twice.
+            TANDEM_RETURN_IF_ERROR(
+                stage.Act(0, is_static ? "cbc" : "cb", 2, true));
+          }
+          TANDEM_RETURN_IF_ERROR(stage.gradients().Finish());
+          const int share = step == empty ? 1 : 2;
+          EXPECT_EQ(stage.grads(),
+                    Strings({"none", absl::StrCat(share),
+                             absl::StrCat(is_static ? 2 * share : share)}))
+              << step;
         }
         return absl::OkStatus();
       });

@@ -6,6 +6,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -22,11 +23,14 @@
 #include "models/layers/basic_layers.h"
 #include "models/layers/tied_linear.h"
 #include "parallel/optim/flat_buffer.h"
+#include "parallel/pipeline/model.h"
 #include "parallel/schedule/schedules.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::tied_gradients_test {
 namespace {
+
+using ::testing::HasSubstr;
 
 // A copy of a weight "w0", "w1", ... in each stage, as one rank has it.
 class Copies {
@@ -219,6 +223,19 @@ TEST(TiedWeightsTest, CopiesTrainAsTheOneTensorOfTheUncutModel) {
                   {1e-4 / 24, 1e-4, 1e-6});
     }
   }
+}
+
+// Names alone do not say which, where they lie in different stages.
+TEST(TiedWeightsTest, AWeightThatTwoLayersMayHaveIsRefused) {
+  LayerSpec user = LinearLayer("head", 4, 4);
+  user.links.ties = {{"weight", "block.0.weight"}};
+  const LayerSpecs specs = {LinearLayer("block", 4, 4),
+                            LinearLayer("block.0", 4, 4), user};
+  EXPECT_TRUE(TiedAcross(specs, {2}).ok());
+  const absl::Status status = TiedAcross(specs, {1}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("may be one of layer block or of layer block.0"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // replicas: they are left alone, as on one device.
 
 #include <ATen/Tensor.h>
+#include <ATen/core/ivalue.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
@@ -156,6 +157,45 @@ TEST(UnusedParametersTest, AreLeftAloneInAnyLayout) {
       const auto found = Trained(layout, reproducible);
       ExpectClose(found, expected);
       if (reproducible) ExpectSameBits(found, expected);
+    }
+  }
+}
+
+// Whatever step it misses: static graphs are learned in the first.
+TEST(UnusedParametersTest, AreLeftAloneByAReplicaWithoutSamples) {
+  const auto trained = [](bool is_static, int empty) {
+    LabLayout layout = {"two replicas", "1f1b", 2, 1, 1};
+    layout.microbatches = kMicrobatches;
+    LabJob job;
+    job.specs = Specs;
+    job.loss = CrossEntropy;
+    job.change = [=](MeshStrategyOptions& options) {
+      options.optimizer = AdamWOptions();
+      options.uneven_batches = true;
+      options.ddp.static_graph = is_static;
+      options.ddp.skip_all_reduce_unused_params = !is_static;
+    };
+    job.share = [=](int step, int replica) {
+      if (step == empty && replica == 1) return Batch();
+      Batch mine = BatchOf(3);
+      mine.size /= 2;
+      const int64_t first = replica * mine.size;
+      mine.inputs = mine.inputs.narrow(0, first, mine.size);
+      mine.targets = mine.targets.narrow(0, first, mine.size);
+      c10::IValue& use = mine.further_inputs["use"];
+      use = use.toTensor().narrow(0, first, mine.size);
+      return mine;
+    };
+    return TrainInLab(layout, job);
+  };
+  for (const bool is_static : {false, true}) {
+    for (const int empty : {0, 1, 2}) {
+      SCOPED_TRACE(absl::StrCat(is_static, " ", empty));
+      const auto found = trained(is_static, empty);
+      ASSERT_TRUE(found.ok()) << found.status();
+      EXPECT_EQ(found->held[0].count("choosy.never.exp_avg"), 0u);
+      EXPECT_EQ(found->held[0].count("choosy.sometimes.exp_avg"), 1u);
+      ExpectSameBits(found->held[1], found->held[0]);
     }
   }
 }

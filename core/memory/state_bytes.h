@@ -1,0 +1,38 @@
+// State bytes: what a device holds for parameters, be anything computed or not.
+// Whoever plans a device's memory counts by it.
+
+#ifndef TANDEM_CORE_MEMORY_STATE_BYTES_H_
+#define TANDEM_CORE_MEMORY_STATE_BYTES_H_
+
+#include <cstdint>
+
+namespace tandem {
+
+// What a job keeps for each parameter that it trains, beside its values and its
+// gradient: so many tensors of its size.
+struct StatePerParameter {
+  // Of the optimizer: 1 for SGD with momentum, 2 for Adam.
+  int optimizer_states = 1;
+  // So many replicas share these (ZeRO stage 1).
+  int64_t optimizer_shares = 1;
+  // Which nobody shares: DiLoCo's values and momentum, PowerSGD's errors, sums
+  // of --reproducible.
+  int further = 0;
+};
+
+struct StateBytes {
+  int64_t parameters = 0;  // with a copy in low precision
+  int64_t gradients = 0;
+  int64_t optimizer = 0;  // and what is kept further
+
+  int64_t total() const { return parameters + gradients + optimizer; }
+};
+
+// Of parameters of so many bytes, of which products keep a copy of `copied`
+// bytes (core/precision/low_precision_copy.h).
+StateBytes StateBytesOf(int64_t bytes, int64_t copied, bool is_trained,
+                        const StatePerParameter& kept);
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_MEMORY_STATE_BYTES_H_

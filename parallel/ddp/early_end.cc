@@ -1,0 +1,19 @@
+#include "parallel/ddp/early_end.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace tandem {
+
+absl::Status ExplainEarlyEnd(const absl::Status& status, int64_t steps) {
+  // As the backend and the collective check say it.
+  const bool has_left = absl::IsUnavailable(status) &&
+                        absl::EndsWith(status.message(), "left the group");
+  if (!has_left) return status;
+  return absl::UnavailableError(absl::StrCat(
+      status.message(), ": it took part in ", steps,
+      " steps, and this is step ", steps + 1,
+      " here; give every rank as many batches, or use Join (docs/join.md)"));
+}
+
+}  // namespace tandem

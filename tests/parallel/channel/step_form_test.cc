@@ -1,0 +1,53 @@
+#include "parallel/channel/step_form.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace tandem::step_form_test {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+ChannelStep StepOf(std::vector<int64_t> rows, uint64_t identity = 0) {
+  ChannelStep step;
+  step.rows = std::move(rows);
+  step.identity = identity;
+  return step;
+}
+
+// Of ranks 4 and 5.
+std::string Said(const ChannelStep& first, const ChannelStep& second) {
+  const absl::Status status = CheckSameStep(
+      DecodeStepForm(Encode(StepFormOf(first))), 4, StepFormOf(second), 5);
+  return std::string(status.message());
+}
+
+TEST(StepFormTest, TheSameStepIsTheSame) {
+  EXPECT_EQ(Said(StepOf({2, 2, 1}, 7), StepOf({2, 2, 1}, 7)), "");
+  EXPECT_EQ(Said(StepOf({2}, 7), StepOf({2}, 0)), "");
+  EXPECT_EQ(Said(StepOf({2}, 0), StepOf({2}, 7)), "");
+}
+
+TEST(StepFormTest, SaysWhatDiffers) {
+  EXPECT_EQ(Said(StepOf({2, 2}), StepOf({2, 1})),
+            "ranks 4 and 5 of one replica have batches of 4 and 3 samples: "
+            "give them the same");
+  EXPECT_THAT(Said(StepOf({2, 2}), StepOf({2, 1, 1})),
+              HasSubstr("cut their batch of 4 samples into 2 and 3 "
+                        "microbatches"));
+  EXPECT_NE(Said(StepOf({1, 2}), StepOf({2, 1})), "");
+  EXPECT_THAT(Said(StepOf({2}, 7), StepOf({2}, ~uint64_t{0})),
+              StartsWith("ranks 4 and 5 of one replica have batches of other "
+                         "samples"));
+}
+
+}  // namespace
+}  // namespace tandem::step_form_test
